@@ -13,7 +13,7 @@ HostExchange::~HostExchange() {
 }
 
 absl::Status HostExchange::AllGather(const Exchanged& chunk) {
-  GEMINID_ASSIGN_OR_RETURN(std::byte* const here, Storage(chunk.bytes()));
+  GEMINID_ASSIGN_OR_RETURN(std::byte* const here, Storage());
   const Slice own = OwnSlice(chunk);
   GEMINID_RETURN_IF_ERROR(Down(chunk, own));
   const uint64_t slice = chunk.elements / static_cast<uint64_t>(communicator_->WorldSize());
@@ -24,7 +24,7 @@ absl::Status HostExchange::AllGather(const Exchanged& chunk) {
 }
 
 absl::Status HostExchange::Average(const Exchanged& chunk) {
-  GEMINID_ASSIGN_OR_RETURN(std::byte* const here, Storage(chunk.bytes()));
+  GEMINID_ASSIGN_OR_RETURN(std::byte* const here, Storage());
   const Slice own = OwnSlice(chunk);
   GEMINID_RETURN_IF_ERROR(Down(chunk, {0, chunk.bytes()}));
   const int world_size = communicator_->WorldSize();
@@ -36,15 +36,11 @@ absl::Status HostExchange::Average(const Exchanged& chunk) {
   return Noted(place_.Finish());
 }
 
-absl::StatusOr<std::byte*> HostExchange::Storage(uint64_t bytes) {
-  if (storage_.bytes >= bytes) return storage_.home;
-  if (storage_.id != kNoChunk) {
-    GEMINID_RETURN_IF_ERROR(session_->Free(std::array{storage_.id}));
-    storage_ = {};
-  }
+absl::StatusOr<std::byte*> HostExchange::Storage() {
+  if (storage_.id != kNoChunk) return storage_.home;
   GEMINID_ASSIGN_OR_RETURN(
       const std::vector<ChunkHandle> handles,
-      session_->Allocate({{"exchange between ranks", ChunkKind::kGeneric, bytes}}));
+      session_->Allocate({{"exchange between ranks", ChunkKind::kGeneric, largest_bytes_}}));
   storage_ = handles.front();
   return storage_.home;
 }

@@ -25,14 +25,19 @@ struct Exchanged {
   uint64_t bytes() const { return elements * collectives::SizeOf(type); }
 };
 
-// Of one thread. Each call is done when it returns, and takes as much host memory of the session as
-// the largest so far. Its copies go under tickets but for one: a reduced slice goes up into an
-// extent that is published, for which the daemon gives none.
+// Of one thread. Each call is done when it returns. The first takes as much host memory of the
+// session as the largest chunk has: the daemon frees none as long as it knows of a copy there, and
+// it hears of a copy's end later than this does. Its copies go under tickets but for one: a reduced
+// slice goes up into an extent that is published, for which the daemon gives none.
 class HostExchange {
  public:
-  // All outlive it.
-  HostExchange(Session* session, const ComputePlace& place, collectives::Communicator* communicator)
-      : session_(session), place_(place), communicator_(communicator) {}
+  // All outlive it. No chunk has more than `largest_bytes`.
+  HostExchange(Session* session, const ComputePlace& place, collectives::Communicator* communicator,
+               uint64_t largest_bytes)
+      : session_(session),
+        place_(place),
+        communicator_(communicator),
+        largest_bytes_(largest_bytes) {}
   HostExchange(const HostExchange&) = delete;
   HostExchange& operator=(const HostExchange&) = delete;
   ~HostExchange();  // its memory goes back, unless the device may write to it still
@@ -48,7 +53,7 @@ class HostExchange {
     uint64_t end = 0;
   };
 
-  absl::StatusOr<std::byte*> Storage(uint64_t bytes);
+  absl::StatusOr<std::byte*> Storage();
   Slice OwnSlice(const Exchanged& chunk) const;
   absl::Status Down(const Exchanged& chunk, Slice slice);
   absl::Status Up(const Exchanged& chunk, Slice slice);
@@ -58,6 +63,7 @@ class HostExchange {
   Session* const session_;
   const ComputePlace place_;
   collectives::Communicator* const communicator_;
+  const uint64_t largest_bytes_;
   ChunkHandle storage_;
   bool given_up_ = false;  // on the device's copies
 };

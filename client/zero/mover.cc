@@ -25,6 +25,12 @@ std::vector<uint64_t> ExtentBytes(const MoverContext& context) {
   return bytes;
 }
 
+uint64_t LargestChunkBytes(const Layout& layout) {
+  uint64_t largest = 0;
+  for (const ChunkShape& chunk : layout.chunks) largest = std::max(largest, chunk.bytes());
+  return largest;
+}
+
 }  // namespace
 
 Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
@@ -39,10 +45,12 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
       shown_(context_.views.size()),
       guard_(std::make_shared<Guard>()),
       compute_(std::move(compute)),
-      exchange_(context_.session, compute_->on_device(), context_.communicator) {
+      exchange_(context_.session, compute_->on_device(), context_.communicator,
+                LargestChunkBytes(*context_.layout)) {
   if (context_.host_shards != nullptr) {
-    exchange_within_host_ = std::make_unique<HostExchange>(context_.session, compute_->on_device(),
-                                                           &context_.host_shards->ranks());
+    exchange_within_host_ = std::make_unique<HostExchange>(
+        context_.session, compute_->on_device(), &context_.host_shards->ranks(),
+        LargestChunkBytes(*context_.layout));
   }
   guard_->mover = this;
   free_places_.resize(context_.store->landing_places());

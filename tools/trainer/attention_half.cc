@@ -12,7 +12,9 @@
 #include "collectives/sequence_parallel/head_swap.h"
 #include "kernels/model/attention/attention.h"
 #include "tools/trainer/later_gradients.h"
+#include "tools/trainer/layer_share.h"
 #include "tools/trainer/norm_layer.h"
+#include "tools/trainer/output_sum.h"
 #include "tools/trainer/sequence_ring.h"
 #include "tools/trainer/workspace_memory.h"
 
@@ -351,7 +353,8 @@ absl::StatusOr<KeptAttention<T>> KeptAttention<T>::Allocate(const Resources& res
   GEMINID_ASSIGN_OR_RETURN(
       kept.qkv, Scratch<T>::Allocate(
                     resources, tokens * (config.heads + 2 * config.kv_heads) * config.head_dim()));
-  GEMINID_ASSIGN_OR_RETURN(kept.attended, Scratch<T>::Allocate(resources, tokens * config.hidden));
+  GEMINID_ASSIGN_OR_RETURN(
+      kept.attended, Scratch<T>::Allocate(resources, tokens * config.heads * config.head_dim()));
   GEMINID_ASSIGN_OR_RETURN(kept.lse, Scratch<float>::Allocate(resources, tokens * config.heads));
   return kept;
 }
@@ -362,8 +365,10 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
                                   const T* x, T* out, const KeptAttention<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
-  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, 2 * tokens * hidden));
-  const Matrix<T> attended(storage.data(), tokens, hidden);
+  const size_t queries = context.config->heads * context.config->head_dim();
+  GEMINID_ASSIGN_OR_RETURN(auto storage,
+                           Scratch<T>::Allocate(resources, tokens * (queries + hidden)));
+  const Matrix<T> attended(storage.data(), tokens, queries);
   const Matrix<T> n(attended.data + attended.size(), tokens, hidden);
   {
     GEMINID_ASSIGN_OR_RETURN(auto norm,
@@ -381,9 +386,15 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
     GEMINID_RETURN_IF_ERROR(math.Copy(resources, values.attended,
                                       attended.Cols(group.first_query, group.query_columns)));
   }
+  const auto output = WeightOf<T>(use, places.output);
+  if (context.layers != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, x, out));
+    GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, attended, output.Inputs(0, output.in),
+                                               sum.values(), /*accumulate=*/true)));
+    return sum.Finish(resources, output.bias, n.data);  // nobody needs the norm any more
+  }
   GEMINID_RETURN_IF_ERROR(
       math.Copy(resources, Matrix<const T>(x, tokens, hidden), Matrix<T>(out, tokens, hidden)));
-  const auto output = WeightOf<T>(use, places.output);
   if (!context.dropout.dropout.active()) {
     return Forward<T>(resources, attended, output, Matrix<T>(out, tokens, hidden),
                       /*accumulate=*/true);
@@ -466,6 +477,7 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
     GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), read, dy, dn, kept));
   }
   GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
+  GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
   GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
   return norm.Backward(use, n.data, x, gradient, gradient);
 }

@@ -30,6 +30,7 @@ struct MicroBatchShape {
   size_t tokens() const { return sequences * sequence_length; }
 };
 
+class LayerShare;    // layer_share.h
 class SequenceRing;  // sequence_ring.h
 
 // How attention reaches the tokens of a sequence that other ranks have: one way at most; neither
@@ -59,6 +60,8 @@ struct HalfContext {
   // Of each sequence, of which other tokens were computed earlier, or are on other ranks.
   Positions positions = {};
   SequenceCut cut = {};  // with those ranks
+  // With the ranks that have the other parts of each layer; null: layers are whole.
+  LayerShare* layers = nullptr;
   // That have the other experts of each layer; null: all are here.
   collectives::Communicator* experts = nullptr;
   // What a sequence's balance loss in one layer is multiplied by in the gradient.

@@ -7,17 +7,45 @@
 #include "kernels/model/cross_entropy/cross_entropy.h"
 #include "kernels/model/embedding/embedding.h"
 #include "tools/trainer/later_gradients.h"
+#include "tools/trainer/layer_share.h"
 #include "tools/trainer/norm_layer.h"
+#include "tools/trainer/share_loss.h"
 
 namespace geminid::trainer {
 namespace {
 
 kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
+  if (context.layers != nullptr) {
+    const LayerShare::Rows& words = context.layers->words();
+    return {.tokens = context.shape.tokens(),
+            .hidden = context.config->hidden,
+            .vocabulary = context.layers->ranks() * words.count,
+            .first_row = words.first,
+            .rows = words.count};
+  }
   return {.tokens = context.shape.tokens(),
           .hidden = context.config->hidden,
           .vocabulary = context.config->vocabulary,
           .first_row = 0,
           .rows = context.config->vocabulary};
+}
+
+// Of the tokens of a sequence those whose positions are in the table, or in the rank's rows of it,
+// by its rows.
+std::vector<Positions::Run> RunsHere(const HalfContext& context) {
+  std::vector<Positions::Run> runs = context.positions.RunsOf(context.shape.sequence_length);
+  if (context.layers == nullptr) return runs;
+  const LayerShare::Rows& rows = context.layers->positions();
+  std::vector<Positions::Run> here;
+  for (const Positions::Run& run : runs) {
+    const size_t begin = std::max(run.position, rows.first);
+    const size_t end = std::min(run.position + run.count, rows.first + rows.count);
+    if (begin >= end) continue;
+    here.push_back({.token = run.token + (begin - run.position),
+                    .position = begin - rows.first,
+                    .count = end - begin});
+  }
+  return here;
 }
 
 // The loss of some tokens; their rows of dlogits are written, if there are any.
@@ -31,8 +59,9 @@ absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
   GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, n, output, logits)));
   const KernelsOf<T>& math = KernelsFor<T>(resources);
   const bool gradients = dlogits.data != nullptr;
-  GEMINID_RETURN_IF_ERROR(
-      math.CrossEntropy(resources, logits, targets, gradient_scale, gradients, result));
+  GEMINID_RETURN_IF_ERROR(math.CrossEntropy(resources, logits, targets, gradient_scale, gradients,
+                                            result,
+                                            /*token_loss=*/nullptr));
   if (!gradients) return absl::OkStatus();
   return math.Round(resources, logits.data, logits.size(), dlogits.data);
 }
@@ -52,11 +81,17 @@ struct PositionRows {
     const T* const table = WeightOf<T>(use, *parameters.position_table);
     const size_t hidden = context.config->hidden;
     const size_t length = context.shape.sequence_length;
-    const std::vector<Positions::Run> runs = context.positions.RunsOf(length);
-    rows.data = table + runs[0].position * hidden;
-    if (runs.size() == 1) return rows;
+    const std::vector<Positions::Run> runs = RunsHere(context);
+    if (runs.size() == 1 && runs[0].count == length) {
+      rows.data = table + runs[0].position * hidden;
+      return rows;
+    }
     GEMINID_ASSIGN_OR_RETURN(rows.storage, Scratch<T>::Allocate(resources, length * hidden));
     rows.data = rows.storage.data();
+    if (context.layers != nullptr) {  // rows of other ranks
+      GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Zero(resources, rows.storage.data(),
+                                                            length * hidden * sizeof(T)));
+    }
     for (const Positions::Run& run : runs) {
       GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Copy(
           resources, Matrix<const T>(table + run.position * hidden, run.count, hidden),
@@ -129,7 +164,86 @@ class Losses {
   Scratch<kernels::CrossEntropyResult> results_;
 };
 
+// Rows of logits that are worked on at a time: as many elements as of one rank's whole rows.
+size_t RowsOfShare(const HalfContext& context) {
+  return context.tiling.tokens * context.layers->ranks();
+}
+
+// As OutputAndLoss, of a rank that has some of the words. The gradient of what the output layer
+// reads is the sum of all ranks'.
+template <typename T>
+absl::StatusOr<double> OutputAndLossOfShare(const Resources& resources, const HalfContext& context,
+                                            const ModelParameters& parameters, ParameterUse& use,
+                                            const T* x, const int32_t* targets,
+                                            float gradient_scale, T* gradient) {
+  const size_t tokens = context.shape.tokens(), hidden = context.config->hidden;
+  const size_t words = context.layers->words().count;
+  GEMINID_ASSIGN_OR_RETURN(auto losses,
+                           ShareLosses::Of(resources, *context.layers, targets, tokens));
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
+  GEMINID_ASSIGN_OR_RETURN(auto storage,
+                           Scratch<T>::Allocate(resources, tokens * (hidden + words)));
+  const Matrix<T> n(storage.data(), tokens, hidden);
+  const Matrix<T> dlogits(n.data + n.size(), tokens, words);
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
+  for (size_t first = 0; first < tokens; first += RowsOfShare(context)) {
+    const size_t rows = std::min(RowsOfShare(context), tokens - first);
+    GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, n.Rows(first, rows), output,
+                                             gradient_scale, dlogits.Rows(first, rows)));
+  }
+  {
+    GEMINID_ASSIGN_OR_RETURN(auto sum, Scratch<float>::Allocate(resources, tokens * hidden));
+    const Matrix<float> dn(sum.data(), tokens, hidden);
+    GEMINID_RETURN_IF_ERROR((BackwardInput<T, float>(resources, dlogits, output, dn)));
+    GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
+    GEMINID_RETURN_IF_ERROR(
+        KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), gradient));
+  }
+  GEMINID_RETURN_IF_ERROR(
+      BackwardWeight<T>(resources, dlogits, n, {parameters.output}, use, /*adds=*/true));
+  GEMINID_RETURN_IF_ERROR(norm.Backward(use, gradient, x, nullptr, gradient));
+  return losses.Sum(resources);
+}
+
+template <typename T>
+absl::StatusOr<double> OutputLossOfShare(const Resources& resources, const HalfContext& context,
+                                         const ModelParameters& parameters, const ParameterUse& use,
+                                         const T* x, const int32_t* targets) {
+  const size_t tokens = context.shape.tokens(), hidden = context.config->hidden;
+  GEMINID_ASSIGN_OR_RETURN(auto losses,
+                           ShareLosses::Of(resources, *context.layers, targets, tokens));
+  for (size_t first = 0; first < tokens; first += RowsOfShare(context)) {
+    const size_t rows = std::min(RowsOfShare(context), tokens - first);
+    GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * hidden));
+    const Matrix<T> n(storage.data(), rows, hidden);
+    GEMINID_ASSIGN_OR_RETURN(auto norm,
+                             NormLayer<T>::Create(resources, context, parameters.final_norm, rows));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
+    GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, n,
+                                             WeightOf<T>(use, parameters.output),
+                                             /*gradient_scale=*/0, Matrix<T>()));
+  }
+  return losses.Sum(resources);
+}
+
 }  // namespace
+
+absl::StatusOr<Scratch<int32_t>> UploadTokens(const Resources& resources, LayerShare* layers,
+                                              const MicroBatch& batch) {
+  const KernelsOf<float>& math = KernelsFor<float>(resources);
+  const size_t tokens = batch.shape.tokens();
+  GEMINID_ASSIGN_OR_RETURN(auto here, Scratch<int32_t>::Allocate(resources, 2 * tokens));
+  GEMINID_RETURN_IF_ERROR(
+      math.Upload(resources, batch.tokens.data(), batch.tokens.size_bytes(), here.data()));
+  std::vector<int32_t> of_share;
+  if (layers != nullptr) of_share = layers->TargetsHere(batch.targets);
+  const int32_t* const targets = layers != nullptr ? of_share.data() : batch.targets.data();
+  GEMINID_RETURN_IF_ERROR(
+      math.Upload(resources, targets, tokens * sizeof(int32_t), here.data() + tokens));
+  return here;
+}
 
 template <typename T>
 absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
@@ -137,9 +251,11 @@ absl::Status EmbeddingForward(const Resources& resources, const HalfContext& con
                               const int32_t* tokens, T* x) {
   GEMINID_ASSIGN_OR_RETURN(const auto positions,
                            PositionRows<T>::Of(resources, context, parameters, use));
-  return KernelsFor<T>(resources).EmbeddingForward(
+  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).EmbeddingForward(
       resources, ShapeOf(context), tokens, WeightOf<T>(use, parameters.token_table), positions.data,
-      context.shape.sequence_length, x);
+      context.shape.sequence_length, x));
+  if (context.layers == nullptr) return absl::OkStatus();
+  return context.layers->Sum(resources, x, context.shape.tokens() * context.config->hidden);
 }
 
 template <typename T>
@@ -158,7 +274,7 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
   if (positions == nullptr) return absl::OkStatus();
   const bool accumulates = use.GradientAccumulates(*parameters.position_table);
   size_t done = 0;  // rows
-  for (const Positions::Run& run : context.positions.RunsOf(context.shape.sequence_length)) {
+  for (const Positions::Run& run : RunsHere(context)) {
     if (!accumulates) {
       GEMINID_RETURN_IF_ERROR(ZeroRows(resources, context, positions, done, run.position));
     }
@@ -167,7 +283,9 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
     done = run.position + run.count;
   }
   if (accumulates) return absl::OkStatus();
-  return ZeroRows(resources, context, positions, done, context.config->position_rows());
+  const size_t rows = context.layers != nullptr ? context.layers->positions().count
+                                                : context.config->position_rows();
+  return ZeroRows(resources, context, positions, done, rows);
 }
 
 template <typename T>
@@ -175,6 +293,10 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
                                      const ModelParameters& parameters, ParameterUse& use,
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient) {
+  if (context.layers != nullptr) {
+    return OutputAndLossOfShare<T>(resources, context, parameters, use, x, targets, gradient_scale,
+                                   gradient);
+  }
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const size_t vocabulary = context.config->vocabulary;
@@ -212,6 +334,9 @@ template <typename T>
 absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext& context,
                                   const ModelParameters& parameters, const ParameterUse& use,
                                   const T* x, const int32_t* targets) {
+  if (context.layers != nullptr) {
+    return OutputLossOfShare<T>(resources, context, parameters, use, x, targets);
+  }
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const LinearView<const T> output = WeightOf<T>(use, parameters.output);

@@ -7,8 +7,14 @@
 
 #include "tools/trainer/blocks.h"
 #include "tools/trainer/compute.h"
+#include "tools/trainer/micro_batch.h"
 
 namespace geminid::trainer {
+
+// The tokens of a micro-batch and then their targets, where the model computes: with `layers`,
+// which is nullable, as the rank's logits have them.
+absl::StatusOr<Scratch<int32_t>> UploadTokens(const Resources& resources, LayerShare* layers,
+                                              const MicroBatch& batch);
 
 // x[t] = the row of tokens[t] (+ the row of its position).
 template <typename T>

@@ -214,16 +214,15 @@ class GpuKernelsOf final : public KernelsOf<T> {
 
   absl::Status CrossEntropy(const Resources& resources, Matrix<float> logits,
                             const int32_t* targets, float gradient_scale, bool gradients,
-                            kernels::CrossEntropyResult* result) const override {
+                            kernels::CrossEntropyResult* result, float* token_loss) const override {
     const kernels::CrossEntropyShape shape = {
         .tokens = logits.rows, .vocabulary = logits.cols, .row_stride = logits.stride};
     const size_t bytes = kernels::CrossEntropyCudaWorkspaceBytes(shape);
     GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
-    return Launched(
-        kernels::CrossEntropyCuda<float>(shape, logits.data, targets, gradient_scale,
-                                         gradients ? logits.data : nullptr, /*token_loss=*/nullptr,
-                                         scratch.data(), bytes, result, stream()),
-        "CrossEntropy");
+    return Launched(kernels::CrossEntropyCuda<float>(shape, logits.data, targets, gradient_scale,
+                                                     gradients ? logits.data : nullptr, token_loss,
+                                                     scratch.data(), bytes, result, stream()),
+                    "CrossEntropy");
   }
 
   // --- dropout ---

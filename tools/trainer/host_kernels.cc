@@ -213,7 +213,7 @@ class HostKernelsOf final : public KernelsOf<T> {
 
   absl::Status CrossEntropy(const Resources& resources, Matrix<float> logits,
                             const int32_t* targets, float gradient_scale, bool gradients,
-                            kernels::CrossEntropyResult* result) const override;
+                            kernels::CrossEntropyResult* result, float* token_loss) const override;
 
   // --- dropout ---
   absl::Status Drop(const Resources& resources, const DropoutPlace& place, Matrix<const T> x,
@@ -396,8 +396,8 @@ absl::Status HostKernelsOf<T>::AttentionBackward(const Resources& resources,
 template <typename T>
 absl::Status HostKernelsOf<T>::CrossEntropy(const Resources& resources, Matrix<float> logits,
                                             const int32_t* targets, float gradient_scale,
-                                            bool gradients,
-                                            kernels::CrossEntropyResult* result) const {
+                                            bool gradients, kernels::CrossEntropyResult* result,
+                                            float* token_loss) const {
   // Rows are summed in pieces that do not depend on the number of threads.
   constexpr size_t kRows = 16;
   std::vector<kernels::CrossEntropyResult> parts(kernels::GranuleCount(logits.rows, kRows));
@@ -411,7 +411,9 @@ absl::Status HostKernelsOf<T>::CrossEntropy(const Resources& resources, Matrix<f
                                .vocabulary = logits.cols,
                                .row_stride = logits.stride},
                               rows, targets + piece.begin, gradient_scale,
-                              gradients ? rows : nullptr, nullptr, &parts[index]);
+                              gradients ? rows : nullptr,
+                              token_loss == nullptr ? nullptr : token_loss + piece.begin,
+                              &parts[index]);
                         }),
       "CrossEntropy"));
   *result = {};

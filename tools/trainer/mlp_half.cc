@@ -2,6 +2,7 @@
 
 #include "base/status_macros.h"
 #include "tools/trainer/later_gradients.h"
+#include "tools/trainer/layer_share.h"
 #include "tools/trainer/norm_layer.h"
 #include "tools/trainer/output_sum.h"
 
@@ -71,6 +72,7 @@ absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& cont
   GEMINID_RETURN_IF_ERROR(MlpBackward<T>(resources, places, use, context.tiling.mlp_columns, read,
                                          dy, dn, RowsOf(kept, 0, tokens)));
   GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
+  GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
   GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
   return norm.Backward(use, n.data, x, gradient, gradient);
 }

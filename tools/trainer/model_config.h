@@ -51,7 +51,11 @@ struct ModelConfig {
   // token. 0: all, as in generating.
   double expert_capacity = 0;
 
-  uint64_t head_dim() const { return hidden / heads; }
+  // Of how many ranks, each with such a part of each layer, this is one: of heads, kv_heads and
+  // intermediate it has that many of them (layer_share.h). 1: the model.
+  uint64_t layer_parts = 1;
+
+  uint64_t head_dim() const { return hidden / (heads * layer_parts); }
   bool gated_mlp() const { return family != Family::kGpt2; }
   bool rotary() const { return family != Family::kGpt2; }
   bool routed() const { return family == Family::kMixtral; }

@@ -135,10 +135,12 @@ class KernelsOf {
   virtual absl::Status PositionBackward(const Resources& resources, const MicroBatchShape& shape,
                                         Matrix<const T> gradient, T* positions,
                                         bool accumulate) const = 0;
-  // The losses of rows of logits, which become their gradients if there are to be any.
+  // The losses of rows of logits, which become their gradients if there are to be any; columns up
+  // to the stride become zeros then. Of each token, too, unless `token_loss` is null.
   virtual absl::Status CrossEntropy(const Resources& resources, Matrix<float> logits,
                                     const int32_t* targets, float gradient_scale, bool gradients,
-                                    kernels::CrossEntropyResult* result) const = 0;
+                                    kernels::CrossEntropyResult* result,
+                                    float* token_loss) const = 0;
 
   // --- dropout: tools/trainer/dropout.h; the rows are the micro-batch's tokens ---
   virtual absl::Status Drop(const Resources& resources, const DropoutPlace& place,

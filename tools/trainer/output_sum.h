@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "tools/trainer/blocks.h"
+#include "tools/trainer/layer_share.h"
 #include "tools/trainer/model_kernels.h"
 #include "tools/trainer/scratch.h"
 
@@ -18,7 +19,8 @@ namespace geminid::trainer {
 template <typename T>
 class OutputSum {
  public:
-  // Begins with x, or with zeros where dropout comes before x is added.
+  // Begins with x; or with zeros where dropout comes before x is added, and on all ranks but the
+  // first of those that share layers.
   static absl::StatusOr<OutputSum> Begin(const Resources& resources, const HalfContext& context,
                                          const T* x, T* out) {
     OutputSum sum(context, x, out);
@@ -30,7 +32,7 @@ class OutputSum {
       sum.data_ = sum.storage_.data();
     }
     const KernelsOf<T>& math = KernelsFor<T>(resources);
-    if (sum.drops()) {
+    if (sum.drops() || (context.layers != nullptr && context.layers->rank() > 0)) {
       GEMINID_RETURN_IF_ERROR(math.Zero(resources, sum.data_, size * sizeof(float)));
     } else {
       GEMINID_RETURN_IF_ERROR(math.Widen(resources, x, size, sum.data_));
@@ -40,10 +42,11 @@ class OutputSum {
 
   Matrix<float> values() const { return {data_, rows_, cols_}; }
 
-  // Adds the bias, if there is one, and leaves the half's output in `out`. `spare` has room for as
-  // many elements.
+  // Adds up what the ranks have that share layers, and the bias, if there is one, and leaves the
+  // half's output in `out`. `spare` has room for as many elements.
   absl::Status Finish(const Resources& resources, const T* bias, T* spare) {
     const KernelsOf<T>& math = KernelsFor<T>(resources);
+    GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, *context_, values()));
     if (bias != nullptr) GEMINID_RETURN_IF_ERROR(math.AddBias(resources, bias, values()));
     if (!drops()) {
       return data_ == Address(out_) ? absl::OkStatus() : math.Round(resources, data_, size(), out_);

@@ -146,8 +146,8 @@ absl::Status CheckParallel(const TrainOptions& options) {
   if (!options.parallel.cuts()) return absl::OkStatus();
   if (options.wants_gpu && options.parallel.needs_host()) {
     return Refuse(
-        "--device cuda is not there yet with cut layers, a ring or spread experts; take a "
-        "pipeline, sequence=ulysses:N or data, or train on the host");
+        "--device cuda is not there yet with cut layers but those of tensor=1d:N, a ring or spread "
+        "experts; take a pipeline, tensor=1d:N, sequence=ulysses:N or data, or train on the host");
   }
   if (options.parallel.expert > 1) {
     GEMINID_RETURN_IF_ERROR(CheckExperts(options));

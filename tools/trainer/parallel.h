@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/pipeline/schedule.h"
+#include "collectives/tensor_parallel/tensor_grid.h"
 #include "geminid/mesh.h"
 #include "tools/parallel/mesh_axes.h"
 #include "tools/parallel/mesh_spec.h"
@@ -49,7 +50,10 @@ struct Parallel {
   // Whether a rank has two chunks of each sequence (collectives/sequence_parallel/zigzag.h).
   bool rings() const { return sequence > 1 && sequence_mode == SequenceMode::kRing; }
   // Whether the ranks' parts of a layer are computed by the host alone, whatever the device.
-  bool needs_host() const { return tensor.size > 1 || expert > 1 || rings(); }
+  bool needs_host() const {
+    const bool cut = tensor.size > 1 && tensor.mode != collectives::TensorMode::k1D;
+    return cut || expert > 1 || rings();
+  }
   collectives::PipelineShape PipelineOf(int micro_batches) const {
     return {schedule, pipeline, micro_batches, chunks};
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/tensor_parallel/tensor_layout.h"
+#include "tools/trainer/layer_share.h"
 #include "tools/trainer/model_part.h"
 #include "tools/trainer/recompute_choice.h"
 #include "tools/trainer/tensor_share.h"
@@ -89,6 +91,32 @@ uint64_t HeldInHalves(const TrainOptions& options, const MicroBatchShape& shape,
   return most;
 }
 
+// Layers that a rank computes its part of as a model (layer_share.h): on a GPU.
+bool MayBeShare(const TrainOptions& options) {
+  return options.parallel.tensor.size > 1 && !options.parallel.needs_host();
+}
+
+// The workspace of such a rank.
+uint64_t ShareWorkspaceBytes(const TrainOptions& options, const ModelConfig& layers,
+                             const MicroBatchShape& shape, size_t threads) {
+  const zero::DataType type = options.zero.data_type;
+  const int ranks = options.parallel.tensor.size;
+  ModelConfig share = ConfigOfShare(layers, ranks);
+  share.vocabulary = collectives::PaddedVocabulary(GridOf(options.parallel), layers.vocabulary) /
+                     static_cast<uint64_t>(ranks);
+  // Beside it logits that are rounded, a word for all others', and losses and targets of tokens.
+  constexpr uint64_t kOfToken = 8 * sizeof(float);
+  uint64_t bytes = WorkspaceBytesBound(share, type, shape, {}, threads) +
+                   shape.tokens() * (zero::SizeOf(type) * (share.vocabulary + 1) + kOfToken);
+  if (options.parallel.sequence > 1) {  // attention to whole sequences
+    share.layers = 0;
+    MicroBatchShape whole = shape;
+    whole.sequence_length = options.model.context;
+    bytes += WorkspaceBytesBound(share, type, whole, {}, threads);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, int rank) {
@@ -170,6 +198,10 @@ uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage s
            HeldInHalves(options, shape, /*keeps=*/false, stage);
   }
   const ModelConfig layers = LayersInFlight(options, stage);
+  if (options.wants_gpu && MayBeShare(options)) {
+    return KeptBytes(ConfigOfShare(layers, options.parallel.tensor.size), options.zero.data_type,
+                     shape);
+  }
   if (options.parallel.tensor.size > 1) return TensorKeptBytes(options, layers.layers, shape);
   return KeptBytes(layers, options.zero.data_type, shape);
 }
@@ -179,7 +211,12 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
   const zero::DataType type = options.zero.data_type;
   MicroBatchShape shape = ShapeOfShare(options, world_size);
   if (options.parallel.tensor.size > 1) {
-    return TensorWorkspaceBytes(options, LayersInFlight(options, stage).layers, shape, threads);
+    const ModelConfig in_flight = LayersInFlight(options, stage);
+    const uint64_t on_host = TensorWorkspaceBytes(options, in_flight.layers, shape, threads);
+    if (!MayBeShare(options)) return on_host;
+    const uint64_t on_gpu = ShareWorkspaceBytes(options, in_flight, shape, threads);
+    // Without --device cuda the daemon's device may be either.
+    return options.wants_gpu ? on_gpu : std::max(on_host, on_gpu);
   }
   ModelConfig layers = LayersInFlight(options, stage);
   if (InHalves(options)) layers.layers = 0;

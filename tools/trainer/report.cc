@@ -75,6 +75,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("computes_on").Value(report.computes_on);
   json.Key("products_by").Value(report.products_by);
   json.Key("ranks_exchange_by").Value(report.ranks_exchange_by);
+  json.Key("layers_add_up_by").Value(report.layers_add_up_by);
   json.Key("nccl_registered_bytes").Value(report.registered_bytes);
   json.Key("threads").Value(report.threads);
   json.Key("recompute").Value(Name(report.recompute));

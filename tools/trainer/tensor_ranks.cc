@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/tensor_share.h"
@@ -59,6 +60,36 @@ absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeModel(const MicroB
   return MakeTensorTransformer(
       config_, shape, part_,
       {.groups = *groups_, .ranks = *ranks_, .threads = threads, .pieces = pieces});
+}
+
+absl::Status TensorRanks::CheckPlaces(bool on_gpu) {
+  std::vector<int32_t> all = {on_gpu ? 1 : 0};
+  GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(all, all, collectives::ReduceOp::kSum));
+  if (all[0] == 0 || all[0] == ranks_->WorldSize()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--parallel: ", ranks_->WorldSize(), " ranks share layers, and ", all[0],
+      " of them would compute on a GPU, the rest on the host; give --device cuda, or the number of "
+      "a device that all share"));
+}
+
+absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataType data_type,
+                                                                    device::Device* device,
+                                                                    const ModelKernels& math,
+                                                                    const SequenceCut& cut) {
+  GEMINID_ASSIGN_OR_RETURN(auto control, ranks_->Duplicate("geminid-layers"));
+  auto connected = device->ConnectRanks(std::move(control), LayerShare::kDeviceSumBytes);
+  if (connected.ok()) {
+    devices_ = *std::move(connected);
+    adds_up_by_ = devices_->BackendName();
+  } else {
+    adds_up_by_ = absl::StrCat(ranks_->BackendName(),
+                               " and host memory: ", std::string(connected.status().message()));
+  }
+  const ModelConfig share = ConfigOfShare(config_, grid_.ranks());
+  ModelParameters parameters = ParametersOfBlocks(share, part_);
+  share_ = std::make_unique<LayerShare>(config_, parameters, ranks_.get(), devices_.get());
+  return MakeTransformerShare(share, data_type, std::move(parameters), share_.get(),
+                              /*threads=*/nullptr, math, cut);
 }
 
 std::vector<zero::Parameter> TensorRanks::PartBlocks() const { return Parameters(part_); }

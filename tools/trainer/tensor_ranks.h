@@ -4,14 +4,17 @@
 #define GEMINID_TOOLS_TRAINER_TENSOR_RANKS_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/device/device.h"
 #include "collectives/tensor_parallel/tensor_groups.h"
 #include "geminid/communicator.h"
 #include "geminid/mesh.h"
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/thread_pool.h"
+#include "tools/trainer/layer_share.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/tensor_state.h"
 #include "tools/trainer/tensor_transformer.h"
@@ -31,6 +34,16 @@ class TensorRanks {
                                                          const TensorPieces& pieces,
                                                          kernels::ThreadPool* threads);
 
+  // INVALID_ARGUMENT on all of the grid's ranks if some compute on GPUs and others do not.
+  absl::Status CheckPlaces(bool on_gpu);
+  // As MakeModel, where `math` computes on `device`, a GPU: of micro-batches of any shape. The
+  // grid is 1D. What the ranks add up goes between their GPUs, or through memory of the host where
+  // nothing else moves it.
+  absl::StatusOr<std::unique_ptr<Transformer>> MakeShare(zero::DataType data_type,
+                                                         device::Device* device,
+                                                         const ModelKernels& math,
+                                                         const SequenceCut& cut);
+
   // This rank's blocks as an engine is told of them: of its part, and of the whole model.
   std::vector<zero::Parameter> PartBlocks() const;
   std::vector<zero::Parameter> ModelBlocks() const;
@@ -39,6 +52,8 @@ class TensorRanks {
   std::unique_ptr<TensorState> JoinState(zero::ModelState* inner) const;
 
   const collectives::Communicator& ranks() const { return *ranks_; }
+  // What carries the sums of MakeShare's model, in words, with why where it is not NCCL.
+  const std::string& adds_up_by() const { return adds_up_by_; }
   // Whether this rank is the first that has this block of its part.
   bool Keeps(zero::ParameterId id) const { return part_.blocks[static_cast<size_t>(id)].keeps; }
   // What the step's gradient contributes to the square of the whole model's norm on this rank:
@@ -54,6 +69,10 @@ class TensorRanks {
   const collectives::TensorGrid grid_;
   std::unique_ptr<collectives::Communicator> ranks_;
   std::unique_ptr<collectives::TensorGroups> groups_;
+  // Where layers are computed on GPUs; the first null where nothing moves memory between these.
+  std::unique_ptr<collectives::Communicator> devices_;
+  std::unique_ptr<LayerShare> share_;
+  std::string adds_up_by_;
   TensorParameters part_;
   std::vector<TensorParameters> whole_;  // by rank of the grid
 };

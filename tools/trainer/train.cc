@@ -452,6 +452,7 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     const HostRegistration host = session_->GetHostRegistration();
     report_.products_by = model_->place().Products();
+    report_.layers_add_up_by = model_->LayersAddUpBy();
     GEMINID_ASSIGN_OR_RETURN(report_.traffic, model_->traffic().Gather(*loss_communicator_));
     report_.host_bytes_registered = host.registered_bytes;
     report_.host_bytes_refused = host.refused_bytes;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/src/session_internal.h"
 #include "tools/trainer/device_check.h"
 #include "tools/trainer/driver_watch.h"
 #include "tools/trainer/fine_tuning.h"
@@ -65,10 +66,10 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, place_->on_gpu()));
   if (place_->on_gpu() && options.parallel.needs_host()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--parallel: cut layers, a ring and spread experts train on the host alone yet, and the "
-        "daemon's device is ",
+        "--parallel: cut layers but those of tensor=1d:N, a ring and spread experts train on the "
+        "host alone yet, and the daemon's device is ",
         around_.session.device_description().name,
-        "; take a pipeline, sequence=ulysses:N or data, or train on the host"));
+        "; take a pipeline, tensor=1d:N, sequence=ulysses:N or data, or train on the host"));
   }
   if (options.parallel.sequence > 1) GEMINID_RETURN_IF_ERROR(ConnectPieces());
   if (options.parallel.expert > 1) {
@@ -88,7 +89,7 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   }
   GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(&around_.session, ranks, mine_, zero));
   source_ = place_->Source(engine_.get(), &around_.session);
-  if (tensor_ != nullptr && zero.data_type != zero::DataType::kFloat32) {
+  if (tensor_ != nullptr && !on_gpu() && zero.data_type != zero::DataType::kFloat32) {
     source_ = MakeWideSource(std::move(source_), parts_.front().transformer->parameters().specs);
   }
   for (Part& part : parts_) part.source = MakePartSource(source_.get(), part.ids);
@@ -111,7 +112,7 @@ absl::Status TrainedModel::ConnectPieces() {
     return absl::OkStatus();
   }
   pieces_ = std::move(pieces);
-  if (parallel.tensor.size > 1) {
+  if (parallel.tensor.size > 1 && !on_gpu()) {
     heads_ = collectives::MakeHeadsOfPieces(*pieces_, around_.threads);
   } else {
     swap_ = std::make_unique<collectives::HeadSwap>(pieces_.get());
@@ -150,9 +151,16 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
                              TensorRanks::Connect(options, part, around_.mesh, around_.world));
     traffic_.Add(TrafficAxis::kTensor, around_.mesh.Group(around_.world.Rank(), {kTensorAxis}),
                  [ranks = &tensor_->ranks()] { return ranks->Stats(); });
-    const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
-    GEMINID_ASSIGN_OR_RETURN(made.transformer,
-                             tensor_->MakeModel(shape, PiecesOfLayers(), around_.threads));
+    GEMINID_RETURN_IF_ERROR(tensor_->CheckPlaces(on_gpu()));
+    if (on_gpu()) {
+      GEMINID_ASSIGN_OR_RETURN(made.transformer,
+                               tensor_->MakeShare(options.zero.data_type, DeviceOf(around_.session),
+                                                  place_->math(), {.swap = swap_.get()}));
+    } else {
+      const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
+      GEMINID_ASSIGN_OR_RETURN(made.transformer,
+                               tensor_->MakeModel(shape, PiecesOfLayers(), around_.threads));
+    }
     mine_ = tensor_->PartBlocks();
     for (size_t i = 0; i < mine_.size(); ++i) {
       made.ids.push_back(static_cast<zero::ParameterId>(i));

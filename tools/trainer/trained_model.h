@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -48,6 +49,8 @@ class TrainedModel {
 
   bool on_gpu() const { return place_->on_gpu(); }
   const ModelPlace& place() const { return *place_; }
+  // TensorRanks::adds_up_by, or nothing.
+  std::string LayersAddUpBy() const { return tensor_ == nullptr ? "" : tensor_->adds_up_by(); }
   // `threads`: on the host.
   ComputePlace ComputesWith(size_t threads) const {
     return {*place_, source_->workspace(), threads};

@@ -20,16 +20,17 @@ using zero::Pass;
 template <typename T>
 class TransformerOf final : public Transformer {
  public:
-  TransformerOf(const ModelConfig& config, const ModelPart& part, const Tiling& tiling,
+  TransformerOf(const ModelConfig& config, ModelParameters parameters, const Tiling& tiling,
                 kernels::ThreadPool* threads, const ModelKernels& math, const SequenceCut& cut,
-                collectives::Communicator* experts)
+                LayerShare* layers, collectives::Communicator* experts)
       : config_(config),
         tiling_(tiling),
         threads_(threads),
         math_(math),
         cut_(cut),
+        layers_(layers),
         experts_(experts),
-        parameters_(MakeParameters(config, part)) {
+        parameters_(std::move(parameters)) {
     embedding_ids_.push_back(parameters_.token_table);
     if (parameters_.position_table) embedding_ids_.push_back(*parameters_.position_table);
     output_ids_.push_back(parameters_.final_norm.gain);
@@ -129,6 +130,9 @@ class TransformerOf final : public Transformer {
   absl::StatusOr<std::vector<float>> NextLogits(ParameterSource& source,
                                                 std::span<const int32_t> tokens, size_t last,
                                                 RememberedTokens* remembered) override {
+    if (layers_ != nullptr) {
+      return absl::UnimplementedError("a model with cut layers does not write on");
+    }
     auto* const memory = static_cast<Remembered*>(remembered);
     const MicroBatch batch = {.shape = {.sequences = 1, .sequence_length = tokens.size()},
                               .tokens = tokens,
@@ -218,12 +222,7 @@ class TransformerOf final : public Transformer {
                                           run.rotary.data()));
       run.context.rotary = {.cos = run.rotary.data(), .sin = run.rotary.data() + half};
     }
-    const size_t tokens = batch.shape.tokens();
-    GEMINID_ASSIGN_OR_RETURN(run.tokens, Scratch<int32_t>::Allocate(run.resources, 2 * tokens));
-    GEMINID_RETURN_IF_ERROR(math.Upload(run.resources, batch.tokens.data(),
-                                        batch.tokens.size_bytes(), run.tokens.data()));
-    GEMINID_RETURN_IF_ERROR(math.Upload(run.resources, batch.targets.data(),
-                                        batch.targets.size_bytes(), run.tokens.data() + tokens));
+    GEMINID_ASSIGN_OR_RETURN(run.tokens, UploadTokens(run.resources, layers_, batch));
     run.inputs.reserve(2 * parameters_.attention.size() + 1);
     return absl::OkStatus();
   }
@@ -234,6 +233,7 @@ class TransformerOf final : public Transformer {
             .tiling = tiling_,
             .positions = batch.positions,
             .cut = cut_,
+            .layers = layers_,
             .experts = experts_,
             .expert_capacity = config_.expert_capacity};
   }
@@ -453,11 +453,20 @@ class TransformerOf final : public Transformer {
   kernels::ThreadPool* const threads_;
   const ModelKernels& math_;
   const SequenceCut cut_;
+  LayerShare* const layers_;
   collectives::Communicator* const experts_;
   const ModelParameters parameters_;
   std::vector<ParameterId> embedding_ids_;
   std::vector<ParameterId> output_ids_;
 };
+
+template <typename... Arguments>
+std::unique_ptr<Transformer> Make(zero::DataType data_type, Arguments&&... arguments) {
+  if (data_type == zero::DataType::kFloat32) {
+    return std::make_unique<TransformerOf<float>>(std::forward<Arguments>(arguments)...);
+  }
+  return std::make_unique<TransformerOf<kernels::BFloat16>>(std::forward<Arguments>(arguments)...);
+}
 
 }  // namespace
 
@@ -466,12 +475,18 @@ std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
                                                  const Tiling& tiling, kernels::ThreadPool* threads,
                                                  const ModelKernels& math, const SequenceCut& cut,
                                                  collectives::Communicator* experts) {
-  if (data_type == zero::DataType::kFloat32) {
-    return std::make_unique<TransformerOf<float>>(config, part, tiling, threads, math, cut,
-                                                  experts);
-  }
-  return std::make_unique<TransformerOf<kernels::BFloat16>>(config, part, tiling, threads, math,
-                                                            cut, experts);
+  return Make(data_type, config, MakeParameters(config, part), tiling, threads, math, cut, nullptr,
+              experts);
+}
+
+std::unique_ptr<Transformer> MakeTransformerShare(const ModelConfig& share,
+                                                  zero::DataType data_type,
+                                                  ModelParameters parameters, LayerShare* layers,
+                                                  kernels::ThreadPool* threads,
+                                                  const ModelKernels& math,
+                                                  const SequenceCut& cut) {
+  return Make(data_type, share, std::move(parameters), Tiling{}, threads, math, cut, layers,
+              nullptr);
 }
 
 std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,

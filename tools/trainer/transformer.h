@@ -116,6 +116,17 @@ std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
                                                  const SequenceCut& cut = {},
                                                  collectives::Communicator* experts = nullptr);
 
+// What one rank has of a model, or of a part of one, whose layers are cut over ranks: `share` and
+// `parameters` as layer_share.h makes them. All ranks make the same calls with the same tokens, and
+// have the whole of what goes in and out of a part; each has the loss of those tokens whose targets
+// are its words. Without dropout; does not say what follows (UNIMPLEMENTED). `layers` outlive it.
+std::unique_ptr<Transformer> MakeTransformerShare(const ModelConfig& share,
+                                                  zero::DataType data_type,
+                                                  ModelParameters parameters, LayerShare* layers,
+                                                  kernels::ThreadPool* threads = nullptr,
+                                                  const ModelKernels& math = HostKernels(),
+                                                  const SequenceCut& cut = {});
+
 // More workspace than one micro-batch of `shape` needs, but not by much: within a factor of two of
 // the measured peak where the model is not tiny.
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,

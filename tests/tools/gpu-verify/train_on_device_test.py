@@ -26,7 +26,8 @@ def run(name, losses=(5.0, 4.0), on="a GPU", weights="00"):
 
 def good_runs():
     return [run("no limit"), run("half the memory"), run("two ranks", weights="11"),
-            run("two ranks, half the memory", weights="11"), run("host", (5.001, 4.001), "host")]
+            run("two ranks, half the memory", weights="11"), run("cut layers", weights="33"),
+            run("cut layers, half the memory", weights="33"), run("host", (5.001, 4.001), "host")]
 
 
 class Judge(unittest.TestCase):
@@ -46,9 +47,13 @@ class Judge(unittest.TestCase):
         wrong = self.wrong(lambda rows: rows[3].update(loss_hex=["0x1p+0", "0x1p+1"]))
         self.assertEqual(wrong, ["two ranks, half the memory: not the bits of two ranks"])
 
+    def test_OtherWeightsOfCutLayers_AreFound(self):
+        wrong = self.wrong(lambda rows: rows[5].update(weights_sha256="44"))
+        self.assertEqual(wrong, ["cut layers, half the memory: not the bits of cut layers"])
+
     def test_LossesFarFromTheHosts_AreFound(self):
         wrong = self.wrong(lambda rows: rows[-1].update(loss=[5.0, 4.5]))
-        self.assertEqual(len(wrong), 4)
+        self.assertEqual(len(wrong), 6)
         self.assertIn("no limit: losses differ from the host's by 0.5", wrong[0])
 
     def test_RunThatComputedElsewhere_IsFound(self):

@@ -1,114 +1,26 @@
 // geminid-train on a GPU, end to end, on a driver without one: a daemon of its own, the agent,
 // arenas with evictions, the model's kernels on a stream, the optimizer on either side; with
 // products of our own kernels and of a cuBLASLt without a GPU.
+#include "tests/tools/trainer/gpu_training.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "tests/base/temporary_folder.h"
-#include "tests/daemon_env/daemon_env.h"
-#include "tests/gpu/double/node.h"
-#include "tests/tools/trainer/command.h"
 #include "tests/tools/trainer/trainer_process.h"
 
 namespace geminid::trainer {
 namespace {
 
 using ::testing::HasSubstr;
-using Words = std::vector<std::string>;
-
-constexpr uint64_t kMiB = uint64_t{1} << 20;
-
-enum class Products { kOwnKernels, kLibrary };
-
-class GpuTraining : public ::testing::TestWithParam<Products> {
- protected:
-  explicit GpuTraining(int devices = 1, int instances = 0)
-      : node_({.devices = devices,
-               .memory_bytes = 512 * kMiB,
-               .instances = instances,
-               .libcuda = GEMINID_CUDA_DOUBLE,
-               .libnvml = GEMINID_NVML_DOUBLE,
-               .kernels = GEMINID_DOUBLE_KERNELS,
-               .libcublaslt = GetParam() == Products::kLibrary ? GEMINID_CUBLASLT_DOUBLE : "",
-               .libnccl = GEMINID_NCCL_DOUBLE}),
-        devices_(devices) {}
-
-  // Whether the last run took what it was to take, and said so.
-  void ExpectProducts(const nlohmann::json& report) const {
-    const bool library = GetParam() == Products::kLibrary;
-    const std::string by = report["products_by"];
-    EXPECT_EQ(by.starts_with("cuBLASLt 13.1.0 ("), library) << by;
-    EXPECT_EQ(by.starts_with("kernels of our own, since there is no cuBLASLt: "), !library) << by;
-    EXPECT_EQ(node_.calls("cublasLtMatmul") > 0, library);
-    EXPECT_THAT(said_, HasSubstr(library ? "products: cuBLASLt" : "products: kernels of our own"));
-  }
-
-  // Of a run of a few steps, unless `more` says otherwise.
-  Words Arguments(const Words& more) const {
-    return With({"--text", text_, "--steps", "3", "--batch", "2", "--lr", "3e-3", "--context", "32",
-                 "--report", folder_ / "report.json"},
-                more);
-  }
-
-  // Its report.
-  nlohmann::json Train(const Words& more) {
-    const CommandResult result = RunTrainer(Arguments(more), environment_);
-    EXPECT_EQ(result.code, 0) << result.err;
-    said_ = result.err;
-    return result.code == 0 ? Report() : nlohmann::json();
-  }
-  nlohmann::json Report() const {
-    return nlohmann::json::parse(std::ifstream(folder_ / "report.json"));
-  }
-
-  static Words With(Words words, const Words& more) {
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-
-  // Who had some may be at its end still.
-  void ExpectMemoryBack() const {
-    for (int device = 0; device < devices_; ++device) {
-      while (node_.used_bytes(device) != 0) std::this_thread::yield();
-    }
-  }
-
-  static std::string SomeText() {
-    std::string text;
-    for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i % 10) + " of the text. ";
-    return text;
-  }
-
-  gpu_double::Node node_;
-  const int devices_;
-  const base::TemporaryFolder folder_;
-  const std::string text_ = folder_.Write("text", SomeText());
-  Words environment_;  // beside that of the test
-  std::string said_;   // by the last run
-};
 
 class GpuTrainingByLibrary : public GpuTraining {};
-
-// Sums have another order than on the host, which moves a loss by roundings of fp32, or of bf16.
-constexpr double kFloatTolerance = 1e-4;
-constexpr double kBFloat16Tolerance = 2e-2;
-
-void ExpectNear(const nlohmann::json& report, const nlohmann::json& host, double tolerance) {
-  ASSERT_EQ(report["loss"].size(), host["loss"].size());
-  for (size_t i = 0; i < report["loss"].size(); ++i) {
-    EXPECT_NEAR(report["loss"][i].get<double>(), host["loss"][i].get<double>(), tolerance) << i;
-  }
-}
 
 TEST_P(GpuTraining, UnderEveryPlacementAndArena_HasTheBitsOfAnArenaWithoutLimit) {
   // 2.4 MB of weights.
@@ -220,11 +132,12 @@ TEST_P(GpuTraining, SequencesCutByHeads_ComputeWhatWholeOnesDo) {
 }
 
 TEST_P(GpuTraining, WhatTheHostAloneComputes_IsRefusedBeforeItStarts) {
-  for (const std::string mesh : {"tensor=1d:2", "sequence=ring:2"}) {
+  for (const std::string mesh :
+       {"tensor=2d:4", "tensor=1d-sequence:2", "sequence=ring:2", "tensor=1d:2,sequence=ring:2"}) {
     const CommandResult result =
         RunTrainer(Arguments({"--model", "gpt2-tiny", "--device", "cuda", "--parallel", mesh}));
     EXPECT_EQ(result.code, 2) << mesh;
-    EXPECT_THAT(result.err, HasSubstr("take a pipeline"));
+    EXPECT_THAT(result.err, HasSubstr("--device cuda is not there yet with")) << mesh;
   }
 }
 
@@ -317,23 +230,6 @@ TEST_P(GpuTraining, WithoutAGpu_IsRefusedWithAWayOut) {
   EXPECT_THAT(result.err, HasSubstr("a GPU is left out"));
 }
 
-// With a daemon that lives on, and two GPUs.
-class GpuTrainingBesideADaemon : public GpuTraining {
- protected:
-  explicit GpuTrainingBesideADaemon(int devices = 2, int instances = 0)
-      : GpuTraining(devices, instances) {}
-
-  void SetUp() override {
-    testing::DaemonEnvOptions options;
-    options.device = "cuda";
-    options.agent_program = GEMINID_AGENT;
-    ASSERT_TRUE(env_.Start(options).ok());
-    environment_ = {"GEMINID_SOCKET=" + env_.socket()};
-  }
-
-  testing::DaemonEnv env_;
-};
-
 // Sums of rows and columns are over tensors that both hold a part of.
 TEST_P(GpuTrainingBesideADaemon, TwoRanksThatKeepFactorsOnTheirGpus_HaveTheBitsOfTheHostsSteps) {
   for (const std::string optimizer : {"adafactor", "came"}) {
@@ -378,12 +274,14 @@ TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
 }
 
 TEST_P(GpuTrainingBesideADaemon, StagesOfSeveralRanks_HaveTheBitsOfRanksWithWholeModels) {
-  const Words model = {"--model",      "llama-tiny", "--device",    "cuda",
-                       "--accumulate", "2",          "--clip-norm", "0"};
-  const nlohmann::json whole = Train(With(model, {"--ranks", "2"}));
-  const nlohmann::json cut = Train(With(model, {"--parallel", "pipeline=2,data=2"}));
-  EXPECT_EQ(cut["loss_hex"], whole["loss_hex"]);
-  EXPECT_EQ(cut["weights_sha256"], whole["weights_sha256"]);
+  const Words model = {"--model", "llama-tiny", "--accumulate", "2", "--clip-norm", "0"};
+  const nlohmann::json whole = Train(With(model, {"--ranks", "2", "--device", "cuda"}));
+  for (const std::string device : {"cuda", "0"}) {  // two, or one that all share
+    const nlohmann::json cut =
+        Train(With(model, {"--parallel", "pipeline=2,data=2", "--device", device}));
+    EXPECT_EQ(cut["loss_hex"], whole["loss_hex"]) << device;
+    EXPECT_EQ(cut["weights_sha256"], whole["weights_sha256"]) << device;
+  }
   ExpectMemoryBack();
 }
 
@@ -437,10 +335,6 @@ TEST_P(GpuTrainingOnInstances, EachInstance_IsADeviceThatTrains) {
   const nlohmann::json alone = Train(With(model, {"--device", "1"}));
   EXPECT_EQ(alone["loss_hex"], first["loss_hex"]);
   ExpectMemoryBack();
-}
-
-std::string NameOf(const ::testing::TestParamInfo<Products>& products) {
-  return products.param == Products::kLibrary ? "cuBLASLt" : "OwnKernels";
 }
 
 INSTANTIATE_TEST_SUITE_P(Products, GpuTraining,

@@ -63,19 +63,25 @@ TEST(CheckTensor, WithSequencesThatAreCutToo_WantsHeadsForEachRankOfAnExchange) 
 TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
   const Words cut = {"--parallel", "tensor=1d:2"};
   EXPECT_EQ(Error(cut), "");
+  EXPECT_EQ(Error({"--parallel", "tensor=1d:2", "--device", "cuda"}), "");
   EXPECT_EQ(Error({"--parallel", "tensor=1d:2", "--restarts", "1", "--loss-scale", "dynamic"}), "");
   const std::vector<std::pair<Words, std::string>> mistakes = {
       {{"--dropout", "0.1"}, "--dropout is not there yet with tensor"},
       {{"--lora-rank", "2"}, "--lora-rank is not there yet with tensor"},
       {{"--freeze", "*norm*"}, "--freeze is not there yet with tensor"},
       {{"--optimizer", "lamb"}, "--optimizer lamb is not there yet with tensor"},
-      {{"--device", "cuda"}, "--device cuda is not there yet"},
       {{"--update", "backward", "--clip-norm", "0"},
        "--update backward needs a run without tensor"}};
   for (const auto& [more, words] : mistakes) {
     Words arguments = cut;
     arguments.insert(arguments.end(), more.begin(), more.end());
     EXPECT_THAT(Error(arguments), HasSubstr(words));
+  }
+  for (const char* axes : {"tensor=1d-sequence:2", "tensor=2d:4", "tensor=2.5d:size=8:depth=2",
+                           "tensor=3d:8", "tensor=1d:2,sequence=ring:2"}) {
+    EXPECT_THAT(
+        Error({"--parallel", axes, "--device", "cuda"}),
+        HasSubstr("--device cuda is not there yet with cut layers but those of tensor=1d:N"));
   }
 }
 

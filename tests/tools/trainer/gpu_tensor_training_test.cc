@@ -1,0 +1,217 @@
+// Layers that are cut over ranks with a GPU (tensor=1d:N), on a driver without one, against one
+// rank there and against the same cut on the host.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "tests/tools/trainer/gpu_training.h"
+#include "tests/tools/trainer/trainer_process.h"
+
+namespace geminid::trainer {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Words kGpt2 = {"--model", "gpt2-tiny", "--dtype", "fp32"};
+const Words kLlama = {"--model", "llama-tiny", "--dtype", "bf16"};
+const Words kCuda = {"--device", "cuda"};
+
+// Of losses over three steps.
+constexpr double kRounding = 1e-6;   // fp32
+constexpr double kNarrow = 0x1p-10;  // bf16, which has 8 digits
+
+// Losses, of which each step's depend on all weights after the step before.
+void ExpectClose(const nlohmann::json& got, const nlohmann::json& want, double tolerance) {
+  ASSERT_EQ(got["loss"].size(), want["loss"].size());
+  for (size_t i = 0; i < want["loss"].size(); ++i) {
+    const double loss = want["loss"][i];
+    EXPECT_NEAR(got["loss"][i].get<double>(), loss, tolerance * std::abs(loss)) << i;
+  }
+  ASSERT_EQ(got["validation"].size(), want["validation"].size());
+  for (size_t i = 0; i < want["validation"].size(); ++i) {
+    const double loss = want["validation"][i]["loss"];
+    EXPECT_NEAR(got["validation"][i]["loss"].get<double>(), loss, tolerance * std::abs(loss)) << i;
+  }
+}
+
+class GpuTensorTraining : public GpuTraining {
+ protected:
+  nlohmann::json TrainThere(const Words& model, const std::string& mesh, const Words& more = {}) {
+    return Train(With(With(With(model, kCuda), {"--parallel", mesh}), more));
+  }
+};
+
+TEST_P(GpuTensorTraining, LayersOverTwoRanks_AreThoseOfOneRankAndOfTheHostsCut) {
+  const Words validated = {"--validation", "0.2"};
+  for (const Words& model : {kGpt2, kLlama}) {
+    const bool narrow = model[3] == "bf16";
+    const nlohmann::json cut = TrainThere(model, "tensor=1d:2", validated);
+    EXPECT_THAT(cut["computes_on"].get<std::string>(), HasSubstr("not a GPU"));
+    EXPECT_LT(cut["loss"].back(), cut["loss"].front());
+    EXPECT_EQ(cut["device_per_rank"], nlohmann::json({0, 0}));
+    const double tolerance = narrow ? kNarrow : kRounding;
+    ExpectClose(cut, Train(With(With(model, kCuda), validated)), tolerance);
+    ExpectClose(cut, Train(With(With(model, {"--parallel", "tensor=1d:2"}), validated)), tolerance);
+  }
+  ExpectMemoryBack();
+}
+
+TEST_P(GpuTensorTraining, WhateverTheArenaAndWhatIsComputedAgain_HasTheSameBits) {
+  const std::vector<Words> few = {{"--placement", "cpu"}, {"--device-memory", "2MiB"}};
+  const std::vector<Words> many = {{"--placement", "cpu"},
+                                   {"--device-memory", "2MiB"},
+                                   {"--device-memory", "2MiB", "--recompute", "off"},
+                                   {"--recompute", "on"},
+                                   {"--optimizer-state", "host"}};
+  // 2.4 MB of weights of a rank, or more.
+  for (const auto& [model, layers, places] :
+       {std::tuple(kGpt2, "6", many), std::tuple(kLlama, "14", few)}) {
+    const Words run = With(model, {"--layers", layers, "--hidden", "128", "--batch", "1",
+                                   "--context", "16", "--steps", "2"});
+    const nlohmann::json free = TrainThere(run, "tensor=1d:2");
+    EXPECT_EQ(free["everything_fits"], true);
+    for (const Words& where : places) {
+      SCOPED_TRACE(model[1] + ::testing::PrintToString(where));
+      const nlohmann::json same = TrainThere(run, "tensor=1d:2", where);
+      EXPECT_EQ(same["loss_hex"], free["loss_hex"]);
+      EXPECT_EQ(same["weights_sha256"], free["weights_sha256"]);
+      EXPECT_TRUE(where[0] != "--device-memory" || same["everything_fits"] == false);
+    }
+  }
+  ExpectMemoryBack();
+}
+
+TEST_P(GpuTensorTraining, BesideOtherAxes_AreThoseOfOneRank) {
+  const Words several = {"--accumulate", "2", "--batch", "4"};
+  const Words gpt2 = With(kGpt2, several);
+  const nlohmann::json one = Train(With(gpt2, kCuda));
+  for (const char* mesh : {"tensor=1d:2,data=2", "tensor=1d:2,data=2,zero=1",
+                           "pipeline=2,tensor=1d:2", "tensor=1d:2,sequence=ulysses:2"}) {
+    SCOPED_TRACE(mesh);
+    ExpectClose(TrainThere(gpt2, mesh), one, kRounding);
+  }
+  const Words llama = With(kLlama, several);
+  ExpectClose(TrainThere(llama, "pipeline=2,tensor=1d:2,data=2"), Train(With(llama, kCuda)),
+              kNarrow);
+  ExpectMemoryBack();
+}
+
+// Saved by ranks that share layers on GPUs, on the host, or by one that has them whole.
+TEST_P(GpuTensorTraining, Checkpoints_GoOnInAnyMeshOnEitherDevice) {
+  struct Place {
+    const char* name;
+    Words words;
+  };
+  const Place there = {"cut, on GPUs", {"--device", "cuda", "--parallel", "tensor=1d:2"}};
+  const Place host = {"cut, on the host", {"--parallel", "tensor=1d:2"}};
+  const Place one = {"one GPU", kCuda};
+  const std::string saved = folder_ / "saved";
+  const nlohmann::json straight = Train(With(kGpt2, one.words));
+  for (const auto& [before, after] : {std::pair(there, one), std::pair(there, host),
+                                      std::pair(host, there), std::pair(one, there)}) {
+    SCOPED_TRACE(std::string(before.name) + ", then " + after.name);
+    std::filesystem::remove_all(saved);
+    const Words saves = With(kGpt2, {"--save", saved, "--save-every", "2"});
+    const nlohmann::json first = Train(With(saves, before.words));
+    // Nothing is left to do: what is read is what was saved.
+    const nlohmann::json read = Train(With(With(saves, after.words), {"--resume"}));
+    EXPECT_EQ(read["weights_sha256"], first["weights_sha256"]);
+    std::filesystem::remove_all(saved + "/step-000000003");
+    const nlohmann::json rest = Train(With(With(saves, after.words), {"--resume"}));
+    ASSERT_EQ(rest["first_step"], 2);
+    ASSERT_EQ(rest["loss"].size(), 1u);
+    const double loss = straight["loss"][2];
+    EXPECT_NEAR(rest["loss"][0].get<double>(), loss, kRounding * loss);
+  }
+}
+
+class GpuTensorTrainingBesideADaemon : public GpuTrainingBesideADaemon {};
+
+TEST_P(GpuTensorTrainingBesideADaemon, OnAGpuEach_AddsUpByNcclWithTheBitsOfOneGpu) {
+  for (const Words& model : {kGpt2, kLlama}) {
+    // More than goes as one message to each.
+    const Words cut = With(model, {"--parallel", "tensor=1d:2", "--batch", "8"});
+    const auto before = node_.calls("ncclSend");
+    const nlohmann::json two = Train(With(cut, kCuda));
+    EXPECT_EQ(two["device_per_rank"], nlohmann::json({0, 1}));
+    EXPECT_GT(node_.calls("ncclSend"), before);
+    EXPECT_EQ(two["layers_add_up_by"], "nccl");
+    const nlohmann::json one = Train(With(cut, {"--device", "0"}));
+    EXPECT_EQ(one["device_per_rank"], nlohmann::json({0, 0}));
+    EXPECT_THAT(one["layers_add_up_by"].get<std::string>(), HasSubstr("host memory: ranks 0 and"));
+    EXPECT_EQ(one["loss_hex"], two["loss_hex"]);
+    EXPECT_EQ(one["weights_sha256"], two["weights_sha256"]);
+    const nlohmann::json tight = Train(With(With(cut, kCuda), {"--device-memory", "2MiB"}));
+    EXPECT_EQ(tight["weights_sha256"], two["weights_sha256"]);
+  }
+  ExpectMemoryBack();
+}
+
+TEST_P(GpuTensorTrainingBesideADaemon, KilledRank_IsNamedAndEndsTheOtherWithinTwoSeconds) {
+  for (const Words& where : std::vector<Words>{kCuda, {"--device", "0"}}) {
+    SCOPED_TRACE(where[1]);
+    TrainerProcess run(
+        Arguments(With(With(kGpt2, where), {"--parallel", "tensor=1d:2", "--steps", "1000000"})),
+        /*columns=*/400, environment_);
+    ASSERT_TRUE(run.WaitForStep(2)) << run.output();
+    const std::vector<pid_t> ranks = run.Children("geminid-train: rank 1");
+    ASSERT_EQ(ranks.size(), 1u);
+    kill(ranks[0], SIGKILL);
+    const absl::Time killed = absl::Now();
+    EXPECT_NE(run.Wait(), 0);
+    EXPECT_LT(absl::Now() - killed, absl::Seconds(2));
+    EXPECT_THAT(run.output(), HasSubstr("rank 1 (pid " + std::to_string(ranks[0]) + ")"));
+    ExpectMemoryBack();
+  }
+}
+
+// All go on after the last step that any of them had committed.
+TEST_P(GpuTensorTrainingBesideADaemon, KilledRankOfARunWithRestarts_CostsAStartAndNoBit) {
+  const Words cut =
+      With(With(kGpt2, kCuda), {"--parallel", "tensor=1d:2", "--steps", "12", "--restarts", "1"});
+  const nlohmann::json undisturbed = Train(cut);
+  TrainerProcess run(Arguments(cut), /*columns=*/400, environment_);
+  ASSERT_TRUE(run.WaitForStep(2)) << run.output();
+  const std::vector<pid_t> ranks = run.Children("geminid-train: rank 1");
+  ASSERT_EQ(ranks.size(), 1u);
+  kill(ranks[0], SIGKILL);
+  EXPECT_EQ(run.Wait(), 0) << run.output();
+  EXPECT_THAT(run.output(), HasSubstr("start 2: "));
+  EXPECT_EQ(Report()["weights_sha256"], undisturbed["weights_sha256"]);
+  ExpectMemoryBack();
+}
+
+// A daemon with one device of either kind, which ranks get in turn.
+class GpuTensorTrainingOnBoth : public GpuTrainingBesideADaemon {
+ protected:
+  GpuTensorTrainingOnBoth()
+      : GpuTrainingBesideADaemon(/*devices=*/1, /*instances=*/0, "host:0=64MiB,cuda:1=64MiB") {}
+};
+
+TEST_P(GpuTensorTrainingOnBoth, RanksWithoutAGpuBesideOneWith_AreRefusedOnAll) {
+  const CommandResult result =
+      RunTrainer(Arguments(With(kGpt2, {"--parallel", "tensor=1d:2"})), environment_);
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("2 ranks share layers, and 1 of them would compute on a GPU"));
+  ExpectMemoryBack();
+}
+
+INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTrainingOnBoth, ::testing::Values(Products::kLibrary),
+                         NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTraining,
+                         ::testing::Values(Products::kOwnKernels, Products::kLibrary), NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTrainingBesideADaemon,
+                         ::testing::Values(Products::kLibrary), NameOf);
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -1,0 +1,132 @@
+// geminid-train on a GPU, end to end, on a driver without one: what its tests share.
+#ifndef GEMINID_TESTS_TOOLS_TRAINER_GPU_TRAINING_H_
+#define GEMINID_TESTS_TOOLS_TRAINER_GPU_TRAINING_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/base/temporary_folder.h"
+#include "tests/daemon_env/daemon_env.h"
+#include "tests/gpu/double/node.h"
+#include "tests/tools/trainer/command.h"
+
+namespace geminid::trainer {
+
+using Words = std::vector<std::string>;
+
+inline constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+enum class Products { kOwnKernels, kLibrary };
+
+class GpuTraining : public ::testing::TestWithParam<Products> {
+ protected:
+  explicit GpuTraining(int devices = 1, int instances = 0)
+      : node_({.devices = devices,
+               .memory_bytes = 512 * kMiB,
+               .instances = instances,
+               .libcuda = GEMINID_CUDA_DOUBLE,
+               .libnvml = GEMINID_NVML_DOUBLE,
+               .kernels = GEMINID_DOUBLE_KERNELS,
+               .libcublaslt = GetParam() == Products::kLibrary ? GEMINID_CUBLASLT_DOUBLE : "",
+               .libnccl = GEMINID_NCCL_DOUBLE}),
+        devices_(devices) {}
+
+  // Whether the last run took what it was to take, and said so.
+  void ExpectProducts(const nlohmann::json& report) const {
+    const bool library = GetParam() == Products::kLibrary;
+    const std::string by = report["products_by"];
+    EXPECT_EQ(by.starts_with("cuBLASLt 13.1.0 ("), library) << by;
+    EXPECT_EQ(by.starts_with("kernels of our own, since there is no cuBLASLt: "), !library) << by;
+    EXPECT_EQ(node_.calls("cublasLtMatmul") > 0, library);
+    EXPECT_THAT(said_, ::testing::HasSubstr(library ? "products: cuBLASLt"
+                                                    : "products: kernels of our own"));
+  }
+
+  // Of a run of a few steps, unless `more` says otherwise.
+  Words Arguments(const Words& more) const {
+    return With({"--text", text_, "--steps", "3", "--batch", "2", "--lr", "3e-3", "--context", "32",
+                 "--report", folder_ / "report.json"},
+                more);
+  }
+
+  // Its report.
+  nlohmann::json Train(const Words& more) {
+    const CommandResult result = RunTrainer(Arguments(more), environment_);
+    EXPECT_EQ(result.code, 0) << result.err;
+    said_ = result.err;
+    return result.code == 0 ? Report() : nlohmann::json();
+  }
+  nlohmann::json Report() const {
+    return nlohmann::json::parse(std::ifstream(folder_ / "report.json"));
+  }
+
+  static Words With(Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  // Who had some may be at its end still.
+  void ExpectMemoryBack() const {
+    for (int device = 0; device < devices_; ++device) {
+      while (node_.used_bytes(device) != 0) std::this_thread::yield();
+    }
+  }
+
+  static std::string SomeText() {
+    std::string text;
+    for (int i = 0; i < 200; ++i) text += "line " + std::to_string(i % 10) + " of the text. ";
+    return text;
+  }
+
+  gpu_double::Node node_;
+  const int devices_;
+  const base::TemporaryFolder folder_;
+  const std::string text_ = folder_.Write("text", SomeText());
+  Words environment_;  // beside that of the test
+  std::string said_;   // by the last run
+};
+
+// Sums have another order than on the host, which moves a loss by roundings of fp32, or of bf16.
+inline constexpr double kFloatTolerance = 1e-4;
+inline constexpr double kBFloat16Tolerance = 2e-2;
+
+inline void ExpectNear(const nlohmann::json& report, const nlohmann::json& host, double tolerance) {
+  ASSERT_EQ(report["loss"].size(), host["loss"].size());
+  for (size_t i = 0; i < report["loss"].size(); ++i) {
+    EXPECT_NEAR(report["loss"][i].get<double>(), host["loss"][i].get<double>(), tolerance) << i;
+  }
+}
+
+// With a daemon that lives on, and two GPUs.
+class GpuTrainingBesideADaemon : public GpuTraining {
+ protected:
+  explicit GpuTrainingBesideADaemon(int devices = 2, int instances = 0,
+                                    std::string of_daemon = "cuda")
+      : GpuTraining(devices, instances), of_daemon_(std::move(of_daemon)) {}
+
+  void SetUp() override {
+    testing::DaemonEnvOptions options;
+    options.device = of_daemon_;
+    options.agent_program = GEMINID_AGENT;
+    ASSERT_TRUE(env_.Start(options).ok());
+    environment_ = {"GEMINID_SOCKET=" + env_.socket()};
+  }
+
+  const std::string of_daemon_;  // its devices
+  testing::DaemonEnv env_;
+};
+
+inline std::string NameOf(const ::testing::TestParamInfo<Products>& products) {
+  return products.param == Products::kLibrary ? "cuBLASLt" : "OwnKernels";
+}
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TESTS_TOOLS_TRAINER_GPU_TRAINING_H_

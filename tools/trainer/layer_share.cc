@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kPassingElements = size_t{1} << 20;
 
 LayerShare::Rows RowsOfTable(const ModelParameters& parameters, ParameterId table, int rank,
-                        uint64_t whole) {
+                             uint64_t whole) {
   const size_t count = static_cast<size_t>(parameters.specs[static_cast<size_t>(table)].shape[0]);
   const size_t first = static_cast<size_t>(rank) * count;
   return {.first = first,
@@ -89,8 +89,9 @@ ModelParameters ParametersOfBlocks(const ModelConfig& share, const TensorParamet
 }
 
 LayerShare::LayerShare(const ModelConfig& config, const ModelParameters& parameters,
-                       collectives::Communicator* ranks, collectives::Communicator* device)
-    : ranks_(ranks), device_(device) {
+                       collectives::Communicator* ranks, collectives::Communicator* device,
+                       collectives::Memory& memory)
+    : ranks_(ranks), device_(device), memory_(memory) {
   const int rank = ranks->Rank();
   if (parameters.part.embeds || parameters.part.outputs) {
     const ParameterId table =
@@ -114,23 +115,31 @@ std::vector<int32_t> LayerShare::TargetsHere(std::span<const int32_t> targets) c
 }
 
 absl::Status LayerShare::Sum(const Resources& resources, float* values, size_t count) {
-  const KernelsOf<float>& math = KernelsFor<float>(resources);
-  if (device_ != nullptr) {
-    float first = 0;  // what was queued has been waited for
-    GEMINID_RETURN_IF_ERROR(math.Download(resources, values, sizeof(float), &first));
-    constexpr size_t kElements = kDeviceSumBytes / sizeof(float);
-    for (size_t at = 0; at < count; at += kElements) {
-      const std::span<float> piece(values + at, std::min(kElements, count - at));
-      GEMINID_RETURN_IF_ERROR(device_->AllReduce(piece, piece, collectives::ReduceOp::kSum));
-    }
-    return absl::OkStatus();
+  if (device_ == nullptr) {
+    return collectives::TellIfRefused(*ranks_, SumThroughHost(resources, values, count));
   }
+  const KernelsOf<float>& math = KernelsFor<float>(resources);
+  float first = 0;  // what was queued has been waited for
+  GEMINID_RETURN_IF_ERROR(math.Download(resources, values, sizeof(float), &first));
+  constexpr size_t kElements = kDeviceSumBytes / sizeof(float);
+  for (size_t at = 0; at < count; at += kElements) {
+    const std::span<float> piece(values + at, std::min(kElements, count - at));
+    GEMINID_RETURN_IF_ERROR(device_->AllReduce(piece, piece, collectives::ReduceOp::kSum));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LayerShare::SumThroughHost(const Resources& resources, float* values, size_t count) {
+  const KernelsOf<float>& math = KernelsFor<float>(resources);
+  GEMINID_ASSIGN_OR_RETURN(const auto passing,
+                           collectives::FloatBlock::Allocate(memory_, "what cut layers add up",
+                                                             std::min(kPassingElements, count)));
   for (size_t at = 0; at < count; at += kPassingElements) {
-    passing_.resize(std::min(kPassingElements, count - at));
-    const size_t bytes = passing_.size() * sizeof(float);
-    GEMINID_RETURN_IF_ERROR(math.Download(resources, values + at, bytes, passing_.data()));
-    GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(passing_, passing_, collectives::ReduceOp::kSum));
-    GEMINID_RETURN_IF_ERROR(math.Upload(resources, passing_.data(), bytes, values + at));
+    const std::span<float> piece = passing.all().first(std::min(kPassingElements, count - at));
+    GEMINID_RETURN_IF_ERROR(
+        math.Download(resources, values + at, piece.size_bytes(), piece.data()));
+    GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(piece, piece, collectives::ReduceOp::kSum));
+    GEMINID_RETURN_IF_ERROR(math.Upload(resources, piece.data(), piece.size_bytes(), values + at));
   }
   return absl::OkStatus();
 }

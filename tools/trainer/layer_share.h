@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/memory.h"
 #include "geminid/communicator.h"
 #include "tools/trainer/blocks.h"
 #include "tools/trainer/model_config.h"
@@ -41,9 +42,11 @@ class LayerShare {
   static constexpr size_t kDeviceSumBytes = size_t{16} << 20;
 
   // `ranks` share the layers, make the same calls, and outlive this. On `device` buffers are memory
-  // of the ranks' GPUs; null: sums go through memory of the host.
+  // of the ranks' GPUs; null: sums go through memory of the host, a piece at a time, which `memory`
+  // has for it.
   LayerShare(const ModelConfig& config, const ModelParameters& parameters,
-             collectives::Communicator* ranks, collectives::Communicator* device = nullptr);
+             collectives::Communicator* ranks, collectives::Communicator* device = nullptr,
+             collectives::Memory& memory = collectives::HeapMemory());
 
   size_t ranks() const { return static_cast<size_t>(ranks_->WorldSize()); }
   size_t rank() const { return static_cast<size_t>(ranks_->Rank()); }
@@ -65,10 +68,12 @@ class LayerShare {
   absl::StatusOr<std::vector<float>> Gather(std::span<const float> mine);
 
  private:
+  absl::Status SumThroughHost(const Resources& resources, float* values, size_t count);
+
   collectives::Communicator* const ranks_;
   collectives::Communicator* const device_;
+  collectives::Memory& memory_;
   Rows words_, positions_;
-  std::vector<float> passing_;  // through memory of the host
 };
 
 // Nothing where layers are whole.

@@ -87,7 +87,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataTy
   }
   const ModelConfig share = ConfigOfShare(config_, grid_.ranks());
   ModelParameters parameters = ParametersOfBlocks(share, part_);
-  share_ = std::make_unique<LayerShare>(config_, parameters, ranks_.get(), devices_.get());
+  share_ =
+      std::make_unique<LayerShare>(config_, parameters, ranks_.get(), devices_.get(), *cut.memory);
   return MakeTransformerShare(share, data_type, std::move(parameters), share_.get(),
                               /*threads=*/nullptr, math, cut);
 }

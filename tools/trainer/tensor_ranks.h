@@ -37,8 +37,8 @@ class TensorRanks {
   // INVALID_ARGUMENT on all of the grid's ranks if some compute on GPUs and others do not.
   absl::Status CheckPlaces(bool on_gpu);
   // As MakeModel, where `math` computes on `device`, a GPU: of micro-batches of any shape. The
-  // grid is 1D. What the ranks add up goes between their GPUs, or through memory of the host where
-  // nothing else moves it.
+  // grid is 1D. What the ranks add up goes between their GPUs, or through memory of the host, which
+  // `cut` names, where nothing else moves it.
   absl::StatusOr<std::unique_ptr<Transformer>> MakeShare(zero::DataType data_type,
                                                          device::Device* device,
                                                          const ModelKernels& math,

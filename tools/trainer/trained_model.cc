@@ -153,9 +153,10 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
                  [ranks = &tensor_->ranks()] { return ranks->Stats(); });
     GEMINID_RETURN_IF_ERROR(tensor_->CheckPlaces(on_gpu()));
     if (on_gpu()) {
-      GEMINID_ASSIGN_OR_RETURN(made.transformer,
-                               tensor_->MakeShare(options.zero.data_type, DeviceOf(around_.session),
-                                                  place_->math(), {.swap = swap_.get()}));
+      GEMINID_ASSIGN_OR_RETURN(
+          made.transformer,
+          tensor_->MakeShare(options.zero.data_type, DeviceOf(around_.session), place_->math(),
+                             {.swap = swap_.get(), .memory = &between_}));
     } else {
       const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
       GEMINID_ASSIGN_OR_RETURN(made.transformer,

@@ -7,6 +7,7 @@
 #include "tools/trainer/layer_share.h"
 #include "tools/trainer/model_part.h"
 #include "tools/trainer/recompute_choice.h"
+#include "tools/trainer/share_loss.h"
 #include "tools/trainer/tensor_share.h"
 #include "tools/trainer/transformer.h"
 
@@ -104,10 +105,12 @@ uint64_t ShareWorkspaceBytes(const TrainOptions& options, const ModelConfig& lay
   ModelConfig share = ConfigOfShare(layers, ranks);
   share.vocabulary = collectives::PaddedVocabulary(GridOf(options.parallel), layers.vocabulary) /
                      static_cast<uint64_t>(ranks);
-  // Beside it logits that are rounded, a word for all others', and losses and targets of tokens.
+  // Beside it logits that are rounded, what rows have behind their words, and numbers of tokens.
   constexpr uint64_t kOfToken = 8 * sizeof(float);
-  uint64_t bytes = WorkspaceBytesBound(share, type, shape, {}, threads) +
-                   shape.tokens() * (zero::SizeOf(type) * (share.vocabulary + 1) + kOfToken);
+  const uint64_t width = LogitsWidth(share.vocabulary);
+  const uint64_t output = zero::SizeOf(type) * width + sizeof(float) * (width - share.vocabulary);
+  uint64_t bytes =
+      WorkspaceBytesBound(share, type, shape, {}, threads) + shape.tokens() * (output + kOfToken);
   if (options.parallel.sequence > 1) {  // attention to whole sequences
     share.layers = 0;
     MicroBatchShape whole = shape;

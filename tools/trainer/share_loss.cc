@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/pages.h"
 #include "base/status_macros.h"
 
 namespace geminid::trainer {
@@ -13,7 +14,12 @@ namespace {
 // other.
 constexpr float kNothing = -1e30F;
 
+// Of rows of logits, in elements.
+constexpr size_t kRowAlignment = 32;
+
 }  // namespace
+
+size_t LogitsWidth(size_t words) { return base::RoundUp(words + 1, kRowAlignment); }
 
 absl::StatusOr<ShareLosses> ShareLosses::Of(const Resources& resources, LayerShare& share,
                                             const int32_t* targets, size_t tokens) {
@@ -67,7 +73,7 @@ absl::Status ShareLosses::OfRows(const Resources& resources, size_t first, Matri
                                  const LinearView<const T>& output, float gradient_scale,
                                  Matrix<T> dlogits) {
   const LayerShare::Rows& words = share_->words();
-  const size_t rows = n.rows, width = words.count + 1;
+  const size_t rows = n.rows, width = LogitsWidth(words.count);
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, rows * width));
   const Matrix<float> logits(storage.data(), rows, width);
   if (words.used > 0) {

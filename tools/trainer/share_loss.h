@@ -14,6 +14,9 @@
 
 namespace geminid::trainer {
 
+// Elements of a row of logits: of so many words, one more, and what aligns the rows for products.
+size_t LogitsWidth(size_t words);
+
 // The losses of all tokens, some rows at a time.
 class ShareLosses {
  public:

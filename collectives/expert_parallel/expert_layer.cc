@@ -1,7 +1,9 @@
 #include "collectives/expert_parallel/expert_layer.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
@@ -36,7 +38,8 @@ std::vector<float> LogitsOf(std::span<const float> x, std::span<const float> rou
 
 absl::StatusOr<std::unique_ptr<ExpertLayer>> ExpertLayer::Make(const ExpertLayerOptions& options,
                                                                Communicator& ranks,
-                                                               kernels::ThreadPool* pool) {
+                                                               kernels::ThreadPool* pool,
+                                                               Memory& memory) {
   GEMINID_RETURN_IF_ERROR(Validate(options.routing));
   if (options.hidden < 1 || options.inner < 1) {
     return absl::InvalidArgumentError(absl::StrFormat(
@@ -44,15 +47,32 @@ absl::StatusOr<std::unique_ptr<ExpertLayer>> ExpertLayer::Make(const ExpertLayer
   }
   GEMINID_RETURN_IF_ERROR(
       CheckSpread(options.routing.experts, static_cast<size_t>(ranks.WorldSize())));
-  return std::unique_ptr<ExpertLayer>(new ExpertLayer(options, ranks, pool));
+  return std::unique_ptr<ExpertLayer>(new ExpertLayer(options, ranks, pool, memory));
 }
 
 ExpertLayer::ExpertLayer(const ExpertLayerOptions& options, Communicator& ranks,
-                         kernels::ThreadPool* pool)
+                         kernels::ThreadPool* pool, Memory& memory)
     : options_(options),
       ranks_(ranks),
       own_experts_(options.routing.experts / static_cast<size_t>(ranks.WorldSize())),
-      products_(pool) {}
+      memory_(memory),
+      products_(pool, memory) {}
+
+absl::StatusOr<FloatBlock> ExpertLayer::Take(size_t rows, size_t width) {
+  absl::StatusOr<FloatBlock> taken =
+      FloatBlock::Allocate(memory_, "rows of an expert layer", rows * width);
+  (void)TellIfRefused(ranks_, taken.status());
+  return taken;
+}
+
+absl::Status ExpertLayer::TakePassed(PassedExperts& passed) {
+  const size_t there = passed.exchange.rows_at_experts();
+  GEMINID_ASSIGN_OR_RETURN(passed.outputs, Take(passed.exchange.rows_at_tokens(), options_.hidden));
+  GEMINID_ASSIGN_OR_RETURN(passed.inputs, Take(there, options_.hidden));
+  GEMINID_ASSIGN_OR_RETURN(passed.gate, Take(there, options_.inner));
+  GEMINID_ASSIGN_OR_RETURN(passed.up, Take(there, options_.inner));
+  return absl::OkStatus();
+}
 
 absl::Status ExpertLayer::CheckParameters(size_t x, const Parameters& parameters) const {
   const size_t matrix = options_.inner * options_.hidden;
@@ -104,28 +124,27 @@ absl::StatusOr<PassedExperts> ExpertLayer::Forward(std::span<const float> x,
   PassedExperts passed = {.routing = std::move(routing), .exchange = std::move(exchange)};
   const std::vector<RoutedRow>& rows = passed.routing.rows;
 
-  passed.outputs.resize(rows.size() * hidden);  // first what goes into the experts
+  GEMINID_RETURN_IF_ERROR(TakePassed(passed));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock results,
+                           Take(passed.exchange.rows_at_experts(), hidden));
+  const std::span<float> outputs = passed.outputs.all();  // first what goes into the experts
   for (size_t r = 0; r < rows.size(); ++r) {
-    std::copy_n(&x[rows[r].token * hidden], hidden, &passed.outputs[r * hidden]);
+    std::copy_n(&x[rows[r].token * hidden], hidden, &outputs[r * hidden]);
   }
-  const size_t there = passed.exchange.rows_at_experts();
-  passed.inputs.resize(there * hidden);
-  passed.gate.resize(there * options_.inner);
-  passed.up.resize(there * options_.inner);
-  GEMINID_RETURN_IF_ERROR(passed.exchange.ToExperts(hidden, passed.outputs, passed.inputs));
-  std::vector<float> results(passed.inputs.size());
+  GEMINID_RETURN_IF_ERROR(passed.exchange.ToExperts(hidden, outputs, passed.inputs.all(), memory_));
   for (size_t e = 0; e < own_experts_; ++e) {
     const size_t first = passed.exchange.FirstOf(e), count = passed.exchange.FirstOf(e + 1) - first;
     if (count == 0) continue;
-    GEMINID_RETURN_IF_ERROR(RunExpert(parameters.experts[e], first, count, passed,
-                                      std::span(results).subspan(first * hidden, count * hidden)));
+    GEMINID_RETURN_IF_ERROR(
+        TellIfRefused(ranks_, RunExpert(parameters.experts[e], first, count, passed,
+                                        results.all().subspan(first * hidden, count * hidden))));
   }
-  GEMINID_RETURN_IF_ERROR(passed.exchange.ToTokens(hidden, results, passed.outputs));
+  GEMINID_RETURN_IF_ERROR(passed.exchange.ToTokens(hidden, results.all(), outputs, memory_));
   std::ranges::fill(y, 0.0F);
   for (size_t r = 0; r < rows.size(); ++r) {
     const float weight = passed.routing.WeightOf(rows[r]);
     for (size_t h = 0; h < hidden; ++h) {
-      y[rows[r].token * hidden + h] += weight * passed.outputs[r * hidden + h];
+      y[rows[r].token * hidden + h] += weight * outputs[r * hidden + h];
     }
   }
   return passed;
@@ -140,10 +159,10 @@ absl::Status ExpertLayer::RunExpert(const Expert& expert, size_t first, size_t r
   const LinearShape wide = {rows, hidden, inner}, narrow = {rows, inner, hidden};
   GEMINID_RETURN_IF_ERROR(products_.Forward(wide, x, expert.w1.data(), gate, Into::kOverwrite));
   GEMINID_RETURN_IF_ERROR(products_.Forward(wide, x, expert.w3.data(), up, Into::kOverwrite));
-  inner_.resize(std::max(inner_.size(), rows * inner));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock within, Take(rows, inner));
   GEMINID_RETURN_IF_ERROR(FromKernel(
-      kernels::SwigluForward<float>({rows, inner, inner}, gate, up, inner_.data()), "SwiGLU"));
-  return products_.Forward(narrow, inner_.data(), expert.w2.data(), out.data(), Into::kOverwrite);
+      kernels::SwigluForward<float>({rows, inner, inner}, gate, up, within.data()), "SwiGLU"));
+  return products_.Forward(narrow, within.data(), expert.w2.data(), out.data(), Into::kOverwrite);
 }
 
 absl::Status ExpertLayer::RunExpertBackward(const Expert& expert, size_t first, size_t rows,
@@ -156,26 +175,27 @@ absl::Status ExpertLayer::RunExpertBackward(const Expert& expert, size_t first, 
   const float* const up = passed.up.data() + first * inner;
   float* const dy = rows_gradient.data();
   const LinearShape wide = {rows, hidden, inner}, narrow = {rows, inner, hidden};
-  for (std::vector<float>* scratch : {&inner_, &dinner_, &dgate_, &dup_}) {
-    scratch->resize(std::max(scratch->size(), rows * inner));
-  }
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock within, Take(rows, inner));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock dwithin, Take(rows, inner));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock dgate, Take(rows, inner));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock dup, Take(rows, inner));
   GEMINID_RETURN_IF_ERROR(FromKernel(
-      kernels::SwigluForward<float>({rows, inner, inner}, gate, up, inner_.data()), "SwiGLU"));
+      kernels::SwigluForward<float>({rows, inner, inner}, gate, up, within.data()), "SwiGLU"));
   GEMINID_RETURN_IF_ERROR(
-      products_.BackwardInput(narrow, dy, expert.w2.data(), dinner_.data(), Into::kOverwrite));
+      products_.BackwardInput(narrow, dy, expert.w2.data(), dwithin.data(), Into::kOverwrite));
   GEMINID_RETURN_IF_ERROR(
-      products_.BackwardWeight(narrow, dy, inner_.data(), gradients.w2.data(), Into::kOverwrite));
+      products_.BackwardWeight(narrow, dy, within.data(), gradients.w2.data(), Into::kOverwrite));
   GEMINID_RETURN_IF_ERROR(
-      FromKernel(kernels::SwigluBackward<float>({rows, inner, inner}, dinner_.data(), gate, up,
-                                                dgate_.data(), dup_.data()),
+      FromKernel(kernels::SwigluBackward<float>({rows, inner, inner}, dwithin.data(), gate, up,
+                                                dgate.data(), dup.data()),
                  "SwiGLU"));
   GEMINID_RETURN_IF_ERROR(
-      products_.BackwardWeight(wide, dgate_.data(), x, gradients.w1.data(), Into::kOverwrite));
+      products_.BackwardWeight(wide, dgate.data(), x, gradients.w1.data(), Into::kOverwrite));
   GEMINID_RETURN_IF_ERROR(
-      products_.BackwardWeight(wide, dup_.data(), x, gradients.w3.data(), Into::kOverwrite));
+      products_.BackwardWeight(wide, dup.data(), x, gradients.w3.data(), Into::kOverwrite));
   GEMINID_RETURN_IF_ERROR(
-      products_.BackwardInput(wide, dgate_.data(), expert.w1.data(), dy, Into::kOverwrite));
-  return products_.BackwardInput(wide, dup_.data(), expert.w3.data(), dy, Into::kAdd);
+      products_.BackwardInput(wide, dgate.data(), expert.w1.data(), dy, Into::kOverwrite));
+  return products_.BackwardInput(wide, dup.data(), expert.w3.data(), dy, Into::kAdd);
 }
 
 absl::Status ExpertLayer::Backward(std::span<const float> x, const Parameters& parameters,
@@ -189,21 +209,23 @@ absl::Status ExpertLayer::Backward(std::span<const float> x, const Parameters& p
   GEMINID_RETURN_IF_ERROR(
       CheckBlockSize("X of the forward pass", routing.tokens * hidden, x.size()));
 
-  std::vector<float> at_tokens(routing.rows.size() * hidden);
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock rows_at_tokens, Take(routing.rows.size(), hidden));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock rows_at_experts,
+                           Take(passed.exchange.rows_at_experts(), hidden));
+  const std::span<float> at_tokens = rows_at_tokens.all(), at_experts = rows_at_experts.all();
   std::vector<float> dweights(routing.tokens * choices);
   for (size_t r = 0; r < routing.rows.size(); ++r) {
     const RoutedRow& row = routing.rows[r];
     const float* const gradient = &dy[row.token * hidden];
     dweights[row.token * choices + row.choice] =
-        static_cast<float>(Dot(gradient, &passed.outputs[r * hidden], hidden));
+        static_cast<float>(Dot(gradient, passed.outputs.data() + r * hidden, hidden));
     const float weight = routing.WeightOf(row);
     for (size_t h = 0; h < hidden; ++h) at_tokens[r * hidden + h] = weight * gradient[h];
   }
   std::vector<float> dlogits(routing.probabilities.size());
   GEMINID_RETURN_IF_ERROR(RouteBackward(routing, dweights, balance, dlogits));
 
-  std::vector<float> at_experts(passed.exchange.rows_at_experts() * hidden);
-  GEMINID_RETURN_IF_ERROR(passed.exchange.ToExperts(hidden, at_tokens, at_experts));
+  GEMINID_RETURN_IF_ERROR(passed.exchange.ToExperts(hidden, at_tokens, at_experts, memory_));
   for (size_t e = 0; e < own_experts_; ++e) {
     const ExpertGradients& expert = gradients.experts[e];
     const size_t first = passed.exchange.FirstOf(e), count = passed.exchange.FirstOf(e + 1) - first;
@@ -213,11 +235,11 @@ absl::Status ExpertLayer::Backward(std::span<const float> x, const Parameters& p
       }
       continue;
     }
-    GEMINID_RETURN_IF_ERROR(
-        RunExpertBackward(parameters.experts[e], first, count, passed,
-                          std::span(at_experts).subspan(first * hidden, count * hidden), expert));
+    GEMINID_RETURN_IF_ERROR(TellIfRefused(
+        ranks_, RunExpertBackward(parameters.experts[e], first, count, passed,
+                                  at_experts.subspan(first * hidden, count * hidden), expert)));
   }
-  GEMINID_RETURN_IF_ERROR(passed.exchange.ToTokens(hidden, at_experts, at_tokens));
+  GEMINID_RETURN_IF_ERROR(passed.exchange.ToTokens(hidden, at_experts, at_tokens, memory_));
   GEMINID_RETURN_IF_ERROR(RouterBackward(x, parameters.router, dlogits, gradients));
   for (size_t r = 0; r < routing.rows.size(); ++r) {
     float* const dx = &gradients.x[routing.rows[r].token * hidden];

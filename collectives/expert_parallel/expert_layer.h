@@ -16,12 +16,12 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/expert_parallel/routing.h"
 #include "collectives/expert_parallel/row_exchange.h"
+#include "collectives/memory.h"
 #include "collectives/tensor_parallel/local_products.h"
 #include "geminid/communicator.h"
 #include "kernels/runtime/parallel/thread_pool.h"
@@ -39,20 +39,24 @@ struct ExpertLayerOptions {
 struct PassedExperts {
   Routing routing;
   RowExchange exchange;
-  std::vector<float> inputs{}, gate{}, up{};  // at experts: [rows, hidden], and twice [rows, inner]
-  std::vector<float> outputs{};               // at tokens: [rows, hidden]
+  FloatBlock inputs{}, gate{}, up{};  // at experts: [rows, hidden], and twice [rows, inner]
+  FloatBlock outputs{};               // at tokens: [rows, hidden]
 };
 
 // All ranks make the same calls in the same order. One thread at a time. INVALID_ARGUMENT for spans
 // of wrong sizes, before anything is sent, and for a BalanceTerm that does not fit the tokens:
-// where only some ranks get it, the others wait for them until their timeout.
+// where only some ranks get it, the others wait for them until their timeout. RESOURCE_EXHAUSTED
+// where there is no memory for what passes leave or take, which the other ranks are told. Numbers
+// of the routing, some for each token and expert, are on the heap.
 class ExpertLayer {
  public:
-  // `ranks`, and `pool` unless it is null, outlive the layer. INVALID_ARGUMENT where the ranks do
-  // not divide the experts, or for options that are wrong.
+  // `ranks`, `memory`, and `pool` unless it is null, outlive the layer; `memory` also what passes
+  // leave. INVALID_ARGUMENT where the ranks do not divide the experts, or for options that are
+  // wrong.
   static absl::StatusOr<std::unique_ptr<ExpertLayer>> Make(const ExpertLayerOptions& options,
                                                            Communicator& ranks,
-                                                           kernels::ThreadPool* pool = nullptr);
+                                                           kernels::ThreadPool* pool = nullptr,
+                                                           Memory& memory = HeapMemory());
 
   // Of this rank.
   size_t experts() const { return own_experts_; }
@@ -82,8 +86,11 @@ class ExpertLayer {
                         const BalanceTerm& balance, const Gradients& gradients);
 
  private:
-  ExpertLayer(const ExpertLayerOptions& options, Communicator& ranks, kernels::ThreadPool* pool);
+  ExpertLayer(const ExpertLayerOptions& options, Communicator& ranks, kernels::ThreadPool* pool,
+              Memory& memory);
 
+  absl::StatusOr<FloatBlock> Take(size_t rows, size_t width);
+  absl::Status TakePassed(PassedExperts& passed);
   absl::Status CheckParameters(size_t x, const Parameters& parameters) const;
   absl::Status CheckGradients(size_t x, const Gradients& gradients) const;
   // Of rows [first, first + rows) at the experts; `out` are these.
@@ -99,8 +106,8 @@ class ExpertLayer {
   const ExpertLayerOptions options_;
   Communicator& ranks_;
   const size_t own_experts_;
+  Memory& memory_;
   LocalProducts products_;
-  std::vector<float> inner_, dinner_, dgate_, dup_;  // scratch: [rows of an expert, inner]
 };
 
 }  // namespace geminid::collectives

@@ -196,6 +196,7 @@ absl::StatusOr<std::unique_ptr<PipelineExecutor>> PipelineExecutor::Make(const P
   absl::StatusOr<FloatBlock> room = FloatBlock::Allocate(
       memory, "what passes between the stages of a pipeline", places * activation_elements);
   GEMINID_RETURN_IF_ERROR(TellIfRefused(stages, room.status()));
+  GEMINID_RETURN_IF_ERROR(stages.Barrier());  // all have theirs, or none goes on
   std::map<int, Executor::Neighbour> neighbours;
   // Activations one way and gradients the other: whoever has an in of a stage has an out to it.
   for (auto& [route, parcels] : RoutesOf(shape, *schedule)) {

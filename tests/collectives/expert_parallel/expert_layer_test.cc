@@ -9,6 +9,7 @@
 
 #include "collectives/expert_parallel/expert_traffic.h"
 #include "tests/collectives/gloo_backend.h"
+#include "tests/collectives/counting_memory.h"
 #include "tests/collectives/world.h"
 
 namespace geminid::collectives {
@@ -90,7 +91,8 @@ Results RunOver(const Backend& backend, int ranks, const Case& c, const Given& g
   Communicators world = backend.connect(ranks, absl::Seconds(60));
   ForEachRank(world, [&](Communicator& rank) {
     const auto r = static_cast<size_t>(rank.Rank());
-    auto layer = ExpertLayer::Make(c.options(), rank);
+    CountingMemory memory;
+    auto layer = ExpertLayer::Make(c.options(), rank, nullptr, memory);
     ASSERT_TRUE(layer.ok()) << layer.status();
     std::vector<ExpertLayer::Expert> experts;
     std::vector<ExpertLayer::ExpertGradients> gradients;
@@ -105,6 +107,10 @@ Results RunOver(const Backend& backend, int ranks, const Case& c, const Given& g
     auto passed = (*layer)->Forward(own(given.x), parameters, own(results.y));
     ASSERT_TRUE(passed.ok()) << passed.status();
     dropped[r] = passed->routing.dropped();
+    // What came back, what went into this rank's experts, and what their activations read.
+    const size_t kept = passed->exchange.rows_at_tokens() * c.hidden +
+                        passed->exchange.rows_at_experts() * (c.hidden + 2 * c.inner);
+    EXPECT_EQ(memory.in_use_bytes(), sizeof(float) * kept);
     const auto received = [&] {
       uint64_t bytes = 0;
       for (const PeerTraffic& peer : rank.Stats().peers) bytes += peer.bytes_received;
@@ -124,6 +130,7 @@ Results RunOver(const Backend& backend, int ranks, const Case& c, const Given& g
                                    .rows_here = passed->exchange.rows_at_experts() - kept_here};
     EXPECT_EQ(forward, traffic.ForwardBytes());
     EXPECT_EQ(received() - forward, traffic.BackwardBytes());
+    EXPECT_EQ(memory.in_use_bytes(), sizeof(float) * kept);
   });
   results.drouter = drouters[0];
   for (const Values& drouter : drouters) EXPECT_EQ(drouter, results.drouter);

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "geminid/optimizer.h"
 #include "tools/parallel/axes.h"
 #include "tools/parallel/meshes.h"
 #include "tools/trainer/mesh_choice.h"
@@ -29,14 +28,6 @@ absl::Status CheckZero(const TrainOptions& options) {
                              "cpu they leave it after each operator; leave one of them out"));
 }
 
-absl::Status CheckElementwise(const TrainOptions& options) {
-  if (IsElementwise(options.zero.optimizer)) return absl::OkStatus();
-  return Refuse(absl::StrCat(
-      "--optimizer ", Name(options.zero.optimizer),
-      " keeps numbers for each tensor, which checkpoints of a pipeline or of spread experts do not "
-      "have yet; take adamw, adam, sgd, adagrad or lion"));
-}
-
 absl::Status CheckExperts(const TrainOptions& options) {
   if (!options.model.routed()) {
     return Refuse(absl::StrCat("expert=", options.parallel.expert, " spreads experts, and the ",
@@ -56,7 +47,7 @@ absl::Status CheckExperts(const TrainOptions& options) {
   if (options.recompute == Recompute::kOff) {
     return Refuse("--recompute off is not there yet with spread experts; leave it out");
   }
-  return CheckElementwise(options);
+  return absl::OkStatus();
 }
 
 // Backward passes in two halves.
@@ -82,7 +73,7 @@ absl::Status CheckPipeline(const TrainOptions& options) {
                      cut.pipeline, ", which must divide --accumulate, ", options.zero.accumulate,
                      "; take a multiple"));
   }
-  return CheckElementwise(options);
+  return absl::OkStatus();
 }
 
 absl::Status CheckSequence(const TrainOptions& options) {

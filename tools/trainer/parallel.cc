@@ -52,14 +52,9 @@ absl::Status CheckExperts(const TrainOptions& options) {
 
 // Backward passes in two halves.
 absl::Status CheckInHalves(const TrainOptions& options) {
-  if (options.model.routed()) {
-    return Refuse(
-        "pipeline=zbv is not there yet for models with experts, which go back in one piece; take "
-        "pipeline=N or pipeline=interleaved:N:chunks=V");
-  }
-  if (options.zero.accumulate > 1) return absl::OkStatus();
-  return Refuse(
-      "pipeline=zbv takes 2 micro-batches of a step or more; give --accumulate 2 or more");
+  GEMINID_RETURN_IF_ERROR(
+      parallel::CheckInHalves(ForecastModelOf(options.model), SpecOf(options.parallel)));
+  return parallel::CheckMicroBatchesInHalves(static_cast<uint64_t>(options.zero.accumulate));
 }
 
 absl::Status CheckPipeline(const TrainOptions& options) {
@@ -114,7 +109,10 @@ absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
 }
 
 parallel::MeshSpec SpecOf(const Parallel& parallel) {
+  // An interleaved pipeline, which the planner does not know, cuts layers as 1F1B.
+  const bool in_halves = parallel.schedule == PipelineKind::kZeroBubbleV;
   return {.pipeline = parallel.pipeline,
+          .schedule = in_halves ? parallel.schedule : PipelineKind::k1F1B,
           .sequence = parallel.sequence,
           .sequence_mode = parallel.sequence_mode,
           .tensor_mode = parallel.tensor.mode,

@@ -242,6 +242,7 @@ absl::Status EngineImpl::MakeStateStore() {
   optimizer_ =
       std::make_unique<GranuleOptimizer>(layout_, parameters_, communicator_->Rank(), options_);
   GEMINID_RETURN_IF_ERROR(optimizer_->status());
+  GEMINID_RETURN_IF_ERROR(CheckCounted());
   StateStoreOptions options = {.accumulate = options_.accumulate > 1 && !sums_gradients(),
                                .landing_places = updates_in_backward() ? kLandingPlaces : 0,
                                .on_device = options_.placement == Placement::kDevice ||
@@ -418,6 +419,7 @@ void EngineImpl::AbortRanks(const std::string& reason) {
   if (device_communicator_ != nullptr) device_communicator_->Abort(words);
   if (host_shards_ != nullptr) host_shards_->Abort(words);
   control_communicator_->Abort(words);
+  if (sums_communicator_ != nullptr) sums_communicator_->Abort(words);
 }
 
 // What the trainer told the other ranks itself, else the error that it stopped for.

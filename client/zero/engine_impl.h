@@ -134,6 +134,11 @@ class EngineImpl final : public Engine {
   absl::Status MakeCommunicators();
   absl::Status ConnectDevices();
   absl::Status ChargeSegments();
+  absl::Status CheckCounted();
+  // That have elements of the tensors which the optimizer looks at.
+  collectives::Communicator* SummingRanks() const {
+    return sums_communicator_ == nullptr ? control_communicator_.get() : sums_communicator_.get();
+  }
   absl::Status MakeStateStore();
   absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> MakeUpdatePool() const;
   absl::Status MakeThreads();
@@ -315,6 +320,7 @@ class EngineImpl final : public Engine {
   std::shared_ptr<void> host_segment_charge_;
   std::string exchange_by_;  // of ranks, in words
   std::unique_ptr<collectives::Communicator> control_communicator_;
+  std::unique_ptr<collectives::Communicator> sums_communicator_;  // of all_ranks; or null
   std::unique_ptr<RankAgreement> agreement_;
   std::unique_ptr<GranuleOptimizer> optimizer_;
   std::unique_ptr<StateStore> store_;

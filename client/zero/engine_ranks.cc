@@ -49,6 +49,10 @@ absl::Status EngineImpl::MakeCommunicators() {
     if (!duplicate.ok()) return duplicate.status();
     *target = *std::move(duplicate);
   }
+  if (!options_.model.empty() && !IsElementwise(options_.optimizer)) {
+    GEMINID_ASSIGN_OR_RETURN(sums_communicator_, options_.all_ranks->Duplicate("geminid-sums"));
+    sums_communicator_->SetTimeout(std::max(sums_communicator_->timeout(), options_.timeout));
+  }
   // While one rank plans, the others wait for it here.
   if (control_communicator_->timeout() < options_.timeout) {
     control_communicator_->SetTimeout(options_.timeout);
@@ -59,6 +63,24 @@ absl::Status EngineImpl::MakeCommunicators() {
                              HostShards::Connect(*control_communicator_, *options_.host_ranks));
   }
   return ConnectDevices();
+}
+
+// Of ranks with the same elements one counts them, or norms of tensors would be wrong.
+absl::Status EngineImpl::CheckCounted() {
+  if (sums_communicator_ == nullptr) return absl::OkStatus();
+  std::vector<int64_t> counted = optimizer_->CountedElements();
+  GEMINID_RETURN_IF_ERROR(
+      sums_communicator_->AllReduce(counted, counted, collectives::ReduceOp::kSum));
+  for (size_t t = 0; t < counted.size(); ++t) {
+    const Parameter& tensor = options_.model[t];
+    int64_t elements = 1;
+    for (const int64_t size : tensor.shape) elements *= size;
+    if (!tensor.trainable || counted[t] == elements) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "of the ", elements, " elements of '", tensor.name, "' all ranks together count ",
+        counted[t], "; say with Parameter::pieces and Parameter::counts which rank counts which"));
+  }
+  return absl::OkStatus();
 }
 
 // Memory of devices that no host can touch goes between them directly, where that can be.

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "client/zero/crash_points.h"
 #include "client/zero/engine_impl.h"
+#include "client/zero/tensor_runs.h"
 #include "proto/shm/commit_layout.h"
 
 namespace geminid::zero {
@@ -54,13 +55,21 @@ std::optional<uint64_t> EngineImpl::StepLeft() const {
 
 // What a step is made with must be the same for all parameters: ranks of other parts pass it on.
 absl::Status EngineImpl::CheckAllRanks() const {
-  if (options_.all_ranks == nullptr) return absl::OkStatus();
+  if (options_.all_ranks == nullptr && options_.model.empty()) return absl::OkStatus();
+  if (options_.all_ranks == nullptr) {
+    return absl::InvalidArgumentError(
+        "Options::model is of ranks with different parts of a model; give Options::all_ranks, too");
+  }
   const char* why = nullptr;
-  if (!IsElementwise(options_.optimizer)) why = "the optimizer keeps numbers for each tensor";
+  if (!IsElementwise(options_.optimizer) && options_.model.empty()) {
+    why = "the optimizer keeps numbers for each tensor; say with Options::model which there are";
+  }
   for (const Parameter& parameter : parameters_) {
     if (!parameter.update_without_gradient) why = "some parameters may be left out of a step";
   }
-  if (why == nullptr) return absl::OkStatus();
+  if (why == nullptr) {
+    return options_.model.empty() ? absl::OkStatus() : CheckPieces(parameters_, options_.model);
+  }
   return absl::InvalidArgumentError(absl::StrCat(
       "the engines of a model's parts cannot resume together (Options::all_ranks): ", why));
 }

@@ -310,8 +310,7 @@ absl::Status EngineImpl::PrepareUpdate(const StepInput& input, const StepResult&
   scalars.learning_rate = input.learning_rate;
   scalars.grad_scale = GradientFactor() * (result.clip_coefficient / result.loss_scale);
   scalars.gradient_norm = result.clip_coefficient * result.gradient_norm;
-  GEMINID_RETURN_IF_ERROR(
-      optimizer_->Prepare(scalars, note.rates, *store_, control_communicator_.get()));
+  GEMINID_RETURN_IF_ERROR(optimizer_->Prepare(scalars, note.rates, *store_, SummingRanks()));
   CrashPoint("update prepared");
   if (store_->notes() != nullptr) store_->notes()->Write(epoch_ + 1, note);
   CrashPoint("step noted");

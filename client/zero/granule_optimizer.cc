@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/zero/optimizer_options.h"
+#include "client/zero/tensor_runs.h"
 #include "kernels/runtime/common/absl_status.h"
 
 namespace geminid::zero {
@@ -63,10 +64,11 @@ GranuleOptimizer::GranuleOptimizer(const Layout& layout, const std::vector<Param
       options_(ToKernel(options.optimizer)),
       needs_sums_(kernels::NeedsSums(options_.kind)),
       state_arrays_(static_cast<size_t>(kernels::StateArrays(options_))),
-      tensors_(parameters.size()),
-      tensor_options_(TensorsOf(parameters)),
+      of_model_(needs_sums_ && !options.model.empty()),
+      tensors_(of_model_ ? options.model.size() : parameters.size()),
+      tensor_options_(TensorsOf(of_model_ ? options.model : parameters)),
       step_(options_, tensor_options_) {
-  MakeRuns(parameters, rank);
+  MakeRuns(parameters, rank, of_model_ ? options.model : std::vector<Parameter>());
 }
 
 absl::Status GranuleOptimizer::status() const { return FromKernel(step_.status(), "ShardedStep"); }
@@ -75,32 +77,54 @@ uint64_t GranuleOptimizer::tensor_state_bytes() const {
   return TensorStateBytes(options_, tensors_, step_.FactorTotal());
 }
 
-void GranuleOptimizer::MakeRuns(const std::vector<Parameter>& parameters, int rank) {
+void GranuleOptimizer::MakeRuns(const std::vector<Parameter>& parameters, int rank,
+                                const std::vector<Parameter>& model) {
   runs_.resize(layout_.granules);
   for (const ChunkShape& chunk : layout_.chunks) {
     if (!chunk.trainable) continue;
     const uint64_t shard_begin =
         static_cast<uint64_t>(rank) * chunk.granules * chunk.granule_elements;
-    // The pieces of the chunk in order: tensors, and the padding after each and after the last.
-    const auto add = [&](uint32_t tensor, uint64_t piece_begin, uint64_t piece_end) {
-      for (uint32_t g = 0; g < chunk.granules; ++g) {
-        const uint64_t granule_begin = shard_begin + g * chunk.granule_elements;
-        const uint64_t begin = std::max(piece_begin, granule_begin);
-        const uint64_t end = std::min(piece_end, granule_begin + chunk.granule_elements);
-        if (begin >= end) continue;
-        runs_[chunk.first_granule + g].push_back(
-            {tensor, begin - piece_begin, begin - granule_begin, end - begin});
+    // Elements of the chunk, in order: of `run`'s tensor, or of none.
+    const auto add = [&](uint64_t first, uint64_t end_of_run, const TensorRun* run, bool counts) {
+      if (first >= end_of_run) return;
+      const uint64_t shard_end = shard_begin + chunk.granules * chunk.granule_elements;
+      uint64_t at = std::max(first, shard_begin);
+      for (; at < std::min(end_of_run, shard_end);) {
+        const uint64_t granule = (at - shard_begin) / chunk.granule_elements;
+        const uint64_t begin = shard_begin + granule * chunk.granule_elements;
+        const uint64_t end = std::min(end_of_run, begin + chunk.granule_elements);
+        Run made = {.granule_offset = at - begin, .elements = end - at};
+        if (run != nullptr) {
+          made.tensor = run->tensor;
+          made.tensor_offset = run->tensor_offset + (at - first);
+          made.counts = counts;
+        }
+        runs_[chunk.first_granule + granule].push_back(made);
+        at = end;
       }
     };
     uint64_t at = 0;
-    for (uint32_t tensor : chunk.tensors) {
-      const uint64_t begin = layout_.tensors[tensor].offset;
-      add(kernels::kNoTensor, at, begin);
-      at = begin + ShapeOf(parameters[tensor]).Elements();
-      add(tensor, begin, at);
+    for (const uint32_t id : chunk.tensors) {
+      const uint64_t begin = layout_.tensors[id].offset;
+      for (const TensorRun& run : RunsOf(parameters[id], id, model)) {
+        add(at, begin + run.offset, nullptr, false);
+        at = begin + run.offset + run.elements;
+        add(begin + run.offset, at, &run, model.empty() || parameters[id].counts);
+      }
     }
-    add(kernels::kNoTensor, at, chunk.elements);
+    add(at, chunk.elements, nullptr, false);
   }
+}
+
+std::vector<int64_t> GranuleOptimizer::CountedElements() const {
+  std::vector<int64_t> counted(needs_sums_ ? tensors_ : 0);
+  if (!needs_sums_) return counted;
+  for (const std::vector<Run>& runs : runs_) {
+    for (const Run& run : runs) {
+      if (run.counts) counted[run.tensor] += static_cast<int64_t>(run.elements);
+    }
+  }
+  return counted;
 }
 
 kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, uint32_t granule,
@@ -123,7 +147,7 @@ std::vector<kernels::Segment> GranuleOptimizer::AllSegments(const StateStore& st
   std::vector<kernels::Segment> segments;
   for (uint32_t granule = 0; granule < layout_.granules; ++granule) {
     for (const Run& run : runs_[granule]) {
-      if (run.tensor != kernels::kNoTensor) segments.push_back(SegmentOf(run, granule, store));
+      if (run.counts) segments.push_back(SegmentOf(run, granule, store));
     }
   }
   return segments;
@@ -132,6 +156,8 @@ std::vector<kernels::Segment> GranuleOptimizer::AllSegments(const StateStore& st
 // The step's own rate: 1 if tensors have theirs, which their scales are multiplied by then.
 double GranuleOptimizer::SetRates(const kernels::StepScalars& scalars,
                                   std::span<const TensorRates> rates) {
+  const std::vector<TensorRates> none(of_model_ ? tensors_ : 0);
+  if (of_model_) rates = none;
   const bool of_tensors = std::ranges::any_of(
       rates, [](const TensorRates& rate) { return rate.learning_rate.has_value(); });
   for (size_t t = 0; t < tensor_options_.size(); ++t) {
@@ -210,12 +236,13 @@ absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
   if (store.granule_on_device(granule)) return UpdateOnDevice(granule, store, pool);
   std::atomic<kernels::Status> status = kernels::Status::kOk;
   const auto update = [&](uint64_t begin, uint64_t end) {
-    for (const Run& run : runs_[granule]) {
-      Run part = run;
-      part.granule_offset = std::max(begin, run.granule_offset);
-      const uint64_t part_end = std::min(end, run.granule_offset + run.elements);
-      if (part.granule_offset >= part_end) continue;
-      part.tensor_offset += part.granule_offset - run.granule_offset;
+    // The first one begins with the granule.
+    auto run = std::ranges::upper_bound(runs_[granule], begin, {}, &Run::granule_offset) - 1;
+    for (; run != runs_[granule].end() && run->granule_offset < end; ++run) {
+      Run part = *run;
+      part.granule_offset = std::max(begin, run->granule_offset);
+      const uint64_t part_end = std::min(end, run->granule_offset + run->elements);
+      part.tensor_offset += part.granule_offset - run->granule_offset;
       part.elements = part_end - part.granule_offset;
       const kernels::Status done = Apply(part, granule, store);
       if (done != kernels::Status::kOk) status.store(done);

@@ -21,7 +21,8 @@ namespace geminid::zero {
 
 class GranuleOptimizer {
  public:
-  // `options` must have passed CheckOptimizer. `layout` outlives it.
+  // `options` must have passed CheckOptimizer, and CheckPieces if they have a model: then the
+  // tensors of all that follows are the model's. `layout` outlives it.
   GranuleOptimizer(const Layout& layout, const std::vector<Parameter>& parameters, int rank,
                    const Options& options);
 
@@ -32,9 +33,12 @@ class GranuleOptimizer {
   uint64_t tensor_state_bytes() const;
   uint64_t device_scale_bytes() const { return step_.FactorTotal() * sizeof(float); }
 
+  // Of each tensor, the elements that this rank adds to sums; none for optimizers that need none.
+  std::vector<int64_t> CountedElements() const;
+
   // All ranks together, when all gradients are reduced and no update is in progress: sums over
   // whole tensors, for the optimizers that need any. Writes the store's spare tensor state.
-  // `rates`: by tensor.
+  // `rates`: by parameter; a model's tensors have none of their own.
   absl::Status Prepare(const kernels::StepScalars& scalars, std::span<const TensorRates> rates,
                        const StateStore& store, collectives::Communicator* communicator);
 
@@ -52,10 +56,12 @@ class GranuleOptimizer {
     uint64_t tensor_offset = 0;
     uint64_t granule_offset = 0;
     uint64_t elements = 0;
+    bool counts = false;  // in sums over the tensor
   };
 
   double SetRates(const kernels::StepScalars& scalars, std::span<const TensorRates> rates);
-  void MakeRuns(const std::vector<Parameter>& parameters, int rank);
+  void MakeRuns(const std::vector<Parameter>& parameters, int rank,
+                const std::vector<Parameter>& model);
   kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateStore& store) const;
   kernels::Status Apply(const Run& run, uint32_t granule, const StateStore& store) const;
   absl::Status UpdateOnDevice(uint32_t granule, const StateStore& store,
@@ -66,6 +72,7 @@ class GranuleOptimizer {
   const kernels::OptimizerOptions options_;
   const bool needs_sums_;
   const size_t state_arrays_;
+  const bool of_model_;
   const size_t tensors_;
   const std::vector<kernels::TensorOptions> tensor_options_;  // as given at the start
   kernels::ShardedStep step_;

@@ -57,6 +57,7 @@
 #include "geminid/model_state.h"
 #include "geminid/optimizer.h"
 #include "geminid/stream.h"
+#include "geminid/tensor_piece.h"
 
 namespace geminid {
 class Session;
@@ -151,6 +152,12 @@ struct Parameter {
   // and its state, stay as they are.
   bool update_without_gradient = true;
   size_t group = 0;  // of StepInput::groups
+  // With Options::model: what it has of its tensors; elements in no piece are never updated. Unset:
+  // it is the tensor of its name.
+  std::optional<std::vector<TensorPiece>> pieces = std::nullopt;
+  // And whether its elements count in what is added up over whole tensors. Of ranks in different
+  // engines that have the same elements one says so.
+  bool counts = true;
 };
 
 inline constexpr int kMaxUpdateThreads = 1024;
@@ -193,11 +200,11 @@ struct Options {
   bool resume = false;
   // Where this engine trains a part of a model: the ranks of all parts. They resume together, after
   // the last step that any of them had committed, or begin anew together. Only where nobody has
-  // committed a step before all of them knew its GradientNorm (StepInput::gradient_norm), with an
-  // optimizer that IsElementwise, without groups and in sessions that do not give way
-  // (Admission::preemptible). What WriteGradient changes is changed on all ranks before any of them
-  // commits. Used in Create alone, which is a collective of all these ranks then; its error aborts
-  // them. Null: its own ranks.
+  // committed a step before all of them knew its GradientNorm (StepInput::gradient_norm), without
+  // groups and in sessions that do not give way (Admission::preemptible). What WriteGradient
+  // changes is changed on all ranks before any of them commits. Used in Create alone, which is a
+  // collective of all these ranks then; its error aborts them. With `model` Step is one, too. Null:
+  // its own ranks.
   collectives::Communicator* all_ranks = nullptr;
   // Stage::kWeights on several hosts: of `communicator` the ranks that share this rank's host, this
   // one among them, and as many on each host. Weights are gathered over all ranks once after each
@@ -207,6 +214,13 @@ struct Options {
   // host has no other keeps all of them, and receives nothing again. Used in Create alone, by all
   // ranks or by none. Null: every gather is over all ranks.
   collectives::Communicator* host_ranks = nullptr;
+  // With all_ranks and an optimizer that is not IsElementwise: the whole model's tensors, the same
+  // on all of them. What is said of a tensor here counts, not what the parameters that have pieces
+  // of it say (Parameter::pieces). Norms, rows and columns are those of these tensors, added up
+  // over all ranks in a fixed order; of each every rank keeps its numbers, so that Progress is that
+  // of one engine with all of the model. INVALID_ARGUMENT unless each element of what is trained
+  // counts on one rank.
+  std::vector<Parameter> model{};
   // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called on the threads
   // of the trainer and of its streams, not twice at once.
   std::function<absl::Time()> clock{};
@@ -227,8 +241,9 @@ class GEMINID_EXPORT Operation {
   const std::byte* Weight(ParameterId id) const;
 
   // Where the gradient goes: the weight's own storage, so read the weight first, or one of its own
-  // (Parameter::separate_gradient, and in Stages below kWeights). Kernels must add to what is there when GradientAccumulates says
-  // so, and overwrite it otherwise. Null but for trained parameters in kBackward.
+  // (Parameter::separate_gradient, and in Stages below kWeights). Kernels must add to what is there
+  // when GradientAccumulates says so, and overwrite it otherwise. Null but for trained parameters
+  // in kBackward.
   std::byte* Gradient(ParameterId id);
   bool GradientAccumulates(ParameterId id) const;
 
@@ -299,7 +314,7 @@ struct StepResult {
 // Everything the engine can say in numbers; all bytes are this rank's.
 struct Statistics {
   uint64_t parameters = 0;
-  uint64_t model_state_bytes = 0;   // weights, remainders and moments of this rank
+  uint64_t model_state_bytes = 0;  // weights, remainders and moments of this rank
   // Of the arena: state that lives there, gradients and spare; sums of gradients in Stage::kState.
   uint64_t device_state_bytes = 0;
   uint64_t state_chunks_on_device = 0;

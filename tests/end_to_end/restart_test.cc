@@ -147,6 +147,18 @@ TEST_F(RestartOfCutModels, RanksKilledAtRandomInstants_ComeBackWithTheSameWeight
   }
 }
 
+// What is known of a tensor is known on all ranks, whoever of them has parts of it.
+TEST_F(RestartOfCutModels, RanksWithOptimizersOfWholeTensors_ComeBackWithTheSameWeights) {
+  for (const auto& [axes, optimizer] :
+       {std::pair("pipeline=2", "came"), std::pair("tensor=1d:2", "lamb")}) {
+    SCOPED_TRACE(axes);
+    std::vector<std::string> flags = Flags("150");
+    flags.insert(flags.end(),
+                 {"--parallel", axes, "--dtype", "fp32", "--optimizer", optimizer, "--lr", "1e-4"});
+    ExpectTheSameWeights(flags, kKillsPerRun);
+  }
+}
+
 TEST_F(RestartOfCutModels, RanksWithSpreadExperts_ComeBackWithTheSameWeights) {
   std::vector<std::string> flags = Flags("150");
   *(std::ranges::find(flags, "--model") + 1) = "mixtral-tiny";

@@ -1,6 +1,7 @@
 #include "tools/forecast/problem.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -48,7 +49,7 @@ class WholeModel : public RankWork {
   LayerRange layers() const override { return {.first = 0, .count = model_.layers}; }
   std::vector<Tensor> OwnTensors() const override { return Tensors(model_); }
   std::uint32_t sharing_ranks() const override { return job_.ranks; }
-  std::uint64_t held_micro_batches() const override { return 0; }
+  double held_micro_batches() const override { return 0; }
   Saved SavedOf(Operator part) const override { return SavedBytes(model_, part, job_.batch); }
   std::uint64_t WorkspaceOf(Operator op, Turn turn) const override {
     return WorkspaceBytes(model_, op, turn, job_.batch);
@@ -204,9 +205,10 @@ class Builder {
   // The same of the micro-batches that are on their way through other stages.
   void Hold(std::uint64_t bytes) {
     if (work_.held_micro_batches() == 0) return;
+    const double held = std::ceil(work_.held_micro_batches() * static_cast<double>(bytes));
     held_.push_back(problem_.activations.size());
     problem_.activations.push_back({.id = held_.back(),
-                                    .bytes = work_.held_micro_batches() * bytes,
+                                    .bytes = static_cast<std::uint64_t>(held),
                                     .produced = 0,
                                     .can_recompute = false,
                                     .can_offload = false});

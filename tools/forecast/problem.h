@@ -35,6 +35,12 @@ struct Job {
   Batch batch;                      // of one rank
   Optimizer optimizer = {};
   Activations activations = Activations::kPlanned;
+  // What an fp32 number takes where elements take kElementBytes: 2 where they are fp32 themselves,
+  // and all sizes and rates are given as if they were half as wide.
+  std::uint64_t float_bytes = kFloatBytes;
+  // Of layers that are cut over ranks, where these compute and exchange in fp32 whatever the
+  // weights are: operations per second. 0: as all others.
+  double float_cut_flops = 0;
   // Only plans that today's engine carries out (executable.h): activations are then recomputed
   // unless they are to be kept.
   bool only_executable = false;

@@ -29,8 +29,9 @@ class RankWork {
   virtual std::vector<Tensor> OwnTensors() const = 0;
   // The ranks that keep the same tensors and share them out.
   virtual std::uint32_t sharing_ranks() const = 0;
-  // Micro-batches whose activations are kept all the time beside those of the pass at hand.
-  virtual std::uint64_t held_micro_batches() const = 0;
+  // Micro-batches whose activations are kept all the time beside those of the pass at hand. Not a
+  // whole number where only parts of some are.
+  virtual double held_micro_batches() const = 0;
 
   virtual Saved SavedOf(Operator part) const = 0;
   virtual std::uint64_t WorkspaceOf(Operator op, Turn turn) const = 0;

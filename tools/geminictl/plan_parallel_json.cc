@@ -14,6 +14,7 @@ void WriteMesh(const parallel::MeshSpec& mesh, JsonWriter* json) {
   json->BeginObject();
   json->Key("text").Value(ToString(mesh));
   json->Key("pipeline").Value(Count(mesh.pipeline));
+  json->Key("schedule").Value(collectives::Name(mesh.schedule));
   json->Key("data").Value(Count(mesh.data));
   json->Key("sequence").Value(Count(mesh.sequence));
   json->Key("sequence_mode").Value(parallel::Name(mesh.sequence_mode));
@@ -21,6 +22,7 @@ void WriteMesh(const parallel::MeshSpec& mesh, JsonWriter* json) {
   json->Key("tensor_mode").Value(collectives::Name(mesh.tensor_mode));
   json->Key("tensor").Value(Count(mesh.tensor));
   json->Key("depth").Value(Count(mesh.depth));
+  json->Key("zero").Value(Count(mesh.zero));
   json->EndObject();
 }
 

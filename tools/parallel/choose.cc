@@ -8,7 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "collectives/pipeline/schedule.h"
 #include "daemon/planner/hierarchy/update.h"
+#include "geminid/types.h"
 #include "tools/parallel/axes.h"
 #include "tools/parallel/sharing.h"
 
@@ -33,24 +35,66 @@ double UpdateSeconds(const Forecast& forecast) {
   return seconds;
 }
 
+// A gather and a reduction of each chunk.
+forecast::Gathered GatheredOnce(const Forecast& forecast) {
+  forecast::Gathered once = {.collectives = 2 * forecast.problem.trace.chunks.size()};
+  for (const planner::Chunk& chunk : forecast.problem.trace.chunks) {
+    once.bytes += 2 * static_cast<double>(chunk.size_bytes);
+  }
+  return once;
+}
+
+SharedChunks Times(const forecast::Gathered& of, double times) {
+  return {.bytes = times * of.bytes, .collectives = times * static_cast<double>(of.collectives)};
+}
+
+// Of one micro-batch. In ZBV the second half of a backward pass, too, needs the weights' place, and
+// what is not there all the time is gathered for it once more.
+forecast::Gathered GatheredIn(const MeshSpec& mesh, const Forecast& forecast) {
+  forecast::Gathered gathered = forecast::GatheredOf(forecast.problem, forecast.plan);
+  if (!mesh.in_halves()) return gathered;
+  const forecast::Gathered once = GatheredOnce(forecast);
+  const double bytes = gathered.bytes - once.bytes;
+  const std::uint64_t gathers = gathered.collectives - once.collectives;
+  gathered.bytes += bytes;
+  gathered.gather_bytes += bytes;
+  gathered.collectives += gathers;
+  gathered.gathers += gathers;
+  return gathered;
+}
+
 // One stage, planned.
 struct PlannedStage {
   Forecast forecast;
+  bool fits = false;  // the plan does, and weights stay on the device where they have to
   double pass_seconds = 0;
-  double sharing_seconds = 0;
+  double sharing_seconds = 0;       // of each micro-batch
+  double sharing_once_seconds = 0;  // of the step, beside that of its first one
   double shared_bytes = 0;
+  double shared_once_bytes = 0;
   double update_seconds = 0;
+  std::uint64_t staying_bytes = 0;     // of the device, which the plan has not
   std::uint64_t host_shard_bytes = 0;  // of weights that hosts gather once between updates
   double lacking() const {
     double bytes = 0;
     for (const std::uint64_t of : forecast.plan.lacking) bytes += static_cast<double>(of);
     return bytes;
   }
-  std::uint64_t device_bytes() const { return forecast.plan.tier(Tier::kDevice).peak; }
+  std::uint64_t device_bytes() const {
+    return forecast.plan.tier(Tier::kDevice).peak + staying_bytes;
+  }
   std::uint64_t host_bytes() const {
     return forecast.plan.tier(Tier::kHost).peak + host_shard_bytes;
   }
 };
+
+// The job with so much less of a device, but for what any plan takes.
+Job WithoutBytes(Job job, std::uint64_t bytes) {
+  const std::uint64_t least = job.hardware.reserved_bytes + kExtentAlignmentBytes;
+  job.hardware.device_bytes =
+      std::max(least, job.hardware.device_bytes - std::min(job.hardware.device_bytes, bytes));
+  return job;
+}
 
 // Part of host memory is a rank's share of the host's weights, from where they come to the device
 // again and again.
@@ -69,20 +113,31 @@ absl::StatusOr<PlannedStage> PlanStage(const Model& model, const Job& rank_job,
                                        const Setting& setting, const CutWork& work) {
   const MeshSpec& mesh = setting.mesh;
   PlannedStage stage;
+  stage.staying_bytes = StayingBytes(rank_job, setting, work);
+  const Job job = WithoutBytes(rank_job, stage.staying_bytes);
   GEMINID_ASSIGN_OR_RETURN(planner::HierarchyProblem problem,
-                           forecast::MakeProblem(model, rank_job, work));
+                           forecast::MakeProblem(model, job, work));
   if (GathersWithinHosts(mesh, rank_job)) {
     stage.host_shard_bytes =
         ShardWithinHost(static_cast<std::uint64_t>(SharingRanksOfHost(mesh, rank_job)), &problem);
   }
-  GEMINID_ASSIGN_OR_RETURN(stage.forecast, forecast::MakeForecast(std::move(problem), rank_job,
-                                                                  rank_job.batch.tokens()));
+  GEMINID_ASSIGN_OR_RETURN(
+      stage.forecast, forecast::MakeForecast(std::move(problem), job, rank_job.batch.tokens()));
   if (!stage.forecast.fits()) return stage;
-  const Sharing sharing =
-      SharingOf(mesh, rank_job, forecast::GatheredOf(stage.forecast.problem, stage.forecast.plan),
-                setting.micro_batches);
-  stage.sharing_seconds = SharingSeconds(mesh, rank_job, sharing);
-  stage.shared_bytes = SharedBytes(mesh, rank_job, sharing);
+  const forecast::Gathered planned = GatheredIn(mesh, stage.forecast);
+  Sharing in_pass = SharingOf(mesh, rank_job, planned, setting.micro_batches), in_step;
+  stage.fits = true;
+  if (mesh.zero != 3 && mesh.sharing_ranks() > 1) {
+    const forecast::Gathered once = GatheredOnce(stage.forecast);
+    stage.fits = planned.bytes == once.bytes;
+    const SharingTurns turns = TurnsOf(setting);
+    in_pass = {.over_all = Times(once, turns.in_pass / 2), .within_host = {}};
+    in_step = {.over_all = Times(once, turns.in_step / 2), .within_host = {}};
+  }
+  stage.sharing_seconds = SharingSeconds(mesh, rank_job, in_pass);
+  stage.sharing_once_seconds = SharingSeconds(mesh, rank_job, in_step);
+  stage.shared_bytes = SharedBytes(mesh, rank_job, in_pass);
+  stage.shared_once_bytes = SharedBytes(mesh, rank_job, in_step);
   stage.update_seconds = UpdateSeconds(stage.forecast);
   stage.pass_seconds = stage.forecast.plan.seconds.step - stage.update_seconds;
   return stage;
@@ -90,7 +145,8 @@ absl::StatusOr<PlannedStage> PlanStage(const Model& model, const Job& rank_job,
 
 // Stages that ask the planner the same.
 struct StageKey {
-  std::uint64_t layers, in_flight;
+  std::uint64_t layers;
+  double in_flight;
   bool embeds, outputs;
   friend bool operator==(const StageKey&, const StageKey&) = default;
 };
@@ -105,7 +161,8 @@ class MeshPlanner {
     GEMINID_ASSIGN_OR_RETURN(planned_.cost, CostOfRank(model_, rank_job_, setting_));
     planned_.fits = true;
     std::vector<StageKey> seen;
-    for (const Stage& stage : StagesOf(model_, rank_job_, setting_)) {
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<Stage> stages, Stages());
+    for (const Stage& stage : stages) {
       const StageKey key = {stage.layers.count, stage.in_flight, stage.layers.embeds,
                             stage.layers.outputs};
       if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
@@ -117,24 +174,38 @@ class MeshPlanner {
   }
 
  private:
+  absl::StatusOr<std::vector<Stage>> Stages() {
+    std::vector<Stage> stages = StagesOf(model_, rank_job_, setting_);
+    if (!setting_.mesh.in_halves()) return stages;
+    shape_ = ShapeInHalves(setting_.mesh.pipeline, setting_.micro_batches);
+    GEMINID_ASSIGN_OR_RETURN(schedule_, collectives::MakePipelineSchedule(shape_));
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      stages[s].in_flight =
+          InFlightInHalves(model_, rank_job_, setting_.mesh, stages[s], schedule_[s]);
+    }
+    return stages;
+  }
+
   absl::Status Add(const Stage& stage) {
     const CutWork work(model_, rank_job_, setting_.mesh, stage.layers, stage.in_flight);
     absl::StatusOr<PlannedStage> made = PlanStage(model_, rank_job_, setting_, work);
     if (!made.ok()) return made.status();
-    planned_.fits = planned_.fits && made->forecast.fits();
+    planned_.fits = planned_.fits && made->fits;
     planned_.host_bytes = std::max(planned_.host_bytes, made->host_bytes());
     const double pass = std::max(made->pass_seconds, made->sharing_seconds);
     update_seconds_ = std::max(update_seconds_, made->update_seconds);
-    if (made->forecast.fits() && pass > slowest_seconds_) {
+    if (made->fits && pass > slowest_seconds_) {
       slowest_seconds_ = pass;
       slowest_ = PassCostOf(model_, rank_job_, work);
       transfer_seconds_ = TransferSeconds(rank_job_, setting_.mesh, work);
       const auto passes = static_cast<double>(setting_.micro_batches);
       planned_.pass_seconds = passes * made->pass_seconds;
-      planned_.sharing_seconds = passes * made->sharing_seconds;
-      const double neighbours = std::min(setting_.mesh.pipeline - 1, 2);
+      planned_.sharing_seconds = passes * made->sharing_seconds + made->sharing_once_seconds;
+      const double first = made->sharing_seconds + made->sharing_once_seconds;
+      once_seconds_ = std::max(pass, first) - pass;
       planned_.received_bytes = passes * (slowest_.received_bytes + made->shared_bytes +
-                                          neighbours * work.BoundaryBytes());
+                                          BoundaryBytesReceived(setting_.mesh, work)) +
+                                made->shared_once_bytes;
     }
     const auto fullness = std::pair(made->lacking(), made->device_bytes());
     if (planned_.fullest_layers == 0 || fullness > fullness_) {
@@ -148,15 +219,17 @@ class MeshPlanner {
 
   absl::Status Finish() {
     const double closed = slowest_.forward_seconds + slowest_.backward_seconds;
-    GEMINID_ASSIGN_OR_RETURN(
-        const PipelineStep step,
-        StepOf(setting_.mesh.pipeline, setting_.micro_batches,
-               {.forward = slowest_.forward_seconds / closed * slowest_seconds_,
-                .backward = slowest_.backward_seconds / closed * slowest_seconds_,
-                .transfer = transfer_seconds_}));
+    const PassSeconds pass = {.forward = slowest_.forward_seconds / closed * slowest_seconds_,
+                              .backward = slowest_.backward_seconds / closed * slowest_seconds_,
+                              .weights = slowest_.weight_seconds / closed * slowest_seconds_,
+                              .transfer = transfer_seconds_};
+    GEMINID_ASSIGN_OR_RETURN(const PipelineStep step,
+                             setting_.mesh.in_halves()
+                                 ? StepInHalves(shape_, schedule_, pass)
+                                 : StepOf(setting_.mesh.pipeline, setting_.micro_batches, pass));
     planned_.bubble = step.bubble;
     planned_.update_seconds = update_seconds_;
-    planned_.step_seconds = step.seconds + update_seconds_ + TiedSeconds();
+    planned_.step_seconds = step.seconds + once_seconds_ + update_seconds_ + TiedSeconds();
     planned_.received_bytes += TiedTableBytes(model_, setting_.mesh);
     planned_.tokens_per_second = static_cast<double>(rank_job_.batch.tokens()) *
                                  static_cast<double>(setting_.micro_batches) * setting_.mesh.data /
@@ -173,9 +246,12 @@ class MeshPlanner {
   const Model& model_;
   const Job& rank_job_;
   const Setting setting_;
+  collectives::PipelineShape shape_;  // and its schedule, in ZBV
+  collectives::PipelineSchedule schedule_;
   PlannedMesh planned_;
   PassCost slowest_;
   double slowest_seconds_ = -1;
+  double once_seconds_ = 0;  // of sharing, beside the first pass
   double transfer_seconds_ = 0;
   double update_seconds_ = 0;
   std::pair<double, std::uint64_t> fullness_;
@@ -254,14 +330,14 @@ absl::StatusOr<std::vector<Candidate>> CandidatesOf(const Model& model, const Jo
 
 // What tells meshes apart at first sight.
 struct Kind {
-  bool pipeline = false, sequence = false, tensor = false;
+  bool pipeline = false, in_halves = false, sequence = false, tensor = false;
   SequenceMode sequence_mode = SequenceMode::kUlysses;
   collectives::TensorMode mode = collectives::TensorMode::k1D;
   friend bool operator==(const Kind&, const Kind&) = default;
 };
 Kind KindOf(const MeshSpec& mesh) {
-  return {mesh.pipeline > 1, mesh.sequence > 1, mesh.tensor > 1, mesh.sequence_mode,
-          mesh.tensor_mode};
+  return {mesh.pipeline > 1, mesh.in_halves(),   mesh.sequence > 1,
+          mesh.tensor > 1,   mesh.sequence_mode, mesh.tensor_mode};
 }
 
 // Plans candidates, which are in the order of their bounds.

@@ -56,8 +56,8 @@ struct ChooseOptions {
   std::uint64_t micro_batches = 0;  // 0: chosen
   // Settings that are planned; those whose least time is shortest come first.
   std::size_t most_planned = 48;
-  // Plans one more of each kind of mesh (with or without a pipeline, a cut sequence, and each mode
-  // of tensor) that is not among them, to compare with.
+  // Plans one more of each kind of mesh (with or without a pipeline, in 1F1B or ZBV, a cut
+  // sequence, and each mode of tensor) that is not among them, to compare with.
   bool kinds = true;
   // Whether a setting may be chosen, of those that the model can be cut for; null: each.
   std::function<bool(const Setting&)> usable = nullptr;

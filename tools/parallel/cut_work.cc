@@ -77,7 +77,7 @@ std::vector<PartLinear> LinearsOf(const forecast::Model& m, Operator op, std::ui
 }
 
 CutWork::CutWork(const forecast::Model& model, const forecast::Job& job, const MeshSpec& mesh,
-                 const forecast::LayerRange& range, std::uint64_t in_flight)
+                 const forecast::LayerRange& range, double in_flight)
     : model_(model),
       job_(job),
       mesh_(mesh),
@@ -135,12 +135,37 @@ std::vector<Tensor> CutWork::OwnTensors() const {
   return own;
 }
 
+double CutWork::width() const {
+  if (grid_.ranks() == 1 || job_.float_cut_flops == 0) return 1;
+  return static_cast<double>(job_.float_bytes) / forecast::kElementBytes;
+}
+
+double CutWork::OperationsPerSecond() const {
+  if (grid_.ranks() > 1 && job_.float_cut_flops > 0) return job_.float_cut_flops;
+  return job_.hardware.flops * job_.hardware.achieved_share;
+}
+
+// Where weights are as wide as what is computed with, they are read where they are.
+std::uint64_t CutWork::WidenedBytes(Operator op) const {
+  if (width() == 1) return 0;
+  std::uint64_t elements = 0, last = 0;
+  for (const Tensor& tensor : OwnTensors()) {
+    const bool used = tensor.used_by == op || (op == Operator::kOutput && tensor.also_output);
+    if (!used) continue;
+    if (elements > 0 && tensor.layer != last) break;  // layers are alike
+    elements += tensor.elements();
+    last = tensor.layer;
+  }
+  return elements * job_.float_bytes;
+}
+
 Saved CutWork::SavedOf(Operator part) const {
   const Saved whole = SavedBytes(model_, part, part_);
+  const double stream = stream_share_ * width(), wide = wide_share_ * width();
   Saved saved;
-  saved.input_bytes = Share(whole.input_bytes, stream_share_);
-  saved.wide_bytes = Share(whole.wide_bytes, wide_share_);
-  saved.rest_bytes = saved.wide_bytes + Share(whole.rest_bytes - whole.wide_bytes, stream_share_);
+  saved.input_bytes = Share(whole.input_bytes, stream);
+  saved.wide_bytes = Share(whole.wide_bytes, wide);
+  saved.rest_bytes = saved.wide_bytes + Share(whole.rest_bytes - whole.wide_bytes, stream);
   return saved;
 }
 
@@ -153,7 +178,7 @@ std::uint64_t CutWork::ScratchBytes(Operator op) const {
     if (op == Operator::kOutput) shape.tokens = std::min(shape.tokens, forecast::kLogitRows);
     most = std::max(most, ScratchElements(grid_, linear.role, shape));
   }
-  return Share(most * forecast::kElementBytes, 1);
+  return Share(most * forecast::kElementBytes, width());
 }
 
 // What a rank keeps of what goes round: keys and values, those that come, and in the backward pass
@@ -162,14 +187,15 @@ std::uint64_t CutWork::RingBytes(Operator op, Turn turn) const {
   if (!Rings() || !forecast::IsAttention(op)) return 0;
   constexpr double kForward = 4, kBackward = 10;
   const double own = KeyElements() / mesh_.sequence * forecast::kElementBytes;
-  return Share(own * (turn == Turn::kForward ? kForward : kBackward), 1);
+  return Share(own * (turn == Turn::kForward ? kForward : kBackward), width());
 }
 
 std::uint64_t CutWork::WorkspaceOf(Operator op, Turn turn) const {
   const forecast::Workspace whole = forecast::WorkspaceOf(model_, op, turn, part_);
-  return whole.batch_bytes + Share(whole.stream_bytes, stream_share_) +
-         Share(whole.wide_bytes, wide_share_) + Share(whole.logit_bytes, 1.0 / grid_.side()) +
-         ScratchBytes(op) + RingBytes(op, turn);
+  return whole.batch_bytes + Share(whole.stream_bytes, stream_share_ * width()) +
+         Share(whole.wide_bytes, wide_share_ * width()) +
+         Share(whole.logit_bytes, width() / grid_.side()) + ScratchBytes(op) + RingBytes(op, turn) +
+         WidenedBytes(op);
 }
 
 double CutWork::ComputeSecondsOf(Operator op, Turn turn) const {
@@ -178,7 +204,7 @@ double CutWork::ComputeSecondsOf(Operator op, Turn turn) const {
                             (static_cast<double>(mesh_.tensor) * mesh_.sequence);
   const double traffic = WeightTraffic(model_, op, turn, part_) * multiplied_share_ +
                          static_cast<double>(SavedOf(op).bytes() + WorkspaceOf(op, turn));
-  return std::max(operations / (device.flops * device.achieved_share),
+  return std::max(operations / OperationsPerSecond(),
                   traffic / device.device_memory_bytes_per_second);
 }
 
@@ -201,17 +227,39 @@ double CutWork::KeyElements() const {
          grid_.ranks();
 }
 
-// Products with weights are not what keys travel beside.
-double CutWork::RingSeconds(Operator op, Turn turn, double travel_seconds) const {
+// Products with weights, in the forward pass and on all ranks.
+double CutWork::LinearOperations(Operator op) const {
   double linear = 0;
   for (const PartLinear& part : LinearsOf(model_, op, job_.batch.tokens())) {
     linear += 2.0 * static_cast<double>(part.shape.tokens) * static_cast<double>(part.shape.in) *
               static_cast<double>(part.shape.out);
   }
+  return linear;
+}
+
+double CutWork::WeightSecondsOf(Operator op) const {
+  if (op == Operator::kEmbedding) return 0;
+  const double ranks = static_cast<double>(mesh_.tensor) * mesh_.sequence;
+  return LinearOperations(op) / ranks / OperationsPerSecond();
+}
+
+std::uint64_t CutWork::LaterBytesOf(Operator op) const {
+  std::uint64_t per_token = 0;
+  for (const PartLinear& part : LinearsOf(model_, op, part_.tokens())) {
+    per_token += part.shape.in + part.shape.out;
+  }
+  // Of an embedding the gradient alone: what it reads are tokens.
+  if (op == Operator::kEmbedding) per_token = model_.hidden;
+  return part_.tokens() * per_token * forecast::kElementBytes;
+}
+
+// These are not what keys travel beside.
+double CutWork::RingSeconds(Operator op, Turn turn, double travel_seconds) const {
+  double linear = LinearOperations(op);
   if (turn == Turn::kBackward) linear *= 2;
   const double ranks = static_cast<double>(mesh_.tensor) * mesh_.sequence;
-  const double attention = (Operations(model_, op, turn, job_.batch) - linear) / ranks /
-                           (job_.hardware.flops * job_.hardware.achieved_share);
+  const double attention =
+      (Operations(model_, op, turn, job_.batch) - linear) / ranks / OperationsPerSecond();
   const double beside = std::max(0.0, attention) * (mesh_.sequence - 1) / mesh_.sequence;
   return std::max(0.0, travel_seconds - beside);
 }
@@ -219,7 +267,7 @@ double CutWork::RingSeconds(Operator op, Turn turn, double travel_seconds) const
 CutWork::Exchanged CutWork::ExchangedOf(Operator op, Turn turn) const {
   Exchanged total;
   const auto add = [&](const Exchange& exchange, const Exchange::Turn& of, bool overlaps) {
-    const double bytes = of.elements * forecast::kElementBytes;
+    const double bytes = of.elements * forecast::kElementBytes * width();
     if (of.calls == 0) return;
     const Link link = LinkOf(exchange.group, job_);
     const double seconds = bytes / link.bytes_per_second + of.messages * link.message_seconds +
@@ -273,7 +321,7 @@ double CutWork::ReceivedBytesOf(Operator op, Turn turn) const {
 
 double CutWork::BoundaryBytes() const {
   return static_cast<double>(part_.tokens() * model_.hidden * forecast::kElementBytes) *
-         stream_share_;
+         stream_share_ * width();
 }
 
 }  // namespace geminid::parallel

@@ -39,6 +39,10 @@ std::vector<PartLinear> LinearsOf(const forecast::Model& model, forecast::Operat
 // In a ring of P ranks keys and values travel beside the attention to those that are here, but for
 // the last of P turns: what that takes longer is waited for.
 //
+// Elements are bf16. Where Job::float_cut_flops says so, cut layers have activations, exchanges and
+// products in fp32 instead, and the weights of an operator widened beside it, whose place its
+// gradients take.
+//
 // Memory is cut as tensor_traffic.h says: the residual stream as the X of a first layer, heads and
 // the MLP's inside as that of a second, matrices as W.
 class CutWork : public forecast::RankWork {
@@ -46,20 +50,25 @@ class CutWork : public forecast::RankWork {
   // All outlive this. `range` is of the stage; `in_flight`: micro-batches whose activations the
   // stage holds at most, at least 1.
   CutWork(const forecast::Model& model, const forecast::Job& job, const MeshSpec& mesh,
-          const forecast::LayerRange& range, std::uint64_t in_flight);
+          const forecast::LayerRange& range, double in_flight);
 
   forecast::LayerRange layers() const override { return range_; }
   std::vector<forecast::Tensor> OwnTensors() const override;
   std::uint32_t sharing_ranks() const override {
     return static_cast<std::uint32_t>(mesh_.sharing_ranks());
   }
-  std::uint64_t held_micro_batches() const override { return in_flight_ - 1; }
+  double held_micro_batches() const override { return in_flight_ - 1; }
   forecast::Saved SavedOf(forecast::Operator part) const override;
   std::uint64_t WorkspaceOf(forecast::Operator op, forecast::Turn turn) const override;
   double SecondsOf(forecast::Operator op, forecast::Turn turn) const override;
 
   double ComputeSecondsOf(forecast::Operator op, forecast::Turn turn) const;
-  // Received between the ranks of the grid and of a sequence, by bf16 elements.
+  // Of a backward pass the gradients of weights: products as long as the forward's.
+  double WeightSecondsOf(forecast::Operator op) const;
+  // What these are made from, where they come later than the input's: what matrices read, and the
+  // gradients of what they give.
+  std::uint64_t LaterBytesOf(forecast::Operator op) const;
+  // Received between the ranks of the grid and of a sequence.
   double ReceivedBytesOf(forecast::Operator op, forecast::Turn turn) const;
   // What a stage sends to the next for one micro-batch.
   double BoundaryBytes() const;
@@ -74,16 +83,21 @@ class CutWork : public forecast::RankWork {
   bool Rings() const { return mesh_.sequence > 1 && mesh_.sequence_mode == SequenceMode::kRing; }
   std::uint64_t RingBytes(forecast::Operator op, forecast::Turn turn) const;
   std::vector<Exchange> EmbeddingExchanges() const;
+  double LinearOperations(forecast::Operator op) const;
   double RingSeconds(forecast::Operator op, forecast::Turn turn, double travel_seconds) const;
   double KeyElements() const;
   std::uint64_t ScratchBytes(forecast::Operator op) const;
+  // Of what lies between weights, in kElementBytes; and the rate of products.
+  double width() const;
+  double OperationsPerSecond() const;
+  std::uint64_t WidenedBytes(forecast::Operator op) const;
   forecast::Tensor Cut(forecast::Tensor tensor) const;
 
   const forecast::Model& model_;
   const forecast::Job& job_;
   const MeshSpec mesh_;
   const forecast::LayerRange range_;
-  const std::uint64_t in_flight_;
+  const double in_flight_;
   const collectives::TensorGrid grid_;
   forecast::Batch part_;  // job.batch less what the axis of sequence cuts off
   // Of whole matrices, what a rank has.

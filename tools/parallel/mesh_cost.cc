@@ -1,8 +1,11 @@
 #include "tools/parallel/mesh_cost.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/status_macros.h"
+#include "collectives/pipeline/held_bytes.h"
 #include "collectives/tensor_parallel/tensor_traffic.h"
 #include "tools/parallel/sharing.h"
 
@@ -45,17 +48,56 @@ double LayerSeconds(const Model& model, const Job& rank_job, const CutWork& work
   return seconds;
 }
 
-double OwnParameters(const CutWork& work) {
-  double elements = 0;
+// The parameters of a stage, and of them the most that one operator has.
+struct OwnElements {
+  std::uint64_t all = 0;
+  std::uint64_t of_operator = 0;
+  double bytes() const { return static_cast<double>(all * forecast::kElementBytes); }
+};
+
+OwnElements ElementsOf(const CutWork& work) {
+  OwnElements elements;
+  std::map<std::pair<Operator, std::uint64_t>, std::uint64_t> of;  // by operator and layer
   for (const forecast::Tensor& tensor : work.OwnTensors()) {
-    elements += static_cast<double>(tensor.elements());
+    elements.all += tensor.elements();
+    std::uint64_t& one = of[{tensor.used_by, tensor.layer}];
+    one += tensor.elements();
+    elements.of_operator = std::max(elements.of_operator, one);
   }
   return elements;
 }
 
+std::uint64_t StayingBytesOf(const Job& job, const Setting& setting, const OwnElements& own) {
+  if (setting.mesh.zero == 3 || setting.mesh.sharing_ranks() == 1) return 0;
+  const bool sums = setting.mesh.zero == 1 && setting.micro_batches > 1;
+  return own.of_operator * forecast::kElementBytes + (sums ? own.all * job.float_bytes : 0);
+}
+
+// What no plan does with less: each weight is gathered once and each gradient reduced once.
+struct LeastSharing {
+  Sharing in_pass;  // with each micro-batch
+  Sharing in_step;  // once
+};
+LeastSharing LeastSharingOf(const Setting& setting, const Job& rank_job, const OwnElements& own) {
+  const SharingTurns turns = TurnsOf(setting);
+  LeastSharing least;
+  least.in_pass.over_all = {turns.in_pass * own.bytes(), turns.in_pass};
+  least.in_step.over_all = {turns.in_step * own.bytes(), turns.in_step};
+  if (setting.mesh.zero != 3) return least;
+  least.in_pass = SharingOf(setting.mesh, rank_job,
+                            {.bytes = 2 * own.bytes(),
+                             .collectives = 2,
+                             .gather_bytes = own.bytes(),
+                             .gathers = 1,
+                             .chunk_bytes = own.bytes(),
+                             .chunks = 1},
+                            setting.micro_batches);
+  return least;
+}
+
 // While the last part's backward runs nothing is freed yet, and while the loss is computed neither.
 std::uint64_t LeastDeviceBytes(const Model& model, const Job& rank_job, const CutWork& work,
-                               std::uint64_t in_flight) {
+                               double in_flight) {
   const forecast::LayerRange range = work.layers();
   std::uint64_t saved = 0, workspace = 0;
   for (const Operator op : PartsOfLayer(model, range.first)) {
@@ -70,7 +112,8 @@ std::uint64_t LeastDeviceBytes(const Model& model, const Job& rank_job, const Cu
   }
   // What is planned may leave the device.
   if (rank_job.activations == Activations::kPlanned) return workspace;
-  return saved * range.count * in_flight + workspace;
+  return static_cast<std::uint64_t>(static_cast<double>(saved * range.count) * in_flight) +
+         workspace;
 }
 
 }  // namespace
@@ -88,17 +131,54 @@ std::vector<Stage> StagesOf(const Model& model, const Job& rank_job, const Setti
   const double output = whole.SecondsOf(Operator::kOutput, Turn::kBackward);
   const double layer = LayerSeconds(model, rank_job, whole);
   std::vector<Stage> all;
-  for (const forecast::LayerRange& range : SplitLayers(model.layers, output / layer, stages)) {
-    const int stage = static_cast<int>(all.size());
-    all.push_back({.layers = range, .in_flight = InFlight(stages, setting.micro_batches, stage)});
+  const int chunks = setting.mesh.chunks();
+  const std::vector<forecast::LayerRange> parts =
+      SplitLayers(model.layers, output / layer, chunks * stages);
+  for (int stage = 0; stage < stages; ++stage) {
+    const auto first = static_cast<std::size_t>(stage);
+    Stage made = {.layers = parts[first], .parts = {parts[first]}};
+    if (setting.mesh.in_halves()) {
+      const forecast::LayerRange& back = parts[parts.size() - 1 - first];
+      made.parts.push_back(back);
+      made.layers.count += back.count;
+      made.layers.outputs = back.outputs;
+    } else {
+      made.in_flight = static_cast<double>(InFlight(stages, setting.micro_batches, stage));
+    }
+    all.push_back(std::move(made));
   }
   return all;
+}
+
+double InFlightInHalves(const Model& model, const Job& rank_job, const MeshSpec& mesh,
+                        const Stage& stage,
+                        const std::vector<collectives::PipelineAction>& actions) {
+  std::vector<collectives::PartBytes> parts;
+  std::uint64_t whole = 0;  // of one micro-batch in all parts
+  for (const forecast::LayerRange& range : stage.parts) {
+    const CutWork work(model, rank_job, mesh, range, 1);
+    collectives::PartBytes bytes;
+    for (const Operator op : PartsOfLayer(model, range.first)) {
+      const forecast::Saved saved = work.SavedOf(op);
+      bytes.forward += range.count * (Recomputes(rank_job) ? saved.input_bytes : saved.bytes());
+      bytes.later += range.count * work.LaterBytesOf(op);
+    }
+    if (range.embeds) bytes.later += work.LaterBytesOf(Operator::kEmbedding);
+    if (range.outputs) bytes.later += work.LaterBytesOf(Operator::kOutput);
+    whole += bytes.forward;
+    parts.push_back(bytes);
+  }
+  const auto most = static_cast<double>(collectives::MostHeldBytes(actions, parts));
+  return std::max(1.0, most / static_cast<double>(whole));
 }
 
 PassCost PassCostOf(const Model& model, const Job& rank_job, const CutWork& work) {
   PassCost cost;
   const auto add = [&](Operator op, Turn turn, double times, double* seconds) {
     *seconds += times * work.SecondsOf(op, turn);
+    if (seconds == &cost.backward_seconds && turn == Turn::kBackward) {
+      cost.weight_seconds += times * work.WeightSecondsOf(op);
+    }
     cost.compute_seconds += times * work.ComputeSecondsOf(op, turn);
     cost.received_bytes += times * work.ReceivedBytesOf(op, turn);
   };
@@ -130,11 +210,28 @@ double TransferSeconds(const Job& job, const MeshSpec& mesh, const CutWork& work
          job.hardware.exchange_seconds;
 }
 
+// From the stages before and after, in ZBV for each of two parts.
+double BoundaryBytesReceived(const MeshSpec& mesh, const CutWork& work) {
+  return mesh.chunks() * std::min(mesh.pipeline - 1, 2) * work.BoundaryBytes();
+}
+
 double TiedTableBytes(const Model& model, const MeshSpec& mesh) {
-  if (mesh.pipeline == 1 || !model.tied_output || model.classifies()) return 0;
+  // In ZBV both ends are in the first stage.
+  if (mesh.pipeline == 1 || mesh.in_halves()) return 0;
+  if (!model.tied_output || model.classifies()) return 0;
   const double elements = static_cast<double>(model.vocabulary * model.table_columns());
   const auto share = TrafficOf(GridOf(mesh), collectives::LinearRole::kFirst, {1, 1, 1});
   return elements * share.weight_elements * forecast::kElementBytes;
+}
+
+SharingTurns TurnsOf(const Setting& setting) {
+  if (setting.mesh.zero == 3) return {.in_pass = 2};
+  if (setting.mesh.zero == 2 || setting.micro_batches == 1) return {.in_pass = 1, .in_step = 1};
+  return {.in_step = 2};
+}
+
+std::uint64_t StayingBytes(const Job& job, const Setting& setting, const CutWork& work) {
+  return StayingBytesOf(job, setting, ElementsOf(work));
 }
 
 absl::StatusOr<Cost> CostOf(const Model& model, const Job& job, const Setting& setting) {
@@ -149,32 +246,32 @@ absl::StatusOr<Cost> CostOfRank(const Model& model, const Job& rank_job, const S
   PassSeconds pass;
   for (const Stage& stage : StagesOf(model, rank_job, setting)) {
     const CutWork work(model, rank_job, setting.mesh, stage.layers, stage.in_flight);
-    cost.least_device_bytes =
-        std::max(cost.least_device_bytes, LeastDeviceBytes(model, rank_job, work, stage.in_flight));
+    const OwnElements own = ElementsOf(work);
+    std::uint64_t least = LeastDeviceBytes(model, rank_job, work, stage.in_flight);
+    if (const std::uint64_t staying = StayingBytesOf(rank_job, setting, own); staying > 0) {
+      least += staying + own.all * forecast::kElementBytes;
+    }
+    cost.least_device_bytes = std::max(cost.least_device_bytes, least);
     const PassCost of = PassCostOf(model, rank_job, work);
     const double seconds = of.forward_seconds + of.backward_seconds;
-    // Each weight is gathered once and each gradient reduced once.
-    const double own = OwnParameters(work) * forecast::kElementBytes;
-    const Sharing shared = SharingOf(setting.mesh, rank_job,
-                                     {.bytes = 2 * own,
-                                      .collectives = 2,
-                                      .gather_bytes = own,
-                                      .gathers = 1,
-                                      .chunk_bytes = own,
-                                      .chunks = 1},
-                                     setting.micro_batches);
-    const double bound = std::max(seconds, SharingSeconds(setting.mesh, rank_job, shared));
+    const LeastSharing sharing = LeastSharingOf(setting, rank_job, own);
+    const double bound = std::max(seconds, SharingSeconds(setting.mesh, rank_job, sharing.in_pass));
     if (bound <= slowest) continue;
     slowest = bound;
     pass = {.forward = of.forward_seconds * bound / seconds,
             .backward = of.backward_seconds * bound / seconds,
+            .weights = of.weight_seconds * bound / seconds,
             .transfer = TransferSeconds(rank_job, setting.mesh, work)};
     cost.compute_seconds = passes * of.compute_seconds;
     cost.exchange_seconds = passes * std::max(0.0, seconds - of.compute_seconds);
-    const double stages = std::min(setting.mesh.pipeline - 1, 2);
     cost.received_bytes =
-        passes * (of.received_bytes + SharedBytes(setting.mesh, rank_job, shared) +
-                  stages * work.BoundaryBytes());
+        passes * (of.received_bytes + SharedBytes(setting.mesh, rank_job, sharing.in_pass) +
+                  BoundaryBytesReceived(setting.mesh, work)) +
+        SharedBytes(setting.mesh, rank_job, sharing.in_step);
+  }
+  if (setting.mesh.in_halves()) {
+    cost.least_step_seconds = LeastStepInHalves(setting.mesh.pipeline, setting.micro_batches, pass);
+    return cost;
   }
   GEMINID_ASSIGN_OR_RETURN(const PipelineStep step,
                            StepOf(setting.mesh.pipeline, setting.micro_batches, pass));

@@ -18,19 +18,27 @@ namespace geminid::parallel {
 // The job of one rank: the batch is a micro-batch, and activations are those of the setting.
 absl::StatusOr<forecast::Job> RankJobOf(const forecast::Job& job, const Setting& setting);
 
-// A stage's layers, and the micro-batches whose activations it holds at most.
+// A stage's layers, and the micro-batches whose activations it holds at most: in ZBV, where that
+// takes the schedule, at least.
 struct Stage {
-  forecast::LayerRange layers;
-  std::uint64_t in_flight = 1;
+  forecast::LayerRange layers;              // those of its parts, as if they followed each other
+  std::vector<forecast::LayerRange> parts;  // in the order in which tokens pass them
+  double in_flight = 1;
 };
 // `rank_job` is of RankJobOf. Layers are split by the time that they take.
 std::vector<Stage> StagesOf(const forecast::Model& model, const forecast::Job& rank_job,
                             const Setting& setting);
 
+// In ZBV, of a stage that works through these actions.
+double InFlightInHalves(const forecast::Model& model, const forecast::Job& rank_job,
+                        const MeshSpec& mesh, const Stage& stage,
+                        const std::vector<collectives::PipelineAction>& actions);
+
 // Of one micro-batch on one stage.
 struct PassCost {
   double forward_seconds = 0;
   double backward_seconds = 0;  // recomputation too
+  double weight_seconds = 0;    // of that, the gradients of weights
   double compute_seconds = 0;   // of both
   double received_bytes = 0;    // between the ranks of a grid and of a sequence
 };
@@ -64,8 +72,23 @@ int PartnersOf(const MeshSpec& mesh);
 // From one stage to the next, of one micro-batch.
 double TransferSeconds(const forecast::Job& job, const MeshSpec& mesh, const CutWork& work);
 
+// What a rank in the middle receives from other stages for one micro-batch.
+double BoundaryBytesReceived(const MeshSpec& mesh, const CutWork& work);
+
 // Where a tied table is at both ends of a pipeline, its gradients are added up once a step.
 double TiedTableBytes(const forecast::Model& model, const MeshSpec& mesh);
+
+// How often ranks that share weights gather them and add up their gradients.
+struct SharingTurns {
+  double in_pass = 0;  // of both, with each micro-batch
+  double in_step = 0;  // once
+};
+// In ZeRO's stages below the third, in which weights stay on the device from an update to the next.
+// In the third they are gathered as the plan says, once at least.
+SharingTurns TurnsOf(const Setting& setting);
+// What of a device these take all the time: in the first stage sums of gradients over micro-batches
+// in fp32, and in both a place for the gradients of an operator.
+std::uint64_t StayingBytes(const forecast::Job& job, const Setting& setting, const CutWork& work);
 
 }  // namespace geminid::parallel
 

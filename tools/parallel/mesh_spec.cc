@@ -12,26 +12,24 @@ namespace geminid::parallel {
 using collectives::TensorGrid;
 
 absl::StatusOr<ParsedMesh> MeshToPlan(const MeshAxes& axes) {
-  if (axes.pipeline.kind != collectives::PipelineKind::k1F1B) {
-    return RefuseParallel(absl::StrCat(
-        "pipeline=", collectives::Name(axes.pipeline.kind),
-        " cannot be planned; give the number of stages alone, which run 1F1B, such as pipeline=2"));
+  if (axes.pipeline.kind == collectives::PipelineKind::kInterleaved) {
+    return RefuseParallel(
+        "pipeline=interleaved cannot be planned; give the number of stages alone, which run 1F1B, "
+        "such as pipeline=2, or pipeline=zbv:2");
   }
   if (axes.expert > 1) {
     return RefuseParallel("expert cannot be planned; pipeline, tensor, sequence and data can");
   }
-  if (axes.zero != 3) {
-    return RefuseParallel(absl::StrCat(
-        "zero=", axes.zero, " cannot be planned yet: gathers and memory are reckoned for zero=3"));
-  }
   return ParsedMesh{
       .mesh = {.pipeline = axes.pipeline.stages,
+               .schedule = axes.pipeline.kind,
                .data = axes.data.value_or(1),
                .sequence = axes.sequence,
                .sequence_mode = axes.sequence > 1 ? axes.sequence_mode : SequenceMode::kUlysses,
                .tensor_mode = axes.tensor.mode,
                .tensor = axes.tensor.size,
                .depth = axes.tensor.depth,
+               .zero = axes.zero,
                .within_host = axes.zero_within_host},
       .data_is_given = axes.data.has_value()};
 }
@@ -43,7 +41,11 @@ absl::StatusOr<ParsedMesh> ParseMesh(const std::string& text) {
 
 std::string ToString(const MeshSpec& m) {
   std::vector<std::string> axes;
-  if (m.pipeline > 1) axes.push_back(absl::StrCat("pipeline=", m.pipeline));
+  if (m.in_halves()) {
+    axes.push_back(absl::StrCat("pipeline=", collectives::Name(m.schedule), ":", m.pipeline));
+  } else if (m.pipeline > 1) {
+    axes.push_back(absl::StrCat("pipeline=", m.pipeline));
+  }
   if (m.tensor > 1) {
     axes.push_back(absl::StrCat("tensor=", collectives::Name(m.tensor_mode), ":size=", m.tensor,
                                 m.depth > 1 ? absl::StrCat(":depth=", m.depth) : ""));
@@ -53,6 +55,7 @@ std::string ToString(const MeshSpec& m) {
   }
   if (m.data > 1 || axes.empty()) axes.push_back(absl::StrCat("data=", m.data));
   if (m.within_host) axes.push_back("zero=3:host");
+  if (m.zero != 3) axes.push_back(absl::StrCat("zero=", m.zero));
   return absl::StrJoin(axes, ",");
 }
 

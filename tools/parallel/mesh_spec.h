@@ -9,23 +9,30 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "collectives/pipeline/schedule.h"
 #include "collectives/tensor_parallel/tensor_grid.h"
 #include "tools/parallel/mesh_axes.h"
 
 namespace geminid::parallel {
 
 struct MeshSpec {
-  int pipeline = 1;  // stages, 1F1B
+  int pipeline = 1;                                                       // stages
+  collectives::PipelineKind schedule = collectives::PipelineKind::k1F1B;  // or ZBV
   int data = 1;
   int sequence = 1;  // parts of each sequence
   SequenceMode sequence_mode = SequenceMode::kUlysses;
   collectives::TensorMode tensor_mode = collectives::TensorMode::k1D;
   int tensor = 1;  // ranks of the tensor-parallel grid
   int depth = 1;   // of 2.5D
+  int zero = 3;    // ZeRO's stage
   // ZeRO's third stage gathers weights from other hosts once between updates.
   bool within_host = false;
 
   std::int64_t ranks() const { return std::int64_t{pipeline} * data * sequence * tensor; }
+  // Of the layers, in each stage.
+  int chunks() const { return in_halves() ? 2 : 1; }
+  // Whether backward passes are in two halves.
+  bool in_halves() const { return schedule == collectives::PipelineKind::kZeroBubbleV; }
   // The ranks that keep the same weights and share them and their state out (ZeRO).
   int sharing_ranks() const { return data * sequence; }
   friend bool operator==(const MeshSpec&, const MeshSpec&) = default;

@@ -15,12 +15,16 @@ namespace geminid::parallel {
 namespace {
 
 using collectives::LinearRole;
+using collectives::PipelineKind;
 using collectives::TensorGrid;
 using collectives::TensorMode;
 using forecast::Activations;
 using forecast::Job;
 using forecast::Model;
 using forecast::Operator;
+
+// What making a ZBV schedule costs grows with stages^2 x micro-batches: seconds for so many.
+constexpr std::uint64_t kScheduleSizeMax = 1 << 14;
 
 std::vector<int> DivisorsOf(int number) {
   std::vector<int> divisors;
@@ -55,6 +59,23 @@ absl::Status CheckDivides(const std::string& axis, std::uint64_t parts, const ch
   if (size % parts == 0) return absl::OkStatus();
   return RefuseParallel(
       absl::StrCat(axis, " must divide the model's ", size, " ", what, " by ", parts));
+}
+
+// In each of ZeRO's stages, which are the same for ranks that share nothing.
+void AddStages(MeshSpec mesh, std::vector<MeshSpec>* meshes) {
+  for (const int zero : {3, 2, 1}) {
+    mesh.zero = zero;
+    meshes->push_back(mesh);
+    if (mesh.sharing_ranks() == 1) return;
+  }
+}
+
+// The mesh, and where its stages have whole layers, the same in ZBV.
+void AddSchedules(MeshSpec mesh, std::vector<MeshSpec>* meshes) {
+  AddStages(mesh, meshes);
+  if (mesh.pipeline == 1 || mesh.tensor > 1) return;
+  mesh.schedule = PipelineKind::kZeroBubbleV;
+  AddStages(mesh, meshes);
 }
 
 // Products of `tokens` tokens, without anything that depends on how many there are.
@@ -141,6 +162,8 @@ Distance Between(const MeshSpec& a, const MeshSpec& b) {
     distance.factors += std::abs(std::log2(static_cast<double>(x) / y));
   }
   if (a.tensor_mode != b.tensor_mode) ++distance.changes;
+  if (a.schedule != b.schedule) ++distance.changes;
+  if (a.zero != b.zero) ++distance.changes;
   if (a.sequence_mode != b.sequence_mode) ++distance.changes;
   return distance;
 }
@@ -160,10 +183,10 @@ std::vector<MeshSpec> MeshesOf(int ranks) {
                            .tensor_mode = grid.mode,
                            .tensor = tensor,
                            .depth = grid.depth};
-          meshes.push_back(mesh);
+          AddSchedules(mesh, &meshes);
           if (sequence == 1) continue;
           mesh.sequence_mode = SequenceMode::kRing;
-          meshes.push_back(mesh);
+          AddSchedules(mesh, &meshes);
         }
       }
     }
@@ -188,6 +211,27 @@ absl::Status CheckStages(int stages, int chunks, std::uint64_t layers) {
   return RefuseParallel(absl::StrCat(
       "pipeline=", stages, " needs a layer for each ", chunks > 1 ? "chunk of each stage" : "stage",
       ", ", parts, " in all, and the model has ", layers, "; give at most as many"));
+}
+
+absl::Status CheckInHalves(const Model& model, const MeshSpec& mesh) {
+  if (mesh.pipeline == 1) {
+    return RefuseParallel("pipeline=zbv has 2 stages or more; leave it out for one");
+  }
+  if (model.experts > 1) {
+    return RefuseParallel(
+        "pipeline=zbv is not there yet for models with experts, which go back in one piece; take "
+        "pipeline=N or pipeline=interleaved:N:chunks=V");
+  }
+  if (mesh.tensor > 1) {
+    return RefuseParallel("pipeline=zbv is not there yet with tensor; give pipeline=N");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckMicroBatchesInHalves(std::uint64_t micro_batches) {
+  if (micro_batches > 1) return absl::OkStatus();
+  return RefuseParallel(
+      "pipeline=zbv takes 2 micro-batches of a step or more; give --accumulate 2 or more");
 }
 
 absl::Status CheckSpread(int ranks, std::uint64_t experts) {
@@ -216,7 +260,8 @@ absl::Status WithNearestSizes(const absl::Status& why, int size, absl::FunctionR
 }
 
 absl::Status CheckMesh(const Model& model, std::uint64_t sequence_length, const MeshSpec& mesh) {
-  GEMINID_RETURN_IF_ERROR(CheckStages(mesh.pipeline, /*chunks=*/1, model.layers));
+  GEMINID_RETURN_IF_ERROR(CheckStages(mesh.pipeline, mesh.chunks(), model.layers));
+  if (mesh.in_halves()) GEMINID_RETURN_IF_ERROR(CheckInHalves(model, mesh));
   if (mesh.pipeline > 1 && model.has_both()) {
     return RefuseParallel(absl::StrCat("pipeline cannot cut ", model.name,
                                        ", which has an encoder and a decoder; leave the axis out"));
@@ -228,7 +273,9 @@ absl::Status CheckMesh(const Model& model, std::uint64_t sequence_length, const 
 absl::Status CheckMeshInWords(const Model& model, std::uint64_t sequence_length,
                               const MeshSpec& mesh) {
   absl::Status status = CheckMesh(model, sequence_length, mesh);
-  const bool sized = mesh.pipeline == 1 || CheckStages(mesh.pipeline, 1, model.layers).ok();
+  const bool sized =
+      mesh.pipeline == 1 || (CheckStages(mesh.pipeline, mesh.chunks(), model.layers).ok() &&
+                             (!mesh.in_halves() || CheckInHalves(model, mesh).ok()));
   if (status.ok() || !sized || (mesh.pipeline > 1 && model.has_both())) return status;
   const bool of_tensor = !CheckTensor(model, mesh).ok() || mesh.sequence == 1;
   if (of_tensor && !CheckLayersCanBeCut(model).ok()) return status;
@@ -245,12 +292,24 @@ absl::Status CheckMeshInWords(const Model& model, std::uint64_t sequence_length,
   return WithNearestSizes(status, of_tensor ? mesh.tensor : mesh.sequence, fits, [&](int size) {
     MeshSpec alone = with(size);
     alone.pipeline = alone.data = 1;
+    alone.schedule = PipelineKind::k1F1B;
+    alone.zero = MeshSpec{}.zero;
     (of_tensor ? alone.sequence : alone.tensor) = 1;
     return ToString(alone);
   });
 }
 
 absl::StatusOr<forecast::Batch> MicroBatchOf(const Job& job, const Setting& setting) {
+  if (setting.mesh.in_halves()) {
+    GEMINID_RETURN_IF_ERROR(CheckMicroBatchesInHalves(setting.micro_batches));
+    const auto stages = static_cast<std::uint64_t>(setting.mesh.pipeline);
+    const std::uint64_t most = kScheduleSizeMax / (stages * stages);
+    if (setting.micro_batches > most) {
+      return RefuseParallel(absl::StrCat(ToString(setting.mesh), " is planned with at most ", most,
+                                         " micro-batches, and there are ", setting.micro_batches,
+                                         "; give fewer, or pipeline=", stages));
+    }
+  }
   const std::uint64_t all = job.batch.sequences * job.ranks;
   const std::uint64_t pieces =
       static_cast<std::uint64_t>(setting.mesh.data) * setting.micro_batches;

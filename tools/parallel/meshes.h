@@ -23,7 +23,8 @@ struct Setting {
 };
 
 // All meshes of so many ranks, each once: every factorisation into pipeline x data x sequence x
-// tensor, and for each number of tensor ranks every grid that it makes. In a fixed order.
+// tensor, for each number of tensor ranks every grid that it makes, stages of whole layers also in
+// ZBV, and where ranks share weights each of ZeRO's stages. In a fixed order.
 std::vector<MeshSpec> MeshesOf(int ranks);
 
 // Whether the model can be cut so, whatever the batch. INVALID_ARGUMENT naming the axis, what does
@@ -40,6 +41,11 @@ absl::Status CheckMeshInWords(const forecast::Model& model, std::uint64_t sequen
 // What of that is about stages, of which each has so many chunks of layers.
 absl::Status CheckStages(int stages, int chunks, std::uint64_t layers);
 
+// What is about backward passes in two halves, of which models with experts, layers that are cut
+// over tensor ranks and pipelines of one stage have none; and that a step has micro-batches enough.
+absl::Status CheckInHalves(const forecast::Model& model, const MeshSpec& mesh);
+absl::Status CheckMicroBatchesInHalves(std::uint64_t micro_batches);
+
 // Whether the experts of a layer can be spread over so many ranks; else with the nearest that do.
 absl::Status CheckSpread(int ranks, std::uint64_t experts);
 
@@ -53,7 +59,8 @@ absl::Status CheckLayersCanBeCut(const forecast::Model& model);
 
 // What ranks of one grid and one part of a sequence work on together: job.batch of all job.ranks,
 // cut over data and micro-batches. INVALID_ARGUMENT where that is no whole number of sequences, or
-// fewer than the grid needs so that attention has whole sequences.
+// fewer than the grid needs so that attention has whole sequences; and for micro-batches that are
+// too few for the schedule, or more than it is made for.
 absl::StatusOr<forecast::Batch> MicroBatchOf(const forecast::Job& job, const Setting& setting);
 
 // More are not tried.

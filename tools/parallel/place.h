@@ -15,10 +15,11 @@ namespace geminid::parallel {
 // Ranks that are all alike, on hosts that are, each at full work beside the others.
 struct Place {
   int ranks = 1;
-  int hosts = 1;                     // each with as many ranks, numbered host by host
-  std::uint64_t device_bytes = 0;    // of a rank
-  std::uint64_t host_bytes = 0;      // of a host, for training
-  double operations_per_second = 0;  // of a rank, in products
+  int hosts = 1;                           // each with as many ranks, numbered host by host
+  std::uint64_t device_bytes = 0;          // of a rank
+  std::uint64_t host_bytes = 0;            // of a host, for training
+  double operations_per_second = 0;        // of a rank, in products
+  double float_operations_per_second = 0;  // in those of fp32
   double copied_bytes_per_second = 0;
   double link_bytes_per_second = 0;  // to the device
   // Received by a rank from those of its host, and from those of other hosts; and how long a

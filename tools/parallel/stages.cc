@@ -51,6 +51,32 @@ absl::StatusOr<PipelineStep> StepOf(int stages, std::uint64_t micro_batches,
   return PipelineStep{.seconds = timeline.end, .bubble = timeline.bubble()};
 }
 
+collectives::PipelineShape ShapeInHalves(int stages, std::uint64_t micro_batches) {
+  return {.kind = collectives::PipelineKind::kZeroBubbleV,
+          .stages = stages,
+          .micro_batches = static_cast<int>(micro_batches),
+          .parts = 2};
+}
+
+absl::StatusOr<PipelineStep> StepInHalves(const collectives::PipelineShape& shape,
+                                          const collectives::PipelineSchedule& schedule,
+                                          const PassSeconds& pass) {
+  const collectives::PipelineCosts costs = {
+      .forward = pass.forward / shape.parts,
+      .backward_input = (pass.backward - pass.weights) / shape.parts,
+      .backward_weight = pass.weights / shape.parts,
+      .transfer = pass.transfer};
+  GEMINID_ASSIGN_OR_RETURN(const collectives::PipelineTimeline timeline,
+                           collectives::RunSchedule(shape, schedule, costs));
+  return PipelineStep{.seconds = timeline.end, .bubble = timeline.bubble()};
+}
+
+double LeastStepInHalves(int stages, std::uint64_t micro_batches, const PassSeconds& pass) {
+  constexpr double kParts = 2;
+  return static_cast<double>(micro_batches) * (pass.forward + pass.backward) +
+         (stages - 1) * (pass.forward / kParts + pass.transfer);
+}
+
 std::uint64_t InFlight(int stages, std::uint64_t micro_batches, int stage) {
   return std::min(micro_batches, static_cast<std::uint64_t>(stages - stage));
 }

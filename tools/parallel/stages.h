@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "collectives/pipeline/schedule.h"
 #include "tools/forecast/rank_work.h"
 
 namespace geminid::parallel {
@@ -18,10 +19,11 @@ namespace geminid::parallel {
 std::vector<forecast::LayerRange> SplitLayers(std::uint64_t layers, double output_layers,
                                               int stages);
 
-// Of the slowest stage and one micro-batch.
+// Of the slowest stage and one micro-batch, which it passes part by part.
 struct PassSeconds {
   double forward = 0;
   double backward = 0;
+  double weights = 0;   // of that, the gradients of weights, which no other stage waits for
   double transfer = 0;  // to the next stage
 };
 struct PipelineStep {
@@ -31,6 +33,15 @@ struct PipelineStep {
 // 1F1B of equal stages by collectives/pipeline's timeline; one stage has no transfers.
 absl::StatusOr<PipelineStep> StepOf(int stages, std::uint64_t micro_batches,
                                     const PassSeconds& pass);
+
+// ZBV, in the order that geminid-train runs, which does not depend on the times.
+collectives::PipelineShape ShapeInHalves(int stages, std::uint64_t micro_batches);
+absl::StatusOr<PipelineStep> StepInHalves(const collectives::PipelineShape& shape,
+                                          const collectives::PipelineSchedule& schedule,
+                                          const PassSeconds& pass);
+// No order takes less: the last stage does all of its work after the first micro-batch has come
+// there.
+double LeastStepInHalves(int stages, std::uint64_t micro_batches, const PassSeconds& pass);
 
 // Micro-batches whose activations the stage holds at most, in 1F1B.
 std::uint64_t InFlight(int stages, std::uint64_t micro_batches, int stage);

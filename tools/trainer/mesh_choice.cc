@@ -1,5 +1,6 @@
 #include "tools/trainer/mesh_choice.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -15,15 +16,16 @@
 namespace geminid::trainer {
 namespace {
 
-// Whether the trainer can do on the mesh what is asked of it. Whole sequences in a micro-batch are
-// the planner's to see to.
+// Whether the trainer can do on the mesh what is asked of it. Whole sequences in a micro-batch, and
+// how many micro-batches a schedule takes, are the planner's to see to.
 bool Trains(const TrainOptions& options, const parallel::MeshSpec& mesh) {
+  constexpr int kEnough = 2;
   TrainOptions on_mesh = options;
   auto parsed = ParseParallel(parallel::ToString(mesh));
   if (!parsed.ok()) return false;
   on_mesh.parallel = *std::move(parsed);
-  // The planner takes cut layers' activations for bf16 where the weights are.
-  if (mesh.tensor > 1 && options.zero.data_type != zero::DataType::kFloat32) return false;
+  on_mesh.zero.stage = static_cast<zero::Stage>(on_mesh.parallel.zero);
+  if (mesh.in_halves()) on_mesh.zero.accumulate = std::max(kEnough, options.zero.accumulate);
   return CheckParallel(on_mesh).ok();
 }
 
@@ -168,6 +170,7 @@ absl::StatusOr<MeshChoice> ChoiceFrom(const TrainOptions& options, const std::st
 
 TrainOptions WithChoice(TrainOptions options, const MeshChoice& choice) {
   options.parallel = choice.parallel;
+  options.zero.stage = static_cast<zero::Stage>(choice.parallel.zero);
   options.batch = choice.batch;
   options.zero.accumulate = choice.accumulate;
   return options;

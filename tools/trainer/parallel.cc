@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "geminid/optimizer.h"
 #include "tools/parallel/axes.h"
 #include "tools/parallel/meshes.h"
 #include "tools/trainer/mesh_choice.h"
@@ -29,14 +28,6 @@ absl::Status CheckZero(const TrainOptions& options) {
                              "cpu they leave it after each operator; leave one of them out"));
 }
 
-absl::Status CheckElementwise(const TrainOptions& options) {
-  if (IsElementwise(options.zero.optimizer)) return absl::OkStatus();
-  return Refuse(absl::StrCat(
-      "--optimizer ", Name(options.zero.optimizer),
-      " keeps numbers for each tensor, which checkpoints of a pipeline or of spread experts do not "
-      "have yet; take adamw, adam, sgd, adagrad or lion"));
-}
-
 absl::Status CheckExperts(const TrainOptions& options) {
   if (!options.model.routed()) {
     return Refuse(absl::StrCat("expert=", options.parallel.expert, " spreads experts, and the ",
@@ -56,19 +47,14 @@ absl::Status CheckExperts(const TrainOptions& options) {
   if (options.recompute == Recompute::kOff) {
     return Refuse("--recompute off is not there yet with spread experts; leave it out");
   }
-  return CheckElementwise(options);
+  return absl::OkStatus();
 }
 
 // Backward passes in two halves.
 absl::Status CheckInHalves(const TrainOptions& options) {
-  if (options.model.routed()) {
-    return Refuse(
-        "pipeline=zbv is not there yet for models with experts, which go back in one piece; take "
-        "pipeline=N or pipeline=interleaved:N:chunks=V");
-  }
-  if (options.zero.accumulate > 1) return absl::OkStatus();
-  return Refuse(
-      "pipeline=zbv takes 2 micro-batches of a step or more; give --accumulate 2 or more");
+  GEMINID_RETURN_IF_ERROR(
+      parallel::CheckInHalves(ForecastModelOf(options.model), SpecOf(options.parallel)));
+  return parallel::CheckMicroBatchesInHalves(static_cast<uint64_t>(options.zero.accumulate));
 }
 
 absl::Status CheckPipeline(const TrainOptions& options) {
@@ -82,7 +68,7 @@ absl::Status CheckPipeline(const TrainOptions& options) {
                      cut.pipeline, ", which must divide --accumulate, ", options.zero.accumulate,
                      "; take a multiple"));
   }
-  return CheckElementwise(options);
+  return absl::OkStatus();
 }
 
 absl::Status CheckSequence(const TrainOptions& options) {
@@ -124,7 +110,10 @@ absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
 }
 
 parallel::MeshSpec SpecOf(const Parallel& parallel) {
+  // An interleaved pipeline, which the planner does not know, cuts layers as 1F1B.
+  const bool in_halves = parallel.schedule == PipelineKind::kZeroBubbleV;
   return {.pipeline = parallel.pipeline,
+          .schedule = in_halves ? parallel.schedule : PipelineKind::k1F1B,
           .sequence = parallel.sequence,
           .sequence_mode = parallel.sequence_mode,
           .tensor_mode = parallel.tensor.mode,

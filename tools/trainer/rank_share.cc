@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/pipeline/held_bytes.h"
 #include "collectives/tensor_parallel/tensor_layout.h"
 #include "tools/trainer/layer_share.h"
 #include "tools/trainer/model_part.h"
@@ -35,37 +36,6 @@ bool InHalves(const TrainOptions& options) {
   return options.parallel.schedule == collectives::PipelineKind::kZeroBubbleV;
 }
 
-// What a part holds of a micro-batch that has gone forward, and then of one whose weights'
-// gradients are left for later.
-struct PartBytes {
-  uint64_t forward = 0;
-  uint64_t later = 0;
-};
-
-// The most that a stage with these parts holds at once in its schedule.
-uint64_t MostHeld(const std::vector<collectives::PipelineAction>& actions,
-                  const std::vector<PartBytes>& parts) {
-  uint64_t now = 0, most = 0;
-  for (const collectives::PipelineAction& action : actions) {
-    const PartBytes& part = parts[static_cast<size_t>(action.part)];
-    switch (action.work) {
-      case collectives::PipelineWork::kForward:
-        now += part.forward;
-        break;
-      case collectives::PipelineWork::kBackwardInput:
-        // One goes as the other comes, operator by operator.
-        now = now - part.forward + part.later;
-        break;
-      case collectives::PipelineWork::kBackwardWeight:
-      case collectives::PipelineWork::kBackward:
-        now -= part.later;
-        break;
-    }
-    most = std::max(most, now);
-  }
-  return most;
-}
-
 // Of backward passes in two halves: the inputs of half layers, or all activations, and what is left
 // for later.
 uint64_t HeldInHalves(const TrainOptions& options, const MicroBatchShape& shape, bool keeps,
@@ -79,7 +49,7 @@ uint64_t HeldInHalves(const TrainOptions& options, const MicroBatchShape& shape,
   uint64_t most = 0;
   for (size_t i = 0; i < stages.size(); ++i) {
     if (!IsOf(stage, i)) continue;
-    std::vector<PartBytes> parts;
+    std::vector<collectives::PartBytes> parts;
     for (const ModelPart& part : stages[i]) {
       ModelConfig layers = options.model;
       layers.layers = part.layers;
@@ -87,7 +57,7 @@ uint64_t HeldInHalves(const TrainOptions& options, const MicroBatchShape& shape,
                                   (keeps ? KeptBytes(layers, type, shape) : 0),
                        .later = LaterBytes(options.model, type, part, shape)});
     }
-    most = std::max(most, MostHeld((*schedule)[i], parts));
+    most = std::max(most, collectives::MostHeldBytes((*schedule)[i], parts));
   }
   return most;
 }

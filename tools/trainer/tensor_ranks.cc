@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -93,7 +94,27 @@ absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataTy
                               /*threads=*/nullptr, math, cut);
 }
 
-std::vector<zero::Parameter> TensorRanks::PartBlocks() const { return Parameters(part_); }
+std::vector<zero::Parameter> TensorRanks::PartBlocks() const {
+  std::vector<zero::Parameter> blocks = Parameters(part_);
+  const std::vector<ParameterSpec> of_part = MakeParameters(config_, part_.part).specs;
+  const std::vector<ParameterSpec> of_model = MakeParameters(config_).specs;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].counts = part_.blocks[i].keeps;
+    std::vector<zero::TensorPiece>& pieces = blocks[i].pieces.emplace();
+    for (const BlockPiece& piece : part_.blocks[i].pieces) {
+      const std::string& name = of_part[static_cast<size_t>(piece.whole)].name;
+      const auto tensor = std::ranges::find(of_model, name, &ParameterSpec::name);
+      pieces.push_back({.tensor = static_cast<uint32_t>(tensor - of_model.begin()),
+                        .rows = piece.rows,
+                        .columns = piece.columns,
+                        .tensor_first = piece.whole_first,
+                        .tensor_stride = piece.whole_stride,
+                        .first = piece.block_first,
+                        .stride = piece.block_stride});
+    }
+  }
+  return blocks;
+}
 
 std::vector<zero::Parameter> TensorRanks::ModelBlocks() const {
   return Parameters(whole_[static_cast<size_t>(ranks_->Rank())]);

@@ -44,7 +44,8 @@ class TensorRanks {
                                                          const ModelKernels& math,
                                                          const SequenceCut& cut);
 
-  // This rank's blocks as an engine is told of them: of its part, and of the whole model.
+  // This rank's blocks as an engine is told of them: of its part, with the pieces of the model's
+  // parameters, and of the whole model.
   std::vector<zero::Parameter> PartBlocks() const;
   std::vector<zero::Parameter> ModelBlocks() const;
 

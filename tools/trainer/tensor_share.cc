@@ -8,7 +8,6 @@
 #include "collectives/sequence_parallel/piece_attention.h"
 #include "collectives/tensor_parallel/layer_scratch.h"
 #include "collectives/tensor_parallel/tensor_layout.h"
-#include "geminid/optimizer.h"
 #include "tools/parallel/axes.h"
 #include "tools/parallel/meshes.h"
 #include "tools/trainer/tensor_parameters.h"
@@ -137,10 +136,6 @@ absl::Status CheckFeatures(const TrainOptions& options) {
   if (options.dropout > 0) return not_there("--dropout", "leave it out");
   if (options.model.lora_rank > 0) return not_there("--lora-rank", "leave it out");
   if (!options.frozen.empty()) return not_there("--freeze", "leave it out");
-  if (!IsElementwise(options.zero.optimizer)) {
-    return not_there(absl::StrCat("--optimizer ", Name(options.zero.optimizer)),
-                     "it looks at whole tensors; take adamw, adam, sgd, adagrad or lion");
-  }
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
+#include "geminid/optimizer.h"
 #include "tools/trainer/device_check.h"
 #include "tools/trainer/driver_watch.h"
 #include "tools/trainer/fine_tuning.h"
@@ -80,7 +81,13 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   zero::Options zero = options.zero;
   zero.resume = around_.resumes;
   zero.timeout = kStandstill * options.timeout;
-  if (ranks->WorldSize() < around_.world.WorldSize()) zero.all_ranks = &around_.world;
+  if (ranks->WorldSize() < around_.world.WorldSize()) {
+    zero.all_ranks = &around_.world;
+    if (!IsElementwise(zero.optimizer)) {
+      zero.model = whole_;
+      LeaveCopiesUncounted();
+    }
+  }
   zero.micro_batch_parts = static_cast<int>(parts.size());
   if (options.parallel.zero_within_host) {
     GEMINID_ASSIGN_OR_RETURN(
@@ -174,6 +181,20 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
 absl::StatusOr<double> TrainedModel::Squares(double norm, bool leads) const {
   if (tensor_ != nullptr) return tensor_->Squares(*engine_, norm, leads);
   return leads ? norm * norm : 0;
+}
+
+// What several ranks have, the first of them counts; of blocks that is said already.
+void TrainedModel::LeaveCopiesUncounted() {
+  const bool first_of_experts = experts_ == nullptr || experts_->Rank() == 0;
+  for (const zero::ParameterId id : CopiedParameters()) {
+    if (!first_of_experts) mine_[static_cast<size_t>(id)].counts = false;
+  }
+  const ModelParameters& last = parts_.back().transformer->parameters();
+  const bool embeds = parts_.front().transformer->parameters().part.embeds;
+  if (!around_.options.model.tied_output() || !last.part.outputs || embeds) return;
+  // The first stage counts the table.
+  const zero::ParameterId table = parts_.back().ids[static_cast<size_t>(last.token_table)];
+  mine_[static_cast<size_t>(table)].counts = false;
 }
 
 std::vector<zero::ParameterId> TrainedModel::CopiedParameters() const {

@@ -15,6 +15,11 @@ bool SaneShape(const FactorShape& shape) {
          !__builtin_mul_overflow(shape.rows, shape.cols, &elements);
 }
 
+// That a part has elements of.
+uint64_t RowsOf(const FactorShape& shape, uint64_t offset, size_t count) {
+  return count == 0 ? 0 : (offset + count - 1) / shape.Columns() - offset / shape.Columns() + 1;
+}
+
 // 1 / sqrt(factor / mean).
 void InverseRoots(const float* factors, uint64_t count, double mean, float* scales) {
   for (uint64_t i = 0; i < count; ++i) {
@@ -75,11 +80,13 @@ ReadPass PassOf(const ReadPass& whole, const RowPiece& piece, const float* colum
 FactorSums::FactorSums(const FactorShape& shape, uint64_t offset, size_t count, double* sums,
                        double* column_space)
     : shape_(shape),
-      cut_(count == 0 ? 0 : (offset + count - 1) / shape.Columns() - offset / shape.Columns() + 1),
+      cut_(RowsOf(shape, offset, count)),
+      first_column_(RowsOf(shape, offset, count) == 1 ? offset % shape.Columns() : 0),
+      columns_(RowsOf(shape, offset, count) == 1 ? count : shape.Columns()),
       sums_(sums),
       column_space_(column_space),
       next_chunk_row_(offset / shape.Columns() + cut_.rows_per_chunk) {
-  if (shape_.Factored()) std::fill_n(column_space_, shape_.Columns(), 0.0);
+  if (shape_.Factored()) std::fill_n(column_space_ + first_column_, columns_, 0.0);
 }
 
 SquareTotals FactorSums::At(const RowPiece& piece) {
@@ -94,7 +101,7 @@ SquareTotals FactorSums::At(const RowPiece& piece) {
 void FactorSums::AddChunk() {
   if (!shape_.Factored()) return;
   double* const columns = sums_ + shape_.Rows();
-  for (uint64_t i = 0; i < shape_.Columns(); ++i) {
+  for (uint64_t i = first_column_; i < first_column_ + columns_; ++i) {
     columns[i] += column_space_[i];
     column_space_[i] = 0;
   }

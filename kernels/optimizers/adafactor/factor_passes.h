@@ -53,6 +53,9 @@ class FactorSums {
 
   const FactorShape shape_;
   const ColumnChunks cut_;
+  // Columns that the part has elements of, at most.
+  const uint64_t first_column_;
+  const uint64_t columns_;
   double* const sums_;
   double* const column_space_;
   uint64_t next_chunk_row_;

@@ -16,7 +16,7 @@ inline constexpr int kSuccessorSteps = 6;
 // "came": and factors; "summed": fp32 gradients of two micro-batches; "second": these in ZeRO's
 // second stage; "first": in its first; "hosts": weights sharded within two hosts of a rank each;
 // "overflow": a step that changes nothing; "apart", "apart overflow": ranks with engines of their
-// own, which are clipped alike.
+// own, which are clipped alike; "apart lamb", "apart came": whose sums are of the tensors of both.
 inline SyntheticRun SuccessorRun(const std::string& name) {
   SyntheticRun run;
   run.world_size = kSuccessorRanks;
@@ -33,8 +33,8 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
     run.arena_bytes = 2 << 20;
   }
   if (name == "device") run.options.state_placement = StatePlacement::kDevice;
-  if (name == "lamb") run.options.optimizer = LambOptions{};
-  if (name == "came") run.options.optimizer = CameOptions{};
+  if (name.ends_with("lamb")) run.options.optimizer = LambOptions{};
+  if (name.ends_with("came")) run.options.optimizer = CameOptions{};
   if (name == "summed" || name == "second" || name == "first") run.options.accumulate = 2;
   if (name == "first") run.options.stage = Stage::kState;
   if (name == "second") run.options.stage = Stage::kGradients;

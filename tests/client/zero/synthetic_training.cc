@@ -379,6 +379,14 @@ SyntheticModel MixedModel(DataType other) {
 
 namespace {
 
+// What one rank's part of a model has, of parts with the same parameters by other names.
+void AddPart(const SyntheticRun& run, int rank, std::vector<Parameter>* parameters) {
+  for (Parameter parameter : run.model.parameters) {
+    parameter.name = std::to_string(rank) + "." + parameter.name;
+    parameters->push_back(std::move(parameter));
+  }
+}
+
 // Of engines that train parts of one model.
 absl::StatusOr<double> NormOfAll(Engine* engine, collectives::Communicator* ranks) {
   const absl::StatusOr<double> own = engine->GradientNorm();
@@ -424,7 +432,15 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
   absl::Time clock = absl::UnixEpoch();
   if (!options.clock) options.clock = [&clock] { return clock; };
   const std::unique_ptr<collectives::Communicator> alone = collectives::MakeSelfCommunicator();
-  if (run.apart) options.all_ranks = communicator;
+  std::vector<Parameter> parameters = run.model.parameters;
+  if (run.apart) {
+    options.all_ranks = communicator;
+    if (!IsElementwise(options.optimizer)) {
+      for (int r = 0; r < run.world_size; ++r) AddPart(run, r, &options.model);
+      parameters.clear();
+      AddPart(run, rank, &parameters);
+    }
+  }
   std::unique_ptr<collectives::Communicator> host;
   if (run.ranks_per_host > 0) {
     auto made = RanksOfHost(run, rank, communicator);
@@ -432,8 +448,8 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
     host = *std::move(made);
     options.host_ranks = host.get();
   }
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(
-      session->get(), run.apart ? alone.get() : communicator, run.model.parameters, options);
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Create(session->get(), run.apart ? alone.get() : communicator, parameters, options);
   if (!engine.ok()) return engine.status();
   bool done = false;
   const absl::Cleanup leave = [&] {

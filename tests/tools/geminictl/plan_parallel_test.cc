@@ -70,6 +70,19 @@ TEST(PlanParallel, OneMesh_IsPlannedAlone) {
               HasSubstr("Planned: --parallel tensor=1d:size=2,data=4, "));
 }
 
+TEST(PlanParallel, PipelinesInHalvesAndStagesOfZero_ArePlannedByName) {
+  const std::vector<std::string> mesh = {"--parallel", "pipeline=zbv:4,data=2,zero=2", "--json"};
+  const Outcome outcome = RunPlan(With(kGpt2On8, mesh));
+  ASSERT_EQ(outcome.code, base::kExitOk) << outcome.err;
+  const JsonValue chosen = At(base::MustParse(outcome.out), "chosen");
+  EXPECT_EQ(At(At(chosen, "mesh"), "text").text, "pipeline=zbv:4,data=2,zero=2");
+  EXPECT_EQ(At(At(chosen, "mesh"), "schedule").text, "zbv");
+  EXPECT_EQ(At(At(chosen, "mesh"), "zero").text, "2");
+  EXPECT_GT(Number(chosen, "bubble_share"), 0);
+  EXPECT_THAT(RunPlan(With(kGpt2On8, {"--parallel", "pipeline=zbv:8"})).err,
+              HasSubstr("16 in all, and the model has 12"));
+}
+
 TEST(PlanParallel, MeshThatCannotBe_IsRefusedWithTheNearest) {
   const auto refusal = [](const char* mesh) {
     const Outcome outcome = RunPlan(With(kGpt2On8, {"--parallel", mesh}));

@@ -44,6 +44,11 @@ TEST(ParseMesh, OfAxesInAnyOrder_HasTheirSizes) {
   ASSERT_TRUE(hosts.ok()) << hosts.status();
   EXPECT_EQ(hosts->mesh, (MeshSpec{.data = 8, .within_host = true}));
   EXPECT_EQ(ToString(hosts->mesh), "data=8,zero=3:host");
+  EXPECT_EQ(ParseMesh("data=2,zero=1")->mesh, (MeshSpec{.data = 2, .zero = 1}));
+  const auto halves = ParseMesh("pipeline=zbv:4,data=2");
+  ASSERT_TRUE(halves.ok()) << halves.status();
+  EXPECT_EQ(halves->mesh.pipeline, 4);
+  EXPECT_TRUE(halves->mesh.in_halves());
 }
 
 TEST(ParseMesh, OfWhatToStringGives_IsTheSame) {
@@ -64,7 +69,6 @@ TEST(ParseMesh, OfAMistake_SaysWhichAndWhatWouldBeRight) {
        "there is no axis 'pipe'; there are pipeline, tensor, sequence, expert, data and zero"},
       {"pipeline=two", "pipeline is 'two'"},
       {"pipeline=0", "pipeline is '0'"},
-      {"pipeline=zbv:2", "pipeline=zbv cannot be planned"},
       {"pipeline=interleaved:2:chunks=2", "pipeline=interleaved cannot be planned"},
       {"data=2,data=2", "data is there twice"},
       {"sequence=2", "it must be ulysses:N, ring:N, or megatron:N"},
@@ -78,8 +82,6 @@ TEST(ParseMesh, OfAMistake_SaysWhichAndWhatWouldBeRight) {
       {"tensor=2d:size=6", "6 ranks do not make a 2d grid; the nearest that do are 4 or 9"},
       {"tensor=3d:size=8:depth=2", "3d tensor parallelism has no depth"},
       {"zero=0", "zero is '0'; it must be 3"},
-      {"zero=1", "zero=1 cannot be planned yet"},
-      {"zero=2", "zero=2 cannot be planned yet"},
       {"expert=2", "expert cannot be planned; pipeline, tensor, sequence and data can"},
       {"pipeline=1000,data=1000", "has more than 65536 ranks"},
       {"pipeline=65536,data=65536,sequence=ulysses:65536,tensor=1d:65536",

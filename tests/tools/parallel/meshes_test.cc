@@ -24,9 +24,10 @@ std::size_t CountByTrial(int ranks) {
       for (int sequence = 1; pipeline * data * sequence <= ranks; ++sequence) {
         if (ranks % (pipeline * data * sequence) != 0) continue;
         const int tensor = ranks / (pipeline * data * sequence);
-        const std::size_t ways = sequence == 1 ? 1 : 2;  // of cutting a sequence
+        // Of cutting a sequence, and of sharing weights.
+        const std::size_t ways = (sequence == 1 ? 1 : 2) * (data * sequence == 1 ? 1 : 3);
         if (tensor == 1) {
-          count += ways;
+          count += pipeline == 1 ? ways : 2 * ways;  // 1F1B and ZBV
           continue;
         }
         for (const TensorMode mode :
@@ -74,6 +75,18 @@ TEST(CheckMesh, WhatDoesNotDivide_IsNamed) {
   EXPECT_THAT(Refusal("gpt2", {.tensor_mode = TensorMode::k2D, .tensor = 25}),
               HasSubstr("12 heads by 5"));
   EXPECT_THAT(Refusal("opt-350m", {.tensor = 2}), HasSubstr("leave the axis out"));
+}
+
+TEST(CheckMesh, InZeroBubblePipelines_TakesTwoPartsOfWholeLayersInEachStage) {
+  const auto zbv = [](MeshSpec mesh) {
+    mesh.schedule = collectives::PipelineKind::kZeroBubbleV;
+    return mesh;
+  };
+  EXPECT_EQ(Refusal("gpt2", zbv({.pipeline = 6})), "");
+  EXPECT_THAT(Refusal("gpt2", zbv({.pipeline = 8})), HasSubstr("16 in all, and the model has 12"));
+  EXPECT_THAT(Refusal("gpt2", zbv({.pipeline = 2, .tensor = 2})), HasSubstr("with tensor"));
+  EXPECT_THAT(Refusal("mixtral-8x7b", zbv({.pipeline = 2})), HasSubstr("models with experts"));
+  EXPECT_THAT(Refusal("gpt2", zbv({.pipeline = 1})), HasSubstr("2 stages or more"));
 }
 
 std::string InWords(const char* model, const MeshSpec& mesh, std::uint64_t sequence = 1024) {
@@ -137,6 +150,19 @@ TEST(MicroBatchOf, IsTheBatchOfAllRanksCutOverDataAndPasses) {
   EXPECT_THAT(std::string(MicroBatchOf(job, {.mesh = cube, .micro_batches = 4}).status().message()),
               HasSubstr("a micro-batch has 6 sequences; tensor=3d:size=8 needs a multiple of 4"));
   EXPECT_TRUE(MicroBatchOf(job, {.mesh = cube, .micro_batches = 6}).ok());
+}
+
+TEST(MicroBatchOf, InZeroBubblePipelines_TakesTwoOrMoreAndNotTooMany) {
+  const MeshSpec mesh = {.pipeline = 8, .schedule = collectives::PipelineKind::kZeroBubbleV};
+  const forecast::Job job = JobOf(8, 512);
+  const auto refusal = [&](std::uint64_t micro_batches) {
+    const auto batch = MicroBatchOf(job, {.mesh = mesh, .micro_batches = micro_batches});
+    return std::string(batch.status().message());
+  };
+  EXPECT_THAT(refusal(1), HasSubstr("2 micro-batches of a step or more"));
+  EXPECT_EQ(refusal(2), "");
+  EXPECT_EQ(refusal(256), "");
+  EXPECT_THAT(refusal(512), HasSubstr("planned with at most 256 micro-batches"));
 }
 
 TEST(SettingsOf, AreAllDivisorsWithBothKindsOfActivations) {

@@ -75,6 +75,26 @@ TEST(StepOf, WithTransfers_IsLongerButForOneStage) {
   EXPECT_GE(StepOf(4, 8, pass)->seconds, 33 + 2 * 3 * 0.5);
 }
 
+// Halves and forwards as long as each other: what 1F1B waits (S - 1) times for a whole pass, ZBV
+// waits (S - 1) times for a part's forward at most, with micro-batches enough.
+TEST(StepInHalves, OfEqualHalves_HasNoMoreBubbleThanTheWayToTheLastStage) {
+  const PassSeconds pass = {.forward = 2, .backward = 4, .weights = 2};
+  for (const int stages : {2, 4, 8}) {
+    const std::uint64_t micro_batches = 3 * static_cast<std::uint64_t>(stages);
+    const collectives::PipelineShape shape = ShapeInHalves(stages, micro_batches);
+    const auto schedule = collectives::MakePipelineSchedule(shape);
+    ASSERT_TRUE(schedule.ok()) << schedule.status();
+    const auto step = StepInHalves(shape, *schedule, pass);
+    ASSERT_TRUE(step.ok()) << step.status();
+    const double least = static_cast<double>(micro_batches) * 6 + (stages - 1) * 1.0;
+    EXPECT_DOUBLE_EQ(LeastStepInHalves(stages, micro_batches, pass), least);
+    EXPECT_GE(step->seconds, least - 1e-9);
+    EXPECT_LE(step->seconds, least + 1);
+    EXPECT_NEAR(step->bubble, 1 - static_cast<double>(micro_batches) * 6 / step->seconds, 1e-9);
+    EXPECT_LT(step->seconds, StepOf(stages, micro_batches, pass)->seconds);
+  }
+}
+
 TEST(InFlight, IsWhatTheTimelineOf1F1BHolds) {
   for (const int stages : {1, 2, 4, 8}) {
     for (const int micro_batches : {1, 3, 8, 20}) {

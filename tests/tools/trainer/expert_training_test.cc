@@ -335,6 +335,20 @@ TEST_F(ExpertTraining, SpreadWithAFrozenExpertAndDropout_IsCloseToOneRank) {
   ExpectNear(Run(flags + Words{"--parallel", "expert=2"}), Run(flags));
 }
 
+// What all have counts once, and of an expert its ranks know all.
+TEST_F(ExpertTraining, SpreadWithOptimizersOfWholeTensors_IsCloseToOneRank) {
+  for (const auto& [optimizer, rate] : {std::pair("lamb", "2e-2"), std::pair("lars", "10"),
+                                        std::pair("adafactor", "1"), std::pair("came", "1e-4")}) {
+    const Words flags = {"--dtype", "fp32",         "--optimizer", optimizer,      "--lr",
+                         rate,      "--accumulate", "2",           "--validation", "0.2"};
+    const json one = Run(flags);
+    for (const char* axes : {"expert=2", "expert=2,data=2", "pipeline=2,expert=2"}) {
+      SCOPED_TRACE(std::string(optimizer) + " " + axes);
+      ExpectAllNear(Run(flags + Words{"--parallel", axes}), one);
+    }
+  }
+}
+
 // Without it, whoever is chosen early is chosen more and more.
 TEST_F(ExpertTraining, TheBalanceLoss_ChangesTheRun) {
   EXPECT_NE(Run({"--balance-loss", "0"})["weights_sha256"],
@@ -350,7 +364,6 @@ TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
            {{"--parallel", "expert=2,pipeline=zbv:2", "--layers", "4"}, "models with experts"},
            {{"--parallel", "expert=2,tensor=1d:2"}, "beside tensor or sequence"},
            {{"--parallel", "expert=2,sequence=ring:2"}, "beside tensor or sequence"},
-           {{"--parallel", "expert=2", "--optimizer", "lamb"}, "spread experts do not have yet"},
            {{"--parallel", "expert=2", "--update", "backward"}, "whose experts are not spread"},
            {{"--parallel", "expert=2", "--recompute", "off"}, "--recompute off"},
            {{"--parallel", "expert=4,data=2"}, "4 sequences cannot be divided among 8 ranks"},

@@ -121,6 +121,20 @@ TEST_P(GpuTraining, StagesOfAPipeline_HaveTheBitsOfOneRankWhateverTheArena) {
   ExpectMemoryBack();
 }
 
+// Sums over tensors of all stages, wherever each stage's state is.
+TEST_P(GpuTraining, StagesWithOptimizersOfWholeTensors_ComputeWhatTheHostDoes) {
+  for (const auto& [optimizer, rate] : {std::pair("lamb", "2e-2"), std::pair("came", "1e-4")}) {
+    const Words run = {"--model",     "gpt2-tiny", "--layers", "4", "--dtype",      "fp32",
+                       "--batch",     "1",         "--steps",  "2", "--accumulate", "2",
+                       "--optimizer", optimizer,   "--lr",     rate};
+    const Words cut = With(run, {"--device", "cuda", "--parallel", "pipeline=2"});
+    const nlohmann::json there = Train(With(cut, {"--optimizer-state", "device"}));
+    ExpectNear(there, Train(run), kFloatTolerance);
+    EXPECT_EQ(Train(With(cut, {"--optimizer-state", "host"}))["weights_sha256"],
+              there["weights_sha256"]);
+  }
+}
+
 TEST_P(GpuTraining, SequencesCutByHeads_ComputeWhatWholeOnesDo) {
   for (const Words& model : std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
                                                {"--model", "llama-tiny", "--dtype", "bf16"}}) {

@@ -29,6 +29,7 @@ RanksPlace Place(int ranks) {
           .device_bytes = uint64_t{4} << 30,
           .host_bytes = uint64_t{64} << 30,
           .operations_per_second = 1e11,
+          .float_operations_per_second = 1e11,
           .copied_bytes_per_second = 1e10,
           .link_bytes_per_second = 1e10,
           .peer_bytes_per_second = 1e10,
@@ -97,8 +98,8 @@ TEST(ChooseMesh, OfAnyRanks_MakesNoMicroBatchLargerThanAsked) {
 TEST(ChooseMesh, OfWhatACutModelCannotDo_DoesNotCutIt) {
   RanksPlace place = Place(2);
   place.peer_bytes_per_second = 2e7;
-  const MeshChoice choice = Chosen(Options({"--optimizer", "lamb"}), place);
-  EXPECT_EQ(choice.parallel.pipeline, 1) << choice.why;
+  const MeshChoice choice = Chosen(Options({"--dropout", "0.1"}), place);
+  EXPECT_EQ(choice.parallel.sequence * choice.parallel.tensor.size, 1) << choice.why;
 }
 
 // Whatever the link: of the meshes that the planner knows for experts, tensor=1d among them, those
@@ -121,6 +122,53 @@ TEST(ChooseMesh, OfExperts_IsAMeshThatTrains) {
   }
 }
 
+// As above two stages are what ranks that talk slowly take, and of two that send as slowly the one
+// with less bubble.
+TEST(ChooseMesh, OfStagesThatWaitLongest_TakesTheScheduleThatWaitsLeast) {
+  RanksPlace place = Place(2);
+  place.peer_bytes_per_second = 2e7;
+  const MeshChoice choice = Chosen(Options(), place);
+  EXPECT_EQ(choice.parallel.schedule, collectives::PipelineKind::kZeroBubbleV) << choice.why;
+  EXPECT_EQ(choice.parallel.chunks, 2);
+  EXPECT_TRUE(CheckParallel(WithChoice(Options(), choice)).ok());
+}
+
+// Weights once a step, and not with each micro-batch, where they are what ranks wait for.
+TEST(ChooseMesh, OfDataAlone_TakesTheStageThatReceivesLeast) {
+  RanksPlace place = Place(2);
+  place.peer_bytes_per_second = 1e8;
+  const TrainOptions options = Options({"--layers", "1", "--dropout", "0.1"});
+  const MeshChoice choice = Chosen(options, place);
+  EXPECT_EQ(choice.parallel.data, 2) << choice.why;
+  EXPECT_EQ(choice.parallel.zero, 1) << choice.why;
+  // Weights leave the device after each operator: what stays there is refused, and not chosen.
+  EXPECT_EQ(Chosen(Options({"--layers", "1", "--dropout", "0.1", "--placement", "cpu"}), place)
+                .parallel.zero,
+            3);
+}
+
+// Of bf16 cut layers exchange, and keep, fp32: with fast products in fp32 they may be what is best.
+TEST(ChooseMesh, OfCutLayersInBfloat16_KnowsTheirFloats) {
+  const TrainOptions narrow = Options({"--dtype", "bf16"});
+  const TrainOptions wide = Options({"--dtype", "fp32"});
+  const auto row_of = [](const MeshChoice& from, const std::string& mesh) {
+    for (const PlannedRow& row : from.rows) {
+      if (row.mesh == mesh) return row;
+    }
+    return PlannedRow();
+  };
+  RanksPlace place = Place(2);
+  place.peer_bytes_per_second = 1e12;
+  place.peer_message_seconds = 1e-9;
+  place.float_operations_per_second = 4 * place.operations_per_second;
+  const MeshChoice choice = Chosen(narrow, place);
+  EXPECT_EQ(choice.parallel.tensor.size, 2) << choice.why;
+  const PlannedRow bf16 = row_of(choice, choice.mesh),
+                   fp32 = row_of(Chosen(wide, place), choice.mesh);
+  ASSERT_FALSE(fp32.mesh.empty());
+  EXPECT_NEAR(bf16.step_seconds, fp32.step_seconds, 0.2 * fp32.step_seconds);
+}
+
 TEST(ChooseMesh, OfTooLittleMemoryForAnyMesh_SaysSo) {
   RanksPlace place = Place(2);
   place.device_bytes = uint64_t{1} << 20;
@@ -134,7 +182,7 @@ TEST(ChooseMesh, OfWhatItCannotWeigh_SaysWhatToDo) {
               HasSubstr("the 16 sequences of a step (--batch x --accumulate) evenly, and there are "
                         "3 ranks"));
   // 16 ranks, and micro-batches of at most 8 sequences, in a model that can be cut in no other way.
-  const auto small = ChooseMesh(Options({"--optimizer", "lamb", "--dropout", "0.1"}), Place(16));
+  const auto small = ChooseMesh(Options({"--layers", "1", "--dropout", "0.1"}), Place(16));
   EXPECT_THAT(std::string(small.status().message()), HasSubstr("a larger --batch allows for more"));
   TrainOptions adapted = Options();
   adapted.model.lora_rank = 4;
@@ -186,9 +234,10 @@ TEST(ChoiceFrom, TheWordsOfAChoice_IsTheSameChoice) {
 
 TEST(WithChoice, OfAChoice_ChangesWhatWasChosenAndNoMore) {
   const TrainOptions asked = Options();
-  const TrainOptions options =
-      WithChoice(asked, {.parallel = {.pipeline = 2, .data = 1}, .batch = 4, .accumulate = 4});
+  const TrainOptions options = WithChoice(
+      asked, {.parallel = {.pipeline = 2, .data = 1, .zero = 2}, .batch = 4, .accumulate = 4});
   EXPECT_EQ(options.parallel.pipeline, 2);
+  EXPECT_EQ(options.zero.stage, zero::Stage::kGradients);
   EXPECT_FALSE(options.parallel.automatic);
   EXPECT_EQ(options.batch, 4u);
   EXPECT_EQ(options.zero.accumulate, 4);

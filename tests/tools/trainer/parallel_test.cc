@@ -181,8 +181,9 @@ TEST(CheckParallel, OfWhatACutModelCannotDo_RefusesItByName) {
   for (const char* axes : {"sequence=ring:2", "tensor=2d:4", "pipeline=2,sequence=ring:2"}) {
     EXPECT_THAT(Error({"--parallel", axes, "--device", "cuda"}), HasSubstr("--device cuda"));
   }
-  EXPECT_THAT(Error({"--parallel", "pipeline=2", "--optimizer", "lamb"}),
-              HasSubstr("--optimizer lamb"));
+  for (const char* axes : {"pipeline=2", "tensor=1d:2", "pipeline=2,tensor=2d:4"}) {
+    EXPECT_EQ(Error({"--parallel", axes, "--optimizer", "lamb"}), "");
+  }
   EXPECT_THAT(Error({"--parallel", "pipeline=2", "--clip-norm", "0", "--update", "backward"}),
               HasSubstr("--update backward needs a run without a pipeline"));
   for (const char* axes : {"sequence=ulysses:2", "sequence=ring:2"}) {

@@ -350,6 +350,44 @@ TEST_F(ParallelTraining, OfATiedTable_KeepsBothCopiesAlike) {
   }
 }
 
+// Each stage has whole tensors; a table that is at both ends counts once.
+TEST_F(ParallelTraining, WithOptimizersOfWholeTensors_IsCloseToOneRank) {
+  for (const auto& [optimizer, rate] : {std::pair("lamb", "2e-2"), std::pair("lars", "10"),
+                                        std::pair("adafactor", "1"), std::pair("came", "1e-4")}) {
+    for (const Words& model : {kLlama, kGpt2}) {
+      const Words flags = model + Words{"--dtype", "fp32", "--optimizer", optimizer, "--lr", rate};
+      const nlohmann::json one = Run(flags);
+      for (const char* axes :
+           {"pipeline=2", "pipeline=2,data=2,zero=2", "pipeline=interleaved:2:chunks=2",
+            "pipeline=zbv:2", "pipeline=2,sequence=ring:2"}) {
+        SCOPED_TRACE(std::string(optimizer) + " " + axes);
+        ExpectNear(Run(flags + Words{"--parallel", axes}), one, kRounding);
+      }
+    }
+  }
+}
+
+// Stages that are cut differently add up the norms of their tensors in another order.
+TEST_F(ParallelTraining, WithOptimizersOfWholeTensors_GoesOnInAnotherMesh) {
+  for (const auto& [optimizer, rate] : {std::pair("lamb", "2e-2"), std::pair("came", "1e-4")}) {
+    const Words flags = kGpt2 + Words{"--dtype", "fp32", "--optimizer", optimizer, "--lr", rate};
+    const nlohmann::json straight = Run(flags);
+    const Words saves = flags + Words{"--save", run_, "--save-every", "2"};
+    for (const auto& [before, after] :
+         {std::pair("pipeline=2,data=2", "data=1"), std::pair("data=2", "pipeline=zbv:2"),
+          std::pair("pipeline=interleaved:2:chunks=2", "pipeline=4")}) {
+      SCOPED_TRACE(std::string(optimizer) + " " + before + " " + after);
+      fs::remove_all(run_);
+      Run(saves + Words{"--parallel", before});
+      fs::remove_all(run_ + "/step-000000004");
+      const nlohmann::json rest = Run(saves + Words{"--parallel", after, "--resume"});
+      ASSERT_EQ(rest["loss"].size(), 2);
+      const double loss = straight["loss"][3];
+      EXPECT_NEAR(rest["loss"][1].get<double>(), loss, kRounding * loss);
+    }
+  }
+}
+
 TEST_F(ParallelTraining, Validated_HasTheLossOfOneRank) {
   const Words flags = kLlama + kUnclipped + Words{"--validation", "0.2"};
   const nlohmann::json one = Run(flags);

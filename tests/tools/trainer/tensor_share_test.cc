@@ -69,7 +69,6 @@ TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {
       {{"--dropout", "0.1"}, "--dropout is not there yet with tensor"},
       {{"--lora-rank", "2"}, "--lora-rank is not there yet with tensor"},
       {{"--freeze", "*norm*"}, "--freeze is not there yet with tensor"},
-      {{"--optimizer", "lamb"}, "--optimizer lamb is not there yet with tensor"},
       {{"--update", "backward", "--clip-norm", "0"},
        "--update backward needs a run without tensor"}};
   for (const auto& [more, words] : mistakes) {

@@ -34,6 +34,10 @@ const Words kLlama = {"--model", "llama-tiny"};
 // Its table is the output layer too.
 const Words kGpt2 = {"--model", "gpt2-tiny"};
 
+// With rates for so short a run.
+const std::vector<std::pair<std::string, std::string>> kOfWholeTensors = {
+    {"lamb", "2e-2"}, {"lars", "10"}, {"adafactor", "1"}, {"came", "1e-4"}};
+
 constexpr double kRounding = 2e-5;  // of fp32, over four steps
 
 class TensorTraining : public testing::Test {
@@ -78,6 +82,9 @@ class TensorTraining : public testing::Test {
   }());
   const std::string run_ = folder_ / "run";
 };
+
+// Its rows and columns are in a checkpoint, too.
+const Words kCame = {"--optimizer", "came", "--lr", "1e-4"};
 
 class TensorCheckpoints : public TensorTraining {};
 
@@ -165,6 +172,36 @@ TEST_F(TensorTraining, OfOneMesh_DoesNotDependOnMemoryNorOnThreads) {
   }
 }
 
+// Norms, rows and columns of which each rank has blocks, some of them on several ranks.
+TEST_F(TensorTraining, WithOptimizersOfWholeTensors_IsCloseToOneRank) {
+  for (const auto& [optimizer, rate] : kOfWholeTensors) {
+    for (const Words& model : {kLlama, kGpt2}) {
+      const Words flags = model + Words{"--optimizer", optimizer, "--lr", rate};
+      const nlohmann::json one = Run(flags);
+      for (const char* axes : {"tensor=1d:2", "tensor=2d:4", "tensor=2.5d:size=8:depth=2",
+                               "tensor=3d:8", "pipeline=2,tensor=1d-sequence:2,data=2"}) {
+        SCOPED_TRACE(std::string(optimizer) + " " + axes);
+        ExpectNear(Run(flags + Cut(axes)), one);
+      }
+    }
+  }
+}
+
+TEST_F(TensorTraining, WithOptimizersOfWholeTensors_DoesNotDependOnMemoryNorOnThreads) {
+  for (const auto& [optimizer, rate] : kOfWholeTensors) {
+    const Words flags = kLlama + Words{"--optimizer", optimizer, "--lr", rate} + Cut("tensor=2d:4");
+    const nlohmann::json plain = Run(flags);
+    for (const Words& how : std::vector<Words>{{"--placement", "cpu"},
+                                               {"--device-memory", "2MiB"},
+                                               {"--threads", "2"},
+                                               {"--update-threads", "3"},
+                                               {"--optimizer-state", "device"}}) {
+      SCOPED_TRACE(optimizer + testing::PrintToString(how));
+      EXPECT_EQ(Run(flags + how)["weights_sha256"], plain["weights_sha256"]);
+    }
+  }
+}
+
 // Weights and gradients are bf16, what is between them is not: so modes are as close before the
 // first update as in fp32, and afterwards within what rounding of gradients and weights makes.
 TEST_F(TensorTraining, InBfloat16_IsCloseToOneRankAndToTheOtherModes) {
@@ -236,7 +273,9 @@ TEST_F(TensorCheckpoints, SavedInOneMesh_GoesOnInAnother) {
                         Case{kLlama, Cut("pipeline=2,tensor=1d-sequence:2"), Cut("tensor=3d:8")},
                         Case{kGpt2, Cut("tensor=2d:4,data=2"), Cut("data=2")},
                         Case{kGpt2, Cut("tensor=1d:2,sequence=ring:2"), Cut("sequence=ulysses:2")},
-                        Case{kGpt2, {}, Cut("tensor=2.5d:size=8:depth=2")}}) {
+                        Case{kGpt2, {}, Cut("tensor=2.5d:size=8:depth=2")},
+                        Case{kLlama + kCame, Cut("pipeline=2,tensor=1d:2"), Cut("data=2")},
+                        Case{kGpt2 + kCame, Cut("tensor=2d:4"), Cut("pipeline=2")}}) {
     SCOPED_TRACE(testing::PrintToString(c.before) + testing::PrintToString(c.after));
     const nlohmann::json straight = Run(c.model);
     const Words saves = c.model + Words{"--save", run_, "--save-every", "2"};

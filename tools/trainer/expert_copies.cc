@@ -1,6 +1,7 @@
 #include "tools/trainer/expert_copies.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -13,12 +14,13 @@ constexpr uint64_t kPieceElements = uint64_t{1} << 20;
 }  // namespace
 
 ExpertCopies::ExpertCopies(std::vector<zero::ParameterId> copied, zero::Engine* engine,
-                           collectives::Communicator* ranks)
-    : copied_(std::move(copied)), engine_(engine), ranks_(ranks) {}
+                           collectives::Communicator* ranks, collectives::Memory& memory)
+    : copied_(std::move(copied)), engine_(engine), ranks_(ranks), memory_(memory) {}
 
 absl::StatusOr<std::unique_ptr<ExpertCopies>> ExpertCopies::Create(
-    std::vector<zero::ParameterId> copied, zero::Engine* engine, collectives::Communicator* ranks) {
-  std::unique_ptr<ExpertCopies> copies(new ExpertCopies(std::move(copied), engine, ranks));
+    std::vector<zero::ParameterId> copied, zero::Engine* engine, collectives::Communicator* ranks,
+    collectives::Memory& memory) {
+  std::unique_ptr<ExpertCopies> copies(new ExpertCopies(std::move(copied), engine, ranks, memory));
   GEMINID_RETURN_IF_ERROR(copies->CheckCuts());
   return copies;
 }
@@ -43,12 +45,20 @@ absl::Status ExpertCopies::CheckCuts() const {
 }
 
 absl::StatusOr<double> ExpertCopies::AddUp() {
+  uint64_t most = 0;
+  for (const zero::ParameterId id : copied_) {
+    for (const zero::ShardRange& range : engine_->ShardOf(id)) {
+      most = std::max(most, std::min(kPieceElements, range.elements));
+    }
+  }
+  auto room = collectives::FloatBlock::Allocate(memory_, "gradients of what is copied", most);
+  if (!room.ok()) return collectives::TellIfRefused(*ranks_, room.status());
   double squares = 0;
-  std::vector<float> piece;
   for (const zero::ParameterId id : copied_) {
     for (const zero::ShardRange& range : engine_->ShardOf(id)) {
       for (uint64_t done = 0; done < range.elements; done += kPieceElements) {
-        piece.resize(std::min(kPieceElements, range.elements - done));
+        const std::span<float> piece =
+            room->all().first(std::min(kPieceElements, range.elements - done));
         const uint64_t at = range.offset + done;
         GEMINID_RETURN_IF_ERROR(engine_->ReadGradient(id, at, piece));
         GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(piece, piece, collectives::ReduceOp::kSum,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "collectives/memory.h"
 #include "geminid/communicator.h"
 #include "geminid/zero.h"
 
@@ -15,11 +16,12 @@ namespace geminid::trainer {
 class ExpertCopies {
  public:
   // `copied`: the engine's ids of what is trained and no rank's own. `ranks` have the other
-  // experts. Both outlive it. A collective of `ranks`. INTERNAL where the engines cut the copies
-  // differently.
+  // experts; `memory` has room for a piece of a gradient. All outlive it. A collective of `ranks`.
+  // INTERNAL where the engines cut the copies differently.
   static absl::StatusOr<std::unique_ptr<ExpertCopies>> Create(std::vector<zero::ParameterId> copied,
                                                               zero::Engine* engine,
-                                                              collectives::Communicator* ranks);
+                                                              collectives::Communicator* ranks,
+                                                              collectives::Memory& memory);
 
   // Gives all copies the mean of their gradients. What of the sum of the squares of this rank's
   // shards another rank counts, too. Between the engine's GradientNorm, which has to be asked
@@ -28,12 +30,13 @@ class ExpertCopies {
 
  private:
   ExpertCopies(std::vector<zero::ParameterId> copied, zero::Engine* engine,
-               collectives::Communicator* ranks);
+               collectives::Communicator* ranks, collectives::Memory& memory);
   absl::Status CheckCuts() const;
 
   const std::vector<zero::ParameterId> copied_;
   zero::Engine* const engine_;
   collectives::Communicator* const ranks_;
+  collectives::Memory& memory_;
 };
 
 }  // namespace geminid::trainer

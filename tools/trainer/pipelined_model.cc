@@ -130,7 +130,7 @@ absl::Status PipelinedModel::Prepare() {
     GEMINID_ASSIGN_OR_RETURN(with_experts_,
                              around_.mesh.Connect(around_.world, {kPipelineAxis, kExpertAxis}));
     GEMINID_ASSIGN_OR_RETURN(
-        copies_, ExpertCopies::Create(CopiedParameters(), engine_.get(), experts_.get()));
+        copies_, ExpertCopies::Create(CopiedParameters(), engine_.get(), experts_.get(), between_));
   }
   GEMINID_ASSIGN_OR_RETURN(
       state_, StagedState::Create(tensor_ == nullptr ? whole_ : tensor_->ModelBlocks(), mine_,
@@ -149,7 +149,7 @@ absl::Status PipelinedModel::Prepare() {
   GEMINID_ASSIGN_OR_RETURN(auto ends, around_.world.Subset("table", at_ends));
   traffic_.Add(TrafficAxis::kTable, at_ends, [ranks = ends.get()] { return ranks->Stats(); });
   table_ = std::make_unique<SharedTable>(engine_.get(), id, parameters.specs[table].elements(),
-                                         std::move(ends));
+                                         std::move(ends), between_);
   return absl::OkStatus();
 }
 

@@ -6,9 +6,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collectives/memory.h"
 #include "geminid/communicator.h"
 #include "geminid/zero.h"
 
@@ -17,16 +20,17 @@ namespace geminid::trainer {
 class SharedTable {
  public:
   // `ends`: the ranks of the two stages. `id`: of the table in this rank's engine, which outlives
-  // this.
+  // this, as `memory` does, which has room for a piece of it.
   SharedTable(zero::Engine* engine, zero::ParameterId id, uint64_t elements,
-              std::unique_ptr<collectives::Communicator> ends)
-      : engine_(engine), id_(id), elements_(elements), ends_(std::move(ends)) {}
+              std::unique_ptr<collectives::Communicator> ends, collectives::Memory& memory)
+      : engine_(engine), id_(id), elements_(elements), ends_(std::move(ends)), memory_(memory) {}
 
   // Gives both stages the sum of their gradients, between GradientNorm and Step. All of the ranks.
   // The sum of the squares of what this rank keeps of it.
   absl::StatusOr<double> SumGradients();
 
  private:
+  absl::Status AddPiece(uint64_t first, std::span<float> piece, double* squares);
   template <typename Call>
   absl::Status ForShard(uint64_t first, uint64_t count, const Call& call);
 
@@ -34,6 +38,7 @@ class SharedTable {
   const zero::ParameterId id_;
   const uint64_t elements_;
   const std::unique_ptr<collectives::Communicator> ends_;
+  collectives::Memory& memory_;
 };
 
 }  // namespace geminid::trainer

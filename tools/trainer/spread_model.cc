@@ -21,8 +21,8 @@ absl::Status SpreadModel::Prepare() {
   GEMINID_ASSIGN_OR_RETURN(ranks_, ConnectAlong(TrafficAxis::kData, {kDataAxis}));
   const RankShare share = ShareOf(around_.options, around_.mesh, around_.world.Rank());
   GEMINID_RETURN_IF_ERROR(TrainedModel::Prepare(share.parts, ranks_.get()));
-  GEMINID_ASSIGN_OR_RETURN(copies_,
-                           ExpertCopies::Create(CopiedParameters(), engine_.get(), experts_.get()));
+  GEMINID_ASSIGN_OR_RETURN(
+      copies_, ExpertCopies::Create(CopiedParameters(), engine_.get(), experts_.get(), between_));
   GEMINID_ASSIGN_OR_RETURN(state_,
                            StagedState::Create(whole_, mine_, engine_.get(), experts_.get()));
   return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/data_types.h"
+#include "client/zero/tensor_runs.h"
 
 namespace geminid::zero {
 namespace {
@@ -206,6 +207,7 @@ absl::Status EngineImpl::CheckUpdatesInBackward() const {
 
 absl::Status EngineImpl::Start() {
   GEMINID_RETURN_IF_ERROR(CheckArguments());
+  GEMINID_RETURN_IF_ERROR(CheckPieces(parameters_, options_.model));
   arena_claimed_ = ClaimArena(*session_);
   if (!arena_claimed_) {
     return absl::FailedPreconditionError(

@@ -65,12 +65,13 @@ absl::Status EngineImpl::MakeCommunicators() {
   return ConnectDevices();
 }
 
-// Of ranks with the same elements one counts them, or norms of tensors would be wrong.
+// Of ranks with the same elements one counts them, or norms of tensors would be wrong. Over the
+// ranks that an error of Create aborts: another may have refused what it was given.
 absl::Status EngineImpl::CheckCounted() {
   if (sums_communicator_ == nullptr) return absl::OkStatus();
   std::vector<int64_t> counted = optimizer_->CountedElements();
   GEMINID_RETURN_IF_ERROR(
-      sums_communicator_->AllReduce(counted, counted, collectives::ReduceOp::kSum));
+      options_.all_ranks->AllReduce(counted, counted, collectives::ReduceOp::kSum));
   for (size_t t = 0; t < counted.size(); ++t) {
     const Parameter& tensor = options_.model[t];
     int64_t elements = 1;

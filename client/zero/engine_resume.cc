@@ -9,7 +9,6 @@
 #include "base/status_macros.h"
 #include "client/zero/crash_points.h"
 #include "client/zero/engine_impl.h"
-#include "client/zero/tensor_runs.h"
 #include "proto/shm/commit_layout.h"
 
 namespace geminid::zero {
@@ -67,9 +66,7 @@ absl::Status EngineImpl::CheckAllRanks() const {
   for (const Parameter& parameter : parameters_) {
     if (!parameter.update_without_gradient) why = "some parameters may be left out of a step";
   }
-  if (why == nullptr) {
-    return options_.model.empty() ? absl::OkStatus() : CheckPieces(parameters_, options_.model);
-  }
+  if (why == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "the engines of a model's parts cannot resume together (Options::all_ranks): ", why));
 }

@@ -22,10 +22,11 @@ std::optional<uint32_t> Named(const std::string& name, const std::vector<Paramet
   return static_cast<uint32_t>(found - model.begin());
 }
 
-// Whether rows from `first` on, `stride` apart, lie within so many elements.
+// Whether rows from `first` on, `stride` apart, lie within so many elements, and are no more.
 bool Within(uint64_t elements, const TensorPiece& piece, uint64_t first, uint64_t stride) {
-  uint64_t last_row = 0, end = 0;
-  return !__builtin_mul_overflow(piece.rows - 1, stride, &last_row) &&
+  uint64_t count = 0, last_row = 0, end = 0;
+  return !__builtin_mul_overflow(piece.rows, piece.columns, &count) && count <= elements &&
+         !__builtin_mul_overflow(piece.rows - 1, stride, &last_row) &&
          !__builtin_add_overflow(last_row, first, &end) &&
          !__builtin_add_overflow(end, piece.columns, &end) && end <= elements;
 }
@@ -120,6 +121,12 @@ std::vector<TensorRun> RunsOf(const Parameter& parameter, uint32_t id,
 
 absl::Status CheckPieces(const std::vector<Parameter>& parameters,
                          const std::vector<Parameter>& model) {
+  if (model.empty()) return absl::OkStatus();
+  for (const Parameter& tensor : model) {
+    if (std::ranges::all_of(tensor.shape, [](int64_t size) { return size > 0; })) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor '", tensor.name, "' of Options::model has no elements"));
+  }
   for (const Parameter& parameter : parameters) {
     if (!parameter.pieces.has_value()) GEMINID_RETURN_IF_ERROR(CheckWhole(parameter, model));
     for (const TensorPiece& piece : PiecesOf(parameter, /*id=*/0, model)) {

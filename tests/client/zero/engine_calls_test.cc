@@ -320,6 +320,14 @@ TEST_F(EngineCallsTest, EngineOfAPart_RefusesWhatRanksOfOtherPartsCannotPassOn) 
     EXPECT_THAT(std::string(refused.message()), HasSubstr("cannot resume together"));
     EXPECT_TRUE(absl::IsAborted(all->Barrier()));
   }
+  Options alone = options;
+  alone.model = ThreeParameters();
+  rank_.communicator = collectives::MakeSelfCommunicator();
+  EXPECT_THAT(std::string(Engine::Create(rank_.session.get(), rank_.communicator.get(),
+                                         ThreeParameters(), alone)
+                              .status()
+                              .message()),
+              HasSubstr("give Options::all_ranks, too"));
   auto engine = create(ThreeParameters(), options);
   ASSERT_TRUE(engine.ok()) << engine.status();
   rank_.engine = *std::move(engine);

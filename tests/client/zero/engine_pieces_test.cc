@@ -285,6 +285,10 @@ TEST_F(EnginePiecesTest, PiecesThatAreNotThereOrOverlap_AreRefused) {
               HasSubstr("is of tensor 6; Options::model has 6"));
   EXPECT_THAT(words([](auto* of) { of->at(1).pieces->front().first = 0; }),
               HasSubstr("pieces of parameter 'rows+more rows' overlap"));
+  EXPECT_THAT(words([](auto* of) {
+                of->front().pieces->front() = {.rows = uint64_t{1} << 60, .columns = 1};
+              }),
+              HasSubstr("is not within 'columns'"));
   EXPECT_THAT(words([](auto* of) { of->front().pieces.reset(); }),
               HasSubstr("no tensor of Options::model has its name"));
   EXPECT_THAT(words([](auto* of) { of->at(2).shape = {9}; }), HasSubstr("has 9 elements"));

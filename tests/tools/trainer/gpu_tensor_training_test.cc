@@ -51,6 +51,9 @@ class GpuTensorTraining : public GpuTraining {
   }
 };
 
+// Of what does not depend on who multiplies.
+class GpuTensorTrainingByKernels : public GpuTensorTraining {};
+
 TEST_P(GpuTensorTraining, LayersOverTwoRanks_AreThoseOfOneRankAndOfTheHostsCut) {
   const Words validated = {"--validation", "0.2"};
   for (const Words& model : {kGpt2, kLlama}) {
@@ -91,7 +94,7 @@ TEST_P(GpuTensorTraining, WhateverTheArenaAndWhatIsComputedAgain_HasTheSameBits)
   ExpectMemoryBack();
 }
 
-TEST_P(GpuTensorTraining, BesideOtherAxes_AreThoseOfOneRank) {
+TEST_P(GpuTensorTrainingByKernels, BesideOtherAxes_AreThoseOfOneRank) {
   const Words several = {"--accumulate", "2", "--batch", "4"};
   const Words gpt2 = With(kGpt2, several);
   const nlohmann::json one = Train(With(gpt2, kCuda));
@@ -107,7 +110,7 @@ TEST_P(GpuTensorTraining, BesideOtherAxes_AreThoseOfOneRank) {
 }
 
 // Saved by ranks that share layers on GPUs, on the host, or by one that has them whole.
-TEST_P(GpuTensorTraining, Checkpoints_GoOnInAnyMeshOnEitherDevice) {
+TEST_P(GpuTensorTrainingByKernels, Checkpoints_GoOnInAnyMeshOnEitherDevice) {
   struct Place {
     const char* name;
     Words words;
@@ -210,6 +213,8 @@ INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTrainingOnBoth, ::testing::Values(Pr
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTraining,
                          ::testing::Values(Products::kOwnKernels, Products::kLibrary), NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTrainingByKernels,
+                         ::testing::Values(Products::kOwnKernels), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTrainingBesideADaemon,
                          ::testing::Values(Products::kLibrary), NameOf);
 

@@ -213,6 +213,7 @@ absl::Status EngineImpl::Start() {
     return absl::FailedPreconditionError(
         "the session has an engine already; end that one first, or connect another session");
   }
+  may_resume_ = options_.resume && session_->is_successor();
   // Plans name chunks by their numbers, which must be the same on all ranks. What a predecessor
   // left has the lowest ones: where there may be one, that comes first.
   const bool state_first = IsOfRun(*session_);
@@ -256,7 +257,6 @@ absl::Status EngineImpl::MakeStateStore() {
                                .resume = options_.resume,
                                .timeout = options_.timeout};
   if (IsOfRun(*session_)) options.noted_tensors = parameters_.size();
-  may_resume_ = options_.resume && session_->is_successor();
   GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(session_, layout_, options));
   if (const shm::CommitRecord* last = shm::NewestRecord(*store_->commit()); last != nullptr) {
     epoch_ = last->epoch;

@@ -66,12 +66,17 @@ absl::Status EngineImpl::MakeCommunicators() {
 }
 
 // Of ranks with the same elements one counts them, or norms of tensors would be wrong. Over the
-// ranks that an error of Create aborts: another may have refused what it was given.
+// ranks that an error of Create aborts: another may have refused what it was given, or still be
+// making memory, for which it is waited as long as for anything in the engine.
 absl::Status EngineImpl::CheckCounted() {
   if (sums_communicator_ == nullptr) return absl::OkStatus();
   std::vector<int64_t> counted = optimizer_->CountedElements();
-  GEMINID_RETURN_IF_ERROR(
-      options_.all_ranks->AllReduce(counted, counted, collectives::ReduceOp::kSum));
+  collectives::Communicator* const all = options_.all_ranks;
+  const absl::Duration before = all->timeout();
+  all->SetTimeout(std::max(before, options_.timeout));
+  const absl::Status added = all->AllReduce(counted, counted, collectives::ReduceOp::kSum);
+  all->SetTimeout(before);
+  if (!added.ok()) return added;
   for (size_t t = 0; t < counted.size(); ++t) {
     const Parameter& tensor = options_.model[t];
     int64_t elements = 1;

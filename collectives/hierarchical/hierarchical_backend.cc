@@ -331,7 +331,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::DoSubset(
   const std::string name = absl::StrCat(name_, "/", key);
   if (std::adjacent_find(hosts.begin(), hosts.end(), std::not_equal_to<>()) == hosts.end()) {
     const auto own = std::find(ranks.begin(), ranks.end(), Rank()) - ranks.begin();
-    return ConnectShm(name, static_cast<int>(own), static_cast<int>(ranks.size()), options_.shm);
+    ShmOptions shm = options_.shm;
+    shm.look = [this] { return layers_.network().links().failure(); };
+    return ConnectShm(name, static_cast<int>(own), static_cast<int>(ranks.size()), shm);
   }
   auto network = layers_.network().ConnectSubset(key, ranks);
   if (!network.ok()) return network.status();

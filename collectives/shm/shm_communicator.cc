@@ -171,6 +171,7 @@ class ShmBackend final : public CommunicatorBackend {
     const auto own = std::find(ranks.begin(), ranks.end(), Rank());
     ShmOptions options = options_;
     options.first_rank = 0;
+    options.look = [this] { return group_.failure(); };  // who has failed does not come
     return ConnectShm(absl::StrCat(name_, "/", key), static_cast<int>(own - ranks.begin()),
                       static_cast<int>(ranks.size()), options);
   }

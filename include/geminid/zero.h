@@ -218,8 +218,8 @@ struct Options {
   // on all of them. What is said of a tensor here counts, not what the parameters that have pieces
   // of it say (Parameter::pieces). Norms, rows and columns are those of these tensors, added up
   // over all ranks in a fixed order; of each every rank keeps its numbers, so that Progress is that
-  // of one engine with all of the model. INVALID_ARGUMENT unless each element of what is trained
-  // counts on one rank.
+  // of one engine with all of the model. Each element of what is trained is to count on one rank:
+  // INVALID_ARGUMENT where more or fewer of a tensor's count than it has.
   std::vector<Parameter> model{};
   // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called on the threads
   // of the trainer and of its streams, not twice at once.

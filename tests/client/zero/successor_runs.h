@@ -15,8 +15,9 @@ inline constexpr int kSuccessorSteps = 6;
 // first step; "device": all of it lives there; "lamb": an optimizer that needs sums of all ranks;
 // "came": and factors; "summed": fp32 gradients of two micro-batches; "second": these in ZeRO's
 // second stage; "first": in its first; "hosts": weights sharded within two hosts of a rank each;
-// "overflow": a step that changes nothing; "apart", "apart overflow": ranks with engines of their
-// own, which are clipped alike; "apart lamb", "apart came": whose sums are of the tensors of both.
+// "one host": within one of both ranks, which is refused; "overflow": a step that changes nothing;
+// "apart", "apart overflow": ranks with engines of their own, which are clipped alike; "apart
+// lamb", "apart came": whose sums are of the tensors of both.
 inline SyntheticRun SuccessorRun(const std::string& name) {
   SyntheticRun run;
   run.world_size = kSuccessorRanks;
@@ -26,7 +27,7 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   run.options.clip_norm = 0;
   run.options.state_placement = StatePlacement::kHost;
   run.options.timeout = absl::Seconds(60);
-  if (name == "tight" || name == "hosts") run.arena_bytes = 320 << 10;
+  if (name == "tight" || name == "hosts" || name == "one host") run.arena_bytes = 320 << 10;
   if (name == "moved") {
     run.options.state_placement = StatePlacement::kShare;
     run.options.state_share = 0.5;
@@ -39,6 +40,7 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   if (name == "first") run.options.stage = Stage::kState;
   if (name == "second") run.options.stage = Stage::kGradients;
   if (name == "hosts") run.ranks_per_host = 1;
+  if (name == "one host") run.ranks_per_host = kSuccessorRanks;
   run.apart = name.starts_with("apart");
   if (name == "apart") run.options.clip_norm = 0.5;
   if (name.ends_with("overflow")) {

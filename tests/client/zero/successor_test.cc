@@ -253,6 +253,15 @@ TEST_F(SuccessorTest, SuccessorsThatShardWeightsWithinHostsOrNoLonger_GoOnWithTh
   }
 }
 
+// Before they have come to their state.
+TEST_F(SuccessorTest, SuccessorsThatAreRefused_LoseNothing) {
+  const std::vector<int> ends =
+      Start("tight", false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
+  ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
+  EXPECT_THAT(Start("one host", true, {{}, {}}), ::testing::Each(::testing::Ne(0)));
+  EXPECT_GE(MustFinish("tight"), 1);
+}
+
 // It keeps gradients of another size.
 TEST_F(SuccessorTest, SuccessorsFromOrToTheFirstStage_BeginAnew) {
   for (const auto& [before, after] : {std::pair{"first", "summed"}, std::pair{"second", "first"}}) {

@@ -194,6 +194,21 @@ TEST(ShmGroup, FirstFailure_IsTheOnlyOne) {
   EXPECT_EQ(group.failure(), first);
 }
 
+TEST(Duplicate, OfAGroupThatIsAborted_IsNotWaitedFor) {
+  const std::string name = UniqueName();
+  auto one = std::async(std::launch::async, [&] {
+    auto group = ConnectShm(name, 1, 2, {.connect_timeout = kLong});
+    return group.ok() ? (*group)->Duplicate("more").status() : group.status();
+  });
+  auto group = ConnectShm(name, 0, 2, {.connect_timeout = kLong});
+  ASSERT_TRUE(group.ok()) << group.status();
+  EXPECT_EQ(one.wait_for(absl::ToChronoNanoseconds(kShort)), std::future_status::timeout);
+  (*group)->Abort("it has no memory");
+  const absl::Status status = one.get();
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
+  EXPECT_NE(status.message().find("it has no memory"), absl::string_view::npos) << status;
+}
+
 TEST(Connect, OneProcess_NeedsNobody) {
   auto c = Connect(RankInfo{});
   ASSERT_TRUE(c.ok()) << c.status();

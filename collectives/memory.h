@@ -86,6 +86,14 @@ absl::Status TellIfRefused(Ranks& ranks, absl::Status status) {
   if (absl::IsResourceExhausted(status)) ranks.Abort(std::string(status.message()));
   return status;
 }
+// As FloatBlock::Allocate; where it is refused the others are told.
+template <typename Ranks>
+absl::StatusOr<FloatBlock> TakeOrTell(Ranks& ranks, Memory& memory, std::string_view what,
+                                      size_t elements) {
+  absl::StatusOr<FloatBlock> taken = FloatBlock::Allocate(memory, what, elements);
+  (void)TellIfRefused(ranks, taken.status());
+  return taken;
+}
 
 }  // namespace geminid::collectives
 

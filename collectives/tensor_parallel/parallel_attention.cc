@@ -178,8 +178,9 @@ absl::Status ParallelAttention::Attend(std::span<const float> qkv, std::span<flo
   if (options_.pieces != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(const FloatBlock all, Take(kDense, qkv.size()));
     const Dense dense = GatherAll(qkv, all.all());
-    return options_.pieces->Forward(scratch_.memory(), shape_, dense.q, dense.k, dense.v, attended,
-                                    {lse, shape_.heads * second().x.rows.count});
+    return TellIfRefused(
+        groups_, options_.pieces->Forward(scratch_.memory(), shape_, dense.q, dense.k, dense.v,
+                                          attended, {lse, shape_.heads * second().x.rows.count}));
   }
   GEMINID_ASSIGN_OR_RETURN(const Memory::Block workspace, Workspace());
   return FromKernel(kernels::AttentionForward<float>(
@@ -218,10 +219,11 @@ absl::Status ParallelAttention::AttendWithOthers(std::span<const float> kept,
   const std::span<const float> attended = kept.subspan(dqkv.size(), dattended.size());
   const std::span<const float> lse = kept.subspan(dqkv.size() + attended.size());
   const Dense gradients = Cut(all_gradients.all());
-  GEMINID_RETURN_IF_ERROR(options_.pieces->Backward(
-      scratch_.memory(), shape_,
-      {.q = dense.q, .k = dense.k, .v = dense.v, .out = attended, .lse = lse}, dattended,
-      gradients.q, gradients.k, gradients.v));
+  GEMINID_RETURN_IF_ERROR(TellIfRefused(
+      groups_, options_.pieces->Backward(
+                   scratch_.memory(), shape_,
+                   {.q = dense.q, .k = dense.k, .v = dense.v, .out = attended, .lse = lse},
+                   dattended, gradients.q, gradients.k, gradients.v)));
   Scatter(gradients.q, 0, dqkv);
   Scatter(gradients.k, 1, dqkv);
   Scatter(gradients.v, 2, dqkv);

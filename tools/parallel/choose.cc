@@ -66,7 +66,8 @@ forecast::Gathered GatheredIn(const MeshSpec& mesh, const Forecast& forecast) {
 // One stage, planned.
 struct PlannedStage {
   Forecast forecast;
-  bool fits = false;  // the plan does, and weights stay on the device where they have to
+  // The plan does, and so do weights that stay on the device or within hosts.
+  bool fits = false;
   double pass_seconds = 0;
   double sharing_seconds = 0;       // of each micro-batch
   double sharing_once_seconds = 0;  // of the step, beside that of its first one
@@ -117,6 +118,7 @@ absl::StatusOr<PlannedStage> PlanStage(const Model& model, const Job& rank_job,
   const Job job = WithoutBytes(rank_job, stage.staying_bytes);
   GEMINID_ASSIGN_OR_RETURN(planner::HierarchyProblem problem,
                            forecast::MakeProblem(model, job, work));
+  const std::uint64_t host_bytes = problem.machine.host_bytes;
   if (GathersWithinHosts(mesh, rank_job)) {
     stage.host_shard_bytes =
         ShardWithinHost(static_cast<std::uint64_t>(SharingRanksOfHost(mesh, rank_job)), &problem);
@@ -126,7 +128,7 @@ absl::StatusOr<PlannedStage> PlanStage(const Model& model, const Job& rank_job,
   if (!stage.forecast.fits()) return stage;
   const forecast::Gathered planned = GatheredIn(mesh, stage.forecast);
   Sharing in_pass = SharingOf(mesh, rank_job, planned, setting.micro_batches), in_step;
-  stage.fits = true;
+  stage.fits = stage.host_shard_bytes <= host_bytes;
   if (mesh.zero != 3 && mesh.sharing_ranks() > 1) {
     const forecast::Gathered once = GatheredOnce(stage.forecast);
     stage.fits = planned.bytes == once.bytes;

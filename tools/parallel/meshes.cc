@@ -294,6 +294,7 @@ absl::Status CheckMeshInWords(const Model& model, std::uint64_t sequence_length,
     alone.pipeline = alone.data = 1;
     alone.schedule = PipelineKind::k1F1B;
     alone.zero = MeshSpec{}.zero;
+    alone.within_host = false;
     (of_tensor ? alone.sequence : alone.tensor) = 1;
     return ToString(alone);
   });

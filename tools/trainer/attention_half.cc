@@ -329,9 +329,9 @@ class Half {
       }
     }
     GEMINID_ASSIGN_OR_RETURN(const auto out,
-                             collectives::FloatBlock::Allocate(memory, kWhat, from.size()));
+                             collectives::TakeOrTell(swap, memory, kWhat, from.size()));
     GEMINID_ASSIGN_OR_RETURN(const auto in,
-                             collectives::FloatBlock::Allocate(memory, kWhat, to.size()));
+                             collectives::TakeOrTell(swap, memory, kWhat, to.size()));
     GEMINID_RETURN_IF_ERROR(math.DownloadWidened(resources_, from.data, from.size(), out.data()));
     GEMINID_RETURN_IF_ERROR(exchange(out.all(), in.all()));
     return math.UploadRounded(resources_, in.data(), in.size(), to.data);

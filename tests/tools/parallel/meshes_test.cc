@@ -98,6 +98,8 @@ std::string InWords(const char* model, const MeshSpec& mesh, std::uint64_t seque
 TEST(CheckMeshInWords, WhatDoesNotFit_NamesTheNearestSizesThatDo) {
   EXPECT_THAT(InWords("gpt2", {.tensor = 5}),
               HasSubstr("by 5; the nearest sizes that fit: tensor=1d:size=4 and tensor=1d:size=6"));
+  EXPECT_THAT(InWords("gpt2", {.data = 2, .tensor = 5, .within_host = true}),
+              HasSubstr("by 5; the nearest sizes that fit: tensor=1d:size=4 and tensor=1d:size=6"));
   EXPECT_THAT(InWords("gpt2", {.tensor_mode = TensorMode::k2D, .tensor = 25}),
               HasSubstr("heads by 5; the nearest size that fits: tensor=2d:size=16"));
   EXPECT_THAT(InWords("gpt2", {.pipeline = 2, .data = 2, .sequence = 5}, 60),

@@ -109,5 +109,19 @@ TEST(PlanMesh, WithinHosts_GathersSoonerOverASlowNetworkForMoreHostMemory) {
   EXPECT_LE(static_cast<double>(within->host_bytes - third->host_bytes), 0.6 * weights);
 }
 
+// The state has room on the device, so that nothing else is in host memory.
+TEST(PlanMesh, WithinHostsThatHaveNoRoomForTheirWeights_DoesNotFit) {
+  const forecast::Model model = *forecast::FindModel("gpt2");
+  forecast::Job job = JobOf(2, 4);
+  job.host_bytes = 0;
+  Setting setting = {.mesh = {.data = 4}, .micro_batches = 4};
+  const auto third = PlanMesh(model, job, setting);
+  setting.mesh.within_host = true;
+  const auto within = PlanMesh(model, job, setting);
+  ASSERT_TRUE(third.ok() && within.ok()) << third.status() << within.status();
+  ASSERT_TRUE(third->fits);
+  EXPECT_FALSE(within->fits);
+}
+
 }  // namespace
 }  // namespace geminid::parallel

@@ -110,6 +110,7 @@ absl::StatusOr<std::unique_ptr<GlooBackend>> GlooBackend::ConnectSubset(
   for (const int r : ranks) {
     options.world_ranks.push_back(links_->options().world_ranks[static_cast<size_t>(r)]);
   }
+  options.look = [this] { return links_->failure(); };  // who has failed does not come
   auto links = GlooLinks::Connect(std::move(options));
   if (!links.ok()) return links.status();
   return std::make_unique<GlooBackend>(*std::move(links), timeout());

@@ -34,15 +34,16 @@ constexpr int kLongestWaitMilliseconds = 15 * 24 * 3600 * 1000;
 // gloo's view of the coordinator. gloo wants exceptions.
 class MemberStore final : public gloo::rendezvous::Store {
  public:
-  MemberStore(Member* member, std::string prefix, const base::Deadline& deadline)
-      : member_(member), prefix_(std::move(prefix)), deadline_(deadline) {}
+  MemberStore(Member* member, std::string prefix, const base::Deadline& deadline,
+              const Member::Look& look)
+      : member_(member), prefix_(std::move(prefix)), deadline_(deadline), look_(look) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
     absl::Status status = member_->Set(prefix_ + key, std::string(data.begin(), data.end()));
     if (!status.ok()) throw std::runtime_error(std::string(status.message()));
   }
   std::vector<char> get(const std::string& key) override {
-    auto value = member_->Get(prefix_ + key, deadline_);
+    auto value = member_->Get(prefix_ + key, deadline_, look_);
     if (!value.ok()) throw std::runtime_error(std::string(value.status().message()));
     return std::vector<char>(value->begin(), value->end());
   }
@@ -57,6 +58,7 @@ class MemberStore final : public gloo::rendezvous::Store {
   Member* const member_;
   const std::string prefix_;
   const base::Deadline deadline_;
+  const Member::Look& look_;
 };
 
 }  // namespace
@@ -64,16 +66,18 @@ class MemberStore final : public gloo::rendezvous::Store {
 GlooLinks::GlooLinks(Options options) : options_(std::move(options)) {}
 
 absl::StatusOr<std::unique_ptr<GlooLinks>> GlooLinks::Connect(Options options) {
+  const Member::Look look = std::exchange(options.look, nullptr);
   std::unique_ptr<GlooLinks> links(new GlooLinks(std::move(options)));
   links->options_.member->Listen(links->options_.group, links.get());
-  if (absl::Status s = links->ConnectMesh(); !s.ok()) {
+  if (absl::Status s = links->ConnectMesh(look); !s.ok()) {
     absl::Status known = links->failure();
+    if (known.ok() && look) known = look();
     return known.ok() ? s : known;
   }
   return links;
 }
 
-absl::Status GlooLinks::ConnectMesh() {
+absl::Status GlooLinks::ConnectMesh(const Member::Look& look) {
   const size_t ranks = options_.world_ranks.size();
   const base::Deadline deadline = base::Deadline::In(options_.connect_timeout);
   const SigpipeGuard guard;
@@ -82,7 +86,8 @@ absl::Status GlooLinks::ConnectMesh() {
         std::make_shared<gloo::rendezvous::Context>(options_.rank, static_cast<int>(ranks));
     context->setTimeout(
         std::chrono::milliseconds(deadline.LeftMilliseconds(kLongestWaitMilliseconds)));
-    MemberStore store(options_.member.get(), absl::StrCat("mesh/", options_.group, "/"), deadline);
+    MemberStore store(options_.member.get(), absl::StrCat("mesh/", options_.group, "/"), deadline,
+                      look);
     auto device = options_.device;
     context->connectFullMesh(store, device);
     std::lock_guard lock(mutex_);  // the member's thread may interrupt from now on

@@ -43,6 +43,8 @@ class GlooLinks final : public GroupListener {
     std::vector<int> world_ranks{};  // by rank of the group
     int rank = 0;                    // in the group
     absl::Duration connect_timeout;
+    // Asked while the others are waited for, and only then; its error ends the wait. May be empty.
+    std::function<absl::Status()> look{};
   };
   // Blocks until every member has connected to every other.
   static absl::StatusOr<std::unique_ptr<GlooLinks>> Connect(Options options);
@@ -113,7 +115,7 @@ class GlooLinks final : public GroupListener {
   };
 
   explicit GlooLinks(Options options);
-  absl::Status ConnectMesh();
+  absl::Status ConnectMesh(const Member::Look& look);
 
   absl::StatusOr<UnboundBuffer*> NewBuffer(void* data, size_t bytes);
   void DropBuffers();

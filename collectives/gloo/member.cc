@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -17,6 +18,11 @@
 #include "collectives/gloo/tcp.h"
 
 namespace geminid::collectives {
+namespace {
+
+constexpr std::chrono::milliseconds kLookInterval{50};
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<Member>> Member::Join(MemberOptions options) {
   std::shared_ptr<Member> member(new Member(options.rank, options.world_size, options.silence));
@@ -130,12 +136,20 @@ absl::Status Member::Set(const std::string& key, const std::string& value) {
   return Send({.type = FrameType::kSet, .rank = rank_, .key = key, .value = value});
 }
 
-absl::StatusOr<std::string> Member::Get(const std::string& key, const base::Deadline& deadline) {
+absl::StatusOr<std::string> Member::Get(const std::string& key, const base::Deadline& deadline,
+                                        const Look& look) {
   absl::Status asked = Send({.type = FrameType::kGet, .rank = rank_, .key = key});
   if (!asked.ok()) return asked;
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.time(),
-                      [&] { return values_.count(key) != 0 || !broken_.ok(); });
+  const auto is_over = [&] { return values_.count(key) != 0 || !broken_.ok(); };
+  while (!is_over() && !deadline.Passed()) {
+    const auto soon = std::chrono::steady_clock::now() + kLookInterval;
+    changed_.wait_until(lock, look ? std::min(soon, deadline.time()) : deadline.time(), is_over);
+    if (!look || is_over()) continue;
+    lock.unlock();
+    GEMINID_RETURN_IF_ERROR(look());
+    lock.lock();
+  }
   const auto value = values_.find(key);
   if (value != values_.end()) {
     std::string result = std::move(value->second);

@@ -3,6 +3,7 @@
 #define GEMINID_COLLECTIVES_GLOO_MEMBER_H_
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -58,8 +59,11 @@ class Member {
   const std::string& address() const { return address_; }
 
   absl::Status Set(const std::string& key, const std::string& value);
+  // Asked every now and then while something is waited for; its error ends the wait. May be empty.
+  using Look = std::function<absl::Status()>;
   // Waits until some rank has set it. UNAVAILABLE when a rank of the job has died meanwhile.
-  absl::StatusOr<std::string> Get(const std::string& key, const base::Deadline& deadline);
+  absl::StatusOr<std::string> Get(const std::string& key, const base::Deadline& deadline,
+                                  const Look& look = nullptr);
 
   // Where the survivors of a group of the job meet; see succession.h.
   Succession& succession() { return *succession_; }

@@ -33,10 +33,11 @@ struct NodeRecord {
   uint64_t host_capacity_bytes;
   uint64_t device_capacity_bytes[shm::kMaxDevices];
   std::atomic<uint64_t> drained;  // 1: by the operator
-  std::atomic<uint64_t> crashed;  // 1: the last daemon, and its successor has not seen it yet
+  // 1: the last daemon, and its successor has not seen it yet. Zero where an older one wrote this.
+  std::atomic<uint64_t> crashed;
 };
 constexpr uint32_t kNodeMagic = 0x444f4e47;  // "GNOD"
-constexpr uint32_t kNodeVersion = 2;
+constexpr uint32_t kNodeVersion = 1;
 
 holder::DescriptorStore* StoreOr(holder::DescriptorStore* store) {
   static holder::NoStore* const none = new holder::NoStore;

@@ -214,7 +214,8 @@ class GEMINID_EXPORT Communicator {
   absl::Duration timeout() const;
 
   // A second, independent communicator of the same ranks, for another thread. A collective: all
-  // ranks call it with the same name.
+  // ranks call it with the same name. Those who wait for others in it hear of an abort of this one,
+  // but where NCCL makes it.
   absl::StatusOr<std::unique_ptr<Communicator>> Duplicate(const std::string& name);
 
   // A communicator of the given ranks, which become 0, 1, ... in that order; `ranks` contains this

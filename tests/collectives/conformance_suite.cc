@@ -624,6 +624,22 @@ TEST_P(ConformanceWithPeers, AbortOfTheWaitingRank_EndsItsOwnWait) {
   EXPECT_EQ(waiting.get().code(), absl::StatusCode::kAborted);
 }
 
+// The ranks that make it wait for one that does not come.
+TEST_P(ConformanceWithPeers, AbortWhileADuplicateIsMade_EndsTheWaitOfAll) {
+  const std::string backend = std::get<0>(GetParam()).name;
+  if (backend == "local" || backend.find("nccl") != std::string::npos) {
+    GTEST_SKIP() << "in one process nobody waits; with NCCL who waits is not told";
+  }
+  Communicators group = Connect(absl::InfiniteDuration());
+  const int refused = world_size() - 1;
+  ForEachRank(group, [&](Communicator& c) {
+    if (c.Rank() == refused) return c.Abort("it has no memory");
+    const absl::Status status = c.Duplicate("more").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_NE(status.message().find("it has no memory"), absl::string_view::npos) << status;
+  });
+}
+
 TEST_P(ConformanceWithPeers, RankThatLeft_IsNamed) {
   Communicators group = Connect(absl::InfiniteDuration());
   const int gone = world_size() - 1;

@@ -1,6 +1,7 @@
 #include "tools/parallel/mesh_cost.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -243,6 +244,7 @@ absl::StatusOr<Cost> CostOfRank(const Model& model, const Job& rank_job, const S
   const auto passes = static_cast<double>(setting.micro_batches);
   Cost cost = {.partners = PartnersOf(setting.mesh)};
   double slowest = -1;
+  double least_forward = std::numeric_limits<double>::infinity();
   PassSeconds pass;
   for (const Stage& stage : StagesOf(model, rank_job, setting)) {
     const CutWork work(model, rank_job, setting.mesh, stage.layers, stage.in_flight);
@@ -256,6 +258,7 @@ absl::StatusOr<Cost> CostOfRank(const Model& model, const Job& rank_job, const S
     const double seconds = of.forward_seconds + of.backward_seconds;
     const LeastSharing sharing = LeastSharingOf(setting, rank_job, own);
     const double bound = std::max(seconds, SharingSeconds(setting.mesh, rank_job, sharing.in_pass));
+    least_forward = std::min(least_forward, of.forward_seconds);
     if (bound <= slowest) continue;
     slowest = bound;
     pass = {.forward = of.forward_seconds * bound / seconds,
@@ -270,6 +273,10 @@ absl::StatusOr<Cost> CostOfRank(const Model& model, const Job& rank_job, const S
         SharedBytes(setting.mesh, rank_job, sharing.in_step);
   }
   if (setting.mesh.in_halves()) {
+    // The plan's slowest stage may be another, with a shorter way in.
+    const double forward = std::min(pass.forward, least_forward);
+    pass.backward += pass.forward - forward;
+    pass.forward = forward;
     cost.least_step_seconds = LeastStepInHalves(setting.mesh.pipeline, setting.micro_batches, pass);
     return cost;
   }

@@ -10,7 +10,8 @@ namespace geminid::os {
 
 // From now on a signal that tells of a fault, or that a watchdog sends (SIGSEGV, SIGBUS, SIGILL,
 // SIGFPE, SIGABRT), first stores 1 into the word of the last CrashNote, if it lives. Then it ends
-// the process as ever. A signal that somebody handles already is left to him.
+// the process as ever. A signal that somebody handles already is left to him. A stack that
+// overflows is not noted: the handler has no other.
 void WatchForCrashes();
 
 // Where to. The word, which other processes see, outlives this; null: nowhere.

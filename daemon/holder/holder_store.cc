@@ -75,12 +75,8 @@ absl::StatusOr<std::string> FindHolder() {
 
 absl::StatusOr<std::unique_ptr<HolderStore>> HolderStore::Open(HolderOptions options) {
   std::unique_ptr<HolderStore> store(new HolderStore(std::move(options)));
-  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd socket, Connect(store->options_.socket));
-  if (!socket.valid()) {
-    GEMINID_RETURN_IF_ERROR(store->StartHolder());
-    return store;
-  }
-  store->socket_ = std::move(socket);
+  GEMINID_ASSIGN_OR_RETURN(store->socket_, Connect(store->options_.socket));
+  if (!store->socket_.valid()) GEMINID_RETURN_IF_ERROR(store->StartHolder());
   return store;
 }
 

@@ -198,11 +198,7 @@ TEST_F(EngineHostShardsTest, OperatorsInAnotherOrder_AreFollowedAndPlannedAgain)
   run_.steps = 6;
   run_.arena_bytes = 2 * kTightArena;
   run_.options.accumulate = 2;
-  run_.operators_at = [this](int step) {
-    std::vector<std::vector<uint32_t>> operators = run_.model.operators;
-    if (step >= 3) std::swap(operators[3], operators[8]);
-    return operators;
-  };
+  run_.operators_at = OperatorsSwappedFrom(3, run_);
   const SyntheticResult result = MustTrain();
   ExpectSameBits(result.weights, TrainDensely(run_));
   EXPECT_GE(result.statistics[1].plans_made, 2u);

@@ -190,11 +190,7 @@ TEST_F(EngineTest, OperatorsInAnotherOrder_AreFollowedAndPlannedAgain) {
   run_.world_size = 2;
   run_.steps = 6;
   run_.arena_bytes = 1 << 20;
-  run_.operators_at = [this](int step) {
-    std::vector<std::vector<uint32_t>> operators = run_.model.operators;
-    if (step >= 3) std::swap(operators[3], operators[8]);
-    return operators;
-  };
+  run_.operators_at = OperatorsSwappedFrom(3, run_);
   const SyntheticResult result = MustTrain();
   ExpectSameBits(result.weights, TrainDensely(run_));
   EXPECT_EQ(result.statistics[1].plans_made, 2u);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -66,6 +67,15 @@ struct SyntheticResult {
 // Runs the ranks as threads of this process against the daemon at `socket`. The first error of any
 // rank, by rank; all ranks have ended.
 absl::StatusOr<SyntheticResult> Train(const SyntheticRun& run);
+// For SyntheticRun::operators_at: from this step on two operators come in each other's place.
+inline std::function<std::vector<std::vector<uint32_t>>(int)> OperatorsSwappedFrom(
+    int first_step, const SyntheticRun& run) {
+  return [first_step, operators = run.model.operators](int step) {
+    std::vector<std::vector<uint32_t>> now = operators;
+    if (step >= first_step) std::swap(now[3], now[8]);
+    return now;
+  };
+}
 // The same with each rank's own outcome.
 std::vector<absl::Status> TrainStatuses(const SyntheticRun& run, SyntheticResult* result);
 

@@ -95,26 +95,6 @@ double SumOver(collectives::Communicator& ranks, double mine) {
   return sum[0];
 }
 
-void ExpectGradients(const Share& share, const Whole& whole, double rounding) {
-  for (size_t i = 0; i < share.blocks.blocks.size(); ++i) {
-    const TensorBlock& block = share.blocks.blocks[i];
-    double largest = 0;
-    for (const ParameterId id : block.whole) {
-      for (const double g : whole.parameters.gradient(static_cast<size_t>(id))) {
-        largest = std::max(largest, std::abs(g));
-      }
-    }
-    const std::vector<double> want = BlockOf<double>(block, [&](ParameterId id) {
-      return std::span<const double>(whole.parameters.gradient(static_cast<size_t>(id)));
-    });
-    const std::vector<double>& got = share.parameters->gradient(i);
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t k = 0; k < want.size(); ++k) {
-      ASSERT_NEAR(got[k], want[k], rounding * largest) << block.spec.name << '[' << k << ']';
-    }
-  }
-}
-
 class LayerShareOf : public testing::TestWithParam<int> {};
 
 TEST_P(LayerShareOf, ForwardAndBackward_AreThoseOfOneRank) {
@@ -131,7 +111,7 @@ TEST_P(LayerShareOf, ForwardAndBackward_AreThoseOfOneRank) {
             share.model->TrainMicroBatch(*share.parameters, batch.view(), kGradientScale);
         ASSERT_TRUE(got.ok()) << got.status();
         EXPECT_NEAR(SumOver(ranks, *got), loss, loss * (type == DataType::kFloat32 ? 1e-6 : 2e-3));
-        ExpectGradients(share, whole, RoundingOf(type));
+        ExpectGradients(share.blocks, *share.parameters, whole.parameters, RoundingOf(type));
         EXPECT_EQ(share.parameters->workspace().blocks(), 0);
         const auto evaluated = share.model->Evaluate(*share.parameters, batch.view());
         ASSERT_TRUE(evaluated.ok()) << evaluated.status();

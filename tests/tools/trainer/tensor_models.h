@@ -2,10 +2,15 @@
 #ifndef GEMINID_TESTS_TOOLS_TRAINER_TENSOR_MODELS_H_
 #define GEMINID_TESTS_TOOLS_TRAINER_TENSOR_MODELS_H_
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <span>
 #include <vector>
 
 #include "collectives/tensor_parallel/tensor_grid.h"
+#include "tests/tools/trainer/dense_parameters.h"
 #include "tests/tools/trainer/tiny_models.h"
 #include "tools/trainer/tensor_parameters.h"
 
@@ -63,6 +68,29 @@ std::vector<Element> BlockOf(const TensorBlock& block, const Whole& whole) {
     ForPiece(piece, [&](uint64_t there, uint64_t here) { values[here] = from[there]; });
   }
   return values;
+}
+
+// Those of a rank's blocks are the whole model's there, but for `rounding` of the largest of the
+// block's parameters.
+inline void ExpectGradients(const TensorParameters& blocks, const DenseParameters& of_rank,
+                            const DenseParameters& of_whole, double rounding) {
+  for (size_t i = 0; i < blocks.blocks.size(); ++i) {
+    const TensorBlock& block = blocks.blocks[i];
+    double largest = 0;
+    for (const ParameterId id : block.whole) {
+      for (const double g : of_whole.gradient(static_cast<size_t>(id))) {
+        largest = std::max(largest, std::abs(g));
+      }
+    }
+    const std::vector<double> want = BlockOf<double>(block, [&](ParameterId id) {
+      return std::span<const double>(of_whole.gradient(static_cast<size_t>(id)));
+    });
+    const std::vector<double>& got = of_rank.gradient(i);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t k = 0; k < want.size(); ++k) {
+      ASSERT_NEAR(got[k], want[k], rounding * largest) << block.spec.name << '[' << k << ']';
+    }
+  }
 }
 
 }  // namespace geminid::trainer

@@ -94,26 +94,6 @@ void OnGrid(const TensorGrid& grid, const ModelConfig& config, Whole& whole,
   });
 }
 
-void ExpectGradients(const CutModel& cut, const Whole& whole) {
-  for (size_t i = 0; i < cut.blocks.blocks.size(); ++i) {
-    const TensorBlock& block = cut.blocks.blocks[i];
-    double largest = 0;
-    for (const ParameterId id : block.whole) {
-      for (const double g : whole.parameters.gradient(static_cast<size_t>(id))) {
-        largest = std::max(largest, std::abs(g));
-      }
-    }
-    const std::vector<double> want = BlockOf<double>(block, [&](ParameterId id) {
-      return std::span<const double>(whole.parameters.gradient(static_cast<size_t>(id)));
-    });
-    const std::vector<double>& got = cut.parameters->gradient(i);
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t k = 0; k < want.size(); ++k) {
-      ASSERT_NEAR(got[k], want[k], kRounding * largest) << block.spec.name << '[' << k << ']';
-    }
-  }
-}
-
 class TensorTransformerOf : public testing::TestWithParam<TensorGrid> {};
 
 TEST_P(TensorTransformerOf, ForwardAndBackward_AreThoseOfOneRank) {
@@ -130,7 +110,7 @@ TEST_P(TensorTransformerOf, ForwardAndBackward_AreThoseOfOneRank) {
         const auto got = cut.model->TrainMicroBatch(*cut.parameters, view, kGradientScale);
         ASSERT_TRUE(got.ok()) << got.status();
         EXPECT_NEAR(*got, rank == 0 ? loss : 0, 1e-6 * loss);
-        ExpectGradients(cut, whole);
+        ExpectGradients(cut.blocks, *cut.parameters, whole.parameters, kRounding);
         EXPECT_EQ(cut.parameters->workspace().blocks(), 0);
         const auto evaluated = cut.model->Evaluate(*cut.parameters, view);
         ASSERT_TRUE(evaluated.ok()) << evaluated.status();

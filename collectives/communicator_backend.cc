@@ -8,6 +8,11 @@
 #include "collectives/reduce.h"
 
 namespace geminid::collectives {
+namespace {
+
+OpKind KindOfReceived(OpKind kind) { return kind == OpKind::kSend ? OpKind::kReceive : kind; }
+
+}  // namespace
 
 CommunicatorBackend::CommunicatorBackend(int rank, int world_size, absl::Duration timeout)
     : rank_(rank),
@@ -18,11 +23,15 @@ CommunicatorBackend::CommunicatorBackend(int rank, int world_size, absl::Duratio
 
 void CommunicatorBackend::BeginCounting(OpKind kind) {
   counted_ = kind;
+  network_received_ = NetworkReceived();
   began_ = std::chrono::steady_clock::now();
 }
 
 void CommunicatorBackend::CountCompleted(OpKind kind) {
   operations_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
+  const uint64_t received = NetworkReceived();
+  counter_->ReceivedOverNetwork(KindOfReceived(kind),
+                                received - std::exchange(network_received_, received));
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::nanoseconds taken = now - std::exchange(began_, now);
   counter_->Completed(kind, taken.count());
@@ -35,8 +44,7 @@ void CommunicatorBackend::CountSent(int peer, size_t bytes) {
 
 void CommunicatorBackend::CountReceived(int peer, size_t bytes) {
   traffic_[static_cast<size_t>(peer)].received.fetch_add(bytes, std::memory_order_relaxed);
-  const OpKind kind = counted_ == OpKind::kSend ? OpKind::kReceive : counted_;
-  counter_->Received(kind, peer, bytes);
+  counter_->Received(KindOfReceived(counted_), peer, bytes);
 }
 
 void CommunicatorBackend::Abort(const absl::Status& status) {

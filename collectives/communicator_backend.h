@@ -92,6 +92,10 @@ class CommunicatorBackend {
   void CountCompleted(OpKind kind);
   const std::shared_ptr<TrafficCounter>& counter() const { return counter_; }
   virtual CommunicatorStats Stats() const;
+  // By rank, what Count*() has counted.
+  std::vector<PeerTraffic> CountedTraffic() const;
+  // Bytes that came over TCP so far, from other hosts where the backend knows them.
+  virtual uint64_t NetworkReceived() const { return 0; }
   // Of memory that its ranks share; null: they share none.
   virtual SegmentBooks* Books() const { return nullptr; }
 
@@ -108,8 +112,6 @@ class CommunicatorBackend {
   }
   // Of memory, with what moves it.
   virtual uint64_t RegisteredBytes() const { return 0; }
-  // By rank, what Count*() has counted.
-  std::vector<PeerTraffic> CountedTraffic() const;
 
   // As DoCheckHealth, of this look too.
   virtual absl::Status DoLookForTheDead() { return DoCheckHealth(); }
@@ -135,6 +137,7 @@ class CommunicatorBackend {
   std::array<std::atomic<uint64_t>, kOpKindCount> operations_ = {};
   const std::shared_ptr<TrafficCounter> counter_;
   OpKind counted_ = OpKind::kBarrier;
+  uint64_t network_received_ = 0;  // when the counted operation began
   std::chrono::steady_clock::time_point began_;
   std::vector<std::byte> scratch_;  // of the composed operations: P times `in`
   mutable std::mutex failure_mutex_;

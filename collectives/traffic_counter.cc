@@ -27,6 +27,11 @@ void TrafficCounter::Received(OpKind kind, int peer, uint64_t bytes) {
   if (other_ != nullptr) other_->Received(kind, ranks_[static_cast<size_t>(peer)], bytes);
 }
 
+void TrafficCounter::ReceivedOverNetwork(OpKind kind, uint64_t bytes) {
+  done_[static_cast<size_t>(kind)].network_received.fetch_add(bytes, std::memory_order_relaxed);
+  if (other_ != nullptr) other_->ReceivedOverNetwork(kind, bytes);
+}
+
 void TrafficCounter::Completed(OpKind kind, int64_t nanoseconds) {
   Done& done = done_[static_cast<size_t>(kind)];
   done.calls.fetch_add(1, std::memory_order_relaxed);
@@ -40,6 +45,8 @@ std::array<OperationTraffic, kOpKindCount> TrafficCounter::Read() const {
     traffic[kind].calls = done_[kind].calls.load(std::memory_order_relaxed);
     traffic[kind].seconds =
         1e-9 * static_cast<double>(done_[kind].nanoseconds.load(std::memory_order_relaxed));
+    traffic[kind].network_bytes_received =
+        done_[kind].network_received.load(std::memory_order_relaxed);
     for (size_t peer = 0; peer < world_size_; ++peer) {
       const Cell& cell = cells_[kind * world_size_ + peer];
       traffic[kind].peers.push_back(

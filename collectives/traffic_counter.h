@@ -26,6 +26,7 @@ class TrafficCounter {
 
   void Sent(OpKind kind, int peer, uint64_t bytes);
   void Received(OpKind kind, int peer, uint64_t bytes);
+  void ReceivedOverNetwork(OpKind kind, uint64_t bytes);
   void Completed(OpKind kind, int64_t nanoseconds);
 
   std::array<OperationTraffic, kOpKindCount> Read() const;
@@ -38,6 +39,7 @@ class TrafficCounter {
   struct Done {
     std::atomic<uint64_t> calls{0};
     std::atomic<int64_t> nanoseconds{0};
+    std::atomic<uint64_t> network_received{0};
   };
   Cell& At(OpKind kind, int peer) {
     return cells_[static_cast<size_t>(kind) * world_size_ + static_cast<size_t>(peer)];

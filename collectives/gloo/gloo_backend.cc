@@ -199,4 +199,10 @@ void GlooBackend::Count(const GlooLinks::Parcels& parcels) {
   for (const auto& receive : parcels.receives) CountReceived(receive.peer, receive.bytes);
 }
 
+uint64_t GlooBackend::NetworkReceived() const {
+  uint64_t bytes = 0;
+  for (const PeerTraffic& peer : CountedTraffic()) bytes += peer.bytes_received;
+  return bytes;
+}
+
 }  // namespace geminid::collectives

@@ -51,6 +51,8 @@ class GlooBackend final : public CommunicatorBackend {
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                          std::span<const int> ranks) override;
 
+  uint64_t NetworkReceived() const override;
+
  protected:
   void DoAbort(const absl::Status& status) override { links_->Abort(status); }
   absl::Status DoCheckHealth() const override { return links_->failure(); }

@@ -158,6 +158,7 @@ absl::Status GlooLinks::Start(const Operation& operation, std::span<const Sendin
       UnboundBuffer& eager = *eager_sends_[static_cast<size_t>(peer)];
       auto* head = static_cast<std::byte*>(eager.ptr);
       std::memcpy(head, &operation, sizeof(operation));
+      size_t head_bytes = sizeof(operation);
       UnboundBuffer* bulk = nullptr;
       if (send.bytes > kEagerPayloadBytes) {
         auto created = NewBuffer(const_cast<std::byte*>(send.data), send.bytes);
@@ -165,8 +166,9 @@ absl::Status GlooLinks::Start(const Operation& operation, std::span<const Sendin
         bulk = *created;
       } else if (send.bytes > 0) {
         std::memcpy(head + sizeof(operation), send.data, send.bytes);
+        head_bytes += send.bytes;
       }
-      eager.send(peer, kEagerSlot);
+      eager.send(peer, kEagerSlot, 0, head_bytes);
       if (bulk != nullptr) bulk->send(peer, kBulkSlot);
       bulk_sends->push_back(bulk);
     }

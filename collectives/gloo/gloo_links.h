@@ -28,8 +28,8 @@ class UnboundBuffer;
 
 namespace geminid::collectives {
 
-// Every message begins with one of fixed size that carries the operation and, if they fit, the
-// bytes. The receiver compares the operation before it lets gloo receive more: gloo ends the
+// Every message begins with one of at most this size, which carries the operation and, if they fit,
+// the bytes. The receiver compares the operation before it lets gloo receive more: gloo ends the
 // process when a message is longer than its buffer.
 inline constexpr size_t kEagerBytes = 4096;
 

@@ -113,6 +113,16 @@ bool HierarchicalBackend::TakesChain(const Operation& operation) const {
   return seconds.chain < seconds.flat;
 }
 
+uint64_t HierarchicalBackend::NetworkReceived() const {
+  uint64_t bytes = 0;
+  const std::vector<PeerTraffic> peers = layers_.network().CountedTraffic();
+  for (size_t r = 0; r < peers.size(); ++r) {
+    const bool here = layers_.hosts().HostOf(static_cast<int>(r)) == layers_.host();
+    if (!here) bytes += peers[r].bytes_received;
+  }
+  return bytes;
+}
+
 CommunicatorStats HierarchicalBackend::Stats() const {
   CommunicatorStats stats = CommunicatorBackend::Stats();
   for (size_t i = 0; i < chained_.size(); ++i) {

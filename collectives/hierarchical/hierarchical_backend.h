@@ -49,11 +49,13 @@ class HierarchicalBackend final : public CommunicatorBackend {
   absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                          std::span<const int> ranks) override;
 
+  uint64_t NetworkReceived() const override;
+
  protected:
   void DoAbort(const absl::Status& status) override { layers_.network().links().Abort(status); }
   absl::Status DoCheckHealth() const override { return layers_.network().links().failure(); }
   std::vector<PeerTraffic> NetworkTraffic() const override {
-    return layers_.network().Stats().peers;
+    return layers_.network().CountedTraffic();
   }
 
  private:

@@ -100,6 +100,9 @@ struct OperationTraffic {
   uint64_t calls = 0;              // completed
   double seconds = 0;              // in those, waits for other ranks among them
   std::vector<PeerTraffic> peers;  // by rank
+  // What really came over TCP: over hosts and ranks from other hosts, of reductions by the way they
+  // went (see CommunicatorStats::chained); with gloo everything.
+  uint64_t network_bytes_received = 0;
 };
 
 // Between hosts, as measured when the ranks connected; the same on all ranks.

@@ -456,6 +456,34 @@ TEST_P(Conformance, TrafficOfEachOperation_IsItsClosedForm) {
   });
 }
 
+uint64_t ReceivedFromAll(const std::vector<PeerTraffic>& peers) {
+  uint64_t bytes = 0;
+  for (const PeerTraffic& peer : peers) bytes += peer.bytes_received;
+  return bytes;
+}
+
+TEST_P(Conformance, NetworkTrafficOfOperations_AddsUpToThatOfPeers) {
+  Communicators group = Connect();
+  ForEachRank(group, [&](Communicator& c) {
+    const uint64_t before = ReceivedFromAll(c.Stats().network);
+    CallEachOnce(c, 12000);
+    const CommunicatorStats stats = c.Stats();
+    uint64_t bytes = 0;
+    for (const OperationTraffic& traffic : stats.traffic) {
+      bytes += traffic.network_bytes_received;
+      if (std::string(c.BackendName()) != "gloo") continue;
+      EXPECT_EQ(traffic.network_bytes_received, ReceivedFromAll(traffic.peers));
+    }
+    // Some of it may be a host's own.
+    const uint64_t all = ReceivedFromAll(stats.network) - before;
+    if (std::string(c.BackendName()) == "hierarchical") {
+      EXPECT_LE(bytes, all);
+    } else {
+      EXPECT_EQ(bytes, all);
+    }
+  });
+}
+
 TEST_P(Conformance, TrafficOfDuplicatesAndSubsets_CountsWhereTheyWereMade) {
   Communicators group = Connect();
   constexpr size_t kCount = 12000;

@@ -15,7 +15,7 @@ using collectives::kOpKindCount;
 using collectives::OperationTraffic;
 using collectives::OpKind;
 
-constexpr size_t kFields = 5;  // of a row, as ranks tell each other
+constexpr size_t kFields = 6;  // of a row, as ranks tell each other
 
 size_t PlaceOf(TrafficAxis axis, size_t kind) {
   return (static_cast<size_t>(axis) * kOpKindCount + kind) * kFields;
@@ -29,11 +29,13 @@ void AddTo(int64_t* row, const OperationTraffic& traffic) {
     row[3] += peer.bytes_sent + peer.bytes_received > 0 ? 1 : 0;
   }
   row[4] += std::llround(traffic.seconds * 1e9);
+  row[5] += static_cast<int64_t>(traffic.network_bytes_received);
 }
 
 void TakeFrom(OperationTraffic& rest, const OperationTraffic& traffic,
               const std::vector<int>& ranks) {
   rest.calls -= traffic.calls;
+  rest.network_bytes_received -= traffic.network_bytes_received;
   rest.seconds = std::max(0.0, rest.seconds - traffic.seconds);
   for (size_t i = 0; i < ranks.size(); ++i) {
     collectives::PeerTraffic& peer = rest.peers[static_cast<size_t>(ranks[i])];
@@ -66,13 +68,13 @@ const char* Name(TrafficAxis axis) {
 
 std::string TrafficTable(const std::vector<TrafficRow>& rows) {
   std::string table =
-      absl::StrFormat("%-10s  %-13s  %8s  %10s  %10s  %8s  %8s", "axis", "operation", "calls",
-                      "sent", "received", "partners", "seconds");
+      absl::StrFormat("%-10s  %-13s  %8s  %10s  %10s  %10s  %8s  %8s", "axis", "operation", "calls",
+                      "sent", "received", "network", "partners", "seconds");
   for (const TrafficRow& row : rows) {
-    absl::StrAppendFormat(&table, "\n%-10s  %-13s  %8d  %10s  %10s  %8d  %8.3f", Name(row.axis),
-                          collectives::Name(row.operation), row.calls,
+    absl::StrAppendFormat(&table, "\n%-10s  %-13s  %8d  %10s  %10s  %10s  %8d  %8.3f",
+                          Name(row.axis), collectives::Name(row.operation), row.calls,
                           base::FormatBytes(row.bytes_sent), base::FormatBytes(row.bytes_received),
-                          row.partners, row.seconds);
+                          base::FormatBytes(row.network_bytes), row.partners, row.seconds);
   }
   return table;
 }
@@ -107,6 +109,7 @@ absl::StatusOr<std::vector<TrafficRow>> TrafficMeter::Gather(
                     .calls = static_cast<uint64_t>(most[place]),
                     .bytes_sent = static_cast<uint64_t>(sums[place + 1]),
                     .bytes_received = static_cast<uint64_t>(sums[place + 2]),
+                    .network_bytes = static_cast<uint64_t>(sums[place + 5]),
                     .partners = static_cast<uint64_t>(most[place + 3]),
                     .seconds = static_cast<double>(most[place + 4]) * 1e-9});
   }

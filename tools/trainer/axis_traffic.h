@@ -26,6 +26,7 @@ struct TrafficRow {
   uint64_t calls = 0;           // of the rank with the most
   uint64_t bytes_sent = 0;      // of all ranks together
   uint64_t bytes_received = 0;  // of all ranks together
+  uint64_t network_bytes = 0;   // received, over TCP; of all ranks together
   uint64_t partners = 0;        // ranks that bytes went to or came from; of the rank with the most
   double seconds = 0;           // in the calls; of the rank with the most
 };

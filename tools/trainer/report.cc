@@ -202,6 +202,7 @@ void WriteTraffic(base::JsonWriter& json, const Report& report) {
     json.Key("calls").Value(row.calls);
     json.Key("bytes_sent").Value(row.bytes_sent);
     json.Key("bytes_received").Value(row.bytes_received);
+    json.Key("network_bytes_received").Value(row.network_bytes);
     json.Key("partners").Value(row.partners).Key("seconds").Value(row.seconds);
     json.EndObject();
   }

@@ -209,6 +209,26 @@ TEST(Hierarchical, Ring_CrossesTheNetworkBetweenHostsOnly) {
   }
 }
 
+// From each rank to each: half of the slices come from the other host, and of the network's bytes a
+// third stays within a host.
+TEST(NetworkTraffic, OfAnOperation_IsWhatOtherHostsSent) {
+  HierarchyOptions flat = FinelyCut();
+  flat.costs = LinkCosts{};
+  Communicators group = ConnectHosts(HostNames(2, 2), kLong, flat);
+  ForEachRank(group, [&](Communicator& c) {
+    std::vector<float> all(kCount), own(kCount / 4);
+    EXPECT_EQ(c.ReduceScatter(all, own), absl::OkStatus());
+    EXPECT_EQ(c.AllGather(own, all), absl::OkStatus());
+    const CommunicatorStats stats = c.Stats();
+    const auto of = [&](OpKind kind) {
+      return stats.traffic[static_cast<size_t>(kind)].network_bytes_received;
+    };
+    EXPECT_EQ(of(OpKind::kReduceScatter), kBytes / 2);
+    EXPECT_EQ(of(OpKind::kAllGather), kBytes / 4);
+    EXPECT_EQ(of(OpKind::kAllReduce), 0u);
+  });
+}
+
 TEST(NetworkTraffic, WithoutHosts_IsNothingOrAll) {
   for (const Backend& backend : {LocalBackend(), ShmBackend(), GlooBackend()}) {
     Communicators group = backend.connect(3, kLong);

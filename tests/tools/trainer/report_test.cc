@@ -51,6 +51,7 @@ Report TwoRanks() {
                      .calls = 41,
                      .bytes_sent = 2048,
                      .bytes_received = 43,
+                     .network_bytes = 45,
                      .partners = 44,
                      .seconds = 0.125}};
   report.plan_explanation = "all \"fits\"";
@@ -87,6 +88,7 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
                             "\"calls\": 41",
                             "\"bytes_sent\": 2048",
                             "\"bytes_received\": 43",
+                            "\"network_bytes_received\": 45",
                             "\"partners\": 44",
                             "\"seconds\": 0.125",
                             "\"stall_seconds\": 0.5",
@@ -112,8 +114,8 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
 
 TEST(TrafficTable, OfARow_HasItsNumbersBelowTheirNames) {
   EXPECT_EQ(TrafficTable(TwoRanks().traffic),
-            "axis        operation         calls        sent    received  partners   seconds\n"
-            "tied table  AllReduce            41     2.0 KiB        43 B        44     0.125");
+            "axis        operation         calls        sent    received     network  partners   seconds\n"
+            "tied table  AllReduce            41     2.0 KiB        43 B        45 B        44     0.125");
 }
 
 TEST(TokensPerSecond, LeavesOutTheFirstStep_UnlessItIsTheOnlyOne) {

@@ -97,6 +97,13 @@ bool TrainerProcess::WaitFor(const std::string& text) {
   return ReadUntil([&] { return output_.find(text) != std::string::npos; });
 }
 
+bool TrainerProcess::WaitFor(const std::string& text, const std::string& then) {
+  return ReadUntil([&] {
+    const size_t at = output_.find(text);
+    return at != std::string::npos && output_.find(then, at + text.size()) != std::string::npos;
+  });
+}
+
 bool TrainerProcess::WaitForStep(int step) {
   const std::string before = "step ";
   return ReadUntil([&] {

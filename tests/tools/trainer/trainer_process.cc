@@ -77,7 +77,8 @@ void TrainerProcess::Type(const std::string& keys) const {
 // False at the end, or when it is time.
 bool TrainerProcess::Read(absl::Time deadline) {
   pollfd waiting = {terminal_.get(), POLLIN, 0};
-  const absl::Duration left = deadline - absl::Now();
+  // Of less than nothing, poll would make all time.
+  const absl::Duration left = std::max(deadline - absl::Now(), absl::ZeroDuration());
   if (poll(&waiting, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) <= 0) return false;
   char buffer[4096];
   const ssize_t count = read(terminal_.get(), buffer, sizeof(buffer));

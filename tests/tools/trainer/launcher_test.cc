@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "base/exit_code.h"
 #include "tests/base/temporary_folder.h"
+#include "tools/trainer/stop_signals.h"
 
 namespace geminid::trainer {
 namespace {
@@ -28,6 +29,9 @@ struct Outcome {
 };
 Outcome LaunchScript(int ranks, const std::string& script, int restarts = 0,
                      absl::Duration settle_time = absl::Milliseconds(300)) {
+  // Ignored by whoever starts tests in the background, and a shell cannot trap what it was started
+  // to ignore.
+  for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
   Outcome outcome;
   LaunchOptions options;
   options.ranks = ranks;

@@ -130,7 +130,7 @@ bool FakeDevice::IsAlive(int fd) {
 }
 
 void FakeDevice::CopyBeyondDeath(void* to, const void* from, uint64_t bytes) {
-  constexpr int kRounds = 200;
+  constexpr int kRounds = 2000;  // of a millisecond: beyond the end of its process, if that is slow
   static bool started = false;
   if (std::exchange(started, true) || fork() != 0) return;
   for (int i = 0; i < kRounds; ++i) {

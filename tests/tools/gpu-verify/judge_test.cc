@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tools/gpu-verify/link_rates.h"
 #include "tools/gpu-verify/overlap.h"
 
 namespace geminid::gpu_verify {
@@ -31,6 +32,18 @@ TEST(Overlap, CopiesWaitForKernels_Fails) {
 
 TEST(Overlap, NothingWasMeasured_Fails) {
   EXPECT_EQ(JudgeOverlap(0, {1000, {0, 0}, {0, 0}}, Kept(1, 1)).verdict, Verdict::kFail);
+}
+
+TEST(Link, DirectionsThatHardlyTouchEachOther_Pass) {
+  const Outcome outcome = JudgeLink({.up = 50e9, .down = 40e9, .both = 70e9});
+  EXPECT_EQ(outcome.verdict, Verdict::kPass);
+  EXPECT_EQ(outcome.figure, "up 50.0, down 40.0, both at once 70.0 GB/s together");
+}
+
+TEST(Link, DirectionsThatWaitForEachOther_Fail) {
+  const Outcome outcome = JudgeLink({.up = 50e9, .down = 50e9, .both = 74e9});
+  EXPECT_EQ(outcome.verdict, Verdict::kFail);
+  EXPECT_THAT(outcome.reason, HasSubstr("less than 75 %"));
 }
 
 }  // namespace

@@ -208,7 +208,7 @@ class OnTheDriverWithoutAGpu(unittest.TestCase):
             (folder / "kernels.json").write_text(json.dumps(KERNELS))
             (folder / "training.json").write_text(json.dumps(TRAINING))
             done = subprocess.run([str(PROGRAMS / "geminid-with-double"), "--memory", "512", str(SCRIPT), str(PROGRAMS), name,
-                                   "--tiny"], capture_output=True, text=True, check=False)
+                                   "--tiny", "--seconds", "1200"], capture_output=True, text=True, check=False)
             rows = json.loads((folder / "benchmarks.json").read_text())["figures"]
         self.assertEqual([row["id"] for row in rows], list(ROWS))
         # PyTorch is not here, or has no GPU.

@@ -87,6 +87,12 @@ class Live(unittest.TestCase):
         self.start(str(BIN / "geminid-train"), *TRAIN, str(text), "--socket", self.socket, "--job", job,
                    *flags)
 
+    def await_words(self, log, words):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while words not in log.read_text():
+            self.assertLess(time.monotonic(), deadline, log.read_text())
+            time.sleep(0.1)
+
     def start_prometheus(self, metrics_port):
         config = self.folder / "prometheus.yml"
         rules = ROOT / "deploy/prometheus/geminid.rules.yaml"
@@ -111,7 +117,8 @@ class Live(unittest.TestCase):
         self.socket = str(self.folder / "g.sock")
         metrics_port = free_port()
         self.start_daemon(metrics_port)
-        self.train("first", "--ranks", "2", "--device-memory", "8MiB")
+        self.train("first", "--ranks", "2", "--device-memory", "8MiB", "--progress", "lines")
+        self.await_words(self.folder / "1.log", "step 1/")  # both of its ranks are in
         self.train("second", "--device-memory", "20MiB")  # waits for the first
         prometheus = self.start_prometheus(metrics_port)
         source = tomllib.loads((ROOT / "deploy/monitoring/source.toml").read_text())

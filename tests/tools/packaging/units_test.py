@@ -10,6 +10,8 @@ import sys
 import tempfile
 import unittest
 
+# What other programs say is read, and a locale that is not installed makes some of them say so.
+os.environ["LC_ALL"] = "C.UTF-8"
 ROOT = pathlib.Path(sys.argv[1])
 SYSTEM = ROOT / "deploy/systemd/geminid.service"
 SOCKETS = [ROOT / "deploy/systemd" / name for name in ("geminid.socket", "geminid-attach.socket")]

@@ -151,6 +151,7 @@ def judge(program, arguments, kind, expected, folder):
 def main():
     programs = {os.path.basename(path): os.path.abspath(path) for path in sys.argv[1:]}
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.umask(0o022)  # what is made here is for nobody, too
     folder = tempfile.mkdtemp(prefix="paths.")
     os.chmod(folder, 0o755)
     failures = 0

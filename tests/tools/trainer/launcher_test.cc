@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "base/exit_code.h"
 #include "tests/base/temporary_folder.h"
+#include "tools/trainer/stop_signals.h"
 
 namespace geminid::trainer {
 namespace {
@@ -26,7 +27,11 @@ struct Outcome {
   int code = -1;
   std::string text;
 };
-Outcome LaunchScript(int ranks, const std::string& script, int restarts = 0) {
+Outcome LaunchScript(int ranks, const std::string& script, int restarts = 0,
+                     absl::Duration settle_time = absl::Milliseconds(300)) {
+  // Ignored by whoever starts tests in the background, and a shell cannot trap what it was started
+  // to ignore.
+  for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
   Outcome outcome;
   LaunchOptions options;
   options.ranks = ranks;
@@ -34,13 +39,26 @@ Outcome LaunchScript(int ranks, const std::string& script, int restarts = 0) {
   options.program = "/bin/sh";
   options.arguments = {"-c", script};
   options.environment = {{"LAUNCHER_TEST", "yes"}};
-  options.settle_time = absl::Milliseconds(300);
+  options.settle_time = settle_time;
   options.grace_time = absl::Milliseconds(500);
   options.write_stderr = [&](const std::string& text) { outcome.text += text; };
   const absl::StatusOr<int> code = Launch(options);
   EXPECT_TRUE(code.ok()) << code.status();
   outcome.code = code.value_or(-1);
   return outcome;
+}
+
+// Of ranks that all end by themselves: more than they need, however busy the machine is.
+constexpr absl::Duration kAmple = absl::Minutes(2);
+
+// In a script: waits for a file, or for the end of the process whose number is in a file, which is
+// there until the launcher has seen it end.
+std::string Await(const std::string& file) {
+  return absl::StrCat("until [ -s ", file, " ]; do sleep 0.01; done; ");
+}
+std::string AwaitEndOf(const std::string& file) {
+  return absl::StrCat(Await(file), "while kill -0 $(cat ", file,
+                      ") 2>/dev/null; do sleep 0.01; done; ");
 }
 
 bool NoChildrenLeft() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
@@ -80,8 +98,13 @@ TEST(Launcher, OfARankThatFails_StopsTheOthersAndShowsItsLastWords) {
 }
 
 TEST(Launcher, OfARankThatIsKilled_NamesTheSignal) {
-  const Outcome outcome = LaunchScript(
-      2, "[ $RANK = 1 ] && kill -9 $$; sleep 0.05; exit " + std::to_string(base::kExitUnavailable));
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  const Outcome outcome =
+      LaunchScript(2,
+                   absl::StrCat("[ $RANK = 1 ] && { echo $$ > ", file, "; kill -9 $$; }; ",
+                                AwaitEndOf(file), "exit ", int{base::kExitUnavailable}),
+                   /*restarts=*/0, kAmple);
   EXPECT_EQ(outcome.code, base::kExitFailed);
   EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
   EXPECT_THAT(outcome.text, HasSubstr("was killed by signal 9 (Killed)"));
@@ -103,8 +126,12 @@ TEST(Launcher, WithRestarts_StartsAllRanksAgainAfterOneWasKilled) {
 TEST(Launcher, WithRestarts_TellsTheRanksWhichStartItIsAndKeepsTheirJob) {
   const base::TemporaryFolder folder;
   const std::string file = folder / "$RANK-$GEMINID_RESTART_COUNT";
-  const Outcome outcome =
-      LaunchScript(2, "echo $GEMINID_MAX_RESTARTS/$GEMINID_JOB_ID > " + file + "; " + kDiesOnce, 1);
+  // Rank 0 is stopped when rank 1 is dead, and has to have said what it was told.
+  const Outcome outcome = LaunchScript(
+      2,
+      absl::StrCat("echo $GEMINID_MAX_RESTARTS/$GEMINID_JOB_ID > ", file, "; [ $RANK = 1 ] && { ",
+                   Await(folder / "0-$GEMINID_RESTART_COUNT"), "}; ", kDiesOnce),
+      1);
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
   std::set<std::string> jobs;
   for (const char* start : {"0-0", "1-0", "0-1", "1-1"}) {
@@ -152,7 +179,13 @@ TEST(Launcher, WithRestarts_DoesNotRepeatWhatWouldHappenAgain) {
 }
 
 TEST(Launcher, WithRestarts_OfARankKilledWhenTheRunWasDone_ReturnsZero) {
-  const Outcome outcome = LaunchScript(2, "[ $RANK = 0 ] && exit 0; sleep 0.1; kill -9 $$", 3);
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  const Outcome outcome =
+      LaunchScript(2,
+                   absl::StrCat("[ $RANK = 0 ] && { echo $$ > ", file, "; exit 0; }; ",
+                                AwaitEndOf(file), "kill -9 $$"),
+                   3);
   EXPECT_EQ(outcome.code, base::kExitOk);
   EXPECT_THAT(outcome.text, HasSubstr("after the run was done"));
   EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
@@ -170,8 +203,12 @@ TEST(Launcher, WithRestarts_OfRanksThatSaidDoneAndWereAllKilled_ReturnsZero) {
 
 // What one says is said for all: they agreed before.
 TEST(Launcher, WithRestarts_OfRanksOfWhichOneSaidDone_ReturnsZero) {
-  const Outcome outcome = LaunchScript(
-      2, absl::StrCat("[ $RANK = 1 ] && { ", kSaysDone, "}; sleep 0.1; kill -9 $$"), 3);
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "done";
+  const Outcome outcome = LaunchScript(2,
+                                       absl::StrCat("[ $RANK = 1 ] && { ", kSaysDone, "echo > ",
+                                                    file, "; }; ", Await(file), "kill -9 $$"),
+                                       3);
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
   EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
 }
@@ -188,9 +225,13 @@ TEST(Launcher, WithRestarts_GivenASignal_EndsTheRun) {
 }
 
 TEST(Launcher, OfARankStoppedByAnother_BlamesTheOther) {
-  const Outcome outcome =
-      LaunchScript(2, "[ $RANK = 0 ] && exit " + std::to_string(base::kExitAborted) +
-                          "; sleep 0.1; echo it was me >&2; exit 5");
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  const Outcome outcome = LaunchScript(
+      2,
+      absl::StrCat("[ $RANK = 0 ] && { echo $$ > ", file, "; exit ", int{base::kExitAborted},
+                   "; }; ", AwaitEndOf(file), "echo it was me >&2; exit 5"),
+      /*restarts=*/0, kAmple);
   EXPECT_EQ(outcome.code, 5);
   EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
   EXPECT_THAT(outcome.text, HasSubstr("it was me"));

@@ -77,7 +77,8 @@ void TrainerProcess::Type(const std::string& keys) const {
 // False at the end, or when it is time.
 bool TrainerProcess::Read(absl::Time deadline) {
   pollfd waiting = {terminal_.get(), POLLIN, 0};
-  const absl::Duration left = deadline - absl::Now();
+  // Of less than nothing, poll would make all time.
+  const absl::Duration left = std::max(deadline - absl::Now(), absl::ZeroDuration());
   if (poll(&waiting, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) <= 0) return false;
   char buffer[4096];
   const ssize_t count = read(terminal_.get(), buffer, sizeof(buffer));
@@ -95,6 +96,13 @@ bool TrainerProcess::ReadUntil(absl::FunctionRef<bool()> said) {
 
 bool TrainerProcess::WaitFor(const std::string& text) {
   return ReadUntil([&] { return output_.find(text) != std::string::npos; });
+}
+
+bool TrainerProcess::WaitFor(const std::string& text, const std::string& then) {
+  return ReadUntil([&] {
+    const size_t at = output_.find(text);
+    return at != std::string::npos && output_.find(then, at + text.size()) != std::string::npos;
+  });
 }
 
 bool TrainerProcess::WaitForStep(int step) {

@@ -29,6 +29,8 @@ class TrainerProcess {
 
   // True when it has said `text`; false when it ends, or is silent for too long, before.
   bool WaitFor(const std::string& text);
+  // The same, when it has said `then` somewhere after `text`.
+  bool WaitFor(const std::string& text, const std::string& then);
   // The same, when it has said "step N/" of this step or a later one: its line is not drawn anew at
   // every step.
   bool WaitForStep(int step);

@@ -8,6 +8,7 @@
 
 #include "tools/gpu-verify/device.h"
 #include "tools/gpu-verify/kernels.h"
+#include "tools/gpu-verify/link_rates.h"
 #include "tools/gpu-verify/probe.h"
 
 namespace geminid::gpu_verify {
@@ -215,6 +216,20 @@ Outcome ProbeMatrixRate(const Context& context) {
   return outcome;
 }
 
+Outcome JudgeLink(const LinkRates& rates) {
+  const double ratio = rates.both / (rates.up + rates.down);
+  constexpr double kLeastRatio = 0.75;  // the planner schedules the directions independently
+  Outcome outcome =
+      Judge(ratio >= kLeastRatio,
+            "up " + Number(rates.up / 1e9, 1) + ", down " + Number(rates.down / 1e9, 1) +
+                ", both at once " + Number(rates.both / 1e9, 1) + " GB/s together",
+            "both at once reach less than " + Number(kLeastRatio * 100, 0) + " % of their sum");
+  outcome.numbers = {{"up_bytes_per_second", rates.up},
+                     {"down_bytes_per_second", rates.down},
+                     {"both_bytes_per_second", rates.both}};
+  return outcome;
+}
+
 Outcome ProbeLink(const Context& context) {
   Gpu gpu(context.driver, context.device);
   gpu.MakeContext();
@@ -244,17 +259,7 @@ Outcome ProbeLink(const Context& context) {
                              load();
                            });
   down.Synchronize();
-  const double ratio = both_rate / (up_rate + down_rate);
-  constexpr double kLeastRatio = 0.75;  // the planner schedules the directions independently
-  Outcome outcome =
-      Judge(ratio >= kLeastRatio,
-            "up " + Number(up_rate / 1e9, 1) + ", down " + Number(down_rate / 1e9, 1) +
-                ", both at once " + Number(both_rate / 1e9, 1) + " GB/s together",
-            "both at once reach less than " + Number(kLeastRatio * 100, 0) + " % of their sum");
-  outcome.numbers = {{"up_bytes_per_second", up_rate},
-                     {"down_bytes_per_second", down_rate},
-                     {"both_bytes_per_second", both_rate}};
-  return outcome;
+  return JudgeLink({.up = up_rate, .down = down_rate, .both = both_rate});
 }
 
 }  // namespace geminid::gpu_verify

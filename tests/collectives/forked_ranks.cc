@@ -8,10 +8,25 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 
 namespace geminid::collectives {
+namespace {
+
+constexpr char kMark = '!';
+constexpr size_t kSaidBytes = 1 + sizeof(ForkedRanks::Time);
+
+// At once, as short writes to a pipe are.
+void Say(int pipe) {
+  const ForkedRanks::Time now = std::chrono::steady_clock::now();
+  char bytes[kSaidBytes] = {kMark};
+  std::memcpy(bytes + 1, &now, sizeof(now));
+  (void)!::write(pipe, bytes, sizeof(bytes));
+}
+
+}  // namespace
 
 ForkedRanks::ForkedRanks(int world_size, const Body& body) {
   for (int rank = 0; rank < world_size; ++rank) {
@@ -23,7 +38,7 @@ ForkedRanks::ForkedRanks(int world_size, const Body& body) {
       children_.clear();  // the pipes of the elder children
       ::close(ends[0]);
       const int out = ends[1];
-      const std::string result = body(rank, [out] { (void)!::write(out, "!", 1); });
+      const std::string result = body(rank, [out] { Say(out); });
       (void)!::write(out, result.data(), result.size());
       ::_exit(0);
     }
@@ -39,10 +54,14 @@ ForkedRanks::~ForkedRanks() {
   }
 }
 
-void ForkedRanks::AwaitReady(int rank) {
-  char mark = 0;
-  EXPECT_EQ(::read(children_[static_cast<size_t>(rank)].pipe.get(), &mark, 1), 1);
-  EXPECT_EQ(mark, '!');
+ForkedRanks::Time ForkedRanks::AwaitReady(int rank) {
+  char bytes[kSaidBytes] = {};
+  const int pipe = children_[static_cast<size_t>(rank)].pipe.get();
+  EXPECT_EQ(::read(pipe, bytes, sizeof(bytes)), static_cast<ssize_t>(sizeof(bytes)));
+  EXPECT_EQ(bytes[0], kMark);
+  Time said;
+  std::memcpy(&said, bytes + 1, sizeof(said));
+  return said;
 }
 
 void ForkedRanks::Kill(int rank) { Signal(rank, SIGKILL); }

@@ -16,7 +16,8 @@ namespace geminid::collectives {
 // Forks one child per rank. Make it before the test starts any thread.
 class ForkedRanks {
  public:
-  // Tells the parent that the rank has come to a certain point.
+  using Time = std::chrono::steady_clock::time_point;
+  // Tells the parent that the rank has come to a certain point, and when.
   using Ready = std::function<void()>;
   // Runs in the child; what it returns is the child's result.
   using Body = std::function<std::string(int rank, const Ready& ready)>;
@@ -25,7 +26,9 @@ class ForkedRanks {
   // Kills and reaps whoever is left.
   ~ForkedRanks();
 
-  void AwaitReady(int rank);
+  // Returns when it said so, which the machine's clock tells it: how long it took until this
+  // process heard of it is no property of the rank.
+  Time AwaitReady(int rank);
   void Kill(int rank);
   // Until Continue(), which need not come.
   void Stop(int rank);
@@ -40,7 +43,7 @@ class ForkedRanks {
 
   struct Child {
     pid_t pid = -1;
-    base::UniqueFd pipe{};  // one '!' when ready, then the result
+    base::UniqueFd pipe{};  // a mark and a Time when ready, then the result
   };
   std::vector<Child> children_;
 };

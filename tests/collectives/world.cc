@@ -12,6 +12,15 @@
 
 namespace geminid::collectives {
 
+bool WithTimeForAll(const std::function<bool(absl::Duration timeout)>& attempt) {
+  constexpr absl::Duration kShortest = absl::Milliseconds(200);
+  constexpr absl::Duration kLongest = absl::Seconds(20);
+  for (absl::Duration timeout = kShortest; timeout < kLongest; timeout *= 4) {
+    if (attempt(timeout)) return true;
+  }
+  return attempt(kLongest);
+}
+
 std::string UniqueName() {
   static std::atomic<int> count{0};
   return absl::StrCat("test/", ::getpid(), "/", count.fetch_add(1));

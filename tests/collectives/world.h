@@ -42,6 +42,11 @@ Communicators ConnectInThreads(
 // Calls `body` for every communicator, each on its own thread; returns when all have returned.
 void ForEachRank(Communicators& communicators, const std::function<void(Communicator&)>& body);
 
+// For tests of what is said at a timeout that all others are in time for, which nobody can promise
+// on a busy machine. Calls `attempt`, which says whether they were, with longer and longer timeouts
+// until it says so, and returns whether it did.
+bool WithTimeForAll(const std::function<bool(absl::Duration timeout)>& attempt);
+
 // A name that no other group of this machine uses.
 std::string UniqueName();
 

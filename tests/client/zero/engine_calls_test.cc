@@ -16,6 +16,7 @@
 #include "geminid/private_daemon.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
+#include "tests/client/zero/deadline.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::zero {
@@ -61,7 +62,7 @@ class EngineCallsTest : public ::testing::Test {
     ConnectOptions connect;
     connect.socket = socket;
     connect.device_memory_bytes = arena_bytes;
-    connect.timeout = absl::Seconds(5);
+    connect.timeout = absl::Seconds(30);
     return connect;
   }
 
@@ -636,14 +637,14 @@ TEST_F(EngineCallsTest, DeviceThatDoesNotAnswer_IsADeadlineAndSaysWhatWasWaitedF
   fault.point = device::FaultPoint::kCopy;
   fault.nth = 2;
   fault.action = device::FaultAction::kDelay;
-  fault.delay = absl::Seconds(4);
+  fault.delay = 3 * kDeadline;
   rank_.communicator = collectives::MakeSelfCommunicator();
   auto session = ConnectWithDevice(Connection(env_.socket(), 256 << 10),
                                    device::MakeFaultyDevice(device::MakeHostDevice({}), fault));
   ASSERT_TRUE(session.ok()) << session.status();
   rank_.session = *std::move(session);
   Options options = SmallChunks();
-  options.timeout = absl::Milliseconds(300);
+  options.timeout = kDeadline;
   MakeEngine(ThreeParameters(), options);
   ASSERT_TRUE(engine_().BeginMicroBatch().ok());
   ASSERT_TRUE(Forward(engine_(), {kA}).ok());
@@ -661,12 +662,12 @@ class StoppedDaemonTest : public EngineCallsTest {
     daemon_ = *std::move(daemon);
     rank_.communicator = collectives::MakeSelfCommunicator();
     ConnectOptions connect = Connection(daemon_->socket(), 20 << 10);
-    connect.timeout = absl::Seconds(1);
+    connect.timeout = 2 * kDeadline;
     auto session = Session::Connect(connect);
     ASSERT_TRUE(session.ok()) << session.status();
     rank_.session = *std::move(session);
     Options options = SmallChunks();
-    options.timeout = absl::Milliseconds(500);
+    options.timeout = kDeadline;
     MakeEngine(ThreeParameters(), options);
     MustStep();
     ASSERT_TRUE(engine_().BeginMicroBatch().ok());

@@ -14,6 +14,7 @@
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
+#include "tests/client/zero/deadline.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::zero {
@@ -261,7 +262,7 @@ TEST_F(EngineStreamsTest, NullStream_IsRefusedAndTheEngineGoesOn) {
 }
 
 TEST_F(EngineStreamsTest, ParameterThatDoesNotCome_FailsTheNextCallAndLetsTheStreamGo) {
-  Make(absl::Milliseconds(300));
+  Make(kDeadline);
   Barrier barrier(copies());
   ASSERT_TRUE(Operator(Pass::kForward, kA).ok());
   ASSERT_TRUE(stream_().Record()->WaitFor(absl::Seconds(20)));
@@ -272,7 +273,7 @@ TEST_F(EngineStreamsTest, ParameterThatDoesNotCome_FailsTheNextCallAndLetsTheStr
 }
 
 TEST_F(EngineStreamsTest, WorkThatDoesNotEnd_IsADeadlineOfSynchronize) {
-  Make(absl::Milliseconds(300));
+  Make(kDeadline);
   ASSERT_TRUE(Operator(Pass::kForward, kA).ok());
   ASSERT_TRUE(engine_->Synchronize().ok());
   Barrier barrier(&stream_());

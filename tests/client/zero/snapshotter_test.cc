@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "tests/client/zero/deadline.h"
 #include "tests/client/zero/engine_fixture.h"
 
 namespace geminid::zero {
@@ -163,7 +164,7 @@ class StuckSink final : public SnapshotSink {
 
 TEST_F(SnapshotTest, SinkThatDoesNotAnswer_IsWaitedForUntilTheDeadline) {
   const auto stuck = std::make_shared<StuckSink>();
-  run_.options.timeout = absl::Milliseconds(50);
+  run_.options.timeout = kDeadline;
   absl::Status at_deadline, ended;
   run_.between_steps = [&](Engine* engine, int, int step) {
     if (step != 2) return;

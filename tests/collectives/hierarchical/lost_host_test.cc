@@ -35,6 +35,7 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr int kRanksEach = 2;
 // TCP would send again after 0.2 s, 0.6 s and 1.4 s.
 constexpr std::chrono::milliseconds kMoment{600};
+constexpr std::chrono::milliseconds kLongestMoment{750};
 
 class LostHost : public testing::Test {
  protected:
@@ -93,11 +94,10 @@ void LostHost::LoseAndShrink(int victim_host, CollectiveCall call, const std::st
     return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
   });
   for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
-  const auto lost = steady_clock::now();
   loss(ranks, victim_host);
+  const auto lost = steady_clock::now();
   const std::vector<int> left = RanksBut(victim_host);
-  for (const int r : left) ranks.AwaitReady(r);
-  EXPECT_LT(steady_clock::now() - lost, kPromptly);
+  for (const int r : left) EXPECT_LT(ranks.AwaitReady(r) - lost, kPromptly) << r;
   for (const int r : left) {
     const std::string result = ranks.Result(r);
     EXPECT_THAT(result, StartsWith("UNAVAILABLE: rank ")) << r;
@@ -153,11 +153,10 @@ TEST_F(LostHost, WhoseWireIsCutAmidAnyOperation_IsNamedAndLeftOut) {
       return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
     });
     for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
-    const auto lost = steady_clock::now();
     EXPECT_TRUE(hosts_->Cut(host).ok());
+    const auto lost = steady_clock::now();
     const std::vector<int> left = RanksBut(host);
-    for (const int r : left) ranks.AwaitReady(r);
-    EXPECT_LT(steady_clock::now() - lost, kPromptly);
+    for (const int r : left) EXPECT_LT(ranks.AwaitReady(r) - lost, kPromptly) << r;
     const std::string words =
         absl::StrCat("^UNAVAILABLE: rank [", host * kRanksEach, "-", host * kRanksEach + 1, "] at ",
                      NetworkHosts::NameOf(host),
@@ -171,22 +170,32 @@ TEST_F(LostHost, WhoseWireIsCutAmidAnyOperation_IsNamedAndLeftOut) {
 TEST_F(LostHost, WhoseWireIsCutForAMoment_IsNotLost) {
   Make(2);
   if (hosts_ == nullptr) return;
-  const std::string job = UniqueName();
-  ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
-    auto c = Enter(rank, job, {});
-    if (!c.ok()) return Text(c.status());
-    absl::Status status = (*c)->Barrier();
-    ready();
-    while (status.ok()) status = (*c)->Barrier();
-    return Text(status);
-  });
-  for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
-  for (const int host : {0, 1}) {
+  std::vector<std::chrono::duration<double>> longer;
+  for (int host = 0; host < hosts_->count() && longer.size() < 10;) {
+    const std::string job = UniqueName();
+    ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
+      auto c = Enter(rank, job, {});
+      if (!c.ok()) return Text(c.status());
+      absl::Status status = (*c)->Barrier();
+      ready();
+      while (status.ok()) status = (*c)->Barrier();
+      return Text(status);
+    });
+    for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
+    const auto cut = steady_clock::now();
     EXPECT_TRUE(hosts_->Cut(host).ok());
-    EXPECT_FALSE(ranks.SaysSomethingWithin(0, kMoment));
+    bool lost = ranks.SaysSomethingWithin(0, kMoment);
     EXPECT_TRUE(hosts_->Heal(host).ok());
-    EXPECT_FALSE(ranks.SaysSomethingWithin(0, kPromptly)) << ranks.Result(0);
+    const auto time = steady_clock::now() - cut;
+    lost = lost || ranks.SaysSomethingWithin(0, kPromptly);
+    if (lost && time > kLongestMoment) {  // this test had no processor: it is no moment
+      longer.push_back(time);
+      continue;
+    }
+    EXPECT_FALSE(lost) << ranks.Result(0);
+    ++host;
   }
+  EXPECT_LT(longer.size(), 10u) << "the last one took " << longer.back().count() << " s";
 }
 
 // One of two leaves a group of one host, which talks through memory.
@@ -215,10 +224,9 @@ TEST_F(LostHost, InAPartition_EachHalfNamesTheOther) {
     return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
   });
   for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
-  const auto parted = steady_clock::now();
   ASSERT_TRUE(hosts_->Part(2).ok());
-  for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
-  EXPECT_LT(steady_clock::now() - parted, kPromptly);
+  const auto parted = steady_clock::now();
+  for (int r = 0; r < World(); ++r) EXPECT_LT(ranks.AwaitReady(r) - parted, kPromptly) << r;
   for (int r = 0; r < World(); ++r) {
     const std::string result = ranks.Result(r);
     const bool with_zero = r < World() / 2;

@@ -353,6 +353,7 @@ TEST_F(Nccl, RankThatDiesInTheMiddle_IsNamedWithinTwoSeconds) {
       ready();
     }
     const absl::Status status = (*c)->AllGather(Own(values, rank, 1000), values.buffer());
+    ready();
     return (*c)->Barrier() == status ? Text(status) : "another answer";
   });
   ranks.AwaitReady(kVictim);
@@ -360,29 +361,40 @@ TEST_F(Nccl, RankThatDiesInTheMiddle_IsNamedWithinTwoSeconds) {
   const auto killed = std::chrono::steady_clock::now();
   ranks.Kill(kVictim);
   for (const int r : {0, 2}) {
+    EXPECT_LT(ranks.AwaitReady(r) - killed, kPromptly) << r;
     EXPECT_EQ(ranks.Result(r),
               "UNAVAILABLE: rank 1 died; start it again and connect a new communicator");
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, kPromptly);
 }
 
 TEST_F(Nccl, GpuThatStandsStill_EndsTheOperationAtItsTimeout) {
-  ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
-    const NcclPlace place = PlaceOf(rank);
-    auto c = Connect(rank, place);
-    if (!c.ok()) return Text(c.status());
-    const DeviceFloats values(place, std::vector<float>(300));
-    if (absl::Status status = (*c)->Barrier(); !status.ok()) return Text(status);
-    if (rank == 0) node_.Hold(0, true);
-    (*c)->SetTimeout(absl::Milliseconds(300));
-    return Text((*c)->AllGather(Own(values, rank, 100), values.buffer()));
-  });
-  for (int r = 0; r < kRanks; ++r) {
-    EXPECT_THAT(ranks.Result(r),
-                HasSubstr("DEADLINE_EXCEEDED: NCCL: AllGather of 100 float32 per rank: "
-                          "not done within 300ms"));
-  }
-  node_.Hold(0, false);
+  std::string words;
+  // Ranks that come later than that never get into NCCL.
+  const auto all_are_in_nccl = [&](absl::Duration timeout) {
+    ForkedRanks ranks(kRanks, [&](int rank, const Ready&) -> std::string {
+      const NcclPlace place = PlaceOf(rank);
+      auto c = Connect(rank, place);
+      if (!c.ok()) return Text(c.status());
+      const DeviceFloats values(place, std::vector<float>(300));
+      if (absl::Status status = (*c)->Barrier(); !status.ok()) return Text(status);
+      if (rank == 0) node_.Hold(0, true);
+      (*c)->SetTimeout(timeout);
+      return Text((*c)->AllGather(Own(values, rank, 100), values.buffer()));
+    });
+    bool all = true;
+    words.clear();
+    for (int r = 0; r < kRanks; ++r) {
+      const std::string result = ranks.Result(r);
+      EXPECT_THAT(result, testing::StartsWith("DEADLINE_EXCEEDED: "));
+      all = all &&
+            result.find(absl::StrCat("NCCL: AllGather of 100 float32 per rank: not done within ",
+                                     absl::FormatDuration(timeout))) != std::string::npos;
+      absl::StrAppend(&words, result, "\n");
+    }
+    node_.Hold(0, false);
+    return all;
+  };
+  EXPECT_TRUE(WithTimeForAll(all_are_in_nccl)) << words;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -132,16 +133,34 @@ TEST(RunTasks, OnAnyPool_DoesEachTaskOnceAndTellsThreadsApart) {
 }
 
 TEST(RunTasks, AfterAnError_BeginsNoMore) {
+  // The other threads are at it for many seconds, should the one with the error wait so long for a
+  // processor.
+  constexpr size_t kTasks = size_t{1} << 32;
   for (const size_t threads : {1, 3}) {
     const std::unique_ptr<ThreadPool> pool = MakePool(threads);
     std::atomic<size_t> begun = 0;
-    EXPECT_EQ(RunTasks(pool.get(), 1000,
+    EXPECT_EQ(RunTasks(pool.get(), kTasks,
                        [&](size_t index, size_t) {
                          ++begun;
                          return index == 0 ? Status::kUnsupported : Status::kOk;
                        }),
               Status::kUnsupported);
-    EXPECT_LT(begun, 1000u);
+    EXPECT_LT(begun, kTasks);
+  }
+}
+
+TEST(RunTasks, OfWhichAllFail_BeginsOneOnEachThreadAtMost) {
+  for (const size_t threads : {1, 3}) {
+    const std::unique_ptr<ThreadPool> pool = MakePool(threads);
+    std::vector<int> begun(threads, 0);
+    EXPECT_EQ(RunTasks(pool.get(), 1000,
+                       [&](size_t, size_t thread) {
+                         ++begun[thread];
+                         return Status::kUnsupported;
+                       }),
+              Status::kUnsupported);
+    for (const int tasks : begun) EXPECT_LE(tasks, 1);
+    EXPECT_GE(*std::max_element(begun.begin(), begun.end()), 1);
   }
 }
 

@@ -86,6 +86,11 @@ TrainingProcess::~TrainingProcess() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
+void TrainingProcess::Signal(int number) const {
+  kill(pid_, number);
+  for (const pid_t rank : Children("geminid-train")) kill(rank, number);
+}
+
 std::string TrainingProcess::Words() const { return ReadFile(folder_ / "words"); }
 
 bool TrainingProcess::WaitForWords(const std::string& text) const {

@@ -175,8 +175,14 @@ std::vector<std::string> TrainingProcess::Leftovers() const {
   return names;
 }
 
+// One that has ended stays until somebody waits for it: where the first process of a container does
+// not, for ever.
 bool IsGone(pid_t pid, int seconds) {
-  return WaitUntil(seconds, [pid] { return kill(pid, 0) != 0; });
+  return WaitUntil(seconds, [pid] {
+    const std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+    const size_t state = stat.rfind(") ");
+    return stat.empty() || (state != std::string::npos && stat.compare(state, 3, ") Z") == 0);
+  });
 }
 
 }  // namespace geminid

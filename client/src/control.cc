@@ -143,6 +143,7 @@ bool Control::WaitForSuccessor(absl::Time give_up) const {
 template <typename Make>
 absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make make) {
   absl::Time lost = absl::InfiniteFuture();
+  bool doubted = false;
   for (bool again = false;; again = true) {
     Call call(token_, timeout);
     const grpc::Status status = make(call.context(), again);
@@ -152,7 +153,15 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
           " took the place of one that ended, and did not find this session (its log says why); "
           "attach again"));
     }
-    if (!WasCutOff(status, *stubs_->channel)) return FromGrpc(status, doing, socket_, timeout);
+    if (!WasCutOff(status, *stubs_->channel)) {
+      // Where this thread had no processor, the channel can have found the next daemon before it
+      // was looked at. Who means it says it again.
+      const bool doubts = status.error_code() == grpc::StatusCode::UNAVAILABLE && !doubted;
+      if (!doubts) return FromGrpc(status, doing, socket_, timeout);
+      doubted = true;
+      continue;
+    }
+    doubted = false;
     lost = std::min(lost, absl::Now());
     if (stubs_->channel->GetState(false) == GRPC_CHANNEL_READY) {
       pollfd attach = {attach_socket_, POLLRDHUP, 0};

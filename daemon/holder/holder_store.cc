@@ -101,6 +101,10 @@ absl::Status HolderStore::StartHolder() {
 absl::Status HolderStore::SendLocked(const Message& message, int fd) {
   const int error = Send(socket_, message, fd);
   if (error == 0) return absl::OkStatus();
+  return DoesNotTake(error);
+}
+
+absl::Status HolderStore::DoesNotTake(int error) {
   // One that takes nothing for so long is not waited for again; its end is seen by who watches it.
   (void)::shutdown(socket_.get(), SHUT_RDWR);
   return absl::UnavailableError(
@@ -121,8 +125,14 @@ absl::Status HolderStore::Remove(const std::string& name) {
 
 absl::StatusOr<std::vector<KeptDescriptor>> HolderStore::List() {
   const std::lock_guard lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(SendLocked({.op = Op::kList}, -1));
   std::vector<KeptDescriptor> kept;
+  if (const int error = Send(socket_, {.op = Op::kList}); error == EPIPE || error == ECONNRESET) {
+    // It ended, because nobody came in time, while it was being met.
+    GEMINID_RETURN_IF_ERROR(StartHolder());
+    return kept;
+  } else if (error != 0) {
+    return DoesNotTake(error);
+  }
   for (;;) {
     Arrived arrived = Receive(socket_);
     if (arrived.what == Arrived::What::kEnd && kept.empty()) {

@@ -44,6 +44,7 @@ class HolderStore final : public DescriptorStore {
   explicit HolderStore(HolderOptions options) : options_(std::move(options)) {}
   absl::Status StartHolder();
   absl::Status SendLocked(const Message& message, int fd);
+  absl::Status DoesNotTake(int error);
 
   const HolderOptions options_;
   std::mutex mutex_;

@@ -30,7 +30,9 @@
 namespace geminid::holder {
 namespace {
 
-constexpr timeval kSendTimeout = {.tv_sec = 5, .tv_usec = 0};
+// A daemon that starts reads what is kept as soon as a crowded machine gives it a processor; one
+// that has died ends the wait at once.
+constexpr timeval kSendTimeout = {.tv_sec = 30, .tv_usec = 0};
 constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
 constexpr int64_t kLookMs = 200;  // between looks whether its socket is there
 

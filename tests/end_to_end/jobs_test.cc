@@ -78,7 +78,10 @@ class Jobs : public ::testing::Test {
 TEST_F(Jobs, LowOne_LeavesTheDeviceToAHighOneAndEndsWithItsOwnBits) {
   TrainingProcess low(Run("low", kSteps, "-1"));
   ASSERT_TRUE(low.WaitForWords("step 1/")) << low.Words();
+  low.Signal(SIGSTOP);  // its last step must not come before the other one has begun
   TrainingProcess high(Run("high", kForHours, "0"));
+  ASSERT_TRUE(high.WaitForWords("waits: job high is queued")) << high.Words();
+  low.Signal(SIGCONT);
   ASSERT_TRUE(high.WaitForWords("step 1/")) << high.Words();
   ASSERT_TRUE(low.WaitForWords("waits: job low is preempted")) << low.Words();
   EXPECT_THAT(Ctl({"ls", "jobs"}).second, AllOf(HasSubstr("preempted"), HasSubstr("running")));

@@ -86,6 +86,11 @@ TrainingProcess::~TrainingProcess() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
+void TrainingProcess::Signal(int number) const {
+  kill(pid_, number);
+  for (const pid_t rank : Children("geminid-train")) kill(rank, number);
+}
+
 std::string TrainingProcess::Words() const { return ReadFile(folder_ / "words"); }
 
 bool TrainingProcess::WaitForWords(const std::string& text) const {
@@ -170,8 +175,14 @@ std::vector<std::string> TrainingProcess::Leftovers() const {
   return names;
 }
 
+// One that has ended stays until somebody waits for it: where the first process of a container does
+// not, for ever.
 bool IsGone(pid_t pid, int seconds) {
-  return WaitUntil(seconds, [pid] { return kill(pid, 0) != 0; });
+  return WaitUntil(seconds, [pid] {
+    const std::string stat = ReadFile("/proc/" + std::to_string(pid) + "/stat");
+    const size_t state = stat.rfind(") ");
+    return stat.empty() || (state != std::string::npos && stat.compare(state, 3, ") Z") == 0);
+  });
 }
 
 }  // namespace geminid

@@ -27,6 +27,8 @@ class TrainingProcess {
   TrainingProcess& operator=(const TrainingProcess&) = delete;
 
   pid_t pid() const { return pid_; }
+  // To it and its ranks.
+  void Signal(int number) const;
   // Waits until its words contain `text`; false if it ends, or 60 seconds pass, before.
   bool WaitForWords(const std::string& text) const;
   // The same for the steps in its log (--log).

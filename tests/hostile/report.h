@@ -17,6 +17,9 @@ struct Phase {
   std::vector<double> step_seconds;
   std::vector<double> answer_milliseconds;  // of GetStatus
   std::string during_slowest;               // what the strangers did meanwhile
+  std::vector<size_t> attacks_during_slowest;
+  // In a short run: of the slowest answers, each time that the same was tried again.
+  std::vector<double> again_milliseconds;
   uint64_t unanswered = 0;
 };
 
@@ -49,6 +52,11 @@ std::vector<Finding> Judge(const Report& report, bool is_long);
 
 double Median(std::vector<double> values);  // 0 of none
 double Slowest(const Phase& phase);         // milliseconds of an answer; 0 of none
+// Whether that is too slow, and was each time that the same was tried again. Where other programs
+// use the processors an answer can be slow for their sake, but what strangers can do to the daemon
+// they can do again.
+bool IsTooSlow(const Phase& phase, bool is_long);
+bool EndsTooLate(double milliseconds);
 // Of the median steps.
 double StepRatio(const Report& report);
 

@@ -140,11 +140,12 @@ int NewCounts() {
 
 }  // namespace
 
-void BeStranger(const std::string& socket, int counts_fd, int stranger) {
+void BeStranger(const std::string& socket, int counts_fd, int stranger, int attack) {
   Counts* const counts = MapCounts(counts_fd);
   std::mt19937 random(::getpid() ^ static_cast<unsigned>(Clock::now().time_since_epoch().count()));
   while (true) {
-    const size_t which = random() % Attacks().size();
+    const size_t which =
+        attack == kAnyAttack ? random() % Attacks().size() : static_cast<size_t>(attack);
     counts->under_way[static_cast<size_t>(stranger)] = which + 1;
     Attacks()[which].run(socket, &counts->spoils);
     ++counts->attacks[which];
@@ -183,6 +184,7 @@ std::string Scene::processors() const {
 }
 
 bool Scene::StartDaemon() {
+  ::unlink(Path("log").c_str());  // of one before
   daemon_ = Spawn({daemon_program_, "--config", Path("config.json")}, Path("log"), Socket());
   const auto end = Clock::now() + std::chrono::seconds(30);
   while (ReadFile(Path("log")).find("geminid ready") == std::string::npos) {
@@ -210,7 +212,7 @@ Job Scene::Train() {
 }
 
 // Another program begins: gRPC, which this one uses, does not survive a fork.
-void Scene::ReleaseStrangers() {
+void Scene::ReleaseStrangers(const std::vector<size_t>& attacks) {
   char program[4096] = {};
   if (::readlink("/proc/self/exe", program, sizeof(program) - 1) < 0) std::abort();
   const std::string socket = Socket();
@@ -220,13 +222,15 @@ void Scene::ReleaseStrangers() {
   for (size_t stranger = 0; stranger < std::size(kStrangers); ++stranger) {
     const uid_t uid = kStrangers[stranger];
     const std::string number = absl::StrCat(stranger);
+    const std::string attack = attacks.empty() ? absl::StrCat(kAnyAttack)
+                                               : absl::StrCat(attacks[stranger % attacks.size()]);
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::sched_setaffinity(0, sizeof(theirs), &theirs);
       if (is_root && (::setgid(uid) != 0 || ::setuid(uid) != 0)) ::_exit(71);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ::execl(program, program, kStrangerFlag, socket.c_str(), counts.c_str(), number.c_str(),
-              nullptr);
+              attack.c_str(), nullptr);
       ::_exit(127);
     }
     strangers_.push_back(pid);
@@ -249,7 +253,7 @@ void Scene::RemoveStrangers() {
 std::optional<Scene::Answer> Scene::Ask() {
   if (channel_ == nullptr) channel_ = testing::NewChannel(Socket());
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
   Answer answer;
   const auto begin = Clock::now();
   if (!v1::AdminService::NewStub(channel_)
@@ -264,7 +268,7 @@ std::optional<Scene::Answer> Scene::Ask() {
 std::optional<Clock::duration> Scene::EndDaemon() {
   const auto begin = Clock::now();
   ::kill(daemon_, SIGTERM);
-  const int code = Wait(daemon_, std::chrono::seconds(10));
+  const int code = Wait(daemon_, std::chrono::minutes(1));
   if (code == -1) return std::nullopt;
   daemon_ = -1;
   return code == 0 ? std::optional(Clock::now() - begin) : std::nullopt;
@@ -272,12 +276,18 @@ std::optional<Clock::duration> Scene::EndDaemon() {
 
 uint64_t Scene::spoils() const { return counts_->spoils.load(); }
 
-std::string Scene::UnderWay() const {
-  std::vector<std::string> names;
+std::vector<size_t> Scene::AttacksUnderWay() const {
+  std::vector<size_t> attacks;
   for (const auto& attack : counts_->under_way) {
     const uint64_t number = attack.load();
-    if (number > 0 && number <= Attacks().size()) names.push_back(Attacks()[number - 1].name);
+    if (number > 0 && number <= Attacks().size()) attacks.push_back(number - 1);
   }
+  return attacks;
+}
+
+std::string Scene::UnderWay() const {
+  std::vector<std::string> names;
+  for (const size_t attack : AttacksUnderWay()) names.emplace_back(Attacks()[attack].name);
   return names.empty() ? "nothing" : absl::StrJoin(names, " and ");
 }
 

@@ -28,9 +28,11 @@ struct Job {
 struct Counts;
 
 // The whole life of a stranger, which this program is when it is started with kStrangerFlag, the
-// daemon's socket, the number of that descriptor, and which of the strangers it is.
+// daemon's socket, the number of that descriptor, which of the strangers it is, and the attack that
+// it is to carry out, or kAnyAttack.
 inline constexpr char kStrangerFlag[] = "--stranger";
-[[noreturn]] void BeStranger(const std::string& socket, int counts, int stranger);
+inline constexpr int kAnyAttack = -1;
+[[noreturn]] void BeStranger(const std::string& socket, int counts, int stranger, int attack);
 
 class Scene {
  public:
@@ -43,11 +45,12 @@ class Scene {
 
   bool StartDaemon();
   Job Train();
-  void ReleaseStrangers();
+  // Each carries out one of these attacks alone; of none: any.
+  void ReleaseStrangers(const std::vector<size_t>& attacks = {});
   // Those that had ended by themselves count as dead: they were to go on until now.
   void RemoveStrangers();
 
-  // What the daemon answers, and how long it takes; nothing if none came within five seconds.
+  // What the daemon answers, and how long it takes; nothing if none came within a minute.
   struct Answer {
     v1::Status status;
     std::chrono::steady_clock::duration time{};
@@ -60,6 +63,7 @@ class Scene {
   uint64_t dead_strangers() const { return dead_strangers_; }
   // What the strangers are doing now: "listing loops and plans of garbage".
   std::string UnderWay() const;
+  std::vector<size_t> AttacksUnderWay() const;
   std::vector<std::pair<std::string, uint64_t>> attacks() const;
   std::string LastWords() const;
 

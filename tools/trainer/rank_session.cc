@@ -1,5 +1,6 @@
 #include "tools/trainer/rank_session.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -79,6 +80,8 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
   connect.device = options.device;
   connect.client_name = "geminid-train";
   connect.device_memory_bytes = options.device_memory_bytes.value_or(unlimited_bytes);
+  // A daemon that is starved of processors is waited for as long as a rank is.
+  connect.timeout = std::max(connect.timeout, options.timeout);
   connect.copy_bytes_per_second = static_cast<double>(options.copy_bytes_per_second);
   if (between.is_kept && context.restarts.most > 0) {
     connect.run = RunName(context.info);

@@ -25,7 +25,8 @@ constexpr FlagSpec kProcessFlags[] = {
     {"--threads", &Flags::threads, "N",
      "Of each rank, to compute on; otherwise its share of the processors. Changes no bit"},
     {"--timeout", &Flags::timeout, "SECONDS",
-     "How long to wait for another rank; five times as long for a device where nothing happens"},
+     "How long to wait for another rank, and for the daemon, 10 at least; five times as long for a "
+     "device where nothing happens"},
     {"--socket", &Flags::socket, "PATH",
      "The daemon's; otherwise $GEMINID_SOCKET, the installed one, or a daemon of the run's own"},
     {"--job", &Flags::job, "NAME", "Of the run, in the daemon's books"},

@@ -54,7 +54,12 @@ std::vector<zero::ParameterId> Select(const std::vector<zero::Parameter>& whole,
 template <typename Model>
 absl::StatusOr<std::unique_ptr<TrainedModel>> Made(const ModelSurroundings& around) {
   auto model = std::make_unique<Model>(around);
-  GEMINID_RETURN_IF_ERROR(model->Prepare());
+  if (absl::Status status = model->Prepare(); !status.ok()) {
+    // Another rank may have died since the engine was made, which ends here with the model: this
+    // rank's state must be there when all try again.
+    if (around.resumes) around.session.LeaveToSuccessor();
+    return status;
+  }
   return model;
 }
 

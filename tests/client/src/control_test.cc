@@ -105,6 +105,21 @@ TEST_F(ControlTest, CallThatAnEndingDaemonCutsOff_IsMadeAgainByNumber) {
   EXPECT_TRUE(again.load()) << "the earlier daemon may have done it";
 }
 
+// As where the connection broke, and there is one to the next daemon when it is looked at.
+TEST_F(ControlTest, UnavailableWithAConnection_IsAskedOnceMoreByNumber) {
+  std::atomic<int> calls = 0;
+  std::atomic<bool> again = false;
+  const Server server(socket_, [&](grpc::ServerContext*, const v1::FreeChunksRequest& request) {
+    again.store(request.again());
+    return ++calls == 1 ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "Broken pipe")
+                        : grpc::Status::OK;
+  });
+  Connect();
+  EXPECT_EQ(Free(), absl::OkStatus());
+  EXPECT_EQ(calls.load(), 2);
+  EXPECT_TRUE(again.load()) << "the earlier daemon may have done it";
+}
+
 TEST_F(ControlTest, CallThatIsNotAnswered_SaysWhoWasWaitedForAndHowLong) {
   const Server server(socket_, IsCutOff());
   Connect(absl::Milliseconds(50));
@@ -189,16 +204,18 @@ TEST_F(ControlTest, DaemonThatCutsOffEveryCall_IsNotAskedForEver) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("not today"));
 }
 
+// Of UNAVAILABLE that is known when it is said twice.
 TEST_F(ControlTest, WhatALivingDaemonSays_IsMeant) {
-  for (const grpc::StatusCode code : {grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::ABORTED}) {
+  for (const auto& [code, times] :
+       {std::pair(grpc::StatusCode::UNAVAILABLE, 2), std::pair(grpc::StatusCode::ABORTED, 1)}) {
     std::atomic<int> calls = 0;
-    const Server server(socket_, [&](grpc::ServerContext*, const v1::FreeChunksRequest&) {
+    const Server server(socket_, [&, said = code](grpc::ServerContext*, const auto&) {
       calls.fetch_add(1);
-      return grpc::Status(code, "no");
+      return grpc::Status(said, "no");
     });
     Connect();
     EXPECT_EQ(static_cast<int>(Free().code()), static_cast<int>(code));
-    EXPECT_EQ(calls.load(), 1);
+    EXPECT_EQ(calls.load(), times);
   }
 }
 

@@ -102,13 +102,24 @@ class GpuAgentTest : public ::testing::Test {
 };
 
 // Soon again, and never given up.
-constexpr agent::SupervisionOptions kImpatient = {
-    .hello_patience = core::Duration::Milliseconds(200),
-    .answer_patience = core::Duration::Milliseconds(200),
-    .health_period = core::Duration::Milliseconds(20),
-    .first_pause = core::Duration::Milliseconds(1),
-    .longest_pause = core::Duration::Milliseconds(1),
-    .most_ends = 1000000};
+constexpr agent::SupervisionOptions kSoonAgain = {.health_period = core::Duration::Milliseconds(20),
+                                                  .first_pause = core::Duration::Milliseconds(1),
+                                                  .longest_pause = core::Duration::Milliseconds(1),
+                                                  .most_ends = 1000000};
+
+// For those that hang, and for no others: one that only waits for a processor is taken for hung,
+// too.
+constexpr core::Duration kShort = core::Duration::Milliseconds(200);
+constexpr agent::SupervisionOptions ImpatientForHello() {
+  agent::SupervisionOptions options = kSoonAgain;
+  options.hello_patience = kShort;
+  return options;
+}
+constexpr agent::SupervisionOptions ImpatientForAnswers() {
+  agent::SupervisionOptions options = kSoonAgain;
+  options.answer_patience = kShort;
+  return options;
+}
 
 TEST_F(GpuAgentTest, Slab_IsMadeAskedForBeforeTheHelloAndReleased) {
   Start("");
@@ -163,7 +174,7 @@ TEST_F(GpuAgentTest, FullGpu_IsAnErrorOfTheCallAlone) {
 }
 
 TEST_F(GpuAgentTest, KilledAgent_IsStartedAgainAndSlabsLiveOn) {
-  Start("", kImpatient);
+  Start("", kSoonAgain);
   absl::StatusOr<Slab> slab = agent_->MakeSlab(2 * kMiB, false);
   ASSERT_TRUE(slab.ok()) << slab.status();
   const pid_t first = AwaitState(AgentState::kServing).pid;
@@ -185,7 +196,7 @@ TEST_F(GpuAgentTest, KilledAgent_IsStartedAgainAndSlabsLiveOn) {
 }
 
 TEST_F(GpuAgentTest, HungAgent_IsKilledAndTheCallRefused) {
-  Start("hang_create", kImpatient);
+  Start("hang_create", ImpatientForAnswers());
   const absl::Status status = agent_->MakeSlab(2 * kMiB, false).status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(status.message()),
@@ -202,7 +213,7 @@ TEST_F(GpuAgentTest, HungAgent_IsKilledAndTheCallRefused) {
 
 TEST_F(GpuAgentTest, BrokenAgents_AreNeverBelieved) {
   for (const char* fault : {"garbage", "no_fd", "wrong_id", "die_create"}) {
-    Start(fault, kImpatient);
+    Start(fault, kSoonAgain);
     const absl::Status status = agent_->MakeSlab(2 * kMiB, false).status();
     EXPECT_TRUE(absl::IsUnavailable(status)) << fault << ": " << status;
     TearDown();
@@ -216,10 +227,9 @@ TEST_F(GpuAgentTest, AgentsThatMayNotServe_AreSaidWhy) {
       {"other_gpu", "it is the agent of GPU-00000000-0000-0000-0000-000000000009"},
       {"twice", "it said hello twice"},
       {"coarse", "its slabs are multiples of 4194304"},
-      {"refuse", "no driver here"},
-      {"hang_hello", "it said nothing for 0.2 s"}};
+      {"refuse", "no driver here"}};
   for (const auto& [fault, why] : kCases) {
-    Start(fault, kImpatient);
+    Start(fault, kSoonAgain);
     const AgentReading reading = Await([](const AgentReading& now) { return !now.why.empty(); });
     EXPECT_THAT(reading.why, HasSubstr(why)) << fault;
     TearDown();
@@ -228,8 +238,14 @@ TEST_F(GpuAgentTest, AgentsThatMayNotServe_AreSaidWhy) {
   loop_.reset();
 }
 
+TEST_F(GpuAgentTest, AgentThatSaysNoHello_IsSaidWhy) {
+  Start("hang_hello", ImpatientForHello());
+  const AgentReading reading = Await([](const AgentReading& now) { return !now.why.empty(); });
+  EXPECT_THAT(reading.why, HasSubstr("it said nothing for 0.2 s"));
+}
+
 TEST_F(GpuAgentTest, AgentThatNeverStarts_IsGivenUpUntilRetry) {
-  agent::SupervisionOptions supervision = kImpatient;
+  agent::SupervisionOptions supervision = kSoonAgain;
   supervision.most_ends = 3;
   Start("refuse", supervision);
   AwaitState(AgentState::kGivenUp);
@@ -243,7 +259,7 @@ TEST_F(GpuAgentTest, AgentThatNeverStarts_IsGivenUpUntilRetry) {
 }
 
 TEST_F(GpuAgentTest, Health_IsThatOfTheHelloUntilItIsAskedFor) {
-  Start("", kImpatient);
+  Start("", kSoonAgain);
   const AgentReading hello = Await([](const AgentReading& now) { return now.health.has_value(); });
   EXPECT_EQ(hello.health->total_bytes, uint64_t{8} << 30);
   // The puppet's GPU is half full whenever it is asked.
@@ -251,7 +267,7 @@ TEST_F(GpuAgentTest, Health_IsThatOfTheHelloUntilItIsAskedFor) {
 }
 
 TEST_F(GpuAgentTest, UnhealthyGpu_IsNotFitUntilRetryAndThroughTheEndOfItsAgent) {
-  Start("xid", kImpatient);
+  Start("xid", kSoonAgain);
   const pid_t pid = AwaitState(AgentState::kServing).pid;
   Await([](const AgentReading& now) { return !now.xids.counts().empty(); });
   ::setenv(kFault, "", 1);

@@ -15,6 +15,7 @@
 
 #include "base/memfd.h"
 #include "daemon/holder/holder_store.h"
+#include "daemon/os/unix_socket.h"
 #include "gtest/gtest.h"
 #include "tests/base/temporary_folder.h"
 
@@ -134,6 +135,19 @@ TEST_F(HolderTest, WithoutADaemonForTooLong_ItEnds) {
   EXPECT_TRUE(Listed(next.get()).empty());
   EXPECT_TRUE(next->Put("socket", socket.get()).ok());
   next->Finish();
+}
+
+// The daemon came while it could still be met, and too late to be served.
+TEST_F(HolderTest, ThatEndsWhileItIsMet_IsSucceededByOneOfTheDaemonsOwn) {
+  absl::StatusOr<base::UniqueFd> listener = os::ListenSeqpacket(socket_, 0600, 1);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  const std::unique_ptr<HolderStore> store = Open();
+  listener->Reset();
+  std::filesystem::remove(socket_);
+  EXPECT_TRUE(Listed(store.get()).empty());
+  const base::UniqueFd socket = PutPair(store.get(), "socket");
+  EXPECT_EQ(Listed(store.get()).size(), 1u);
+  store->Finish();
 }
 
 TEST_F(HolderTest, WithoutADaemonAndItsProcess_ItEnds) {

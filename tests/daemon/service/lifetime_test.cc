@@ -121,38 +121,52 @@ TEST(Lifetime, ConnectionClosedWithMemory_ReturnsItAll) {
       << before << " descriptors before, " << CountFds() << " after";
 }
 
-TEST(Lifetime, KeptSession_StaysUntilItsTimeIsOver) {
-  DaemonEnvOptions options;
-  options.keep_time = "300ms";
-  DaemonEnv env;
-  ASSERT_TRUE(env.Start(options).ok());
+// A client with 1 MiB that wants it kept when it dies.
+std::unique_ptr<RawClient> ClientWithMemoryToKeep(const DaemonEnv& env) {
   shm::Hello hello = GoodHello();
   hello.death_policy = shm::DeathPolicy::kKeep;
   absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env.socket(), hello);
-  ASSERT_TRUE(client.ok());
+  EXPECT_TRUE(client.ok()) << client.status();
+  if (!client.ok()) return nullptr;
   v1::AllocateChunksRequest request;
   v1::ChunkSpec* chunk = request.add_chunks();
   chunk->set_kind(v1::CHUNK_KIND_WEIGHT);
   chunk->set_bytes(1 << 20);
   chunk->set_has_home(true);
   v1::AllocateChunksResponse response;
-  {
-    grpc::ClientContext context;
-    (*client)->Authenticate(&context);
-    ASSERT_TRUE(v1::ChunkService::NewStub((*client)->channel())
-                    ->Allocate(&context, request, &response)
-                    .ok());
-  }
-  client->reset();
-  const auto kept = [&] {
+  grpc::ClientContext context;
+  (*client)->Authenticate(&context);
+  EXPECT_TRUE(
+      v1::ChunkService::NewStub((*client)->channel())->Allocate(&context, request, &response).ok());
+  return *std::move(client);
+}
+
+TEST(Lifetime, SessionToKeep_IsKept) {
+  DaemonEnvOptions options;
+  options.keep_time = "1h";
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start(options).ok());
+  ClientWithMemoryToKeep(env).reset();
+  EXPECT_TRUE(Eventually([&] {
     return env.daemon().hub().Inspect([](const core::Engine& engine, const auto&) {
       const std::vector<core::SessionSnapshot> sessions = engine.Sessions();
       return sessions.size() == 1 && sessions[0].state == core::SessionState::kKept &&
              engine.ledger().Totals(core::kHostAccount).in_use_bytes == 1 << 20;
     });
-  };
-  EXPECT_TRUE(Eventually(kept));
+  }));
+}
+
+TEST(Lifetime, KeptSession_IsGoneWhenItsTimeIsOverAndNotBefore) {
+  constexpr auto kKept = std::chrono::milliseconds(300);
+  DaemonEnvOptions options;
+  options.keep_time = "300ms";
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start(options).ok());
+  std::unique_ptr<RawClient> client = ClientWithMemoryToKeep(env);
+  const auto begin = std::chrono::steady_clock::now();
+  client.reset();
   EXPECT_TRUE(Eventually([&] { return EverythingFree(&env); }));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, kKept);
 }
 
 TEST(Lifetime, DaemonWithAttachedSessions_StopsQuickly) {

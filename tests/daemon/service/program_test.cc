@@ -14,9 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <sstream>
 #include <thread>
 
@@ -44,6 +47,7 @@ class Program : public ::testing::Test {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
   }
 
   std::string Socket() const { return folder_.path() + "/s"; }
@@ -426,6 +430,19 @@ long Sleeps(pid_t pid) {
   return sleeps;
 }
 
+// How much `count` grows in the quietest of some seconds, and of no more of them once it is `most`:
+// on a busy machine what the daemon had to do before comes late.
+long GrowthInAQuietSecond(long most, const std::function<long()>& count) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  long least = std::numeric_limits<long>::max();
+  while (least > most && std::chrono::steady_clock::now() < deadline) {
+    const long before = count();
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // a second of nothing is measured
+    least = std::min(least, count() - before);
+  }
+  return least;
+}
+
 TEST_F(Program, ClientThatReadsNoResponses_DoesNotKeepTheDaemonAwake) {
   Start({"--socket", Socket(), "--host-memory", "64MiB"});
   WaitUntilReady();
@@ -443,11 +460,14 @@ TEST_F(Program, ClientThatReadsNoResponses_DoesNotKeepTheDaemonAwake) {
     sent += requests.TryPush(request) ? 1 : 0;
     (*client)->Wake();
   }
-  // What is measured is a second of nothing, after the looks have become rare.
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  const long before = Sleeps(pid_);
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  EXPECT_LE(Sleeps(pid_) - before, 20);
+  constexpr long kRareLooks = 20;  // in a second, once they have become rare
+  EXPECT_LE(GrowthInAQuietSecond(kRareLooks, [&] { return Sleeps(pid_); }), kRareLooks);
+}
+
+size_t OpenDescriptors(pid_t pid) {
+  std::error_code ignored;
+  return static_cast<size_t>(std::distance(
+      std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/fd"), ignored), {}));
 }
 
 TEST_F(Program, DescriptorsThatRanOut_AreServedAgainOnceTheyAreBack) {
@@ -480,33 +500,77 @@ TEST_F(Program, DescriptorsThatRanOut_AreServedAgainOnceTheyAreBack) {
 }
 
 TEST_F(Program, FirstCallAfterDescriptorsRanOut_IsRefusedAndServedOnceTheyAreBack) {
-  Start({"--socket", Socket(), "--host-memory", "64MiB"}, [] {
-    const rlimit limit = {40, 40};
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  });
-  WaitUntilReady();
-  {
+  constexpr size_t kDescriptors = 40;
+  constexpr size_t kKeptBack = 5;  // an eighth, for words to clients
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  // Who says no hello is sent away after a time. Where that came before the call, so did its room,
+  // and the call was served: then another daemon is asked.
+  while (true) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << Output();
+    Start({"--socket", Socket(), "--host-memory", "64MiB"}, [] {
+      const rlimit limit = {kDescriptors, kDescriptors};
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+    });
+    WaitUntilReady();
     std::vector<base::UniqueFd> held;
     for (int i = 0; i < 100; ++i) held.push_back(Connect(SOCK_SEQPACKET, shm::kAttachSuffix));
-    EXPECT_FALSE(GetStatus().ok());
+    while (OpenDescriptors(pid_) < kDescriptors - kKeptBack &&
+           std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    if (!GetStatus().ok()) break;
+    TearDown();
+    ::unlink(LogPath().c_str());
   }
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (!GetStatus().ok()) ASSERT_LT(std::chrono::steady_clock::now(), deadline) << Output();
 }
 
+int Count(const std::string& words, const std::string& what) {
+  int count = 0;
+  for (size_t at = 0; (at = words.find(what, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+// Of the series of a metrics page that begin so; 0 of none.
+double SumOf(const std::string& page, const std::string& begin) {
+  std::istringstream lines(page);
+  double sum = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind(begin, 0) == 0) sum += std::stod(line.substr(line.rfind(' ')));
+  }
+  return sum;
+}
+
 TEST_F(Program, RefusedHellos_AreCountedInTheLogInsteadOfFillingIt) {
-  Start({"--socket", Socket(), "--host-memory", "64MiB"});
+  const std::string config = folder_.path() + "/g.textproto";
+  std::ofstream(config) << "config_version: 1 log_lines_per_second: 1";
+  constexpr double kBurst = 50;  // fifty seconds' worth, then one a second
+  const auto begin = std::chrono::steady_clock::now();
+  Start({"--socket", Socket(), "--host-memory", "64MiB", "--metrics-listen", "127.0.0.1:0",
+         "--config", config});
   WaitUntilReady();
   shm::Hello bad = geminid::testing::GoodHello();
   bad.rank = -1;
-  for (int i = 0; i < 3000; ++i) {
+  int refused = 0;
+  for (int i = 0; i < 300; ++i) {
     const absl::StatusOr<base::UniqueFd> fd = os::ConnectSeqpacket(Socket() + shm::kAttachSuffix);
     ASSERT_TRUE(fd.ok());
     (void)os::SendMessage(*fd, geminid::testing::Bytes(bad), {});
-    (void)geminid::testing::Receive(*fd);
+    refused += geminid::testing::Receive(*fd).end ? 0 : 1;
   }
-  const std::string log = Output();
-  EXPECT_LT(std::count(log.begin(), log.end(), '\n'), 2000);
+  EXPECT_EQ(refused, 300);
+  // Whoever was refused knows it before the log.
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  double written = 0;
+  double counted = 0;
+  do {
+    counted =
+        SumOf(Fetch("/metrics"), "geminid_limit_refused_total{limit=\"log_lines_per_second\"");
+    written = Count(Output(), "attach refused");
+  } while (written + counted < refused && std::chrono::steady_clock::now() < deadline);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(written + counted, refused);
+  EXPECT_LE(written, kBurst + seconds.count() + 1);
 }
 
 // What memory the daemon has ever used, in KiB.
@@ -564,9 +628,8 @@ TEST_F(Program, Idle_UsesNoProcessor) {
     }
     return ticks;
   };
-  const long before = cpu_ticks();
-  std::this_thread::sleep_for(std::chrono::seconds(1));  // what is measured is a second of nothing
-  EXPECT_LE(cpu_ticks() - before, ::sysconf(_SC_CLK_TCK) / 50) << "more than 2 % of a processor";
+  const long two_percent = ::sysconf(_SC_CLK_TCK) / 50;
+  EXPECT_LE(GrowthInAQuietSecond(two_percent, cpu_ticks), two_percent);
 }
 
 }  // namespace

@@ -134,8 +134,7 @@ absl::Status EngineImpl::CheckArguments() const {
     return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
   }
   if (options_.loss_scale.has_value()) {
-    absl::Status status = CheckLossScaler(*options_.loss_scale);
-    if (!status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(CheckLossScaler(*options_.loss_scale));
   }
   GEMINID_RETURN_IF_ERROR(CheckStage());
   GEMINID_RETURN_IF_ERROR(CheckOptimizer(options_.optimizer));
@@ -206,14 +205,15 @@ absl::Status EngineImpl::CheckUpdatesInBackward() const {
 }
 
 absl::Status EngineImpl::Start() {
+  may_resume_ = options_.resume && session_->is_successor();
   GEMINID_RETURN_IF_ERROR(CheckArguments());
   GEMINID_RETURN_IF_ERROR(CheckPieces(parameters_, options_.model));
   arena_claimed_ = ClaimArena(*session_);
   if (!arena_claimed_) {
+    may_resume_ = false;  // what is there is the other engine's
     return absl::FailedPreconditionError(
         "the session has an engine already; end that one first, or connect another session");
   }
-  may_resume_ = options_.resume && session_->is_successor();
   // Plans name chunks by their numbers, which must be the same on all ranks. What a predecessor
   // left has the lowest ones: where there may be one, that comes first.
   const bool state_first = IsOfRun(*session_);

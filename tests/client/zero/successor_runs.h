@@ -15,7 +15,8 @@ inline constexpr int kSuccessorSteps = 6;
 // first step; "device": all of it lives there; "lamb": an optimizer that needs sums of all ranks;
 // "came": and factors; "summed": fp32 gradients of two micro-batches; "second": these in ZeRO's
 // second stage; "first": in its first; "hosts": weights sharded within two hosts of a rank each;
-// "one host": within one of both ranks, which is refused; "overflow": a step that changes nothing;
+// "one host": within one of both ranks, which is refused; "negative": with a limit of norms that is
+// refused before anything else; "overflow": a step that changes nothing;
 // "apart", "apart overflow": ranks with engines of their own, which are clipped alike; "apart
 // lamb", "apart came": whose sums are of the tensors of both.
 inline SyntheticRun SuccessorRun(const std::string& name) {
@@ -40,6 +41,7 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   if (name == "first") run.options.stage = Stage::kState;
   if (name == "second") run.options.stage = Stage::kGradients;
   if (name == "hosts") run.ranks_per_host = 1;
+  if (name == "negative") run.options.clip_norm = -1;
   if (name == "one host") run.ranks_per_host = kSuccessorRanks;
   run.apart = name.starts_with("apart");
   if (name == "apart") run.options.clip_norm = 0.5;

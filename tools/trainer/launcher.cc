@@ -64,14 +64,14 @@ std::string Indented(const std::string& words) {
 }
 
 // Lower is more likely to be the reason why the job failed.
-constexpr int kStoppedGuilt = 2;
+constexpr int kMissingGuilt = 2;
+constexpr int kStoppedGuilt = 3;
 int Guilt(const RankState& rank) {
   if (rank.lost()) return -1;
   const int status = *rank.wait_status();
   if (WIFSIGNALED(status)) return 0;
-  return WEXITSTATUS(status) == base::kExitAborted || WEXITSTATUS(status) == base::kExitUnavailable
-             ? kStoppedGuilt
-             : 1;
+  if (WEXITSTATUS(status) == base::kExitAborted) return kStoppedGuilt;
+  return WEXITSTATUS(status) == base::kExitUnavailable ? kMissingGuilt : 1;
 }
 
 // The code of an end that is no failure of this rank's own: all ranks end like this together.
@@ -135,13 +135,12 @@ class Launcher {
     // A failure spreads: whoever notices it ends with words of its own, or the signal that ended
     // one rank was for all of us.
     if (failed_) {
-      PollUntil([&] { return Over() || lost_ || policy_.first() != 0; },
-                absl::Now() + options_.settle_time);
+      Settle([&] { return Over() || lost_ || policy_.first() != 0; });
     }
     if (policy_.first() != 0 && !Over()) {
       SignalAll(policy_.first());
       PollUntil([&] { return Over() || failed_ || at_once_; }, absl::InfiniteFuture());
-      PollUntil([&] { return Over() || lost_ || at_once_; }, absl::Now() + options_.settle_time);
+      Settle([&] { return Over() || lost_ || at_once_; });
     }
     if (!Over()) Stop();
     LookAtAll();
@@ -167,7 +166,7 @@ class Launcher {
     if (ended_badly_.empty()) return agreed_end_;
     const RankState& culprit = Culprit();
     // Those that the signal killed are missed by the others.
-    if (agreed_end_ != base::kExitOk && Guilt(culprit) == kStoppedGuilt) return agreed_end_;
+    if (agreed_end_ != base::kExitOk && Guilt(culprit) >= kMissingGuilt) return agreed_end_;
     if (restarts_.most > 0 && IsDone()) {
       options_.write_stderr(
           absl::StrCat(kProgramName, ": ", DescribeCulprit(), " after the run was done\n"));
@@ -215,6 +214,17 @@ class Launcher {
       if (left <= absl::ZeroDuration()) return;
       PollOnce(left);
     }
+  }
+
+  // Until those that end by themselves have. Whoever stopped all that ended so far is on its way
+  // out, with the reason, and is given the time to come to its end.
+  template <typename Done>
+  void Settle(const Done& done) {
+    const auto stopped = [](const RankState* rank) { return Guilt(*rank) == kStoppedGuilt; };
+    PollUntil(done, absl::Now() + options_.settle_time);
+    PollUntil(
+        [&] { return done() || !std::all_of(ended_badly_.begin(), ended_badly_.end(), stopped); },
+        absl::Now() + options_.grace_time);
   }
 
   void PollOnce(absl::Duration at_most) {

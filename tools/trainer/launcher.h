@@ -29,7 +29,8 @@ struct LaunchOptions {
   std::vector<std::string> arguments;                              // without the program's name
   std::vector<std::pair<std::string, std::string>> environment{};  // added to this process's
   // How long the others may take to end by themselves once a rank has failed, and then after
-  // SIGTERM, before they are killed.
+  // SIGTERM, before they are killed. Between the two, the one that stopped all that have ended may
+  // take the grace time too: it has the reason.
   absl::Duration settle_time = absl::Milliseconds(500);
   absl::Duration grace_time = absl::Seconds(3);
   // The same when a host is lost: nobody on the others notices, so they are not waited for.
@@ -54,8 +55,9 @@ struct LaunchOptions {
 // Returns the exit code for this process: 0 if all ranks returned 0; the code of an end that all
 // ranks agree on (128 plus a signal of those three, kExitDiverged); 128 plus the signal that was
 // passed on, if it killed them; else that of the rank that failed first, 1 if a signal killed it. A
-// rank that was killed counts as the reason before one that returned an error, and one that says it
-// was only stopped (kExitAborted) counts last. No process is left when this returns.
+// rank that was killed counts as the reason before one that returned an error; one that misses
+// another (kExitUnavailable) comes after these, and one that says it was only stopped
+// (kExitAborted) last. No process is left when this returns.
 //
 // `restarts_made` gets how often they were started again, with those before.
 //

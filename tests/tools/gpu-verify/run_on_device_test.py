@@ -14,8 +14,9 @@ import unittest
 PROGRAMS = pathlib.Path(sys.argv[1]).resolve()
 SCRIPTS = pathlib.Path(__file__).resolve().parents[3] / "tools/gpu-verify"
 QUESTIONS = ["G1", "G4", "G7"]
-# A little of each part; the parts have tests of their own.
-LITTLE = {"GEMINID_CONFORMANCE_FLAGS": "--gtest_filter=*Memory*", "GEMINID_KERNEL_CHECK_FLAGS": "--no-timing --product-edge 24 --only product",
+# A little of each part, which have tests of their own; and ten times the usual time, for processors that are busy.
+LITTLE = {"GEMINID_RUN_SECONDS": "5300",
+          "GEMINID_CONFORMANCE_FLAGS": "--gtest_filter=*Memory*", "GEMINID_KERNEL_CHECK_FLAGS": "--no-timing --product-edge 24 --only product",
           "GEMINID_DEVICE_FLAGS": "--gtest_filter=*Sum*/Cuda", "GEMINID_MEASURE_FLAGS": "--tiny --only B1,B5,B10",
           "GEMINID_TRAINING_FLAGS": "--model gpt2-tiny --steps 2 --batch 2 --context 32"}
 SCRIPT_FILES = ("run-on-device", "train-on-device", "measure-on-device", "gpu_memory.py", "killed.py")
@@ -36,7 +37,7 @@ echo G1 pass
 def run(script, folder, before=(), **variables):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GEMINID_")}
     return subprocess.run([str(PROGRAMS / "geminid-with-double"), "--memory", "512", *before, str(script), str(folder),
-                           *QUESTIONS], env=dict(environment, **LITTLE, **variables), capture_output=True, text=True, check=False)
+                           *QUESTIONS], env={**environment, **LITTLE, **variables}, capture_output=True, text=True, check=False)
 
 
 class RunOnDevice(unittest.TestCase):
@@ -144,6 +145,13 @@ class RunOnDevice(unittest.TestCase):
         first, last = said.read_text().splitlines()[-2:]
         self.assertRegex(first, r"--json \S+/results.json --limit 165 --device 1 R1$")
         self.assertRegex(last, r"--json \S+/kills.json --limit \d+ --device 1 G2$")
+
+    def test_MoreTimeThanUsual_IsMoreForEachPart(self):
+        program = self.stub(self.folder / "bin/verify", "#!/bin/sh\necho \"$@\"\n")
+        for seconds, limit in (("1060", 335), ("530", 165), ("300", 165)):
+            done = run(SCRIPTS / "run-on-device", self.out, ["env"], GEMINID_GPU_VERIFY=str(program), GEMINID_RUN_SECONDS=seconds)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex((self.out / "results.txt").read_text(), rf"--limit {limit} ")
 
     def test_SystemWithAnOlderCLibrary_GetsTheProgramsOwn(self):
         (self.folder / "gpu-verify").mkdir()

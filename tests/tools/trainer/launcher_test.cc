@@ -28,7 +28,8 @@ struct Outcome {
   std::string text;
 };
 Outcome LaunchScript(int ranks, const std::string& script, int restarts = 0,
-                     absl::Duration settle_time = absl::Milliseconds(300)) {
+                     absl::Duration settle_time = absl::Milliseconds(300),
+                     absl::Duration grace_time = absl::Milliseconds(500)) {
   // Ignored by whoever starts tests in the background, and a shell cannot trap what it was started
   // to ignore.
   for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
@@ -40,7 +41,7 @@ Outcome LaunchScript(int ranks, const std::string& script, int restarts = 0,
   options.arguments = {"-c", script};
   options.environment = {{"LAUNCHER_TEST", "yes"}};
   options.settle_time = settle_time;
-  options.grace_time = absl::Milliseconds(500);
+  options.grace_time = grace_time;
   options.write_stderr = [&](const std::string& text) { outcome.text += text; };
   const absl::StatusOr<int> code = Launch(options);
   EXPECT_TRUE(code.ok()) << code.status();
@@ -224,17 +225,20 @@ TEST(Launcher, WithRestarts_GivenASignal_EndsTheRun) {
   EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
 }
 
-TEST(Launcher, OfARankStoppedByAnother_BlamesTheOther) {
-  const base::TemporaryFolder folder;
-  const std::string file = folder / "pid";
-  const Outcome outcome = LaunchScript(
-      2,
-      absl::StrCat("[ $RANK = 0 ] && { echo $$ > ", file, "; exit ", int{base::kExitAborted},
-                   "; }; ", AwaitEndOf(file), "echo it was me >&2; exit 5"),
-      /*restarts=*/0, kAmple);
-  EXPECT_EQ(outcome.code, 5);
-  EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
-  EXPECT_THAT(outcome.text, HasSubstr("it was me"));
+// Also one that takes longer to its end than the others may.
+TEST(Launcher, OfARankStoppedByAnother_WaitsForTheOtherAndBlamesIt) {
+  for (const int code : {5, int{base::kExitUnavailable}}) {
+    const base::TemporaryFolder folder;
+    const std::string file = folder / "pid";
+    const Outcome outcome = LaunchScript(
+        2,
+        absl::StrCat("[ $RANK = 0 ] && { echo $$ > ", file, "; exit ", int{base::kExitAborted},
+                     "; }; ", AwaitEndOf(file), "echo it was me >&2; exit ", code),
+        /*restarts=*/0, /*settle_time=*/absl::ZeroDuration(), /*grace_time=*/kAmple);
+    EXPECT_EQ(outcome.code, code) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
+    EXPECT_THAT(outcome.text, HasSubstr("it was me"));
+  }
 }
 
 TEST(Launcher, OfRanksThatIgnoreSigterm_KillsThem) {

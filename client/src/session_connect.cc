@@ -126,12 +126,19 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(ConnectOptions options
   return ConnectWithDevice(std::move(options), nullptr);
 }
 
-absl::Status SessionImpl::Open() {
+absl::Status SessionImpl::Open(bool met_before) {
   absl::Status status = ResolveSocket();
-  if (status.ok()) status = Attach();
+  if (status.ok()) status = Attach(met_before);
   if (status.ok() && options.admission.has_value()) status = AwaitAdmission();
   if (status.ok() && options.device_memory_bytes > 0) status = MakeArena();
   return status;
+}
+
+// A session that was ended, by its job's operator or for what it did, is told so.
+bool SessionImpl::IsForgotten() const {
+  return control != nullptr && control->never_known() && segments.state() != nullptr &&
+         segments.state()->header.phase.load(std::memory_order_acquire) ==
+             static_cast<uint32_t>(shm::Phase::kServing);
 }
 
 absl::Status SessionImpl::ResolveSocket() {
@@ -154,9 +161,9 @@ absl::Status SessionImpl::ResolveSocket() {
 
 // A daemon that dies while it is met is waited for: somebody starts it again. One that was never
 // there is not.
-absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello) {
+absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello, bool met_before) {
   const absl::Time give_up = absl::Now() + options.timeout;
-  for (bool was_there = private_daemon != nullptr;;) {
+  for (bool was_there = met_before || private_daemon != nullptr;;) {
     absl::StatusOr<AttachSocket> connected = AttachSocket::Connect(socket, options.timeout);
     if (connected.ok()) {
       attach = *std::move(connected);
@@ -171,10 +178,10 @@ absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello) {
   }
 }
 
-absl::Status SessionImpl::Attach() {
+absl::Status SessionImpl::Attach(bool met_before) {
   const absl::StatusOr<shm::Hello> hello = MakeHello(options);
   if (!hello.ok()) return hello.status();
-  absl::StatusOr<Welcomed> welcome = MeetDaemon(*hello);
+  absl::StatusOr<Welcomed> welcome = MeetDaemon(*hello, met_before);
   if (!welcome.ok()) return welcome.status();
   session_id = welcome->message.session_id;
   successor = welcome->message.successor;
@@ -263,13 +270,19 @@ void SessionImpl::Close() {
 
 absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions options,
                                                            std::unique_ptr<device::Device> device) {
-  auto impl = std::make_unique<SessionImpl>(std::move(options), std::move(device));
-  if (absl::Status status = impl->Open(); !status.ok()) {
+  const bool is_given = device != nullptr;
+  const absl::Time give_up = absl::Now() + options.timeout;
+  std::shared_ptr<PrivateDaemon> own_daemon;  // goes on between two sessions
+  for (bool met_before = false;; met_before = true) {
+    auto impl = std::make_unique<SessionImpl>(options, std::move(device));
+    const absl::Status status = impl->Open(met_before);
+    if (status.ok()) return SessionImpl::MakeSession(std::move(impl));
     impl->is_left.store(impl->successor > 0);  // it may be tried again
     impl->Close();
-    return status;
+    if (!impl->IsForgotten() || absl::Now() > give_up) return status;
+    own_daemon = impl->private_daemon;
+    if (is_given) device = std::move(impl->device);
   }
-  return SessionImpl::MakeSession(std::move(impl));
 }
 
 }  // namespace geminid

@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "base/mapping.h"
 #include "base/memfd.h"
+#include "client/device/faulty/faulty_device.h"
+#include "client/device/host/host_device.h"
+#include "client/src/session_impl.h"
 #include "client/src/session_internal.h"
 #include "daemon/core/manifest.h"
 #include "gmock/gmock.h"
@@ -84,6 +88,84 @@ TEST_F(RestartTest, ManyRestarts_LoseNothingAndKeepNothingTooMuch) {
   }
   EXPECT_EQ(kept_.Names().size(), kept);
   EXPECT_EQ(env_.daemon().hub().daemon_epoch(), 31u);
+}
+
+// As if the daemon had died right after it welcomed the client, and before it noted that.
+class ForgottenTest : public RestartTest {
+ protected:
+  absl::StatusOr<std::unique_ptr<Session>> ConnectAndBeForgotten(const std::string& run,
+                                                                 std::function<void()> forget) {
+    ConnectOptions options;
+    options.socket = env_.socket();
+    options.job = "job";
+    options.run = run;
+    options.keep_on_death = !run.empty();
+    options.device_memory_bytes = kMiB;
+    device::FaultPlan plan;
+    plan.point = device::FaultPoint::kRegisterHost;  // it has its welcome then, and made no call
+    plan.action = device::FaultAction::kRun;
+    plan.run = std::move(forget);
+    return ConnectWithDevice(options, device::MakeFaultyDevice(device::MakeHostDevice({}), plan));
+  }
+  static constexpr size_t kWelcomedAt = 24;
+  static constexpr size_t kKeptUntilAt = 32;
+};
+
+TEST_F(ForgottenTest, NewClient_GetsAnotherSession) {
+  const absl::StatusOr<std::unique_ptr<Session>> session = ConnectAndBeForgotten("", [this] {
+    env_.Stop();
+    Exchange("s1-books", kWelcomedAt, 0);
+    ASSERT_TRUE(env_.Start(options_).ok());
+    EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 0u);
+  });
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ((*session)->id(), 2u);
+  const ChunkHandle chunk = Allocate(session->get());
+  EXPECT_TRUE((*session)->Use(chunk.id, absl::Seconds(30)).ok());
+  EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 1u);
+}
+
+// The first call is made while there is no daemon, or the next one answers it.
+TEST_F(ForgottenTest, NewClientThatWaitsForTheNextDaemon_GetsAnotherSession) {
+  std::thread next;
+  const absl::StatusOr<std::unique_ptr<Session>> session = ConnectAndBeForgotten("", [&] {
+    env_.Stop();
+    Exchange("s1-books", kWelcomedAt, 0);
+    next = std::thread([this] { EXPECT_TRUE(env_.Start(options_).ok()); });
+  });
+  next.join();
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ((*session)->id(), 2u);
+}
+
+TEST_F(ForgottenTest, Successor_GetsTheSameSessionAgain) {
+  absl::StatusOr<std::unique_ptr<Session>> first = ConnectAndBeForgotten("run-1", [] {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const ChunkHandle chunk = Allocate(first->get());
+  (*first)->LeaveToSuccessor();
+  first->reset();
+  const absl::StatusOr<std::unique_ptr<Session>> second = ConnectAndBeForgotten("run-1", [this] {
+    env_.Stop();
+    for (const size_t half : {size_t{0}, sizeof(uint32_t)}) {
+      Exchange("s1-books.1", kKeptUntilAt + half, 0x7fff'ffff);
+    }
+    ASSERT_TRUE(env_.Start(options_).ok());
+  });
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((*second)->id(), 1u);
+  const auto claimed = Claim(**second, {{"a", ChunkKind::kGeneric, 64 * 1024, true}});
+  ASSERT_TRUE(claimed.ok()) << claimed.status();
+  EXPECT_EQ(claimed->front().id, chunk.id);
+  EXPECT_EQ(Check(), absl::OkStatus());
+}
+
+// What it knew before, it knows.
+TEST_F(ForgottenTest, ClientThatMadeACall_IsKnownWhoeverNotesIt) {
+  const std::unique_ptr<Session> session = Connect();
+  Exchange("s1-books", kWelcomedAt, 0);
+  const ChunkHandle chunk = Allocate(session.get());
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  EXPECT_TRUE(session->Use(chunk.id, absl::Seconds(30)).ok());
 }
 
 TEST_F(RestartTest, EndedSession_IsKeptNoMore) {

@@ -43,6 +43,13 @@ absl::StatusOr<std::shared_ptr<PrivateDaemon>> SharedPrivateDaemon(absl::Duratio
   return daemon;
 }
 
+// It goes with the last daemon that anybody waits for.
+bool HasHolder(const std::string& socket) {
+  struct stat file = {};
+  return stat(absl::StrCat(socket, shm::kHolderSuffix).c_str(), &file) == 0 &&
+         S_ISSOCK(file.st_mode);
+}
+
 absl::Status CheckOptions(const ConnectOptions& options) {
   const bool rates_ok = options.copy_bytes_per_second >= 0 && options.copy_latency_seconds >= 0;
   if (!rates_ok || options.timeout <= absl::ZeroDuration()) {
@@ -159,8 +166,8 @@ absl::Status SessionImpl::ResolveSocket() {
   return absl::OkStatus();
 }
 
-// A daemon that dies while it is met is waited for: somebody starts it again. One that was never
-// there is not.
+// A daemon that dies while it is met is waited for: somebody starts it again. So is one that died
+// before, as long as what it had is kept for its successor. One that was never there is not.
 absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello, bool met_before) {
   const absl::Time give_up = absl::Now() + options.timeout;
   for (bool was_there = met_before || private_daemon != nullptr;;) {
@@ -171,7 +178,8 @@ absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello, bool m
       absl::StatusOr<Welcomed> welcome = attach.SayHello(hello);
       if (welcome.ok() || !attach.hung_up() || absl::Now() > give_up) return welcome;
       was_there = true;
-    } else if (!was_there || !absl::IsUnavailable(connected.status()) || absl::Now() > give_up) {
+    } else if (!(was_there || HasHolder(socket)) || !absl::IsUnavailable(connected.status()) ||
+               absl::Now() > give_up) {
       return connected.status();
     }
     absl::SleepFor(kMeetPause);

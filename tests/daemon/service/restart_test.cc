@@ -16,8 +16,10 @@
 #include "client/src/session_impl.h"
 #include "client/src/session_internal.h"
 #include "daemon/core/manifest.h"
+#include "daemon/os/unix_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/shm/attach_messages.h"
 #include "tests/daemon/service/restart_fixture.h"
 
 namespace geminid::service {
@@ -166,6 +168,28 @@ TEST_F(ForgottenTest, ClientThatMadeACall_IsKnownWhoeverNotesIt) {
   const ChunkHandle chunk = Allocate(session.get());
   ASSERT_NO_FATAL_FAILURE(Restart());
   EXPECT_TRUE(session->Use(chunk.id, absl::Seconds(30)).ok());
+}
+
+// Its holder is there, and no other part of it.
+TEST_F(RestartTest, ClientThatComesBetweenTwoDaemons_WaitsForTheSecond) {
+  env_.Stop();
+  const std::string holder = env_.socket() + shm::kHolderSuffix;
+  const absl::StatusOr<base::UniqueFd> listener = os::ListenSeqpacket(holder, 0600, 1);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  std::thread next([this] { EXPECT_TRUE(env_.Start(options_).ok()); });
+  const std::unique_ptr<Session> session = Connect();
+  next.join();
+  EXPECT_NE(session, nullptr);
+}
+
+TEST_F(RestartTest, ClientThatComesAfterTheLastDaemon_WaitsForNone) {
+  env_.Stop();
+  ConnectOptions options;
+  options.socket = env_.socket();
+  options.timeout = absl::InfiniteDuration();
+  const absl::Status refused = Session::Connect(options).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("no daemon serves"));
 }
 
 TEST_F(RestartTest, EndedSession_IsKeptNoMore) {

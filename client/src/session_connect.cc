@@ -239,6 +239,8 @@ absl::Status SessionImpl::MakeArena() {
   while (slabs.size() < created->slabs || attach.HasMemory()) {
     absl::StatusOr<ReceivedMemory> memory = attach.ReceiveMemory();
     if (!memory.ok()) return memory.status();
+    // That of an allocation or a claim which a daemon had answered before it ended.
+    if (memory->message.type == shm::MemoryType::kHostPool) continue;
     if (memory->message.type != shm::MemoryType::kDeviceSlab) {
       return absl::InternalError("the daemon sent other memory than the arena's");
     }

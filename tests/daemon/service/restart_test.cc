@@ -332,8 +332,10 @@ TEST_F(RestartTest, ManifestThatEndsDaemons_IsGivenUpInTheEnd) {
 
 class SuccessorTest : public RestartTest {
  protected:
-  absl::StatusOr<std::unique_ptr<Session>> ConnectRun(const std::string& run = "run-1") {
+  absl::StatusOr<std::unique_ptr<Session>> ConnectRun(
+      const std::string& run = "run-1", std::optional<Admission> admission = std::nullopt) {
     ConnectOptions options;
+    options.admission = std::move(admission);
     options.socket = env_.socket();
     options.job = "job";
     options.run = run;
@@ -415,6 +417,29 @@ TEST_F(SuccessorTest, DeviceCopyThatWasHeld_IsThereForTheSuccessor) {
   EXPECT_EQ(session->DeviceOffset(made[0].id), offset);
   ASSERT_TRUE(session->WriteBack(made[0].id).Wait(absl::Seconds(30)).ok());
   EXPECT_EQ(std::to_integer<int>(session->Home(made[0].id)[99'999]), 0x33);
+}
+
+// Its pool was passed by the daemon that ended, too, and lies before the slabs.
+TEST_F(SuccessorTest, ClaimThatAnEarlierDaemonHadAnswered_LeavesTheArenaToBeHadAgain) {
+  std::unique_ptr<Session> session = MustConnect();
+  const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
+  Die(std::move(session));
+  absl::StatusOr<std::unique_ptr<Session>> next =
+      ConnectRun("run-1", Admission{.run = "run-1", .preemptible = true});
+  ASSERT_TRUE(next.ok()) << next.status();
+  ExpectClaimed(next->get(), made);
+  std::vector<core::ChunkSpec> specs;
+  for (const ChunkSpec& spec : kSpecs) {
+    specs.push_back({spec.name, static_cast<shm::ChunkKind>(spec.kind), spec.bytes, true});
+  }
+  constexpr uint64_t kFirstOfASuccessor = (uint64_t{1} << shm::kAllocationBits) + 1;
+  Hub& hub = env_.daemon().hub();
+  ASSERT_TRUE(hub.Claim(hub.AllSessions().front(), specs, kFirstOfASuccessor).ok());
+  ASSERT_TRUE(GiveArenaBack(**next).ok());
+  const absl::StatusOr<ArenaWait> again = TakeArenaAgain(**next);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->taken);
+  EXPECT_EQ((*next)->arena_bytes(), kMiB);
 }
 
 TEST_F(SuccessorTest, WhatIsNotClaimed_IsFreed) {

@@ -327,7 +327,14 @@ absl::StatusOr<MemoryUse> Control::GetMemoryUse(uint64_t session) {
   return use;
 }
 
-absl::Status Control::Detach() {
+absl::Status Control::Detach(bool insists) {
+  if (insists) {
+    // Made again, it may find that it was done.
+    v1::DetachResponse ignored;
+    return MakeCall("detaching", timeout_, [&](grpc::ClientContext* context, bool) {
+      return stubs_->session->Detach(context, v1::DetachRequest(), &ignored);
+    });
+  }
   Call call(token_, timeout_);
   v1::DetachResponse response;
   return FromGrpc(stubs_->session->Detach(call.context(), v1::DetachRequest(), &response),

@@ -67,7 +67,9 @@ class Control {
   absl::Status Free(std::span<const ChunkId> chunks);
   absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlanRequest& request);
   absl::StatusOr<MemoryUse> GetMemoryUse(uint64_t session);
-  absl::Status Detach();
+  // `insists`: where there is no daemon it waits for the next one, as other calls do; else it
+  // fails.
+  absl::Status Detach(bool insists);
 
   // Nobody keeps the session, or a daemon said that there is none; and no call was ever answered.
   bool never_known() const { return unknown_.load() && !known_.load(); }

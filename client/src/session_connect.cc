@@ -274,7 +274,9 @@ void SessionImpl::Close() {
     device->copy_stream(device::Direction::kDeviceToHost).Synchronize();
   }
   if (control != nullptr && !is_left.load()) {
-    (void)control->Detach();  // fails only when the daemon is gone
+    // Without a goodbye a session that is kept on death would be kept, for a successor that never
+    // comes; any other ends with its connection.
+    (void)control->Detach(/*insists=*/options.keep_on_death);
   }
 }
 

@@ -535,6 +535,16 @@ TEST_F(SuccessorTest, AnotherRunOrNone_GetsASessionOfItsOwn) {
   EXPECT_TRUE(MustConnect()->is_successor());
 }
 
+TEST_F(SuccessorTest, SessionThatSaidGoodbyeBetweenTwoDaemons_HasNoSuccessor) {
+  std::unique_ptr<Session> session = MustConnect();
+  AllocateAndWrite(session.get());
+  env_.Stop();
+  std::thread next([this] { EXPECT_TRUE(env_.Start(options_).ok()); });
+  session.reset();
+  next.join();
+  EXPECT_FALSE(MustConnect()->is_successor());
+}
+
 TEST_F(SuccessorTest, SessionThatSaidGoodbye_HasNoSuccessor) {
   std::unique_ptr<Session> session = MustConnect();
   AllocateAndWrite(session.get());

@@ -128,11 +128,15 @@ Control::Control(const std::string& socket, const shm::Welcome& welcome, absl::D
 
 Control::~Control() = default;
 
+bool Control::IsHungUp() const {
+  pollfd attach = {attach_socket_, POLLRDHUP, 0};
+  return poll(&attach, 1, 0) != 0;
+}
+
 // True once there is a connection again; false when nobody keeps the session, or it took too long.
 bool Control::WaitForSuccessor(absl::Time give_up) const {
   while (absl::Now() < give_up) {
-    pollfd attach = {attach_socket_, POLLRDHUP, 0};
-    if (poll(&attach, 1, 0) != 0) return false;
+    if (IsHungUp()) return false;
     const absl::Time soon = std::min(give_up, absl::Now() + kSuccessorPoll);
     if (stubs_->channel->WaitForConnected(absl::ToChronoTime(soon))) return true;
   }
@@ -147,6 +151,8 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
   for (bool again = false;; again = true) {
     Call call(token_, timeout);
     const grpc::Status status = make(call.context(), again);
+    if (status.ok()) known_.store(true);
+    if (status.error_code() == grpc::StatusCode::UNAUTHENTICATED) unknown_.store(true);
     if (again && status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
       return absl::UnavailableError(absl::StrCat(
           doing, ": the daemon at ", socket_,
@@ -168,6 +174,7 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
       (void)poll(&attach, 1, kCutOffPauseMs);
     }
     if (WaitForSuccessor(lost + timeout_)) continue;
+    if (IsHungUp()) unknown_.store(true);
     return absl::UnavailableError(absl::StrCat(
         doing, ": the daemon at ", socket_, " does not answer (", status.error_message(),
         "), and for ", absl::FormatDuration(absl::Trunc(absl::Now() - lost, absl::Milliseconds(1))),
@@ -320,7 +327,14 @@ absl::StatusOr<MemoryUse> Control::GetMemoryUse(uint64_t session) {
   return use;
 }
 
-absl::Status Control::Detach() {
+absl::Status Control::Detach(bool insists) {
+  if (insists) {
+    // Made again, it may find that it was done.
+    v1::DetachResponse ignored;
+    return MakeCall("detaching", timeout_, [&](grpc::ClientContext* context, bool) {
+      return stubs_->session->Detach(context, v1::DetachRequest(), &ignored);
+    });
+  }
   Call call(token_, timeout_);
   v1::DetachResponse response;
   return FromGrpc(stubs_->session->Detach(call.context(), v1::DetachRequest(), &response),

@@ -67,13 +67,19 @@ class Control {
   absl::Status Free(std::span<const ChunkId> chunks);
   absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlanRequest& request);
   absl::StatusOr<MemoryUse> GetMemoryUse(uint64_t session);
-  absl::Status Detach();
+  // `insists`: where there is no daemon it waits for the next one, as other calls do; else it
+  // fails.
+  absl::Status Detach(bool insists);
+
+  // Nobody keeps the session, or a daemon said that there is none; and no call was ever answered.
+  bool never_known() const { return unknown_.load() && !known_.load(); }
 
  private:
   struct Stubs;
   template <typename Make>
   absl::Status MakeCall(const char* doing, absl::Duration timeout, Make make);
   bool WaitForSuccessor(absl::Time give_up) const;
+  bool IsHungUp() const;  // nobody keeps the session
   // A call that allocates, with the others of this node beside it.
   absl::Duration TimeToPopulate(uint64_t bytes) const;
 
@@ -85,6 +91,8 @@ class Control {
   const bool on_gpu_;
   const uint64_t first_allocation_;
   std::atomic<uint64_t> allocations_;
+  std::atomic<bool> known_ = false;
+  std::atomic<bool> unknown_ = false;
   std::unique_ptr<Stubs> stubs_;
 };
 

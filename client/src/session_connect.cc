@@ -43,6 +43,13 @@ absl::StatusOr<std::shared_ptr<PrivateDaemon>> SharedPrivateDaemon(absl::Duratio
   return daemon;
 }
 
+// It goes with the last daemon that anybody waits for.
+bool HasHolder(const std::string& socket) {
+  struct stat file = {};
+  return stat(absl::StrCat(socket, shm::kHolderSuffix).c_str(), &file) == 0 &&
+         S_ISSOCK(file.st_mode);
+}
+
 absl::Status CheckOptions(const ConnectOptions& options) {
   const bool rates_ok = options.copy_bytes_per_second >= 0 && options.copy_latency_seconds >= 0;
   if (!rates_ok || options.timeout <= absl::ZeroDuration()) {
@@ -126,12 +133,19 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(ConnectOptions options
   return ConnectWithDevice(std::move(options), nullptr);
 }
 
-absl::Status SessionImpl::Open() {
+absl::Status SessionImpl::Open(bool met_before) {
   absl::Status status = ResolveSocket();
-  if (status.ok()) status = Attach();
+  if (status.ok()) status = Attach(met_before);
   if (status.ok() && options.admission.has_value()) status = AwaitAdmission();
   if (status.ok() && options.device_memory_bytes > 0) status = MakeArena();
   return status;
+}
+
+// A session that was ended, by its job's operator or for what it did, is told so.
+bool SessionImpl::IsForgotten() const {
+  return control != nullptr && control->never_known() && segments.state() != nullptr &&
+         segments.state()->header.phase.load(std::memory_order_acquire) ==
+             static_cast<uint32_t>(shm::Phase::kServing);
 }
 
 absl::Status SessionImpl::ResolveSocket() {
@@ -152,11 +166,11 @@ absl::Status SessionImpl::ResolveSocket() {
   return absl::OkStatus();
 }
 
-// A daemon that dies while it is met is waited for: somebody starts it again. One that was never
-// there is not.
-absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello) {
+// A daemon that dies while it is met is waited for: somebody starts it again. So is one that died
+// before, as long as what it had is kept for its successor. One that was never there is not.
+absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello, bool met_before) {
   const absl::Time give_up = absl::Now() + options.timeout;
-  for (bool was_there = private_daemon != nullptr;;) {
+  for (bool was_there = met_before || private_daemon != nullptr;;) {
     absl::StatusOr<AttachSocket> connected = AttachSocket::Connect(socket, options.timeout);
     if (connected.ok()) {
       attach = *std::move(connected);
@@ -164,17 +178,18 @@ absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello) {
       absl::StatusOr<Welcomed> welcome = attach.SayHello(hello);
       if (welcome.ok() || !attach.hung_up() || absl::Now() > give_up) return welcome;
       was_there = true;
-    } else if (!was_there || !absl::IsUnavailable(connected.status()) || absl::Now() > give_up) {
+    } else if (!(was_there || HasHolder(socket)) || !absl::IsUnavailable(connected.status()) ||
+               absl::Now() > give_up) {
       return connected.status();
     }
     absl::SleepFor(kMeetPause);
   }
 }
 
-absl::Status SessionImpl::Attach() {
+absl::Status SessionImpl::Attach(bool met_before) {
   const absl::StatusOr<shm::Hello> hello = MakeHello(options);
   if (!hello.ok()) return hello.status();
-  absl::StatusOr<Welcomed> welcome = MeetDaemon(*hello);
+  absl::StatusOr<Welcomed> welcome = MeetDaemon(*hello, met_before);
   if (!welcome.ok()) return welcome.status();
   session_id = welcome->message.session_id;
   successor = welcome->message.successor;
@@ -224,6 +239,8 @@ absl::Status SessionImpl::MakeArena() {
   while (slabs.size() < created->slabs || attach.HasMemory()) {
     absl::StatusOr<ReceivedMemory> memory = attach.ReceiveMemory();
     if (!memory.ok()) return memory.status();
+    // That of an allocation or a claim which a daemon had answered before it ended.
+    if (memory->message.type == shm::MemoryType::kHostPool) continue;
     if (memory->message.type != shm::MemoryType::kDeviceSlab) {
       return absl::InternalError("the daemon sent other memory than the arena's");
     }
@@ -257,19 +274,27 @@ void SessionImpl::Close() {
     device->copy_stream(device::Direction::kDeviceToHost).Synchronize();
   }
   if (control != nullptr && !is_left.load()) {
-    (void)control->Detach();  // fails only when the daemon is gone
+    // Without a goodbye a session that is kept on death would be kept, for a successor that never
+    // comes; any other ends with its connection.
+    (void)control->Detach(/*insists=*/options.keep_on_death);
   }
 }
 
 absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions options,
                                                            std::unique_ptr<device::Device> device) {
-  auto impl = std::make_unique<SessionImpl>(std::move(options), std::move(device));
-  if (absl::Status status = impl->Open(); !status.ok()) {
+  const bool is_given = device != nullptr;
+  const absl::Time give_up = absl::Now() + options.timeout;
+  std::shared_ptr<PrivateDaemon> own_daemon;  // goes on between two sessions
+  for (bool met_before = false;; met_before = true) {
+    auto impl = std::make_unique<SessionImpl>(options, std::move(device));
+    const absl::Status status = impl->Open(met_before);
+    if (status.ok()) return SessionImpl::MakeSession(std::move(impl));
     impl->is_left.store(impl->successor > 0);  // it may be tried again
     impl->Close();
-    return status;
+    if (!impl->IsForgotten() || absl::Now() > give_up) return status;
+    own_daemon = impl->private_daemon;
+    if (is_given) device = std::move(impl->device);
   }
-  return SessionImpl::MakeSession(std::move(impl));
 }
 
 }  // namespace geminid

@@ -30,8 +30,11 @@ class SessionImpl {
   static std::unique_ptr<Session> MakeSession(std::unique_ptr<SessionImpl> impl);
   static SessionImpl& Of(const Session& session);
 
-  // The whole of Connect; blocks.
-  absl::Status Open();
+  // The whole of Connect; blocks. `met_before`: the daemon is known to have been there.
+  absl::Status Open(bool met_before);
+  // Open failed, for the daemon ended before it had noted that it welcomed this session, and its
+  // successor gave up what it found; or nobody kept it. Another session is to be had.
+  bool IsForgotten() const;
   // What must happen before destruction, however far Open got. See ~Session.
   void Close();
 
@@ -76,8 +79,8 @@ class SessionImpl {
 
  private:
   absl::Status ResolveSocket();
-  absl::Status Attach();
-  absl::StatusOr<Welcomed> MeetDaemon(const shm::Hello& hello);
+  absl::Status Attach(bool met_before);
+  absl::StatusOr<Welcomed> MeetDaemon(const shm::Hello& hello, bool met_before);
   absl::Status AwaitAdmission();
   std::string Describe(const Control::Standing& standing) const;
 };

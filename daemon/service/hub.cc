@@ -278,6 +278,8 @@ absl::StatusOr<SessionPtr> Hub::Authenticate(const std::string& token_hex) {
     if (ConstantTimeEqual(session->token(), token) && !session->ended) match = session;
   }
   if (match == nullptr) return refused;
+  // Who has the token was told, though this may come before the note of the thread that told.
+  engine_->SetWelcomed(match->id());
   return match;
 }
 

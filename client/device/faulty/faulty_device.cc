@@ -27,6 +27,7 @@ class Trigger {
   absl::Status Call(FaultPoint point) {
     if (!Fires(point)) return absl::OkStatus();
     if (plan_.action == FaultAction::kFail) return plan_.error;
+    if (plan_.action == FaultAction::kRun) plan_.run();
     absl::SleepFor(plan_.delay);
     return absl::OkStatus();
   }
@@ -54,6 +55,7 @@ class FaultyCopyStream final : public CopyStream {
       });
       return;
     }
+    if (trigger_->plan().action == FaultAction::kRun) inner_->Enqueue(trigger_->plan().run);
     inner_->Enqueue([delay = trigger_->plan().delay] { absl::SleepFor(delay); });
     inner_->Submit(std::move(copy));
   }

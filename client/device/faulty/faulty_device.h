@@ -3,6 +3,7 @@
 #define GEMINID_CLIENT_DEVICE_FAULTY_FAULTY_DEVICE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -15,6 +16,7 @@ enum class FaultAction {
   kFail,   // the call, or the copy, fails with `error` and does nothing
   kDelay,  // it is carried out `delay` later; what follows in its stream waits
   kKill,   // SIGKILL to this process
+  kRun,    // `run` is called, and then it is carried out
 };
 
 // Which operations are counted. One counter per kind.
@@ -26,6 +28,7 @@ struct FaultPlan {
   FaultAction action = FaultAction::kFail;
   absl::Status error = absl::InternalError("injected device fault");
   absl::Duration delay = absl::ZeroDuration();
+  std::function<void()> run = [] {};
 };
 
 // Passes everything on to `inner` but for the one call the plan names.

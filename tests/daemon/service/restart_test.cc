@@ -6,14 +6,20 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "base/mapping.h"
 #include "base/memfd.h"
+#include "client/device/faulty/faulty_device.h"
+#include "client/device/host/host_device.h"
+#include "client/src/session_impl.h"
 #include "client/src/session_internal.h"
 #include "daemon/core/manifest.h"
+#include "daemon/os/unix_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/shm/attach_messages.h"
 #include "tests/daemon/service/restart_fixture.h"
 
 namespace geminid::service {
@@ -84,6 +90,106 @@ TEST_F(RestartTest, ManyRestarts_LoseNothingAndKeepNothingTooMuch) {
   }
   EXPECT_EQ(kept_.Names().size(), kept);
   EXPECT_EQ(env_.daemon().hub().daemon_epoch(), 31u);
+}
+
+// As if the daemon had died right after it welcomed the client, and before it noted that.
+class ForgottenTest : public RestartTest {
+ protected:
+  absl::StatusOr<std::unique_ptr<Session>> ConnectAndBeForgotten(const std::string& run,
+                                                                 std::function<void()> forget) {
+    ConnectOptions options;
+    options.socket = env_.socket();
+    options.job = "job";
+    options.run = run;
+    options.keep_on_death = !run.empty();
+    options.device_memory_bytes = kMiB;
+    device::FaultPlan plan;
+    plan.point = device::FaultPoint::kRegisterHost;  // it has its welcome then, and made no call
+    plan.action = device::FaultAction::kRun;
+    plan.run = std::move(forget);
+    return ConnectWithDevice(options, device::MakeFaultyDevice(device::MakeHostDevice({}), plan));
+  }
+  static constexpr size_t kWelcomedAt = 24;
+  static constexpr size_t kKeptUntilAt = 32;
+};
+
+TEST_F(ForgottenTest, NewClient_GetsAnotherSession) {
+  const absl::StatusOr<std::unique_ptr<Session>> session = ConnectAndBeForgotten("", [this] {
+    env_.Stop();
+    Exchange("s1-books", kWelcomedAt, 0);
+    ASSERT_TRUE(env_.Start(options_).ok());
+    EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 0u);
+  });
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ((*session)->id(), 2u);
+  const ChunkHandle chunk = Allocate(session->get());
+  EXPECT_TRUE((*session)->Use(chunk.id, absl::Seconds(30)).ok());
+  EXPECT_EQ(env_.daemon().hub().AttachedSessions(), 1u);
+}
+
+// The first call is made while there is no daemon, or the next one answers it.
+TEST_F(ForgottenTest, NewClientThatWaitsForTheNextDaemon_GetsAnotherSession) {
+  std::thread next;
+  const absl::StatusOr<std::unique_ptr<Session>> session = ConnectAndBeForgotten("", [&] {
+    env_.Stop();
+    Exchange("s1-books", kWelcomedAt, 0);
+    next = std::thread([this] { EXPECT_TRUE(env_.Start(options_).ok()); });
+  });
+  next.join();
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ((*session)->id(), 2u);
+}
+
+TEST_F(ForgottenTest, Successor_GetsTheSameSessionAgain) {
+  absl::StatusOr<std::unique_ptr<Session>> first = ConnectAndBeForgotten("run-1", [] {});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const ChunkHandle chunk = Allocate(first->get());
+  (*first)->LeaveToSuccessor();
+  first->reset();
+  const absl::StatusOr<std::unique_ptr<Session>> second = ConnectAndBeForgotten("run-1", [this] {
+    env_.Stop();
+    for (const size_t half : {size_t{0}, sizeof(uint32_t)}) {
+      Exchange("s1-books.1", kKeptUntilAt + half, 0x7fff'ffff);
+    }
+    ASSERT_TRUE(env_.Start(options_).ok());
+  });
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ((*second)->id(), 1u);
+  const auto claimed = Claim(**second, {{"a", ChunkKind::kGeneric, 64 * 1024, true}});
+  ASSERT_TRUE(claimed.ok()) << claimed.status();
+  EXPECT_EQ(claimed->front().id, chunk.id);
+  EXPECT_EQ(Check(), absl::OkStatus());
+}
+
+// What it knew before, it knows.
+TEST_F(ForgottenTest, ClientThatMadeACall_IsKnownWhoeverNotesIt) {
+  const std::unique_ptr<Session> session = Connect();
+  Exchange("s1-books", kWelcomedAt, 0);
+  const ChunkHandle chunk = Allocate(session.get());
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  EXPECT_TRUE(session->Use(chunk.id, absl::Seconds(30)).ok());
+}
+
+// Its holder is there, and no other part of it.
+TEST_F(RestartTest, ClientThatComesBetweenTwoDaemons_WaitsForTheSecond) {
+  env_.Stop();
+  const std::string holder = env_.socket() + shm::kHolderSuffix;
+  const absl::StatusOr<base::UniqueFd> listener = os::ListenSeqpacket(holder, 0600, 1);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  std::thread next([this] { EXPECT_TRUE(env_.Start(options_).ok()); });
+  const std::unique_ptr<Session> session = Connect();
+  next.join();
+  EXPECT_NE(session, nullptr);
+}
+
+TEST_F(RestartTest, ClientThatComesAfterTheLastDaemon_WaitsForNone) {
+  env_.Stop();
+  ConnectOptions options;
+  options.socket = env_.socket();
+  options.timeout = absl::InfiniteDuration();
+  const absl::Status refused = Session::Connect(options).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("no daemon serves"));
 }
 
 TEST_F(RestartTest, EndedSession_IsKeptNoMore) {
@@ -226,8 +332,10 @@ TEST_F(RestartTest, ManifestThatEndsDaemons_IsGivenUpInTheEnd) {
 
 class SuccessorTest : public RestartTest {
  protected:
-  absl::StatusOr<std::unique_ptr<Session>> ConnectRun(const std::string& run = "run-1") {
+  absl::StatusOr<std::unique_ptr<Session>> ConnectRun(
+      const std::string& run = "run-1", std::optional<Admission> admission = std::nullopt) {
     ConnectOptions options;
+    options.admission = std::move(admission);
     options.socket = env_.socket();
     options.job = "job";
     options.run = run;
@@ -309,6 +417,29 @@ TEST_F(SuccessorTest, DeviceCopyThatWasHeld_IsThereForTheSuccessor) {
   EXPECT_EQ(session->DeviceOffset(made[0].id), offset);
   ASSERT_TRUE(session->WriteBack(made[0].id).Wait(absl::Seconds(30)).ok());
   EXPECT_EQ(std::to_integer<int>(session->Home(made[0].id)[99'999]), 0x33);
+}
+
+// Its pool was passed by the daemon that ended, too, and lies before the slabs.
+TEST_F(SuccessorTest, ClaimThatAnEarlierDaemonHadAnswered_LeavesTheArenaToBeHadAgain) {
+  std::unique_ptr<Session> session = MustConnect();
+  const std::vector<ChunkHandle> made = AllocateAndWrite(session.get());
+  Die(std::move(session));
+  absl::StatusOr<std::unique_ptr<Session>> next =
+      ConnectRun("run-1", Admission{.run = "run-1", .preemptible = true});
+  ASSERT_TRUE(next.ok()) << next.status();
+  ExpectClaimed(next->get(), made);
+  std::vector<core::ChunkSpec> specs;
+  for (const ChunkSpec& spec : kSpecs) {
+    specs.push_back({spec.name, static_cast<shm::ChunkKind>(spec.kind), spec.bytes, true});
+  }
+  constexpr uint64_t kFirstOfASuccessor = (uint64_t{1} << shm::kAllocationBits) + 1;
+  Hub& hub = env_.daemon().hub();
+  ASSERT_TRUE(hub.Claim(hub.AllSessions().front(), specs, kFirstOfASuccessor).ok());
+  ASSERT_TRUE(GiveArenaBack(**next).ok());
+  const absl::StatusOr<ArenaWait> again = TakeArenaAgain(**next);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_TRUE(again->taken);
+  EXPECT_EQ((*next)->arena_bytes(), kMiB);
 }
 
 TEST_F(SuccessorTest, WhatIsNotClaimed_IsFreed) {
@@ -402,6 +533,16 @@ TEST_F(SuccessorTest, AnotherRunOrNone_GetsASessionOfItsOwn) {
   ASSERT_TRUE(none.ok()) << none.status();
   EXPECT_FALSE((*none)->is_successor());
   EXPECT_TRUE(MustConnect()->is_successor());
+}
+
+TEST_F(SuccessorTest, SessionThatSaidGoodbyeBetweenTwoDaemons_HasNoSuccessor) {
+  std::unique_ptr<Session> session = MustConnect();
+  AllocateAndWrite(session.get());
+  env_.Stop();
+  std::thread next([this] { EXPECT_TRUE(env_.Start(options_).ok()); });
+  session.reset();
+  next.join();
+  EXPECT_FALSE(MustConnect()->is_successor());
 }
 
 TEST_F(SuccessorTest, SessionThatSaidGoodbye_HasNoSuccessor) {

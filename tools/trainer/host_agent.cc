@@ -48,8 +48,9 @@ class HostAgent {
     while (!over_) {
       Flush();
       Wait();
-      GEMINID_RETURN_IF_ERROR(Read());
+      // What comes until then is no silence, however late it is read.
       const absl::Time now = absl::Now();
+      GEMINID_RETURN_IF_ERROR(Read());
       if (host_ == nullptr) continue;
       if (unsent_.size() < kMaxBacklogBytes) Report(now);
       if (now - beat_at_ >= kBeatInterval) {

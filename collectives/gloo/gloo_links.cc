@@ -90,6 +90,9 @@ absl::Status GlooLinks::ConnectMesh(const Member::Look& look, const base::Deadli
         std::chrono::milliseconds(deadline.LeftMilliseconds(kLongestWaitMilliseconds)));
     MemberStore store(options_.member.get(), absl::StrCat("mesh/", options_.group, "/"), deadline,
                       look);
+    // Of who came and gave up, gloo would hear nothing: nobody begins before all have come.
+    store.set(absl::StrCat("here/", options_.rank), {'!'});
+    for (size_t r = 0; r < ranks; ++r) (void)store.get(absl::StrCat("here/", r));
     auto device = options_.device;
     context->connectFullMesh(store, device);
     std::lock_guard lock(mutex_);  // the member's thread may interrupt from now on

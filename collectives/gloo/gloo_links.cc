@@ -69,17 +69,19 @@ absl::StatusOr<std::unique_ptr<GlooLinks>> GlooLinks::Connect(Options options) {
   const Member::Look look = std::exchange(options.look, nullptr);
   std::unique_ptr<GlooLinks> links(new GlooLinks(std::move(options)));
   links->options_.member->Listen(links->options_.group, links.get());
-  if (absl::Status s = links->ConnectMesh(look); !s.ok()) {
+  const base::Deadline deadline = base::Deadline::In(links->options_.connect_timeout);
+  if (absl::Status s = links->ConnectMesh(look, deadline); !s.ok()) {
     absl::Status known = links->failure();
     if (known.ok() && look) known = look();
     return known.ok() ? s : known;
   }
+  // All have connected to this rank: what fails now fails the group, as it would a moment later.
+  (void)links->Meet(absl::FromChrono(deadline.Left()));
   return links;
 }
 
-absl::Status GlooLinks::ConnectMesh(const Member::Look& look) {
+absl::Status GlooLinks::ConnectMesh(const Member::Look& look, const base::Deadline& deadline) {
   const size_t ranks = options_.world_ranks.size();
-  const base::Deadline deadline = base::Deadline::In(options_.connect_timeout);
   const SigpipeGuard guard;
   try {
     auto context =
@@ -88,6 +90,9 @@ absl::Status GlooLinks::ConnectMesh(const Member::Look& look) {
         std::chrono::milliseconds(deadline.LeftMilliseconds(kLongestWaitMilliseconds)));
     MemberStore store(options_.member.get(), absl::StrCat("mesh/", options_.group, "/"), deadline,
                       look);
+    // Of who came and gave up, gloo would hear nothing: nobody begins before all have come.
+    store.set(absl::StrCat("here/", options_.rank), {'!'});
+    for (size_t r = 0; r < ranks; ++r) (void)store.get(absl::StrCat("here/", r));
     auto device = options_.device;
     context->connectFullMesh(store, device);
     std::lock_guard lock(mutex_);  // the member's thread may interrupt from now on
@@ -103,6 +108,17 @@ absl::Status GlooLinks::ConnectMesh(const Member::Look& look) {
         absl::StrCat("cannot connect group \"", options_.group, "\" over TCP: ", error.what()));
   }
   return absl::OkStatus();
+}
+
+absl::Status GlooLinks::Meet(absl::Duration timeout) {
+  const Operation meeting = {.kind = OpKind::kBarrier};
+  Parcels parcels{.sent = meeting, .expected = meeting};
+  for (int r = 0; r < static_cast<int>(options_.world_ranks.size()); ++r) {
+    if (r == options_.rank) continue;
+    parcels.sends.push_back({.peer = r});
+    parcels.receives.push_back({.peer = r});
+  }
+  return Exchange(parcels, timeout);
 }
 
 GlooLinks::~GlooLinks() {

@@ -115,7 +115,9 @@ class GlooLinks final : public GroupListener {
   };
 
   explicit GlooLinks(Options options);
-  absl::Status ConnectMesh(const Member::Look& look);
+  absl::Status ConnectMesh(const Member::Look& look, const base::Deadline& deadline);
+  // Whoever left, or failed, before all have connected would end the connecting of the others.
+  absl::Status Meet(absl::Duration timeout);
 
   absl::StatusOr<UnboundBuffer*> NewBuffer(void* data, size_t bytes);
   void DropBuffers();

@@ -98,7 +98,7 @@ absl::Status HierarchicalBackend::DoAllGather(const Operation& operation, const 
 }
 
 absl::Status HierarchicalBackend::LearnCosts() {
-  auto costs = MeasureLinks(layers_, timeout());
+  auto costs = MeasureLinks(layers_, options_.shm.connect_timeout);
   if (costs.ok()) {
     costs_ = *costs;
     return absl::OkStatus();

@@ -64,7 +64,7 @@ class HierarchicalBackend final : public CommunicatorBackend {
                       std::span<const std::string> host_by_rank, std::string name,
                       const HierarchyOptions& options);
 
-  // Measures them.
+  // Measures them. It is part of connecting, and has the time that this has.
   absl::Status LearnCosts();
   bool TakesChain(const Operation& operation) const;
   LaneBytes Lanes() const { return {options_.longest_lane_bytes, options_.shortest_lane_bytes}; }

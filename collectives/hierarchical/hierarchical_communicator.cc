@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectHierarchical(int rank, int 
                                          world_size, hierarchy.shm.connect_timeout));
   if (AreOne(hosts)) {
     // The network goes, and rank 0's part of it with rank 0: not before all know their hosts.
+    (*network)->SetTimeout(hierarchy.shm.connect_timeout);
     GEMINID_RETURN_IF_ERROR((*network)->DoBarrier({.kind = OpKind::kBarrier}));
   }
   return HierarchicalBackend::Make(*std::move(network), hosts, name, hierarchy);

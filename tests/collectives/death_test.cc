@@ -123,6 +123,21 @@ TEST_P(Processes, KilledAmidAnyOperation_NeverGiveAWrongResult) {
   }
 }
 
+// That all have connected is true when the first one hears it: nobody waits for the one that left.
+TEST_P(Processes, RankThatLeavesOnceItHasConnected_EndsNobodysConnecting) {
+  for (int trial = 0; trial < 10; ++trial) {
+    auto door = MakeDoor();
+    ForkedRanks ranks(kRanks, [&](int rank, const ForkedRanks::Ready&) -> std::string {
+      auto c = door->Enter(rank);
+      if (!c.ok()) return Text(c.status());
+      if (rank == 1) return "left";
+      // The others have it to wait in until they learn that one is missing.
+      return (*c)->Barrier().ok() ? "no failure" : Use((*c)->Shrink());
+    });
+    for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.Result(r), r == 1 ? "left" : "good: 0,2,3");
+  }
+}
+
 TEST(ShmProcesses, AllKilled_LeaveTheNameFree) {
   ShmDoor door;
   for (int trial = 0; trial < 3; ++trial) {

@@ -383,6 +383,21 @@ TEST(Hierarchical, HostsThatDoNotFit_AreReachedOverTcpAlone) {
   }
 }
 
+// However short that is: a machine under load takes its time to measure links.
+TEST(Hierarchical, TimeoutOfOperations_IsNoneOfConnecting) {
+  for (const std::vector<std::string>& hosts : {HostNames(2, 2), HostNames(1, 2)}) {
+    Communicators group = ConnectHosts(hosts, absl::ZeroDuration(), HierarchyOptions{});
+    ForEachRank(group, [&](Communicator& c) {
+      EXPECT_EQ(c.health(), absl::OkStatus());
+      EXPECT_EQ(c.timeout(), absl::ZeroDuration());
+      c.SetTimeout(kLong);
+      std::vector<float> values(kCount, 1.0f);
+      EXPECT_EQ(c.AllReduce(values, values), absl::OkStatus());
+      EXPECT_EQ(values.back(), static_cast<float>(hosts.size()));
+    });
+  }
+}
+
 // A failure on one host is everybody's, in the same words, though it happened in memory.
 TEST(Hierarchical, FailureWithinOneHost_IsToldToAllHosts) {
   Communicators group = ConnectHosts(HostNames(2, 2), kLong);

@@ -54,6 +54,8 @@ constexpr int kCutOffPauseMs = 20;
 // Between attempts to connect; gRPC's own begin with a second.
 constexpr int kFirstBackoffMs = 20;
 constexpr int kLongestBackoffMs = 100;  // others may be crowding the socket
+// How long a session that ends waits for a daemon, and for the next one.
+constexpr absl::Duration kFarewell = absl::Seconds(10);
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
   grpc::ChannelArguments arguments;
@@ -67,8 +69,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
 }
 
 // Whether the call ended because its daemon did. One that ends in good order cuts off the calls
-// that it is in with CANCELLED; nobody on this side cancels any. UNAVAILABLE from a daemon that is
-// there is its own word, and meant.
+// that it is in with CANCELLED; nobody on this side cancels any. UNAVAILABLE is its own word where
+// it says so (IsMeant).
 bool WasCutOff(const grpc::Status& status, grpc::Channel& channel) {
   if (status.error_code() == grpc::StatusCode::CANCELLED) return true;
   return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
@@ -107,6 +109,10 @@ class Call {
     context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   }
   grpc::ClientContext* context() { return &context_; }
+  // After the call: the daemon said itself that something is UNAVAILABLE.
+  bool IsMeant() const {
+    return context_.GetServerTrailingMetadata().count(shm::kMeantMetadataKey) > 0;
+  }
 
  private:
   grpc::ClientContext context_;
@@ -130,7 +136,7 @@ Control::~Control() = default;
 
 bool Control::IsHungUp() const {
   pollfd attach = {attach_socket_, POLLRDHUP, 0};
-  return poll(&attach, 1, 0) != 0;
+  return poll(&attach, 1, 0) > 0;
 }
 
 // True once there is a connection again; false when nobody keeps the session, or it took too long.
@@ -145,7 +151,8 @@ bool Control::WaitForSuccessor(absl::Time give_up) const {
 
 // `make(context, again)` makes the call; `again`: an earlier daemon may have carried it out.
 template <typename Make>
-absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make make) {
+absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make make,
+                               absl::Duration patience) {
   absl::Time lost = absl::InfiniteFuture();
   bool doubted = false;
   for (bool again = false;; again = true) {
@@ -161,8 +168,9 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
     }
     if (!WasCutOff(status, *stubs_->channel)) {
       // Where this thread had no processor, the channel can have found the next daemon before it
-      // was looked at. Who means it says it again.
-      const bool doubts = status.error_code() == grpc::StatusCode::UNAVAILABLE && !doubted;
+      // was looked at.
+      const bool doubts =
+          status.error_code() == grpc::StatusCode::UNAVAILABLE && !call.IsMeant() && !doubted;
       if (!doubts) return FromGrpc(status, doing, socket_, timeout);
       doubted = true;
       continue;
@@ -173,7 +181,7 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
       pollfd attach = {attach_socket_, POLLRDHUP, 0};
       (void)poll(&attach, 1, kCutOffPauseMs);
     }
-    if (WaitForSuccessor(lost + timeout_)) continue;
+    if (WaitForSuccessor(lost + std::min(timeout_, patience))) continue;
     if (IsHungUp()) unknown_.store(true);
     return absl::UnavailableError(absl::StrCat(
         doing, ": the daemon at ", socket_, " does not answer (", status.error_message(),
@@ -328,14 +336,18 @@ absl::StatusOr<MemoryUse> Control::GetMemoryUse(uint64_t session) {
 }
 
 absl::Status Control::Detach(bool insists) {
+  const absl::Duration farewell = std::min(timeout_, kFarewell);
   if (insists) {
     // Made again, it may find that it was done.
     v1::DetachResponse ignored;
-    return MakeCall("detaching", timeout_, [&](grpc::ClientContext* context, bool) {
-      return stubs_->session->Detach(context, v1::DetachRequest(), &ignored);
-    });
+    return MakeCall(
+        "detaching", farewell,
+        [&](grpc::ClientContext* context, bool) {
+          return stubs_->session->Detach(context, v1::DetachRequest(), &ignored);
+        },
+        farewell);
   }
-  Call call(token_, timeout_);
+  Call call(token_, farewell);
   v1::DetachResponse response;
   return FromGrpc(stubs_->session->Detach(call.context(), v1::DetachRequest(), &response),
                   "detaching", socket_, timeout_);

@@ -67,8 +67,8 @@ class Control {
   absl::Status Free(std::span<const ChunkId> chunks);
   absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlanRequest& request);
   absl::StatusOr<MemoryUse> GetMemoryUse(uint64_t session);
-  // `insists`: where there is no daemon it waits for the next one, as other calls do; else it
-  // fails.
+  // `insists`: where there is no daemon it waits for the next one, as other calls do, but for 10 s
+  // at most; else it fails.
   absl::Status Detach(bool insists);
 
   // Nobody keeps the session, or a daemon said that there is none; and no call was ever answered.
@@ -77,7 +77,9 @@ class Control {
  private:
   struct Stubs;
   template <typename Make>
-  absl::Status MakeCall(const char* doing, absl::Duration timeout, Make make);
+  // `patience`: for the next daemon, and at most the connection's timeout.
+  absl::Status MakeCall(const char* doing, absl::Duration timeout, Make make,
+                        absl::Duration patience = absl::InfiniteDuration());
   bool WaitForSuccessor(absl::Time give_up) const;
   bool IsHungUp() const;  // nobody keeps the session
   // A call that allocates, with the others of this node beside it.

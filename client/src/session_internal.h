@@ -36,6 +36,7 @@ RequestPace RequestPaceOf(const Session& session);
 // one already.
 bool ClaimArena(Session& session);
 void UnclaimArena(Session& session);
+bool IsArenaClaimed(const Session& session);
 
 // Whether the daemon asks for the arena, for a job of higher priority or for the operator.
 bool YieldAsked(const Session& session);

@@ -115,6 +115,10 @@ absl::StatusOr<Plan> Session::MakePlan(const Trace& trace, const PlanRequest& re
 
 bool ClaimArena(Session& session) { return !SessionImpl::Of(session).arena_claimed.exchange(true); }
 
+bool IsArenaClaimed(const Session& session) {
+  return SessionImpl::Of(session).arena_claimed.load();
+}
+
 void UnclaimArena(Session& session) { SessionImpl::Of(session).arena_claimed.store(false); }
 
 absl::StatusOr<MemoryUse> Session::GetMemoryUse() {

@@ -205,12 +205,12 @@ absl::Status EngineImpl::CheckUpdatesInBackward() const {
 }
 
 absl::Status EngineImpl::Start() {
-  may_resume_ = options_.resume && session_->is_successor();
+  // Where there is another engine, what is there is that one's.
+  may_resume_ = options_.resume && session_->is_successor() && !IsArenaClaimed(*session_);
   GEMINID_RETURN_IF_ERROR(CheckArguments());
   GEMINID_RETURN_IF_ERROR(CheckPieces(parameters_, options_.model));
   arena_claimed_ = ClaimArena(*session_);
   if (!arena_claimed_) {
-    may_resume_ = false;  // what is there is the other engine's
     return absl::FailedPreconditionError(
         "the session has an engine already; end that one first, or connect another session");
   }

@@ -13,7 +13,7 @@
 namespace geminid::collectives {
 
 // Enough for a thousand subsets of a hundred ranks; a rank that wants more is refused.
-inline constexpr size_t kMaxKeys = 100'000;
+inline constexpr size_t kMaxKeys = 200'000;
 
 class Coordinator {
  public:

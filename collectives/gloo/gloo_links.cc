@@ -28,6 +28,8 @@ constexpr size_t kEagerPayloadBytes = kEagerBytes - sizeof(Operation);
 // How long to wait for the coordinator's word after a connection broke. It comes within
 // milliseconds, unless the coordinator is gone as well.
 constexpr std::chrono::milliseconds kVerdictPatience{1000};
+// A new pair is waited for so many times as long as the context's timeout says, and 0 is for ever.
+constexpr int kTimesGlooWaitsToConnect = 5;
 // gloo adds the timeout to the clock's now, in nanoseconds.
 constexpr int kLongestWaitMilliseconds = 15 * 24 * 3600 * 1000;
 
@@ -76,7 +78,8 @@ absl::StatusOr<std::unique_ptr<GlooLinks>> GlooLinks::Connect(Options options) {
     return known.ok() ? s : known;
   }
   // All have connected to this rank: what fails now fails the group, as it would a moment later.
-  (void)links->Meet(absl::FromChrono(deadline.Left()));
+  (void)links->Meet(links->options_.connect_timeout);
+  if (look && !links->failure().ok()) GEMINID_RETURN_IF_ERROR(look());
   return links;
 }
 
@@ -86,13 +89,13 @@ absl::Status GlooLinks::ConnectMesh(const Member::Look& look, const base::Deadli
   try {
     auto context =
         std::make_shared<gloo::rendezvous::Context>(options_.rank, static_cast<int>(ranks));
-    context->setTimeout(
-        std::chrono::milliseconds(deadline.LeftMilliseconds(kLongestWaitMilliseconds)));
     MemberStore store(options_.member.get(), absl::StrCat("mesh/", options_.group, "/"), deadline,
                       look);
     // Of who came and gave up, gloo would hear nothing: nobody begins before all have come.
     store.set(absl::StrCat("here/", options_.rank), {'!'});
     for (size_t r = 0; r < ranks; ++r) (void)store.get(absl::StrCat("here/", r));
+    context->setTimeout(std::chrono::milliseconds(std::max(
+        1, deadline.LeftMilliseconds(kLongestWaitMilliseconds) / kTimesGlooWaitsToConnect)));
     auto device = options_.device;
     context->connectFullMesh(store, device);
     std::lock_guard lock(mutex_);  // the member's thread may interrupt from now on

@@ -53,6 +53,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectHierarchical(int rank, int 
     // The network goes, and rank 0's part of it with rank 0: not before all know their hosts.
     (*network)->SetTimeout(hierarchy.shm.connect_timeout);
     GEMINID_RETURN_IF_ERROR((*network)->DoBarrier({.kind = OpKind::kBarrier}));
+    (*network)->SetTimeout(hierarchy.shm.timeout);
   }
   return HierarchicalBackend::Make(*std::move(network), hosts, name, hierarchy);
 }

@@ -158,7 +158,7 @@ absl::StatusOr<SessionPtr> Hub::OpenNew(const core::SessionSpec& spec, os::Peer 
 
 void Hub::SetWelcomed(const SessionPtr& session) {
   std::lock_guard<std::mutex> lock(mutex_);
-  engine_->SetWelcomed(session->id());
+  if (!session->ended) engine_->SetWelcomed(session->id());  // its client may be gone already
 }
 
 Hub::Closed Hub::Close(const SessionPtr& session, core::CloseReason reason) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/os/event.h"
 #include "daemon/service/rpc_status.h"
+#include "proto/shm/attach_messages.h"
 
 namespace geminid::service {
 namespace {
@@ -67,7 +68,7 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
     const absl::Status status = method->serve(caller, request, &response);
     if (finished->exchange(true)) return;
     call->Count(status);
-    if (!status.ok()) return call->Finish(ToGrpc(status));
+    if (!status.ok()) return call->FinishWith(status);
     call->response_.Swap(&response);
     call->deadline_.store(os::MonotonicNanoseconds() + kAnswerNanoseconds);
     call->StartWriteAndFinish(&call->response_, grpc::WriteOptions(), grpc::Status::OK);
@@ -76,7 +77,7 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
   void FinishOnce(const absl::Status& status) {
     if (finished_->exchange(true)) return;
     Count(status);
-    Finish(ToGrpc(status));
+    FinishWith(status);
   }
 
   // Who it is; the message is read only after that.
@@ -106,6 +107,11 @@ class RpcCall : public grpc::ServerGenericBidiReactor {
   const RpcMethod& method() const { return *method_; }
 
  private:
+  void FinishWith(const absl::Status& status) {
+    if (absl::IsUnavailable(status)) context_->AddTrailingMetadata(shm::kMeantMetadataKey, "1");
+    Finish(ToGrpc(status));
+  }
+
   void Count(const absl::Status& status) {
     calls_->shared().times->Add(method_->path, Now() - began_, status.code());
   }

@@ -100,8 +100,9 @@ struct OperationTraffic {
   uint64_t calls = 0;              // completed
   double seconds = 0;              // in those, waits for other ranks among them
   std::vector<PeerTraffic> peers;  // by rank
-  // What really came over TCP: over hosts and ranks from other hosts, of reductions by the way they
-  // went (see CommunicatorStats::chained); with gloo everything.
+  // What really came over TCP in the completed ones: over hosts and ranks from other hosts, of
+  // reductions by the way they went (see CommunicatorStats::chained); with gloo everything. What
+  // NCCL moves is not counted.
   uint64_t network_bytes_received = 0;
 };
 
@@ -242,9 +243,9 @@ class GEMINID_EXPORT Communicator {
   // Memory that the ranks of a host share is made by the first of them. From now on, until what is
   // returned is destroyed, `charger` is told of all that this rank has made for this communicator
   // and for the others that come from the same Connect, and of what it makes for them later, before
-  // it does. An error is that of this call, or of the Duplicate, Subset or Shrink on every rank that
-  // takes part in it. Null: somebody is told already. Other backends than "shm"
-  // and "hierarchical" share nothing.
+  // it does. An error is that of this call, or of the Duplicate, Subset or Shrink on every rank
+  // that takes part in it. Null: somebody is told already. Other backends than "shm" and
+  // "hierarchical" share nothing.
   absl::StatusOr<std::shared_ptr<void>> ChargeSegments(SegmentCharger charger);
 
  private:

@@ -61,8 +61,8 @@ struct ConnectOptions {
   // and compute by way of Session::HostAddress; whatever else touches them is killed. So
   // a trainer is tried without a GPU. $GEMINID_STRICT_DEVICE=1 says the same.
   bool strict_device = false;
-  // For attaching and for each call to the daemon; calls that allocate get more, by their size
-  // and the ranks on this node.
+  // For attaching, for each call to the daemon, and for the next daemon where one died; calls that
+  // allocate get more, by their size and the ranks on this node.
   absl::Duration timeout = absl::Seconds(10);
 };
 
@@ -119,7 +119,8 @@ struct MemoryUse {
 class GEMINID_EXPORT Session {
  public:
   // Blocks for milliseconds; with a private daemon or a large arena longer (about 0.5 s/GiB).
-  // UNAVAILABLE: no daemon there. FAILED_PRECONDITION: it speaks another version.
+  // UNAVAILABLE: no daemon there; where one died and another may come, after the timeout.
+  // FAILED_PRECONDITION: it speaks another version.
   // INVALID_ARGUMENT: there is no such device; the message lists those there are.
   // RESOURCE_EXHAUSTED: the arena does not fit; the message names the device and has the numbers.
   // With an admission it waits for that too: RESOURCE_EXHAUSTED where the job can never fit;
@@ -129,6 +130,7 @@ class GEMINID_EXPORT Session {
 
   // Waits for running copies, completes what else is pending with CANCELLED, then detaches: all of
   // the session's memory is freed and unmapped. Leases must have been released. Not in a callback.
+  // With keep_on_death it waits up to 10 s for the next daemon where one died.
   ~Session();
   // Its end will be to the daemon as if this process had died: see ConnectOptions::keep_on_death.
   void LeaveToSuccessor();

@@ -30,6 +30,8 @@ inline constexpr char kLockSuffix[] = ".lock";
 inline constexpr char kHolderSuffix[] = ".holder";
 // gRPC metadata key that carries the session's token, in lower-case hexadecimal.
 inline constexpr char kTokenMetadataKey[] = "geminid-token";
+// Trailing metadata of an UNAVAILABLE that the daemon means: no other one comes from a daemon.
+inline constexpr char kMeantMetadataKey[] = "geminid-meant";
 
 // What becomes of a session's memory when its client ends without saying goodbye. What is kept goes
 // to the next client of the same tenant, job, run, rank and world: it gets the very session, under

@@ -13,6 +13,7 @@
 
 #include "base/unique_fd.h"
 #include "geminid/v1/chunk.grpc.pb.h"
+#include "proto/shm/attach_messages.h"
 #include "tests/base/temporary_folder.h"
 
 namespace geminid {
@@ -204,15 +205,23 @@ TEST_F(ControlTest, DaemonThatCutsOffEveryCall_IsNotAskedForEver) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("not today"));
 }
 
-// Of UNAVAILABLE that is known when it is said twice.
+// Of UNAVAILABLE that is known where it says so, and else when it is said twice.
 TEST_F(ControlTest, WhatALivingDaemonSays_IsMeant) {
-  for (const auto& [code, times] :
-       {std::pair(grpc::StatusCode::UNAVAILABLE, 2), std::pair(grpc::StatusCode::ABORTED, 1)}) {
+  struct Said {
+    grpc::StatusCode code;
+    bool is_marked;
+    int times;
+  };
+  for (const auto& [code, is_marked, times] :
+       {Said{grpc::StatusCode::UNAVAILABLE, false, 2}, Said{grpc::StatusCode::UNAVAILABLE, true, 1},
+        Said{grpc::StatusCode::ABORTED, false, 1}}) {
     std::atomic<int> calls = 0;
-    const Server server(socket_, [&, said = code](grpc::ServerContext*, const auto&) {
-      calls.fetch_add(1);
-      return grpc::Status(said, "no");
-    });
+    const Server server(
+        socket_, [&, said = code, mark = is_marked](grpc::ServerContext* context, const auto&) {
+          calls.fetch_add(1);
+          if (mark) context->AddTrailingMetadata(shm::kMeantMetadataKey, "1");
+          return grpc::Status(said, "no");
+        });
     Connect();
     EXPECT_EQ(static_cast<int>(Free().code()), static_cast<int>(code));
     EXPECT_EQ(calls.load(), times);

@@ -385,7 +385,8 @@ TEST(Hierarchical, HostsThatDoNotFit_AreReachedOverTcpAlone) {
 
 // However short that is: a machine under load takes its time to measure links.
 TEST(Hierarchical, TimeoutOfOperations_IsNoneOfConnecting) {
-  for (const std::vector<std::string>& hosts : {HostNames(2, 2), HostNames(1, 2)}) {
+  for (const std::vector<std::string>& hosts :
+       {HostNames(2, 2), HostNames(1, 2), HostNames(1, 1)}) {
     Communicators group = ConnectHosts(hosts, absl::ZeroDuration(), HierarchyOptions{});
     ForEachRank(group, [&](Communicator& c) {
       EXPECT_EQ(c.health(), absl::OkStatus());

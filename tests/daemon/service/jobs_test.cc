@@ -8,6 +8,7 @@
 #include "daemon/service/daemon.h"
 #include "geminid/v1/job.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
+#include "proto/shm/attach_messages.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/daemon_env/raw_client.h"
 
@@ -73,7 +74,12 @@ class Jobs : public ::testing::Test {
     v1::CreateArenaResponse response;
     grpc::ClientContext context;
     client.Authenticate(&context);
-    return v1::SessionService::NewStub(client.channel())->CreateArena(&context, request, &response);
+    const grpc::Status status =
+        v1::SessionService::NewStub(client.channel())->CreateArena(&context, request, &response);
+    // So that a client knows it from the end of a connection.
+    EXPECT_EQ(context.GetServerTrailingMetadata().count(shm::kMeantMetadataKey),
+              status.error_code() == grpc::StatusCode::UNAVAILABLE ? 1u : 0u);
+    return status;
   }
 
   grpc::Status ReleaseArena(RawClient& client) {

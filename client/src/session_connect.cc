@@ -286,13 +286,14 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions option
   const absl::Time give_up = absl::Now() + options.timeout;
   std::shared_ptr<PrivateDaemon> own_daemon;  // goes on between two sessions
   for (bool met_before = false;; met_before = true) {
-    auto impl = std::make_unique<SessionImpl>(options, std::move(device));
-    const absl::Status status = impl->Open(met_before);
+    auto impl = std::make_unique<SessionImpl>(std::move(options), std::move(device));
+    absl::Status status = impl->Open(met_before);
     if (status.ok()) return SessionImpl::MakeSession(std::move(impl));
     impl->is_left.store(impl->successor > 0);  // it may be tried again
     impl->Close();
     if (!impl->IsForgotten() || absl::Now() > give_up) return status;
     own_daemon = impl->private_daemon;
+    options = impl->options;
     if (is_given) device = std::move(impl->device);
   }
 }

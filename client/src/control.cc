@@ -134,9 +134,9 @@ Control::Control(const std::string& socket, const shm::Welcome& welcome, absl::D
 
 Control::~Control() = default;
 
-bool Control::IsHungUp() const {
+bool Control::IsHungUp(int within_ms) const {
   pollfd attach = {attach_socket_, POLLRDHUP, 0};
-  return poll(&attach, 1, 0) > 0;
+  return poll(&attach, 1, within_ms) > 0;
 }
 
 // True once there is a connection again; false when nobody keeps the session, or it took too long.
@@ -177,10 +177,7 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
     }
     doubted = false;
     lost = std::min(lost, absl::Now());
-    if (stubs_->channel->GetState(false) == GRPC_CHANNEL_READY) {
-      pollfd attach = {attach_socket_, POLLRDHUP, 0};
-      (void)poll(&attach, 1, kCutOffPauseMs);
-    }
+    if (stubs_->channel->GetState(false) == GRPC_CHANNEL_READY) (void)IsHungUp(kCutOffPauseMs);
     if (WaitForSuccessor(lost + std::min(timeout_, patience))) continue;
     if (IsHungUp()) unknown_.store(true);
     return absl::UnavailableError(absl::StrCat(

@@ -21,7 +21,7 @@ namespace geminid {
 // Thread-safe; calls block. A call that finds no daemon, or whose daemon ends meanwhile, waits for
 // one, up to the timeout and as long as somebody keeps the session for it, and is made again: once
 // its daemon had done it or not, it is done once. UNAVAILABLE when none comes, with how long that
-// was waited for.
+// was waited for. One that the daemon does not mark as its own is asked once more.
 class Control {
  public:
   struct Allocation {
@@ -81,7 +81,8 @@ class Control {
   absl::Status MakeCall(const char* doing, absl::Duration timeout, Make make,
                         absl::Duration patience = absl::InfiniteDuration());
   bool WaitForSuccessor(absl::Time give_up) const;
-  bool IsHungUp() const;  // nobody keeps the session
+  // Nobody keeps the session, or will within that time.
+  bool IsHungUp(int within_ms = 0) const;
   // A call that allocates, with the others of this node beside it.
   absl::Duration TimeToPopulate(uint64_t bytes) const;
 

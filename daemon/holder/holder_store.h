@@ -48,7 +48,7 @@ class HolderStore final : public DescriptorStore {
 
   const HolderOptions options_;
   std::mutex mutex_;
-  base::UniqueFd socket_;  // written under mutex_, by Renew alone once it is open
+  base::UniqueFd socket_;  // written under mutex_, by List and Renew alone once it is open
 };
 
 }  // namespace geminid::holder

@@ -140,7 +140,8 @@ class Hub {
   };
   // Nothing where another has succeeded it.
   [[nodiscard]] Closed Close(const SessionPtr& session, core::CloseReason reason);
-  // The session with this token in hexadecimal; UNAUTHENTICATED if there is none.
+  // The session with this token in hexadecimal; UNAUTHENTICATED if there is none. Notes that its
+  // client was welcomed.
   absl::StatusOr<SessionPtr> Authenticate(const std::string& token_hex);
   std::vector<SessionPtr> AllSessions();
   size_t AttachedSessions();

@@ -457,12 +457,6 @@ TEST_P(Conformance, TrafficOfEachOperation_IsItsClosedForm) {
   });
 }
 
-uint64_t ReceivedFromAll(const std::vector<PeerTraffic>& peers) {
-  uint64_t bytes = 0;
-  for (const PeerTraffic& peer : peers) bytes += peer.bytes_received;
-  return bytes;
-}
-
 TEST_P(Conformance, NetworkTrafficOfOperations_AddsUpToThatOfPeers) {
   Communicators group = Connect();
   ForEachRank(group, [&](Communicator& c) {

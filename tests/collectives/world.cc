@@ -12,6 +12,12 @@
 
 namespace geminid::collectives {
 
+uint64_t ReceivedFromAll(const std::vector<PeerTraffic>& peers) {
+  uint64_t bytes = 0;
+  for (const PeerTraffic& peer : peers) bytes += peer.bytes_received;
+  return bytes;
+}
+
 bool WithTimeForAll(const std::function<bool(absl::Duration timeout)>& attempt) {
   constexpr absl::Duration kShortest = absl::Milliseconds(200);
   constexpr absl::Duration kLongest = absl::Seconds(20);

@@ -42,6 +42,8 @@ Communicators ConnectInThreads(
 // Calls `body` for every communicator, each on its own thread; returns when all have returned.
 void ForEachRank(Communicators& communicators, const std::function<void(Communicator&)>& body);
 
+uint64_t ReceivedFromAll(const std::vector<PeerTraffic>& peers);
+
 // For tests of what is said at a timeout that all others are in time for, which nobody can promise
 // on a busy machine. Calls `attempt`, which says whether they were, with longer and longer timeouts
 // until it says so, and returns whether it did.

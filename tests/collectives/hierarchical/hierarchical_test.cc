@@ -45,8 +45,7 @@ uint64_t ReceivedByHost(const Network& network, const Shape& shape, int host) {
   uint64_t bytes = 0;
   for (int local = 0; local < shape.each; ++local) {
     const int rank = host * shape.each + local;
-    for (const PeerTraffic& peer : network[static_cast<size_t>(rank)].network)
-      bytes += peer.bytes_received;
+    bytes += ReceivedFromAll(network[static_cast<size_t>(rank)].network);
   }
   return bytes;
 }
@@ -251,7 +250,7 @@ std::vector<uint64_t> ReceivedByHosts(const Network& network, const std::vector<
   for (const int size : sizes) {
     received.push_back(0);
     for (int local = 0; local < size; ++local, ++rank) {
-      for (const PeerTraffic& peer : network[rank].network) received.back() += peer.bytes_received;
+      received.back() += ReceivedFromAll(network[rank].network);
     }
   }
   return received;

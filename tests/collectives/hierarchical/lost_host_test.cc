@@ -37,6 +37,14 @@ constexpr int kRanksEach = 2;
 constexpr std::chrono::milliseconds kMoment{600};
 constexpr std::chrono::milliseconds kLongestMoment{750};
 
+// Says when all have met once, and goes on until a meeting fails.
+absl::Status MeetUntilItFails(Communicator& c, const ForkedRanks::Ready& ready) {
+  absl::Status status = c.Barrier();
+  ready();
+  while (status.ok()) status = c.Barrier();
+  return status;
+}
+
 class LostHost : public testing::Test {
  protected:
   void Make(int hosts) {
@@ -176,10 +184,7 @@ TEST_F(LostHost, WhoseWireIsCutForAMoment_IsNotLost) {
     ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
       auto c = Enter(rank, job, {});
       if (!c.ok()) return Text(c.status());
-      absl::Status status = (*c)->Barrier();
-      ready();
-      while (status.ok()) status = (*c)->Barrier();
-      return Text(status);
+      return Text(MeetUntilItFails(**c, ready));
     });
     for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
     const auto cut = steady_clock::now();
@@ -217,9 +222,7 @@ TEST_F(LostHost, InAPartition_EachHalfNamesTheOther) {
   ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
     auto c = Enter(rank, job, {});
     if (!c.ok()) return Text(c.status());
-    absl::Status status = (*c)->Barrier();
-    ready();
-    while (status.ok()) status = (*c)->Barrier();
+    const absl::Status status = MeetUntilItFails(**c, ready);
     ready();
     return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
   });

@@ -43,7 +43,8 @@ function(geminid_group result name size)
     file(READ ${folder}/decided grouped)
   else()
     find_package(Python3 REQUIRED COMPONENTS Interpreter)
-    execute_process(COMMAND ${Python3_EXECUTABLE} -B ${GEMINID_GROUP_SOURCES} ${folder} ${size} ${grouped}
+    execute_process(COMMAND ${Python3_EXECUTABLE} -B ${GEMINID_GROUP_SOURCES} ${folder} ${size}
+                            ${PROJECT_SOURCE_DIR} ${grouped}
                     OUTPUT_VARIABLE grouped COMMAND_ERROR_IS_FATAL ANY)
     file(WRITE ${folder}/decided "${grouped}")
     file(WRITE ${folder}/asked "${asked}")

@@ -32,7 +32,9 @@ find_program(GEMINID_CCACHE ccache)
 if(PROJECT_IS_TOP_LEVEL AND GEMINID_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Without this sloppiness it does not cache what uses a precompiled header.
   set(geminid_sloppiness pch_defines,time_macros,include_file_mtime,include_file_ctime)
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=${geminid_sloppiness} ${GEMINID_CCACHE})
+  # Paths below the sources are made relative, so that checkouts share what they compile.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=${geminid_sloppiness}
+    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${GEMINID_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${GEMINID_CCACHE})
 endif()
 find_program(GEMINID_MOLD mold)

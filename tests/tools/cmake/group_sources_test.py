@@ -21,13 +21,13 @@ class GroupSources(unittest.TestCase):
         for number, text in enumerate(texts):
             paths.append(self.folder / f"{number}.cc")
             paths[-1].write_text(text)
-        printed = subprocess.run([sys.executable, "-B", PROGRAM, self.out, str(size), *paths], check=True,
+        printed = subprocess.run([sys.executable, "-B", PROGRAM, self.out, str(size), self.folder, *paths], check=True,
                                  capture_output=True, text=True).stdout
         groups = []
         for name in printed.split(";"):
             path = pathlib.Path(name)
             members = [path] if path in paths else [
-                pathlib.Path(line.split('"')[1]) for line in path.read_text().splitlines()]
+                self.folder / line.split('"')[1] for line in path.read_text().splitlines()]
             groups.append([paths.index(member) for member in members])
         return groups
 

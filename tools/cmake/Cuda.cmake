@@ -1,34 +1,45 @@
 # The CUDA compiler, if it is wanted and there; sets GEMINID_HAS_CUDA. Only the kernels need it:
 # what launches them is plain C++, and the driver is found when a program runs. So nothing links
 # libcuda or the CUDA runtime, and one binary starts with and without a GPU.
-set(GEMINID_CUDA "AUTO" CACHE STRING "CUDA kernels: AUTO (if nvcc is found), ON or OFF")
-set_property(CACHE GEMINID_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(GEMINID_CUDA "AUTO" CACHE STRING
+    "CUDA kernels: AUTO (if nvcc is found), NATIVE (if this machine has a GPU, too), ON or OFF")
+set_property(CACHE GEMINID_CUDA PROPERTY STRINGS AUTO NATIVE ON OFF)
 # Turing, Ampere (data centre, desktop), Ada, Hopper, Blackwell. Newer devices compile the PTX of the
 # last one when a program first uses them. The presets with tests build for one alone: machine code
 # for all six takes five times as long.
 set(GEMINID_CUDA_ARCHITECTURES "75;80;86;89;90;100" CACHE STRING
     "Compute capabilities that kernels are compiled for, ascending, the last one's PTX too; or native")
 set(GEMINID_HAS_CUDA OFF)
-# Those of this machine. Where there is no GPU, the oldest: any GPU can compile its PTX.
-if(GEMINID_CUDA_ARCHITECTURES STREQUAL "native")
+if(GEMINID_CUDA_ARCHITECTURES STREQUAL "native" OR GEMINID_CUDA STREQUAL "NATIVE")
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                   OUTPUT_VARIABLE said ERROR_QUIET RESULT_VARIABLE ignored)
-  string(REGEX MATCHALL "[0-9]+[.][0-9]" GEMINID_CUDA_ARCHITECTURES "${said}")
-  string(REPLACE "." "" GEMINID_CUDA_ARCHITECTURES "${GEMINID_CUDA_ARCHITECTURES}")
-  list(SORT GEMINID_CUDA_ARCHITECTURES COMPARE NATURAL)
-  list(REMOVE_DUPLICATES GEMINID_CUDA_ARCHITECTURES)
-  if(NOT GEMINID_CUDA_ARCHITECTURES)
-    set(GEMINID_CUDA_ARCHITECTURES 75)
+  string(REGEX MATCHALL "[0-9]+[.][0-9]" gpus_here "${said}")
+  string(REPLACE "." "" gpus_here "${gpus_here}")
+  list(SORT gpus_here COMPARE NATURAL)
+  list(REMOVE_DUPLICATES gpus_here)
+endif()
+# Those of this machine. Where there is no GPU, the oldest: any GPU can compile its PTX.
+if(GEMINID_CUDA_ARCHITECTURES STREQUAL "native")
+  set(GEMINID_CUDA_ARCHITECTURES 75)
+  if(gpus_here)
+    set(GEMINID_CUDA_ARCHITECTURES ${gpus_here})
   endif()
 endif()
 
-if(GEMINID_CUDA STREQUAL "AUTO" OR GEMINID_CUDA)
+set(geminid_wants_cuda ${GEMINID_CUDA})
+if(GEMINID_CUDA STREQUAL "NATIVE")
+  set(geminid_wants_cuda AUTO)
+  if(NOT gpus_here)
+    set(geminid_wants_cuda OFF)
+  endif()
+endif()
+if(geminid_wants_cuda STREQUAL "AUTO" OR geminid_wants_cuda)
   find_program(GEMINID_NVCC nvcc
     HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin
     DOC "The CUDA compiler, 12.8 or newer")
   if(GEMINID_NVCC)
     set(GEMINID_HAS_CUDA ON)
-  elseif(NOT GEMINID_CUDA STREQUAL "AUTO")
+  elseif(NOT geminid_wants_cuda STREQUAL "AUTO")
     message(FATAL_ERROR "GEMINID_CUDA is ON, but nvcc was not found. Put it on the PATH, set "
                         "GEMINID_NVCC to it, or use GEMINID_CUDA=AUTO to build without kernels.")
   endif()

@@ -16,6 +16,10 @@ endforeach()
 option(GEMINID_INSTALL "Make installation rules" ${PROJECT_IS_TOP_LEVEL})
 option(GEMINID_WERROR "Treat the compiler's warnings as errors" OFF)
 option(GEMINID_PRECOMPILED_HEADERS "Precompile the headers of libraries" ON)
+set(GEMINID_KERNEL_OPTIONS "" CACHE STRING "Options of the compiler for kernels, beyond those for all sources")
+set(GEMINID_KERNEL_TARGETS "all" CACHE STRING
+    "Instruction sets that kernels are compiled for: all, or native (those of this machine)")
+set_property(CACHE GEMINID_KERNEL_TARGETS PROPERTY STRINGS all native)
 set(GEMINID_SANITIZER "" CACHE STRING "Empty, address (with undefined behaviour) or thread")
 
 # libgeminid is shared unless the standard BUILD_SHARED_LIBS says otherwise.

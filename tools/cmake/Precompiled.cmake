@@ -46,7 +46,8 @@ endfunction()
 geminid_precompile(base HEADERS ${geminid_standard_headers} ${geminid_absl_headers}
   LIBS absl::status absl::statusor absl::strings absl::str_format absl::time)
 # The intrinsics are what Highway includes; its own headers cannot be compiled ahead.
-geminid_precompile(kernels HEADERS ${geminid_standard_headers} ${geminid_intrinsics_header})
+geminid_precompile(kernels HEADERS ${geminid_standard_headers} ${geminid_intrinsics_header}
+  OPTIONS ${GEMINID_KERNEL_OPTIONS})
 geminid_precompile(grpc
   HEADERS ${geminid_standard_headers} ${geminid_absl_headers} ${geminid_grpc_headers}
   LIBS absl::status absl::statusor absl::strings absl::str_format absl::time gRPC::grpc++)

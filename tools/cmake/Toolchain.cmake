@@ -28,6 +28,15 @@ add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-pthread>)
 # Bit-identical numbers need one meaning for every floating-point expression.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 
+# Vectorised loops are compiled once for each instruction set. Sets that this processor lacks can be left out.
+if(GEMINID_KERNEL_TARGETS STREQUAL "native")
+  execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=native -x c++ -dM -E /dev/null
+                  OUTPUT_VARIABLE native_macros ERROR_QUIET RESULT_VARIABLE ignored)
+  if(native_macros MATCHES "__x86_64__" AND NOT native_macros MATCHES "__AVX512VL__")
+    add_compile_definitions("HWY_BROKEN_TARGETS=(HWY_AVX3|HWY_AVX3_DL)")
+  endif()
+endif()
+
 find_program(GEMINID_CCACHE ccache)
 if(PROJECT_IS_TOP_LEVEL AND GEMINID_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Without this sloppiness it does not cache what uses a precompiled header.

@@ -25,7 +25,8 @@ class Progress(unittest.TestCase):
 
     def test_time_left_is_in_proportion_to_the_steps_left(self):
         self.assertEqual(self.shown(["[30/100 60.0] Building CXX object a.o\n"]),
-                         "build: 30 of 100 steps in 1 min 00 s, about 2 min 20 s left\n")
+                         "build: 30 of 100 steps in 1 min 00 s, about 2 min left\n")
+        self.assertEqual(self.shown(["[80/100 80.0] a\n"]), "build: 80 of 100 steps in 1 min 20 s, about 20 s left\n")
 
     def test_few_steps_predict_nothing_and_none_are_left_at_the_end(self):
         self.assertEqual(self.shown(["[4/100 21.0] a\n", "[100/100 22.5] b\n"]),

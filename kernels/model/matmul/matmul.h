@@ -35,7 +35,7 @@ struct MatmulShape {
 
 // How the product is computed. kAuto is kNative where the CPU has the instructions for In, else
 // kWiden: an fp32 copy of A in the workspace, and of B and C panel by panel. Tests choose; callers
-// keep kAuto.
+// keep kAuto. kNative first copies blocks of those fp32 operands whose rows are long.
 enum class MatmulPath : uint8_t { kAuto, kNative, kWiden };
 
 // Bytes that Matmul needs in its workspace for this shape on so many threads. Plans the product on

@@ -5,8 +5,10 @@
 
 #include "kernels/model/matmul/checks.h"
 #include "kernels/model/matmul/matmul.h"
+#include "kernels/model/matmul/packed.h"
 #include "kernels/model/matmul/plan.h"
 #include "kernels/model/matmul/tiles.h"
+#include "kernels/model/matmul/transpose.h"
 #include "kernels/numeric/cast/cast.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/parallel/tasks.h"
@@ -64,6 +66,25 @@ constexpr DataType TypeOf() {
   return std::is_same_v<T, float> ? DataType::f32 : DataType::bf16;
 }
 
+// The fp32 copy of a transposed A, turned to [m,k]: the product does not read down long rows.
+template <typename T>
+void WidenTransposed(ThreadPool* pool, const MatmulShape& s, const T* a, float* to,
+                     size_t to_stride) {
+  constexpr size_t kRows = 32, kCols = 64;  // of a piece, 8 KiB
+  (void)RunTasks(pool, GranuleCount(s.k, kRows), [&](size_t task, size_t) {
+    const Granule rows = GranuleAt(task, s.k, kRows);
+    alignas(64) float piece[kRows * kCols];
+    for (size_t i = 0; i < GranuleCount(s.m, kCols); ++i) {
+      const Granule cols = GranuleAt(i, s.m, kCols);
+      Convert({rows.size(), cols.size(), s.a_stride, kCols},
+              a + rows.begin * s.a_stride + cols.begin, piece);
+      TransposeFloats({rows.size(), cols.size(), kCols}, piece,
+                      to + cols.begin * to_stride + rows.begin, to_stride);
+    }
+    return Status::kOk;
+  });
+}
+
 // The product of one tile. Strides are filled in.
 template <typename In, typename Out>
 PlanKey KeyOf(const MatmulShape& shape, const MatmulTile& tile) {
@@ -112,15 +133,18 @@ Status RunTiles(const MatmulShape& s, const In* a, const In* b, const Out* bias,
   });
 }
 
-// A product on fp32 copies, panel after panel. What lies where in the workspace, in bytes: A and the
-// bias whole, then for each thread a panel of B, a tile of C and the scratchpad of their product.
+// A product on fp32 copies, panel after panel. What lies where in the workspace, in bytes: A and
+// the bias whole, then for each thread a panel of B, a tile of C and the scratchpad of their
+// product.
 template <typename Out>
 struct Widening {
   // Throws as Plan does.
   explicit Widening(const MatmulShape& of)
       : shape(of),
         tiles(of),
-        bias(FloatRowBytes(StorageA(of).dense())),
+        turns_a(of.transpose_a == Transpose::kYes && CopyPays(of.m, of.n)),
+        a_stride(turns_a ? PaddedStride(of.k) : StorageA(of).cols),
+        bias(FloatRowBytes(turns_a ? of.m * a_stride : StorageA(of).dense())),
         threads(bias + (of.bias ? FloatRowBytes(of.n) : 0)),
         tile(FloatRowBytes(of.k * tiles.Panel(0).size())),
         scratchpad(tile +
@@ -142,7 +166,8 @@ struct Widening {
     MatmulShape part = shape;
     part.m = rows.size();
     part.n = columns.size();
-    part.a_stride = StorageA(shape).cols;
+    if (turns_a) part.transpose_a = Transpose::kNo;
+    part.a_stride = a_stride;
     part.b_stride = StorageB(part).cols;
     if (kHasTile) part.c_stride = part.n;
     return {part, DataType::f32, DataType::f32};
@@ -153,6 +178,8 @@ struct Widening {
 
   const MatmulShape shape;
   const WideTiles tiles;
+  const bool turns_a;
+  const size_t a_stride;
   const size_t bias;
   const size_t threads;
   const size_t tile;
@@ -174,9 +201,10 @@ void RunWideTile(const Widening<Out>& wide, const Granule& columns, const Granul
   } else {
     wide_c = out;
   }
+  const bool down = s.transpose_a == Transpose::kYes && !wide.turns_a;
   PlanCache::OfThisThread()
       .Get(wide.KeyOf(columns, rows))
-      .Run(a + rows.begin * (s.transpose_a == Transpose::kYes ? 1 : s.k), FloatsAt(own, 0),
+      .Run(a + rows.begin * (down ? 1 : wide.a_stride), FloatsAt(own, 0),
            s.bias ? bias + columns.begin : nullptr, wide_c, own + wide.scratchpad);
   if constexpr (Widening<Out>::kHasTile) NarrowMatrix(nullptr, wide_c, tile, out);
 }
@@ -196,7 +224,11 @@ Status RunWide(const MatmulShape& shape, const In* a, const In* b, const Out* bi
   const Widening<Out> wide(shape);
   float* const wide_a = FloatsAt(workspace, 0);
   float* const wide_bias = FloatsAt(workspace, wide.bias);
-  WidenMatrix(pool, a, StorageA(shape), wide_a);
+  if (wide.turns_a) {
+    WidenTransposed(pool, shape, a, wide_a, wide.a_stride);
+  } else {
+    WidenMatrix(pool, a, StorageA(shape), wide_a);
+  }
   if (shape.bias) WidenMatrix(pool, bias, {1, shape.n, shape.n}, wide_bias);
   const size_t row_tiles = wide.tiles.row_tiles();
   // The panel whose copy a thread has: tiles of one panel come one after the other.
@@ -243,10 +275,17 @@ bool UseNative(MatmulPath path) {
   return std::is_same_v<In, float> || HasNativeBFloat16();
 }
 
+// Whether a product on the operands themselves is better on copies of their blocks.
+template <typename In>
+bool Packs(const MatmulShape& shape, MatmulPath path) {
+  return std::is_same_v<In, float> && UseNative<In>(path) && PackingOf(shape).any();
+}
+
 // Bytes for a normalised shape. Throws as Plan does.
 template <typename In, typename Out>
 size_t NeededBytes(const MatmulShape& shape, MatmulPath path, size_t threads) {
   const SingleThread single_thread;
+  if (Packs<In>(shape, path)) return PackedProduct(shape).bytes(threads);
   if (UseNative<In>(path)) return threads * ScratchpadBytes<In, Out>(shape);
   return Widening<Out>(shape).bytes(threads);
 }
@@ -289,6 +328,11 @@ Status Matmul(const MatmulShape& shape, const In* a, const In* b, const Out* bia
                             NeededBytes<In, Out>(normal, path, ThreadsOf(pool)));
     if (status != Status::kOk) return status;
     const SingleThread single_thread;
+    if constexpr (std::is_same_v<In, float>) {
+      if (Packs<In>(normal, path)) {
+        return PackedProduct(normal).Run({a, b, bias, c}, workspace, pool);
+      }
+    }
     if (!UseNative<In>(path)) return RunWide(normal, a, b, bias, c, workspace, pool);
     return RunTiles(normal, a, b, bias, c, workspace, ScratchpadBytes<In, Out>(normal), pool);
   } catch (const std::exception&) {

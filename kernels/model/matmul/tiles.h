@@ -21,20 +21,30 @@ struct MatmulTile {
   size_t cols = 0;
 };
 
+// Of the copy of a matrix: a line of the cache beyond its row, so that neighbouring rows do not
+// share a set of the cache when a row is a power of two.
+inline size_t PaddedStride(size_t cols) {
+  constexpr size_t kLine = 16;
+  return GranuleCount(cols, kLine) * kLine + kLine;
+}
+
 class MatmulTiles {
  public:
   explicit MatmulTiles(const MatmulShape& s) : m_(s.m), n_(s.n), rows_(s.m), cols_(s.n) {
-    // Less work than some wake-ups of a thread take.
-    constexpr double kTiledOperationsMin = 4e6;
-    const double operations =
-        2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-    if (operations < kTiledOperationsMin) return;
+    if (!Pays(s)) return;
     constexpr size_t kTilesMin = 8, kRowsMax = 256;
     const size_t row_tiles =
         std::max(std::clamp<size_t>(m_ / kEdgeMin, 1, kTilesMin), GranuleCount(m_, kRowsMax));
     rows_ = Edge(m_, row_tiles);
     const size_t wanted = kTilesMin / std::min(kTilesMin, GranuleCount(m_, rows_));
     cols_ = Edge(n_, std::clamp<size_t>(n_ / kEdgeMin, 1, wanted));
+  }
+
+  // Small products take less time than some wake-ups of a thread.
+  static bool Pays(const MatmulShape& s) {
+    constexpr double kTiledOperationsMin = 4e6;
+    return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) >=
+           kTiledOperationsMin;
   }
 
   size_t row_tiles() const { return GranuleCount(m_, rows_); }
@@ -62,8 +72,9 @@ class MatmulTiles {
   size_t cols_;
 };
 
-// The same for a product that is computed on fp32 copies. The columns are in panels, so that the copy
-// of a panel of B and the tile of C that it makes stay in a core's cache, and are never in memory.
+// The same for a product that is computed on fp32 copies. The columns are in panels, so that the
+// copy of a panel of B and the tile of C that it makes stay in a core's cache, and are never in
+// memory.
 class WideTiles {
  public:
   explicit WideTiles(const MatmulShape& s) : m_(s.m), n_(s.n), cols_(Width(s)) {}

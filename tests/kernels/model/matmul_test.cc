@@ -6,10 +6,15 @@
 #include <filesystem>
 #include <iterator>
 #include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "kernels/model/matmul/linear.h"
+#include "kernels/model/matmul/packing.h"
 #include "kernels/model/matmul/plan.h"
 #include "kernels/model/matmul/tiles.h"
+#include "kernels/model/matmul/transpose.h"
 #include "tests/kernels/model/model_kernels.h"
 
 namespace geminid::kernels {
@@ -131,6 +136,171 @@ TEST(MatmulTiles, OfATrainersProducts_AreSharedEvenlyByUpToEightThreads) {
     EXPECT_EQ(MatmulTiles(shape).count() % 8, 0u) << shape.m;
   }
   EXPECT_EQ(MatmulTiles({.m = 100, .n = 100, .k = 100}).count(), 1u);  // too small to share
+}
+
+// Transposed and not, with rows of 1200 elements: copied are A, B, or both.
+std::vector<MatmulShape> PackedShapes() {
+  constexpr size_t kLong = 1200, kLonger = 2048;
+  return {{.m = 150, .n = 200, .k = 300, .bias = true, .b_stride = kLong},
+          {.m = 300,
+           .n = 130,
+           .k = 270,
+           .transpose_b = Transpose::kYes,
+           .accumulate = true,
+           .b_stride = kLonger},
+          {.m = 150,
+           .n = 200,
+           .k = 300,
+           .transpose_a = Transpose::kYes,
+           .bias = true,
+           .a_stride = kLong},
+          {.m = 270,
+           .n = 530,
+           .k = 31,
+           .transpose_a = Transpose::kYes,
+           .transpose_b = Transpose::kYes,
+           .accumulate = true,
+           .bias = true,
+           .a_stride = kLong,
+           .b_stride = kLonger},
+          {.m = 270,
+           .n = 530,
+           .k = 257,
+           .transpose_a = Transpose::kYes,
+           .a_stride = kLong,
+           .b_stride = kLong}};
+}
+
+MatmulShape FilledIn(MatmulShape shape) {
+  if (shape.a_stride == 0) shape.a_stride = ColsA(shape);
+  if (shape.b_stride == 0) shape.b_stride = ColsB(shape);
+  if (shape.c_stride == 0) shape.c_stride = shape.n + 3;
+  return shape;
+}
+
+TEST(Packing, OfAMatrixReadDownItsLongRows_PaysWhereTheCopyIsUsedOften) {
+  const auto packing = [](const MatmulShape& shape) {
+    const Packing chosen = PackingOf(FilledIn(shape));
+    return std::pair(chosen.a, chosen.b);
+  };
+  const auto none = std::pair(false, false), a = std::pair(true, false), b = std::pair(false, true);
+  const auto both = std::pair(true, true);
+  // GPT-2's first matrix of the MLP, stored [768, 3072], and 256 columns of it.
+  EXPECT_EQ(packing(LinearBackwardWeightShape(256, 768, 3072)), both);
+  EXPECT_EQ(packing(LinearBackwardWeightShape(256, 256, 3072)), a);
+  EXPECT_EQ(packing({.m = 256, .n = 256, .k = 768, .b_stride = 3072}), b);
+  EXPECT_EQ(
+      packing({.m = 1024, .n = 768, .k = 256, .transpose_b = Transpose::kYes, .b_stride = 3072}),
+      b);
+  EXPECT_EQ(packing(LinearForwardShape(256, 768, 3072, true)), none);  // read along its rows
+  EXPECT_EQ(packing(LinearBackwardInputShape(256, 384, 1536)), none);  // rows of 384 elements
+  EXPECT_EQ(packing({.m = 63, .n = 256, .k = 768, .b_stride = 3072}), none);  // used 63 times
+  EXPECT_EQ(packing({.m = 64, .n = 64, .k = 64, .b_stride = 3072}), none);    // soon done
+}
+
+TEST(PackedTiles, OfAnyShape_CoverTheProductOnceInBoundedBlocks) {
+  for (const size_t m : {1, 64, 200, 384, 1000, 3001}) {
+    for (const size_t n : {1, 65, 300, 1536}) {
+      for (const size_t k : {1, 256, 257, 3000}) {
+        for (const Packing packing : {Packing{true, false}, Packing{false, true}, {true, true}}) {
+          const PackedTiles tiles({.m = m, .n = n, .k = k}, packing);
+          size_t rows = 0, cols = 0, depth = 0;
+          for (size_t i = 0; i < tiles.row_tiles(); ++i) {
+            ASSERT_EQ(tiles.Rows(i).begin, rows);
+            rows = tiles.Rows(i).end;
+            ASSERT_LE(tiles.Rows(i).size(), 256u);
+          }
+          for (size_t i = 0; i < tiles.col_tiles(); ++i) {
+            ASSERT_EQ(tiles.Cols(i).begin, cols);
+            cols = tiles.Cols(i).end;
+            ASSERT_LE(tiles.Cols(i).size(), 512u);
+          }
+          for (size_t i = 0; i < tiles.depths(); ++i) {
+            ASSERT_EQ(tiles.Depth(i).begin, depth);
+            depth = tiles.Depth(i).end;
+            ASSERT_LE(tiles.Depth(i).size(), 256u);
+          }
+          ASSERT_EQ(std::tuple(rows, cols, depth), std::tuple(m, n, k));
+        }
+      }
+    }
+  }
+}
+
+TEST(PackedTiles, OfATrainersProducts_AreAtLeastEight) {
+  for (const Packing packing : {Packing{true, false}, Packing{false, true}, Packing{true, true}}) {
+    for (const MatmulShape& shape :
+         {MatmulShape{.m = 256, .n = 256, .k = 768}, MatmulShape{.m = 768, .n = 256, .k = 1024},
+          MatmulShape{.m = 256, .n = 3072, .k = 768}, MatmulShape{.m = 3072, .n = 768, .k = 256}}) {
+      const PackedTiles tiles(shape, packing);
+      EXPECT_GE(tiles.row_tiles() * tiles.col_tiles(), 8u) << shape.m << " " << shape.n;
+    }
+  }
+}
+
+TEST(Matmul, OnCopiesOfBlocks_MatchesFloat64) {
+  unsigned seed = 40;
+  for (const MatmulShape& shape : PackedShapes()) {
+    ASSERT_TRUE(PackingOf(FilledIn(shape)).any());
+    SCOPED_TRACE(++seed);
+    Problem<float, float>(FilledIn(shape), seed).Check(MatmulPath::kAuto);
+  }
+}
+
+TEST(Matmul, OnCopiesOfBlocks_GivesTheSameBitsOnAnyNumberOfThreads) {
+  for (const MatmulShape& shape : PackedShapes()) {
+    Doubles first;
+    for (const size_t threads : {1, 2, 7}) {
+      std::unique_ptr<ThreadPool> pool;
+      ASSERT_EQ(ThreadPool::Create({.threads = threads}, &pool), Status::kOk);
+      Problem<float, float> problem(FilledIn(shape), 11);
+      problem.Run(MatmulPath::kAuto, threads == 1 ? nullptr : pool.get());
+      if (threads == 1) first = ToDoubles(problem.c);
+      EXPECT_EQ(ToDoubles(problem.c), first) << threads;
+    }
+  }
+}
+
+TEST(Matmul, OnCopiesOfBlocks_NeedsTwoBlocksForEachThread) {
+  // Tiles of 256 x 512, sums in parts of 256; copies are a cache line wider than what they are of.
+  MatmulShape shape = LinearBackwardWeightShape(/*tokens=*/4096, /*in=*/8192, /*out=*/4096);
+  size_t bytes = 0, of_four = 0;
+  ASSERT_EQ((MatmulWorkspaceBytes<float, float>(shape, &bytes)), Status::kOk);
+  ASSERT_EQ((MatmulWorkspaceBytes<float, float>(shape, &of_four, MatmulPath::kAuto, 4)),
+            Status::kOk);
+  EXPECT_GE(bytes, 4u * (256 * (256 + 16) + 256 * (512 + 16)));
+  EXPECT_LE(bytes, 1u << 20);
+  EXPECT_EQ(of_four, 4 * bytes);
+}
+
+TEST(Transpose, OfAnySize_PutsColumnsIntoRows) {
+  constexpr size_t kFrom = 40, kTo = 50;
+  for (const size_t rows : {1, 3, 4, 7, 33}) {
+    for (const size_t cols : {1, 4, 5, 31}) {
+      std::vector<float> from(rows * kFrom), to(cols * kTo, -1.0F);
+      for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<float>(i);
+      TransposeFloats({rows, cols, kFrom}, from.data(), to.data(), kTo);
+      for (size_t c = 0; c < cols; ++c) {
+        for (size_t r = 0; r < kTo; ++r) {
+          ASSERT_EQ(to[c * kTo + r], r < rows ? from[r * kFrom + c] : -1.0F) << rows << "x" << cols;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(Matrices, Matmul_OnATurnedCopyOfA_MatchesFloat64) {
+  using In = typename TypeParam::InType;
+  using Out = typename TypeParam::OutType;
+  const MatmulShape shape = WithStrides({.m = 1030,
+                                         .n = 70,
+                                         .k = 37,
+                                         .transpose_a = Transpose::kYes,
+                                         .accumulate = true,
+                                         .bias = true},
+                                        3);
+  ASSERT_TRUE(CopyPays(shape.m, shape.n));
+  Problem<In, Out>(shape, 50).Check(MatmulPath::kWiden);
 }
 
 TYPED_TEST(Matrices, Matmul_OnAnyNumberOfThreads_GivesTheSameBits) {

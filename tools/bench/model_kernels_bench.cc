@@ -1,6 +1,7 @@
 // Speed of the transformer kernels on one core, at the shapes of a small GPT-2 (hidden 768, 12
 // heads of 64, vocabulary 50257) on 256 tokens. Counters: FLOP/s for products, bytes/s moved for
-// the rest.
+// the rest. `of_library` is the speed of a product over that of one call of oneDNN on dense fp32
+// operands, the two in turn: below 0.9 the library could do better.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include "kernels/model/elementwise/residual.h"
 #include "kernels/model/embedding/embedding.h"
 #include "kernels/model/matmul/linear.h"
+#include "kernels/model/matmul/plan.h"
 #include "kernels/model/normalisation/layer_norm.h"
 #include "kernels/model/normalisation/rms_norm.h"
 #include "kernels/model/rotary/rotary.h"
@@ -73,9 +75,9 @@ template <typename T>
 struct Product {
   explicit Product(const MatmulShape& of)
       : shape(of),
-        a(of.m * of.k),
-        b(of.k * std::max(of.n, of.b_stride)),
-        c(of.m * of.n),
+        a(Stored(of.m, of.k, of.transpose_a, of.a_stride)),
+        b(Stored(of.k, of.n, of.transpose_b, of.b_stride)),
+        c(Stored(of.m, of.n, Transpose::kNo, of.c_stride)),
         bias(of.n) {
     status = MatmulWorkspaceBytes<T, T>(shape, &workspace_bytes);
     workspace = hwy::AllocateAligned<uint8_t>(workspace_bytes + 1);
@@ -84,6 +86,11 @@ struct Product {
     if (status != Status::kOk) return status;
     return Matmul(shape, a.data(), b.data(), bias.data(), c.data(), workspace.get(),
                   workspace_bytes);
+  }
+
+  static size_t Stored(size_t rows, size_t cols, Transpose transpose, size_t stride) {
+    if (transpose == Transpose::kYes) std::swap(rows, cols);
+    return rows * std::max(cols, stride);
   }
 
   MatmulShape shape;
@@ -107,23 +114,49 @@ double ThreadSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// One product of each type in turn, so that a machine whose speed drifts slows both: `of_fp32` is
-// the median over the pairs of fp32's processor time over bf16's.
-void BM_MatmulOfFloat(benchmark::State& state, const MatmulShape& shape) {
+// Runs the two in turn, so that a machine whose speed drifts slows both. The median over the pairs
+// of the base's processor time over the other's.
+template <typename Base, typename Other>
+double MedianRatio(benchmark::State& state, const Base& base, const Other& other) {
   const auto timed = [&state](const auto& product) {
     const double began = ThreadSeconds();
     Require(state, product());
     return ThreadSeconds() - began;
   };
-  Product<BFloat16> narrow(shape);
-  Product<float> wide(shape);
   std::vector<double> ratios;
   for (auto _ : state) {
-    const double narrow_seconds = timed([&] { return narrow.Run(); });
-    ratios.push_back(timed([&] { return wide.Run(); }) / narrow_seconds);
+    const double seconds = timed(other);
+    ratios.push_back(timed(base) / seconds);
   }
   std::nth_element(ratios.begin(), ratios.begin() + ratios.size() / 2, ratios.end());
-  state.counters["of_fp32"] = ratios[ratios.size() / 2];
+  return ratios[ratios.size() / 2];
+}
+
+// bf16 beside fp32: `of_fp32`.
+void BM_MatmulOfFloat(benchmark::State& state, const MatmulShape& shape) {
+  Product<BFloat16> narrow(shape);
+  Product<float> wide(shape);
+  state.counters["of_fp32"] = MedianRatio(
+      state, [&] { return wide.Run(); }, [&] { return narrow.Run(); });
+}
+
+// T beside one call of oneDNN for the same product of dense fp32 matrices: `of_library`.
+template <typename T>
+void BM_MatmulOfLibrary(benchmark::State& state, const MatmulShape& shape) {
+  Product<T> product(shape);
+  MatmulShape dense = shape;
+  dense.a_stride = shape.transpose_a == Transpose::kYes ? shape.m : shape.k;
+  dense.b_stride = shape.transpose_b == Transpose::kYes ? shape.k : shape.n;
+  dense.c_stride = shape.n;
+  Product<float> plain(dense);
+  const SingleThread single_thread;
+  Plan plan({dense, dnnl::memory::data_type::f32, dnnl::memory::data_type::f32});
+  Tensor<uint8_t> scratchpad(plan.scratchpad_bytes() + 1);
+  const auto library = [&] {
+    plan.Run(plain.a.data(), plain.b.data(), plain.bias.data(), plain.c.data(), scratchpad.data());
+    return Status::kOk;
+  };
+  state.counters["of_library"] = MedianRatio(state, library, [&] { return product.Run(); });
 }
 
 void RegisterMatmuls() {
@@ -131,6 +164,10 @@ void RegisterMatmuls() {
     const std::string base = std::string("BM_Matmul/") + name;
     benchmark::RegisterBenchmark((std::string("BM_MatmulOfFloat/") + name).c_str(),
                                  BM_MatmulOfFloat, shape);
+    const std::string of_library = std::string("BM_MatmulOfLibrary/") + name;
+    benchmark::RegisterBenchmark((of_library + "/bf16").c_str(), BM_MatmulOfLibrary<BFloat16>,
+                                 shape);
+    benchmark::RegisterBenchmark((of_library + "/fp32").c_str(), BM_MatmulOfLibrary<float>, shape);
     benchmark::RegisterBenchmark((base + "/bf16").c_str(), BM_Matmul<BFloat16>, shape);
     benchmark::RegisterBenchmark((base + "/fp32").c_str(), BM_Matmul<float>, shape);
   };
@@ -145,6 +182,24 @@ void RegisterMatmuls() {
   third.b_stride = 3 * kHidden;
   add("third", third);
   add("few_tokens", LinearForwardShape(kTokens / 4, kHidden, 4 * kHidden, true));
+  // The three products of 256 columns of GPT-2's first matrix of the MLP, stored [in, out].
+  constexpr size_t kTogether = 1024, kSlice = 256;
+  add("slice_forward", {.m = kTogether, .n = kSlice, .k = kHidden, .b_stride = 4 * kHidden});
+  add("slice_input_gradient", {.m = kTogether,
+                               .n = kHidden,
+                               .k = kSlice,
+                               .transpose_b = Transpose::kYes,
+                               .b_stride = 4 * kHidden});
+  add("slice_weight_gradient", {.m = kHidden,
+                                .n = kSlice,
+                                .k = kTogether,
+                                .transpose_a = Transpose::kYes,
+                                .c_stride = 4 * kHidden});
+  add("weight_gradient_back", LinearBackwardWeightShape(kTokens, 4 * kHidden, kHidden));
+  constexpr size_t kOf20m = 384;
+  add("20m_forward", LinearForwardShape(kTokens, kOf20m, 4 * kOf20m, true));
+  add("20m_input_gradient", LinearBackwardInputShape(kTokens, kOf20m, 4 * kOf20m));
+  add("20m_weight_gradient", LinearBackwardWeightShape(kTokens, kOf20m, 4 * kOf20m));
 }
 
 template <typename T>

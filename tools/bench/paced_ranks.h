@@ -40,8 +40,9 @@ LinkClock SteadyLinkClock();
 // Of `ranks` and of all subsets that are made of it: Send and Receive as they are, but a Receive
 // returns no sooner than the link between the two would have brought the message. Every two ranks
 // of every subset have a link of their own each way, which begins when the backend takes the
-// message: one that holds a Send until its Receive is a slower network. UNIMPLEMENTED: anything
-// else. All ranks on one machine, which has one steady clock.
+// message: one that holds a Send until its Receive is a slower network. A Barrier takes the time
+// that it takes without links. UNIMPLEMENTED: anything else. All ranks on one machine, which has
+// one steady clock.
 std::unique_ptr<Communicator> PaceRanks(std::unique_ptr<Communicator> ranks, const LinkSpeed& speed,
                                         LinkClock clock = SteadyLinkClock());
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/local/local_communicator.h"
+#include "collectives/pipeline/executor.h"
 
 namespace geminid::collectives {
 namespace {
@@ -50,10 +51,25 @@ TEST(PacedRanks, Receive_WaitsForTheLinkAndHasTheMessage) {
   EXPECT_EQ(waits, (std::vector<LinkTime>{At(109), At(117)}));
 }
 
+// The ranks of a pipeline agree that all of them have their memory before any of them sends.
+TEST(PacedRanks, Pipeline_IsMadeAndMeetsAtBarriers) {
+  auto ranks = MakeLocalCommunicators(2);
+  const auto make = [](Communicator& rank) {
+    const auto executor =
+        PipelineExecutor::Make({PipelineKind::k1F1B, 2, 2, 1}, {1, 1, 1, 0}, 4, rank);
+    EXPECT_EQ(executor.status(), absl::OkStatus());
+  };
+  std::thread other([&, rank = PaceRanks(std::move(ranks[1]), kSpeed)] { make(*rank); });
+  const auto rank = PaceRanks(std::move(ranks[0]), kSpeed);
+  make(*rank);
+  other.join();
+}
+
 TEST(PacedRanks, AnythingElse_IsRefused) {
   const auto rank = PaceRanks(MakeSelfCommunicator(), kSpeed);
-  EXPECT_EQ(rank->Barrier().message(),
-            "Barrier: paced ranks send and receive; take others for anything else");
+  std::array<float, 1> value = {};
+  EXPECT_EQ(rank->Broadcast(value, 0).message(),
+            "Broadcast: paced ranks only send, receive and meet at barriers");
 }
 
 }  // namespace

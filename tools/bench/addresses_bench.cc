@@ -3,9 +3,7 @@
 // would, so that what a page costs at its first touch counts. The daemon is a private one.
 #include <benchmark/benchmark.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -17,22 +15,14 @@
 #include "geminid/private_daemon.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
+#include "tools/bench/must.h"
 
 namespace geminid::zero {
 namespace {
 
 using base::kKiB;
+using bench::Must;
 constexpr uint32_t kParameters = 4;
-
-// Ends the program with the reason: a benchmark that cannot run has nothing to say.
-template <typename T>
-T Must(absl::StatusOr<T> result) {
-  if (!result.ok()) {
-    std::cerr << result.status() << std::endl;
-    std::exit(1);
-  }
-  return *std::move(result);
-}
 
 std::unique_ptr<PrivateDaemon> StartDaemon() {
   PrivateDaemonOptions options;

@@ -18,11 +18,12 @@
 #include "kernels/runtime/common/status.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "tools/bench/memory_traffic.h"
+#include "tools/bench/size.h"
 
 namespace geminid {
 
-inline constexpr size_t kParameters = size_t{64} << 20;
-inline constexpr size_t kGranule = size_t{1} << 20;
+inline const size_t kParameters = bench::Size<size_t>(64, 1) << 20;
+inline const size_t kGranule = kParameters / 64;
 inline constexpr size_t kBytesPerParameter = 28;  // the most that a case has: fp32 out of place
 
 [[noreturn]] inline void Fail(const char* what) {
@@ -40,17 +41,17 @@ class Arena {
  public:
   static inline int side = 0;
 
-  Arena() : base_(Base(side)) { std::memset(base_, kFill, kBytes); }
+  Arena() : base_(Base(side)) { std::memset(base_, kFill, Bytes()); }
   template <typename T>
   T* Take(size_t count) {
     T* const array = reinterpret_cast<T*>(base_ + used_);
     used_ += count * sizeof(T) + kStagger;
-    if (used_ > kBytes) Fail("a case needs more memory than the arena has");
+    if (used_ > Bytes()) Fail("a case needs more memory than the arena has");
     return array;
   }
 
  private:
-  static constexpr size_t kBytes = kBytesPerParameter * kParameters + (size_t{16} << 20);
+  static size_t Bytes() { return kBytesPerParameter * kParameters + (size_t{16} << 20); }
   // Between arrays: whole cache lines, and no power of two, since arrays at a distance of one share
   // cache sets and banks of memory and run at half the speed.
   static constexpr size_t kStagger = 64 * 1237;
@@ -63,9 +64,9 @@ class Arena {
   }
   static uint8_t* Map() {
     void* const at =
-        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mmap(nullptr, Bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) Fail("no memory");
-    madvise(at, kBytes, MADV_HUGEPAGE);
+    madvise(at, Bytes(), MADV_HUGEPAGE);
     return static_cast<uint8_t*>(at);
   }
   uint8_t* const base_;

@@ -2,9 +2,7 @@
 // waits for its first chunk. The daemon is a private one.
 #include <benchmark/benchmark.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,25 +10,13 @@
 #include "base/units.h"
 #include "geminid/private_daemon.h"
 #include "geminid/session.h"
+#include "tools/bench/must.h"
 
 namespace geminid {
 namespace {
 
 using base::kMiB;
-
-// Ends the program with the reason: a benchmark that cannot run has nothing to say.
-template <typename T>
-T Must(absl::StatusOr<T> result) {
-  if (!result.ok()) {
-    std::cerr << result.status() << std::endl;
-    std::exit(1);
-  }
-  return *std::move(result);
-}
-
-void Must(const absl::Status& status) {
-  if (!status.ok()) Must(absl::StatusOr<int>(status));
-}
+using bench::Must;
 
 std::unique_ptr<PrivateDaemon> StartDaemon() {
   PrivateDaemonOptions options;

@@ -10,6 +10,8 @@
 
 #include "collectives/reduce.h"
 #include "geminid/communicator.h"
+#include "tools/bench/must.h"
+#include "tools/bench/size.h"
 #include "tools/bench/thread_ranks.h"
 
 namespace geminid::collectives {
@@ -30,8 +32,9 @@ void RunRanks(benchmark::State& state, Backend backend, const Step& step) {
     std::vector<int32_t> more = {1};
     for (;;) {
       if (rank == 0) more[0] = go_on() ? 1 : 0;
-      if (!communicator.Broadcast(more, 0).ok() || more[0] == 0) return;
-      if (!step(communicator, whole, other).ok()) return;
+      bench::Must(communicator.Broadcast(more, 0));
+      if (more[0] == 0) return;
+      bench::Must(step(communicator, whole, other));
     }
   };
   std::vector<std::thread> threads;
@@ -72,7 +75,7 @@ absl::Status Exchange(Communicator& c, std::vector<BFloat16>& whole, std::vector
 
 void Sizes(benchmark::internal::Benchmark* benchmark) {
   for (int64_t ranks : {2, 4}) {
-    for (int64_t bytes : {64, 64 * 1024, 4 * 1024 * 1024, 64 * 1024 * 1024}) {
+    for (int64_t bytes : {64, 64 * 1024, 4 * 1024 * 1024, bench::Size(64, 8) * 1024 * 1024}) {
       benchmark->Args({ranks, bytes});
     }
   }

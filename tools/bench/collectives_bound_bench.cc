@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -25,13 +24,15 @@
 #include <vector>
 
 #include "geminid/communicator.h"
+#include "tools/bench/must.h"
+#include "tools/bench/size.h"
 #include "tools/bench/thread_ranks.h"
 
 namespace geminid::collectives {
 namespace {
 
 constexpr int kRanks = 2;
-constexpr int kRounds = 15;
+const int kRounds = bench::Size(15, 1);
 constexpr size_t kLeastBytes = size_t{8} << 20;  // of a round
 
 struct Collective {
@@ -98,7 +99,7 @@ class Rounds {
   }
 
   void Call(Communicator& communicator, std::vector<float>& whole, std::vector<float>& half) {
-    if (!collective_.call(communicator, whole, half).ok()) std::abort();
+    bench::Must(collective_.call(communicator, whole, half));
   }
 
   // From both ranks' beginning to both ranks' end.
@@ -135,7 +136,7 @@ void BM_OfBound(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(1));
 }
 BENCHMARK(BM_OfBound)
-    ->ArgsProduct({{0, 1, 2}, {64 << 10, 64 << 20}})
+    ->ArgsProduct({{0, 1, 2}, {64 << 10, bench::Size(64, 1) << 20}})
     ->ArgNames({"collective", "bytes"})
     ->UseManualTime()
     ->Iterations(1);

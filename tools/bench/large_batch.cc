@@ -1,17 +1,19 @@
 // large_batch [picture.svg]: trains with LAMB and LARS at a batch of 512 and at 16 times that, each
 // with its paper's scaling of the learning rate, prints what comes of it and draws the curves.
-// Deterministic; exits 1 if a large batch ends more than 2 % above its small one.
+// Deterministic; exits 1 if a large batch ends more than 2 % above its small one, which the few
+// steps of the smallest form do not tell.
 #include <cstdio>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "tools/bench/large_batch_experiment.h"
+#include "tools/bench/size.h"
 
 int main(int argc, char** argv) {
   using namespace geminid::bench;
-  constexpr size_t kSmallBatch = 512, kLargeBatch = 16 * kSmallBatch;
-  constexpr size_t kSamples = 1 << 16, kEpochs = 40;
+  const size_t kSmallBatch = Size(512, 32), kLargeBatch = 16 * kSmallBatch;
+  const size_t kSamples = Size(1 << 16, 1 << 11), kEpochs = Size(40, 3);
   constexpr double kTolerance = 0.02;
   if (argc > 2) {
     std::fprintf(stderr, "usage: large_batch [picture.svg]\n");
@@ -28,7 +30,7 @@ int main(int argc, char** argv) {
       const LargeBatchResult r = Train(problem, make(batch, kSmallBatch, kEpochs));
       if (batch == kSmallBatch) small = r.last_loss;
       const double ratio = r.last_loss / small;
-      met = met && !r.curve.empty() && ratio < 1 + kTolerance;
+      met = met && !r.curve.empty() && (Smallest() || ratio < 1 + kTolerance);
       std::printf("%-6s %6zu %6zu %10.4f %10.4f %10.4f %8.4f\n", name, batch, r.steps,
                   r.learning_rate, r.first_loss, r.last_loss, ratio);
       curves.push_back({std::string(name) + ", batch " + std::to_string(batch), r});

@@ -27,13 +27,14 @@
 #include "kernels/model/normalisation/layer_norm.h"
 #include "kernels/model/normalisation/rms_norm.h"
 #include "kernels/model/rotary/rotary.h"
+#include "tools/bench/size.h"
 
 namespace geminid::kernels {
 namespace {
 
-constexpr size_t kTokens = 256;
+const size_t kTokens = bench::Size(256, 32);
 constexpr size_t kHidden = 768;
-constexpr size_t kVocabulary = 50257;
+const size_t kVocabulary = bench::Size(50257, 1001);
 
 template <typename T>
 class Tensor {

@@ -27,6 +27,7 @@
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "tools/bench/case_maker.h"
 #include "tools/bench/memory_traffic.h"
+#include "tools/bench/size.h"
 
 namespace geminid {
 namespace {
@@ -37,7 +38,7 @@ using kernels::Granule;
 using kernels::Status;
 using kernels::ThreadPool;
 
-constexpr int kPairs = 9;
+const int kPairs = bench::Size(9, 1);
 
 const kernels::AdamWOptions kOptions = {.weight_decay = 0.1, .step = 10};
 

@@ -24,7 +24,6 @@
 #include <array>
 #include <barrier>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -32,16 +31,20 @@
 
 #include "collectives/pipeline/executor.h"
 #include "collectives/pipeline/timeline.h"
+#include "tools/bench/must.h"
 #include "tools/bench/paced_ranks.h"
+#include "tools/bench/size.h"
 #include "tools/bench/thread_ranks.h"
 
 namespace geminid::collectives {
 namespace {
 
+using bench::Must;
+
 constexpr int kStages = 4;
 constexpr int kMicroBatches = 8;
-constexpr int kRounds = 9;
-constexpr LinkSeconds kForward = std::chrono::milliseconds(8);
+const int kRounds = bench::Size(9, 1);
+const LinkSeconds kForward = std::chrono::milliseconds(bench::Size(8, 1));
 constexpr LinkSeconds kLatency = std::chrono::microseconds(200);
 constexpr size_t kMessageBytes = 4096;  // many fit the memory between two ranks: a send returns
 
@@ -55,12 +58,6 @@ constexpr Kind kKinds[] = {{"1f1b", PipelineKind::k1F1B, 1},
                            {"interleaved", PipelineKind::kInterleaved, 2},
                            {"zbv", PipelineKind::kZeroBubbleV, 2},
                            {"1f1b whole", PipelineKind::k1F1B, 1, false}};
-
-template <class T>
-T Check(absl::StatusOr<T> result) {
-  if (!result.ok()) std::abort();
-  return *std::move(result);
-}
 
 PipelineShape ShapeOf(const Kind& kind) {
   return {kind.schedule, kStages, kMicroBatches, kind.parts};
@@ -90,8 +87,8 @@ PipelineSchedule WithHalves(const PipelineSchedule& schedule) {
 // What the executor runs where links take `made_for`, if they take `transfer`.
 PipelineTimeline Predict(const Kind& kind, LinkSeconds made_for, LinkSeconds transfer) {
   const PipelineShape shape = ShapeOf(kind);
-  const auto schedule = Check(MakePipelineSchedule(shape, CostsOf(kind, made_for)));
-  return Check(
+  const auto schedule = Must(MakePipelineSchedule(shape, CostsOf(kind, made_for)));
+  return Must(
       RunSchedule(shape, kind.halves ? WithHalves(schedule) : schedule, CostsOf(kind, transfer)));
 }
 
@@ -147,15 +144,15 @@ class Turns {
     ::prctl(PR_SET_TIMERSLACK, 1);  // nanosecond, for which a sleep may be too long
     std::vector<std::unique_ptr<PipelineExecutor>> executors;
     for (const Kind& kind : kinds_) {
-      executors.push_back(Check(PipelineExecutor::Make(ShapeOf(kind), CostsOf(kind, transfer_),
-                                                       kMessageBytes / sizeof(float), rank)));
+      executors.push_back(Must(PipelineExecutor::Make(ShapeOf(kind), CostsOf(kind, transfer_),
+                                                      kMessageBytes / sizeof(float), rank)));
     }
     for (int round = -1; round < kRounds; ++round) {  // the first pays for pages
       for (size_t turn = 0; turn < kinds_.size(); ++turn) {
         StandingStage stage(kinds_[turn]);
         together_.arrive_and_wait();
         const auto began = std::chrono::steady_clock::now();
-        if (!executors[turn]->Run(stage).ok()) std::abort();
+        Must(executors[turn]->Run(stage));
         together_.arrive_and_wait();
         const LinkSeconds took = std::chrono::steady_clock::now() - began;
         if (rank.Rank() == 0 && round >= 0) seconds_[turn].push_back(took.count());

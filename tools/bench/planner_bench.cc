@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "benchmark/benchmark.h"
 #include "daemon/planner/make_plan.h"
+#include "tools/bench/size.h"
 
 namespace geminid::planner {
 namespace {
@@ -76,7 +79,9 @@ void Run(benchmark::State& state, const Trace& trace, const PlannerOptions& opti
 }
 
 void Sizes(benchmark::internal::Benchmark* bench) {
-  for (const int length : {1000, 2000, 5000, 10000, 20000}) bench->Arg(length);
+  for (const int length : {1000, 2000, 5000, 10000, 20000}) {
+    bench->Arg(geminid::bench::Size(length, length / 50));
+  }
   bench->Unit(benchmark::kMillisecond)->Complexity(benchmark::oNLogN);
 }
 
@@ -87,24 +92,29 @@ PlannerOptions Options(bool weights_change, Objective objective) {
   return options;
 }
 
-// Forward and backward, as models do.
-void BM_Chain(benchmark::State& state, bool unequal, bool trained, Objective objective) {
-  Run(state, Chain(static_cast<int>(state.range(0)), unequal, trained),
-      Options(trained, objective));
+// A step's trace: forward and backward as models have them, or in random order. Copies stay valid
+// where nothing is trained. By the objective.
+void RegisterPlans() {
+  using Make = Trace (*)(int, bool, bool);
+  const auto add = [](const std::string& name, Make make, bool unequal, bool trained,
+                      Objective objective) {
+    const auto run = [=](benchmark::State& state) {
+      Run(state, make(static_cast<int>(state.range(0)), unequal, trained),
+          Options(trained, objective));
+    };
+    Sizes(benchmark::RegisterBenchmark(("BM_Plan/" + name).c_str(), run));
+  };
+  const auto both = [&](const std::string& name, Make make, bool unequal, bool trained) {
+    add(name + ", fastest step", make, unequal, trained, Objective::kStepTime);
+    add(name + ", fewest bytes", make, unequal, trained, Objective::kBytes);
+  };
+  both("forward and backward, equal", Chain, false, true);
+  both("forward and backward, unequal", Chain, true, true);
+  both("forward and backward, equal, copies stay valid", Chain, false, false);
+  both("random order, equal", Shuffled, false, true);
+  both("random order, unequal", Shuffled, true, true);
+  both("random order, unequal, copies stay valid", Shuffled, true, false);
 }
-BENCHMARK_CAPTURE(BM_Chain, equal, false, true, Objective::kStepTime)->Apply(Sizes);
-BENCHMARK_CAPTURE(BM_Chain, unequal, true, true, Objective::kStepTime)->Apply(Sizes);
-BENCHMARK_CAPTURE(BM_Chain, unequal_fewest_bytes, true, true, Objective::kBytes)->Apply(Sizes);
-BENCHMARK_CAPTURE(BM_Chain, weights_stay, false, false, Objective::kStepTime)->Apply(Sizes);
-
-void BM_Random(benchmark::State& state, bool unequal, bool trained, Objective objective) {
-  Run(state, Shuffled(static_cast<int>(state.range(0)), unequal, trained),
-      Options(trained, objective));
-}
-BENCHMARK_CAPTURE(BM_Random, equal, false, true, Objective::kStepTime)->Apply(Sizes);
-BENCHMARK_CAPTURE(BM_Random, unequal, true, true, Objective::kStepTime)->Apply(Sizes);
-BENCHMARK_CAPTURE(BM_Random, unequal_fewest_bytes, true, true, Objective::kBytes)->Apply(Sizes);
-BENCHMARK_CAPTURE(BM_Random, unequal_weights_stay, true, false, Objective::kStepTime)->Apply(Sizes);
 
 void BM_CheckPlan(benchmark::State& state) {
   const Trace trace = Chain(static_cast<int>(state.range(0)), /*unequal=*/true, /*trained=*/true);
@@ -122,4 +132,9 @@ BENCHMARK(BM_CheckPlan)->Apply(Sizes);
 }  // namespace
 }  // namespace geminid::planner
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  geminid::planner::RegisterPlans();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return EXIT_FAILURE;
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,15 +23,18 @@
 #include "collectives/communicator_backend.h"
 #include "collectives/tensor_parallel/parallel_linear.h"
 #include "collectives/tensor_parallel/tensor_traffic.h"
+#include "tools/bench/must.h"
+#include "tools/bench/size.h"
 #include "tools/bench/thread_ranks.h"
 
 namespace geminid::collectives {
 namespace {
 
+using bench::Must;
 using Seconds = std::chrono::duration<double>;
 
-constexpr int kRounds = 9;
-constexpr Seconds kProducts = std::chrono::milliseconds(48);  // of a pass
+const int kRounds = bench::Size(9, 1);
+const Seconds kProducts = std::chrono::milliseconds(bench::Size(48, 4));  // of a pass
 constexpr LinearShape kShape = {.tokens = 128, .in = 128, .out = 128};
 
 struct Grid {
@@ -47,15 +49,6 @@ constexpr Grid kGrids[] = {{"1d", TensorMode::k1D, 4, 1, 2},
                            {"2d", TensorMode::k2D, 4, 1, 4},
                            {"2.5d", TensorMode::k25D, 8, 2, 4},
                            {"3d", TensorMode::k3D, 8, 1, 2}};
-
-template <class T>
-T Check(absl::StatusOr<T> result) {
-  if (!result.ok()) std::abort();
-  return *std::move(result);
-}
-void Check(const absl::Status& status) {
-  if (!status.ok()) std::abort();
-}
 
 // With `alone`, while nobody else stands with it.
 void Stand(Seconds seconds, std::mutex* alone) {
@@ -140,7 +133,7 @@ class Layers {
  public:
   Layers(const Grid& grid, Seconds exchanges, bool in_turn)
       : grid_(grid),
-        shape_(Check(TensorGrid::Make(grid.mode, grid.ranks, grid.depth))),
+        shape_(Must(TensorGrid::Make(grid.mode, grid.ranks, grid.depth))),
         alone_(static_cast<size_t>(grid.ranks)),
         in_turn_(in_turn) {
     const double bytes =
@@ -165,11 +158,11 @@ class Layers {
 
   void RunRank(Communicator& rank) {
     ::prctl(PR_SET_TIMERSLACK, 1);  // nanosecond, for which a sleep may be too long
-    const auto groups = Check(TensorGroups::Connect(shape_, rank));
+    const auto groups = Must(TensorGroups::Connect(shape_, rank));
     LinearScratch scratch;
     std::mutex* const alone = AloneOf(static_cast<size_t>(rank.Rank()));
     scratch.products().Watch([=, this] { Stand(kProducts / grid_.products, alone); });
-    const auto layer = Check(ParallelLinear::Make(*groups, {.shape = kShape}, scratch));
+    const auto layer = Must(ParallelLinear::Make(*groups, {.shape = kShape}, scratch));
     const LinearBlocks& blocks = layer->blocks();
     const std::vector<float> x(blocks.x.elements()), w(blocks.w.elements());
     const std::vector<float> dy(blocks.y.elements());
@@ -177,7 +170,7 @@ class Layers {
     for (int round = -1; round < kRounds; ++round) {  // the first pays for pages
       together_.arrive_and_wait();
       const auto began = std::chrono::steady_clock::now();
-      Check(layer->Backward(x, w, dy, {.x = dx, .w = dw, .bias = {}}));
+      Must(layer->Backward(x, w, dy, {.x = dx, .w = dw, .bias = {}}));
       together_.arrive_and_wait();
       const Seconds took = std::chrono::steady_clock::now() - began;
       if (rank.Rank() == 0 && round >= 0) seconds_.push_back(took.count());

@@ -1,8 +1,16 @@
 // What a fifth of the memory costs: the same training, limited and unlimited, in turn.
 //
-// Each iteration is one pair of runs of geminid-train, so that a machine whose speed drifts slows
-// both. Counters are medians over the pairs; `ratio` is that of the pairs' ratios. The first step
-// of a run, which is sampled and not planned, does not count.
+// With all the memory that it wants, a run also retains its activations, where a limited one may
+// recompute them. So each limited run is compared with two others:
+//
+//   over_unlimited   its tokens per second over those of a run without a limit
+//   over_same_work   the same, where the run without a limit recomputes what the limited one does:
+//                    what moving the weights costs alone
+//
+// Each iteration is one run of each kind, so that a machine whose speed drifts slows all three.
+// Counters are medians over the iterations; ratios are those of one iteration. The first step of a
+// run, which is sampled and not planned, does not count. `stall_share` is the limited run's waiting
+// over the time of its steps.
 #include <benchmark/benchmark.h>
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
@@ -13,17 +21,23 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "tools/bench/size.h"
+
+namespace geminid {
 namespace {
 
 namespace fs = std::filesystem;
-using Fields = google::protobuf::Map<std::string, google::protobuf::Value>;
 
-constexpr int kSteps = 12;
-constexpr int kPairs = 3;
+const int kSteps = bench::Size(12, 2);
+const int kRounds = bench::Size(3, 1);
+// A fifth of what each of two ranks has of the model's state.
+const std::string kModel = bench::Size<std::string>("gpt2-20m", "gpt2-tiny");
+const std::string kFifth = "--device-memory " + bench::Size<std::string>("24MiB", "2MiB");
 
 // A text of its own, so that nothing needs to be installed: the figures do not depend on its words.
 void WriteText(const fs::path& path) {
@@ -37,12 +51,12 @@ std::string ProgramBeside(const char* name) {
   return (fs::read_symlink("/proc/self/exe").parent_path() / name).string();
 }
 
-bool Run(const fs::path& folder, const std::string& flags, google::protobuf::Struct* report) {
+bool Train(const fs::path& folder, const std::string& flags, google::protobuf::Struct* report) {
   const fs::path file = folder / "report.json";
-  const std::string command =
-      ProgramBeside("geminid-train") + " --text " + (folder / "text").string() +
-      " --model gpt2-20m --ranks 2 --batch 4 --steps " + std::to_string(kSteps) +
-      " --quiet --report " + file.string() + " " + flags;
+  const std::string command = ProgramBeside("geminid-train") + " --text " +
+                              (folder / "text").string() + " --model " + kModel +
+                              " --ranks 2 --batch 4 --steps " + std::to_string(kSteps) +
+                              " --quiet --report " + file.string() + " " + flags;
   if (std::system(command.c_str()) != 0) return false;
   std::ifstream in(file);
   std::ostringstream text;
@@ -52,6 +66,14 @@ bool Run(const fs::path& folder, const std::string& flags, google::protobuf::Str
 
 double Number(const google::protobuf::Struct& report, const char* field) {
   return report.fields().at(field).number_value();
+}
+
+double Sum(const google::protobuf::Struct& report, const char* field) {
+  double sum = 0;
+  for (const auto& value : report.fields().at(field).list_value().values()) {
+    sum += value.number_value();
+  }
+  return sum;
 }
 
 // Of the steps after the first.
@@ -70,55 +92,74 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void BM_LimitedOverUnlimited(benchmark::State& state, const std::string& limited_flags) {
+// What all iterations of a benchmark measured.
+class Rounds {
+ public:
+  // False: a run failed, and has said why.
+  bool Run(const fs::path& folder, const std::string& limit) {
+    google::protobuf::Struct limited, unlimited, same_work;
+    if (!Train(folder, limit, &limited)) return false;
+    const std::string recompute = limited.fields().at("recompute").string_value();
+    if (!Train(folder, "--device-memory unlimited", &unlimited) ||
+        !Train(folder, "--device-memory unlimited --recompute " + recompute, &same_work)) {
+      return false;
+    }
+    Add("limited_tokens_per_second", TokensPerSecond(limited));
+    Add("unlimited_tokens_per_second", TokensPerSecond(unlimited));
+    Add("same_work_tokens_per_second", TokensPerSecond(same_work));
+    Add("over_unlimited", TokensPerSecond(limited) / TokensPerSecond(unlimited));
+    Add("over_same_work", TokensPerSecond(limited) / TokensPerSecond(same_work));
+    Add("stall_share", Number(limited, "stall_seconds") / Sum(limited, "step_seconds"));
+    Add("host_bytes_per_parameter", Number(limited, "host_bytes_per_parameter"));
+    Add("state_over_device_memory", Number(limited, "model_state_bytes") /
+                                        Number(limited, "world_size") /
+                                        Number(limited, "device_bytes_limit"));
+    return true;
+  }
+
+  void Report(benchmark::State& state) const {
+    for (const auto& [name, values] : values_) state.counters[name] = Median(values);
+  }
+
+ private:
+  void Add(const std::string& name, double value) { values_[name].push_back(value); }
+
+  std::map<std::string, std::vector<double>> values_;
+};
+
+void BM_LimitedOverUnlimited(benchmark::State& state, const std::string& limit) {
   const fs::path folder =
       fs::temp_directory_path() / ("geminid-training-bench-" + std::to_string(getpid()));
   fs::create_directories(folder);
   WriteText(folder / "text");
-  std::vector<double> ratios, limited_speed, unlimited_speed, stall, host;
+  Rounds rounds;
   for (auto _ : state) {
-    google::protobuf::Struct limited, unlimited;
-    if (!Run(folder, limited_flags, &limited) ||
-        !Run(folder, "--device-memory unlimited", &unlimited)) {
+    if (!rounds.Run(folder, limit)) {
       state.SkipWithError("geminid-train failed; its message is above");
       break;
     }
-    limited_speed.push_back(TokensPerSecond(limited));
-    unlimited_speed.push_back(TokensPerSecond(unlimited));
-    ratios.push_back(limited_speed.back() / unlimited_speed.back());
-    host.push_back(Number(limited, "host_bytes_per_parameter"));
-    double step_seconds = 0;
-    for (const auto& value : limited.fields().at("step_seconds").list_value().values()) {
-      step_seconds += value.number_value();
-    }
-    stall.push_back(Number(limited, "stall_seconds") / step_seconds);
-    state.counters["state_over_device_memory"] = Number(limited, "model_state_bytes") /
-                                                 Number(limited, "world_size") /
-                                                 Number(limited, "device_bytes_limit");
   }
   fs::remove_all(folder);
-  if (ratios.empty()) return;
-  state.counters["ratio"] = Median(ratios);
-  state.counters["limited_tokens_per_second"] = Median(limited_speed);
-  state.counters["unlimited_tokens_per_second"] = Median(unlimited_speed);
-  state.counters["stall_share"] = Median(stall);
-  state.counters["host_bytes_per_parameter"] = Median(host);
+  rounds.Report(state);
 }
-BENCHMARK_CAPTURE(BM_LimitedOverUnlimited, fifth_of_the_state, std::string("--device-memory 24MiB"))
-    ->Iterations(kPairs)
-    ->Unit(benchmark::kSecond)
-    ->UseRealTime();
-BENCHMARK_CAPTURE(BM_LimitedOverUnlimited, fifth_and_a_link_of_2_gigabytes_per_second,
-                  std::string("--device-memory 24MiB --copy-bandwidth 2GB/s"))
-    ->Iterations(kPairs)
-    ->Unit(benchmark::kSecond)
-    ->UseRealTime();
-BENCHMARK_CAPTURE(BM_LimitedOverUnlimited, cpu_placement,
-                  std::string("--device-memory 24MiB --placement cpu"))
-    ->Iterations(kPairs)
-    ->Unit(benchmark::kSecond)
-    ->UseRealTime();
+
+void Register(const char* name, const std::string& limit) {
+  benchmark::RegisterBenchmark((std::string("BM_LimitedOverUnlimited/") + name).c_str(),
+                               BM_LimitedOverUnlimited, limit)
+      ->Iterations(kRounds)
+      ->Unit(benchmark::kSecond)
+      ->UseRealTime();
+}
 
 }  // namespace
+}  // namespace geminid
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  geminid::Register("auto", geminid::kFifth);
+  geminid::Register("auto_with_a_link_of_2_gigabytes_per_second",
+                    geminid::kFifth + " --copy-bandwidth 2GB/s");
+  geminid::Register("placement_cpu", geminid::kFifth + " --placement cpu");
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return EXIT_FAILURE;
+  benchmark::RunSpecifiedBenchmarks();
+}

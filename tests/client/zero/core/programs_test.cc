@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "tests/base/long_tests.h"
 #include "tests/client/zero/core/random_program.h"
 #include "tests/client/zero/core/simulated_ranks.h"
 
@@ -15,7 +16,7 @@ uint32_t NumberFrom(const char* variable, uint32_t otherwise) {
 }
 
 TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperators) {
-  const uint32_t programs = NumberFrom("GEMINID_PROGRAMS", 100000);
+  const uint32_t programs = NumberFrom("GEMINID_PROGRAMS", LongTests() ? 100000 : 20000);
   const uint32_t first = NumberFrom("GEMINID_FIRST_PROGRAM", 1);
   uint32_t exhausted = 0;
   uint64_t followed = 0;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,12 +38,36 @@ constexpr int kRanksEach = 2;
 constexpr std::chrono::milliseconds kMoment{600};
 constexpr std::chrono::milliseconds kLongestMoment{750};
 
+// Each host has all ports to itself, but jobs may be there at once.
+struct Job {
+  static uint16_t NextPort() {
+    static uint16_t next = 29500;
+    return next++;
+  }
+  std::string name = UniqueName();
+  uint16_t port = NextPort();
+};
+
 // Says when all have met once, and goes on until a meeting fails.
 absl::Status MeetUntilItFails(Communicator& c, const ForkedRanks::Ready& ready) {
   absl::Status status = c.Barrier();
   ready();
   while (status.ok()) status = c.Barrier();
   return status;
+}
+
+// Operations by name; each is tried by a job of its own, all of them at once.
+using Calls = std::map<std::string, CollectiveCall>;
+
+// What is tried with the loss of this host, such that every operation is tried with one of them.
+template <class Operations>
+Operations ShareOf(int host, int hosts, const Operations& all) {
+  Operations share;
+  int i = 0;
+  for (const auto& operation : all) {
+    if (i++ % hosts == host) share.insert(operation);
+  }
+  return share;
 }
 
 class LostHost : public testing::Test {
@@ -63,81 +88,106 @@ class LostHost : public testing::Test {
     return ranks;
   }
   // In a child, on the rank's host.
-  absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank, const std::string& job,
+  absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank, const Job& job,
                                                       const HierarchyOptions& hierarchy) const {
     if (absl::Status s = hosts_->Enter(HostOf(rank)); !s.ok()) return s;
     return ConnectHierarchical(rank, World(),
                                {.network = {.host = NetworkHosts::NameOf(0),
-                                            .port = kPort,
-                                            .job = job,
+                                            .port = job.port,
+                                            .job = job.name,
                                             .timeout = kPatience,
                                             .connect_timeout = kPatience},
                                 .hierarchy = hierarchy});
   }
-  using Loss = std::function<void(ForkedRanks& ranks, int host)>;
-  void LoseAndShrink(int victim_host, CollectiveCall call, const std::string& words,
+  // Loses the host on which these jobs have ranks.
+  using Jobs = std::map<std::string, std::unique_ptr<ForkedRanks>>;
+  using Loss = std::function<void(const Jobs& jobs, int host)>;
+  // Ends when the ranks on the other hosts have said, promptly, that they noticed.
+  void Lose(int victim_host, const Jobs& jobs, const Loss& loss);
+  void LoseAndShrink(int victim_host, const Calls& calls, const std::string& words,
                      const Loss& loss);
   std::string BitsOver(int hosts, const HierarchyOptions& hierarchy);
 
-  // Each host has all ports to itself.
-  static constexpr uint16_t kPort = 29500;
+  Loss CutsTheWire() const {
+    return [this](const Jobs&, int host) { EXPECT_TRUE(hosts_->Cut(host).ok()); };
+  }
+
   std::unique_ptr<NetworkHosts> hosts_;
 };
 
-void LostHost::LoseAndShrink(int victim_host, CollectiveCall call, const std::string& words,
-                             const Loss& loss) {
-  const std::string job = UniqueName();
-  const int victim = victim_host * kRanksEach;
-  ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
-    auto c = Enter(rank, job, {});
-    if (!c.ok()) return Text(c.status());
-    if (absl::Status s = (*c)->Barrier(); !s.ok()) return Text(s);
-    ready();
-    if (HostOf(rank) == victim_host) {
-      for (;;) ::pause();
-    }
-    absl::Status status = call(**c, victim);
-    while (status.ok()) status = (*c)->Barrier();
-    ready();
-    return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
-  });
-  for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
-  loss(ranks, victim_host);
+// What happens without a loss. A suite of its own, which ctest may run beside the other.
+class HostsTogether : public LostHost {};
+
+void LostHost::Lose(int victim_host, const Jobs& jobs, const Loss& loss) {
+  for (const auto& [name, ranks] : jobs) {
+    for (int r = 0; r < World(); ++r) ranks->AwaitReady(r);
+  }
+  loss(jobs, victim_host);
   const auto lost = steady_clock::now();
+  for (const auto& [name, ranks] : jobs) {
+    for (const int r : RanksBut(victim_host)) {
+      EXPECT_LT(ranks->AwaitReady(r) - lost, kPromptly) << name << " of rank " << r;
+    }
+  }
+}
+
+void LostHost::LoseAndShrink(int victim_host, const Calls& calls, const std::string& words,
+                             const Loss& loss) {
+  const int victim = victim_host * kRanksEach;
+  Jobs jobs;
+  for (const auto& [name, call] : calls) {
+    const Job job;
+    const auto body = [&, call = call](int rank, const ForkedRanks::Ready& ready) -> std::string {
+      auto c = Enter(rank, job, {});
+      if (!c.ok()) return Text(c.status());
+      if (absl::Status s = (*c)->Barrier(); !s.ok()) return Text(s);
+      ready();
+      if (HostOf(rank) == victim_host) {
+        for (;;) ::pause();
+      }
+      absl::Status status = call(**c, victim);
+      while (status.ok()) status = (*c)->Barrier();
+      ready();
+      return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
+    };
+    jobs[name] = std::make_unique<ForkedRanks>(World(), body);
+  }
+  Lose(victim_host, jobs, loss);
   const std::vector<int> left = RanksBut(victim_host);
-  for (const int r : left) EXPECT_LT(ranks.AwaitReady(r) - lost, kPromptly) << r;
-  for (const int r : left) {
-    const std::string result = ranks.Result(r);
-    EXPECT_THAT(result, StartsWith("UNAVAILABLE: rank ")) << r;
-    EXPECT_THAT(result, ContainsRegex(absl::StrCat("rank [", victim, "-", victim + 1, "]", words)));
-    EXPECT_THAT(result, testing::EndsWith(absl::StrCat(" | good: ", absl::StrJoin(left, ","))));
+  for (const auto& [name, ranks] : jobs) {
+    SCOPED_TRACE(absl::StrCat(name, " without host ", victim_host));
+    for (const int r : left) {
+      const std::string result = ranks->Result(r);
+      EXPECT_THAT(result, StartsWith("UNAVAILABLE: rank ")) << r;
+      EXPECT_THAT(result,
+                  ContainsRegex(absl::StrCat("rank [", victim, "-", victim + 1, "]", words)));
+      EXPECT_THAT(result, testing::EndsWith(absl::StrCat(" | good: ", absl::StrJoin(left, ","))));
+    }
   }
 }
 
 TEST_F(LostHost, OfWhichAllRanksAreKilledInAnyOperation_IsNamedAndLeftOut) {
   Make(3);
   if (hosts_ == nullptr) return;
-  int host = 0;
-  for (const auto& [name, call] : CollectiveCalls()) {
-    SCOPED_TRACE(absl::StrCat(name, " without host ", host));
-    LoseAndShrink(host, call, " died", [](ForkedRanks& ranks, int lost) {
-      for (int local = 0; local < kRanksEach; ++local) ranks.Kill(lost * kRanksEach + local);
-    });
-    host = (host + 1) % hosts_->count();
+  for (int host = 0; host < hosts_->count(); ++host) {
+    LoseAndShrink(host, ShareOf(host, hosts_->count(), CollectiveCalls()), " died",
+                  [](const Jobs& jobs, int lost) {
+                    for (const auto& [name, ranks] : jobs) {
+                      for (int local = 0; local < kRanksEach; ++local) {
+                        ranks->Kill(lost * kRanksEach + local);
+                      }
+                    }
+                  });
   }
 }
 
 TEST_F(LostHost, WhoseWireIsCutInAnyOperation_IsNamedAndLeftOut) {
   Make(3);
   if (hosts_ == nullptr) return;
-  int host = 0;
-  for (const auto& [name, call] : CollectiveCalls()) {
-    SCOPED_TRACE(absl::StrCat(name, " without host ", host));
+  for (int host = 0; host < hosts_->count(); ++host) {
     const std::string words = absl::StrCat(" at ", NetworkHosts::NameOf(host), " was not heard of");
-    LoseAndShrink(host, call, words,
-                  [this](ForkedRanks&, int lost) { EXPECT_TRUE(hosts_->Cut(lost).ok()); });
+    LoseAndShrink(host, ShareOf(host, hosts_->count(), CollectiveCalls()), words, CutsTheWire());
     EXPECT_TRUE(hosts_->Heal(host).ok());
-    host = (host + 1) % hosts_->count();
   }
 }
 
@@ -145,42 +195,44 @@ TEST_F(LostHost, WhoseWireIsCutInAnyOperation_IsNamedAndLeftOut) {
 TEST_F(LostHost, WhoseWireIsCutAmidAnyOperation_IsNamedAndLeftOut) {
   Make(3);
   if (hosts_ == nullptr) return;
-  int host = 0;
-  for (const auto& [name, operation] : CheckedOperations()) {
-    SCOPED_TRACE(absl::StrCat(name, " without host ", host));
-    const std::string job = UniqueName();
-    ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
-      auto c = Enter(rank, job, {});
-      if (!c.ok()) return Text(c.status());
-      absl::Status status;
-      for (int step = 0; status.ok(); ++step) {
-        status = operation(**c, step);
-        if (step == 3) ready();
-      }
-      ready();
-      return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
-    });
-    for (int r = 0; r < World(); ++r) ranks.AwaitReady(r);
-    EXPECT_TRUE(hosts_->Cut(host).ok());
-    const auto lost = steady_clock::now();
+  for (int host = 0; host < hosts_->count(); ++host) {
+    Jobs jobs;
+    for (const auto& [name, operation] : ShareOf(host, hosts_->count(), CheckedOperations())) {
+      const Job job;
+      const auto body = [&, operation = operation](int rank,
+                                                   const ForkedRanks::Ready& ready) -> std::string {
+        auto c = Enter(rank, job, {});
+        if (!c.ok()) return Text(c.status());
+        absl::Status status;
+        for (int step = 0; status.ok(); ++step) {
+          status = operation(**c, step);
+          if (step == 3) ready();
+        }
+        ready();
+        return absl::StrCat(Text(status), " | ", Use((*c)->Shrink()));
+      };
+      jobs[name] = std::make_unique<ForkedRanks>(World(), body);
+    }
+    Lose(host, jobs, CutsTheWire());
     const std::vector<int> left = RanksBut(host);
-    for (const int r : left) EXPECT_LT(ranks.AwaitReady(r) - lost, kPromptly) << r;
     const std::string words =
         absl::StrCat("^UNAVAILABLE: rank [", host * kRanksEach, "-", host * kRanksEach + 1, "] at ",
                      NetworkHosts::NameOf(host),
                      " was not heard of .* [|] good: ", absl::StrJoin(left, ","), "$");
-    for (const int r : left) EXPECT_THAT(ranks.Result(r), ContainsRegex(words));
+    for (const auto& [name, ranks] : jobs) {
+      SCOPED_TRACE(absl::StrCat(name, " without host ", host));
+      for (const int r : left) EXPECT_THAT(ranks->Result(r), ContainsRegex(words));
+    }
     EXPECT_TRUE(hosts_->Heal(host).ok());
-    host = (host + 1) % hosts_->count();
   }
 }
 
-TEST_F(LostHost, WhoseWireIsCutForAMoment_IsNotLost) {
+TEST_F(HostsTogether, OfWhichOneWireIsCutForAMoment_StayTogether) {
   Make(2);
   if (hosts_ == nullptr) return;
   std::vector<std::chrono::duration<double>> longer;
   for (int host = 0; host < hosts_->count() && longer.size() < 10;) {
-    const std::string job = UniqueName();
+    const Job job;
     ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
       auto c = Enter(rank, job, {});
       if (!c.ok()) return Text(c.status());
@@ -208,8 +260,8 @@ TEST_F(LostHost, OfTwo_LeavesTheOther) {
   Make(2);
   if (hosts_ == nullptr) return;
   for (const int host : {0, 1}) {
-    LoseAndShrink(host, CollectiveCalls().at("AllReduce"), " at 10.78.0.",
-                  [this](ForkedRanks&, int lost) { EXPECT_TRUE(hosts_->Cut(lost).ok()); });
+    LoseAndShrink(host, {{"AllReduce", CollectiveCalls().at("AllReduce")}}, " at 10.78.0.",
+                  CutsTheWire());
     EXPECT_TRUE(hosts_->Heal(host).ok());
   }
 }
@@ -218,7 +270,7 @@ TEST_F(LostHost, OfTwo_LeavesTheOther) {
 TEST_F(LostHost, InAPartition_EachHalfNamesTheOther) {
   Make(4);
   if (hosts_ == nullptr) return;
-  const std::string job = UniqueName();
+  const Job job;
   ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready& ready) -> std::string {
     auto c = Enter(rank, job, {});
     if (!c.ok()) return Text(c.status());
@@ -271,7 +323,7 @@ std::string BitsOf(Communicator& c) {
 
 // Of all ranks, which must be alike.
 std::string LostHost::BitsOver(int hosts, const HierarchyOptions& hierarchy) {
-  const std::string job = UniqueName();
+  const Job job;
   ForkedRanks ranks(World(), [&](int rank, const ForkedRanks::Ready&) -> std::string {
     auto c = Enter(rank, job, hierarchy);
     return c.ok() ? BitsOf(**c) : Text(c.status());
@@ -291,7 +343,7 @@ std::string BitsOfOneHost(int world) {
   return bits;
 }
 
-TEST_F(LostHost, OfNone_ThreeAndFourHaveTheBitsOfOne) {
+TEST_F(HostsTogether, ThreeAndFour_HaveTheBitsOfOne) {
   for (const int hosts : {3, 4}) {
     Make(hosts);
     if (hosts_ == nullptr) return;
@@ -304,7 +356,7 @@ TEST_F(LostHost, OfNone_ThreeAndFourHaveTheBitsOfOne) {
 }
 
 // Beats share the wire with what the ranks send, which waits at it and is lost.
-TEST_F(LostHost, WithASlowWireInItsPlace_IsNotLost) {
+TEST_F(HostsTogether, WithSlowWires_StayTogether) {
   Make(2);
   if (hosts_ == nullptr) return;
   for (const int host : {0, 1}) ASSERT_TRUE(hosts_->Slow(host, "8mbit").ok());
@@ -316,7 +368,7 @@ TEST_F(LostHost, WithASlowWireInItsPlace_IsNotLost) {
 }
 
 // What the launchers tell the ranks of a job on two hosts.
-TEST_F(LostHost, OfNone_RanksOfTorchrunAndSrunFindEachOther) {
+TEST_F(HostsTogether, OfTorchrunAndSrun_FindEachOther) {
   Make(2);
   if (hosts_ == nullptr) return;
   for (const bool by_srun : {false, true}) {
@@ -331,7 +383,7 @@ TEST_F(LostHost, OfNone_RanksOfTorchrunAndSrunFindEachOther) {
       set(by_srun ? "SLURM_JOB_ID" : "TORCHELASTIC_RUN_ID", 77);
       if (!by_srun) set("TORCHELASTIC_USE_AGENT_STORE", "True");
       set("MASTER_ADDR", NetworkHosts::NameOf(0));
-      set("MASTER_PORT", kPort);
+      set("MASTER_PORT", 29500);
       if (absl::Status s = hosts_->Enter(HostOf(rank)); !s.ok()) return Text(s);
       auto info = FromEnvironment();
       if (!info.ok()) return Text(info.status());

@@ -1,22 +1,36 @@
-// A folder of a test's own, gone with it.
+// A folder of a test's own, gone with it; that of a test that was killed goes when another test
+// makes one.
 #ifndef GEMINID_TESTS_BASE_TEMPORARY_FOLDER_H_
 #define GEMINID_TESTS_BASE_TEMPORARY_FOLDER_H_
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+
+#include "base/unique_fd.h"
 
 namespace geminid::base {
 
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "geminid-test-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) std::abort();
-    path_ = name;
+    [[maybe_unused]] static const bool once = (RemoveAbandoned(), true);
+    // Another test may take it for an abandoned one before it is locked.
+    for (int tries = 0; !lock_.valid(); ++tries) {
+      constexpr int kMostTries = 100;
+      std::string name = (std::filesystem::temp_directory_path() / kPrefix).string() + "XXXXXX";
+      if (tries == kMostTries || mkdtemp(name.data()) == nullptr) std::abort();
+      path_ = name;
+      lock_ = Lock(path_);
+    }
   }
   ~TemporaryFolder() {
     std::error_code ignored;
@@ -24,6 +38,17 @@ class TemporaryFolder {
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  // Removes the folders whose tests have ended without removing them.
+  static void RemoveAbandoned() {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(
+             std::filesystem::temp_directory_path(), ignored)) {
+      if (!entry.path().filename().string().starts_with(kPrefix)) continue;
+      const UniqueFd lock = Lock(entry.path().string());
+      if (lock.valid()) std::filesystem::remove_all(entry.path(), ignored);
+    }
+  }
 
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
@@ -44,7 +69,21 @@ class TemporaryFolder {
   }
 
  private:
+  static constexpr char kPrefix[] = "geminid-test-";
+
+  // Held by the folder's process as long as it lives. None where another one has it, or the folder
+  // is gone.
+  static UniqueFd Lock(const std::string& path) {
+    UniqueFd lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    struct stat folder = {};
+    const bool is_mine = lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) == 0 &&
+                         fstat(lock.get(), &folder) == 0 && folder.st_nlink > 0 &&
+                         folder.st_uid == geteuid();
+    return is_mine ? std::move(lock) : UniqueFd();
+  }
+
   std::string path_;
+  UniqueFd lock_;
 };
 
 }  // namespace geminid::base

@@ -52,10 +52,14 @@ class Jobs : public ::testing::Test {
     return {At(report, "weights_sha256").text, Texts(At(report, "loss_hex"))};
   }
 
+  // Trained once for all tests.
   Bits Undisturbed() const {
-    TrainingProcess run(Run("alone", kSteps, "-1"));
-    EXPECT_EQ(run.WaitForEnd(kSeconds), 0) << run.Words();
-    return BitsOf("alone");
+    static const Bits bits = [this] {
+      TrainingProcess run(Run("alone", kSteps, "-1"));
+      EXPECT_EQ(run.WaitForEnd(kSeconds), 0) << run.Words();
+      return BitsOf("alone");
+    }();
+    return bits;
   }
 
   // geminictl's exit code and words.

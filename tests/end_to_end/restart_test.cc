@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/counter_random.h"
+#include "tests/base/long_tests.h"
 #include "tests/end_to_end/training_process.h"
 
 namespace geminid {
@@ -19,10 +20,12 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr int kSeconds = 120;  // the machine may be busy
-constexpr int kKills = 20;
-constexpr int kKillsPerRun = 5;
+// Each kind of kill of KillRanks occurs once in a run.
+const int kKillsPerRun = LongTests() ? 6 : 3;
+const int kKills = LongTests() ? 24 : 6;
+// The longer a pause is, the more runs end before they have been disturbed often enough.
 constexpr uint64_t kLongestPauseMilliseconds = 150;
-constexpr uint64_t kLongestPauseBetweenRanksMilliseconds = 1500;
+constexpr uint64_t kLongestPauseBetweenRanksMilliseconds = 400;
 
 // Two ranks on an arena that does not hold the model: chunks come and go at every operator.
 std::vector<std::string> Flags(const std::string& steps) {
@@ -56,14 +59,14 @@ int KillSome(const TrainingProcess& run, uint64_t seed, std::set<pid_t>* daemons
 }
 
 TEST_F(Restart, DaemonKilledAtRandomInstants_LeavesTheSameWeightsAndNothingElse) {
-  TrainingProcess undisturbed(Flags("400"));
+  TrainingProcess undisturbed(Flags("200"));
   ASSERT_EQ(undisturbed.WaitForEnd(kSeconds), 0) << undisturbed.Words();
   const std::string weights = undisturbed.ExportedBytes();
   ASSERT_GT(weights.size(), 400'000u);
   int kills = 0;
   for (uint64_t seed = 0; kills < kKills; ++seed) {
     ASSERT_LT(seed, 20u) << "the runs end before they are disturbed";
-    TrainingProcess run(Flags("400"));
+    TrainingProcess run(Flags("200"));
     ASSERT_TRUE(run.WaitForWords("step 1/")) << run.Words();
     std::set<pid_t> daemons;
     kills += KillSome(run, seed, &daemons);

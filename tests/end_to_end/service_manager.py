@@ -3,6 +3,7 @@ sd_pid_notify_with_fds(3) says), and hands them to the next one. As systemd does
 one name, and no second one of the same file.
 """
 
+import ctypes
 import fcntl
 import os
 import signal
@@ -84,6 +85,7 @@ class Manager:
         until(lambda: self.listen())
 
     def become_the_daemon(self):
+        die_with_this_process()
         os.dup2(self.log.fileno(), 2)
         names = [name for name, _ in self.store]
         moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, HIGH) for _, descriptor in self.store]
@@ -102,6 +104,12 @@ class Manager:
         while os.waitpid(self.pid, os.WNOHANG) == (0, 0):
             self.listen()  # it waits for whoever does not
         self.listen()
+
+
+def die_with_this_process():
+    """Called in a child: the kernel kills it where its parent dies before it."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def is_same_file(one, other):

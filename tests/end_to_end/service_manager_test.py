@@ -2,11 +2,12 @@
 
 Under a training job of two ranks the daemon of a service manager (service_manager.py) is restarted, in
 turn with SIGTERM, as `systemctl restart` does, and with SIGKILL: while the ranks train, and while they
-still allocate. Under another job ranks are killed. The weights must be those of a job that was left
-alone, each daemon must have the plans of the one before, no more may be kept of a rank that came back
-than of a new one, and nothing of all in the end.
+still allocate. Under another job ranks are killed. Each job ends by SIGINT once it was disturbed, and its
+weights must be those of a job of as many steps that was left alone. Each daemon must have the plans of the
+one before, no more may be kept of a rank that came back than of a new one, and nothing of all in the end.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -16,12 +17,13 @@ import sys
 import tempfile
 import time
 
-from service_manager import OF_THE_DAEMON, Manager, until
+from service_manager import OF_THE_DAEMON, Manager, die_with_this_process, until
 
-PAUSE_SECONDS = 0.3
+PAUSE_SECONDS = 0.1
 SIGNALS = [signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL]
 SOONEST = [0, 0.05, 0.1, 0.2]  # in turn
 RANK_KILLS = 3
+STEPS_AFTERWARDS = 10
 # What each client of a session has of its own.
 A_PLAN = re.compile(r"(s\d+)-plan\d+")
 OF_A_CLIENT = re.compile(r"s\d+-(books|state|client|daemon-event|client-event|socket)\b")
@@ -30,20 +32,22 @@ OF_A_CLIENT = re.compile(r"s\d+-(books|state|client|daemon-event|client-event|so
 class Job:
     """Two ranks that train in a folder of their own."""
 
-    def __init__(self, program, folder, manager, *flags):
+    def __init__(self, program, folder, manager, *flags, steps=1_000_000):
         folder.mkdir()
         self.program = program
         self.manager = manager
-        self.export = folder / "export"
+        self.report = folder / "report.json"
+        self.log = folder / "log"
         self.words_file = folder / "words"
         text = folder / "text"
         text.write_text("".join(f"line {i} of the text\n" for i in range(4000)))
         with open(self.words_file, "w") as written:
             self.process = subprocess.Popen(
                 [program, "--text", text, "--socket", manager.daemon_socket, "--progress", "lines",
-                 "--model", "gpt2-tiny", "--ranks", "2", "--batch", "4", "--steps", "1200",
-                 "--device-memory", "1500KiB", "--export", self.export, *flags],
-                stderr=written, env={"TMPDIR": str(folder)})
+                 "--model", "gpt2-tiny", "--ranks", "2", "--batch", "4", "--steps", str(steps),
+                 "--device-memory", "1500KiB", "--report", self.report, "--log", self.log,
+                 *flags],
+                stderr=written, env={"TMPDIR": str(folder)}, preexec_fn=die_with_this_process)
 
     def words(self):
         return self.words_file.read_text()
@@ -60,12 +64,24 @@ class Job:
         return next(int(child) for child in children.read_text().split()
                     if os.path.samefile(f"/proc/{child}/exe", self.program))
 
-    def weights(self):
-        """When it has ended well."""
+    def steps(self):
+        return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+
+    def finish(self):
+        """Ends it after some more steps; says how many it has made, and what came of them."""
+        enough = self.steps() + STEPS_AFTERWARDS
+        self.until(lambda: self.steps() >= enough)
+        self.must_run()
+        self.process.send_signal(signal.SIGINT)
+        return self.result(128 + signal.SIGINT)
+
+    def result(self, code=0):
+        """When it has ended with this code: its steps and the hash of its weights."""
         self.until(lambda: False)
-        if self.process.returncode != 0:
-            sys.exit(f"the job ended with {self.process.returncode}:\n{self.words()}")
-        return b"".join(file.read_bytes() for file in sorted(self.export.rglob("*.safetensors")))
+        if self.process.returncode != code:
+            sys.exit(f"the job ended with {self.process.returncode} and not {code}:\n{self.words()}")
+        report = json.loads(self.report.read_text())
+        return report["steps_done"], report["weights_sha256"]
 
 
 def restart_under(job, pauses, after=lambda: None):
@@ -81,13 +97,13 @@ def restart_under(job, pauses, after=lambda: None):
 def disturb_at_the_start(job):
     job.until(lambda: len(of_clients(job.manager)) == 2 * 6)  # a daemon that never was is not awaited
     restart_under(job, SOONEST)
-    return job.weights()
+    return job.finish()
 
 
 def disturb(job):
     job.until(lambda: "step 1/" in job.words() and len(planned(job.manager)) == 2)
     restart_under(job, [PAUSE_SECONDS] * len(SIGNALS), lambda: must_be_planned(job))
-    return job.weights()
+    return job.finish()
 
 
 def planned(manager):
@@ -114,7 +130,7 @@ def kill_ranks(job):
         os.kill(job.a_rank(), signal.SIGKILL)
         job.until(lambda: f"start {kill + 1}: goes on" in job.words())
         until(lambda: job.manager.listen() or len(of_clients(job.manager)) == 2 * 6)
-    return job.weights()
+    return job.finish()
 
 
 def of_clients(manager):
@@ -128,20 +144,21 @@ def main():
         manager = Manager(daemon, folder)
         manager.start()
         try:
-            calm = Job(trainer, folder / "calm", manager).weights()
             disturbed = [
                 disturb(Job(trainer, folder / "disturbed", manager)),
                 disturb_at_the_start(Job(trainer, folder / "at-the-start", manager)),
                 kill_ranks(Job(trainer, folder / "ranks", manager, "--restarts", "10"))]
+            calm = [Job(trainer, folder / f"calm-{steps}", manager, steps=steps).result()
+                    for steps in sorted({steps for steps, _ in disturbed})]
             until(lambda: manager.listen() or manager.names() == OF_THE_DAEMON)
         finally:
             manager.stop(signal.SIGTERM)
         holder = (folder / "geminid.sock.holder").exists()
     if holder:
         sys.exit("a holder was started, though systemd keeps the descriptors")
-    for weights in disturbed:
-        if not calm or weights != calm:
-            sys.exit("the weights are not those of the job that was left alone")
+    for steps, weights in disturbed:
+        if weights != dict(calm)[steps]:
+            sys.exit(f"the weights after {steps} steps are not those of the job that was left alone")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +12,8 @@
 #include <functional>
 #include <map>
 #include <sstream>
+
+#include "tests/base/dies_with_test.h"
 
 namespace geminid {
 namespace {
@@ -42,8 +43,6 @@ bool WaitUntil(int seconds, const std::function<bool()>& condition) {
 
 TrainingProcess::TrainingProcess(const std::vector<std::string>& flags,
                                  std::vector<std::string> environment) {
-  std::string name = (std::filesystem::temp_directory_path() / "geminid-end-XXXXXX").string();
-  folder_ = mkdtemp(name.data());
   std::ofstream text(folder_ / "text");
   for (int line = 0; line < 4000; ++line) text << "line " << line << " of the text\n";
   text.close();
@@ -69,12 +68,15 @@ TrainingProcess::TrainingProcess(const std::vector<std::string>& flags,
   for (std::string& variable : environment) envp.push_back(variable.data());
   envp.push_back(nullptr);
 
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, (folder_ / "words").c_str(),
-                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
-  if (posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), envp.data()) != 0) pid_ = -1;
-  posix_spawn_file_actions_destroy(&actions);
+  const std::string words = folder_ / "words";
+  const pid_t test = getpid();
+  pid_ = fork();
+  if (pid_ == 0) {
+    base::DieWithTest(test);
+    dup2(open(words.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
+    execve(argv[0], argv.data(), envp.data());
+    _exit(127);
+  }
 }
 
 TrainingProcess::~TrainingProcess() {
@@ -82,8 +84,6 @@ TrainingProcess::~TrainingProcess() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 void TrainingProcess::Signal(int number) const {

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/temporary_folder.h"
+
 namespace geminid {
 
 // As a flag: the run's ExportFolder().
@@ -51,7 +53,8 @@ class TrainingProcess {
  private:
   bool WaitWhileItRuns(const std::function<bool()>& condition) const;
 
-  std::filesystem::path folder_;
+  const base::TemporaryFolder temporary_;
+  const std::filesystem::path folder_ = temporary_.path();
   pid_t pid_ = -1;
   bool ended_ = false;
 };

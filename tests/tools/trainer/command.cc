@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/base/dies_with_test.h"
 #include "tests/base/temporary_folder.h"
 
 namespace geminid::trainer {
@@ -52,8 +53,10 @@ CommandResult RunTrainerUnder(const std::string& setup, const std::vector<std::s
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 
+  const pid_t test = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
+    base::DieWithTest(test);
     execv(argv[0], argv.data());
     _exit(127);
   }

@@ -4,13 +4,13 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/compared_runs.h"
 #include "tests/tools/trainer/tensors_in_folder.h"
 
 namespace geminid::trainer {
@@ -19,59 +19,16 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
-using Words = std::vector<std::string>;
 
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-class ExpertTraining : public testing::Test {
+class ExpertTraining : public ComparedRuns {
  protected:
-  CommandResult RunFor(const Words& more) const {
-    return RunTrainer(Words{"--text", text_, "--model", "mixtral-tiny", "--steps", "4", "--batch",
-                            "4", "--lr", "3e-3", "--warmup-steps", "2", "--threads", "1",
-                            "--report", folder_ / "report.json"} +
-                      more);
-  }
-  json Run(const Words& more) const {
-    const CommandResult result = RunFor(more);
-    EXPECT_EQ(result.code, 0) << testing::PrintToString(more) << result.err;
-    return result.code == 0 ? json::parse(std::ifstream(folder_ / "report.json")) : json();
-  }
+  ExpertTraining() : ComparedRuns({"--model", "mixtral-tiny", "--context", "16"}) {}
 
-  static void ExpectSameBits(const json& got, const json& expected) {
-    ASSERT_FALSE(got.is_null() || expected.is_null());
-    EXPECT_EQ(got["loss_hex"], expected["loss_hex"]);
-    EXPECT_EQ(got["weights_sha256"], expected["weights_sha256"]);
-  }
-  static void ExpectNear(const json& got, const json& expected) {
-    ASSERT_FALSE(got.is_null() || expected.is_null());
-    for (size_t i = 0; i < expected["loss"].size(); ++i) {
-      const double loss = expected["loss"][i];
-      EXPECT_NEAR(got["loss"][i].get<double>(), loss, 2e-5 * loss) << i;
-    }
-  }
-
-  // And norms, and the validation at the end.
-  static void ExpectAllNear(const json& spread, const json& one) {
-    ExpectNear(spread, one);
-    for (size_t i = 0; i < one["gradient_norm"].size(); ++i) {
-      const double norm = one["gradient_norm"][i];
-      EXPECT_NEAR(spread["gradient_norm"][i].get<double>(), norm, 2e-5 * norm) << i;
-    }
-    const double validation = one["validation"].back()["loss"];
-    EXPECT_NEAR(spread["validation"].back()["loss"].get<double>(), validation, 2e-5 * validation);
-  }
-
-  const base::TemporaryFolder folder_;
-  const std::string text_ = folder_.Write("text", [] {
-    std::string text;
-    for (int i = 0; i < 3000; ++i) text.push_back(static_cast<char>('a' + i * i % 26));
-    return text;
-  }());
-  const std::string run_ = folder_ / "run";
+  CommandResult RunFor(const Words& more) const { return RunTrainer(Arguments(more)); }
 };
+
+// Experts that are spread over ranks.
+class SpreadExpertTraining : public ExpertTraining {};
 
 TEST_F(ExpertTraining, LowersTheLossAndReportsTheShape) {
   const json report = Run({"--steps", "40"});
@@ -87,7 +44,7 @@ TEST_F(ExpertTraining, LowersTheLossAndReportsTheShape) {
 TEST_F(ExpertTraining, WhereverExpertsAre_HasTheSameBits) {
   for (const char* dtype : {"bf16", "fp32"}) {
     const Words flags = {"--dtype", dtype, "--layers", "4", "--experts", "8"};
-    const json unlimited = Run(flags);
+    const json unlimited = RunOnce(flags);
     for (const Words& where : std::vector<Words>{{"--placement", "device"},
                                                  {"--placement", "cpu"},
                                                  {"--recompute", "on"},
@@ -103,7 +60,7 @@ TEST_F(ExpertTraining, WhereverExpertsAre_HasTheSameBits) {
 // The weights take 2.0 MB, of which 1.6 MB are experts: these come when they are used, and leave.
 TEST_F(ExpertTraining, InLessMemoryThanItsWeights_HasTheBitsOfUnlimited) {
   const Words flags = {"--layers", "4", "--experts", "8", "--batch", "1"};
-  const json unlimited = Run(flags);
+  const json unlimited = RunOnce(flags);
   const uint64_t weight_bytes = 2 * unlimited["parameters"].get<uint64_t>();
   const json limited = Run(flags + Words{"--device-memory", "1MiB"});
   ExpectSameBits(limited, unlimited);
@@ -117,7 +74,7 @@ TEST_F(ExpertTraining, InLessMemoryThanItsWeights_HasTheBitsOfUnlimited) {
 
 TEST_F(ExpertTraining, OverRanks_IsCloseToOneAndDoesNotDependOnMemory) {
   const Words flags = {"--dtype", "fp32", "--clip-norm", "0.5", "--balance-loss", "0.5"};
-  const json one = Run(flags);
+  const json one = RunOnce(flags);
   const json two = Run(flags + Words{"--ranks", "2"});
   ExpectNear(two, one);
   ExpectSameBits(Run(flags + Words{"--ranks", "2", "--placement", "cpu"}), two);
@@ -126,7 +83,7 @@ TEST_F(ExpertTraining, OverRanks_IsCloseToOneAndDoesNotDependOnMemory) {
 // Which tokens are dropped depends on their sequence alone.
 TEST_F(ExpertTraining, WithACapacity_DropsTokensAndIsTheSameOverRanks) {
   const Words flags = {"--dtype", "fp32", "--clip-norm", "0.5", "--expert-capacity", "0.8"};
-  const json one = Run(flags);
+  const json one = RunOnce(flags);
   EXPECT_EQ(one["model"]["expert_capacity"], 0.8);
   EXPECT_NE(one["weights_sha256"],
             Run({"--dtype", "fp32", "--clip-norm", "0.5"})["weights_sha256"]);
@@ -169,7 +126,7 @@ TEST_F(ExpertTraining, WithCutSequences_IsCloseToOneRank) {
 }
 
 TEST_F(ExpertTraining, SavedAndResumedOnOtherRanks_GoesOnWithTheSameBits) {
-  const json straight = Run({});
+  const json straight = RunOnce({});
   const Words saves = {"--save", run_, "--save-every", "2"};
   Run(saves);
   fs::remove_all(run_ + "/step-000000004");
@@ -198,17 +155,16 @@ TEST_F(ExpertTraining, SpreadOverRanks_IsCloseToOneRank) {
   for (const char* clip : {"0", "0.3"}) {
     const Words flags = {"--dtype",      "fp32", "--clip-norm",    clip,
                          "--validation", "0.2",  "--balance-loss", "0.5"};
-    const json one = Run(flags);
+    const json one = RunOnce(flags);
     for (const char* axes : {"expert=2", "expert=4", "expert=2,data=2"}) {
       SCOPED_TRACE(axes);
-      const json spread = Run(flags + Words{"--parallel", axes});
-      ExpectAllNear(spread, one);
+      ExpectNear(Run(flags + Words{"--parallel", axes}), one);
     }
   }
 }
 
 // With an optimizer that does not make large steps of small gradients, whose rounding shows.
-TEST_F(ExpertTraining, SpreadOverRanks_HasWeightsCloseToThoseOfOneRank) {
+TEST_F(SpreadExpertTraining, SpreadOverRanks_HasWeightsCloseToThoseOfOneRank) {
   const auto weights = [&](const Words& more) {
     fs::remove_all(run_);
     Run(Words{"--dtype", "fp32", "--optimizer", "sgd", "--lr", "0.3", "--accumulate", "2",
@@ -228,11 +184,11 @@ TEST_F(ExpertTraining, SpreadOverRanks_HasWeightsCloseToThoseOfOneRank) {
   }
 }
 
-TEST_F(ExpertTraining, SpreadOverRanks_DoesNotDependOnMemory) {
+TEST_F(SpreadExpertTraining, SpreadOverRanks_DoesNotDependOnMemory) {
   for (const char* dtype : {"bf16", "fp32"}) {
     const Words flags = {"--layers", "4",   "--experts",  "8",
                          "--dtype",  dtype, "--parallel", "expert=2"};
-    const json unlimited = Run(flags);
+    const json unlimited = RunOnce(flags);
     EXPECT_EQ(unlimited["mesh"], "pipeline=1 x data=1 x sequence=1 x expert=2");
     EXPECT_EQ(unlimited["recompute"], "on");
     for (const Words& where :
@@ -244,17 +200,16 @@ TEST_F(ExpertTraining, SpreadOverRanks_DoesNotDependOnMemory) {
 }
 
 // Of each stage the experts are spread over ranks of their own.
-TEST_F(ExpertTraining, SpreadInAPipeline_IsCloseToOneRankAndDoesNotDependOnMemory) {
+TEST_F(SpreadExpertTraining, SpreadInAPipeline_IsCloseToOneRankAndDoesNotDependOnMemory) {
   const Words flags = {"--dtype",     "fp32", "--layers",       "4",   "--accumulate", "4",
                        "--clip-norm", "0.3",  "--balance-loss", "0.5", "--validation", "0.2",
                        "--dropout",   "0.1"};
-  const json one = Run(flags);
+  const json one = RunOnce(flags);
   for (const std::string axes :
        {"pipeline=2,expert=2", "pipeline=interleaved:2:chunks=2,expert=2",
         "pipeline=2,expert=2,data=2,zero=2", "pipeline=2,expert=2,zero=1"}) {
     SCOPED_TRACE(axes);
-    const json spread = Run(flags + Words{"--parallel", axes});
-    ExpectAllNear(spread, one);
+    ExpectNear(Run(flags + Words{"--parallel", axes}), one);
   }
   const Words spread = flags + Words{"--parallel", "pipeline=2,expert=2"};
   const json unlimited = Run(spread);
@@ -262,7 +217,7 @@ TEST_F(ExpertTraining, SpreadInAPipeline_IsCloseToOneRankAndDoesNotDependOnMemor
   ExpectSameBits(Run(spread + Words{"--placement", "cpu"}), unlimited);
 }
 
-TEST_F(ExpertTraining, SpreadInEachOfZerosStages_IsThatOfTheThird) {
+TEST_F(SpreadExpertTraining, SpreadInEachOfZerosStages_IsThatOfTheThird) {
   const Words flags = {"--dtype", "fp32", "--layers", "4", "--accumulate", "2", "--parallel"};
   const json third = Run(flags + Words{"expert=2,data=2"});
   const json second = Run(flags + Words{"expert=2,data=2,zero=2"});
@@ -273,7 +228,7 @@ TEST_F(ExpertTraining, SpreadInEachOfZerosStages_IsThatOfTheThird) {
   EXPECT_LT(first["received_bytes"], second["received_bytes"]);
 }
 
-TEST_F(ExpertTraining, SpreadWithALossScaleOfAPowerOfTwo_HasTheBitsOfNone) {
+TEST_F(SpreadExpertTraining, SpreadWithALossScaleOfAPowerOfTwo_HasTheBitsOfNone) {
   const Words flags = {"--clip-norm", "0.3", "--parallel", "expert=2"};
   const json scaled = Run(flags + Words{"--loss-scale", "256"});
   ExpectSameBits(scaled, Run(flags));
@@ -281,10 +236,10 @@ TEST_F(ExpertTraining, SpreadWithALossScaleOfAPowerOfTwo_HasTheBitsOfNone) {
 }
 
 // Weights that grow until they are not finite, and with them all gradients.
-TEST_F(ExpertTraining, SpreadWithGradientsThatOverflow_LeavesOutTheSameStepsAsOneRank) {
+TEST_F(SpreadExpertTraining, SpreadWithGradientsThatOverflow_LeavesOutTheSameStepsAsOneRank) {
   const Words flags = {"--loss-scale", "dynamic", "--dtype", "fp32", "--steps",        "12",
                        "--clip-norm",  "0",       "--lr",    "1e3",  "--weight-decay", "100"};
-  const json one = Run(flags);
+  const json one = RunOnce(flags);
   EXPECT_GT(one["overflowed_steps"], 1);
   EXPECT_LT(one["overflowed_steps"], 11);
   const json spread = Run(flags + Words{"--parallel", "expert=2"});
@@ -292,9 +247,9 @@ TEST_F(ExpertTraining, SpreadWithGradientsThatOverflow_LeavesOutTheSameStepsAsOn
   EXPECT_EQ(spread["final_loss_scale"], one["final_loss_scale"]);
 }
 
-TEST_F(ExpertTraining, SavedSpread_GoesOnInAnyMesh) {
+TEST_F(SpreadExpertTraining, SavedSpread_GoesOnInAnyMesh) {
   const Words flags = {"--dtype", "fp32", "--save", run_, "--save-every", "2"};
-  const json straight = Run({"--dtype", "fp32"});
+  const json straight = RunOnce({"--dtype", "fp32"});
   const Words spread = {"--parallel", "expert=2"}, wider = {"--parallel", "expert=2,data=2"};
   const Words staged = {"--parallel", "pipeline=2,expert=2"};
   for (const auto& [before, after] :
@@ -317,7 +272,7 @@ TEST_F(ExpertTraining, SavedSpread_GoesOnInAnyMesh) {
 
 // A rate of zero changes no weight: what one rank reads of a spread run's checkpoint is what that
 // had.
-TEST_F(ExpertTraining, SavedSpread_HasTheBitsOfItsWeightsOnOneRank) {
+TEST_F(SpreadExpertTraining, SavedSpread_HasTheBitsOfItsWeightsOnOneRank) {
   for (const char* dtype : {"fp32", "bf16"}) {
     fs::remove_all(run_);
     const Words flags = {"--dtype", dtype, "--save", run_};
@@ -330,21 +285,21 @@ TEST_F(ExpertTraining, SavedSpread_HasTheBitsOfItsWeightsOnOneRank) {
   }
 }
 
-TEST_F(ExpertTraining, SpreadWithAFrozenExpertAndDropout_IsCloseToOneRank) {
+TEST_F(SpreadExpertTraining, SpreadWithAFrozenExpertAndDropout_IsCloseToOneRank) {
   const Words flags = {"--dtype", "fp32", "--freeze", "*.experts.1.*,*.gate.*", "--dropout", "0.1"};
   ExpectNear(Run(flags + Words{"--parallel", "expert=2"}), Run(flags));
 }
 
 // What all have counts once, and of an expert its ranks know all.
-TEST_F(ExpertTraining, SpreadWithOptimizersOfWholeTensors_IsCloseToOneRank) {
+TEST_F(SpreadExpertTraining, SpreadWithOptimizersOfWholeTensors_IsCloseToOneRank) {
   for (const auto& [optimizer, rate] : {std::pair("lamb", "2e-2"), std::pair("lars", "10"),
                                         std::pair("adafactor", "1"), std::pair("came", "1e-4")}) {
     const Words flags = {"--dtype", "fp32",         "--optimizer", optimizer,      "--lr",
                          rate,      "--accumulate", "2",           "--validation", "0.2"};
-    const json one = Run(flags);
+    const json one = RunOnce(flags);
     for (const char* axes : {"expert=2", "expert=2,data=2", "pipeline=2,expert=2"}) {
       SCOPED_TRACE(std::string(optimizer) + " " + axes);
-      ExpectAllNear(Run(flags + Words{"--parallel", axes}), one);
+      ExpectNear(Run(flags + Words{"--parallel", axes}), one);
     }
   }
 }
@@ -353,6 +308,14 @@ TEST_F(ExpertTraining, SpreadWithOptimizersOfWholeTensors_IsCloseToOneRank) {
 TEST_F(ExpertTraining, TheBalanceLoss_ChangesTheRun) {
   EXPECT_NE(Run({"--balance-loss", "0"})["weights_sha256"],
             Run({"--balance-loss", "1"})["weights_sha256"]);
+}
+
+TEST_F(ExpertTraining, OfProcesses_HasTheBitsOfThreads) {
+  const Words flags = {"--dtype", "fp32", "--parallel", "expert=2"};
+  const json threads = RunOnce(flags);
+  const CommandResult processes = RunFor(flags);
+  ASSERT_EQ(processes.code, 0) << processes.err;
+  ExpectSameBits(Report(), threads);
 }
 
 TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {

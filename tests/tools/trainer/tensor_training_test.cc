@@ -5,14 +5,14 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
-#include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/compared_runs.h"
 #include "tests/tools/trainer/tensors_in_folder.h"
 
 namespace geminid::trainer {
@@ -20,12 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-using Words = std::vector<std::string>;
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 Words Cut(const std::string& axes) { return {"--parallel", axes}; }
 
@@ -38,60 +32,40 @@ const Words kGpt2 = {"--model", "gpt2-tiny"};
 const std::vector<std::pair<std::string, std::string>> kOfWholeTensors = {
     {"lamb", "2e-2"}, {"lars", "10"}, {"adafactor", "1"}, {"came", "1e-4"}};
 
-constexpr double kRounding = 2e-5;  // of fp32, over four steps
+// Less than keeps all activations.
+const Words kLittleMemory = {"--device-memory", "512KiB"};
 
-class TensorTraining : public testing::Test {
+class TensorTraining : public ComparedRuns {
  protected:
-  nlohmann::json Run(const Words& more) const {
-    const CommandResult result =
-        RunTrainer(Words{"--text",       text_, "--steps",        "4",
-                         "--batch",      "4",   "--lr",           "3e-3",
-                         "--threads",    "1",   "--warmup-steps", "2",
-                         "--accumulate", "2",   "--dtype",        "fp32",
-                         "--clip-norm",  "0.5", "--report",       folder_ / "report.json"} +
-                   more);
-    EXPECT_EQ(result.code, 0) << testing::PrintToString(more) << result.err;
-    return result.code == 0 ? nlohmann::json::parse(std::ifstream(folder_ / "report.json"))
-                            : nlohmann::json();
-  }
+  TensorTraining()
+      : ComparedRuns({"--accumulate", "2", "--context", "16", "--dtype", "fp32", "--clip-norm",
+                      "0.5"}) {}
 
-  // Losses and norms, of which each step's depend on all weights after the step before. What is
-  // clipped depends on the norm, too.
-  static void ExpectNear(const nlohmann::json& got, const nlohmann::json& expected) {
-    ASSERT_FALSE(got.is_null() || expected.is_null());
-    for (const char* key : {"loss", "gradient_norm"}) {
-      ASSERT_EQ(got[key].size(), expected[key].size());
-      for (size_t i = 0; i < expected[key].size(); ++i) {
-        const double value = expected[key][i];
-        EXPECT_NEAR(got[key][i].get<double>(), value, kRounding * std::abs(value)) << key << i;
-      }
+  // Of `flags`, however it is computed.
+  void ExpectSameWeights(const Words& flags, const std::vector<Words>& ways) const {
+    const nlohmann::json plain = RunOnce(flags);
+    for (const Words& how : ways) {
+      SCOPED_TRACE(testing::PrintToString(flags) + testing::PrintToString(how));
+      const nlohmann::json other = Run(flags + how);
+      EXPECT_EQ(other["loss_hex"], plain["loss_hex"]);
+      EXPECT_EQ(other["weights_sha256"], plain["weights_sha256"]);
     }
-    ASSERT_EQ(got["validation"].size(), expected["validation"].size());
-    for (size_t i = 0; i < expected["validation"].size(); ++i) {
-      const double loss = expected["validation"][i]["loss"];
-      EXPECT_NEAR(got["validation"][i]["loss"].get<double>(), loss, kRounding * loss);
-    }
-    EXPECT_EQ(got["parameters"], expected["parameters"]);
   }
-
-  const base::TemporaryFolder folder_;
-  const std::string text_ = folder_.Write("text", [] {
-    std::string text;
-    for (int i = 0; i < 3000; ++i) text.push_back(static_cast<char>('a' + i * i % 26));
-    return text;
-  }());
-  const std::string run_ = folder_ / "run";
 };
+
+// What a layer takes of the arena, and what becomes of it where that is too small.
+class TensorMemory : public TensorTraining {};
 
 // Its rows and columns are in a checkpoint, too.
 const Words kCame = {"--optimizer", "came", "--lr", "1e-4"};
 
 class TensorCheckpoints : public TensorTraining {};
+class TensorOptimizers : public TensorTraining {};
 
 TEST_F(TensorTraining, InEveryMode_IsCloseToOneRank) {
   const Words validated = {"--validation", "0.2"};
   for (const Words& model : {kLlama, kGpt2}) {
-    const nlohmann::json one = Run(model + validated);
+    const nlohmann::json one = RunOnce(model + validated);
     ASSERT_FALSE(one["validation"].empty());
     for (const char* axes : {"tensor=1d:2", "tensor=1d-sequence:2", "tensor=2d:4",
                              "tensor=2.5d:size=8:depth=2", "tensor=3d:8"}) {
@@ -102,12 +76,12 @@ TEST_F(TensorTraining, InEveryMode_IsCloseToOneRank) {
 }
 
 TEST_F(TensorTraining, BesideOtherAxes_IsCloseToOneRank) {
-  const nlohmann::json llama = Run(kLlama);
+  const nlohmann::json llama = RunOnce(kLlama);
   const nlohmann::json with_data = Run(kLlama + Cut("tensor=1d:2,data=2"));
   EXPECT_EQ(with_data["mesh"], "pipeline=1 x data=2 x sequence=1 x tensor=2");
   ExpectNear(with_data, llama);
   ExpectNear(Run(kLlama + Cut("pipeline=2,tensor=1d:2")), llama);
-  const nlohmann::json gpt2 = Run(kGpt2);
+  const nlohmann::json gpt2 = RunOnce(kGpt2);
   for (const char* axes : {"tensor=2d:4,data=2", "pipeline=2,tensor=2d:4",
                            "pipeline=2,tensor=2.5d:size=2:depth=2,data=2"}) {
     SCOPED_TRACE(axes);
@@ -118,13 +92,13 @@ TEST_F(TensorTraining, BesideOtherAxes_IsCloseToOneRank) {
 // Ranks with the same blocks have pieces of the same sequences, and attend together.
 TEST_F(TensorTraining, WithSequencesThatAreCutToo_IsCloseToOneRank) {
   const Words validated = {"--validation", "0.2"};
-  const nlohmann::json llama = Run(kLlama + validated);
+  const nlohmann::json llama = RunOnce(kLlama + validated);
   for (const char* axes : {"tensor=1d:2,sequence=ring:2", "tensor=1d-sequence:2,sequence=ring:2",
                            "tensor=2d:4,sequence=ring:2"}) {
     SCOPED_TRACE(axes);
     ExpectNear(Run(kLlama + validated + Cut(axes)), llama);
   }
-  const nlohmann::json gpt2 = Run(kGpt2 + validated);
+  const nlohmann::json gpt2 = RunOnce(kGpt2 + validated);
   for (const char* axes :
        {"tensor=1d:2,sequence=ulysses:2", "tensor=2.5d:size=2:depth=2,sequence=ulysses:2",
         "pipeline=2,tensor=2.5d:size=2:depth=2,sequence=ring:2,data=2,zero=3"}) {
@@ -135,12 +109,8 @@ TEST_F(TensorTraining, WithSequencesThatAreCutToo_IsCloseToOneRank) {
 
 TEST_F(TensorTraining, WithSequencesThatAreCutToo_DoesNotDependOnMemoryNorOnThreads) {
   for (const std::string axes : {"tensor=1d:2,sequence=ring:2", "tensor=1d:2,sequence=ulysses:2"}) {
-    const nlohmann::json plain = Run(kGpt2 + Cut(axes));
-    for (const Words& how : std::vector<Words>{
-             {"--recompute", "on"}, {"--device-memory", "2MiB"}, {"--threads", "2"}}) {
-      SCOPED_TRACE(axes + testing::PrintToString(how));
-      EXPECT_EQ(Run(kGpt2 + Cut(axes) + how)["weights_sha256"], plain["weights_sha256"]);
-    }
+    ExpectSameWeights(kGpt2 + Cut(axes),
+                      {{"--recompute", "on"}, kLittleMemory, {"--threads", "2"}});
   }
 }
 
@@ -160,26 +130,19 @@ TEST_F(TensorTraining, InEachOfZerosStages_IsThatOfTheThirdAndReceivesLess) {
 }
 
 TEST_F(TensorTraining, OfOneMesh_DoesNotDependOnMemoryNorOnThreads) {
-  const nlohmann::json plain = Run(kGpt2 + Cut("tensor=2d:4"));
-  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
-                                             {"--placement", "cpu"},
-                                             {"--device-memory", "2MiB"},
-                                             {"--threads", "2"}}) {
-    SCOPED_TRACE(testing::PrintToString(how));
-    const nlohmann::json other = Run(kGpt2 + Cut("tensor=2d:4") + how);
-    EXPECT_EQ(other["loss_hex"], plain["loss_hex"]);
-    EXPECT_EQ(other["weights_sha256"], plain["weights_sha256"]);
-  }
+  ExpectSameWeights(
+      kGpt2 + Cut("tensor=2d:4"),
+      {{"--recompute", "on"}, {"--placement", "cpu"}, kLittleMemory, {"--threads", "2"}});
 }
 
 // Norms, rows and columns of which each rank has blocks, some of them on several ranks.
 // Each of them in each mesh, of one model or the other.
-TEST_F(TensorTraining, WithOptimizersOfWholeTensors_IsCloseToOneRank) {
+TEST_F(TensorOptimizers, WithOptimizersOfWholeTensors_IsCloseToOneRank) {
   size_t models = 0;
   for (const auto& [optimizer, rate] : kOfWholeTensors) {
     const Words rule = {"--optimizer", optimizer, "--lr", rate};
     const std::vector<Words> flags = {kLlama + rule, kGpt2 + rule};
-    const std::vector<nlohmann::json> one = {Run(flags[0]), Run(flags[1])};
+    const std::vector<nlohmann::json> one = {RunOnce(flags[0]), RunOnce(flags[1])};
     for (const char* axes : {"tensor=1d:2", "tensor=2d:4", "tensor=2.5d:size=8:depth=2",
                              "tensor=3d:8", "pipeline=2,tensor=1d-sequence:2,data=2"}) {
       SCOPED_TRACE(std::string(optimizer) + " " + axes);
@@ -189,18 +152,14 @@ TEST_F(TensorTraining, WithOptimizersOfWholeTensors_IsCloseToOneRank) {
   }
 }
 
-TEST_F(TensorTraining, WithOptimizersOfWholeTensors_DoesNotDependOnMemoryNorOnThreads) {
+TEST_F(TensorOptimizers, WithOptimizersOfWholeTensors_DoesNotDependOnMemoryNorOnThreads) {
   for (const auto& [optimizer, rate] : kOfWholeTensors) {
-    const Words flags = kLlama + Words{"--optimizer", optimizer, "--lr", rate} + Cut("tensor=2d:4");
-    const nlohmann::json plain = Run(flags);
-    for (const Words& how : std::vector<Words>{{"--placement", "cpu"},
-                                               {"--device-memory", "2MiB"},
-                                               {"--threads", "2"},
-                                               {"--update-threads", "3"},
-                                               {"--optimizer-state", "device"}}) {
-      SCOPED_TRACE(optimizer + testing::PrintToString(how));
-      EXPECT_EQ(Run(flags + how)["weights_sha256"], plain["weights_sha256"]);
-    }
+    ExpectSameWeights(kLlama + Words{"--optimizer", optimizer, "--lr", rate} + Cut("tensor=2d:4"),
+                      {{"--placement", "cpu"},
+                       kLittleMemory,
+                       {"--threads", "2"},
+                       {"--update-threads", "3"},
+                       {"--optimizer-state", "device"}});
   }
 }
 
@@ -232,15 +191,9 @@ TEST_F(TensorTraining, InBfloat16_IsCloseToOneRankAndToTheOtherModes) {
 }
 
 TEST_F(TensorTraining, InBfloat16_DoesNotDependOnMemoryNorOnThreads) {
-  const Words flags = kGpt2 + Words{"--dtype", "bf16"} + Cut("tensor=2d:4");
-  const nlohmann::json plain = Run(flags);
-  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
-                                             {"--placement", "cpu"},
-                                             {"--device-memory", "2MiB"},
-                                             {"--threads", "2"}}) {
-    SCOPED_TRACE(testing::PrintToString(how));
-    EXPECT_EQ(Run(flags + how)["weights_sha256"], plain["weights_sha256"]);
-  }
+  ExpectSameWeights(
+      kGpt2 + Words{"--dtype", "bf16"} + Cut("tensor=2d:4"),
+      {{"--recompute", "on"}, {"--placement", "cpu"}, kLittleMemory, {"--threads", "2"}});
 }
 
 // With an optimizer that does not make large steps of small gradients, whose rounding shows.
@@ -279,7 +232,7 @@ TEST_F(TensorCheckpoints, SavedInOneMesh_GoesOnInAnother) {
                         Case{kLlama + kCame, Cut("pipeline=2,tensor=1d:2"), Cut("data=2")},
                         Case{kGpt2 + kCame, Cut("tensor=2d:4"), Cut("pipeline=2")}}) {
     SCOPED_TRACE(testing::PrintToString(c.before) + testing::PrintToString(c.after));
-    const nlohmann::json straight = Run(c.model);
+    const nlohmann::json straight = RunOnce(c.model);
     const Words saves = c.model + Words{"--save", run_, "--save-every", "2"};
     fs::remove_all(run_);
     const nlohmann::json first = Run(saves + c.before);
@@ -298,7 +251,7 @@ TEST_F(TensorCheckpoints, SavedInOneMesh_GoesOnInAnother) {
   }
 }
 
-TEST_F(TensorTraining, OfFourRanks_HasAQuarterOfTheStateOnEach) {
+TEST_F(TensorMemory, OfFourRanks_HasAQuarterOfTheStateOnEach) {
   const Words model = {"--model", "llama-3m", "--steps", "2"};
   const double one = Run(model)["model_state_bytes_per_rank"][0];
   const nlohmann::json cut = Run(model + Cut("tensor=2d:4"));
@@ -318,7 +271,7 @@ struct CutOfStream {
 
 // The arena, which is charged as a whole, has them beside the model. What does not grow with the
 // layers cancels out.
-TEST_F(TensorTraining, ActivationsOfALayer_AreTheClosedFormsInTheLedger) {
+TEST_F(TensorMemory, ActivationsOfALayer_AreTheClosedFormsInTheLedger) {
   constexpr double kTokens = 4 * 64, kHidden = 64, kHeads = 4;
   const auto bytes_of_layer = [&](const char* axes, const char* recompute) {
     std::array<double, 2> peaks;
@@ -391,7 +344,7 @@ TEST_F(TensorTraining, WhatALayerWorksIn_IsInTheLedger) {
 
 // A device that is too small for what layers work in refuses them by name; one that runs them does
 // not hold more than it has.
-TEST_F(TensorTraining, OnADeviceThatIsTooSmall_SaysWhatFindsNoRoom) {
+TEST_F(TensorMemory, OnADeviceThatIsTooSmall_SaysWhatFindsNoRoom) {
   constexpr double kKib = 1024;
   for (const auto& [axes, refused, runs] :
        {std::tuple("tensor=1d-sequence:2", 1024, 1536), std::tuple("tensor=2d:4", 512, 768)}) {
@@ -407,10 +360,18 @@ TEST_F(TensorTraining, OnADeviceThatIsTooSmall_SaysWhatFindsNoRoom) {
     EXPECT_THAT(small.err,
                 testing::AllOf(HasSubstr("B): "), HasSubstr("more than the device arena"),
                                HasSubstr("give --device-memory at least")));
-    const nlohmann::json report = Run(kGpt2 + Cut(axes) + on(runs));
+    const nlohmann::json report = Run(kGpt2 + Words{"--context", "64"} + Cut(axes) + on(runs));
     ASSERT_FALSE(report.is_null());
     EXPECT_LE(report["device_bytes_peak"]["total"].get<double>(), runs * kKib);
   }
+}
+
+TEST_F(TensorTraining, OfProcesses_HasTheBitsOfThreads) {
+  const Words flags = kLlama + Cut("tensor=2d:4");
+  const nlohmann::json threads = RunOnce(flags);
+  const CommandResult processes = RunTrainer(Arguments(flags));
+  ASSERT_EQ(processes.code, 0) << processes.err;
+  ExpectSameBits(Report(), threads);
 }
 
 TEST_F(TensorTraining, OfSequencesThatCannotBeCut_IsRefusedBeforeItBegins) {

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "absl/time/clock.h"
+#include "tests/base/dies_with_test.h"
 #include "tests/tools/trainer/command.h"
 
 namespace geminid::trainer {
@@ -28,19 +29,6 @@ std::string ReadProc(pid_t pid, const std::string& name) {
   return text.str();
 }
 
-// Whatever thread of it has started them.
-std::vector<pid_t> ChildrenOf(pid_t pid, const std::string& command) {
-  std::vector<pid_t> children;
-  for (const auto& thread :
-       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
-    std::ifstream pids(thread.path() / "children");
-    for (pid_t child; pids >> child;) {
-      if (CommandLineOf(child).starts_with(command)) children.push_back(child);
-    }
-  }
-  return children;
-}
-
 }  // namespace
 
 TrainerProcess::TrainerProcess(const std::vector<std::string>& arguments, int columns,
@@ -52,8 +40,10 @@ TrainerProcess::TrainerProcess(const std::vector<std::string>& arguments, int co
   constexpr unsigned short kRows = 24;
   const winsize size = {kRows, static_cast<unsigned short>(columns), 0, 0};
   int terminal = -1;
+  const pid_t test = getpid();
   pid_ = forkpty(&terminal, nullptr, nullptr, &size);
   if (pid_ == 0) {
+    base::DieWithTest(test);
     execvp(argv[0], argv.data());
     _exit(127);
   }
@@ -123,6 +113,18 @@ int TrainerProcess::Wait() {
   pid_ = -1;
   constexpr int kSignalBase = 128;
   return WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status);
+}
+
+std::vector<pid_t> ChildrenOf(pid_t pid, const std::string& command) {
+  std::vector<pid_t> children;
+  for (const auto& thread :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
+    std::ifstream pids(thread.path() / "children");
+    for (pid_t child; pids >> child;) {
+      if (CommandLineOf(child).starts_with(command)) children.push_back(child);
+    }
+  }
+  return children;
 }
 
 std::vector<pid_t> TrainerProcess::Children(const std::string& command) const {

@@ -54,7 +54,9 @@ class TrainerProcess {
   std::string output_;
 };
 
-// The processes that this one has started, as TrainerProcess::Children.
+// The processes that any thread of `pid`, or of this process, has started, by the beginning of their
+// command line.
+std::vector<pid_t> ChildrenOf(pid_t pid, const std::string& command);
 std::vector<pid_t> OwnChildren(const std::string& command);
 std::string CommandLineOf(pid_t pid);  // arguments end with a blank
 std::string ShortNameOf(pid_t pid);

@@ -27,6 +27,10 @@ A_PLAN = re.compile(r"(s\d+)-plan\d+")
 OF_A_CLIENT = re.compile(r"s\d+-(books|state|client|daemon-event|client-event|socket)\b")
 
 
+# Which instruction sets the tests may use.
+LEVEL = {name: value for name, value in os.environ.items() if name == "GEMINID_MAX_ISA"}
+
+
 class Job:
     """Two ranks that train in a folder of their own."""
 
@@ -42,8 +46,8 @@ class Job:
             self.process = subprocess.Popen(
                 [program, "--text", text, "--socket", manager.daemon_socket, "--progress", "lines",
                  "--model", "gpt2-tiny", "--ranks", "2", "--batch", "4", "--steps", "1200",
-                 "--device-memory", "1500KiB", "--export", self.export, *flags],
-                stderr=written, env={"TMPDIR": str(folder)})
+                 "--device-memory", "1500KiB", "--threads", "1", "--export", self.export, *flags],
+                stderr=written, env={"TMPDIR": str(folder), **LEVEL})
 
     def words(self):
         return self.words_file.read_text()

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/runtime/simd/highway_limit.h"  // IWYU pragma: keep
+
 // Highway compiles everything inside HWY_NAMESPACE once per instruction set and picks at run time.
 // No operation below depends on the width of a vector, so all of them give the same bits.
 #undef HWY_TARGET_INCLUDE

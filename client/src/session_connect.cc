@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
+#include "base/max_isa.h"
 #include "client/device/cuda/cuda_device.h"
 #include "client/device/host/host_device.h"
 #include "client/src/device_choice.h"
@@ -61,7 +62,7 @@ absl::Status CheckOptions(const ConnectOptions& options) {
         "asked for ", base::FormatBytes(options.device_memory_bytes),
         " of device memory; one rank can have at most ", base::FormatBytes(kMaxArenaBytes)));
   }
-  return absl::OkStatus();
+  return base::MaxIsa().status();
 }
 
 absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {

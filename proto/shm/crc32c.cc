@@ -3,6 +3,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/max_isa.h"
+
 namespace geminid::shm {
 namespace {
 
@@ -46,8 +48,9 @@ uint32_t Crc32cPortable(const void* data, size_t size, uint32_t previous) {
 
 uint32_t Crc32c(const void* data, size_t size, uint32_t previous) {
 #if defined(__x86_64__)
-  static const bool has_sse42 = __builtin_cpu_supports("sse4.2");
-  if (has_sse42) return Crc32cSse42(data, size, previous);
+  static const bool use_sse42 = __builtin_cpu_supports("sse4.2") &&
+                                base::MaxIsa().value_or(base::Isa::kAmx) > base::Isa::kSse2;
+  if (use_sse42) return Crc32cSse42(data, size, previous);
 #endif
   return Crc32cPortable(data, size, previous);
 }

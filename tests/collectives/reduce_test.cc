@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tests/collectives/elements.h"
+#include "tests/kernels/for_each_target.h"
 
 namespace geminid::collectives {
 namespace {
@@ -15,12 +16,21 @@ namespace {
 constexpr DType kAllTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64,
                                DType::kInt32,   DType::kInt64,    DType::kUint8};
 
+// Whose bits are those of every instruction set.
 std::vector<std::byte> Reduce(const std::vector<std::vector<std::byte>>& inputs, DType dtype,
                               ReduceOp op, double scale) {
   std::vector<const std::byte*> pointers;
   for (const auto& input : inputs) pointers.push_back(input.data());
   std::vector<std::byte> out(inputs[0].size());
-  ReduceInOrder(pointers, out.data(), out.size() / SizeOf(dtype), dtype, op, scale);
+  const auto reduce = [&](std::byte* to) {
+    ReduceInOrder(pointers, to, out.size() / SizeOf(dtype), dtype, op, scale);
+  };
+  reduce(out.data());
+  kernels::ForEachTarget([&] {
+    std::vector<std::byte> again(out.size());
+    reduce(again.data());
+    EXPECT_EQ(again, out);
+  });
   return out;
 }
 

@@ -29,6 +29,10 @@ A_PLAN = re.compile(r"(s\d+)-plan\d+")
 OF_A_CLIENT = re.compile(r"s\d+-(books|state|client|daemon-event|client-event|socket)\b")
 
 
+# Which instruction sets the tests may use.
+LEVEL = {name: value for name, value in os.environ.items() if name == "GEMINID_MAX_ISA"}
+
+
 class Job:
     """Two ranks that train in a folder of their own."""
 
@@ -45,9 +49,10 @@ class Job:
             self.process = subprocess.Popen(
                 [program, "--text", text, "--socket", manager.daemon_socket, "--progress", "lines",
                  "--model", "gpt2-tiny", "--ranks", "2", "--batch", "4", "--steps", str(steps),
-                 "--device-memory", "1500KiB", "--report", self.report, "--log", self.log,
-                 *flags],
-                stderr=written, env={"TMPDIR": str(folder)}, preexec_fn=die_with_this_process)
+                 "--device-memory", "1500KiB", "--threads", "1", "--report", self.report,
+                 "--log", self.log, *flags],
+                stderr=written, env={"TMPDIR": str(folder), **LEVEL},
+                preexec_fn=die_with_this_process)
 
     def words(self):
         return self.words_file.read_text()

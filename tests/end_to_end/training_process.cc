@@ -8,11 +8,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <sstream>
 
+#include "base/max_isa.h"
 #include "tests/base/dies_with_test.h"
 
 namespace geminid {
@@ -48,8 +50,9 @@ TrainingProcess::TrainingProcess(const std::vector<std::string>& flags,
   text.close();
 
   std::filesystem::create_symlink(GEMINID_DAEMON_BINARY, folder_ / kDaemonLink);
-  std::vector<std::string> arguments = {GEMINID_TRAIN_BINARY, "--text", folder_ / "text",
-                                        "--progress", "lines"};
+  // What a device has room for depends on the number of threads.
+  std::vector<std::string> arguments = {
+      GEMINID_TRAIN_BINARY, "--text", folder_ / "text", "--progress", "lines", "--threads", "1"};
   for (const std::string& flag : flags) {
     if (flag == kExportHere) {
       arguments.push_back(ExportFolder());
@@ -60,10 +63,12 @@ TrainingProcess::TrainingProcess(const std::vector<std::string>& flags,
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  environment.insert(
-      environment.end(),
-      {"TMPDIR=" + folder_.string(), "XDG_RUNTIME_DIR=" + folder_.string(),
-       "GEMINID_DAEMON=" + (folder_ / kDaemonLink).string(), "PATH=/usr/bin"});
+  if (const char* const isa = std::getenv(base::kMaxIsaVariable)) {
+    environment.push_back(std::string(base::kMaxIsaVariable) + "=" + isa);
+  }
+  environment.insert(environment.end(),
+                     {"TMPDIR=" + folder_.string(), "XDG_RUNTIME_DIR=" + folder_.string(),
+                      "GEMINID_DAEMON=" + (folder_ / kDaemonLink).string(), "PATH=/usr/bin"});
   std::vector<char*> envp;
   for (std::string& variable : environment) envp.push_back(variable.data());
   envp.push_back(nullptr);
@@ -168,8 +173,8 @@ std::vector<std::string> TrainingProcess::Leftovers() const {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
     const std::string name = entry.path().filename();
-    const bool expected =
-        name == "text" || name == "words" || name == "log" || name == "export" || name == kDaemonLink;
+    const bool expected = name == "text" || name == "words" || name == "log" || name == "export" ||
+                          name == kDaemonLink;
     if (!expected) names.push_back(name);
   }
   return names;

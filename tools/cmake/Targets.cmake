@@ -95,14 +95,16 @@ set(GEMINID_TEST_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O1;-Wno-maybe-uninitialized>
 set(GEMINID_TEST_SUITES ${CMAKE_CURRENT_LIST_DIR}/TestSuites.cmake)
 
 # geminid_test(NAME SOURCES... LIBS... [LABELS...] [TIMEOUT seconds] [COST seconds] [PROCESSORS n]
-# [SERIAL] [PRECOMPILED name]): one GoogleTest program, one ctest entry per suite: PROGRAM.SUITE.
+# [SERIAL] [NUMERIC] [PRECOMPILED name]): one GoogleTest program, one ctest entry per suite: PROGRAM.SUITE.
 # Time limit and cost are a suite's. The limit ends what hangs, and is far above what a suite takes on
 # a machine that is slow or busy: ten times what it takes on two processors with nothing else to do.
 # Where ctest knows no times yet, it begins with what costs most,
 # so that nothing long is left for the end; what takes less than 15 seconds need not say so. With
 # more than one processor, fewer others run beside what holds the code to its limits of time.
+# NUMERIC is for suites whose numbers depend on the instruction sets: each has a second entry that runs
+# at the lowest level, PROGRAM.SUITE@sse2, and a failure says at which level it was.
 function(geminid_test name)
-  cmake_parse_arguments(ARG "SERIAL" "COST;PROCESSORS;TIMEOUT;PRECOMPILED" "SOURCES;LIBS;LABELS"
+  cmake_parse_arguments(ARG "SERIAL;NUMERIC" "COST;PROCESSORS;TIMEOUT;PRECOMPILED" "SOURCES;LIBS;LABELS"
                         ${ARGN})
   if(NOT ARG_PRECOMPILED)
     set(ARG_PRECOMPILED test)
@@ -116,6 +118,13 @@ function(geminid_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   target_compile_options(${name} PRIVATE ${GEMINID_TEST_OPTIONS})
   geminid_use_precompiled(${name} ${ARG_PRECOMPILED})
+  set(levels "")
+  if(ARG_NUMERIC)
+    target_link_libraries(${name} PRIVATE geminid_level_of_failures)
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+      set(levels "ALSO_AT sse2 ")
+    endif()
+  endif()
   set(properties "TIMEOUT ${ARG_TIMEOUT} WORKING_DIRECTORY \"${CMAKE_CURRENT_BINARY_DIR}\"")
   if(ARG_LABELS)
     string(APPEND properties " LABELS \"${ARG_LABELS}\"")
@@ -129,7 +138,7 @@ function(geminid_test name)
     string(APPEND properties " RUN_SERIAL ON")
   endif()
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake CONTENT
-       "include(\"${GEMINID_TEST_SUITES}\")\ngeminid_add_suites(\"$<TARGET_FILE:${name}>\" ${properties})\n")
+       "include(\"${GEMINID_TEST_SUITES}\")\ngeminid_add_suites(\"$<TARGET_FILE:${name}>\" ${levels}${properties})\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES
                ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
 endfunction()

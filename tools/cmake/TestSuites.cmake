@@ -1,7 +1,9 @@
 # Included by ctest, before it runs anything: one entry for each suite of a GoogleTest program. A
 # process for each test would cost more than most tests do. All parameters and types of a suite are
-# one entry.
+# one entry. With ALSO_AT LEVEL before the properties there is a second one for each suite, named
+# PROGRAM.SUITE@LEVEL, which runs with GEMINID_MAX_ISA=LEVEL.
 function(geminid_add_suites program)
+  cmake_parse_arguments(ARG "" "ALSO_AT" "" ${ARGN})
   get_filename_component(name ${program} NAME)
   if(NOT EXISTS ${program})
     add_test(${name}_NOT_BUILT ${name}_NOT_BUILT)
@@ -24,8 +26,15 @@ function(geminid_add_suites program)
   endforeach()
   list(REMOVE_DUPLICATES suites)
   foreach(suite IN LISTS suites)
-    add_test(${name}.${suite} ${program} --gtest_brief=1
-             "--gtest_filter=${suite}.*:*/${suite}.*:${suite}/?.*:${suite}/??.*:*/${suite}/?.*:*/${suite}/??.*")
-    set_tests_properties(${name}.${suite} PROPERTIES ${ARGN})
+    set(command ${program} --gtest_brief=1
+        "--gtest_filter=${suite}.*:*/${suite}.*:${suite}/?.*:${suite}/??.*:*/${suite}/?.*:*/${suite}/??.*")
+    add_test(${name}.${suite} ${command})
+    set_tests_properties(${name}.${suite} PROPERTIES ${ARG_UNPARSED_ARGUMENTS})
+    if(ARG_ALSO_AT)
+      set(again ${name}.${suite}@${ARG_ALSO_AT})
+      add_test(${again} ${command})
+      set_tests_properties(${again} PROPERTIES ${ARG_UNPARSED_ARGUMENTS}
+                           ENVIRONMENT GEMINID_MAX_ISA=${ARG_ALSO_AT})
+    endif()
   endforeach()
 endfunction()

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/exit_code.h"
+#include "base/max_isa.h"
 #include "tools/kernel-check/device.h"
 #include "tools/kernel-check/norm_check.h"
 #include "tools/kernel-check/product_timing.h"
@@ -38,12 +39,14 @@ constexpr const char* kHelp =
     "\n"
     "  --json            one JSON object instead of the table\n"
     "  --no-timing       compare only\n"
-    "  --product-edge N  cut the timed products to N x 3/4 N x 1/2 N and judge no rate; such small\n"
+    "  --product-edge N  cut the timed products to N x 3/4 N x 1/2 N and judge no rate; such "
+    "small\n"
     "                    ones are run with --no-timing, too\n"
     "  --only TEXT       the checks whose names have TEXT in them\n"
     "  --list            name the checks and exit\n"
     "\n"
-    "Exit status: 0 all agree, 8 some differ or are too slow, 2 usage, 3 there is no CUDA device.\n";
+    "Exit status: 0 all agree, 8 some differ or are too slow, 2 usage, 3 there is no CUDA "
+    "device.\n";
 
 struct Flags {
   bool json = false;
@@ -233,6 +236,10 @@ int Run(const Flags& flags, const Chosen& chosen) {
 }
 
 int RunOrList(const Flags& flags) {
+  if (const absl::Status isa = base::MaxIsa().status(); !isa.ok()) {
+    std::fprintf(stderr, "geminid-kernel-check: %s\n", std::string(isa.message()).c_str());
+    return base::kExitUsage;
+  }
   const Chosen chosen(flags);
   if (chosen.empty()) {
     std::fprintf(stderr, "geminid-kernel-check: no check has '%s' in its name; --list names all\n",

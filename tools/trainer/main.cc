@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/exit_status.h"
+#include "base/max_isa.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "geminid/rank_info.h"
@@ -272,6 +273,7 @@ absl::StatusOr<int> Generate(const GenerateOptions& options,
 
 absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
+  GEMINID_RETURN_IF_ERROR(base::MaxIsa().status());
   if (line.is_host) return RunAsHost();
   if (line.options) return Train(*line.options, arguments);
   if (line.generate) return Generate(*line.generate, arguments);

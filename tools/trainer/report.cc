@@ -72,6 +72,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("optimizer").Value(Name(options.zero.optimizer));
   json.Key("learning_rate").Value(options.schedule.peak);
   json.Key("schedule").Value(Name(options.schedule.shape));
+  json.Key("instruction_set").Value(report.instruction_set);
   json.Key("computes_on").Value(report.computes_on);
   json.Key("products_by").Value(report.products_by);
   json.Key("ranks_exchange_by").Value(report.ranks_exchange_by);

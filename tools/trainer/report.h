@@ -63,6 +63,7 @@ struct Report {
   double flops_per_token = 0;          // as FlopsPerToken has it
   bool native_data_type = true;        // the processor multiplies the data type itself
   double final_loss_scale = 1;
+  std::string instruction_set;       // of the host, as base::Name has it
   std::string computes_on = "host";  // or the name of rank 0's GPU
   std::string products_by;           // who multiplied matrices on rank 0, in words
   std::string ranks_exchange_by;     // as the engine's Statistics have it

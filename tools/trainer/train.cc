@@ -15,8 +15,8 @@
 #include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
-#include "kernels/model/matmul/matmul.h"
 #include "kernels/runtime/parallel/tasks.h"
+#include "tools/trainer/arithmetic.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/gather_report.h"
@@ -76,19 +76,21 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(Prepare());
     GEMINID_RETURN_IF_ERROR(OpenLog());
     report_.options = options_;
+    report_.instruction_set = InstructionSet();
     if (model_->on_gpu()) report_.computes_on = session_->device_description().name;
     report_.tokens_per_step = batches_->tokens_per_step();
     report_.flops_per_token = FlopsPerToken(options_.model);
-    report_.native_data_type = options_.zero.data_type == zero::DataType::kFloat32 ||
-                               (!model_->on_gpu() && kernels::HasNativeBFloat16());
+    report_.native_data_type = IsNative(options_.zero.data_type, model_->on_gpu());
     training_began_ = SteadyClock::now();
     GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // agree on a stop before the first step
     progress_.Announce(
         absl::StrCat(CountParameters(options_.model), " parameters, ", context_.info.world_size,
                      " rank", context_.info.world_size == 1 ? "" : "s", " of ", report_.threads,
-                     " thread", report_.threads == 1 ? "" : "s", ", ", Arithmetic(), ", ",
+                     " thread", report_.threads == 1 ? "" : "s", ", ",
+                     Arithmetic(options_.zero.data_type, report_.native_data_type), ", ",
                      Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement),
                      ", ", batches_->tokens_per_step(), " tokens per step"));
+    if (InstructionSetIsLimited()) progress_.Announce(LimitOfInstructionSets());
     if (options_.parallel.cuts()) {
       progress_.Announce(absl::StrCat("cut over the ranks: ", mesh_->ToString()));
     }
@@ -159,13 +161,6 @@ class RankTrainer {
     if (log_status_.ok()) return;
     progress_.Warn(absl::StrCat("geminid-train: the log ends before step ", done, ": ",
                                 std::string(log_status_.message())));
-  }
-
-  // "bf16 native", "bf16 emulated", "fp32".
-  std::string Arithmetic() const {
-    const char* const type = Name(options_.zero.data_type);
-    if (options_.zero.data_type == zero::DataType::kFloat32) return type;
-    return absl::StrCat(type, report_.native_data_type ? " native" : " emulated");
   }
 
   // A save that fails while training goes on is said and not the end; the last one is.
@@ -428,7 +423,7 @@ class RankTrainer {
                     .non_finite_losses = report_.non_finite_losses,
                     .tokens_per_second = tokens_per_second,
                     .flops_per_second = tokens_per_second * report_.flops_per_token,
-                    .arithmetic = Arithmetic(),
+                    .arithmetic = Arithmetic(options_.zero.data_type, report_.native_data_type),
                     .peak_model_bytes = statistics.peak_model_bytes,
                     .peak_workspace_bytes = statistics.peak_workspace_bytes,
                     .peak_total_bytes = statistics.peak_total_bytes,

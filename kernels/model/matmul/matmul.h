@@ -55,8 +55,8 @@ Status Matmul(const MatmulShape& shape, const In* a, const In* b, const Out* bia
               void* workspace, size_t workspace_bytes, MatmulPath path = MatmulPath::kAuto,
               ThreadPool* pool = nullptr);
 
-// Whether this processor has instructions that multiply bf16; where not, kAuto multiplies fp32
-// copies.
+// Whether this processor has instructions that multiply bf16, and base::MaxIsa() allows them; where
+// not, kAuto multiplies fp32 copies.
 bool HasNativeBFloat16();
 
 }  // namespace geminid::kernels

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/max_isa.h"
 #include "kernels/model/matmul/checks.h"
 #include "kernels/model/matmul/matmul.h"
 #include "kernels/model/matmul/packed.h"
@@ -13,6 +14,7 @@
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/parallel/tasks.h"
 #include "kernels/runtime/simd/arguments.h"
+#include "kernels/runtime/simd/isa.h"
 
 namespace geminid::kernels {
 namespace {
@@ -252,18 +254,10 @@ Status RunWide(const MatmulShape& shape, const In* a, const In* b, const Out* bi
 
 }  // namespace
 
-// Whether this processor has instructions that multiply bf16. Where it has AVX-512 without them,
-// oneDNN emulates them at a third of the speed of its fp32 product.
+// Where a processor has AVX-512 without these instructions, oneDNN emulates them at a third of the
+// speed of its fp32 product.
 bool HasNativeBFloat16() {
-  static const bool has = [] {
-    switch (dnnl::get_effective_cpu_isa()) {
-      case dnnl::cpu_isa::avx512_core_bf16:
-      case dnnl::cpu_isa::avx512_core_amx:
-        return true;
-      default:
-        return false;
-    }
-  }();
+  static const bool has = IsaInUse() >= base::Isa::kAvx512Bf16;
   return has;
 }
 

@@ -2,13 +2,18 @@
 
 #include <dlfcn.h>
 
+#include "kernels/runtime/simd/isa.h"
+
 namespace geminid::kernels {
 namespace {
 
 using dnnl::memory;
 
 const dnnl::engine& CpuEngine() {
-  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static const dnnl::engine engine = [] {
+    LimitOneDnn();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/numeric/accumulate/accumulate.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/simd/highway_limit.h"  // IWYU pragma: keep
 #include "kernels/runtime/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

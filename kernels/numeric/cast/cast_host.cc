@@ -6,6 +6,7 @@
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/half_lanes-inl.h"
+#include "kernels/runtime/simd/highway_limit.h"  // IWYU pragma: keep
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {

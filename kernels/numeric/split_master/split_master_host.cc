@@ -4,6 +4,7 @@
 #include "hwy/highway.h"
 #include "kernels/numeric/split_master/split_master.h"
 #include "kernels/runtime/common/buffers.h"
+#include "kernels/runtime/simd/highway_limit.h"  // IWYU pragma: keep
 #include "kernels/runtime/simd/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -9,6 +9,8 @@
 
 #include <type_traits>
 
+#include "kernels/runtime/simd/highway_limit.h"  // IWYU pragma: keep
+
 #ifdef HIGHWAY_HWY_DETECT_TARGETS_H_
 #error "kernels/runtime/simd/targets.h must come before every Highway header"
 #endif
@@ -21,7 +23,8 @@
   HWY_EXPORT(Name##Float);          \
   HWY_EXPORT(Name##BFloat16)
 
-// Calls the one for element type T, on the best instruction set of this machine.
+// Calls the one for element type T, on the best instruction set of this machine that base::MaxIsa()
+// allows.
 #define GEMINID_KERNEL_CALL(T, Name, ...)                \
   do {                                                   \
     if constexpr (std::is_same_v<T, float>) {            \

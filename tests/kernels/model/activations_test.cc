@@ -36,6 +36,7 @@ TYPED_TEST_SUITE(Activations, ElementTypes);
 TYPED_TEST(Activations, GeluForward_AnySize_MatchesFloat64) {
   std::mt19937 random(1);
   for (const size_t count : {1, 15, 16, 17, 1000}) {
+    SCOPED_TRACE(count);
     const auto x = RandomTensor<TypeParam>(random, count, 3.0, 0.0, 1);
     Doubles want(count);
     for (size_t i = 0; i < count; ++i) want[i] = Gelu(ToDouble(x.data()[i]));

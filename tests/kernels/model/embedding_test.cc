@@ -73,6 +73,7 @@ TYPED_TEST(Embedding, Backward_RepeatedIds_SumInTokenOrder) {
   const auto dy = RandomTensor<TypeParam>(random, kIds.size() * kHidden);
   for (const bool accumulate : {false, true}) {
     for (const size_t first : {0, 4}) {
+      SCOPED_TRACE(testing::Message() << "from row " << first << ", accumulate " << accumulate);
       EmbeddingShape shape = Whole();
       shape.first_row = first;
       shape.rows = kVocabulary - first;

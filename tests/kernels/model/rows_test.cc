@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <memory>
+#include <string>
 
 #include "tests/kernels/for_each_target.h"
 #include "tests/kernels/model/model_kernels.h"
@@ -69,6 +70,12 @@ class Rows : public ::testing::Test {
 using Cases = ::testing::Types<Case<BFloat16, BFloat16>, Case<BFloat16, float>, Case<float, float>>;
 TYPED_TEST_SUITE(Rows, Cases);
 
+std::string Words(const MatmulShape& s) {
+  return "n " + std::to_string(s.n) + ", k " + std::to_string(s.k) +
+         (s.transpose_b == Transpose::kYes ? ", b transposed" : "") +
+         (s.accumulate ? ", accumulates" : "") + (s.bias ? ", bias" : "");
+}
+
 std::vector<MatmulShape> Shapes() {
   std::vector<MatmulShape> shapes;
   for (const auto& [n, k] : {std::pair{1, 1}, {16, 16}, {37, 50}, {70, 129}, {200, 33}}) {
@@ -87,6 +94,7 @@ TYPED_TEST(Rows, OfEveryVariantOnEveryTarget_MatchFloat64) {
   using Element = typename TypeParam::OutType;
   ForEachTarget([&] {
     for (const MatmulShape& shape : Shapes()) {
+      SCOPED_TRACE(Words(shape));
       const auto c = this->Product(shape, 9);
       for (size_t i = 0; i < 9; ++i) {
         for (size_t j = 0; j < shape.n; ++j) {
@@ -107,6 +115,7 @@ TYPED_TEST(Rows, OfEveryVariantOnEveryTarget_MatchFloat64) {
 
 TYPED_TEST(Rows, AmongOthersOrAlone_HaveTheSameBits) {
   for (const MatmulShape& shape : Shapes()) {
+    SCOPED_TRACE(Words(shape));
     const auto all = this->Product(shape, 9);
     for (size_t m = 1; m < 9; ++m) {
       const auto some = this->Product(shape, m);
@@ -117,6 +126,7 @@ TYPED_TEST(Rows, AmongOthersOrAlone_HaveTheSameBits) {
 
 TYPED_TEST(Rows, OnAnyNumberOfThreads_HaveTheSameBits) {
   for (const MatmulShape& shape : Shapes()) {
+    SCOPED_TRACE(Words(shape));
     const auto alone = this->Product(shape, 9);
     for (const size_t threads : {2, 3}) {
       std::unique_ptr<ThreadPool> pool;

@@ -105,6 +105,7 @@ TEST(Cast, RowsOfAnyStride_BitsOfReferenceAndNothingBetweenRows) {
     std::mt19937 random(3);
     for (const size_t cols : {1, 7, 16, 33, 100}) {
       for (const size_t gap : {0, 1, 9}) {
+        SCOPED_TRACE(testing::Message() << cols << " columns, " << gap << " between rows");
         const size_t rows = 5, stride = cols + gap, count = rows * stride - gap;
         std::vector<float> wide(count), back(rows * cols);
         for (float& value : wide) value = AnyFloat(random);

@@ -44,6 +44,7 @@ TEST(Norm, EveryCountAndTarget_BitsOfReference) {
   ForEachTarget([&] {
     for (const size_t count : {0, 1, 2, 15, 16, 17, 31, 33, 4095, 4096, 4097, 8192, 12345}) {
       for (const size_t shift : {0, 1, 7}) {
+        SCOPED_TRACE(testing::Message() << count << " values from " << shift);
         SquareSum from_float{0.5}, from_bfloat16{0.5}, from_float16{0.5};
         ASSERT_EQ(AddSquares(half.data() + shift, count, &from_float16), Status::kOk);
         ASSERT_EQ(BitsOf(from_float16.sum),

@@ -160,6 +160,7 @@ TEST(OptimizerForms, EveryFormGradientTargetAndPlacement_BitsOfTheRule) {
                                           << ", gradient " << static_cast<int>(type));
           for (const size_t count : {0, 1, 7, 16, 33, 100, 1024, 2150}) {
             for (const size_t shift : {0, 13, 32}) {
+              SCOPED_TRACE(testing::Message() << count << " values from " << shift);
               ExpectDefinition(c, Problem(count, 41), form, type, shift);
               if (testing::Test::HasFatalFailure()) return;
             }

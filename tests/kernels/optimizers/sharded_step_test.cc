@@ -89,6 +89,7 @@ TEST(ShardedStep, EveryWayOfSharding_EqualToTheDenseStep) {
 TEST(ShardedStep, SameShardingAgain_SameBits) {
   const FlatModel model = FlatModel::Small();
   for (const OptimizerCase& c : AllCases()) {
+    SCOPED_TRACE(c.name);
     const Sharding sharding = RandomSharding(model, 3, 40, 5);
     TrainedModel first = Train(c, sharding), second = Train(c, sharding);
     EXPECT_TRUE(first.store.SameAs(second.store)) << c.name;
@@ -137,6 +138,7 @@ struct Bench {
 
 TEST(ShardedStep, RestoredFromItsSums_SameBits) {
   for (const OptimizerCase& c : AllCases()) {
+    SCOPED_TRACE(c.name);
     Bench bench(c);
     ASSERT_EQ(bench.Prepare(), Status::kOk);
     const std::vector<double> kept(bench.step.TensorSums().begin(), bench.step.TensorSums().end());
@@ -151,6 +153,7 @@ TEST(ShardedStep, RestoredFromItsSums_SameBits) {
 
 TEST(ShardedStep, InPlace_SameBitsAsOutOfPlace) {
   for (const OptimizerCase& c : AllCases()) {
+    SCOPED_TRACE(c.name);
     Bench bench(c);
     ASSERT_EQ(bench.Prepare(), Status::kOk);
     ASSERT_EQ(bench.Apply(bench.step, bench.after.store), Status::kOk);
@@ -161,6 +164,7 @@ TEST(ShardedStep, InPlace_SameBitsAsOutOfPlace) {
 
 TEST(ShardedStep, FrozenTensorAndPadding_Copied) {
   for (const OptimizerCase& c : AllCases()) {
+    SCOPED_TRACE(c.name);
     FlatModel model = FlatModel::Small();
     model.tensors[0].frozen = true;
     Bench bench(c, model);
@@ -183,6 +187,7 @@ TEST(ShardedStep, FrozenTensorAndPadding_Copied) {
 
 TEST(ShardedStep, ReduceCounts_AsSaid) {
   for (const OptimizerCase& c : AllCases()) {
+    SCOPED_TRACE(c.name);
     Bench bench(c);
     int calls = 0;
     ASSERT_EQ(bench.Prepare([&](std::span<double>) { return ++calls > 0; }), Status::kOk);
@@ -289,6 +294,7 @@ TEST(ShardedStep, FactorsMadeElsewhere_HostAppliesNothing) {
 
 TEST(ShardedStep, FailedReduce_NothingCanBeApplied) {
   for (const OptimizerCase& c : AllCases()) {
+    SCOPED_TRACE(c.name);
     if (Elementwise(c)) continue;
     Bench bench(c);
     EXPECT_EQ(bench.Prepare([](std::span<double>) { return false; }), Status::kCallbackFailed);
@@ -299,6 +305,7 @@ TEST(ShardedStep, FailedReduce_NothingCanBeApplied) {
 
 TEST(ShardedStep, InfiniteGradient_RefusedBeforeCommit) {
   for (const OptimizerCase& c : AllCases()) {
+    SCOPED_TRACE(c.name);
     if (Elementwise(c)) continue;
     Bench bench(c);
     bench.gradient[17] = std::numeric_limits<float>::infinity();
@@ -308,6 +315,7 @@ TEST(ShardedStep, InfiniteGradient_RefusedBeforeCommit) {
 
 TEST(ShardedStep, OneRankWithBadSegment_AllFailAndNoneHangs) {
   for (const OptimizerCase& c : AllCases()) {
+    SCOPED_TRACE(c.name);
     if (Elementwise(c)) continue;
     Bench good(c), bad(c);
     bad.segments[1].arrays.master = nullptr;

@@ -24,8 +24,8 @@ Typed/1.  # TypeParam = float
 
 
 class TestSuites(unittest.TestCase):
-    def entries(self, program):
-        """What ctest would run, by name."""
+    def entries(self, program, also_at=""):
+        """What ctest would run, by name, and the filters of their commands."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             path = folder / "some_test"
@@ -33,9 +33,10 @@ class TestSuites(unittest.TestCase):
                 path.write_text(program)
                 path.chmod(0o755)
             (folder / "CTestTestfile.cmake").write_text(
-                f'include("{SCRIPT}")\ngeminid_add_suites("{path}" TIMEOUT 7 LABELS "slow")\n')
+                f'include("{SCRIPT}")\ngeminid_add_suites("{path}" {also_at} TIMEOUT 7 LABELS "slow")\n')
             done = subprocess.run([CTEST, "-N", "-V"], cwd=folder, capture_output=True, text=True)
             filters = re.findall(r'"--gtest_filter=([^"]*)"', done.stdout)
+            self.levels = re.findall(r"GEMINID_MAX_ISA=(\S+)", done.stdout)
             names = re.findall(r"Test +#\d+: (\S+)", done.stdout)
             return names, filters
 
@@ -43,6 +44,13 @@ class TestSuites(unittest.TestCase):
         names, filters = self.entries(f"#!/bin/sh\ncat <<'END'\n{LIST}END\n")
         self.assertEqual(names, ["some_test.Plain", "some_test.Other", "some_test.Typed"])
         self.assertEqual(len(filters), 3)
+
+    def test_suites_that_run_at_another_level_too_are_two_entries(self):
+        names, filters = self.entries(f"#!/bin/sh\ncat <<'END'\n{LIST}END\n", "ALSO_AT sse2")
+        self.assertEqual(names, ["some_test.Plain", "some_test.Plain@sse2", "some_test.Other",
+                                 "some_test.Other@sse2", "some_test.Typed", "some_test.Typed@sse2"])
+        self.assertEqual(filters[0], filters[1])
+        self.assertEqual(self.levels, ["sse2"] * 3)
 
     def test_program_that_fails_or_is_missing_is_an_entry_that_fails(self):
         self.assertEqual(self.entries(None)[0], ["some_test_NOT_BUILT"])

@@ -40,9 +40,10 @@ class Programs(unittest.TestCase):
         path.chmod(mode)
         return str(path)
 
-    def run_program(self, command, **options):
+    def run_program(self, command, variables=(), **options):
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith("GEMINID_")}
+        environment.update(variables)
         options.setdefault("stdout", subprocess.PIPE)
         return subprocess.run([str(BIN / command[0]), *command[1:]], stderr=subprocess.PIPE,
                               env=environment, text=True, timeout=120, check=False, **options)
@@ -88,6 +89,14 @@ class Programs(unittest.TestCase):
         self.expect("kExitUsage", "geminid-gpu-verify", "--device", "-1")
         self.expect("kDaemonExitConfig", DAEMON, "--host-memory", "-1")
         self.expect("kDaemonExitConfig", DAEMON, "--config", str(self.folder / "none.json"))
+
+    def test_an_unknown_level_of_instruction_sets_is_usage(self):
+        unknown = {"GEMINID_MAX_ISA": "avx"}
+        words = "GEMINID_MAX_ISA is 'avx'; it must be one of: sse2, avx2, avx512, avx512_bf16, amx"
+        self.expect("kExitUsage", *self.train(), words=words, variables=unknown)
+        self.expect("kExitOk", "geminid-train", "--help", variables=unknown)
+        if "geminid-kernel-check" in TOOLS:
+            self.expect("kExitUsage", "geminid-kernel-check", words=words, variables=unknown)
 
     def test_nobody_there_is_unavailable(self):
         nobody = str(self.folder / "nobody")

@@ -98,6 +98,7 @@ TEST_P(Evaluation, OfMoreLayers_TakesNoMoreMemory) {
     deep.layers = layers;
     const auto model = MakeTransformer(deep, DataType::kFloat32);
     DenseParameters parameters(model->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+    RouteEveryTokenToTheFirstExperts(*model, parameters);
     const Batch batch = RandomBatch(deep, {.sequences = 2, .sequence_length = 9}, 5);
     EXPECT_TRUE(model->Evaluate(parameters, batch.view()).ok());
     EXPECT_EQ(parameters.workspace().blocks(), 0u);

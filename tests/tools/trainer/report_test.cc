@@ -58,6 +58,7 @@ Report TwoRanks() {
   report.weights_sha256 = "00";
   report.flops_per_token = 100;
   report.native_data_type = false;
+  report.instruction_set = "avx2";
   report.non_finite_losses = 1;
   report.first_non_finite_step = 2;
   report.ended_by = "SIGINT";
@@ -99,6 +100,7 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
                             "\"weights_sha256\": \"00\"",
                             "\"flops_per_second\": 2000",
                             "\"dtype_is_native\": false",
+                            "\"instruction_set\": \"avx2\"",
                             "\"non_finite_losses\": 1",
                             "\"first_non_finite_step\": 2",
                             "\"steps_done\": 3",
@@ -114,8 +116,10 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
 
 TEST(TrafficTable, OfARow_HasItsNumbersBelowTheirNames) {
   EXPECT_EQ(TrafficTable(TwoRanks().traffic),
-            "axis        operation         calls        sent    received     network  partners   seconds\n"
-            "tied table  AllReduce            41     2.0 KiB        43 B        45 B        44     0.125");
+            "axis        operation         calls        sent    received     network  partners   "
+            "seconds\n"
+            "tied table  AllReduce            41     2.0 KiB        43 B        45 B        44     "
+            "0.125");
 }
 
 TEST(TokensPerSecond, LeavesOutTheFirstStep_UnlessItIsTheOnlyOne) {

@@ -178,6 +178,23 @@ TEST_F(Training, OnAStrictDevice_GivesTheSameBits) {
   EXPECT_EQ(Field("weights_sha256"), weights);
 }
 
+TEST_F(Training, UnderALimitOfInstructionSets_SaysSoAndRepeatsItsBits) {
+  std::string losses, weights;
+  for (const char* placement : {"device", "cpu"}) {
+    const CommandResult result =
+        Run({"--steps", "2", "--placement", placement}, {"GEMINID_MAX_ISA=sse2"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(Field("instruction_set"), "\"sse2\"");
+    EXPECT_THAT(result.err, HasSubstr("instruction sets: sse2, limited by GEMINID_MAX_ISA"));
+    if (losses.empty()) {
+      losses = Field("loss_hex");
+      weights = Field("weights_sha256");
+    }
+    EXPECT_EQ(Field("loss_hex"), losses);
+    EXPECT_EQ(Field("weights_sha256"), weights);
+  }
+}
+
 TEST_F(Training, OfTwoRanks_StaysCloseToOneAndRepeatsItsBits) {
   ASSERT_EQ(Run({}).code, 0);
   const double one = std::stod(Field("loss").substr(1));

@@ -380,6 +380,7 @@ struct Peak {
 Peak MeasurePeak(const ModelConfig& config, MicroBatchShape shape, bool keeps = false) {
   const auto model = MakeTransformer(config, DataType::kBFloat16);
   DenseParameters parameters(model->parameters().specs, DataType::kBFloat16, 1, kWorkspaceBytes);
+  RouteEveryTokenToTheFirstExperts(*model, parameters);
   const Batch batch = RandomBatch(config, shape, 5);
   MicroBatch view = batch.view();
   view.keeps_activations = keeps;

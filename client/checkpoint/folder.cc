@@ -27,6 +27,7 @@ using base::SystemError;
 constexpr char kPrefix[] = "step-";
 constexpr char kUnfinished[] = ".unfinished";
 constexpr char kRemoved[] = ".removed";
+constexpr char kReplaced[] = ".replaced";
 // Longer than any step has digits, so that names sort as numbers.
 constexpr size_t kDigits = 9;
 
@@ -80,6 +81,18 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder) {
     return std::pair(a.size(), a) < std::pair(b.size(), b);
   });
   return names;
+}
+
+// Of checkpoints alone: other folders and files are not ours.
+absl::Status RemoveEndingWith(const std::string& folder, const char* ending) {
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
+  for (const std::string& name : names) {
+    std::string_view step = name;
+    if (!step.ends_with(ending)) continue;
+    step.remove_suffix(std::string_view(ending).size());
+    if (IsFinished(step)) GEMINID_RETURN_IF_ERROR(RemoveAll(Join(folder, name)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -155,20 +168,42 @@ void AbandonStep(const std::string& folder, uint64_t step) {
   (void)RemoveAll(Join(folder, UnfinishedNameOfStep(step)));
 }
 
-absl::Status Prune(const std::string& folder, uint64_t keep) {
-  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
-  for (const std::string& name : names) {
-    if (name.ends_with(kRemoved) && name.starts_with(kPrefix)) {
-      GEMINID_RETURN_IF_ERROR(RemoveAll(Join(folder, name)));
-    }
+std::vector<std::string> ToPrune(const std::vector<FinishedCheckpoint>& in_order, uint64_t keep) {
+  std::vector<std::string> names;
+  if (keep == 0 || in_order.size() <= keep) return names;
+  const size_t kept_from = in_order.size() - keep;
+  const auto last_healthy =
+      std::find_if(in_order.rbegin(), in_order.rend(),
+                   [](const FinishedCheckpoint& checkpoint) { return checkpoint.healthy; });
+  for (size_t i = 0; i < kept_from; ++i) {
+    const bool is_last_healthy = last_healthy != in_order.rend() && &in_order[i] == &*last_healthy;
+    if (!is_last_healthy) names.push_back(in_order[i].name);
   }
-  GEMINID_ASSIGN_OR_RETURN(std::vector<std::string> finished, FinishedIn(folder));
-  if (keep == 0 || finished.size() <= keep) return absl::OkStatus();
-  finished.resize(finished.size() - keep);
+  return names;
+}
+
+absl::Status RemoveCheckpoints(const std::string& folder, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const absl::Status status = RemoveCheckpoint(Join(folder, name));
+    if (!absl::IsNotFound(status)) GEMINID_RETURN_IF_ERROR(status);  // somebody else did
+  }
+  GEMINID_RETURN_IF_ERROR(RemoveEndingWith(folder, kRemoved));
+  GEMINID_RETURN_IF_ERROR(RemoveEndingWith(folder, kReplaced));
+  return SyncFolder(folder);
+}
+
+absl::Status SetAside(const std::string& folder) {
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> finished, FinishedIn(folder));
   for (const std::string& name : finished) {
-    GEMINID_RETURN_IF_ERROR(RemoveCheckpoint(Join(folder, name)));
+    const std::string aside = Join(folder, name) + kReplaced;
+    GEMINID_RETURN_IF_ERROR(RemoveAll(aside));
+    GEMINID_RETURN_IF_ERROR(Rename(Join(folder, name), aside));
   }
   return SyncFolder(folder);
+}
+
+absl::Status RemoveUnfinished(const std::string& folder) {
+  return RemoveEndingWith(folder, kUnfinished);
 }
 
 }  // namespace geminid::checkpoint

@@ -36,8 +36,25 @@ absl::Status FinishStep(const std::string& folder, uint64_t step);
 // Removes what BeginStep made.
 void AbandonStep(const std::string& folder, uint64_t step);
 
-// Removes all but the newest `keep` checkpoints, and what interrupted removals left.
-absl::Status Prune(const std::string& folder, uint64_t keep);
+// A finished checkpoint, as pruning sees it.
+struct FinishedCheckpoint {
+  std::string name;
+  bool healthy = true;
+};
+
+// Which of `in_order`, the first to go first, may be removed so that the last `keep` of them stay,
+// and the last healthy one too. None with a `keep` of 0. Pure.
+std::vector<std::string> ToPrune(const std::vector<FinishedCheckpoint>& in_order, uint64_t keep);
+
+// Removes checkpoints, each in one instant, and what interrupted removals left.
+absl::Status RemoveCheckpoints(const std::string& folder, const std::vector<std::string>& names);
+
+// Renames all finished checkpoints, so that they are none any more, to NAME.replaced:
+// RemoveCheckpoints removes these too.
+absl::Status SetAside(const std::string& folder);
+
+// Removes what interrupted saves left. Only where nobody else saves in the folder.
+absl::Status RemoveUnfinished(const std::string& folder);
 
 }  // namespace geminid::checkpoint
 

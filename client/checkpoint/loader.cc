@@ -1,9 +1,6 @@
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <utility>
@@ -12,90 +9,23 @@
 #include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/status_macros.h"
-#include "base/system_error.h"
 #include "client/checkpoint/agreement.h"
 #include "client/checkpoint/checked_files.h"
 #include "client/checkpoint/checksums.h"
 #include "client/checkpoint/contents.h"
-#include "client/checkpoint/folder.h"
+#include "client/checkpoint/newest.h"
 #include "client/checkpoint/run_record.h"
-#include "client/checkpoint/tensor_file.h"
+#include "client/checkpoint/tensor_set.h"
 #include "geminid/checkpoint.h"
 #include "geminid/communicator.h"
 
 namespace geminid::checkpoint {
 namespace {
 
-constexpr size_t kMaxTextBytes = size_t{256} << 20;  // an index of a million tensors
+constexpr size_t kRecordBytesMax = size_t{1} << 20;
 constexpr uint64_t kBlockElements = uint64_t{1} << 20;
 constexpr uint64_t kMaxRanks = 65536;
-
-bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
-
-// The tensors of one prefix in a folder, in one file or several; files are opened as needed.
-class TensorSet {
- public:
-  static absl::StatusOr<TensorSet> Open(const std::string& folder, const std::string& prefix) {
-    TensorSet set(folder);
-    const std::string index = absl::StrCat(folder, "/", prefix, ".safetensors.index.json");
-    if (!Exists(index)) {
-      const std::string only = absl::StrCat(prefix, ".safetensors");
-      GEMINID_RETURN_IF_ERROR(set.OpenFile(only));
-      for (const TensorEntry& tensor : set.files_.at(only).header().tensors) {
-        set.file_of_[tensor.name] = only;
-      }
-      return set;
-    }
-    GEMINID_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(index, kMaxTextBytes));
-    absl::StatusOr<std::map<std::string, std::string>> files = ReadIndex(text);
-    if (!files.ok()) return Named(index, files.status());
-    set.file_of_ = *std::move(files);
-    for (const auto& [tensor, file] : set.file_of_) {
-      if (!set.files_.contains(file)) GEMINID_RETURN_IF_ERROR(set.OpenFile(file));
-    }
-    return set;
-  }
-
-  struct Found {
-    const TensorFile* file = nullptr;
-    const TensorEntry* tensor = nullptr;
-  };
-
-  // DATA_LOSS when it is not there, naming tensors that are.
-  absl::StatusOr<Found> Find(const std::string& name) const {
-    const auto in = file_of_.find(name);
-    const TensorFile* file = in == file_of_.end() ? nullptr : &files_.at(in->second);
-    const auto& entries = entries_;
-    const auto entry = file == nullptr ? entries.end() : entries.find({in->second, name});
-    if (entry != entries.end()) return Found{file, entry->second};
-    constexpr size_t kExamples = 3;
-    std::vector<std::string> examples;
-    for (const auto& [known, unused] : file_of_) {
-      if (examples.size() < kExamples) examples.push_back(absl::StrCat("'", known, "'"));
-    }
-    return absl::DataLossError(absl::StrCat("'", folder_, "' has no tensor '", name, "'; it has ",
-                                            file_of_.size(), ", among them ",
-                                            absl::StrJoin(examples, ", ")));
-  }
-
- private:
-  explicit TensorSet(std::string folder) : folder_(std::move(folder)) {}
-
-  absl::Status OpenFile(const std::string& name) {
-    absl::StatusOr<TensorFile> file = TensorFile::OpenToRead(absl::StrCat(folder_, "/", name));
-    if (!file.ok()) return file.status();
-    const TensorFile& kept = files_.emplace(name, *std::move(file)).first->second;
-    for (const TensorEntry& tensor : kept.header().tensors) {
-      entries_[{name, tensor.name}] = &tensor;
-    }
-    return absl::OkStatus();
-  }
-
-  std::string folder_;
-  std::map<std::string, TensorFile> files_;
-  std::map<std::pair<std::string, std::string>, const TensorEntry*> entries_;
-  std::map<std::string, std::string> file_of_;
-};
+constexpr char kChecksumsPrefix[] = "checksums-";
 
 std::string ShapeText(std::span<const uint64_t> shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
@@ -111,13 +41,13 @@ absl::StatusOr<TensorSet::Found> FindOfShape(const TensorSet& set, const std::st
                                           "; the model's is ", ShapeText(shape)));
 }
 
-absl::Status CheckFinite(const TensorSet::Found& found, uint64_t first,
+absl::Status CheckFinite(const std::string& path, const std::string& tensor, uint64_t first,
                          std::span<const float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
-    return absl::DataLossError(absl::StrCat("'", found.file->path(), "': tensor '",
-                                            found.tensor->name, "' is not finite at element ",
-                                            first + i, ": ", values[i]));
+    return absl::DataLossError(absl::StrCat("'", path, "': tensor '", tensor,
+                                            "' is not finite at element ", first + i, ": ",
+                                            values[i]));
   }
   return absl::OkStatus();
 }
@@ -132,7 +62,7 @@ absl::Status LoadValue(const TensorSet& set, const std::string& name,
     for (uint64_t at = 0; at < range.elements; at += kBlockElements) {
       values.resize(std::min(kBlockElements, range.elements - at));
       GEMINID_RETURN_IF_ERROR(found.file->ReadFloats(*found.tensor, range.offset + at, values));
-      GEMINID_RETURN_IF_ERROR(CheckFinite(found, range.offset + at, values));
+      GEMINID_RETURN_IF_ERROR(CheckFinite(found.file->path(), name, range.offset + at, values));
       GEMINID_RETURN_IF_ERROR(
           state->WriteShard(id, zero::StateKind::kMaster, range.offset + at, values));
     }
@@ -142,7 +72,7 @@ absl::Status LoadValue(const TensorSet& set, const std::string& name,
 
 absl::StatusOr<RunRecord> ReadRecordOf(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kRecordName);
-  GEMINID_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, kMaxTextBytes));
+  GEMINID_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, kRecordBytesMax));
   absl::StatusOr<RunRecord> record = ReadRecord(text);
   if (!record.ok()) return Named(path, record.status());
   if (record->ranks == 0 || record->ranks > kMaxRanks) {
@@ -152,7 +82,30 @@ absl::StatusOr<RunRecord> ReadRecordOf(const std::string& folder) {
   return record;
 }
 
-absl::StatusOr<CheckedFiles> OpenChecked(const std::string& folder, const RunRecord& record) {
+// What of a checkpoint is read, and so compared with its checksums.
+enum class Extent { kAll, kValues };
+
+// Without the optimizer's files, which nobody reads who wants values alone.
+ReadPieces OfValues(const ReadPieces& all) {
+  ReadPieces values;
+  std::vector<std::optional<uint32_t>> numbers;
+  for (const std::string& name : all.files) {
+    const bool is_optimizers = name.starts_with(kOptimizerPrefix);
+    numbers.push_back(is_optimizers ? std::nullopt
+                                    : std::optional(static_cast<uint32_t>(values.files.size())));
+    if (!is_optimizers) values.files.push_back(name);
+  }
+  for (Piece piece : all.pieces) {
+    const std::optional<uint32_t> number = numbers[piece.file];
+    if (!number.has_value()) continue;
+    piece.file = *number;
+    values.pieces.push_back(piece);
+  }
+  return values;
+}
+
+absl::StatusOr<CheckedFiles> OpenChecked(const std::string& folder, const RunRecord& record,
+                                         Extent extent) {
   ReadPieces all;
   for (uint64_t writer = 0; writer < record.ranks; ++writer) {
     const std::string name =
@@ -162,15 +115,24 @@ absl::StatusOr<CheckedFiles> OpenChecked(const std::string& folder, const RunRec
     if (read.files.size() > all.files.size()) all.files = std::move(read.files);
     all.pieces.insert(all.pieces.end(), read.pieces.begin(), read.pieces.end());
   }
-  return CheckedFiles::Open(folder, std::move(all));
+  return CheckedFiles::Open(folder, extent == Extent::kAll ? std::move(all) : OfValues(all));
+}
+
+// Values of other origin have no checksums beside them.
+bool HasChecksums(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry(folder, error);
+  return !error && std::any_of(begin(entry), end(entry), [](const auto& file) {
+    return file.path().filename().string().starts_with(kChecksumsPrefix);
+  });
 }
 
 // A checkpoint on its way into an engine.
 class StateLoader {
  public:
-  static absl::StatusOr<StateLoader> Open(const std::string& folder) {
+  static absl::StatusOr<StateLoader> Open(const std::string& folder, Extent extent) {
     GEMINID_ASSIGN_OR_RETURN(RunRecord record, ReadRecordOf(folder));
-    GEMINID_ASSIGN_OR_RETURN(CheckedFiles files, OpenChecked(folder, record));
+    GEMINID_ASSIGN_OR_RETURN(CheckedFiles files, OpenChecked(folder, record, extent));
     GEMINID_RETURN_IF_ERROR(files.CheckBeginnings());  // before the headers are believed
     GEMINID_ASSIGN_OR_RETURN(TensorSet model, TensorSet::Open(folder, kModelPrefix));
     return StateLoader(folder, record, std::move(files), std::move(model));
@@ -182,16 +144,29 @@ class StateLoader {
     for (uint32_t i = 0; i < parameters.size(); ++i) {
       for (zero::StateKind kind : zero::kStateKinds) {
         if (!state->HasState(zero::ParameterId{i}, kind)) continue;
-        GEMINID_RETURN_IF_ERROR(Want(parameters[i], zero::ParameterId{i}, kind, *state));
+        GEMINID_RETURN_IF_ERROR(
+            Want(parameters[i].name, parameters[i], zero::ParameterId{i}, kind, *state));
       }
     }
-    GEMINID_RETURN_IF_ERROR(ReadInto(rank, ranks, state));
+    GEMINID_RETURN_IF_ERROR(ReadInto(rank, ranks, state, /*checks_finite=*/false));
     GEMINID_ASSIGN_OR_RETURN(zero::Progress progress, state->GetProgress());
     progress.step = record_.step;
     progress.updates = record_.updates;
     progress.loss_scaler = record_.loss_scaler;
     GEMINID_RETURN_IF_ERROR(ReadTensorState(&progress.tensor_state));
     return progress;
+  }
+
+  // By this rank alone, with whatever lies outside of the tensors that are asked for.
+  absl::Status LoadValues(zero::ModelState* state, const std::vector<zero::Parameter>& parameters,
+                          const std::function<std::string(const zero::Parameter&)>& name_of) {
+    for (uint32_t i = 0; i < parameters.size(); ++i) {
+      const std::string name = name_of(parameters[i]);
+      if (name.empty()) continue;
+      GEMINID_RETURN_IF_ERROR(
+          Want(name, parameters[i], zero::ParameterId{i}, zero::StateKind::kMaster, *state));
+    }
+    return ReadInto(0, 1, state, /*checks_finite=*/true);
   }
 
   const RunState& run() const { return record_.run; }
@@ -203,6 +178,8 @@ class StateLoader {
     zero::ParameterId id;
     zero::StateKind kind;
     uint64_t element;
+    std::string path;  // of the file
+    std::string tensor;
   };
 
   StateLoader(std::string folder, RunRecord record, CheckedFiles files, TensorSet model)
@@ -219,10 +196,11 @@ class StateLoader {
     return &*optimizer_;
   }
 
-  absl::Status Want(const zero::Parameter& parameter, zero::ParameterId id, zero::StateKind kind,
-                    const zero::ModelState& state) {
+  // `called` is what the parameter is called in the files.
+  absl::Status Want(const std::string& called, const zero::Parameter& parameter,
+                    zero::ParameterId id, zero::StateKind kind, const zero::ModelState& state) {
     GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, SetOf(kind));
-    const std::string name = TensorName(parameter.name, kind);
+    const std::string name = TensorName(called, kind);
     GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, FindOfShape(*set, name, parameter));
     const auto& [file, tensor] = found;
     if (tensor->type != ElementType::kFloat32) {
@@ -235,13 +213,18 @@ class StateLoader {
     tensors_.push_back({{number, begin, begin + tensor->bytes}, name});
     for (const zero::ShardRange& range : state.ShardOf(id)) {
       const uint64_t at = file->PlaceOf(*tensor, range.offset);
-      places_.push_back(
-          {{number, at, at + range.elements * sizeof(float)}, id, kind, range.offset});
+      places_.push_back({{number, at, at + range.elements * sizeof(float)},
+                         id,
+                         kind,
+                         range.offset,
+                         file->path(),
+                         name});
     }
     return absl::OkStatus();
   }
 
-  absl::Status ReadInto(int rank, int ranks, zero::ModelState* state) {
+  // A run that goes on has whatever values it had.
+  absl::Status ReadInto(int rank, int ranks, zero::ModelState* state, bool checks_finite) {
     const auto place_of = [](const FileRange& bytes) { return std::pair(bytes.file, bytes.begin); };
     std::ranges::sort(tensors_, {}, [&](const auto& tensor) { return place_of(tensor.bytes); });
     std::ranges::sort(places_, {}, [&](const Place& place) { return place_of(place.bytes); });
@@ -259,9 +242,13 @@ class StateLoader {
         return absl::DataLossError(
             absl::StrCat("'", folder_, "' has checksums of parts of numbers: they were altered"));
       }
-      return state->WriteShard(
-          place.id, place.kind, place.element + offset / sizeof(float),
-          {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
+      const uint64_t element = place.element + offset / sizeof(float);
+      const std::span values(reinterpret_cast<const float*>(bytes.data()),
+                             bytes.size() / sizeof(float));
+      if (checks_finite) {
+        GEMINID_RETURN_IF_ERROR(CheckFinite(place.path, place.tensor, element, values));
+      }
+      return state->WriteShard(place.id, place.kind, element, values);
     };
     return files_.Read(reading);
   }
@@ -286,36 +273,11 @@ class StateLoader {
   std::vector<Place> places_;
 };
 
-// Where the values lie: in the folder itself, or in the newest of the checkpoints in it.
-absl::StatusOr<std::string> FolderOfValues(const std::string& folder) {
-  constexpr char kWhatToGive[] =
-      "give the folder of a checkpoint, of several, or of a Hugging Face model";
-  struct stat found = {};
-  if (::stat(folder.c_str(), &found) != 0) return base::SystemError(errno, "look it up", folder);
-  if (!S_ISDIR(found.st_mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", folder, "' is not a folder; ", kWhatToGive));
-  }
-  const std::string weights = absl::StrCat(kModelPrefix, ".safetensors");
-  if (Exists(absl::StrCat(folder, "/", weights)) ||
-      Exists(absl::StrCat(folder, "/", weights, ".index.json"))) {
-    return folder;
-  }
-  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, FinishedIn(folder));
-  if (!names.empty()) return absl::StrCat(folder, "/", names.back());
-  return absl::NotFoundError(absl::StrCat("'", folder, "' has no ", weights, "; ", kWhatToGive));
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> Newest(const std::string& folder) {
-  if (Exists(absl::StrCat(folder, "/", kRecordName))) return folder;
-  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, FinishedIn(folder));
-  if (names.empty()) {
-    return absl::NotFoundError(absl::StrCat("'", folder, "' holds no checkpoint: it has neither ",
-                                            kRecordName, " nor folders called ", NameOfStep(0)));
-  }
-  return absl::StrCat(folder, "/", names.back());
+  GEMINID_ASSIGN_OR_RETURN(ChosenCheckpoint chosen, ChooseNewest(folder));
+  return std::move(chosen.path);
 }
 
 absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
@@ -324,7 +286,7 @@ absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
   Loaded loaded;
   const auto load = [&]() -> absl::Status {
     GEMINID_ASSIGN_OR_RETURN(loaded.folder, Newest(folder));
-    GEMINID_ASSIGN_OR_RETURN(StateLoader loader, StateLoader::Open(loaded.folder));
+    GEMINID_ASSIGN_OR_RETURN(StateLoader loader, StateLoader::Open(loaded.folder, Extent::kAll));
     GEMINID_ASSIGN_OR_RETURN(
         loaded.progress,
         loader.Load(communicator->Rank(), communicator->WorldSize(), state, parameters));
@@ -341,6 +303,10 @@ absl::Status LoadValues(const std::string& folder, zero::ModelState* state,
                         const std::vector<zero::Parameter>& parameters,
                         const std::function<std::string(const zero::Parameter&)>& name_of) {
   GEMINID_ASSIGN_OR_RETURN(const std::string values, FolderOfValues(folder));
+  if (HasChecksums(values)) {
+    GEMINID_ASSIGN_OR_RETURN(StateLoader loader, StateLoader::Open(values, Extent::kValues));
+    return loader.LoadValues(state, parameters, name_of);
+  }
   GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(values, kModelPrefix));
   for (uint32_t i = 0; i < parameters.size(); ++i) {
     const std::string name = name_of(parameters[i]);

@@ -52,6 +52,13 @@ class Reader {
     return numbers;
   }
 
+  bool Truth(const char* key, bool unless_said) {
+    const JsonValue* value = Find(key);
+    if (value == nullptr) return unless_said;
+    if (value->type != JsonValue::Type::kBool) Miss(key);
+    return value->boolean;
+  }
+
   const std::string& missed() const { return missed_; }
 
  private:
@@ -85,6 +92,7 @@ std::string ToText(const RunRecord& record) {
   for (uint64_t word : record.run.random_state) json.Value(word);
   json.EndArray();
   json.Key("ranks").Value(record.ranks);
+  json.Key("healthy").Value(record.healthy);
   json.EndObject();
   return json.text() + "\n";
 }
@@ -111,9 +119,10 @@ absl::StatusOr<RunRecord> ReadRecord(const std::string& text) {
   record.run.data_position = reader.Whole("data_position");
   record.run.random_state = reader.Wholes<4>("random_state");
   record.ranks = reader.Whole("ranks");
+  record.healthy = reader.Truth("healthy", true);
   if (!reader.missed().empty()) {
     return absl::DataLossError(
-        absl::StrCat("\"", reader.missed(), "\" is missing, or is no such number"));
+        absl::StrCat("\"", reader.missed(), "\" is missing, or has another type"));
   }
   return record;
 }

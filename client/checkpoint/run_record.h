@@ -20,7 +20,8 @@ struct RunRecord {
   uint64_t updates = 0;
   LossScaler::State loss_scaler;
   RunState run;
-  uint64_t ranks = 0;  // that wrote it
+  uint64_t ranks = 0;   // that wrote it
+  bool healthy = true;  // as Saver::Save was told; true where the record does not say
 };
 
 std::string ToText(const RunRecord& record);

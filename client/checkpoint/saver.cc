@@ -11,6 +11,7 @@
 #include "client/checkpoint/checksums.h"
 #include "client/checkpoint/contents.h"
 #include "client/checkpoint/folder.h"
+#include "client/checkpoint/newest.h"
 #include "client/checkpoint/run_record.h"
 #include "client/checkpoint/tensor_file.h"
 #include "geminid/checkpoint.h"
@@ -120,19 +121,19 @@ class Saver::Impl {
                                               return state_->HasState(id, kind);
                                             },
                                             progress.tensor_state.size(), options_.max_file_bytes));
-    const absl::Status made = leads() ? MakeFolder(options_.folder) : absl::OkStatus();
+    const absl::Status made = leads() ? TakeFolder() : absl::OkStatus();
     return Agree(communicator_.get(), made, "to make the folder of the checkpoints");
   }
 
-  absl::Status Save(const RunState& run) {
+  absl::Status Save(const RunState& run, Health health) {
     if (absl::StatusOr<std::string> last = Wait(); !last.ok()) return last.status();
     GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
     const uint64_t step = progress.step;
-    auto writing = std::make_shared<Writing>(
-        contents_, parameters_, absl::StrCat(options_.folder, "/", UnfinishedNameOfStep(step)));
-    absl::Status begun =
-        Agree(communicator_.get(), leads() ? Lead(progress, run, writing.get()) : absl::OkStatus(),
-              "to begin a checkpoint");
+    std::shared_ptr<Writing> writing = WritingOf(step);
+    const absl::Status led =
+        leads() ? Lead(RecordOf(progress, run, health), progress.tensor_state, &writing)
+                : absl::OkStatus();
+    absl::Status begun = Agree(communicator_.get(), led, "to begin a checkpoint");
     if (begun.ok()) {
       begun = Agree(communicator_.get(), leads() ? absl::OkStatus() : writing->OpenFiles(),
                     "to open the files of a checkpoint");
@@ -142,7 +143,8 @@ class Saver::Impl {
       if (leads()) AbandonStep(options_.folder, step);
       return begun;
     }
-    thread_ = std::thread([this, step, writing] { result_ = Finish(step, writing.get()); });
+    thread_ = std::thread(
+        [this, step, health, writing] { result_ = Finish(step, health, writing.get()); });
     return absl::OkStatus();
   }
 
@@ -157,19 +159,63 @@ class Saver::Impl {
  private:
   bool leads() const { return communicator_->Rank() == 0; }
 
-  // What only one rank does: the folder, the files, and everything small.
-  absl::Status Lead(const zero::Progress& progress, const RunState& run, Writing* writing) {
-    GEMINID_RETURN_IF_ERROR(BeginStep(options_.folder, progress.step));
-    GEMINID_RETURN_IF_ERROR(writing->CreateFiles());
-    if (!progress.tensor_state.empty()) {
-      GEMINID_RETURN_IF_ERROR(writing->WriteAt(kTensorStateName, 0, progress.tensor_state));
+  absl::Status TakeFolder() {
+    GEMINID_RETURN_IF_ERROR(MakeFolder(options_.folder));
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> finished, FinishedIn(options_.folder));
+    for (const std::string& name : options_.adopts.value_or(finished)) {
+      prunable_.push_back({name, IsHealthy(absl::StrCat(options_.folder, "/", name))});
     }
+    return absl::OkStatus();
+  }
+
+  std::shared_ptr<Writing> WritingOf(uint64_t step) const {
+    return std::make_shared<Writing>(
+        contents_, parameters_, absl::StrCat(options_.folder, "/", UnfinishedNameOfStep(step)));
+  }
+
+  RunRecord RecordOf(const zero::Progress& progress, const RunState& run, Health health) const {
     RunRecord record;
     record.step = progress.step;
     record.updates = progress.updates;
     record.loss_scaler = progress.loss_scaler;
     record.run = run;
     record.ranks = static_cast<uint64_t>(communicator_->WorldSize());
+    record.healthy = health == Health::kHealthy;
+    return record;
+  }
+
+  // What only one rank does: the folder, the files, and everything small. On a full disk what may
+  // be pruned goes first.
+  absl::Status Lead(const RunRecord& record, const std::vector<std::byte>& tensor_state,
+                    std::shared_ptr<Writing>* writing) {
+    if (std::exchange(is_disk_full_, false)) MakeRoom();
+    absl::Status status = Begin(record, tensor_state, writing->get());
+    if (!absl::IsResourceExhausted(status) || !MakeRoom()) return status;
+    *writing = WritingOf(record.step);
+    return Begin(record, tensor_state, writing->get());
+  }
+
+  // Whether anything was removed. One checkpoint stays, and the last healthy one.
+  bool MakeRoom() {
+    if (options_.keep < 2) return false;
+    const std::vector<std::string> names = ToPrune(prunable_, options_.keep - 1);
+    return !names.empty() && RemovePrunable(names).ok();
+  }
+
+  absl::Status RemovePrunable(const std::vector<std::string>& names) {
+    std::erase_if(prunable_, [&](const FinishedCheckpoint& checkpoint) {
+      return std::find(names.begin(), names.end(), checkpoint.name) != names.end();
+    });
+    return RemoveCheckpoints(options_.folder, names);
+  }
+
+  absl::Status Begin(const RunRecord& record, const std::vector<std::byte>& tensor_state,
+                     Writing* writing) {
+    GEMINID_RETURN_IF_ERROR(BeginStep(options_.folder, record.step));
+    GEMINID_RETURN_IF_ERROR(writing->CreateFiles());
+    if (!tensor_state.empty()) {
+      GEMINID_RETURN_IF_ERROR(writing->WriteAt(kTensorStateName, 0, tensor_state));
+    }
     GEMINID_RETURN_IF_ERROR(writing->WriteText(kRecordName, ToText(record)));
     for (const auto& [name, text] : options_.texts) {
       GEMINID_RETURN_IF_ERROR(writing->WriteText(name, text));
@@ -184,16 +230,24 @@ class Saver::Impl {
   }
 
   // On a thread of its own: when all ranks have all on the disk, it gets its name.
-  absl::StatusOr<std::string> Finish(uint64_t step, Writing* writing) {
+  absl::StatusOr<std::string> Finish(uint64_t step, Health health, Writing* writing) {
     absl::Status status = state_->WaitSnapshot();
     if (status.ok()) status = writing->Finish(communicator_->Rank(), communicator_->WorldSize());
     status = Agree(communicator_.get(), status, "to write its part of the checkpoint");
+    is_disk_full_ = absl::IsResourceExhausted(status);
     if (leads() && status.ok()) status = FinishStep(options_.folder, step);
     if (leads() && !status.ok()) AbandonStep(options_.folder, step);
-    if (leads() && status.ok()) status = Prune(options_.folder, options_.keep);
+    if (leads() && status.ok()) status = Prune({NameOfStep(step), health == Health::kHealthy});
     status = Agree(communicator_.get(), status, "to finish the checkpoint");
     if (!status.ok()) return status;
     return absl::StrCat(options_.folder, "/", NameOfStep(step));
+  }
+
+  // After a new checkpoint is complete, which is the last to go.
+  absl::Status Prune(const FinishedCheckpoint& saved) {
+    std::erase_if(prunable_, [&](const auto& before) { return before.name == saved.name; });
+    prunable_.push_back(saved);
+    return RemovePrunable(ToPrune(prunable_, options_.keep));
   }
 
   zero::ModelState* const state_;
@@ -201,6 +255,10 @@ class Saver::Impl {
   const SaverOptions options_;
   std::unique_ptr<collectives::Communicator> communicator_;
   Contents contents_;
+  // Of the rank that leads, and of the thread while it runs: what pruning may remove, the first to
+  // go first.
+  std::vector<FinishedCheckpoint> prunable_;
+  bool is_disk_full_ = false;
   std::thread thread_;
   absl::StatusOr<std::string> result_ = std::string();  // of the thread, when it has ended
   std::string last_;
@@ -218,7 +276,7 @@ absl::StatusOr<std::unique_ptr<Saver>> Saver::Create(zero::ModelState* state,
   return std::unique_ptr<Saver>(new Saver(std::move(impl)));
 }
 
-absl::Status Saver::Save(const RunState& run) { return impl_->Save(run); }
+absl::Status Saver::Save(const RunState& run, Health health) { return impl_->Save(run, health); }
 
 absl::StatusOr<std::string> Saver::Wait() { return impl_->Wait(); }
 

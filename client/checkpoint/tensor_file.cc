@@ -23,6 +23,9 @@ using base::RetryOnEintr;
 using base::SystemError;
 using base::UniqueFd;
 
+// As a header's length it would be one of 2^62 bytes.
+// https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
+constexpr char kLfsPointerStart[] = "version ";
 constexpr int kReadableByAll = 0644;
 constexpr size_t kCastElements = 65536;  // through a buffer that stays in the cache
 
@@ -96,6 +99,11 @@ absl::StatusOr<TensorFile> TensorFile::OpenToRead(const std::string& path) {
   TensorFile file(path, *std::move(fd), {});
   std::string text(std::min<uint64_t>(kLengthBytes, file_bytes), '\0');
   GEMINID_RETURN_IF_ERROR(file.Read(0, std::as_writable_bytes(std::span(text))));
+  if (text == kLfsPointerStart) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", path, "' is a Git LFS pointer of ", file_bytes,
+                     " bytes and not the weights; fetch them with 'git lfs pull'"));
+  }
   absl::StatusOr<uint64_t> length = HeaderLength(text, file_bytes);
   if (!length.ok()) return Named(path, length.status());
   text.resize(*length);

@@ -9,7 +9,7 @@
 //   model.safetensors              the fp32 values by name, as Hugging Face's tools read them; or
 //   model-00001-of-00003...        several files and model.safetensors.index.json
 //   optimizer.safetensors          "exp_avg.NAME", "exp_avg_sq.NAME" of what is trained
-//   state.json                     step, loss scale, random state, data position
+//   state.json                     step, loss scale, random state, data position, health
 //   checksums-00000-of-00002...    of every byte of the other files, by the rank that wrote it
 //
 // All ranks write into the same files, each its shards, so the folder must be on a file system that
@@ -28,6 +28,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,11 +51,20 @@ inline constexpr uint64_t kDefaultFileBytes = 5'000'000'000;
 
 struct SaverOptions {
   std::string folder{};  // made if need be
-  uint64_t keep = 2;     // newest checkpoints; older ones are removed. 0: all
+  // How many checkpoints stay: the others are removed after a new one is complete, and before where
+  // the disk is full. The newest healthy one always stays (Health). 0: all.
+  uint64_t keep = 2;
+  // The checkpoints in the folder that may be removed so, by name, the first to go first; the
+  // saver's own go after them. Unset: all that are there, by step.
+  std::optional<std::vector<std::string>> adopts{};
   uint64_t max_file_bytes = kDefaultFileBytes;  // of tensors; a larger tensor has its own file
   // Small files to put beside them, by name, such as the model's "config.json".
   std::map<std::string, std::string> texts{};
 };
+
+// What a trainer knows of the state that it saves. kDiverged: its last loss or gradient norm was
+// not finite.
+enum class Health : uint8_t { kHealthy, kDiverged };
 
 class GEMINID_EXPORT Saver {
  public:
@@ -70,8 +80,8 @@ class GEMINID_EXPORT Saver {
 
   // Begins to save the state of the last Step. Waits for the save before, whose error it returns,
   // on all ranks alike. An error of saving leaves the engine and the checkpoints before unharmed;
-  // RESOURCE_EXHAUSTED when the disk is full.
-  absl::Status Save(const RunState& run);
+  // RESOURCE_EXHAUSTED when the disk is full and nothing may be removed.
+  absl::Status Save(const RunState& run, Health health = Health::kHealthy);
 
   // Waits until the last save is on the disk. Its folder; empty when nothing was saved.
   absl::StatusOr<std::string> Wait();
@@ -88,20 +98,23 @@ struct Loaded {
   RunState run;
 };
 
-// Loads a checkpoint, or the newest in a saver's folder, into an engine before its first
-// micro-batch: from then on its steps have the bits that the saved run's would have had, with the
-// same number of ranks; with another one the same start. NOT_FOUND when there is none; DATA_LOSS
-// names the file and the tensor, and what is wrong: cut short, altered, missing, of another shape.
-// The bytes are compared with their checksums as they go into the engine, so that after an error
-// its values are neither the checkpoint's nor those before: load another one, Initialize, or end.
+// Loads a checkpoint, or the one that Newest names in a saver's folder, into an engine before its
+// first micro-batch: from then on its steps have the bits that the saved run's would have had, with
+// the same number of ranks; with another one the same start. NOT_FOUND when there is none;
+// DATA_LOSS names the file and the tensor, and what is wrong: cut short, altered, missing, of
+// another shape. The bytes are compared with their checksums as they go into the engine, so that
+// after an error its values are neither the checkpoint's nor those before: load another one,
+// Initialize, or end.
 GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
                                            collectives::Communicator* communicator,
                                            const std::vector<zero::Parameter>& parameters);
 
 // The values alone, from a folder with model.safetensors or model.safetensors.index.json, or from
-// the newest checkpoint in a saver's folder: fp32, bf16 or fp16. `name_of` says what a parameter is
-// called there; one without a name is left as it is. Tensors that no parameter asks for are left
-// alone. Errors as of Load; DATA_LOSS too for a value that is not finite.
+// the one that Newest names in a saver's folder: fp32, bf16 or fp16. `name_of` says what a
+// parameter is called there; one without a name is left as it is. Tensors that no parameter asks
+// for are left alone. A checkpoint's bytes are compared with the checksums that lie beside them,
+// but for the optimizer's. Errors as of Load; DATA_LOSS too for a value that is not finite;
+// INVALID_ARGUMENT for a folder with both a model.safetensors and an index of other files.
 GEMINID_EXPORT absl::Status LoadValues(
     const std::string& folder, zero::ModelState* state,
     const std::vector<zero::Parameter>& parameters,
@@ -130,7 +143,8 @@ GEMINID_EXPORT absl::Status ExportValues(const ExportOptions& options, zero::Mod
                                          collectives::Communicator* communicator,
                                          const std::vector<zero::Parameter>& parameters);
 
-// The newest checkpoint in a saver's folder, or the folder itself when it is one. NOT_FOUND.
+// The newest healthy checkpoint in a saver's folder, or the newest if none is healthy (Health); or
+// the folder itself when it is a checkpoint. NOT_FOUND.
 GEMINID_EXPORT absl::StatusOr<std::string> Newest(const std::string& folder);
 
 }  // namespace geminid::checkpoint

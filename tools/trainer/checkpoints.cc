@@ -2,61 +2,49 @@
 
 #include <unistd.h>
 
-#include <string_view>
+#include <algorithm>
+#include <random>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/files.h"
-#include "base/json.h"
-#include "base/json_writer.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "client/checkpoint/folder.h"
 #include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/huggingface.h"
+#include "tools/trainer/loaded_values.h"
+#include "tools/trainer/resumed_run.h"
+#include "tools/trainer/run_terms.h"
 
 namespace geminid::trainer {
 namespace {
 
-// What the trainer says of a run beside its state: the types that it was trained with, which the
-// tensors, fp32 in any case, do not show.
-constexpr char kTypesName[] = "types.json";
-constexpr size_t kTypesBytesMax = 4096;
-
-std::string TypesText(const TrainOptions& options) {
-  base::JsonWriter json;
-  json.BeginObject();
-  json.Key("dtype").Value(Name(options.zero.data_type));
-  json.Key("norm_dtype").Value(Name(NormType(options)));
-  json.EndObject();
-  return json.text() + "\n";
+// Of 64 random bits: no two runs have the same.
+std::string NewRunId() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x", random(), random());
 }
 
-// INVALID_ARGUMENT where the checkpoint's run had other types: its next steps would have other
-// bits.
-absl::Status CheckTypes(const std::string& folder, const TrainOptions& options) {
-  const std::string path = absl::StrCat(folder, "/", kTypesName);
-  const absl::StatusOr<std::string> text = base::ReadFile(path, kTypesBytesMax);
-  if (absl::IsNotFound(text.status())) return absl::OkStatus();  // another trainer's
-  GEMINID_RETURN_IF_ERROR(text.status());
-  if (*text == TypesText(options)) return absl::OkStatus();
-  base::JsonValue root;
-  base::JsonError error;
-  std::string dtype, norms;
-  if (base::ParseJson(*text, &root, &error)) {
-    for (const base::JsonValue::Member& member : root.members) {
-      if (member.key == "dtype") dtype = member.value.text;
-      if (member.key == "norm_dtype") norms = member.value.text;
-    }
-  }
-  if (dtype.empty() || norms.empty()) {
-    return absl::DataLossError(
-        absl::StrCat("'", path, "' does not say \"dtype\" and \"norm_dtype\""));
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", folder, "' was trained with weights in ", dtype, " and norms in ", norms,
-      ", and this run has ", Name(options.zero.data_type), " and ", Name(NormType(options)),
-      "; give the same --dtype and --norm-precision, or begin anew with its values by --load and "
-      "another folder to --save"));
+// What this run goes on from: the checkpoint that --resume found, or after a restart the last one
+// that an earlier start has saved.
+absl::StatusOr<std::optional<ResumedRun>> FindBefore(const TrainOptions& options, bool is_restart) {
+  if (options.resumed.has_value() || !is_restart) return options.resumed;
+  return FindResumed(options.save);
+}
+
+// What may be pruned of what the run has saved before: first what is of later steps than those it
+// goes on from, which is left behind.
+absl::StatusOr<std::vector<std::string>> Adopted(const TrainOptions& options,
+                                                 const std::optional<ResumedRun>& before) {
+  if (!before.has_value()) return std::vector<std::string>();
+  GEMINID_ASSIGN_OR_RETURN(std::vector<std::string> names,
+                           CheckpointsOfRun(options.save, before->run.id));
+  std::stable_partition(names.begin(), names.end(), [&](const std::string& name) {
+    const std::string from = checkpoint::NameOfStep(before->step);
+    return std::pair(name.size(), name) > std::pair(from.size(), from);
+  });
+  return names;
 }
 
 }  // namespace
@@ -71,41 +59,24 @@ Checkpoints::Checkpoints(const TrainOptions& options, zero::ModelState* state,
 
 absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(
     const TrainOptions& options, zero::ModelState* state, collectives::Communicator* communicator,
-    std::vector<zero::Parameter> parameters) {
+    std::vector<zero::Parameter> parameters, RunTerms terms, bool is_restart) {
   std::unique_ptr<Checkpoints> made(
       new Checkpoints(options, state, communicator, std::move(parameters)));
   if (options.save.empty()) return made;
-  GEMINID_ASSIGN_OR_RETURN(
-      made->saver_, checkpoint::Saver::Create(
-                        state, communicator, made->parameters_,
-                        {.folder = options.save,
-                         .keep = options.keep,
-                         .texts = {{"config.json", HuggingFaceConfig(options.model, "float32")},
-                                   {kTypesName, TypesText(options)}}}));
-  return made;
-}
-
-absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* state,
-                             const std::vector<zero::Parameter>& parameters) {
-  const auto load = [&](std::string_view without, bool adapters) {
-    return checkpoint::LoadValues(options.load, state, parameters,
-                                  [&](const zero::Parameter& parameter) {
-                                    if (!adapters && IsAdapter(parameter)) return std::string();
-                                    std::string_view name = parameter.name;
-                                    if (name.starts_with(without)) {
-                                      name.remove_prefix(without.size());
-                                    }
-                                    return std::string(name);
-                                  });
-  };
-  // With the adapters of a checkpoint, if it has any.
-  if (options.model.lora_rank > 0 && load("", true).ok()) return absl::OkStatus();
-  absl::Status status = load("", false);
-  // Files of the base model, as OpenAI's GPT-2 has them, leave out what the language model's add.
-  if (status.ok() || load(LanguageModelPrefix(options.model.family), false).ok()) {
-    return absl::OkStatus();
+  checkpoint::SaverOptions saver = {.folder = options.save, .keep = options.keep};
+  if (communicator->Rank() == 0) {
+    GEMINID_ASSIGN_OR_RETURN(const std::optional<ResumedRun> before,
+                             FindBefore(options, is_restart));
+    GEMINID_ASSIGN_OR_RETURN(saver.adopts, Adopted(options, before));
+    made->run_ = {.id = before ? before->run.id : "", .terms = std::move(terms)};
+    if (made->run_.id.empty()) made->run_.id = NewRunId();
+    saver.texts = {{"config.json", HuggingFaceConfig(options.model, "float32")},
+                   {kRunName, RunText(made->run_)}};
   }
-  return status;
+  GEMINID_ASSIGN_OR_RETURN(
+      made->saver_,
+      checkpoint::Saver::Create(state, communicator, made->parameters_, std::move(saver)));
+  return made;
 }
 
 absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
@@ -118,20 +89,8 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
     }
     return Beginning{left->step, "memory"};
   }
-  const absl::StatusOr<std::string> newest =
-      options_.resume ? checkpoint::Newest(options_.save) : absl::NotFoundError("");
-  if (newest.ok()) GEMINID_RETURN_IF_ERROR(CheckTypes(*newest, options_));
-  if (!absl::IsNotFound(newest.status())) {
-    GEMINID_ASSIGN_OR_RETURN(const checkpoint::Loaded loaded,
-                             checkpoint::Load(options_.save, state_, communicator_, parameters_));
-    if (loaded.run != run_at(loaded.progress.step)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "'", loaded.folder,
-          "' was saved with another --seed, --batch or --accumulate, so its place in the text is "
-          "not this run's; give the same, or another folder to --save"));
-    }
-    beginning = {loaded.progress.step, loaded.folder};
-  } else if (!options_.load.empty()) {
+  if (options_.resumed.has_value()) return Resume(run_at);
+  if (!options_.load.empty()) {
     // Adapters that the folder does not have begin as they do.
     if (options_.model.lora_rank > 0) GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));
     GEMINID_RETURN_IF_ERROR(LoadModelValues(options_, state_, parameters_));
@@ -142,24 +101,66 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
   return beginning;
 }
 
-absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::RunState& run) {
+// The flags were compared when they were read; only the data could not be.
+absl::Status Checkpoints::CheckData() const {
+  std::vector<std::string> taken;
+  if (communicator_->Rank() != 0) return absl::OkStatus();
+  return CheckTerms(options_.resumed->checkpoint, options_.resumed->run.terms,
+                    {{kDataTerm, run_.terms.at(kDataTerm)}}, &taken);
+}
+
+absl::StatusOr<Checkpoints::Beginning> Checkpoints::Resume(
+    const std::function<checkpoint::RunState(uint64_t)>& run_at) {
+  const ResumedRun& resumed = *options_.resumed;
+  GEMINID_RETURN_IF_ERROR(CheckData());
+  GEMINID_ASSIGN_OR_RETURN(const zero::Progress fresh, state_->GetProgress());
+  GEMINID_ASSIGN_OR_RETURN(checkpoint::Loaded loaded, checkpoint::Load(resumed.checkpoint, state_,
+                                                                       communicator_, parameters_));
+  if (loaded.run != run_at(loaded.progress.step)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", loaded.folder,
+        "' was saved with another --seed, --batch or --accumulate, so its place in the text is "
+        "not this run's; give the same, or another folder to --save"));
+  }
+  // Another --loss-scale begins as it says.
+  const auto scale = resumed.run.terms.find("loss-scale");
+  if (scale != resumed.run.terms.end() && scale->second != TermsOf(options_).at("loss-scale")) {
+    loaded.progress.loss_scaler = fresh.loss_scaler;
+    GEMINID_RETURN_IF_ERROR(state_->Restore(loaded.progress));
+  }
+  return Beginning{loaded.progress.step, loaded.folder, NotesOfResuming()};
+}
+
+std::string Checkpoints::NotesOfResuming() const {
+  const ResumedRun& resumed = *options_.resumed;
+  std::vector<std::string> notes = resumed.taken;
+  if (!resumed.passed_over.empty()) {
+    notes.insert(notes.begin(), absl::StrCat("'", resumed.passed_over,
+                                             "' is passed over, it was saved after a loss or norm "
+                                             "that was not finite"));
+  }
+  if (!options_.load.empty()) {
+    notes.push_back(absl::StrCat("--load ", options_.load, " is not read"));
+  }
+  return absl::StrJoin(notes, "; ");
+}
+
+absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::RunState& run,
+                                    checkpoint::Health health) {
   const bool due = options_.save_every > 0 && done % options_.save_every == 0;
   if (saver_ == nullptr || (!due && !last)) return absl::OkStatus();
-  return saver_->Save(run);
+  return saver_->Save(run, health);
 }
 
 absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint::RunState& run) {
   if (saver_ == nullptr || !state_->resumed().has_value()) return absl::OkStatus();
   std::vector<double> there = {0};
   if (communicator_->Rank() == 0) {
-    const absl::StatusOr<std::string> newest = checkpoint::Newest(options_.save);
-    uint64_t step = 0;
-    const bool saved =
-        newest.ok() && absl::SimpleAtoi(newest->substr(newest->rfind('-') + 1), &step);
-    there[0] = saved && step >= done ? 1 : 0;
+    const std::string path = absl::StrCat(options_.save, "/", checkpoint::NameOfStep(done));
+    there[0] = ::access(path.c_str(), F_OK) == 0 ? 1 : 0;
   }
   GEMINID_RETURN_IF_ERROR(communicator_->AllReduce(there, there, collectives::ReduceOp::kSum));
-  return there[0] > 0 ? absl::OkStatus() : AfterStep(done, last, run);
+  return there[0] > 0 ? absl::OkStatus() : AfterStep(done, last, run, checkpoint::Health::kHealthy);
 }
 
 absl::Status Checkpoints::Export() {
@@ -183,15 +184,6 @@ absl::Status Checkpoints::Export() {
     };
   }
   return checkpoint::ExportValues(options, state_, communicator_, parameters_);
-}
-
-absl::Status CheckExport(const TrainOptions& options) {
-  if (options.export_to.empty() || ::access(options.export_to.c_str(), F_OK) != 0) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat("'", options.export_to,
-                                                 "' exists; give --export a folder that does not, "
-                                                 "nothing is overwritten"));
 }
 
 absl::StatusOr<std::string> Checkpoints::Finish() {

@@ -14,19 +14,23 @@
 #include "geminid/communicator.h"
 #include "geminid/zero.h"
 #include "tools/trainer/options.h"
+#include "tools/trainer/run_description.h"
 
 namespace geminid::trainer {
 
 // Of one rank; all ranks make the same calls. The state, which is the whole model's, outlives it.
 class Checkpoints {
  public:
+  // `terms` are the run's, of the rank that leads; `is_restart`: an earlier start of this run may
+  // have saved.
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Create(
       const TrainOptions& options, zero::ModelState* state, collectives::Communicator* communicator,
-      std::vector<zero::Parameter> parameters);
+      std::vector<zero::Parameter> parameters, RunTerms terms, bool is_restart);
 
   struct Beginning {
-    uint64_t step = 0;  // steps that are done
-    std::string from;   // what was loaded; empty: nothing
+    uint64_t step = 0;    // steps that are done
+    std::string from;     // what was loaded; empty: nothing
+    std::string notes{};  // what the user should know of it, in a line; empty: nothing
   };
   // Sets all values: nothing where the engine has resumed; else from the newest checkpoint with
   // --resume, if there is one; else from --load; else by `fill`. `run_at` says how a run like this
@@ -36,7 +40,8 @@ class Checkpoints {
                                   const std::function<checkpoint::RunState(uint64_t)>& run_at);
 
   // After a step: saves when --save-every says so, or when the step is the last.
-  absl::Status AfterStep(uint64_t done, bool last, const checkpoint::RunState& run);
+  absl::Status AfterStep(uint64_t done, bool last, const checkpoint::RunState& run,
+                         checkpoint::Health health);
 
   // Where the engine has resumed: an earlier start may have died before it saved the step that it
   // had committed. Saves it if it was to be saved and is not there.
@@ -51,21 +56,17 @@ class Checkpoints {
  private:
   Checkpoints(const TrainOptions& options, zero::ModelState* state,
               collectives::Communicator* communicator, std::vector<zero::Parameter> parameters);
+  absl::Status CheckData() const;
+  absl::StatusOr<Beginning> Resume(const std::function<checkpoint::RunState(uint64_t)>& run_at);
+  std::string NotesOfResuming() const;
 
   const TrainOptions& options_;
   zero::ModelState* const state_;
   collectives::Communicator* const communicator_;
   const std::vector<zero::Parameter> parameters_;
+  RunDescription run_;
   std::unique_ptr<checkpoint::Saver> saver_;
 };
-
-// INVALID_ARGUMENT if something is where --export is to write. Before hours of training.
-absl::Status CheckExport(const TrainOptions& options);
-
-// The values alone, from options.load: a checkpoint or a Hugging Face folder. Errors as of
-// checkpoint::LoadValues.
-absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* state,
-                             const std::vector<zero::Parameter>& parameters);
 
 }  // namespace geminid::trainer
 

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,10 @@
 #include "tools/trainer/memory_flags.h"
 #include "tools/trainer/model_flags.h"
 #include "tools/trainer/optimizer_flags.h"
+#include "tools/trainer/outputs.h"
+#include "tools/trainer/resumed_run.h"
 #include "tools/trainer/run_flags.h"
+#include "tools/trainer/run_terms.h"
 #include "tools/trainer/schedule_flags.h"
 
 namespace geminid::trainer {
@@ -53,8 +57,13 @@ void AddTraining(CLI::App* app, Flags* flags) {
   AddFlag(app, flags, "Memory", kRecomputeFlag);
   AddFlags(app, flags, "Checkpoints", CheckpointFlags());
   AddFlag(app, flags, "Checkpoints", kLoadFlag);
-  app->add_flag("--resume", flags->resume,
-                "Go on from the newest checkpoint in --save DIR; begin anew if there is none")
+  app->add_flag(
+         "--resume", flags->resume,
+         "Go on from the newest checkpoint in --save DIR, with what its run was told where no "
+         "flag says otherwise; begin anew if there is none")
+      ->group("Checkpoints");
+  app->add_flag("--save-over", flags->save_over,
+                "Replace the checkpoints of another run in --save DIR, once this run has saved one")
       ->group("Checkpoints");
   AddFlag(app, flags, "Run", kParallelFlag);
   AddFlags(app, flags, "Run", ProcessFlags());
@@ -130,12 +139,32 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
   return ParseTypes(flags, options);
 }
 
-absl::StatusOr<TrainOptions> ReadTraining(const Flags& flags) {
+using Given = std::function<bool(const std::string& flag)>;
+
+// After all flags are read: whether the run can go on from the checkpoint so.
+absl::Status CheckResumed(const TrainOptions& options, ResumedRun* resumed) {
+  GEMINID_RETURN_IF_ERROR(
+      CheckTerms(resumed->checkpoint, resumed->run.terms, TermsOf(options), &resumed->taken));
+  if (resumed->step <= options.schedule.steps) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--steps is ", options.schedule.steps, ", but '", resumed->checkpoint, "' has ",
+      resumed->step, " steps behind it, so no step is left to train; give --steps at least ",
+      resumed->step, ", or another --save"));
+}
+
+absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given) {
   TrainOptions options;
   GEMINID_RETURN_IF_ERROR(CheckDataPath(flags));
+  if (flags.resume && !flags.save.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(options.resumed, FindResumed(WithoutSlashesAtEnd(flags.save)));
+  }
+  if (options.resumed) FillFlags(options.resumed->run.terms, given, &flags);
   GEMINID_RETURN_IF_ERROR(ParseProcesses(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseOutput(flags, &options));
-  GEMINID_ASSIGN_OR_RETURN(options.model, ParseModel(flags));
+  const bool loads = !options.resumed && !flags.load.empty();
+  GEMINID_ASSIGN_OR_RETURN(
+      options.model, ParseModel(flags, options.resumed ? options.resumed->checkpoint : flags.load));
+  if (loads) GEMINID_RETURN_IF_ERROR(CheckLoadedShape(flags.load, options.model));
   if (!flags.freeze.empty()) options.frozen = absl::StrSplit(flags.freeze, ',');
   GEMINID_RETURN_IF_ERROR(TrainedParameters(options.model, options.frozen).status());
   GEMINID_RETURN_IF_ERROR(ParseData(flags, &options));
@@ -144,6 +173,7 @@ absl::StatusOr<TrainOptions> ReadTraining(const Flags& flags) {
   GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, options.wants_gpu));
   GEMINID_RETURN_IF_ERROR(CheckParallel(options));
+  if (options.resumed) GEMINID_RETURN_IF_ERROR(CheckResumed(options, &*options.resumed));
   return options;
 }
 
@@ -174,7 +204,9 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   } else if (generate->parsed()) {
     GEMINID_ASSIGN_OR_RETURN(line.generate, ReadGenerate(flags));
   } else {
-    GEMINID_ASSIGN_OR_RETURN(line.options, ReadTraining(flags));
+    GEMINID_ASSIGN_OR_RETURN(line.options, ReadTraining(flags, [&](const std::string& flag) {
+                               return app.get_option(flag)->count() > 0;
+                             }));
   }
   return line;
 }

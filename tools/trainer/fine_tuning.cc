@@ -52,10 +52,11 @@ absl::StatusOr<std::vector<zero::Parameter>> TrainedParameters(
   return absl::InvalidArgumentError("--freeze leaves nothing to train; freeze less");
 }
 
-bool IsAdapter(const zero::Parameter& parameter) {
-  return absl::EndsWith(parameter.name, ".lora_A.weight") ||
-         absl::EndsWith(parameter.name, ".lora_B.weight");
+bool IsAdapter(const std::string& name) {
+  return absl::EndsWith(name, ".lora_A.weight") || absl::EndsWith(name, ".lora_B.weight");
 }
+
+bool IsAdapter(const zero::Parameter& parameter) { return IsAdapter(parameter.name); }
 
 absl::Status MergeAdapter(
     const ModelConfig& model, zero::ParameterId id,

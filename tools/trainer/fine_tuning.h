@@ -24,7 +24,8 @@ zero::Parameter AsParameter(const ParameterSpec& spec);
 absl::StatusOr<std::vector<zero::Parameter>> TrainedParameters(
     const ModelConfig& model, const std::vector<std::string>& frozen);
 
-// Whether it belongs to an adapter.
+// Whether it belongs to an adapter, by its name.
+bool IsAdapter(const std::string& name);
 bool IsAdapter(const zero::Parameter& parameter);
 
 // Adds an adapter's product to the values of the layer that it belongs to, in float64, so that the

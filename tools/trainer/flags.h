@@ -45,7 +45,7 @@ struct Flags {
   std::string prompt, prompt_tokens, tokens = "100", temperature = "0", top_k = "0",
                                      kv_cache = "auto";
   bool json = false;
-  bool quiet = false, stop_on_nan = false, resume = false;
+  bool quiet = false, stop_on_nan = false, resume = false, save_over = false;
 };
 
 struct FlagSpec {

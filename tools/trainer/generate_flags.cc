@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "tools/trainer/memory_flags.h"
 #include "tools/trainer/model_flags.h"
+#include "tools/trainer/outputs.h"
 #include "tools/trainer/run_flags.h"
 
 namespace geminid::trainer {
@@ -67,10 +68,10 @@ absl::StatusOr<GenerateOptions> ReadGenerate(const Flags& flags) {
     return absl::InvalidArgumentError(
         "no model: give --load the folder of a checkpoint or of a Hugging Face model");
   }
-  options.run.load = flags.load;
+  options.run.load = WithoutSlashesAtEnd(flags.load);
   GEMINID_RETURN_IF_ERROR(ParseProcesses(flags, &options.run));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options.run));
-  GEMINID_ASSIGN_OR_RETURN(options.run.model, ParseModel(flags));
+  GEMINID_ASSIGN_OR_RETURN(options.run.model, ParseModel(flags, flags.load));
   GEMINID_RETURN_IF_ERROR(ParseTypes(flags, &options.run));
   GEMINID_ASSIGN_OR_RETURN(options.prompt, ParsePrompt(flags, options.run.model.vocabulary));
   GEMINID_ASSIGN_OR_RETURN(options.tokens,

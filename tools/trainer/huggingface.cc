@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/json_writer.h"
 #include "base/status_macros.h"
-#include "client/checkpoint/folder.h"
+#include "client/checkpoint/newest.h"
 #include "tools/forecast/hf_keys.h"
 
 namespace geminid::trainer {
@@ -115,8 +115,9 @@ absl::StatusOr<std::string> FindConfig(const std::string& folder) {
   const auto exists = [](const std::string& path) { return ::access(path.c_str(), F_OK) == 0; };
   if (exists(folder + kConfigName)) return folder + kConfigName;
   if (exists(folder)) {
-    GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, checkpoint::FinishedIn(folder));
-    if (!names.empty()) return absl::StrCat(folder, "/", names.back(), kConfigName);
+    const absl::StatusOr<checkpoint::ChosenCheckpoint> chosen = checkpoint::ChooseNewest(folder);
+    if (chosen.ok()) return chosen->path + kConfigName;
+    if (!absl::IsNotFound(chosen.status())) return chosen.status();
   }
   return absl::NotFoundError(
       absl::StrCat("'", folder,

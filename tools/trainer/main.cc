@@ -8,6 +8,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +23,6 @@
 #include "geminid/rank_info.h"
 #include "proto/shm/daemon_socket.h"
 #include "tools/trainer/batches.h"
-#include "tools/trainer/checkpoints.h"
 #include "tools/trainer/command_line.h"
 #include "tools/trainer/daemon_choice.h"
 #include "tools/trainer/data_flags.h"
@@ -32,8 +32,9 @@
 #include "tools/trainer/launcher.h"
 #include "tools/trainer/on_hosts.h"
 #include "tools/trainer/options.h"
+#include "tools/trainer/outputs.h"
 #include "tools/trainer/rank_process.h"
-#include "tools/trainer/report.h"
+#include "tools/trainer/save_folder.h"
 #include "tools/trainer/stop_signals.h"
 #include "tools/trainer/tensor_share.h"
 #include "tools/trainer/terminal.h"
@@ -253,12 +254,18 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
   GEMINID_ASSIGN_OR_RETURN(
       const Restarts restarts,
       RestartsFrom([](const char* name) -> const char* { return std::getenv(name); }));
-  // What is there after a restart, an earlier start of this run has exported.
-  if (info.rank == 0 && restarts.count == 0) GEMINID_RETURN_IF_ERROR(CheckExport(options));
-  if (info.rank == 0 && !options.report.empty()) {
-    GEMINID_RETURN_IF_ERROR(CheckWritable(options.report));
+  const bool trains = ranks == info.world_size && options.restarts == 0;
+  std::optional<FolderLock> lock;
+  if (info.rank == 0) {
+    // What is there after a restart, an earlier start of this run has exported.
+    GEMINID_RETURN_IF_ERROR(CheckOutputs(options, /*exports=*/restarts.count == 0));
+    const Taking taking = !trains               ? Taking::kLooks
+                          : restarts.count == 0 ? Taking::kTakes
+                                                : Taking::kTakesAgain;
+    GEMINID_ASSIGN_OR_RETURN(lock, TakeSaveFolder(options, taking, WriteStderr));
   }
-  if (ranks == info.world_size && options.restarts == 0) return TrainOneRank(options, info, *data);
+  if (trains) return TrainOneRank(options, info, *data);
+  lock.reset();  // rank 0 takes it
   data.reset();  // the ranks load their own
   return RunLauncher(options, /*trains=*/true, arguments);
 }

@@ -87,9 +87,11 @@ absl::Status ParseLora(const Flags& flags, ModelConfig* model) {
   constexpr uint64_t kRankMax = 1 << 16;
   constexpr double kAlphaMax = 1e6;
   if (!flags.lora_rank.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(model->lora_rank,
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t rank,
                              base::ParseCount("--lora-rank", flags.lora_rank, 1, kRankMax));
-    model->lora_alpha = static_cast<double>(model->lora_rank);
+    // Adapters of this rank that are loaded have a weight of their own.
+    if (rank != model->lora_rank) model->lora_alpha = static_cast<double>(rank);
+    model->lora_rank = rank;
   }
   if (flags.lora_alpha.empty()) return absl::OkStatus();
   if (model->lora_rank == 0) {
@@ -105,12 +107,12 @@ absl::Status ParseLora(const Flags& flags, ModelConfig* model) {
 std::span<const FlagSpec> ModelFlags() { return kModelFlags; }
 std::span<const FlagSpec> TypeFlags() { return kTypeFlags; }
 
-absl::StatusOr<ModelConfig> ParseModel(const Flags& flags) {
+absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& folder) {
   ModelConfig model;
   if (!flags.model.empty()) {
     GEMINID_ASSIGN_OR_RETURN(model, FindPreset(flags.model));
-  } else if (flags.family.empty() && !flags.load.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(model, ReadHuggingFaceConfig(flags.load));
+  } else if (flags.family.empty() && !folder.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(model, ReadHuggingFaceConfig(folder));
   } else if (flags.family.empty()) {
     return absl::InvalidArgumentError(
         "no model: give --model a name, or --family with --layers, --hidden, --heads and "

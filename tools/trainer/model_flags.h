@@ -15,9 +15,10 @@ namespace geminid::trainer {
 std::span<const FlagSpec> ModelFlags();
 std::span<const FlagSpec> TypeFlags();
 
-// By name, by family, or, with neither, as the folder of --load says. INVALID_ARGUMENT or NOT_FOUND
+// By name, by family, or, with neither, as `folder` says, the one of --load or the checkpoint to go
+// on from; empty: there is none. INVALID_ARGUMENT or NOT_FOUND
 // names the flag or the file.
-absl::StatusOr<ModelConfig> ParseModel(const Flags& flags);
+absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& folder);
 
 // Of `options` the types of weights and norms; after its model.
 absl::Status ParseTypes(const Flags& flags, TrainOptions* options);

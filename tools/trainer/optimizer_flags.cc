@@ -1,5 +1,7 @@
 #include "tools/trainer/optimizer_flags.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -185,6 +187,20 @@ absl::Status Take(const FlagSpec& spec, const std::string& text, const Target& t
 }  // namespace
 
 std::span<const FlagSpec> OptimizerFlags() { return kOptimizerFlags; }
+
+std::vector<OptimizerValue> OptimizerValues(zero::Optimizer optimizer) {
+  std::vector<OptimizerValue> values;
+  for (const auto& [field, target] : FieldsOf(optimizer)) {
+    const auto spec = std::find_if(std::begin(kOptimizerFlags), std::end(kOptimizerFlags),
+                                   [&](const FlagSpec& flag) { return flag.value == field; });
+    bool* const* const on = std::get_if<bool*>(&target);
+    values.push_back(
+        {.flag = spec->name,
+         .number = on != nullptr ? static_cast<double>(**on) : *std::get<double*>(target),
+         .is_switch = on != nullptr});
+  }
+  return values;
+}
 
 absl::StatusOr<zero::Optimizer> ParseOptimizer(const Flags& flags) {
   GEMINID_ASSIGN_OR_RETURN(zero::Optimizer optimizer, FindOptimizer(flags.optimizer));

@@ -18,6 +18,7 @@
 #include "tools/trainer/parallel.h"
 #include "tools/trainer/progress.h"
 #include "tools/trainer/recompute.h"
+#include "tools/trainer/run_description.h"
 
 namespace geminid::trainer {
 
@@ -58,12 +59,14 @@ struct TrainOptions {
   std::string log;          // file of a JSON line a step; empty: none
   std::string tensorboard;  // folder of event files; empty: none
   bool stop_on_nan = false;
-  std::string save;         // folder of checkpoints; empty: none
-  uint64_t save_every = 0;  // steps; 0: at the end alone
-  uint64_t keep = 0;        // newest checkpoints
-  bool resume = false;      // from the newest in `save`, if there is one
-  std::string load;         // folder of first values; empty: random ones
-  std::string export_to;    // folder of the last values; empty: none
+  std::string save;                     // folder of checkpoints; empty: none
+  uint64_t save_every = 0;              // steps; 0: at the end alone
+  uint64_t keep = 0;                    // newest checkpoints
+  bool resume = false;                  // from the newest in `save`, if there is one
+  bool save_over = false;               // in place of another run's checkpoints in `save`
+  std::optional<ResumedRun> resumed{};  // what `resume` has found
+  std::string load;                     // folder of first values; empty: random ones
+  std::string export_to;                // folder of the last values; empty: none
   checkpoint::ExportType export_type = checkpoint::ExportType::kFloat32;
   std::optional<ProgressMode> progress;  // unset: as suits stderr
 };

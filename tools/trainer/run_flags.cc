@@ -8,6 +8,7 @@
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "tools/trainer/host_file.h"
+#include "tools/trainer/outputs.h"
 #include "tools/trainer/restarts.h"
 
 namespace geminid::trainer {
@@ -135,7 +136,7 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
 absl::Status ParseOutput(const Flags& flags, TrainOptions* options) {
   options->report = flags.report;
   options->log = flags.log;
-  options->tensorboard = flags.tensorboard;
+  options->tensorboard = WithoutSlashesAtEnd(flags.tensorboard);
   options->stop_on_nan = flags.stop_on_nan;
   using Mode = std::optional<ProgressMode>;
   GEMINID_ASSIGN_OR_RETURN(
@@ -151,14 +152,24 @@ absl::Status ParseOutput(const Flags& flags, TrainOptions* options) {
 
 absl::Status ParseCheckpoints(const Flags& flags, TrainOptions* options) {
   constexpr uint64_t kMost = 1'000'000'000;  // as many steps as a folder's name has digits for
-  if (flags.save.empty() && (flags.resume || !flags.save_every.empty())) {
-    return absl::InvalidArgumentError(absl::StrCat(flags.resume ? "--resume" : "--save-every",
-                                                   " needs --save DIR, where checkpoints are"));
+  const char* const needs_save = flags.resume                ? "--resume"
+                                 : flags.save_over           ? "--save-over"
+                                 : !flags.save_every.empty() ? "--save-every"
+                                                             : nullptr;
+  if (flags.save.empty() && needs_save != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(needs_save, " needs --save DIR, where checkpoints are"));
   }
-  options->save = flags.save;
-  options->load = flags.load;
+  if (flags.resume && flags.save_over) {
+    return absl::InvalidArgumentError(
+        "--resume goes on from the checkpoints in --save DIR, --save-over replaces them; leave one "
+        "out");
+  }
+  options->save = WithoutSlashesAtEnd(flags.save);
+  options->load = WithoutSlashesAtEnd(flags.load);
   options->resume = flags.resume;
-  options->export_to = flags.export_to;
+  options->save_over = flags.save_over;
+  options->export_to = WithoutSlashesAtEnd(flags.export_to);
   using Type = checkpoint::ExportType;
   GEMINID_ASSIGN_OR_RETURN(options->export_type,
                            base::ParseWord("--export-dtype", flags.export_type,

@@ -1,5 +1,7 @@
 #include "tools/trainer/train.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -19,6 +21,7 @@
 #include "tools/trainer/arithmetic.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/checkpoints.h"
+#include "tools/trainer/data/data_sum.h"
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/logs/run_log.h"
@@ -27,6 +30,7 @@
 #include "tools/trainer/ranks_place.h"
 #include "tools/trainer/recompute_choice.h"
 #include "tools/trainer/report.h"
+#include "tools/trainer/run_terms.h"
 #include "tools/trainer/sha256.h"
 #include "tools/trainer/stop_signals.h"
 #include "tools/trainer/threads.h"
@@ -48,6 +52,7 @@ class RankTrainer {
  public:
   RankTrainer(const TrainOptions& options, const RankContext& context)
       : options_(options),
+        terms_(TermsOf(options)),
         context_(context),
         progress_(rank() != 0        ? ProgressMode::kNone
                   : options.progress ? *options.progress
@@ -124,7 +129,8 @@ class RankTrainer {
 
   // An earlier start of this run may have done so just before it died.
   absl::Status Export() {
-    bool done = rank() == 0 && context_.restarts.count > 0 && !CheckExport(options_).ok();
+    bool done = rank() == 0 && context_.restarts.count > 0 &&
+                ::access(options_.export_to.c_str(), F_OK) == 0;
     if (context_.restarts.count > 0) {
       GEMINID_ASSIGN_OR_RETURN(done, AnyRank(*loss_communicator_, done));
     }
@@ -165,14 +171,23 @@ class RankTrainer {
 
   // A save that fails while training goes on is said and not the end; the last one is.
   absl::Status Save(uint64_t done) {
+    if (end_.diverged) return absl::OkStatus();  // --resume is to find what was good
     const bool last = done == steps() || ends();
-    absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done));
+    absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done), HealthNow());
     if (status.ok() || last) return status;
     if (rank() == 0) {
       progress_.Warn(absl::StrCat("geminid-train: a checkpoint before step ", done,
                                   " could not be saved: ", std::string(status.message())));
     }
     return absl::OkStatus();
+  }
+
+  // A norm that is not finite is usual where the loss scale looks for its size.
+  checkpoint::Health HealthNow() const {
+    const bool looks_for_scale = last_step_.overflow && options_.zero.loss_scale.has_value();
+    const bool is_healthy = std::isfinite(report_.losses.back()) &&
+                            (looks_for_scale || std::isfinite(last_step_.gradient_norm));
+    return is_healthy ? checkpoint::Health::kHealthy : checkpoint::Health::kDiverged;
   }
 
   checkpoint::RunState RunStateAt(uint64_t step) const {
@@ -241,12 +256,23 @@ class RankTrainer {
     } else {
       return;
     }
-    if (!saved_in_.empty()) absl::StrAppend(&words, "; saved in ", saved_in_);
+    if (!saved_in_.empty() && !end_.diverged) absl::StrAppend(&words, "; saved in ", saved_in_);
+    if (end_.diverged) absl::StrAppend(&words, WordsOnLastGood());
     if (!ends() && !options_.export_to.empty()) {
       absl::StrAppend(&words, "; exported to ", options_.export_to);
     }
     if (!options_.report.empty()) absl::StrAppend(&words, "; the report is ", options_.report);
     progress_.Warn(absl::StrCat("geminid-train: ", words));
+  }
+
+  // After a divergence, whose state was not saved.
+  std::string WordsOnLastGood() const {
+    if (options_.save.empty()) return "";
+    const absl::StatusOr<std::string> good = checkpoint::Newest(options_.save);
+    return good.ok() ? absl::StrCat("; ", *good,
+                                    " is the last good checkpoint, --resume goes on "
+                                    "from there")
+                     : "; no good checkpoint was saved before";
   }
 
   absl::Status PrepareData() {
@@ -278,9 +304,13 @@ class RankTrainer {
                                                    .session = *session_,
                                                    .threads = threads_.get(),
                                                    .resumes = context_.restarts.count > 0}));
+    if (rank() == 0 && !options_.save.empty()) {
+      GEMINID_ASSIGN_OR_RETURN(terms_[kDataTerm], SumOfData(*context_.data));
+    }
     GEMINID_ASSIGN_OR_RETURN(
         checkpoints_,
-        Checkpoints::Create(options_, &model_->state(), communicator_.get(), model_->parameters()));
+        Checkpoints::Create(options_, &model_->state(), communicator_.get(), model_->parameters(),
+                            terms_, context_.restarts.count > 0));
     GEMINID_RETURN_IF_ERROR(DecideOnRecompute());
     return BeginValues();
   }
@@ -350,6 +380,14 @@ class RankTrainer {
     } else if (!beginning.from.empty()) {
       progress_.Announce(
           absl::StrCat(beginning.step > 0 ? "goes on from " : "begins with ", beginning.from));
+    }
+    if (rank() == 0 && !beginning.notes.empty()) {
+      progress_.Warn(
+          absl::StrCat("geminid-train: goes on from ", beginning.from, ": ", beginning.notes));
+    }
+    if (rank() == 0 && beginning.step == steps()) {
+      progress_.Warn(absl::StrCat("geminid-train: step ", steps(), " of ", steps(),
+                                  " was reached before, so no step is left to train"));
     }
     return absl::OkStatus();
   }
@@ -463,6 +501,7 @@ class RankTrainer {
   }
 
   TrainOptions options_;  // once the ranks have met, with the mesh that was chosen
+  RunTerms terms_;        // as the flags say them, whatever mesh is chosen
   const RankContext& context_;
   Progress progress_;
   std::unique_ptr<kernels::ThreadPool> threads_;  // null: one

@@ -1,6 +1,7 @@
 // Saving and going on, with the real engine and daemon, against runs that never stopped.
 #include "geminid/checkpoint.h"
 
+#include <gmock/gmock.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -25,10 +27,28 @@
 #include "tests/base/temporary_folder.h"
 #include "tests/client/zero/engine_fixture.h"
 
+namespace {
+
+// How many checkpoints the disk has room for, in this folder.
+std::string limited_folder;
+size_t room_for = 0;
+
+}  // namespace
+
+// In place of the C library's: what reserves room for the files of a checkpoint.
+extern "C" int posix_fallocate(int fd, off_t offset, off_t bytes) {
+  if (!limited_folder.empty()) {
+    const auto finished = geminid::checkpoint::FinishedIn(limited_folder);
+    if (finished.ok() && finished->size() >= room_for) return ENOSPC;
+  }
+  return ::ftruncate(fd, offset + bytes) == 0 ? 0 : errno;
+}
+
 namespace geminid::zero {
 namespace {
 
 namespace fs = std::filesystem;
+using checkpoint::Health;
 using checkpoint::Loaded;
 using checkpoint::RunState;
 using checkpoint::Saver;
@@ -67,7 +87,8 @@ class CheckpointTest : public EngineTest {
     };
     run.between_steps = [this, savers, steps](Engine*, int rank, int step) {
       if (std::find(steps.begin(), steps.end(), step) == steps.end()) return;
-      Note((*savers)[static_cast<size_t>(rank)]->Save(kRun));
+      const Health health = step < diverges_at_ ? Health::kHealthy : Health::kDiverged;
+      Note((*savers)[static_cast<size_t>(rank)]->Save(kRun, health));
     };
     run.before_end = [this, savers](int rank) {
       Note((*savers)[static_cast<size_t>(rank)]->Wait().status());
@@ -114,6 +135,17 @@ class CheckpointTest : public EngineTest {
     ExpectSameBits(MustRun(run).weights, whole.weights);
   }
 
+  std::string ValuesError() {
+    SyntheticRun run = run_;
+    run.prepare = [=, this](Engine* engine, collectives::Communicator*, int) {
+      return checkpoint::LoadValues(folder_, engine, run_.model.parameters,
+                                    [](const Parameter& parameter) { return parameter.name; });
+    };
+    return std::string(Train(run).status().message());
+  }
+
+  std::vector<std::string> Finished() const { return *checkpoint::FinishedIn(folder_); }
+
   std::string LoadError() {
     SyntheticRun run = Resuming(run_, folder_, 3);
     return std::string(Train(run).status().message());
@@ -121,6 +153,7 @@ class CheckpointTest : public EngineTest {
 
   base::TemporaryFolder temporary_;
   const std::string folder_ = temporary_ / "run";
+  int diverges_at_ = 1000;
   std::mutex mutex_;
   absl::Status first_error_;
   Loaded loaded_;
@@ -248,6 +281,64 @@ TEST_F(CheckpointTest, AlteredByteOfAnyFile_IsNamed) {
     file.put(static_cast<char>(before));
   }
   EXPECT_EQ(LoadError(), "");
+}
+
+TEST_F(CheckpointTest, AlteredByteOfAValue_IsRefusedByWhoWantsValuesAlone) {
+  TrainAndSave({2});
+  const std::string checkpoint = folder_ + "/step-000000003";
+  const auto flip = [&](const std::string& name) {
+    std::fstream file(checkpoint + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-9, std::ios::end);
+    const int before = file.get();
+    file.seekp(-9, std::ios::end);
+    file.put(static_cast<char>(before ^ 1));
+  };
+  EXPECT_EQ(ValuesError(), "");
+  flip("optimizer.safetensors");
+  EXPECT_EQ(ValuesError(), "") << "nobody reads it";
+  flip("model.safetensors");
+  EXPECT_THAT(ValuesError(), testing::HasSubstr("model.safetensors': tensor '"));
+  EXPECT_THAT(ValuesError(), testing::HasSubstr("were altered since they were written"));
+  // A plain folder of values has no checksums.
+  for (const char* name :
+       {"checksums-00000-of-00002.safetensors", "checksums-00001-of-00002.safetensors"}) {
+    EXPECT_NE(ValuesError(), "");
+    fs::remove(checkpoint + "/" + name);
+  }
+  EXPECT_EQ(ValuesError(), "");
+}
+
+TEST_F(CheckpointTest, SavedAfterADivergence_LeaveTheLastHealthyOne) {
+  diverges_at_ = 1;
+  TrainAndSave({0, 1, 2, 3}, /*keep=*/2);
+  EXPECT_THAT(Finished(),
+              testing::ElementsAre("step-000000001", "step-000000003", "step-000000004"));
+  EXPECT_EQ(*checkpoint::Newest(folder_), folder_ + "/step-000000001");
+}
+
+TEST_F(CheckpointTest, ThatTheSaverDoesNotAdopt_AreNotPruned) {
+  TrainAndSave({3});
+  MustRun(
+      Saving(run_, {.folder = folder_, .keep = 1, .adopts = std::vector<std::string>()}, {0, 1}));
+  EXPECT_THAT(Finished(), testing::ElementsAre("step-000000002", "step-000000004"));
+  MustRun(Saving(
+      run_, {.folder = folder_, .keep = 1, .adopts = std::vector<std::string>{"step-000000004"}},
+      {0}));
+  EXPECT_THAT(Finished(), testing::ElementsAre("step-000000001", "step-000000002"));
+}
+
+TEST_F(CheckpointTest, FullDisk_PrunesFirstWhatMayGo) {
+  limited_folder = folder_;
+  room_for = 2;
+  TrainAndSave({0, 1, 2, 3}, /*keep=*/2);
+  EXPECT_THAT(Finished(), testing::ElementsAre("step-000000003", "step-000000004"));
+  // Nothing may go of what is the last: the error is said, and it stays.
+  fs::remove_all(folder_);
+  room_for = 1;
+  MustRun(Saving(run_, {.folder = folder_, .keep = 1}, {0, 1}));
+  EXPECT_TRUE(absl::IsResourceExhausted(first_error_)) << first_error_;
+  EXPECT_THAT(Finished(), testing::ElementsAre("step-000000001"));
+  limited_folder.clear();
 }
 
 TEST_F(CheckpointTest, FileCutShort_IsNamed) {

@@ -64,15 +64,54 @@ TEST_F(Folder_OfCheckpoints, Abandoned_LeavesNothing) {
   EXPECT_EQ(TextOf(10), "kept");
 }
 
-TEST_F(Folder_OfCheckpoints, Prune_KeepsTheNewestByNumber) {
-  for (uint64_t step : {5u, 1000000000u, 999999999u, 20u}) Save(step, absl::StrCat(step));
-  fs::create_directory(folder_ + "/step-000000003.removed");
-  fs::create_directory(folder_ + "/something-else");
-  ASSERT_TRUE(Prune(folder_, 2).ok());
-  EXPECT_EQ(*FinishedIn(folder_), (std::vector<std::string>{"step-999999999", "step-1000000000"}));
-  EXPECT_EQ(Entries(), 3u) << "what is not ours stays";
-  ASSERT_TRUE(Prune(folder_, 0).ok());
-  EXPECT_EQ(FinishedIn(folder_)->size(), 2u);
+TEST_F(Folder_OfCheckpoints, Finished_AreInOrderOfTheirNumbers) {
+  for (uint64_t step : {5u, 1000000000u, 999999999u}) Save(step, absl::StrCat(step));
+  EXPECT_EQ(*FinishedIn(folder_),
+            (std::vector<std::string>{"step-000000005", "step-999999999", "step-1000000000"}));
+}
+
+TEST_F(Folder_OfCheckpoints, Removed_GoWithWhatOtherRemovalsLeftAndNothingElse) {
+  for (uint64_t step : {5u, 20u}) Save(step, absl::StrCat(step));
+  for (const char* name : {"step-000000003.removed", "step-000000004.replaced", "something-else",
+                           "notes.removed", "step-000000030.unfinished"}) {
+    fs::create_directory(folder_ + "/" + name);
+  }
+  ASSERT_TRUE(RemoveCheckpoints(folder_, {"step-000000001", "step-000000005"}).ok())
+      << "the user has removed the first";
+  EXPECT_EQ(*FinishedIn(folder_), std::vector<std::string>{"step-000000020"});
+  EXPECT_EQ(Entries(), 4u) << "what is not ours stays, and so does a save in progress";
+  ASSERT_TRUE(RemoveUnfinished(folder_).ok());
+  EXPECT_EQ(Entries(), 3u);
+}
+
+TEST_F(Folder_OfCheckpoints, SetAside_AreNoneAnyMoreAndStillThere) {
+  Save(5, "five");
+  ASSERT_TRUE(SetAside(folder_).ok());
+  EXPECT_TRUE(FinishedIn(folder_)->empty());
+  EXPECT_TRUE(fs::exists(folder_ + "/step-000000005.replaced/file"));
+  Save(5, "again");
+  ASSERT_TRUE(SetAside(folder_).ok()) << "in place of those before";
+  EXPECT_EQ(Entries(), 1u);
+}
+
+std::vector<std::string> Pruned(const std::string& health, uint64_t keep) {
+  std::vector<FinishedCheckpoint> in_order;
+  for (size_t i = 0; i < health.size(); ++i) {
+    in_order.push_back({std::string(1, static_cast<char>('a' + i)), health[i] == '+'});
+  }
+  return ToPrune(in_order, keep);
+}
+
+TEST(ToPrune, LeavesTheLastOnesAndTheLastHealthyOne) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(Pruned("+++", 2), Names{"a"});
+  EXPECT_EQ(Pruned("+++", 3), Names{});
+  EXPECT_EQ(Pruned("+++", 4), Names{});
+  EXPECT_EQ(Pruned("+++", 0), Names{}) << "all stay";
+  EXPECT_EQ(Pruned("++--", 2), Names{"a"});
+  EXPECT_EQ(Pruned("++--+", 1), (Names{"a", "b", "c", "d"}));
+  EXPECT_EQ(Pruned("+---", 1), (Names{"b", "c"}));
+  EXPECT_EQ(Pruned("---", 1), (Names{"a", "b"}));
 }
 
 TEST_F(Folder_OfCheckpoints, MissingFolder_IsAnErrorWithItsName) {

@@ -38,6 +38,15 @@ TEST(RunRecord_Text, EntryThatIsMissing_IsNamed) {
   }
 }
 
+TEST(RunRecord_Text, WithoutHealth_IsHealthy) {
+  RunRecord record = Example();
+  record.healthy = false;
+  std::string text = ToText(record);
+  EXPECT_FALSE(ReadRecord(text)->healthy);
+  text.replace(text.find("\"healthy\""), 9, "\"unknown\"");
+  EXPECT_TRUE(ReadRecord(text)->healthy);
+}
+
 TEST(RunRecord_Text, OtherFormat_IsRefused) {
   std::string text = ToText(Example());
   text.replace(text.find("\"format\": 1"), 11, "\"format\": 2");

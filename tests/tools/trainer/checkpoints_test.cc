@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -92,7 +93,7 @@ TEST_F(CheckpointsOfRuns, Killed_GoOnFromTheLastCheckpoint) {
   int newest = 0;
   for (const auto& entry : fs::directory_iterator(run_)) {
     const std::string name = entry.path().filename();
-    if (entry.path().extension().empty()) {
+    if (name.starts_with("step-") && entry.path().extension().empty()) {
       newest = std::max(newest, std::stoi(name.substr(std::string("step-").size())));
     }
   }
@@ -155,30 +156,9 @@ TEST_F(CheckpointsOfRuns, ResumeWithoutACheckpoint_BeginsAnew) {
   EXPECT_EQ(Report()["weights_sha256"], undisturbed);
 }
 
-TEST_F(CheckpointsOfRuns, OfAnotherSeed_AreRefused) {
-  ASSERT_EQ(Run({"--save", run_}).code, 0);
-  const CommandResult other = Run({"--save", run_, "--resume", "--seed", "2", "--steps", "9"});
-  EXPECT_EQ(other.code, 2) << other.err;
-  EXPECT_THAT(other.err, HasSubstr("another --seed"));
-}
-
-TEST_F(CheckpointsOfRuns, OfOtherTypes_AreRefusedAndLoadedAllTheSame) {
-  const std::vector<std::string> more = {"--save", run_, "--resume", "--steps", "9"};
-  const auto with = [&](const std::vector<std::string>& types) {
-    std::vector<std::string> words = more;
-    words.insert(words.end(), types.begin(), types.end());
-    return Run(words);
-  };
+TEST_F(CheckpointsOfRuns, OfOtherTypes_AreLoadedAllTheSame) {
   ASSERT_EQ(Run({"--save", run_}).code, 0);
   const std::string trained = Report()["weights_sha256"];
-  const CommandResult norms = with({"--norm-precision", "as-weights"});
-  EXPECT_EQ(norms.code, 2) << norms.err;
-  EXPECT_THAT(norms.err, HasSubstr("step-000000008' was trained with weights in bf16 and norms in "
-                                   "fp32, and this run has bf16 and bf16"));
-  const CommandResult weights = with({"--dtype", "fp32"});
-  EXPECT_EQ(weights.code, 2) << weights.err;
-  EXPECT_THAT(weights.err, HasSubstr("this run has fp32 and fp32"));
-  EXPECT_EQ(with({"--norm-precision", "fp32"}).code, 0);
   // Values have no type but fp32.
   ASSERT_EQ(Run({"--load", run_ + "/step-000000008", "--norm-precision", "as-weights", "--steps",
                  "1", "--lr", "0"})
@@ -188,11 +168,147 @@ TEST_F(CheckpointsOfRuns, OfOtherTypes_AreRefusedAndLoadedAllTheSame) {
   EXPECT_EQ(Report()["norm_dtype"], "bf16");
 }
 
-TEST_F(CheckpointsOfRuns, OfAnotherModel_AreRefusedByTensor) {
-  ASSERT_EQ(Run({"--save", run_}).code, 0);
-  const CommandResult other = Run({"--save", run_, "--resume", "--hidden", "32", "--steps", "9"});
-  EXPECT_NE(other.code, 0);
-  EXPECT_THAT(other.err, HasSubstr("has the shape"));
+// Of one rank: what follows is about folders.
+class FoldersOfRuns : public CheckpointsOfRuns {
+ protected:
+  CommandResult RunOne(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"--text",    text_, "--report",   folder_ / "report.json",
+                                          "--threads", "1",   "--progress", "none"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return RunTrainer(arguments);
+  }
+  std::vector<std::string> Saved() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(run_)) {
+      const std::string name = entry.path().filename();
+      if (!name.starts_with('.')) names.push_back(name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+};
+
+TEST_F(FoldersOfRuns, ResumedWithoutFlags_GoOnAsTheyWere) {
+  const std::vector<std::string> flags = {
+      "--model",    "gpt2-tiny", "--dtype",     "fp32", "--optimizer", "sgd", "--momentum", "0.9",
+      "--schedule", "linear",    "--lora-rank", "2",    "--batch",     "2",   "--steps",    "4"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), flags.begin(), flags.end());
+    return more;
+  };
+  ASSERT_EQ(RunOne(with({})).code, 0);
+  const std::string undisturbed = Report()["weights_sha256"];
+  ASSERT_EQ(RunOne(with({"--save", run_, "--save-every", "2"})).code, 0);
+  fs::remove_all(run_ + "/step-000000004");
+  const CommandResult resumed = RunOne({"--save", run_, "--resume"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(Report()["first_step"], 2);
+  EXPECT_EQ(Report()["weights_sha256"], undisturbed);
+  // At the last step there is nothing to do, and the run says so.
+  const CommandResult again = RunOne({"--save", run_, "--resume", "--export", folder_ / "out/"});
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("step 4 of 4 was reached before, so no step is left to train"));
+  EXPECT_TRUE(fs::exists(folder_ / "out/model.safetensors"));
+  // Other data is another run.
+  std::ofstream(text_, std::ios::app) << "more";
+  const CommandResult other = RunOne({"--save", run_, "--resume", "--steps", "5"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("data was 3000 bytes, CRC-32C "));
+  EXPECT_THAT(other.err, HasSubstr(" and is 3004 bytes, CRC-32C "));
+}
+
+TEST_F(FoldersOfRuns, WithAnotherRunsCheckpoints_AreRefusedOrSavedOver) {
+  const std::vector<std::string> flags = {"--model", "gpt2-tiny", "--save", run_, "--steps"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    return more;
+  };
+  ASSERT_EQ(RunOne(with({"3", "--save-every", "1"})).code, 0);
+  EXPECT_THAT(Saved(), testing::ElementsAre("step-000000002", "step-000000003"));
+  const CommandResult refused = RunOne(with({"1", "--seed", "2"}));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--save-over to replace them"));
+  ASSERT_EQ(RunOne(with({"1", "--seed", "2", "--save-over"})).code, 0);
+  EXPECT_THAT(Saved(), testing::ElementsAre("step-000000001"));
+}
+
+TEST_F(FoldersOfRuns, InUse_AreRefusedToASecondRunUntilTheFirstIsKilled) {
+  TrainerProcess first({"--text", text_, "--model", "gpt2-tiny", "--steps", "1000000", "--save",
+                        run_, "--ranks", "2", "--progress", "lines"},
+                       kWide);
+  ASSERT_TRUE(first.WaitForStep(1)) << first.output();
+  for (const char* ranks : {"1", "2"}) {
+    const CommandResult second =
+        RunOne({"--model", "gpt2-tiny", "--steps", "1", "--save", run_, "--ranks", ranks});
+    EXPECT_EQ(second.code, 10) << second.err;
+    EXPECT_THAT(second.err, HasSubstr("' is in use by another run (pid "));
+    EXPECT_THAT(second.err, testing::Not(HasSubstr("rank 0"))) << "no rank was started";
+  }
+  first.Signal(SIGTERM);
+  EXPECT_EQ(first.Wait(), 128 + SIGTERM);
+  EXPECT_EQ(RunOne({"--save", run_, "--resume", "--steps", "1000001", "--seed", "2"}).code, 2);
+}
+
+// Healthy by its record, as --resume reads it.
+bool IsHealthyOnDisk(const std::string& checkpoint) {
+  return nlohmann::json::parse(std::ifstream(checkpoint + "/state.json"))["healthy"];
+}
+
+TEST_F(FoldersOfRuns, ThatDiverge_GoOnFromTheLastGoodCheckpoint) {
+  // A rate that no model stands: after steps that warm up, the loss is no number.
+  const std::vector<std::string> flags = {
+      "--model", "gpt2-tiny", "--steps",        "60", "--save",  run_, "--save-every", "1",
+      "--lr",    "1000",      "--warmup-steps", "10", "--ranks", "1"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    return more;
+  };
+  const CommandResult diverged = RunOne(with({"--stop-on-nan"}));
+  ASSERT_EQ(diverged.code, 11) << diverged.err;
+  const int done = Report()["steps_done"].get<int>();
+  ASSERT_THAT(diverged.err, HasSubstr(" is the last good checkpoint, --resume goes on"));
+  std::string good;
+  for (const std::string& name : Saved()) {
+    if (IsHealthyOnDisk(run_ + "/" + name)) good = name;
+  }
+  EXPECT_THAT(diverged.err, HasSubstr(run_ + "/" + good + " is the last good checkpoint"));
+  const int good_step = std::stoi(good.substr(std::string("step-").size()));
+  EXPECT_LT(good_step, done) << "the state after the divergence was not saved";
+  // Without --stop-on-nan what comes after it does not take the good one's place.
+  fs::remove_all(run_);
+  ASSERT_EQ(RunOne(with({"--steps", std::to_string(done + 4)})).code, 0);
+  EXPECT_EQ(Saved().front(), good);
+  EXPECT_EQ(Saved().size(), 3u);
+  const CommandResult resumed = RunOne({"--save", run_, "--resume", "--lr", "0", "--warmup-steps",
+                                        "0", "--steps", std::to_string(good_step + 1)});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(Report()["first_step"], good_step);
+  EXPECT_THAT(resumed.err, HasSubstr("' is passed over"));
+  EXPECT_THAT(resumed.err, HasSubstr("--lr was 1000 and is 0"));
+}
+
+TEST_F(FoldersOfRuns, WithAnAlteredByteOrAdapter_AreRefusedByAllWhoRead) {
+  ASSERT_EQ(
+      RunOne({"--model", "gpt2-tiny", "--steps", "1", "--save", run_, "--lora-rank", "2"}).code, 0);
+  const std::string plain = folder_ / "plain";
+  fs::copy(run_ + "/step-000000001", plain);
+  fs::remove(plain + "/checksums-00000-of-00001.safetensors");
+  for (const std::string& file :
+       {run_ + "/step-000000001/model.safetensors", plain + "/model.safetensors"}) {
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(-4, std::ios::end);
+    bytes.write("\xff\xff\xff\xff", 4);  // NaN, in the last of the adapters
+  }
+  for (const std::string& from : {run_, plain}) {
+    const CommandResult loaded = RunOne({"--load", from, "--steps", "1"});
+    EXPECT_NE(loaded.code, 0) << from;
+    const CommandResult generated =
+        RunTrainer({"generate", "--load", from, "--prompt", "a", "--tokens", "1"});
+    EXPECT_NE(generated.code, 0) << from;
+    EXPECT_THAT(loaded.err, HasSubstr(from == run_ ? "were altered" : "is not finite"));
+    EXPECT_THAT(generated.err, HasSubstr("lora_"));
+  }
+  EXPECT_THAT(RunOne({"--save", run_, "--resume", "--steps", "2"}).err, HasSubstr("were altered"));
 }
 
 TEST_F(CheckpointsOfRuns, Load_BeginsWithTheValuesAndNotTheMoments) {

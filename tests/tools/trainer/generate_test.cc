@@ -23,8 +23,9 @@ class Generated : public testing::Test {
   // Trains a little, so that what is likely is not a tie, and returns the checkpoint.
   std::string Train(const std::vector<std::string>& model) {
     const std::string run = folder_ / "run";
-    std::vector<std::string> arguments = {"--text", text_, "--steps", "60",      "--lr", "5e-3",
-                                          "--save", run,   "--quiet", "--batch", "8"};
+    std::vector<std::string> arguments = {"--text",  text_,     "--steps", "60",
+                                          "--lr",    "5e-3",    "--save",  run,
+                                          "--quiet", "--batch", "8",       "--save-over"};
     arguments.insert(arguments.end(), model.begin(), model.end());
     const CommandResult trained = RunTrainer(arguments);
     EXPECT_EQ(trained.code, 0) << trained.err;

@@ -1,0 +1,70 @@
+#include "client/checkpoint/newest.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "base/system_error.h"
+#include "client/checkpoint/contents.h"
+#include "client/checkpoint/folder.h"
+#include "client/checkpoint/run_record.h"
+
+namespace geminid::checkpoint {
+namespace {
+
+constexpr size_t kRecordBytesMax = size_t{1} << 20;
+
+bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+}  // namespace
+
+bool IsHealthy(const std::string& checkpoint) {
+  const absl::StatusOr<std::string> text =
+      base::ReadFile(absl::StrCat(checkpoint, "/", kRecordName), kRecordBytesMax);
+  if (!text.ok()) return true;
+  const absl::StatusOr<RunRecord> record = ReadRecord(*text);
+  return !record.ok() || record->healthy;
+}
+
+absl::StatusOr<ChosenCheckpoint> ChooseNewest(const std::string& folder) {
+  if (Exists(absl::StrCat(folder, "/", kRecordName))) return ChosenCheckpoint{folder, ""};
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, FinishedIn(folder));
+  if (names.empty()) {
+    return absl::NotFoundError(absl::StrCat("'", folder, "' holds no checkpoint: it has neither ",
+                                            kRecordName, " nor folders called ", NameOfStep(0)));
+  }
+  const auto path_of = [&](const std::string& name) { return absl::StrCat(folder, "/", name); };
+  const auto healthy = std::find_if(names.rbegin(), names.rend(),
+                                    [&](const auto& name) { return IsHealthy(path_of(name)); });
+  const std::string newest = path_of(names.back());
+  if (healthy == names.rend() || healthy == names.rbegin()) return ChosenCheckpoint{newest, ""};
+  return ChosenCheckpoint{path_of(*healthy), newest};
+}
+
+absl::StatusOr<std::string> FolderOfValues(const std::string& folder) {
+  constexpr char kWhatToGive[] =
+      "give the folder of a checkpoint, of several, or of a Hugging Face model";
+  struct stat found = {};
+  if (::stat(folder.c_str(), &found) != 0) return base::SystemError(errno, "look it up", folder);
+  if (!S_ISDIR(found.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", folder, "' is not a folder; ", kWhatToGive));
+  }
+  const std::string weights = absl::StrCat(kModelPrefix, ".safetensors");
+  if (Exists(absl::StrCat(folder, "/", weights)) ||
+      Exists(absl::StrCat(folder, "/", weights, ".index.json"))) {
+    return folder;
+  }
+  const absl::StatusOr<ChosenCheckpoint> chosen = ChooseNewest(folder);
+  if (chosen.ok()) return chosen->path;
+  if (!absl::IsNotFound(chosen.status())) return chosen.status();
+  return absl::NotFoundError(absl::StrCat("'", folder, "' has no ", weights, "; ", kWhatToGive));
+}
+
+}  // namespace geminid::checkpoint

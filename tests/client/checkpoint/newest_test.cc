@@ -1,0 +1,69 @@
+#include "client/checkpoint/newest.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/checkpoint/folder.h"
+#include "client/checkpoint/run_record.h"
+#include "tests/base/temporary_folder.h"
+
+namespace geminid::checkpoint {
+namespace {
+
+class Newest_Checkpoint : public testing::Test {
+ protected:
+  void Save(uint64_t step, bool healthy) {
+    RunRecord record;
+    record.step = step;
+    record.ranks = 1;
+    record.healthy = healthy;
+    folder_.Write(absl::StrCat(NameOfStep(step), "/", kRecordName), ToText(record));
+  }
+  std::string PathOf(uint64_t step) const { return folder_ / NameOfStep(step); }
+  ChosenCheckpoint Choose() const {
+    const absl::StatusOr<ChosenCheckpoint> chosen = ChooseNewest(folder_.path());
+    EXPECT_TRUE(chosen.ok()) << chosen.status();
+    return chosen.value_or(ChosenCheckpoint());
+  }
+
+  const base::TemporaryFolder folder_;
+};
+
+TEST_F(Newest_Checkpoint, OfHealthyOnes_IsTheLast) {
+  Save(10, true);
+  Save(20, true);
+  EXPECT_EQ(Choose().path, PathOf(20));
+  EXPECT_EQ(Choose().passed_over, "");
+}
+
+TEST_F(Newest_Checkpoint, AfterADivergence_IsTheLastBeforeIt) {
+  Save(10, true);
+  Save(20, true);
+  Save(30, false);
+  Save(40, false);
+  EXPECT_EQ(Choose().path, PathOf(20));
+  EXPECT_EQ(Choose().passed_over, PathOf(40));
+}
+
+TEST_F(Newest_Checkpoint, WhereNoneIsHealthy_IsTheLast) {
+  Save(10, false);
+  Save(20, false);
+  EXPECT_EQ(Choose().path, PathOf(20));
+  EXPECT_EQ(Choose().passed_over, "");
+}
+
+TEST_F(Newest_Checkpoint, WhoseRecordCannotBeRead_IsNotPassedOver) {
+  Save(10, true);
+  folder_.Write(absl::StrCat(NameOfStep(20), "/", kRecordName), "{");
+  EXPECT_EQ(Choose().path, PathOf(20));
+}
+
+TEST_F(Newest_Checkpoint, OfACheckpointItself_IsThatOne) {
+  Save(10, false);
+  EXPECT_EQ(ChooseNewest(PathOf(10))->path, PathOf(10));
+}
+
+}  // namespace
+}  // namespace geminid::checkpoint

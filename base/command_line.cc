@@ -26,19 +26,42 @@ std::vector<std::string> SubcommandsOf(const CLI::App& app) {
   return names;
 }
 
-std::vector<std::string> FlagsOf(const std::vector<const CLI::App*>& chosen) {
+std::vector<std::string> FlagsOf(const CLI::App& app) {
   std::vector<std::string> flags;
-  for (const CLI::App* app : chosen) {
-    for (const CLI::Option* option : app->get_options()) {
-      for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-    }
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
   }
   return flags;
+}
+
+// What may stand after the last of `chosen`: also flags of those before it, where it hands on to
+// them what it does not know.
+std::vector<std::string> FlagsAfter(const std::vector<const CLI::App*>& chosen) {
+  std::vector<std::string> flags = FlagsOf(*chosen.back());
+  for (size_t i = chosen.size() - 1; i > 0 && chosen[i]->get_fallthrough(); --i) {
+    const std::vector<std::string> more = FlagsOf(*chosen[i - 1]);
+    flags.insert(flags.end(), more.begin(), more.end());
+  }
+  return flags;
+}
+
+// "; it is a flag of 'geminid-train'", if a command before the last one has it.
+std::string OwnerOf(const std::string& flag, const std::vector<const CLI::App*>& chosen) {
+  std::string command;
+  for (size_t i = 0; i + 1 < chosen.size(); ++i) {
+    absl::StrAppend(&command, i == 0 ? "" : " ", chosen[i]->get_name());
+    const std::vector<std::string> flags = FlagsOf(*chosen[i]);
+    if (std::ranges::find(flags, flag) == flags.end()) continue;
+    return absl::StrCat("; it is a flag of '", command, "' alone;");
+  }
+  return "";
 }
 
 bool IsFlag(const std::string& word) { return absl::StartsWith(word, "-"); }
 
 }  // namespace
+
+bool HasUnknownWords(const CLI::App& app) { return !app.remaining(/*recurse=*/true).empty(); }
 
 std::string DescribeParseError(const CLI::App& app, const CLI::Error& error) {
   const std::vector<const CLI::App*> chosen = Chosen(app);
@@ -53,7 +76,8 @@ std::string DescribeParseError(const CLI::App& app, const CLI::Error& error) {
     const auto flag = std::find_if(unknown.begin(), unknown.end(), IsFlag);
     std::string word = flag == unknown.end() ? unknown.front() : *flag;
     word = IsFlag(word) ? word.substr(0, word.find('=')) : word;
-    const std::string meant = DidYouMean(word, IsFlag(word) ? FlagsOf(chosen) : subcommands);
+    std::string meant = IsFlag(word) ? OwnerOf(word, chosen) : "";
+    if (meant.empty()) meant = DidYouMean(word, IsFlag(word) ? FlagsAfter(chosen) : subcommands);
     return absl::StrCat("'", word, "' is not known", meant.empty() ? ";" : meant, hint);
   }
   if (!subcommands.empty()) {

@@ -12,6 +12,10 @@ namespace geminid::base {
 // to look further.
 std::string DescribeParseError(const CLI::App& app, const CLI::Error& error);
 
+// Whether `app`, which was asked for its help, was also given words that it does not know: they are
+// an error then as they are without --help.
+bool HasUnknownWords(const CLI::App& app);
+
 // Makes every option of `app` and of its subcommands refuse an empty value: it is a script's variable
 // that is not set, and taken for an option left out it would be passed over in silence.
 void RefuseEmptyValues(CLI::App* app);

@@ -17,7 +17,7 @@ enum ExitCode : int {
   kExitDeadline = 6,           // the daemon or another rank did not answer in time
   kExitResourceExhausted = 7,  // it does not fit: memory, a limit, or a full disk
   kExitUnhealthy = 8,          // what was looked at answered, and something is wrong with it
-  kExitAborted = 9,            // stopped because another rank failed
+  kExitAborted = 9,            // stopped because another rank failed, or on request
   kExitPrecondition = 10,      // the versions or states of two parts do not go together
   kExitDiverged = 11,          // the loss was not finite, and training was to stop then
   kExitSignalBase = 128,       // plus the number of the signal that ended it

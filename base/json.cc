@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <unordered_set>
 
 #include "absl/strings/str_cat.h"
 
@@ -92,11 +94,10 @@ class TreeBuilder {
 
   bool key(std::string& key) {
     const Position position = cursor_.Find();
-    std::vector<JsonValue::Member>& members = open_.back()->members;
-    const bool known = std::any_of(members.begin(), members.end(),
-                                   [&](const auto& other) { return other.key == key; });
-    if (known) return Fail(position, absl::StrCat(key, ": given twice"));
-    members.push_back({std::move(key), position, {}});
+    if (!keys_.back().insert(key).second) {
+      return Fail(position, absl::StrCat(key, ": given twice"));
+    }
+    open_.back()->members.push_back({std::move(key), position, {}});
     cursor_.SkipString();
     return true;
   }
@@ -149,6 +150,7 @@ class TreeBuilder {
       return Fail(cursor_.Find(), absl::StrCat("nested deeper than ", kMaxDepth));
     }
     open_.push_back(NewValue(type));
+    keys_.emplace_back();
     cursor_.SkipBracket();
     return true;
   }
@@ -157,6 +159,7 @@ class TreeBuilder {
     cursor_.Find();
     cursor_.SkipBracket();
     open_.pop_back();
+    keys_.pop_back();
     return true;
   }
 
@@ -165,19 +168,66 @@ class TreeBuilder {
   JsonValue* const root_;
   JsonError* const error_;
   std::vector<JsonValue*> open_;  // each the last of what the one before it holds: none moves
+  std::vector<std::unordered_set<std::string>> keys_;  // of each
 };
 // NOLINTEND(readability-identifier-naming)
 
-}  // namespace
-
-bool ParseJson(const std::string& text, JsonValue* value, JsonError* error) {
+bool Parse(const std::string& grammatical, const std::string& text, JsonValue* value,
+           JsonError* error) {
   *value = {};
   if (text.starts_with("\xef\xbb\xbf")) {  // the library would skip it
     *error = {{1, 1}, "a byte order mark; save the text as UTF-8 without one"};
     return false;
   }
   TreeBuilder builder(text, value, error);
-  return nlohmann::json::sax_parse(text, &builder) && builder.Finish();
+  return nlohmann::json::sax_parse(grammatical, &builder) && builder.Finish();
+}
+
+// Python's words for numbers that JSON does not have, and JSON's of the same length.
+struct PythonNumber {
+  std::string_view word;
+  std::string_view stand_in;
+};
+constexpr PythonNumber kPythonNumbers[] = {
+    {"NaN", "0.0"}, {"Infinity", "0.000000"}, {"-Infinity", "-0.000000"}};
+
+// Whether a value may begin after, or end before, this character.
+bool IsBoundary(char c) { return std::string_view(" \t\r\n,:[]}").find(c) != std::string_view::npos; }
+
+// Where the string that begins at `begin` has ended.
+size_t EndOfString(const std::string& text, size_t begin) {
+  size_t at = begin + 1;
+  while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
+  return at + 1;
+}
+
+// `text` with Python's words replaced, everything at its place.
+std::string WithoutPythonNumbers(std::string text) {
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == '"') {
+      at = EndOfString(text, at);
+      continue;
+    }
+    for (const auto& [word, stand_in] : kPythonNumbers) {
+      const size_t end = at + word.size();
+      if (text.compare(at, word.size(), word) != 0) continue;
+      if (at > 0 && !IsBoundary(text[at - 1])) continue;
+      if (end < text.size() && !IsBoundary(text[end])) continue;
+      text.replace(at, word.size(), stand_in);
+    }
+    ++at;
+  }
+  return text;
+}
+
+}  // namespace
+
+bool ParseJson(const std::string& text, JsonValue* value, JsonError* error) {
+  return Parse(text, text, value, error);
+}
+
+bool ParsePythonJson(const std::string& text, JsonValue* value, JsonError* error) {
+  return Parse(WithoutPythonNumbers(text), text, value, error);
 }
 
 }  // namespace geminid::base

@@ -41,8 +41,13 @@ struct JsonError {
 };
 
 // Parses all of `text` into *value, or fills *error and returns false. Refuses duplicate keys,
-// trailing text, comments, text that is not UTF-8 and nesting deeper than 16.
+// trailing text, comments, text that is not UTF-8 and nesting deeper than 16. Takes time in
+// proportion to the text.
 bool ParseJson(const std::string& text, JsonValue* value, JsonError* error);
+
+// The same for a file of Python's json module, which writes NaN, Infinity and -Infinity. Each is a
+// number with that text: whoever reads the number refuses it.
+bool ParsePythonJson(const std::string& text, JsonValue* value, JsonError* error);
 
 }  // namespace geminid::base
 

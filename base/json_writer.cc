@@ -85,6 +85,13 @@ JsonWriter& JsonWriter::Value(double value) {
   return *this;
 }
 
+JsonWriter& JsonWriter::Real(double value) {
+  Value(value);
+  const std::string written = absl::StrFormat("%.17g", value);
+  if (written.find_first_not_of("-0123456789") == std::string::npos) text_ += ".0";
+  return *this;
+}
+
 JsonWriter& JsonWriter::Null() {
   BeforeValue();
   text_ += "null";

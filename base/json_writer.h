@@ -22,6 +22,8 @@ class JsonWriter {
   JsonWriter& Value(uint64_t value);
   // Enough digits to read the same double back; null for what JSON cannot say (infinity, NaN).
   JsonWriter& Value(double value);
+  // The same, with a point or an exponent also in whole numbers: for readers with a type for each.
+  JsonWriter& Real(double value);
   JsonWriter& Null();
 
   const std::string& text() const { return text_; }

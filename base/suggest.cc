@@ -55,7 +55,7 @@ std::string DidYouMean(const std::string& word, const std::vector<std::string>& 
   int nearest_distance = Tolerance(word) + 1;
   for (const std::string& candidate : known) {
     const int distance = EditDistance(word, candidate);
-    if (distance >= nearest_distance) continue;
+    if (distance == 0 || distance >= nearest_distance) continue;
     nearest = &candidate;
     nearest_distance = distance;
   }

@@ -11,7 +11,7 @@ namespace geminid::base {
 int EditDistance(const std::string& a, const std::string& b);
 
 // "; did you mean 'socket'?" when a word of `known` is near enough to be meant: those few of which
-// `word` is the beginning, or the nearest. Else nothing.
+// `word` is the beginning, or the nearest. Never `word` itself. Else nothing.
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace geminid::base

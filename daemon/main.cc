@@ -109,7 +109,7 @@ std::optional<int> Parse(int argc, char** argv, CommandLine* line) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) {
+    if (error.get_exit_code() != 0 || base::HasUnknownWords(app)) {
       return Fail(base::DescribeParseError(app, error), base::kDaemonExitUsage);
     }
     app.exit(error);  // prints the help or the version

@@ -140,7 +140,7 @@ std::string IndexText(const Contents& contents, const std::string& prefix) {
 absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& text) {
   base::JsonValue root;
   base::JsonError error;
-  if (!base::ParseJson(text, &root, &error)) {
+  if (!base::ParsePythonJson(text, &root, &error)) {
     return absl::DataLossError(absl::StrCat("line ", error.position.line, ", column ",
                                             error.position.column, ": ", error.problem));
   }

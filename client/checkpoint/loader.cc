@@ -205,7 +205,7 @@ class StateLoader {
     const auto& [file, tensor] = found;
     if (tensor->type != ElementType::kFloat32) {
       return absl::DataLossError(absl::StrCat("'", file->path(), "': tensor '", name,
-                                              "' has dtype ", Name(tensor->type), ", not F32"));
+                                              "' has dtype ", tensor->type_name(), ", not F32"));
     }
     GEMINID_ASSIGN_OR_RETURN(const uint32_t number,
                              files_.Find(file->path().substr(folder_.size() + 1)));

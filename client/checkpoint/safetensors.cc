@@ -35,7 +35,25 @@ constexpr std::array kTypes = {
     TypeRow{ElementType::kFloat32, "F32", 4}, TypeRow{ElementType::kBFloat16, "BF16", 2},
     TypeRow{ElementType::kFloat16, "F16", 2}, TypeRow{ElementType::kUint64, "U64", 8},
     TypeRow{ElementType::kUint32, "U32", 4},  TypeRow{ElementType::kUint8, "U8", 1},
+    TypeRow{ElementType::kOther, "other", 0},
 };
+
+// The format's other dtypes, for the sizes of tensors that are passed over. A tensor of a dtype
+// that is newer than this table is passed over too, and its size is believed.
+struct OtherType {
+  const char* name;
+  uint64_t bits;
+};
+constexpr std::array kOtherTypes = {
+    OtherType{"BOOL", 8},       OtherType{"I8", 8},           OtherType{"F8_E4M3", 8},
+    OtherType{"F8_E5M2", 8},    OtherType{"F8_E8M0", 8},      OtherType{"F8_E4M3FNUZ", 8},
+    OtherType{"I16", 16},       OtherType{"F8_E5M2FNUZ", 8},  OtherType{"U16", 16},
+    OtherType{"I32", 32},       OtherType{"I64", 64},         OtherType{"F64", 64},
+    OtherType{"C64", 64},       OtherType{"F4", 4},           OtherType{"F6_E2M3", 6},
+    OtherType{"F6_E3M2", 6},
+};
+constexpr uint64_t kBitsPerByte = 8;
+constexpr size_t kTypeNameMax = 16;  // of a message
 
 const TypeRow& RowOf(ElementType type) { return kTypes[static_cast<size_t>(type)]; }
 
@@ -83,28 +101,43 @@ bool ReadNumbers(const JsonValue* value, std::vector<uint64_t>* numbers) {
   return true;
 }
 
-// Bytes of a tensor of this shape, or false when they do not fit 64 bits.
-bool ShapeBytes(const std::vector<uint64_t>& shape, ElementType type, uint64_t* bytes) {
-  *bytes = SizeOf(type);
+// `unit` times the elements of this shape, or false when that does not fit 64 bits.
+bool Multiply(const std::vector<uint64_t>& shape, uint64_t unit, uint64_t* product) {
+  *product = unit;
   for (uint64_t dimension : shape) {
-    if (__builtin_mul_overflow(*bytes, dimension, bytes)) return false;
+    if (__builtin_mul_overflow(*product, dimension, product)) return false;
   }
   return true;
+}
+
+// Whether a tensor of a dtype that is passed over can have as many bytes as it says.
+bool IsSizeOfOther(const TensorEntry& tensor) {
+  const auto row = std::find_if(kOtherTypes.begin(), kOtherTypes.end(), [&](const OtherType& known) {
+    return tensor.other_type == known.name;
+  });
+  if (row == kOtherTypes.end()) return true;
+  uint64_t bits = 0;
+  return Multiply(tensor.shape, row->bits, &bits) && bits % kBitsPerByte == 0 &&
+         bits / kBitsPerByte == tensor.bytes;
+}
+
+bool IsSizeRight(const TensorEntry& tensor) {
+  if (tensor.type == ElementType::kOther) return IsSizeOfOther(tensor);
+  uint64_t expected = 0;
+  return Multiply(tensor.shape, SizeOf(tensor.type), &expected) && expected == tensor.bytes;
 }
 
 absl::StatusOr<TensorEntry> ReadTensor(const std::string& name, const JsonValue& value) {
   TensorEntry tensor;
   tensor.name = name;
   const JsonValue* type = Member(value, "dtype");
-  if (value.type != JsonValue::Type::kObject || type == nullptr) {
+  if (type == nullptr || type->type != JsonValue::Type::kString) {
     return Bad(name, "has no dtype");
   }
   const auto row = std::find_if(kTypes.begin(), kTypes.end(),
                                 [&](const TypeRow& known) { return type->text == known.name; });
-  if (row == kTypes.end()) {
-    return Bad(name, absl::StrCat("has the unsupported dtype '", type->text.substr(0, 16), "'"));
-  }
-  tensor.type = row->type;
+  tensor.type = row == kTypes.end() ? ElementType::kOther : row->type;
+  if (tensor.type == ElementType::kOther) tensor.other_type = type->text.substr(0, kTypeNameMax);
   std::vector<uint64_t> offsets;
   const bool read = ReadNumbers(Member(value, "shape"), &tensor.shape) &&
                     ReadNumbers(Member(value, "data_offsets"), &offsets);
@@ -113,8 +146,7 @@ absl::StatusOr<TensorEntry> ReadTensor(const std::string& name, const JsonValue&
   }
   tensor.offset = offsets[0];
   tensor.bytes = offsets[1] - offsets[0];
-  uint64_t expected = 0;
-  if (!ShapeBytes(tensor.shape, tensor.type, &expected) || expected != tensor.bytes) {
+  if (!IsSizeRight(tensor)) {
     return Bad(name, absl::StrCat("has ", base::FormatBytes(tensor.bytes),
                                   " of data, which is not what its shape and dtype say"));
   }
@@ -146,6 +178,11 @@ size_t SizeOf(ElementType type) { return RowOf(type).bytes; }
 
 const char* Name(ElementType type) { return RowOf(type).name; }
 
+uint64_t TensorEntry::elements() const {
+  uint64_t elements = 0;
+  return Multiply(shape, 1, &elements) ? elements : 0;
+}
+
 const TensorEntry* Header::Find(const std::string& name) const {
   for (const TensorEntry& tensor : tensors) {
     if (tensor.name == name) return &tensor;
@@ -163,7 +200,7 @@ absl::StatusOr<Header> LayOut(std::vector<TensorEntry> tensors,
       return absl::InvalidArgumentError(
           absl::StrCat("two tensors of one file are called '", tensor.name, "'"));
     }
-    if (!ShapeBytes(tensor.shape, tensor.type, &tensor.bytes)) {
+    if (!Multiply(tensor.shape, SizeOf(tensor.type), &tensor.bytes)) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor '", tensor.name, "' is larger than a file can be"));
     }
@@ -203,7 +240,7 @@ absl::StatusOr<uint64_t> HeaderLength(const std::string& first_bytes, uint64_t f
 absl::StatusOr<Header> Decode(const std::string& json, uint64_t file_bytes) {
   JsonValue root;
   base::JsonError error;
-  if (!base::ParseJson(json, &root, &error)) {
+  if (!base::ParsePythonJson(json, &root, &error)) {
     return absl::DataLossError(absl::StrCat("its header is no JSON: line ", error.position.line,
                                             ", column ", error.position.column, ": ",
                                             error.problem));

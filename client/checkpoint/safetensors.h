@@ -24,9 +24,18 @@ namespace geminid::checkpoint {
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr size_t kLengthBytes = 8;
 
-enum class ElementType : uint8_t { kFloat32, kBFloat16, kFloat16, kUint64, kUint32, kUint8 };
+// kOther: of a tensor that is described and passed over, such as BOOL, I64 or F8_E4M3.
+enum class ElementType : uint8_t {
+  kFloat32,
+  kBFloat16,
+  kFloat16,
+  kUint64,
+  kUint32,
+  kUint8,
+  kOther
+};
 
-size_t SizeOf(ElementType type);
+size_t SizeOf(ElementType type);     // in bytes; of kOther 0
 const char* Name(ElementType type);  // as the header spells it
 
 struct TensorEntry {
@@ -35,8 +44,10 @@ struct TensorEntry {
   std::vector<uint64_t> shape;
   uint64_t offset = 0;  // bytes from the start of the data
   uint64_t bytes = 0;
+  std::string other_type{};  // the header's word for kOther
 
-  uint64_t elements() const { return bytes / SizeOf(type); }
+  uint64_t elements() const;
+  std::string type_name() const { return type == ElementType::kOther ? other_type : Name(type); }
 };
 
 struct Header {
@@ -60,9 +71,9 @@ std::string Encode(const Header& header);
 // kMaxHeaderBytes or than the file.
 absl::StatusOr<uint64_t> HeaderLength(const std::string& first_bytes, uint64_t file_bytes);
 
-// Reads the header's JSON. DATA_LOSS says what is wrong: text that is no such header, a type that
-// is not supported, a shape and offsets that disagree, holes, overlaps, or a file that is shorter
-// or longer than its tensors.
+// Reads the header's JSON. A tensor may have any dtype: whoever reads its values refuses those that
+// are not computed in. DATA_LOSS says what is wrong: text that is no such header, a shape and
+// offsets that disagree, holes, overlaps, or a file that is shorter or longer than its tensors.
 absl::StatusOr<Header> Decode(const std::string& json, uint64_t file_bytes);
 
 }  // namespace geminid::checkpoint

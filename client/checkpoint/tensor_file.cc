@@ -154,7 +154,7 @@ absl::Status TensorFile::ReadFloats(const TensorEntry& tensor, uint64_t first,
       return ReadHalves<kernels::Float16>(*this, place, values);
     default:
       return absl::DataLossError(absl::StrCat("'", path_, "': tensor '", tensor.name,
-                                              "' has dtype ", Name(tensor.type),
+                                              "' has dtype ", tensor.type_name(),
                                               ", not F32, BF16 or F16"));
   }
 }

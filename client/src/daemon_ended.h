@@ -2,7 +2,19 @@
 #ifndef GEMINID_CLIENT_SRC_DAEMON_ENDED_H_
 #define GEMINID_CLIENT_SRC_DAEMON_ENDED_H_
 
+#include <string_view>
+
+#include "absl/status/status.h"
+
 namespace geminid {
+
+// Of every call of a session whose job the operator, or its user, has ended: nothing failed.
+inline constexpr char kJobEndedWords[] =
+    "the job was ended on request (geminictl end); its memory is gone";
+inline absl::Status JobEnded() { return absl::CancelledError(kJobEndedWords); }
+inline bool IsJobEnded(const absl::Status& status) {
+  return absl::IsCancelled(status) && status.message() == kJobEndedWords;
+}
 
 // Why it does not go on. The memory of a GPU is held by an agent of the daemon's, which ends with
 // it; whatever else there is waits for the next daemon.

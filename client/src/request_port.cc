@@ -334,10 +334,7 @@ void RequestPort::Sleep() {
       PumpResponses();  // what it said last still counts
       const bool job_ended = state_->header.phase.load(std::memory_order_acquire) ==
                              static_cast<uint32_t>(shm::Phase::kEnded);
-      if (job_ended) {
-        return Break(absl::UnavailableError(
-            "the job was ended on request (geminictl end); its memory is gone"));
-      }
+      if (job_ended) return Break(JobEnded());
       Break(DaemonEnded());
     }
   }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "client/src/daemon_ended.h"
 #include "proto/shm/chunk_state.h"
 #include "proto/shm/lease.h"
 
@@ -76,6 +77,7 @@ shm::Request MakeRequest(shm::RequestOp op, ChunkId chunk) {
 
 absl::Status Explain(const absl::Status& status, const std::string& doing,
                      const device::MemoryInfo& memory) {
+  if (IsJobEnded(status)) return status;  // whatever it was doing
   const char* hint = "";
   std::string room;
   if (status.code() == absl::StatusCode::kResourceExhausted) {

@@ -17,6 +17,7 @@ class ArenaMeter {
     uint64_t peak_model_bytes = 0;
     uint64_t peak_workspace_bytes = 0;
     uint64_t peak_total_bytes = 0;
+    uint64_t model_bytes_at_peak = 0;  // of that; the rest was workspace
   };
 
   void AddModel(int64_t bytes) { Add(&reading_.model_bytes, bytes); }
@@ -34,7 +35,9 @@ class ArenaMeter {
     Reading& r = reading_;
     r.peak_model_bytes = std::max(r.peak_model_bytes, r.model_bytes);
     r.peak_workspace_bytes = std::max(r.peak_workspace_bytes, r.workspace_bytes);
-    r.peak_total_bytes = std::max(r.peak_total_bytes, r.model_bytes + r.workspace_bytes);
+    if (r.model_bytes + r.workspace_bytes <= r.peak_total_bytes) return;
+    r.peak_total_bytes = r.model_bytes + r.workspace_bytes;
+    r.model_bytes_at_peak = r.model_bytes;
   }
 
   mutable std::mutex mutex_;

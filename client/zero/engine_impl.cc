@@ -334,8 +334,7 @@ std::string EngineImpl::NamesIn(uint32_t chunk) const {
   return absl::StrCat("one of ", first, " to '", parameters_[tensors.back()].name, "'");
 }
 
-// When memory was allocated or freed, and not for every look at the statistics: those must not wait
-// for the daemon.
+// When memory was allocated or freed: a look at the statistics must not wait for the daemon.
 absl::Status EngineImpl::ReadHostBytes() {
   absl::StatusOr<uint64_t> bytes = session_->HostBytes();
   if (bytes.ok()) host_bytes_ = *bytes;
@@ -461,6 +460,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   statistics.peak_model_bytes = reading.peak_model_bytes;
   statistics.peak_workspace_bytes = reading.peak_workspace_bytes;
   statistics.peak_total_bytes = reading.peak_total_bytes;
+  statistics.model_bytes_at_peak = reading.model_bytes_at_peak;
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
   statistics.ranks_exchange_by = exchange_by_;

@@ -220,7 +220,7 @@ absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {
           absl::StrCat("the model state does not fit the device arena of ",
                        base::FormatBytes(session_->arena_bytes()), " after ",
                        base::FormatBytes(device_bytes_),
-                       " of it; use a larger --device-memory, or placement auto with the "
+                       " of it; use more device memory, or placement auto with the "
                        "optimizer state on the host: ",
                        std::string(status.message())));
     }

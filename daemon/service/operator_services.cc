@@ -162,7 +162,6 @@ absl::Status MemoryRpc::GetLedger(v1::Ledger* response) {
 absl::Status AdminRpc::GetStatus(v1::Status* response) {
   response->set_version(facts_.version);
   response->set_daemon_epoch(hub_->daemon_epoch());
-  response->set_phase(facts_.vitals->stopping.load() ? "draining" : "serving");
   response->set_start_time_seconds(facts_.start_time_seconds);
   response->set_uptime_seconds(
       static_cast<double>(os::MonotonicNanoseconds() - facts_.start_nanoseconds) * 1e-9);
@@ -174,6 +173,9 @@ absl::Status AdminRpc::GetStatus(v1::Status* response) {
   hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
     response->set_sessions(static_cast<uint32_t>(sessions.size()));
     response->set_drained(engine.jobs().drained());
+    response->set_phase(facts_.vitals->stopping.load() ? "draining"
+                        : response->drained()          ? "drained"
+                                                       : "serving");
     *response->mutable_ledger() = LedgerMessage(engine);
     for (const core::DeviceDescription& device : engine.devices()) {
       *response->add_devices() = DeviceMessage(device);

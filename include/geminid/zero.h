@@ -323,6 +323,7 @@ struct Statistics {
   uint64_t peak_model_bytes = 0;  // most chunk bytes in the arena at once
   uint64_t peak_workspace_bytes = 0;
   uint64_t peak_total_bytes = 0;  // most of both together at one time
+  uint64_t model_bytes_at_peak = 0;  // chunk bytes at that time
   uint64_t model_bytes = 0;       // now
   uint64_t workspace_bytes = 0;   // now
   uint64_t host_to_device_bytes = 0;

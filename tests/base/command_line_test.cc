@@ -45,6 +45,23 @@ TEST(DescribeParseError, UnknownFlag_IsNamedBeforeWhatFollowsIt) {
               HasSubstr("not known; 'tool ls chunks --help' lists"));
 }
 
+// After a subcommand that does not hand on what it does not know.
+TEST(DescribeParseError, FlagOfTheProgramAlone_IsSaidToBeThat) {
+  const std::string problem = Problem({"explain", "1", "--steps", "3"});
+  EXPECT_THAT(problem, HasSubstr("'--steps' is not known; it is a flag of 'tool' alone;"));
+  EXPECT_THAT(problem, Not(HasSubstr("did you mean")));
+}
+
+TEST(HasUnknownWords, BesideHelp_AreSeen) {
+  for (const bool knows : {true, false}) {
+    CLI::App app("", "tool");
+    app.add_subcommand("ls");
+    std::vector<std::string> arguments = {"--help", knows ? "ls" : "nosuch"};  // the last first
+    EXPECT_THROW(app.parse(arguments), CLI::CallForHelp);
+    EXPECT_EQ(HasUnknownWords(app), !knows);
+  }
+}
+
 TEST(DescribeParseError, UnknownSubcommand_IsNamed) {
   EXPECT_THAT(Problem({"explan"}), HasSubstr("'explan' is not known; did you mean 'explain'?"));
   EXPECT_THAT(Problem({"ls", "chunk"}), HasSubstr("did you mean 'chunks'?"));

@@ -62,6 +62,42 @@ TEST(Json, Good_IsATreeWithPositions) {
   EXPECT_EQ(value.members[1].value.members[0].value.text, "x\n\xc3\xa9\xf0\x9f\x98\x80");
 }
 
+TEST(PythonJson, NumbersThatJsonDoesNotHave_KeepTheirSpelling) {
+  const std::string text = R"({"a": [NaN, Infinity,-Infinity], "NaN": "Infinity \" NaN", "b":NaN})";
+  JsonValue value;
+  JsonError error;
+  ASSERT_TRUE(ParsePythonJson(text, &value, &error)) << error.problem;
+  ASSERT_EQ(value.members.size(), 3u);
+  const std::vector<JsonValue>& items = value.members[0].value.items;
+  ASSERT_EQ(items.size(), 3u);
+  EXPECT_EQ(items[0].type, JsonValue::Type::kNumber);
+  EXPECT_EQ(items[0].text, "NaN");
+  EXPECT_EQ(items[1].text, "Infinity");
+  EXPECT_EQ(items[2].text, "-Infinity");
+  EXPECT_EQ(value.members[1].key, "NaN");
+  EXPECT_EQ(value.members[1].value.text, "Infinity \" NaN");
+  EXPECT_EQ(value.members[2].position.column, static_cast<int>(text.find("\"b\"")) + 1);
+  EXPECT_FALSE(ParseJson(text, &value, &error));
+}
+
+TEST(PythonJson, WordsThatOnlyBeginSo_AreRefusedWhereTheyStand) {
+  for (const char* const text : {"[NaN1]", "[1NaN]", "[-NaN]", "[Infinit]", "[+Infinity]", "[NaN"}) {
+    JsonValue value;
+    JsonError error;
+    EXPECT_FALSE(ParsePythonJson(text, &value, &error)) << text;
+  }
+}
+
+TEST(Json, AKeyGivenTwiceFarApart_IsRefusedAtTheSecond) {
+  std::string text = "{";
+  for (int i = 0; i < 100; ++i) text += "\"" + std::to_string(i) + "\":{\"0\":1},";
+  JsonValue value;
+  JsonError error;
+  EXPECT_FALSE(ParseJson(text + "\"7\":1}", &value, &error));
+  EXPECT_EQ(error.problem, "7: given twice");
+  EXPECT_EQ(error.position.column, static_cast<int>(text.size()) + 1);
+}
+
 TEST(Json, TextAfterAZeroByte_IsRefused) {
   JsonValue value;
   JsonError error;

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/exit_code.h"
 #include "tests/base/json_values.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
@@ -142,10 +143,21 @@ TEST_F(Jobs, EndedByTheOperator_EndsWithAReasonAndLeavesRoom) {
   ASSERT_TRUE(next.WaitForWords("waits: job next is queued, position 1")) << next.Words();
   const auto [code, words] = Ctl({"end", "low", "--yes"});
   EXPECT_EQ(code, 0) << words;
-  EXPECT_GT(low.WaitForEnd(kSeconds), 0);
-  EXPECT_THAT(low.Words(), HasSubstr("geminictl end"));
+  EXPECT_EQ(low.WaitForEnd(kSeconds), base::kExitAborted);
+  EXPECT_THAT(low.Words(), HasSubstr("geminid-train: the job was ended on request (geminictl end)"));
   EXPECT_EQ(next.WaitForEnd(kSeconds), 0) << next.Words();
   EXPECT_EQ(BitsOf("next"), Undisturbed());
+}
+
+TEST_F(Jobs, EndedWhileItWaits_EndsWithTheSameReasonAndCode) {
+  TrainingProcess first(Run("first", kForHours, "0"));
+  ASSERT_TRUE(first.WaitForWords("step 1/")) << first.Words();
+  TrainingProcess next(Run("next", kSteps, "0"));
+  ASSERT_TRUE(next.WaitForWords("waits: job next is queued")) << next.Words();
+  const auto [code, words] = Ctl({"end", "next", "--yes"});
+  EXPECT_EQ(code, 0) << words;
+  EXPECT_EQ(next.WaitForEnd(kSeconds), base::kExitAborted) << next.Words();
+  EXPECT_THAT(next.Words(), HasSubstr("geminid-train: the job was ended on request (geminictl end)"));
 }
 
 }  // namespace

@@ -150,7 +150,8 @@ class Search {
                              MostThatFits(job_.batch.sequences, [](std::uint64_t n, Job* job) {
                                job->batch.sequences = n;
                              }));
-    if (most > 0) Add(Change::Kind::kSequences, most, absl::StrCat("--batch ", most));
+    const std::uint64_t all = most * job_.ranks;
+    if (most > 0) Add(Change::Kind::kSequences, all, absl::StrCat("--batch ", all));
     return absl::OkStatus();
   }
 
@@ -162,7 +163,7 @@ class Search {
                              }));
     if (most > 0) {
       Add(Change::Kind::kSequenceLength, most * kTokensStep,
-          absl::StrCat("--sequence ", most * kTokensStep));
+          absl::StrCat("--context ", most * kTokensStep));
     }
     return absl::OkStatus();
   }
@@ -181,7 +182,8 @@ class Search {
     }
     if (high > 0) {
       Add(Change::Kind::kNodes, high,
-          absl::StrCat("--nodes ", high, " --ranks ", high * job_.ranks_per_node(),
+          absl::StrCat("--nodes ", high, " --ranks ", high * job_.ranks_per_node(), " --batch ",
+                       high * job_.ranks_per_node() * job_.batch.sequences,
                        ": more such nodes"));
     }
     return absl::OkStatus();

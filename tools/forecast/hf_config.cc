@@ -310,7 +310,7 @@ absl::Status UnknownType(const std::string& name, const Keys& keys) {
 absl::StatusOr<Model> ModelFromHuggingFace(const std::string& json) {
   base::JsonValue root;
   base::JsonError error;
-  if (!base::ParseJson(json, &root, &error)) {
+  if (!base::ParsePythonJson(json, &root, &error)) {
     return absl::InvalidArgumentError(absl::StrCat("line ", error.position.line, ", column ",
                                                    error.position.column, ": ", error.problem));
   }

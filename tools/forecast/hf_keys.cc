@@ -1,5 +1,6 @@
 #include "tools/forecast/hf_keys.h"
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -15,14 +16,31 @@ std::uint64_t HuggingFaceKeys::Count(const char* key, std::optional<std::uint64_
     if (!otherwise.has_value()) FailAbsent(key);
     return otherwise.value_or(0);
   }
+  return CountIn(key, *value);
+}
+
+std::uint64_t HuggingFaceKeys::CountIn(const char* key, const JsonValue& value) {
   std::uint64_t count = 0;
   // SimpleAtoi takes spaces and signs; the parser has let through neither but '-'.
-  if (value->type == JsonValue::Type::kNumber && value->text[0] != '-' &&
-      absl::SimpleAtoi(value->text, &count)) {
+  if (value.type == JsonValue::Type::kNumber && value.text[0] != '-' &&
+      absl::SimpleAtoi(value.text, &count)) {
     return count;
   }
-  FailType(key, "a whole number and not negative", *value);
+  FailType(key, "a whole number and not negative", value);
   return 0;
+}
+
+std::vector<std::uint64_t> HuggingFaceKeys::Counts(const char* key,
+                                                   std::vector<std::uint64_t> otherwise) {
+  for (const JsonValue::Member& member : object_.members) {
+    if (member.key != key) continue;
+    if (member.value.type == JsonValue::Type::kNull) return {};
+    if (member.value.type != JsonValue::Type::kArray) return {CountIn(key, member.value)};
+    std::vector<std::uint64_t> counts;
+    for (const JsonValue& item : member.value.items) counts.push_back(CountIn(key, item));
+    return counts;
+  }
+  return otherwise;
 }
 
 bool HuggingFaceKeys::Flag(const char* key, bool otherwise) {
@@ -37,8 +55,11 @@ double HuggingFaceKeys::Real(const char* key, double otherwise) {
   const JsonValue* value = Find(key);
   if (value == nullptr) return otherwise;
   double real = 0;
-  if (value->type == JsonValue::Type::kNumber && absl::SimpleAtod(value->text, &real)) return real;
-  FailType(key, "a number", *value);
+  if (value->type == JsonValue::Type::kNumber && absl::SimpleAtod(value->text, &real) &&
+      std::isfinite(real)) {
+    return real;
+  }
+  FailType(key, "a finite number", *value);
   return 0;
 }
 

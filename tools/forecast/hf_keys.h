@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/json.h"
@@ -20,6 +21,8 @@ class HuggingFaceKeys {
   bool Has(const char* key) const { return Find(key) != nullptr; }
   // Absent: `otherwise`, or an error if there is none.
   std::uint64_t Count(const char* key, std::optional<std::uint64_t> otherwise = std::nullopt);
+  // A whole number or an array of them, that may be null; absent: `otherwise`.
+  std::vector<std::uint64_t> Counts(const char* key, std::vector<std::uint64_t> otherwise);
   bool Flag(const char* key, bool otherwise);
   double Real(const char* key, double otherwise);
   std::string Word(const char* key, const std::optional<std::string>& otherwise = std::nullopt);
@@ -34,6 +37,7 @@ class HuggingFaceKeys {
 
  private:
   const base::JsonValue* Find(const char* key) const;
+  std::uint64_t CountIn(const char* key, const base::JsonValue& value);
   void FailType(const char* key, const char* what, const base::JsonValue& value);
   void FailAbsent(const char* key);
 

@@ -158,7 +158,10 @@ class Parser {
       app_.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // last first
     } catch (const CLI::CallForVersion& version) {
       line_.text = absl::StrCat(version.what(), "\n");
-    } catch (const CLI::CallForHelp&) {
+    } catch (const CLI::CallForHelp& asked) {
+      if (base::HasUnknownWords(app_)) {
+        return absl::InvalidArgumentError(base::DescribeParseError(app_, asked));
+      }
       line_.text = app_.help();
     } catch (const CLI::Error& error) {
       return absl::InvalidArgumentError(base::DescribeParseError(app_, error));

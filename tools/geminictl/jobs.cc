@@ -107,8 +107,8 @@ std::string DescribeJobs(const v1::ListJobsResponse& jobs, const Style& style) {
                {"RANKS", Align::kRight},
                {"STATE"},
                {"PRIORITY", Align::kRight},
-               {"HOST", Align::kRight},
-               {"DEVICE", Align::kRight},
+               {"HOST_MEM", Align::kRight},
+               {"DEVICE_MEM", Align::kRight},
                {"SINCE", Align::kRight},
                {"WHY"}});
   for (const v1::JobInfo& job : jobs.jobs()) {

@@ -1,11 +1,15 @@
 #include "tools/geminictl/plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/exit_code.h"
+#include "base/flag_values.h"
+#include "base/processors.h"
 #include "base/status_macros.h"
 #include "tools/forecast/forecast.h"
+#include "tools/forecast/trainer_need.h"
 #include "tools/geminictl/plan_json.h"
 #include "tools/geminictl/plan_parallel.h"
 #include "tools/geminictl/plan_rules.h"
@@ -65,10 +69,40 @@ absl::StatusOr<PlanAnswer> AnswerForModel(PlanRequest request) {
   return answer;
 }
 
+// What the trainer says of itself is nearer than what a plan estimates.
+void UseTrainersNumber(PlanAnswer* answer) {
+  const forecast::Job& job = answer->job;
+  if (!answer->model || !job.only_executable || !forecast::TrainerTrains(*answer->model)) return;
+  const forecast::Model& model = *answer->model;
+  const std::size_t threads =
+      std::max<std::size_t>(1, base::AllowedProcessors().size() / job.ranks_per_node());
+  const std::uint64_t workspace = forecast::TrainerWorkspaceBytes(
+      {.layers = model.layers,
+       .hidden = model.hidden,
+       .heads = model.heads,
+       .kv_heads = model.kv_heads,
+       .head_dim = model.head_dim,
+       .intermediate = model.intermediate,
+       .vocabulary = model.vocabulary,
+       .experts = model.experts > 1 ? model.experts : 0,
+       .batch = job.batch,
+       .threads = threads});
+  const std::uint64_t bytes = forecast::TrainerDeviceBytes(
+      model, {.workspace_bytes = workspace, .sharing_ranks = job.ranks});
+  answer->trainer_device_bytes = bytes;
+  for (forecast::Change& change : answer->changes) {
+    if (change.kind != forecast::Change::Kind::kDeviceBytes || bytes >= change.value) continue;
+    change.value = bytes;
+    change.text = absl::StrCat("--device-memory ", base::ExactBytes(bytes),
+                               ": geminid-train trains with it, recomputing activations");
+  }
+}
+
 absl::StatusOr<PlanAnswer> AnswerTo(const PlanRequest& request) {
   GEMINID_ASSIGN_OR_RETURN(PlanAnswer answer, request.trace.has_value() ? AnswerForTrace(request)
                                                                         : AnswerForModel(request));
   answer.job = request.job;
+  UseTrainersNumber(&answer);
   answer.missing_rates = request.missing_rates;
   answer.notes = request.notes;
   answer.host_is_given = request.host_is_given;

@@ -40,8 +40,9 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
   add("--device-memory", &flags->device_memory, "Usable on each accelerator, as in 22GiB");
   add("--host-memory", &flags->host_memory, "For training on each node; otherwise unlimited");
   add("--disk", &flags->disk, "With --as-planned. For training on each node; otherwise none");
-  add("--batch", &flags->batch, "Sequences per rank and step; otherwise 1");
-  add("--sequence", &flags->sequence,
+  add("--batch", &flags->batch,
+      "Sequences per micro-batch, over all ranks, as geminid-train has it; otherwise one per rank");
+  add("--context,--sequence", &flags->sequence,
       "Tokens per sequence; otherwise the most that the model takes, but 4096 at most");
   add("--optimizer", &flags->optimizer, optimizers.c_str());
   app->add_flag("--momentum", flags->momentum, "sgd and adafactor keep a momentum");

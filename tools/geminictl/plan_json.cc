@@ -266,6 +266,12 @@ std::string PlanJson(const PlanAnswer& answer) {
   } else {
     json.Null();
   }
+  json.Key("trainer_device_bytes");
+  if (answer.trainer_device_bytes.has_value()) {
+    json.Value(*answer.trainer_device_bytes);
+  } else {
+    json.Null();
+  }
   json.Key("changes");
   WriteChanges(answer, &json);
   return End(&json);

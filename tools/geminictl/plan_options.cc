@@ -119,14 +119,14 @@ absl::Status ReadSequence(const PlanFlags& flags, PlanRequest* request) {
   std::uint64_t& length = request->job.batch.sequence_length;
   const bool image = model.patch_elements > 0;
   length = image ? model.context : std::min(model.context, kSequenceUnlessChosen);
-  GEMINID_RETURN_IF_ERROR(ReadCount("--sequence", flags.sequence, &length));
+  GEMINID_RETURN_IF_ERROR(ReadCount("--context", flags.sequence, &length));
   if (image && length != model.context) {
-    return WrongFlag("--sequence", flags.sequence,
+    return WrongFlag("--context", flags.sequence,
                      absl::StrCat("an image of this model is ", model.context,
                                   " patches and tokens; leave it out"));
   }
   if (length > model.context && model.position_rows > 0) {
-    return WrongFlag("--sequence", flags.sequence,
+    return WrongFlag("--context", flags.sequence,
                      absl::StrCat("the model's table of positions ends at ", model.context));
   }
   if (length > model.context) {
@@ -137,7 +137,7 @@ absl::Status ReadSequence(const PlanFlags& flags, PlanRequest* request) {
   } else if (flags.sequence.empty() && length < model.context) {
     request->notes.push_back(absl::StrCat("Sequences have ", length,
                                           " tokens; the model takes up to ", model.context,
-                                          ", and --sequence chooses."));
+                                          ", and --context chooses."));
   }
   return absl::OkStatus();
 }
@@ -162,14 +162,27 @@ absl::Status ReadRanksPerNode(const PlanFlags& flags, forecast::Job* job) {
   return absl::OkStatus();
 }
 
+// Of all ranks, as geminid-train has it; a job has that of one.
+absl::Status ReadBatch(const PlanFlags& flags, forecast::Job* job) {
+  std::uint64_t all = job->ranks;
+  GEMINID_RETURN_IF_ERROR(ReadCount("--batch", flags.batch, &all));
+  if (all % job->ranks != 0) {
+    return WrongFlag("--batch", flags.batch,
+                     absl::StrCat("it counts the sequences of all ranks, and must be a multiple of "
+                                  "their number, ",
+                                  job->ranks));
+  }
+  job->batch.sequences = all / job->ranks;
+  return absl::OkStatus();
+}
+
 absl::Status ReadJob(const PlanFlags& flags, PlanRequest* request) {
   forecast::Job& job = request->job;
-  job.batch.sequences = 1;
   GEMINID_RETURN_IF_ERROR(ReadCount("--ranks", flags.ranks, &job.ranks));
   GEMINID_RETURN_IF_ERROR(ReadCount("--nodes", flags.nodes, &job.nodes));
   GEMINID_RETURN_IF_ERROR(ReadRanksPerNode(flags, &job));
   GEMINID_RETURN_IF_ERROR(ReadCount("--accumulate", flags.accumulate, &request->micro_batches));
-  GEMINID_RETURN_IF_ERROR(ReadCount("--batch", flags.batch, &job.batch.sequences));
+  GEMINID_RETURN_IF_ERROR(ReadBatch(flags, &job));
   GEMINID_RETURN_IF_ERROR(ReadSequence(flags, request));
   if (flags.activations == "recompute") {
     job.activations = forecast::Activations::kRecompute;

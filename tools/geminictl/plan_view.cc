@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
+#include "base/flag_values.h"
 #include "tools/forecast/catalogue.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/plan_engine.h"
@@ -82,19 +83,29 @@ std::string FitsOn(const PlanAnswer& answer) {
   return "As planned it fits, but today's engine does not do all of it.";
 }
 
+// The same number that geminid-train names when its memory is too little.
+std::string TrainersNumber(const PlanAnswer& answer) {
+  if (!answer.trainer_device_bytes) return "";
+  return absl::StrCat("geminid-train trains it with --device-memory ",
+                      base::ExactBytes(*answer.trainer_device_bytes), " on each rank, or more.\n");
+}
+
 std::string Verdict(const PlanAnswer& answer) {
   const forecast::Forecast& f = answer.forecast;
-  if (!f.fits()) return absl::StrCat("It does not fit.", Lacks(answer), "\n");
+  if (!f.fits()) {
+    return absl::StrCat("It does not fit.", Lacks(answer), "\n", TrainersNumber(answer));
+  }
   std::string text = FitsOn(answer);
   if (!answer.rates_are_known()) {
     return absl::StrCat(text, " How long a step takes is not said: rates are unknown without ",
-                        "--hardware, or ", absl::StrJoin(answer.missing_rates, ", "), ".\n");
+                        "--hardware, or ", absl::StrJoin(answer.missing_rates, ", "), ".\n",
+                        TrainersNumber(answer));
   }
   const bool runs = EngineRunsOn(answer.job.hardware);
   absl::StrAppend(&text, runs ? " A step takes " : " A step on this hardware would take ",
                   Seconds(f.step_seconds));
   if (f.tokens_per_second > 0) absl::StrAppendFormat(&text, ": %.0f tokens/s", f.tokens_per_second);
-  return absl::StrCat(text, ".\n");
+  return absl::StrCat(text, ".\n", TrainersNumber(answer));
 }
 
 // Part by part, whether it can be run.

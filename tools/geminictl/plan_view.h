@@ -20,6 +20,9 @@ struct PlanAnswer {
   forecast::Forecast forecast;
   std::optional<std::uint64_t> least_host_bytes;  // of a node
   std::vector<forecast::Change> changes;          // where it does not fit
+  // Of each rank, with which geminid-train trains it, by the trainer's own function; for models
+  // that it trains.
+  std::optional<std::uint64_t> trainer_device_bytes = std::nullopt;
   std::vector<std::string> missing_rates;         // flags; unless empty, nothing is said of times
   std::vector<std::string> notes;                 // what was chosen where the flags leave it open
 

@@ -182,8 +182,8 @@ std::string Jobs(const v1::ListSessionsResponse& sessions, const Style& style) {
                {"RANKS", Align::kRight},
                {"KEPT", Align::kRight},
                {"CHUNKS", Align::kRight},
-               {"HOST", Align::kRight},
-               {"DEVICE", Align::kRight}});
+               {"HOST_MEM", Align::kRight},
+               {"DEVICE_MEM", Align::kRight}});
   for (size_t i = 0; i < std::min(jobs.size(), kJobsShown); ++i) {
     const auto& [name, job] = jobs[i];
     table.AddRow({name.first, name.second, absl::StrCat(job.ranks), absl::StrCat(job.kept),
@@ -199,7 +199,33 @@ std::string Jobs(const v1::ListSessionsResponse& sessions, const Style& style) {
   return shown;
 }
 
-// What is in it, all jobs together.
+// For people who do not know the optimizer's words.
+const char* Meaning(shm::ChunkKind kind) {
+  switch (kind) {
+    case shm::ChunkKind::kWeight:
+      return "weights in the type that is computed in";
+    case shm::ChunkKind::kRemainder:
+      return "what weights have beyond that type, to make fp32 of them";
+    case shm::ChunkKind::kExpAvg:
+      return "the optimizer's mean of gradients";
+    case shm::ChunkKind::kExpAvgSq:
+      return "the optimizer's mean of squared gradients";
+    case shm::ChunkKind::kGradient:
+      return "gradients, or sums of them";
+    case shm::ChunkKind::kGatheredWeight:
+      return "weights of all ranks, for the operator that uses them";
+    case shm::ChunkKind::kSpare:
+      return "where an update is written before it takes its place";
+    case shm::ChunkKind::kGeneric:
+      return "buffers, such as those between ranks";
+    case shm::ChunkKind::kShared:
+      return "memory that ranks share";
+    default:
+      return "";
+  }
+}
+
+// What is in it, all jobs together. ON_HOST counts the chunks whose place is in host memory.
 std::string Kinds(const v1::Ledger& ledger, const Style& style) {
   struct Totals {
     uint64_t chunks = 0;
@@ -213,10 +239,16 @@ std::string Kinds(const v1::Ledger& ledger, const Style& style) {
     kind.chunks += entry.has_device() ? 0 : entry.chunks();
   }
   Table table(
-      {{"KIND"}, {"HOMES", Align::kRight}, {"HOST", Align::kRight}, {"DEVICE", Align::kRight}});
+      {{"KIND"},
+       {"ON_HOST", Align::kRight},
+       {"HOST_MEM", Align::kRight},
+       {"DEVICE_MEM", Align::kRight},
+       {"WHAT"}});
   for (const auto& [kind, totals] : kinds) {
-    table.AddRow({shm::Name(static_cast<shm::ChunkKind>(kind)), absl::StrCat(totals.chunks),
-                  base::FormatBytes(totals.host_bytes), base::FormatBytes(totals.device_bytes)});
+    const auto named = static_cast<shm::ChunkKind>(kind);
+    table.AddRow({shm::Name(named), absl::StrCat(totals.chunks),
+                  base::FormatBytes(totals.host_bytes), base::FormatBytes(totals.device_bytes),
+                  Meaning(named)});
   }
   return table.empty() ? "" : absl::StrCat("\n", table.Render(style));
 }
@@ -272,7 +304,7 @@ absl::StatusOr<int> RunStatus(const Context& context) {
            "a defect of the daemon; keep its log and restart it when the ranks allow\n";
     return base::kExitUnhealthy;
   }
-  if (status.phase() != "serving") {
+  if (status.phase() != "serving" && status.phase() != "drained") {
     *context.err << "geminictl: the daemon is " << Printable(status.phase())
                  << " and takes no new sessions; wait for it to end, then start it again\n";
     return base::kExitUnhealthy;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -170,6 +171,11 @@ absl::StatusOr<int> RunTraceSave(const Context& context, const TraceOptions& opt
 }
 
 absl::StatusOr<int> RunTraceShow(const Context& context, const TraceOptions& options) {
+  if (!std::filesystem::exists(options.file)) {
+    return absl::NotFoundError(absl::StrCat(
+        "there is no file '", options.file,
+        "'; trace show reads what 'geminictl trace save SESSION -o FILE.json' has written"));
+  }
   GEMINID_ASSIGN_OR_RETURN(const v1::TraceFile file, forecast::LoadTraceFile(options.file));
   const absl::StatusOr<forecast::RecordedTrace> recorded = forecast::FromMessage(file);
   if (!recorded.ok()) {

@@ -26,8 +26,8 @@ absl::StatusOr<std::string> LeftOfDaemon(const Context& context) {
   GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<DaemonClient> client,
                            DaemonClient::Connect(context.socket, context.timeout));
   GEMINID_ASSIGN_OR_RETURN(const v1::Status status, client->GetStatus());
-  if (status.phase() != "serving") {
-    return absl::StrCat("the daemon to serve; it is ", Printable(status.phase()));
+  if (status.phase() == "draining") {
+    return std::string("the daemon to serve; it is draining");
   }
   if (status.drained()) {
     return std::string(

@@ -76,6 +76,10 @@ std::int64_t MeshAxes::least_ranks() const {
 
 absl::StatusOr<MeshAxes> ParseMeshAxes(const std::string& text) {
   if (text == kAutomatic) return MeshAxes{.automatic = true};
+  if (text.starts_with(absl::StrCat(kAutomatic, ","))) {
+    return RefuseParallel(absl::StrCat("auto chooses every axis, and '", text.substr(sizeof(kAutomatic)),
+                                       "' gives some; leave one of both out"));
+  }
   Read read;
   GEMINID_RETURN_IF_ERROR(
       ReadAxes(text, [&read](const std::string& axis, const std::string& value) {

@@ -210,7 +210,8 @@ absl::Status CheckStages(int stages, int chunks, std::uint64_t layers) {
   if (parts <= layers) return absl::OkStatus();
   return RefuseParallel(absl::StrCat(
       "pipeline=", stages, " needs a layer for each ", chunks > 1 ? "chunk of each stage" : "stage",
-      ", ", parts, " in all, and the model has ", layers, "; give at most as many"));
+      ", ", parts, " in all, and the model has ", layers, "; take fewer stages",
+      chunks > 1 ? absl::StrCat(", or pipeline=", stages, " alone, with one chunk per stage") : ""));
 }
 
 absl::Status CheckInHalves(const Model& model, const MeshSpec& mesh) {

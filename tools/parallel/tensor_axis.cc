@@ -49,8 +49,11 @@ absl::StatusOr<TensorAxis> ReadTensor(const std::string& value, int most) {
   }
   if (!sized) return Refuse("tensor needs a size, as in tensor=2.5d:size=8:depth=2");
   const absl::Status grid = TensorGrid::Make(axis.mode, axis.size, axis.depth).status();
-  if (!grid.ok()) return Refuse(std::string(grid.message()));
-  return axis;
+  if (grid.ok()) return axis;
+  const bool lacks_depth = axis.mode == TensorMode::k25D && axis.depth == 1;
+  return Refuse(absl::StrCat(
+      std::string(grid.message()),
+      lacks_depth ? "; or give a depth, as in tensor=2.5d:size=8:depth=2: without it it is 1" : ""));
 }
 
 }  // namespace geminid::parallel

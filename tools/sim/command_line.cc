@@ -20,7 +20,7 @@ constexpr uint64_t kMaxTraces = 100000;
 struct Flags {
   JobOptions job;
   std::string policy = "auto", steps = "3", warmup_steps = "1", seeds = "1", seed = "1";
-  std::string ranks = "1", nodes = "1", batch = "4", sequence = "1024", host_memory, device_memory;
+  std::string ranks = "1", nodes = "1", batch, sequence = "1024", host_memory, device_memory;
   std::string copy_bandwidth, lookahead, traces = "200";
   std::string detect = "2", restart = "1";
   std::vector<std::string> set, kill_rank, kill_daemon;
@@ -46,8 +46,8 @@ void AddJobFlags(CLI::App* app, Flags* flags) {
   app->add_option("--hardware", flags->job.hardware, "For --model: geminictl plan --list-hardware");
   app->add_option("--ranks", flags->ranks, "For --model: of all nodes");
   app->add_option("--nodes", flags->nodes, "For --model");
-  app->add_option("--batch", flags->batch, "For --model: sequences of one rank");
-  app->add_option("--sequence", flags->sequence, "For --model: tokens of a sequence");
+  app->add_option("--batch", flags->batch, "For --model: sequences of a micro-batch, over all ranks; otherwise 4 of each");
+  app->add_option("--context,--sequence", flags->sequence, "For --model: tokens of a sequence");
   app->add_option("--host-memory", flags->host_memory, "Of a node; none: as much as is needed");
   app->add_option("--device-memory", flags->device_memory, "Of each rank, instead of the trace's");
   app->add_option("--copy-bandwidth", flags->copy_bandwidth,
@@ -86,7 +86,7 @@ absl::Status CheckFlagsCombine(const CLI::App& command) {
   };
   constexpr Pair kNeeding[] = {{"--hardware", "--model"},      {"--model", "--hardware"},
                                {"--ranks", "--model"},         {"--nodes", "--model"},
-                               {"--batch", "--model"},         {"--sequence", "--model"},
+                               {"--batch", "--model"},         {"--context", "--model"},
                                {"--title", "--memory-picture"}};
   for (const Pair& pair : kNeeding) {
     if (!given(pair.flag) || given(pair.other)) continue;
@@ -109,13 +109,27 @@ absl::Status CheckFlagsCombine(const CLI::App& command) {
   return absl::OkStatus();
 }
 
+// Of all ranks, as geminid-train has it; a job has that of one.
+absl::Status ParseBatch(const Flags& flags, JobOptions* job) {
+  if (flags.batch.empty()) return absl::OkStatus();
+  constexpr uint64_t kMost = uint64_t{1} << 40;
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t all, base::ParseCount("--batch", flags.batch, 1, kMost));
+  job->batch = all / job->ranks;
+  if (all % job->ranks == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--batch is ", all,
+                   "; it counts the sequences of all ranks, and must be a multiple of their "
+                   "number, ",
+                   job->ranks));
+}
+
 absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job) {
   *job = flags.job;
   constexpr uint64_t kMany = uint64_t{1} << 20;
   GEMINID_ASSIGN_OR_RETURN(job->ranks, base::ParseCount("--ranks", flags.ranks, 1, kMany));
   GEMINID_ASSIGN_OR_RETURN(job->nodes, base::ParseCount("--nodes", flags.nodes, 1, kMany));
-  GEMINID_ASSIGN_OR_RETURN(job->batch, base::ParseCount("--batch", flags.batch, 1, kMany));
-  GEMINID_ASSIGN_OR_RETURN(job->sequence, base::ParseCount("--sequence", flags.sequence, 1, kMany));
+  GEMINID_RETURN_IF_ERROR(ParseBatch(flags, job));
+  GEMINID_ASSIGN_OR_RETURN(job->sequence, base::ParseCount("--context", flags.sequence, 1, kMany));
   if (!flags.host_memory.empty()) {
     GEMINID_ASSIGN_OR_RETURN(job->host_bytes, ParseSize("--host-memory", flags.host_memory));
   }
@@ -222,7 +236,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     CommandLine answer;
     answer.text = absl::StrCat(version.what(), "\n");
     return answer;
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::CallForHelp& asked) {
+    if (base::HasUnknownWords(app)) {
+      return absl::InvalidArgumentError(base::DescribeParseError(app, asked));
+    }
     CommandLine help;
     const std::vector<CLI::App*> chosen = app.get_subcommands();
     help.text = chosen.empty() ? app.help() : chosen.front()->help();

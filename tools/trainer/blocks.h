@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "tools/forecast/trainer_need.h"
 #include "tools/trainer/dropout.h"
 #include "tools/trainer/model_config.h"
 #include "tools/trainer/positions.h"
@@ -19,8 +20,9 @@ namespace geminid::trainer {
 // How many columns or tokens are worked on at a time: the peak of scratch memory against the size
 // of the matrix products. The gradients do not depend on it beyond rounding.
 struct Tiling {
-  size_t attention_columns = 128;  // of the queries; whole heads, at least one
-  size_t mlp_columns = 256;
+  // Of the queries; whole heads, at least one.
+  size_t attention_columns = forecast::kTrainerAttentionColumns;
+  size_t mlp_columns = forecast::kTrainerMlpColumns;
   size_t tokens = 128;  // rows of the logits
 };
 

@@ -44,7 +44,7 @@ constexpr FlagSpec kParallelFlag = {
     "weights from other hosts once a step, such as pipeline=2,data=2; or auto"};
 
 void AddTraining(CLI::App* app, Flags* flags) {
-  AddFlags(app, flags, "Data", DataFlags());
+  AddDataFlags(app, flags);
   AddFlags(app, flags, "Model", ModelFlags());
   AddFlags(app, flags, "Model", TypeFlags());
   AddFlags(app, flags, "Optimizer", OptimizerFlags());
@@ -193,7 +193,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   } catch (const CLI::CallForVersion& version) {
     line.text = absl::StrCat(version.what(), "\n");
     return line;
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::CallForHelp& asked) {
+    if (base::HasUnknownWords(app)) {
+      return absl::InvalidArgumentError(base::DescribeParseError(app, asked));
+    }
     line.text = app.help();
     return line;
   } catch (const CLI::Error& error) {
@@ -202,8 +205,10 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   if (host->parsed()) {
     line.is_host = true;
   } else if (generate->parsed()) {
+    line.notes = RepeatedFlags(*generate);
     GEMINID_ASSIGN_OR_RETURN(line.generate, ReadGenerate(flags));
   } else {
+    line.notes = RepeatedFlags(app);
     GEMINID_ASSIGN_OR_RETURN(line.options, ReadTraining(flags, [&](const std::string& flag) {
                                return app.get_option(flag)->count() > 0;
                              }));

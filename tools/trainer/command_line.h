@@ -11,12 +11,13 @@
 
 namespace geminid::trainer {
 
-// One of the four.
+// One of the first four.
 struct CommandLine {
   std::optional<TrainOptions> options;
   std::optional<GenerateOptions> generate = std::nullopt;
   bool is_host = false;  // runs the ranks of a host, for a program elsewhere
-  std::string text;      // of --help or --version, to print and exit with 0
+  std::string text = "";  // of --help or --version, to print and exit with 0
+  std::vector<std::string> notes = {};  // lines for whoever gave the arguments
 };
 
 // `arguments` without the program's name. INVALID_ARGUMENT or NOT_FOUND names the flag and says

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "tools/trainer/data/text.h"
@@ -18,11 +19,15 @@ constexpr double kDropoutMax = 0.99;
 constexpr uint64_t kValidationEveryMax = 1'000'000'000;
 constexpr uint64_t kValidationBatchesMax = 1 << 20;
 
-constexpr FlagSpec kDataFlags[] = {
-    {"--text", &Flags::text, "PATH", "Text file, or directory of text files, to learn"},
+// Each may be given several times.
+constexpr FlagSpec kPathFlags[] = {
+    {"--text", &Flags::text, "PATH",
+     "Text file, or directory of text files, to learn; several may be given"},
     {"--shards", &Flags::shards, "PATH",
      "In place of --text: .bin file of tokens as llm.c or nanoGPT write it, or a directory of "
-     "them"},
+     "them; several may be given"},
+};
+constexpr FlagSpec kDataFlags[] = {
     {"--batch", &Flags::batch, "N", "Sequences per micro-batch, over all ranks"},
     {"--accumulate", &Flags::accumulate, "N", "Micro-batches per step"},
     {"--seed", &Flags::seed, "N", "Of the first weights and of the order of the data"},
@@ -59,7 +64,12 @@ absl::Status ParseValidation(const Flags& flags, TrainOptions* options) {
 
 }  // namespace
 
-std::span<const FlagSpec> DataFlags() { return kDataFlags; }
+void AddDataFlags(CLI::App* app, Flags* flags) {
+  for (const FlagSpec& flag : kPathFlags) {
+    AddFlag(app, flags, "Data", flag, Repeated::kAllCount);
+  }
+  AddFlags(app, flags, "Data", kDataFlags);
+}
 
 absl::Status CheckDataPath(const Flags& flags) {
   if (flags.text.empty() != flags.shards.empty()) return absl::OkStatus();
@@ -70,8 +80,8 @@ absl::Status CheckDataPath(const Flags& flags) {
 }
 
 absl::Status ParseData(const Flags& flags, TrainOptions* options) {
-  options->text = flags.text;
-  options->shards = flags.shards;
+  options->text = absl::StrSplit(flags.text, kBetweenValues, absl::SkipEmpty());
+  options->shards = absl::StrSplit(flags.shards, kBetweenValues, absl::SkipEmpty());
   if (!flags.text.empty() && options->model.vocabulary < kByteVocabulary) {
     return absl::InvalidArgumentError(absl::StrCat("--vocabulary is ", options->model.vocabulary,
                                                    ", but --text is bytes, of ", kByteVocabulary,

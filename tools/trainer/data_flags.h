@@ -3,7 +3,6 @@
 #define GEMINID_TOOLS_TRAINER_DATA_FLAGS_H_
 
 #include <memory>
-#include <span>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,9 +12,9 @@
 
 namespace geminid::trainer {
 
-std::span<const FlagSpec> DataFlags();
+void AddDataFlags(CLI::App* app, Flags* flags);
 
-// INVALID_ARGUMENT unless one path of data is given.
+// INVALID_ARGUMENT unless text or shards are given, and not both.
 absl::Status CheckDataPath(const Flags& flags);
 
 // INVALID_ARGUMENT names the flag. After the model, whose vocabulary the data has.

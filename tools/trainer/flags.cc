@@ -1,14 +1,36 @@
 #include "tools/trainer/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 
 namespace geminid::trainer {
 
-void AddFlag(CLI::App* app, Flags* flags, const char* group, const FlagSpec& spec) {
+void AddFlag(CLI::App* app, Flags* flags, const char* group, const FlagSpec& spec,
+             Repeated repeated) {
   CLI::Option* option = app->add_option(spec.name, flags->*spec.value, spec.help);
-  option->group(group)->type_name(spec.type)->take_last()->capture_default_str();
+  option->group(group)->type_name(spec.type)->capture_default_str();
+  if (repeated == Repeated::kAllCount) {
+    option->join(kBetweenValues);
+  } else {
+    option->take_last();
+  }
+}
+
+std::vector<std::string> RepeatedFlags(const CLI::App& app) {
+  std::vector<std::string> lines;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& values = option->results();
+    const bool differ = std::ranges::any_of(
+        values, [&](const std::string& value) { return value != values.back(); });
+    const bool last_counts =
+        option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeLast;
+    if (!differ || !last_counts) continue;
+    lines.push_back(absl::StrCat(option->get_name(), " is given ", values.size(),
+                                 " times; the last one counts: ", values.back()));
+  }
+  return lines;
 }
 
 void AddFlags(CLI::App* app, Flags* flags, const char* group, std::span<const FlagSpec> specs) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -17,7 +18,10 @@ namespace geminid::trainer {
 
 inline constexpr char kUnlimited[] = "unlimited";
 
-// Empty: not given, or as suits the rest.
+// Between the values of a flag that may be given several times.
+inline constexpr char kBetweenValues = '\n';
+
+// Empty: not given, or as suits the rest. `text` and `shards` may have several values.
 struct Flags {
   std::string text, shards, validation, validation_every, validation_batches;
   std::string model, family, layers, hidden, heads, context, vocabulary;
@@ -55,10 +59,16 @@ struct FlagSpec {
   const char* help;
 };
 
-// The last of several equal flags wins, so that scripts can add to a command line. `app` and
-// `flags` outlive the parsing.
-void AddFlag(CLI::App* app, Flags* flags, const char* group, const FlagSpec& spec);
+enum class Repeated { kLastCounts, kAllCount };
+
+// The last of several equal flags wins, so that scripts can add to a command line: RepeatedFlags
+// says so. `app` and `flags` outlive the parsing.
+void AddFlag(CLI::App* app, Flags* flags, const char* group, const FlagSpec& spec,
+             Repeated repeated = Repeated::kLastCounts);
 void AddFlags(CLI::App* app, Flags* flags, const char* group, std::span<const FlagSpec> specs);
+
+// A line for each flag that was given several values of which the last one alone counts.
+std::vector<std::string> RepeatedFlags(const CLI::App& app);
 
 // The status with the flag's name before its words.
 absl::Status WithFlag(const char* flag, const absl::Status& status);

@@ -12,6 +12,7 @@
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/tasks.h"
 #include "tools/trainer/device_check.h"
+#include "tools/trainer/device_need.h"
 #include "tools/trainer/loaded_values.h"
 #include "tools/trainer/model_place.h"
 #include "tools/trainer/parameter_source.h"
@@ -29,6 +30,11 @@ constexpr size_t kLengthMultiple = 64;
 
 bool IsText(const GenerateOptions& options) {
   return options.run.model.vocabulary == kByteVocabulary;
+}
+
+bool EndsText(const ModelConfig& model, int32_t token) {
+  return std::ranges::find(model.end_tokens, static_cast<uint64_t>(token)) !=
+         model.end_tokens.end();
 }
 
 std::string TextOf(const GenerateOptions& options, std::span<const int32_t> tokens) {
@@ -90,6 +96,8 @@ class Generator {
     return PrepareCache();
   }
 
+  size_t threads() const { return kernels::ThreadsOf(threads_.get()); }
+
   // All ranks agree on the token: that of rank 0. So it is with a signal, which ends all.
   absl::StatusOr<int> Run(const std::function<absl::Status(const std::string&)>& write) {
     const auto say = [&](const std::string& text) {
@@ -97,12 +105,14 @@ class Generator {
     };
     if (!options_.json) GEMINID_RETURN_IF_ERROR(say(TextOf(options_, tokens_)));
     int signal = 0;
-    while (tokens_.size() < options_.prompt.size() + options_.tokens && signal == 0) {
+    bool ended = false;
+    while (tokens_.size() < options_.prompt.size() + options_.tokens && signal == 0 && !ended) {
       GEMINID_ASSIGN_OR_RETURN(const int32_t token, Next());
       std::vector<int32_t> agreed = {token, context_.stop_signal ? context_.stop_signal() : 0};
       GEMINID_RETURN_IF_ERROR(communicator_->Broadcast(agreed, 0));
       tokens_.push_back(agreed[0]);
       signal = agreed[1];
+      ended = EndsText(options_.run.model, agreed[0]);
       if (!options_.json) GEMINID_RETURN_IF_ERROR(say(TextOf(options_, {&tokens_.back(), 1})));
     }
     GEMINID_RETURN_IF_ERROR(say(options_.json ? Json(options_, tokens_) : "\n"));
@@ -181,6 +191,7 @@ absl::StatusOr<int> GenerateAsRank(
     signal = generator.Run(write);
     status = signal.status();
   }
+  status = WithDeviceAdvice(status, options.run, context.info.world_size, generator.threads());
   if (status.ok()) return signal;
   communicator->Abort(
       absl::StrCat("rank ", context.info.rank, ": ", std::string(status.message())));

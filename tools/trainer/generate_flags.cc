@@ -24,7 +24,7 @@ constexpr double kTemperatureMax = 1e3;
 constexpr FlagSpec kGenerateFlags[] = {
     {"--prompt", &Flags::prompt, "TEXT", "What to write on after, where tokens are bytes"},
     {"--prompt-tokens", &Flags::prompt_tokens, "N,...", "The same as numbers of tokens"},
-    {"--tokens", &Flags::tokens, "N", "How many to write"},
+    {"--tokens", &Flags::tokens, "N", "How many to write at most; the model's end-of-sequence token ends the text"},
     {"--temperature", &Flags::temperature, "X",
      "0: always the likeliest token; 1: as likely as the model says; between: bolder"},
     {"--top-k", &Flags::top_k, "N", "Choose among the N likeliest; 0: among all"},

@@ -30,6 +30,21 @@ void Require(Keys& keys, bool is_so, const char* problem) {
   if (!is_so) keys.Fail(problem);
 }
 
+// A vocabulary of bytes has no special tokens unless the file names them. A token that is outside
+// of the vocabulary, as transformers' defaults are for small ones, can end nothing.
+void ReadSpecialTokens(Keys& keys, uint64_t usual_first, uint64_t usual_end, ModelConfig* model) {
+  const auto usual = [&](uint64_t token) {
+    return model->vocabulary == kByteVocabulary ? std::vector<uint64_t>()
+                                                : std::vector<uint64_t>{token};
+  };
+  for (const uint64_t first : keys.Counts("bos_token_id", usual(usual_first))) {
+    if (first < model->vocabulary) model->first_token = first;
+  }
+  for (const uint64_t end : keys.Counts("eos_token_id", usual(usual_end))) {
+    if (end < model->vocabulary) model->end_tokens.push_back(end);
+  }
+}
+
 ModelConfig ReadGpt2(Keys& keys) {
   ModelConfig model = {.family = Family::kGpt2};
   model.layers = keys.Count("n_layer");
@@ -40,6 +55,8 @@ ModelConfig ReadGpt2(Keys& keys) {
   model.positions = keys.Count("n_positions", 1024);
   model.norm_epsilon = keys.Real("layer_norm_epsilon", 1e-5);
   model.tied = keys.Flag("tie_word_embeddings", true);
+  constexpr uint64_t kEndOfText = 50256;
+  ReadSpecialTokens(keys, kEndOfText, kEndOfText, &model);
   const std::string activation = keys.Word("activation_function", "gelu_new");
   Require(keys, activation == "gelu_new" || activation == "gelu_pytorch_tanh",
           "'activation_function' is neither gelu_new nor gelu_pytorch_tanh");
@@ -47,6 +64,17 @@ ModelConfig ReadGpt2(Keys& keys) {
   Require(keys, !keys.Flag("scale_attn_by_inverse_layer_idx", false),
           "'scale_attn_by_inverse_layer_idx' is true");
   return model;
+}
+
+// Older versions of transformers keep the scaling apart from the base.
+void CheckRopeScaling(Keys& keys, const base::JsonValue& root) {
+  for (const base::JsonValue::Member& member : root.members) {
+    if (member.key != "rope_scaling" || member.value.type == base::JsonValue::Type::kNull) continue;
+    Keys scaling(member.value);
+    const std::string type = scaling.Word("rope_type", scaling.Word("type", ""));
+    Require(keys, type == "default" && scaling.status().ok(),
+            "'rope_scaling' is not of type default; rotary positions are known unscaled alone");
+  }
 }
 
 // Where newer versions of transformers keep the rotary positions.
@@ -88,8 +116,8 @@ ModelConfig ReadLlama(Keys& keys, const base::JsonValue& root, const LlamaDefaul
   model.rotary_theta = ReadRotaryTheta(keys, root, defaults.rotary_theta);
   model.tied = keys.Flag("tie_word_embeddings", false);
   Require(keys, keys.Word("hidden_act", "silu") == "silu", "'hidden_act' is not silu");
-  Require(keys, !keys.Has("rope_scaling"),
-          "'rope_scaling' is given; rotary positions are known unscaled alone");
+  CheckRopeScaling(keys, root);
+  ReadSpecialTokens(keys, 1, 2, &model);
   Require(keys, !keys.Flag("attention_bias", false), "'attention_bias' is true");
   Require(keys, !keys.Flag("mlp_bias", false), "'mlp_bias' is true");
   const uint64_t usual = model.heads == 0 ? 0 : model.hidden / model.heads;
@@ -125,6 +153,22 @@ absl::StatusOr<std::string> FindConfig(const std::string& folder) {
                    "checkpoint or of a Hugging Face model"));
 }
 
+// Both keys always: transformers has defaults of its own for those that are absent.
+void WriteSpecialTokens(const ModelConfig& model, base::JsonWriter* json) {
+  json->Key("bos_token_id");
+  model.first_token ? json->Value(*model.first_token) : json->Null();
+  json->Key("eos_token_id");
+  if (model.end_tokens.empty()) {
+    json->Null();
+  } else if (model.end_tokens.size() == 1) {
+    json->Value(model.end_tokens.front());
+  } else {
+    json->BeginArray();
+    for (const uint64_t token : model.end_tokens) json->Value(token);
+    json->EndArray();
+  }
+}
+
 void WriteGpt2(const ModelConfig& model, base::JsonWriter* json) {
   json->Key("architectures").BeginArray().Value("GPT2LMHeadModel").EndArray();
   json->Key("model_type").Value("gpt2");
@@ -135,7 +179,7 @@ void WriteGpt2(const ModelConfig& model, base::JsonWriter* json) {
   json->Key("n_head").Value(model.heads);
   json->Key("n_inner").Value(model.intermediate);
   json->Key("activation_function").Value("gelu_new");
-  json->Key("layer_norm_epsilon").Value(model.norm_epsilon);
+  json->Key("layer_norm_epsilon").Real(model.norm_epsilon);
   json->Key("tie_word_embeddings").Value(model.tied_output());
 }
 
@@ -152,13 +196,13 @@ void WriteLlama(const ModelConfig& model, base::JsonWriter* json) {
   json->Key("num_attention_heads").Value(model.heads);
   json->Key("num_key_value_heads").Value(model.kv_heads);
   json->Key("hidden_act").Value("silu");
-  json->Key("rms_norm_eps").Value(model.norm_epsilon);
-  json->Key("rope_theta").Value(model.rotary_theta);
+  json->Key("rms_norm_eps").Real(model.norm_epsilon);
+  json->Key("rope_theta").Real(model.rotary_theta);
   json->Key("tie_word_embeddings").Value(model.tied_output());
   if (!routed) return;
   json->Key("num_local_experts").Value(model.experts);
   json->Key("num_experts_per_tok").Value(model.experts_per_token);
-  json->Key("router_aux_loss_coef").Value(model.balance_loss);
+  json->Key("router_aux_loss_coef").Real(model.balance_loss);
 }
 
 }  // namespace
@@ -171,7 +215,7 @@ absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder) {
   };
   base::JsonValue root;
   base::JsonError error;
-  if (!base::ParseJson(text, &root, &error) || root.type != base::JsonValue::Type::kObject) {
+  if (!base::ParsePythonJson(text, &root, &error) || root.type != base::JsonValue::Type::kObject) {
     return bad("line ", error.position.line, ": ",
                error.problem.empty() ? "it is no JSON object" : error.problem);
   }
@@ -197,9 +241,10 @@ std::string HuggingFaceConfig(const ModelConfig& model, const std::string& data_
   base::JsonWriter json;
   json.BeginObject();
   model.family == Family::kGpt2 ? WriteGpt2(model, &json) : WriteLlama(model, &json);
+  WriteSpecialTokens(model, &json);
   json.Key("torch_dtype").Value(data_type);
   if (model.lora_rank > 0) {
-    json.Key(kLoraRank).Value(model.lora_rank).Key(kLoraAlpha).Value(model.lora_alpha);
+    json.Key(kLoraRank).Value(model.lora_rank).Key(kLoraAlpha).Real(model.lora_alpha);
   }
   json.EndObject();
   return json.text() + "\n";

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -85,9 +86,12 @@ std::optional<int> AgreedEnd(int wait_status) {
   return std::nullopt;
 }
 
+// Whoever ended the job does not want it started again.
+constexpr char kEndedOnRequest[] = "the job was ended on request";
+
 // Whether another start may not meet it again.
 bool IsPassing(const RankState& rank) {
-  if (rank.lost()) return false;
+  if (rank.lost() || absl::StrContains(rank.last_words(), kEndedOnRequest)) return false;
   const int wait_status = *rank.wait_status();
   if (WIFSIGNALED(wait_status)) return true;
   switch (WEXITSTATUS(wait_status)) {

@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
@@ -16,8 +17,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/exit_status.h"
 #include "base/max_isa.h"
+#include "base/processors.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "geminid/rank_info.h"
@@ -33,6 +36,7 @@
 #include "tools/trainer/on_hosts.h"
 #include "tools/trainer/options.h"
 #include "tools/trainer/outputs.h"
+#include "tools/trainer/phase.h"
 #include "tools/trainer/rank_process.h"
 #include "tools/trainer/save_folder.h"
 #include "tools/trainer/stop_signals.h"
@@ -49,8 +53,27 @@ void WriteStderr(const std::string& text) {
   (void)!write(STDERR_FILENO, text.data(), text.size());  // there is nowhere to report a failure
 }
 
+// Tells ranks that whoever started them has looked at every token.
+constexpr char kDataCheckedVariable[] = "GEMINID_DATA_CHECKED";
+
+// Tells ranks that the daemon is the run's own, which has no configuration but the run's flags.
+constexpr char kOwnDaemonVariable[] = "GEMINID_OWN_DAEMON";
+
+// The advice of libraries in the words of this program. What a launcher does, or says that it does
+// not do, no rank advises.
+std::string InOwnWords(const std::string& words) {
+  std::vector<std::pair<std::string, std::string>> changes;
+  if (IsLaunched()) changes = {{"; start it again and connect a new communicator", ""}};
+  if (std::getenv(kOwnDaemonVariable) != nullptr) {
+    changes.insert(changes.end(),
+                   {{"raise host_memory in the daemon's configuration", "give a larger --host-memory"},
+                    {"raise the limits in the daemon's configuration", "give a larger --host-memory"}});
+  }
+  return absl::StrReplaceAll(words, changes);
+}
+
 void WriteError(const absl::Status& status) {
-  WriteStderr(absl::StrCat("geminid-train: ", std::string(status.message()), "\n"));
+  WriteStderr(absl::StrCat("geminid-train: ", InOwnWords(std::string(status.message())), "\n"));
 }
 
 bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
@@ -125,6 +148,7 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
                      "set ",
                      kSocketVariable, " or --socket, or let --ranks start the ranks"));
   }
+  if (around->daemon.own != nullptr) setenv(kOwnDaemonVariable, "1", 1);
   const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
   GEMINID_ASSIGN_OR_RETURN(const Restarts restarts, RestartsFrom(environment));
   around->watch = std::make_unique<DriverWatch>(kStandstill * options.timeout, WriteBehindLine);
@@ -192,13 +216,30 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
   GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, ranks, ranks));
   LaunchOptions launch = LaunchOf(options, trains, arguments);
   launch.ranks = ranks;
-  launch.environment = {{kSocketVariable, daemon.socket}};
+  launch.environment = {{kSocketVariable, daemon.socket}, {kDataCheckedVariable, "1"}};
+  if (daemon.own != nullptr) launch.environment.emplace_back(kOwnDaemonVariable, "1");
   absl::StatusOr<int> code = Launch(launch);
   const bool failed = !code.ok() || (*code != base::kExitOk && *code < base::kExitSignalBase);
   if (const std::string complaints = failed ? ComplaintsOf(daemon) : ""; !complaints.empty()) {
     WriteStderr(absl::StrCat("From the log of its daemon:\n", complaints));
   }
   return code;
+}
+
+// Ranks of another launcher, or on other hosts, look at a part each.
+absl::Status CheckTokens(const TrainOptions& options, const collectives::RankInfo& info,
+                         const TokenSource& data) {
+  if (IsLaunched() && std::getenv(kDataCheckedVariable) != nullptr) return absl::OkStatus();
+  const size_t here = info.local_world_size > 0 ? static_cast<size_t>(info.local_world_size) : 1;
+  const size_t found = std::max<size_t>(1, base::AllowedProcessors().size() / here);
+  const bool says = info.rank == 0 && options.progress != ProgressMode::kNone;
+  Phase phase("checking tokens", says ? WriteStderr : Phase::Write());
+  return data.Check({.threads = options.threads ? static_cast<size_t>(*options.threads) : found,
+                     .part = static_cast<uint64_t>(info.rank),
+                     .parts = static_cast<uint64_t>(info.world_size),
+                     .on_progress = [&](uint64_t done, uint64_t of) {
+                       phase.Count(done, of, data.unit());
+                     }});
 }
 
 absl::Status CheckShares(const TrainOptions& options, int ranks) {
@@ -251,6 +292,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data, OpenData(options));
   GEMINID_RETURN_IF_ERROR(
       SplitTokens(*data, options.validation_share, options.model.context).status());
+  GEMINID_RETURN_IF_ERROR(CheckTokens(options, info, *data));
   GEMINID_ASSIGN_OR_RETURN(
       const Restarts restarts,
       RestartsFrom([](const char* name) -> const char* { return std::getenv(name); }));
@@ -281,6 +323,9 @@ absl::StatusOr<int> Generate(const GenerateOptions& options,
 absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
   GEMINID_RETURN_IF_ERROR(base::MaxIsa().status());
+  for (const std::string& note : line.notes) {
+    if (!IsLaunched()) WriteStderr(absl::StrCat("geminid-train: ", note, "\n"));
+  }
   if (line.is_host) return RunAsHost();
   if (line.options) return Train(*line.options, arguments);
   if (line.generate) return Generate(*line.generate, arguments);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -40,6 +41,10 @@ struct ModelConfig {
   double rotary_theta = 10000;  // not GPT-2; that of LLaMA 2
   // Whether the output layer is the token table; unset: as is usual in the family.
   std::optional<bool> tied = std::nullopt;
+
+  // Special tokens of the tokenizer; none where tokens are bytes.
+  std::optional<uint64_t> first_token = std::nullopt;  // before a text
+  std::vector<uint64_t> end_tokens = {};               // each ends a text
 
   uint64_t experts = 0;            // of each layer (Mixtral only)
   uint64_t experts_per_token = 0;  // those with the largest logits, weighed by their softmax

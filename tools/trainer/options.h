@@ -27,8 +27,8 @@ inline constexpr int kThreadsMax = 1024;  // of a rank
 struct TrainOptions {
   double dropout = 0;               // share of what layers add that is zero in training
   std::vector<std::string> frozen;  // patterns of parameters that are not trained
-  std::string text;                 // a path of text; empty: `shards`
-  std::string shards;               // a path of files of tokens
+  std::vector<std::string> text;    // paths of text; empty: `shards`
+  std::vector<std::string> shards;  // paths of files of tokens
   double validation_share = 0;      // of the data, held out from its end
   uint64_t validation_every = 100;
   uint64_t validation_batches = 8;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,12 +23,17 @@ std::string FormatRemaining(absl::Duration remaining) {
   return absl::FormatDuration(absl::Trunc(remaining, absl::Seconds(1)));
 }
 
+// The sign of what is not a number says nothing.
+std::string FormatLoss(double loss) {
+  return std::isnan(loss) ? "nan" : absl::StrFormat("%.4f", loss);
+}
+
 std::string FormatDevice(const ProgressSample& sample, bool in_detail) {
   std::string text = absl::StrCat("device ", base::FormatBytes(sample.peak_total_bytes), " of ",
                                   base::FormatBytes(sample.device_bytes_limit));
   if (in_detail) {
-    absl::StrAppend(&text, " (model ", base::FormatBytes(sample.peak_model_bytes), ", other ",
-                    base::FormatBytes(sample.peak_workspace_bytes), ")");
+    absl::StrAppend(&text, " (model ", base::FormatBytes(sample.model_bytes_at_peak), ", other ",
+                    base::FormatBytes(sample.peak_total_bytes - sample.model_bytes_at_peak), ")");
   }
   return text;
 }
@@ -71,12 +77,12 @@ std::string FormatFlops(double per_second) {
 std::string FormatProgress(const ProgressSample& sample, size_t columns) {
   const std::string flops = FormatFlops(sample.flops_per_second);
   const std::string validation =
-      sample.validation_loss ? absl::StrFormat("validation %.4f", *sample.validation_loss) : "";
+      sample.validation_loss ? absl::StrCat("validation ", FormatLoss(*sample.validation_loss)) : "";
   constexpr size_t kDevice = 6;
   constexpr size_t kStall = 8;
   std::vector<Piece> pieces = {
       {0, absl::StrFormat("step %d/%d", sample.step, sample.steps)},
-      {0, absl::StrFormat("loss %.4f", sample.loss)},
+      {0, absl::StrCat("loss ", FormatLoss(sample.loss))},
       {2, validation},
       {1,
        sample.non_finite_losses == 0 ? "" : absl::StrCat("not finite ", sample.non_finite_losses)},

@@ -26,9 +26,8 @@ struct ProgressSample {
   double tokens_per_second = 0;
   double flops_per_second = 0;
   std::string arithmetic{};  // how the products are computed: "bf16 native"
-  uint64_t peak_model_bytes = 0;
-  uint64_t peak_workspace_bytes = 0;
   uint64_t peak_total_bytes = 0;
+  uint64_t model_bytes_at_peak = 0;  // of that
   uint64_t device_bytes_limit = 0;
   uint64_t host_bytes = 0;
   double stall_share = 0;       // of the time so far

@@ -45,6 +45,9 @@ uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage s
 uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads,
                                OfStage stage = {});
 
+// What of the model may lie on a rank's device at once, with room to spare.
+uint64_t WholeModelBytes(const TrainOptions& options, OfStage stage = {});
+
 // What a rank's arena must hold so that nothing ever leaves it, with room to spare.
 uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads,
                               OfStage stage = {});

@@ -9,14 +9,6 @@
 namespace geminid::trainer {
 namespace {
 
-// Padding and spares, which grow with the model up to some chunks. An arena is backed by memory
-// page by page before a run begins: of a small model, more would be most of what its start takes.
-uint64_t SpareBytes(uint64_t model_bytes) {
-  constexpr uint64_t kLeast = uint64_t{4} << 20;
-  constexpr uint64_t kMost = uint64_t{64} << 20;
-  return std::min(kMost, kLeast + 2 * model_bytes);
-}
-
 absl::StatusOr<RecomputeSpeed> Measure(const TrainOptions& options, const MicroBatchShape& shape,
                                        const ComputePlace& compute,
                                        collectives::Communicator& communicator) {
@@ -44,18 +36,6 @@ uint64_t WeightBytes(const TrainOptions& options) {
 }
 
 }  // namespace
-
-uint64_t WholeModelBytes(const TrainOptions& options, OfStage stage) {
-  // Per parameter: 12 bytes of state, a gathered weight, its gradient, and sums of gradients in
-  // fp32 when there are several micro-batches, with a place to land but in ZeRO's first stage.
-  constexpr uint64_t kStateBytes = 12;
-  const uint64_t element = zero::SizeOf(options.zero.data_type);
-  const uint64_t landing = options.zero.stage == zero::Stage::kState ? 0 : element;
-  const uint64_t per_parameter =
-      kStateBytes + 2 * element + (options.zero.accumulate > 1 ? sizeof(float) + landing : 0);
-  const uint64_t model = ParametersOfShare(options, stage) * per_parameter;
-  return model + model / 4 + SpareBytes(model);
-}
 
 uint64_t StepWorkingSetBytes(const TrainOptions& options, uint64_t part_bytes,
                              const zero::Statistics& statistics) {

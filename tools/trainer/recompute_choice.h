@@ -13,9 +13,6 @@
 
 namespace geminid::trainer {
 
-// What of the model may lie on a rank's device at once, with room to spare.
-uint64_t WholeModelBytes(const TrainOptions& options, OfStage stage = {});
-
 // With how much of weights and gradients a step surely runs: the working set of this rank's part of
 // the model, `part_bytes`, and in ZeRO's stages below the third all weights, whose chunks are
 // padded. The first stage's sums of gradients are in the statistics' device_state_bytes.

@@ -83,6 +83,17 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("final_loss_scale").Value(report.final_loss_scale);
 }
 
+void WriteData(base::JsonWriter& json, const Report& report) {
+  json.Key("data_files").BeginArray();
+  for (const DataFile& file : report.data.files) {
+    json.BeginObject().Key("path").Value(file.path).Key("bytes").Value(file.bytes).EndObject();
+  }
+  json.EndArray();
+  json.Key("data_left_out").BeginArray();
+  for (const std::string& what : report.data.left_out) json.Value(what);
+  json.EndArray();
+}
+
 void WriteChoice(base::JsonWriter& json, const Report& report) {
   json.Key("mesh_warning").Value(report.mesh_warning);
   if (!report.choice) return;
@@ -239,6 +250,7 @@ std::string ToJson(const Report& report) {
   json.Key("versions").BeginObject().Key("geminid").Value(GEMINID_VERSION).EndObject();
   WriteModel(json, report);
   WriteRun(json, report);
+  WriteData(json, report);
   WriteChoice(json, report);
   WriteResults(json, report);
   WriteMemory(json, report);

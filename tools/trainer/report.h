@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "tools/trainer/axis_traffic.h"
+#include "tools/trainer/data/token_source.h"
 #include "tools/trainer/mesh_choice.h"
 #include "tools/trainer/options.h"
 
@@ -44,6 +45,7 @@ struct ValidationLoss {
 
 struct Report {
   TrainOptions options;
+  DataListing data;
   uint64_t parameters = 0;   // of the whole model
   std::string mesh;          // of the ranks, as "pipeline=2 x data=2 x sequence=1"
   std::string mesh_warning;  // of how it lies on the hosts; mostly empty

@@ -109,6 +109,13 @@ absl::StatusOr<Schedule> ParseSchedule(const Flags& flags, double usual_rate) {
   return schedule;
 }
 
+std::string WarmupNote(const Schedule& schedule) {
+  if (schedule.warmup_steps < schedule.steps || schedule.warmup_steps == 0) return "";
+  return absl::StrCat("the learning rate still rises when the run ends: warm-up takes ",
+                      schedule.warmup_steps, " steps, and the run has ", schedule.steps,
+                      "; --warmup-steps takes a smaller number");
+}
+
 absl::StatusOr<std::optional<LossScalerOptions>> ParseLossScale(const Flags& flags) {
   if (flags.loss_scale == "none") return std::nullopt;
   if (flags.loss_scale == "dynamic") return std::optional(LossScalerOptions{});

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "geminid/loss_scaler.h"
@@ -18,6 +19,9 @@ std::span<const OwnedFlag> ShapeFlags();    // of some shapes only
 // INVALID_ARGUMENT names the flag: a value out of range, or a flag of another shape.
 // `usual_rate`: the peak without --lr.
 absl::StatusOr<Schedule> ParseSchedule(const Flags& flags, double usual_rate);
+
+// What to say of a warm-up that is as long as the run or longer; else nothing.
+std::string WarmupNote(const Schedule& schedule);
 
 // Unset for none.
 absl::StatusOr<std::optional<LossScalerOptions>> ParseLossScale(const Flags& flags);

@@ -22,6 +22,7 @@
 #include "tools/trainer/batches.h"
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/data/data_sum.h"
+#include "tools/trainer/device_need.h"
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/logs/run_log.h"
@@ -32,6 +33,7 @@
 #include "tools/trainer/report.h"
 #include "tools/trainer/run_terms.h"
 #include "tools/trainer/sha256.h"
+#include "tools/trainer/start_lines.h"
 #include "tools/trainer/stop_signals.h"
 #include "tools/trainer/threads.h"
 #include "tools/trainer/trained_model.h"
@@ -62,7 +64,8 @@ class RankTrainer {
 
   absl::StatusOr<TrainEnd> Run() {
     GEMINID_ASSIGN_OR_RETURN(communicator_, ConnectRanks(options_, context_));
-    absl::Status status = RunConnected();
+    absl::Status status = WithDeviceAdvice(RunConnected(), options_, context_.info.world_size,
+                                           static_cast<size_t>(report_.threads));
     progress_.Finish();
     if (status.ok()) return end_;
     if (context_.on_failure) context_.on_failure(status);
@@ -82,27 +85,23 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(OpenLog());
     report_.options = options_;
     report_.instruction_set = InstructionSet();
+    report_.data = context_.data->listing();
     if (model_->on_gpu()) report_.computes_on = session_->device_description().name;
     report_.tokens_per_step = batches_->tokens_per_step();
     report_.flops_per_token = FlopsPerToken(options_.model);
     report_.native_data_type = IsNative(options_.zero.data_type, model_->on_gpu());
     training_began_ = SteadyClock::now();
     GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // agree on a stop before the first step
-    progress_.Announce(
-        absl::StrCat(CountParameters(options_.model), " parameters, ", context_.info.world_size,
-                     " rank", context_.info.world_size == 1 ? "" : "s", " of ", report_.threads,
-                     " thread", report_.threads == 1 ? "" : "s", ", ",
-                     Arithmetic(options_.zero.data_type, report_.native_data_type), ", ",
-                     Name(options_.zero.optimizer), ", placement ", Name(options_.zero.placement),
-                     ", ", batches_->tokens_per_step(), " tokens per step"));
-    if (InstructionSetIsLimited()) progress_.Announce(LimitOfInstructionSets());
-    if (options_.parallel.cuts()) {
-      progress_.Announce(absl::StrCat("cut over the ranks: ", mesh_->ToString()));
+    for (const std::string& line : StartLines(
+             {.report = report_,
+              .ranks = context_.info.world_size,
+              .arithmetic = Arithmetic(options_.zero.data_type, report_.native_data_type),
+              .limit = InstructionSetIsLimited() ? LimitOfInstructionSets() : "",
+              .mesh = options_.parallel.cuts() ? mesh_->ToString() : "",
+              .products = model_->on_gpu() ? model_->place().Products() : "",
+              .why_recompute = recompute_.why})) {
+      progress_.Announce(line);
     }
-    if (model_->on_gpu()) {
-      progress_.Announce(absl::StrCat("products: ", model_->place().Products()));
-    }
-    progress_.Announce(absl::StrCat("recompute ", Name(report_.recompute), ": ", recompute_.why));
     const uint64_t first = report_.first_step;
     GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, first == steps(), RunStateAt(first)));
     for (uint64_t step = first; step < steps() && !ends(); ++step) {
@@ -141,7 +140,7 @@ class RankTrainer {
     if (rank() != 0) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(log_, RunLog::Open({.lines = options_.log,
                                                  .tensorboard = options_.tensorboard,
-                                                 .appends = report_.first_step > 0},
+                                                 .appends = options_.resume || context_.restarts.count > 0},
                                                 absl::Now()));
     return absl::OkStatus();
   }
@@ -462,9 +461,8 @@ class RankTrainer {
                     .tokens_per_second = tokens_per_second,
                     .flops_per_second = tokens_per_second * report_.flops_per_token,
                     .arithmetic = Arithmetic(options_.zero.data_type, report_.native_data_type),
-                    .peak_model_bytes = statistics.peak_model_bytes,
-                    .peak_workspace_bytes = statistics.peak_workspace_bytes,
                     .peak_total_bytes = statistics.peak_total_bytes,
+                    .model_bytes_at_peak = statistics.model_bytes_at_peak,
                     .device_bytes_limit = statistics.arena_bytes,
                     .host_bytes = statistics.host_bytes,
                     .stall_share = statistics.stall_seconds / seconds,

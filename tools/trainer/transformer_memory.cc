@@ -3,7 +3,7 @@
 
 #include "base/pages.h"
 #include "collectives/sequence_parallel/ring_attention.h"
-#include "kernels/model/attention/attention.h"
+#include "tools/forecast/trainer_need.h"
 #include "tools/trainer/transformer.h"
 
 namespace geminid::trainer {
@@ -58,36 +58,19 @@ uint64_t HeadSwapBytesBound(const ModelConfig& config, zero::DataType data_type,
 
 uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type,
                              const MicroBatchShape& shape, const Tiling& tiling, size_t threads) {
-  const uint64_t element = zero::SizeOf(data_type);
-  const uint64_t tokens = shape.tokens();
-  const uint64_t stream = tokens * config.hidden * element;
-  const uint64_t head_columns = std::max<uint64_t>(
-      tiling.attention_columns, config.head_dim() * config.heads / config.kv_heads);
-  const uint64_t attention = 8 * tokens * head_columns * element +
-                             kernels::AttentionWorkspaceBytes({.batch = shape.sequences,
-                                                               .sequence = shape.sequence_length,
-                                                               .heads = config.heads,
-                                                               .kv_heads = config.kv_heads,
-                                                               .head_dim = config.head_dim(),
-                                                               .scale = 1.0F},
-                                                              threads);
-  const uint64_t mlp = 4 * tokens * tiling.mlp_columns * element;
-  // Logits, and of an expert's rows what goes in, and the gradients of what comes out and goes in.
-  const uint64_t routed = config.routed() ? tokens * (config.experts * (element + sizeof(float)) +
-                                                      config.hidden * (2 * element + sizeof(float)))
-                                          : 0;
-  const uint64_t output = tokens * config.vocabulary * (element + sizeof(float));
-  // Where the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices,
-  // each of which has two of the product's three dimensions.
-  const auto copies = [](uint64_t a, uint64_t b, uint64_t c) {
-    return sizeof(float) * (a * b + b * c + a * c);
-  };
-  const uint64_t product =
-      std::max({copies(tokens, config.hidden, std::max(head_columns, config.hidden)),
-                copies(tokens, config.hidden, std::min(tiling.mlp_columns, config.intermediate)),
-                copies(tokens, config.hidden, config.vocabulary)});
-  return (2 * config.layers + 2) * stream + 2 * stream + tokens * config.hidden * sizeof(float) +
-         std::max({attention, mlp + routed, output}) + product;
+  return forecast::TrainerWorkspaceBytes({.layers = config.layers,
+                                          .hidden = config.hidden,
+                                          .heads = config.heads,
+                                          .kv_heads = config.kv_heads,
+                                          .head_dim = config.head_dim(),
+                                          .intermediate = config.intermediate,
+                                          .vocabulary = config.vocabulary,
+                                          .experts = config.routed() ? config.experts : 0,
+                                          .element_bytes = zero::SizeOf(data_type),
+                                          .batch = {shape.sequences, shape.sequence_length},
+                                          .attention_columns = tiling.attention_columns,
+                                          .mlp_columns = tiling.mlp_columns,
+                                          .threads = threads});
 }
 
 uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens) {

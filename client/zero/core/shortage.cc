@@ -15,14 +15,13 @@ std::string Describe(const Shortage& shortage) {
       FormatBytes(shortage.state_bytes), " of state, together ", FormatBytes(total), ", ");
   if (total > shortage.arena_bytes) {
     absl::StrAppend(&text, FormatBytes(total - shortage.arena_bytes),
-                    " more than the device arena of ", FormatBytes(shortage.arena_bytes),
-                    "; give --device-memory at least ", FormatBytes(total));
+                    " more than the device arena of ", FormatBytes(shortage.arena_bytes));
   } else {
     absl::StrAppend(&text, "and the ", FormatBytes(shortage.arena_bytes - total),
                     " left of the device arena of ", FormatBytes(shortage.arena_bytes),
-                    " are in pieces; give --device-memory more");
+                    " are in pieces");
   }
-  return absl::StrCat(text, ", use a smaller batch or context, or more ranks");
+  return text;
 }
 
 }  // namespace geminid::zero

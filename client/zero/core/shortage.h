@@ -1,4 +1,5 @@
-// What is said when an operator's memory does not fit: how much is lacking, and what would do.
+// What is said when an operator's memory does not fit: how much is lacking. Of the run, whose other
+// operators may lack more, nothing is known here.
 #ifndef GEMINID_CLIENT_ZERO_CORE_SHORTAGE_H_
 #define GEMINID_CLIENT_ZERO_CORE_SHORTAGE_H_
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -64,7 +66,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         BadHeader{"no JSON", "{\"a\": ", "line 1"}, BadHeader{"no object", "[1]", "no JSON object"},
         BadHeader{"no tensor", R"({"a": 3})", "tensor 'a' has no dtype"},
-        BadHeader{"type", R"({"a":{"dtype":"F8","shape":[4],"data_offsets":[0,16]}})", "'F8'"},
+        BadHeader{"no name", R"({"a":{"dtype":8,"shape":[4],"data_offsets":[0,16]}})", "no dtype"},
+        BadHeader{"size", R"({"a":{"dtype":"I64","shape":[4],"data_offsets":[0,16]}})", "shape"},
+        BadHeader{"half a byte", R"({"a":{"dtype":"F4","shape":[33],"data_offsets":[0,16]}})",
+                  "shape"},
         BadHeader{"shape", R"({"a":{"dtype":"F32","shape":[5],"data_offsets":[0,16]}})", "shape"},
         BadHeader{"negative", R"({"a":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}})", "'a'"},
         BadHeader{"fraction", R"({"a":{"dtype":"F32","shape":[4.0],"data_offsets":[0,16]}})",
@@ -84,6 +89,57 @@ INSTANTIATE_TEST_SUITE_P(
                   "cut short"},
         BadHeader{"too long", R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})",
                   "describes"}));
+
+// Every dtype of the format, 64 elements each, and one that is not known.
+TEST(Safetensors_Types, ThatAreNotComputedIn_AreDescribed) {
+  const std::pair<const char*, uint64_t> kTypes[] = {
+      {"BOOL", 64},        {"F4", 32},         {"F6_E2M3", 48}, {"F6_E3M2", 48}, {"U8", 64},
+      {"I8", 64},          {"F8_E5M2", 64},    {"F8_E4M3", 64}, {"F8_E8M0", 64}, {"F8_E4M3FNUZ", 64},
+      {"F8_E5M2FNUZ", 64}, {"I16", 128},       {"U16", 128},    {"F16", 128},    {"BF16", 128},
+      {"I32", 256},        {"U32", 256},       {"F32", 256},    {"C64", 512},    {"F64", 512},
+      {"I64", 512},        {"U64", 512},       {"Q3_NEW", 24}};
+  std::string json = "{";
+  uint64_t at = 0;
+  for (const auto& [type, bytes] : kTypes) {
+    json += std::string(at == 0 ? "" : ",") + "\"" + type + "\":{\"dtype\":\"" + type +
+            "\",\"shape\":[8,8],\"data_offsets\":[" + std::to_string(at) + "," +
+            std::to_string(at + bytes) + "]}";
+    at += bytes;
+  }
+  json += "}";
+  const absl::StatusOr<Header> header = Decode(json, kLengthBytes + json.size() + at);
+  ASSERT_TRUE(header.ok()) << header.status();
+  for (const auto& [type, bytes] : kTypes) {
+    const TensorEntry* const tensor = header->Find(type);
+    ASSERT_NE(tensor, nullptr) << type;
+    EXPECT_EQ(tensor->bytes, bytes) << type;
+    EXPECT_EQ(tensor->elements(), 64u) << type;
+    EXPECT_EQ(tensor->type_name(), type);
+  }
+}
+
+double SecondsToDecode(int tensors) {
+  std::string json = "{";
+  for (int i = 0; i < tensors; ++i) {
+    json += std::string(i == 0 ? "" : ",") + "\"model.layers.experts." + std::to_string(i) +
+            ".weight\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[" +
+            std::to_string(4 * i) + "," + std::to_string(4 * i + 4) + "]}";
+  }
+  json += "}";
+  double least = 1e9;
+  for (int trial = 0; trial < 3; ++trial) {
+    const std::clock_t began = std::clock();  // of the processor, not of the wall
+    const auto header = Decode(json, kLengthBytes + json.size() + 4 * static_cast<uint64_t>(tensors));
+    EXPECT_TRUE(header.ok()) << header.status();
+    least = std::min(least, static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC);
+  }
+  return least;
+}
+
+// A loop over all names for each name would make it ten.
+TEST(Safetensors_Decode_Time, OfTenTimesTheTensors_IsLessThanThreeTimesMorePerTensor) {
+  EXPECT_LT(SecondsToDecode(30'000), 30 * SecondsToDecode(3'000));
+}
 
 TEST(Safetensors_HeaderLength, LongerThanTheFile_IsRefused) {
   std::string bytes(kLengthBytes, '\0');

@@ -120,7 +120,7 @@ Job With(Job job, Change::Kind kind, std::uint64_t value) {
       job.disk_read_bytes_per_second = job.disk_write_bytes_per_second = 2e9;
       break;
     case Change::Kind::kSequences:
-      job.batch.sequences = value;
+      job.batch.sequences = value / job.ranks;
       break;
     case Change::Kind::kSequenceLength:
       job.batch.sequence_length = value;
@@ -134,10 +134,10 @@ Job With(Job job, Change::Kind kind, std::uint64_t value) {
 }
 
 // One step that asks for less, or for sequences one that asks for more.
-std::uint64_t OneStepLess(Change::Kind kind, std::uint64_t value) {
+std::uint64_t OneStepLess(Change::Kind kind, std::uint64_t value, std::uint64_t ranks) {
   switch (kind) {
     case Change::Kind::kSequences:
-      return value + 1;
+      return value + ranks;
     case Change::Kind::kSequenceLength:
       return value + kTokensStep;
     case Change::Kind::kNodes:
@@ -157,7 +157,7 @@ std::set<Change::Kind> CheckChanges(const Model& model, const Job& job) {
   for (const Change& change : *changes) {
     kinds.insert(change.kind);
     EXPECT_TRUE(FitsWith(model, With(job, change.kind, change.value))) << change.text;
-    EXPECT_FALSE(FitsWith(model, With(job, change.kind, OneStepLess(change.kind, change.value))))
+    EXPECT_FALSE(FitsWith(model, With(job, change.kind, OneStepLess(change.kind, change.value, job.ranks))))
         << change.text;
   }
   return kinds;

@@ -25,7 +25,7 @@ std::vector<std::string> With(std::vector<std::string> arguments,
 
 const std::vector<std::string> kGpt2On8 = {
     "--model", "gpt2", "--hardware", "rtx-3090-24gb", "--ranks-per-node", "4", "--nodes", "2",
-    "--batch", "4",    "--sequence", "1024"};
+    "--batch", "32",   "--context", "1024"};
 
 double Number(const JsonValue& object, const char* key) { return std::stod(At(object, key).text); }
 
@@ -100,7 +100,7 @@ TEST(PlanParallel, MeshThatCannotBe_IsRefusedWithTheNearest) {
 TEST(PlanParallel, MeshWithoutRoom_ExitsWith7AndNamesTheNearestThatFits) {
   const std::vector<std::string> job = {
       "--model",          "llama-65b", "--hardware", "a100-80gb", "--nodes",    "4",
-      "--ranks-per-node", "8",         "--batch",    "4",         "--sequence", "2048",
+      "--ranks-per-node", "8",         "--batch",    "128",       "--context",  "2048",
       "--host-memory",    "64GiB"};
   const Outcome outcome = RunPlan(
       With(job, {"--parallel", "pipeline=4,data=8", "--accumulate", "1", "--activations", "keep"}));
@@ -152,12 +152,12 @@ TEST(PlanParallel, TableOfThePage_IsWhatTheCommandPrints) {
 
 TEST(PlanParallel, HeadlinesOfThePage_AreWhatTheCommandsPrint) {
   const Outcome llama = RunPlan({"--model", "llama-65b", "--hardware", "a100-80gb", "--nodes", "4",
-                                 "--ranks-per-node", "8", "--batch", "4", "--sequence", "2048",
+                                 "--ranks-per-node", "8", "--batch", "128", "--context", "2048",
                                  "--parallel", "auto"});
   ASSERT_EQ(llama.code, base::kExitOk) << llama.err;
   EXPECT_THAT(Page("parallelism.md"), HasSubstr("```\n" + llama.out + "```\n"));
   const Outcome gpt3 = RunPlan({"--model", "gpt3-175b", "--hardware", "a100-80gb", "--nodes", "8",
-                                "--ranks-per-node", "8", "--batch", "2", "--sequence", "2048",
+                                "--ranks-per-node", "8", "--batch", "128", "--context", "2048",
                                 "--parallel", "auto"});
   ASSERT_EQ(gpt3.code, base::kExitOk) << gpt3.err;
   const std::size_t begin = gpt3.out.find("Chosen: "), end = gpt3.out.find("geminid-train does");

@@ -64,7 +64,7 @@ TEST(RunGeminidSim, WrongArguments_ExitWithTwoAndNameTheFlag) {
       {{"run", "--random", "chain:1", "--ranks", "2"}, "--ranks"},
       {{"run", "--random", "chain:1", "--nodes", "2"}, "--nodes"},
       {{"run", "--random", "chain:1", "--batch", "2"}, "--batch"},
-      {{"run", "--random", "chain:1", "--sequence", "2"}, "--sequence"},
+      {{"run", "--random", "chain:1", "--sequence", "2"}, "--context"},
       {{"run", "--random", "chain:1", "--title", "x"}, "--memory-picture"},
       {{"run", "--random", "chain:1", "--detect", "2"}, "--kill-rank"},
       {{"run", "--random", "chain:1", "--restart", "2"}, "--kill-rank"},

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/trainer/schedule_flags.h"
+
 namespace geminid::trainer {
 namespace {
 
@@ -25,7 +27,7 @@ TrainOptions Parse(const std::vector<std::string>& more) {
 
 TEST(ParseCommandLine, WithoutMuch_HasSensibleDefaults) {
   const TrainOptions options = Parse({});
-  EXPECT_EQ(options.text, "t");
+  EXPECT_THAT(options.text, testing::ElementsAre("t"));
   EXPECT_EQ(options.model.hidden, 64);
   EXPECT_FALSE(options.ranks.has_value());
   EXPECT_FALSE(options.device_memory_bytes.has_value());
@@ -34,6 +36,37 @@ TEST(ParseCommandLine, WithoutMuch_HasSensibleDefaults) {
   EXPECT_EQ(options.zero.clip_norm, 1.0);
   EXPECT_EQ(options.copy_bytes_per_second, 0);
   EXPECT_FALSE(options.progress.has_value());
+}
+
+TEST(ParseCommandLine, SeveralPathsOfData_AreAllTaken) {
+  EXPECT_THAT(Parse({"--text", "u", "--text", "v"}).text, testing::ElementsAre("t", "u", "v"));
+  const auto shards = ParseCommandLine(
+      {"--shards", "a", "--shards", "b", "--model", "gpt2-tiny", "--vocabulary", "300"});
+  ASSERT_TRUE(shards.ok()) << shards.status();
+  EXPECT_THAT(shards->options->shards, testing::ElementsAre("a", "b"));
+  EXPECT_THAT(shards->notes, testing::IsEmpty());
+}
+
+TEST(ParseCommandLine, FlagsThatAreRepeated_CountTheLastTimeAndAreSaid) {
+  const auto line = ParseCommandLine(With({"--steps", "5", "--lr", "1", "--steps", "7"}));
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->options->schedule.steps, 7u);
+  EXPECT_THAT(line->notes,
+              testing::ElementsAre("--steps is given 2 times; the last one counts: 7"));
+  EXPECT_THAT(ParseCommandLine(With({"--steps", "5", "--steps", "5"}))->notes, testing::IsEmpty());
+}
+
+TEST(ParseCommandLine, UnknownWordsBesideHelp_AreAnError) {
+  EXPECT_TRUE(ParseCommandLine({"--help"}).ok());
+  EXPECT_THAT(std::string(ParseCommandLine({"nosuch", "--help"}).status().message()),
+              HasSubstr("'nosuch' is not known"));
+}
+
+TEST(WarmupNote, OfAWarmUpAsLongAsTheRun_IsSaid) {
+  EXPECT_EQ(WarmupNote(Parse({"--steps", "51"}).schedule), "");
+  EXPECT_EQ(WarmupNote(Parse({"--steps", "5", "--warmup-steps", "0"}).schedule), "");
+  EXPECT_THAT(WarmupNote(Parse({"--steps", "50"}).schedule),
+              HasSubstr("warm-up takes 50 steps, and the run has 50"));
 }
 
 TEST(ParseCommandLine, NormsBesideBf16Weights_AreInFp32UnlessToldOtherwise) {

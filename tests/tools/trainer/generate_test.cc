@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tests/base/temporary_folder.h"
@@ -75,6 +76,28 @@ INSTANTIATE_TEST_SUITE_P(
     Models, GeneratedByFamily, testing::Values("gpt2-tiny", "llama-tiny"), [](const auto& test) {
       return std::string(test.param).substr(0, std::string(test.param).find('-'));
     });
+
+TEST_F(Generated, AtAnEndOfSequenceToken_Stops) {
+  const std::string folder = folder_ / "exported";
+  const CommandResult trained =
+      RunTrainer({"--text", text_, "--model", "gpt2-tiny", "--steps", "60", "--lr", "5e-3",
+                  "--export", folder, "--quiet", "--batch", "8"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const auto tokens = [&] {
+    const CommandResult result =
+        Generate(folder, {"--prompt", kPrompt, "--tokens", "12", "--json"});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return nlohmann::json::parse(result.out)["tokens"].get<std::vector<int>>();
+  };
+  const std::vector<int> all = tokens();
+  ASSERT_EQ(all.size(), 12u);
+  nlohmann::json config = nlohmann::json::parse(std::ifstream(folder + "/config.json"));
+  EXPECT_TRUE(config["eos_token_id"].is_null());  // bytes end nothing
+  config["eos_token_id"] = {300, all[5]};
+  std::ofstream(folder + "/config.json") << config;
+  const std::vector<int> until(all.begin(), std::find(all.begin(), all.end(), all[5]) + 1);
+  EXPECT_EQ(tokens(), until);
+}
 
 TEST_F(Generated, WithWeightsLargerThanTheDevice_IsTheSameText) {
   // Eight layers: 800 KiB of weights in bf16.

@@ -127,6 +127,66 @@ TEST_F(HuggingFace, OfNewerTransformers_KeepsItsRotaryPositionsTogether) {
               HasSubstr("'rope_type'"));
 }
 
+TEST_F(HuggingFace, WithRotaryPositionsOfTypeDefault_IsUnscaled) {
+  json config = kLlama;
+  for (const char* const key : {"type", "rope_type"}) {
+    config["rope_scaling"] = {{key, "default"}};
+    EXPECT_EQ(Read(config)->rotary_theta, 500000) << key;
+  }
+  EXPECT_THAT(Refusal(kLlama, "rope_scaling", json::object()), HasSubstr("'rope_scaling'"));
+}
+
+TEST_F(HuggingFace, NumbersThatAreNotFinite_MatterOnlyWhereTheyAreRead) {
+  std::string text = kLlama.dump();
+  text.insert(1, "\"time_step_limit\": [0.0, Infinity], \"unused\": NaN, ");
+  folder_.Write("config.json", text);
+  const auto model = ReadHuggingFaceConfig(folder_.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->hidden, 24u);
+  json without = kLlama;
+  without.erase("rope_theta");
+  text = without.dump();
+  text.insert(1, "\"rope_theta\": Infinity, ");
+  folder_.Write("config.json", text);
+  EXPECT_THAT(std::string(ReadHuggingFaceConfig(folder_.path()).status().message()),
+              HasSubstr("'rope_theta' must be a finite number"));
+}
+
+TEST_F(HuggingFace, SpecialTokens_AreThoseOfTheFileOrOfTransformers) {
+  json config = kGpt2;
+  EXPECT_THAT(Read(config)->end_tokens, testing::IsEmpty());  // 50256 is no token of 300
+  config["eos_token_id"] = {7, 299, 300};
+  EXPECT_THAT(Read(config)->end_tokens, testing::ElementsAre(7, 299));
+  config["vocab_size"] = 50257;
+  config["eos_token_id"] = nullptr;
+  EXPECT_THAT(Read(config)->end_tokens, testing::IsEmpty());
+  config.erase("eos_token_id");
+  EXPECT_THAT(Read(config)->end_tokens, testing::ElementsAre(50256));
+  EXPECT_EQ(Read(config)->first_token, 50256u);
+  EXPECT_THAT(Read(kLlama)->end_tokens, testing::ElementsAre(2));
+  config = kLlama;
+  config["vocab_size"] = 256;  // bytes
+  EXPECT_THAT(Read(config)->end_tokens, testing::IsEmpty());
+}
+
+// As transformers insists: a float has a point, and its own defaults for tokens are overwritten.
+TEST_F(HuggingFace, Exported_HasFloatsAndSpecialTokens) {
+  json config = kMixtral;
+  config["router_aux_loss_coef"] = 0;
+  config["rope_theta"] = 10000;
+  config["eos_token_id"] = {4, 5};
+  const std::string text = HuggingFaceConfig(*Read(config), "float32");
+  EXPECT_THAT(text, HasSubstr("\"router_aux_loss_coef\": 0.0"));
+  EXPECT_THAT(text, HasSubstr("\"rope_theta\": 10000.0"));
+  const json written = json::parse(text);
+  EXPECT_TRUE(written["rms_norm_eps"].is_number_float());
+  EXPECT_EQ(written["eos_token_id"], json({4, 5}));
+  EXPECT_EQ(written["bos_token_id"], 1);
+  const json bytes = json::parse(HuggingFaceConfig({.family = Family::kGpt2}, "float32"));
+  EXPECT_TRUE(bytes["eos_token_id"].is_null());
+  EXPECT_TRUE(bytes["bos_token_id"].is_null());
+}
+
 TEST_F(HuggingFace, OfALongContext_IsCutToSequencesThatAreUsual) {
   json config = kLlama;
   config["max_position_embeddings"] = 131072;

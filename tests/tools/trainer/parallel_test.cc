@@ -216,10 +216,18 @@ TEST(CheckParallel, OfAPipelineInHalves_SaysWhatDoesNotGoWithIt) {
   EXPECT_THAT(with("pipeline=zbv:2", {"--layers", "4", "--accumulate", "1"}),
               HasSubstr("give --accumulate 2 or more"));
   EXPECT_THAT(with("pipeline=zbv:2", {"--layers", "3", "--accumulate", "2"}),
-              HasSubstr("a layer for each chunk of each stage, 4 in all, and the model has 3"));
+              HasSubstr("a layer for each chunk of each stage, 4 in all, and the model has 3; take "
+                        "fewer stages, or pipeline=2 alone"));
   EXPECT_THAT(
       with("pipeline=zbv:2", {"--model", "mixtral-tiny", "--layers", "4", "--accumulate", "2"}),
       HasSubstr("pipeline=zbv is not there yet for models with experts"));
+}
+
+TEST(CheckParallel, OfWhatIsIncomplete_NamesWhatIsMissing) {
+  EXPECT_THAT(Error({"--parallel", "tensor=2.5d:size=8"}),
+              HasSubstr("or give a depth, as in tensor=2.5d:size=8:depth=2"));
+  EXPECT_THAT(Error({"--parallel", "auto,data=2"}),
+              HasSubstr("auto chooses every axis, and 'data=2' gives some"));
 }
 
 TEST(CheckParallel, OfSpreadExpertsInAPipeline_WantsATableForEachEnd) {
@@ -246,7 +254,8 @@ TEST(CheckParallel, OfAModelThatCannotBeCutSo_SaysWhatDoesNotDivide) {
   EXPECT_THAT(with(four, "3"),
               testing::AllOf(HasSubstr("must divide --accumulate, 3"), HasSubstr("stages, 2")));
   EXPECT_THAT(with({"--layers", "3", "--accumulate"}, "4"),
-              HasSubstr("a layer for each chunk of each stage, 4 in all, and the model has 3"));
+              HasSubstr("a layer for each chunk of each stage, 4 in all, and the model has 3; take "
+                        "fewer stages, or pipeline=2 alone"));
   EXPECT_THAT(Error({"--parallel", "pipeline=interleaved:1:chunks=2"}), HasSubstr("2 stages"));
   EXPECT_THAT(Error({"--parallel", "sequence=ulysses:5"}),
               testing::AllOf(HasSubstr("sequence=ulysses:5"), HasSubstr("heads")));

@@ -2,10 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/exit_code.h"
+#include "base/processors.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/geminictl/outcome.h"
 #include "tools/trainer/command_line.h"
+#include "tools/trainer/device_need.h"
+#include "tools/trainer/huggingface.h"
 #include "tools/trainer/mesh_choice.h"
 #include "tools/trainer/report.h"
 
@@ -73,6 +78,30 @@ TEST(Place, BesideFlagsThatItReplaces_IsRefused) {
   EXPECT_THAT(refusal({"--parallel", "data=2"}), testing::HasSubstr("give --parallel auto"));
   EXPECT_THAT(refusal({"--parallel", "auto", "--ranks", "2"}), testing::HasSubstr("--ranks"));
   EXPECT_THAT(refusal({"--parallel", "auto"}), testing::HasSubstr("it has no \"ranks\""));
+}
+
+// What the trainer tells a run to ask for when its memory was too little.
+TEST(DeviceNeed, OfOneModel_IsTheSameNumberForTheTrainerAndThePlanner) {
+  const base::TemporaryFolder folder;
+  for (const char* const name : {"gpt2-tiny", "llama-3m", "mixtral-tiny"}) {
+    TrainOptions options;
+    options.model = *FindPreset(name);
+    folder.Write("config.json", HuggingFaceConfig(options.model, "float32"));
+    options.batch = 6;
+    options.model.positions = options.model.position_rows();
+    options.model.context = 32;
+    for (const int ranks : {1, 2}) {
+      const size_t threads =
+          std::max<size_t>(1, base::AllowedProcessors().size() / static_cast<size_t>(ranks));
+      const ctl::Outcome outcome = ctl::RunPlan(
+          {"--config", folder.path(), "--ranks", std::to_string(ranks), "--batch", "6", "--context",
+           "32", "--device-memory", "64KiB", "--host-memory", "8GiB", "--json"});
+      EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.err;
+      EXPECT_EQ(At(base::MustParse(outcome.out), "trainer_device_bytes").text,
+                std::to_string(EnoughDeviceBytes(options, ranks, threads)))
+          << name << " on " << ranks;
+    }
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace geminid::trainer {
 namespace {
@@ -19,9 +20,8 @@ ProgressSample BusySample() {
           .tokens_per_second = 123456,
           .flops_per_second = 31.2e9,
           .arithmetic = "bf16 emulated",
-          .peak_model_bytes = 1234567890,
-          .peak_workspace_bytes = 234567890,
           .peak_total_bytes = 1434567890,
+          .model_bytes_at_peak = 1234567890,
           .device_bytes_limit = 2345678901,
           .host_bytes = 3456789012,
           .stall_share = 0.67,
@@ -45,7 +45,7 @@ TEST(FormatProgress, WithRoomForAll_SaysWhatIsWaitedForAndHowFastItComputes) {
   const std::string line = FormatProgress(BusySample());
   for (const char* part :
        {"123456 tokens/s", "31.2 GFLOP/s bf16 emulated", "stall 67% (daemon 60%)",
-        "(model 1.1 GiB, other 224 MiB)", "host 3.2 GiB", "ETA 1h2m"}) {
+        "(model 1.1 GiB, other 191 MiB)", "host 3.2 GiB", "ETA 1h2m"}) {
     EXPECT_THAT(line, HasSubstr(part));
   }
   EXPECT_THAT(line, Not(HasSubstr("not finite")));
@@ -54,6 +54,10 @@ TEST(FormatProgress, WithRoomForAll_SaysWhatIsWaitedForAndHowFastItComputes) {
 TEST(FormatProgress, OfLossesThatAreNotFinite_CountsThemInANarrowLineToo) {
   ProgressSample sample = {.step = 50, .steps = 60, .non_finite_losses = 41};
   EXPECT_THAT(FormatProgress(sample, 39), HasSubstr("not finite 41"));
+}
+
+TEST(FormatProgress, OfALossThatIsNotANumber_HasNoSign) {
+  EXPECT_THAT(FormatProgress({.loss = -std::nan("")}), HasSubstr("loss nan"));
 }
 
 TEST(FormatFlops, ChoosesAUnit) {

@@ -359,7 +359,7 @@ TEST_F(TensorMemory, OnADeviceThatIsTooSmall_SaysWhatFindsNoRoom) {
     EXPECT_EQ(small.code, 7) << small.err;
     EXPECT_THAT(small.err,
                 testing::AllOf(HasSubstr("B): "), HasSubstr("more than the device arena"),
-                               HasSubstr("give --device-memory at least")));
+                               HasSubstr("this run trains with --device-memory ")));
     const nlohmann::json report = Run(kGpt2 + Words{"--context", "64"} + Cut(axes) + on(runs));
     ASSERT_FALSE(report.is_null());
     EXPECT_LE(report["device_bytes_peak"]["total"].get<double>(), runs * kKib);

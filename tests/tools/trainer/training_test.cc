@@ -258,6 +258,37 @@ TEST_F(Training, InADeviceThatIsTooSmall_ExitsWithSevenAndTheNumbers) {
   }
 }
 
+// One number, accepted as it is printed, that trains.
+TEST_F(Training, InADeviceThatIsTooSmall_NamesASizeThatTrains) {
+  const std::vector<std::vector<std::string>> shapes = {{},
+                                                        {"--batch", "16"},
+                                                        {"--dtype", "fp32"},
+                                                        {"--accumulate", "2"},
+                                                        {"--ranks", "2"},
+                                                        {"--model", "llama-tiny"},
+                                                        {"--model", "mixtral-tiny"},
+                                                        {"--placement", "device"},
+                                                        {"--optimizer-state", "device"},
+                                                        {"--parallel", "data=2,zero=1"},
+                                                        {"--parallel", "tensor=1d:2"}};
+  for (const std::vector<std::string>& shape : shapes) {
+    SCOPED_TRACE(testing::PrintToString(shape));
+    const auto with = [&](const std::string& memory) {
+      std::vector<std::string> words = shape;
+      words.insert(words.end(), {"--steps", "2", "--threads", "1", "--device-memory", memory});
+      return Run(words);
+    };
+    const CommandResult refused = with("64KiB");
+    EXPECT_EQ(refused.code, 7) << refused.err;
+    std::smatch said;
+    ASSERT_TRUE(std::regex_search(refused.err, said,
+                                  std::regex("this run trains with --device-memory ([^;]+);")))
+        << refused.err;
+    const CommandResult trained = with(said[1]);
+    EXPECT_EQ(trained.code, 0) << said[1] << ": " << trained.err;
+  }
+}
+
 TEST_F(Training, PrecisionOfNorms_MattersBesideBf16WeightsAlone) {
   ASSERT_EQ(Run({"--dtype", "fp32"}).code, 0);
   const std::string fp32 = Field("weights_sha256");

@@ -1,4 +1,4 @@
-// The files that a path of data names.
+// The files that paths of data name.
 #ifndef GEMINID_TOOLS_TRAINER_DATA_DATA_FILES_H_
 #define GEMINID_TOOLS_TRAINER_DATA_DATA_FILES_H_
 
@@ -18,12 +18,18 @@ struct DataWords {
   const char* files;  // "text files"
 };
 
-// The file itself, or all regular files below a directory whose names end with `suffix`, sorted by
-// path; names that begin with a dot are passed over. NOT_FOUND, PERMISSION_DENIED or
-// INVALID_ARGUMENT say which path and what to do.
-absl::StatusOr<std::vector<std::string>> FindDataFiles(const std::string& path,
-                                                       const DataWords& words,
-                                                       const std::string& suffix);
+struct DataPaths {
+  std::vector<std::string> files;
+  std::vector<std::string> left_out;  // "'d/more': the folder was read as 'd/a'", for people
+};
+
+// For each path in turn the file itself, or all regular files below a directory whose names end
+// with `suffix`, sorted by path. Names that begin with a dot are passed over. Links are followed; a
+// file or directory that was read already is left out, and said. NOT_FOUND, PERMISSION_DENIED or
+// INVALID_ARGUMENT say which path and what to do: also a link that leads nowhere, or to a directory
+// that holds it.
+absl::StatusOr<DataPaths> FindDataFiles(const std::vector<std::string>& paths,
+                                        const DataWords& words, const std::string& suffix);
 
 absl::Status DataPathError(const DataWords& words, const std::string& path,
                            const std::error_code& error);

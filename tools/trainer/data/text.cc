@@ -4,11 +4,14 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <span>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "base/status_macros.h"
 #include "tools/trainer/data/data_files.h"
@@ -18,7 +21,29 @@ namespace {
 
 constexpr DataWords kWords = {.flag = "--text", .what = "text", .files = "text files"};
 
-absl::Status Append(const std::string& file, std::vector<uint8_t>* text) {
+// What a file with a zero byte is, as far as its first bytes say.
+std::string KindOf(std::string_view bytes) {
+  using std::literals::string_view_literals::operator""sv;
+  constexpr std::pair<std::string_view, const char*> kKinds[] = {
+      {"\xff\xfe"sv, "UTF-16; save it as UTF-8"},  {"\xfe\xff"sv, "UTF-16; save it as UTF-8"},
+      {"\x1f\x8b"sv, "gzip; unpack it"},           {"\x28\xb5\x2f\xfd"sv, "zstd; unpack it"},
+      {"\xfd\x37zXZ"sv, "xz; unpack it"},          {"PK\x03\x04"sv, "a zip archive; unpack it"},
+      {"PAR1"sv, "Parquet; write its text to files"}, {"%PDF"sv, "PDF; write its text to files"}};
+  for (const auto& [magic, kind] : kKinds) {
+    if (bytes.starts_with(magic)) return absl::StrCat("It looks like ", kind);
+  }
+  return "Remove it, or give --text the files to learn";
+}
+
+absl::Status CheckIsText(const std::string& file, std::span<const uint8_t> bytes) {
+  const auto zero = std::ranges::find(bytes, uint8_t{0});
+  if (zero == bytes.end()) return absl::OkStatus();
+  const std::string_view view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return absl::InvalidArgumentError(absl::StrCat("'", file, "' is no text: its byte ",
+                                                 zero - bytes.begin(), " is zero. ", KindOf(view)));
+}
+
+absl::Status Append(const std::string& file, std::vector<uint8_t>* text, DataListing* listing) {
   std::error_code error;
   const uint64_t bytes = std::filesystem::file_size(file, error);
   if (error) return DataPathError(kWords, file, error);
@@ -39,20 +64,26 @@ absl::Status Append(const std::string& file, std::vector<uint8_t>* text) {
     return absl::FailedPreconditionError(
         absl::StrCat("the text '", file, "' changed while it was read; try again"));
   }
-  return absl::OkStatus();
+  listing->files.push_back({file, bytes});
+  return CheckIsText(file, std::span(*text).subspan(first));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Text>> Text::Load(const std::string& path) {
-  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> files, FindDataFiles(path, kWords, ""));
+absl::StatusOr<std::unique_ptr<Text>> Text::Load(const std::vector<std::string>& paths) {
+  GEMINID_ASSIGN_OR_RETURN(DataPaths found, FindDataFiles(paths, kWords, ""));
   std::vector<uint8_t> bytes;
-  for (const std::string& file : files) GEMINID_RETURN_IF_ERROR(Append(file, &bytes));
-  if (bytes.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the text '", path, "' is empty; give --text something to learn"));
+  DataListing listing = {.files = {}, .left_out = std::move(found.left_out)};
+  for (const std::string& file : found.files) {
+    GEMINID_RETURN_IF_ERROR(Append(file, &bytes, &listing));
   }
-  return std::make_unique<Text>(std::move(bytes));
+  if (bytes.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("the text '", absl::StrJoin(paths, "', '"),
+                                                   "' is empty; give --text something to learn"));
+  }
+  auto text = std::make_unique<Text>(std::move(bytes));
+  text->listing_ = std::move(listing);
+  return text;
 }
 
 absl::Status Text::Read(uint64_t first, std::span<int32_t> out) const {

@@ -19,9 +19,10 @@ class Text final : public TokenSource {
  public:
   explicit Text(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {}
 
-  // The bytes of a file, or of all files below a directory, put end to end. Errors as of
-  // FindDataFiles; INVALID_ARGUMENT too for a text that is empty or too large.
-  static absl::StatusOr<std::unique_ptr<Text>> Load(const std::string& path);
+  // The bytes of files, and of all files below directories, put end to end. Errors as of
+  // FindDataFiles; INVALID_ARGUMENT too for data that is empty or too large, and for a file with a
+  // zero byte, which is no text.
+  static absl::StatusOr<std::unique_ptr<Text>> Load(const std::vector<std::string>& paths);
 
   uint64_t tokens() const override { return bytes_.size(); }
   const char* unit() const override { return "bytes"; }

@@ -24,15 +24,18 @@ namespace geminid::trainer {
 // The files are mapped and never read as a whole: memory holds what is in use.
 class TokenShards final : public TokenSource {
  public:
-  // A file, or all files below a directory that end with ".bin", by path. `vocabulary` is what the
-  // tokens must be below. INVALID_ARGUMENT names the file that cannot be right and says why: it is
-  // cut short, its size is odd, or a header has another version.
-  static absl::StatusOr<std::unique_ptr<TokenShards>> Open(const std::string& path,
+  // Files, and all files below directories that end with ".bin", by path. Of a directory, files for
+  // validation ("val" or "validation" is a word of their name) are left out, unless there are no
+  // others. `vocabulary` is what the tokens must be below. INVALID_ARGUMENT names the file that
+  // cannot be right and says why: it is cut short, its size is odd, a header has another version,
+  // or it is a file of another kind.
+  static absl::StatusOr<std::unique_ptr<TokenShards>> Open(const std::vector<std::string>& paths,
                                                            uint64_t vocabulary);
 
   uint64_t tokens() const override { return tokens_; }
   const char* unit() const override { return "tokens"; }
   absl::Status Read(uint64_t first, std::span<int32_t> out) const override;
+  absl::Status Check(const TokenCheck& how) const override;
 
  private:
   struct Shard {
@@ -48,6 +51,11 @@ class TokenShards final : public TokenSource {
   explicit TokenShards(uint64_t vocabulary) : vocabulary_(vocabulary) {}
   absl::Status Add(const std::string& path);
   absl::Status ReadShard(const Shard& shard, uint64_t first, std::span<int32_t> out) const;
+  absl::Status CheckTokens(uint64_t first, uint64_t count) const;
+  absl::Status CheckShard(const Shard& shard, uint64_t first, uint64_t count) const;
+  absl::Status CheckLongEnough(const Shard& shard) const;
+  absl::Status BadToken(const Shard& shard, uint64_t number, uint32_t token) const;
+  const Shard* ShardAt(uint64_t token) const;
 
   const uint64_t vocabulary_;
   std::vector<Shard> shards_;

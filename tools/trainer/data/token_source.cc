@@ -14,12 +14,32 @@ std::string SequenceTakes(const TokenRange& range, uint64_t context) {
                       " (the context and the ", unit.substr(0, unit.size() - 1), " after it)");
 }
 
+// "--context 99 or less", if any does.
+std::string ContextThatFits(uint64_t tokens) {
+  return tokens < 2 ? "" : absl::StrCat("give --context ", tokens - 1, " or less, or ");
+}
+
 }  // namespace
+
+std::string Describe(const DataListing& listing) {
+  constexpr size_t kNamed = 8;
+  uint64_t bytes = 0;
+  std::string names;
+  for (size_t i = 0; i < listing.files.size(); ++i) {
+    const DataFile& file = listing.files[i];
+    bytes += file.bytes;
+    if (i < kNamed) absl::StrAppend(&names, i == 0 ? "" : ", ", file.path, " ", file.bytes);
+  }
+  const size_t files = listing.files.size();
+  if (files > kNamed) absl::StrAppend(&names, " and ", files - kNamed, " more");
+  return absl::StrCat(files, files == 1 ? " file, " : " files, ", bytes, " bytes: ", names);
+}
 
 absl::Status CheckLength(const TokenRange& range, uint64_t context) {
   if (range.tokens > context) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the text has ", SequenceTakes(range, context),
-                                                 "; use a longer text or a smaller --context"));
+  return absl::InvalidArgumentError(absl::StrCat("the data has ", SequenceTakes(range, context),
+                                                 "; ", ContextThatFits(range.tokens),
+                                                 "more data"));
 }
 
 absl::Status AppendSequence(const TokenRange& range, uint64_t start, uint64_t count,
@@ -43,7 +63,7 @@ absl::StatusOr<Split> SplitTokens(const TokenSource& source, double share, uint6
     if (part.tokens > context) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--validation ", share, " leaves ", part.first == 0 ? "training " : "validation ",
-        SequenceTakes(part, context), "; use a longer text, or a ",
+        SequenceTakes(part, context), "; ", ContextThatFits(part.tokens), "more data, or a ",
         part.first == 0 ? "smaller" : "larger", " share"));
   }
   return split;

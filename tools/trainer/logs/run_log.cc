@@ -31,12 +31,12 @@ std::string EventFileName(absl::Time now) {
 
 }  // namespace
 
-absl::StatusOr<RunLog::File> RunLog::OpenFile(const std::string& path, int flags) {
+absl::StatusOr<RunLog::File> RunLog::OpenFile(const std::string& path) {
   File file;
   file.path = path;
   // Never waits for a pipe; what is no file is refused.
   file.fd = base::UniqueFd(base::RetryOnEintr([&] {
-    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | flags,
+    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK,
                   kReadableByAll);
   }));
   struct stat about = {};
@@ -61,14 +61,22 @@ absl::Status RunLog::File::Append(const std::string& text) const {
 absl::StatusOr<RunLog> RunLog::Open(const RunLogOptions& options, absl::Time now) {
   RunLog log;
   if (!options.lines.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(log.lines_, OpenFile(options.lines, options.appends ? 0 : O_TRUNC));
+    GEMINID_ASSIGN_OR_RETURN(log.lines_, OpenFile(options.lines));
+    struct stat about = {};
+    const bool has_lines = ::fstat(log.lines_.fd.get(), &about) == 0 && about.st_size > 0;
+    if (has_lines && !options.appends) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "--log ", options.lines, ": the file has ", about.st_size,
+          " bytes, and a run that begins anew overwrites nothing; remove it, give another name, or "
+          "add --resume to go on in it"));
+    }
   }
   if (options.tensorboard.empty()) return log;
   std::error_code error;
   std::filesystem::create_directories(options.tensorboard, error);
   if (error) return base::SystemError(error.value(), "make the folder", options.tensorboard);
   GEMINID_ASSIGN_OR_RETURN(log.events_,
-                           OpenFile(absl::StrCat(options.tensorboard, "/", EventFileName(now)), 0));
+                           OpenFile(absl::StrCat(options.tensorboard, "/", EventFileName(now))));
   GEMINID_RETURN_IF_ERROR(log.events_.Append(EventFileStart(now)));
   return log;
 }

@@ -24,8 +24,8 @@ TEST(CheckLength, OfATextWithoutANextByte_IsRefused) {
   const absl::Status refused = CheckLength(TokenRange::All(Counting(16)), 16);
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("the text has 16 bytes, but one sequence takes 17 (the context and the "
-                        "byte after it)"));
+              HasSubstr("the data has 16 bytes, but one sequence takes 17 (the context and the "
+                        "byte after it); give --context 15 or less, or more data"));
 }
 
 TEST(AppendSequence, WithinARange_CountsFromItsStart) {

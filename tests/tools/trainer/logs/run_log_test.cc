@@ -173,15 +173,21 @@ TEST_F(Log, OfSteps_IsALineOfJsonEach) {
 }
 
 TEST_F(Log, OfARunThatGoesOn_IsAppendedTo) {
-  for (const bool appends : {false, true, true, false}) {
+  for (const bool appends : {true, true, true}) {
     auto log = RunLog::Open({.lines = folder_ / "run.jsonl", .appends = appends}, kStart);
     ASSERT_TRUE(log->Add(Step(1)).ok());
     ASSERT_TRUE(log->Add(Step(2)).ok());
-    if (!appends) {
-      EXPECT_EQ(LinesOf(folder_ / "run.jsonl").size(), 2u);
-    }
   }
-  EXPECT_EQ(LinesOf(folder_ / "run.jsonl").size(), 2u);
+  EXPECT_EQ(LinesOf(folder_ / "run.jsonl").size(), 6u);
+}
+
+TEST_F(Log, OfAnotherRun_IsNeitherEmptiedNorWrittenTo) {
+  folder_.Write("run.jsonl", "{}\n");
+  const auto log = RunLog::Open({.lines = folder_ / "run.jsonl"}, kStart);
+  EXPECT_EQ(log.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(TextOf(folder_ / "run.jsonl"), "{}\n");
+  folder_.Write("empty.jsonl", "");
+  EXPECT_TRUE(RunLog::Open({.lines = folder_ / "empty.jsonl"}, kStart).ok());
 }
 
 TEST_F(Log, ForTensorBoard_IsRecordsWithTheirChecksumsAndScalars) {

@@ -1,0 +1,29 @@
+#include "tools/trainer/start_lines.h"
+
+#include "absl/strings/str_cat.h"
+#include "tools/trainer/schedule_flags.h"
+
+namespace geminid::trainer {
+
+std::vector<std::string> StartLines(const StartFacts& facts) {
+  const Report& report = facts.report;
+  const TrainOptions& options = report.options;
+  std::vector<std::string> lines = {absl::StrCat(
+      CountParameters(options.model), " parameters, ", facts.ranks,
+      facts.ranks == 1 ? " rank of " : " ranks of ", report.threads,
+      report.threads == 1 ? " thread, " : " threads, ", facts.arithmetic, ", ",
+      Name(options.zero.optimizer), ", placement ", Name(options.zero.placement), ", ",
+      report.tokens_per_step, " tokens per step")};
+  if (!facts.limit.empty()) lines.push_back(facts.limit);
+  if (std::string note = WarmupNote(options.schedule); !note.empty()) lines.push_back(note);
+  lines.push_back(absl::StrCat("data: ", Describe(report.data)));
+  for (const std::string& what : report.data.left_out) {
+    lines.push_back(absl::StrCat("data left out: ", what));
+  }
+  if (!facts.mesh.empty()) lines.push_back(absl::StrCat("cut over the ranks: ", facts.mesh));
+  if (!facts.products.empty()) lines.push_back(absl::StrCat("products: ", facts.products));
+  lines.push_back(absl::StrCat("recompute ", Name(report.recompute), ": ", facts.why_recompute));
+  return lines;
+}
+
+}  // namespace geminid::trainer

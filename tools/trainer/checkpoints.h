@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ class Checkpoints {
   absl::StatusOr<Beginning> Begin(const zero::ModelState::Fill& fill,
                                   const std::function<checkpoint::RunState(uint64_t)>& run_at);
 
-  // After a step: saves when --save-every says so, or when the step is the last.
+  // After a step: saves when --save-every says so, or when the step is the last, unless the step is
+  // saved already.
   absl::Status AfterStep(uint64_t done, bool last, const checkpoint::RunState& run);
 
   // Where the engine has resumed: an earlier start may have died before it saved the step that it
@@ -57,6 +59,7 @@ class Checkpoints {
   collectives::Communicator* const communicator_;
   const std::vector<zero::Parameter> parameters_;
   std::unique_ptr<checkpoint::Saver> saver_;
+  std::optional<uint64_t> saved_;  // the newest step
 };
 
 // INVALID_ARGUMENT if something is where --export is to write. Before hours of training.

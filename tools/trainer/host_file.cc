@@ -11,6 +11,7 @@
 #include "base/flag_values.h"
 #include "base/loopback.h"
 #include "base/status_macros.h"
+#include "tools/trainer/host_name.h"
 
 namespace geminid::trainer {
 namespace {
@@ -25,7 +26,7 @@ absl::StatusOr<HostSlots> ParseLine(const std::string& where,
     return absl::InvalidArgumentError(
         absl::StrCat(where, "'", host.name, "' is no name of a host: it begins with '-'"));
   }
-  if (absl::StartsWith(host.name, "@") || host.address().empty()) {
+  if (absl::StartsWith(host.name, "@") || AddressOf(host.name).empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, "'", host.name,
                      "' is no name of a host; a line is HOST slots=N or "
@@ -48,8 +49,6 @@ absl::StatusOr<HostSlots> ParseLine(const std::string& where,
 
 }  // namespace
 
-std::string HostSlots::address() const { return name.substr(name.rfind('@') + 1); }
-
 absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
                                                      const std::string& text) {
   std::vector<HostSlots> hosts;
@@ -63,11 +62,11 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
     if (words.empty()) continue;
     GEMINID_ASSIGN_OR_RETURN(const HostSlots host, ParseLine(where, words));
     const bool twice = std::any_of(hosts.begin(), hosts.end(), [&](const HostSlots& other) {
-      return other.address() == host.address();
+      return AddressOf(other.name) == AddressOf(host.name);
     });
     if (twice) {
       return absl::InvalidArgumentError(absl::StrCat(
-          where, host.address(), " is there twice; give it all its slots in one line"));
+          where, AddressOf(host.name), " is there twice; give it all its slots in one line"));
     }
     hosts.push_back(host);
   }
@@ -76,7 +75,7 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
         absl::StrCat("--hosts: ", path, " names no host; a line is HOST slots=N"));
   }
   for (const HostSlots& host : hosts) {
-    if (hosts.size() == 1 || !base::IsLoopback(host.address())) continue;
+    if (hosts.size() == 1 || !base::IsLoopback(AddressOf(host.name))) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--hosts: ", path, " names ", host.name,
         ", which is another host on each; write the name by which the others reach it"));

@@ -19,8 +19,6 @@ inline constexpr int kRanksMax = 1024;  // of a run
 struct HostSlots {
   std::string name;  // as the file has it, for the remote shell: HOST or USER@HOST
   int ranks = 1;
-
-  std::string address() const;  // by which the other hosts reach it
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };
 

@@ -22,6 +22,7 @@
 #include "base/status_macros.h"
 #include "tools/trainer/host_file.h"
 #include "tools/trainer/host_frames.h"
+#include "tools/trainer/host_name.h"
 #include "tools/trainer/remote_host.h"
 
 extern char** environ;
@@ -101,7 +102,7 @@ absl::StatusOr<int> LaunchOnce(const std::vector<HostSlots>& on, const RemoteHos
   const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
   const Beats beats(pointers);
   GEMINID_RETURN_IF_ERROR(AwaitHosts(pointers, kPatience));
-  placed.master_address = slots.size() == 1 ? "127.0.0.1" : slots.front().address();
+  placed.master_address = slots.size() == 1 ? "127.0.0.1" : AddressOf(slots.front().name);
   const char* const port = std::getenv(kPortVariable);
   if (port != nullptr) placed.environment.emplace_back(kPortVariable, port);
   GEMINID_ASSIGN_OR_RETURN(const int code, Launch(placed, &launch.restarts_made));

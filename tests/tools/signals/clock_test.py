@@ -29,9 +29,11 @@ class Clock(runs.Runs):
 
     def check_times(self):
         report = self.read_report()
-        for key in ("step_seconds", "stall_seconds", "stall_seconds_by_cause"):
-            for seconds in numbers_of(report[key]):
-                self.assertTrue(math.isfinite(seconds) and 0 <= seconds < 600, (key, report[key]))
+        times = {key: value for key, value in report.items() if "seconds" in key}
+        self.assertIn("stall_seconds_by_cause", times)
+        for key, value in times.items():
+            for seconds in numbers_of(value):
+                self.assertTrue(math.isfinite(seconds) and 0 <= seconds < 600, (key, value))
 
     def test_the_clock_of_this_test_does_step(self):
         said = subprocess.run(["date", "+%s", "--date=now"], env={**self.environment, **self.steps},

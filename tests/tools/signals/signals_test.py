@@ -14,7 +14,7 @@ import runs
 WISHES = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 EVERY = WISHES + WARNINGS
-HOURS = "1000000"  # micro-batches that nobody waits for
+MANY = "65536"  # micro-batches, for which nobody waits
 
 
 class Signals(runs.Runs):
@@ -41,8 +41,8 @@ class Signals(runs.Runs):
 
     def test_between_micro_batches_the_step_is_given_up(self):
         for number in EVERY:
-            process = self.start("--steps", runs.FOREVER, "--accumulate", HOURS, "--batch", HOURS,
-                                 "--save", self.save, "--report", self.report)
+            process = self.start("--steps", runs.FOREVER, "--accumulate", MANY, "--save",
+                                 self.save, "--report", self.report)
             self.await_word(process, "recompute ")
             process.send_signal(number)
             self.assertEqual(self.code_of(process), 128 + number, self.said)
@@ -54,7 +54,7 @@ class Signals(runs.Runs):
         for number in EVERY:
             save = self.save = self.folder / number.name
             process = self.start("--steps", runs.FOREVER, "--validation", "0.4", "--validation-every",
-                                 "1", "--validation-batches", HOURS, "--save", save, "--report",
+                                 "1", "--validation-batches", MANY, "--save", save, "--report",
                                  self.report, "--save-every", "1")
             # The checkpoint that is due does not wait for the validation, which does not end.
             self.await_that(self.saved, process, "checkpoint")
@@ -76,8 +76,8 @@ class Signals(runs.Runs):
             self.assertEqual(self.saved()[-1], f"step-{done:09}")
 
     def test_to_one_of_two_ranks_it_is_for_both(self):
-        arguments = ["--steps", runs.FOREVER, "--ranks", "2", "--accumulate", "1000", "--batch", "2000",
-                     "--save", self.save]
+        arguments = ["--steps", runs.FOREVER, "--ranks", "2", "--accumulate", MANY, "--save",
+                     self.save]
         for number in (signal.SIGTERM, signal.SIGUSR1):
             process = self.start(*arguments)
             self.await_word(process, "recompute ")

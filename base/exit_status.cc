@@ -57,7 +57,7 @@ DaemonExitCode DaemonExitCodeOf(absl::StatusCode code) {
 absl::Status FinishOutput(std::ostream& out) {
   if (out.good()) errno = 0;  // else it is perhaps still what it was when something got lost
   out.flush();
-  if (out.good()) return absl::OkStatus();
+  if (out.good() || errno == EPIPE) return absl::OkStatus();
   return SystemError(errno == 0 ? EIO : errno, "write", "standard output: some of it got lost");
 }
 

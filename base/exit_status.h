@@ -16,6 +16,7 @@ DaemonExitCode DaemonExitCodeOf(absl::StatusCode code);
 
 // Flushes `out`, which is standard output. An error if anything written to it got lost: a full disk
 // or a closed descriptor is known only now. Every program calls it before it says that all is well.
+// A reader that has left, as head(1) does, has what it wanted: that is no error.
 absl::Status FinishOutput(std::ostream& out);
 
 }  // namespace geminid::base

@@ -1,5 +1,6 @@
 #include "geminid/rank_info.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -20,21 +21,34 @@ struct Launcher {
   const char* local_world_size;
   const char* host_count;
   const char* job;
+  const char* step = nullptr;  // set by the launcher alone; null: the others are, too
 };
 
 // srun exports its variables to everything below it, torchrun and mpirun included: it comes last.
+// Slurm sets most of them in the whole allocation: in the shell of salloc, and in the script of
+// sbatch. What has no step there was started by no srun.
 constexpr Launcher kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr, "PMIX_NAMESPACE"},
     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, "PMI_JOBID"},
     {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr, "SLURM_STEP_NUM_NODES",
-     "SLURM_JOB_ID"},
+     "SLURM_JOB_ID", "SLURM_STEP_ID"},
 };
+
+// Steps that are a script or a shell: the numbers of Slurm's SLURM_INTERACTIVE_STEP,
+// SLURM_BATCH_SCRIPT and SLURM_EXTERN_CONT begin here.
+constexpr uint32_t kFirstStepOfNoTasks = 0xfffffffa;
 
 const char* Get(const Environment& environment, const char* name) {
   const char* value = name == nullptr ? nullptr : environment(name);
   return value == nullptr || *value == '\0' ? nullptr : value;  // empty is as good as unset
+}
+
+bool IsStepOfTasks(const char* step) {
+  uint32_t number = 0;
+  if (step == nullptr) return false;
+  return !absl::SimpleAtoi(step, &number) || number < kFirstStepOfNoTasks;
 }
 
 // Decimal digits only: no sign, no blanks, nothing behind.
@@ -131,6 +145,7 @@ absl::StatusOr<RankInfo> RankInfoFrom(const Environment& environment) {
   RankInfo info;
   info.local_world_size = 1;
   for (const Launcher& launcher : kLaunchers) {
+    if (launcher.step != nullptr && !IsStepOfTasks(Get(environment, launcher.step))) continue;
     if (Get(environment, launcher.rank) == nullptr &&
         Get(environment, launcher.world_size) == nullptr) {
       continue;

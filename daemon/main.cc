@@ -19,6 +19,10 @@
 #include "absl/strings/str_join.h"
 #include "base/command_line.h"
 #include "base/exit_status.h"
+#include "base/job_signals.h"
+#include "base/machine_memory.h"
+#include "base/process_limits.h"
+#include "base/standard_streams.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
@@ -128,15 +132,6 @@ std::optional<std::string> Environment(const std::string& name) {
   return std::string(value);
 }
 
-// So that no socket of ours ever gets the number of a standard stream.
-void FillStandardStreams() {
-  while (true) {
-    const int fd = ::open("/dev/null", O_RDWR);
-    if (fd > STDERR_FILENO) ::close(fd);
-    if (fd < 0 || fd > STDERR_FILENO) return;
-  }
-}
-
 void SayReady(const service::Daemon& daemon, os::LogFormat format, int ready_fd) {
   std::string line = absl::StrCat("geminid ready: socket ", daemon.socket());
   if (!daemon.metrics_address().empty()) {
@@ -154,7 +149,8 @@ void SayReady(const service::Daemon& daemon, os::LogFormat format, int ready_fd)
 }
 
 int Fail(const absl::Status& status) {
-  return Fail(std::string(status.message()), base::DaemonExitCodeOf(status.code()));
+  return Fail(std::string(base::WithLimits(status).message()),
+              base::DaemonExitCodeOf(status.code()));
 }
 
 // The configuration, with what the machine decides where nobody else does.
@@ -164,7 +160,7 @@ absl::StatusOr<config::Settings> ReadSettings(const CommandLine& line) {
       config::ResolveSettings(
           {.config_path = line.config, .flags = line.settings, .environment = Environment}));
   GEMINID_RETURN_IF_ERROR(config::FillInMemory(
-      {.total_bytes = os::TotalMemoryBytes(), .available_bytes = os::AvailableMemoryBytes()},
+      {.total_bytes = base::TotalMemoryBytes(), .available_bytes = base::AvailableMemoryBytes()},
       &settings));
   return settings;
 }
@@ -172,8 +168,6 @@ absl::StatusOr<config::Settings> ReadSettings(const CommandLine& line) {
 absl::Status PrepareProcess(const config::Settings& settings) {
   os::ConfigureLog(settings.log_level, settings.log_format);
   os::WatchForCrashes();
-  ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a limit on files is an error of the call then
   uint64_t largest = *settings.host_bytes;
   uint64_t total = *settings.host_bytes;
   for (const config::DeviceSetting& device : settings.devices) {
@@ -260,11 +254,12 @@ absl::StatusOr<pid_t> FindParent(const CommandLine& line) {
   }
   // An interrupt typed at the terminal is for the program; the daemon ends when that has ended.
   ::setsid();
+  base::IgnoreWarnings();
   return parent_pid;
 }
 
 int Main(int argc, char** argv) {
-  FillStandardStreams();
+  base::PrepareStandardStreams();
   CommandLine line;
   if (const std::optional<int> exit_code = Parse(argc, argv, &line)) return *exit_code;
   const absl::StatusOr<config::Settings> settings = ReadSettings(line);

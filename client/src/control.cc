@@ -8,12 +8,15 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 #include "client/src/daemon_ended.h"
 #include "client/src/plan_messages.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/memory.grpc.pb.h"
 #include "geminid/v1/plan.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
+#include "proto/rpc/deadline.h"
 #include "proto/shm/limits.h"
 
 namespace geminid {
@@ -106,7 +109,7 @@ class Call {
  public:
   Call(const std::string& token, absl::Duration timeout) {
     context_.AddMetadata(shm::kTokenMetadataKey, token);
-    context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    context_.set_deadline(rpc::DeadlineIn(timeout));
   }
   grpc::ClientContext* context() { return &context_; }
   // After the call: the daemon said itself that something is UNAVAILABLE.
@@ -141,12 +144,12 @@ bool Control::IsHungUp(int within_ms) const {
 
 // True once there is a connection again; false when nobody keeps the session, or it took too long.
 bool Control::WaitForSuccessor(absl::Time give_up) const {
-  while (absl::Now() < give_up) {
-    if (IsHungUp()) return false;
-    const absl::Time soon = std::min(give_up, absl::Now() + kSuccessorPoll);
-    if (stubs_->channel->WaitForConnected(absl::ToChronoTime(soon))) return true;
+  for (;;) {
+    const absl::Duration left = give_up - base::MonotonicNow();
+    if (left <= absl::ZeroDuration() || IsHungUp()) return false;
+    const absl::Duration pause = std::min(left, kSuccessorPoll);
+    if (stubs_->channel->WaitForConnected(rpc::DeadlineIn(pause))) return true;
   }
-  return false;
 }
 
 // `make(context, again)` makes the call; `again`: an earlier daemon may have carried it out.
@@ -176,20 +179,21 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
       continue;
     }
     doubted = false;
-    lost = std::min(lost, absl::Now());
+    lost = std::min(lost, base::MonotonicNow());
     if (stubs_->channel->GetState(false) == GRPC_CHANNEL_READY) (void)IsHungUp(kCutOffPauseMs);
     if (WaitForSuccessor(lost + std::min(timeout_, patience))) continue;
     if (IsHungUp()) unknown_.store(true);
     return absl::UnavailableError(absl::StrCat(
         doing, ": the daemon at ", socket_, " does not answer (", status.error_message(),
-        "), and for ", absl::FormatDuration(absl::Trunc(absl::Now() - lost, absl::Milliseconds(1))),
+        "), and for ",
+        absl::FormatDuration(absl::Trunc(base::MonotonicNow() - lost, absl::Milliseconds(1))),
         " none took its place; ", on_gpu_ ? absl::StrCat(WhySessionEnded(true), "; ") : "",
         "mapped memory and leases still work"));
   }
 }
 
 absl::Status Control::Connect() {
-  if (stubs_->channel->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout_))) {
+  if (stubs_->channel->WaitForConnected(rpc::DeadlineIn(timeout_))) {
     return absl::OkStatus();
   }
   return absl::DeadlineExceededError(

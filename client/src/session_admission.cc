@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/src/daemon_ended.h"
 #include "client/src/session_impl.h"
@@ -49,11 +50,11 @@ void SessionImpl::AddQueued(absl::Duration waited) {
 
 // Its own ranks are waited for as long as the daemon does.
 absl::Status SessionImpl::AwaitAdmission() {
-  const absl::Time began = absl::Now();
+  const absl::Time began = base::MonotonicNow();
   absl::Duration pause = kFirstPause;
   for (;;) {
     GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, AskAdmission());
-    const absl::Duration waited = absl::Now() - began;
+    const absl::Duration waited = base::MonotonicNow() - began;
     if (standing.admitted) {
       AddQueued(waited);
       return absl::OkStatus();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/max_isa.h"
 #include "client/device/cuda/cuda_device.h"
 #include "client/device/host/host_device.h"
@@ -170,17 +171,17 @@ absl::Status SessionImpl::ResolveSocket() {
 // A daemon that dies while it is met is waited for: somebody starts it again. So is one that died
 // before, as long as what it had is kept for its successor. One that was never there is not.
 absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello, bool met_before) {
-  const absl::Time give_up = absl::Now() + options.timeout;
+  const absl::Time give_up = base::MonotonicNow() + options.timeout;
   for (bool was_there = met_before || private_daemon != nullptr;;) {
     absl::StatusOr<AttachSocket> connected = AttachSocket::Connect(socket, options.timeout);
     if (connected.ok()) {
       attach = *std::move(connected);
       fork_guard.emplace(attach.fd());
       absl::StatusOr<Welcomed> welcome = attach.SayHello(hello);
-      if (welcome.ok() || !attach.hung_up() || absl::Now() > give_up) return welcome;
+      if (welcome.ok() || !attach.hung_up() || base::MonotonicNow() > give_up) return welcome;
       was_there = true;
     } else if (!(was_there || HasHolder(socket)) || !absl::IsUnavailable(connected.status()) ||
-               absl::Now() > give_up) {
+               base::MonotonicNow() > give_up) {
       return connected.status();
     }
     absl::SleepFor(kMeetPause);
@@ -284,7 +285,7 @@ void SessionImpl::Close() {
 absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions options,
                                                            std::unique_ptr<device::Device> device) {
   const bool is_given = device != nullptr;
-  const absl::Time give_up = absl::Now() + options.timeout;
+  const absl::Time give_up = base::MonotonicNow() + options.timeout;
   std::shared_ptr<PrivateDaemon> own_daemon;  // goes on between two sessions
   for (bool met_before = false;; met_before = true) {
     auto impl = std::make_unique<SessionImpl>(std::move(options), std::move(device));
@@ -292,7 +293,7 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions option
     if (status.ok()) return SessionImpl::MakeSession(std::move(impl));
     impl->is_left.store(impl->successor > 0);  // it may be tried again
     impl->Close();
-    if (!impl->IsForgotten() || absl::Now() > give_up) return status;
+    if (!impl->IsForgotten() || base::MonotonicNow() > give_up) return status;
     own_daemon = impl->private_daemon;
     options = impl->options;
     if (is_given) device = std::move(impl->device);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
@@ -24,15 +25,14 @@ uint64_t ElementsOf(const Parameter& parameter) {
   return elements;
 }
 
-// One is copied to while another one's update is made.
-constexpr uint32_t kLandingPlaces = 2;
+constexpr uint32_t kLandingPlaces = 2;  // one is copied to while another one's update is made
 
 // For which a daemon that does not answer is waited for by an engine that ends.
 constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
 
 // Streams are measured by it too, on their own threads.
 std::function<absl::Time()> ClockOf(const Options& options) {
-  if (!options.clock) return [] { return absl::Now(); };
+  if (!options.clock) return [] { return base::MonotonicNow(); };
   return [clock = options.clock, mutex = std::make_shared<std::mutex>()] {
     const std::lock_guard lock(*mutex);
     return clock();

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/zero/data_types.h"
 #include "client/zero/mover.h"
@@ -69,7 +70,7 @@ void Mover::StartCopies(const Task& task) {
   {
     std::lock_guard lock(mutex_);
     copies_pending_[task.chunk] = copies;
-    link_.Begin(absl::Now());
+    link_.Begin(base::MonotonicNow());
   }
   for (uint32_t g = 0; g < copies; ++g) {
     TransferSpec spec;
@@ -93,7 +94,7 @@ void Mover::CopyDone(uint32_t chunk, bool counted, uint64_t bytes) {
   std::lock_guard lock(mutex_);
   if (--copies_pending_[chunk] > 0) return;
   queue_.Copied(chunk);
-  if (counted) link_.End(absl::Now(), bytes);
+  if (counted) link_.End(base::MonotonicNow(), bytes);
 }
 
 absl::Status Mover::FinishGather(const Task& task) {

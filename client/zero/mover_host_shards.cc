@@ -1,4 +1,5 @@
 // Gathers within the host, and what they are of.
+#include "base/clock.h"
 #include "client/zero/mover.h"
 
 namespace geminid::zero {
@@ -8,7 +9,7 @@ void Mover::StartCopyWithinHost(const Task& task) {
   {
     std::lock_guard lock(mutex_);
     copies_pending_[task.chunk] = 1;
-    link_.Begin(absl::Now());
+    link_.Begin(base::MonotonicNow());
   }
   TransferSpec spec;
   spec.source = shard.chunk;

@@ -14,6 +14,8 @@
 
 #include "base/command_line.h"
 #include "base/exit_status.h"
+#include "base/job_signals.h"
+#include "base/standard_streams.h"
 #include "base/unique_fd.h"
 #include "daemon/agent/messages.h"
 #include "daemon/agent/serve.h"
@@ -32,10 +34,7 @@ void BecomeAnAgent() {
   ::syscall(SYS_close_range, kAgentSocket + 1, UINT_MAX,
             0);  // Linux 5.9; the daemon's close on exec
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Typed at the daemon's terminal, or its end: the daemon decides.
-  ::signal(SIGINT, SIG_IGN);
-  ::signal(SIGHUP, SIG_IGN);
-  ::signal(SIGPIPE, SIG_IGN);
+  base::IgnoreJobSignals();  // the daemon decides
 }
 
 int Fail(const std::string& message, int exit_code) {
@@ -44,6 +43,7 @@ int Fail(const std::string& message, int exit_code) {
 }
 
 int Main(int argc, char** argv) {
+  base::PrepareStandardStreams();
   CLI::App app("The memory of one GPU, for geminid, which starts this program.", "geminid-agent");
   std::string gpu;
   bool probe = false;

@@ -24,6 +24,8 @@
 #include <utility>
 
 #include "base/exit_code.h"
+#include "base/job_signals.h"
+#include "base/standard_streams.h"
 #include "daemon/holder/channel.h"
 #include "daemon/holder/shelf.h"
 
@@ -209,6 +211,7 @@ class Holder {
 }  // namespace geminid::holder
 
 int main(int argc, char** argv) {
+  geminid::base::PrepareStandardStreams();
   if (argc == 2 && std::strcmp(argv[1], "--help") == 0) {
     const bool written =
         std::fputs(geminid::holder::kHelp, stdout) >= 0 && std::fflush(stdout) == 0;
@@ -219,10 +222,8 @@ int main(int argc, char** argv) {
     std::fputs(geminid::holder::kHelp, stderr);
     return geminid::base::kDaemonExitUsage;
   }
-  // It ends with its daemon, not with the terminal that both were started in.
-  ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGHUP, SIG_IGN);
-  ::signal(SIGINT, SIG_IGN);
+  // It ends with its daemon, not with the terminal or the job that both were started in.
+  geminid::base::IgnoreJobSignals();
   ::setsid();
   geminid::holder::RaiseDescriptorLimit();
   geminid::holder::Holder(line).Run();

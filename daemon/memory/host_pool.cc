@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/machine_memory.h"
 #include "base/mapping.h"
 #include "base/memfd.h"
 #include "base/pages.h"
@@ -40,7 +41,7 @@ absl::StatusOr<Admission::Hold> Admit(const PoolOptions& options, Admission* adm
                                       const std::vector<os::NodeMemory>& nodes) {
   uint64_t available = 0;
   Admission::Hold hold = admission->Admit(options.bytes, kHeadroomBytes, [&available] {
-    return available = os::AvailableMemoryBytes();
+    return available = base::AvailableMemoryBytes();
   });
   if (hold) return hold;
   const uint64_t promised = admission->promised_bytes();

@@ -69,11 +69,12 @@ absl::StatusOr<base::UniqueFd> CreateSignalFd(std::initializer_list<int> signals
   return fd;
 }
 
-int NextSignal(const base::UniqueFd& signal_fd) {
+ReceivedSignal NextSignal(const base::UniqueFd& signal_fd) {
   signalfd_siginfo info;
   const ssize_t got =
       base::RetryOnEintr([&] { return ::read(signal_fd.get(), &info, sizeof(info)); });
-  return got == static_cast<ssize_t>(sizeof(info)) ? static_cast<int>(info.ssi_signo) : 0;
+  if (got != static_cast<ssize_t>(sizeof(info))) return {};
+  return {static_cast<int>(info.ssi_signo), static_cast<pid_t>(info.ssi_pid)};
 }
 
 absl::StatusOr<base::UniqueFd> OpenPidfd(pid_t pid) {

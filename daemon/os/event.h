@@ -34,8 +34,11 @@ void Wake(const base::UniqueFd& ours);
 // Blocks `signals` for the calling thread, and so for the threads it starts later, and returns a
 // descriptor that receives them instead. Call before any other thread exists.
 absl::StatusOr<base::UniqueFd> CreateSignalFd(std::initializer_list<int> signals);
-// The next signal received, or 0.
-int NextSignal(const base::UniqueFd& signal_fd);
+struct ReceivedSignal {
+  int number = 0;    // 0: there is none
+  pid_t sender = 0;  // 0: the kernel, or a process of another namespace
+};
+ReceivedSignal NextSignal(const base::UniqueFd& signal_fd);
 
 // Readable once process `pid` has ended. NOT_FOUND when it already has.
 absl::StatusOr<base::UniqueFd> OpenPidfd(pid_t pid);

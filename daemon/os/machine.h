@@ -38,28 +38,9 @@ struct Machine {
 // Asks the kernel, and `numa` for the nodes. What cannot be read counts as not there.
 Machine ReadMachine(const Numa& numa = SystemNuma());
 
-// The memory limits of the cgroup of this process and of all cgroups above it.
-struct CgroupMemory {
-  std::optional<uint64_t> limit_bytes;  // the lowest
-  // What is left within each of them, page cache that may go counted as free; the least.
-  std::optional<uint64_t> available_bytes;
-};
-// `membership` is the text of /proc/self/cgroup; `root` is where the controllers are mounted.
-CgroupMemory ReadCgroupMemory(const std::string& membership,
-                              const std::string& root = "/sys/fs/cgroup");
-
-// The RAM, or less under a cgroup limit. ~0 when unknown.
-uint64_t TotalMemoryBytes();
-
-// What a process could still allocate now without swapping: MemAvailable, or less under a cgroup
-// limit. ~0 when unknown.
-uint64_t AvailableMemoryBytes();
-
 // `use_huge_pages` is the configuration's wish.
 std::vector<MachineFact> Facts(const Machine& machine, bool use_huge_pages);
 
-// For parsers of /proc: the bytes of "Name:   123 kB" within `text`.
-std::optional<uint64_t> KilobytesField(const std::string& text, const std::string& name);
 // The word in brackets of "always [madvise] never".
 std::string BracketedWord(const std::string& text);
 

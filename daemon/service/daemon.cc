@@ -14,8 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "base/bytes.h"
+#include "base/clock.h"
+#include "base/machine_memory.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/config/guarantees.h"
@@ -72,7 +73,7 @@ core::JobQueueOptions JobsOf(const config::Settings& settings) {
 // The machine's, unless what is handed out is memory in name only.
 config::MachineMemory MemoryOf(memory::Backing backing) {
   if (backing == memory::Backing::kSparse) return {};
-  return {.total_bytes = os::TotalMemoryBytes(), .available_bytes = os::AvailableMemoryBytes()};
+  return {.total_bytes = base::TotalMemoryBytes(), .available_bytes = base::AvailableMemoryBytes()};
 }
 
 bool IsFromMachine(const config::Settings& settings, const char* key) {
@@ -139,7 +140,7 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings,
   return options;
 }
 
-double WallSeconds() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
+double WallSeconds() { return absl::ToDoubleSeconds(base::WallClockNow() - absl::UnixEpoch()); }
 
 }  // namespace
 
@@ -272,15 +273,18 @@ absl::Status Daemon::WatchSignals() {
   return loop_
       ->Watch(options_.signal_fd.get(), EPOLLIN,
               [this](uint32_t) {
-                const int signal = os::NextSignal(options_.signal_fd);
-                if (signal != 0) OnSignal(signal);
+                const os::ReceivedSignal signal = os::NextSignal(options_.signal_fd);
+                if (signal.number != 0) OnSignal(signal);
               })
       .status();
 }
 
-void Daemon::OnSignal(int signal) {
-  if (signal != SIGHUP) {
-    os::Log(os::LogLevel::kInfo, "stopping", {{"signal", ::strsignal(signal)}});
+void Daemon::OnSignal(const os::ReceivedSignal& signal) {
+  if (options_.parent_pid != 0 && signal.sender != options_.parent_pid) {
+    os::Log(os::LogLevel::kInfo, "a signal that is not its parent's changes nothing",
+            {{"signal", ::strsignal(signal.number)}, {"sender", absl::StrCat(signal.sender)}});
+  } else if (signal.number != SIGHUP) {
+    os::Log(os::LogLevel::kInfo, "stopping", {{"signal", ::strsignal(signal.number)}});
     vitals_.stopping.store(true);
   } else if (options_.terminal.valid() && os::HasHungUp(options_.terminal)) {
     StopWithTerminal();

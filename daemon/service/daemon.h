@@ -13,6 +13,7 @@
 #include "daemon/config/settings.h"
 #include "daemon/gpus/gpus.h"
 #include "daemon/holder/descriptor_store.h"
+#include "daemon/os/event.h"
 #include "daemon/os/event_loop.h"
 #include "daemon/os/file_lock.h"
 #include "daemon/service/attach_server.h"
@@ -35,7 +36,8 @@ inline constexpr absl::Duration kProbePatience = absl::Seconds(60);
 struct DaemonOptions {
   // A private daemon belongs to this process: once it has ended and no session is attached, the
   // daemon ends too. If its output is in the file kStarterLog beside the socket, the folder is its
-  // starter's, and is removed. 0: not private.
+  // starter's, and is removed. Signals that others send it, as to every process of a job that ends,
+  // are nothing to it: the parent is to save first. 0: not private.
   pid_t parent_pid = 0;
   // Receives SIGTERM and SIGINT, which stop the daemon, and SIGHUP, for which it reads its settings
   // again; invalid: none. See os::CreateSignalFd.
@@ -94,7 +96,7 @@ class Daemon {
   absl::Status OpenMetrics();
   absl::Status WatchSignals();
   absl::Status WatchTerminal();
-  void OnSignal(int signal);
+  void OnSignal(const os::ReceivedSignal& signal);
   void StopWithTerminal();
   void Reload();
   void RefuseReload(const absl::Status& why);

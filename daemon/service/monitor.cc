@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "daemon/metrics/families.h"
 #include "daemon/metrics/live/live.h"
 #include "daemon/metrics/process.h"
@@ -122,7 +122,7 @@ void ReadLinks(const core::Engine& engine, core::Time now, metrics::Reading* rea
 metrics::JobsReading ReadJobs(const core::JobQueue& queue, core::Time now) {
   metrics::JobsReading jobs;
   jobs.counters = queue.counters();
-  const double wall = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch());
+  const double wall = absl::ToDoubleSeconds(base::WallClockNow() - absl::UnixEpoch());
   for (const core::JobSnapshot& job : queue.Jobs()) {
     ++jobs.by_state[job.standing.state];
     if (job.standing.position == 0) continue;

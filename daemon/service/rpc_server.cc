@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +16,7 @@
 #include "daemon/os/log.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/library_logs.h"
+#include "proto/rpc/deadline.h"
 
 namespace geminid::service {
 namespace {
@@ -92,7 +92,7 @@ class RpcServer::Tenant : public grpc::CallbackGenericService {
     return connections_.size();
   }
   TenantCalls& calls() { return *calls_; }
-  void Shutdown(std::chrono::system_clock::time_point deadline) { server_->Shutdown(deadline); }
+  void Shutdown(gpr_timespec deadline) { server_->Shutdown(deadline); }
 
  private:
   struct Connection {
@@ -282,7 +282,7 @@ std::optional<int64_t> RpcServer::NextDeadline() const {
 
 void RpcServer::Shutdown(absl::Duration patience) {
   acceptor_.reset();
-  const auto deadline = std::chrono::system_clock::now() + absl::ToChronoMilliseconds(patience);
+  const gpr_timespec deadline = rpc::DeadlineIn(patience);
   for (const auto& [name, tenant] : tenants_) tenant->Shutdown(deadline);
   tenants_.clear();
 }

@@ -31,7 +31,7 @@ using Environment = std::function<const char*(const char*)>;
 //   torchrun and by hand  RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE
 //   Open MPI              OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
 //   MPICH, Intel MPI      PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS
-//   Slurm (srun)          SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_STEP_NUM_NODES
+//   Slurm (srun)          SLURM_STEP_ID with _PROCID, _NTASKS, _LOCALID, _STEP_NUM_NODES
 // and MASTER_ADDR and MASTER_PORT beside any of them. GEMINID_MASTER_PORT replaces MASTER_PORT for
 // launchers that use that port themselves; under torchrun's agent store (which does) the default is
 // MASTER_PORT + 1. The job is GEMINID_JOB_ID, or else the launcher's own id.

@@ -221,8 +221,8 @@ struct Options {
   // of one engine with all of the model. Each element of what is trained is to count on one rank:
   // INVALID_ARGUMENT where more or fewer of a tensor's count than it has.
   std::vector<Parameter> model{};
-  // What steps are timed by, to judge plans and stalls; absl::Now if empty. Called on the threads
-  // of the trainer and of its streams, not twice at once.
+  // What steps are timed by, to judge plans and stalls; a monotonic clock if empty. Called on the
+  // threads of the trainer and of its streams, not twice at once.
   std::function<absl::Time()> clock{};
   // A call fails when nothing it waits for has gone on for so long. Longer than planning takes.
   absl::Duration timeout = absl::Minutes(5);

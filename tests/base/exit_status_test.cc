@@ -1,10 +1,14 @@
 #include "base/exit_status.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
+#include <string>
 
 namespace geminid::base {
 namespace {
@@ -52,6 +56,19 @@ TEST(FinishOutput, LossBeforeTheEnd_IsAnErrorToo) {
   std::ofstream full("/dev/full");
   full << "text" << std::flush;
   EXPECT_FALSE(FinishOutput(full).ok());
+}
+
+// As of `geminictl ls | head -1`.
+TEST(FinishOutput, WithoutAReader_IsNoError) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const auto before = ::signal(SIGPIPE, SIG_IGN);
+  std::ofstream out("/dev/fd/" + std::to_string(ends[1]));
+  close(ends[0]);
+  out << "text";
+  EXPECT_TRUE(FinishOutput(out).ok());
+  close(ends[1]);
+  ::signal(SIGPIPE, before);
 }
 
 }  // namespace

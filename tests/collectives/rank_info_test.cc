@@ -71,12 +71,32 @@ TEST(RankInfo, OpenMpiAndMpichAndSlurm_AreRead) {
                      {"SLURM_NTASKS", "3"},
                      {"SLURM_LOCALID", "2"},
                      {"SLURM_STEP_NUM_NODES", "1"},
-                     {"SLURM_JOB_ID", "77"}});
+                     {"SLURM_JOB_ID", "77"},
+                     {"SLURM_STEP_ID", "0"}});
   ASSERT_TRUE(slurm.ok()) << slurm.status();
   EXPECT_EQ(slurm->rank, 2);
   EXPECT_EQ(slurm->local_rank, 2);
   EXPECT_EQ(slurm->job, "77");
   EXPECT_TRUE(slurm->OnOneHost());
+}
+
+// In the shell of salloc, in the script of sbatch, and in a shell that salloc makes a step of its
+// own (LaunchParameters=use_interactive_step).
+TEST(RankInfo, InAnAllocationOfSlurmWithoutSrun_IsOneProcess) {
+  auto salloc = From({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}});
+  ASSERT_TRUE(salloc.ok()) << salloc.status();
+  EXPECT_EQ(salloc->world_size, 1);
+  EXPECT_EQ(salloc->job, "");
+  std::map<std::string, std::string> script = {
+      {"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}};
+  for (const char* step : {"", "4294967290", "4294967291"}) {
+    script["SLURM_STEP_ID"] = step;
+    auto alone = From(script);
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    EXPECT_EQ(alone->world_size, 1) << step;
+  }
+  script["SLURM_STEP_ID"] = "4294967289";
+  EXPECT_EQ(From(script)->world_size, 4);
 }
 
 TEST(RankInfo, LoopbackMaster_MeansOneHost) {

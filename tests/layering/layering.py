@@ -14,6 +14,9 @@ The rules are those of docs/architecture.md:
   5. No folders include each other in a circle, at any depth, tests/ included (circles.py).
   6. tests/ mirrors the tree: each folder of tests is one of the tree, and a test named after a file
      lies no higher than that file. In kernels the tests of a room lie together.
+  7. The wall clock is for stamps: only the files that are named here ask for it. What is measured, and
+     how long is waited, is by base::MonotonicNow, base::Deadline or the steady clock. Waits of Abseil's
+     Mutex and CondVar and of pthreads until a time are by the wall clock, too.
 """
 
 import collections
@@ -22,6 +25,7 @@ import re
 import sys
 
 import circles
+import lengths
 import tree
 
 MAY_INCLUDE = {
@@ -42,13 +46,33 @@ GPU_IN_DAEMON = ("daemon/agent/",)
 FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
 PURE = ("daemon/core/", "daemon/planner/")
 # Of base, what calls the system: not for pure rooms.
-SYSTEM_IN_BASE = {"base/deadline.h", "base/files.h", "base/mapping.h", "base/memfd.h",
+SYSTEM_IN_BASE = {"base/clock.h", "base/deadline.h", "base/files.h", "base/job_signals.h",
+                  "base/machine_memory.h", "base/mapping.h", "base/memfd.h",
+                  "base/process_limits.h", "base/standard_streams.h",
                   "base/start_thread.h", "base/system_error.h", "base/unique_fd.h"}
 # A folder of tools that others may not include, but for those named.
 USERS_OF_TRAINER = ("tools/trainer/", "tools/bench/")
 FOREIGN_IN_FORECAST = re.compile(r"^(grpc|.*\.grpc\.pb\.h$|daemon/(?!planner/))")
 # Folders of tests that test no folder of the tree, but the whole of it or what holds it together.
 TESTS_OF_THEIR_OWN = {"tests/end_to_end", "tests/hostile", "tests/simulation"}
+WALL_CLOCK = re.compile(
+    r"\babsl::Now\b|\bGetCurrentTimeNanos\b|\b(?:system|high_resolution|utc|file)_clock\b"
+    r"|\bCLOCK_(?:REALTIME|TAI)\w*|\bgettimeofday\b|\btimespec_get\b|\bstd::time\(|\bftime\("
+    r"|(?<![\w.>:])(?:::)?time\((?:nullptr|NULL|0|&)"
+    r"|\b(?:pthread_cond_timedwait|pthread_mutex_timedlock|sem_timedwait|mq_timed\w+)\b"
+    r"|\b(?:Wait|Await|LockWhen|ReaderLockWhen|WaitForNotification)With(?:Deadline|Timeout)\b")
+READS_WALL_CLOCK = {
+    "base/clock.h",            # WallClockNow itself
+    "daemon/os/log.cc",        # stamps lines without Abseil's time zones
+    "tools/gpu-verify/run.cc",  # stands alone
+}
+STAMPS = {
+    "daemon/service/daemon.cc",        # metrics: when it started, and was last configured
+    "daemon/service/monitor.cc",       # metrics: since when a job waits
+    "tools/geminictl/bundle.cc",       # the name of the bundle
+    "tools/trainer/gather_report.cc",  # lines of the run's log
+    "tools/trainer/train.cc",          # the name of the log for TensorBoard
+}
 SYSTEM_IN_CORE = re.compile(r"^[a-z0-9_]+$")  # <vector>, not <sys/mman.h> or <dnnl.hpp>
 
 
@@ -92,6 +116,18 @@ def violations_of(path, text):
                 yield f"{path}: a public header must not include {included}"
 
 
+def wall_clocks(path, text):
+    """Yields what the file at `path` has to do with the wall clock and may not."""
+    if path.startswith("tests/"):
+        return
+    code = lengths.code_of(text)
+    if path not in READS_WALL_CLOCK:
+        for found in WALL_CLOCK.findall(code):
+            yield f"{path}: the wall clock may step; measure by base/clock.h: {found.strip()}"
+    if path not in STAMPS | READS_WALL_CLOCK and "WallClockNow" in code:
+        yield f"{path}: WallClockNow is for stamps; if this is one, name the file in layering.py"
+
+
 def misplaced_tests(tests, sources):
     """Yields each folder of `tests` that mirrors no folder of `sources`, and each test that lies above
     the file that it is named after. All are relative to the root."""
@@ -115,6 +151,7 @@ def misplaced_tests(tests, sources):
 def check(root):
     texts = tree.read_sources(root, tree.FOLDERS + ("tests",))
     found = [v for path, text in texts.items() for v in violations_of(path, text)]
+    found += [v for path, text in texts.items() for v in wall_clocks(path, text)]
     found += circles.circles_of(tree.includes_of(texts))
     tests = [path for path in texts if path.startswith("tests/") and path.endswith("_test.cc")]
     found += misplaced_tests(tests, texts.keys() - tests)

@@ -81,6 +81,25 @@ class Layering(unittest.TestCase):
                      "kernels/runtime/cuda/module.cc", "collectives/nccl/a.cc"]:
             self.assertEqual(self.violations(path, include), [], path)
 
+    def test_wall_clock_is_a_violation(self):
+        for code in ["absl::Time now = absl::Now();", "auto t = std::chrono::system_clock::now();",
+                     "std::chrono::high_resolution_clock::now()", "clock_gettime(CLOCK_REALTIME, &t);",
+                     "gettimeofday(&t, nullptr);", "const time_t now = time(nullptr);",
+                     "x = ::time(&t);", "std::time(nullptr)", "std::timespec_get(&t, TIME_UTC);",
+                     "pthread_cond_timedwait(&c, &m, &t);", "sem_timedwait(&s, &t);",
+                     "condition.WaitWithTimeout(&mutex, left);", "mutex.AwaitWithDeadline(c, t);",
+                     "done.WaitForNotificationWithTimeout(left);", "base::WallClockNow();"]:
+            self.assertEqual(len(list(layering.wall_clocks("client/src/a.cc", code))), 1, code)
+
+    def test_monotonic_clock_and_stamps_are_allowed(self):
+        for code in ["base::MonotonicNow()", "std::chrono::steady_clock::now()", "// absl::Now",
+                     "clock_gettime(CLOCK_MONOTONIC, &t);", "deadline.time()", "step_time(0)",
+                     "context->time(nullptr)"]:
+            self.assertEqual(list(layering.wall_clocks("client/src/a.cc", code)), [], code)
+        for path, code in [("tools/geminictl/bundle.cc", "base::WallClockNow()"),
+                           ("base/clock.h", "absl::Now()"), ("tests/base/a_test.cc", "absl::Now()")]:
+            self.assertEqual(list(layering.wall_clocks(path, code)), [], path)
+
     def test_public_headers_are_clean(self):
         for include in ["<grpcpp/grpcpp.h>", "<google/protobuf/message.h>", "<boost/a.hpp>",
                         '"proto/shm/lease.h"', '"geminid/v1/plan.pb.h"']:

@@ -21,6 +21,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/units.h"
 #include "daemon/holder/holder_store.h"
@@ -78,9 +79,9 @@ pid_t StartDaemon(const std::string& socket, int gib) {
 }
 
 absl::StatusOr<std::unique_ptr<Session>> ConnectSoon(const ConnectOptions& options) {
-  for (const absl::Time give_up = absl::Now() + absl::Seconds(30);;) {
+  for (const absl::Time give_up = base::MonotonicNow() + absl::Seconds(30);;) {
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(options);
-    if (session.ok() || absl::Now() > give_up) return session;
+    if (session.ok() || base::MonotonicNow() > give_up) return session;
     absl::SleepFor(absl::Milliseconds(10));  // the daemon is still starting
   }
 }
@@ -114,12 +115,12 @@ absl::StatusOr<std::vector<double>> Measure(const std::string& folder, const Set
   std::vector<double> milliseconds;
   for (int i = 0; i < setting.kills; ++i) {
     ::kill(daemon, SIGKILL);
-    const absl::Time killed = absl::Now();
+    const absl::Time killed = base::MonotonicNow();
     const Pending request = session->Publish(ChunkId{static_cast<uint32_t>(i)});
     ::waitpid(daemon, nullptr, 0);
     daemon = StartDaemon(options.socket, setting.gib);
     GEMINID_RETURN_IF_ERROR(request.Wait(absl::Minutes(1)));
-    milliseconds.push_back(absl::ToDoubleMilliseconds(absl::Now() - killed));
+    milliseconds.push_back(absl::ToDoubleMilliseconds(base::MonotonicNow() - killed));
   }
   ::kill(daemon, SIGTERM);
   ::waitpid(daemon, nullptr, 0);

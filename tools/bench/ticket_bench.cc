@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/exit_code.h"
 #include "geminid/private_daemon.h"
 #include "geminid/session.h"
@@ -228,10 +229,10 @@ std::unique_ptr<Session> Connect(const std::string& socket, uint64_t bytes) {
   options.socket = socket;
   options.device = DeviceIndex{};
   options.device_memory_bytes = 2 * kChunks * bytes + 4 * kMiB;
-  const absl::Time end = absl::Now() + kAgentTimeout;
+  const absl::Time end = base::MonotonicNow() + kAgentTimeout;
   while (true) {
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(options);
-    if (!absl::IsUnavailable(session.status()) || absl::Now() > end)
+    if (!absl::IsUnavailable(session.status()) || base::MonotonicNow() > end)
       return Must(std::move(session));
     absl::SleepFor(absl::Milliseconds(20));
   }
@@ -239,8 +240,8 @@ std::unique_ptr<Session> Connect(const std::string& socket, uint64_t bytes) {
 
 // Copies of what is not registered yet take a detour, which is not what training sees for long.
 void AwaitRegistration(const Session& session) {
-  const absl::Time end = absl::Now() + kRegistrationTimeout;
-  while (absl::Now() < end) {
+  const absl::Time end = base::MonotonicNow() + kRegistrationTimeout;
+  while (base::MonotonicNow() < end) {
     const HostRegistration all = session.GetHostRegistration();
     if (all.refused_bytes > 0) End(absl::ResourceExhaustedError("registration: " + all.refusal));
     if (all.bytes > 0 && all.registered_bytes >= all.bytes) return;

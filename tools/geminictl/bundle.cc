@@ -10,7 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/files.h"
 #include "base/status_macros.h"
@@ -125,7 +125,7 @@ absl::Status AddLog(const std::string& path, Bundle* bundle) {
 }  // namespace
 
 absl::StatusOr<int> RunBundle(const Context& context, const BundleOptions& options) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = base::WallClockNow();
   const std::string output =
       options.output.empty()
           ? absl::StrCat("geminid-bundle-",

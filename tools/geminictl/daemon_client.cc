@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include <chrono>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +13,7 @@
 #include "base/unique_fd.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/rpc_server.h"
+#include "proto/rpc/deadline.h"
 
 namespace geminid::ctl {
 namespace {
@@ -111,8 +111,7 @@ absl::StatusOr<std::unique_ptr<DaemonClient>> DaemonClient::Connect(const std::s
       service::GrpcAddress(socket), grpc::InsecureChannelCredentials(), arguments);
   // The socket is there: a connection that others crowd out of its queue is tried again. What stays
   // unconnected is said by the first call.
-  (void)channel->WaitForConnected(std::chrono::system_clock::now() +
-                                  absl::ToChronoMicroseconds(timeout));
+  (void)channel->WaitForConnected(rpc::DeadlineIn(timeout));
   return std::unique_ptr<DaemonClient>(new DaemonClient(socket, channel, timeout));
 }
 
@@ -130,7 +129,7 @@ absl::StatusOr<Response> DaemonClient::Call(Stub* stub,
                                                                          const Request&, Response*),
                                             const Request& request) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout_));
+  context.set_deadline(rpc::DeadlineIn(timeout_));
   Response response;
   const grpc::Status status = (stub->*method)(&context, request, &response);
   if (!status.ok()) return CallError(status, socket_, timeout_);

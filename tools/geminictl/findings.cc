@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/files.h"
+#include "base/machine_memory.h"
 #include "base/memfd.h"
 #include "base/pages.h"
 #include "base/system_error.h"
@@ -162,7 +163,7 @@ MachineFindings ReadMachineFindings() {
   found.pidfd_open = os::OpenPidfd(::getpid()).status();
   found.io_uring = ProbeIoUring();
   found.machine = os::ReadMachine();
-  found.available_bytes = os::AvailableMemoryBytes();
+  found.available_bytes = base::AvailableMemoryBytes();
   found.cgroup_version = FindCgroupVersion();
   found.may_lock_memory = MayLockMemory();
   found.open_files_limit = OpenFilesLimit();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "tools/geminictl/daemon_client.h"
@@ -63,7 +64,7 @@ std::string NameThem(const std::vector<const v1::JobInfo*>& jobs) {
 // Asks again until nothing is `left`, and says what is whenever that changes.
 absl::Status WaitUntil(const Context& context, DaemonClient* client, absl::Duration at_most,
                        const std::function<std::string(const v1::ListJobsResponse&)>& left) {
-  const absl::Time deadline = absl::Now() + at_most;
+  const absl::Time deadline = base::MonotonicNow() + at_most;
   std::string said;
   for (;;) {
     GEMINID_ASSIGN_OR_RETURN(const v1::ListJobsResponse jobs, client->ListJobs());
@@ -71,12 +72,12 @@ absl::Status WaitUntil(const Context& context, DaemonClient* client, absl::Durat
     if (now.empty()) return absl::OkStatus();
     if (now != said) *context.err << "geminictl: waits for " << now << '\n' << std::flush;
     said = now;
-    if (absl::Now() >= deadline) {
+    if (base::MonotonicNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("after ", absl::FormatDuration(at_most),
                                                       " there is still ", now,
                                                       "; wait longer, or 'geminictl end' it"));
     }
-    absl::SleepFor(std::min(kPause, deadline - absl::Now()));
+    absl::SleepFor(std::min(kPause, deadline - base::MonotonicNow()));
   }
 }
 

@@ -4,9 +4,11 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "base/standard_streams.h"
 #include "tools/geminictl/run.h"
 
 int main(int argc, char** argv) {
+  geminid::base::PrepareStandardStreams();
   geminid::ctl::Environment environment;
   environment.out = &std::cout;
   environment.err = &std::cerr;

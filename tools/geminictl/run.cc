@@ -1,6 +1,7 @@
 #include "tools/geminictl/run.h"
 
 #include "base/exit_status.h"
+#include "base/process_limits.h"
 #include "base/status_macros.h"
 #include "proto/shm/daemon_socket.h"
 #include "tools/geminictl/command_line.h"
@@ -100,7 +101,8 @@ int RunGeminictl(const std::vector<std::string>& arguments, const Environment& e
     code = lost;
   }
   if (code.ok()) return *code;
-  *environment.err << "geminictl: " << code.status().message() << '\n' << std::flush;
+  *environment.err << "geminictl: " << base::WithLimits(code.status()).message() << '\n'
+                   << std::flush;
   return base::ExitCodeOf(code.status().code());
 }
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "daemon/os/event.h"
@@ -77,15 +77,16 @@ absl::StatusOr<int> Live(const Context& context, const TopOptions& options, cons
   Readings readings;
   absl::Time due = absl::InfinitePast();
   while (true) {
-    if (absl::Now() >= due) {
+    if (base::MonotonicNow() >= due) {
       readings.Add(Read(context));
       if (!readings.now.has_value()) return readings.failure;
-      due = absl::Now() + options.interval;
+      due = base::MonotonicNow() + options.interval;
     }
     Screen screen = terminal->Size();
     screen.keys = kKeys;
     terminal->Show(Draw(readings, order, screen, style));
-    const char key = terminal->WaitForKey(std::max(due - absl::Now(), absl::ZeroDuration()));
+    const char key =
+        terminal->WaitForKey(std::max(due - base::MonotonicNow(), absl::ZeroDuration()));
     if (key == Terminal::kQuitKey) return base::kExitOk;
     if (key == 's') order = TopOrder::kStall;
     if (key == 'b') order = TopOrder::kBytes;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/json_writer.h"
 #include "base/status_macros.h"
@@ -51,7 +52,7 @@ bool MayPass(const absl::Status& status) {
 
 absl::StatusOr<int> WaitFor(const Context& context, absl::Duration at_most,
                             const std::function<absl::StatusOr<std::string>()>& left) {
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = base::MonotonicNow();
   const absl::Time deadline = begin + at_most;
   std::string said;
   for (;;) {
@@ -61,17 +62,17 @@ absl::StatusOr<int> WaitFor(const Context& context, absl::Duration at_most,
     if (now->empty()) break;
     if (*now != said) *context.err << "geminictl: waits for " << *now << '\n' << std::flush;
     said = *now;
-    if (absl::Now() >= deadline) {
+    if (base::MonotonicNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat(
           "waited ", absl::FormatDuration(at_most), " for ", *now, "; wait longer with --at-most"));
     }
-    absl::SleepFor(std::min(kPause, deadline - absl::Now()));
+    absl::SleepFor(std::min(kPause, deadline - base::MonotonicNow()));
   }
   if (context.json) {
     base::JsonWriter json;
     json.BeginObject();
     json.Key("schema_version").Value(kSchemaVersion);
-    json.Key("waited_seconds").Value(absl::ToDoubleSeconds(absl::Now() - begin));
+    json.Key("waited_seconds").Value(absl::ToDoubleSeconds(base::MonotonicNow() - begin));
     json.EndObject();
     *context.out << json.text() << "\n";
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "tools/geminictl/terminal.h"
 #include "tools/geminictl/top_view.h"
@@ -49,9 +50,9 @@ class Target {
       absl::SleepFor(interval);
       return static_cast<bool>(*context_.out);  // else nobody reads any more
     }
-    const absl::Time until = absl::Now() + interval;
-    while (absl::Now() < until) {
-      if (terminal_->WaitForKey(until - absl::Now()) == Terminal::kQuitKey) return false;
+    const absl::Time until = base::MonotonicNow() + interval;
+    while (base::MonotonicNow() < until) {
+      if (terminal_->WaitForKey(until - base::MonotonicNow()) == Terminal::kQuitKey) return false;
     }
     return true;
   }

@@ -148,8 +148,10 @@ std::string Checkpoints::NotesOfResuming() const {
 absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::RunState& run,
                                     checkpoint::Health health) {
   const bool due = options_.save_every > 0 && done % options_.save_every == 0;
-  if (saver_ == nullptr || (!due && !last)) return absl::OkStatus();
-  return saver_->Save(run, health);
+  if (saver_ == nullptr || (!due && !last) || saved_ == done) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(saver_->Save(run, health));
+  saved_ = done;
+  return absl::OkStatus();
 }
 
 absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint::RunState& run) {

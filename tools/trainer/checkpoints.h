@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,8 @@ class Checkpoints {
   absl::StatusOr<Beginning> Begin(const zero::ModelState::Fill& fill,
                                   const std::function<checkpoint::RunState(uint64_t)>& run_at);
 
-  // After a step: saves when --save-every says so, or when the step is the last.
+  // After a step: saves when --save-every says so, or when the step is the last, unless the step is
+  // saved already.
   absl::Status AfterStep(uint64_t done, bool last, const checkpoint::RunState& run,
                          checkpoint::Health health);
 
@@ -66,6 +68,7 @@ class Checkpoints {
   const std::vector<zero::Parameter> parameters_;
   RunDescription run_;
   std::unique_ptr<checkpoint::Saver> saver_;
+  std::optional<uint64_t> saved_;  // the newest step
 };
 
 }  // namespace geminid::trainer

@@ -1,7 +1,6 @@
 #include "tools/trainer/daemon_choice.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/bytes.h"
+#include "base/machine_memory.h"
 #include "base/processors.h"
 #include "base/status_macros.h"
 #include "proto/shm/daemon_socket.h"
@@ -25,14 +25,9 @@ using shm::kSocketVariable;
 // The host device hands out arenas in such pieces, or smaller ones.
 constexpr uint64_t kArenaGranularityBytes = uint64_t{2} << 20;
 
-uint64_t MachineBytes() {
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
 }  // namespace
 
-uint64_t DefaultMemoryBytes() { return MachineBytes() / 5 * 4; }
+uint64_t DefaultMemoryBytes() { return base::TotalMemoryBytes() / 5 * 4; }
 
 namespace {
 
@@ -64,8 +59,8 @@ absl::StatusOr<uint64_t> NeededDeviceBytes(const TrainOptions& options, int rank
             ? absl::StrCat("--device-memory asks for ", base::FormatBytes(bytes), " for ", whose)
             : absl::StrCat("without --device-memory nothing leaves the device, for which ", whose,
                            " takes ", base::FormatBytes(bytes)),
-        ", but this machine has ", base::FormatBytes(MachineBytes()),
-        " in all, of which a run can have ", base::FormatBytes(budget),
+        ", but ", base::DescribeTotalMemory(), ", of which a run can have ",
+        base::FormatBytes(budget),
         "; give --device-memory a smaller size: what does not fit there lives in host memory "
         "(`geminictl plan` says how small it can be)"));
   }

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <span>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
+#include "tools/trainer/sha256.h"
 
 namespace geminid::trainer {
 namespace {
@@ -73,6 +77,44 @@ std::string LongestStall(const zero::Statistics& statistics, double seconds) {
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   if (longest == causes.end()) return "";
   return absl::StrFormat("%s %.0f%%", longest->first, 100 * longest->second / seconds);
+}
+
+absl::StatusOr<std::string> HashOfWeights(zero::ModelState& state, size_t parameters, bool writes) {
+  Sha256 hash;
+  for (size_t i = 0; i < parameters; ++i) {
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<float> values,
+                             state.ReadParameter(static_cast<zero::ParameterId>(i)));
+    if (writes) hash.Add(std::as_bytes(std::span(values)));
+  }
+  return writes ? hash.Finish() : std::string();
+}
+
+StepRecord LastStepOf(const Report& report, const zero::StepResult& result, double learning_rate) {
+  const uint64_t done = report.first_step + report.losses.size();
+  StepRecord record = {.step = done,
+                       .time = base::WallClockNow(),
+                       .loss = report.losses.back(),
+                       .gradient_norm = result.gradient_norm,
+                       .learning_rate = learning_rate,
+                       .loss_scale = result.loss_scale,
+                       .overflow = result.overflow,
+                       .tokens = done * report.tokens_per_step,
+                       .seconds = report.step_seconds.back()};
+  if (!report.validation.empty() && report.validation.back().step == done) {
+    record.validation_loss = report.validation.back().loss;
+  }
+  record.tokens_per_second = static_cast<double>(report.tokens_per_step) / record.seconds;
+  record.flops_per_second = record.tokens_per_second * report.flops_per_token;
+  return record;
+}
+
+double RecentStepSeconds(const std::vector<double>& step_seconds) {
+  constexpr size_t kRecentSteps = 16;
+  // The first step samples and plans: it says little about the others.
+  const size_t count = std::clamp<size_t>(step_seconds.size() - 1, 1, kRecentSteps);
+  return std::accumulate(step_seconds.end() - static_cast<ptrdiff_t>(count), step_seconds.end(),
+                         0.0) /
+         static_cast<double>(count);
 }
 
 }  // namespace geminid::trainer

@@ -3,10 +3,13 @@
 #define GEMINID_TOOLS_TRAINER_GATHER_REPORT_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "geminid/communicator.h"
 #include "geminid/zero.h"
+#include "tools/trainer/logs/step_record.h"
 #include "tools/trainer/report.h"
 
 namespace geminid::trainer {
@@ -16,6 +19,18 @@ namespace geminid::trainer {
 absl::Status GatherStatistics(collectives::Communicator& communicator,
                               const zero::Statistics& statistics, DeviceIndex device,
                               Report* report);
+
+// Of the fp32 values of all `parameters`, as Report::weights_sha256; empty where this rank does not
+// write it. A collective.
+absl::StatusOr<std::string> HashOfWeights(zero::ModelState& state, size_t parameters, bool writes);
+
+// What the logs say of the newest step of the report, made with this learning rate; `result` is the
+// step's.
+StepRecord LastStepOf(const Report& report, const zero::StepResult& result, double learning_rate);
+
+// The mean time of the newest steps, by which the rate and the remaining time are told. Not of
+// none.
+double RecentStepSeconds(const std::vector<double>& step_seconds);
 
 // Why this rank stood still for longest, and for which share of the time, as in "data 3%"; empty:
 // there is no cause.

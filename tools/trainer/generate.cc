@@ -103,6 +103,7 @@ class Generator {
     const auto say = [&](const std::string& text) {
       return context_.info.rank == 0 ? write(text) : absl::OkStatus();
     };
+    if (context_.nothing_to_save) context_.nothing_to_save(false);
     if (!options_.json) GEMINID_RETURN_IF_ERROR(say(TextOf(options_, tokens_)));
     int signal = 0;
     bool ended = false;

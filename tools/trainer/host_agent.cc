@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
@@ -49,7 +49,7 @@ class HostAgent {
       Flush();
       Wait();
       // What comes until then is no silence, however late it is read.
-      const absl::Time now = absl::Now();
+      const absl::Time now = base::MonotonicNow();
       GEMINID_RETURN_IF_ERROR(Read());
       if (host_ == nullptr) continue;
       if (unsent_.size() < kMaxBacklogBytes) Report(now);
@@ -97,7 +97,7 @@ class HostAgent {
       if (count < 0 && errno == EINTR) continue;
       over_ = over_ || count <= 0;
       if (count <= 0) break;
-      heard_at_ = absl::Now();
+      heard_at_ = base::MonotonicNow();
       reader_.Append(std::string(buffer, static_cast<size_t>(count)));
       for (;;) {
         GEMINID_ASSIGN_OR_RETURN(const std::optional<HostFrame> frame, reader_.Next());
@@ -149,7 +149,7 @@ class HostAgent {
     GEMINID_ASSIGN_OR_RETURN(Variables added, options_.prepare(fields.Rest(), ranks, ranks_here));
     host_ = std::make_unique<LocalHost>(options_.program, std::move(added), signal_mask_);
     silence_ = absl::Milliseconds(milliseconds);
-    heard_at_ = absl::Now();
+    heard_at_ = base::MonotonicNow();
     Send({.type = HostFrameType::kReady});
     return absl::OkStatus();
   }

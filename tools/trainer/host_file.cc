@@ -11,6 +11,7 @@
 #include "base/flag_values.h"
 #include "base/loopback.h"
 #include "base/status_macros.h"
+#include "tools/trainer/host_name.h"
 
 namespace geminid::trainer {
 namespace {
@@ -24,6 +25,12 @@ absl::StatusOr<HostSlots> ParseLine(const std::string& where,
   if (absl::StartsWith(host.name, "-")) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, "'", host.name, "' is no name of a host: it begins with '-'"));
+  }
+  if (absl::StartsWith(host.name, "@") || AddressOf(host.name).empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, "'", host.name,
+                     "' is no name of a host; a line is HOST slots=N or "
+                     "USER@HOST slots=N"));
   }
   for (size_t i = 1; i < words.size(); ++i) {
     constexpr char kSlots[] = "slots=";
@@ -54,11 +61,12 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
         absl::StrSplit(words_only, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.empty()) continue;
     GEMINID_ASSIGN_OR_RETURN(const HostSlots host, ParseLine(where, words));
-    const bool twice = std::any_of(hosts.begin(), hosts.end(),
-                                   [&](const HostSlots& other) { return other.name == host.name; });
+    const bool twice = std::any_of(hosts.begin(), hosts.end(), [&](const HostSlots& other) {
+      return AddressOf(other.name) == AddressOf(host.name);
+    });
     if (twice) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(where, host.name, " is there twice; give it all its slots in one line"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          where, AddressOf(host.name), " is there twice; give it all its slots in one line"));
     }
     hosts.push_back(host);
   }
@@ -67,7 +75,7 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
         absl::StrCat("--hosts: ", path, " names no host; a line is HOST slots=N"));
   }
   for (const HostSlots& host : hosts) {
-    if (hosts.size() == 1 || !base::IsLoopback(host.name)) continue;
+    if (hosts.size() == 1 || !base::IsLoopback(AddressOf(host.name))) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         "--hosts: ", path, " names ", host.name,
         ", which is another host on each; write the name by which the others reach it"));

@@ -3,7 +3,7 @@
 //   # comments, and empty lines
 //   node-a slots=4
 //   node-b slots=4
-//   node-c            (one slot)
+//   user@node-c       (one slot; the remote shell logs in as that user)
 #ifndef GEMINID_TOOLS_TRAINER_HOST_FILE_H_
 #define GEMINID_TOOLS_TRAINER_HOST_FILE_H_
 
@@ -17,7 +17,7 @@ namespace geminid::trainer {
 inline constexpr int kRanksMax = 1024;  // of a run
 
 struct HostSlots {
-  std::string name;
+  std::string name;  // as the file has it, for the remote shell: HOST or USER@HOST
   int ranks = 1;
   friend bool operator==(const HostSlots&, const HostSlots&) = default;
 };

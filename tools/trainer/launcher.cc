@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"
 #include "tools/trainer/local_host.h"
@@ -46,7 +46,8 @@ Variables EnvironmentOf(const LaunchOptions& options, const std::string& job_id,
                                {kMaxRestartsVariable, absl::StrCat(restarts.most)}});
   }
   if (restarts.failed_at.has_value()) {
-    added.emplace_back(kFailedAtVariable, absl::StrCat(absl::ToUnixNanos(*restarts.failed_at)));
+    const absl::Duration ago = base::MonotonicNow() - *restarts.failed_at;
+    added.emplace_back(kFailedAgoVariable, absl::StrCat(absl::ToInt64Nanoseconds(ago)));
   }
   added.insert(added.end(), {{"WORLD_SIZE", absl::StrCat(options.ranks)},
                              {"MASTER_ADDR", options.master_address},
@@ -135,7 +136,15 @@ class Launcher {
 
   // Returns when all ranks have ended.
   void Run() {
-    PollUntil([&] { return Over() || failed_ || policy_.first() != 0; }, absl::InfiniteFuture());
+    PollUntil([&] { return Over() || failed_ || policy_.first() != 0 || EndedBySignal() != 0; },
+              absl::InfiniteFuture());
+    // Ranks end alike, but for one that was asked to before it had met the others.
+    if (EndedBySignal() != 0) {
+      PollUntil([&] { return Over() || failed_ || policy_.first() != 0; },
+                base::MonotonicNow() + options_.grace_time);
+      if (!Over() && policy_.first() == 0) SignalAll(EndedBySignal());
+      PollUntil([&] { return Over() || failed_ || policy_.first() != 0; }, absl::InfiniteFuture());
+    }
     // A failure spreads: whoever notices it ends with words of its own, or the signal that ended
     // one rank was for all of us.
     if (failed_) {
@@ -214,7 +223,7 @@ class Launcher {
   template <typename Done>
   void PollUntil(const Done& done, absl::Time deadline) {
     while (!done()) {
-      const absl::Duration left = deadline - absl::Now();
+      const absl::Duration left = deadline - base::MonotonicNow();
       if (left <= absl::ZeroDuration()) return;
       PollOnce(left);
     }
@@ -225,21 +234,21 @@ class Launcher {
   template <typename Done>
   void Settle(const Done& done) {
     const auto stopped = [](const RankState* rank) { return Guilt(*rank) == kStoppedGuilt; };
-    PollUntil(done, absl::Now() + options_.settle_time);
+    PollUntil(done, base::MonotonicNow() + options_.settle_time);
     PollUntil(
         [&] { return done() || !std::all_of(ended_badly_.begin(), ended_badly_.end(), stopped); },
-        absl::Now() + options_.grace_time);
+        base::MonotonicNow() + options_.grace_time);
   }
 
   void PollOnce(absl::Duration at_most) {
     constexpr absl::Duration kLongest = absl::Hours(1);
     std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
-    absl::Time until = absl::Now() + std::min(at_most, kLongest);
+    absl::Time until = base::MonotonicNow() + std::min(at_most, kLongest);
     for (const LaunchOptions::Place& place : options_.places) {
       place.host->AddTo(&fds);
       until = std::min(until, place.host->look_by());
     }
-    const absl::Duration wait = std::max(absl::ZeroDuration(), until - absl::Now());
+    const absl::Duration wait = std::max(absl::ZeroDuration(), until - base::MonotonicNow());
     const int milliseconds = static_cast<int>(absl::ToInt64Milliseconds(wait)) + 1;
     if (poll(fds.data(), fds.size(), milliseconds) < 0) return;
     if (fds[0].revents != 0) ReadSignals();
@@ -251,7 +260,8 @@ class Launcher {
     for (RankState* rank : ranks_) {
       if (rank->running()) ran.push_back(rank);
     }
-    for (const LaunchOptions::Place& place : options_.places) place.host->Look(absl::Now());
+    for (const LaunchOptions::Place& place : options_.places)
+      place.host->Look(base::MonotonicNow());
     for (RankState* rank : ranks_) {
       const std::string words = rank->TakeNewWords();
       if (rank->rank() == 0 && !words.empty()) options_.write_stderr(words);
@@ -259,6 +269,11 @@ class Launcher {
     for (const RankState* rank : ran) {
       if (!rank->running()) NoteEnd(*rank);
     }
+  }
+
+  // The signal by which a rank says that it ended; 0: none does.
+  int EndedBySignal() const {
+    return agreed_end_ > base::kExitSignalBase ? agreed_end_ - base::kExitSignalBase : 0;
   }
 
   void SignalAll(int signal) {
@@ -278,7 +293,7 @@ class Launcher {
         return;
       }
     }
-    if (!failed_) failed_at_ = absl::Now();
+    if (!failed_) failed_at_ = base::MonotonicNow();
     failed_ = true;
     lost_ = lost_ || rank.lost();
     if (!stopping_) ended_badly_.push_back(&rank);
@@ -288,7 +303,8 @@ class Launcher {
     signalfd_siginfo info = {};
     while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
       const auto signal = static_cast<int>(info.ssi_signo);
-      if (policy_.OnSignal(signal, absl::Now()) != StopAction::kEndAtOnce || at_once_) continue;
+      if (policy_.OnSignal(signal, base::MonotonicNow()) != StopAction::kEndAtOnce || at_once_)
+        continue;
       at_once_ = true;
       options_.write_stderr(
           absl::StrCat(kProgramName, ": ended at once by a second ", SignalName(signal), "\n"));
@@ -300,7 +316,7 @@ class Launcher {
     if (!at_once_) {
       SignalAll(SIGTERM);
       PollUntil([&] { return Over() || at_once_; },
-                absl::Now() + (lost_ ? options_.lost_grace_time : options_.grace_time));
+                base::MonotonicNow() + (lost_ ? options_.lost_grace_time : options_.grace_time));
     }
     SignalAll(SIGKILL);
     PollUntil([&] { return Over(); }, absl::InfiniteFuture());
@@ -323,9 +339,8 @@ class Launcher {
 }  // namespace
 
 absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
-  sigset_t forwarded, before;
-  sigemptyset(&forwarded);
-  for (const int signal : kStopSignals) sigaddset(&forwarded, signal);
+  const sigset_t forwarded = WatchedSignals();
+  sigset_t before;
   sigprocmask(SIG_BLOCK, &forwarded, &before);
   const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
   const int signal_fd = signalfd(-1, &forwarded, SFD_CLOEXEC | SFD_NONBLOCK);

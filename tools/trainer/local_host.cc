@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
+#include "tools/trainer/restarts.h"
 #include "tools/trainer/run_memory.h"
 
 extern char** environ;
@@ -45,6 +47,7 @@ absl::Status LocalHost::Start(const std::vector<RankStart>& starts) {
   for (const RankStart& start : starts) {
     Variables added = environment_;
     added.insert(added.end(), start.environment.begin(), start.environment.end());
+    added.emplace_back(kStartedAtVariable, absl::StrCat(absl::ToUnixNanos(base::MonotonicNow())));
     added.emplace_back(kLauncherVariable, absl::StrCat(getpid()));
     added.emplace_back(kRunMemoryVariable, absl::StrCat(run_memory_.get()));
     GEMINID_ASSIGN_OR_RETURN(

@@ -20,7 +20,9 @@
 #include "absl/strings/str_replace.h"
 #include "base/exit_status.h"
 #include "base/max_isa.h"
+#include "base/process_limits.h"
 #include "base/processors.h"
+#include "base/standard_streams.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "geminid/rank_info.h"
@@ -49,9 +51,7 @@ namespace {
 
 using shm::kSocketVariable;
 
-void WriteStderr(const std::string& text) {
-  (void)!write(STDERR_FILENO, text.data(), text.size());  // there is nowhere to report a failure
-}
+void WriteStderr(const std::string& text) { base::WriteStandardError(text); }
 
 // Tells ranks that whoever started them has looked at every token.
 constexpr char kDataCheckedVariable[] = "GEMINID_DATA_CHECKED";
@@ -73,7 +73,8 @@ std::string InOwnWords(const std::string& words) {
 }
 
 void WriteError(const absl::Status& status) {
-  WriteStderr(absl::StrCat("geminid-train: ", InOwnWords(std::string(status.message())), "\n"));
+  const absl::Status whole = base::WithLimits(status);
+  WriteStderr(absl::StrCat("geminid-train: ", InOwnWords(std::string(whole.message())), "\n"));
 }
 
 bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
@@ -82,9 +83,10 @@ bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
 absl::StatusOr<collectives::RankInfo> FindRank(const TrainOptions& options) {
   GEMINID_ASSIGN_OR_RETURN(collectives::RankInfo info, collectives::FromEnvironment());
   if (info.world_size > 1 && options.ranks && *options.ranks != info.world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--ranks is ", *options.ranks, ", but the launcher's environment says ",
-                     info.world_size, " ranks; leave --ranks out under a launcher"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--ranks is ", *options.ranks, ", but this process is one of ", info.world_size,
+        " ranks of another launcher (torchrun, mpirun, srun); leave --ranks out, or start one "
+        "geminid-train without that launcher"));
   }
   if (info.world_size > 1 && options.restarts > 0) {
     return absl::InvalidArgumentError(
@@ -95,9 +97,11 @@ absl::StatusOr<collectives::RankInfo> FindRank(const TrainOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<StopSignals>> WatchSignals(const TrainOptions& options,
-                                                          const collectives::RankInfo& info) {
+                                                          const collectives::RankInfo& info,
+                                                          const Restarts& restarts) {
   StopSignals::Options watch;
   watch.second_is_parents = IsLaunched();
+  watch.nothing_to_save = restarts.count == 0;  // else the start before has left steps in memory
   if (info.rank == 0) {
     const bool line_is_open =
         options.progress ? *options.progress == ProgressMode::kTerminal : StderrIsTerminal();
@@ -124,6 +128,10 @@ std::function<void()> DoneSayer() {
   return [fd] { (void)!write(fd, "", 1); };  // a launcher that has gone needs no word
 }
 
+// At most: for signals, its daemon, calls to it (gRPC), copies, updates, saving and other ranks.
+// Those that compute are counted where they are started.
+constexpr size_t kOwnThreads = 24;
+
 // What this rank needs of its surroundings, while it runs.
 struct Surroundings {
   std::unique_ptr<StopSignals> signals;
@@ -140,28 +148,32 @@ void WriteBehindLine(const std::string& text) {
 absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& info,
                       Surroundings* around) {
   if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
-  GEMINID_ASSIGN_OR_RETURN(around->signals, WatchSignals(options, info));
+  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
+  GEMINID_ASSIGN_OR_RETURN(const Restarts restarts, RestartsFrom(environment));
+  GEMINID_RETURN_IF_ERROR(base::ProbeThreads(kOwnThreads));
+  GEMINID_ASSIGN_OR_RETURN(around->signals, WatchSignals(options, info, restarts));
   GEMINID_ASSIGN_OR_RETURN(around->daemon, ChooseDaemon(options, info.world_size, info.world_size));
   if (info.world_size > 1 && around->daemon.own != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ranks of a host share one daemon, but none is named: start geminid and "
                      "set ",
-                     kSocketVariable, " or --socket, or let --ranks start the ranks"));
+                     kSocketVariable, " or --socket, or start one geminid-train ",
+                     options.ranks ? "without another launcher" : "with --ranks"));
   }
   if (around->daemon.own != nullptr) setenv(kOwnDaemonVariable, "1", 1);
-  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
-  GEMINID_ASSIGN_OR_RETURN(const Restarts restarts, RestartsFrom(environment));
   around->watch = std::make_unique<DriverWatch>(kStandstill * options.timeout, WriteBehindLine);
-  around->context = {.info = info,
-                     .restarts = restarts,
-                     .run_memory = IsLaunched() ? RunMemory::From(environment) : RunMemory(),
-                     .socket = around->daemon.socket,
-                     .write_stderr = WriteStderr,
-                     .stderr_is_terminal = StderrIsTerminal(),
-                     .terminal_width = TerminalColumns,
-                     .stop_signal = [around] { return around->signals->first(); },
-                     .say_done = DoneSayer(),
-                     .on_failure = [around](const absl::Status& why) { around->watch->Ends(why); }};
+  around->context = {
+      .info = info,
+      .restarts = restarts,
+      .run_memory = IsLaunched() ? RunMemory::From(environment) : RunMemory(),
+      .socket = around->daemon.socket,
+      .write_stderr = WriteStderr,
+      .stderr_is_terminal = StderrIsTerminal(),
+      .terminal_width = TerminalColumns,
+      .stop_signal = [around] { return around->signals->first(); },
+      .nothing_to_save = [around](bool nothing) { around->signals->SetNothingToSave(nothing); },
+      .say_done = DoneSayer(),
+      .on_failure = [around](const absl::Status& why) { around->watch->Ends(why); }};
   return absl::OkStatus();
 }
 
@@ -187,13 +199,19 @@ absl::StatusOr<int> GenerateOnOneRank(const GenerateOptions& options,
                                       const collectives::RankInfo& info) {
   Surroundings around;
   GEMINID_RETURN_IF_ERROR(Surround(options.run, info, &around));
+  around.context.stop_signal = [&around] {
+    const int first = around.signals->first();
+    return first == 0 && !std::cout.good() ? SIGPIPE : first;
+  };
   const absl::StatusOr<int> signal =
       GenerateAsRank(options, around.context, [](const std::string& text) {
         std::cout << text;
         return base::FinishOutput(std::cout);
       });
   if (!signal.ok()) return EndBeforeTheStart(around, signal.status());
-  return *signal == 0 ? static_cast<int>(base::kExitOk) : base::kExitSignalBase + *signal;
+  // A reader that has left, as head(1) does, has what it wanted.
+  const bool all_is_well = *signal == 0 || *signal == SIGPIPE;
+  return all_is_well ? static_cast<int>(base::kExitOk) : base::kExitSignalBase + *signal;
 }
 
 // All but where the ranks are. `trains`: they show their progress.
@@ -338,8 +356,8 @@ absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
 }  // namespace geminid::trainer
 
 int main(int argc, char** argv) {
-  // A report too large for `ulimit -f` is an error with words.
-  std::signal(SIGXFSZ, SIG_IGN);
+  geminid::base::PrepareStandardStreams();
+  geminid::base::RaiseDescriptorLimit();
   const absl::StatusOr<int> code = geminid::trainer::Run({argv + 1, argv + argc});
   if (code.ok()) return *code;
   geminid::trainer::WriteError(code.status());

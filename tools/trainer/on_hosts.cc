@@ -22,6 +22,7 @@
 #include "base/status_macros.h"
 #include "tools/trainer/host_file.h"
 #include "tools/trainer/host_frames.h"
+#include "tools/trainer/host_name.h"
 #include "tools/trainer/remote_host.h"
 
 extern char** environ;
@@ -101,7 +102,7 @@ absl::StatusOr<int> LaunchOnce(const std::vector<HostSlots>& on, const RemoteHos
   const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
   const Beats beats(pointers);
   GEMINID_RETURN_IF_ERROR(AwaitHosts(pointers, kPatience));
-  placed.master_address = slots.size() == 1 ? "127.0.0.1" : slots.front().name;
+  placed.master_address = slots.size() == 1 ? "127.0.0.1" : AddressOf(slots.front().name);
   const char* const port = std::getenv(kPortVariable);
   if (port != nullptr) placed.environment.emplace_back(kPortVariable, port);
   GEMINID_ASSIGN_OR_RETURN(const int code, Launch(placed, &launch.restarts_made));
@@ -114,14 +115,9 @@ absl::StatusOr<int> LaunchOnce(const std::vector<HostSlots>& on, const RemoteHos
 }  // namespace
 
 absl::Status CheckNoOtherLauncher(const collectives::Environment& environment) {
-  const auto without_slurm = [&](const char* name) {
-    return absl::StartsWith(name, "SLURM_") ? nullptr : environment(name);
-  };
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info,
-                           collectives::RankInfoFrom(without_slurm));
-  const char* const tasks = environment("SLURM_STEP_NUM_TASKS");
-  const bool by_srun = tasks != nullptr && std::string(tasks) != "1";
-  if (info.world_size == 1 && !by_srun) return absl::OkStatus();
+                           collectives::RankInfoFrom(environment));
+  if (info.world_size == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
       "--hosts starts the ranks itself, but this process is a rank of another launcher (torchrun, "
       "mpirun, srun); give --hosts to one process, or leave it out");

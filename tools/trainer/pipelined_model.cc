@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 
 namespace geminid::trainer {
@@ -35,19 +35,19 @@ class PipelinedModel::StageStep final : public collectives::PipelineStage {
 
   absl::Status Forward(int part, int micro_batch, std::span<const float> in,
                        std::span<float> out) override {
-    const absl::Time began = absl::Now();
+    const absl::Time began = base::MonotonicNow();
     const Part& one = Of(part);
     GEMINID_RETURN_IF_ERROR(BeginMicroBatch(one));
     GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, get_(static_cast<uint64_t>(micro_batch)));
     GEMINID_ASSIGN_OR_RETURN((passed_[{part, micro_batch}]),
                              one.transformer->ForwardPart(*one.source, batch, in, out));
-    worked_ += absl::Now() - began;
+    worked_ += base::MonotonicNow() - began;
     return absl::OkStatus();
   }
 
   absl::Status BackwardInput(int part, int micro_batch, std::span<const float> out_gradient,
                              std::span<float> in_gradient) override {
-    const absl::Time began = absl::Now();
+    const absl::Time began = base::MonotonicNow();
     const Part& one = Of(part);
     GEMINID_RETURN_IF_ERROR(BeginMicroBatch(one));
     auto& passed = passed_.at({part, micro_batch});
@@ -59,20 +59,20 @@ class PipelinedModel::StageStep final : public collectives::PipelineStage {
     if (!loss.ok()) return loss.status();
     loss_ += *loss;
     if (!in_halves_) EndMicroBatch(part, micro_batch);
-    worked_ += absl::Now() - began;
+    worked_ += base::MonotonicNow() - began;
     return absl::OkStatus();
   }
 
   // If not in halves, done with the input's: the weights' gradients take the weights' place.
   absl::Status BackwardWeight(int part, int micro_batch) override {
     if (!in_halves_) return absl::OkStatus();
-    const absl::Time began = absl::Now();
+    const absl::Time began = base::MonotonicNow();
     const Part& one = Of(part);
     GEMINID_RETURN_IF_ERROR(BeginMicroBatch(one));
     GEMINID_RETURN_IF_ERROR(
         one.transformer->BackwardPartWeights(std::move(passed_.at({part, micro_batch}))));
     EndMicroBatch(part, micro_batch);
-    worked_ += absl::Now() - began;
+    worked_ += base::MonotonicNow() - began;
     return absl::OkStatus();
   }
 
@@ -160,10 +160,10 @@ zero::ModelState& PipelinedModel::state() {
 
 absl::StatusOr<double> PipelinedModel::TrainMicroBatches(const GetBatch& get,
                                                          float gradient_scale) {
-  const absl::Time began = absl::Now();
+  const absl::Time began = base::MonotonicNow();
   StageStep step(parts_, get, gradient_scale, in_halves());
   GEMINID_RETURN_IF_ERROR(executor_->Run(step));
-  around_.session.AddStall(StallCause::kCollective, absl::Now() - began - step.worked());
+  around_.session.AddStall(StallCause::kCollective, base::MonotonicNow() - began - step.worked());
   return step.loss();
 }
 

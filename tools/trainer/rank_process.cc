@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/standard_streams.h"
 
 namespace geminid::trainer {
 namespace {
@@ -33,6 +34,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   if (getppid() != parent) _exit(kExecFailed);  // it died before the line above
   dup2(stderr_fd, STDERR_FILENO);
   for (const int fd : inherited) fcntl(fd, F_SETFD, 0);
+  base::RestoreStreamSignals();
   sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
   execve(program, argv, envp);
   constexpr char kMessage[] = "cannot execute the trainer's program\n";

@@ -6,9 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "geminid/connect.h"
 #include "tools/trainer/device_check.h"
+#include "tools/trainer/rank_share.h"
 #include "tools/trainer/wait_words.h"
 
 namespace geminid::trainer {
@@ -48,7 +50,7 @@ absl::Status OnWait(const RankContext& context, const std::string& what, WaitWor
     return absl::CancelledError(absl::StrCat("stopped while it waited for memory: ", what));
   }
   if (context.info.rank != 0 || !context.write_stderr) return absl::OkStatus();
-  const std::optional<std::string> line = words->Waits(absl::Now(), what);
+  const std::optional<std::string> line = words->Waits(base::MonotonicNow(), what);
   if (line.has_value()) context.write_stderr(*line);
   return absl::OkStatus();
 }
@@ -90,9 +92,9 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
   connect.admission = AdmissionOf(options, context, between.gives_way);
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
   // The daemon may have died with the rank, and somebody starts it again.
-  const absl::Time give_up = absl::Now() + options.timeout;
+  const absl::Time give_up = base::MonotonicNow() + options.timeout;
   while (absl::IsUnavailable(session.status()) && context.restarts.count > 0 &&
-         absl::Now() < give_up) {
+         base::MonotonicNow() < give_up) {
     absl::SleepFor(kConnectPause);
     session = Session::Connect(connect);
   }
@@ -106,6 +108,24 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
   if (absl::Status status = CheckDevice((*session)->device_description(), options.wants_gpu);
       !status.ok()) {
     return status;
+  }
+  return session;
+}
+
+absl::StatusOr<std::unique_ptr<Session>> ConnectToTrain(const TrainOptions& options,
+                                                        const RankContext& context, size_t threads,
+                                                        int stage) {
+  const auto connect = [&](const TrainOptions& of) {
+    return ConnectDaemon(of, context,
+                         UnlimitedDeviceBytes(of, context.info.world_size, threads, stage),
+                         {.gives_way = !of.parallel.cuts_model(), .is_kept = true});
+  };
+  absl::StatusOr<std::unique_ptr<Session>> session = connect(options);
+  if (absl::IsResourceExhausted(session.status()) && !options.device_memory_bytes &&
+      options.recompute == Recompute::kAuto) {
+    TrainOptions smaller = options;
+    smaller.recompute = Recompute::kOn;
+    session = connect(smaller);
   }
   return session;
 }

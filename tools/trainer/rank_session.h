@@ -29,6 +29,8 @@ struct RankContext {
   Progress::Width terminal_width;  // null: 80 columns
   std::function<int()> stop_signal =
       nullptr;  // the signal that asks for an end, 0 before; null: none
+  // Whether a signal may end the process at once, as nothing is lost then. Null: nobody asks.
+  std::function<void(bool)> nothing_to_save = nullptr;
   // Tells the launcher that the run is done; before the goodbye to the daemon. Null: it cannot be
   // told.
   std::function<void()> say_done = nullptr;
@@ -54,6 +56,13 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
                                                        const RankContext& context,
                                                        uint64_t unlimited_bytes,
                                                        BetweenSteps between);
+
+// For training, as `stage` of a pipeline. Without a limit there is to be room for activations too,
+// if the daemon has it. Ranks with different parts of the model do not agree on giving way to other
+// jobs.
+absl::StatusOr<std::unique_ptr<Session>> ConnectToTrain(const TrainOptions& options,
+                                                        const RankContext& context, size_t threads,
+                                                        int stage);
 
 }  // namespace geminid::trainer
 

@@ -19,7 +19,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/standard_streams.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "tools/trainer/host_agent.h"
@@ -53,6 +54,7 @@ std::vector<std::string> CommandOf(const RemoteHostOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kExecFailed);
   setsid();
+  base::RestoreStreamSignals();
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(errors, STDERR_FILENO);
@@ -122,15 +124,16 @@ RemoteHost::RemoteHost(RemoteHostOptions options, pid_t shell, base::UniqueFd to
       shell_(shell),
       from_(std::move(from)),
       errors_(std::move(errors)),
-      heard_at_(absl::Now()),
+      heard_at_(base::MonotonicNow()),
       to_(std::move(to)) {}
 
 // The agent ends when it is no longer spoken to, and takes a moment for a daemon of its own.
 RemoteHost::~RemoteHost() {
   to_.Reset();
-  const absl::Time deadline = failure_.ok() ? absl::Now() + kEndPatience : absl::InfinitePast();
+  const absl::Time deadline =
+      failure_.ok() ? base::MonotonicNow() + kEndPatience : absl::InfinitePast();
   while (waitpid(shell_, nullptr, WNOHANG) == 0) {
-    if (absl::Now() >= deadline) {
+    if (base::MonotonicNow() >= deadline) {
       kill(shell_, SIGKILL);
       waitpid(shell_, nullptr, 0);
       return;
@@ -326,9 +329,9 @@ void RemoteHost::GiveUp(absl::Duration waited) {
 
 std::string RemoteHost::DescribeShellsEnd() {
   siginfo_t end = {};
-  const absl::Time deadline = absl::Now() + kExitPatience;
+  const absl::Time deadline = base::MonotonicNow() + kExitPatience;
   while (waitid(P_PID, static_cast<id_t>(shell_), &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         end.si_pid == 0 && absl::Now() < deadline) {
+         end.si_pid == 0 && base::MonotonicNow() < deadline) {
     poll(nullptr, 0, 5);
   }
   ReadErrors();
@@ -368,10 +371,10 @@ Beats::Beats(std::vector<RemoteHost*> hosts) {
 Beats::~Beats() = default;
 
 absl::Status AwaitHosts(const std::vector<RemoteHost*>& hosts, absl::Duration patience) {
-  const absl::Time deadline = absl::Now() + patience;
+  const absl::Time deadline = base::MonotonicNow() + patience;
   const auto waits = [](const RemoteHost* host) { return !host->ready() && host->failure().ok(); };
   while (std::any_of(hosts.begin(), hosts.end(), waits)) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - base::MonotonicNow();
     if (left <= absl::ZeroDuration()) {
       for (RemoteHost* host : hosts) {
         if (waits(host)) host->GiveUp(patience);
@@ -382,7 +385,7 @@ absl::Status AwaitHosts(const std::vector<RemoteHost*>& hosts, absl::Duration pa
     for (const RemoteHost* host : hosts) host->AddTo(&fds);
     poll(fds.data(), fds.size(),
          static_cast<int>(absl::ToInt64Milliseconds(std::min(left, kBeatInterval))) + 1);
-    for (RemoteHost* host : hosts) host->Look(absl::Now());
+    for (RemoteHost* host : hosts) host->Look(base::MonotonicNow());
   }
   absl::Status first;
   std::vector<std::string> words;

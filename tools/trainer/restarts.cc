@@ -26,6 +26,12 @@ absl::StatusOr<int> Number(const char* name, const char* text) {
   return absl::InvalidArgumentError(absl::StrCat(name, "=\"", text, "\" is not a number"));
 }
 
+std::optional<int64_t> Nanoseconds(const char* text) {
+  int64_t value = 0;
+  if (text == nullptr || !absl::SimpleAtoi(text, &value)) return std::nullopt;
+  return value;
+}
+
 }  // namespace
 
 absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environment) {
@@ -38,11 +44,9 @@ absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environmen
     GEMINID_ASSIGN_OR_RETURN(restarts.most, Number(names.most, most));
     break;
   }
-  const char* const failed_at = environment(kFailedAtVariable);
-  int64_t nanoseconds = 0;
-  if (failed_at != nullptr && absl::SimpleAtoi(failed_at, &nanoseconds)) {
-    restarts.failed_at = absl::FromUnixNanos(nanoseconds);
-  }
+  const std::optional<int64_t> ago = Nanoseconds(environment(kFailedAgoVariable));
+  const std::optional<int64_t> started = Nanoseconds(environment(kStartedAtVariable));
+  if (ago && started) restarts.failed_at = absl::FromUnixNanos(*started - *ago);
   return restarts;
 }
 

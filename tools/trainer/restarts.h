@@ -15,19 +15,25 @@ namespace geminid::trainer {
 inline constexpr int kRestartsMax = 1000;
 inline constexpr char kRestartCountVariable[] = "GEMINID_RESTART_COUNT";
 inline constexpr char kMaxRestartsVariable[] = "GEMINID_MAX_RESTARTS";
-inline constexpr char kFailedAtVariable[] = "GEMINID_FAILED_AT";  // nanoseconds since 1970
+// Nanoseconds: how long before this start the run has failed, and when this start was, by the
+// monotonic clock of the rank's host. The launcher may be on another host, whose clock is another.
+inline constexpr char kFailedAgoVariable[] = "GEMINID_FAILED_AGO";
+inline constexpr char kStartedAtVariable[] = "GEMINID_STARTED_AT";
 
 struct Restarts {
-  int count = 0;                             // starts before this one
-  int most = 0;                              // 0: whatever dies is gone
-  std::optional<absl::Time> failed_at = {};  // why this one; not known of every launcher
+  int count = 0;  // starts before this one
+  int most = 0;   // 0: whatever dies is gone
+  // When the failure was that this start is for, as base::MonotonicNow has it; not known of every
+  // launcher.
+  std::optional<absl::Time> failed_at = {};
 
   // Whether this rank's memory is to be kept should it die now.
   bool keeps() const { return count < most; }
 };
 
-// From those three variables, which Launch sets; or from torchrun's TORCHELASTIC_RESTART_COUNT and
-// TORCHELASTIC_MAX_RESTARTS. INVALID_ARGUMENT names the variable that is not a number.
+// From those four variables, which Launch and the rank's host set; or from torchrun's
+// TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_MAX_RESTARTS. INVALID_ARGUMENT names the variable
+// that is not a number.
 absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environment);
 
 // Where a start that is not the first begins, and what that cost: a line.

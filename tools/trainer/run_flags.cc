@@ -38,7 +38,8 @@ constexpr FlagSpec kProcessFlags[] = {
 };
 constexpr FlagSpec kHostsFlags[] = {
     {"--hosts", &Flags::hosts, "FILE",
-     "Hosts to start the ranks on: lines HOST slots=N, as for mpirun. Each has its own daemon"},
+     "Hosts to start the ranks on: lines [USER@]HOST slots=N, as for mpirun. Each has its own "
+     "daemon"},
     {"--remote-shell", &Flags::remote_shell, "COMMAND",
      "What gets a command to one of them: it is called with the host and a line for its shell"},
     {"--host-timeout", &Flags::host_timeout, "SECONDS",

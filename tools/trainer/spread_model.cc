@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 
 namespace geminid::trainer {
@@ -31,9 +31,9 @@ absl::Status SpreadModel::Prepare() {
 // All parts together. One that is not finite is so on all of them.
 absl::StatusOr<double> SpreadModel::NormOfModel() {
   GEMINID_RETURN_IF_ERROR(engine_->GradientNorm().status());
-  const absl::Time began = absl::Now();
+  const absl::Time began = base::MonotonicNow();
   GEMINID_ASSIGN_OR_RETURN(const double twice, copies_->AddUp());
-  around_.session.AddStall(StallCause::kCollective, absl::Now() - began);
+  around_.session.AddStall(StallCause::kCollective, base::MonotonicNow() - began);
   GEMINID_ASSIGN_OR_RETURN(const double norm, engine_->GradientNorm());
   std::vector<double> squares = {(ranks_->Rank() == 0 ? norm * norm : 0) - twice};
   GEMINID_RETURN_IF_ERROR(around_.world.AllReduce(squares, squares, collectives::ReduceOp::kSum));

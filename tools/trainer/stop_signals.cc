@@ -10,31 +10,45 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/exit_code.h"
 
 namespace geminid::trainer {
 
-static_assert(kStopSignals[0] == SIGHUP && kStopSignals[1] == SIGINT && kStopSignals[2] == SIGTERM);
+static_assert(kStopSignals[0] == SIGHUP && kStopSignals[1] == SIGINT &&
+              kStopSignals[2] == SIGTERM && kStopSignals[3] == SIGUSR1 &&
+              kStopSignals[4] == SIGUSR2 && kStopSignals[5] == SIGXCPU);
 
 std::string SignalName(int signal) {
   const char* const name = sigabbrev_np(signal);
   return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name);
 }
 
-StopAction StopPolicy::OnSignal(int signal, absl::Time now) {
-  if (first_ != 0) {
-    return now - first_came_ < kSameWish ? StopAction::kNone : StopAction::kEndAtOnce;
-  }
-  first_ = signal;
-  first_came_ = now;
-  return StopAction::kAskToStop;
-}
+bool IsWarning(int signal) { return signal == SIGUSR1 || signal == SIGUSR2 || signal == SIGXCPU; }
 
-absl::StatusOr<std::unique_ptr<StopSignals>> StopSignals::Watch(Options options) {
+sigset_t WatchedSignals() {
   sigset_t watched;
   sigemptyset(&watched);
   for (const int signal : kStopSignals) sigaddset(&watched, signal);
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  // One that is blocked would come although it is ignored.
+  if (hangup.sa_handler == SIG_IGN) sigdelset(&watched, SIGHUP);
+  return watched;
+}
+
+StopAction StopPolicy::OnSignal(int signal, absl::Time now) {
+  const bool is_first = first_ == 0;
+  if (is_first) first_ = signal;
+  if (!IsWarning(signal)) {
+    if (first_wish_.has_value() && now - *first_wish_ >= kSameWish) return StopAction::kEndAtOnce;
+    if (!first_wish_.has_value()) first_wish_ = now;
+  }
+  return is_first ? StopAction::kAskToStop : StopAction::kNone;
+}
+
+absl::StatusOr<std::unique_ptr<StopSignals>> StopSignals::Watch(Options options) {
+  const sigset_t watched = WatchedSignals();
   pthread_sigmask(SIG_BLOCK, &watched, nullptr);
   base::UniqueFd signals(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   base::UniqueFd wake(eventfd(0, EFD_CLOEXEC));
@@ -49,6 +63,7 @@ StopSignals::StopSignals(Options options, base::UniqueFd signals, base::UniqueFd
     : options_(std::move(options)),
       signals_(std::move(signals)),
       wake_(std::move(wake)),
+      nothing_to_save_(options_.nothing_to_save),
       thread_([this] { Loop(); }) {}
 
 StopSignals::~StopSignals() {
@@ -72,12 +87,17 @@ void StopSignals::OnSignal(int signal) {
   const auto say = [&](const std::string& words) {
     if (options_.write_stderr) options_.write_stderr(words);
   };
-  switch (policy_.OnSignal(signal, absl::Now())) {
+  switch (policy_.OnSignal(signal, base::MonotonicNow())) {
     case StopAction::kNone:
       return;
     case StopAction::kAskToStop:
+      if (nothing_to_save_) {
+        say(absl::StrCat("geminid-train: stopped by ", SignalName(signal),
+                         " before there was anything to save\n"));
+        _exit(base::kExitSignalBase + signal);
+      }
       say(absl::StrCat("geminid-train: ", SignalName(signal),
-                       ": ends after this step; once more to end at once\n"));
+                       ": ends at the next micro-batch; once more to end at once\n"));
       first_ = signal;
       return;
     case StopAction::kEndAtOnce:

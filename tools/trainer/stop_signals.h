@@ -1,11 +1,14 @@
-// SIGINT, SIGTERM and SIGHUP as a wish to end: the first asks for an end after the step that runs,
-// a second one ends the process.
+// Signals as a wish to end: the first asks for an end at the next micro-batch, with what is done
+// saved; a second one ends the process.
 #ifndef GEMINID_TOOLS_TRAINER_STOP_SIGNALS_H_
 #define GEMINID_TOOLS_TRAINER_STOP_SIGNALS_H_
+
+#include <signal.h>
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -15,13 +18,22 @@
 
 namespace geminid::trainer {
 
-inline constexpr int kStopSignals[] = {1, 2, 15};  // SIGHUP, SIGINT, SIGTERM
+// SIGHUP, SIGINT, SIGTERM; and the warnings by which batch systems announce an end, SIGUSR1,
+// SIGUSR2 and SIGXCPU.
+inline constexpr int kStopSignals[] = {1, 2, 15, 10, 12, 24};
 
 std::string SignalName(int signal);  // "SIGINT"
+bool IsWarning(int signal);          // of a batch system
+
+// kStopSignals, but for SIGHUP where it is ignored: whoever starts a program by nohup wants it to
+// go on without its terminal. (SIGINT is ignored in every background job of a script, and still
+// asks.)
+sigset_t WatchedSignals();
 
 enum class StopAction { kNone, kAskToStop, kEndAtOnce };
 
-// What to do at each signal.
+// What to do at each signal. A warning asks for an end, as often as it comes: what follows it, such
+// as the SIGTERM at the limit itself, is a first wish.
 class StopPolicy {
  public:
   // One wish often comes more than once: timeout(1) signals a process and then its group, a service
@@ -33,7 +45,7 @@ class StopPolicy {
 
  private:
   int first_ = 0;
-  absl::Time first_came_;
+  std::optional<absl::Time> first_wish_;  // when it came
 };
 
 // Watches the signals on a thread of its own, so that no system call of another is interrupted.
@@ -43,7 +55,9 @@ class StopSignals {
     // A second one is left to the parent, which ends this process then. What a terminal sends comes
     // to both, and what the parent passes on may come at any time after.
     bool second_is_parents = false;
-    std::function<void(const std::string&)> write_stderr;  // null: says nothing
+    // While nothing is done yet that could be saved, a signal ends the process at once.
+    bool nothing_to_save = false;
+    std::function<void(const std::string&)> write_stderr = nullptr;  // null: says nothing
   };
 
   // Blocks the signals for this thread and for those it makes from now on. Call it before there are
@@ -55,6 +69,8 @@ class StopSignals {
 
   int first() const { return first_; }  // 0: none yet
 
+  void SetNothingToSave(bool nothing) { nothing_to_save_ = nothing; }  // as in Options
+
  private:
   StopSignals(Options options, base::UniqueFd signals, base::UniqueFd wake);
   void Loop();
@@ -65,6 +81,7 @@ class StopSignals {
   const base::UniqueFd wake_;
   StopPolicy policy_;
   std::atomic<int> first_ = 0;
+  std::atomic<bool> nothing_to_save_;
   std::thread thread_;
 };
 

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "geminid/communicator.h"
@@ -23,6 +23,7 @@
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/data/data_sum.h"
 #include "tools/trainer/device_need.h"
+#include "tools/trainer/end_agreement.h"
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/logs/run_log.h"
@@ -32,7 +33,6 @@
 #include "tools/trainer/recompute_choice.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/run_terms.h"
-#include "tools/trainer/sha256.h"
 #include "tools/trainer/start_lines.h"
 #include "tools/trainer/stop_signals.h"
 #include "tools/trainer/threads.h"
@@ -43,8 +43,6 @@ namespace geminid::trainer {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-// The steps whose mean time the rate and the remaining time are taken from.
-constexpr size_t kRecentSteps = 16;
 
 double SecondsSince(SteadyClock::time_point start) {
   return std::chrono::duration<double>(SteadyClock::now() - start).count();
@@ -83,6 +81,7 @@ class RankTrainer {
   absl::Status RunConnected() {
     GEMINID_RETURN_IF_ERROR(Prepare());
     GEMINID_RETURN_IF_ERROR(OpenLog());
+    SetNothingToSave(false);
     report_.options = options_;
     report_.instruction_set = InstructionSet();
     report_.data = context_.data->listing();
@@ -103,17 +102,9 @@ class RankTrainer {
       progress_.Announce(line);
     }
     const uint64_t first = report_.first_step;
-    GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, first == steps(), RunStateAt(first)));
-    for (uint64_t step = first; step < steps() && !ends(); ++step) {
-      GEMINID_RETURN_IF_ERROR(TrainStep(step));
-      if (last_step_.wait_ended) GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // why
-      NoteLoss(step + 1);
-      SayRefusedMemory();
-      GEMINID_RETURN_IF_ERROR(Validate(step + 1));
-      Log(step + 1);
-      GEMINID_RETURN_IF_ERROR(ShowProgress(step + 1));
-      GEMINID_RETURN_IF_ERROR(Save(step + 1));
-    }
+    const bool is_last = first == steps() || ends();
+    GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, RunStateAt(first)));
+    GEMINID_RETURN_IF_ERROR(TrainSteps(first));
     GEMINID_ASSIGN_OR_RETURN(saved_in_, checkpoints_->Finish());
     if (!ends()) GEMINID_RETURN_IF_ERROR(Export());
     GEMINID_RETURN_IF_ERROR(FinishReport());
@@ -124,6 +115,26 @@ class RankTrainer {
       if (context_.say_done && log_status_.ok() && !ends()) context_.say_done();
     }
     return log_status_;
+  }
+
+  // A checkpoint that is due comes before the validation, which may take longer than whoever asks
+  // for an end during it waits.
+  absl::Status TrainSteps(uint64_t first) {
+    uint64_t done = first;
+    while (done < steps() && !ends()) {
+      GEMINID_ASSIGN_OR_RETURN(const bool trained, TrainStep(done));
+      if (!trained) break;
+      ++done;
+      if (last_step_.wait_ended) GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // why
+      NoteLoss(done);
+      SayRefusedMemory();
+      GEMINID_RETURN_IF_ERROR(Save(done));
+      GEMINID_RETURN_IF_ERROR(Validate(done));
+      Log(done);
+      GEMINID_RETURN_IF_ERROR(ShowProgress(done));
+    }
+    if (!ends()) return absl::OkStatus();
+    return done > first ? Save(done) : checkpoints_->AfterResume(done, true, RunStateAt(done));
   }
 
   // An earlier start of this run may have done so just before it died.
@@ -141,27 +152,14 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(log_, RunLog::Open({.lines = options_.log,
                                                  .tensorboard = options_.tensorboard,
                                                  .appends = options_.resume || context_.restarts.count > 0},
-                                                absl::Now()));
+                                                base::WallClockNow()));
     return absl::OkStatus();
   }
 
   // A log that fails is said at once, and is the run's error when all else is done.
   void Log(uint64_t done) {
     if (!log_ || !log_status_.ok()) return;
-    StepRecord record = {.step = done,
-                         .time = absl::Now(),
-                         .loss = report_.losses.back(),
-                         .gradient_norm = last_step_.gradient_norm,
-                         .learning_rate = options_.schedule.At(done - 1),
-                         .loss_scale = last_step_.loss_scale,
-                         .overflow = last_step_.overflow,
-                         .tokens = done * report_.tokens_per_step,
-                         .seconds = report_.step_seconds.back()};
-    if (!report_.validation.empty() && report_.validation.back().step == done) {
-      record.validation_loss = report_.validation.back().loss;
-    }
-    record.tokens_per_second = static_cast<double>(report_.tokens_per_step) / record.seconds;
-    record.flops_per_second = record.tokens_per_second * report_.flops_per_token;
+    const StepRecord record = LastStepOf(report_, last_step_, options_.schedule.At(done - 1));
     log_status_ = log_->Add(record);
     if (log_status_.ok()) return;
     progress_.Warn(absl::StrCat("geminid-train: the log ends before step ", done, ": ",
@@ -194,19 +192,20 @@ class RankTrainer {
     return {.data_position = next_sample, .random_state = {options_.seed, next_sample, 0, 0}};
   }
 
-  // The sum of the ranks' losses. The signals that asked for an end travel with it, so that all
-  // ranks end after the same step.
   absl::StatusOr<double> AddOverRanks(double loss) {
-    const int signal = context_.stop_signal ? context_.stop_signal() : 0;
-    std::vector<double> sums = {loss};
-    for (const int stop : kStopSignals) sums.push_back(signal == stop ? 1 : 0);
-    const auto began = absl::Now();
-    GEMINID_RETURN_IF_ERROR(loss_communicator_->AllReduce(sums, sums, collectives::ReduceOp::kSum));
-    session_->AddStall(StallCause::kCollective, absl::Now() - began);
-    for (size_t i = 0; i < std::size(kStopSignals) && end_.signal == 0; ++i) {
-      if (sums[i + 1] > 0) end_.signal = kStopSignals[i];
-    }
-    return sums[0];
+    GEMINID_ASSIGN_OR_RETURN(const double sum, agreement_->Add(loss));
+    end_.signal = agreement_->signal();
+    return sum;
+  }
+
+  // Whether some rank was asked to end.
+  absl::StatusOr<bool> AskForEnd() {
+    GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());
+    return ends();
+  }
+
+  void SetNothingToSave(bool nothing) {
+    if (context_.nothing_to_save) context_.nothing_to_save(nothing);
   }
 
   // Of a GPU that does not page-lock host memory: copies work, at a fraction of their speed.
@@ -295,7 +294,11 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(FindMesh());
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
-    GEMINID_RETURN_IF_ERROR(ConnectSession());
+    SetNothingToSave(false);  // who waits in the daemon's queue says for what it did
+    GEMINID_ASSIGN_OR_RETURN(session_,
+                             ConnectToTrain(options_, context_, report_.threads, Stage()));
+    SetNothingToSave(context_.restarts.count == 0);
+    agreement_.emplace(loss_communicator_.get(), session_.get(), context_.stop_signal);
     GEMINID_ASSIGN_OR_RETURN(model_,
                              TrainedModel::Create({.options = options_,
                                                    .mesh = *mesh_,
@@ -328,26 +331,6 @@ class RankTrainer {
     return absl::OkStatus();
   }
 
-  // Without a limit there is to be room for activations too, if the daemon has it. Ranks with
-  // different parts of the model do not agree on giving way to other jobs.
-  absl::Status ConnectSession() {
-    const auto connect = [&](const TrainOptions& options) {
-      return ConnectDaemon(
-          options, context_,
-          UnlimitedDeviceBytes(options, context_.info.world_size, report_.threads, Stage()),
-          {.gives_way = !options.parallel.cuts_model(), .is_kept = true});
-    };
-    absl::StatusOr<std::unique_ptr<Session>> session = connect(options_);
-    if (absl::IsResourceExhausted(session.status()) && !options_.device_memory_bytes &&
-        options_.recompute == Recompute::kAuto) {
-      TrainOptions smaller = options_;
-      smaller.recompute = Recompute::kOn;
-      session = connect(smaller);
-    }
-    GEMINID_ASSIGN_OR_RETURN(session_, std::move(session));
-    return absl::OkStatus();
-  }
-
   absl::Status DecideOnRecompute() {
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     const RankPart part = {
@@ -373,9 +356,10 @@ class RankTrainer {
     report_.first_step = beginning.step;
     if (!beginning.from.empty()) report_.load_seconds = SecondsSince(began);
     if (context_.restarts.count > 0) {
-      progress_.Announce(DescribeStart(
-          context_.restarts,
-          {model_->state().resumed().has_value(), beginning.step, beginning.from}, absl::Now()));
+      progress_.Announce(
+          DescribeStart(context_.restarts,
+                        {model_->state().resumed().has_value(), beginning.step, beginning.from},
+                        base::MonotonicNow()));
     } else if (!beginning.from.empty()) {
       progress_.Announce(
           absl::StrCat(beginning.step > 0 ? "goes on from " : "begins with ", beginning.from));
@@ -392,25 +376,41 @@ class RankTrainer {
   }
 
   absl::StatusOr<MicroBatch> GetBatch(uint64_t step, uint64_t micro_batch) {
-    const auto waits = absl::Now();
+    const auto waits = base::MonotonicNow();
     GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_->Get(step, micro_batch));
     batch.dropout.share = options_.dropout;
     batch.dropout.seed = options_.seed;
     batch.keeps_activations = recompute_.keeps;
-    session_->AddStall(StallCause::kData, absl::Now() - waits);
+    session_->AddStall(StallCause::kData, base::MonotonicNow() - waits);
     return batch;
   }
 
-  absl::Status TrainStep(uint64_t step) {
+  // The step's batch; CANCELLED where the step is to be given up. The stages of a pipeline have
+  // several at once, and complete the step.
+  absl::StatusOr<MicroBatch> GetNextBatch(uint64_t step, uint64_t micro_batch) {
+    if (micro_batch > 0 && options_.parallel.pipeline == 1) {
+      GEMINID_ASSIGN_OR_RETURN(const bool end, AskForEnd());
+      if (end) return absl::CancelledError("the step is given up");
+    }
+    return GetBatch(step, micro_batch);
+  }
+
+  // False: an end was asked for, and the step has been given up.
+  absl::StatusOr<bool> TrainStep(uint64_t step) {
     const auto began = SteadyClock::now();
     const double rate = options_.schedule.At(step);
     GEMINID_RETURN_IF_ERROR(model_->engine().BeginStep({.learning_rate = rate}));
     // The engine takes the mean of the gradients over micro-batches and ranks.
     const float gradient_scale = static_cast<float>(model_->engine().loss_scale()) /
                                  static_cast<float>(batches_->tokens_per_micro_batch());
-    const auto get = [&](uint64_t micro_batch) { return GetBatch(step, micro_batch); };
-    GEMINID_ASSIGN_OR_RETURN(const double my_loss, model_->TrainMicroBatches(get, gradient_scale));
-    GEMINID_ASSIGN_OR_RETURN(const double loss_sum, AddOverRanks(my_loss));
+    const auto get = [&](uint64_t micro_batch) { return GetNextBatch(step, micro_batch); };
+    const absl::StatusOr<double> my_loss = model_->TrainMicroBatches(get, gradient_scale);
+    if (absl::IsCancelled(my_loss.status()) && ends()) {
+      GEMINID_RETURN_IF_ERROR(model_->engine().CancelMicroBatch());
+      return false;
+    }
+    GEMINID_RETURN_IF_ERROR(my_loss.status());
+    GEMINID_ASSIGN_OR_RETURN(const double loss_sum, AddOverRanks(*my_loss));
     const checkpoint::RunState run = RunStateAt(step + 1);
     GEMINID_ASSIGN_OR_RETURN(const zero::StepResult result,
                              model_->Step({.learning_rate = rate,
@@ -421,34 +421,27 @@ class RankTrainer {
     report_.overflowed_steps += result.overflow ? 1 : 0;
     last_step_ = result;
     report_.step_seconds.push_back(SecondsSince(began));
-    return absl::OkStatus();
+    return true;
   }
 
   absl::Status Validate(uint64_t done) {
     if (!validation_ || ends() || !validation_->Due(done, steps())) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(const double mine, validation_->Run([&](const MicroBatch& batch) {
-      return model_->Evaluate(batch);
-    }));
-    std::vector<double> sum = {mine};
+    GEMINID_ASSIGN_OR_RETURN(
+        const std::optional<double> mine,
+        validation_->Run([&](const MicroBatch& batch) { return model_->Evaluate(batch); },
+                         [&] { return AskForEnd(); }, options_.parallel.pipeline));
+    if (!mine.has_value()) return absl::OkStatus();
+    std::vector<double> sum = {*mine};
     GEMINID_RETURN_IF_ERROR(loss_communicator_->AllReduce(sum, sum, collectives::ReduceOp::kSum));
     report_.validation.push_back({done, sum[0] / static_cast<double>(validation_->tokens())});
     return absl::OkStatus();
   }
 
-  double RecentStepSeconds() const {
-    const std::vector<double>& all = report_.step_seconds;
-    // The first step samples and plans: it says little about the others.
-    const size_t count = std::clamp<size_t>(all.size() - 1, 1, kRecentSteps);
-    double sum = 0;
-    for (size_t i = all.size() - count; i < all.size(); ++i) sum += all[i];
-    return sum / static_cast<double>(count);
-  }
-
   absl::Status ShowProgress(uint64_t done) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = base::MonotonicNow();
     if (!progress_.Due(done, steps(), now)) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
-    const double step_seconds = RecentStepSeconds();
+    const double step_seconds = RecentStepSeconds(report_.step_seconds);
     const double tokens_per_second = static_cast<double>(report_.tokens_per_step) / step_seconds;
     const double seconds = SecondsSince(training_began_);
     progress_.Show({.step = done,
@@ -474,11 +467,10 @@ class RankTrainer {
 
   // All ranks take part; rank 0 writes.
   absl::Status FinishReport() {
-    Sha256 hash;
-    for (size_t i = 0; i < model_->parameters().size(); ++i) {
-      GEMINID_ASSIGN_OR_RETURN(const std::vector<float> values,
-                               model_->state().ReadParameter(static_cast<zero::ParameterId>(i)));
-      if (rank() == 0) hash.Add(std::as_bytes(std::span(values)));
+    if (!options_.report.empty()) {
+      GEMINID_ASSIGN_OR_RETURN(
+          report_.weights_sha256,
+          HashOfWeights(model_->state(), model_->parameters().size(), rank() == 0));
     }
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     const HostRegistration host = session_->GetHostRegistration();
@@ -494,7 +486,6 @@ class RankTrainer {
     report_.mesh = mesh_->ToString();
     report_.final_loss_scale = model_->engine().loss_scale();
     if (ends()) report_.ended_by = end_.signal != 0 ? SignalName(end_.signal) : "nan";
-    report_.weights_sha256 = hash.Finish();
     return base::ReplaceFile(options_.report, ToJson(report_));
   }
 
@@ -510,6 +501,7 @@ class RankTrainer {
   std::unique_ptr<Session> session_;
   std::unique_ptr<TrainedModel> model_;
   std::unique_ptr<Checkpoints> checkpoints_;
+  std::optional<EndAgreement> agreement_;
   std::optional<Batches> batches_;
   std::optional<Validation> validation_;
   std::optional<RunLog> log_;

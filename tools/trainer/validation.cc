@@ -12,14 +12,20 @@ absl::StatusOr<Validation> Validation::Create(const TokenRange& held_out, const 
   return Validation(std::move(made), every_steps, batches);
 }
 
-absl::StatusOr<double> Validation::Run(const Evaluate& evaluate) {
+absl::StatusOr<std::optional<double>> Validation::Run(const Evaluate& evaluate, const Ends& ends,
+                                                      int stages) {
+  // Filling and emptying the pipeline costs stages - 1 of so many.
+  const uint64_t stride = stages == 1 ? 1 : 4 * static_cast<uint64_t>(stages);
   double sum = 0;
   for (uint64_t i = 0; i < count_; ++i) {
     GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, batches_.GetEven(i, count_));
     GEMINID_ASSIGN_OR_RETURN(const double loss, evaluate(batch));
     sum += loss;
+    if (i + 1 == count_ || (i + 1) % stride != 0) continue;
+    GEMINID_ASSIGN_OR_RETURN(const bool over, ends());
+    if (over) return std::optional<double>();
   }
-  return sum;
+  return std::optional<double>(sum);
 }
 
 }  // namespace geminid::trainer

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "tools/trainer/batches.h"
@@ -24,9 +25,13 @@ class Validation {
   bool Due(uint64_t done, uint64_t steps) const {
     return done % every_steps_ == 0 || done == steps;
   }
-  // The sum of the losses of this rank's tokens. Between steps; all ranks must.
+  // The sum of the losses of this rank's tokens. Between steps; all ranks must. `ends` is asked
+  // after each micro-batch, and says alike on all ranks whether to leave the rest: there is no loss
+  // then. With several stages of a pipeline it is asked more rarely: they all wait for it.
   using Evaluate = std::function<absl::StatusOr<double>(const MicroBatch& batch)>;
-  absl::StatusOr<double> Run(const Evaluate& evaluate);
+  using Ends = std::function<absl::StatusOr<bool>()>;
+  absl::StatusOr<std::optional<double>> Run(const Evaluate& evaluate, const Ends& ends,
+                                            int stages = 1);
   uint64_t tokens() const { return count_ * batches_.tokens_per_step(); }  // of all ranks
 
  private:

@@ -381,6 +381,7 @@ TEST_F(HostsTogether, OfTorchrunAndSrun_FindEachOther) {
       set(by_srun ? "SLURM_LOCALID" : "LOCAL_RANK", rank % kRanksEach);
       set(by_srun ? "SLURM_STEP_NUM_NODES" : "LOCAL_WORLD_SIZE", 2);
       set(by_srun ? "SLURM_JOB_ID" : "TORCHELASTIC_RUN_ID", 77);
+      if (by_srun) set("SLURM_STEP_ID", 0);
       if (!by_srun) set("TORCHELASTIC_USE_AGENT_STORE", "True");
       set("MASTER_ADDR", NetworkHosts::NameOf(0));
       set("MASTER_PORT", 29500);

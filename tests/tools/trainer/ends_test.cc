@@ -77,24 +77,22 @@ TEST_F(Ends, AskedToByASignalForOneRank_EndsAllOfThem) {
 TEST_F(Ends, AskedToTwice_EndsAtOnceAndLeavesNothing) {
   for (const char* ranks : {"1", "2"}) {
     const base::TemporaryFolder runtime;
-    // A step of so many micro-batches takes longer than anybody waits.
-    TrainerProcess trainer(
-        Arguments({"--ranks", ranks, "--accumulate", "65536", "--host-memory", "1GiB"}), kWide,
-        {"XDG_RUNTIME_DIR=" + runtime.path()});
-    ASSERT_TRUE(trainer.WaitFor("tokens per step")) << trainer.output();
+    TrainerProcess trainer(Arguments({"--ranks", ranks, "--host-memory", "1GiB"}), kWide,
+                           {"XDG_RUNTIME_DIR=" + runtime.path()});
+    ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
     ASSERT_EQ(runtime.Entries(), 1);
-    // Far more than the way to the first step takes, also where the machine is busy.
-    const absl::Time latest = absl::Now() + absl::Seconds(60);
-    while (trainer.Used() < absl::Seconds(2) && absl::Now() < latest) {
-      absl::SleepFor(absl::Milliseconds(10));
-    }
+    // A step that needs a frozen daemon does not end.
+    const std::vector<pid_t> daemons = trainer.Children(GEMINID_DAEMON_BINARY);
+    ASSERT_EQ(daemons.size(), 1);
+    kill(daemons[0], SIGSTOP);
     trainer.Signal(SIGINT);
-    ASSERT_TRUE(trainer.WaitFor("ends after this step; once more to end at once"));
+    ASSERT_TRUE(trainer.WaitFor("ends at the next micro-batch; once more to end at once"));
     // A second wish is one that comes a while after the first.
     const absl::Time began = absl::Now();
     while (absl::Now() - began < absl::Seconds(1)) absl::SleepFor(absl::Milliseconds(10));
     trainer.Signal(SIGINT);
     EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
+    kill(daemons[0], SIGCONT);
     EXPECT_THAT(trainer.output(), HasSubstr("ended at once by a second SIGINT"));
     // The daemon of a process that is gone cleans up in its own time.
     const absl::Time give_up = absl::Now() + absl::Seconds(30);

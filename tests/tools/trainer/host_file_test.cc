@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/trainer/host_name.h"
+
 namespace geminid::trainer {
 namespace {
 
@@ -35,6 +37,19 @@ TEST(ParseHostFile, OfOtherWords_NamesTheLine) {
 
 TEST(ParseHostFile, OfAHostThatLooksLikeAnOption_IsRefused) {
   EXPECT_THAT(ErrorOf("-oProxyCommand=reboot\n"), HasSubstr("begins with '-'"));
+}
+
+// As hostfiles of ssh, pdsh and deepspeed have it.
+TEST(ParseHostFile, WithAUser_IsReachedByTheHostAlone) {
+  const auto hosts = ParseHostFile("hosts", "alice@node-a slots=2\nnode-b\n");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_EQ(hosts->at(0).name, "alice@node-a");
+  EXPECT_EQ(AddressOf(hosts->at(0).name), "node-a");
+  EXPECT_EQ(AddressOf(hosts->at(1).name), "node-b");
+  EXPECT_THAT(ErrorOf("a\nbob@a\n"), HasSubstr("hosts:2: a is there twice"));
+  EXPECT_THAT(ErrorOf("a\nbob@localhost\n"), HasSubstr("by which the others reach it"));
+  EXPECT_THAT(ErrorOf("bob@\n"), HasSubstr("USER@HOST slots=N"));
+  EXPECT_THAT(ErrorOf("@a\n"), HasSubstr("USER@HOST slots=N"));
 }
 
 TEST(ParseHostFile, OfNoHost_SaysSo) { EXPECT_THAT(ErrorOf("# none\n"), HasSubstr("no host")); }

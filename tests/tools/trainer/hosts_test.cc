@@ -152,9 +152,8 @@ TEST_F(Hosts, ForMoreRanksThanSlots_IsRefused) {
 
 TEST_F(Hosts, UnderAnotherLauncher_AreRefused) {
   const Words arguments = Training("1") + OnHosts("localhost slots=2", "ssh");
-  for (const Words& launcher :
-       std::vector<Words>{{"RANK=0", "WORLD_SIZE=2"},
-                          {"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_STEP_NUM_TASKS=2"}}) {
+  for (const Words& launcher : std::vector<Words>{
+           {"RANK=0", "WORLD_SIZE=2"}, {"SLURM_PROCID=1", "SLURM_NTASKS=2", "SLURM_STEP_ID=0"}}) {
     const CommandResult result = RunTrainer(arguments, launcher);
     EXPECT_EQ(result.code, base::kExitUsage);
     EXPECT_THAT(result.err, HasSubstr("--hosts starts the ranks itself"));
@@ -511,7 +510,7 @@ TEST_F(TwoHosts, AtASignal_EndAfterTheStep) {
   ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   trainer.Signal(SIGINT);
   EXPECT_EQ(trainer.Wait(), base::kExitSignalBase + SIGINT) << trainer.output();
-  EXPECT_THAT(trainer.output(), HasSubstr("SIGINT: ends after this step"));
+  EXPECT_THAT(trainer.output(), HasSubstr("SIGINT: ends at the next micro-batch"));
 }
 
 TEST_F(TwoHosts, ThatNoLongerHearFromTheirStart_EndTheRanks) {

@@ -32,7 +32,8 @@ TEST(Restarts, WithoutALauncher_NothingIsKept) {
 TEST(Restarts, OfOurLauncher_AreReadWithTheTimeOfTheFailure) {
   const collectives::Environment environment = Of({{"GEMINID_RESTART_COUNT", "2"},
                                                    {"GEMINID_MAX_RESTARTS", "3"},
-                                                   {"GEMINID_FAILED_AT", "1500000000"},
+                                                   {"GEMINID_FAILED_AGO", "500000000"},
+                                                   {"GEMINID_STARTED_AT", "2000000000"},
                                                    {"TORCHELASTIC_RESTART_COUNT", "0"},
                                                    {"TORCHELASTIC_MAX_RESTARTS", "0"}});
   const absl::StatusOr<Restarts> restarts = RestartsFrom(environment);

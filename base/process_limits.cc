@@ -1,0 +1,89 @@
+#include "base/process_limits.h"
+
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace geminid::base {
+namespace {
+
+std::string Limit(__rlimit_resource resource) {
+  rlimit limit = {};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "unlimited";
+  return absl::StrCat(limit.rlim_cur);
+}
+
+constexpr char kRaiseProcesses[] =
+    "raise the limit of processes (ulimit -u, TasksMax= of its service, pids.max of its cgroup)";
+
+// What to say of an error of the system, by its words.
+std::string AdviceOn(const std::string& message) {
+  const auto is = [&](int error) {
+    return absl::StrContains(message, std::generic_category().message(error));
+  };
+  if (absl::StrContains(message, "ulimit")) return "";
+  if (is(EMFILE)) {
+    return absl::StrCat("; this process may have ", Limit(RLIMIT_NOFILE),
+                        " descriptors: raise the limit (ulimit -n, LimitNOFILE= of its service, "
+                        "--ulimit nofile= of its container)");
+  }
+  if (is(ENFILE)) return "; the system has no descriptor left: raise sysctl fs.file-max";
+  if (is(EAGAIN) && !absl::StrContains(message, "lock")) {
+    return absl::StrCat("; ", kRaiseProcesses, ", which is ", Limit(RLIMIT_NPROC),
+                        " for this user");
+  }
+  return "";
+}
+
+}  // namespace
+
+void RaiseDescriptorLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+absl::Status ProbeThreads(size_t count) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false;
+  std::vector<std::thread> threads;
+  threads.reserve(count);
+  try {
+    while (threads.size() < count) {
+      threads.emplace_back([&] {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return over; });
+      });
+    }
+  } catch (const std::system_error&) {  // there is no further one
+  }
+  {
+    const std::lock_guard lock(mutex);
+    over = true;
+  }
+  changed.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  if (threads.size() == count) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("this process needs up to ", count,
+                                                   " more threads, and the system gives it ",
+                                                   threads.size(), ": ", kRaiseProcesses));
+}
+
+absl::Status WithLimits(const absl::Status& status) {
+  const std::string message(status.message());
+  const std::string advice = AdviceOn(message);
+  return advice.empty() ? status : absl::Status(status.code(), absl::StrCat(message, advice));
+}
+
+}  // namespace geminid::base

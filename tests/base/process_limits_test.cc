@@ -1,0 +1,62 @@
+#include "base/process_limits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "base/system_error.h"
+
+namespace geminid::base {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ProbeThreads, WhereThereAreEnough_IsWell) { EXPECT_TRUE(ProbeThreads(20).ok()); }
+
+// The kernel's own limit of root's threads is out of reach for a test; address space is not.
+TEST(ProbeThreads, WhereThereAreFewer_SaysHowMany) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const rlimit little = {size_t{64} << 20, size_t{64} << 20};  // a stack has 8 MiB
+    setrlimit(RLIMIT_AS, &little);
+    const absl::Status status = ProbeThreads(100);
+    const bool right = absl::IsResourceExhausted(status) &&
+                       status.message().find("100 more threads") != absl::string_view::npos &&
+                       status.message().find("ulimit -u") != absl::string_view::npos;
+    _exit(right ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(RaiseDescriptorLimit, BringsTheSoftLimitToTheHardOne) {
+  RaiseDescriptorLimit();
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(limit.rlim_cur, limit.rlim_max);
+}
+
+TEST(WithLimits, OfErrorsOfALimit_NamesItOnce) {
+  const absl::Status files = WithLimits(SystemError(EMFILE, "socket", "a socket"));
+  EXPECT_TRUE(absl::IsResourceExhausted(files));
+  EXPECT_THAT(std::string(files.message()),
+              HasSubstr("Too many open files; this process may have"));
+  EXPECT_THAT(std::string(files.message()), HasSubstr("ulimit -n"));
+  EXPECT_EQ(WithLimits(files), files);
+  EXPECT_THAT(std::string(WithLimits(SystemError(EAGAIN, "fork", "a rank")).message()),
+              HasSubstr("ulimit -u"));
+}
+
+TEST(WithLimits, OfOtherErrors_AddsNothing) {
+  const absl::Status other = SystemError(ENOENT, "open", "a file");
+  EXPECT_EQ(WithLimits(other), other);
+  EXPECT_TRUE(WithLimits(absl::OkStatus()).ok());
+}
+
+}  // namespace
+}  // namespace geminid::base

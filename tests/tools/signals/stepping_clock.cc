@@ -1,0 +1,48 @@
+// Preloaded into programs: each reading of the wall clock is an hour ahead of the one before, or an
+// hour behind it, in turn. The monotonic clock goes on as it does.
+#include <dlfcn.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include <atomic>
+
+namespace {
+
+constexpr time_t kStepSeconds = 3600;
+
+time_t NextStep() {
+  static std::atomic<unsigned> readings = 0;
+  return readings.fetch_add(1, std::memory_order_relaxed) % 2 == 0 ? kStepSeconds : -kStepSeconds;
+}
+
+template <typename Function>
+Function* Next(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+extern "C" {
+
+int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  static auto* const next = Next<int(clockid_t, timespec*)>("clock_gettime");
+  const int result = next(clock, now);
+  if (result == 0 && clock == CLOCK_REALTIME) now->tv_sec += NextStep();
+  return result;
+}
+
+int gettimeofday(timeval* now, void* zone) noexcept {
+  static auto* const next = Next<int(timeval*, void*)>("gettimeofday");
+  const int result = next(now, zone);
+  if (result == 0 && now != nullptr) now->tv_sec += NextStep();
+  return result;
+}
+
+time_t time(time_t* now) noexcept {
+  timespec precise = {};
+  clock_gettime(CLOCK_REALTIME, &precise);
+  if (now != nullptr) *now = precise.tv_sec;
+  return precise.tv_sec;
+}
+
+}  // extern "C"

@@ -24,6 +24,7 @@
 #include "tools/trainer/data/data_sum.h"
 #include "tools/trainer/device_need.h"
 #include "tools/trainer/end_agreement.h"
+#include "tools/trainer/end_words.h"
 #include "tools/trainer/gather_report.h"
 #include "tools/trainer/initialization.h"
 #include "tools/trainer/logs/run_log.h"
@@ -151,7 +152,8 @@ class RankTrainer {
     if (rank() != 0) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(log_, RunLog::Open({.lines = options_.log,
                                                  .tensorboard = options_.tensorboard,
-                                                 .appends = options_.resume || context_.restarts.count > 0},
+                                                 .appends = options_.resume ||
+                                                            context_.restarts.count > 0},
                                                 base::WallClockNow()));
     return absl::OkStatus();
   }
@@ -238,39 +240,9 @@ class RankTrainer {
     if (rank() != 0) return;
     progress_.Finish();
     if (options_.parallel.cuts()) progress_.Announce(TrafficTable(report_.traffic));
-    const uint64_t done = report_.first_step + report_.losses.size();
-    std::string words;
-    if (end_.signal != 0) {
-      words =
-          absl::StrCat("stopped at step ", done, " of ", steps(), " by ", SignalName(end_.signal));
-    } else if (end_.diverged) {
-      words = absl::StrCat("stopped at step ", done, " of ", steps(), " by --stop-on-nan");
-    } else if (report_.non_finite_losses > 0) {
-      words =
-          absl::StrCat("the loss of ", report_.non_finite_losses, " of ", steps(),
-                       " steps was not finite, first that of step ", report_.first_non_finite_step);
-    } else if (!saved_in_.empty() || !options_.export_to.empty()) {
-      words = "done";
-    } else {
-      return;
-    }
-    if (!saved_in_.empty() && !end_.diverged) absl::StrAppend(&words, "; saved in ", saved_in_);
-    if (end_.diverged) absl::StrAppend(&words, WordsOnLastGood());
-    if (!ends() && !options_.export_to.empty()) {
-      absl::StrAppend(&words, "; exported to ", options_.export_to);
-    }
-    if (!options_.report.empty()) absl::StrAppend(&words, "; the report is ", options_.report);
+    const std::string words = EndWords({report_, end_, saved_in_});
+    if (words.empty()) return;
     progress_.Warn(absl::StrCat("geminid-train: ", words));
-  }
-
-  // After a divergence, whose state was not saved.
-  std::string WordsOnLastGood() const {
-    if (options_.save.empty()) return "";
-    const absl::StatusOr<std::string> good = checkpoint::Newest(options_.save);
-    return good.ok() ? absl::StrCat("; ", *good,
-                                    " is the last good checkpoint, --resume goes on "
-                                    "from there")
-                     : "; no good checkpoint was saved before";
   }
 
   absl::Status PrepareData() {

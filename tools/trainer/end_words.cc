@@ -1,0 +1,60 @@
+#include "tools/trainer/end_words.h"
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "geminid/checkpoint.h"
+#include "tools/trainer/stop_signals.h"
+
+namespace geminid::trainer {
+namespace {
+
+// Why it ended; empty: as it was to, with nothing to say of it.
+std::string Why(const EndFacts& facts) {
+  const Report& report = facts.report;
+  const TrainOptions& options = report.options;
+  const uint64_t steps = options.schedule.steps;
+  const uint64_t done = report.first_step + report.losses.size();
+  if (facts.end.signal != 0) {
+    return absl::StrCat("stopped at step ", done, " of ", steps, " by ",
+                        SignalName(facts.end.signal));
+  }
+  if (facts.end.diverged) {
+    return absl::StrCat("stopped at step ", done, " of ", steps, " by --stop-on-nan");
+  }
+  if (report.non_finite_losses > 0) {
+    return absl::StrCat("the loss of ", report.non_finite_losses, " of ", steps,
+                        " steps was not finite, first that of step ", report.first_non_finite_step);
+  }
+  return !facts.saved_in.empty() || !options.export_to.empty() ? "done" : "";
+}
+
+// The state of a run that diverged is not saved.
+std::string LastHealthy(const std::string& folder) {
+  if (folder.empty()) return "";
+  const absl::StatusOr<std::string> healthy = checkpoint::Newest(folder);
+  if (!healthy.ok()) return "; no good checkpoint was saved before";
+  return absl::StrCat("; ", *healthy,
+                      " is the last good checkpoint, --resume goes on from there");
+}
+
+}  // namespace
+
+std::string EndWords(const EndFacts& facts) {
+  const TrainOptions& options = facts.report.options;
+  std::string words = Why(facts);
+  if (words.empty()) return words;
+  if (facts.end.diverged) {
+    absl::StrAppend(&words, LastHealthy(options.save));
+  } else if (!facts.saved_in.empty()) {
+    absl::StrAppend(&words, "; saved in ", facts.saved_in);
+  }
+  if (!facts.end.diverged && facts.end.signal == 0 && !options.export_to.empty()) {
+    absl::StrAppend(&words, "; exported to ", options.export_to);
+  }
+  if (!options.report.empty()) absl::StrAppend(&words, "; the report is ", options.report);
+  return words;
+}
+
+}  // namespace geminid::trainer

@@ -81,7 +81,7 @@ char Terminal::WaitForKey(absl::Duration patience) {
     return kNoKey;
   }
   if (ready[1].revents != 0) {
-    const int signal = os::NextSignal(signals_);
+    const int signal = os::NextSignal(signals_).number;
     return signal == SIGWINCH || signal == 0 ? kNoKey : kQuitKey;
   }
   char key = kNoKey;

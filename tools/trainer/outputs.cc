@@ -73,9 +73,9 @@ bool IsWithin(const fs::path& inner, const fs::path& outer) {
 absl::Status CheckApart(const std::vector<Output>& outputs, const TrainOptions& options) {
   for (const Output& output : outputs) {
     const fs::path path = Resolved(output.path);
-    for (const auto& [flag, input] :
+    for (const auto& [flag, inputs] :
          {std::pair("--text", &options.text), std::pair("--shards", &options.shards)}) {
-      if (input->empty() || path != Resolved(*input)) continue;
+      if (std::ranges::none_of(*inputs, [&](const auto& in) { return path == Resolved(in); })) continue;
       return Named(output.flag, output.path,
                    absl::InvalidArgumentError(absl::StrCat(
                        "it is ", flag, " too, and would be written over; give another path")));

@@ -297,8 +297,8 @@ TEST_F(CheckpointTest, AlteredByteOfAValue_IsRefusedByWhoWantsValuesAlone) {
   flip("optimizer.safetensors");
   EXPECT_EQ(ValuesError(), "") << "nobody reads it";
   flip("model.safetensors");
-  EXPECT_THAT(ValuesError(), testing::HasSubstr("model.safetensors': tensor '"));
-  EXPECT_THAT(ValuesError(), testing::HasSubstr("were altered since they were written"));
+  EXPECT_THAT(ValuesError(), ::testing::HasSubstr("model.safetensors': tensor '"));
+  EXPECT_THAT(ValuesError(), ::testing::HasSubstr("were altered since they were written"));
   // A plain folder of values has no checksums.
   for (const char* name :
        {"checksums-00000-of-00002.safetensors", "checksums-00001-of-00002.safetensors"}) {
@@ -312,7 +312,7 @@ TEST_F(CheckpointTest, SavedAfterADivergence_LeaveTheLastHealthyOne) {
   diverges_at_ = 1;
   TrainAndSave({0, 1, 2, 3}, /*keep=*/2);
   EXPECT_THAT(Finished(),
-              testing::ElementsAre("step-000000001", "step-000000003", "step-000000004"));
+              ::testing::ElementsAre("step-000000001", "step-000000003", "step-000000004"));
   EXPECT_EQ(*checkpoint::Newest(folder_), folder_ + "/step-000000001");
 }
 
@@ -320,24 +320,24 @@ TEST_F(CheckpointTest, ThatTheSaverDoesNotAdopt_AreNotPruned) {
   TrainAndSave({3});
   MustRun(
       Saving(run_, {.folder = folder_, .keep = 1, .adopts = std::vector<std::string>()}, {0, 1}));
-  EXPECT_THAT(Finished(), testing::ElementsAre("step-000000002", "step-000000004"));
+  EXPECT_THAT(Finished(), ::testing::ElementsAre("step-000000002", "step-000000004"));
   MustRun(Saving(
       run_, {.folder = folder_, .keep = 1, .adopts = std::vector<std::string>{"step-000000004"}},
       {0}));
-  EXPECT_THAT(Finished(), testing::ElementsAre("step-000000001", "step-000000002"));
+  EXPECT_THAT(Finished(), ::testing::ElementsAre("step-000000001", "step-000000002"));
 }
 
 TEST_F(CheckpointTest, FullDisk_PrunesFirstWhatMayGo) {
   limited_folder = folder_;
   room_for = 2;
   TrainAndSave({0, 1, 2, 3}, /*keep=*/2);
-  EXPECT_THAT(Finished(), testing::ElementsAre("step-000000003", "step-000000004"));
+  EXPECT_THAT(Finished(), ::testing::ElementsAre("step-000000003", "step-000000004"));
   // Nothing may go of what is the last: the error is said, and it stays.
   fs::remove_all(folder_);
   room_for = 1;
   MustRun(Saving(run_, {.folder = folder_, .keep = 1}, {0, 1}));
   EXPECT_TRUE(absl::IsResourceExhausted(first_error_)) << first_error_;
-  EXPECT_THAT(Finished(), testing::ElementsAre("step-000000001"));
+  EXPECT_THAT(Finished(), ::testing::ElementsAre("step-000000001"));
   limited_folder.clear();
 }
 

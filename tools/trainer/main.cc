@@ -340,7 +340,8 @@ absl::StatusOr<int> Generate(const GenerateOptions& options,
 
 absl::StatusOr<int> Run(const std::vector<std::string>& arguments) {
   GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
-  GEMINID_RETURN_IF_ERROR(base::MaxIsa().status());
+  const bool computes = line.is_host || line.options || line.generate;
+  if (computes) GEMINID_RETURN_IF_ERROR(base::MaxIsa().status());
   for (const std::string& note : line.notes) {
     if (!IsLaunched()) WriteStderr(absl::StrCat("geminid-train: ", note, "\n"));
   }

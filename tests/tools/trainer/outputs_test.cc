@@ -97,7 +97,7 @@ TEST_F(Outputs, ThatAreTheSamePath_AreRefusedByBothFlags) {
   EXPECT_THAT(Error(options),
               StartsWith("--log " + folder_ / "real/file" + ": it is --report too"));
   options.report = "";
-  options.text = folder_ / "link/file";
+  options.text = {"elsewhere", folder_ / "link/file"};
   EXPECT_THAT(Error(options), HasSubstr("it is --text too, and would be written over"));
 }
 

@@ -232,7 +232,7 @@ TEST(Plan, FlagsThatDoNotGoTogether_AreRefused) {
       {{"--trace", "x", "--ranks", "2"}, "--trace", "--ranks"},
       {{"--trace", "x", "--nodes", "2"}, "--trace", "--nodes"},
       {{"--trace", "x", "--batch", "2"}, "--trace", "--batch"},
-      {{"--trace", "x", "--sequence", "2"}, "--trace", "--sequence"},
+      {{"--trace", "x", "--context", "2"}, "--trace", "--context"},
       {{"--trace", "x", "--as-planned", "--activations", "recompute"}, "--trace", "--activations"},
       {{"--trace", "x", "--compute", "1e12"}, "--trace", "--compute"},
       {{"--trace", "x", "--achieved", "0.5"}, "--trace", "--achieved"},
@@ -398,7 +398,7 @@ TEST(Plan, LongestSequenceOfAModel_IsALimitAndNotAChoice) {
   EXPECT_EQ(sequence({}), "4096");
   EXPECT_EQ(sequence({"--sequence", "16384"}), "16384");
   EXPECT_THAT(RunPlan({"--config", llama, "--hardware", "h200"}).out,
-              HasSubstr("Sequences have 4096 tokens; the model takes up to 131072, and --sequence "
+              HasSubstr("Sequences have 4096 tokens; the model takes up to 131072, and --context "
                         "chooses."));
 }
 

@@ -34,7 +34,7 @@ int clock_gettime(clockid_t clock, timespec* now) noexcept {
 int gettimeofday(timeval* now, void* zone) noexcept {
   static auto* const next = Next<int(timeval*, void*)>("gettimeofday");
   const int result = next(now, zone);
-  if (result == 0 && now != nullptr) now->tv_sec += NextStep();
+  if (result == 0) now->tv_sec += NextStep();
   return result;
 }
 

@@ -63,10 +63,12 @@ TEST(FinishOutput, WithoutAReader_IsNoError) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const auto before = ::signal(SIGPIPE, SIG_IGN);
-  std::ofstream out("/dev/fd/" + std::to_string(ends[1]));
-  close(ends[0]);
-  out << "text";
-  EXPECT_TRUE(FinishOutput(out).ok());
+  {
+    std::ofstream out("/dev/fd/" + std::to_string(ends[1]));
+    close(ends[0]);
+    out << "text";
+    EXPECT_TRUE(FinishOutput(out).ok());
+  }  // tries again to write
   close(ends[1]);
   ::signal(SIGPIPE, before);
 }

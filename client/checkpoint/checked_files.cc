@@ -63,18 +63,20 @@ class CheckedFiles::Pass {
     for (const Piece* next : pieces_) {
       const Piece& piece = *next;
       uint32_t crc = 0;
+      absl::Status taken;  // said only where the bytes are those that were written
       for (uint64_t at = piece.offset; at < EndOf(piece);) {
         AskAhead();
         GEMINID_ASSIGN_OR_RETURN(const std::span<const std::byte> block,
                                  ReadBlock(piece.file, at, EndOf(piece) - at));
         crc = shm::Crc32c(block.data(), block.size(), crc);
-        GEMINID_RETURN_IF_ERROR(HandOver(piece.file, at, block));
+        if (taken.ok()) taken = HandOver(piece.file, at, block);
         at += block.size();
         read_ += block.size();
       }
       if (crc != piece.crc32c) {
         return files_.Altered(piece, "were altered since they were written", TensorOf(piece));
       }
+      GEMINID_RETURN_IF_ERROR(taken);
     }
     return absl::OkStatus();
   }

@@ -16,7 +16,6 @@ import time
 
 PATIENCE_SECONDS = 60
 MOST_RESIDENT_KIB = 600 << 10  # far below the gigabyte of zeros, above a sanitizer's own
-TEXT_KIB = 1 << 20             # a text is kept in memory, and zeros are one
 ABORTED = ("terminate called", "Assertion", "Traceback", "AddressSanitizer", "runtime error")
 NOBODY = 65534
 
@@ -32,11 +31,11 @@ SAVES = {"folder": 0, "empty": 2, "zeros": 2, "fifo": 2, "endless": 2, "loop": 2
          "missing": 0, "no/such": 0, "empty/x": 2, "x" * 300: 2}
 EXPORTS = {"folder": 2, "empty": 2, "zeros": 2, "fifo": 2, "endless": 2, "deep": 2, "missing": 0,
            "no/such": 0}
-LOGS = {"folder": 2, "empty": 0, "zeros": 0, "fifo": 2, "endless": 2, "deep": 0, "missing": 0,
+LOGS = {"folder": 2, "empty": 0, "zeros": 2, "fifo": 2, "endless": 2, "deep": 2, "missing": 0,
         "no/such": 4}
 BOARDS = {"folder": 0, "empty": 2, "zeros": 2, "fifo": 2, "endless": 2, "missing": 0, "no/such": 0}
 USAGE = {"geminictl": 2, "geminid-sim": 2, "geminid-train": 2, "geminid": 64}
-LEARNS = {**READS, "zeros": 0, "deep": 0}
+LEARNS = {**READS, "deep": 0}
 
 PLAN = ["plan", "--hardware", "h200"]
 RUN = ["run", "--random", "chain:1"]
@@ -142,9 +141,7 @@ def judge(program, arguments, kind, expected, folder):
         status, said, resident = run(program, arguments, folder, NOBODY if as_nobody else None)
     except PermissionError:
         return None  # the program lies where others may not look
-    is_text = kind == "zeros" and expected == 0 and "--text" in arguments
-    most_resident = MOST_RESIDENT_KIB + (TEXT_KIB if is_text else 0)
-    problem = problem_with(status, said, resident, most_resident, expected)
+    problem = problem_with(status, said, resident, MOST_RESIDENT_KIB, expected)
     return problem and f"{problem}\n{said[:500]}"
 
 

@@ -99,7 +99,7 @@ TEST_F(Cli, GivenATextThatCannotBeUsed_NamesIt) {
   const CommandResult tiny =
       RunTrainer({"--model", "gpt2-tiny", "--text", folder_.Write("short", "abc")});
   EXPECT_EQ(tiny.code, 2);
-  EXPECT_THAT(tiny.err, HasSubstr("the text has 3 bytes, but one sequence takes 65"));
+  EXPECT_THAT(tiny.err, HasSubstr("the data has 3 bytes, but one sequence takes 65"));
 }
 
 TEST_F(Cli, GivenAReportThatCannotBeWritten_SaysSoBeforeItTrains) {
@@ -120,7 +120,7 @@ TEST_F(Cli, UnderALauncherThatDisagrees_SaysSo) {
       RunTrainer({"--model", "gpt2-tiny", "--text", text_, "--ranks", "4"},
                  {"RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2"});
   EXPECT_EQ(result.code, 2);
-  EXPECT_THAT(result.err, HasSubstr("--ranks is 4, but the launcher's environment says 2 ranks"));
+  EXPECT_THAT(result.err, HasSubstr("--ranks is 4, but this process is one of 2 ranks of another launcher"));
 }
 
 TEST_F(Cli, AsOneRankOfSeveralWithoutANamedDaemon_SaysWhatToDo) {

@@ -1,6 +1,7 @@
 #include "tools/trainer/data/token_shards.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/bytes.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "tools/trainer/data/data_files.h"
@@ -174,6 +176,16 @@ absl::StatusOr<uint64_t> CheckHeader(const std::string& path, const HeaderFields
   return announced;
 }
 
+// Gives back the pages that a pass over a file has read: the system's cache still has them, and the
+// next touch maps them again.
+void ForgetPages(const std::byte* from, uint64_t bytes) {
+  const auto address = reinterpret_cast<uintptr_t>(from);
+  const uintptr_t first = base::RoundUpToPage(address);
+  const uintptr_t end = (address + bytes) / base::kPageBytes * base::kPageBytes;
+  if (first >= end) return;
+  (void)::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);  // advice alone
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TokenShards>> TokenShards::Open(
@@ -279,6 +291,7 @@ absl::Status TokenShards::CheckShard(const Shard& shard, uint64_t first, uint64_
   const bool below = shard.token_bytes == sizeof(uint16_t)
                          ? AreBelow<uint16_t>(data, count, vocabulary_)
                          : AreBelow<uint32_t>(data, count, vocabulary_);
+  ForgetPages(data, count * shard.token_bytes);
   if (below) return absl::OkStatus();
   std::vector<int32_t> tokens(count);
   return ReadShard(shard, first, tokens);  // which one it is

@@ -78,6 +78,10 @@ std::string DescribeParseError(const CLI::App& app, const CLI::Error& error) {
     word = IsFlag(word) ? word.substr(0, word.find('=')) : word;
     std::string meant = IsFlag(word) ? OwnerOf(word, chosen) : "";
     if (meant.empty()) meant = DidYouMean(word, IsFlag(word) ? FlagsAfter(chosen) : subcommands);
+    // It may have stood before the subcommand.
+    for (size_t i = 0; meant.empty() && IsFlag(word) && i < chosen.size(); ++i) {
+      meant = DidYouMean(word, FlagsOf(*chosen[i]));
+    }
     return absl::StrCat("'", word, "' is not known", meant.empty() ? ";" : meant, hint);
   }
   if (!subcommands.empty()) {

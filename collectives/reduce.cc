@@ -61,10 +61,32 @@ struct BFloat16Format : Wide {
 };
 
 struct Float16Format : Wide {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSSE3 || \
+    HWY_TARGET == HWY_SSE4
+  // In integers: what Highway has for these sets makes numbers of infinities and NaNs.
+  HWY_INLINE static hn::Vec<D> Load(const Storage* from) {
+    const Bits du;
+    const auto bits = hn::PromoteTo(du, hn::LoadU(Half(), from));
+    const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000)));
+    const auto magnitude = hn::And(bits, hn::Set(du, 0x7fff));
+    const auto shifted = hn::ShiftLeft<13>(magnitude);
+    const auto normal = hn::Add(shifted, hn::Set(du, 112u << 23));  // the bias is 127, not 15
+    // In units of 2^-24, without a subnormal fp32 on the way.
+    const auto units = hn::ConvertTo(D(), hn::BitCast(hn::RebindToSigned<D>(), magnitude));
+    const auto subnormal = hn::BitCast(du, hn::Mul(units, hn::Set(D(), 0x1p-24f)));
+    const auto infinite = hn::Or(shifted, hn::Set(du, 0x7f800000));
+    const auto nan = hn::Or(infinite, hn::Set(du, 0x400000));  // quiet
+    auto result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 0x400)), subnormal, normal);
+    result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 0x7c00)), result, infinite);
+    result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7c00)), nan, result);
+    return hn::BitCast(D(), hn::Or(result, sign));
+  }
+#else
   HWY_INLINE static hn::Vec<D> Load(const Storage* from) {
     const hn::Rebind<hwy::float16_t, D> dh;
     return hn::PromoteTo(D(), hn::BitCast(dh, hn::LoadU(Half(), from)));
   }
+#endif
   // In integers, because not every instruction set that Highway emulates rounds to nearest even.
   HWY_INLINE static void Store(hn::Vec<D> value, Storage* to) {
     const Bits du;

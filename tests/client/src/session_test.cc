@@ -91,7 +91,7 @@ class SessionTest : public ::testing::Test {
 
 TEST_F(SessionTest, Connect_GivesAnArenaOfWholePages) {
   options_.device_memory_bytes = 3 * kMiB + 1;
-  Connect();
+  ASSERT_NO_FATAL_FAILURE(Connect());
   EXPECT_EQ(session_->arena_bytes(), 3 * kMiB + 4096);
   EXPECT_EQ(session_->socket(), env_.socket());
   EXPECT_NE(session_->id(), 0u);

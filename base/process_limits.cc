@@ -22,6 +22,8 @@ std::string Limit(__rlimit_resource resource) {
   return absl::StrCat(limit.rlim_cur);
 }
 
+constexpr char kRaiseDescriptors[] =
+    "raise the limit (ulimit -n, LimitNOFILE= of its service, --ulimit nofile= of its container)";
 constexpr char kRaiseProcesses[] =
     "raise the limit of processes (ulimit -u, TasksMax= of its service, pids.max of its cgroup)";
 
@@ -33,8 +35,7 @@ std::string AdviceOn(const std::string& message) {
   if (absl::StrContains(message, "ulimit")) return "";
   if (is(EMFILE)) {
     return absl::StrCat("; this process may have ", Limit(RLIMIT_NOFILE),
-                        " descriptors: raise the limit (ulimit -n, LimitNOFILE= of its service, "
-                        "--ulimit nofile= of its container)");
+                        " descriptors: ", kRaiseDescriptors);
   }
   if (is(ENFILE)) return "; the system has no descriptor left: raise sysctl fs.file-max";
   if (is(EAGAIN) && !absl::StrContains(message, "lock")) {
@@ -51,6 +52,14 @@ void RaiseDescriptorLimit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+absl::Status CheckDescriptors(size_t count) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_max >= count) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("a process may have ", limit.rlim_max,
+                                                   " descriptors here, and this run needs ", count,
+                                                   ": ", kRaiseDescriptors));
 }
 
 absl::Status ProbeThreads(size_t count) {

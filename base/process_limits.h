@@ -12,6 +12,9 @@ namespace geminid::base {
 // Raises the soft limit of descriptors to the hard one: the usual 1024 is for select(2).
 void RaiseDescriptorLimit();
 
+// RESOURCE_EXHAUSTED if a process of this user may have fewer descriptors than `count`.
+absl::Status CheckDescriptors(size_t count);
+
 // RESOURCE_EXHAUSTED if this process cannot have so many threads more now: libraries that miss one
 // end the process. They are started, and end at once.
 absl::Status ProbeThreads(size_t count);

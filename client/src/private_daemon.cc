@@ -134,6 +134,17 @@ std::vector<std::string> EnvironmentForDaemon() {
   return variables;
 }
 
+// Of a daemon with an empty log.
+std::string WhyNothing(const std::string& folder) {
+  std::error_code error;
+  constexpr uintmax_t kLittleBytes = 4096;
+  if (std::filesystem::space(folder, error).available >= kLittleBytes || error) {
+    return "(it wrote nothing)";
+  }
+  return absl::StrCat("(nothing, for there is no space left in ", folder,
+                      ": remove files there, or set TMPDIR to another folder)");
+}
+
 // The daemon writes "ready" and a newline, then closes; if it only closes, it has failed.
 absl::Status WaitReady(const base::UniqueFd& pipe, const base::Deadline& deadline) {
   std::string said;
@@ -356,12 +367,12 @@ pid_t PrivateDaemon::pid() const { return keeper_->pid(); }
 
 std::string PrivateDaemon::LogTail() const {
   std::ifstream log(log_path_, std::ios::binary | std::ios::ate);
-  if (!log) return "(it wrote nothing)";
+  if (!log) return WhyNothing(folder_);
   const std::streamoff bytes = log.tellg();
   log.seekg(std::max<std::streamoff>(0, bytes - kLogTailBytes));
   std::ostringstream text;
   text << log.rdbuf();
-  return text.str().empty() ? "(it wrote nothing)" : text.str();
+  return text.str().empty() ? WhyNothing(folder_) : text.str();
 }
 
 }  // namespace geminid

@@ -41,6 +41,16 @@ TEST(RaiseDescriptorLimit, BringsTheSoftLimitToTheHardOne) {
   EXPECT_EQ(limit.rlim_cur, limit.rlim_max);
 }
 
+TEST(CheckDescriptors, OfMoreThanTheHardLimit_NamesBoth) {
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_TRUE(CheckDescriptors(limit.rlim_max).ok());
+  const absl::Status status = CheckDescriptors(limit.rlim_max + 1);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(limit.rlim_max) + " desc"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ulimit -n"));
+}
+
 TEST(WithLimits, OfErrorsOfALimit_NamesItOnce) {
   const absl::Status files = WithLimits(SystemError(EMFILE, "socket", "a socket"));
   EXPECT_TRUE(absl::IsResourceExhausted(files));

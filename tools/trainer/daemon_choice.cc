@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/bytes.h"
 #include "base/machine_memory.h"
+#include "base/process_limits.h"
 #include "base/processors.h"
 #include "base/status_macros.h"
 #include "proto/shm/daemon_socket.h"
@@ -24,6 +25,10 @@ using shm::kSocketVariable;
 
 // The host device hands out arenas in such pieces, or smaller ones.
 constexpr uint64_t kArenaGranularityBytes = uint64_t{2} << 20;
+
+// Of a daemon for a run alone: its own, and those for each rank's session and calls.
+constexpr size_t kDaemonDescriptors = 40;
+constexpr size_t kDescriptorsPerRank = 24;
 
 }  // namespace
 
@@ -104,6 +109,8 @@ absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks
     daemon.arguments.insert(daemon.arguments.end(),
                             {"--host-memory", absl::StrCat(*options.host_memory_bytes)});
   }
+  GEMINID_RETURN_IF_ERROR(base::CheckDescriptors(
+      kDaemonDescriptors + kDescriptorsPerRank * static_cast<size_t>(ranks_here)));
   GEMINID_ASSIGN_OR_RETURN(choice.own, PrivateDaemon::Start(daemon));
   choice.socket = choice.own->socket();
   return choice;

@@ -25,7 +25,7 @@ class Trainer:
     def __enter__(self):
         if not os.path.exists(self.text):
             with open(self.text, "wb") as file:
-                file.write(random.Random(1).randbytes(1 << 20))
+                file.write(random.Random(1).randbytes(1 << 20).replace(b"\0", b"a"))  # a zero is no text
         return self
 
     def __exit__(self, *_):

@@ -16,6 +16,7 @@ import time
 
 PATIENCE_SECONDS = 60
 MOST_RESIDENT_KIB = 600 << 10  # far below the gigabyte of zeros, above a sanitizer's own
+TEXT_KIB = 1 << 20             # a text is read into memory before it is looked at
 ABORTED = ("terminate called", "Assertion", "Traceback", "AddressSanitizer", "runtime error")
 NOBODY = 65534
 
@@ -141,7 +142,9 @@ def judge(program, arguments, kind, expected, folder):
         status, said, resident = run(program, arguments, folder, NOBODY if as_nobody else None)
     except PermissionError:
         return None  # the program lies where others may not look
-    problem = problem_with(status, said, resident, MOST_RESIDENT_KIB, expected)
+    is_text = "--text" in arguments and arguments[arguments.index("--text") + 1].endswith("zeros")
+    most_resident = MOST_RESIDENT_KIB + (TEXT_KIB if is_text else 0)
+    problem = problem_with(status, said, resident, most_resident, expected)
     return problem and f"{problem}\n{said[:500]}"
 
 

@@ -294,7 +294,8 @@ void PutNanIntoAnAdapter(const std::string& file) {
   bytes.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
   std::string header(header_bytes, ' ');
   bytes.read(header.data(), static_cast<std::streamsize>(header.size()));
-  for (const auto& [name, tensor] : nlohmann::json::parse(header).items()) {
+  const nlohmann::json tensors = nlohmann::json::parse(header);
+  for (const auto& [name, tensor] : tensors.items()) {
     if (name.find("lora_") == std::string::npos) continue;
     const uint64_t end = tensor["data_offsets"][1];
     bytes.seekp(static_cast<std::streamoff>(sizeof(header_bytes) + header_bytes + end - 4));

@@ -5,17 +5,25 @@
 #include <algorithm>
 #include <string>
 
+#include "tests/base/long_tests.h"
+
 namespace geminid::simulation {
 namespace {
 
-constexpr uint32_t kSeeds = 200;
-constexpr int kStepsPerSeed = 5'000;  // a million in all
+// In long tests a million steps in all.
+constexpr uint32_t kSeeds = 60, kSeedsOfLongTests = 200;
+constexpr int kStepsPerSeed = 5'000;
 constexpr int kMostStepsOfAMutant = 100'000;
 
+uint32_t Seeds() { return LongTests() ? kSeedsOfLongTests : kSeeds; }
+
+// The seeds of long tests see more than `in_long_tests` of something; fewer seeds in proportion.
+uint64_t AtLeast(uint64_t in_long_tests) { return in_long_tests * Seeds() / kSeedsOfLongTests; }
+
 // Prints seed and step of a violation: that is all it takes to see it again.
-TEST(ProtocolSimulation, AMillionActions_EverythingHoldsAfterEach) {
+TEST(ProtocolSimulation, ManyActions_EverythingHoldsAfterEach) {
   ProtocolCounts total;
-  for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint32_t seed = 1; seed <= Seeds(); ++seed) {
     ProtocolSimulation simulation(seed);
     for (int step = 0; step < kStepsPerSeed; ++step) {
       simulation.Step();
@@ -40,20 +48,20 @@ TEST(ProtocolSimulation, AMillionActions_EverythingHoldsAfterEach) {
     total.evictions += counts.evictions;
   }
   // The world was not an empty one.
-  EXPECT_GT(total.loads, 20'000u);
-  EXPECT_GT(total.loads_refused, 20'000u);
-  EXPECT_GT(total.evictions, 500u);
-  EXPECT_GT(total.changes, 2'000u);
-  EXPECT_GT(total.write_backs, 1'000u);
-  EXPECT_GT(total.drops, 1'000u);
-  EXPECT_GT(total.checks, 10'000u);
-  EXPECT_GT(total.allocations, 2'000u);
-  EXPECT_GT(total.allocations_refused, 2'000u);
-  EXPECT_GT(total.deaths, 8'000u);
-  EXPECT_GT(total.deaths_within, 2'000u);
-  EXPECT_GT(total.deaths_starting, 500u);
-  EXPECT_GT(total.holder_deaths, 1'000u);
-  EXPECT_GT(total.sessions_lost, 500u);
+  EXPECT_GT(total.loads, AtLeast(20'000));
+  EXPECT_GT(total.loads_refused, AtLeast(20'000));
+  EXPECT_GT(total.evictions, AtLeast(500));
+  EXPECT_GT(total.changes, AtLeast(2'000));
+  EXPECT_GT(total.write_backs, AtLeast(1'000));
+  EXPECT_GT(total.drops, AtLeast(1'000));
+  EXPECT_GT(total.checks, AtLeast(10'000));
+  EXPECT_GT(total.allocations, AtLeast(2'000));
+  EXPECT_GT(total.allocations_refused, AtLeast(2'000));
+  EXPECT_GT(total.deaths, AtLeast(8'000));
+  EXPECT_GT(total.deaths_within, AtLeast(2'000));
+  EXPECT_GT(total.deaths_starting, AtLeast(500));
+  EXPECT_GT(total.holder_deaths, AtLeast(1'000));
+  EXPECT_GT(total.sessions_lost, AtLeast(500));
   RecordProperty("loads", static_cast<int>(total.loads));
   RecordProperty("evictions", static_cast<int>(total.evictions));
   RecordProperty("deaths", static_cast<int>(total.deaths));

@@ -2,13 +2,12 @@
 //
 //   successor_rank SOCKET RUN NAME RANK RESUME [kill|hold POINT COUNT]
 //
-// Rank 0 writes to standard output the step it went on from (0: it began anew), then every weight
-// as the eight hexadecimal digits of its bits. Exit code 0; 1 with an error on standard error.
+// Rank 0 writes to standard output a line with the step it went on from (0: it began anew), then
+// the bytes of every weight. Exit code 0; 1 with an error on standard error.
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -65,8 +64,7 @@ int Run(int argc, char** argv) {
   }
   std::printf("%zu\n", run.steps - result.steps.size());
   for (const std::vector<float>& weights : result.weights) {
-    for (const float value : weights) std::printf("%08x", std::bit_cast<unsigned>(value));
-    std::printf("\n");
+    std::fwrite(weights.data(), sizeof(float), weights.size(), stdout);
   }
   return std::fflush(stdout) == 0 ? 0 : 1;
 }

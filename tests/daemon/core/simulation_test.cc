@@ -1,17 +1,24 @@
 #include "tests/daemon/core/simulation.h"
 
 #include "gtest/gtest.h"
+#include "tests/base/long_tests.h"
 
 namespace geminid::core {
 namespace {
 
-constexpr uint32_t kSeeds = 100;
-constexpr int kStepsPerSeed = 10'500;  // more than a million in all
+// In long tests more than a million steps in all.
+constexpr uint32_t kSeeds = 30, kSeedsOfLongTests = 100;
+constexpr int kStepsPerSeed = 10'500;
+
+uint32_t Seeds() { return LongTests() ? kSeedsOfLongTests : kSeeds; }
+
+// The seeds of long tests see more than `in_long_tests` of something; fewer seeds in proportion.
+uint64_t AtLeast(uint64_t in_long_tests) { return in_long_tests * Seeds() / kSeedsOfLongTests; }
 
 // Prints seed and step of a violation: that is all it takes to see it again.
-TEST(Simulation, AMillionActions_EveryInvariantHoldsAfterEach) {
+TEST(Simulation, ManyActions_EveryInvariantHoldsAfterEach) {
   SimulationCounts total;
-  for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
+  for (uint32_t seed = 1; seed <= Seeds(); ++seed) {
     Simulation simulation(seed);
     for (int step = 0; step < kStepsPerSeed; ++step) {
       simulation.Step();
@@ -37,21 +44,21 @@ TEST(Simulation, AMillionActions_EveryInvariantHoldsAfterEach) {
     total.sessions_beside += counts.sessions_beside;
   }
   // The world was not an empty one.
-  EXPECT_GT(total.tickets, 10'000u);
-  EXPECT_GT(total.evictions, 5'000u);
-  EXPECT_GT(total.cancelled_evictions, 500u);
-  EXPECT_GT(total.errors, 10'000u);
-  EXPECT_GT(total.kills, 1'000u);
-  EXPECT_GT(total.kept, 200u);
-  EXPECT_GT(total.reopened, 50u);
-  EXPECT_GT(total.lost, 20u);
-  EXPECT_GT(total.write_backs, 100u);
-  EXPECT_GT(total.restarts, 5'000u);
-  EXPECT_GT(total.restarts_within, 2'000u);
-  EXPECT_GE(total.deaths_at_stores, StoreDeath::IsPossible() ? 2'000u : 0u);
-  EXPECT_GE(total.deaths_in_restarts, StoreDeath::IsPossible() ? 1'000u : 0u);
-  EXPECT_GT(total.arenas_refused, 500u);
-  EXPECT_GT(total.sessions_beside, 500u);
+  EXPECT_GT(total.tickets, AtLeast(10'000));
+  EXPECT_GT(total.evictions, AtLeast(5'000));
+  EXPECT_GT(total.cancelled_evictions, AtLeast(500));
+  EXPECT_GT(total.errors, AtLeast(10'000));
+  EXPECT_GT(total.kills, AtLeast(1'000));
+  EXPECT_GT(total.kept, AtLeast(200));
+  EXPECT_GT(total.reopened, AtLeast(50));
+  EXPECT_GT(total.lost, AtLeast(20));
+  EXPECT_GT(total.write_backs, AtLeast(100));
+  EXPECT_GT(total.restarts, AtLeast(5'000));
+  EXPECT_GT(total.restarts_within, AtLeast(2'000));
+  EXPECT_GE(total.deaths_at_stores, StoreDeath::IsPossible() ? AtLeast(2'000) : 0);
+  EXPECT_GE(total.deaths_in_restarts, StoreDeath::IsPossible() ? AtLeast(1'000) : 0);
+  EXPECT_GT(total.arenas_refused, AtLeast(500));
+  EXPECT_GT(total.sessions_beside, AtLeast(500));
   RecordProperty("tickets", static_cast<int>(total.tickets));
   RecordProperty("evictions", static_cast<int>(total.evictions));
   RecordProperty("write_backs", static_cast<int>(total.write_backs));

@@ -788,9 +788,13 @@ std::string NameOf(const testing::TestParamInfo<std::tuple<Backend, int>>& insta
 }
 
 auto OnAllBackends(int fewest_ranks) {
-  std::vector<int> sizes = WorldSizesUnderTest();
-  std::erase_if(sizes, [=](int size) { return size < fewest_ranks; });
-  return testing::Combine(testing::ValuesIn(BackendsUnderTest()), testing::ValuesIn(sizes));
+  std::vector<std::tuple<Backend, int>> cases;
+  for (const Backend& backend : BackendsUnderTest()) {
+    for (const int size : backend.world_sizes) {
+      if (size >= fewest_ranks) cases.emplace_back(backend, size);
+    }
+  }
+  return testing::ValuesIn(cases);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Conformance, OnAllBackends(1), NameOf);

@@ -4,6 +4,4 @@ namespace geminid::collectives {
 
 std::vector<Backend> BackendsUnderTest() { return {GlooBackend()}; }
 
-std::vector<int> WorldSizesUnderTest() { return {1, 2, 3, 4}; }
-
 }  // namespace geminid::collectives

@@ -19,6 +19,7 @@ struct Backend {
   std::string name;
   // Connects all ranks of a new group within this process; fails the test if it cannot.
   std::function<Communicators(int world_size, absl::Duration timeout)> connect;
+  std::vector<int> world_sizes = {1, 2, 3, 4};  // that the suite runs over
 
   friend std::ostream& operator<<(std::ostream& os, const Backend& backend) {
     return os << backend.name;
@@ -27,7 +28,6 @@ struct Backend {
 
 // The backends that the suite runs over; each test program defines it.
 std::vector<Backend> BackendsUnderTest();
-std::vector<int> WorldSizesUnderTest();
 
 Backend LocalBackend();
 Backend ShmBackend();

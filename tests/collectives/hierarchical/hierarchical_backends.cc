@@ -1,11 +1,18 @@
+#include "tests/base/long_tests.h"
 #include "tests/collectives/hierarchical/hierarchical_world.h"
 
 namespace geminid::collectives {
 
 std::vector<Backend> BackendsUnderTest() {
-  return {HostsBackend(), GrowingHostsBackend(), ShrinkingHostsBackend()};
+  std::vector<Backend> backends = {HostsBackend(), GrowingHostsBackend(), ShrinkingHostsBackend()};
+  if (LongTests()) {
+    for (Backend& backend : backends) backend.world_sizes = {4, 6};
+  } else {
+    backends[0].world_sizes = {4};
+    backends[1].world_sizes = {6};
+    backends[2].world_sizes = {4};
+  }
+  return backends;
 }
-
-std::vector<int> WorldSizesUnderTest() { return {4, 6}; }
 
 }  // namespace geminid::collectives

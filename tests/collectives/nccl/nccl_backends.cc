@@ -4,6 +4,7 @@
 #include "absl/status/statusor.h"
 #include "collectives/local/local_communicator.h"
 #include "collectives/shm/shm_communicator.h"
+#include "tests/base/long_tests.h"
 #include "tests/collectives/nccl/nccl_world.h"
 #include "tests/collectives/world.h"
 
@@ -37,24 +38,29 @@ Communicators OverAll(Communicators controls, absl::Duration timeout, bool regis
 }  // namespace
 
 std::vector<Backend> BackendsUnderTest() {
-  return {{"nccl_beside_local",
-           [](int world_size, absl::Duration timeout) {
-             return OverAll(MakeLocalCommunicators(world_size, kDefaultTimeout), timeout);
-           }},
-          {"nccl_of_registered_memory",
-           [](int world_size, absl::Duration timeout) {
-             return OverAll(MakeLocalCommunicators(world_size, kDefaultTimeout), timeout,
-                            /*registers=*/true);
-           }},
-          {"nccl_beside_shm", [](int world_size, absl::Duration timeout) {
-             const std::string name = UniqueName();
-             return OverAll(
-                 ConnectInThreads(world_size,
-                                  [&](int rank) { return ConnectShm(name, rank, world_size, {}); }),
-                 timeout);
-           }}};
+  std::vector<Backend> backends = {
+      {"nccl_beside_local",
+       [](int world_size, absl::Duration timeout) {
+         return OverAll(MakeLocalCommunicators(world_size, kDefaultTimeout), timeout);
+       }},
+      {"nccl_of_registered_memory",
+       [](int world_size, absl::Duration timeout) {
+         return OverAll(MakeLocalCommunicators(world_size, kDefaultTimeout), timeout,
+                        /*registers=*/true);
+       }},
+      {"nccl_beside_shm", [](int world_size, absl::Duration timeout) {
+         const std::string name = UniqueName();
+         return OverAll(
+             ConnectInThreads(world_size,
+                              [&](int rank) { return ConnectShm(name, rank, world_size, {}); }),
+             timeout);
+       }}};
+  // Short tests try each size once beside local ranks, and some sizes with the other backends.
+  if (!LongTests()) {
+    backends[1].world_sizes = {3};
+    backends[2].world_sizes = {2, kGpus};
+  }
+  return backends;
 }
-
-std::vector<int> WorldSizesUnderTest() { return {1, 2, 3, kGpus}; }
 
 }  // namespace geminid::collectives

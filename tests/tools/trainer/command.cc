@@ -3,10 +3,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "tests/base/dies_with_test.h"
 #include "tests/base/temporary_folder.h"
 
@@ -19,10 +22,29 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
+// The word after `flag`, or nothing.
+std::string ValueOf(const std::vector<std::string>& arguments, const std::string& flag) {
+  const auto at = std::ranges::find(arguments, flag);
+  return at == arguments.end() || at + 1 == arguments.end() ? "" : *(at + 1);
+}
+
+// What a run needs of its device grows with its threads. A test that limits the device says the limit
+// for two threads in all, on whatever machine.
+void BoundThreads(std::vector<std::string>* arguments) {
+  constexpr int kThreads = 2;
+  const auto given = [&](const char* flag) { return !ValueOf(*arguments, flag).empty(); };
+  if (!given("--device-memory") || given("--threads")) return;
+  int ranks = given("--parallel") || given("--hosts") ? kThreads : 1;
+  if (given("--ranks") && !absl::SimpleAtoi(ValueOf(*arguments, "--ranks"), &ranks)) return;
+  const int each = std::max(1, kThreads / std::max(1, ranks));
+  arguments->insert(arguments->end(), {"--threads", absl::StrCat(each)});
+}
+
 }  // namespace
 
-std::vector<std::string> TrainerCommand(const std::vector<std::string>& arguments,
+std::vector<std::string> TrainerCommand(std::vector<std::string> arguments,
                                         const std::vector<std::string>& environment) {
+  BoundThreads(&arguments);
   std::vector<std::string> words = {"/usr/bin/env"};
   for (const char* variable : {"RANK", "WORLD_SIZE", "GEMINID_SOCKET", "GEMINID_DEVICE",
                                "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"}) {

@@ -16,7 +16,7 @@ struct CommandResult {
 
 // The words of a command that runs the program with the variables of launchers and of Geminid
 // removed from the environment and `environment` ("NAME=value") added.
-std::vector<std::string> TrainerCommand(const std::vector<std::string>& arguments,
+std::vector<std::string> TrainerCommand(std::vector<std::string> arguments,
                                         const std::vector<std::string>& environment);
 
 // Runs the program with the variables of launchers and of Geminid removed from the environment and

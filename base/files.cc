@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +22,15 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{1} << 16;
 constexpr mode_t kEverybodyReads = 0644;
+
+// As mkostemp, but for a file that the umask alone keeps from others. Invalid: errno says why.
+UniqueFd CreateBeside(const std::string& path, std::string* name) {
+  for (uint32_t number = 0;; ++number) {
+    *name = absl::StrCat(path, ".", ::getpid(), "-", ::gettid(), "-", number);
+    UniqueFd fd(::open(name->c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, kEverybodyReads));
+    if (fd.valid() || errno != EEXIST) return fd;
+  }
+}
 
 bool WriteAll(int fd, const std::string& text) {
   for (size_t done = 0; done < text.size();) {
@@ -95,12 +106,11 @@ absl::Status ReplaceFile(const std::string& path, const std::string& text) {
   if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
     return WriteIntoDevice(path, there.st_mode, text);
   }
-  std::string temporary = absl::StrCat(path, ".XXXXXX");
-  const UniqueFd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  std::string temporary;
+  const UniqueFd fd = CreateBeside(path, &temporary);
   if (!fd.valid()) return SystemError(errno, "creating a file beside it", path);
   absl::Cleanup remove = [&] { ::unlink(temporary.c_str()); };
   if (!WriteAll(fd.get(), text)) return SystemError(errno, "write", path);
-  if (::fchmod(fd.get(), kEverybodyReads) != 0) return SystemError(errno, "fchmod", path);
   if (::fsync(fd.get()) != 0) return SystemError(errno, "fsync", path);
   if (std::rename(temporary.c_str(), path.c_str()) != 0) return SystemError(errno, "rename", path);
   std::move(remove).Cancel();

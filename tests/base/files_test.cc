@@ -63,6 +63,17 @@ TEST(ReplaceFile, OverAFile_ReplacesItAndLeavesNothingElse) {
 }
 
 // Root may rename a file over a pipe, or over /dev/null.
+TEST(ReplaceFile, UnderAUmask_IsReadableByThoseWhomItAllows) {
+  const TemporaryFolder folder;
+  const mode_t before = ::umask(027);
+  const absl::Status status = ReplaceFile(folder / "f", "new");
+  ::umask(before);
+  ASSERT_TRUE(status.ok()) << status;
+  struct stat facts = {};
+  ASSERT_EQ(::stat((folder / "f").c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777u, 0640u);
+}
+
 TEST(ReplaceFile, APipe_IsWrittenToAndStays) {
   const TemporaryFolder folder;
   const std::string path = folder / "pipe";

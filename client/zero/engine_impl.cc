@@ -327,13 +327,6 @@ absl::Status EngineImpl::MakeMover() {
   return absl::OkStatus();
 }
 
-std::string EngineImpl::NamesIn(uint32_t chunk) const {
-  const std::vector<uint32_t>& tensors = layout_.chunks[chunk].tensors;
-  std::string first = absl::StrCat("'", parameters_[tensors.front()].name, "'");
-  if (tensors.size() == 1) return first;
-  return absl::StrCat("one of ", first, " to '", parameters_[tensors.back()].name, "'");
-}
-
 // When memory was allocated or freed: a look at the statistics must not wait for the daemon.
 absl::Status EngineImpl::ReadHostBytes() {
   absl::StatusOr<uint64_t> bytes = session_->HostBytes();
@@ -354,6 +347,9 @@ absl::Status EngineImpl::MakeLayout() {
                                 .extent_bytes = kExtentAlignmentBytes});
   if (!layout.ok()) return layout.status();
   layout_ = *std::move(layout);
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters_) names.push_back(parameter.name);
+  NameChunks(names, &layout_);
   std::vector<GradientBook::Tensor> tensors;
   for (uint32_t t = 0; t < parameters_.size(); ++t) {
     tensors.push_back({parameters_[t].name, layout_.tensors[t].chunk, parameters_[t].trainable,
@@ -386,7 +382,8 @@ absl::Status EngineImpl::AllocateGathered() {
   std::vector<ChunkSpec> specs;
   for (uint32_t i = 0; i < book_->owners().size(); ++i) {
     const uint32_t owner = book_->owners()[i];
-    specs.push_back({absl::StrCat("chunk ", owner, i == owner ? " gathered" : " gradient"),
+    specs.push_back({absl::StrCat(i == owner ? "weights of " : "gradient of ",
+                                  NameOf(layout_, owner)),
                      ChunkKind::kGatheredWeight, layout_.chunks[owner].bytes(),
                      /*has_home=*/false});
   }

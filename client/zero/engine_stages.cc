@@ -51,4 +51,11 @@ void EngineImpl::CountReceived(Statistics* statistics) const {
   statistics->received_bytes = bytes;
 }
 
+std::string EngineImpl::NamesIn(uint32_t chunk) const {
+  const std::vector<uint32_t>& tensors = layout_.chunks[chunk].tensors;
+  std::string first = absl::StrCat("'", parameters_[tensors.front()].name, "'");
+  if (tensors.size() == 1) return first;
+  return absl::StrCat("one of ", first, " to '", parameters_[tensors.back()].name, "'");
+}
+
 }  // namespace geminid::zero

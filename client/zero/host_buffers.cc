@@ -18,7 +18,7 @@ absl::StatusOr<ChunkHandle> HostBuffers::Take(uint32_t chunk, uint64_t bytes) {
     return handle;
   }
   absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(
-      {{absl::StrCat("chunk ", chunk, " off the device"), ChunkKind::kGeneric, bytes}});
+      {{"weights or gradients off the device", ChunkKind::kGeneric, bytes}});
   if (!handles.ok()) return handles.status();
   session_->Transition(handles->front().id, ChunkState::kHold);
   taken_[chunk] = handles->front();

@@ -54,7 +54,8 @@ absl::Status HostShards::Allocate(Session* session, const Layout& layout) {
   std::vector<ChunkSpec> specs;
   uint64_t bytes = 0;
   for (const ChunkShape& chunk : layout.chunks) {
-    specs.push_back({absl::StrCat("chunk ", specs.size(), " of the host"), ChunkKind::kGeneric,
+    const auto number = static_cast<uint32_t>(specs.size());
+    specs.push_back({absl::StrCat(NameOf(layout, number), ", of the host"), ChunkKind::kGeneric,
                      chunk.bytes() / ranks});
     bytes += specs.back().bytes;
   }

@@ -286,4 +286,24 @@ absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
   return layout;
 }
 
+void NameChunks(std::span<const std::string> tensors, Layout* layout) {
+  // The daemon takes 128 bytes, and words of ours stand before and after.
+  constexpr size_t kMostBytes = 44;
+  const auto end_of = [](std::string name) {
+    if (name.size() > kMostBytes) name = absl::StrCat("..", name.substr(name.size() - kMostBytes));
+    std::ranges::replace_if(name, [](char c) { return c < ' ' || c > '~'; }, '?');
+    return name;
+  };
+  for (ChunkShape& chunk : layout->chunks) {
+    chunk.name = end_of(tensors[chunk.tensors.front()]);
+    if (chunk.tensors.size() == 1) continue;
+    absl::StrAppend(&chunk.name, " to ", end_of(tensors[chunk.tensors.back()]));
+  }
+}
+
+std::string NameOf(const Layout& layout, uint32_t chunk) {
+  const std::string& name = layout.chunks[chunk].name;
+  return name.empty() ? absl::StrCat("chunk ", chunk) : name;
+}
+
 }  // namespace geminid::zero

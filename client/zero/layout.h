@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -53,6 +54,7 @@ struct ChunkShape {
   uint32_t granules = 0;       // per rank
   bool trainable = true;
   std::vector<uint32_t> tensors;  // in order of offset
+  std::string name{};             // of its tensors, for people; NameChunks
 
   uint64_t bytes() const { return elements * element_bytes; }
   uint64_t granule_bytes() const { return granule_elements * element_bytes; }
@@ -74,6 +76,13 @@ struct Layout {
 // plus three standard deviations. Cost: a few thousand packings of the list.
 absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
                                   const LayoutOptions& options);
+
+// Gives each chunk the name of its tensor, or "FIRST to LAST"; `tensors` are the names of all. Of a
+// name that is too long for the daemon the end stays, which says the most.
+void NameChunks(std::span<const std::string> tensors, Layout* layout);
+
+// The name, or the chunk's number where it has none.
+std::string NameOf(const Layout& layout, uint32_t chunk);
 
 }  // namespace geminid::zero
 

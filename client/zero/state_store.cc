@@ -133,7 +133,8 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     const uint64_t gradient_bytes =
         options_.accumulate ? chunk.granule_elements * sizeof(float) : chunk.granule_bytes();
     for (uint32_t g = 0; g < chunk.granules; ++g) {
-      const std::string name = absl::StrCat("chunk ", c, " part ", g);
+      const std::string name =
+          absl::StrCat(NameOf(layout, static_cast<uint32_t>(c)), ", part ", g);
       slots.push_back(AddExtent(chunk, /*spare=*/false, has_home, name, &specs));
       if (!chunk.trainable || options_.landing_places > 0) continue;
       gradient_slots[chunk.first_granule + g] = specs.size();
@@ -302,7 +303,8 @@ absl::Status StateStore::MakeGradientSums() {
   for (size_t c = 0; c < layout_.chunks.size(); ++c) {
     const ChunkShape& chunk = layout_.chunks[c];
     if (!chunk.trainable) continue;
-    specs.push_back({absl::StrCat("chunk ", c, " sum of gradients"), ChunkKind::kGradient,
+    specs.push_back({absl::StrCat("gradients of ", NameOf(layout_, static_cast<uint32_t>(c))),
+                     ChunkKind::kGradient,
                      chunk.elements * sizeof(float), /*has_home=*/false});
   }
   const absl::StatusOr<std::vector<ChunkId>> ids = MakePassing(specs);

@@ -17,15 +17,19 @@ std::string Where(const ChunkFacts& facts) {
   const ChunkStatus& status = facts.status;
   const std::string device = Name(facts.device);
   if (!identity.has_home() && status.residency == Residency::kAbsent) {
-    return absl::StrCat("It has no bytes anywhere now: no home in host memory, and no copy on ",
-                        device, "; it gets a place there when it is needed.");
+    const char* const whence =
+        identity.kind == shm::ChunkKind::kGatheredWeight
+            ? "what is in it is made from the ranks' shards, which have chunks of their own, when "
+              "an operator uses it."
+            : "it gets a place there when something is written to it.";
+    return absl::StrCat("It has no home in host memory, and no copy on ", device, " now: ", whence);
   }
   const bool stale = status.dirty && status.residency == Residency::kResident;
   const char* what = stale                ? ", which is stale: the device copy is newer."
                      : facts.home_is_torn ? ", which is being written, or was when its client died."
                                           : ".";
   const std::string home = identity.has_home()
-                               ? absl::StrCat("Its home is in pool ", shm::Value(identity.pool),
+                               ? absl::StrCat("It is on host: its home is in pool ", shm::Value(identity.pool),
                                               " at offset ", identity.home_offset, what)
                                : "It has no home in host memory: it lives on the device only.";
   const std::string at = absl::StrCat(" on ", device, " at arena offset ", status.device_offset());
@@ -103,6 +107,8 @@ std::vector<std::string> Explain(const ChunkFacts& facts) {
              facts.status.residency == Residency::kResident) {
     lines.push_back(NextUse(facts, facts.why_not_evictable.empty()));
     lines.push_back(Eviction(facts));
+  } else if (facts.status.residency == Residency::kAbsent && facts.plan_moments > 0) {
+    lines.push_back(NextUse(facts, /*may_leave=*/false));
   }
   return lines;
 }

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"
+#include "proto/shm/lease.h"
 #include "proto/shm/types.h"
 #include "tools/geminictl/account.h"
 #include "tools/geminictl/daemon_client.h"
@@ -75,7 +76,7 @@ std::string Chunks(const v1::ListChunksResponse& response, const Style& style) {
                {"KIND"},
                {"BYTES", Align::kRight},
                {"STATE"},
-               {"RESIDENCY"},
+               {"WHERE"},
                {"LEASED"},
                {"DIRTY"},
                {"LOADS", Align::kRight},
@@ -84,7 +85,7 @@ std::string Chunks(const v1::ListChunksResponse& response, const Style& style) {
   for (const v1::ChunkInfo& chunk : response.chunks()) {
     table.AddRow({absl::StrCat(chunk.session(), "/", chunk.chunk()),
                   shm::Name(static_cast<shm::ChunkKind>(chunk.kind())),
-                  base::FormatBytes(chunk.bytes()), chunk.state(), chunk.residency(),
+                  base::FormatBytes(chunk.bytes()), chunk.state(), WhereIs(chunk),
                   chunk.leased() ? "yes" : "no", chunk.dirty() ? "yes" : "no",
                   absl::StrCat(chunk.loads()), absl::StrCat(chunk.drops()), chunk.name()});
   }
@@ -102,6 +103,19 @@ absl::Status CheckSession(DaemonClient* client, uint64_t session) {
 }
 
 }  // namespace
+
+std::string WhereIs(const v1::ChunkInfo& chunk) {
+  const bool has_home = chunk.pool() != 0;
+  const std::string& copy = chunk.residency();
+  if (copy == shm::Name(shm::Residency::kNone) || copy == shm::Name(shm::Residency::kAbsent)) {
+    return has_home ? "on host" : "not made";
+  }
+  const std::string device =
+      copy == shm::Name(shm::Residency::kResident)  ? "on device"
+      : copy == shm::Name(shm::Residency::kFilling) ? "coming to device"
+                                                    : "leaving device";
+  return has_home ? absl::StrCat("on host, ", device) : device;
+}
 
 absl::StatusOr<int> RunListSessions(const Context& context) {
   GEMINID_ASSIGN_OR_RETURN(const ClientPtr client,

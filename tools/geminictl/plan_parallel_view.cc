@@ -87,8 +87,8 @@ std::string ChoiceTable(const ParallelAnswer& answer, const Style& style) {
                {"BUBBLE", Align::kRight},
                {"RECEIVED", Align::kRight},
                {"PARTNERS", Align::kRight},
-               {"DEVICE", Align::kRight},
-               {"HOST", Align::kRight}});
+               {"DEVICE_MEM", Align::kRight},
+               {"HOST_MEM", Align::kRight}});
   const auto seconds = [](const PlannedMesh& planned, double value) {
     return planned.fits ? Seconds(value) : "";
   };
@@ -187,8 +187,8 @@ std::string ComparedText(const ComparedAnswer& answer, const Style& style) {
                {"PARTNERS", Align::kRight},
                {"ACTIVATIONS", Align::kRight},
                {"STATE", Align::kRight},
-               {"DEVICE", Align::kRight},
-               {"HOST", Align::kRight},
+               {"DEVICE_MEM", Align::kRight},
+               {"HOST_MEM", Align::kRight},
                {"STEP", Align::kRight}});
   for (const parallel::ComparedGrid& grid : answer.grids) {
     const PlannedMesh& planned = grid.planned;

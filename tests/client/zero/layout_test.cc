@@ -259,5 +259,22 @@ TEST(Layout, NoTensorsOrEmptyTensor_IsInvalid) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("parameter 1"));
 }
 
+TEST(NameChunks, NamesTheTensorsInThem) {
+  Layout layout = *MakeLayout(Trainable({100, 100, 100}), {});
+  ASSERT_EQ(layout.chunks.size(), 1u);
+  EXPECT_EQ(NameOf(layout, 0), "chunk 0");
+  std::vector<std::string> names(3);
+  names[0].append("h.0.ln_1.weight");
+  names[2].append("h.1.mlp.bias");
+  NameChunks(names, &layout);
+  EXPECT_EQ(NameOf(layout, 0), "h.0.ln_1.weight to h.1.mlp.bias");
+  layout.chunks[0].tensors = {1};
+  names[1].append(60, 'x').append(".layers.7.w\n");
+  NameChunks(names, &layout);
+  std::string expected;
+  expected.append("..").append(32, 'x').append(".layers.7.w?");
+  EXPECT_EQ(NameOf(layout, 0), expected);
+}
+
 }  // namespace
 }  // namespace geminid::zero

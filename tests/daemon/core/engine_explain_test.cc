@@ -24,7 +24,7 @@ TEST_F(EngineExplain, AbsentChunk_SaysWhoItIsAndWhereItsHomeIs) {
   const ChunkId chunk = Add(session, ChunkKind::kExpAvg, 2048);
   const std::string text = Explain(session, chunk);
   EXPECT_THAT(text, HasSubstr("\"c1\" of job llm rank 3: exp_avg, 2.0 KiB, state FREE."));
-  EXPECT_THAT(text, HasSubstr("Its home is in pool 1 at offset 0."));
+  EXPECT_THAT(text, HasSubstr("It is on host: its home is in pool 1 at offset 0."));
   EXPECT_THAT(text, HasSubstr("It has no copy on device 0."));
 }
 

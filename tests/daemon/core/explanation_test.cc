@@ -30,12 +30,12 @@ constexpr Claim kClaims[] = {
     {"is leaving", "device copy", "there"},
     {"It has no copy on", "device copy", "none"},
     {"no copy on", "device copy", "none"},
-    {"It has no bytes anywhere", "device copy", "none"},
     {"the device copy is newer", "device copy", "there"},
     {"It is resident", "device copy is valid", "yes"},
     {"the device copy is newer", "device copy is valid", "yes"},
     {"not yet valid", "device copy is valid", "no"},
-    {"Its home is in pool", "home", "there"},
+    {"its home is in pool", "home", "there"},
+    {"It is on host", "home", "there"},
     {"newer than its home", "home", "there"},
     {"no home", "home", "none"},
     {"the only one", "home", "none"},
@@ -147,7 +147,32 @@ TEST(ContradictionIn, SentencesThatOnceWereSaid_AreFound) {
   EXPECT_NE(ContradictionIn(
                 {"It has no home: it lives on the device only.", "It has no copy on device 0."}),
             "");
-  EXPECT_EQ(ContradictionIn({"Its home is in pool 1.", "It has no copy on device 0."}), "");
+  EXPECT_EQ(ContradictionIn({"It is on host: its home is in pool 1.", "It has no copy on device 0."}),
+            "");
+}
+
+TEST(Explain, OfWhatIsOnHostAlone_SaysSo) {
+  ChunkFacts facts;
+  facts.device = DeviceAccount(DeviceIndex{0});
+  facts.identity.pool = PoolId{2};
+  facts.status.residency = Residency::kAbsent;
+  EXPECT_EQ(Explain(facts)[1],
+            "It is on host: its home is in pool 2 at offset 0. It has no copy on device 0.");
+}
+
+TEST(Explain, OfGatheredWeightsThatAreNowhere_SaysWhenceTheyComeAndWhen) {
+  ChunkFacts facts;
+  facts.device = DeviceAccount(DeviceIndex{0});
+  facts.identity.kind = ChunkKind::kGatheredWeight;
+  facts.status.residency = Residency::kAbsent;
+  facts.status.state = ChunkState::kHold;
+  facts.plan_moments = 8;
+  facts.next_use = 3;
+  const std::vector<std::string> lines = Explain(facts);
+  EXPECT_EQ(lines[1],
+            "It has no home in host memory, and no copy on device 0 now: what is in it is made "
+            "from the ranks' shards, which have chunks of their own, when an operator uses it.");
+  EXPECT_EQ(lines[2], "The plan uses it next in 3 moments (now is moment 0 of 8).");
 }
 
 TEST(Explain, OneAndSeveral_AreCountedInWords) {

@@ -1,6 +1,7 @@
 #include "tools/trainer/trained_model.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,12 +41,19 @@ class UncutModel final : public TrainedModel {
 std::vector<zero::ParameterId> Select(const std::vector<zero::Parameter>& whole,
                                       const ModelParameters& part,
                                       std::vector<zero::Parameter>* selected) {
+  const auto by_name = [](const std::vector<zero::Parameter>& parameters) {
+    std::unordered_map<std::string, size_t> places;
+    for (size_t i = 0; i < parameters.size(); ++i) places.emplace(parameters[i].name, i);
+    return places;
+  };
+  const auto of_whole = by_name(whole);
+  auto of_selected = by_name(*selected);
   std::vector<zero::ParameterId> ids;
   for (const ParameterSpec& spec : part.specs) {
-    const auto there = std::ranges::find(*selected, spec.name, &zero::Parameter::name);
-    ids.push_back(static_cast<zero::ParameterId>(there - selected->begin()));
-    if (there != selected->end()) continue;
-    selected->push_back(*std::ranges::find(whole, spec.name, &zero::Parameter::name));
+    const auto [place, is_new] = of_selected.emplace(spec.name, selected->size());
+    ids.push_back(static_cast<zero::ParameterId>(place->second));
+    if (!is_new) continue;
+    selected->push_back(whole[of_whole.at(spec.name)]);
     selected->back().backward_uses = spec.backward_uses;
   }
   return ids;

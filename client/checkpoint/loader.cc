@@ -45,9 +45,10 @@ absl::Status CheckFinite(const std::string& path, const std::string& tensor, uin
                          std::span<const float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
+    // The sign of what is not a number says nothing.
+    const std::string value = std::isnan(values[i]) ? "nan" : absl::StrCat(values[i]);
     return absl::DataLossError(absl::StrCat("'", path, "': tensor '", tensor,
-                                            "' is not finite at element ", first + i, ": ",
-                                            values[i]));
+                                            "' is not finite at element ", first + i, ": ", value));
   }
   return absl::OkStatus();
 }
@@ -127,7 +128,9 @@ bool HasChecksums(const std::string& folder) {
   });
 }
 
-// A checkpoint on its way into an engine.
+// A checkpoint on its way into an engine. Of values alone, those that are there are looked at before
+// one that is missing is an error: bytes that were damaged are the cause, and names may be among
+// what they damaged.
 class StateLoader {
  public:
   static absl::StatusOr<StateLoader> Open(const std::string& folder, Extent extent) {
@@ -160,13 +163,15 @@ class StateLoader {
   // By this rank alone, with whatever lies outside of the tensors that are asked for.
   absl::Status LoadValues(zero::ModelState* state, const std::vector<zero::Parameter>& parameters,
                           const std::function<std::string(const zero::Parameter&)>& name_of) {
+    absl::Status missing;
     for (uint32_t i = 0; i < parameters.size(); ++i) {
       const std::string name = name_of(parameters[i]);
       if (name.empty()) continue;
-      GEMINID_RETURN_IF_ERROR(
+      missing.Update(
           Want(name, parameters[i], zero::ParameterId{i}, zero::StateKind::kMaster, *state));
     }
-    return ReadInto(0, 1, state, /*checks_finite=*/true);
+    GEMINID_RETURN_IF_ERROR(ReadInto(0, 1, state, /*checks_finite=*/true));
+    return missing;
   }
 
   const RunState& run() const { return record_.run; }
@@ -308,12 +313,17 @@ absl::Status LoadValues(const std::string& folder, zero::ModelState* state,
     return loader.LoadValues(state, parameters, name_of);
   }
   GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(values, kModelPrefix));
+  absl::Status missing;
   for (uint32_t i = 0; i < parameters.size(); ++i) {
     const std::string name = name_of(parameters[i]);
     if (name.empty()) continue;
+    if (const auto found = FindOfShape(model, name, parameters[i]); !found.ok()) {
+      missing.Update(found.status());
+      continue;
+    }
     GEMINID_RETURN_IF_ERROR(LoadValue(model, name, parameters[i], zero::ParameterId{i}, state));
   }
-  return absl::OkStatus();
+  return missing;
 }
 
 }  // namespace geminid::checkpoint

@@ -51,7 +51,10 @@ absl::StatusOr<std::string> FolderOfValues(const std::string& folder) {
   constexpr char kWhatToGive[] =
       "give the folder of a checkpoint, of several, or of a Hugging Face model";
   struct stat found = {};
-  if (::stat(folder.c_str(), &found) != 0) return base::SystemError(errno, "look it up", folder);
+  if (::stat(folder.c_str(), &found) != 0) {
+    if (errno != ENOENT) return base::SystemError(errno, "look it up", folder);
+    return absl::NotFoundError(absl::StrCat("'", folder, "' does not exist; ", kWhatToGive));
+  }
   if (!S_ISDIR(found.st_mode)) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", folder, "' is not a folder; ", kWhatToGive));

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/bytes.h"
+#include "base/flag_values.h"
 #include "base/suggest.h"
 #include "daemon/config/config_file.h"
 #include "daemon/config/device_settings.h"
@@ -255,8 +256,10 @@ class Checker {
   std::optional<uint64_t> Size(const std::string& key, const std::string& text) {
     if (text.empty()) return std::nullopt;
     absl::StatusOr<uint64_t> bytes = base::ParseBytes(text);
-    if (bytes.ok()) return *bytes;
-    Problem(key, std::string(bytes.status().message()));
+    const std::optional<std::string> lacks = base::LacksUnit(text);
+    if (bytes.ok() && !lacks) return *bytes;
+    Problem(key, bytes.ok() ? absl::StrCat("'", text, "' has no unit: ", *lacks)
+                            : std::string(bytes.status().message()));
     return std::nullopt;
   }
 

@@ -1,5 +1,6 @@
 #include "base/flag_values.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/bytes.h"
@@ -14,7 +15,7 @@ TEST(ParseCount, OfWholeNumbersInRange_TakesThemAndNothingElse) {
     const absl::Status status = ParseCount("--n", bad, 1, 7).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_EQ(status.message(),
-              "--n is '" + std::string(bad) + "'; it must be a whole number from 1 to 7");
+              WithValue("--n", bad) + "it must be a whole number from 1 to 7");
   }
 }
 
@@ -29,7 +30,33 @@ TEST(ParseWord, OfAnotherWord_NamesThoseAllowed) {
   EXPECT_TRUE(*ParseSwitch("--s", "on"));
   EXPECT_FALSE(*ParseSwitch("--s", "off"));
   EXPECT_EQ(ParseSwitch("--s", "yes").status().message(),
-            "--s is 'yes'; it must be one of: on, off");
+            "--s yes: it must be one of: on, off");
+}
+
+TEST(WithValue, OfAFlag_IsAsItWasTyped) {
+  EXPECT_EQ(WithValue("--n", "-1"), "--n -1: ");
+  EXPECT_EQ(WithValue("--n", ""), "--n '': ");
+  EXPECT_EQ(WithValue("--job", "a b"), "--job 'a b': ");
+  EXPECT_EQ(WithValue("GEMINID_X", "y"), "GEMINID_X is 'y'; ");
+}
+
+TEST(ParseMemory, OfASmallNumberWithoutAUnit_AsksForIt) {
+  EXPECT_EQ(ParseMemory("--device-memory", "64").status().message(),
+            "--device-memory 64: that is 64 bytes; write the unit, as in 64MiB or 64GiB, or 64B if "
+            "bytes are meant");
+  EXPECT_FALSE(ParseMemory("--device-memory", "1048575").ok());
+  EXPECT_EQ(*ParseMemory("--device-memory", "1048576"), 1048576u);
+  EXPECT_EQ(*ParseMemory("--device-memory", "64B"), 64u);
+  EXPECT_EQ(*ParseMemory("--device-memory", "64KiB"), 65536u);
+  EXPECT_EQ(*ParseMemory("--host-memory", "0"), 0u);
+}
+
+TEST(ParseMemory, OfNoSize_BeginsWithTheFlagAndItsValue) {
+  EXPECT_THAT(std::string(ParseMemory("--device-memory", "64k").status().message()),
+              testing::StartsWith("--device-memory 64k: not a size: the unit is unknown; write "));
+  EXPECT_THAT(std::string(ParseBandwidth("--copy-bandwidth", "64").status().message()),
+              testing::StartsWith("--copy-bandwidth 64: not a bandwidth; write a size per second"));
+  EXPECT_EQ(*ParseBandwidth("--copy-bandwidth", "64B/s"), 64u);
 }
 
 // What people are told to ask for is not a byte less than what is needed, and can be typed.

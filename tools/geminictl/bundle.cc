@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/files.h"
+#include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
@@ -133,7 +134,7 @@ absl::StatusOr<int> RunBundle(const Context& context, const BundleOptions& optio
           : options.output;
   if (!absl::EndsWith(output, kSuffix)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--output is '", output, "'; it must end in ", kSuffix));
+        absl::StrCat(base::WithValue("--output", output), "it must end in ", kSuffix));
   }
   Bundle bundle;
   if (!options.log.empty()) {

@@ -83,7 +83,7 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
   GEMINID_ASSIGN_OR_RETURN(line->top.interval, ParseSeconds("--interval", flags.interval));
   if (flags.sort != "stall" && flags.sort != "bytes") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--sort is '", flags.sort, "'; it must be stall or bytes"));
+        absl::StrCat(base::WithValue("--sort", flags.sort), "it must be one of: stall, bytes"));
   }
   line->top.order = flags.sort == "stall" ? TopOrder::kStall : TopOrder::kBytes;
   if (!flags.session.empty()) {

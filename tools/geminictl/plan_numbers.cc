@@ -5,7 +5,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "base/bytes.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 
@@ -17,7 +16,7 @@ constexpr std::uint64_t kCountMax = (std::uint64_t{1} << 32) - 1;
 }  // namespace
 
 absl::Status WrongFlag(const char* flag, const std::string& text, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, " is '", text, "'; ", what));
+  return absl::InvalidArgumentError(absl::StrCat(base::WithValue(flag, text), what));
 }
 
 absl::Status NamedFlag(const std::string& flag, const absl::Status& status) {
@@ -50,17 +49,14 @@ absl::Status ReadNumber(const char* flag, const std::string& text, double most, 
 
 absl::Status ReadBytes(const char* flag, const std::string& text, std::uint64_t* value) {
   if (text.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::uint64_t> bytes = base::ParseBytes(text);
-  if (!bytes.ok()) return NamedFlag(flag, bytes.status());
-  *value = *bytes;
+  GEMINID_ASSIGN_OR_RETURN(*value, base::ParseMemory(flag, text));
   return absl::OkStatus();
 }
 
 absl::Status ReadRate(const char* flag, const std::string& text, double* value) {
   if (text.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::uint64_t> rate = base::ParseBytesPerSecond(text);
-  if (!rate.ok()) return NamedFlag(flag, rate.status());
-  *value = static_cast<double>(*rate);
+  GEMINID_ASSIGN_OR_RETURN(const std::uint64_t rate, base::ParseBandwidth(flag, text));
+  *value = static_cast<double>(rate);
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
+#include "base/flag_values.h"
 #include "base/json_writer.h"
 #include "base/status_macros.h"
 #include "tools/geminictl/daemon_client.h"
@@ -84,7 +85,8 @@ absl::StatusOr<int> WaitFor(const Context& context, absl::Duration at_most,
 absl::Status CheckJobState(const std::string& state) {
   if (std::ranges::find(kStates, state) != std::end(kStates)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--for is '", Printable(state), "'; it must be ", absl::StrJoin(kStates, ", ")));
+      absl::StrCat(base::WithValue("--for", Printable(state)), "it must be one of: ",
+                   absl::StrJoin(kStates, ", ")));
 }
 
 std::string LeftToWaitFor(const v1::ListJobsResponse& jobs, const WaitOptions& options) {

@@ -32,13 +32,6 @@ absl::StatusOr<double> ParseSeconds(const std::string& what, const std::string& 
   return base::ParseReal(what, text, 0, 1e6);
 }
 
-absl::StatusOr<uint64_t> ParseSize(const char* flag, const std::string& text) {
-  absl::StatusOr<uint64_t> bytes = base::ParseBytes(text);
-  if (bytes.ok()) return bytes;
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, ": ", std::string(bytes.status().message())));
-}
-
 void AddJobFlags(CLI::App* app, Flags* flags) {
   app->add_option("--trace", flags->job.trace, "Trace file, as geminictl trace save writes it");
   app->add_option("--random", flags->job.random, "KIND:SEED, a random trace");
@@ -131,25 +124,27 @@ absl::Status ParseJob(const Flags& flags, Subcommand subcommand, JobOptions* job
   GEMINID_RETURN_IF_ERROR(ParseBatch(flags, job));
   GEMINID_ASSIGN_OR_RETURN(job->sequence, base::ParseCount("--context", flags.sequence, 1, kMany));
   if (!flags.host_memory.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(job->host_bytes, ParseSize("--host-memory", flags.host_memory));
+    GEMINID_ASSIGN_OR_RETURN(job->host_bytes, base::ParseMemory("--host-memory", flags.host_memory));
   }
   if (!flags.device_memory.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(job->device_bytes, ParseSize("--device-memory", flags.device_memory));
+    GEMINID_ASSIGN_OR_RETURN(job->device_bytes, base::ParseMemory("--device-memory", flags.device_memory));
   }
   if (!flags.copy_bandwidth.empty()) {
-    absl::StatusOr<uint64_t> speed = base::ParseBytesPerSecond(flags.copy_bandwidth);
-    if (!speed.ok() || *speed == 0) {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t speed,
+                             base::ParseBandwidth("--copy-bandwidth", flags.copy_bandwidth));
+    if (speed == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--copy-bandwidth is '", flags.copy_bandwidth, "'; give one like 10GB/s"));
+          absl::StrCat(base::WithValue("--copy-bandwidth", flags.copy_bandwidth),
+                       "nothing would move; give a size per second, as in 10GB/s"));
     }
-    job->link_bytes_per_second = static_cast<double>(*speed);
+    job->link_bytes_per_second = static_cast<double>(speed);
   }
   for (const std::string& text : flags.set) {
     const size_t equals = text.find('=');
     double value = 0;
     if (equals == std::string::npos || !absl::SimpleAtod(text.substr(equals + 1), &value)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--set is '", text, "'; it must be FIELD=NUMBER"));
+          absl::StrCat(base::WithValue("--set", text), "it must be FIELD=NUMBER"));
     }
     job->fields.emplace_back(text.substr(0, equals), value);
   }

@@ -16,8 +16,8 @@ constexpr uint64_t kSampleStream = 0x73616D706C6573;  // "samples"
 absl::Status CheckBatch(uint64_t batch, uint64_t world_size) {
   if (batch >= 1 && batch % world_size == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "a batch of ", batch, " sequences cannot be divided among ", world_size,
-      " ranks; --batch counts the sequences of all ranks and must be a multiple of their number"));
+      "--batch ", batch, ": it cannot be divided among ", world_size,
+      " ranks; it counts the sequences of all ranks and must be a multiple of their number"));
 }
 
 Positions PositionsOf(const BatchPlan& plan) {

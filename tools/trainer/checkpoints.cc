@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "base/status_macros.h"
 #include "client/checkpoint/folder.h"
 #include "tools/trainer/fine_tuning.h"
+#include "tools/trainer/flags.h"
 #include "tools/trainer/huggingface.h"
 #include "tools/trainer/loaded_values.h"
 #include "tools/trainer/resumed_run.h"
@@ -48,6 +50,14 @@ absl::StatusOr<std::vector<std::string>> Adopted(const TrainOptions& options,
 }
 
 }  // namespace
+
+checkpoint::Health HealthOf(double loss, const zero::StepResult& step,
+                            const TrainOptions& options) {
+  const bool looks_for_scale = step.overflow && options.zero.loss_scale.has_value();
+  const bool is_healthy =
+      std::isfinite(loss) && (looks_for_scale || std::isfinite(step.gradient_norm));
+  return is_healthy ? checkpoint::Health::kHealthy : checkpoint::Health::kDiverged;
+}
 
 Checkpoints::Checkpoints(const TrainOptions& options, zero::ModelState* state,
                          collectives::Communicator* communicator,
@@ -89,11 +99,16 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
     }
     return Beginning{left->step, "memory"};
   }
-  if (options_.resumed.has_value()) return Resume(run_at);
+  if (options_.resumed.has_value()) {
+    absl::StatusOr<Beginning> resumed = Resume(run_at);
+    if (!resumed.ok()) return WithPath("--save", options_.save, resumed.status());
+    return resumed;
+  }
   if (!options_.load.empty()) {
     // Adapters that the folder does not have begin as they do.
     if (options_.model.lora_rank > 0) GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));
-    GEMINID_RETURN_IF_ERROR(LoadModelValues(options_, state_, parameters_));
+    GEMINID_RETURN_IF_ERROR(
+        WithPath("--load", options_.load, LoadModelValues(options_, state_, parameters_)));
     beginning.from = options_.load;
   } else {
     GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));
@@ -101,18 +116,19 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
   return beginning;
 }
 
-// The flags were compared when they were read; only the data could not be.
-absl::Status Checkpoints::CheckData() const {
-  std::vector<std::string> taken;
+// The flags were compared when they were read; only data and mesh could not be.
+absl::Status Checkpoints::CheckLateTerms(std::vector<std::string>* taken) const {
   if (communicator_->Rank() != 0) return absl::OkStatus();
-  return CheckTerms(options_.resumed->checkpoint, options_.resumed->run.terms,
-                    {{kDataTerm, run_.terms.at(kDataTerm)}}, &taken);
+  RunTerms late;
+  for (const char* const name : {kDataTerm, kMeshTerm}) late[name] = run_.terms.at(name);
+  return CheckTerms(options_.resumed->checkpoint, options_.resumed->run.terms, late, taken);
 }
 
 absl::StatusOr<Checkpoints::Beginning> Checkpoints::Resume(
     const std::function<checkpoint::RunState(uint64_t)>& run_at) {
   const ResumedRun& resumed = *options_.resumed;
-  GEMINID_RETURN_IF_ERROR(CheckData());
+  std::vector<std::string> taken = resumed.taken;
+  GEMINID_RETURN_IF_ERROR(CheckLateTerms(&taken));
   GEMINID_ASSIGN_OR_RETURN(const zero::Progress fresh, state_->GetProgress());
   GEMINID_ASSIGN_OR_RETURN(checkpoint::Loaded loaded, checkpoint::Load(resumed.checkpoint, state_,
                                                                        communicator_, parameters_));
@@ -128,12 +144,12 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Resume(
     loaded.progress.loss_scaler = fresh.loss_scaler;
     GEMINID_RETURN_IF_ERROR(state_->Restore(loaded.progress));
   }
-  return Beginning{loaded.progress.step, loaded.folder, NotesOfResuming()};
+  return Beginning{loaded.progress.step, loaded.folder,
+                   NotesOfResuming(std::move(taken))};
 }
 
-std::string Checkpoints::NotesOfResuming() const {
+std::string Checkpoints::NotesOfResuming(std::vector<std::string> notes) const {
   const ResumedRun& resumed = *options_.resumed;
-  std::vector<std::string> notes = resumed.taken;
   if (!resumed.passed_over.empty()) {
     notes.insert(notes.begin(), absl::StrCat("'", resumed.passed_over,
                                              "' is passed over, it was saved after a loss or norm "
@@ -149,7 +165,7 @@ absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::
                                     checkpoint::Health health) {
   const bool due = options_.save_every > 0 && done % options_.save_every == 0;
   if (saver_ == nullptr || (!due && !last) || saved_ == done) return absl::OkStatus();
-  GEMINID_RETURN_IF_ERROR(saver_->Save(run, health));
+  GEMINID_RETURN_IF_ERROR(WithPath("--save", options_.save, saver_->Save(run, health)));
   saved_ = done;
   return absl::OkStatus();
 }
@@ -185,12 +201,15 @@ absl::Status Checkpoints::Export() {
           [this](zero::ParameterId other) { return state_->ReadParameter(other); }, values);
     };
   }
-  return checkpoint::ExportValues(options, state_, communicator_, parameters_);
+  return WithPath("--export", options_.export_to,
+                  checkpoint::ExportValues(options, state_, communicator_, parameters_));
 }
 
 absl::StatusOr<std::string> Checkpoints::Finish() {
   if (saver_ == nullptr) return std::string();
-  return saver_->Wait();
+  absl::StatusOr<std::string> saved = saver_->Wait();
+  if (!saved.ok()) return WithPath("--save", options_.save, saved.status());
+  return saved;
 }
 
 }  // namespace geminid::trainer

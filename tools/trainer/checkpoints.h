@@ -19,6 +19,10 @@
 
 namespace geminid::trainer {
 
+// Of the state after a step with that loss. A norm that is not finite is usual where the loss scale
+// looks for its size.
+checkpoint::Health HealthOf(double loss, const zero::StepResult& step, const TrainOptions& options);
+
 // Of one rank; all ranks make the same calls. The state, which is the whole model's, outlives it.
 class Checkpoints {
  public:
@@ -52,15 +56,18 @@ class Checkpoints {
   // After the last step: a Hugging Face folder, if --export says so.
   absl::Status Export();
 
+  std::optional<uint64_t> saved() const { return saved_; }  // the newest step
+
   // Waits for the last save. Its folder; empty without --save.
   absl::StatusOr<std::string> Finish();
 
  private:
   Checkpoints(const TrainOptions& options, zero::ModelState* state,
               collectives::Communicator* communicator, std::vector<zero::Parameter> parameters);
-  absl::Status CheckData() const;
+  // `taken` gets what the run does otherwise.
+  absl::Status CheckLateTerms(std::vector<std::string>* taken) const;
   absl::StatusOr<Beginning> Resume(const std::function<checkpoint::RunState(uint64_t)>& run_at);
-  std::string NotesOfResuming() const;
+  std::string NotesOfResuming(std::vector<std::string> notes) const;
 
   const TrainOptions& options_;
   zero::ModelState* const state_;
@@ -68,7 +75,7 @@ class Checkpoints {
   const std::vector<zero::Parameter> parameters_;
   RunDescription run_;
   std::unique_ptr<checkpoint::Saver> saver_;
-  std::optional<uint64_t> saved_;  // the newest step
+  std::optional<uint64_t> saved_;
 };
 
 }  // namespace geminid::trainer

@@ -14,6 +14,7 @@
 #include "tools/trainer/data_flags.h"
 #include "tools/trainer/device_check.h"
 #include "tools/trainer/fine_tuning.h"
+#include "tools/trainer/flag_effects.h"
 #include "tools/trainer/flags.h"
 #include "tools/trainer/generate_flags.h"
 #include "tools/trainer/memory_flags.h"
@@ -141,6 +142,18 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
 
 using Given = std::function<bool(const std::string& flag)>;
 
+absl::Status AddEffects(std::span<const FlagEffect> effects, const Flags& flags, const Given& given,
+                        std::vector<std::string>* notes) {
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> said,
+                           CheckEffects(effects, flags, given));
+  notes->insert(notes->end(), said.begin(), said.end());
+  return absl::OkStatus();
+}
+
+Given GivenTo(const CLI::App& app) {
+  return [&app](const std::string& flag) { return app.get_option(flag)->count() > 0; };
+}
+
 // After all flags are read: whether the run can go on from the checkpoint so.
 absl::Status CheckResumed(const TrainOptions& options, ResumedRun* resumed) {
   GEMINID_RETURN_IF_ERROR(
@@ -152,19 +165,28 @@ absl::Status CheckResumed(const TrainOptions& options, ResumedRun* resumed) {
       resumed->step, ", or another --save"));
 }
 
-absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given) {
+// `notes` gets what is said of flags.
+absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
+                                          std::vector<std::string>* notes) {
   TrainOptions options;
   GEMINID_RETURN_IF_ERROR(CheckDataPath(flags));
   if (flags.resume && !flags.save.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(options.resumed, FindResumed(WithoutSlashesAtEnd(flags.save)));
+    const std::string save = WithoutSlashesAtEnd(flags.save);
+    absl::StatusOr<std::optional<ResumedRun>> resumed = FindResumed(save);
+    if (!resumed.ok()) return WithPath("--save", save, resumed.status());
+    options.resumed = *std::move(resumed);
   }
   if (options.resumed) FillFlags(options.resumed->run.terms, given, &flags);
+  GEMINID_RETURN_IF_ERROR(AddEffects(TrainingEffects(), flags, given, notes));
   GEMINID_RETURN_IF_ERROR(ParseProcesses(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseOutput(flags, &options));
   const bool loads = !options.resumed && !flags.load.empty();
   GEMINID_ASSIGN_OR_RETURN(
       options.model, ParseModel(flags, options.resumed ? options.resumed->checkpoint : flags.load));
-  if (loads) GEMINID_RETURN_IF_ERROR(CheckLoadedShape(flags.load, options.model));
+  if (loads) {
+    GEMINID_RETURN_IF_ERROR(
+        WithPath("--load", flags.load, CheckLoadedShape(flags.load, options.model)));
+  }
   if (!flags.freeze.empty()) options.frozen = absl::StrSplit(flags.freeze, ',');
   GEMINID_RETURN_IF_ERROR(TrainedParameters(options.model, options.frozen).status());
   GEMINID_RETURN_IF_ERROR(ParseData(flags, &options));
@@ -173,7 +195,9 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given) {
   GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, options.wants_gpu));
   GEMINID_RETURN_IF_ERROR(CheckParallel(options));
-  if (options.resumed) GEMINID_RETURN_IF_ERROR(CheckResumed(options, &*options.resumed));
+  if (options.resumed) {
+    GEMINID_RETURN_IF_ERROR(CheckResumed(options, &*options.resumed));
+  }
   return options;
 }
 
@@ -206,12 +230,13 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
     line.is_host = true;
   } else if (generate->parsed()) {
     line.notes = RepeatedFlags(*generate);
+    const Given given = GivenTo(*generate);
+    GEMINID_RETURN_IF_ERROR(FillTypes(given, &flags));
+    GEMINID_RETURN_IF_ERROR(AddEffects(GeneratingEffects(), flags, given, &line.notes));
     GEMINID_ASSIGN_OR_RETURN(line.generate, ReadGenerate(flags));
   } else {
     line.notes = RepeatedFlags(app);
-    GEMINID_ASSIGN_OR_RETURN(line.options, ReadTraining(flags, [&](const std::string& flag) {
-                               return app.get_option(flag)->count() > 0;
-                             }));
+    GEMINID_ASSIGN_OR_RETURN(line.options, ReadTraining(flags, GivenTo(app), &line.notes));
   }
   return line;
 }

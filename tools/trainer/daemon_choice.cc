@@ -103,11 +103,11 @@ absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks
   } else {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t device_bytes,
                              NeededDeviceBytes(options, ranks, ranks_here));
-    daemon.arguments = {"--device-memory", absl::StrCat(device_bytes)};
+    daemon.arguments = {"--device-memory", absl::StrCat(device_bytes, "B")};
   }
   if (options.host_memory_bytes) {
     daemon.arguments.insert(daemon.arguments.end(),
-                            {"--host-memory", absl::StrCat(*options.host_memory_bytes)});
+                            {"--host-memory", absl::StrCat(*options.host_memory_bytes, "B")});
   }
   GEMINID_RETURN_IF_ERROR(base::CheckDescriptors(
       kDaemonDescriptors + kDescriptorsPerRank * static_cast<size_t>(ranks_here)));

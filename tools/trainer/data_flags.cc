@@ -42,13 +42,7 @@ constexpr FlagSpec kDataFlags[] = {
 };
 
 absl::Status ParseValidation(const Flags& flags, TrainOptions* options) {
-  if (flags.validation.empty()) {
-    const bool every = !flags.validation_every.empty();
-    if (!every && flags.validation_batches.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat(every ? "--validation-every" : "--validation-batches",
-                     " needs --validation SHARE, the share of the data to hold out"));
-  }
+  if (flags.validation.empty()) return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(options->validation_share,
                            base::ParseReal("--validation", flags.validation, 0, 1));
   const auto take = [](const char* flag, const std::string& text, uint64_t max, uint64_t* value) {
@@ -100,9 +94,14 @@ absl::Status ParseData(const Flags& flags, TrainOptions* options) {
   return ParseValidation(flags, options);
 }
 
-absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options) {
-  if (!options.shards.empty()) return TokenShards::Open(options.shards, options.model.vocabulary);
-  return Text::Load(options.text);
+absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options,
+                                                      const OnBytesRead& on_progress) {
+  const bool has_shards = !options.shards.empty();
+  auto data = has_shards ? absl::StatusOr<std::unique_ptr<TokenSource>>(TokenShards::Open(
+                               options.shards, options.model.vocabulary))
+                         : Text::Load(options.text, on_progress);
+  if (!data.ok()) return WithFlag(has_shards ? "--shards" : "--text", data.status());
+  return data;
 }
 
 }  // namespace geminid::trainer

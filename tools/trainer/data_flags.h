@@ -20,8 +20,10 @@ absl::Status CheckDataPath(const Flags& flags);
 // INVALID_ARGUMENT names the flag. After the model, whose vocabulary the data has.
 absl::Status ParseData(const Flags& flags, TrainOptions* options);
 
-// The text or the shards. Errors as of Text::Load and TokenShards::Open.
-absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options);
+// The text or the shards. Errors as of Text::Load and TokenShards::Open; `on_progress` as of the
+// former.
+absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options,
+                                                      const OnBytesRead& on_progress = nullptr);
 
 }  // namespace geminid::trainer
 

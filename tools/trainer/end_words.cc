@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "geminid/checkpoint.h"
 #include "tools/trainer/stop_signals.h"
 
@@ -55,6 +56,19 @@ std::string EndWords(const EndFacts& facts) {
   }
   if (!options.report.empty()) absl::StrAppend(&words, "; the report is ", options.report);
   return words;
+}
+
+std::string DivergenceWords(uint64_t step, bool stops) {
+  return absl::StrCat("geminid-train: the loss of step ", step,
+                      " is not finite: training diverges; lower "
+                      "--lr, lengthen --warmup-steps or check the text",
+                      stops ? "" : " (--stop-on-nan ends such a run)");
+}
+
+std::string RefusedMemoryWords(int rank, const HostRegistration& host) {
+  return absl::StrCat("geminid-train: rank ", rank, ": the GPU's driver does not page-lock ",
+                      base::FormatBytes(host.refused_bytes), " of ", base::FormatBytes(host.bytes),
+                      " of host memory, whose copies take a detour: ", host.refusal);
 }
 
 }  // namespace geminid::trainer

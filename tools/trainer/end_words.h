@@ -1,9 +1,11 @@
-// What a run says of itself after its last step.
+// What a run says of itself where it diverges, meets a limit of its driver, or ends.
 #ifndef GEMINID_TOOLS_TRAINER_END_WORDS_H_
 #define GEMINID_TOOLS_TRAINER_END_WORDS_H_
 
+#include <cstdint>
 #include <string>
 
+#include "geminid/session.h"
 #include "tools/trainer/report.h"
 #include "tools/trainer/train.h"
 
@@ -18,6 +20,12 @@ struct EndFacts {
 // Why the run ended and where its outputs are. Empty where there is nothing to say. After a
 // divergence it looks for the last healthy checkpoint.
 std::string EndWords(const EndFacts& facts);
+
+// Of the first loss that is not finite.
+std::string DivergenceWords(uint64_t step, bool stops);
+
+// Of host memory that a GPU's driver did not page-lock.
+std::string RefusedMemoryWords(int rank, const HostRegistration& host);
 
 }  // namespace geminid::trainer
 

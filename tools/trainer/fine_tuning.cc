@@ -20,7 +20,7 @@ absl::Status Freeze(const std::string& pattern, std::vector<zero::Parameter>* pa
   }
   if (fits) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--freeze '", pattern, "' fits no parameter; they are called as '",
+      absl::StrCat("--freeze ", pattern, ": it fits no parameter; they are called as '",
                    parameters->front().name, "' or '", (*parameters)[2].name, "'"));
 }
 

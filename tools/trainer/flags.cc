@@ -3,7 +3,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace geminid::trainer {
 
@@ -37,8 +40,19 @@ void AddFlags(CLI::App* app, Flags* flags, const char* group, std::span<const Fl
   for (const FlagSpec& spec : specs) AddFlag(app, flags, group, spec);
 }
 
-absl::Status WithFlag(const char* flag, const absl::Status& status) {
+absl::Status WithFlag(const std::string& flag, const absl::Status& status) {
+  if (status.ok() || absl::StartsWith(status.message(), "--")) return status;
   return absl::Status(status.code(), absl::StrCat(flag, ": ", std::string(status.message())));
+}
+
+absl::Status WithPath(const std::string& flag, const std::string& path,
+                      const absl::Status& status) {
+  const std::string begins = absl::StrCat(flag, " ", path, ": ");
+  absl::string_view words = status.message();
+  if (status.ok() || absl::StartsWith(words, "--")) return status;
+  const bool is_subject = absl::ConsumePrefix(&words, absl::StrCat("'", path, "' "));
+  if (!is_subject) absl::ConsumePrefix(&words, absl::StrCat(path, ": "));
+  return absl::Status(status.code(), absl::StrCat(begins, is_subject ? "it " : "", words));
 }
 
 absl::Status CheckOwnedFlags(const Flags& flags, std::span<const OwnedFlag> owned, uint32_t kind,

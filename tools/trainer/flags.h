@@ -18,8 +18,9 @@ namespace geminid::trainer {
 
 inline constexpr char kUnlimited[] = "unlimited";
 
-// Between the values of a flag that may be given several times.
-inline constexpr char kBetweenValues = '\n';
+// Between the values of a flag that may be given several times: the unit separator, which no name
+// has.
+inline constexpr char kBetweenValues = '\x1f';
 
 // Empty: not given, or as suits the rest. `text` and `shards` may have several values.
 struct Flags {
@@ -70,8 +71,12 @@ void AddFlags(CLI::App* app, Flags* flags, const char* group, std::span<const Fl
 // A line for each flag that was given several values of which the last one alone counts.
 std::vector<std::string> RepeatedFlags(const CLI::App& app);
 
-// The status with the flag's name before its words.
-absl::Status WithFlag(const char* flag, const absl::Status& status);
+// The status with the flag, and perhaps its value, before its words. Words that begin with a flag
+// stay, and so does OK.
+absl::Status WithFlag(const std::string& flag, const absl::Status& status);
+
+// The same for the flag of a path, which is said once: "--load r2: it is not a folder".
+absl::Status WithPath(const std::string& flag, const std::string& path, const absl::Status& status);
 
 // A flag that belongs to some kinds of a thing only, by a bit for each kind.
 struct OwnedFlag {

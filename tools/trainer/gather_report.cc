@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "tools/trainer/arithmetic.h"
 #include "tools/trainer/sha256.h"
 
 namespace geminid::trainer {
@@ -79,6 +81,18 @@ std::string LongestStall(const zero::Statistics& statistics, double seconds) {
   return absl::StrFormat("%s %.0f%%", longest->first, 100 * longest->second / seconds);
 }
 
+absl::Status GatherRun(collectives::Communicator& communicator, const TrainedModel& model,
+                       const Session& session, Report* report) {
+  GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model.engine().GetStatistics());
+  const HostRegistration host = session.GetHostRegistration();
+  report->products_by = model.place().Products();
+  report->layers_add_up_by = model.LayersAddUpBy();
+  GEMINID_ASSIGN_OR_RETURN(report->traffic, model.traffic().Gather(communicator));
+  report->host_bytes_registered = host.registered_bytes;
+  report->host_bytes_refused = host.refused_bytes;
+  return GatherStatistics(communicator, statistics, session.device_description().index, report);
+}
+
 absl::StatusOr<std::string> HashOfWeights(zero::ModelState& state, size_t parameters, bool writes) {
   Sha256 hash;
   for (size_t i = 0; i < parameters; ++i) {
@@ -106,6 +120,28 @@ StepRecord LastStepOf(const Report& report, const zero::StepResult& result, doub
   record.tokens_per_second = static_cast<double>(report.tokens_per_step) / record.seconds;
   record.flops_per_second = record.tokens_per_second * report.flops_per_token;
   return record;
+}
+
+ProgressSample SampleOf(const Report& report, const zero::Statistics& statistics,
+                        double seconds_of_training) {
+  const double tokens_per_second =
+      static_cast<double>(report.tokens_per_step) / RecentStepSeconds(report.step_seconds);
+  return {.step = report.first_step + report.losses.size(),
+          .steps = report.options.schedule.steps,
+          .loss = report.losses.back(),
+          .validation_loss = report.validation.empty()
+                                 ? std::nullopt
+                                 : std::optional(report.validation.back().loss),
+          .non_finite_losses = report.non_finite_losses,
+          .tokens_per_second = tokens_per_second,
+          .flops_per_second = tokens_per_second * report.flops_per_token,
+          .arithmetic = Arithmetic(report.options.zero.data_type, report.native_data_type),
+          .peak_total_bytes = statistics.peak_total_bytes,
+          .model_bytes_at_peak = statistics.model_bytes_at_peak,
+          .device_bytes_limit = statistics.arena_bytes,
+          .host_bytes = statistics.host_bytes,
+          .stall_share = statistics.stall_seconds / seconds_of_training,
+          .longest_stall = LongestStall(statistics, seconds_of_training)};
 }
 
 double RecentStepSeconds(const std::vector<double>& step_seconds) {

@@ -8,9 +8,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "geminid/communicator.h"
+#include "geminid/session.h"
 #include "geminid/zero.h"
 #include "tools/trainer/logs/step_record.h"
+#include "tools/trainer/progress.h"
 #include "tools/trainer/report.h"
+#include "tools/trainer/trained_model.h"
 
 namespace geminid::trainer {
 
@@ -20,6 +23,10 @@ absl::Status GatherStatistics(collectives::Communicator& communicator,
                               const zero::Statistics& statistics, DeviceIndex device,
                               Report* report);
 
+// The same, with what the model and the session say of the run.
+absl::Status GatherRun(collectives::Communicator& communicator, const TrainedModel& model,
+                       const Session& session, Report* report);
+
 // Of the fp32 values of all `parameters`, as Report::weights_sha256; empty where this rank does not
 // write it. A collective.
 absl::StatusOr<std::string> HashOfWeights(zero::ModelState& state, size_t parameters, bool writes);
@@ -27,6 +34,11 @@ absl::StatusOr<std::string> HashOfWeights(zero::ModelState& state, size_t parame
 // What the logs say of the newest step of the report, made with this learning rate; `result` is the
 // step's.
 StepRecord LastStepOf(const Report& report, const zero::StepResult& result, double learning_rate);
+
+// What the line of progress says after the newest step of the report, whose options are there, but
+// for the time that is left.
+ProgressSample SampleOf(const Report& report, const zero::Statistics& statistics,
+                        double seconds_of_training);
 
 // The mean time of the newest steps, by which the rate and the remaining time are told. Not of
 // none.

@@ -11,11 +11,14 @@
 #include "base/status_macros.h"
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/tasks.h"
+#include "tools/trainer/counted_state.h"
 #include "tools/trainer/device_check.h"
 #include "tools/trainer/device_need.h"
+#include "tools/trainer/flags.h"
 #include "tools/trainer/loaded_values.h"
 #include "tools/trainer/model_place.h"
 #include "tools/trainer/parameter_source.h"
+#include "tools/trainer/phase.h"
 #include "tools/trainer/rank_share.h"
 #include "tools/trainer/recompute.h"
 #include "tools/trainer/sampler.h"
@@ -66,10 +69,18 @@ std::string Json(const GenerateOptions& options, std::span<const int32_t> tokens
 class Generator {
  public:
   Generator(const GenerateOptions& options, const RankContext& context)
-      : options_(options), context_(context), tokens_(options.prompt) {}
+      : options_(options),
+        context_(context),
+        tokens_(options.prompt),
+        teller_(context.info.rank != 0
+                    ? PhaseTeller::Write()
+                    : [this](const std::string& line) { context_.write_stderr(line + "\n"); }) {
+    context_.on_wait = [this] { teller_.End(); };  // what a queued job waits for is said
+  }
 
   absl::Status Prepare(collectives::Communicator* communicator) {
     communicator_ = communicator;
+    teller_.Begin("registering memory with the daemon");
     GEMINID_ASSIGN_OR_RETURN(threads_,
                              MakeThreads(options_.run.threads, context_.info, *communicator_));
     GEMINID_ASSIGN_OR_RETURN(
@@ -92,7 +103,11 @@ class Generator {
     GEMINID_ASSIGN_OR_RETURN(engine_, zero::Engine::Create(session_.get(), communicator_,
                                                            parameters, options_.run.zero));
     source_ = place_->Source(engine_.get(), session_.get());
-    GEMINID_RETURN_IF_ERROR(LoadModelValues(options_.run, engine_.get(), parameters));
+    CountedState state(engine_.get(), parameters);
+    const InPhase phase(&teller_, absl::StrCat("loading ", options_.run.load),
+                        [&state] { return state.Loaded(CountedState::Kinds::kValues); });
+    GEMINID_RETURN_IF_ERROR(WithPath("--load", options_.run.load,
+                                     LoadModelValues(options_.run, &state, parameters)));
     return PrepareCache();
   }
 
@@ -166,7 +181,7 @@ class Generator {
   }
 
   const GenerateOptions& options_;
-  const RankContext& context_;
+  RankContext context_;
   std::unique_ptr<kernels::ThreadPool> threads_;  // null: one
   std::vector<int32_t> tokens_;
   // Destroyed in reverse order: the engine uses the session and the place's stream.
@@ -177,6 +192,7 @@ class Generator {
   std::unique_ptr<zero::Engine> engine_;
   std::unique_ptr<ParameterSource> source_;
   std::unique_ptr<RememberedTokens> remembered_;  // null: every token computes all again
+  PhaseTeller teller_;
 };
 
 }  // namespace

@@ -4,15 +4,18 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
+#include "client/checkpoint/newest.h"
 #include "tools/trainer/memory_flags.h"
 #include "tools/trainer/model_flags.h"
 #include "tools/trainer/outputs.h"
+#include "tools/trainer/resumed_run.h"
 #include "tools/trainer/run_flags.h"
 
 namespace geminid::trainer {
@@ -61,6 +64,21 @@ absl::StatusOr<std::vector<int32_t>> ParsePrompt(const Flags& flags, uint64_t vo
 }  // namespace
 
 std::span<const FlagSpec> GenerateFlags() { return kGenerateFlags; }
+
+absl::Status FillTypes(const std::function<bool(const std::string& flag)>& given, Flags* flags) {
+  if (flags->load.empty()) return absl::OkStatus();
+  const std::string load = WithoutSlashesAtEnd(flags->load);
+  const absl::StatusOr<std::string> folder = checkpoint::FolderOfValues(load);
+  if (!folder.ok()) return absl::OkStatus();  // reading the model says why
+  const absl::StatusOr<RunDescription> run = ReadRunOf(*folder);
+  if (!run.ok()) return WithPath("--load", load, run.status());
+  for (const auto& [flag, value] : {std::pair("--dtype", &Flags::dtype),
+                                    std::pair("--norm-precision", &Flags::norm_precision)}) {
+    const auto term = run->terms.find(flag + 2);
+    if (term != run->terms.end() && !given(flag)) flags->*value = term->second;
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<GenerateOptions> ReadGenerate(const Flags& flags) {
   GenerateOptions options;

@@ -1,5 +1,6 @@
 #include "tools/trainer/huggingface.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -142,6 +143,11 @@ ModelConfig ReadMixtral(Keys& keys, const base::JsonValue& root) {
 absl::StatusOr<std::string> FindConfig(const std::string& folder) {
   const auto exists = [](const std::string& path) { return ::access(path.c_str(), F_OK) == 0; };
   if (exists(folder + kConfigName)) return folder + kConfigName;
+  struct stat about = {};
+  if (::stat(folder.c_str(), &about) == 0 && !S_ISDIR(about.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", folder, "' is not a folder; give the folder of a checkpoint or of a Hugging Face model"));
+  }
   if (exists(folder)) {
     const absl::StatusOr<checkpoint::ChosenCheckpoint> chosen = checkpoint::ChooseNewest(folder);
     if (chosen.ok()) return chosen->path + kConfigName;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -77,7 +79,12 @@ void WriteError(const absl::Status& status) {
   WriteStderr(absl::StrCat("geminid-train: ", InOwnWords(std::string(whole.message())), "\n"));
 }
 
-bool StderrIsTerminal() { return isatty(STDERR_FILENO) == 1; }
+// One whose lines can be rewritten.
+bool StderrIsTerminal() {
+  const char* const term = std::getenv("TERM");
+  const bool is_dumb = term != nullptr && std::string_view(term) == "dumb";
+  return !is_dumb && isatty(STDERR_FILENO) == 1;
+}
 
 // How many ranks there are, and which one this is: from the environment if a launcher set it.
 absl::StatusOr<collectives::RankInfo> FindRank(const TrainOptions& options) {
@@ -145,6 +152,19 @@ void WriteBehindLine(const std::string& text) {
   WriteStderr(StderrIsTerminal() ? absl::StrCat("\n", text) : text);
 }
 
+PhaseTeller::Write TellsOf(const TrainOptions& options, const collectives::RankInfo& info) {
+  if (info.rank != 0 || options.progress == ProgressMode::kNone) return nullptr;
+  return [](const std::string& line) { WriteStderr(line + "\n"); };
+}
+
+// Where none is named, the run's own, which registers its memory at its start.
+absl::StatusOr<DaemonChoice> FindDaemon(const TrainOptions& options,
+                                        const collectives::RankInfo& info, int ranks) {
+  PhaseTeller teller(TellsOf(options, info));
+  const InPhase phase(&teller, "starting the run's daemon");
+  return ChooseDaemon(options, ranks, ranks);
+}
+
 absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& info,
                       Surroundings* around) {
   if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
@@ -152,7 +172,7 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
   GEMINID_ASSIGN_OR_RETURN(const Restarts restarts, RestartsFrom(environment));
   GEMINID_RETURN_IF_ERROR(base::ProbeThreads(kOwnThreads));
   GEMINID_ASSIGN_OR_RETURN(around->signals, WatchSignals(options, info, restarts));
-  GEMINID_ASSIGN_OR_RETURN(around->daemon, ChooseDaemon(options, info.world_size, info.world_size));
+  GEMINID_ASSIGN_OR_RETURN(around->daemon, FindDaemon(options, info, info.world_size));
   if (info.world_size > 1 && around->daemon.own != nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("the ranks of a host share one daemon, but none is named: start geminid and "
@@ -231,7 +251,7 @@ LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
 absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
                                 const std::vector<std::string>& arguments) {
   const int ranks = RanksOf(options, 1);
-  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, ChooseDaemon(options, ranks, ranks));
+  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, FindDaemon(options, {}, ranks));
   LaunchOptions launch = LaunchOf(options, trains, arguments);
   launch.ranks = ranks;
   launch.environment = {{kSocketVariable, daemon.socket}, {kDataCheckedVariable, "1"}};
@@ -246,18 +266,37 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
 
 // Ranks of another launcher, or on other hosts, look at a part each.
 absl::Status CheckTokens(const TrainOptions& options, const collectives::RankInfo& info,
-                         const TokenSource& data) {
+                         const TokenSource& data, PhaseTeller* teller) {
   if (IsLaunched() && std::getenv(kDataCheckedVariable) != nullptr) return absl::OkStatus();
   const size_t here = info.local_world_size > 0 ? static_cast<size_t>(info.local_world_size) : 1;
   const size_t found = std::max<size_t>(1, base::AllowedProcessors().size() / here);
-  const bool says = info.rank == 0 && options.progress != ProgressMode::kNone;
-  Phase phase("checking tokens", says ? WriteStderr : Phase::Write());
+  std::atomic<uint64_t> looked_at = 0, all = 0;
+  const InPhase phase(teller, "checking tokens", [&] {
+    return HowFar{.done = looked_at, .of = all, .unit = data.unit()};
+  });
   return data.Check({.threads = options.threads ? static_cast<size_t>(*options.threads) : found,
                      .part = static_cast<uint64_t>(info.rank),
                      .parts = static_cast<uint64_t>(info.world_size),
                      .on_progress = [&](uint64_t done, uint64_t of) {
-                       phase.Count(done, of, data.unit());
+                       looked_at = done;
+                       all = of;
                      }});
+}
+
+absl::StatusOr<std::unique_ptr<TokenSource>> OpenAndCheckData(const TrainOptions& options,
+                                                              const collectives::RankInfo& info) {
+  std::atomic<uint64_t> read = 0, all = 0;
+  PhaseTeller teller(TellsOf(options, info));  // destroyed first: it asks how far it is
+  teller.Begin("reading the data", [&] { return HowFar{.done = read, .of = all}; });
+  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data,
+                           OpenData(options, [&](uint64_t done, uint64_t of) {
+                             read = done;
+                             all = of;
+                           }));
+  GEMINID_RETURN_IF_ERROR(
+      SplitTokens(*data, options.validation_share, options.model.context).status());
+  GEMINID_RETURN_IF_ERROR(CheckTokens(options, info, *data, &teller));
+  return data;
 }
 
 absl::Status CheckShares(const TrainOptions& options, int ranks) {
@@ -307,10 +346,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options));
   const int ranks = RanksOf(options, info.world_size);
   GEMINID_RETURN_IF_ERROR(CheckShares(options, ranks));
-  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data, OpenData(options));
-  GEMINID_RETURN_IF_ERROR(
-      SplitTokens(*data, options.validation_share, options.model.context).status());
-  GEMINID_RETURN_IF_ERROR(CheckTokens(options, info, *data));
+  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data, OpenAndCheckData(options, info));
   GEMINID_ASSIGN_OR_RETURN(
       const Restarts restarts,
       RestartsFrom([](const char* name) -> const char* { return std::getenv(name); }));

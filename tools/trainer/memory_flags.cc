@@ -5,7 +5,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/bytes.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 
@@ -28,13 +27,12 @@ constexpr FlagSpec kMemoryFlags[] = {
 };
 absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::string& text) {
   if (text == kUnlimited) return std::nullopt;
-  const absl::StatusOr<uint64_t> bytes = base::ParseBytes(text);
-  if (!bytes.ok()) return WithFlag(flag, bytes.status());
-  if (*bytes == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, " is 0; give a size such as 24MiB, or '", kUnlimited, "'"));
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t bytes, base::ParseMemory(flag, text));
+  if (bytes == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        base::WithValue(flag, text), "give a size such as 24MiB, or '", kUnlimited, "'"));
   }
-  return std::optional<uint64_t>(*bytes);
+  return std::optional<uint64_t>(bytes);
 }
 
 absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
@@ -48,8 +46,8 @@ absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
     const absl::StatusOr<double> share = base::ParseReal("--optimizer-state", text, 0, 1);
     if (!share.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--optimizer-state is '", text,
-                       "'; it must be auto, host, device, or a number from 0 to 1"));
+          absl::StrCat(base::WithValue("--optimizer-state", text),
+                       "it must be auto, host, device, or a number from 0 to 1"));
     }
     options->state_placement = StatePlacement::kShare;
     options->state_share = *share;
@@ -98,10 +96,14 @@ absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
     }
   }
   if (flags.copy_bandwidth == kUnlimited) return absl::OkStatus();
-  const absl::StatusOr<uint64_t> speed = base::ParseBytesPerSecond(flags.copy_bandwidth);
-  if (!speed.ok()) return WithFlag("--copy-bandwidth", speed.status());
-  if (*speed == 0) return absl::InvalidArgumentError("--copy-bandwidth is 0; nothing would move");
-  options->copy_bytes_per_second = *speed;
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t speed,
+                           base::ParseBandwidth("--copy-bandwidth", flags.copy_bandwidth));
+  if (speed == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        base::WithValue("--copy-bandwidth", flags.copy_bandwidth),
+        "nothing would move; give a size per second, as in 10GB/s, or '", kUnlimited, "'"));
+  }
+  options->copy_bytes_per_second = speed;
   return absl::OkStatus();
 }
 

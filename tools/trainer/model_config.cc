@@ -229,7 +229,7 @@ absl::StatusOr<ModelConfig> FindPreset(const std::string& name) {
     if (name == preset.name) return preset.config;
     absl::StrAppend(&names, names.empty() ? "" : ", ", preset.name);
   }
-  return absl::NotFoundError(
+  return absl::InvalidArgumentError(
       absl::StrCat("there is no model '", name, "'; the models are: ", names));
 }
 

@@ -110,16 +110,26 @@ std::span<const FlagSpec> TypeFlags() { return kTypeFlags; }
 absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& folder) {
   ModelConfig model;
   if (!flags.model.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(model, FindPreset(flags.model));
+    const absl::StatusOr<ModelConfig> preset = FindPreset(flags.model);
+    if (!preset.ok()) return WithPath("--model", flags.model, preset.status());
+    model = *preset;
   } else if (flags.family.empty() && !folder.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(model, ReadHuggingFaceConfig(folder));
+    const bool is_loaded = folder == flags.load;
+    const absl::StatusOr<ModelConfig> config = ReadHuggingFaceConfig(folder);
+    if (!config.ok()) {
+      return WithPath(is_loaded ? "--load" : "--save", is_loaded ? flags.load : flags.save,
+                      config.status());
+    }
+    model = *config;
   } else if (flags.family.empty()) {
     return absl::InvalidArgumentError(
         "no model: give --model a name, or --family with --layers, --hidden, --heads and "
         "--context, or --load a folder that says what it holds; --help lists the names");
   }
   if (!flags.family.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(model.family, ParseFamily(flags.family));
+    const auto family = ParseFamily(flags.family);
+    if (!family.ok()) return WithPath("--family", flags.family, family.status());
+    model.family = *family;
   }
   GEMINID_RETURN_IF_ERROR(ParseLora(flags, &model));
   if (absl::Status status = OverrideModel(flags, &model); !status.ok()) {

@@ -158,7 +158,7 @@ absl::StatusOr<zero::Optimizer> FindOptimizer(const std::string& name) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", zero::Name(optimizer));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("--optimizer is '", name, "'; it must be one of: ", names));
+      absl::StrCat(base::WithValue("--optimizer", name), "it must be one of: ", names));
 }
 
 absl::Status RefuseForeignFlag(const Flags& flags, const FlagSpec& spec,

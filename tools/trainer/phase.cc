@@ -2,33 +2,79 @@
 
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/start_thread.h"
 
 namespace geminid::trainer {
 namespace {
 
-constexpr std::chrono::seconds kFirst(2);
-constexpr std::chrono::seconds kInterval(5);
+std::string Describe(const HowFar& far) {
+  if (far.of == 0) return "";
+  if (far.unit != nullptr) return absl::StrCat(": ", far.done, " of ", far.of, " ", far.unit);
+  return absl::StrCat(": ", base::FormatBytes(far.done), " of ", base::FormatBytes(far.of));
+}
 
 }  // namespace
 
-Phase::Phase(std::string what, Write write, Clock::time_point now)
-    : what_(std::move(what)), write_(std::move(write)), next_(now + kFirst) {}
+Phase::Phase(std::string what, Clock::time_point began, Patience patience)
+    : what_(std::move(what)), began_(began), patience_(patience), next_(began + patience.first) {}
 
-void Phase::Bytes(uint64_t done, uint64_t of, Clock::time_point now) {
-  if (!IsDue(now)) return;
-  Say(now, absl::StrCat(base::FormatBytes(done), " of ", base::FormatBytes(of)));
+std::optional<std::string> Phase::LineAt(Clock::time_point now, const HowFar& far) {
+  if (!IsDue(now)) return std::nullopt;
+  next_ = now + patience_.then;
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - began_).count();
+  return absl::StrCat("geminid-train: ", what_, Describe(far), ", ", seconds, " s so far");
 }
 
-void Phase::Count(uint64_t done, uint64_t of, const char* unit, Clock::time_point now) {
-  if (!IsDue(now)) return;
-  Say(now, absl::StrCat(done, " of ", of, " ", unit));
+PhaseTeller::~PhaseTeller() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
 }
 
-void Phase::Say(Clock::time_point now, const std::string& how_far) {
-  write_(absl::StrCat("geminid-train: ", what_, ": ", how_far, "\n"));
-  next_ = now + kInterval;
+void PhaseTeller::Begin(std::string what, Look look) {
+  if (!write_) return;
+  {
+    const std::lock_guard lock(mutex_);
+    phase_.reset();
+    phase_.emplace(std::move(what), Phase::Clock::now(), patience_);
+    look_ = std::move(look);
+  }
+  if (thread_.joinable()) return changed_.notify_all();
+  // Where no thread can be had the run has worse to say.
+  if (absl::StatusOr<std::thread> thread = base::StartThread([this] { Run(); }); thread.ok()) {
+    thread_ = *std::move(thread);
+  }
+}
+
+void PhaseTeller::End() {
+  const std::lock_guard lock(mutex_);
+  phase_.reset();
+  look_ = nullptr;
+}
+
+void PhaseTeller::Run() {
+  std::unique_lock lock(mutex_);
+  while (!over_) {
+    if (!phase_.has_value()) {
+      changed_.wait(lock);
+      continue;
+    }
+    const Phase::Clock::time_point now = Phase::Clock::now();
+    if (!phase_->IsDue(now)) {
+      changed_.wait_until(lock, phase_->next());
+      continue;
+    }
+    const std::optional<std::string> line = phase_->LineAt(now, look_ ? look_() : HowFar());
+    lock.unlock();
+    write_(*line);
+    lock.lock();
+  }
 }
 
 }  // namespace geminid::trainer

@@ -107,10 +107,13 @@ std::string FormatProgress(const ProgressSample& sample, size_t columns) {
 }
 
 void Progress::Announce(const std::string& line) const {
-  if (mode_ != ProgressMode::kNone) write_(line + "\n");
+  if (mode_ == ProgressMode::kNone) return;
+  const std::lock_guard lock(mutex_);
+  write_(line + "\n");
 }
 
 void Progress::Warn(const std::string& line) {
+  const std::lock_guard lock(mutex_);
   write_(absl::StrCat(line_open_ ? kErase : "", line, "\n"));
   line_open_ = false;
 }
@@ -122,6 +125,7 @@ bool Progress::Due(uint64_t step, uint64_t steps, absl::Time now) const {
 }
 
 void Progress::Show(const ProgressSample& sample, absl::Time now) {
+  const std::lock_guard lock(mutex_);
   last_ = now;
   if (mode_ == ProgressMode::kTerminal) {
     const size_t columns = width_ ? width_() : kUsualColumns;
@@ -134,6 +138,7 @@ void Progress::Show(const ProgressSample& sample, absl::Time now) {
 }
 
 void Progress::Finish() {
+  const std::lock_guard lock(mutex_);
   if (line_open_) write_("\n");
   line_open_ = false;
 }

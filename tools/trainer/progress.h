@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,7 +44,7 @@ std::string FormatProgress(const ProgressSample& sample, size_t columns = kAnyCo
 
 std::string FormatFlops(double per_second);  // "31.2 GFLOP/s"
 
-// Decides when to speak. One thread; no clock of its own.
+// Decides when to speak; no clock of its own. Warn may be called by any thread.
 class Progress {
  public:
   using Write = std::function<void(const std::string& text)>;
@@ -66,6 +67,7 @@ class Progress {
   const ProgressMode mode_;
   const Write write_;
   const Width width_;
+  mutable std::mutex mutex_;  // of what is written, and whether a line is open
   absl::Time last_ = absl::InfinitePast();
   bool line_open_ = false;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/bytes.h"
@@ -10,6 +11,7 @@
 #include "base/status_macros.h"
 #include "geminid/connect.h"
 #include "tools/trainer/device_check.h"
+#include "tools/trainer/flags.h"
 #include "tools/trainer/rank_share.h"
 #include "tools/trainer/wait_words.h"
 
@@ -34,6 +36,19 @@ namespace {
 constexpr size_t kRunNameMax = 63;
 constexpr absl::Duration kConnectPause = absl::Milliseconds(50);
 
+// Before the daemon's words the flag that they are about.
+absl::Status WithCause(const TrainOptions& options, const absl::Status& status) {
+  const bool is_path = absl::StartsWith(status.message(), "the socket path");
+  if ((absl::IsUnavailable(status) || is_path) && !options.socket.empty()) {
+    return WithFlag(absl::StrCat("--socket ", options.socket), status);
+  }
+  const bool is_device = absl::StartsWith(status.message(), "there is no device");
+  if (is_device && options.device.has_value()) {
+    return WithFlag(absl::StrCat("--device ", static_cast<uint32_t>(*options.device)), status);
+  }
+  return status;
+}
+
 // What the state of the model surely takes of host memory on this rank.
 uint64_t HostBytes(const TrainOptions& options, int world_size) {
   const bool on_device = options.zero.placement == zero::Placement::kDevice ||
@@ -46,6 +61,7 @@ uint64_t HostBytes(const TrainOptions& options, int world_size) {
 
 // Called again and again while the job waits: says what is new, and ends the wait at a signal.
 absl::Status OnWait(const RankContext& context, const std::string& what, WaitWords* words) {
+  if (context.on_wait) context.on_wait();
   if (context.stop_signal && context.stop_signal() != 0) {
     return absl::CancelledError(absl::StrCat("stopped while it waited for memory: ", what));
   }
@@ -104,7 +120,7 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
         base::FormatBytes(connect.device_memory_bytes),
         "; give --device-memory a size: ", std::string(session.status().message())));
   }
-  if (!session.ok()) return session;
+  if (!session.ok()) return WithCause(options, session.status());
   if (absl::Status status = CheckDevice((*session)->device_description(), options.wants_gpu);
       !status.ok()) {
     return status;

@@ -31,6 +31,8 @@ struct RankContext {
       nullptr;  // the signal that asks for an end, 0 before; null: none
   // Whether a signal may end the process at once, as nothing is lost then. Null: nobody asks.
   std::function<void(bool)> nothing_to_save = nullptr;
+  // The job waits in the daemon's queue; called again and again meanwhile. Null: nobody asks.
+  std::function<void()> on_wait = nullptr;
   // Tells the launcher that the run is done; before the goodbye to the daemon. Null: it cannot be
   // told.
   std::function<void()> say_done = nullptr;

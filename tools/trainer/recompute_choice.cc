@@ -89,4 +89,13 @@ absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, con
   return ChooseBySpeed(room, speed);
 }
 
+absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
+                                                const TrainedModel& model, RankPart part,
+                                                size_t threads,
+                                                collectives::Communicator& communicator) {
+  GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model.engine().GetStatistics());
+  part.bytes = model.MostWorkingSetBytes(statistics.chunk_elements);
+  return ChooseRecompute(options, part, statistics, model.ComputesWith(threads), communicator);
+}
+
 }  // namespace geminid::trainer

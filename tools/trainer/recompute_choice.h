@@ -2,6 +2,7 @@
 #ifndef GEMINID_TOOLS_TRAINER_RECOMPUTE_CHOICE_H_
 #define GEMINID_TOOLS_TRAINER_RECOMPUTE_CHOICE_H_
 
+#include <cstddef>
 #include <optional>
 
 #include "absl/status/statusor.h"
@@ -10,6 +11,7 @@
 #include "tools/trainer/options.h"
 #include "tools/trainer/rank_share.h"
 #include "tools/trainer/recompute.h"
+#include "tools/trainer/trained_model.h"
 
 namespace geminid::trainer {
 
@@ -33,6 +35,12 @@ struct RankPart {
 absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, const RankPart& part,
                                                 const zero::Statistics& statistics,
                                                 const ComputePlace& compute,
+                                                collectives::Communicator& communicator);
+
+// The same for a rank's model, on which `part.bytes` depends.
+absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
+                                                const TrainedModel& model, RankPart part,
+                                                size_t threads,
                                                 collectives::Communicator& communicator);
 
 }  // namespace geminid::trainer

@@ -147,7 +147,7 @@ absl::Status CheckLoadedShape(const std::string& folder, const ModelConfig& mode
   const TermChanges changes = CompareTerms(was, ShapeTermsOf(model));
   if (changes.refused.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--load '", folder, "' is another model: ", absl::StrJoin(changes.refused, "; "),
+      absl::StrCat("--load ", folder, ": another model: ", absl::StrJoin(changes.refused, "; "),
                    ". Leave these flags and --model out, and the folder says what the model is"));
 }
 

@@ -84,7 +84,9 @@ absl::Status ParseHosts(const Flags& flags, TrainOptions* options) {
   options->host_timeout = absl::Seconds(seconds);
   options->remote_shell = flags.remote_shell;
   if (flags.hosts.empty()) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(options->hosts, ReadHostFile(flags.hosts));
+  const auto hosts = ReadHostFile(flags.hosts);
+  if (!hosts.ok()) return WithPath("--hosts", flags.hosts, hosts.status());
+  options->hosts = *hosts;
   return absl::OkStatus();
 }
 
@@ -94,7 +96,8 @@ absl::Status CheckJob(const std::string& job) {
   });
   if (characters && !job.empty() && job.size() <= kJobNameMax) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--job is '", job, "'; it must be 1 to ", kJobNameMax, " of a-z, 0-9 and -"));
+      absl::StrCat(base::WithValue("--job", job), "it must be 1 to ", kJobNameMax,
+                   " of a-z, 0-9 and -"));
 }
 
 }  // namespace
@@ -111,7 +114,11 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
     options->ranks = static_cast<int>(ranks);
   }
   if (!flags.parallel.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(options->parallel, ParseParallel(flags.parallel));
+    const absl::StatusOr<Parallel> parallel = ParseParallel(flags.parallel);
+    if (!parallel.ok()) {
+      return WithPath("--parallel", flags.parallel, parallel.status());
+    }
+    options->parallel = *parallel;
     options->zero.stage = static_cast<zero::Stage>(options->parallel.zero);
   }
   GEMINID_ASSIGN_OR_RETURN(const uint64_t restarts,
@@ -153,14 +160,6 @@ absl::Status ParseOutput(const Flags& flags, TrainOptions* options) {
 
 absl::Status ParseCheckpoints(const Flags& flags, TrainOptions* options) {
   constexpr uint64_t kMost = 1'000'000'000;  // as many steps as a folder's name has digits for
-  const char* const needs_save = flags.resume                ? "--resume"
-                                 : flags.save_over           ? "--save-over"
-                                 : !flags.save_every.empty() ? "--save-every"
-                                                             : nullptr;
-  if (flags.save.empty() && needs_save != nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(needs_save, " needs --save DIR, where checkpoints are"));
-  }
   if (flags.resume && flags.save_over) {
     return absl::InvalidArgumentError(
         "--resume goes on from the checkpoints in --save DIR, --save-over replaces them; leave one "

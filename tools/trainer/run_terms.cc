@@ -149,6 +149,7 @@ constexpr Term kTerms[] = {
     Refused("validation", &Flags::validation, [](O o) { return IfAny(o.validation_share); }),
     Refused("sampling", kNoFlag, [](O) { return Text("uniform by seed and number"); }),
     Refused(kDataTerm, kNoFlag, nullptr),
+    Taken(kMeshTerm, kNoFlag, nullptr),
 };
 
 // The learning rate's shapes and the optimizers have tables of their own.

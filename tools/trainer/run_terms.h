@@ -13,10 +13,12 @@
 
 namespace geminid::trainer {
 
-// The term that the flags do not say: which data is trained on.
+// The terms that the flags do not say: which data is trained on, and how the ranks share the work,
+// on which rounding depends.
 inline constexpr char kDataTerm[] = "data";
+inline constexpr char kMeshTerm[] = "mesh";
 
-// All terms but kDataTerm.
+// All terms but these.
 RunTerms TermsOf(const TrainOptions& options);
 
 // Those that a folder of values has too, and that must be the same to load it.

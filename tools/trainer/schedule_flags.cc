@@ -122,8 +122,8 @@ absl::StatusOr<std::optional<LossScalerOptions>> ParseLossScale(const Flags& fla
   const absl::StatusOr<double> scale =
       base::ParseReal("--loss-scale", flags.loss_scale, kLossScaleMin, kLossScaleMax);
   if (scale.ok()) return std::optional(FixedLossScale(*scale));
-  return absl::InvalidArgumentError(absl::StrCat("--loss-scale is '", flags.loss_scale,
-                                                 "'; it must be none, dynamic, or a number from ",
+  return absl::InvalidArgumentError(absl::StrCat(base::WithValue("--loss-scale", flags.loss_scale),
+                                                 "it must be none, dynamic, or a number from ",
                                                  kLossScaleMin, " to ", kLossScaleMax));
 }
 

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/status_macros.h"
@@ -21,6 +20,7 @@
 #include "tools/trainer/arithmetic.h"
 #include "tools/trainer/batches.h"
 #include "tools/trainer/checkpoints.h"
+#include "tools/trainer/counted_state.h"
 #include "tools/trainer/data/data_sum.h"
 #include "tools/trainer/device_need.h"
 #include "tools/trainer/end_agreement.h"
@@ -33,6 +33,7 @@
 #include "tools/trainer/ranks_place.h"
 #include "tools/trainer/recompute_choice.h"
 #include "tools/trainer/report.h"
+#include "tools/trainer/run_phases.h"
 #include "tools/trainer/run_terms.h"
 #include "tools/trainer/start_lines.h"
 #include "tools/trainer/stop_signals.h"
@@ -59,12 +60,20 @@ class RankTrainer {
                   : options.progress ? *options.progress
                                      : (context.stderr_is_terminal ? ProgressMode::kTerminal
                                                                    : ProgressMode::kLines),
-                  context.write_stderr, context.terminal_width) {}
+                  context.write_stderr, context.terminal_width),
+        phases_(options_, rank() == 0 && options.progress != ProgressMode::kNone
+                              ? [this](const std::string& line) { progress_.Warn(line); }
+                              : PhaseTeller::Write()) {
+    context_.on_wait = [this] { phases_.End(); };  // what a queued job waits for is said
+  }
 
   absl::StatusOr<TrainEnd> Run() {
+    phases_.Begin("waiting for the other ranks");
     GEMINID_ASSIGN_OR_RETURN(communicator_, ConnectRanks(options_, context_));
+    phases_.End();
     absl::Status status = WithDeviceAdvice(RunConnected(), options_, context_.info.world_size,
                                            static_cast<size_t>(report_.threads));
+    phases_.End();
     progress_.Finish();
     if (status.ok()) return end_;
     if (context_.on_failure) context_.on_failure(status);
@@ -106,7 +115,10 @@ class RankTrainer {
     const bool is_last = first == steps() || ends();
     GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, RunStateAt(first)));
     GEMINID_RETURN_IF_ERROR(TrainSteps(first));
-    GEMINID_ASSIGN_OR_RETURN(saved_in_, checkpoints_->Finish());
+    {
+      const InPhase phase = phases_.Saving();
+      GEMINID_ASSIGN_OR_RETURN(saved_in_, checkpoints_->Finish());
+    }
     if (!ends()) GEMINID_RETURN_IF_ERROR(Export());
     GEMINID_RETURN_IF_ERROR(FinishReport());
     SayEnd();
@@ -145,6 +157,8 @@ class RankTrainer {
     if (context_.restarts.count > 0) {
       GEMINID_ASSIGN_OR_RETURN(done, AnyRank(*loss_communicator_, done));
     }
+    if (options_.export_to.empty()) return absl::OkStatus();
+    const InPhase phase = phases_.Passing(absl::StrCat("exporting to ", options_.export_to));
     return done ? absl::OkStatus() : checkpoints_->Export();
   }
 
@@ -172,21 +186,18 @@ class RankTrainer {
   absl::Status Save(uint64_t done) {
     if (end_.diverged) return absl::OkStatus();  // --resume is to find what was good
     const bool last = done == steps() || ends();
-    absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done), HealthNow());
+    if (options_.save.empty()) return absl::OkStatus();
+    const auto began = SteadyClock::now();
+    const InPhase phase = phases_.Saving();  // the save before may take longer than the steps since
+    absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done),
+                                                 HealthOf(report_.losses.back(), last_step_, options_));
+    if (checkpoints_->saved() == done) phases_.SetSaveSeconds(SecondsSince(began));
     if (status.ok() || last) return status;
     if (rank() == 0) {
       progress_.Warn(absl::StrCat("geminid-train: a checkpoint before step ", done,
                                   " could not be saved: ", std::string(status.message())));
     }
     return absl::OkStatus();
-  }
-
-  // A norm that is not finite is usual where the loss scale looks for its size.
-  checkpoint::Health HealthNow() const {
-    const bool looks_for_scale = last_step_.overflow && options_.zero.loss_scale.has_value();
-    const bool is_healthy = std::isfinite(report_.losses.back()) &&
-                            (looks_for_scale || std::isfinite(last_step_.gradient_norm));
-    return is_healthy ? checkpoint::Health::kHealthy : checkpoint::Health::kDiverged;
   }
 
   checkpoint::RunState RunStateAt(uint64_t step) const {
@@ -215,10 +226,7 @@ class RankTrainer {
     const HostRegistration host = session_->GetHostRegistration();
     if (host.refused_bytes == 0 || said_refused_) return;
     said_refused_ = true;
-    progress_.Warn(
-        absl::StrCat("geminid-train: rank ", rank(), ": the GPU's driver does not page-lock ",
-                     base::FormatBytes(host.refused_bytes), " of ", base::FormatBytes(host.bytes),
-                     " of host memory, whose copies take a detour: ", host.refusal));
+    progress_.Warn(RefusedMemoryWords(rank(), host));
   }
 
   void NoteLoss(uint64_t step) {
@@ -226,11 +234,7 @@ class RankTrainer {
     if (++report_.non_finite_losses == 1) {
       report_.first_non_finite_step = step;
       if (rank() == 0) {
-        progress_.Warn(
-            absl::StrCat("geminid-train: the loss of step ", step,
-                         " is not finite: training diverges; lower "
-                         "--lr, lengthen --warmup-steps or check the text",
-                         options_.stop_on_nan ? "" : " (--stop-on-nan ends such a run)"));
+        progress_.Warn(DivergenceWords(step, options_.stop_on_nan));
       }
     }
     end_.diverged = options_.stop_on_nan && end_.signal == 0;
@@ -267,9 +271,11 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(loss_communicator_, communicator_->Duplicate("trainer"));
     GEMINID_RETURN_IF_ERROR(PrepareData());
     SetNothingToSave(false);  // who waits in the daemon's queue says for what it did
+    phases_.BeginToRegister();
     GEMINID_ASSIGN_OR_RETURN(session_,
                              ConnectToTrain(options_, context_, report_.threads, Stage()));
     SetNothingToSave(context_.restarts.count == 0);
+    phases_.Begin("registering the model's host memory");
     agreement_.emplace(loss_communicator_.get(), session_.get(), context_.stop_signal);
     GEMINID_ASSIGN_OR_RETURN(model_,
                              TrainedModel::Create({.options = options_,
@@ -278,18 +284,27 @@ class RankTrainer {
                                                    .session = *session_,
                                                    .threads = threads_.get(),
                                                    .resumes = context_.restarts.count > 0}));
+    state_ = std::make_unique<CountedState>(&model_->state(), model_->parameters());
+    phases_.SetState(state_.get());
     if (rank() == 0 && !options_.save.empty()) {
+      phases_.Begin("hashing the data");
       GEMINID_ASSIGN_OR_RETURN(terms_[kDataTerm], SumOfData(*context_.data));
+      terms_[kMeshTerm] = mesh_->ToString();
     }
+    phases_.Begin("looking at the checkpoints");
     GEMINID_ASSIGN_OR_RETURN(
-        checkpoints_,
-        Checkpoints::Create(options_, &model_->state(), communicator_.get(), model_->parameters(),
-                            terms_, context_.restarts.count > 0));
+        checkpoints_, Checkpoints::Create(options_, state_.get(), communicator_.get(),
+                                          model_->parameters(), terms_,
+                                          context_.restarts.count > 0));
+    phases_.Begin("measuring what recomputing costs");
     GEMINID_RETURN_IF_ERROR(DecideOnRecompute());
-    return BeginValues();
+    const absl::Status begun = BeginValues();
+    phases_.End();
+    return begun;
   }
 
   absl::Status FindMesh() {
+    phases_.Begin(options_.parallel.automatic ? "choosing --parallel" : "agreeing on the mesh");
     GEMINID_ASSIGN_OR_RETURN(
         RunMesh found, FindRunMesh(std::move(options_), report_.threads, context_, *communicator_));
     options_ = std::move(found.options);
@@ -304,14 +319,13 @@ class RankTrainer {
   }
 
   absl::Status DecideOnRecompute() {
-    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
-    const RankPart part = {
-        .bytes = model_->MostWorkingSetBytes(statistics.chunk_elements),
-        .stage = Stage(),
-        .planned_to_keep = report_.choice ? report_.choice->keeps_activations : std::nullopt};
+    const std::optional<bool> planned =
+        report_.choice ? report_.choice->keeps_activations : std::nullopt;
     GEMINID_ASSIGN_OR_RETURN(
-        recompute_, ChooseRecompute(options_, part, statistics,
-                                    model_->ComputesWith(report_.threads), *loss_communicator_));
+        recompute_,
+        ChooseRecompute(options_, *model_,
+                        {.stage = Stage(), .planned_to_keep = planned}, report_.threads,
+                        *loss_communicator_));
     report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
     return absl::OkStatus();
   }
@@ -319,6 +333,7 @@ class RankTrainer {
   absl::Status BeginValues() {
     const auto began = SteadyClock::now();
     const std::vector<ParameterSpec> specs = MakeParameters(options_.model).specs;
+    phases_.BeginValues();
     GEMINID_ASSIGN_OR_RETURN(const Checkpoints::Beginning beginning,
                              checkpoints_->Begin(
                                  [&](zero::ParameterId id, std::span<float> values) {
@@ -348,6 +363,7 @@ class RankTrainer {
   }
 
   absl::StatusOr<MicroBatch> GetBatch(uint64_t step, uint64_t micro_batch) {
+    phases_.BeginMicroBatch(step == report_.first_step, step, micro_batch);
     const auto waits = base::MonotonicNow();
     GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_->Get(step, micro_batch));
     batch.dropout.share = options_.dropout;
@@ -393,16 +409,23 @@ class RankTrainer {
     report_.overflowed_steps += result.overflow ? 1 : 0;
     last_step_ = result;
     report_.step_seconds.push_back(SecondsSince(began));
+    phases_.End();
     return true;
   }
 
   absl::Status Validate(uint64_t done) {
     if (!validation_ || ends() || !validation_->Due(done, steps())) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(
-        const std::optional<double> mine,
-        validation_->Run([&](const MicroBatch& batch) { return model_->Evaluate(batch); },
-                         [&] { return AskForEnd(); }, options_.parallel.pipeline));
+    const auto began = SteadyClock::now();
+    const InPhase phase = phases_.Validating(validation_->micro_batches());
+    const auto evaluate = [this](const MicroBatch& batch) {
+      phases_.CountMicroBatch();
+      return model_->Evaluate(batch);
+    };
+    GEMINID_ASSIGN_OR_RETURN(const std::optional<double> mine,
+                             validation_->Run(evaluate, [&] { return AskForEnd(); },
+                                              options_.parallel.pipeline));
     if (!mine.has_value()) return absl::OkStatus();
+    phases_.SetValidationSeconds(SecondsSince(began));
     std::vector<double> sum = {*mine};
     GEMINID_RETURN_IF_ERROR(loss_communicator_->AllReduce(sum, sum, collectives::ReduceOp::kSum));
     report_.validation.push_back({done, sum[0] / static_cast<double>(validation_->tokens())});
@@ -413,46 +436,23 @@ class RankTrainer {
     const absl::Time now = base::MonotonicNow();
     if (!progress_.Due(done, steps(), now)) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
-    const double step_seconds = RecentStepSeconds(report_.step_seconds);
-    const double tokens_per_second = static_cast<double>(report_.tokens_per_step) / step_seconds;
-    const double seconds = SecondsSince(training_began_);
-    progress_.Show({.step = done,
-                    .steps = steps(),
-                    .loss = report_.losses.back(),
-                    .validation_loss = report_.validation.empty()
-                                           ? std::nullopt
-                                           : std::optional(report_.validation.back().loss),
-                    .non_finite_losses = report_.non_finite_losses,
-                    .tokens_per_second = tokens_per_second,
-                    .flops_per_second = tokens_per_second * report_.flops_per_token,
-                    .arithmetic = Arithmetic(options_.zero.data_type, report_.native_data_type),
-                    .peak_total_bytes = statistics.peak_total_bytes,
-                    .model_bytes_at_peak = statistics.model_bytes_at_peak,
-                    .device_bytes_limit = statistics.arena_bytes,
-                    .host_bytes = statistics.host_bytes,
-                    .stall_share = statistics.stall_seconds / seconds,
-                    .longest_stall = LongestStall(statistics, seconds),
-                    .remaining = absl::Seconds(step_seconds * static_cast<double>(steps() - done))},
-                   now);
+    ProgressSample sample = SampleOf(report_, statistics, SecondsSince(training_began_));
+    sample.remaining = absl::Seconds(phases_.RemainingSeconds(
+        done, RecentStepSeconds(report_.step_seconds), report_.tokens_per_step,
+        validation_ ? &*validation_ : nullptr));
+    progress_.Show(sample, now);
     return absl::OkStatus();
   }
 
   // All ranks take part; rank 0 writes.
   absl::Status FinishReport() {
     if (!options_.report.empty()) {
+      const InPhase phase = phases_.Passing("hashing the weights");
       GEMINID_ASSIGN_OR_RETURN(
           report_.weights_sha256,
-          HashOfWeights(model_->state(), model_->parameters().size(), rank() == 0));
+          HashOfWeights(*state_, model_->parameters().size(), rank() == 0));
     }
-    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
-    const HostRegistration host = session_->GetHostRegistration();
-    report_.products_by = model_->place().Products();
-    report_.layers_add_up_by = model_->LayersAddUpBy();
-    GEMINID_ASSIGN_OR_RETURN(report_.traffic, model_->traffic().Gather(*loss_communicator_));
-    report_.host_bytes_registered = host.registered_bytes;
-    report_.host_bytes_refused = host.refused_bytes;
-    GEMINID_RETURN_IF_ERROR(GatherStatistics(*loss_communicator_, statistics,
-                                             session_->device_description().index, &report_));
+    GEMINID_RETURN_IF_ERROR(GatherRun(*loss_communicator_, *model_, *session_, &report_));
     if (rank() != 0 || options_.report.empty()) return absl::OkStatus();
     report_.parameters = CountParameters(options_.model);
     report_.mesh = mesh_->ToString();
@@ -463,7 +463,7 @@ class RankTrainer {
 
   TrainOptions options_;  // once the ranks have met, with the mesh that was chosen
   RunTerms terms_;        // as the flags say them, whatever mesh is chosen
-  const RankContext& context_;
+  RankContext context_;
   Progress progress_;
   std::unique_ptr<kernels::ThreadPool> threads_;  // null: one
   std::optional<collectives::Mesh> mesh_;
@@ -472,6 +472,7 @@ class RankTrainer {
   std::unique_ptr<collectives::Communicator> loss_communicator_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<TrainedModel> model_;
+  std::unique_ptr<CountedState> state_;  // of the model
   std::unique_ptr<Checkpoints> checkpoints_;
   std::optional<EndAgreement> agreement_;
   std::optional<Batches> batches_;
@@ -485,6 +486,7 @@ class RankTrainer {
   TrainEnd end_;
   std::string saved_in_;
   SteadyClock::time_point training_began_;
+  RunPhases phases_;  // destroyed first: it asks the others how far they are
 };
 
 }  // namespace

@@ -32,6 +32,7 @@ class Validation {
   using Ends = std::function<absl::StatusOr<bool>()>;
   absl::StatusOr<std::optional<double>> Run(const Evaluate& evaluate, const Ends& ends,
                                             int stages = 1);
+  uint64_t micro_batches() const { return count_; }
   uint64_t tokens() const { return count_ * batches_.tokens_per_step(); }  // of all ranks
 
  private:

@@ -150,7 +150,7 @@ TEST(Batches, ThatCannotBeDivided_AreRefused) {
       Make(text, {.seed = 1, .context = kContext, .batch = 8, .rank = 0, .world_size = 3});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(refused.status().message()),
-              testing::HasSubstr("8 sequences cannot be divided among 3 ranks"));
+              testing::HasSubstr("--batch 8: it cannot be divided among 3 ranks"));
 }
 
 TEST(Batches, SpreadEvenly_ReachFromTheFirstStartToTheLastOnAnyNumberOfRanks) {

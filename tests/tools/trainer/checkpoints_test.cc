@@ -327,6 +327,20 @@ TEST_F(FoldersOfRuns, WithAnAlteredByteOrAdapter_AreRefusedByAllWhoRead) {
   EXPECT_THAT(RunOne({"--save", run_, "--resume", "--steps", "2"}).err, HasSubstr("were altered"));
 }
 
+TEST_F(CheckpointsOfRuns, ResumedByOtherRanks_SayBothMeshesInOneLine) {
+  ASSERT_EQ(Run({"--save", run_, "--save-every", "4", "--schedule", "constant"}).code, 0);
+  fs::remove_all(run_ + "/step-000000008");
+  const CommandResult more = Run({"--save", run_, "--resume", "--ranks", "1"});
+  ASSERT_EQ(more.code, 0) << more.err;
+  EXPECT_THAT(more.err, HasSubstr("mesh was pipeline=1 x data=2 x sequence=1 and is pipeline=1 x "
+                                  "data=1 x sequence=1"));
+  EXPECT_EQ(Report()["first_step"], 4);
+  fs::remove_all(run_ + "/step-000000008");
+  const CommandResult cannot = Run({"--save", run_, "--resume", "--ranks", "3"});
+  EXPECT_EQ(cannot.code, 2);
+  EXPECT_THAT(cannot.err, HasSubstr("--batch 4: it cannot be divided among 3 ranks"));
+}
+
 TEST_F(CheckpointsOfRuns, Load_BeginsWithTheValuesAndNotTheMoments) {
   ASSERT_EQ(Run({"--save", run_}).code, 0);
   const std::string trained = Report()["weights_sha256"];

@@ -4,6 +4,7 @@
 
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
+#include "tests/tools/trainer/trainer_process.h"
 
 namespace geminid::trainer {
 namespace {
@@ -45,7 +46,17 @@ TEST_F(Cli, GivenWrongFlags_ExitsWithTwoAndSaysWhy) {
   EXPECT_THAT(heads.err, HasSubstr("the number of heads (5) must divide the hidden size (64)"));
   const CommandResult batch = Run({"--ranks", "3"});
   EXPECT_EQ(batch.code, 2);
-  EXPECT_THAT(batch.err, HasSubstr("a batch of 4 sequences cannot be divided among 3 ranks"));
+  EXPECT_THAT(batch.err, HasSubstr("--batch 4: it cannot be divided among 3 ranks"));
+}
+
+TEST_F(Cli, OnATerminalThatIsDumb_WritesLinesAndNoEscapes) {
+  TrainerProcess dumb(Arguments({}), 80, {"TERM=dumb"});
+  EXPECT_EQ(dumb.Wait(), 0) << dumb.output();
+  EXPECT_THAT(dumb.output(), HasSubstr("step 1/1"));
+  EXPECT_THAT(dumb.output(), Not(HasSubstr("\x1b")));
+  TrainerProcess other(Arguments({}), 80, {"TERM=xterm"});
+  EXPECT_EQ(other.Wait(), 0) << other.output();
+  EXPECT_THAT(other.output(), HasSubstr("\x1b[K"));
 }
 
 TEST_F(Cli, GivenAnUnknownFlag_NamesItAndTheNearest) {
@@ -90,6 +101,25 @@ TEST_F(Cli, WithTmpdir_PutsThePrivateDaemonThere) {
   // One that is no folder, or leaves no room for a socket's name, is passed over.
   EXPECT_EQ(Run({}, {"XDG_RUNTIME_DIR=", "TMPDIR=" + own.Write("file", "")}).code, 0);
   EXPECT_EQ(Run({}, {"XDG_RUNTIME_DIR=", "TMPDIR=/" + std::string(200, 'x')}).code, 0);
+}
+
+// One form in all of them: the flag, what was given, what is wrong, what to do.
+TEST_F(Cli, GivenAPathThatCannotBeUsed_BeginsWithItsFlag) {
+  const std::string none = folder_ / "none";
+  const auto error = [&](const std::string& flag, const std::string& path) {
+    return Run({flag, path}).err;
+  };
+  using testing::StartsWith;
+  EXPECT_THAT(error("--load", none),
+              StartsWith("geminid-train: --load " + none + ": it does not exist; give the folder"));
+  EXPECT_THAT(error("--load", text_),
+              StartsWith("geminid-train: --load " + text_ + ": it is not a folder; give the folder"));
+  EXPECT_THAT(error("--hosts", none), StartsWith("geminid-train: --hosts " + none + ": open failed"));
+  EXPECT_THAT(error("--save", text_), StartsWith("geminid-train: --save " + text_ + ": it is --text"));
+  EXPECT_THAT(error("--text", none), StartsWith("geminid-train: --text: the text '" + none + "'"));
+  EXPECT_THAT(error("--socket", none), StartsWith("geminid-train: --socket " + none + ": no daemon"));
+  EXPECT_THAT(error("--parallel", "x=2"), StartsWith("geminid-train: --parallel: there is no axis 'x'"));
+  EXPECT_THAT(error("--device", "3"), StartsWith("geminid-train: --device 3: there is no device 3"));
 }
 
 TEST_F(Cli, GivenATextThatCannotBeUsed_NamesIt) {

@@ -263,6 +263,13 @@ TEST(ParseCommandLine, WithAPresetChanged_KeepsTheRest) {
   EXPECT_EQ(model.context, 64);
 }
 
+TEST(ParseCommandLine, WithANewlineInAPath_TakesItAsOne) {
+  const auto line = ParseCommandLine(
+      {"--text", "a\nb", "--text", "c d", "--model", "gpt2-tiny", "--steps", "1"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_THAT(line->options->text, testing::ElementsAre("a\nb", "c d"));
+}
+
 struct Bad {
   std::vector<std::string> arguments;
   const char* complaint;
@@ -270,20 +277,21 @@ struct Bad {
 
 TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
   for (const Bad& bad : std::vector<Bad>{
-           {{"--steps", "-1"}, "--steps is '-1'"},
-           {{"--steps", "0"}, "--steps is '0'"},
-           {{"--batch", "4x"}, "--batch is '4x'"},
+           {{"--steps", "-1"}, "--steps -1: "},
+           {{"--steps", "0"}, "--steps 0: "},
+           {{"--batch", "4x"}, "--batch 4x: "},
            {{"--batch", "99999999999999999999"}, "--batch"},
            {{"--seed", "18446744073709551616"}, "--seed"},
-           {{"--ranks", "0"}, "--ranks is '0'; it must be a whole number from 1"},
-           {{"--lr", "nan"}, "--lr is 'nan'"},
-           {{"--lr", "inf"}, "--lr is 'inf'"},
-           {{"--clip-norm", "-1"}, "--clip-norm is '-1'"},
-           {{"--device-memory", "-1"}, "--device-memory: "},
-           {{"--device-memory", "24 parsecs"}, "--device-memory: "},
-           {{"--device-memory", "0"}, "--device-memory is 0"},
-           {{"--copy-bandwidth", "10GB"}, "--copy-bandwidth: "},
-           {{"--copy-bandwidth", "0GB/s"}, "--copy-bandwidth is 0"},
+           {{"--ranks", "0"}, "--ranks 0: it must be a whole number from 1"},
+           {{"--lr", "nan"}, "--lr nan: "},
+           {{"--lr", "inf"}, "--lr inf: "},
+           {{"--clip-norm", "-1"}, "--clip-norm -1: "},
+           {{"--device-memory", "-1"}, "--device-memory -1: not a size"},
+           {{"--device-memory", "24 parsecs"}, "--device-memory '24 parsecs': not a size"},
+           {{"--device-memory", "64"}, "--device-memory 64: that is 64 bytes; write the unit"},
+           {{"--device-memory", "0"}, "--device-memory 0: give a size"},
+           {{"--copy-bandwidth", "10GB"}, "--copy-bandwidth 10GB: not a bandwidth"},
+           {{"--copy-bandwidth", "0GB/s"}, "--copy-bandwidth 0GB/s: nothing would move"},
            {{"--dtype", "fp16"}, "it must be one of: bf16, fp32"},
            {{"--placement", "gpu"}, "it must be one of: device, cpu, auto"},
            {{"--schedule", "step"}, "constant, linear, cosine, polynomial, one-cycle, multi-step"},
@@ -291,28 +299,29 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--schedule", "cosine", "--lr-decay", "0.5"},
             "--lr-decay is for --schedule multi-step"},
            {{"--schedule", "multi-step"}, "milestones"},
-           {{"--schedule", "multi-step", "--lr-milestones", "5,x"}, "--lr-milestones is 'x'"},
+           {{"--schedule", "multi-step", "--lr-milestones", "5,x"}, "--lr-milestones x: "},
            {{"--schedule", "multi-step", "--lr-milestones", "5,4"}, "ascending"},
            {{"--optimizer", "adamx"}, "one of: adamw, adam, lamb, lars, sgd, adagrad, lion"},
            {{"--momentum", "0.9"}, "--momentum is for --optimizer lars, sgd, but that is adamw"},
            {{"--optimizer", "sgd", "--beta1", "0.9"},
             "--beta1 is for --optimizer adamw, adam, lamb"},
-           {{"--optimizer", "sgd", "--nesterov", "yes"}, "--nesterov is 'yes'; it must be one of"},
+           {{"--optimizer", "sgd", "--momentum", "0.9", "--nesterov", "yes"},
+            "--nesterov yes: it must be one of"},
            {{"--optimizer", "lion", "--beta1", "1"}, "lion"},
-           {{"--threads", "0"}, "--threads is '0'; it must be a whole number from 1"},
-           {{"--update-threads", "0"}, "--update-threads is '0'"},
-           {{"--weight-decay", "-1"}, "--weight-decay is '-1'"},
-           {{"--update", "late"}, "--update is 'late'; it must be one of: auto, step, backward"},
+           {{"--threads", "0"}, "--threads 0: it must be a whole number from 1"},
+           {{"--update-threads", "0"}, "--update-threads 0: "},
+           {{"--weight-decay", "-1"}, "--weight-decay -1: "},
+           {{"--update", "late"}, "--update late: it must be one of: auto, step, backward"},
            {{"--update", "backward"}, "--update backward needs --clip-norm 0"},
            {{"--update", "backward", "--clip-norm", "0", "--accumulate", "4"}, "--accumulate 1"},
-           {{"--optimizer-state", "gpu"}, "--optimizer-state is 'gpu'; it must be auto, host"},
-           {{"--optimizer-state", "1.5"}, "--optimizer-state is '1.5'"},
+           {{"--optimizer-state", "gpu"}, "--optimizer-state gpu: it must be auto, host"},
+           {{"--optimizer-state", "1.5"}, "--optimizer-state 1.5: "},
            {{"--optimizer-state", "0.5", "--placement", "cpu"}, "needs --placement auto"},
-           {{"--recompute", "yes"}, "--recompute is 'yes'; it must be one of: auto, on, off"},
-           {{"--loss-scale", "big"}, "--loss-scale is 'big'"},
-           {{"--loss-scale", "0"}, "--loss-scale is '0'"},
-           {{"--timeout", "0"}, "--timeout is '0'"},
-           {{"--job", "Mine"}, "--job is 'Mine'"},
+           {{"--recompute", "yes"}, "--recompute yes: it must be one of: auto, on, off"},
+           {{"--loss-scale", "big"}, "--loss-scale big: "},
+           {{"--loss-scale", "0"}, "--loss-scale 0: "},
+           {{"--timeout", "0"}, "--timeout 0: "},
+           {{"--job", "Mine"}, "--job Mine: "},
            {{"--heads", "5"}, "must divide"},
            {{"--socket", "/s", "--host-memory", "1GiB"}, "Leave one of the two out"},
            {{"--frobnicate"}, "--frobnicate"},
@@ -327,7 +336,7 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
   EXPECT_THAT(std::string(ParseCommandLine({"--model", "gpt2-tiny"}).status().message()),
               HasSubstr("no text"));
   EXPECT_EQ(ParseCommandLine({"--text", "t", "--model", "x"}).status().code(),
-            absl::StatusCode::kNotFound);
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ParseCommandLine, AskedForHelpOrVersion_SaysIt) {

@@ -329,7 +329,7 @@ TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
            {{"--parallel", "expert=2,sequence=ring:2"}, "beside tensor or sequence"},
            {{"--parallel", "expert=2", "--update", "backward"}, "whose experts are not spread"},
            {{"--parallel", "expert=2", "--recompute", "off"}, "--recompute off"},
-           {{"--parallel", "expert=4,data=2"}, "4 sequences cannot be divided among 8 ranks"},
+           {{"--parallel", "expert=4,data=2"}, "--batch 4: it cannot be divided among 8 ranks"},
            {{"--parallel", "expert=2", "--model", "llama-tiny"}, "family has none"},
            {{"--experts-per-token", "5"}, "experts for each token is 5"},
            {{"--model", "llama-tiny", "--experts", "4"}, "use the mixtral family"}}) {

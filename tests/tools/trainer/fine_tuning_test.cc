@@ -230,7 +230,7 @@ TEST_F(FineTuning, ByAdapters_MovesThemAloneGoesOnAndIsMerged) {
 TEST_F(FineTuning, ThatCannotBe_IsRefusedByFlag) {
   const CommandResult none = Run({"--model", "gpt2-tiny", "--freeze", "nothing.*"});
   EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, HasSubstr("--freeze 'nothing.*' fits no parameter"));
+  EXPECT_THAT(none.err, HasSubstr("--freeze nothing.*: it fits no parameter"));
   const CommandResult all = Run({"--model", "gpt2-tiny", "--freeze", "*"});
   EXPECT_EQ(all.code, 2);
   EXPECT_THAT(all.err, HasSubstr("leaves nothing to train"));

@@ -99,6 +99,20 @@ TEST_F(Generated, AtAnEndOfSequenceToken_Stops) {
   EXPECT_EQ(tokens(), until);
 }
 
+// The likeliest tokens of narrower weights may be others: those of the run's own type count.
+TEST_F(Generated, OfARunWithItsOwnTypes_ComputesInThem) {
+  const std::string folder = Train({"--model", "gpt2-tiny", "--dtype", "fp32"});
+  const auto logits = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--temperature", "1", "--seed", "7"});
+    return Text(folder, more);
+  };
+  EXPECT_EQ(logits({}), logits({"--dtype", "fp32"}));
+  const CommandResult said =
+      Generate(folder, {"--prompt", kPrompt, "--norm-precision", "as-weights"});
+  EXPECT_EQ(said.code, 0);
+  EXPECT_THAT(said.err, HasSubstr("--norm-precision: it does nothing without --dtype bf16"));
+}
+
 TEST_F(Generated, WithWeightsLargerThanTheDevice_IsTheSameText) {
   // Eight layers: 800 KiB of weights in bf16.
   const std::string folder = Train({"--model", "gpt2-tiny", "--layers", "8"});

@@ -41,7 +41,7 @@ TEST(Presets, All_AreValidAndFoundByName) {
 
 TEST(FindPreset, OfAnUnknownName_ListsTheNames) {
   const auto missing = FindPreset("gpt5");
-  EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(missing.status().message()), testing::HasSubstr("gpt2-20m"));
 }
 

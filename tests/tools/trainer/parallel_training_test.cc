@@ -582,7 +582,7 @@ TEST_F(ParallelTraining, OfRanksThatDoNotFit_IsRefusedWithThoseThatWould) {
   const CommandResult batch = RunTrainer(
       Words{"--text", text_, "--batch", "3", "--parallel", "pipeline=2,data=2"} + kLlama);
   EXPECT_EQ(batch.code, 2) << batch.err;
-  EXPECT_THAT(batch.err, HasSubstr("a batch of 3 sequences cannot be divided among 2 ranks"));
+  EXPECT_THAT(batch.err, HasSubstr("--batch 3: it cannot be divided among 2 ranks"));
 }
 
 }  // namespace

@@ -214,6 +214,12 @@ TEST(CompareTerms_OfData, RefusesOthers) {
               ElementsAre("data was 10 bytes, CRC-32C 1 and is 10 bytes, CRC-32C 2"));
 }
 
+TEST(CompareTerms_OfMeshes, TakesOthersAndSaysSo) {
+  const TermChanges changes = CompareTerms({{kMeshTerm, "data=2"}}, {{kMeshTerm, "data=4"}});
+  EXPECT_THAT(changes.refused, testing::IsEmpty());
+  EXPECT_THAT(changes.taken, ElementsAre("mesh was data=2 and is data=4"));
+}
+
 class LoadedModel : public testing::Test {
  protected:
   void Save(const Words& arguments) {

@@ -106,7 +106,7 @@ TEST_F(ValidationOfRuns, ThatCannotBe_AreRefusedByFlag) {
   EXPECT_EQ(Refused({"--validation", "-0.1"}).code, 2);
   const CommandResult every = Refused({"--validation-every", "3"});
   EXPECT_EQ(every.code, 2);
-  EXPECT_THAT(every.err, HasSubstr("--validation-every needs --validation"));
+  EXPECT_THAT(every.err, HasSubstr("--validation-every: it does nothing without --validation"));
   EXPECT_EQ(Refused({"--validation", "0.2", "--validation-every", "0"}).code, 2);
 }
 

@@ -29,7 +29,9 @@ class Finder {
     if (S_ISDIR(about.st_mode)) return AddDirectory(path, about);
     if (S_ISREG(about.st_mode)) return AddFile(path, about);
     return absl::InvalidArgumentError(
-        absl::StrCat("the ", words_.what, " '", path, "' is neither a file nor a directory"));
+        absl::StrCat("the ", words_.what, " '", path, "' is neither a file nor a directory, and a ",
+                     "pipe can be read only once, but every rank reads the data; write it to a file "
+                     "and give ", words_.flag, " that"));
   }
 
   DataPaths Take() { return std::move(found_); }

@@ -20,9 +20,10 @@ class Text final : public TokenSource {
   explicit Text(std::vector<uint8_t> bytes) : bytes_(std::move(bytes)) {}
 
   // The bytes of files, and of all files below directories, put end to end. Errors as of
-  // FindDataFiles; INVALID_ARGUMENT too for data that is empty or too large, and for a file with a
-  // zero byte, which is no text.
-  static absl::StatusOr<std::unique_ptr<Text>> Load(const std::vector<std::string>& paths);
+  // FindDataFiles; INVALID_ARGUMENT too for data that is empty or too large, before any of it is
+  // read, and for a file with a zero byte, which is no text, as soon as that byte is read.
+  static absl::StatusOr<std::unique_ptr<Text>> Load(const std::vector<std::string>& paths,
+                                                    const OnBytesRead& on_progress = nullptr);
 
   uint64_t tokens() const override { return bytes_.size(); }
   const char* unit() const override { return "bytes"; }

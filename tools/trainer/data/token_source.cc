@@ -1,5 +1,6 @@
 #include "tools/trainer/data/token_source.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,12 @@ std::string SequenceTakes(const TokenRange& range, uint64_t context) {
   const std::string unit = range.source->unit();
   return absl::StrCat(range.tokens, " ", unit, ", but one sequence takes ", context + 1,
                       " (the context and the ", unit.substr(0, unit.size() - 1), " after it)");
+}
+
+// Control characters in a name do nothing to a terminal or a log.
+std::string OnOneLine(std::string name) {
+  std::ranges::replace_if(name, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, '?');
+  return name;
 }
 
 // "--context 99 or less", if any does.
@@ -28,7 +35,8 @@ std::string Describe(const DataListing& listing) {
   for (size_t i = 0; i < listing.files.size(); ++i) {
     const DataFile& file = listing.files[i];
     bytes += file.bytes;
-    if (i < kNamed) absl::StrAppend(&names, i == 0 ? "" : ", ", file.path, " ", file.bytes);
+    if (i >= kNamed) continue;
+    absl::StrAppend(&names, i == 0 ? "" : ", ", OnOneLine(file.path), " ", file.bytes);
   }
   const size_t files = listing.files.size();
   if (files > kNamed) absl::StrAppend(&names, " and ", files - kNamed, " more");

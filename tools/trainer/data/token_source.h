@@ -37,6 +37,9 @@ struct TokenCheck {
   std::function<void(uint64_t done, uint64_t of)> on_progress = nullptr;
 };
 
+// Called between blocks of what is read.
+using OnBytesRead = std::function<void(uint64_t done, uint64_t of)>;
+
 // Immutable; any number of threads may read.
 class TokenSource {
  public:

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/base/temporary_folder.h"
 
@@ -55,6 +56,17 @@ TEST(LoadText, OfSeveralPaths_IsTheirBytesAndAListOfTheFiles) {
                                               folder / "d/a" + " 4, " + folder / "d/b" + " 4");
 }
 
+TEST(LoadText, OfAPipe_SaysWhyAndWhatToDo) {
+  const base::TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "p").c_str(), 0600), 0);
+  EXPECT_THAT(Load(folder / "p"), testing::HasSubstr("every rank reads the data; write it to a file"));
+}
+
+TEST(DescribeListing, OfANameWithANewline_StaysOnOneLine) {
+  const DataListing listing = {.files = {{.path = "a\nb", .bytes = 3}}, .left_out = {}};
+  EXPECT_EQ(Describe(listing), "1 file, 3 bytes: a?b 3");
+}
+
 TEST(LoadText, WithAFileThatIsNoText_NamesItAndItsKind) {
   const base::TemporaryFolder folder;
   folder.Write("a", "text");
@@ -72,6 +84,33 @@ TEST(LoadText, BeyondTheLimit_IsRefusedBeforeItIsRead) {
   const std::string path = folder.Write("large", "");
   std::filesystem::resize_file(path, kTextBytesMax + 1);  // without blocks
   EXPECT_THAT(Load(path), testing::HasSubstr("larger than"));
+}
+
+// Its first block is all of it that is in memory by then.
+TEST(LoadText, OfALargeFileThatIsNoText_IsRefusedAtItsFirstBlock) {
+  const base::TemporaryFolder folder;
+  const std::string path = folder.Write("large", "no text");
+  std::filesystem::resize_file(path, uint64_t{1} << 30);  // without blocks
+  int blocks = 0;
+  const auto text = Text::Load({path}, [&](uint64_t, uint64_t) { ++blocks; });
+  EXPECT_THAT(std::string(text.status().message()), testing::HasSubstr("its byte 7 is zero"));
+  EXPECT_EQ(blocks, 0);
+}
+
+TEST(LoadText, OfSeveralBlocks_TellsHowFarItIsAndChecksEach) {
+  const base::TemporaryFolder folder;
+  std::string bytes(size_t{9} << 20, 'a');
+  const std::vector<std::string> paths = {folder.Write("a", "a"), folder.Write("b", bytes)};
+  std::vector<std::pair<uint64_t, uint64_t>> far;
+  const auto text =
+      Text::Load(paths, [&](uint64_t done, uint64_t of) { far.emplace_back(done, of); });
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ((*text)->tokens(), bytes.size() + 1);
+  EXPECT_EQ(far.front(), std::pair(uint64_t{1}, uint64_t{bytes.size() + 1}));
+  EXPECT_EQ(far.back(), std::pair(uint64_t{bytes.size() + 1}, uint64_t{bytes.size() + 1}));
+  EXPECT_EQ(far.size(), 4u);
+  bytes[bytes.size() - 2] = '\0';
+  EXPECT_THAT(Load(folder.Write("b", bytes)), testing::HasSubstr("its byte 9437182 is zero"));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // CUDA's words for the C++ compiler: what kernels say is declared here, so that the files they
 // stand in can be compiled without nvcc. Only tests define it (tests/kernels/cuda_on_host), as one
-// block after the other with each thread a fiber; elsewhere no kernel's body is compiled.
+// block after the other with each thread a fiber; elsewhere no kernel's body is compiled. One
+// kernel of a process runs at a time, so what blocks and threads have to themselves is plain
+// static.
 #ifndef GEMINID_KERNELS_RUNTIME_CUDA_WORDS_H_
 #define GEMINID_KERNELS_RUNTIME_CUDA_WORDS_H_
 
@@ -10,7 +12,7 @@
 
 #define __device__
 #define __host__
-#define __shared__ static thread_local  // of the block that a thread of the host runs
+#define __shared__ static  // of the block that runs
 
 namespace geminid::cuda_on_host {
 
@@ -18,13 +20,8 @@ struct Index {
   unsigned x;
 };
 
-#ifdef GEMINID_CUDA_ON_HOST
-extern constinit thread_local Index thread_index;
-extern constinit thread_local Index block_index;
-#else
 extern Index thread_index;
 extern Index block_index;
-#endif
 
 // Waits until every thread of the block is here or has ended.
 void Wait();

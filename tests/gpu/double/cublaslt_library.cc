@@ -124,22 +124,55 @@ bool AreSupported(const LtLayoutTag& left, const LtLayoutTag& right, const LtLay
   return left.type == right.type && (result.type == left.type || result.type == LtType::kFp32);
 }
 
-// The sum over one part of the depth, in increasing order.
-float PartOf(const Product& p, const std::byte* left, const std::byte* right, uint64_t row,
-             uint64_t col, uint64_t part) {
-  const uint64_t begin = p.depth * part / p.parts;
-  const uint64_t end = p.depth * (part + 1) / p.parts;
-  const auto left_stride = static_cast<uint64_t>(p.left.stride);
-  const auto right_stride = static_cast<uint64_t>(p.right.stride);
-  float sum = 0;
-  for (uint64_t e = begin; e < end; ++e) {
-    const uint64_t l =
-        p.operation.left_transposed != 0 ? row * left_stride + e : e * left_stride + row;
-    const uint64_t r =
-        p.operation.right_transposed != 0 ? e * right_stride + col : col * right_stride + e;
-    sum += Load(left, p.left.type, l) * Load(right, p.right.type, r);
+// Several elements of a column of the result, which the processor sums at once.
+constexpr uint64_t kLanes = 8;
+using Lanes __attribute__((vector_size(kLanes * sizeof(float)))) = float;
+
+// op(left) as [depth][rows], each row of it filled up with zeros to whole Lanes.
+std::vector<Lanes> WidenLeft(const Product& p, const std::byte* left) {
+  const uint64_t groups = (p.result.rows + kLanes - 1) / kLanes;
+  const auto stride = static_cast<uint64_t>(p.left.stride);
+  std::vector<Lanes> wide(p.depth * groups);
+  for (uint64_t e = 0; e < p.depth; ++e) {
+    for (uint64_t row = 0; row < p.result.rows; ++row) {
+      const uint64_t at = p.operation.left_transposed != 0 ? row * stride + e : e * stride + row;
+      wide[e * groups + row / kLanes][row % kLanes] = Load(left, p.left.type, at);
+    }
   }
-  return sum;
+  return wide;
+}
+
+// Column `col` of op(right).
+std::vector<float> WidenRight(const Product& p, const std::byte* right, uint64_t col) {
+  const auto stride = static_cast<uint64_t>(p.right.stride);
+  std::vector<float> wide(p.depth);
+  for (uint64_t e = 0; e < p.depth; ++e) {
+    const uint64_t at = p.operation.right_transposed != 0 ? e * stride + col : col * stride + e;
+    wide[e] = Load(right, p.right.type, at);
+  }
+  return wide;
+}
+
+// The sums over each part of the depth, each in increasing order, to sums[part][col][row].
+void SumParts(const Product& p, const std::byte* left, const std::byte* right, std::byte* sums) {
+  const uint64_t rows = p.result.rows;
+  const uint64_t groups = (rows + kLanes - 1) / kLanes;
+  const std::vector<Lanes> wide_left = WidenLeft(p, left);
+  for (uint64_t col = 0; col < p.result.cols; ++col) {
+    const std::vector<float> wide_right = WidenRight(p, right, col);
+    for (uint64_t part = 0; part < p.parts; ++part) {
+      std::byte* const to = sums + (part * p.result.cols + col) * rows * sizeof(float);
+      for (uint64_t group = 0; group < groups; ++group) {
+        Lanes sum = {};
+        for (uint64_t e = p.depth * part / p.parts; e < p.depth * (part + 1) / p.parts; ++e) {
+          sum += wide_left[e * groups + group] * wide_right[e];
+        }
+        const uint64_t first = group * kLanes;
+        std::memcpy(to + first * sizeof(float), &sum,
+                    std::min(kLanes, rows - first) * sizeof(float));
+      }
+    }
+  }
 }
 
 CUresult Multiply(const Product& p, const Hooks& hooks) {
@@ -161,12 +194,7 @@ CUresult Multiply(const Product& p, const Hooks& hooks) {
     if (place == nullptr) return CUDA_ERROR_ILLEGAL_ADDRESS;
   }
   const uint64_t elements = p.result.rows * p.result.cols;
-  for (uint64_t part = 0; part < p.parts; ++part) {
-    for (uint64_t i = 0; i < elements; ++i) {
-      Store(sums, LtType::kFp32, part * elements + i,
-            PartOf(p, left, right, i % p.result.rows, i / p.result.rows, part));
-    }
-  }
+  SumParts(p, left, right, sums);
   for (uint64_t i = 0; i < elements; ++i) {
     const uint64_t row = i % p.result.rows;
     const uint64_t col = i / p.result.rows;

@@ -1,8 +1,9 @@
-// The threads of a block as fibers of the host thread that runs it.
+// The threads of a block as fibers, which the host thread that runs a kernel has to itself.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "kernels/runtime/cuda/words.h"
@@ -39,8 +40,8 @@ geminid_switch_stack:
 
 namespace geminid::cuda_on_host {
 
-constinit thread_local Index thread_index = {0};
-constinit thread_local Index block_index = {0};
+Index thread_index = {0};
+Index block_index = {0};
 
 namespace {
 
@@ -54,8 +55,10 @@ struct Fiber {
   bool ended = false;
 };
 
-// What the calling thread runs.
+// The kernel that runs. Not of each thread: kernels look at where they are all the time, and in a
+// shared object a thread_local costs a call.
 struct Runner {
+  std::mutex mutex;  // held by the one thread of the host that runs a kernel
   std::vector<Fiber> fibers;
   std::vector<std::byte> slots[2];  // of two shuffles in turn, so that one wait each is enough
   std::vector<uint8_t> parity;      // of each thread's last shuffle
@@ -63,7 +66,7 @@ struct Runner {
   const HostKernel* kernel = nullptr;
   const void* argument = nullptr;
 };
-thread_local Runner runner;
+Runner runner;
 
 // A fiber outlives its block and runs the next one.
 void RunFiber() {
@@ -107,6 +110,7 @@ bool RunToNextWait(unsigned threads) {
 
 void RunHostKernel(const HostKernel& kernel, unsigned blocks, unsigned threads,
                    const void* argument, BlockOrder order) {
+  const std::lock_guard lock(runner.mutex);
   Resize(threads);
   runner.kernel = &kernel;
   runner.argument = argument;

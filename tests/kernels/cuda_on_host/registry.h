@@ -23,9 +23,9 @@ const HostKernel* FindHostKernel(std::string_view name);
 std::vector<HostKernel> AllHostKernels();
 
 // Runs `blocks` blocks on the calling thread, one after the other, each thread of a block a fiber
-// that runs until it waits for the others. Several host threads may do so at once. Blocks run in
-// the order that `order` makes of their numbers, so that a test can look for kernels that depend
-// on it.
+// that runs until it waits for the others. Where several host threads do so at once, one waits for
+// the other. Blocks run in the order that `order` makes of their numbers, so that a test can look
+// for kernels that depend on it.
 enum class BlockOrder { kForward, kBackward };
 void RunHostKernel(const HostKernel& kernel, unsigned blocks, unsigned threads,
                    const void* argument, BlockOrder order = BlockOrder::kForward);

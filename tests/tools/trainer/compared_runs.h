@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/base/long_tests.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/rank_threads.h"
 
@@ -26,6 +27,13 @@ inline Words operator+(Words words, const Words& more) {
 }
 
 inline constexpr double kRounding = 2e-5;  // of fp32, over four steps
+
+// Which of several models, or other flags, the case of this number runs with: one of them in turn,
+// and in the thorough form all.
+inline std::vector<Words> EachInTurn(size_t number, const std::vector<Words>& flags) {
+  if (LongTests()) return flags;
+  return {flags[number % flags.size()]};
+}
 
 class ComparedRuns : public testing::Test {
  public:

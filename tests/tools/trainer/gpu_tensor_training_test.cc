@@ -51,8 +51,8 @@ class GpuTensorTraining : public GpuTraining {
   }
 };
 
-// Of what does not depend on who multiplies.
-class GpuTensorTrainingByKernels : public GpuTensorTraining {};
+// Of what does not depend on who multiplies (QuickProducts).
+class GpuTensorMeshes : public GpuTensorTraining {};
 
 TEST_P(GpuTensorTraining, LayersOverTwoRanks_AreThoseOfOneRankAndOfTheHostsCut) {
   const Words validated = {"--validation", "0.2"};
@@ -70,6 +70,7 @@ TEST_P(GpuTensorTraining, LayersOverTwoRanks_AreThoseOfOneRankAndOfTheHostsCut) 
 }
 
 TEST_P(GpuTensorTraining, WhateverTheArenaAndWhatIsComputedAgain_HasTheSameBits) {
+  const std::vector<Words> tight = {{"--device-memory", "2MiB"}};
   const std::vector<Words> few = {{"--placement", "cpu"}, {"--device-memory", "2MiB"}};
   const std::vector<Words> many = {{"--placement", "cpu"},
                                    {"--device-memory", "2MiB"},
@@ -77,10 +78,16 @@ TEST_P(GpuTensorTraining, WhateverTheArenaAndWhatIsComputedAgain_HasTheSameBits)
                                    {"--recompute", "on"},
                                    {"--optimizer-state", "host"}};
   // 2.4 MB of weights of a rank, or more.
-  for (const auto& [model, layers, places] :
-       {std::tuple(kGpt2, "6", many), std::tuple(kLlama, "14", few)}) {
-    const Words run = With(model, {"--layers", layers, "--hidden", "128", "--batch", "1",
-                                   "--context", "16", "--steps", "2"});
+  std::vector<std::tuple<Words, const char*, std::vector<Words>>> runs = {{kGpt2, "6", many},
+                                                                          {kLlama, "14", few}};
+  if (!LongTests()) {
+    runs = GetParam() == Products::kLibrary
+               ? decltype(runs){{kGpt2, "6", many}, {kLlama, "14", tight}}
+               : decltype(runs){{kGpt2, "6", few}};
+  }
+  for (const auto& [model, layers, places] : runs) {
+    const Words run =
+        With(model, {"--layers", layers, "--hidden", "128", "--batch", "1", "--steps", "2"});
     const nlohmann::json free = TrainThere(run, "tensor=1d:2");
     EXPECT_EQ(free["everything_fits"], true);
     for (const Words& where : places) {
@@ -94,8 +101,8 @@ TEST_P(GpuTensorTraining, WhateverTheArenaAndWhatIsComputedAgain_HasTheSameBits)
   ExpectMemoryBack();
 }
 
-TEST_P(GpuTensorTrainingByKernels, BesideOtherAxes_AreThoseOfOneRank) {
-  const Words several = {"--accumulate", "2", "--batch", "4"};
+TEST_P(GpuTensorMeshes, BesideOtherAxes_AreThoseOfOneRank) {
+  const Words several = {"--accumulate", "2", "--batch", "4", "--steps", "2"};
   const Words gpt2 = With(kGpt2, several);
   const nlohmann::json one = Train(With(gpt2, kCuda));
   for (const char* mesh : {"tensor=1d:2,data=2", "tensor=1d:2,data=2,zero=1",
@@ -110,7 +117,7 @@ TEST_P(GpuTensorTrainingByKernels, BesideOtherAxes_AreThoseOfOneRank) {
 }
 
 // Saved by ranks that share layers on GPUs, on the host, or by one that has them whole.
-TEST_P(GpuTensorTrainingByKernels, Checkpoints_GoOnInAnyMeshOnEitherDevice) {
+TEST_P(GpuTensorMeshes, Checkpoints_GoOnInAnyMeshOnEitherDevice) {
   struct Place {
     const char* name;
     Words words;
@@ -143,7 +150,8 @@ class GpuTensorTrainingBesideADaemon : public GpuTrainingBesideADaemon {};
 TEST_P(GpuTensorTrainingBesideADaemon, OnAGpuEach_AddsUpByNcclWithTheBitsOfOneGpu) {
   for (const Words& model : {kGpt2, kLlama}) {
     // More than goes as one message to each.
-    const Words cut = With(model, {"--parallel", "tensor=1d:2", "--batch", "8"});
+    const Words cut = With(
+        model, {"--parallel", "tensor=1d:2", "--batch", "8", "--context", "32", "--steps", "2"});
     const auto before = node_.calls("ncclSend");
     const nlohmann::json two = Train(With(cut, kCuda));
     EXPECT_EQ(two["device_per_rank"], nlohmann::json({0, 1}));
@@ -154,6 +162,7 @@ TEST_P(GpuTensorTrainingBesideADaemon, OnAGpuEach_AddsUpByNcclWithTheBitsOfOneGp
     EXPECT_THAT(one["layers_add_up_by"].get<std::string>(), HasSubstr("host memory: ranks 0 and"));
     EXPECT_EQ(one["loss_hex"], two["loss_hex"]);
     EXPECT_EQ(one["weights_sha256"], two["weights_sha256"]);
+    if (model == kLlama && !LongTests()) continue;
     const nlohmann::json tight = Train(With(With(cut, kCuda), {"--device-memory", "2MiB"}));
     EXPECT_EQ(tight["weights_sha256"], two["weights_sha256"]);
   }
@@ -216,8 +225,7 @@ INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTrainingOnBoth, ::testing::Values(Pr
                          NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTraining,
                          ::testing::Values(Products::kOwnKernels, Products::kLibrary), NameOf);
-INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTrainingByKernels,
-                         ::testing::Values(Products::kOwnKernels), NameOf);
+INSTANTIATE_TEST_SUITE_P(Products, GpuTensorMeshes, ::testing::ValuesIn(QuickProducts()), NameOf);
 INSTANTIATE_TEST_SUITE_P(Products, GpuTensorTrainingBesideADaemon,
                          ::testing::Values(Products::kLibrary), NameOf);
 

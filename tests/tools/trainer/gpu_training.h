@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/base/long_tests.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/gpu/double/node.h"
@@ -24,6 +25,13 @@ using Words = std::vector<std::string>;
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 enum class Products { kOwnKernels, kLibrary };
+
+// For what does not depend on who multiplies: our own kernels, of which each thread is computed one
+// after the other, take their turn in the thorough form.
+inline std::vector<Products> QuickProducts() {
+  if (!LongTests()) return {Products::kLibrary};
+  return {Products::kOwnKernels, Products::kLibrary};
+}
 
 class GpuTraining : public ::testing::TestWithParam<Products> {
  protected:
@@ -51,7 +59,7 @@ class GpuTraining : public ::testing::TestWithParam<Products> {
 
   // Of a run of a few steps, unless `more` says otherwise.
   Words Arguments(const Words& more) const {
-    return With({"--text", text_, "--steps", "3", "--batch", "2", "--lr", "3e-3", "--context", "32",
+    return With({"--text", text_, "--steps", "3", "--batch", "2", "--lr", "3e-3", "--context", "8",
                  "--report", folder_ / "report.json"},
                 more);
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -162,13 +163,14 @@ TEST_F(ZeroBubbleTraining, InAZeroBubblePipeline_FineTunesWithTheBitsOfOneRank) 
 class ParallelLossScale : public ParallelTraining {};
 
 TEST_F(ParallelLossScale, WithALossScaleOfAPowerOfTwo_HasTheBitsOfNone) {
+  size_t meshes = 0;
   for (const char* axes :
        {"pipeline=2", "pipeline=interleaved:2:chunks=2", "pipeline=zbv:2", "sequence=ring:2"}) {
     const Words flags = kLlama + Words{"--dtype", "bf16", "--parallel", axes};
     const nlohmann::json none = Run(flags);
-    for (const char* scale : {"dynamic", "256"}) {
-      SCOPED_TRACE(absl::StrCat(axes, " with ", scale));
-      const nlohmann::json scaled = Run(flags + Words{"--loss-scale", scale});
+    for (const Words& scale : EachInTurn(meshes++, {{"dynamic"}, {"256"}})) {
+      SCOPED_TRACE(absl::StrCat(axes, " with ", scale[0]));
+      const nlohmann::json scaled = Run(flags + Words{"--loss-scale"} + scale);
       ExpectSameBits(scaled, none);
       EXPECT_EQ(scaled["overflowed_steps"], 0);
     }
@@ -228,15 +230,16 @@ TEST_F(ParallelLossScale, WhereOneRankOverflows_AllRanksLeaveOutTheStep) {
 
 // Weights that grow until they are not finite, and with them all gradients.
 TEST_F(ParallelLossScale, WithGradientsThatOverflow_LeavesOutTheSameStepsAsOneRank) {
-  for (const Words& model : {kLlama, kGpt2}) {
-    const Words flags = model + kUnclipped + Words{"--loss-scale",   "dynamic", "--dtype", "fp32",
-                                                   "--steps",        "12",      "--lr",    "1e3",
-                                                   "--weight-decay", "100"};
-    const nlohmann::json one = RunOnce(flags);
-    EXPECT_GT(one["overflowed_steps"], 1);
-    EXPECT_LT(one["overflowed_steps"], 11);
-    for (const char* axes : {"pipeline=2", "pipeline=interleaved:2:chunks=2,data=2"}) {
-      SCOPED_TRACE(axes);
+  size_t meshes = 0;
+  for (const char* axes : {"pipeline=interleaved:2:chunks=2,data=2", "pipeline=2"}) {
+    for (const Words& model : EachInTurn(meshes++, {kLlama, kGpt2})) {
+      SCOPED_TRACE(model[1] + " " + axes);
+      const Words flags = model + kUnclipped + Words{"--loss-scale",   "dynamic", "--dtype", "fp32",
+                                                     "--steps",        "12",      "--lr",    "1e3",
+                                                     "--weight-decay", "100"};
+      const nlohmann::json one = RunOnce(flags);
+      EXPECT_GT(one["overflowed_steps"], 1);
+      EXPECT_LT(one["overflowed_steps"], 11);
       const nlohmann::json cut = Run(flags + Words{"--parallel", axes});
       EXPECT_EQ(cut["overflowed_steps"], one["overflowed_steps"]);
       EXPECT_EQ(cut["final_loss_scale"], one["final_loss_scale"]);
@@ -256,17 +259,17 @@ TEST_F(PipelineTraining, InPipelinesOfSeveralRanks_HasTheBitsOfThoseRanks) {
 }
 
 TEST_F(ParallelTraining, OverAnyAxes_IsCloseToOneRank) {
-  for (const Words& model : {kLlama, kGpt2}) {
-    const Words flags = model + Words{"--dtype", "fp32", "--clip-norm", "0.5"};
-    const nlohmann::json one = RunOnce(flags);
-    for (const char* axes :
-         {"data=2", "pipeline=2", "sequence=ulysses:2", "sequence=ring:2", "pipeline=2,data=2",
-          "pipeline=2,sequence=ulysses:2", "sequence=ulysses:2,data=2",
-          "pipeline=2,sequence=ring:2", "sequence=ring:2,data=2", "sequence=ring:4",
-          "pipeline=interleaved:2:chunks=2", "pipeline=interleaved:2:chunks=2,sequence=ring:2",
-          "pipeline=zbv:2", "pipeline=zbv:2,sequence=ulysses:2"}) {
-      SCOPED_TRACE(axes);
-      ExpectNear(Run(flags + Words{"--parallel", axes}), one);
+  size_t meshes = 0;
+  for (const char* axes :
+       {"data=2", "pipeline=2", "sequence=ulysses:2", "sequence=ring:2", "pipeline=2,data=2",
+        "pipeline=2,sequence=ulysses:2", "sequence=ulysses:2,data=2", "pipeline=2,sequence=ring:2",
+        "sequence=ring:2,data=2", "sequence=ring:4", "pipeline=interleaved:2:chunks=2",
+        "pipeline=interleaved:2:chunks=2,sequence=ring:2", "pipeline=zbv:2",
+        "pipeline=zbv:2,sequence=ulysses:2"}) {
+    for (const Words& model : EachInTurn(meshes++, {kLlama, kGpt2})) {
+      SCOPED_TRACE(model[1] + " " + axes);
+      const Words flags = model + Words{"--dtype", "fp32", "--clip-norm", "0.5"};
+      ExpectNear(Run(flags + Words{"--parallel", axes}), RunOnce(flags));
     }
   }
 }
@@ -274,21 +277,23 @@ TEST_F(ParallelTraining, OverAnyAxes_IsCloseToOneRank) {
 // With an optimizer that does not make large steps of small gradients, whose rounding shows.
 TEST_F(ParallelTraining, OverAnyAxes_HasWeightsCloseToThoseOfOneRank) {
   const std::string folder = folder_ / "weights";
-  for (const Words& model : {kLlama, kGpt2}) {
-    const auto weights = [&](const Words& more) {
-      fs::remove_all(folder);
-      Run(model +
-          Words{"--dtype", "fp32", "--optimizer", "sgd", "--lr", "0.3", "--export", folder} + more);
-      return TensorsInFolder(folder);
-    };
-    const NamedTensors one = weights({});
-    for (const char* axes : {"pipeline=2,sequence=ulysses:2", "pipeline=2,data=2",
-                             "sequence=ring:2", "pipeline=zbv:2"}) {
-      const NamedTensors cut = weights({"--parallel", axes});
-      ASSERT_EQ(cut.size(), one.size());
-      for (const auto& [name, values] : one) {
+  const auto weights = [&](const Words& flags) {
+    fs::remove_all(folder);
+    Run(flags + Words{"--dtype", "fp32", "--optimizer", "sgd", "--lr", "0.3", "--export", folder});
+    return TensorsInFolder(folder);
+  };
+  std::map<Words, NamedTensors> of_one;
+  for (const Words& model : {kLlama, kGpt2}) of_one[model] = weights(model);
+  size_t meshes = 0;
+  for (const char* axes : {"pipeline=2,sequence=ulysses:2", "pipeline=2,data=2", "sequence=ring:2",
+                           "pipeline=zbv:2"}) {
+    for (const Words& model : EachInTurn(meshes++, {kLlama, kGpt2})) {
+      SCOPED_TRACE(model[1] + " " + axes);
+      const NamedTensors cut = weights(model + Words{"--parallel", axes});
+      ASSERT_EQ(cut.size(), of_one[model].size());
+      for (const auto& [name, values] : of_one[model]) {
         for (size_t i = 0; i < values.size(); ++i) {
-          ASSERT_NEAR(cut.at(name)[i], values[i], 1e-6) << axes << ' ' << name << '[' << i << ']';
+          ASSERT_NEAR(cut.at(name)[i], values[i], 1e-6) << name << '[' << i << ']';
         }
       }
     }
@@ -310,15 +315,15 @@ TEST_F(ParallelOptimizers, WithOptimizersOfWholeTensors_IsCloseToOneRank) {
   size_t models = 0;
   for (const auto& [optimizer, rate] : {std::pair("lamb", "2e-2"), std::pair("lars", "10"),
                                         std::pair("adafactor", "1"), std::pair("came", "1e-4")}) {
-    const Words rule = {"--dtype", "fp32", "--optimizer", optimizer, "--lr", rate};
-    const std::vector<Words> flags = {kLlama + rule, kGpt2 + rule};
-    const std::vector<nlohmann::json> one = {RunOnce(flags[0]), RunOnce(flags[1])};
+    const Words rule = {"--dtype",     "fp32",    "--accumulate", "2",
+                        "--optimizer", optimizer, "--lr",         rate};
     for (const char* axes :
          {"pipeline=2", "pipeline=2,data=2,zero=2", "pipeline=interleaved:2:chunks=2",
           "pipeline=zbv:2", "pipeline=2,sequence=ring:2"}) {
-      SCOPED_TRACE(std::string(optimizer) + " " + axes);
-      const size_t model = models++ % 2;
-      ExpectNear(Run(flags[model] + Words{"--parallel", axes}), one[model]);
+      for (const Words& model : EachInTurn(models++, {kLlama, kGpt2})) {
+        SCOPED_TRACE(std::string(optimizer) + " " + model[1] + " " + axes);
+        ExpectNear(Run(model + rule + Words{"--parallel", axes}), RunOnce(model + rule));
+      }
     }
   }
 }

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 
 namespace {
@@ -49,13 +50,16 @@ int64_t Now(clockid_t clock) {
   return Nanoseconds(now);
 }
 
-// What callers have read: gRPC asks clock_gettime(), and Abseil's timeouts ask gettimeofday().
-// Where the two differ, a wait ends early. absl::Now() is neither: it notices a step seconds later.
-int64_t WallNow() {
+// How long it is until the end. gRPC has read clock_gettime(), and Abseil's timeouts
+// gettimeofday(). Where a preloaded library steps one of them alone, the caller has read the one
+// nearer to the end. absl::Now() is neither: it notices a step seconds later.
+int64_t WallLeft(int64_t wall_end) {
   timeval now = {};
   gettimeofday(&now, nullptr);
-  const int64_t by_day = Nanoseconds({.tv_sec = now.tv_sec, .tv_nsec = now.tv_usec * 1000});
-  return std::max(by_day, Now(CLOCK_REALTIME));
+  const int64_t by_day =
+      wall_end - Nanoseconds({.tv_sec = now.tv_sec, .tv_nsec = now.tv_usec * 1000});
+  const int64_t by_clock = wall_end - Now(CLOCK_REALTIME);
+  return std::abs(by_day) < std::abs(by_clock) ? by_day : by_clock;
 }
 
 // The end of a wait by the monotonic clock. A caller that asks again for the same wait keeps the
@@ -67,7 +71,7 @@ int64_t MonotonicEnd(const void* word, int64_t wall_end, int64_t now) {
     int64_t end = 0;
   };
   static thread_local constinit Wait last;
-  const int64_t end = wall_end - WallNow() + now;
+  const int64_t end = now + WallLeft(wall_end);
   const bool again = last.word == word && last.wall_end == wall_end;
   last = {.word = word, .wall_end = wall_end, .end = again ? std::min(last.end, end) : end};
   return last.end;

@@ -19,6 +19,7 @@
 namespace {
 
 std::atomic<int> wall_offset_seconds = 0;
+std::atomic<bool> steps_one_clock_alone = false;
 
 }  // namespace
 
@@ -27,7 +28,7 @@ extern "C" __attribute__((visibility("default"))) int gettimeofday(timeval* now,
   static auto* const next =
       reinterpret_cast<int (*)(timeval*, void*)>(dlsym(RTLD_NEXT, "gettimeofday"));
   const int result = next(now, zone);
-  now->tv_sec += wall_offset_seconds;
+  if (!steps_one_clock_alone) now->tv_sec += wall_offset_seconds;
   return result;
 }
 
@@ -57,7 +58,10 @@ timespec WallNow() {
 
 class SteadyWaitsTest : public ::testing::TestWithParam<int> {
  protected:
-  ~SteadyWaitsTest() override { StepTo(0); }
+  ~SteadyWaitsTest() override {
+    StepTo(0);
+    steps_one_clock_alone = false;
+  }
 
   static void StepTo(int offset_seconds) { wall_offset_seconds = offset_seconds; }
 };
@@ -65,8 +69,7 @@ class SteadyWaitsTest : public ::testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Clock, SteadyWaitsTest, ::testing::Values(-kHour, kHour),
                          [](const auto& offset) { return offset.param < 0 ? "Behind" : "Ahead"; });
 
-TEST_P(SteadyWaitsTest, ConditionOfAbseil_LastingStep_WaitsAsLongAsItSays) {
-  StepTo(GetParam());
+void WaitOfAbseil() {
   absl::Mutex mutex;
   absl::CondVar changed;
   absl::MutexLock lock(&mutex);
@@ -77,8 +80,7 @@ TEST_P(SteadyWaitsTest, ConditionOfAbseil_LastingStep_WaitsAsLongAsItSays) {
   EXPECT_LT(waited, kFarTooLong);
 }
 
-TEST_P(SteadyWaitsTest, ConditionOfGrpc_LastingStep_WaitsAsLongAsItSays) {
-  StepTo(GetParam());
+void WaitOfGrpc() {
   gpr_mu mutex;
   gpr_cv changed;
   gpr_mu_init(&mutex);
@@ -93,6 +95,16 @@ TEST_P(SteadyWaitsTest, ConditionOfGrpc_LastingStep_WaitsAsLongAsItSays) {
   gpr_mu_unlock(&mutex);
   gpr_cv_destroy(&changed);
   gpr_mu_destroy(&mutex);
+}
+
+TEST_P(SteadyWaitsTest, ConditionOfAbseil_LastingStep_WaitsAsLongAsItSays) {
+  StepTo(GetParam());
+  WaitOfAbseil();
+}
+
+TEST_P(SteadyWaitsTest, ConditionOfGrpc_LastingStep_WaitsAsLongAsItSays) {
+  StepTo(GetParam());
+  WaitOfGrpc();
 }
 
 TEST_P(SteadyWaitsTest, WaitAskedForAgain_ClockHasSteppedMeanwhile_EndsNoLater) {
@@ -120,6 +132,13 @@ TEST_P(SteadyWaitsTest, SleepOfGrpc_ClockStepsMeanwhile_RestsNoLonger) {
   const auto begin = steady_clock::now();
   gpr_sleep_until(until);
   EXPECT_LT(steady_clock::now() - begin, kFarTooLong);
+}
+
+TEST_P(SteadyWaitsTest, OneClockStepsAlone_BothWaitAsLongAsTheySay) {
+  steps_one_clock_alone = true;
+  StepTo(GetParam());
+  WaitOfAbseil();
+  WaitOfGrpc();
 }
 
 TEST(SteadyWaitsEdgesTest, EndHasPassed_EndsAtOnce) {

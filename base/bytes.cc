@@ -26,14 +26,14 @@ constexpr std::array<Unit, 10> kUnits = {{{"", 1},
                                           {"GB", 1000000000},
                                           {"TB", 1000000000000}}};
 
-// Enough for any fraction of a TiB that is a whole number of bytes.
+// Enough for a byte of a TiB.
 constexpr size_t kMaxFractionDigits = 12;
 
 absl::Status Invalid(const std::string& text, const char* problem) {
   return absl::InvalidArgumentError(
       absl::StrCat("'", text, "' is not a size: ", problem,
-                   "; write a whole number of bytes, or one with B, KiB, MiB, GiB, TiB, kB, MB, GB "
-                   "or TB, as in 24MiB"));
+                   "; write a whole number of bytes, or a number with KiB, MiB, GiB, TiB, kB, "
+                   "MB, GB or TB, as in 24MiB or 8.6MiB"));
 }
 
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
@@ -65,10 +65,9 @@ absl::StatusOr<uint64_t> ParseBytes(const std::string& text) {
   const std::string name = text.substr(at);
   for (const Unit& unit : kUnits) {
     if (name != unit.name) continue;
-    if ((numerator * unit.bytes) % denominator != 0) {
-      return Invalid(text, "it is not a whole number of bytes");
-    }
+    if (unit.bytes == 1 && numerator != 0) return Invalid(text, "bytes have no fraction");
     const Wide bytes = whole * unit.bytes + numerator * unit.bytes / denominator;
+    if (bytes == 0 && numerator != 0) return Invalid(text, "it is less than a byte");
     if (bytes > std::numeric_limits<uint64_t>::max()) return Invalid(text, "it is too large");
     return static_cast<uint64_t>(bytes);
   }

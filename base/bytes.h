@@ -1,8 +1,9 @@
 // Sizes as people write them, the same in every flag, file and message.
 //
 // Exact: KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB powers of 1000; B or nothing is
-// bytes. A fraction is allowed when the result is a whole number of bytes ("1.5GiB"). No sign, no
-// other unit, no trailing text, no overflow.
+// bytes. Of a unit larger than a byte a decimal fraction is allowed; the result is rounded down to
+// whole bytes ("8.6MiB" is 9017753), so that a limit is never above what was written. No sign, no
+// other unit, no trailing text, no overflow, and nothing that rounds to zero but zero.
 #ifndef GEMINID_BASE_BYTES_H_
 #define GEMINID_BASE_BYTES_H_
 

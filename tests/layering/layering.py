@@ -64,6 +64,7 @@ WALL_CLOCK = re.compile(
 READS_WALL_CLOCK = {
     "base/clock.h",            # WallClockNow itself
     "daemon/os/log.cc",        # stamps lines without Abseil's time zones
+    "proto/rpc/steady_waits/futex_wait.cc",  # makes waits by it monotonic
     "tools/gpu-verify/run.cc",  # stands alone
 }
 STAMPS = {

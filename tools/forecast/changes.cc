@@ -33,6 +33,7 @@ class Search {
   absl::Status TryMemory() {
     GEMINID_RETURN_IF_ERROR(TryDevice());
     GEMINID_RETURN_IF_ERROR(TryHost());
+    GEMINID_RETURN_IF_ERROR(TryDeviceAndHost());
     return job_.only_executable ? absl::OkStatus() : TryDisk();
   }
 
@@ -57,15 +58,15 @@ class Search {
     changes_.push_back({.kind = kind, .value = value, .text = std::move(text)});
   }
 
-  // Doubling, and then by bisection in whole steps.
-  absl::Status TryDevice() {
-    const std::uint64_t now = job_.hardware.usable_bytes();
-    Job changed = job_;
+  // More usable device memory with which `changed` fits; 0 if none does. By doubling, and then by
+  // bisection in whole steps.
+  absl::StatusOr<std::uint64_t> LeastDevice(Job changed) const {
+    const std::uint64_t now = changed.hardware.usable_bytes();
     changed.hardware.reserved_bytes = 0;
     std::uint64_t& bytes = changed.hardware.device_bytes;
     bytes = now;
     for (bool fits = false; !fits;) {
-      if (bytes >= kMaxArenaBytes) return absl::OkStatus();
+      if (bytes >= kMaxArenaBytes) return 0;
       bytes = std::min(2 * bytes, kMaxArenaBytes);
       GEMINID_ASSIGN_OR_RETURN(fits, Fits(changed));
     }
@@ -78,10 +79,42 @@ class Search {
       GEMINID_ASSIGN_OR_RETURN(const bool fits, Fits(changed));
       (fits ? high : low) = middle;
     }
-    bytes = high * step;
+    return high * step;
+  }
+
+  absl::Status TryDevice() {
+    GEMINID_ASSIGN_OR_RETURN(const std::uint64_t bytes, LeastDevice(job_));
+    if (bytes == 0) return absl::OkStatus();
     Add(Change::Kind::kDeviceBytes, bytes,
         absl::StrCat("--device-memory ", base::ExactBytes(bytes), ": ",
-                     base::FormatBytes(bytes - now), " more on each device"));
+                     base::FormatBytes(bytes - job_.hardware.usable_bytes()),
+                     " more on each device"));
+    return absl::OkStatus();
+  }
+
+  // Where both lack memory: the least of the device with which any host memory would do, and the
+  // least host memory with that.
+  absl::Status TryDeviceAndHost() {
+    Job changed = job_;
+    changed.host_bytes = kMostHostBytes;
+    GEMINID_ASSIGN_OR_RETURN(const bool device_is_enough, Fits(changed));
+    if (device_is_enough) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(const std::uint64_t device, LeastDevice(changed));
+    if (device == 0) return absl::OkStatus();
+    changed.hardware.reserved_bytes = 0;
+    changed.hardware.device_bytes = device;
+    GEMINID_ASSIGN_OR_RETURN(planner::HierarchyProblem problem, problem_of_(changed));
+    GEMINID_ASSIGN_OR_RETURN(const std::uint64_t least,
+                             LeastHostBytes(std::move(problem), changed));
+    const std::uint64_t host = base::RoundUp(least, MemoryStep(least));
+    if (host <= job_.host_bytes) return absl::OkStatus();
+    changes_.push_back({.kind = Change::Kind::kDeviceAndHostBytes,
+                        .value = device,
+                        .host_bytes = host,
+                        .text = absl::StrCat("--device-memory ", base::ExactBytes(device),
+                                             " --host-memory ", base::ExactBytes(host),
+                                             ": the least device memory, with what it needs of the "
+                                             "host")});
     return absl::OkStatus();
   }
 
@@ -183,8 +216,7 @@ class Search {
     if (high > 0) {
       Add(Change::Kind::kNodes, high,
           absl::StrCat("--nodes ", high, " --ranks ", high * job_.ranks_per_node(), " --batch ",
-                       high * job_.ranks_per_node() * job_.batch.sequences,
-                       ": more such nodes"));
+                       high * job_.ranks_per_node() * job_.batch.sequences, ": more such nodes"));
     }
     return absl::OkStatus();
   }
@@ -202,6 +234,8 @@ const char* Name(Change::Kind kind) {
       return "device_bytes";
     case Change::Kind::kHostBytes:
       return "host_bytes";
+    case Change::Kind::kDeviceAndHostBytes:
+      return "device_and_host_bytes";
     case Change::Kind::kDiskBytes:
       return "disk_bytes";
     case Change::Kind::kSequences:

@@ -78,6 +78,7 @@ struct Change {
   enum class Kind : std::uint8_t {
     kDeviceBytes,
     kHostBytes,
+    kDeviceAndHostBytes,
     kDiskBytes,
     kSequences,
     kSequenceLength,
@@ -85,6 +86,7 @@ struct Change {
   };
   Kind kind = Kind::kHostBytes;
   std::uint64_t value = 0;
+  std::uint64_t host_bytes = 0;  // of kDeviceAndHostBytes, whose value is the device's
   std::string
       text;  // flags, then what they mean: "--host-memory 76GiB: 12.0 GiB more in each node"
 };
@@ -96,9 +98,9 @@ std::uint64_t MemoryStep(std::uint64_t bytes);
 inline constexpr std::uint64_t kTokensStep = 64;
 
 // The smallest change of each kind after which a forecast that does not fit would: memory of the
-// device and of the host in whole MemoryStep, a disk where one may be planned; of a model also the
-// largest batch, the longest sequence and the fewest nodes. Each was tried, and so was one step
-// less. Empty if none helps alone.
+// device, of the host, and of both where both lack, in whole MemoryStep, a disk where one may be
+// planned; of a model also the largest batch, the longest sequence and the fewest nodes. Each was
+// tried, and so was one step less. Empty if none helps alone.
 absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job);
 absl::StatusOr<std::vector<Change>> WhatWouldFit(const RecordedTrace& trace, const Job& job);
 

@@ -109,6 +109,7 @@ TEST(MakeForecast, Collectives_TakeAtLeastARingsTime) {
 Job With(Job job, Change::Kind kind, std::uint64_t value) {
   switch (kind) {
     case Change::Kind::kDeviceBytes:
+    case Change::Kind::kDeviceAndHostBytes:
       job.hardware.device_bytes = value;
       job.hardware.reserved_bytes = 0;
       break;
@@ -156,8 +157,15 @@ std::set<Change::Kind> CheckChanges(const Model& model, const Job& job) {
   if (!changes.ok()) return kinds;
   for (const Change& change : *changes) {
     kinds.insert(change.kind);
-    EXPECT_TRUE(FitsWith(model, With(job, change.kind, change.value))) << change.text;
-    EXPECT_FALSE(FitsWith(model, With(job, change.kind, OneStepLess(change.kind, change.value, job.ranks))))
+    Job with = job;
+    if (change.host_bytes > 0) {
+      with.host_bytes = OneStepLess(Change::Kind::kHostBytes, change.host_bytes, job.ranks);
+      EXPECT_FALSE(FitsWith(model, With(with, change.kind, change.value))) << change.text;
+      with.host_bytes = change.host_bytes;
+    }
+    EXPECT_TRUE(FitsWith(model, With(with, change.kind, change.value))) << change.text;
+    EXPECT_FALSE(
+        FitsWith(model, With(with, change.kind, OneStepLess(change.kind, change.value, job.ranks))))
         << change.text;
   }
   return kinds;
@@ -190,6 +198,20 @@ TEST(WhatWouldFit, OfTodaysEngine_EachChangeIsTheSmallestThatFits) {
   tiny.hardware.device_bytes = 64 << 10;
   tiny.batch = {.sequences = 2, .sequence_length = 64};
   EXPECT_THAT(CheckChanges(*FindModel("gpt2-tiny"), tiny), ::testing::Contains(Kind::kDeviceBytes));
+}
+
+TEST(WhatWouldFit, DeviceAndHostAreShort_BothAreNamedTogether) {
+  Job job = On("rtx-2060-6gb", 64);
+  job.only_executable = true;
+  job.hardware.reserved_bytes = 0;
+  job.hardware.device_bytes = 1 << 20;
+  job.host_bytes = 1 << 20;
+  job.batch = {.sequences = 1, .sequence_length = 1024};
+  EXPECT_THAT(CheckChanges(*FindModel("gpt2"), job),
+              ::testing::Contains(Change::Kind::kDeviceAndHostBytes));
+  job.host_bytes = 64 * kGiB;
+  EXPECT_THAT(CheckChanges(*FindModel("gpt2"), job),
+              ::testing::Not(::testing::Contains(Change::Kind::kDeviceAndHostBytes)));
 }
 
 TEST(WhatWouldFit, TooLongASequence_IsShortened) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
 #include "base/status_macros.h"
+#include "gpu/driver.h"
 
 namespace geminid::collectives {
 namespace {
@@ -71,9 +72,7 @@ NcclGroup::~NcclGroup() {
 }
 
 absl::Status NcclGroup::Check(CUresult result, const char* call) const {
-  if (result == CUDA_SUCCESS) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("NCCL's GPU: ", call, ": ", gpu::DescribeError(*place_.driver, result)));
+  return gpu::ToStatus(*place_.driver, result, absl::StrCat("NCCL's GPU: ", call));
 }
 
 absl::Status NcclGroup::ErrorOf(NcclResult result, const std::string& what) {

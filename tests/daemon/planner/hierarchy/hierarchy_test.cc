@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "daemon/planner/hierarchy/decision_search.h"
-#include "tests/base/long_tests.h"
 #include "tests/daemon/planner/hierarchy/problems.h"
 
 namespace geminid::planner {
@@ -101,7 +100,7 @@ TEST(MakeHierarchyPlan, AnyPolicyModeAndShortage_IsSoundOrSaysWhatHelps) {
   int on_disk = 0;
   for (std::uint32_t seed = 1; seed <= 90; ++seed) {
     SCOPED_TRACE(seed);
-    const bool large = seed % (LongTests() ? 3 : 9) == 0;
+    const bool large = seed % 3 == 0;
     HierarchyProblem problem = RandomProblem((large ? 10 : 1) + seed % 5, seed);
     problem.options.planner.policy = static_cast<Policy>(seed / 3 % 3);
     problem.options.update_during_backward = seed % 2 == 0;

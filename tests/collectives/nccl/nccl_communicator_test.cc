@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collectives/shm/shm_communicator.h"
+#include "gpu/driver.h"
 #include "gpu/library_search.h"
 #include "gpu/nccl_api.h"
 #include "tests/collectives/forked_ranks.h"
@@ -25,6 +26,7 @@
 namespace geminid::collectives {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Ready = ForkedRanks::Ready;
 
@@ -270,7 +272,9 @@ TEST_F(Nccl, MemoryOfTheHost_IsAnErrorOfTheDevice) {
     std::vector<float> values(4), all(4 * kRanks);
     return Text((*c)->AllGather(values, all));
   });
-  for (int r = 0; r < kRanks; ++r) EXPECT_THAT(ranks.Result(r), HasSubstr("ILLEGAL_ADDRESS"));
+  for (int r = 0; r < kRanks; ++r) {
+    EXPECT_THAT(ranks.Result(r), AllOf(HasSubstr("ILLEGAL_ADDRESS"), HasSubstr(gpu::kLostAdvice)));
+  }
 }
 
 TEST_F(Nccl, RanksThatShareAGpu_AreAllToldSo) {

@@ -10,6 +10,12 @@
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
+namespace {
+
+// Where workspace can grow to this many times the most there ever was, nothing leaves for it.
+constexpr uint64_t kAmple = 4;
+
+}  // namespace
 
 // --- what may be asked ---------------------------------------------------------------------------
 
@@ -144,6 +150,12 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   if (!reserve.ok()) return DoesNotFit(ChunkBytes(held), workspace_->extent_bytes());
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   session_->SetWorkspace(workspace_->in_use_bytes());
+  // A plan knows how much workspace there will be, unless it grew since.
+  if (!director_->following() || workspace_grew_) {
+    const uint64_t enough_bytes = kAmple * meter_.Read().peak_workspace_bytes;
+    const Steps steps = placer_->MakeWay(chunks, enough_bytes, held);
+    GEMINID_RETURN_IF_ERROR(mover_->Run(steps, operation_, {}));
+  }
   GEMINID_RETURN_IF_ERROR(Carry(Moves(loads, moves.end())));
   return Bring(chunks, held, stream);
 }

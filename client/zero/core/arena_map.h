@@ -40,6 +40,9 @@ class ArenaMap {
   std::optional<Room> FindRoom(uint64_t bytes, std::optional<uint64_t> wanted,
                                const Movable& movable) const;
 
+  // Just there. Nothing if that is not within what chunks may have, or something cannot leave it.
+  std::optional<Room> RoomAt(uint64_t offset, uint64_t bytes, const Movable& movable) const;
+
   void Put(uint32_t owner, uint64_t offset, uint64_t bytes) { extents_[offset] = {owner, bytes}; }
   void Remove(uint32_t owner);
   std::optional<uint64_t> OffsetOf(uint32_t owner) const;
@@ -58,8 +61,6 @@ class ArenaMap {
     uint32_t owner = 0;
     uint64_t bytes = 0;
   };
-
-  std::optional<Room> RoomAt(uint64_t offset, uint64_t bytes, const Movable& movable) const;
 
   uint64_t size_bytes_;
   uint64_t floor_bytes_;

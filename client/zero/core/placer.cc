@@ -25,6 +25,81 @@ absl::Status Placer::NoRoom(uint64_t bytes) const {
                    " bytes of workspace in ", map_.size_bytes()));
 }
 
+// Without chunks that nobody holds, but for `chunks`.
+ArenaMap Placer::MapOf(std::span<const uint32_t> chunks, const Held& held) const {
+  ArenaMap map = map_;
+  for (uint32_t chunk = 0; chunk < bytes_.size(); ++chunk) {
+    if (!held(chunk) && std::ranges::find(chunks, chunk) == chunks.end()) map.Remove(chunk);
+  }
+  return map;
+}
+
+uint64_t Placer::MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const Held& held) const {
+  ArenaMap all = map_;
+  ArenaMap map = MapOf(chunks, held);
+  for (uint32_t chunk : chunks) {
+    if (where_[chunk] == Where::kDevice) continue;
+    const auto room = all.FindRoom(bytes_[chunk], std::nullopt, Nothing);
+    if (!room.has_value()) return 0;  // something must make way anyhow
+    all.Put(chunk, room->offset, bytes_[chunk]);
+    map.Put(chunk, room->offset, bytes_[chunk]);
+  }
+  return map.MostWorkspace();
+}
+
+// In the order in which Place and Bring find room: after what can stay comes what is gathered, then
+// what is brought.
+std::optional<Placer::Packed> Placer::Pack(std::span<const uint32_t> chunks,
+                                           const Held& held) const {
+  Packed packed;
+  ArenaMap map = MapOf({}, held);
+  const auto put = [&](uint32_t chunk) {
+    const auto room = map.FindRoom(bytes_[chunk], std::nullopt, Nothing);
+    if (!room.has_value()) return false;
+    map.Put(chunk, room->offset, bytes_[chunk]);
+    packed.offsets[chunk] = room->offset;
+    return true;
+  };
+  std::vector<uint32_t> waiting;
+  std::map<uint64_t, uint32_t> there;  // by offset
+  for (uint32_t chunk : chunks) {
+    if (where_[chunk] == Where::kAway) waiting.push_back(chunk);
+    if (where_[chunk] == Where::kDevice && !held(chunk)) there[*map_.OffsetOf(chunk)] = chunk;
+  }
+  for (const auto& [offset, chunk] : there) {
+    const auto room = map.FindRoom(bytes_[chunk], std::nullopt, Nothing);
+    if (!room.has_value() || room->offset != offset) break;
+    put(chunk);
+  }
+  for (uint32_t chunk : chunks) {
+    const bool is_held = where_[chunk] == Where::kDevice && held(chunk);
+    const bool stays = is_held || packed.offsets.contains(chunk);
+    if (where_[chunk] != Where::kAway && !stays) waiting.push_back(chunk);
+  }
+  if (!std::ranges::all_of(waiting, put)) return std::nullopt;
+  packed.most_workspace_bytes = map.MostWorkspace();
+  return packed;
+}
+
+Steps Placer::MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held) {
+  const uint64_t unpacked_bytes = MostWorkspaceUnpacked(chunks, held);
+  if (unpacked_bytes >= enough_bytes) return {};
+  const std::optional<Packed> packed = Pack(chunks, held);
+  if (!packed.has_value() || packed->most_workspace_bytes <= unpacked_bytes) return {};
+  Steps steps;
+  for (const auto& [chunk, offset] : packed->offsets) {
+    const std::optional<uint64_t> lies = map_.OffsetOf(chunk);
+    if (lies.has_value() && *lies != offset) ToHost(chunk, &steps);
+  }
+  for (const auto& [chunk, offset] : packed->offsets) {
+    const auto room = map_.RoomAt(offset, bytes_[chunk], [](uint32_t) { return true; });
+    for (uint32_t other : room->evict) {
+      if (other != chunk) ToHost(other, &steps);
+    }
+  }
+  return steps;
+}
+
 Steps Placer::Place(const Moves& moves) {
   Steps steps;
   for (const Move& move : moves) {

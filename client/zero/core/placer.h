@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -55,6 +56,11 @@ class Placer {
   // Chunks that `held` names stay where they are; it is asked at once only.
   using Held = std::function<bool(uint32_t chunk)>;
 
+  // Before an operator's chunks are placed. Workspace grows downwards from the top until it meets a
+  // chunk that an operator holds, which cannot move; so what other chunks occupy below the
+  // operator's is lost to it. If workspace could not grow to `enough_bytes` for that reason, the
+  // chunks below make way: Place and Bring then put the operator's at the bottom.
+  Steps MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held);
   // Nothing makes way here: what finds no room waits in host memory until it is needed. What is
   // reduced must be on the device.
   Steps Place(const Moves& moves);
@@ -84,6 +90,16 @@ class Placer {
 
   uint32_t OwnerOf(uint32_t block) const { return static_cast<uint32_t>(bytes_.size()) + block; }
   uint64_t RoundUp(uint64_t bytes) const { return base::RoundUp(bytes, alignment_bytes_); }
+  // Where `chunks` would lie, and the most workspace beside them and what is held, if everything
+  // else left. Nothing: not all of them fit.
+  struct Packed {
+    std::map<uint32_t, uint64_t> offsets;
+    uint64_t most_workspace_bytes = 0;
+  };
+  std::optional<Packed> Pack(std::span<const uint32_t> chunks, const Held& held) const;
+  // The most workspace if the chunks are placed as things are and everything else leaves.
+  uint64_t MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const Held& held) const;
+  ArenaMap MapOf(std::span<const uint32_t> chunks, const Held& held) const;
   void ToHost(uint32_t chunk, Steps* steps);
   void Return(const Move& move, Steps* steps);
   bool BringOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps);

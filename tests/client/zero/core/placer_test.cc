@@ -70,6 +70,45 @@ TEST_F(PlacerTest, GrowingWorkspace_SendsAwayWhatIsInItsWayButNothingHeld) {
   EXPECT_EQ(placer_.reserved_bytes(), 20u);
 }
 
+// Between a chunk that could leave and free room: 80 bytes could be workspace, but not in one
+// piece.
+TEST_F(PlacerTest, OperatorsChunkAboveAnother_TakesItsPlaceSoThatWorkspaceCanGrow) {
+  (void)placer_.Place({GatherOf(0), GatherOf(3)});
+  const std::vector<uint32_t> chunks = {3};
+  EXPECT_THAT(placer_.MakeWay(chunks, 80, Free),
+              ElementsAre(Step{Step::Kind::kToHost, 3}, Step{Step::Kind::kToHost, 0}));
+  const auto steps = placer_.Bring(chunks, Free);
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  EXPECT_THAT(*steps, ElementsAre(Step{Step::Kind::kToDevice, 3, 0}));
+  EXPECT_TRUE(placer_.Reserve(80, 0, [](uint32_t c) { return c == 3; }).ok());
+}
+
+TEST_F(PlacerTest, OperatorsChunkToBeGathered_ComesToTheBottomSoThatWorkspaceCanGrow) {
+  (void)placer_.Place({GatherOf(0)});
+  const std::vector<uint32_t> chunks = {3};
+  EXPECT_THAT(placer_.MakeWay(chunks, 80, Free), ElementsAre(Step{Step::Kind::kToHost, 0}));
+  EXPECT_THAT(placer_.Place({GatherOf(3)}), ElementsAre(Step{Step::Kind::kGather, 3, 0}));
+}
+
+TEST_F(PlacerTest, OperatorsChunksOfWhichOneIsAtTheBottom_LeaveItThere) {
+  (void)placer_.Place({GatherOf(3), GatherOf(0), GatherOf(1)});
+  const std::vector<uint32_t> chunks = {1, 3};
+  EXPECT_THAT(placer_.MakeWay(chunks, 40, Free),
+              ElementsAre(Step{Step::Kind::kToHost, 1}, Step{Step::Kind::kToHost, 0}));
+  EXPECT_THAT(*placer_.Bring(chunks, Free), ElementsAre(Step{Step::Kind::kToDevice, 1, 20}));
+}
+
+TEST_F(PlacerTest, NothingMakesWay_WhereWorkspaceHasEnoughOrWouldGainNothing) {
+  (void)placer_.Place({GatherOf(0), GatherOf(3)});
+  const std::vector<uint32_t> chunks = {3};
+  EXPECT_THAT(placer_.MakeWay(chunks, 40, Free), IsEmpty());
+  // What is held lies above.
+  (void)placer_.Place({GatherOf(1, 60)});
+  EXPECT_THAT(placer_.MakeWay(chunks, 80, [](uint32_t c) { return c == 1; }), IsEmpty());
+  // What is held lies below.
+  EXPECT_THAT(placer_.MakeWay(chunks, 40, [](uint32_t c) { return c == 0; }), IsEmpty());
+}
+
 TEST_F(PlacerTest, WantedWorkspace_IsTakenAsFarAsNothingMustLeave) {
   (void)placer_.Place({GatherOf(0)});
   EXPECT_THAT(*placer_.Reserve(5, 90, Free), ElementsAre(Step{Step::Kind::kReserve, 0, 60}));

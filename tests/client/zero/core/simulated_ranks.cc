@@ -462,6 +462,7 @@ class Rank {
     std::fill(written_.begin(), written_.end(), 0);
     std::fill(reduced_.begin(), reduced_.end(), false);
     top_units_ = 0;
+    workspace_grew_ = false;
     Run(placer_.Place(director_.BeginMicroBatch()));
     began_following_ = director_.state() == Director::State::kFollowing;
   }
@@ -486,6 +487,9 @@ class Rank {
     world_.result.evaluated_by_plan += director_.following() && evaluate ? 1 : 0;
     const Placer::Held held = HeldByOthers(chunks);
     Run(placer_.Reserve(top_units_ * kUnit, planned, held));
+    if (!director_.following() || workspace_grew_) {
+      Run(placer_.MakeWay(chunks, arena_bytes_, held));
+    }
     Run(placer_.Place(Moves(loads, moves.end())));
     Run(placer_.Bring(chunks, held));
     for (uint32_t chunk : chunks) Wait([this, chunk] { return queue_.Settled(chunk); });
@@ -516,7 +520,10 @@ class Rank {
            });
       block_units_ += units;
     }
-    director_.recorder().NoteWorkspace((top_units_ + block_units_) * kUnit);
+    const uint64_t bytes = (top_units_ + block_units_) * kUnit;
+    workspace_grew_ |= director_.following() && !director_.evaluating() &&
+                       bytes > director_.followed().workspace_bytes(director_.moment());
+    director_.recorder().NoteWorkspace(bytes);
   }
 
   void Free(uint32_t id) {
@@ -718,6 +725,7 @@ class Rank {
   std::vector<int> copies_;                      // the versions of which the host has a copy
   std::vector<std::optional<uint64_t>> pinned_;  // where an operator was told that it lies
   uint64_t reserved_ = 0;
+  bool workspace_grew_ = false;  // beyond what was planned, in this micro-batch
   uint64_t top_units_ = 0, block_units_ = 0;
   std::map<uint32_t, uint64_t> tops_;
   std::map<uint32_t, std::pair<uint64_t, uint64_t>> blocks_;

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/bytes.h"
 #include "daemon/core/less.h"
 
 namespace geminid::core {
@@ -327,6 +329,17 @@ absl::StatusOr<JobStanding> JobQueue::StandingOf(SessionId session) const {
   return JobStanding{job.state, job.position, job.reason};
 }
 
+// What has been promised to a job that runs, and is still being made: a large arena takes seconds.
+std::string JobQueue::Job::WhatStarts() const {
+  if (state != JobState::kRunning || has_arenas()) return "";
+  std::vector<std::string> parts;
+  for (const auto& [account, bytes] : NeedsOf(false, true, kNoSession)) {
+    if (bytes == 0) continue;
+    parts.push_back(absl::StrCat(base::FormatBytes(bytes), " of ", Name(account)));
+  }
+  return absl::StrCat("starting: does not have its ", absl::StrJoin(parts, " and "), " yet");
+}
+
 std::vector<JobSnapshot> JobQueue::Jobs() const {
   std::vector<JobSnapshot> jobs;
   for (const auto& [id, job] : jobs_) {
@@ -340,6 +353,7 @@ std::vector<JobSnapshot> JobQueue::Jobs() const {
     shown.held = job.held;
     shown.since = job.since;
     shown.standing = {job.state, job.position, job.reason};
+    if (job.reason.empty()) shown.standing.reason = job.WhatStarts();
   }
   return jobs;
 }

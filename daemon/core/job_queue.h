@@ -70,7 +70,7 @@ const char* Name(JobState state);
 struct JobStanding {
   JobState state = JobState::kGathering;
   uint32_t position = 0;  // among those that wait, from 1; 0: it does not
-  std::string reason;     // what it waits for; empty: for nothing
+  std::string reason;     // what it waits for, or has not got yet; empty: nothing
 };
 
 struct JobSnapshot {
@@ -193,6 +193,8 @@ class JobQueue {
     Needs NeedsOf(bool host, bool device, SessionId except) const;
     // Of what it has there are whole arenas alone.
     bool has_arenas() const;
+    // Empty: nothing.
+    std::string WhatStarts() const;
   };
   // The turn that a job waits for which made way for nobody.
   static constexpr double kAtOnce = -1e9;

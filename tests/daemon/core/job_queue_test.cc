@@ -79,6 +79,30 @@ TEST_F(JobQueueTest, JobOfTwoRanks_IsAdmittedWhenBothAreThere) {
   EXPECT_EQ(queue_.AvailableBytes(SessionId{1}, kTenant, DeviceAccount(kDevice)), 50u);
 }
 
+// While its arenas are being made it holds nothing.
+TEST_F(JobQueueTest, JobAdmittedWithoutAllItsArenas_IsListedWithWhatIsStillLacking) {
+  RankAsk ask = Ask(40);
+  ask.ranks = 2;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  ask.rank = 1;
+  ask.device_bytes = 50;
+  ASSERT_TRUE(Join(2, "a", ask).ok());
+  (void)queue_.Decide(At(0));
+  EXPECT_EQ(queue_.Jobs()[0].standing.state, JobState::kRunning);
+  EXPECT_EQ(queue_.Jobs()[0].standing.reason, "starting: does not have its 90 B of device 0 yet");
+  Charge(1, 40);
+  EXPECT_EQ(queue_.Jobs()[0].standing.reason, "starting: does not have its 50 B of device 0 yet");
+  Charge(2, 50);
+  EXPECT_EQ(queue_.Jobs()[0].standing.reason, "");
+}
+
+TEST_F(JobQueueTest, JobThatAskedForNoDeviceMemory_LacksNothing) {
+  ASSERT_TRUE(Join(1, "a", Ask(0)).ok());
+  (void)queue_.Decide(At(0));
+  EXPECT_EQ(queue_.Jobs()[0].standing.state, JobState::kRunning);
+  EXPECT_EQ(queue_.Jobs()[0].standing.reason, "");
+}
+
 TEST_F(JobQueueTest, RanksThatDoNotAllCome_AreUndoneAndTold) {
   RankAsk ask = Ask(50);
   ask.ranks = 2;

@@ -90,6 +90,10 @@ void UseTrainersNumber(PlanAnswer* answer) {
   const std::uint64_t bytes = forecast::TrainerDeviceBytes(
       model, {.workspace_bytes = workspace, .sharing_ranks = job.ranks});
   answer->trainer_device_bytes = bytes;
+  // It says nothing of the host, nor of a device that has as much.
+  const planner::TierBytes& host =
+      answer->forecast.plan.tiers[static_cast<std::size_t>(planner::Tier::kHost)];
+  if (host.peak > host.limit || bytes <= job.hardware.usable_bytes()) return;
   for (forecast::Change& change : answer->changes) {
     if (change.kind != forecast::Change::Kind::kDeviceBytes || bytes >= change.value) continue;
     change.value = bytes;

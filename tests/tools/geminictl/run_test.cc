@@ -133,8 +133,8 @@ TEST_F(Geminictl, ListChunks_ShowsStatesAndHidesControlCharacters) {
   EXPECT_EQ(outcome.code, base::kExitOk);
   EXPECT_EQ(Lines(outcome.out), 4u);
   EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("layer1"), HasSubstr("exp_avg"), HasSubstr("resident"),
-                    HasSubstr("absent"), HasSubstr("evil?[2J"), Not(HasSubstr("\x1b"))));
+              AllOf(HasSubstr("layer1"), HasSubstr("exp_avg"), HasSubstr("on host, on device"),
+                    HasSubstr("on host  "), HasSubstr("evil?[2J"), Not(HasSubstr("\x1b"))));
   EXPECT_THAT(outcome.err, IsEmpty());
 }
 

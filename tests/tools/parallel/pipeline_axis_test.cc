@@ -38,16 +38,16 @@ TEST(ReadPipeline, OfASchedule_HasItsStagesAndChunks) {
 TEST(ReadPipeline, OfAMistake_SaysWhichAndWhatWouldBeRight) {
   for (const auto& [value, words] : std::vector<std::pair<std::string, std::string>>{
            {"gpipe:2", "no schedule 'gpipe'; there are 1f1b, interleaved and zbv"},
-           {"two", "pipeline is 'two'"},
-           {"65", "pipeline is '65'"},
+           {"two", "pipeline two: it must be"},
+           {"65", "pipeline 65: it must be"},
            {"1f1b:2:chunks=2", "it takes the number of stages alone, as in pipeline=2"},
            {"zbv:2:chunks=2", "it takes the number of stages alone"},
            {"interleaved:2", "needs stages and chunks, as in pipeline=interleaved:2:chunks=2"},
            {"interleaved:2:2", "pipeline has no '2'"},
            {"interleaved:2:parts=2", "pipeline has no 'parts=2'"},
-           {"interleaved:2:chunks=x", "pipeline's chunks is 'x'"},
+           {"interleaved:2:chunks=x", "pipeline's chunks x: it must be"},
            {"interleaved:2:chunks=1", "2 chunks for each stage or more"},
-           {"", "pipeline is ''"}}) {
+           {"", "pipeline '': it must be"}}) {
     const auto axis = ReadPipeline(value, kMost);
     ASSERT_TRUE(absl::IsInvalidArgument(axis.status())) << value;
     EXPECT_THAT(std::string(axis.status().message()), HasSubstr(words)) << value;

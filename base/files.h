@@ -18,7 +18,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 std::string ReadKernelFile(const std::string& path);
 
 // Replaces the file at `path` by `text` in one instant or not at all: a temporary file beside it,
-// synced, then renamed. Everybody may read it whom the umask allows. A device or a pipe is written to and stays.
+// synced, then renamed. Everybody may read it whom the umask allows. A device or a pipe is written
+// to and stays.
 absl::Status ReplaceFile(const std::string& path, const std::string& text);
 
 }  // namespace geminid::base

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/printable.h"
 #include "tools/geminictl/style.h"
 
 namespace geminid::ctl {
@@ -19,9 +20,7 @@ std::string FormatShare(double share);
 // "61.4 MiB/s"; "-" for less than one byte in a second.
 std::string FormatRate(double bytes_per_second);
 
-// Names come from other people's programs: control characters, which could rewrite the terminal,
-// become question marks. Other UTF-8 stays.
-std::string Printable(const std::string& text);
+using base::Printable;
 
 // Characters on the screen, if each code point takes one.
 size_t DisplayWidth(const std::string& text);

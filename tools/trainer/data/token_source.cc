@@ -1,9 +1,9 @@
 #include "tools/trainer/data/token_source.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 
 namespace geminid::trainer {
@@ -13,12 +13,6 @@ std::string SequenceTakes(const TokenRange& range, uint64_t context) {
   const std::string unit = range.source->unit();
   return absl::StrCat(range.tokens, " ", unit, ", but one sequence takes ", context + 1,
                       " (the context and the ", unit.substr(0, unit.size() - 1), " after it)");
-}
-
-// Control characters in a name do nothing to a terminal or a log.
-std::string OnOneLine(std::string name) {
-  std::ranges::replace_if(name, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; }, '?');
-  return name;
 }
 
 // "--context 99 or less", if any does.
@@ -36,7 +30,7 @@ std::string Describe(const DataListing& listing) {
     const DataFile& file = listing.files[i];
     bytes += file.bytes;
     if (i >= kNamed) continue;
-    absl::StrAppend(&names, i == 0 ? "" : ", ", OnOneLine(file.path), " ", file.bytes);
+    absl::StrAppend(&names, i == 0 ? "" : ", ", base::Printable(file.path), " ", file.bytes);
   }
   const size_t files = listing.files.size();
   if (files > kNamed) absl::StrAppend(&names, " and ", files - kNamed, " more");

@@ -262,8 +262,12 @@ int Main(int argc, char** argv) {
   base::PrepareStandardStreams();
   CommandLine line;
   if (const std::optional<int> exit_code = Parse(argc, argv, &line)) return *exit_code;
-  const absl::StatusOr<config::Settings> settings = ReadSettings(line);
+  absl::StatusOr<config::Settings> settings = ReadSettings(line);
   if (!settings.ok()) return Fail(settings.status());
+  // Its one user has nobody to be fair to.
+  if (line.is_private && settings->quotas.empty()) {
+    settings->quotas.push_back({.tenant = "*", .max_priority = config::kMaxPriority});
+  }
   if (line.check_config) {
     std::cout << "the configuration is good\n";
     return Finish(base::kDaemonExitOk);

@@ -9,7 +9,6 @@ namespace geminid::config {
 namespace {
 
 constexpr uint32_t kMaxWeight = 1000;
-constexpr int32_t kMaxPriority = 100;
 
 using Problems = std::vector<std::pair<std::string, std::string>>;
 

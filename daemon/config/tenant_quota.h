@@ -9,11 +9,13 @@
 
 namespace geminid::config {
 
+inline constexpr int32_t kMaxPriority = 100;
+
 struct TenantQuota {
   std::string tenant;  // see CheckTenant; "*": everyone without a line of their own
-  std::optional<uint64_t> host_bytes;
-  std::optional<uint64_t> device_bytes;  // of each device that is not in the next line
-  std::map<uint32_t, uint64_t> bytes_by_device;
+  std::optional<uint64_t> host_bytes{};
+  std::optional<uint64_t> device_bytes{};  // of each device that is not in the next line
+  std::map<uint32_t, uint64_t> bytes_by_device{};
   uint64_t guaranteed_host_bytes = 0;
   uint64_t guaranteed_device_bytes = 0;  // likewise
   std::map<uint32_t, uint64_t> guaranteed_by_device{};

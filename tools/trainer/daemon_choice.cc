@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/bytes.h"
 #include "base/machine_memory.h"
@@ -114,6 +116,17 @@ absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks
   GEMINID_ASSIGN_OR_RETURN(choice.own, PrivateDaemon::Start(daemon));
   choice.socket = choice.own->socket();
   return choice;
+}
+
+std::string WithoutOtherJobs(const DaemonChoice& choice, const TrainOptions& options) {
+  std::vector<std::string> flags;
+  if (options.priority != 0) flags.push_back("--priority");
+  if (options.queue_timeout != absl::InfiniteDuration()) flags.push_back("--queue-timeout");
+  if (choice.own == nullptr || flags.empty()) return "";
+  const char* verb = flags.size() == 1 ? " does" : " do";
+  return absl::StrCat(absl::StrJoin(flags, " and "), verb,
+                      " nothing: this run has started a daemon of its own, without other jobs; "
+                      "--socket names one that several jobs use");
 }
 
 std::string ComplaintsOf(const DaemonChoice& choice) {

@@ -26,6 +26,10 @@ struct DaemonChoice {
 // `ranks` ranks ask for; RESOURCE_EXHAUSTED if this machine does not have so much.
 absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks, int ranks_here);
 
+// A line that names the flags whose effect is on other jobs of the daemon, where this run has a daemon
+// of its own. Empty: none was given, or others may use that daemon too.
+std::string WithoutOtherJobs(const DaemonChoice& choice, const TrainOptions& options);
+
 // The lines at the end of a run's own daemon's log that warn, or tell of an error: what a run that
 // failed adds to its words, for that log goes with it. Empty: there are none, or it is somebody
 // else's daemon.

@@ -162,7 +162,10 @@ absl::StatusOr<DaemonChoice> FindDaemon(const TrainOptions& options,
                                         const collectives::RankInfo& info, int ranks) {
   PhaseTeller teller(TellsOf(options, info));
   const InPhase phase(&teller, "starting the run's daemon");
-  return ChooseDaemon(options, ranks, ranks);
+  GEMINID_ASSIGN_OR_RETURN(DaemonChoice choice, ChooseDaemon(options, ranks, ranks));
+  const std::string words = WithoutOtherJobs(choice, options);
+  if (!words.empty() && info.rank == 0) WriteStderr(absl::StrCat("geminid-train: ", words, "\n"));
+  return choice;
 }
 
 absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& info,

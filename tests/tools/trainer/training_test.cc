@@ -5,10 +5,12 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <random>
 #include <regex>
 #include <sstream>
 
 #include "base/processors.h"
+#include "tests/base/long_tests.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
 
@@ -55,6 +57,23 @@ class Training : public testing::Test {
   double PeakWorkspace() const {
     const std::string peak = Field("device_bytes_peak");
     return std::stod(peak.substr(peak.find("\"non_model\":") + 12));
+  }
+  // Refused with nearly nothing, a run of this shape trains with the number of the refusal.
+  void TrainWithTheSizeNamed(const std::vector<std::string>& shape) {
+    SCOPED_TRACE(testing::PrintToString(shape));
+    const auto with = [&](const std::string& memory) {
+      std::vector<std::string> words = shape;
+      words.insert(words.end(), {"--steps", "2", "--device-memory", memory});
+      return Run(words);
+    };
+    const CommandResult refused = with("64KiB");
+    EXPECT_EQ(refused.code, 7) << refused.err;
+    std::smatch said;
+    ASSERT_TRUE(std::regex_search(refused.err, said,
+                                  std::regex("this run trains with --device-memory ([^;]+);")))
+        << refused.err;
+    const CommandResult trained = with(said[1]);
+    EXPECT_EQ(trained.code, 0) << said[1] << ": " << trained.err;
   }
   double FirstLoss() const { return std::stod(Field("loss").substr(1)); }
   double LastLoss() const {
@@ -258,6 +277,26 @@ TEST_F(Training, InADeviceThatIsTooSmall_ExitsWithSevenAndTheNumbers) {
   }
 }
 
+std::vector<std::string> RandomShape(std::mt19937* random) {
+  const auto pick = [&](const std::vector<std::string>& values) {
+    return values[(*random)() % values.size()];
+  };
+  std::vector<std::string> words = {
+      "--model",   pick({"gpt2-tiny", "llama-tiny", "mixtral-tiny", "llama-3m"}),
+      "--dtype",   pick({"bf16", "fp32"}),
+      "--threads", pick({"1", "2", "4"}),
+      "--batch",   pick({"2", "4", "8"}),
+      "--context", pick({"16", "48", "64"}),
+      "--layers",  pick({"2", "4", "5"})};
+  if (pick({"", "larger"}) == "larger") words.insert(words.end(), {"--vocabulary", "5000"});
+  if (pick({"", "sums"}) == "sums") words.insert(words.end(), {"--accumulate", "2"});
+  const std::string mesh = pick({"", "", "data=2,zero=3", "data=2,zero=1", "pipeline=2"});
+  const std::string placement = pick({"auto", "auto", "device"});
+  if (!mesh.empty()) words.insert(words.end(), {"--parallel", mesh});
+  if (placement == "device") words.insert(words.end(), {"--placement", placement});
+  return words;
+}
+
 // One number, accepted as it is printed, that trains.
 TEST_F(Training, InADeviceThatIsTooSmall_NamesASizeThatTrains) {
   const std::vector<std::vector<std::string>> shapes = {{},
@@ -271,22 +310,23 @@ TEST_F(Training, InADeviceThatIsTooSmall_NamesASizeThatTrains) {
                                                         {"--optimizer-state", "device"},
                                                         {"--parallel", "data=2,zero=1"},
                                                         {"--parallel", "tensor=1d:2"}};
-  for (const std::vector<std::string>& shape : shapes) {
-    SCOPED_TRACE(testing::PrintToString(shape));
-    const auto with = [&](const std::string& memory) {
-      std::vector<std::string> words = shape;
-      words.insert(words.end(), {"--steps", "2", "--threads", "1", "--device-memory", memory});
-      return Run(words);
-    };
-    const CommandResult refused = with("64KiB");
-    EXPECT_EQ(refused.code, 7) << refused.err;
-    std::smatch said;
-    ASSERT_TRUE(std::regex_search(refused.err, said,
-                                  std::regex("this run trains with --device-memory ([^;]+);")))
-        << refused.err;
-    const CommandResult trained = with(said[1]);
-    EXPECT_EQ(trained.code, 0) << said[1] << ": " << trained.err;
+  for (std::vector<std::string> shape : shapes) {
+    shape.insert(shape.end(), {"--threads", "1"});
+    TrainWithTheSizeNamed(shape);
   }
+  if (!LongTests()) return;
+  constexpr uint32_t kSeed = 29;
+  constexpr int kShapes = 100;
+  std::mt19937 random(kSeed);
+  for (int i = 0; i < kShapes; ++i) TrainWithTheSizeNamed(RandomShape(&random));
+}
+
+TEST_F(Training, WithFlagsThatConcernOtherJobs_SaysThatItsOwnDaemonHasNone) {
+  const CommandResult both = Run({"--steps", "1", "--priority", "5", "--queue-timeout", "3"});
+  EXPECT_EQ(both.code, 0);
+  EXPECT_THAT(both.err, testing::HasSubstr("geminid-train: --priority and --queue-timeout do "
+                                           "nothing: this run has started a daemon of its own"));
+  EXPECT_THAT(Run({"--steps", "1"}).err, testing::Not(testing::HasSubstr("nothing")));
 }
 
 TEST_F(Training, PrecisionOfNorms_MattersBesideBf16WeightsAlone) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/agreement.h"
 #include "client/checkpoint/checksums.h"
@@ -143,8 +144,15 @@ class Saver::Impl {
       if (leads()) AbandonStep(options_.folder, step);
       return begun;
     }
-    thread_ = std::thread(
-        [this, step, health, writing] { result_ = Finish(step, health, writing.get()); });
+    const auto finish = [this, step, health, writing] {
+      result_ = Finish(step, health, writing.get());
+    };
+    // Without another thread this one does it: the ranks have agreed that there is a checkpoint.
+    if (auto thread = base::StartThread(finish); thread.ok()) {
+      thread_ = *std::move(thread);
+    } else {
+      finish();
+    }
     return absl::OkStatus();
   }
 

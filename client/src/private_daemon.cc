@@ -17,7 +17,6 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -27,6 +26,8 @@
 #include "base/deadline.h"
 #include "base/exit_code.h"
 #include "base/memory_limits.h"
+#include "base/start_thread.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 #include "client/os/thread.h"
@@ -280,12 +281,7 @@ absl::Status PrivateDaemon::Keeper::Launch(int* wait_status) {
 absl::Status PrivateDaemon::Keeper::Watch() {
   stop_ = base::UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.valid()) return base::SystemError(errno, "eventfd", "the private daemon's keeper");
-  try {
-    thread_ = std::thread([this] { Loop(); });
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no thread can be started for the private daemon: ", error.what()));
-  }
+  GEMINID_ASSIGN_OR_RETURN(thread_, base::StartThread([this] { Loop(); }));
   return absl::OkStatus();
 }
 

@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/start_thread.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 #include "client/os/thread.h"
 #include "client/src/daemon_ended.h"
@@ -53,9 +55,11 @@ absl::StatusOr<std::unique_ptr<RequestPort>> RequestPort::Create(const shm::Stat
                                                                  shm::ClientSegment* client,
                                                                  Descriptors descriptors,
                                                                  std::string socket) {
-  absl::StatusOr<std::unique_ptr<RequestPort>> port =
-      CreateWithoutThread(state, client, std::move(descriptors), std::move(socket));
-  if (port.ok()) (*port)->thread_ = std::thread([raw = port->get()] { raw->Loop(); });
+  GEMINID_ASSIGN_OR_RETURN(
+      std::unique_ptr<RequestPort> port,
+      CreateWithoutThread(state, client, std::move(descriptors), std::move(socket)));
+  GEMINID_ASSIGN_OR_RETURN(port->thread_,
+                           base::StartThread([raw = port.get()] { raw->Loop(); }));
   return port;
 }
 

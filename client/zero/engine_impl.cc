@@ -290,10 +290,12 @@ absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> EngineImpl::MakeUpdatePool(
 absl::Status EngineImpl::MakeThreads() {
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<kernels::ThreadPool> pool, MakeUpdatePool());
   snapshotter_ = std::make_unique<Snapshotter>(layout_, elements_, communicator_->Rank(), *values_);
-  updater_ = std::make_unique<Updater>(
-      layout_, *optimizer_, store_.get(), std::move(pool),
-      [this](const absl::Status& status) { mover_->Notify(status); },
-      [this](uint32_t granule, uint64_t epoch) { snapshotter_->BeforeUpdate(granule, epoch); });
+  GEMINID_ASSIGN_OR_RETURN(
+      updater_,
+      Updater::Create(
+          layout_, *optimizer_, store_.get(), std::move(pool),
+          [this](const absl::Status& status) { mover_->Notify(status); },
+          [this](uint32_t granule, uint64_t epoch) { snapshotter_->BeforeUpdate(granule, epoch); }));
   GEMINID_RETURN_IF_ERROR(MakeMover());
   SetUpdateOrder();
   return ReadHostBytes();
@@ -316,14 +318,13 @@ absl::Status EngineImpl::MakeMover() {
   context.weights_current = [this](uint32_t chunk) { return updater_->IsCurrent(chunk); };
   context.updates = updates_in_backward() ? updater_.get() : nullptr;
   context.names = [this](uint32_t chunk) { return NamesIn(chunk); };
-  context.on_reserved = [this](uint64_t bytes) { workspace_->SetReserved(bytes); };
   context.clock = clock_;
   context.timeout = options_.timeout;
   context.device = DeviceOf(*session_);
   absl::StatusOr<std::unique_ptr<Compute>> compute =
       Compute::Create(context.device, "geminid-moves", options_.timeout);
   if (!compute.ok()) return compute.status();
-  mover_ = std::make_unique<Mover>(std::move(context), *std::move(compute));
+  GEMINID_ASSIGN_OR_RETURN(mover_, Mover::Create(std::move(context), *std::move(compute)));
   return absl::OkStatus();
 }
 

@@ -77,7 +77,10 @@ class EngineImpl final : public Engine {
   absl::Status ReportWorkspace(uint64_t bytes) override { return workspace_->Report(bytes); }
   absl::StatusOr<double> GradientNorm() override;
   absl::StatusOr<StepResult> Step(const StepInput& input) override;
-  double loss_scale() const override { return loss_scaler_.scale(); }
+  double loss_scale() const override {
+    const Lock lock(mutex_);
+    return loss_scaler_.scale();
+  }
   absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) override;
   std::vector<ShardRange> ShardOf(ParameterId id) const override;
   bool HasState(ParameterId id, StateKind kind) const override;
@@ -131,6 +134,8 @@ class EngineImpl final : public Engine {
   absl::Status MakeLayout();
   absl::Status AllocateGathered();
   absl::Status MakeViews();
+  absl::StatusOr<std::unique_ptr<collectives::Communicator>> Duplicate(
+      collectives::Communicator* ranks, const char* name) const;
   absl::Status MakeCommunicators();
   absl::Status ConnectDevices();
   absl::Status ChargeSegments();
@@ -171,6 +176,7 @@ class EngineImpl final : public Engine {
   absl::StatusOr<uint64_t> FinishUpdate();
 
   // engine_values.cc: parameters as values
+  absl::Status CheckNew(const char* call);
   absl::Status LoadShard(uint32_t tensor, std::span<int32_t> bits) const;
 
   // engine_shards.cc: state in and out
@@ -193,7 +199,11 @@ class EngineImpl final : public Engine {
   absl::Status BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks, Stream* stream);
   // `position`: of reductions.
   absl::Status Carry(const Moves& moves, MicroBatchPosition position = {});
-  absl::Status Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held, Stream* stream);
+  absl::Status PlaceOperator(const Moves& moves, const std::vector<uint32_t>& chunks,
+                             Stream* stream);
+  absl::Status PlaceGradient(const std::vector<uint32_t>& storage, bool planned);
+  absl::Status Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held);
+  absl::Status WaitResident(const std::vector<uint32_t>& chunks);
   absl::Status HoldChunks(const std::vector<uint32_t>& chunks, Stream* stream);
   void MeasureOnStream(Stream* stream);
   void EndOnStream();
@@ -214,6 +224,21 @@ class EngineImpl final : public Engine {
   absl::Status DoesNotFit(uint64_t chunk_bytes, uint64_t activation_bytes) const;
 
   // engine_workspace.cc
+  // While chunks are placed. Other threads ask for workspace meanwhile: they get none beyond what
+  // was in use at the beginning before the end.
+  class Placing {
+   public:
+    explicit Placing(EngineImpl* engine);
+    ~Placing();
+    Placing(const Placing&) = delete;
+    Placing& operator=(const Placing&) = delete;
+
+    uint64_t workspace_bytes() const { return workspace_bytes_; }
+
+   private:
+    EngineImpl* const engine_;
+    const uint64_t workspace_bytes_;
+  };
   absl::Status GrowWorkspace(uint64_t extent_bytes);
   absl::StatusOr<std::byte*> AllocateInHole(uint64_t bytes);
   void FreeInHole(std::byte* data);
@@ -263,9 +288,10 @@ class EngineImpl final : public Engine {
   absl::Status CheckNothingOpen(const char* call) const;
   absl::Status EndMicroBatch(bool step_ends);
   absl::Status ReduceIncomplete(bool step_ends);
-  absl::StatusOr<double> NormOfStep();
-  absl::StatusOr<double> NormAgain();
-  absl::StatusOr<double> GlobalGradientNorm();
+  absl::StatusOr<double> NormOfStep(const AgreedFields& step);
+  absl::StatusOr<double> NormAgain(const AgreedFields& step);
+  absl::StatusOr<double> GlobalGradientNorm(const AgreedFields& step);
+  absl::Status NotOfStep(const absl::Status& status);
   absl::Status CheckStep(const char* call) const;
   absl::Status CheckRates(const StepInput& input) const;
   double GradientFactor() const;

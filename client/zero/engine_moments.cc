@@ -136,6 +136,13 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   }
   const Moves moves = director_->BeginOperator(evaluate, chunks);
   ++operation_;
+  GEMINID_RETURN_IF_ERROR(PlaceOperator(moves, chunks, stream));
+  return stream != nullptr ? absl::OkStatus() : WaitResident(chunks);
+}
+
+absl::Status EngineImpl::PlaceOperator(const Moves& moves, const std::vector<uint32_t>& chunks,
+                                       Stream* stream) {
+  const Placing placing(this);
   mover_->BeginMoment(director_->moment(), stream);
   const auto loads =
       std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
@@ -146,8 +153,9 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   };
   const uint64_t planned =
       director_->following() ? director_->followed().workspace_bytes(director_->moment()) : 0;
-  const absl::StatusOr<Steps> reserve = placer_->Reserve(workspace_->extent_bytes(), planned, held);
-  if (!reserve.ok()) return DoesNotFit(ChunkBytes(held), workspace_->extent_bytes());
+  const absl::StatusOr<Steps> reserve =
+      placer_->Reserve(placing.workspace_bytes(), planned, held);
+  if (!reserve.ok()) return DoesNotFit(ChunkBytes(held), placing.workspace_bytes());
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   session_->SetWorkspace(workspace_->in_use_bytes());
   // A plan knows how much workspace there will be, unless it grew since.
@@ -157,7 +165,7 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
     GEMINID_RETURN_IF_ERROR(mover_->Run(steps, operation_, {}));
   }
   GEMINID_RETURN_IF_ERROR(Carry(Moves(loads, moves.end())));
-  return Bring(chunks, held, stream);
+  return Bring(chunks, held);
 }
 
 // What a plan knows of an operator's time must be of its work, not of its being queued: from when
@@ -186,8 +194,7 @@ absl::Status EngineImpl::Synchronize() {
   return Remember(SynchronizeStreams());
 }
 
-absl::Status EngineImpl::Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held,
-                               Stream* stream) {
+absl::Status EngineImpl::Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held) {
   const absl::StatusOr<Steps> steps = placer_->Bring(chunks, held);
   if (!steps.ok()) {
     const auto needed = [&](uint32_t chunk) {
@@ -195,8 +202,10 @@ absl::Status EngineImpl::Bring(const std::vector<uint32_t>& chunks, const Placer
     };
     return DoesNotFit(ChunkBytes(needed), workspace_->extent_bytes());
   }
-  GEMINID_RETURN_IF_ERROR(mover_->Run(*steps, operation_, {}));
-  if (stream != nullptr) return absl::OkStatus();
+  return mover_->Run(*steps, operation_, {});
+}
+
+absl::Status EngineImpl::WaitResident(const std::vector<uint32_t>& chunks) {
   for (uint32_t chunk : chunks) GEMINID_RETURN_IF_ERROR(mover_->WaitResident(chunk));
   return absl::OkStatus();
 }
@@ -298,7 +307,7 @@ absl::Status EngineImpl::ReduceIfComplete(uint32_t chunk) {
 absl::Status EngineImpl::Reduce(uint32_t chunk) {
   const uint32_t storage = book_->StorageOf(chunk);
   // One that no operator used was not waited for: its update still reads the gradient before.
-  GEMINID_RETURN_IF_ERROR(updater_->WaitCurrent(chunk));
+  GEMINID_RETURN_IF_ERROR(updater_->WaitCurrent(chunk, options_.timeout));
   const int before = book_->reductions(chunk);
   book_->Reduce(chunk);
   const int after = sums_gradients() ? micro_batch_ + 1 : before + 1;
@@ -308,13 +317,19 @@ absl::Status EngineImpl::Reduce(uint32_t chunk) {
 
 absl::Status EngineImpl::OpenGradient(uint32_t chunk, bool planned, Stream* stream) {
   const std::vector<uint32_t> storage = {book_->StorageOf(chunk)};
+  GEMINID_RETURN_IF_ERROR(PlaceGradient(storage, planned));
+  return stream != nullptr ? absl::OkStatus() : WaitResident(storage);
+}
+
+absl::Status EngineImpl::PlaceGradient(const std::vector<uint32_t>& storage, bool planned) {
+  const Placing placing(this);
   // Workspace that has been given back since may serve.
   const absl::StatusOr<Steps> reserve =
-      placer_->Reserve(workspace_->extent_bytes(), placer_->reserved_bytes(), Held());
+      placer_->Reserve(placing.workspace_bytes(), placer_->reserved_bytes(), Held());
   if (!reserve.ok()) return reserve.status();
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   GEMINID_RETURN_IF_ERROR(Carry(director_->OpenGradient(storage[0], planned)));
-  return Bring(storage, Held(), stream);
+  return Bring(storage, Held());
 }
 
 absl::Status EngineImpl::CheckAddGradient(ParameterId id, std::span<const std::byte> gradient,

@@ -242,8 +242,9 @@ absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
       std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
   GEMINID_RETURN_IF_ERROR(Carry(Moves(moves.begin(), loads)));
   // As at the end of every planned micro-batch: what stays and the next first allocation fit.
-  const absl::StatusOr<Steps> reserve =
-      placer_->Reserve(workspace_->extent_bytes(), planned_moments_.back().workspace_bytes, Held());
+  const Placing placing(this);
+  const absl::StatusOr<Steps> reserve = placer_->Reserve(
+      placing.workspace_bytes(), planned_moments_.back().workspace_bytes, Held());
   if (!reserve.ok()) return reserve.status();
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   return Carry(Moves(loads, moves.end()));

@@ -21,7 +21,33 @@ std::string ShortName(const std::string& group) {
   return name.size() <= kMost ? name : name.substr(name.size() - kMost);
 }
 
+// Meanwhile the trainer's own communicator waits as long as the engine does.
+class WithTimeout {
+ public:
+  WithTimeout(collectives::Communicator* ranks, absl::Duration timeout)
+      : ranks_(ranks), before_(ranks->timeout()) {
+    ranks_->SetTimeout(timeout);
+  }
+  ~WithTimeout() { ranks_->SetTimeout(before_); }
+  WithTimeout(const WithTimeout&) = delete;
+  WithTimeout& operator=(const WithTimeout&) = delete;
+
+ private:
+  collectives::Communicator* const ranks_;
+  const absl::Duration before_;
+};
+
 }  // namespace
+
+// Of the same ranks, for the engine alone. While one rank plans, compiles or logs, the others wait
+// for it in any of these.
+absl::StatusOr<std::unique_ptr<collectives::Communicator>> EngineImpl::Duplicate(
+    collectives::Communicator* ranks, const char* name) const {
+  const WithTimeout waits(ranks, options_.timeout);
+  GEMINID_ASSIGN_OR_RETURN(auto duplicate, ranks->Duplicate(name));
+  duplicate->SetTimeout(options_.timeout);
+  return duplicate;
+}
 
 // What the ranks share on this host is charged to the session of who has made it.
 absl::Status EngineImpl::ChargeSegments() {
@@ -42,23 +68,16 @@ absl::Status EngineImpl::ChargeSegments() {
 }
 
 absl::Status EngineImpl::MakeCommunicators() {
-  for (auto [name, target] : {std::pair{"geminid-mover", &mover_communicator_},
-                              std::pair{"geminid-control", &control_communicator_}}) {
-    absl::StatusOr<std::unique_ptr<collectives::Communicator>> duplicate =
-        communicator_->Duplicate(name);
-    if (!duplicate.ok()) return duplicate.status();
-    *target = *std::move(duplicate);
-  }
+  GEMINID_ASSIGN_OR_RETURN(mover_communicator_, Duplicate(communicator_, "geminid-mover"));
+  GEMINID_ASSIGN_OR_RETURN(control_communicator_, Duplicate(communicator_, "geminid-control"));
   if (!options_.model.empty() && !IsElementwise(options_.optimizer)) {
-    GEMINID_ASSIGN_OR_RETURN(sums_communicator_, options_.all_ranks->Duplicate("geminid-sums"));
-    sums_communicator_->SetTimeout(std::max(sums_communicator_->timeout(), options_.timeout));
-  }
-  // While one rank plans, the others wait for it here.
-  if (control_communicator_->timeout() < options_.timeout) {
-    control_communicator_->SetTimeout(options_.timeout);
+    GEMINID_ASSIGN_OR_RETURN(sums_communicator_, Duplicate(options_.all_ranks, "geminid-sums"));
   }
   agreement_ = std::make_unique<RankAgreement>(control_communicator_.get());
+  GEMINID_RETURN_IF_ERROR(
+      agreement_->CheckSameFields("Engine::Create", FieldsOf(parameters_, options_)));
   if (options_.host_ranks != nullptr) {
+    const WithTimeout waits(options_.host_ranks, options_.timeout);
     GEMINID_ASSIGN_OR_RETURN(host_shards_,
                              HostShards::Connect(*control_communicator_, *options_.host_ranks));
   }
@@ -72,11 +91,10 @@ absl::Status EngineImpl::CheckCounted() {
   if (sums_communicator_ == nullptr) return absl::OkStatus();
   std::vector<int64_t> counted = optimizer_->CountedElements();
   collectives::Communicator* const all = options_.all_ranks;
-  const absl::Duration before = all->timeout();
-  all->SetTimeout(std::max(before, options_.timeout));
-  const absl::Status added = all->AllReduce(counted, counted, collectives::ReduceOp::kSum);
-  all->SetTimeout(before);
-  if (!added.ok()) return added;
+  {
+    const WithTimeout waits(all, options_.timeout);
+    GEMINID_RETURN_IF_ERROR(all->AllReduce(counted, counted, collectives::ReduceOp::kSum));
+  }
   for (size_t t = 0; t < counted.size(); ++t) {
     const Parameter& tensor = options_.model[t];
     int64_t elements = 1;
@@ -98,7 +116,7 @@ absl::Status EngineImpl::ConnectDevices() {
   GEMINID_RETURN_IF_ERROR(
       mover_communicator_->AllReduce(untouchable, untouchable, collectives::ReduceOp::kMin));
   if (untouchable[0] == 0) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(auto control, communicator_->Duplicate("geminid-devices"));
+  GEMINID_ASSIGN_OR_RETURN(auto control, Duplicate(communicator_, "geminid-devices"));
   uint64_t largest = 0;
   for (const ChunkShape& chunk : layout_.chunks) largest = std::max(largest, chunk.bytes());
   auto connected = device->ConnectRanks(std::move(control), largest);

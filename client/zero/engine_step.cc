@@ -32,6 +32,7 @@ absl::Status EngineImpl::BeginStep(const StepInput& input) {
     return absl::InvalidArgumentError(
         "a step whose parameters are updated in the backward pass cannot be clipped");
   }
+  GEMINID_RETURN_IF_ERROR(agreement_->CheckSameFields("BeginStep", FieldsOf(input, 0)));
   const absl::Status status = PrepareUpdate(input, {}, updates_ + 1);
   if (!status.ok()) return Remember(status);
   updater_->BeginStep(epoch_ + 1);
@@ -138,19 +139,25 @@ absl::Status EngineImpl::CancelMicroBatch() {
 }
 
 // The commit barrier: a rank that passes it knows that every rank holds all its reduced gradients.
-absl::StatusOr<double> EngineImpl::GlobalGradientNorm() {
-  std::vector<double> squares = {mover_->GradientSquares(), YieldAsked(*session_) ? 1.0 : 0.0};
-  absl::Status status = Waited(StallCause::kCollective, [&] {
-    return control_communicator_->AllReduce(squares, squares, collectives::ReduceOp::kSum);
-  });
-  if (!status.ok()) return status;
-  yield_asked_ = squares[1] > 0;
-  return GradientFactor() * (std::sqrt(squares[0]) / loss_scaler_.scale());
+// With it ranks see whether all are given the same for the step.
+absl::StatusOr<double> EngineImpl::GlobalGradientNorm(const AgreedFields& step) {
+  FieldsDigest digest = FieldsDigest::Of(step);
+  std::vector<double> sums = {mover_->GradientSquares(), YieldAsked(*session_) ? 1.0 : 0.0,
+                              digest.values[0],          digest.values[1],
+                              digest.squares[0],         digest.squares[1]};
+  GEMINID_RETURN_IF_ERROR(Waited(StallCause::kCollective, [&] {
+    return control_communicator_->AllReduce(sums, sums, collectives::ReduceOp::kSum);
+  }));
+  norm_ = GradientFactor() * (std::sqrt(sums[0]) / loss_scaler_.scale());
+  yield_asked_ = sums[1] > 0;
+  digest = {.values = {sums[2], sums[3]}, .squares = {sums[4], sums[5]}};
+  if (digest.SameOnAll(control_communicator_->WorldSize())) return *norm_;
+  return agreement_->NameDifference("Step", step);
 }
 
 // Ends the last micro-batch, if that has not been done.
-absl::StatusOr<double> EngineImpl::NormOfStep() {
-  if (norm_.has_value()) return NormAgain();
+absl::StatusOr<double> EngineImpl::NormOfStep(const AgreedFields& step) {
+  if (norm_.has_value()) return NormAgain(step);
   GEMINID_RETURN_IF_ERROR(SynchronizeStreams());
   GEMINID_RETURN_IF_ERROR(EndMicroBatch(true));
   GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
@@ -162,28 +169,28 @@ absl::StatusOr<double> EngineImpl::NormOfStep() {
   if (options_.accumulate > 1 && !measured) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
-  absl::StatusOr<double> norm = GlobalGradientNorm();
-  if (norm.ok()) norm_ = *norm;
-  return norm;
+  return GlobalGradientNorm(step);
 }
 
 // Ranks do not know of each other whether they wrote to gradients since.
-absl::StatusOr<double> EngineImpl::NormAgain() {
+absl::StatusOr<double> EngineImpl::NormAgain(const AgreedFields& step) {
   if (std::exchange(gradients_written_, false)) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
-  absl::StatusOr<double> norm = GlobalGradientNorm();
-  if (norm.ok()) norm_ = *norm;
-  return norm;
+  return GlobalGradientNorm(step);
 }
 
 absl::StatusOr<double> EngineImpl::GradientNorm() {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(CheckStep("GradientNorm"));
-  absl::StatusOr<double> norm = NormOfStep();
-  if (!norm.ok()) return Remember(norm.status());
-  return norm;
+  const absl::StatusOr<double> norm = NormOfStep({{"the call", "GradientNorm"}});
+  return norm.ok() ? norm : NotOfStep(norm.status());
+}
+
+// What ranks were given differently changes nothing: they may give it again.
+absl::Status EngineImpl::NotOfStep(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) && norm_.has_value() ? status : Remember(status);
 }
 
 absl::Status EngineImpl::CheckStep(const char* call) const {
@@ -231,8 +238,9 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   GEMINID_RETURN_IF_ERROR(CheckStep("Step"));
   GEMINID_RETURN_IF_ERROR(CheckRates(input));
   GEMINID_RETURN_IF_ERROR(CheckBegun(input));
-  const absl::StatusOr<double> own = NormOfStep();
-  if (!own.ok()) return Remember(own.status());
+  const double clip_norm = input.clip_norm.value_or(options_.clip_norm);
+  const absl::StatusOr<double> own = NormOfStep(FieldsOf(input, clip_norm));
+  if (!own.ok()) return NotOfStep(own.status());
   const double norm = input.gradient_norm.value_or(*own);
   CrashPoint("step agreed");
 
@@ -241,7 +249,6 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   result.gradient_norm = norm;
   result.loss_scale = loss_scaler_.scale();
   result.overflow = !std::isfinite(norm);
-  const double clip_norm = input.clip_norm.value_or(options_.clip_norm);
   if (clip_norm > 0 && !result.overflow) {
     result.clip_coefficient = std::min(1.0, clip_norm / (norm + kClipEpsilon));
   }

@@ -1,14 +1,22 @@
 // Parameters as values: from the trainer to this rank's shard, and back.
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
 
+absl::Status EngineImpl::CheckNew(const char* call) {
+  if (!resumed_.has_value()) return CheckNotStarted(call);
+  return absl::FailedPreconditionError(
+      absl::StrCat(call, " would overwrite what this engine goes on from, step ", resumed_->step,
+                   " of its predecessor (Engine::resumed); leave it out"));
+}
+
 absl::Status EngineImpl::Initialize(const Fill& fill) {
   const Lock lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(CheckNotStarted("Initialize"));
+  GEMINID_RETURN_IF_ERROR(CheckNew("Initialize"));
   store_->SetResumable(false);
   std::vector<float> values;
   for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {
@@ -25,7 +33,7 @@ absl::Status EngineImpl::Initialize(const Fill& fill) {
 
 absl::Status EngineImpl::InitializeShards(const FillRange& fill) {
   const Lock lock(mutex_);
-  GEMINID_RETURN_IF_ERROR(CheckNotStarted("InitializeShards"));
+  GEMINID_RETURN_IF_ERROR(CheckNew("InitializeShards"));
   store_->SetResumable(false);
   std::vector<float> values;
   for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {

@@ -1,4 +1,5 @@
 // Workspace that grows beyond what is reserved: chunks make way for it, or it lies between them.
+#include <algorithm>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -6,6 +7,13 @@
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
+
+EngineImpl::Placing::Placing(EngineImpl* engine)
+    : engine_(engine), workspace_bytes_(engine->workspace_->Pause()) {}
+
+EngineImpl::Placing::~Placing() {
+  engine_->workspace_->SetReserved(engine_->mover_->reserved_bytes());
+}
 
 // While sampling that is how the sample is taken; under a plan it means that the sample was too
 // small, so that this micro-batch is the next one.
@@ -16,8 +24,9 @@ absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
       extent_bytes > director_->followed().workspace_bytes(director_->moment())) {
     workspace_grew_ = true;
   }
-  const absl::StatusOr<Steps> steps =
-      placer_->Reserve(extent_bytes, placer_->reserved_bytes(), Held());
+  const Placing placing(this);
+  const absl::StatusOr<Steps> steps = placer_->Reserve(
+      std::max(extent_bytes, placing.workspace_bytes()), placer_->reserved_bytes(), Held());
   if (!steps.ok()) return Answer(DoesNotFit(ChunkBytes(Held()), extent_bytes));
   return Answer(Remember(mover_->Run(*steps, operation_, {})));
 }

@@ -25,6 +25,7 @@ absl::StatusOr<bool> EngineImpl::AllRanks(bool mine) {
 // step.
 absl::Status EngineImpl::YieldIfAsked() {
   if (!std::exchange(yield_asked_, false)) return absl::OkStatus();
+  const Placing placing(this);  // until the arena is here again
   GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(options_.timeout));
   // It reads the state where it is; what became of it is said by WaitSnapshot.
   const bool read = !absl::IsDeadlineExceeded(snapshotter_->Wait(options_.timeout));

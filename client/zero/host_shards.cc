@@ -39,12 +39,14 @@ absl::StatusOr<std::unique_ptr<HostShards>> HostShards::Connect(
     collectives::Communicator& all, collectives::Communicator& host_ranks) {
   GEMINID_RETURN_IF_ERROR(CheckHosts(all, host_ranks.WorldSize(), host_ranks.Rank()));
   GEMINID_ASSIGN_OR_RETURN(auto ranks, host_ranks.Duplicate("geminid-host"));
+  ranks->SetTimeout(all.timeout());
   return std::unique_ptr<HostShards>(new HostShards(std::move(ranks)));
 }
 
 absl::Status HostShards::ConnectDevices(device::Device* device, uint64_t scratch_bytes) {
   if (ranks_->WorldSize() == 1) return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(auto control, ranks_->Duplicate("geminid-host-devices"));
+  control->SetTimeout(ranks_->timeout());
   GEMINID_ASSIGN_OR_RETURN(device_ranks_, device->ConnectRanks(std::move(control), scratch_bytes));
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
+#include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
@@ -55,7 +56,14 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
   guard_->mover = this;
   free_places_.resize(context_.store->landing_places());
   std::iota(free_places_.begin(), free_places_.end(), 0u);
-  thread_ = std::thread([this] { Loop(); });
+}
+
+absl::StatusOr<std::unique_ptr<Mover>> Mover::Create(MoverContext context,
+                                                     std::unique_ptr<Compute> compute) {
+  std::unique_ptr<Mover> mover(new Mover(std::move(context), std::move(compute)));
+  GEMINID_ASSIGN_OR_RETURN(mover->thread_,
+                           base::StartThread([raw = mover.get()] { raw->Loop(); }));
+  return mover;
 }
 
 Mover::~Mover() {
@@ -64,7 +72,7 @@ Mover::~Mover() {
     stop_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   const std::lock_guard lock(guard_->mutex);
   guard_->mover = nullptr;
   OpenGates();
@@ -212,7 +220,6 @@ absl::Status Mover::Reserve(uint64_t bytes) {
     context_.session->AddStall(StallCause::kDaemon, context_.clock() - began);
   }
   reserved_bytes_ = bytes;
-  context_.on_reserved(bytes);
   return absl::OkStatus();
 }
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/device/device.h"
 #include "client/zero/arena_meter.h"
@@ -61,7 +62,6 @@ struct MoverContext {
   // In the backward pass; null: none then. It has ended (Updater::Stop) before the mover does.
   Updater* updates = nullptr;
   std::function<std::string(uint32_t chunk)> names;  // of the parameters in it, for messages
-  std::function<void(uint64_t bytes)> on_reserved;   // the workspace has this much of the arena
   std::function<absl::Time()> clock;  // that stalls are measured by, on the waiting thread
   absl::Duration timeout;             // for which nothing may happen while something is waited for
 };
@@ -74,7 +74,9 @@ struct MicroBatchPosition {
 
 class Mover {
  public:
-  Mover(MoverContext context, std::unique_ptr<Compute> compute);
+  // RESOURCE_EXHAUSTED where the system gives no thread.
+  static absl::StatusOr<std::unique_ptr<Mover>> Create(MoverContext context,
+                                                       std::unique_ptr<Compute> compute);
   ~Mover();
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
@@ -87,6 +89,8 @@ class Mover {
   // messages. Blocks for those steps that must make room.
   absl::Status Run(const Steps& steps, uint64_t operation, MicroBatchPosition position);
 
+  // Of the arena's top, for workspace. By the trainer's thread.
+  uint64_t reserved_bytes() const { return reserved_bytes_; }
   // Where the chunk is, or will be once it has come.
   uint64_t offset(uint32_t chunk) const { return placed_[chunk]; }
 
@@ -146,6 +150,8 @@ class Mover {
   double HostToDeviceBytesPerSecond() const;
 
  private:
+  Mover(MoverContext context, std::unique_ptr<Compute> compute);
+
   using Task = MoveQueue::Task;
   using Lock = std::unique_lock<std::mutex>;
 

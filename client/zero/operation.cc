@@ -14,12 +14,16 @@ Operation::Operation(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Operation::Operation(Operation&&) noexcept = default;
 
 Operation& Operation::operator=(Operation&& other) noexcept {
-  std::swap(state_, other.state_);
+  if (this == &other) return *this;
+  FinishIfOpen();
+  state_ = std::move(other.state_);
   return *this;
 }
 
-Operation::~Operation() {
-  // The engine remembers an error and returns it from its next call.
+Operation::~Operation() { FinishIfOpen(); }
+
+// The engine remembers an error and returns it from its next call.
+void Operation::FinishIfOpen() {
   if (state_ != nullptr && state_->Open()) (void)Finish();
 }
 

@@ -1,6 +1,7 @@
 #include "client/zero/rank_agreement.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
@@ -13,6 +14,9 @@ using collectives::ReduceOp;
 
 // Of an operator, in the message about one that differs.
 constexpr size_t kMostChunksNamed = 8;
+
+// Of the text of a field that is exchanged.
+constexpr size_t kFieldWords = 24;
 
 int64_t HashOf(const TraceMoment& moment) {
   base::Fnv1a hash;
@@ -32,6 +36,45 @@ absl::Status RankAgreement::CheckSame(uint64_t value, const char* what) {
   return absl::FailedPreconditionError(
       absl::StrCat("the ranks disagree about ", what,
                    "; all ranks must run the same operators in the same order"));
+}
+
+absl::Status RankAgreement::CheckSameFields(const char* what, const AgreedFields& fields) {
+  const FieldsDigest digest = FieldsDigest::Of(fields);
+  FieldsDigest sums;
+  std::vector<double> added = {digest.values[0], digest.values[1], digest.squares[0],
+                               digest.squares[1]};
+  GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(added, added, ReduceOp::kSum));
+  std::copy_n(added.begin(), sums.values.size(), sums.values.begin());
+  std::copy_n(added.begin() + 2, sums.squares.size(), sums.squares.begin());
+  return sums.SameOnAll(ranks_->WorldSize()) ? absl::OkStatus() : NameDifference(what, fields);
+}
+
+// All ranks come here. Those that have fewer fields have another one before these end.
+absl::Status RankAgreement::NameDifference(const char* what, const AgreedFields& fields) {
+  std::vector<int64_t> least = {static_cast<int64_t>(fields.size())};
+  GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(least, least, ReduceOp::kMin));
+  std::vector<int64_t> low;
+  for (int64_t i = 0; i < least[0]; ++i) {
+    low.push_back(static_cast<int64_t>(fields[static_cast<size_t>(i)].Hash()));
+  }
+  std::vector<int64_t> high = low;
+  GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(low, low, ReduceOp::kMin));
+  GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(high, high, ReduceOp::kMax));
+  const auto first = static_cast<size_t>(std::ranges::mismatch(low, high).in1 - low.begin());
+  std::vector<int64_t> own(kFieldWords);
+  if (first < fields.size()) {
+    const std::string text = absl::StrCat(fields[first].name, " ", fields[first].value);
+    std::memcpy(own.data(), text.data(), std::min(text.size(), kFieldWords * sizeof(int64_t) - 1));
+  }
+  std::vector<int64_t> all(own.size() * static_cast<size_t>(ranks_->WorldSize()));
+  GEMINID_RETURN_IF_ERROR(ranks_->AllGather(own, all));
+  std::string who;
+  for (size_t rank = 0; rank < all.size() / own.size(); ++rank) {
+    const char* text = reinterpret_cast<const char*>(&all[rank * own.size()]);
+    absl::StrAppend(&who, rank == 0 ? "" : ", ", "rank ", rank, " has ", text);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(what, " was not given the same on all ranks: ", who,
+                                                 "; give each of them what the others are given"));
 }
 
 absl::Status RankAgreement::CheckSameOperators(const std::vector<TraceMoment>& moments) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "client/zero/agreed_fields.h"
 #include "geminid/communicator.h"
 #include "geminid/plan.h"
 
@@ -19,6 +20,12 @@ class RankAgreement {
 
   // FAILED_PRECONDITION naming `what`.
   absl::Status CheckSame(uint64_t value, const char* what);
+
+  // INVALID_ARGUMENT naming the first field of `what` that is not the same on all ranks, and what it
+  // is on each.
+  absl::Status CheckSameFields(const char* what, const AgreedFields& fields);
+  // The same where it is known already that they differ.
+  absl::Status NameDifference(const char* what, const AgreedFields& fields);
 
   // INVALID_ARGUMENT naming the first operator of the moments in which ranks differ, and who used
   // which chunks there.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/deadline.h"
+#include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "client/zero/updater.h"
 
@@ -50,15 +51,23 @@ absl::Status Snapshotter::Start(uint64_t epoch, std::vector<uint32_t> order, Upd
     running_ = true;
   }
   if (thread_.joinable()) thread_.join();
-  thread_ = std::thread([this, updater, order = std::move(order)] { Run(order, updater); });
-  return absl::OkStatus();
+  absl::StatusOr<std::thread> thread =
+      base::StartThread([this, updater, order = std::move(order)] { Run(order, updater); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+    return absl::OkStatus();
+  }
+  const std::lock_guard lock(mutex_);
+  running_ = false;
+  sink_.reset();
+  return thread.status();
 }
 
 void Snapshotter::Run(const std::vector<uint32_t>& order, Updater* updater) {
   std::unique_lock lock(mutex_);
   for (uint32_t chunk : order) {
     lock.unlock();
-    const absl::Status updated = updater->WaitCurrent(chunk);
+    const absl::Status updated = updater->WaitCurrent(chunk, absl::InfiniteDuration());
     lock.lock();
     status_.Update(updated);
     if (stop_) break;
@@ -77,8 +86,10 @@ void Snapshotter::HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock) 
   if (turns_[granule] == Turn::kDone) return;
   if (status_.ok()) {
     turns_[granule] = Turn::kInHand;
+    // The snapshot may be stopped meanwhile.
+    const std::shared_ptr<SnapshotSink> sink = sink_;
     lock.unlock();
-    const absl::Status given = Give(granule);
+    const absl::Status given = Give(granule, sink.get());
     lock.lock();
     status_.Update(given);
   }
@@ -87,7 +98,7 @@ void Snapshotter::HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock) 
   changed_.notify_all();
 }
 
-absl::Status Snapshotter::Give(uint32_t granule) {
+absl::Status Snapshotter::Give(uint32_t granule, SnapshotSink* sink) {
   std::vector<float> values;
   for (const ShardPart& part : parts_[granule]) {
     values.resize(part.elements);
@@ -95,7 +106,7 @@ absl::Status Snapshotter::Give(uint32_t granule) {
       if (!values_.Has(granule, kind)) continue;
       GEMINID_RETURN_IF_ERROR(values_.Read(part, kind, values));
       GEMINID_RETURN_IF_ERROR(
-          sink_->Write(ParameterId{part.tensor}, kind, part.tensor_offset, values));
+          sink->Write(ParameterId{part.tensor}, kind, part.tensor_offset, values));
     }
   }
   return absl::OkStatus();

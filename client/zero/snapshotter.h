@@ -53,7 +53,7 @@ class Snapshotter {
 
   void Run(const std::vector<uint32_t>& order, Updater* updater);
   void HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock);
-  absl::Status Give(uint32_t granule);
+  absl::Status Give(uint32_t granule, SnapshotSink* sink);
 
   const Layout& layout_;
   const ShardValues& values_;

@@ -1,10 +1,13 @@
 #include "client/zero/updater.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
+#include "base/start_thread.h"
+#include "base/status_macros.h"
 #include "client/zero/crash_points.h"
 
 namespace geminid::zero {
@@ -18,8 +21,18 @@ Updater::Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateS
       pool_(std::move(pool)),
       on_chunk_updated_(std::move(on_chunk_updated)),
       before_update_(std::move(before_update)),
-      missing_(layout.chunks.size()) {
-  thread_ = std::thread([this] { Loop(); });
+      missing_(layout.chunks.size()) {}
+
+absl::StatusOr<std::unique_ptr<Updater>> Updater::Create(
+    const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
+    std::unique_ptr<kernels::ThreadPool> pool, std::function<void(absl::Status)> on_chunk_updated,
+    std::function<void(uint32_t granule, uint64_t epoch)> before_update) {
+  std::unique_ptr<Updater> updater(new Updater(layout, optimizer, store, std::move(pool),
+                                               std::move(on_chunk_updated),
+                                               std::move(before_update)));
+  GEMINID_ASSIGN_OR_RETURN(updater->thread_,
+                           base::StartThread([raw = updater.get()] { raw->Loop(); }));
+  return updater;
 }
 
 Updater::~Updater() { Stop(); }
@@ -82,25 +95,31 @@ bool Updater::IsCurrent(uint32_t chunk) const {
   return !IsMissing(chunk);
 }
 
-absl::Status Updater::WaitIdle(absl::Duration timeout) {
-  std::unique_lock lock(mutex_);
-  while (!queue_.empty() && status_.ok()) {
+absl::Status Updater::Await(std::unique_lock<std::mutex>* lock, absl::Duration timeout,
+                            const std::function<bool()>& ready) {
+  while (!ready() && status_.ok()) {
     const uint64_t before = updated_;
     const auto deadline = base::Deadline::In(timeout);
-    wake_.wait_until(lock, deadline.time(), [&] { return updated_ != before || !status_.ok(); });
-    if (updated_ == before && status_.ok()) {
-      return absl::DeadlineExceededError(absl::StrCat("the update of chunk ", queue_.front().chunk,
-                                                      " has not gone on within ",
-                                                      absl::FormatDuration(timeout)));
-    }
+    wake_.wait_until(*lock, deadline.time(),
+                     [&] { return updated_ != before || ready() || !status_.ok(); });
+    if (updated_ != before || ready() || !status_.ok()) continue;
+    const std::string what =
+        queue_.empty() ? "" : absl::StrCat(" of chunk ", queue_.front().chunk);
+    return absl::DeadlineExceededError(absl::StrCat("the update", what,
+                                                    " has not gone on within ",
+                                                    absl::FormatDuration(timeout)));
   }
   return status_;
 }
 
-absl::Status Updater::WaitCurrent(uint32_t chunk) {
+absl::Status Updater::WaitIdle(absl::Duration timeout) {
   std::unique_lock lock(mutex_);
-  wake_.wait(lock, [this, chunk] { return !IsMissing(chunk) || !status_.ok(); });
-  return status_;
+  return Await(&lock, timeout, [this] { return queue_.empty(); });
+}
+
+absl::Status Updater::WaitCurrent(uint32_t chunk, absl::Duration timeout) {
+  std::unique_lock lock(mutex_);
+  return Await(&lock, timeout, [this, chunk] { return !IsMissing(chunk); });
 }
 
 void Updater::Loop() {

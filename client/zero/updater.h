@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/zero/granule_optimizer.h"
 #include "client/zero/layout.h"
@@ -25,11 +26,11 @@ class Updater {
  public:
   // `on_chunk_updated` is called on the updater's thread after a chunk's last granule, and once
   // with an error if a step fails; `before_update` there before each granule's new version is made.
-  // The rest outlives it.
-  Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
-          std::unique_ptr<kernels::ThreadPool> pool,
-          std::function<void(absl::Status)> on_chunk_updated,
-          std::function<void(uint32_t granule, uint64_t epoch)> before_update);
+  // The rest outlives it. RESOURCE_EXHAUSTED where the system gives no thread.
+  static absl::StatusOr<std::unique_ptr<Updater>> Create(
+      const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
+      std::unique_ptr<kernels::ThreadPool> pool, std::function<void(absl::Status)> on_chunk_updated,
+      std::function<void(uint32_t granule, uint64_t epoch)> before_update);
   ~Updater();  // as Stop
   Updater(const Updater&) = delete;
   Updater& operator=(const Updater&) = delete;
@@ -55,8 +56,8 @@ class Updater {
 
   // Waits for all that was given. DEADLINE_EXCEEDED when nothing is finished for so long.
   absl::Status WaitIdle(absl::Duration timeout);
-  // Waits until the chunk's newest weights are there.
-  absl::Status WaitCurrent(uint32_t chunk);
+  // Waits until the chunk's newest weights are there. DEADLINE_EXCEEDED as of WaitIdle.
+  absl::Status WaitCurrent(uint32_t chunk, absl::Duration timeout);
 
  private:
   struct Item {
@@ -65,7 +66,14 @@ class Updater {
     std::function<void()> done{};
   };
 
+  Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
+          std::unique_ptr<kernels::ThreadPool> pool,
+          std::function<void(absl::Status)> on_chunk_updated,
+          std::function<void(uint32_t granule, uint64_t epoch)> before_update);
   void Loop();
+  // Until `ready`, or an error.
+  absl::Status Await(std::unique_lock<std::mutex>* lock, absl::Duration timeout,
+                     const std::function<bool()>& ready);
   absl::Status UpdateGranule(uint32_t granule, uint64_t epoch);
   // With the lock held.
   bool IsMissing(uint32_t chunk) const { return missing_[chunk] > 0; }

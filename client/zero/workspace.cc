@@ -16,25 +16,32 @@ constexpr uint64_t kNoPlace = ~uint64_t{0};
 
 }  // namespace
 
+Workspace::Workspace() : self_(std::make_shared<Workspace*>(this)) {}
+Workspace::~Workspace() { *self_ = nullptr; }
+
 Workspace::Block::Block(Block&& other) noexcept
-    : owner_(std::exchange(other.owner_, nullptr)),
+    : owner_(std::move(other.owner_)),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)) {}
 
 Workspace::Block& Workspace::Block::operator=(Block&& other) noexcept {
-  std::swap(owner_, other.owner_);
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
+  if (this == &other) return *this;
+  Free();
+  owner_ = std::move(other.owner_);
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
   return *this;
 }
 
-Workspace::Block::~Block() {
-  if (owner_ != nullptr) owner_->Free(data_, bytes_);
+Workspace::Block::~Block() { Free(); }
+
+void Workspace::Block::Free() {
+  if (owner_ != nullptr && *owner_ != nullptr) (*owner_)->Free(data_, bytes_);
 }
 
-Workspace::Block Workspace::MakeBlock(Workspace* owner, std::byte* data, uint64_t bytes) {
+Workspace::Block Workspace::MakeBlock(std::byte* data, uint64_t bytes) {
   Block block;
-  block.owner_ = owner;
+  block.owner_ = self_;
   block.data_ = data;
   block.bytes_ = bytes;
   return block;
@@ -58,7 +65,8 @@ uint64_t ArenaWorkspace::PlaceLocked(uint64_t bytes) const {
 }
 
 uint64_t ArenaWorkspace::ExtentLocked() const {
-  return blocks_.empty() ? 0 : arena_bytes_ - blocks_.rbegin()->first;
+  const uint64_t of_blocks = blocks_.empty() ? 0 : arena_bytes_ - blocks_.rbegin()->first;
+  return std::max(of_blocks, reported_bytes_);
 }
 
 absl::StatusOr<Workspace::Block> ArenaWorkspace::Allocate(uint64_t bytes) {
@@ -82,14 +90,13 @@ absl::StatusOr<Workspace::Block> ArenaWorkspace::Allocate(uint64_t bytes) {
       in_use_bytes_ += rounded;
       meter_->AddWorkspace(static_cast<int64_t>(rounded));
       NotePeakLocked(extent);
-      return MakeBlock(this, arena_ + offset, rounded);
+      return MakeBlock(arena_ + offset, rounded);
     }
     lock.unlock();
     const absl::Status grown = grow_(extent);
     if (absl::IsResourceExhausted(grown) && holes_.allocate) return AllocateInHole(rounded, grown);
     GEMINID_RETURN_IF_ERROR(grown);
     lock.lock();
-    reserved_bytes_ = std::max(reserved_bytes_, extent);
   }
 }
 
@@ -104,7 +111,7 @@ absl::StatusOr<Workspace::Block> ArenaWorkspace::AllocateInHole(uint64_t bytes,
   in_use_bytes_ += bytes;
   meter_->AddWorkspace(static_cast<int64_t>(bytes));
   NotePeakLocked(ExtentLocked());
-  return MakeBlock(this, *data, bytes);
+  return MakeBlock(*data, bytes);
 }
 
 void ArenaWorkspace::Free(std::byte* data, uint64_t bytes) {
@@ -121,6 +128,12 @@ void ArenaWorkspace::Free(std::byte* data, uint64_t bytes) {
     meter_->AddWorkspace(-static_cast<int64_t>(bytes));
   }
   if (in_hole) holes_.free(data);
+}
+
+uint64_t ArenaWorkspace::Pause() {
+  std::lock_guard lock(mutex_);
+  reserved_bytes_ = ExtentLocked();
+  return reserved_bytes_;
 }
 
 void ArenaWorkspace::SetReserved(uint64_t extent_bytes) {
@@ -140,26 +153,24 @@ uint64_t ArenaWorkspace::in_use_bytes() const {
 
 uint64_t ArenaWorkspace::TakePeakExtent() {
   std::lock_guard lock(mutex_);
+  reported_bytes_ = 0;
   return std::exchange(peak_extent_, ExtentLocked() + hole_bytes_);
 }
 
 absl::Status ArenaWorkspace::Report(uint64_t bytes) {
-  {
-    std::lock_guard lock(mutex_);
-    if (bytes > arena_bytes_) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the trainer uses ", base::FormatBytes(bytes),
-                       " of non-model memory, more than the arena's ",
-                       base::FormatBytes(arena_bytes_), "; use a smaller batch or a larger arena"));
-    }
-    if (bytes <= reserved_bytes_) {
-      NotePeakLocked(bytes);
-      return absl::OkStatus();
-    }
+  if (bytes > arena_bytes_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the trainer uses ", base::FormatBytes(bytes),
+                     " of non-model memory, more than the arena's ",
+                     base::FormatBytes(arena_bytes_), "; use a smaller batch or a larger arena"));
   }
-  GEMINID_RETURN_IF_ERROR(grow_(bytes));
-  std::lock_guard lock(mutex_);
-  reserved_bytes_ = std::max(reserved_bytes_, bytes);
+  std::unique_lock lock(mutex_);
+  while (bytes > reserved_bytes_) {
+    lock.unlock();
+    GEMINID_RETURN_IF_ERROR(grow_(bytes));
+    lock.lock();
+  }
+  reported_bytes_ = std::max(reported_bytes_, bytes);
   NotePeakLocked(bytes);
   return absl::OkStatus();
 }

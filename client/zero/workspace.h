@@ -21,7 +21,7 @@ namespace geminid::zero {
 class ArenaWorkspace final : public Workspace {
  public:
   // Called, without locks held, when the blocks are about to reach further down than is reserved:
-  // must reserve the top `extent_bytes` of the arena or say why not.
+  // reserves the top `extent_bytes` of the arena and calls SetReserved, or says why not.
   using Grow = std::function<absl::Status(uint64_t extent_bytes)>;
 
   // For blocks that the reservation cannot grow for: anywhere else in the arena.
@@ -37,10 +37,14 @@ class ArenaWorkspace final : public Workspace {
 
   absl::StatusOr<Block> Allocate(uint64_t bytes) override;
 
+  // Until SetReserved, no block reaches further down than those in use: whoever asks for one waits
+  // in `grow`. Returns extent_bytes(). The owner of the reservation calls it before it decides
+  // where chunks may lie, as blocks are granted by other threads meanwhile.
+  uint64_t Pause();
   // The owner of the reservation says what is reserved now.
   void SetReserved(uint64_t extent_bytes);
 
-  // From the lowest byte in use to the top, without what lies in holes.
+  // From the lowest byte in use to the top, without what lies in holes; or what was reported.
   uint64_t extent_bytes() const;
   uint64_t in_use_bytes() const;
   // The largest extent since the last call, with what lay in holes as if it had been there too.
@@ -70,6 +74,7 @@ class ArenaWorkspace final : public Workspace {
   std::set<std::byte*> in_holes_;
   uint64_t hole_bytes_ = 0;
   uint64_t reserved_bytes_ = 0;
+  uint64_t reported_bytes_ = 0;  // since TakePeakExtent
   uint64_t in_use_bytes_ = 0;
   uint64_t peak_extent_ = 0;
 };

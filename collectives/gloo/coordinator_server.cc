@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/start_thread.h"
+#include "base/status_macros.h"
 #include "collectives/gloo/tcp.h"
 
 namespace geminid::collectives {
@@ -17,7 +19,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(
   if (!stop.valid()) return absl::ErrnoToStatus(errno, "eventfd");
   std::unique_ptr<CoordinatorServer> server(new CoordinatorServer(
       std::move(listener), std::move(stop), world_size, std::move(job), silence));
-  server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
+  GEMINID_ASSIGN_OR_RETURN(server->thread_,
+                           base::StartThread([raw = server.get()] { raw->Run(); }));
   return server;
 }
 
@@ -31,7 +34,7 @@ CoordinatorServer::CoordinatorServer(base::UniqueFd listener, base::UniqueFd sto
 
 CoordinatorServer::~CoordinatorServer() {
   (void)::eventfd_write(stop_.get(), 1);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 std::vector<int> CoordinatorServer::missing_ranks() const {

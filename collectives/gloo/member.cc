@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "base/deadline.h"
 #include "base/loopback.h"
+#include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "collectives/failure.h"
 #include "collectives/gloo/tcp.h"
@@ -52,7 +53,7 @@ absl::Status Member::Connect(MemberOptions options) {
   socket_ = *std::move(socket);
   stop_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
-  thread_ = std::thread([this] { Run(); });
+  GEMINID_ASSIGN_OR_RETURN(thread_, base::StartThread([this] { Run(); }));
   absl::Status hello = Send({.type = FrameType::kHello,
                              .rank = rank_,
                              .number = world_size_,

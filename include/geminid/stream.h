@@ -42,7 +42,8 @@ class GEMINID_EXPORT Stream {
 };
 
 // A stream as its device knows it, for calls that take any trainer's: on the host device a Stream*,
-// with CUDA a CUstream. Does not own it: it must outlive the work that the call queues.
+// with CUDA a CUstream. Null: with CUDA the default stream, on the host device the calling thread,
+// as in calls without a stream. Does not own it: it must outlive the work that the call queues.
 struct StreamHandle {
   void* value = nullptr;
 };

@@ -194,8 +194,8 @@ struct Options {
   // With a session that keeps on death (ConnectOptions::keep_on_death, and a run): Create takes
   // what the ranks' predecessors left, if all of them left their state and had committed a step,
   // and finishes the last step that any of them had committed. Then resumed() says where that is,
-  // the state is that of an undisturbed run after it, and Initialize is not to be called. Otherwise
-  // what was left is freed, and all is as without. The same on all ranks; so are data_position and
+  // the state is that of an undisturbed run after it, and Initialize is refused. Otherwise what was
+  // left is freed, and all is as without. The same on all ranks; so are data_position and
   // random_state then.
   bool resume = false;
   // Where this engine trains a part of a model: the ranks of all parts. They resume together, after
@@ -228,7 +228,8 @@ struct Options {
   absl::Duration timeout = absl::Minutes(5);
 };
 
-// The parameters of one operator, on the device while this lives. Move-only. Pointers are to whole
+// The parameters of one operator, on the device while this lives. Move-only; assigning finishes the
+// one that was there. Pointers are to whole
 // row-major tensors of the parameter's data type, aligned to 64 bytes, valid until Finish. Once it
 // has finished, been moved from, or its engine has ended, pointers are null and calls fail.
 class GEMINID_EXPORT Operation {
@@ -262,6 +263,7 @@ class GEMINID_EXPORT Operation {
   struct State;
   explicit Operation(std::unique_ptr<State> state);
   absl::Status FinishOn(Stream* stream);
+  void FinishIfOpen();
   std::unique_ptr<State> state_;
 };
 
@@ -269,7 +271,8 @@ class GEMINID_EXPORT Operation {
 // the rank's arena, chunks from the bottom; the sampler sees every byte, so the plan is exact.
 class GEMINID_EXPORT Workspace {
  public:
-  // Move-only; returns its bytes when destroyed.
+  // Move-only; returns its bytes when destroyed or assigned to. One that outlives the engine gives
+  // nothing back.
   class Block {
    public:
     Block() = default;
@@ -282,12 +285,17 @@ class GEMINID_EXPORT Workspace {
 
    private:
     friend class Workspace;
-    Workspace* owner_ = nullptr;
+    void Free();
+
+    std::shared_ptr<Workspace*> owner_;  // null in it: it has ended
     std::byte* data_ = nullptr;
     uint64_t bytes_ = 0;
   };
 
-  virtual ~Workspace() = default;
+  Workspace();
+  virtual ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
 
   // `bytes` aligned to 64, uninitialised. RESOURCE_EXHAUSTED names the bytes asked for, in use and
   // the arena's capacity. The highest free place is taken, so freeing in reverse order of
@@ -296,7 +304,10 @@ class GEMINID_EXPORT Workspace {
 
  protected:
   virtual void Free(std::byte* data, uint64_t bytes) = 0;
-  static Block MakeBlock(Workspace* owner, std::byte* data, uint64_t bytes);
+  Block MakeBlock(std::byte* data, uint64_t bytes);
+
+ private:
+  const std::shared_ptr<Workspace*> self_;
 };
 
 struct StepResult {
@@ -362,7 +373,8 @@ class GEMINID_EXPORT Engine : public ModelState {
   // have an arena and, like `communicator`, outlive the engine. The arena is the engine's while it
   // lives: chunks that the trainer has put there make way, and must be clean and not leased.
   // Errors: RESOURCE_EXHAUSTED with the numbers and the smallest arena that would do;
-  // INVALID_ARGUMENT for parameters or options. Any error while it resumes (Options::resume) leaves
+  // INVALID_ARGUMENT for parameters or options, and for those that are not the same on all ranks,
+  // with what each of them has. Any error while it resumes (Options::resume) leaves
   // the session, and the state in it, to a successor: see Session::LeaveToSuccessor.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Session* session,
                                                         collectives::Communicator* communicator,
@@ -382,7 +394,8 @@ class GEMINID_EXPORT Engine : public ModelState {
     double learning_rate = 0;
     std::optional<double> weight_decay = std::nullopt;  // in place of the parameters' own
   };
-  // What a step is made with.
+  // What a step is made with. All ranks are given the same, but for the last two. Step and BeginStep
+  // compare it: INVALID_ARGUMENT names what differs and what each rank has, and nothing has changed.
   struct StepInput {
     double learning_rate = 0;
     // By Parameter::group, in place of learning_rate; empty: that one for all.

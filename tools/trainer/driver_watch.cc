@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/exit_status.h"
+#include "base/start_thread.h"
 #include "gpu/driver_calls.h"
 
 namespace geminid::trainer {
@@ -18,7 +19,12 @@ constexpr int kLooks = 20;
 }  // namespace
 
 DriverWatch::DriverWatch(absl::Duration limit, std::function<void(const std::string&)> write_stderr)
-    : limit_(limit), write_stderr_(std::move(write_stderr)), thread_([this] { Loop(); }) {}
+    : limit_(limit), write_stderr_(std::move(write_stderr)) {
+  // Without it a driver that hangs is not named; the run goes on all the same.
+  if (auto thread = base::StartThread([this] { Loop(); }); thread.ok()) {
+    thread_ = *std::move(thread);
+  }
+}
 
 DriverWatch::~DriverWatch() {
   {
@@ -26,7 +32,7 @@ DriverWatch::~DriverWatch() {
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void DriverWatch::Ends(const absl::Status& why) {

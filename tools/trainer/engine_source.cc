@@ -20,7 +20,7 @@ class HostWorkspace final : public zero::Workspace {
     const uint64_t size = block.bytes();
     const std::lock_guard lock(mutex_);
     blocks_[there] = std::move(block);
-    return MakeBlock(this, there, size);
+    return MakeBlock(there, size);
   }
 
  protected:

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
+#include "base/start_thread.h"
+#include "base/status_macros.h"
 
 namespace geminid::trainer {
 
@@ -55,20 +57,22 @@ absl::StatusOr<std::unique_ptr<StopSignals>> StopSignals::Watch(Options options)
   if (!signals.valid() || !wake.valid()) {
     return absl::ErrnoToStatus(errno, "cannot watch signals");
   }
-  return std::unique_ptr<StopSignals>(
+  std::unique_ptr<StopSignals> watch(
       new StopSignals(std::move(options), std::move(signals), std::move(wake)));
+  GEMINID_ASSIGN_OR_RETURN(watch->thread_,
+                           base::StartThread([raw = watch.get()] { raw->Loop(); }));
+  return watch;
 }
 
 StopSignals::StopSignals(Options options, base::UniqueFd signals, base::UniqueFd wake)
     : options_(std::move(options)),
       signals_(std::move(signals)),
       wake_(std::move(wake)),
-      nothing_to_save_(options_.nothing_to_save),
-      thread_([this] { Loop(); }) {}
+      nothing_to_save_(options_.nothing_to_save) {}
 
 StopSignals::~StopSignals() {
   eventfd_write(wake_.get(), 1);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void StopSignals::Loop() {

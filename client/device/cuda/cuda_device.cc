@@ -139,11 +139,6 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaDevice::Make(const std::string& 
 }
 
 absl::StatusOr<Stream*> CudaDevice::StreamOf(StreamHandle handle) {
-  if (handle.value == nullptr) {
-    return absl::InvalidArgumentError(
-        "the null stream, which waits for all others; make a stream of your own with "
-        "cudaStreamNonBlocking and hand that over");
-  }
   const std::lock_guard lock(mutex_);
   std::unique_ptr<CudaStream>& found = borrowed_[handle.value];
   if (found == nullptr) {

@@ -30,8 +30,9 @@ struct CudaDeviceOptions {
 //  * A completion word is written by the GPU where it lies in registered memory, else by the
 //    stream's thread when it finds the copy done.
 //  * HostAddress is null for addresses of the arena.
-//  * StreamOf takes a CUstream of the device's primary context, not the null stream, which waits
-//    for others and makes them wait. It outlives the work that is queued on it through the handle.
+//  * StreamOf takes a CUstream of the device's primary context; null is its default stream, which
+//    waits for those made without CU_STREAM_NON_BLOCKING and makes them wait. The stream outlives
+//    the work that is queued on it through the handle.
 //  * The primary context is made where there is none: 300 to 600 MiB of the GPU, once per process.
 // UNAVAILABLE without a driver or GPU, NOT_FOUND without that GPU, UNIMPLEMENTED when it cannot
 // share memory by descriptors or its streams cannot wait for words.

@@ -1,5 +1,6 @@
 #include "client/device/host/host_device.h"
 
+#include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "client/device/host/host_arena.h"
 #include "client/device/host/host_ops.h"
@@ -19,7 +20,12 @@ class HostDevice final : public Device {
 
   std::string name() const override { return "host"; }
 
-  absl::Status ReserveArena(uint64_t bytes) override { return arena_.Reserve(bytes); }
+  absl::Status ReserveArena(uint64_t bytes) override {
+    for (const HostStream* stream : {&to_device_, &to_host_, &compute_}) {
+      GEMINID_RETURN_IF_ERROR(stream->status());
+    }
+    return arena_.Reserve(bytes);
+  }
   absl::Status ImportSlab(base::UniqueFd slab, uint64_t offset, uint64_t bytes) override {
     return arena_.Import(slab, offset, bytes);
   }
@@ -49,12 +55,12 @@ class HostDevice final : public Device {
   }
   Stream& compute_stream() override { return compute_; }
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) override {
-    return std::make_unique<HostStream>(name, LinkPacer(0, 0), &arena_);
+    auto stream = std::make_unique<HostStream>(name, LinkPacer(0, 0), &arena_);
+    GEMINID_RETURN_IF_ERROR(stream->status());
+    return stream;
   }
   absl::StatusOr<Stream*> StreamOf(StreamHandle handle) override {
-    if (handle.value != nullptr) return static_cast<Stream*>(handle.value);
-    return absl::InvalidArgumentError(
-        "a null stream; on the host device a handle is a geminid::Stream*");
+    return static_cast<Stream*>(handle.value);
   }
   std::shared_ptr<Gate> MakeGate() override { return std::make_shared<HostGate>(); }
   DeviceOps& ops() override { return ops_; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/deadline.h"
+#include "base/start_thread.h"
 #include "client/os/thread.h"
 
 namespace geminid::device {
@@ -31,10 +32,14 @@ bool HostGate::WaitFor(absl::Duration timeout) const {
 }
 
 HostStream::HostStream(const std::string& name, LinkPacer pacer, const HostArena* arena)
-    : arena_(arena), pacer_(pacer), thread_([this, name] {
-        PrepareThread(name);
-        Run();
-      }) {}
+    : arena_(arena), pacer_(pacer) {
+  absl::StatusOr<std::thread> thread = base::StartThread([this, name] {
+    PrepareThread(name);
+    Run();
+  });
+  status_ = thread.status();
+  if (thread.ok()) thread_ = *std::move(thread);
+}
 
 HostStream::~HostStream() {
   {
@@ -42,7 +47,7 @@ HostStream::~HostStream() {
     stopping_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void HostStream::Submit(Copy copy) {
@@ -61,6 +66,7 @@ void HostStream::Enqueue(std::function<void()> work) {
 std::shared_ptr<const Event> HostStream::Record() {
   auto event = std::make_shared<HostGate>();
   Enqueue([event] { event->Open(); });
+  if (!status_.ok()) event->Open();
   return event;
 }
 

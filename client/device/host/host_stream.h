@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "client/device/device.h"
 #include "client/device/host/host_arena.h"
 #include "client/device/host/link_pacer.h"
@@ -35,6 +36,9 @@ class HostStream final : public CopyStream {
   // this.
   HostStream(const std::string& name, LinkPacer pacer, const HostArena* arena);
   ~HostStream() override;
+
+  // RESOURCE_EXHAUSTED: the system gave no thread. Nothing that is queued is done, nor waited for.
+  const absl::Status& status() const { return status_; }
 
   void Submit(Copy copy) override;
   void Enqueue(std::function<void()> work) override;
@@ -70,6 +74,7 @@ class HostStream final : public CopyStream {
   std::deque<Item> queue_;          // guarded by mutex_
   bool stopping_ = false;           // guarded by mutex_
   std::deque<InFlight> in_flight_;  // of the thread
+  absl::Status status_;
   std::thread thread_;
 };
 

@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <random>
+#include <span>
 #include <thread>
 
 #include "client/device/faulty/faulty_device.h"
@@ -16,6 +20,7 @@
 #include "geminid/private_daemon.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
+#include "tests/base/long_tests.h"
 #include "tests/client/zero/deadline.h"
 #include "tests/daemon_env/daemon_env.h"
 
@@ -179,6 +184,74 @@ TEST_F(EngineCallsTest, OperationHeldOverOthers_TrainsStepAfterStepInATightArena
     }
     EXPECT_EQ(engine_().GetStatistics()->plans_made, 1u);
   }
+}
+
+template <typename T>
+bool StaysFor(int looks, std::span<T> values, std::remove_const_t<T> value) {
+  for (int look = 0; look < looks; ++look) {
+    if (std::ranges::count(values, value) != std::ssize(values)) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// One thread has operators, another one workspace, in an arena with room for a chunk and a block, and
+// not for two of each. Whoever writes over the other is seen.
+TEST_F(EngineCallsTest, WorkspaceOfAnotherThread_NeverLiesOverWhatAnOperatorHolds) {
+  constexpr uint64_t kArena = 24 << 10;
+  constexpr uint64_t kLargestBlock = 8 << 10;
+  constexpr std::byte kPattern{0xA5};
+  constexpr int kLooks = 8;
+  Options options = SmallChunks();
+  options.stage = Stage::kGradients;  // weights stay where they are until something needs the room
+  Make(ThreeParameters(), options, kArena);
+  ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+  std::atomic<bool> ended = false;
+  uint64_t blocks = 0;
+  uint64_t blocks_written_over = 0;
+  std::thread other([&] {
+    std::mt19937 random(30);
+    while (!ended) {
+      auto block = engine_().workspace().Allocate(1 + random() % kLargestBlock);
+      ASSERT_TRUE(block.ok()) << block.status();
+      const std::span<std::byte> bytes(block->data(), block->bytes());
+      std::ranges::fill(bytes, kPattern);
+      ++blocks;
+      blocks_written_over += StaysFor(kLooks, bytes, kPattern) ? 0 : 1;
+      *block = Workspace::Block();
+      std::this_thread::yield();
+    }
+  });
+  const int operators = LongTests() ? 100000 : 2000;
+  uint64_t weights_written_over = 0;
+  for (int i = 0; i < operators; ++i) {
+    const ParameterId id{static_cast<uint32_t>(i % 3)};
+    auto operation = engine_().Use(Pass::kForward, std::vector<ParameterId>{id});
+    ASSERT_TRUE(operation.ok()) << operation.status();
+    const std::span<const float> weights(reinterpret_cast<const float*>(operation->Weight(id)),
+                                         kElements);
+    weights_written_over += StaysFor(kLooks, weights, 1 + static_cast<float>(id)) ? 0 : 1;
+  }
+  ended = true;
+  other.join();
+  EXPECT_GT(blocks, 0u);
+  EXPECT_EQ(weights_written_over, 0u) << "of " << operators;
+  EXPECT_EQ(blocks_written_over, 0u) << "of " << blocks;
+}
+
+TEST_F(EngineCallsTest, OperationAssignedTo_FinishesWhatItHeld) {
+  Make(ThreeParameters(), SmallChunks());
+  ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+  auto first = engine_().Use(Pass::kForward, std::vector<ParameterId>{kA});
+  auto second = engine_().Use(Pass::kForward, std::vector<ParameterId>{kB});
+  ASSERT_TRUE(first.ok() && second.ok());
+  *first = *std::move(second);
+  EXPECT_EQ(first->Weight(kA), nullptr);
+  EXPECT_NE(first->Weight(kB), nullptr);
+  EXPECT_EQ(second->Weight(kA), nullptr);
+  ASSERT_TRUE(first->Finish().ok());
+  for (ParameterId id : {kC, kB, kA}) ASSERT_TRUE(Backward(engine_(), id).ok());
+  EXPECT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());  // refused while any is open
 }
 
 TEST_F(EngineCallsTest, SameParameterInTwoOperationsAtOnce_IsThereUntilBothHaveFinished) {

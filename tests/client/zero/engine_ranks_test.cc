@@ -7,9 +7,11 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/deadline.h"
 #include "collectives/local/local_communicator.h"
 #include "collectives/shm/segment.h"
 #include "collectives/shm/shm_communicator.h"
@@ -134,6 +136,128 @@ TEST_F(EngineRanksTest, WhatRanksShare_IsInTheLedgerWhileTheEngineIsThere) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// What both ranks' steps are answered with, where each is given its own input and then the same.
+class EngineStepInputTest : public EngineRanksTest {
+ protected:
+  std::vector<absl::Status> Steps(const Engine::StepInput& first, const Engine::StepInput& second) {
+    auto communicators = collectives::MakeLocalCommunicators(2);
+    std::vector<absl::Status> answers(2);
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto session = Connect(static_cast<int>(rank));
+        auto engine = MakeEngine(session.get(), communicators[rank].get());
+        ASSERT_TRUE(engine.ok()) << engine.status();
+        ASSERT_TRUE((*engine)->BeginMicroBatch().ok());
+        answers[rank] = (*engine)->Step(rank == 0 ? first : second).status();
+        if (answers[rank].ok()) return;
+        const auto again = (*engine)->Step(first);
+        ASSERT_TRUE(again.ok()) << again.status();
+        EXPECT_EQ(again->step, 1u);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return answers;
+  }
+
+  void ExpectNamed(const Engine::StepInput& first, const Engine::StepInput& second,
+                   const std::string& in_first, const std::string& in_second) {
+    for (const absl::Status& answer : Steps(first, second)) {
+      EXPECT_TRUE(absl::IsInvalidArgument(answer)) << answer;
+      EXPECT_THAT(std::string(answer.message()),
+                  AllOf(HasSubstr("rank 0 has " + in_first), HasSubstr("rank 1 has " + in_second)));
+    }
+  }
+};
+
+TEST_F(EngineStepInputTest, ThatIsNotTheSameOnAllRanks_IsNamedAndChangesNothing) {
+  const Engine::StepInput input = {.learning_rate = 0.1, .groups = {{.learning_rate = 0.1}}};
+  for (const absl::Status& answer : Steps(input, input)) EXPECT_TRUE(answer.ok()) << answer;
+  Engine::StepInput other = input;
+  other.learning_rate = 0.2;
+  ExpectNamed(input, other, "learning_rate 0.1", "learning_rate 0.2");
+  other = input;
+  other.groups[0].learning_rate = 0.3;
+  ExpectNamed(input, other, "learning_rate of group 0 0.1", "learning_rate of group 0 0.29");
+  other = input;
+  other.groups[0].weight_decay = 0.5;
+  ExpectNamed(input, other, "", "weight_decay of group 0 0.5");
+  other = input;
+  other.groups.clear();
+  ExpectNamed(input, other, "the number of groups 1", "the number of groups 0");
+  other = input;
+  other.clip_norm = 3;
+  ExpectNamed(input, other, "clip_norm 1", "clip_norm 3");
+  other = input;
+  other.data_position = 7;  // each rank's own
+  for (const absl::Status& answer : Steps(input, other)) EXPECT_TRUE(answer.ok()) << answer;
+}
+
+TEST_F(EngineRanksTest, OptionsThatAreNotTheSameOnAllRanks_AreNamedByCreate) {
+  std::vector<std::pair<std::string, std::function<void(Options*, std::vector<Parameter>*)>>> given;
+  given.emplace_back("beta2 of adamw 0.5", [](Options* options, std::vector<Parameter>*) {
+    options->optimizer = AdamWOptions{.beta2 = 0.5};
+  });
+  given.emplace_back("optimizer sgd", [](Options* options, std::vector<Parameter>*) {
+    options->optimizer = SgdOptions{};
+  });
+  given.emplace_back("clip_norm 7", [](Options* options, std::vector<Parameter>*) {
+    options->clip_norm = 7;
+  });
+  given.emplace_back("update_without_gradient of parameter 'b' 0",
+                     [](Options*, std::vector<Parameter>* parameters) {
+                       (*parameters)[1].update_without_gradient = false;
+                     });
+  given.emplace_back("the number of parameters 1",
+                     [](Options*, std::vector<Parameter>* parameters) { parameters->pop_back(); });
+  for (const auto& [named, change] : given) {
+    SCOPED_TRACE(named);
+    auto communicators = collectives::MakeLocalCommunicators(2);
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto session = Connect(static_cast<int>(rank));
+        Options options;
+        std::vector<Parameter> parameters = {{.name = "a", .shape = {kElements}},
+                                             {.name = "b", .shape = {kElements}}};
+        if (rank == 1) change(&options, &parameters);
+        const auto engine =
+            Engine::Create(session.get(), communicators[rank].get(), parameters, options);
+        EXPECT_TRUE(absl::IsInvalidArgument(engine.status())) << engine.status();
+        EXPECT_THAT(std::string(engine.status().message()), HasSubstr("rank 1 has " + named));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+TEST_F(EngineRanksTest, RankThatComesLate_IsWaitedForAsLongAsTheEngineIsToldTo) {
+  constexpr absl::Duration kOfCommunicators = absl::Milliseconds(100);  // the engine waits minutes
+  auto communicators = collectives::MakeLocalCommunicators(2);
+  for (auto& communicator : communicators) communicator->SetTimeout(kOfCommunicators);
+  const auto train = [&](size_t rank, const std::function<void()>& before_each) {
+    const auto session = Connect(static_cast<int>(rank));
+    before_each();
+    auto engine = MakeEngine(session.get(), communicators[rank].get());
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    ASSERT_TRUE((*engine)->BeginMicroBatch().ok());
+    before_each();
+    const auto used = (*engine)->Use(Pass::kForward, std::vector<ParameterId>{kA}).status();
+    EXPECT_TRUE(used.ok()) << used;
+    before_each();
+    const auto step = (*engine)->Step({.learning_rate = 0.1}).status();
+    EXPECT_TRUE(step.ok()) << step;
+  };
+  std::thread late([&] {
+    train(1, [&] {
+      const base::Deadline passed = base::Deadline::In(3 * kOfCommunicators);
+      while (!passed.Passed()) std::this_thread::yield();
+    });
+  });
+  train(0, [] {});
+  late.join();
 }
 
 }  // namespace

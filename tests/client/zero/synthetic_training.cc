@@ -463,7 +463,10 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
   const std::optional<Resumed> resumed = (*engine)->resumed();
   const int first_step = resumed.has_value() ? static_cast<int>(resumed->step) : run.first_step;
   absl::Status status;
-  if (!resumed.has_value()) {
+  if (resumed.has_value()) {
+    const absl::Status refused = (*engine)->Initialize(fill);
+    if (!absl::IsFailedPrecondition(refused)) return absl::InternalError("it was initialised again");
+  } else {
     status =
         run.prepare ? run.prepare(engine->get(), communicator, rank) : (*engine)->Initialize(fill);
   }

@@ -36,7 +36,7 @@ class UpdaterTest : public ::testing::Test {
             .ok());
     std::unique_ptr<kernels::ThreadPool> pool;
     ASSERT_EQ(kernels::ThreadPool::Create({.threads = 1}, &pool), kernels::Status::kOk);
-    updater_ = std::make_unique<Updater>(
+    updater_ = *Updater::Create(
         layout_, *optimizer_, store_.get(), std::move(pool), [](const absl::Status&) {},
         [this](uint32_t granule, uint64_t) { order_.push_back(granule); });
   }
@@ -62,7 +62,7 @@ TEST_F(UpdaterTest, GranulesOfTheBackwardPass_AreUpdatedInTheOrderInWhichTheyCom
   EXPECT_TRUE(updater_->IsCurrent(1));
   EXPECT_FALSE(updater_->IsCurrent(0));
   updater_->Add(0, 0, [&] { second.Notify(); });
-  ASSERT_TRUE(updater_->WaitCurrent(0).ok());
+  ASSERT_TRUE(updater_->WaitCurrent(0, absl::InfiniteDuration()).ok());
   second.WaitForNotification();
   EXPECT_EQ(order_, (std::vector<uint32_t>{1, 0}));
   const shm::CommitSegment& commit = *CommitSegmentOf(*session_);
@@ -73,7 +73,7 @@ TEST_F(UpdaterTest, StepThatIsAbandoned_IsSaidToWhoWaitsForAChunkThatWillNotCome
   updater_->BeginStep(1);
   updater_->Expect(0);
   absl::Status status;
-  std::thread waits([&] { status = updater_->WaitCurrent(0); });
+  std::thread waits([&] { status = updater_->WaitCurrent(0, absl::InfiniteDuration()); });
   updater_->Abandon();
   waits.join();
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
@@ -83,10 +83,18 @@ TEST_F(UpdaterTest, NothingIsMissing_AbandoningAndEndingAreNoErrors) {
   updater_->Start(1, {0, 1});
   ASSERT_TRUE(updater_->WaitIdle(absl::Seconds(30)).ok());
   updater_->Abandon();
-  EXPECT_TRUE(updater_->WaitCurrent(1).ok());
+  EXPECT_TRUE(updater_->WaitCurrent(1, absl::InfiniteDuration()).ok());
   updater_->Stop();
   updater_->Add(0, 0, [] { FAIL() << "it has ended"; });
   EXPECT_EQ(order_, (std::vector<uint32_t>{0, 1}));
+}
+
+TEST_F(UpdaterTest, GradientThatDoesNotCome_IsADeadline) {
+  updater_->BeginStep(5);
+  updater_->Expect(0);
+  const absl::Status status = updater_->WaitCurrent(0, absl::Milliseconds(20));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_TRUE(updater_->WaitCurrent(1, absl::Milliseconds(20)).ok());
 }
 
 }  // namespace

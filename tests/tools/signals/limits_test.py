@@ -1,6 +1,6 @@
-"""limits_test.py PROGRAMS STEPPING_CLOCK
+"""limits_test.py PROGRAMS STEPPING_CLOCK FEW_THREADS
 
-Runs geminid-train where there is little: descriptors, and what a batch system leaves in the environment.
+Runs geminid-train where there is little: descriptors, threads, and what a batch system leaves in the environment.
 """
 
 import resource
@@ -25,6 +25,19 @@ class Limits(runs.Runs):
             resource.setrlimit(resource.RLIMIT_NOFILE, (16, hard))
         process = self.start("--steps", "1", before=low)
         self.assertEqual(self.code_of(process), 0, self.said)
+
+    def test_a_thread_that_cannot_be_started_ends_the_run_with_words(self):
+        for threads in range(100):
+            few = {"LD_PRELOAD": runs.FEW_THREADS, "FEW_THREADS": str(threads)}
+            process = self.start("--steps", "2", "--save", self.folder / f"save-{threads}",
+                                 "--save-every", "1", environment=few)
+            code = self.code_of(process)
+            if code == 0:
+                break
+            self.assertIn(code, range(1, 64), f"{threads} threads: {self.said}")
+            self.assertIn("thread", self.said, f"{threads} threads")
+        self.assertGreater(threads, 5)
+        self.assertEqual(code, 0, self.said)
 
     def test_in_an_allocation_of_slurm_without_srun_it_starts_its_own_ranks(self):
         allocation = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_JOB_NUM_NODES": "1"}

@@ -14,6 +14,7 @@ import unittest
 PATIENCE_SECONDS = 120
 PROGRAMS = pathlib.Path(sys.argv[1]) if len(sys.argv) > 2 else None
 STEPPING_CLOCK = sys.argv[2] if len(sys.argv) > 2 else None
+FEW_THREADS = sys.argv[3] if len(sys.argv) > 3 else None
 LAUNCHERS = ("RANK", "WORLD_SIZE", "OMPI_", "PMI_", "SLURM_", "GEMINID_")
 FOREVER = "1000000"
 

@@ -48,7 +48,7 @@ absl::StatusOr<zero::Workspace::Block> StackWorkspace::Allocate(uint64_t bytes) 
   blocks_.emplace(offset, rounded);
   peak_bytes_ = std::max(peak_bytes_, capacity_ - offset);
   std::memset(base_ + offset, kNanByte, rounded);
-  return MakeBlock(this, base_ + offset, rounded);
+  return MakeBlock(base_ + offset, rounded);
 }
 
 uint64_t StackWorkspace::in_use_bytes() const {

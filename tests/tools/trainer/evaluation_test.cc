@@ -23,14 +23,13 @@ struct ModelCase {
 
 class Evaluation : public testing::TestWithParam<ModelCase> {
  protected:
+  Evaluation() { Stir(parameters_); }
+
   const ModelConfig& config() const { return GetParam().config; }
   const std::unique_ptr<Transformer> model_ =
       MakeTransformer(config(), DataType::kFloat32, kFineTiling);
-  DenseParameters parameters_ = [this] {
-    DenseParameters made(model_->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
-    Stir(made);
-    return made;
-  }();
+  DenseParameters parameters_ =
+      DenseParameters(model_->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
 };
 
 TEST_P(Evaluation, Loss_IsTheReferencesAndThatOfTraining) {

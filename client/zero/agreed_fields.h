@@ -1,0 +1,43 @@
+// What ranks must be given alike, or each would train a model of its own.
+#ifndef GEMINID_CLIENT_ZERO_AGREED_FIELDS_H_
+#define GEMINID_CLIENT_ZERO_AGREED_FIELDS_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "geminid/zero.h"
+
+namespace geminid::zero {
+
+struct AgreedField {
+  std::string name;
+  std::string value;  // as text that has all digits
+
+  uint64_t Hash() const;
+};
+using AgreedFields = std::vector<AgreedField>;
+
+// Of Engine::Create: what decides which bits the weights get, and which collectives ranks call.
+AgreedFields FieldsOf(const std::vector<Parameter>& parameters, const Options& options);
+// Of a step; `clip_norm` is what it is clipped to.
+AgreedFields FieldsOf(const Engine::StepInput& input, double clip_norm);
+
+// What ranks add up, beside other numbers, to see whether all have the same fields: two hashes and
+// their squares. Over n ranks with one hash n times the sum of the squares is the square of the sum.
+// Hashes are of so few bits that sums are exact in float64 for up to kMostRanks.
+struct FieldsDigest {
+  static constexpr int kMostRanks = 8192;
+
+  static FieldsDigest Of(const AgreedFields& fields);
+  // Of what was added up over `ranks` ranks.
+  bool SameOnAll(int ranks) const;
+
+  std::array<double, 2> values = {};
+  std::array<double, 2> squares = {};
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_AGREED_FIELDS_H_

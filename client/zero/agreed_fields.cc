@@ -186,23 +186,18 @@ AgreedFields FieldsOf(const Engine::StepInput& input, double clip_norm) {
   return fields.Take();
 }
 
-FieldsDigest FieldsDigest::Of(const AgreedFields& fields) {
+FieldsDigest DigestOf(const AgreedFields& fields) {
   base::Fnv1a hash;
   for (const AgreedField& field : fields) hash.Add(field.Hash());
-  FieldsDigest digest;
-  for (size_t i = 0; i < digest.values.size(); ++i) {
-    const uint64_t bits = hash.value() >> (kDigestBits * i) & ((uint64_t{1} << kDigestBits) - 1);
-    digest.values[i] = static_cast<double>(bits);
-    digest.squares[i] = digest.values[i] * digest.values[i];
-  }
-  return digest;
+  const auto part = [&](int index) {
+    constexpr uint64_t kMask = (uint64_t{1} << kDigestBits) - 1;
+    return static_cast<double>(hash.value() >> (kDigestBits * index) & kMask);
+  };
+  return {part(0), part(1), part(0) * part(0), part(1) * part(1)};
 }
 
-bool FieldsDigest::SameOnAll(int ranks) const {
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (squares[i] * ranks != values[i] * values[i]) return false;
-  }
-  return true;
+bool SameOnAll(std::span<const double> sums, int ranks) {
+  return sums[2] * ranks == sums[0] * sums[0] && sums[3] * ranks == sums[1] * sums[1];
 }
 
 }  // namespace geminid::zero

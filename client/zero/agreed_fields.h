@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,17 +27,11 @@ AgreedFields FieldsOf(const Engine::StepInput& input, double clip_norm);
 
 // What ranks add up, beside other numbers, to see whether all have the same fields: two hashes and
 // their squares. Over n ranks with one hash n times the sum of the squares is the square of the sum.
-// Hashes are of so few bits that sums are exact in float64 for up to kMostRanks.
-struct FieldsDigest {
-  static constexpr int kMostRanks = 8192;
-
-  static FieldsDigest Of(const AgreedFields& fields);
-  // Of what was added up over `ranks` ranks.
-  bool SameOnAll(int ranks) const;
-
-  std::array<double, 2> values = {};
-  std::array<double, 2> squares = {};
-};
+// Hashes have 20 bits: sums are exact in float64 for up to 8192 ranks.
+using FieldsDigest = std::array<double, 4>;
+FieldsDigest DigestOf(const AgreedFields& fields);
+// `sums`: over `ranks` ranks, of as many numbers as a digest has.
+bool SameOnAll(std::span<const double> sums, int ranks);
 
 }  // namespace geminid::zero
 

@@ -10,6 +10,7 @@
 #include "client/device/device.h"
 #include "client/src/session_internal.h"
 #include "client/zero/engine_impl.h"
+#include "client/zero/patience.h"
 
 namespace geminid::zero {
 namespace {
@@ -21,29 +22,13 @@ std::string ShortName(const std::string& group) {
   return name.size() <= kMost ? name : name.substr(name.size() - kMost);
 }
 
-// Meanwhile the trainer's own communicator waits as long as the engine does.
-class WithTimeout {
- public:
-  WithTimeout(collectives::Communicator* ranks, absl::Duration timeout)
-      : ranks_(ranks), before_(ranks->timeout()) {
-    ranks_->SetTimeout(timeout);
-  }
-  ~WithTimeout() { ranks_->SetTimeout(before_); }
-  WithTimeout(const WithTimeout&) = delete;
-  WithTimeout& operator=(const WithTimeout&) = delete;
-
- private:
-  collectives::Communicator* const ranks_;
-  const absl::Duration before_;
-};
-
 }  // namespace
 
 // Of the same ranks, for the engine alone. While one rank plans, compiles or logs, the others wait
 // for it in any of these.
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> EngineImpl::Duplicate(
     collectives::Communicator* ranks, const char* name) const {
-  const WithTimeout waits(ranks, options_.timeout);
+  const Patience patience(ranks, options_.timeout);
   GEMINID_ASSIGN_OR_RETURN(auto duplicate, ranks->Duplicate(name));
   duplicate->SetTimeout(options_.timeout);
   return duplicate;
@@ -77,7 +62,7 @@ absl::Status EngineImpl::MakeCommunicators() {
   GEMINID_RETURN_IF_ERROR(
       agreement_->CheckSameFields("Engine::Create", FieldsOf(parameters_, options_)));
   if (options_.host_ranks != nullptr) {
-    const WithTimeout waits(options_.host_ranks, options_.timeout);
+    const Patience patience(options_.host_ranks, options_.timeout);
     GEMINID_ASSIGN_OR_RETURN(host_shards_,
                              HostShards::Connect(*control_communicator_, *options_.host_ranks));
   }
@@ -92,7 +77,7 @@ absl::Status EngineImpl::CheckCounted() {
   std::vector<int64_t> counted = optimizer_->CountedElements();
   collectives::Communicator* const all = options_.all_ranks;
   {
-    const WithTimeout waits(all, options_.timeout);
+    const Patience patience(all, options_.timeout);
     GEMINID_RETURN_IF_ERROR(all->AllReduce(counted, counted, collectives::ReduceOp::kSum));
   }
   for (size_t t = 0; t < counted.size(); ++t) {

@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "client/zero/crash_points.h"
 #include "client/zero/engine_impl.h"
+#include "client/zero/patience.h"
 #include "proto/shm/commit_layout.h"
 
 namespace geminid::zero {
@@ -19,23 +20,6 @@ absl::Status Share(collectives::Communicator* ranks, int from, std::span<T> valu
   const auto bytes = std::as_writable_bytes(values);
   return ranks->Broadcast({bytes.data(), bytes.size(), collectives::DType::kUint8}, from);
 }
-
-// A rank that found nothing has made memory anew before it comes here: others wait for it as long
-// as for anything in the engine.
-class Patience {
- public:
-  Patience(collectives::Communicator* ranks, absl::Duration timeout)
-      : ranks_(ranks), before_(ranks->timeout()) {
-    ranks_->SetTimeout(std::max(before_, timeout));
-  }
-  ~Patience() { ranks_->SetTimeout(before_); }
-  Patience(const Patience&) = delete;
-  Patience& operator=(const Patience&) = delete;
-
- private:
-  collectives::Communicator* const ranks_;
-  const absl::Duration before_;
-};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // The end of micro-batches and steps: gradients, agreement, commit.
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -141,17 +142,17 @@ absl::Status EngineImpl::CancelMicroBatch() {
 // The commit barrier: a rank that passes it knows that every rank holds all its reduced gradients.
 // With it ranks see whether all are given the same for the step.
 absl::StatusOr<double> EngineImpl::GlobalGradientNorm(const AgreedFields& step) {
-  FieldsDigest digest = FieldsDigest::Of(step);
-  std::vector<double> sums = {mover_->GradientSquares(), YieldAsked(*session_) ? 1.0 : 0.0,
-                              digest.values[0],          digest.values[1],
-                              digest.squares[0],         digest.squares[1]};
+  const FieldsDigest digest = DigestOf(step);
+  std::vector<double> sums = {mover_->GradientSquares(), YieldAsked(*session_) ? 1.0 : 0.0};
+  const size_t own = sums.size();
+  sums.insert(sums.end(), digest.begin(), digest.end());
   GEMINID_RETURN_IF_ERROR(Waited(StallCause::kCollective, [&] {
     return control_communicator_->AllReduce(sums, sums, collectives::ReduceOp::kSum);
   }));
   norm_ = GradientFactor() * (std::sqrt(sums[0]) / loss_scaler_.scale());
   yield_asked_ = sums[1] > 0;
-  digest = {.values = {sums[2], sums[3]}, .squares = {sums[4], sums[5]}};
-  if (digest.SameOnAll(control_communicator_->WorldSize())) return *norm_;
+  const std::span added = std::span(sums).subspan(own);
+  if (SameOnAll(added, control_communicator_->WorldSize())) return *norm_;
   return agreement_->NameDifference("Step", step);
 }
 

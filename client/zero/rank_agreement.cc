@@ -39,14 +39,9 @@ absl::Status RankAgreement::CheckSame(uint64_t value, const char* what) {
 }
 
 absl::Status RankAgreement::CheckSameFields(const char* what, const AgreedFields& fields) {
-  const FieldsDigest digest = FieldsDigest::Of(fields);
-  FieldsDigest sums;
-  std::vector<double> added = {digest.values[0], digest.values[1], digest.squares[0],
-                               digest.squares[1]};
-  GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(added, added, ReduceOp::kSum));
-  std::copy_n(added.begin(), sums.values.size(), sums.values.begin());
-  std::copy_n(added.begin() + 2, sums.squares.size(), sums.squares.begin());
-  return sums.SameOnAll(ranks_->WorldSize()) ? absl::OkStatus() : NameDifference(what, fields);
+  FieldsDigest sums = DigestOf(fields);
+  GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(sums, sums, ReduceOp::kSum));
+  return SameOnAll(sums, ranks_->WorldSize()) ? absl::OkStatus() : NameDifference(what, fields);
 }
 
 // All ranks come here. Those that have fewer fields have another one before these end.

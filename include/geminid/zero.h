@@ -299,7 +299,8 @@ class GEMINID_EXPORT Workspace {
 
   // `bytes` aligned to 64, uninitialised. RESOURCE_EXHAUSTED names the bytes asked for, in use and
   // the arena's capacity. The highest free place is taken, so freeing in reverse order of
-  // allocation leaves no holes. Does not block once the plan is in force.
+  // allocation leaves no holes. Does not block once the plan is in force, unless another thread is
+  // in a call of the engine: what that call places comes first.
   virtual absl::StatusOr<Block> Allocate(uint64_t bytes) = 0;
 
  protected:

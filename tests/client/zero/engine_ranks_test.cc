@@ -34,27 +34,36 @@ class EngineRanksTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
 
-  // Two ranks begin a micro-batch; what the second one is left with when the first has called
-  // `first` and ended its engine.
-  absl::Status SecondWhenFirst(const std::function<absl::Status(Engine*)>& first) {
+  // Each rank on a thread, with a session of its own.
+  using OfRank =
+      std::function<void(size_t rank, Session* session, collectives::Communicator* ranks)>;
+  void OnBothRanks(const OfRank& run) const {
     auto communicators = collectives::MakeLocalCommunicators(2);
-    absl::Status left;
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {
         const auto session = Connect(static_cast<int>(rank));
-        auto engine = MakeEngine(session.get(), communicators[rank].get());
-        ASSERT_TRUE(engine.ok()) << engine.status();
-        ASSERT_TRUE((*engine)->BeginMicroBatch().ok());
-        ASSERT_TRUE((*engine)->Use(Pass::kForward, std::vector<ParameterId>{kA}).ok());
-        if (rank == 0) {
-          EXPECT_FALSE(first(engine->get()).ok());
-        } else {
-          left = (*engine)->Use(Pass::kForward, std::vector<ParameterId>{kB}).status();
-        }
+        run(rank, session.get(), communicators[rank].get());
       });
     }
     for (std::thread& thread : threads) thread.join();
+  }
+
+  // Two ranks begin a micro-batch; what the second one is left with when the first has called
+  // `first` and ended its engine.
+  absl::Status SecondWhenFirst(const std::function<absl::Status(Engine*)>& first) {
+    absl::Status left;
+    OnBothRanks([&](size_t rank, Session* session, collectives::Communicator* ranks) {
+      auto engine = MakeEngine(session, ranks);
+      ASSERT_TRUE(engine.ok()) << engine.status();
+      ASSERT_TRUE((*engine)->BeginMicroBatch().ok());
+      ASSERT_TRUE((*engine)->Use(Pass::kForward, std::vector<ParameterId>{kA}).ok());
+      if (rank == 0) {
+        EXPECT_FALSE(first(engine->get()).ok());
+      } else {
+        left = (*engine)->Use(Pass::kForward, std::vector<ParameterId>{kB}).status();
+      }
+    });
     EXPECT_TRUE(absl::IsAborted(left)) << left;
     return left;
   }
@@ -142,23 +151,17 @@ TEST_F(EngineRanksTest, WhatRanksShare_IsInTheLedgerWhileTheEngineIsThere) {
 class EngineStepInputTest : public EngineRanksTest {
  protected:
   std::vector<absl::Status> Steps(const Engine::StepInput& first, const Engine::StepInput& second) {
-    auto communicators = collectives::MakeLocalCommunicators(2);
     std::vector<absl::Status> answers(2);
-    std::vector<std::thread> threads;
-    for (size_t rank = 0; rank < 2; ++rank) {
-      threads.emplace_back([&, rank] {
-        const auto session = Connect(static_cast<int>(rank));
-        auto engine = MakeEngine(session.get(), communicators[rank].get());
-        ASSERT_TRUE(engine.ok()) << engine.status();
-        ASSERT_TRUE((*engine)->BeginMicroBatch().ok());
-        answers[rank] = (*engine)->Step(rank == 0 ? first : second).status();
-        if (answers[rank].ok()) return;
-        const auto again = (*engine)->Step(first);
-        ASSERT_TRUE(again.ok()) << again.status();
-        EXPECT_EQ(again->step, 1u);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    OnBothRanks([&](size_t rank, Session* session, collectives::Communicator* ranks) {
+      auto engine = MakeEngine(session, ranks);
+      ASSERT_TRUE(engine.ok()) << engine.status();
+      ASSERT_TRUE((*engine)->BeginMicroBatch().ok());
+      answers[rank] = (*engine)->Step(rank == 0 ? first : second).status();
+      if (answers[rank].ok()) return;
+      const auto again = (*engine)->Step(first);
+      ASSERT_TRUE(again.ok()) << again.status();
+      EXPECT_EQ(again->step, 1u);
+    });
     return answers;
   }
 
@@ -214,22 +217,15 @@ TEST_F(EngineRanksTest, OptionsThatAreNotTheSameOnAllRanks_AreNamedByCreate) {
                      [](Options*, std::vector<Parameter>* parameters) { parameters->pop_back(); });
   for (const auto& [named, change] : given) {
     SCOPED_TRACE(named);
-    auto communicators = collectives::MakeLocalCommunicators(2);
-    std::vector<std::thread> threads;
-    for (size_t rank = 0; rank < 2; ++rank) {
-      threads.emplace_back([&, rank] {
-        const auto session = Connect(static_cast<int>(rank));
-        Options options;
-        std::vector<Parameter> parameters = {{.name = "a", .shape = {kElements}},
-                                             {.name = "b", .shape = {kElements}}};
-        if (rank == 1) change(&options, &parameters);
-        const auto engine =
-            Engine::Create(session.get(), communicators[rank].get(), parameters, options);
-        EXPECT_TRUE(absl::IsInvalidArgument(engine.status())) << engine.status();
-        EXPECT_THAT(std::string(engine.status().message()), HasSubstr("rank 1 has " + named));
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    OnBothRanks([&](size_t rank, Session* session, collectives::Communicator* ranks) {
+      Options options;
+      std::vector<Parameter> parameters = {{.name = "a", .shape = {kElements}},
+                                           {.name = "b", .shape = {kElements}}};
+      if (rank == 1) change(&options, &parameters);
+      const auto engine = Engine::Create(session, ranks, parameters, options);
+      EXPECT_TRUE(absl::IsInvalidArgument(engine.status())) << engine.status();
+      EXPECT_THAT(std::string(engine.status().message()), HasSubstr("rank 1 has " + named));
+    });
   }
 }
 

@@ -196,12 +196,15 @@ class EngineImpl final : public Engine {
   // In all of these, `stream` null: the caller's thread waits.
   absl::StatusOr<Operation> Begin(Pass pass, std::span<const ParameterId> parameters,
                                   Stream* stream);
-  absl::Status BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks, Stream* stream);
+  absl::Status BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks,
+                             uint64_t workspace_bytes, Stream* stream);
+  // That an operator may hold all of these beside what is held and so much workspace: if not, it is
+  // refused before anything has changed.
+  absl::Status CheckFits(const std::vector<uint32_t>& chunks, uint64_t workspace_bytes) const;
   // `position`: of reductions.
   absl::Status Carry(const Moves& moves, MicroBatchPosition position = {});
-  absl::Status PlaceOperator(const Moves& moves, const std::vector<uint32_t>& chunks,
-                             Stream* stream);
-  absl::Status PlaceGradient(const std::vector<uint32_t>& storage, bool planned);
+  absl::Status PlaceGradient(const std::vector<uint32_t>& storage, bool planned,
+                             uint64_t workspace_bytes);
   absl::Status Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held);
   absl::Status WaitResident(const std::vector<uint32_t>& chunks);
   absl::Status HoldChunks(const std::vector<uint32_t>& chunks, Stream* stream);

@@ -98,9 +98,15 @@ absl::StatusOr<Operation> EngineImpl::Begin(Pass pass, std::span<const Parameter
   state->pass = pass;
   state->parameters.assign(parameters.begin(), parameters.end());
   state->chunks = ChunksOf(pass, parameters);
-  EndOnStream();
-  if (stream != nullptr) mover_->Join(stream);
-  absl::Status status = BeginOperator(pass == Pass::kEvaluate, state->chunks, stream);
+  absl::Status status;
+  {
+    const Placing placing(this);
+    GEMINID_RETURN_IF_ERROR(CheckFits(state->chunks, placing.workspace_bytes()));
+    EndOnStream();
+    if (stream != nullptr) mover_->Join(stream);
+    status = BeginOperator(pass == Pass::kEvaluate, state->chunks, placing.workspace_bytes(), stream);
+  }
+  if (status.ok() && stream == nullptr) status = WaitResident(state->chunks);
   if (status.ok()) status = HoldChunks(state->chunks, stream);
   if (!status.ok()) return Remember(status);
   in_moment_ = true;
@@ -127,8 +133,17 @@ absl::Status EngineImpl::Carry(const Moves& moves, MicroBatchPosition position) 
   return mover_->Run(placer_->Place(moves), operation_, position);
 }
 
+absl::Status EngineImpl::CheckFits(const std::vector<uint32_t>& chunks,
+                                   uint64_t workspace_bytes) const {
+  if (placer_->Fits(chunks, workspace_bytes, Held())) return absl::OkStatus();
+  const auto needed = [&](uint32_t chunk) {
+    return director_->holders(chunk) > 0 || std::ranges::binary_search(chunks, chunk);
+  };
+  return DoesNotFit(ChunkBytes(needed), workspace_bytes);
+}
+
 absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks,
-                                       Stream* stream) {
+                                       uint64_t workspace_bytes, Stream* stream) {
   Measure();
   if (evaluate) {
     evaluated_ = true;
@@ -136,13 +151,6 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   }
   const Moves moves = director_->BeginOperator(evaluate, chunks);
   ++operation_;
-  GEMINID_RETURN_IF_ERROR(PlaceOperator(moves, chunks, stream));
-  return stream != nullptr ? absl::OkStatus() : WaitResident(chunks);
-}
-
-absl::Status EngineImpl::PlaceOperator(const Moves& moves, const std::vector<uint32_t>& chunks,
-                                       Stream* stream) {
-  const Placing placing(this);
   mover_->BeginMoment(director_->moment(), stream);
   const auto loads =
       std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
@@ -153,9 +161,8 @@ absl::Status EngineImpl::PlaceOperator(const Moves& moves, const std::vector<uin
   };
   const uint64_t planned =
       director_->following() ? director_->followed().workspace_bytes(director_->moment()) : 0;
-  const absl::StatusOr<Steps> reserve =
-      placer_->Reserve(placing.workspace_bytes(), planned, held);
-  if (!reserve.ok()) return DoesNotFit(ChunkBytes(held), placing.workspace_bytes());
+  const absl::StatusOr<Steps> reserve = placer_->Reserve(workspace_bytes, planned, held);
+  if (!reserve.ok()) return DoesNotFit(ChunkBytes(held), workspace_bytes);
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   session_->SetWorkspace(workspace_->in_use_bytes());
   // A plan knows how much workspace there will be, unless it grew since.
@@ -317,15 +324,18 @@ absl::Status EngineImpl::Reduce(uint32_t chunk) {
 
 absl::Status EngineImpl::OpenGradient(uint32_t chunk, bool planned, Stream* stream) {
   const std::vector<uint32_t> storage = {book_->StorageOf(chunk)};
-  GEMINID_RETURN_IF_ERROR(PlaceGradient(storage, planned));
+  {
+    const Placing placing(this);
+    GEMINID_RETURN_IF_ERROR(PlaceGradient(storage, planned, placing.workspace_bytes()));
+  }
   return stream != nullptr ? absl::OkStatus() : WaitResident(storage);
 }
 
-absl::Status EngineImpl::PlaceGradient(const std::vector<uint32_t>& storage, bool planned) {
-  const Placing placing(this);
+absl::Status EngineImpl::PlaceGradient(const std::vector<uint32_t>& storage, bool planned,
+                                       uint64_t workspace_bytes) {
   // Workspace that has been given back since may serve.
   const absl::StatusOr<Steps> reserve =
-      placer_->Reserve(placing.workspace_bytes(), placer_->reserved_bytes(), Held());
+      placer_->Reserve(workspace_bytes, placer_->reserved_bytes(), Held());
   if (!reserve.ok()) return reserve.status();
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   GEMINID_RETURN_IF_ERROR(Carry(director_->OpenGradient(storage[0], planned)));
@@ -383,8 +393,15 @@ absl::Status EngineImpl::AddGradientOn(ParameterId id, std::span<const std::byte
   GEMINID_RETURN_IF_ERROR(CheckAddGradient(id, gradient, type));
   const uint32_t tensor = static_cast<uint32_t>(id);
   const uint32_t chunk = ChunkOf(id);
-  if (stream != nullptr) mover_->Join(stream);
-  absl::Status status = OpenGradient(chunk, /*planned=*/true, stream);
+  const std::vector<uint32_t> storage = {book_->StorageOf(chunk)};
+  absl::Status status;
+  {
+    const Placing placing(this);
+    GEMINID_RETURN_IF_ERROR(CheckFits(storage, placing.workspace_bytes()));
+    if (stream != nullptr) mover_->Join(stream);
+    status = PlaceGradient(storage, /*planned=*/true, placing.workspace_bytes());
+  }
+  if (status.ok() && stream == nullptr) status = WaitResident(storage);
   if (status.ok()) status = AddTo(tensor, gradient, type, stream);
   if (!status.ok()) return Remember(status);
   book_->Write(tensor);

@@ -420,7 +420,9 @@ class GEMINID_EXPORT Engine : public ModelState {
   // FAILED_PRECONDITION once an update has begun (UpdateTime::kInBackward).
   virtual absl::Status CancelMicroBatch() = 0;
 
-  // The next operator. Waits until its parameters are on the device.
+  // The next operator. Waits until its parameters are on the device. RESOURCE_EXHAUSTED where they
+  // do not fit beside what is held and the workspace in use: nothing has changed then. The operator
+  // may be split, more be finished or freed, the micro-batch cancelled, on all ranks alike.
   virtual absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters) = 0;
 
   // The same, on a stream: what is queued there from now on waits for the parameters, and this

@@ -81,6 +81,35 @@ std::optional<Placer::Packed> Placer::Pack(std::span<const uint32_t> chunks,
   return packed;
 }
 
+std::optional<std::map<uint32_t, uint64_t>> Placer::PackAll(std::span<const uint32_t> chunks,
+                                                            uint64_t workspace_bytes,
+                                                            const Held& held) const {
+  ArenaMap map = MapOf({}, held);
+  map.SetWorkspace(workspace_bytes);
+  std::vector<uint32_t> order;
+  for (uint32_t chunk : chunks) {
+    if (where_[chunk] != Where::kDevice || !held(chunk)) order.push_back(chunk);
+  }
+  std::ranges::sort(order, [&](uint32_t a, uint32_t b) {
+    return bytes_[a] != bytes_[b] ? bytes_[a] > bytes_[b] : a < b;
+  });
+  std::map<uint32_t, uint64_t> offsets;
+  for (uint32_t chunk : order) {
+    const auto room = map.FindRoom(bytes_[chunk], std::nullopt, Nothing);
+    if (!room.has_value()) return std::nullopt;
+    map.Put(chunk, room->offset, bytes_[chunk]);
+    offsets[chunk] = room->offset;
+  }
+  return offsets;
+}
+
+bool Placer::Fits(std::span<const uint32_t> chunks, uint64_t workspace_bytes,
+                  const Held& held) const {
+  const bool all_there =
+      std::ranges::all_of(chunks, [this](uint32_t chunk) { return OnDevice(chunk); });
+  return all_there || PackAll(chunks, RoundUp(workspace_bytes), held).has_value();
+}
+
 Steps Placer::MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held) {
   const uint64_t unpacked_bytes = MostWorkspaceUnpacked(chunks, held);
   if (unpacked_bytes >= enough_bytes) return {};
@@ -157,15 +186,18 @@ void Placer::Return(const Move& move, Steps* steps) {
   where_[move.chunk] = Where::kDevice;
 }
 
+void Placer::BringTo(uint32_t chunk, const ArenaMap::Room& room, Steps* steps) {
+  for (uint32_t other : room.evict) ToHost(other, steps);
+  map_.Put(chunk, room.offset, bytes_[chunk]);
+  const bool unopened = where_[chunk] == Where::kUnopened;
+  steps->push_back({unopened ? Step::Kind::kOpen : Step::Kind::kToDevice, chunk, room.offset});
+  where_[chunk] = Where::kDevice;
+}
+
 bool Placer::BringOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps) {
   const auto room = map_.FindRoom(bytes_[chunk], std::nullopt, movable);
-  if (!room.has_value()) return false;
-  for (uint32_t other : room->evict) ToHost(other, steps);
-  map_.Put(chunk, room->offset, bytes_[chunk]);
-  const bool unopened = where_[chunk] == Where::kUnopened;
-  steps->push_back({unopened ? Step::Kind::kOpen : Step::Kind::kToDevice, chunk, room->offset});
-  where_[chunk] = Where::kDevice;
-  return true;
+  if (room.has_value()) BringTo(chunk, *room, steps);
+  return room.has_value();
 }
 
 bool Placer::BringAll(std::span<const uint32_t> chunks, const Held& held, Steps* steps) {
@@ -187,13 +219,20 @@ absl::StatusOr<Steps> Placer::Bring(std::span<const uint32_t> chunks, const Held
     steps.push_back({Step::Kind::kReserve, 0, needed_workspace_bytes_});
     if (BringAll(chunks, held, &steps)) return steps;
   }
-  uint64_t bytes = 0;
-  for (uint32_t chunk : chunks) {
-    bytes += bytes_[chunk];
-    if (where_[chunk] == Where::kDevice && !held(chunk)) ToHost(chunk, &steps);
+  const auto packed = PackAll(chunks, map_.workspace_bytes(), held);
+  if (!packed.has_value()) {
+    uint64_t bytes = 0;
+    for (uint32_t chunk : chunks) bytes += bytes_[chunk];
+    return NoRoom(bytes);
   }
-  if (BringAll(chunks, held, &steps)) return steps;
-  return NoRoom(bytes);
+  for (const auto& [chunk, offset] : *packed) {
+    if (where_[chunk] == Where::kDevice && *map_.OffsetOf(chunk) != offset) ToHost(chunk, &steps);
+  }
+  for (const auto& [chunk, offset] : *packed) {
+    if (where_[chunk] == Where::kDevice) continue;
+    BringTo(chunk, *map_.RoomAt(offset, bytes_[chunk], [](uint32_t) { return true; }), &steps);
+  }
+  return steps;
 }
 
 absl::StatusOr<Steps> Placer::Reserve(uint64_t bytes, uint64_t wanted, const Held& held) {

@@ -64,6 +64,9 @@ class Placer {
   // Nothing makes way here: what finds no room waits in host memory until it is needed. What is
   // reduced must be on the device.
   Steps Place(const Moves& moves);
+  // Whether there is room for all of these beside `workspace_bytes` and what is held, if everything
+  // else leaves. Then Reserve of so many bytes, any Place and Bring of these do not fail.
+  bool Fits(std::span<const uint32_t> chunks, uint64_t workspace_bytes, const Held& held) const;
   // What an operator needs, all of which is somewhere, comes to the device together; others make
   // way. RESOURCE_EXHAUSTED if that does not do.
   absl::StatusOr<Steps> Bring(std::span<const uint32_t> chunks, const Held& held);
@@ -99,9 +102,14 @@ class Placer {
   std::optional<Packed> Pack(std::span<const uint32_t> chunks, const Held& held) const;
   // The most workspace if the chunks are placed as things are and everything else leaves.
   uint64_t MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const Held& held) const;
+  // Places for all of these but those that are held where they are, the largest first.
+  std::optional<std::map<uint32_t, uint64_t>> PackAll(std::span<const uint32_t> chunks,
+                                                      uint64_t workspace_bytes,
+                                                      const Held& held) const;
   ArenaMap MapOf(std::span<const uint32_t> chunks, const Held& held) const;
   void ToHost(uint32_t chunk, Steps* steps);
   void Return(const Move& move, Steps* steps);
+  void BringTo(uint32_t chunk, const ArenaMap::Room& room, Steps* steps);
   bool BringOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps);
   bool BringAll(std::span<const uint32_t> chunks, const Held& held, Steps* steps);
   absl::Status NoRoom(uint64_t bytes) const;

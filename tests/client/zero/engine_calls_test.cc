@@ -239,6 +239,49 @@ TEST_F(EngineCallsTest, WorkspaceOfAnotherThread_NeverLiesOverWhatAnOperatorHold
   EXPECT_EQ(blocks_written_over, 0u) << "of " << blocks;
 }
 
+TEST_F(EngineCallsTest, OperatorThatDoesNotFit_ChangesNothing) {
+  const auto train = [this](bool tries) {
+    Make(ThreeParameters(), SmallChunks(), 20 << 10);  // of three chunks two fit
+    for (int step = 0; step < 4; ++step) {
+      EXPECT_TRUE(engine_().BeginMicroBatch().ok());
+      if (tries) {
+        const auto all = engine_().Use(Pass::kForward, std::vector<ParameterId>{kA, kB, kC});
+        EXPECT_TRUE(absl::IsResourceExhausted(all.status())) << all.status();
+      }
+      {
+        auto first = engine_().Use(Pass::kForward, std::vector<ParameterId>{kA, kB});
+        EXPECT_TRUE(first.ok()) << first.status();
+        const auto* weight = reinterpret_cast<const float*>(first->Weight(kA));
+        const float before = weight[0];
+        if (tries) {
+          const auto third = engine_().Use(Pass::kForward, std::vector<ParameterId>{kC});
+          EXPECT_TRUE(absl::IsResourceExhausted(third.status())) << third.status();
+          EXPECT_THAT(std::string(third.status().message()), HasSubstr("24.0 KiB"));
+        }
+        EXPECT_EQ(weight[0], before);
+      }
+      for (ParameterId id : {kC, kB, kA}) EXPECT_TRUE(Backward(engine_(), id).ok());
+      EXPECT_TRUE(engine_().Step({.learning_rate = 0.1}).ok());
+    }
+    EXPECT_EQ(engine_().GetStatistics()->plans_made, 1u);
+    return AllValues();
+  };
+  EXPECT_EQ(train(true), train(false));
+}
+
+TEST_F(EngineCallsTest, MicroBatchWhoseOperatorDoesNotFit_CanBeCancelled) {
+  Make(ThreeParameters(), SmallChunks(), 20 << 10);
+  MustStep();
+  const auto before = AllValues();
+  ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+  ASSERT_TRUE(Backward(engine_(), kB, 7).ok());
+  const auto all = engine_().Use(Pass::kForward, std::vector<ParameterId>{kA, kB, kC});
+  EXPECT_TRUE(absl::IsResourceExhausted(all.status())) << all.status();
+  ASSERT_TRUE(engine_().CancelMicroBatch().ok());
+  EXPECT_EQ(AllValues(), before);
+  MustStep();
+}
+
 TEST_F(EngineCallsTest, OperationAssignedTo_FinishesWhatItHeld) {
   Make(ThreeParameters(), SmallChunks());
   ASSERT_TRUE(engine_().BeginMicroBatch().ok());

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+#include <vector>
+
 namespace geminid::zero {
 namespace {
 
@@ -130,6 +134,52 @@ TEST_F(PlacerTest, BlockBesideAHeldChunkAtTheTop_LiesInAHole) {
   EXPECT_EQ(placer_.used_bytes(), 60u);
   placer_.FreeBlock(0);
   EXPECT_EQ(placer_.used_bytes(), 40u);
+}
+
+// Whatever is held, wherever the rest lies: what fits can be brought, after any moves, and what does
+// not cannot.
+TEST(PlacerOfRandomArenas, WhatFits_IsBroughtAndNothingElse) {
+  std::mt19937 random(5);
+  int fitted = 0, refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<uint64_t> bytes;
+    for (int c = 0; c < 8; ++c) bytes.push_back(10 * (1 + random() % 5));
+    Placer placer(160, 10, bytes);
+    Moves gathers;
+    for (uint32_t chunk = 0; chunk < bytes.size(); ++chunk) {
+      if (random() % 2 == 0) gathers.push_back(GatherOf(chunk, 10 * (random() % 16)));
+    }
+    (void)placer.Place(gathers);
+    std::vector<bool> holds;
+    for (uint32_t chunk = 0; chunk < bytes.size(); ++chunk) {
+      holds.push_back(placer.OnDevice(chunk) && random() % 2 == 0);
+    }
+    const auto held = [&](uint32_t chunk) { return holds[chunk]; };
+    const uint64_t workspace = 10 * (random() % 8);
+    if (!placer.Reserve(workspace, workspace + 10 * (random() % 4), held).ok()) continue;
+    std::vector<uint32_t> chunks;
+    for (uint32_t chunk = 0; chunk < bytes.size(); ++chunk) {
+      if (random() % 3 == 0) chunks.push_back(chunk);
+    }
+    const bool fits = placer.Fits(chunks, workspace, held);
+    Moves loads;
+    for (uint32_t chunk = 0; chunk < bytes.size(); ++chunk) {
+      const bool needed = std::ranges::find(chunks, chunk) != chunks.end();
+      const bool was_gathered =
+          std::ranges::any_of(gathers, [&](const Move& move) { return move.chunk == chunk; });
+      if (!was_gathered && (needed || random() % 4 == 0)) loads.push_back(GatherOf(chunk));
+    }
+    std::ranges::shuffle(loads, random);
+    (void)placer.Place(loads);
+    const bool brought = placer.Bring(chunks, held).ok();
+    EXPECT_TRUE(brought || !fits) << round;
+    if (brought) {
+      for (uint32_t chunk : chunks) EXPECT_TRUE(placer.OnDevice(chunk)) << round;
+    }
+    ++(fits ? fitted : refused);
+  }
+  EXPECT_GT(fitted, 100);
+  EXPECT_GT(refused, 100);
 }
 
 }  // namespace

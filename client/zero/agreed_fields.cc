@@ -1,5 +1,6 @@
 #include "client/zero/agreed_fields.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,18 @@ namespace {
 constexpr int kDigestBits = 20;
 
 const char* NameOf(DataType type) { return type == DataType::kBFloat16 ? "bf16" : "fp32"; }
+
+const char* NameOf(NotFinite what) {
+  switch (what) {
+    case NotFinite::kSkip:
+      return "skip";
+    case NotFinite::kWrite:
+      return "write";
+    case NotFinite::kFail:
+      return "fail";
+  }
+  return "unknown";
+}
 
 // Collects fields of one thing.
 class Collector {
@@ -165,6 +178,7 @@ AgreedFields FieldsOf(const std::vector<Parameter>& parameters, const Options& o
   fields.Add("chunk_elements", static_cast<double>(options.chunk_elements));
   fields.Add("optimizer", Name(options.optimizer));
   fields.AddAll(FieldsOf(options.optimizer));
+  fields.Add("not_finite", NameOf(options.not_finite));
   fields.Add("loss_scale", options.loss_scale.has_value());
   if (options.loss_scale.has_value()) fields.AddAll(FieldsOf(*options.loss_scale));
   for (const Parameter& parameter : parameters) fields.AddAll(FieldsOf(parameter, options));
@@ -179,8 +193,15 @@ AgreedFields FieldsOf(const Engine::StepInput& input, double clip_norm) {
   if (input.gradient_norm) fields.Add("gradient_norm", *input.gradient_norm);
   for (size_t g = 0; g < input.groups.size(); ++g) {
     Collector group(absl::StrCat(" of group ", g));
-    group.Add("learning_rate", input.groups[g].learning_rate);
-    if (input.groups[g].weight_decay) group.Add("weight_decay", *input.groups[g].weight_decay);
+    const Engine::GroupInput& input_group = input.groups[g];
+    group.Add("learning_rate", input_group.learning_rate);
+    const auto add = [&](const char* name, const std::optional<double>& value) {
+      if (value.has_value()) group.Add(name, *value);
+    };
+    add("weight_decay", input_group.weight_decay);
+    add("beta1", input_group.beta1);
+    add("beta2", input_group.beta2);
+    add("epsilon", input_group.epsilon);
     fields.AddAll(group.Take());
   }
   return fields.Take();

@@ -133,9 +133,7 @@ absl::Status EngineImpl::CheckArguments() const {
   if (!(options_.clip_norm >= 0)) {
     return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
   }
-  if (options_.loss_scale.has_value()) {
-    GEMINID_RETURN_IF_ERROR(CheckLossScaler(*options_.loss_scale));
-  }
+  GEMINID_RETURN_IF_ERROR(CheckNotFinite());
   GEMINID_RETURN_IF_ERROR(CheckStage());
   GEMINID_RETURN_IF_ERROR(CheckOptimizer(options_.optimizer));
   if (updates_in_backward()) GEMINID_RETURN_IF_ERROR(CheckUpdatesInBackward());
@@ -156,6 +154,24 @@ absl::Status EngineImpl::CheckArguments() const {
           absl::StrCat("two parameters are called '", parameter.name, "'"));
     }
     GEMINID_RETURN_IF_ERROR(CheckParameter(parameter));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineImpl::CheckNotFinite() const {
+  if (options_.loss_scale.has_value()) {
+    GEMINID_RETURN_IF_ERROR(CheckLossScaler(*options_.loss_scale));
+    if (options_.not_finite != NotFinite::kSkip) {
+      return absl::InvalidArgumentError(
+          "loss scaling finds its scale by steps that are not finite, and skips them; leave "
+          "Options::not_finite at kSkip");
+    }
+  }
+  if (options_.not_finite == NotFinite::kWrite && !IsElementwise(options_.optimizer)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Name(options_.optimizer),
+                     " needs sums over whole tensors, which are finite: with it steps "
+                     "that are not are skipped or fail (Options::not_finite)"));
   }
   return absl::OkStatus();
 }
@@ -290,12 +306,13 @@ absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> EngineImpl::MakeUpdatePool(
 absl::Status EngineImpl::MakeThreads() {
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<kernels::ThreadPool> pool, MakeUpdatePool());
   snapshotter_ = std::make_unique<Snapshotter>(layout_, elements_, communicator_->Rank(), *values_);
-  GEMINID_ASSIGN_OR_RETURN(
-      updater_,
-      Updater::Create(
-          layout_, *optimizer_, store_.get(), std::move(pool),
-          [this](const absl::Status& status) { mover_->Notify(status); },
-          [this](uint32_t granule, uint64_t epoch) { snapshotter_->BeforeUpdate(granule, epoch); }));
+  GEMINID_ASSIGN_OR_RETURN(updater_,
+                           Updater::Create(
+                               layout_, *optimizer_, store_.get(), std::move(pool),
+                               [this](const absl::Status& status) { mover_->Notify(status); },
+                               [this](uint32_t granule, uint64_t epoch) {
+                                 snapshotter_->BeforeUpdate(granule, epoch);
+                               }));
   GEMINID_RETURN_IF_ERROR(MakeMover());
   SetUpdateOrder();
   return ReadHostBytes();
@@ -383,10 +400,10 @@ absl::Status EngineImpl::AllocateGathered() {
   std::vector<ChunkSpec> specs;
   for (uint32_t i = 0; i < book_->owners().size(); ++i) {
     const uint32_t owner = book_->owners()[i];
-    specs.push_back({absl::StrCat(i == owner ? "weights of " : "gradient of ",
-                                  NameOf(layout_, owner)),
-                     ChunkKind::kGatheredWeight, layout_.chunks[owner].bytes(),
-                     /*has_home=*/false});
+    specs.push_back(
+        {absl::StrCat(i == owner ? "weights of " : "gradient of ", NameOf(layout_, owner)),
+         ChunkKind::kGatheredWeight, layout_.chunks[owner].bytes(),
+         /*has_home=*/false});
   }
   absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
   if (!handles.ok()) return handles.status();
@@ -476,6 +493,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
     statistics.replans_by_cause.emplace_back(ReplanCauseName(cause),
                                              replans_[static_cast<size_t>(cause)]);
   }
+  statistics.plan_explanation = why_no_plan_;
   statistics.transfer_bytes_lower_bound = bound_bytes_;
   if (plan() != nullptr) {
     statistics.planned_transfer_bytes = plan()->transfer_bytes;

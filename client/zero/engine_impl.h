@@ -130,6 +130,7 @@ class EngineImpl final : public Engine {
 
   // engine_impl.cc: creation, and what is known in numbers
   absl::Status CheckArguments() const;
+  absl::Status CheckNotFinite() const;
   absl::Status CheckParameter(const Parameter& parameter) const;
   absl::Status MakeLayout();
   absl::Status AllocateGathered();
@@ -204,7 +205,7 @@ class EngineImpl final : public Engine {
   // `position`: of reductions.
   absl::Status Carry(const Moves& moves, MicroBatchPosition position = {});
   absl::Status PlaceGradient(const std::vector<uint32_t>& storage, bool planned,
-                             uint64_t workspace_bytes);
+                             uint64_t workspace_bytes, Stream* stream);
   absl::Status Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held);
   absl::Status WaitResident(const std::vector<uint32_t>& chunks);
   absl::Status HoldChunks(const std::vector<uint32_t>& chunks, Stream* stream);
@@ -297,6 +298,7 @@ class EngineImpl final : public Engine {
   absl::Status NotOfStep(const absl::Status& status);
   absl::Status CheckStep(const char* call) const;
   absl::Status CheckRates(const StepInput& input) const;
+  absl::Status NameNotFinite(double norm);
   double GradientFactor() const;
   absl::Status LeaveOutUnwritten(std::vector<TensorRates>* rates);
   absl::Status CheckBegun(const StepInput& input) const;
@@ -376,6 +378,7 @@ class EngineImpl final : public Engine {
   bool state_placed_ = false;  // once, before the first plan
   std::vector<uint32_t> update_order_;
   uint64_t plans_made_ = 0;
+  std::string why_no_plan_;  // of the last sample, if there is none
 
   // Whether the plan still fits. In this micro-batch:
   bool workspace_grew_ = false;  // beyond what was planned

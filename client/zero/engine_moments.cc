@@ -15,6 +15,11 @@ namespace {
 // Where workspace can grow to this many times the most there ever was, nothing leaves for it.
 constexpr uint64_t kAmple = 4;
 
+// Moves that make room come first.
+Moves::const_iterator LoadsOf(const Moves& moves) {
+  return std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
+}
+
 }  // namespace
 
 // --- what may be asked ---------------------------------------------------------------------------
@@ -152,8 +157,7 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   const Moves moves = director_->BeginOperator(evaluate, chunks);
   ++operation_;
   mover_->BeginMoment(director_->moment(), stream);
-  const auto loads =
-      std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
+  const auto loads = LoadsOf(moves);
   GEMINID_RETURN_IF_ERROR(Carry(Moves(moves.begin(), loads)));
 
   const Placer::Held held = [&](uint32_t chunk) {
@@ -326,19 +330,33 @@ absl::Status EngineImpl::OpenGradient(uint32_t chunk, bool planned, Stream* stre
   const std::vector<uint32_t> storage = {book_->StorageOf(chunk)};
   {
     const Placing placing(this);
-    GEMINID_RETURN_IF_ERROR(PlaceGradient(storage, planned, placing.workspace_bytes()));
+    GEMINID_RETURN_IF_ERROR(PlaceGradient(storage, planned, placing.workspace_bytes(), stream));
   }
   return stream != nullptr ? absl::OkStatus() : WaitResident(storage);
 }
 
 absl::Status EngineImpl::PlaceGradient(const std::vector<uint32_t>& storage, bool planned,
-                                       uint64_t workspace_bytes) {
+                                       uint64_t workspace_bytes, Stream* stream) {
+  const bool begins_moment = planned && director_->GradientBeginsMoment(storage[0]);
+  if (begins_moment) {
+    EndOnStream();
+    Measure();
+  }
+  const Moves moves = director_->OpenGradient(storage[0], planned);
+  const auto loads = LoadsOf(moves);
+  if (begins_moment) {
+    mover_->BeginMoment(director_->moment(), stream);
+    in_moment_ = true;
+    moment_began_ = clock_();
+    MeasureOnStream(stream);
+  }
+  GEMINID_RETURN_IF_ERROR(Carry(Moves(moves.begin(), loads)));
   // Workspace that has been given back since may serve.
   const absl::StatusOr<Steps> reserve =
       placer_->Reserve(workspace_bytes, placer_->reserved_bytes(), Held());
   if (!reserve.ok()) return reserve.status();
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
-  GEMINID_RETURN_IF_ERROR(Carry(director_->OpenGradient(storage[0], planned)));
+  GEMINID_RETURN_IF_ERROR(Carry(Moves(loads, moves.end())));
   return Bring(storage, Held());
 }
 
@@ -399,7 +417,7 @@ absl::Status EngineImpl::AddGradientOn(ParameterId id, std::span<const std::byte
     const Placing placing(this);
     GEMINID_RETURN_IF_ERROR(CheckFits(storage, placing.workspace_bytes()));
     if (stream != nullptr) mover_->Join(stream);
-    status = PlaceGradient(storage, /*planned=*/true, placing.workspace_bytes());
+    status = PlaceGradient(storage, /*planned=*/true, placing.workspace_bytes(), stream);
   }
   if (status.ok() && stream == nullptr) status = WaitResident(storage);
   if (status.ok()) status = AddTo(tensor, gradient, type, stream);

@@ -11,7 +11,8 @@
 namespace geminid::zero {
 namespace {
 
-// A reduced chunk leaves during the operator after the one that completed its gradient.
+// A reduced chunk leaves during the moment after the one that completed its gradient. Where there is
+// no room for that, what comes next waits until it has left.
 constexpr uint32_t kDrainMoments = 1;
 
 PlacementPolicy ToPolicy(Placement placement) {
@@ -107,9 +108,14 @@ absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace, bool weights_ch
   request.policy = ToPolicy(options_.placement);
   request.drain_moments = kDrainMoments;
   request.max_lookahead_moments = static_cast<uint32_t>(options_.max_lookahead_moments);
-  absl::StatusOr<Plan> plan = Waited(StallCause::kDaemon, [&] {
-    return session_->MakePlan(stays ? WithWhatStays(trace, staying_weights()) : trace, request);
-  });
+  const Trace of = stays ? WithWhatStays(trace, staying_weights()) : trace;
+  const auto make = [&] { return session_->MakePlan(of, request); };
+  absl::StatusOr<Plan> plan = Waited(StallCause::kDaemon, make);
+  if (absl::IsResourceExhausted(plan.status())) {
+    request.drain_moments = 0;
+    absl::StatusOr<Plan> tighter = Waited(StallCause::kDaemon, make);
+    if (!absl::IsResourceExhausted(tighter.status())) plan = std::move(tighter);
+  }
   // Where a chunk's place is in the way of another the planner may take it elsewhere in between.
   if (stays && plan.ok() && !KeepsWhatStays(*plan, staying_weights())) {
     return absl::ResourceExhaustedError(
@@ -210,8 +216,15 @@ absl::Status EngineImpl::MakePlanFromRecording() {
     }
   }
   absl::StatusOr<Plan> plan = placed.ok() ? RequestPlanWithMargin(&trace) : placed;
-  const bool none = absl::IsResourceExhausted(plan.status()) ||
-                    (plan.ok() && MovesWhatIsKept(RunOf(*plan, trace), recorded));
+  const bool moves_kept = plan.ok() && MovesWhatIsKept(RunOf(*plan, trace), recorded);
+  const bool none = absl::IsResourceExhausted(plan.status()) || moves_kept;
+  why_no_plan_.clear();
+  if (none) {
+    why_no_plan_ = absl::StrCat(
+        "no plan: chunks are fetched when they are needed, none ahead. ",
+        moves_kept ? "Places are so short that one would move weights which operators hold"
+                   : std::string(plan.status().message()));
+  }
   if (none && options_.placement != Placement::kDevice) {
     // On demand it went, since what must stay can wait in host memory: so it will again.
     director_->PlanRefused();

@@ -70,6 +70,9 @@ absl::StatusOr<bool> EngineImpl::ResumeState() {
   const int ahead = static_cast<int>(most - steps.begin());
   if (*least < *most) GEMINID_RETURN_IF_ERROR(PassStep(ahead, *mine < *most));
   GEMINID_ASSIGN_OR_RETURN(const uint64_t granules, FinishUpdate());
+  std::vector<std::byte> tensor_state(optimizer_->tensor_state_bytes());
+  if (!tensor_state.empty()) GEMINID_RETURN_IF_ERROR(store_->ReadTensorState(tensor_state));
+  optimizer_->GoOnFrom(tensor_state);
   CrashPoint("resumed");
   const shm::CommitRecord& record = *shm::NewestRecord(*store_->commit());
   step_ = record.step;

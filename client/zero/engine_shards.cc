@@ -180,12 +180,8 @@ absl::Status EngineImpl::Restore(const Progress& progress) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("Restore"));
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("Restore"));
-  const uint64_t bytes = optimizer_->tensor_state_bytes();
-  if (progress.tensor_state.size() != bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the optimizer's numbers per tensor are ", progress.tensor_state.size(),
-                     " bytes; this model and optimizer have ", bytes));
-  }
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::byte> tensor_state,
+                           optimizer_->Adopt(progress, parameters_));
   const double scale = progress.loss_scaler.scale;
   if (!std::isfinite(scale) || scale <= 0 || progress.updates > progress.step) {
     return absl::InvalidArgumentError(absl::StrCat("a run cannot stand at step ", progress.step,
@@ -194,8 +190,9 @@ absl::Status EngineImpl::Restore(const Progress& progress) {
   }
   absl::Status status = ForgetDeviceCopies();
   store_->SetResumable(false);
-  if (status.ok() && bytes > 0) status = store_->WriteTensorState(progress.tensor_state);
+  if (status.ok() && !tensor_state.empty()) status = store_->WriteTensorState(tensor_state);
   if (!status.ok()) return Remember(status);
+  optimizer_->GoOnFrom(tensor_state);
   loss_scaler_.Restore(progress.loss_scaler);
   step_ = progress.step;
   updates_ = progress.updates;

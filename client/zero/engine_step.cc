@@ -1,13 +1,16 @@
 // The end of micro-batches and steps: gradients, agreement, commit.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/zero/crash_points.h"
 #include "client/zero/engine_impl.h"
+#include "client/zero/optimizer_options.h"
 #include "proto/shm/commit_layout.h"
 
 namespace geminid::zero {
@@ -15,6 +18,12 @@ namespace {
 
 // Keeps the clip coefficient finite for a gradient of zeros, as is usual.
 constexpr double kClipEpsilon = 1e-6;
+
+// NaN for a norm that is NaN.
+double ClipCoefficient(double clip_norm, double norm) {
+  const double coefficient = clip_norm / (norm + kClipEpsilon);
+  return coefficient > 1 ? 1 : coefficient;
+}
 
 }  // namespace
 
@@ -208,6 +217,7 @@ absl::Status EngineImpl::CheckRates(const StepInput& input) const {
   bool any_bad = bad(input.learning_rate);
   for (const GroupInput& group : input.groups) {
     any_bad |= bad(group.learning_rate) || bad(group.weight_decay.value_or(0));
+    GEMINID_RETURN_IF_ERROR(WithOwn(options_.optimizer, group).status());
   }
   if (any_bad) {
     return absl::InvalidArgumentError(
@@ -243,16 +253,15 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   const absl::StatusOr<double> own = NormOfStep(FieldsOf(input, clip_norm));
   if (!own.ok()) return NotOfStep(own.status());
   const double norm = input.gradient_norm.value_or(*own);
+  if (!std::isfinite(norm) && options_.not_finite == NotFinite::kFail) return NameNotFinite(norm);
   CrashPoint("step agreed");
 
   StepResult result;
   result.step = ++step_;
   result.gradient_norm = norm;
   result.loss_scale = loss_scaler_.scale();
-  result.overflow = !std::isfinite(norm);
-  if (clip_norm > 0 && !result.overflow) {
-    result.clip_coefficient = std::min(1.0, clip_norm / (norm + kClipEpsilon));
-  }
+  result.overflow = !std::isfinite(norm) && options_.not_finite != NotFinite::kWrite;
+  if (clip_norm > 0 && !result.overflow) result.clip_coefficient = ClipCoefficient(clip_norm, norm);
   if (!result.overflow) {
     ++updates_;
     if (!updates_in_backward()) {
@@ -277,6 +286,20 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   return result;
 }
 
+// All ranks come here together. Each knows which chunks of its own shard are not finite.
+absl::Status EngineImpl::NameNotFinite(double norm) {
+  const auto chunks = static_cast<double>(layout_.chunks.size());
+  const std::optional<uint32_t> mine = mover_->NotFinite();
+  std::vector<double> to_end = {mine.has_value() ? chunks - *mine : 0};
+  if (absl::Status status = agreement_->Worst(&to_end); !status.ok()) return Remember(status);
+  const std::string where = to_end[0] == 0 ? "a part of the model that other ranks have"
+                                           : NamesIn(static_cast<uint32_t>(chunks - to_end[0]));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the step's gradient is not finite (its norm is ", norm, "), first in ", where,
+      ": nothing has changed. Give the step up with CancelMicroBatch, or train with a lower "
+      "learning rate, or say with Options::not_finite that such steps are skipped or written"));
+}
+
 // What sums over micro-batches are multiplied by: each was added with 1 / accumulate. A micro-batch
 // of one of several parts is that share of one.
 double EngineImpl::GradientFactor() const {
@@ -289,11 +312,8 @@ double EngineImpl::GradientFactor() const {
 // What the updates were made with is what the step is.
 absl::Status EngineImpl::CheckBegun(const StepInput& input) const {
   if (!updates_in_backward()) return absl::OkStatus();
-  const auto same = [](const GroupInput& a, const GroupInput& b) {
-    return a.learning_rate == b.learning_rate && a.weight_decay == b.weight_decay;
-  };
   if (begun_->learning_rate == input.learning_rate && input.clip_norm.value_or(0) == 0 &&
-      std::ranges::equal(begun_->groups, input.groups, same)) {
+      begun_->groups == input.groups) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
@@ -306,8 +326,12 @@ absl::Status EngineImpl::PrepareUpdate(const StepInput& input, const StepResult&
   for (const Parameter& parameter : parameters_) {
     TensorRates rate;
     if (!input.groups.empty()) {
-      rate.learning_rate = input.groups[parameter.group].learning_rate;
-      rate.weight_decay = input.groups[parameter.group].weight_decay;
+      const GroupInput& group = input.groups[parameter.group];
+      rate = {.learning_rate = group.learning_rate,
+              .weight_decay = group.weight_decay,
+              .beta1 = group.beta1,
+              .beta2 = group.beta2,
+              .epsilon = group.epsilon};
     }
     rates.push_back(rate);
   }

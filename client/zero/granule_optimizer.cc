@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "client/zero/optimizer_options.h"
 #include "client/zero/tensor_runs.h"
 #include "kernels/runtime/common/absl_status.h"
@@ -69,12 +70,20 @@ GranuleOptimizer::GranuleOptimizer(const Layout& layout, const std::vector<Param
       tensor_options_(TensorsOf(of_model_ ? options.model : parameters)),
       step_(options_, tensor_options_) {
   MakeRuns(parameters, rank, of_model_ ? options.model : std::vector<Parameter>());
+  const bool leaves_out = std::ranges::any_of(parameters, [](const Parameter& parameter) {
+    return parameter.trainable && !parameter.update_without_gradient;
+  });
+  if (leaves_out && CountsUpdates(options_)) updates_ = UpdateCounts(tensors_);
 }
 
 absl::Status GranuleOptimizer::status() const { return FromKernel(step_.status(), "ShardedStep"); }
 
-uint64_t GranuleOptimizer::tensor_state_bytes() const {
+uint64_t GranuleOptimizer::SumsAndFactorsBytes() const {
   return TensorStateBytes(options_, tensors_, step_.FactorTotal());
+}
+
+uint64_t GranuleOptimizer::tensor_state_bytes() const {
+  return SumsAndFactorsBytes() + updates_.bytes().size();
 }
 
 void GranuleOptimizer::MakeRuns(const std::vector<Parameter>& parameters, int rank,
@@ -161,21 +170,27 @@ double GranuleOptimizer::SetRates(const kernels::StepScalars& scalars,
   const bool of_tensors = std::ranges::any_of(
       rates, [](const TensorRates& rate) { return rate.learning_rate.has_value(); });
   for (size_t t = 0; t < tensor_options_.size(); ++t) {
-    const kernels::TensorOptions& own = tensor_options_[t];
-    double scale = own.learning_rate_scale;
-    if (of_tensors) scale *= rates[t].learning_rate.value_or(scalars.learning_rate);
-    std::optional<double> decay = own.weight_decay;
+    const TensorRates& rate = rates[t];
+    kernels::TensorOptions own = tensor_options_[t];
+    if (of_tensors) own.learning_rate_scale *= rate.learning_rate.value_or(scalars.learning_rate);
     // A tensor that is not subject to decay stays so.
-    if (rates[t].weight_decay.has_value() && decay != 0.0) decay = rates[t].weight_decay;
-    step_.SetTensor(t, scale, decay, own.frozen || rates[t].skip);
+    if (rate.weight_decay.has_value() && own.weight_decay != 0.0) {
+      own.weight_decay = rate.weight_decay;
+    }
+    own.beta1 = rate.beta1;
+    own.beta2 = rate.beta2;
+    own.epsilon = rate.epsilon;
+    own.step = updates_.of(t);
+    own.frozen |= rate.skip;
+    step_.SetTensor(t, own);
   }
   return of_tensors ? 1 : scalars.learning_rate;
 }
 
-// The tensor state: the sums of every tensor, then all factors.
 absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& step_scalars,
                                        std::span<const TensorRates> rates, const StateStore& store,
                                        collectives::Communicator* communicator) {
+  updates_.Count(rates);
   kernels::StepScalars scalars = step_scalars;
   scalars.learning_rate = SetRates(scalars, rates);
   std::vector<kernels::Segment> segments;
@@ -195,15 +210,64 @@ absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& step_scalars,
       place.ops->Prepare(*place.stream, &step_, scalars, segments, factors(store.TensorState()),
                          reduce, factors(spare), store.DeviceScales());
   if (!reduced.ok()) return reduced;
-  if (status != kernels::Status::kOk || !needs_sums_) return FromKernel(status, "ShardedStep");
-  const auto sums = std::as_bytes(step_.TensorSums());
-  place.ops->Copy(*place.stream, spare, sums.data(),
-                  std::min<uint64_t>(sums.size_bytes(), sums_bytes));
+  if (status != kernels::Status::kOk) return FromKernel(status, "ShardedStep");
+  return WriteTensorState(store);
+}
+
+// Factors are there already.
+absl::Status GranuleOptimizer::WriteTensorState(const StateStore& store) const {
+  if (tensor_state_bytes() == 0) return absl::OkStatus();
+  std::byte* const spare = store.SpareTensorState();
+  const ComputePlace& place = store.ComputeOfTensors();
+  if (needs_sums_) {
+    const auto sums = std::as_bytes(step_.TensorSums());
+    place.ops->Copy(*place.stream, spare, sums.data(), sums.size());
+  }
+  const std::span<const std::byte> counts = updates_.bytes();
+  if (!counts.empty()) {
+    place.ops->Copy(*place.stream, spare + SumsAndFactorsBytes(), counts.data(), counts.size());
+  }
   return place.Finish();
+}
+
+void GranuleOptimizer::GoOnFrom(std::span<const std::byte> tensor_state) {
+  updates_.Set(tensor_state.subspan(SumsAndFactorsBytes()));
+}
+
+absl::StatusOr<std::vector<std::byte>> GranuleOptimizer::Adopt(
+    const Progress& progress, const std::vector<Parameter>& parameters) const {
+  std::vector<std::byte> state = progress.tensor_state;
+  const uint64_t bytes = SumsAndFactorsBytes();
+  const std::vector<uint64_t> all(tensors_, progress.updates);
+  const auto all_bytes = std::as_bytes(std::span(all));
+  const bool has_counts =
+      !of_model_ && CountsUpdates(options_) && state.size() == bytes + all_bytes.size();
+  if (state.size() != bytes && !has_counts) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the optimizer's numbers per tensor are ", state.size(),
+                     " bytes; this model and optimizer have ", tensor_state_bytes()));
+  }
+  if (!has_counts && !updates_.bytes().empty()) {
+    state.insert(state.end(), all_bytes.begin(), all_bytes.end());
+  }
+  if (!has_counts || !updates_.bytes().empty()) return state;
+  UpdateCounts counted(tensors_);
+  counted.Set(std::span(state).subspan(bytes));
+  for (size_t t = 0; t < tensors_; ++t) {
+    if (!parameters[t].trainable || counted.of(t) == progress.updates) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", parameters[t].name, "' has had ", counted.of(t),
+                     " of the run's ", progress.updates,
+                     " updates: this engine must count them too, with "
+                     "Parameter::update_without_gradient false for it"));
+  }
+  state.resize(bytes);
+  return state;
 }
 
 absl::Status GranuleOptimizer::Restore(const StepNote& note,
                                        std::span<const std::byte> tensor_state) {
+  GoOnFrom(tensor_state);
   kernels::StepScalars scalars = note.scalars;
   scalars.learning_rate = SetRates(scalars, note.rates);
   std::vector<double> sums(kSumsPerTensor * tensors_, 0.0);

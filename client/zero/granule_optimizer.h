@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
 #include "client/zero/step_notes.h"
+#include "client/zero/update_counts.h"
 #include "geminid/communicator.h"
 #include "geminid/zero.h"
 #include "kernels/optimizers/sharded_step.h"
@@ -37,13 +39,21 @@ class GranuleOptimizer {
   std::vector<int64_t> CountedElements() const;
 
   // All ranks together, when all gradients are reduced and no update is in progress: sums over
-  // whole tensors, for the optimizers that need any. Writes the store's spare tensor state.
-  // `rates`: by parameter; a model's tensors have none of their own.
+  // whole tensors, for the optimizers that need any. Writes the store's spare tensor state: the
+  // sums of every tensor, then all factors, then the counts of updates. `rates`: by parameter; a
+  // model's tensors have none of their own.
   absl::Status Prepare(const kernels::StepScalars& scalars, std::span<const TensorRates> rates,
                        const StateStore& store, collectives::Communicator* communicator);
 
   // Instead, to finish a step that another process prepared: `tensor_state` is what it wrote.
   absl::Status Restore(const StepNote& note, std::span<const std::byte> tensor_state);
+
+  // A run's tensor state as this optimizer keeps it: it may come from an engine that counts updates
+  // by parameter, or from one that does not. INVALID_ARGUMENT where that cannot be.
+  absl::StatusOr<std::vector<std::byte>> Adopt(const Progress& progress,
+                                               const std::vector<Parameter>& parameters) const;
+  // What the store has now is this; the next Prepare goes on from there.
+  void GoOnFrom(std::span<const std::byte> tensor_state);
 
   // Writes the granule's next version to its spare, on the pool's threads if there are several. The
   // bits do not depend on how many.
@@ -62,6 +72,9 @@ class GranuleOptimizer {
   double SetRates(const kernels::StepScalars& scalars, std::span<const TensorRates> rates);
   void MakeRuns(const std::vector<Parameter>& parameters, int rank,
                 const std::vector<Parameter>& model);
+  absl::Status WriteTensorState(const StateStore& store) const;
+  // Without counts: where they would be.
+  uint64_t SumsAndFactorsBytes() const;
   kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateStore& store) const;
   kernels::Status Apply(const Run& run, uint32_t granule, const StateStore& store) const;
   absl::Status UpdateOnDevice(uint32_t granule, const StateStore& store,
@@ -76,6 +89,7 @@ class GranuleOptimizer {
   const size_t tensors_;
   const std::vector<kernels::TensorOptions> tensor_options_;  // as given at the start
   kernels::ShardedStep step_;
+  UpdateCounts updates_;
   std::vector<std::vector<Run>> runs_;  // by granule; frozen granules have none
 };
 

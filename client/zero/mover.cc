@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -49,9 +50,9 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
       exchange_(context_.session, compute_->on_device(), context_.communicator,
                 LargestChunkBytes(*context_.layout)) {
   if (context_.host_shards != nullptr) {
-    exchange_within_host_ = std::make_unique<HostExchange>(
-        context_.session, compute_->on_device(), &context_.host_shards->ranks(),
-        LargestChunkBytes(*context_.layout));
+    exchange_within_host_ = std::make_unique<HostExchange>(context_.session, compute_->on_device(),
+                                                           &context_.host_shards->ranks(),
+                                                           LargestChunkBytes(*context_.layout));
   }
   guard_->mover = this;
   free_places_.resize(context_.store->landing_places());
@@ -61,8 +62,7 @@ Mover::Mover(MoverContext context, std::unique_ptr<Compute> compute)
 absl::StatusOr<std::unique_ptr<Mover>> Mover::Create(MoverContext context,
                                                      std::unique_ptr<Compute> compute) {
   std::unique_ptr<Mover> mover(new Mover(std::move(context), std::move(compute)));
-  GEMINID_ASSIGN_OR_RETURN(mover->thread_,
-                           base::StartThread([raw = mover.get()] { raw->Loop(); }));
+  GEMINID_ASSIGN_OR_RETURN(mover->thread_, base::StartThread([raw = mover.get()] { raw->Loop(); }));
   return mover;
 }
 
@@ -302,6 +302,16 @@ double Mover::GradientSquares() const {
   double sum = 0;
   for (double square : squares_) sum += square;
   return sum;
+}
+
+std::optional<uint32_t> Mover::NotFinite() const {
+  std::lock_guard lock(mutex_);
+  for (uint32_t c = 0; c < context_.layout->chunks.size(); ++c) {
+    const ChunkShape& shape = context_.layout->chunks[c];
+    const auto first = squares_.begin() + shape.first_granule;
+    if (!std::isfinite(std::accumulate(first, first + shape.granules, 0.0))) return c;
+  }
+  return std::nullopt;
 }
 
 void Mover::ClearGradientSquares() {

@@ -132,6 +132,8 @@ class Mover {
   // Sum of squares of this rank's reduced gradients, over granules in order. Valid when idle after
   // the step's last reductions.
   double GradientSquares() const;
+  // The first chunk of which a shard's are not finite.
+  std::optional<uint32_t> NotFinite() const;
   void ClearGradientSquares();
   // Measures all gradients as they are kept: for steps of fewer micro-batches than were expected,
   // and after they were written to. When idle.

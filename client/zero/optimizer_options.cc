@@ -1,8 +1,10 @@
 #include "client/zero/optimizer_options.h"
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace geminid::zero {
 namespace {
@@ -107,6 +109,60 @@ uint64_t TensorStateBytes(const kernels::OptimizerOptions& options, uint64_t ten
                           uint64_t factors) {
   if (!kernels::NeedsSums(options.kind)) return 0;
   return kSumsPerTensor * tensors * sizeof(double) + factors * sizeof(float);
+}
+
+bool CountsUpdates(const kernels::OptimizerOptions& options) {
+  switch (options.kind) {
+    case OptimizerKind::kAdamW:
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdafactor:
+      return true;
+    case OptimizerKind::kLamb:
+      return options.lamb.bias_correction;
+    case OptimizerKind::kSgd:  // of momentum, whose first gradient is not dampened
+      return options.sgd.momentum > 0 && options.sgd.dampening != 0;
+    case OptimizerKind::kAdagrad:
+      return options.adagrad.rate_decay > 0;
+    case OptimizerKind::kLars:
+    case OptimizerKind::kLion:
+    case OptimizerKind::kCame:
+      return false;
+  }
+  return false;
+}
+
+absl::StatusOr<Optimizer> WithOwn(Optimizer optimizer, const Engine::GroupInput& group) {
+  const int arrays = kernels::StateArrays(ToKernel(optimizer));
+  const char* lacks = nullptr;
+  std::visit(
+      [&](auto& o) {
+        const auto set = [&](const char* name, const std::optional<double>& from, double* to) {
+          if (!from.has_value()) return;
+          if (to == nullptr) lacks = name;
+          if (to != nullptr) *to = *from;
+        };
+        double* beta1 = nullptr;
+        double* beta2 = nullptr;
+        double* epsilon = nullptr;
+        if constexpr (requires { o.beta1; }) beta1 = &o.beta1;
+        if constexpr (requires { o.momentum; }) beta1 = &o.momentum;
+        if constexpr (requires { o.beta2; }) beta2 = &o.beta2;
+        if constexpr (requires { o.epsilon; }) epsilon = &o.epsilon;
+        set("beta1", group.beta1, beta1);
+        set("beta2", group.beta2, beta2);
+        set("epsilon", group.epsilon, epsilon);
+      },
+      optimizer);
+  if (lacks != nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Name(optimizer), " has no ", lacks, "; leave it out of Step's groups"));
+  }
+  GEMINID_RETURN_IF_ERROR(CheckOptimizer(optimizer));
+  if (kernels::StateArrays(ToKernel(optimizer)) == arrays) return optimizer;
+  return absl::InvalidArgumentError(
+      absl::StrCat(Name(optimizer), " was created ", arrays == 0 ? "without" : "with",
+                   " a first moment, whose beta1 is ", arrays == 0 ? "0" : "positive",
+                   ": Step's groups cannot change that"));
 }
 
 bool IsElementwise(const Optimizer& optimizer) {

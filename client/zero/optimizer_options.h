@@ -4,7 +4,9 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "geminid/optimizer.h"
+#include "geminid/zero.h"
 #include "kernels/optimizers/optimizer.h"
 
 namespace geminid::zero {
@@ -15,6 +17,13 @@ kernels::OptimizerOptions ToKernel(const Optimizer& optimizer);
 // each, and the factors. 0 for optimizers that need no sums over tensors.
 uint64_t TensorStateBytes(const kernels::OptimizerOptions& options, uint64_t tensors,
                           uint64_t factors);
+// Whether its step depends on how many there were before.
+bool CountsUpdates(const kernels::OptimizerOptions& options);
+
+// The optimizer with what a group has of its own. INVALID_ARGUMENT naming what is out of its range,
+// what the optimizer does not have, or what would need other state.
+absl::StatusOr<Optimizer> WithOwn(Optimizer optimizer, const Engine::GroupInput& group);
+
 // The sums that a step finds of each tensor; kernels/optimizers/sharded_step.h.
 inline constexpr uint64_t kSumsPerTensor = 2;
 

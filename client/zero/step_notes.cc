@@ -1,11 +1,20 @@
 #include "client/zero/step_notes.h"
 
+#include <array>
 #include <cstring>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "proto/shm/crc32c.h"
 
 namespace geminid::zero {
+namespace {
+
+// What a tensor may have of its own, in the order in which it is noted.
+constexpr std::array kRates = {&TensorRates::learning_rate, &TensorRates::weight_decay,
+                               &TensorRates::beta1, &TensorRates::beta2, &TensorRates::epsilon};
+
+}  // namespace
 
 struct StepNotes::Header {
   uint64_t epoch;
@@ -18,12 +27,10 @@ struct StepNotes::Header {
 };
 
 struct StepNotes::Rates {
-  double learning_rate;
-  double weight_decay;
-  uint8_t has_learning_rate;
-  uint8_t has_weight_decay;
+  double values[kRates.size()];
+  uint8_t given[kRates.size()];
   uint8_t skip;
-  uint8_t reserved[5];
+  uint8_t reserved[2];
 };
 
 uint64_t StepNotes::BytesFor(size_t tensors) {
@@ -57,10 +64,11 @@ std::vector<std::byte> StepNotes::Encode(uint64_t epoch, size_t tensors, const S
   header->tensors = static_cast<uint32_t>(tensors);
   for (size_t t = 0; t < tensors && t < note.rates.size(); ++t) {
     const TensorRates& from = note.rates[t];
-    rates[t].learning_rate = from.learning_rate.value_or(0);
-    rates[t].weight_decay = from.weight_decay.value_or(0);
-    rates[t].has_learning_rate = from.learning_rate.has_value() ? 1 : 0;
-    rates[t].has_weight_decay = from.weight_decay.has_value() ? 1 : 0;
+    for (size_t i = 0; i < kRates.size(); ++i) {
+      const std::optional<double>& rate = from.*kRates[i];
+      rates[t].values[i] = rate.value_or(0);
+      rates[t].given[i] = rate.has_value() ? 1 : 0;
+    }
     rates[t].skip = from.skip ? 1 : 0;
   }
   header->crc32c = shm::Crc32c(made.data(), made.size());
@@ -85,8 +93,9 @@ absl::Status StepNotes::Decode(uint64_t epoch, size_t tensors, std::vector<std::
   note->rates.assign(tensors, {});
   for (size_t t = 0; t < tensors; ++t) {
     TensorRates& to = note->rates[t];
-    if (rates[t].has_learning_rate != 0) to.learning_rate = rates[t].learning_rate;
-    if (rates[t].has_weight_decay != 0) to.weight_decay = rates[t].weight_decay;
+    for (size_t i = 0; i < kRates.size(); ++i) {
+      if (rates[t].given[i] != 0) to.*kRates[i] = rates[t].values[i];
+    }
     to.skip = rates[t].skip != 0;
   }
   return absl::OkStatus();

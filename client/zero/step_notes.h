@@ -21,7 +21,11 @@ namespace geminid::zero {
 struct TensorRates {
   std::optional<double> learning_rate = {};  // in place of the step's
   std::optional<double> weight_decay = {};   // in place of the tensor's own
-  bool skip = false;                         // weights and state stay as they are
+  // In place of the optimizer's.
+  std::optional<double> beta1 = {};
+  std::optional<double> beta2 = {};
+  std::optional<double> epsilon = {};
+  bool skip = false;  // weights and state stay as they are
 };
 
 struct StepNote {

@@ -123,6 +123,17 @@ enum class Stage {
 // Of a step's gradient over its micro-batches.
 enum class GradientScale { kMean, kSum };
 
+// What Step does where the gradient has an element that is not finite.
+enum class NotFinite {
+  kSkip,  // leaves the weights as they are, and says StepResult::overflow
+  // Updates with it, as PyTorch does; optimizers that IsElementwise alone. Clipped by a norm that
+  // is NaN, all weights are NaN then.
+  kWrite,
+  // FAILED_PRECONDITION naming a parameter: nothing has changed. CancelMicroBatch gives the step
+  // up; so does correcting its gradients with WriteGradient and calling Step again.
+  kFail,
+};
+
 enum class DataType { kBFloat16, kFloat32 };
 constexpr size_t SizeOf(DataType type) { return type == DataType::kBFloat16 ? 2 : 4; }
 
@@ -149,7 +160,8 @@ struct Parameter {
   // the chunk.
   bool separate_gradient = false;
   // A step in which no rank gave it a gradient changes it as a gradient of zeros would. False: it,
-  // and its state, stay as they are.
+  // and its state, stay as they are, and the step does not count among its updates (`t` in
+  // geminid/optimizer.h).
   bool update_without_gradient = true;
   size_t group = 0;  // of StepInput::groups
   // With Options::model: what it has of its tensors; elements in no piece are never updated. Unset:
@@ -178,8 +190,10 @@ struct Options {
   GradientScale gradient_scale = GradientScale::kMean;
   UpdateTime update = UpdateTime::kAfterStep;
   Optimizer optimizer{};  // AdamW unless another one is given
-  // Gradients arrive multiplied by loss_scale() and are divided by it in the update.
+  // Gradients arrive multiplied by loss_scale() and are divided by it in the update. Only with
+  // NotFinite::kSkip.
   std::optional<LossScalerOptions> loss_scale{};
+  NotFinite not_finite = NotFinite::kSkip;  // with UpdateTime::kInBackward it is DATA_LOSS always
   StatePlacement state_placement = StatePlacement::kAuto;
   // kShare: 0 to 1, of what the arena has beyond its fullest moment in the sample.
   double state_share = 0;
@@ -334,10 +348,10 @@ struct Statistics {
   uint64_t arena_bytes = 0;
   uint64_t peak_model_bytes = 0;  // most chunk bytes in the arena at once
   uint64_t peak_workspace_bytes = 0;
-  uint64_t peak_total_bytes = 0;  // most of both together at one time
+  uint64_t peak_total_bytes = 0;     // most of both together at one time
   uint64_t model_bytes_at_peak = 0;  // chunk bytes at that time
-  uint64_t model_bytes = 0;       // now
-  uint64_t workspace_bytes = 0;   // now
+  uint64_t model_bytes = 0;          // now
+  uint64_t workspace_bytes = 0;      // now
   uint64_t host_to_device_bytes = 0;
   uint64_t device_to_host_bytes = 0;
   uint64_t transfer_bytes_lower_bound = 0;  // host to device, over the micro-batches run so far
@@ -365,7 +379,7 @@ struct Statistics {
   // steps from the times measured under it, else from a new sample.
   std::vector<std::pair<std::string, uint64_t>> replans_by_cause;
   bool everything_fits = false;  // the plan is empty: nothing moves during a step
-  std::string plan_explanation;
+  std::string plan_explanation;  // or why there is no plan
 };
 
 class GEMINID_EXPORT Engine : public ModelState {
@@ -394,9 +408,17 @@ class GEMINID_EXPORT Engine : public ModelState {
   struct GroupInput {
     double learning_rate = 0;
     std::optional<double> weight_decay = std::nullopt;  // in place of the parameters' own
+    // In place of the optimizer's, which must have them, and of state as many arrays:
+    // INVALID_ARGUMENT otherwise. beta1 is SGD's and LARS's momentum, too.
+    std::optional<double> beta1 = std::nullopt;
+    std::optional<double> beta2 = std::nullopt;
+    std::optional<double> epsilon = std::nullopt;
+
+    bool operator==(const GroupInput&) const = default;
   };
-  // What a step is made with. All ranks are given the same, but for the last two. Step and BeginStep
-  // compare it: INVALID_ARGUMENT names what differs and what each rank has, and nothing has changed.
+  // What a step is made with. All ranks are given the same, but for the last two. Step and
+  // BeginStep compare it: INVALID_ARGUMENT names what differs and what each rank has, and nothing
+  // has changed.
   struct StepInput {
     double learning_rate = 0;
     // By Parameter::group, in place of learning_rate; empty: that one for all.

@@ -120,11 +120,10 @@ Status ShardedStep::CheckTensor(const TensorOptions& tensor) const {
   return CheckOptimizerOptions(OptionsOf(tensor));
 }
 
-void ShardedStep::SetTensor(size_t tensor, double learning_rate_scale,
-                            std::optional<double> weight_decay, bool frozen) {
-  tensors_[tensor].learning_rate_scale = learning_rate_scale;
-  tensors_[tensor].weight_decay = weight_decay;
-  tensors_[tensor].frozen = frozen;
+void ShardedStep::SetTensor(size_t tensor, const TensorOptions& options) {
+  const FactorShape shape = tensors_[tensor].shape;
+  tensors_[tensor] = options;
+  tensors_[tensor].shape = shape;
 }
 
 __attribute__((noinline)) OptimizerOptions ShardedStep::OptionsOf(
@@ -133,7 +132,11 @@ __attribute__((noinline)) OptimizerOptions ShardedStep::OptionsOf(
   VisitOptions(options, [&](auto& o) {
     o.learning_rate = scalars_.learning_rate * tensor.learning_rate_scale;
     if (tensor.weight_decay) o.weight_decay = *tensor.weight_decay;
-    o.step = scalars_.step;
+    if constexpr (requires { o.beta1; }) o.beta1 = tensor.beta1.value_or(o.beta1);
+    if constexpr (requires { o.momentum; }) o.momentum = tensor.beta1.value_or(o.momentum);
+    if constexpr (requires { o.beta2; }) o.beta2 = tensor.beta2.value_or(o.beta2);
+    if constexpr (requires { o.epsilon; }) o.epsilon = tensor.epsilon.value_or(o.epsilon);
+    o.step = tensor.step > 0 ? tensor.step : scalars_.step;
     o.grad_scale = scalars_.grad_scale;
   });
   options.lamb.gradient_norm = scalars_.gradient_norm;

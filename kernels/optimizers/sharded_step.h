@@ -34,9 +34,16 @@ namespace geminid::kernels {
 struct TensorOptions {
   // A matrix, row-major; rows = 1 for vectors. Of other tensors the last dimension is the columns.
   FactorShape shape;
-  double learning_rate_scale = 1.0;         // >= 0
-  std::optional<double> weight_decay = {};  // in place of the optimizer's
-  bool frozen = false;                      // Apply copies; Prepare ignores its segments
+  double learning_rate_scale = 1.0;  // >= 0
+  // In place of the optimizer's; those that it does not have are ignored. beta1 is SGD's and LARS's
+  // momentum too.
+  std::optional<double> weight_decay = {};
+  std::optional<double> beta1 = {};
+  std::optional<double> beta2 = {};
+  std::optional<double> epsilon = {};
+  // Updates of this tensor, the next one included, where it was left out of some; 0: StepScalars'.
+  uint64_t step = 0;
+  bool frozen = false;  // Apply copies; Prepare ignores its segments
 };
 
 // The scalars of one step.
@@ -96,8 +103,7 @@ class ShardedStep {
 
   // What a tensor has of its own, from the next Prepare on; the shape stays. Frozen for a step: its
   // weights, state and factors stay as they are. A tensor frozen from the start stays frozen.
-  void SetTensor(size_t tensor, double learning_rate_scale, std::optional<double> weight_decay,
-                 bool frozen);
+  void SetTensor(size_t tensor, const TensorOptions& options);
 
   // `old_factors` and `new_factors` may be the same array: then a failed Prepare may leave it
   // changed. Elementwise optimizers may be given no segments. kCallbackFailed if `reduce` failed.

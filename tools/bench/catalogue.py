@@ -63,6 +63,7 @@ ENTRIES = [
     google("client_bench", ("BM_(Memcpy|Transfer).*", ("bytes_per_second",)), targets=("geminid",)),
     google("arena_bench"),
     google("addresses_bench", targets=("geminid",)),
+    google("operators_bench", (".*", ("use_us", "finish_us", "add_gradient_us")), targets=("geminid",)),
     google("tensor_names_bench", (".*", ("per_tensor",))),
     google("engine_bench", usual=IN_TURN, by_default=False),  # takes 10 GiB
     google("training_bench",

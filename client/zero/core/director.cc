@@ -88,8 +88,16 @@ Moves Director::DropAll() {
   return moves;
 }
 
+// Judged by what all plans have in common: a plan may have opened it long before.
+bool Director::GradientBeginsMoment(uint32_t chunk) const {
+  const Place& place = places_[chunk];
+  return in_moment_ && !evaluating() && recorder_.reduced() && place.holders == 0 &&
+         !place.holds_gradient;
+}
+
 Moves Director::OpenGradient(uint32_t chunk, bool planned) {
   Moves moves;
+  if (planned && GradientBeginsMoment(chunk)) BeginMoment(Required({&chunk, 1}), &moves);
   if (places_[chunk].parked) {
     Load(chunk, std::nullopt, /*due=*/std::nullopt, &moves);
   } else if (!places_[chunk].on_device) {
@@ -252,19 +260,20 @@ Moves Director::BeginOperator(bool evaluate, std::span<const uint32_t> chunks) {
     return moves;
   }
   if (evaluating()) EndEvaluation(/*resume=*/true, &moves);
-  LeaveMoment(&moves);
+  BeginMoment(required, &moves);
+  if (state_ != State::kFollowing) OnDemand(required, &moves);
+  Hold(chunks);
+  return moves;
+}
+
+void Director::BeginMoment(const std::vector<uint32_t>& required, Moves* moves) {
+  LeaveMoment(moves);
   in_moment_ = true;
   recorder_.BeginMoment(required, HeldChunks());
   if (state_ == State::kFollowing && !CanFollow(*training_, moment_, required)) {
     state_ = State::kDeviated;
   }
-  if (state_ == State::kFollowing) {
-    IssueLoads(*training_, moment_, &moves);
-  } else {
-    OnDemand(required, &moves);
-  }
-  Hold(chunks);
-  return moves;
+  if (state_ == State::kFollowing) IssueLoads(*training_, moment_, moves);
 }
 
 void Director::LeaveMoment(Moves* moves) {

@@ -77,8 +77,10 @@ class Director {
   // Once for each BeginOperator and chunk.
   void Release(uint32_t chunk);
   // A gradient is about to be written outside any operator: an extent of zeros, unless the chunk is
-  // there already. `planned`: plans shall have it there, as what the current operator uses.
+  // there already. `planned`: plans shall have it there, as what the current moment uses.
   Moves OpenGradient(uint32_t chunk, bool planned);
+  // Whether a planned one begins a moment, which its OpenGradient does then.
+  bool GradientBeginsMoment(uint32_t chunk) const;
   // The chunk holds part of a gradient: it stays until Reduce.
   void NoteGradient(uint32_t chunk);
   // Its gradient is complete.
@@ -164,6 +166,7 @@ class Director {
   void Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays stays = Stays::kAsAll);
   void KeepForNext(Moves* moves);
 
+  void BeginMoment(const std::vector<uint32_t>& required, Moves* moves);
   void LeaveMoment(Moves* moves);
   void BeginEvaluation(const std::vector<uint32_t>& required, Moves* moves);
   void GoOnEvaluating(const std::vector<uint32_t>& required, Moves* moves);

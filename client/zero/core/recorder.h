@@ -8,7 +8,8 @@
 
 namespace geminid::zero {
 
-// One moment: from one operator's start to the next one's.
+// One moment: from one operator's start to the next one's. Where gradients are added one by one, a
+// gradient that comes after another was reduced begins a moment, too: the two need no room together.
 struct Moment {
   struct Use {
     uint32_t chunk = 0;
@@ -39,6 +40,9 @@ class Recorder {
   void NoteGradient(uint32_t chunk);
   // The chunk's reduction begins after the current moment.
   void NoteReduced(uint32_t chunk);
+
+  // Whether that has happened in the current moment.
+  bool reduced() const { return !events_.empty() && !events_.back().reduced.empty(); }
 
   bool empty() const { return events_.empty(); }
   size_t size() const { return events_.size(); }

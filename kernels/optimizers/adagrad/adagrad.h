@@ -24,7 +24,7 @@ struct AdagradOptions {
   double epsilon = 1e-10;       // > 0, also as a float
   double weight_decay = 0.0;    // >= 0
   uint64_t step = 1;            // >= 1
-  double grad_scale = 1.0;      // finite
+  double grad_scale = 1.0;      // finite or NaN
 };
 
 Status CheckAdagradOptions(const AdagradOptions& options);

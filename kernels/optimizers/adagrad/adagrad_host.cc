@@ -44,7 +44,8 @@ HWY_NOINLINE Status MakeRule(const AdagradOptions& o, AdagradRule* rule) {
       .rate = static_cast<float>(o.learning_rate / slowing),
       .epsilon = static_cast<float>(o.epsilon),
   };
-  const bool finite = AllFinite({r.grad_scale, r.weight_decay, r.rate}) && std::isfinite(slowing);
+  const bool finite =
+      IsGradScale(r.grad_scale) && AllFinite({r.weight_decay, r.rate}) && std::isfinite(slowing);
   if (!finite) return Status::kInvalidParameter;
   *rule = r;
   return Status::kOk;

@@ -34,7 +34,7 @@ struct AdamWOptions {
   double epsilon = 1e-8;        // > 0, also as a float: it is what keeps 0 / 0 out
   double weight_decay = 0.0;    // >= 0
   uint64_t step = 1;            // >= 1: the number of this update
-  double grad_scale = 1.0;      // finite: clip coefficient / loss scale
+  double grad_scale = 1.0;      // finite or NaN: clip coefficient / loss scale
 };
 
 // kInvalidParameter unless every option is in its range and every factor derived from it is a

@@ -11,7 +11,7 @@ namespace {
 // Written so that a NaN fails.
 bool InRange(const AdamWOptions& o) {
   return o.learning_rate >= 0 && o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1 &&
-         o.epsilon > 0 && o.weight_decay >= 0 && o.step >= 1 && std::isfinite(o.grad_scale);
+         o.epsilon > 0 && o.weight_decay >= 0 && o.step >= 1;
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ Status DeriveAdamWCoefficients(const AdamWOptions& options, AdamWCoefficients* c
       .epsilon = static_cast<float>(options.epsilon),
       .decay_rate = static_cast<float>(options.learning_rate * options.weight_decay),
   };
-  const bool finite = std::isfinite(k.grad_scale) && std::isfinite(k.step_size) &&
+  const bool finite = IsGradScale(k.grad_scale) && std::isfinite(k.step_size) &&
                       std::isfinite(k.correction2) && std::isfinite(k.epsilon) &&
                       std::isfinite(k.decay_rate);
   if (!finite || k.epsilon == 0.0f) return Status::kInvalidParameter;

@@ -23,7 +23,7 @@ struct LionOptions {
   double beta2 = 0.99;          // [0, 1)
   double weight_decay = 0.0;    // >= 0
   uint64_t step = 1;            // >= 1; the rule does not use it
-  double grad_scale = 1.0;      // finite
+  double grad_scale = 1.0;      // finite or NaN
 };
 
 Status CheckLionOptions(const LionOptions& options);

@@ -46,7 +46,9 @@ HWY_NOINLINE Status MakeRule(const LionOptions& o, LionRule* rule) {
       .learning_rate = static_cast<float>(o.learning_rate),
       .decay_rate = static_cast<float>(o.learning_rate * o.weight_decay),
   };
-  if (!AllFinite({r.grad_scale, r.learning_rate, r.decay_rate})) return Status::kInvalidParameter;
+  if (!IsGradScale(r.grad_scale) || !AllFinite({r.learning_rate, r.decay_rate})) {
+    return Status::kInvalidParameter;
+  }
   *rule = r;
   return Status::kOk;
 }

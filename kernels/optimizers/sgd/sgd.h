@@ -28,7 +28,7 @@ struct SgdOptions {
   bool nesterov = false;       // needs momentum > 0 and dampening 0
   bool decay_after_momentum = false;
   uint64_t step = 1;        // >= 1
-  double grad_scale = 1.0;  // finite
+  double grad_scale = 1.0;  // finite or NaN
 };
 
 Status CheckSgdOptions(const SgdOptions& options);

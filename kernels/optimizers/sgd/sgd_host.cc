@@ -51,7 +51,7 @@ HWY_NOINLINE Status MakeCoefficients(const SgdOptions& o, SgdCoefficients* coeff
       .buffer = static_cast<float>(o.nesterov ? o.momentum : 1.0),
       .learning_rate = static_cast<float>(o.learning_rate),
   };
-  if (!AllFinite({k.grad_scale, k.early_decay, k.late_decay, k.learning_rate})) {
+  if (!IsGradScale(k.grad_scale) || !AllFinite({k.early_decay, k.late_decay, k.learning_rate})) {
     return Status::kInvalidParameter;
   }
   *coefficients = k;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-// Checks and arithmetic of hyperparameters. All are written so that a NaN fails.
+// Checks and arithmetic of hyperparameters. All but IsGradScale are written so that a NaN fails.
 namespace geminid::kernels {
 
 inline bool IsFraction(double x) { return x >= 0 && x < 1; }
@@ -15,6 +15,10 @@ inline bool IsPositiveFloat(double x) {
   const float rounded = static_cast<float>(x);
   return rounded > 0 && std::isfinite(rounded);
 }
+
+// What gradients are multiplied by. NaN is meant: the clip coefficient of a gradient that has one,
+// which makes weights and state NaN.
+inline bool IsGradScale(float x) { return !std::isinf(x); }
 
 inline bool AllFinite(std::initializer_list<float> values) {
   for (const float value : values) {

@@ -17,6 +17,7 @@ inline constexpr int kSuccessorSteps = 6;
 // second stage; "first": in its first; "hosts": weights sharded within two hosts of a rank each;
 // "one host": within one of both ranks, which is refused; "negative": with a limit of norms that is
 // refused before anything else; "overflow": a step that changes nothing;
+// "left out": parameters without a gradient in some steps, whose updates are counted each;
 // "apart", "apart overflow": ranks with engines of their own, which are clipped alike; "apart
 // lamb", "apart came": whose sums are of the tensors of both.
 inline SyntheticRun SuccessorRun(const std::string& name) {
@@ -43,6 +44,14 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   if (name == "hosts") run.ranks_per_host = 1;
   if (name == "negative") run.options.clip_norm = -1;
   if (name == "one host") run.ranks_per_host = kSuccessorRanks;
+  if (name == "left out") {
+    for (Parameter& parameter : run.model.parameters) parameter.update_without_gradient = false;
+    run.operators_at = [all = run.model.operators](int step) {
+      std::vector<std::vector<uint32_t>> used = all;
+      if (step % 2 == 1) used.erase(used.begin() + static_cast<ptrdiff_t>(used.size() / 2));
+      return used;
+    };
+  }
   run.apart = name.starts_with("apart");
   if (name == "apart") run.options.clip_norm = 0.5;
   if (name.ends_with("overflow")) {

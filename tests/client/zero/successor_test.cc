@@ -272,7 +272,8 @@ TEST_F(SuccessorTest, OneEngineBehindThoseOfOtherParts_IsToldTheStep) {
 }
 
 TEST_F(SuccessorTest, StateOfEveryKindAndPlace_IsFinishedInTheMiddleOfAnUpdate) {
-  for (const std::string name : {"moved", "device", "lamb", "came", "summed", "first", "hosts"}) {
+  for (const std::string name :
+       {"moved", "device", "lamb", "came", "left out", "summed", "first", "hosts"}) {
     for (const char* point : {"granule written", "granule flipped"}) {
       SCOPED_TRACE(absl::StrCat(name, ", ", point));
       const std::vector<int> ends = Start(name, false, {{"kill", point, 40}, {"kill", point, 45}});

@@ -415,7 +415,7 @@ TEST(AdamW, BadOptions_RefusedBeforeWriting) {
     refused([&](AdamWOptions& o) { o.epsilon = bad; });
     refused([&](AdamWOptions& o) { o.weight_decay = bad; });
   }
-  for (const double bad : {kNaN, kInfinity, 1e39}) {
+  for (const double bad : {kInfinity, -kInfinity, 1e39}) {
     refused([&](AdamWOptions& o) { o.grad_scale = bad; });
   }
   refused([](AdamWOptions& o) { o.beta1 = 1; });
@@ -426,6 +426,17 @@ TEST(AdamW, BadOptions_RefusedBeforeWriting) {
   refused([](AdamWOptions& o) { o.learning_rate = 1e39; });
   EXPECT_EQ(CheckAdamWOptions(TypicalOptions()), Status::kOk);
   EXPECT_EQ(CheckAdamWOptions({}), Status::kOk);
+}
+
+// As a gradient clipped by a norm that is NaN.
+TEST(AdamW, GradScaleOfNaN_MakesAllNaN) {
+  AdamWOptions options = TypicalOptions();
+  options.grad_scale = std::numeric_limits<double>::quiet_NaN();
+  float weight = 1, exp_avg = 2, exp_avg_sq = 3;
+  const float gradient = 4;
+  EXPECT_EQ(AdamWMasterInPlace(options, {&weight, &exp_avg, &exp_avg_sq}, &gradient, 1),
+            Status::kOk);
+  EXPECT_TRUE(std::isnan(weight) && std::isnan(exp_avg) && std::isnan(exp_avg_sq));
 }
 
 TEST(AdamW, BadBuffers_RefusedBeforeWriting) {

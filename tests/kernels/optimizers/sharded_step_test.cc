@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "kernels/optimizers/kind_options.h"
 #include "tests/kernels/optimizers/optimizer_cases.h"
 #include "tests/kernels/optimizers/optimizer_world.h"
 
@@ -185,6 +186,54 @@ TEST(ShardedStep, FrozenTensorAndPadding_Copied) {
   }
 }
 
+// What tensor 1 has of its own, in the options of the whole step.
+OptimizerOptions WithOwn(OptimizerOptions options, const TensorOptions& own) {
+  VisitOptions(options, [&](auto& o) {
+    if constexpr (requires { o.beta1; }) o.beta1 = *own.beta1;
+    if constexpr (requires { o.momentum; }) o.momentum = *own.beta1;
+    if constexpr (requires { o.beta2; }) o.beta2 = *own.beta2;
+    if constexpr (requires { o.epsilon; }) o.epsilon = *own.epsilon;
+  });
+  return options;
+}
+
+TEST(ShardedStep, TensorWithUpdatesBetasAndEpsilonOfItsOwn_SteppedAsIfAllHadThem) {
+  constexpr size_t kOwn = 1;
+  for (const OptimizerCase& c : AllCases()) {
+    SCOPED_TRACE(c.name);
+    Bench bench(c);
+    TensorOptions own = bench.model.tensors[kOwn];
+    own.beta1 = StateArrays(c.options) > 0 ? 0.625 : 0.0;
+    own.beta2 = 0.75;
+    own.epsilon = 1e-3;
+    own.step = 7;
+    bench.step.SetTensor(kOwn, own);
+    OptimizerCase all = c;
+    all.options = WithOwn(c.options, own);
+    Bench whole(all);
+    whole.scalars.step = own.step;
+    Bench plain(c);
+    for (Bench* each : {&bench, &whole, &plain}) {
+      ASSERT_EQ(each->Prepare(), Status::kOk);
+      ASSERT_EQ(each->Apply(each->step, each->after.store), Status::kOk);
+    }
+    const std::vector<float> got = bench.after.store.Masters();
+    const std::vector<float> expected[] = {plain.after.store.Masters(),
+                                           whole.after.store.Masters()};
+    for (size_t t = 0; t < bench.model.tensors.size(); ++t) {
+      const auto& like = expected[t == kOwn ? 1 : 0];
+      EXPECT_TRUE(std::equal(got.begin() + static_cast<ptrdiff_t>(bench.model.Begin(t)),
+                             got.begin() + static_cast<ptrdiff_t>(bench.model.Begin(t + 1)),
+                             like.begin() + static_cast<ptrdiff_t>(bench.model.Begin(t))))
+          << "tensor " << t;
+    }
+    // SGD without momentum has nothing that would differ, and a first step of Lion no other sign.
+    if (StateArrays(c.options) > 0 && c.options.kind != OptimizerKind::kLion) {
+      EXPECT_NE(expected[0], expected[1]);
+    }
+  }
+}
+
 TEST(ShardedStep, ReduceCounts_AsSaid) {
   for (const OptimizerCase& c : AllCases()) {
     SCOPED_TRACE(c.name);
@@ -343,7 +392,10 @@ TEST(ShardedStep, BadInput_Refused) {
     EXPECT_EQ(prepared([](Bench& b) { b.scalars.step = 0; }), Status::kInvalidParameter);
     EXPECT_EQ(prepared([](Bench& b) { b.scalars.learning_rate = NAN; }), Status::kInvalidParameter);
     EXPECT_EQ(prepared([](Bench& b) { b.scalars.learning_rate = -1; }), Status::kInvalidParameter);
-    EXPECT_EQ(prepared([](Bench& b) { b.scalars.grad_scale = NAN; }), Status::kInvalidParameter);
+    EXPECT_EQ(prepared([](Bench& b) { b.scalars.grad_scale = INFINITY; }),
+              Status::kInvalidParameter);
+    EXPECT_EQ(prepared([](Bench& b) { b.scalars.grad_scale = NAN; }),
+              NeedsSums(c.options.kind) ? Status::kInvalidParameter : Status::kOk);
     EXPECT_EQ(prepared([](Bench& b) { b.segments[0].tensor = 9; }), Status::kInvalidShape);
     EXPECT_EQ(prepared([](Bench& b) { b.segments[0].offset = 1; }), Status::kInvalidShape);
     EXPECT_EQ(prepared([](Bench& b) { b.segments[0].offset = UINT64_MAX; }), Status::kInvalidShape);

@@ -280,6 +280,26 @@ TEST(DirectorWithGradients, SeparateGradient_IsOpenedAndNotGathered) {
   EXPECT_THAT(director.Reduce(1), ElementsAre(ReduceOf(1)));
 }
 
+TEST(DirectorWithGradients, GradientAfterAReducedOne_BeginsAMomentThatDoesNotUseThatOne) {
+  Director director({{kBytes}, {kBytes, true}, {kBytes, true}, {kBytes, true}});
+  (void)director.BeginMicroBatch();
+  (void)director.BeginOperator(false, std::vector<uint32_t>{0});
+  for (const uint32_t gradient : {1, 2, 3}) {
+    (void)director.OpenGradient(gradient, true);
+    director.NoteGradient(gradient);
+    // The second one stays open beside the third.
+    if (gradient != 2) (void)director.Reduce(gradient);
+  }
+  (void)director.Reduce(2);
+  std::vector<std::vector<uint32_t>> used;
+  for (const Moment& moment : director.training_recorder().Moments()) {
+    used.emplace_back();
+    for (const Moment::Use& use : moment.uses) used.back().push_back(use.chunk);
+  }
+  using Uses = std::vector<uint32_t>;
+  EXPECT_THAT(used, ElementsAre(Uses{0, 1}, Uses{0, 2, 3}));
+}
+
 // The ranks of a host have copies of 0, which is trained, and of 1, which is frozen; not of 2.
 class CopiedTest : public DirectorTest {
  protected:

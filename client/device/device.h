@@ -116,6 +116,12 @@ class Device {
   // Another one. It must end before the device. `name`, at most 15 characters, is for people.
   virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) = 0;
 
+  // The same for one thread that waits for whatever it queues: on a device of the host's memory it
+  // is done at once, by that thread.
+  virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStreamOfCaller(const std::string& name) {
+    return MakeStream(name);
+  }
+
   // The trainer's, which outlives its use here. INVALID_ARGUMENT for one that cannot be.
   virtual absl::StatusOr<Stream*> StreamOf(StreamHandle handle) = 0;
   // Streams of this device can wait for it.

@@ -70,14 +70,16 @@ absl::StatusOr<std::string> FindBinary(const std::string& chosen) {
   std::vector<std::string> candidates;
   std::error_code ignored;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
-  if (!self.empty()) {
-    candidates.push_back((self.parent_path() / kBinaryName).string());
-  }
   Dl_info library = {};
-  if (dladdr(&kBinaryVariable, &library) != 0 && library.dli_fname != nullptr) {
+  const bool known = dladdr(&kBinaryVariable, &library) != 0 && library.dli_fname != nullptr;
+  // The daemon of this library's release comes first: an interpreter that loaded it may have
+  // another one beside it.
+  if (known && !std::filesystem::equivalent(library.dli_fname, self, ignored)) {
     const std::filesystem::path folder = std::filesystem::path(library.dli_fname).parent_path();
+    candidates.push_back((folder / kBinaryName).string());
     candidates.push_back((folder / GEMINID_DAEMON_FROM_LIBRARY).lexically_normal().string());
   }
+  if (!self.empty()) candidates.push_back((self.parent_path() / kBinaryName).string());
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
@@ -87,7 +89,7 @@ absl::StatusOr<std::string> FindBinary(const std::string& chosen) {
     if (IsProgram(candidate)) return candidate;
   }
   return absl::NotFoundError(absl::StrCat(
-      "the geminid daemon is neither beside this program nor on $PATH; install it, set ",
+      "the geminid daemon is neither beside this library or program nor on $PATH; install it, set ",
       kBinaryVariable, " to its path, or set GEMINID_SOCKET to a running daemon"));
 }
 

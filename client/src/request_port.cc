@@ -58,8 +58,7 @@ absl::StatusOr<std::unique_ptr<RequestPort>> RequestPort::Create(const shm::Stat
   GEMINID_ASSIGN_OR_RETURN(
       std::unique_ptr<RequestPort> port,
       CreateWithoutThread(state, client, std::move(descriptors), std::move(socket)));
-  GEMINID_ASSIGN_OR_RETURN(port->thread_,
-                           base::StartThread([raw = port.get()] { raw->Loop(); }));
+  GEMINID_ASSIGN_OR_RETURN(port->thread_, base::StartThread([raw = port.get()] { raw->Loop(); }));
   return port;
 }
 
@@ -94,6 +93,13 @@ void RequestPort::SubmitUrgent(const shm::Request& request, Handler handler) {
 }
 
 void RequestPort::Post(const shm::Request& request) { Send(request, nullptr, false); }
+
+void RequestPort::PostWithNext(shm::Request request) {
+  const std::lock_guard lock(mutex_);
+  if (broken_) return;
+  request.request_id = next_request_id_++ | kNoticeBit;
+  backlog_.push_back(request);
+}
 
 void RequestPort::PostUrgent(const shm::Request& request) { Send(request, nullptr, true); }
 

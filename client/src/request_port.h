@@ -67,6 +67,8 @@ class RequestPort final : public Executor {
   void SubmitUrgent(const shm::Request& request, Handler handler);
   // Sends a request that is answered only if it fails; see status().
   void Post(const shm::Request& request);
+  // Like Post, together with the next request and before it: nobody is woken for this alone.
+  void PostWithNext(shm::Request request);
   void PostUrgent(const shm::Request& request);
 
   // Runs `call` on the port's thread; here and now once it has stopped.

@@ -56,6 +56,10 @@ uint64_t Session::id() const { return impl_->session_id; }
 const DeviceDescription& Session::device_description() const { return impl_->device_description; }
 std::byte* Session::arena() const { return impl_->arena; }
 uint64_t Session::arena_bytes() const { return impl_->arena_bytes; }
+absl::StatusOr<std::unique_ptr<Stream>> Session::MakeStream(const std::string& name) {
+  return impl_->device->MakeStream(name);
+}
+
 Stream& Session::compute_stream() { return impl_->device->compute_stream(); }
 
 std::byte* Session::HostAddress(std::byte* address) const {

@@ -61,7 +61,8 @@ void Session::BeginMoment(uint64_t moment) {
   impl_->segments.client()->counters.moment.store(moment, std::memory_order_relaxed);
   shm::Request request = MakeRequest(shm::RequestOp::kBeginMoment);
   request.argument = moment;
-  impl_->port->Post(request);
+  // What it is for, the deadlines of transfers, begins with the next request.
+  impl_->port->PostWithNext(request);
 }
 
 Pending Session::WriteBack(ChunkId chunk) {

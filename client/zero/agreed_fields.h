@@ -26,8 +26,8 @@ AgreedFields FieldsOf(const std::vector<Parameter>& parameters, const Options& o
 AgreedFields FieldsOf(const Engine::StepInput& input, double clip_norm);
 
 // What ranks add up, beside other numbers, to see whether all have the same fields: two hashes and
-// their squares. Over n ranks with one hash n times the sum of the squares is the square of the sum.
-// Hashes have 20 bits: sums are exact in float64 for up to 8192 ranks.
+// their squares. Over n ranks with one hash n times the sum of the squares is the square of the
+// sum. Hashes have 20 bits: sums are exact in float64 for up to 8192 ranks.
 using FieldsDigest = std::array<double, 4>;
 FieldsDigest DigestOf(const AgreedFields& fields);
 // `sums`: over `ranks` ranks, of as many numbers as a digest has.

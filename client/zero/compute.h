@@ -37,9 +37,13 @@ class Compute {
   static absl::StatusOr<std::unique_ptr<Compute>> Create(device::Device* device,
                                                          const std::string& name,
                                                          absl::Duration timeout) {
-    absl::StatusOr<std::unique_ptr<Stream>> stream = device->MakeStream(name);
-    if (!stream.ok()) return stream.status();
-    return std::unique_ptr<Compute>(new Compute(device, *std::move(stream), timeout));
+    return Make(device, device->MakeStream(name), timeout);
+  }
+  // For a thread that waits for whatever it queues.
+  static absl::StatusOr<std::unique_ptr<Compute>> CreateForCaller(device::Device* device,
+                                                                  const std::string& name,
+                                                                  absl::Duration timeout) {
+    return Make(device, device->MakeStreamOfCaller(name), timeout);
   }
   Compute(const Compute&) = delete;
   Compute& operator=(const Compute&) = delete;
@@ -50,6 +54,12 @@ class Compute {
   const ComputePlace& Of(bool on_device) const { return on_device ? device_place_ : host_place_; }
 
  private:
+  static absl::StatusOr<std::unique_ptr<Compute>> Make(
+      device::Device* device, absl::StatusOr<std::unique_ptr<Stream>> stream,
+      absl::Duration timeout) {
+    if (!stream.ok()) return stream.status();
+    return std::unique_ptr<Compute>(new Compute(device, *std::move(stream), timeout));
+  }
   Compute(device::Device* device, std::unique_ptr<Stream> stream, absl::Duration timeout)
       : host_ops_(nullptr),
         stream_(std::move(stream)),

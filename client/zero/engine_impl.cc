@@ -73,7 +73,8 @@ EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator
       options_(std::move(options)),
       clock_(ClockOf(options_)),
       self_(std::make_shared<EngineImpl*>(this)),
-      loss_scaler_(options_.loss_scale.value_or(FixedLossScale(1))) {}
+      loss_scaler_(options_.loss_scale.value_or(FixedLossScale(1))),
+      times_(clock_) {}
 
 EngineImpl::~EngineImpl() {
   const Lock lock(mutex_);
@@ -81,7 +82,6 @@ EngineImpl::~EngineImpl() {
   // The mover may be waiting for ranks that would wait for this one.
   const bool unfinished = director_ != nullptr && director_->in_micro_batch();
   if (unfinished && status_.ok()) AbortRanks(WhyStopped());
-  if (stream_times_ != nullptr) stream_times_->Stop();
   if (updater_ != nullptr && updates_in_backward()) updater_->Abandon();
   if (snapshotter_ != nullptr) snapshotter_->Stop();
   // Each calls the other.
@@ -251,7 +251,7 @@ absl::Status EngineImpl::Start() {
                               refused_ = why;
                             }});
   GEMINID_ASSIGN_OR_RETURN(
-      compute_, Compute::Create(DeviceOf(*session_), "geminid-engine", options_.timeout));
+      compute_, Compute::CreateForCaller(DeviceOf(*session_), "geminid-engine", options_.timeout));
   // Last, as only some ranks have any: see above.
   GEMINID_RETURN_IF_ERROR(ChargeSegments());
   return MakeThreads();
@@ -334,7 +334,7 @@ absl::Status EngineImpl::MakeMover() {
   context.views = views_;
   context.weights_current = [this](uint32_t chunk) { return updater_->IsCurrent(chunk); };
   context.updates = updates_in_backward() ? updater_.get() : nullptr;
-  context.names = [this](uint32_t chunk) { return NamesIn(chunk); };
+  context.names = [this](uint32_t chunk) { return NameOfGathered(chunk); };
   context.clock = clock_;
   context.timeout = options_.timeout;
   context.device = DeviceOf(*session_);

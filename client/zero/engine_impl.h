@@ -31,13 +31,13 @@
 #include "client/zero/host_shards.h"
 #include "client/zero/layout.h"
 #include "client/zero/mover.h"
+#include "client/zero/operator_meter.h"
 #include "client/zero/rank_agreement.h"
 #include "client/zero/shard_parts.h"
 #include "client/zero/shard_values.h"
 #include "client/zero/snapshotter.h"
 #include "client/zero/state_placement.h"
 #include "client/zero/state_store.h"
-#include "client/zero/stream_times.h"
 #include "client/zero/updater.h"
 #include "client/zero/workspace.h"
 #include "geminid/communicator.h"
@@ -150,7 +150,9 @@ class EngineImpl final : public Engine {
   absl::Status MakeThreads();
   absl::Status MakeMover();
   absl::Status CheckUpdatesInBackward() const;
+  // The parameters of a chunk of the layout, in words; and what a place in the arena is for.
   std::string NamesIn(uint32_t chunk) const;
+  std::string NameOfGathered(uint32_t chunk) const;
   absl::Status Remember(const absl::Status& status);
   // Of a call of the trainer's: should it stop for this, the other ranks are told why.
   template <typename Result>
@@ -209,8 +211,7 @@ class EngineImpl final : public Engine {
   absl::Status Bring(const std::vector<uint32_t>& chunks, const Placer::Held& held);
   absl::Status WaitResident(const std::vector<uint32_t>& chunks);
   absl::Status HoldChunks(const std::vector<uint32_t>& chunks, Stream* stream);
-  void MeasureOnStream(Stream* stream);
-  void EndOnStream();
+  void BeginMeasuringMoment(Stream* stream);
   absl::Status SynchronizeStreams();
   void Measure();
   std::vector<uint32_t> ChunksOf(Pass pass, std::span<const ParameterId> parameters) const;
@@ -223,9 +224,8 @@ class EngineImpl final : public Engine {
                              Stream* stream);
   absl::Status AddTo(uint32_t tensor, std::span<const std::byte> gradient, DataType type,
                      Stream* stream);
-  // Of the chunks that `needed` is true of, beside what is there already.
-  uint64_t ChunkBytes(const std::function<bool(uint32_t)>& needed) const;
-  absl::Status DoesNotFit(uint64_t chunk_bytes, uint64_t activation_bytes) const;
+  // `needed`: of chunks that may not leave.
+  absl::Status DoesNotFit(const Placer::Held& needed, uint64_t activation_bytes) const;
 
   // engine_workspace.cc
   // While chunks are placed. Other threads ask for workspace meanwhile: they get none beyond what
@@ -271,8 +271,7 @@ class EngineImpl final : public Engine {
   void CountReceived(Statistics* statistics) const;
 
   // engine_replan.cc: whether the plan still fits, and what follows if not
-  void BeginMeasuring();
-  void EndMeasuring();
+  absl::Duration UpdateStall() const;
   uint64_t PeakExcessBytes() const;
   struct Judgement {
     ReplanCause cause = ReplanCause::kNone;
@@ -383,30 +382,19 @@ class EngineImpl final : public Engine {
   // Whether the plan still fits. In this micro-batch:
   bool workspace_grew_ = false;  // beyond what was planned
   bool evaluated_ = false;
-  absl::Time micro_batch_began_;
-  absl::Duration update_stall_;  // of the whole run, when it began
-  // In this step: the micro-batches that followed the plan to their end.
-  double planned_seconds_ = 0;
-  int planned_micro_batches_ = 0;
   // In this run:
   std::optional<ReplanController> controller_;   // from the first plan on
   std::vector<uint64_t> first_workspace_bytes_;  // by moment: margins are above these
   std::array<uint64_t, kReplanCauses> replans_ = {};
 
-  bool in_moment_ = false;  // an operator has begun, and its time is being measured
   uint64_t operation_ = 0;  // of this micro-batch: how many have begun
-  absl::Time moment_began_;
-  absl::Time moment_ended_;
-  // Of operators on streams, in this micro-batch.
-  std::shared_ptr<StreamTimes> stream_times_;
-  Stream* measured_stream_ = nullptr;  // that the last operator is on
-  size_t measured_moment_ = 0;         // which that is
-  uint64_t host_bytes_ = 0;            // as the daemon's ledger had it after the last change
-  int micro_batch_ = 0;                // within the step: complete ones
-  std::optional<double> norm_;         // of this step, once asked for
-  bool gradients_written_ = false;     // by the trainer, since they were measured
-  std::optional<StepInput> begun_;     // what updates are made with in the backward pass
-  bool yield_asked_ = false;           // of all ranks, in the step that ends
+  OperatorMeter times_;
+  uint64_t host_bytes_ = 0;         // as the daemon's ledger had it after the last change
+  int micro_batch_ = 0;             // within the step: complete ones
+  std::optional<double> norm_;      // of this step, once asked for
+  bool gradients_written_ = false;  // by the trainer, since they were measured
+  std::optional<StepInput> begun_;  // what updates are made with in the backward pass
+  bool yield_asked_ = false;        // of all ranks, in the step that ends
   uint64_t micro_batches_run_ = 0;
   uint64_t bound_bytes_ = 0;  // lower bound over the planned micro-batches so far
   uint64_t unplanned_micro_batches_ = 0;

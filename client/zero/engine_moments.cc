@@ -1,5 +1,7 @@
 // Operators, and what happens between them.
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,16 +109,15 @@ absl::StatusOr<Operation> EngineImpl::Begin(Pass pass, std::span<const Parameter
   {
     const Placing placing(this);
     GEMINID_RETURN_IF_ERROR(CheckFits(state->chunks, placing.workspace_bytes()));
-    EndOnStream();
+    times_.EndOnStream();
     if (stream != nullptr) mover_->Join(stream);
-    status = BeginOperator(pass == Pass::kEvaluate, state->chunks, placing.workspace_bytes(), stream);
+    status =
+        BeginOperator(pass == Pass::kEvaluate, state->chunks, placing.workspace_bytes(), stream);
   }
   if (status.ok() && stream == nullptr) status = WaitResident(state->chunks);
   if (status.ok()) status = HoldChunks(state->chunks, stream);
   if (!status.ok()) return Remember(status);
-  in_moment_ = true;
-  moment_began_ = clock_();
-  MeasureOnStream(stream);
+  BeginMeasuringMoment(stream);
   return MakeOperation(std::move(state));
 }
 
@@ -124,13 +125,11 @@ absl::StatusOr<Operation> EngineImpl::Begin(Pass pass, std::span<const Parameter
 
 // What the operator before this moment took.
 void EngineImpl::Measure() {
-  if (!std::exchange(in_moment_, false)) return;
-  const uint64_t peak_extent = workspace_->TakePeakExtent();
-  const absl::Time now = clock_();
+  const std::optional<absl::Duration> took = times_.EndMoment(director_->evaluating());
+  if (!took.has_value()) return;
   Recorder& recorder = director_->recorder();
-  recorder.NoteCompute(absl::ToDoubleSeconds(now - moment_began_));
-  recorder.NoteWorkspace(peak_extent);
-  if (!director_->evaluating()) moment_ended_ = now;
+  recorder.NoteCompute(absl::ToDoubleSeconds(*took));
+  recorder.NoteWorkspace(workspace_->TakePeakExtent());
 }
 
 absl::Status EngineImpl::Carry(const Moves& moves, MicroBatchPosition position) {
@@ -144,7 +143,7 @@ absl::Status EngineImpl::CheckFits(const std::vector<uint32_t>& chunks,
   const auto needed = [&](uint32_t chunk) {
     return director_->holders(chunk) > 0 || std::ranges::binary_search(chunks, chunk);
   };
-  return DoesNotFit(ChunkBytes(needed), workspace_bytes);
+  return DoesNotFit(needed, workspace_bytes);
 }
 
 absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks,
@@ -166,7 +165,7 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   const uint64_t planned =
       director_->following() ? director_->followed().workspace_bytes(director_->moment()) : 0;
   const absl::StatusOr<Steps> reserve = placer_->Reserve(workspace_bytes, planned, held);
-  if (!reserve.ok()) return DoesNotFit(ChunkBytes(held), workspace_bytes);
+  if (!reserve.ok()) return DoesNotFit(held, workspace_bytes);
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   session_->SetWorkspace(workspace_->in_use_bytes());
   // A plan knows how much workspace there will be, unless it grew since.
@@ -181,21 +180,14 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
 
 // What a plan knows of an operator's time must be of its work, not of its being queued: from when
 // the stream has got past its waits to when it comes to what the next one waits for.
-void EngineImpl::MeasureOnStream(Stream* stream) {
+void EngineImpl::BeginMeasuringMoment(Stream* stream) {
+  times_.BeginMoment();
   if (stream == nullptr || director_->evaluating()) return;
-  measured_stream_ = stream;
-  measured_moment_ = director_->training_recorder().size() - 1;
-  stream->Enqueue([times = stream_times_, moment = measured_moment_] { times->Begun(moment); });
-}
-
-void EngineImpl::EndOnStream() {
-  if (Stream* const stream = std::exchange(measured_stream_, nullptr)) {
-    stream->Enqueue([times = stream_times_, moment = measured_moment_] { times->Ended(moment); });
-  }
+  times_.BeginOnStream(stream, director_->training_recorder().size() - 1);
 }
 
 absl::Status EngineImpl::SynchronizeStreams() {
-  EndOnStream();
+  times_.EndOnStream();
   return mover_->Synchronize();
 }
 
@@ -211,7 +203,7 @@ absl::Status EngineImpl::Bring(const std::vector<uint32_t>& chunks, const Placer
     const auto needed = [&](uint32_t chunk) {
       return held(chunk) || std::ranges::binary_search(chunks, chunk);
     };
-    return DoesNotFit(ChunkBytes(needed), workspace_->extent_bytes());
+    return DoesNotFit(needed, workspace_->extent_bytes());
   }
   return mover_->Run(*steps, operation_, {});
 }
@@ -221,17 +213,20 @@ absl::Status EngineImpl::WaitResident(const std::vector<uint32_t>& chunks) {
   return absl::OkStatus();
 }
 
-uint64_t EngineImpl::ChunkBytes(const std::function<bool(uint32_t)>& needed) const {
-  uint64_t bytes = 0;
+absl::Status EngineImpl::DoesNotFit(const Placer::Held& needed, uint64_t activation_bytes) const {
+  uint64_t chunk_bytes = 0;
+  std::set<uint32_t> tensors;
   for (uint32_t chunk = 0; chunk < gathered_.size(); ++chunk) {
     if (!needed(chunk)) continue;
-    bytes += RoundUpToExtent(layout_.chunks[book_->owners()[chunk]].bytes());
+    const ChunkShape& shape = layout_.chunks[book_->owners()[chunk]];
+    chunk_bytes += RoundUpToExtent(shape.bytes());
+    tensors.insert(shape.tensors.begin(), shape.tensors.end());
   }
-  return bytes;
-}
-
-absl::Status EngineImpl::DoesNotFit(uint64_t chunk_bytes, uint64_t activation_bytes) const {
+  std::string names;
+  if (!tensors.empty()) names = absl::StrCat("'", parameters_[*tensors.begin()].name, "'");
+  if (tensors.size() > 1) absl::StrAppend(&names, " and ", tensors.size() - 1, " more");
   return absl::ResourceExhaustedError(Describe({.operation = operation_,
+                                                .parameters = names,
                                                 .chunk_bytes = chunk_bytes,
                                                 .activation_bytes = activation_bytes,
                                                 .state_bytes = store_->device_bytes(),
@@ -339,16 +334,14 @@ absl::Status EngineImpl::PlaceGradient(const std::vector<uint32_t>& storage, boo
                                        uint64_t workspace_bytes, Stream* stream) {
   const bool begins_moment = planned && director_->GradientBeginsMoment(storage[0]);
   if (begins_moment) {
-    EndOnStream();
+    times_.EndOnStream();
     Measure();
   }
   const Moves moves = director_->OpenGradient(storage[0], planned);
   const auto loads = LoadsOf(moves);
   if (begins_moment) {
     mover_->BeginMoment(director_->moment(), stream);
-    in_moment_ = true;
-    moment_began_ = clock_();
-    MeasureOnStream(stream);
+    BeginMeasuringMoment(stream);
   }
   GEMINID_RETURN_IF_ERROR(Carry(Moves(moves.begin(), loads)));
   // Workspace that has been given back since may serve.

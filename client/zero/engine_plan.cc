@@ -11,8 +11,8 @@
 namespace geminid::zero {
 namespace {
 
-// A reduced chunk leaves during the moment after the one that completed its gradient. Where there is
-// no room for that, what comes next waits until it has left.
+// A reduced chunk leaves during the moment after the one that completed its gradient. Where there
+// is no room for that, what comes next waits until it has left.
 constexpr uint32_t kDrainMoments = 1;
 
 PlacementPolicy ToPolicy(Placement placement) {
@@ -194,7 +194,7 @@ absl::StatusOr<Plan> EngineImpl::RequestPlanWithMargin(Trace* trace) {
 // used less than planned.
 absl::Status EngineImpl::MakePlanFromRecording() {
   GEMINID_RETURN_IF_ERROR(SynchronizeStreams());
-  for (const auto& [moment, took] : stream_times_->Took()) {
+  for (const auto& [moment, took] : times_.TookOnStreams()) {
     director_->recorder().SetCompute(moment, absl::ToDoubleSeconds(took));
   }
   const bool followed = director_->outcome() == Director::Outcome::kFollowed;
@@ -256,8 +256,8 @@ absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
   GEMINID_RETURN_IF_ERROR(Carry(Moves(moves.begin(), loads)));
   // As at the end of every planned micro-batch: what stays and the next first allocation fit.
   const Placing placing(this);
-  const absl::StatusOr<Steps> reserve = placer_->Reserve(
-      placing.workspace_bytes(), planned_moments_.back().workspace_bytes, Held());
+  const absl::StatusOr<Steps> reserve =
+      placer_->Reserve(placing.workspace_bytes(), planned_moments_.back().workspace_bytes, Held());
   if (!reserve.ok()) return reserve.status();
   GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
   return Carry(Moves(loads, moves.end()));

@@ -58,7 +58,8 @@ absl::Status EngineImpl::MakeCommunicators() {
   if (!options_.model.empty() && !IsElementwise(options_.optimizer)) {
     GEMINID_ASSIGN_OR_RETURN(sums_communicator_, Duplicate(options_.all_ranks, "geminid-sums"));
   }
-  agreement_ = std::make_unique<RankAgreement>(control_communicator_.get());
+  agreement_ = std::make_unique<RankAgreement>(
+      control_communicator_.get(), [this](uint32_t chunk) { return NameOfGathered(chunk); });
   GEMINID_RETURN_IF_ERROR(
       agreement_->CheckSameFields("Engine::Create", FieldsOf(parameters_, options_)));
   if (options_.host_ranks != nullptr) {

@@ -15,26 +15,9 @@ constexpr double kLeastPredictedSeconds = 1e-9;
 
 // --- what a micro-batch shows --------------------------------------------------------------------
 
-void EngineImpl::BeginMeasuring() {
-  if (micro_batch_ == 0) {
-    planned_seconds_ = 0;
-    planned_micro_batches_ = 0;
-  }
-  workspace_grew_ = false;
-  evaluated_ = false;
-  update_stall_ = session_->Stalls()[static_cast<size_t>(shm::StallCause::kUpdate)];
-  micro_batch_began_ = clock_();
-  moment_ended_ = micro_batch_began_;
-}
-
-// After the last moment. A plan knows nothing of the update that the first operators wait for, nor
-// of evaluation in between.
-void EngineImpl::EndMeasuring() {
-  if (!director_->following() || evaluated_) return;
-  const absl::Duration update_stall =
-      session_->Stalls()[static_cast<size_t>(shm::StallCause::kUpdate)] - update_stall_;
-  planned_seconds_ += absl::ToDoubleSeconds(moment_ended_ - micro_batch_began_ - update_stall);
-  ++planned_micro_batches_;
+// So far.
+absl::Duration EngineImpl::UpdateStall() const {
+  return session_->Stalls()[static_cast<size_t>(shm::StallCause::kUpdate)];
 }
 
 // Of a micro-batch with the operators of the plan.
@@ -56,9 +39,7 @@ uint64_t EngineImpl::PeakExcessBytes() const {
 // are judged at the end of a step, as the mean of its micro-batches: the first one differs.
 absl::StatusOr<EngineImpl::Judgement> EngineImpl::JudgePlan(bool step_ends) {
   const bool followed = director_->outcome() == Director::Outcome::kFollowed;
-  const double seconds = step_ends && planned_micro_batches_ > 0
-                             ? planned_seconds_ / static_cast<double>(planned_micro_batches_)
-                             : 0;
+  const double seconds = step_ends ? times_.MeanMicroBatchSeconds() : 0;
   const uint64_t excess_bytes = workspace_grew_ && followed ? PeakExcessBytes() : 0;
   std::vector<double> worst = {followed ? 0.0 : 1.0, workspace_grew_ ? 1.0 : 0.0,
                                static_cast<double>(excess_bytes), seconds};

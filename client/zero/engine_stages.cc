@@ -55,7 +55,12 @@ std::string EngineImpl::NamesIn(uint32_t chunk) const {
   const std::vector<uint32_t>& tensors = layout_.chunks[chunk].tensors;
   std::string first = absl::StrCat("'", parameters_[tensors.front()].name, "'");
   if (tensors.size() == 1) return first;
-  return absl::StrCat("one of ", first, " to '", parameters_[tensors.back()].name, "'");
+  return absl::StrCat(first, " to '", parameters_[tensors.back()].name, "'");
+}
+
+std::string EngineImpl::NameOfGathered(uint32_t chunk) const {
+  const uint32_t owner = book_->owners()[chunk];
+  return absl::StrCat(chunk == owner ? "" : "the gradient of ", NamesIn(owner));
 }
 
 }  // namespace geminid::zero

@@ -75,17 +75,17 @@ absl::Status EngineImpl::BeginMicroBatch() {
   if (!status.ok()) return Remember(status);
   book_->BeginMicroBatch();
   operation_ = 0;
-  if (stream_times_ != nullptr) stream_times_->Stop();
-  stream_times_ = std::make_shared<StreamTimes>(clock_);
-  BeginMeasuring();
+  workspace_grew_ = false;
+  evaluated_ = false;
+  times_.BeginMicroBatch(/*first_of_step=*/micro_batch_ == 0, UpdateStall());
   return absl::OkStatus();
 }
 
 absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
-  EndOnStream();
+  times_.EndOnStream();
   Measure();
   GEMINID_RETURN_IF_ERROR(Carry(director_->EndOperators()));
-  EndMeasuring();
+  if (director_->following() && !evaluated_) times_.CountMicroBatch(UpdateStall());
   GEMINID_RETURN_IF_ERROR(ReduceIncomplete(step_ends));
   GEMINID_RETURN_IF_ERROR(Carry(director_->EndMicroBatch()));
   ++micro_batch_;

@@ -27,7 +27,7 @@ absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
   const Placing placing(this);
   const absl::StatusOr<Steps> steps = placer_->Reserve(
       std::max(extent_bytes, placing.workspace_bytes()), placer_->reserved_bytes(), Held());
-  if (!steps.ok()) return Answer(DoesNotFit(ChunkBytes(Held()), extent_bytes));
+  if (!steps.ok()) return Answer(DoesNotFit(Held(), extent_bytes));
   return Answer(Remember(mover_->Run(*steps, operation_, {})));
 }
 
@@ -38,7 +38,7 @@ absl::StatusOr<std::byte*> EngineImpl::AllocateInHole(uint64_t bytes) {
   while (hole_blocks_.contains(number)) ++number;
   const absl::StatusOr<Placer::Block> block = placer_->PlaceBlock(number, bytes, Held());
   if (!block.ok()) {
-    return Answer(DoesNotFit(ChunkBytes(Held()), workspace_->in_use_bytes() + bytes));
+    return Answer(DoesNotFit(Held(), workspace_->in_use_bytes() + bytes));
   }
   if (director_->following() && !director_->evaluating()) workspace_grew_ = true;
   HoleBlock made;

@@ -17,8 +17,8 @@ absl::StatusOr<ChunkHandle> HostBuffers::Take(uint32_t chunk, uint64_t bytes) {
     taken_[chunk] = handle;
     return handle;
   }
-  absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(
-      {{"weights or gradients off the device", ChunkKind::kGeneric, bytes}});
+  absl::StatusOr<std::vector<ChunkHandle>> handles =
+      session_->Allocate({{"weights or gradients off the device", ChunkKind::kGeneric, bytes}});
   if (!handles.ok()) return handles.status();
   session_->Transition(handles->front().id, ChunkState::kHold);
   taken_[chunk] = handles->front();

@@ -291,7 +291,8 @@ void NameChunks(std::span<const std::string> tensors, Layout* layout) {
   constexpr size_t kMostBytes = 44;
   const auto end_of = [](std::string name) {
     if (name.size() > kMostBytes) name = absl::StrCat("..", name.substr(name.size() - kMostBytes));
-    std::ranges::replace_if(name, [](char c) { return c < ' ' || c > '~'; }, '?');
+    std::ranges::replace_if(
+        name, [](char c) { return c < ' ' || c > '~'; }, '?');
     return name;
   };
   for (ChunkShape& chunk : layout->chunks) {

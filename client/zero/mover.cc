@@ -225,11 +225,6 @@ absl::Status Mover::Reserve(uint64_t bytes) {
 
 // --- waiting -------------------------------------------------------------------------------------
 
-std::string Mover::Describe(uint32_t chunk) const {
-  const bool gradient = chunk != LayoutChunk(chunk);
-  return absl::StrCat(gradient ? "the gradient of chunk " : "chunk ", LayoutChunk(chunk));
-}
-
 StallCause Mover::CauseOfWait(uint32_t chunk) const {
   switch (queue_.stage(chunk)) {
     case MoveQueue::Stage::kNone:
@@ -278,7 +273,7 @@ absl::Status Mover::WaitResident(uint32_t chunk) {
   Lock lock(mutex_);
   if (status_.ok() && queue_.Settled(chunk)) return absl::OkStatus();
   return Await(
-      &lock, [&] { return queue_.Settled(chunk); }, Describe(chunk) + " on the device",
+      &lock, [&] { return queue_.Settled(chunk); }, context_.names(chunk) + " on the device",
       [&] { return CauseOfWait(chunk); });
 }
 

@@ -61,7 +61,7 @@ struct MoverContext {
   std::function<bool(uint32_t chunk)> weights_current;
   // In the backward pass; null: none then. It has ended (Updater::Stop) before the mover does.
   Updater* updates = nullptr;
-  std::function<std::string(uint32_t chunk)> names;  // of the parameters in it, for messages
+  std::function<std::string(uint32_t chunk)> names;  // what it is, in words
   std::function<absl::Time()> clock;  // that stalls are measured by, on the waiting thread
   absl::Duration timeout;             // for which nothing may happen while something is waited for
 };
@@ -210,7 +210,6 @@ class Mover {
   absl::Status Reserve(uint64_t bytes);
   absl::Status Await(Lock* lock, const std::function<bool()>& ready, const std::string& what,
                      const std::function<StallCause()>& cause);
-  std::string Describe(uint32_t chunk) const;
   void Loop();
   absl::Status CarryOut(const Task& task);
   StallCause CauseOfWait(uint32_t chunk) const;

@@ -220,7 +220,7 @@ absl::Status Mover::ToDevice(const Step& step) {
           return queue_.NoTask(chunk) && queue_.Clear(step.offset, end) &&
                  !queue_.IsBlocked(step.offset, end);
         },
-        "room for " + Describe(chunk), [] { return StallCause::kSpace; }));
+        "room for " + context_.names(chunk), [] { return StallCause::kSpace; }));
     queue_.Occupy(chunk, step.offset);
     ++usages_[chunk].asked;
   }
@@ -244,7 +244,7 @@ absl::Status Mover::ToDevice(const Step& step) {
 absl::Status Mover::Forget(uint32_t chunk) {
   Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(Await(
-      &lock, [&] { return queue_.NoTask(chunk); }, Describe(chunk),
+      &lock, [&] { return queue_.NoTask(chunk); }, context_.names(chunk),
       [] { return StallCause::kGather; }));
   buffers_.GiveBack(chunk);
   return absl::OkStatus();

@@ -109,7 +109,7 @@ void Mover::Take(uint32_t chunk, Stay* stay, Requests* requests) {
   stay->lease = context_.session->TryLease(context_.gathered[chunk]);
   if (!stay->lease.has_value()) {
     status_.Update(
-        absl::InternalError(Describe(chunk) + " is on the device but could not be leased"));
+        absl::InternalError(context_.names(chunk) + " is on the device but could not be leased"));
     return;
   }
   Tell(chunk, ChunkState::kCompute, requests);
@@ -222,7 +222,7 @@ absl::Status Mover::WaitUnused(uint32_t chunk) {
   Lock lock(mutex_);
   return Await(
       &lock, [&] { return usages_[chunk].stays.back().points.empty(); },
-      "the work that uses " + Describe(chunk), nullptr);
+      "the work that uses " + context_.names(chunk), nullptr);
 }
 
 void Mover::OpenGates() {
@@ -238,7 +238,7 @@ void Mover::Rest(Lock* lock) {
   if (gates_.empty()) return;
   status_.Update(absl::DeadlineExceededError(
       absl::StrCat("nothing has happened for ", absl::FormatDuration(context_.timeout),
-                   " while a stream of this rank waited for ", Describe(gates_.front().chunk),
+                   " while a stream of this rank waited for ", context_.names(gates_.front().chunk),
                    "; see whether the daemon and the device still answer")));
   OpenGates();
 }

@@ -68,7 +68,8 @@ absl::Status RankAgreement::NameDifference(const char* what, const AgreedFields&
     const char* text = reinterpret_cast<const char*>(&all[rank * own.size()]);
     absl::StrAppend(&who, rank == 0 ? "" : ", ", "rank ", rank, " has ", text);
   }
-  return absl::InvalidArgumentError(absl::StrCat(what, " was not given the same on all ranks: ", who,
+  return absl::InvalidArgumentError(absl::StrCat(what,
+                                                 " was not given the same on all ranks: ", who,
                                                  "; give each of them what the others are given"));
 }
 
@@ -113,11 +114,12 @@ absl::Status RankAgreement::NameUses(const std::vector<TraceMoment>& moments, si
     const int64_t* chunks = &all[static_cast<size_t>(rank) * own.size()];
     if (chunks[0] < 0) absl::StrAppend(&who, " nothing");
     for (size_t i = 0; i < own.size() && chunks[i] >= 0; ++i) {
-      absl::StrAppend(&who, i == 0 ? " chunk " : " and ", chunks[i]);
+      absl::StrAppend(&who, i == 0 ? " " : " and ", names_(static_cast<uint32_t>(chunks[i])));
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("the ranks disagree about operator ", moment, " of the micro-batch: ", who,
+      absl::StrCat("the ranks disagree about operator ", moment,
+                   " of the micro-batch (gradients added one by one count, too): ", who,
                    "; all ranks must run the same operators in the same order"));
 }
 

@@ -4,6 +4,9 @@
 #define GEMINID_CLIENT_ZERO_RANK_AGREEMENT_H_
 
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,20 +18,21 @@ namespace geminid::zero {
 
 class RankAgreement {
  public:
-  // `ranks` outlives this.
-  explicit RankAgreement(collectives::Communicator* ranks) : ranks_(ranks) {}
+  // `ranks` outlives this. `names`: what a chunk of a trace is, in words.
+  RankAgreement(collectives::Communicator* ranks, std::function<std::string(uint32_t chunk)> names)
+      : ranks_(ranks), names_(std::move(names)) {}
 
   // FAILED_PRECONDITION naming `what`.
   absl::Status CheckSame(uint64_t value, const char* what);
 
-  // INVALID_ARGUMENT naming the first field of `what` that is not the same on all ranks, and what it
-  // is on each.
+  // INVALID_ARGUMENT naming the first field of `what` that is not the same on all ranks, and what
+  // it is on each.
   absl::Status CheckSameFields(const char* what, const AgreedFields& fields);
   // The same where it is known already that they differ.
   absl::Status NameDifference(const char* what, const AgreedFields& fields);
 
   // INVALID_ARGUMENT naming the first operator of the moments in which ranks differ, and who used
-  // which chunks there.
+  // what there.
   absl::Status CheckSameOperators(const std::vector<TraceMoment>& moments);
 
   // What differs between ranks becomes the worst of all: the smallest arena, the largest workspace,
@@ -42,6 +46,7 @@ class RankAgreement {
   absl::Status NameUses(const std::vector<TraceMoment>& moments, size_t moment);
 
   collectives::Communicator* const ranks_;
+  const std::function<std::string(uint32_t chunk)> names_;
 };
 
 }  // namespace geminid::zero

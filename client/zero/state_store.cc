@@ -133,8 +133,7 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     const uint64_t gradient_bytes =
         options_.accumulate ? chunk.granule_elements * sizeof(float) : chunk.granule_bytes();
     for (uint32_t g = 0; g < chunk.granules; ++g) {
-      const std::string name =
-          absl::StrCat(NameOf(layout, static_cast<uint32_t>(c)), ", part ", g);
+      const std::string name = absl::StrCat(NameOf(layout, static_cast<uint32_t>(c)), ", part ", g);
       slots.push_back(AddExtent(chunk, /*spare=*/false, has_home, name, &specs));
       if (!chunk.trainable || options_.landing_places > 0) continue;
       gradient_slots[chunk.first_granule + g] = specs.size();
@@ -216,14 +215,13 @@ absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {
     }
     if (status.ok()) status = session_->Publish(chunk).Wait(options_.timeout);
     if (!status.ok()) {
-      return absl::Status(
-          status.code(),
-          absl::StrCat("the model state does not fit the device arena of ",
-                       base::FormatBytes(session_->arena_bytes()), " after ",
-                       base::FormatBytes(device_bytes_),
-                       " of it; use more device memory, or placement auto with the "
-                       "optimizer state on the host: ",
-                       std::string(status.message())));
+      return absl::Status(status.code(),
+                          absl::StrCat("the model state does not fit the device arena of ",
+                                       base::FormatBytes(session_->arena_bytes()), " after ",
+                                       base::FormatBytes(device_bytes_),
+                                       " of it; use more device memory, or placement auto with the "
+                                       "optimizer state on the host: ",
+                                       std::string(status.message())));
     }
     if (status = HoldOnDevice(chunk); !status.ok()) return status;
   }
@@ -304,8 +302,7 @@ absl::Status StateStore::MakeGradientSums() {
     const ChunkShape& chunk = layout_.chunks[c];
     if (!chunk.trainable) continue;
     specs.push_back({absl::StrCat("gradients of ", NameOf(layout_, static_cast<uint32_t>(c))),
-                     ChunkKind::kGradient,
-                     chunk.elements * sizeof(float), /*has_home=*/false});
+                     ChunkKind::kGradient, chunk.elements * sizeof(float), /*has_home=*/false});
   }
   const absl::StatusOr<std::vector<ChunkId>> ids = MakePassing(specs);
   if (!ids.ok()) {

@@ -103,10 +103,8 @@ absl::Status Updater::Await(std::unique_lock<std::mutex>* lock, absl::Duration t
     wake_.wait_until(*lock, deadline.time(),
                      [&] { return updated_ != before || ready() || !status_.ok(); });
     if (updated_ != before || ready() || !status_.ok()) continue;
-    const std::string what =
-        queue_.empty() ? "" : absl::StrCat(" of chunk ", queue_.front().chunk);
-    return absl::DeadlineExceededError(absl::StrCat("the update", what,
-                                                    " has not gone on within ",
+    const std::string what = queue_.empty() ? "" : absl::StrCat(" of chunk ", queue_.front().chunk);
+    return absl::DeadlineExceededError(absl::StrCat("the update", what, " has not gone on within ",
                                                     absl::FormatDuration(timeout)));
   }
   return status_;

@@ -159,10 +159,10 @@ uint64_t ArenaWorkspace::TakePeakExtent() {
 
 absl::Status ArenaWorkspace::Report(uint64_t bytes) {
   if (bytes > arena_bytes_) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the trainer uses ", base::FormatBytes(bytes),
-                     " of non-model memory, more than the arena's ",
-                     base::FormatBytes(arena_bytes_), "; use a smaller batch or a larger arena"));
+    return absl::ResourceExhaustedError(absl::StrCat("the trainer uses ", base::FormatBytes(bytes),
+                                                     " of non-model memory, more than the arena's ",
+                                                     base::FormatBytes(arena_bytes_),
+                                                     "; use a smaller batch or a larger arena"));
   }
   std::unique_lock lock(mutex_);
   while (bytes > reserved_bytes_) {

@@ -15,8 +15,8 @@
 namespace geminid {
 
 struct PrivateDaemonOptions {
-  // Empty: $GEMINID_DAEMON, else `geminid` beside this program, else the one installed with the
-  // library, else on $PATH.
+  // Empty: $GEMINID_DAEMON, else `geminid` beside the shared library or where it was installed with
+  // it, else beside this program, else on $PATH.
   std::string binary{};
   std::vector<std::string> arguments{};  // further flags, such as {"--host-memory", "8GiB"}
   absl::Duration timeout = absl::Seconds(10);

@@ -212,6 +212,10 @@ class GEMINID_EXPORT Session {
 
   // For this process's kernels. Lease::ReleaseAfter takes it.
   Stream& compute_stream();
+  // Another stream of the device, which must end before the session: on the host device a thread of
+  // its own, called `name` (at most 15 characters). RESOURCE_EXHAUSTED: the system gave no thread.
+  // Its StreamHandle is the Stream's address, but with CUDA, whose engines take a CUstream.
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name);
 
   // --- planning ----------------------------------------------------------------------------------
   absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlanRequest& request);

@@ -1,6 +1,6 @@
 // What the engine's calls cost the thread of a trainer whose model fits the device, in thread time:
 // a unit of nine parameters is used and finished, and gradients of small tensors are added one by
-// one. The daemon is a private one.
+// one. The parameters of a unit share a chunk, or have one each. The daemon is a private one.
 #include <benchmark/benchmark.h>
 #include <time.h>
 
@@ -15,6 +15,7 @@
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "tools/bench/must.h"
+#include "tools/bench/size.h"
 
 namespace geminid::zero {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 using base::kMiB;
 using bench::Must;
 
-constexpr uint32_t kUnits = 8;
+const int64_t kMostUnits = bench::Size(64, 8);
 constexpr uint32_t kParametersOfUnit = 9;  // as a block of LLaMA has
 constexpr int64_t kElements = 64;
 constexpr int kPlanned = 3;  // micro-batches until a plan is in force, and more
@@ -53,7 +54,7 @@ class Meter {
 
 class Trainer {
  public:
-  Trainer() {
+  Trainer(uint32_t units, bool share_chunks) : units_(units) {
     PrivateDaemonOptions daemon;
     daemon.arguments = {"--host-memory", "1GiB", "--device-memory", "256MiB"};
     daemon.timeout = absl::Seconds(30);
@@ -63,7 +64,7 @@ class Trainer {
     connect.device_memory_bytes = 64 * kMiB;
     session_ = Must(Session::Connect(connect));
     std::vector<Parameter> parameters;
-    for (uint32_t unit = 0; unit < kUnits; ++unit) {
+    for (uint32_t unit = 0; unit < units_; ++unit) {
       for (uint32_t p = 0; p < kParametersOfUnit; ++p) {
         parameters.push_back({.name = std::to_string(unit) + "." + std::to_string(p),
                               .shape = {kElements},
@@ -73,6 +74,7 @@ class Trainer {
     }
     Options options;
     options.data_type = DataType::kFloat32;
+    if (!share_chunks) options.chunk_elements = kElements;
     engine_ = Must(Engine::Create(session_.get(), communicator_.get(), parameters, options));
     for (int i = 0; i < kPlanned; ++i) Step();
     use_ = finish_ = add_ = {};
@@ -80,13 +82,13 @@ class Trainer {
 
   void Step() {
     Must(engine_->BeginMicroBatch());
-    for (uint32_t unit = 0; unit < kUnits; ++unit) {
+    for (uint32_t unit = 0; unit < units_; ++unit) {
       Operation operation = Use(unit);
       Must(finish_([&] { return operation.Finish(); }));
     }
     const std::vector<float> gradient(kElements, 1);
     const auto bytes = std::as_bytes(std::span(gradient));
-    for (uint32_t unit = kUnits; unit-- > 0;) {
+    for (uint32_t unit = units_; unit-- > 0;) {
       Operation operation = Use(unit);
       for (const ParameterId id : IdsOf(unit)) {
         Must(add_([&] { return engine_->AddGradient(id, bytes, DataType::kFloat32); }));
@@ -113,6 +115,7 @@ class Trainer {
     return Must(use_([&] { return engine_->Use(Pass::kForward, ids); }));
   }
 
+  const uint32_t units_;
   std::unique_ptr<PrivateDaemon> daemon_;
   std::unique_ptr<collectives::Communicator> communicator_ = collectives::MakeSelfCommunicator();
   std::unique_ptr<Session> session_;
@@ -121,13 +124,16 @@ class Trainer {
 };
 
 void BM_StepOfSmallUnits(benchmark::State& state) {
-  Trainer trainer;
+  Trainer trainer(static_cast<uint32_t>(state.range(0)), state.range(1) != 0);
   for (auto _ : state) trainer.Step();
   state.counters["use_us"] = trainer.use().MicrosecondsPerCall();
   state.counters["finish_us"] = trainer.finish().MicrosecondsPerCall();
   state.counters["add_gradient_us"] = trainer.add().MicrosecondsPerCall();
 }
-BENCHMARK(BM_StepOfSmallUnits)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_StepOfSmallUnits)
+    ->ArgNames({"units", "shared"})
+    ->ArgsProduct({{8, kMostUnits}, {1, 0}})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace geminid::zero

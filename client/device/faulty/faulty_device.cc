@@ -118,6 +118,9 @@ class FaultyDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) override {
     return inner_->MakeStream(name);
   }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStreamOfCaller(const std::string& name) override {
+    return inner_->MakeStreamOfCaller(name);
+  }
   absl::StatusOr<Stream*> StreamOf(StreamHandle handle) override {
     return inner_->StreamOf(handle);
   }

@@ -5,6 +5,7 @@
 #include "client/device/host/host_arena.h"
 #include "client/device/host/host_ops.h"
 #include "client/device/host/host_stream.h"
+#include "client/device/host/inline_stream.h"
 
 namespace geminid::device {
 namespace {
@@ -58,6 +59,9 @@ class HostDevice final : public Device {
     auto stream = std::make_unique<HostStream>(name, LinkPacer(0, 0), &arena_);
     GEMINID_RETURN_IF_ERROR(stream->status());
     return stream;
+  }
+  absl::StatusOr<std::unique_ptr<Stream>> MakeStreamOfCaller(const std::string&) override {
+    return std::make_unique<InlineStream>();
   }
   absl::StatusOr<Stream*> StreamOf(StreamHandle handle) override {
     return static_cast<Stream*>(handle.value);

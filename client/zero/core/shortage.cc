@@ -10,7 +10,8 @@ std::string Describe(const Shortage& shortage) {
   const uint64_t total = shortage.chunk_bytes + shortage.activation_bytes + shortage.state_bytes;
   std::string text = absl::StrCat(
       "the model does not fit: operator ", shortage.operation, " needs ",
-      FormatBytes(shortage.chunk_bytes), " of gathered weights and gradients, ",
+      FormatBytes(shortage.chunk_bytes), " of gathered weights and gradients",
+      shortage.parameters.empty() ? "" : absl::StrCat(" (of ", shortage.parameters, ")"), ", ",
       FormatBytes(shortage.activation_bytes), " of activations and ",
       FormatBytes(shortage.state_bytes), " of state, together ", FormatBytes(total), ", ");
   if (total > shortage.arena_bytes) {

@@ -11,7 +11,8 @@ namespace geminid::zero {
 // Of a device arena when an operator runs that must have all of it at once.
 struct Shortage {
   uint64_t operation = 0;         // in this micro-batch
-  uint64_t chunk_bytes = 0;       // gathered weights and gradients that may not leave
+  std::string parameters{};       // whose chunks may not leave, in words; empty: there are none
+  uint64_t chunk_bytes = 0;       // gathered weights and gradients of these
   uint64_t activation_bytes = 0;  // what was asked for included
   uint64_t state_bytes = 0;       // optimizer's, which lives there
   uint64_t arena_bytes = 0;

@@ -285,6 +285,15 @@ TEST_P(DeviceConformance, MadeStream_KeepsItsOrderAndWaitsForEventsOfOthers) {
   EXPECT_EQ(order, expected);
 }
 
+TEST_P(DeviceConformance, StreamOfTheCaller_HasDoneItsWorkOnceThatWasWaitedFor) {
+  const auto stream = device_->MakeStreamOfCaller("geminid-test");
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  std::vector<int> order;
+  for (int i = 0; i < 3; ++i) (*stream)->Enqueue([&order, i] { order.push_back(i); });
+  ASSERT_EQ(device_->ops().Synchronize(**stream, absl::Seconds(20)), absl::OkStatus());
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2}));
+}
+
 TEST_P(DeviceConformance, Gate_HoldsStreamsUntilTheHostOpensIt) {
   MakeArena();
   const std::shared_ptr<Gate> gate = device_->MakeGate();

@@ -405,6 +405,18 @@ TEST_F(SessionTest, ReleaseAfter_HoldsUntilTheStreamHasPassed) {
   EXPECT_TRUE(session_->Drop(chunk.id).Wait().ok());
 }
 
+TEST_F(SessionTest, StreamThatWasMade_HoldsALeaseUntilItHasPassed) {
+  Connect();
+  const ChunkHandle chunk = AllocateOne(4096);
+  auto stream = session_->MakeStream("session-test");
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  absl::StatusOr<Lease> lease = session_->Use(chunk.id);
+  ASSERT_TRUE(lease.ok());
+  lease->ReleaseAfter(**stream);
+  (*stream)->Synchronize();
+  EXPECT_TRUE(session_->Drop(chunk.id).Wait().ok());
+}
+
 TEST_F(SessionTest, Use_WaitsForALoadThatIsUnderWay) {
   options_.copy_latency_seconds = 0.02;
   Connect();

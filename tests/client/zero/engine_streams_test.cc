@@ -269,7 +269,7 @@ TEST_F(EngineStreamsTest, ParameterThatDoesNotCome_FailsTheNextCallAndLetsTheStr
   ASSERT_TRUE(stream_().Record()->WaitFor(absl::Seconds(20)));
   const absl::Status status = Operator(Pass::kForward, kB);
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("waited for chunk 0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("waited for 'a'"));
   EXPECT_EQ(engine_->Synchronize(), status);
 }
 

@@ -13,10 +13,12 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 TEST(Shortage, MoreThanTheArena_SaysByHowMuch) {
   const std::string text = Describe({.operation = 3,
+                                     .parameters = "'a' and 3 more",
                                      .chunk_bytes = 2 * kMiB,
                                      .activation_bytes = 2 * kMiB + kMiB / 2,
                                      .arena_bytes = 4 * kMiB});
   EXPECT_THAT(text, HasSubstr("operator 3"));
+  EXPECT_THAT(text, HasSubstr("gradients (of 'a' and 3 more)"));
   EXPECT_THAT(text, HasSubstr("together 4.5 MiB, 512 KiB more than the device arena of 4.0 MiB"));
   EXPECT_THAT(text, Not(HasSubstr("at least")));  // other operators may need more
 }

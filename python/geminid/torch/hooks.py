@@ -6,6 +6,27 @@ from geminid.torch.keeper import Call, in_backward
 from geminid.torch.tensors import tensors_in
 
 
+def _begin_at(tensor, call):
+    """When the tensor's gradient is there, what it was the input of ends, and then the call begins: in the
+    other order two units would be on the device."""
+    ending = tensor._geminid_ending = getattr(tensor, "_geminid_ending", None) or []
+
+    def hook(gradient):
+        for end in ending:
+            end(gradient)
+        call.before_backward(gradient)
+
+    tensor.register_hook(hook)
+
+
+def _when_reached(tensor, end):
+    ending = getattr(tensor, "_geminid_ending", None)
+    if ending is None:
+        tensor.register_hook(end)
+    else:
+        ending.append(end)
+
+
 def _before_unit(keeper, unit):
     def hook(_module, args, kwargs):
         call = Call(keeper, unit) if torch.is_grad_enabled() else None
@@ -13,7 +34,7 @@ def _before_unit(keeper, unit):
         if call is not None:
             for tensor in tensors_in((args, kwargs)):
                 if tensor.requires_grad and not tensor.is_leaf:
-                    tensor.register_hook(call.after_backward)
+                    _when_reached(tensor, call.after_backward)
     return hook
 
 
@@ -25,7 +46,7 @@ def _after_unit(keeper, unit):
         if call is not None:
             for tensor in tensors_in(result):
                 if tensor.requires_grad:
-                    tensor.register_hook(call.before_backward)
+                    _begin_at(tensor, call)
         keeper.release(held)
     return hook
 

@@ -9,6 +9,8 @@ install(TARGETS geminid_library EXPORT geminid
   LIBRARY COMPONENT client NAMELINK_COMPONENT dev
   ARCHIVE COMPONENT dev
   FILE_SET HEADERS COMPONENT dev)
+# Its header is among those of the library above.
+install(TARGETS geminid_c EXPORT geminid LIBRARY COMPONENT client NAMELINK_COMPONENT dev)
 if(GEMINID_HAS_DAEMON)
   install(TARGETS geminid geminid-agent geminid-holder RUNTIME COMPONENT daemon)
 endif()
@@ -57,7 +59,8 @@ else()
   set(pkgconfig_libs_private "-lgloo -ldnnl")  # they come without a .pc file
 endif()
 configure_file(${templates}/geminid.pc.in geminid.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/geminid.pc DESTINATION ${pkgconfig_folder} COMPONENT dev)
+configure_file(${templates}/geminid_c.pc.in geminid_c.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/geminid.pc ${CMAKE_CURRENT_BINARY_DIR}/geminid_c.pc DESTINATION ${pkgconfig_folder} COMPONENT dev)
 
 # All that tools/tarball takes, and what it tries that with.
 if(TARGET geminid-driver-conformance AND TARGET geminid_manuals)

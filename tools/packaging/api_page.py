@@ -16,12 +16,12 @@ it, which thread may call it, and which errors it gives. What is private is left
 [Abseil's status](https://abseil.io/docs/cpp/guides/status); [errors.md](errors.md) has the usual messages.
 """
 
-GUARD = re.compile(r"^#(ifndef|define|endif)")
+GUARD = re.compile(r"^#(ifndef|ifdef|define|endif|pragma)|^extern \"C\" \{|^\}  // extern")
 NAMESPACE = re.compile(r"^namespace (\S+) \{$")
 FORWARD = re.compile(r"^(class|struct) \w+;")
 SPECIALISATION = re.compile(r"^template <>|^struct DTypeOfElement")
 ACCESS = re.compile(r"^ *(public|protected|private):$")
-NAME = (re.compile(r"^(?:template <.*> )?(?:class|struct|enum class|enum|concept|using) (\w+)"),
+NAME = (re.compile(r"^(?:template <.*> )?(?:typedef )?(?:class|struct|enum class|enum|concept|using) (\w+)"),
         re.compile(r"\b(\w+)\((?!\))[^()]*\)? *(?:const)? *[;{(,]|\b(\w+)\(\)"),
         re.compile(r"\b(k\w+)\b"))
 

@@ -1,0 +1,89 @@
+// What callers give: structs that carry their size, strings, numbers of enumerations.
+#ifndef GEMINID_CLIENT_C_API_ARGUMENTS_H_
+#define GEMINID_CLIENT_C_API_ARGUMENTS_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace geminid::c_api {
+
+// INVALID_ARGUMENT that names what is null.
+absl::Status CheckGiven(const void* argument, const char* name);
+
+// Empty for null; INVALID_ARGUMENT for what is no UTF-8.
+absl::StatusOr<std::string> Text(const char* text, const char* name);
+
+// A copy for geminid_free.
+absl::StatusOr<char*> NewText(const std::string& text);
+
+// INVALID_ARGUMENT with the range for a number that is outside it.
+absl::Status CheckNumber(int64_t number, int64_t lowest, int64_t highest, const char* name);
+
+absl::StatusOr<absl::Duration> SecondsOf(double seconds, const char* name);
+
+inline std::optional<double> UnlessNan(double number) {
+  return std::isnan(number) ? std::nullopt : std::optional<double>(number);
+}
+
+// `size` is what the caller's header says, which may be newer: what it has beyond ours is zeros.
+absl::Status CheckSize(const void* given, size_t size, size_t known, const char* name);
+
+// What an _init function does.
+template <typename Struct>
+void Init(Struct* given, size_t size, const Struct& defaults) {
+  if (given == nullptr || size < sizeof given->struct_size) return;
+  std::memset(static_cast<void*>(given), 0, size);
+  std::memcpy(static_cast<void*>(given), &defaults, std::min(size, sizeof defaults));
+  given->struct_size = size;
+}
+
+template <typename Struct>
+absl::StatusOr<Struct> Read(const Struct* given, const char* name) {
+  if (absl::Status status = CheckGiven(given, name); !status.ok()) return status;
+  absl::Status status = CheckSize(given, given->struct_size, sizeof *given, name);
+  if (!status.ok()) return status;
+  return *given;
+}
+
+// Element `index` of an array whose elements say how far they are apart.
+template <typename Struct>
+absl::StatusOr<Struct> ReadElement(const Struct* first, size_t index, const char* name) {
+  const auto* const element = reinterpret_cast<const Struct*>(
+      reinterpret_cast<const std::byte*>(first) + index * first->struct_size);
+  absl::StatusOr<Struct> value = Read(element, name);
+  if (value.ok() && value->struct_size != first->struct_size) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " ", index, " has struct_size ",
+                                                   value->struct_size, ", and the first has ",
+                                                   first->struct_size));
+  }
+  return value;
+}
+
+// Checks a struct for results before the work; null is allowed.
+template <typename Struct>
+absl::Status CheckResult(const Struct* result, const char* name) {
+  if (result == nullptr) return absl::OkStatus();
+  return CheckSize(nullptr, result->struct_size, sizeof *result, name);
+}
+
+template <typename Struct>
+void Write(Struct* result, Struct value) {
+  if (result == nullptr) return;
+  value.struct_size = result->struct_size;
+  *result = value;
+}
+
+}  // namespace geminid::c_api
+
+#endif  // GEMINID_CLIENT_C_API_ARGUMENTS_H_

@@ -1,0 +1,64 @@
+// Handles: names of objects, which are looked up and never followed as addresses. So one that was
+// freed, and one that was never made, is an error and no crash.
+#ifndef GEMINID_CLIENT_C_API_HANDLES_H_
+#define GEMINID_CLIENT_C_API_HANDLES_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+
+namespace geminid::c_api {
+
+// Never given twice, for whatever kind of object. Begins where no address lies.
+uint64_t NextName();
+
+// Handle: the incomplete type of the C interface. Thread-safe.
+template <typename Handle, typename Object>
+class HandleTable {
+ public:
+  explicit HandleTable(const char* kind) : kind_(kind) {}
+
+  Handle* Add(std::shared_ptr<Object> object) {
+    Handle* const handle = reinterpret_cast<Handle*>(static_cast<uintptr_t>(NextName()));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    objects_.emplace(handle, std::move(object));
+    return handle;
+  }
+
+  absl::StatusOr<std::shared_ptr<Object>> Find(Handle* handle) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = objects_.find(handle);
+    if (found != objects_.end()) return found->second;
+    return absl::InvalidArgumentError(
+        handle == nullptr ? absl::StrCat("the ", kind_, " is NULL")
+                          : absl::StrCat("this is no ", kind_, ", or one that was freed"));
+  }
+
+  // The object ends with the last that uses it, outside of any lock.
+  void Free(Handle** handle) noexcept {
+    if (handle == nullptr) return;
+    std::shared_ptr<Object> freed;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = objects_.find(std::exchange(*handle, nullptr));
+      if (found == objects_.end()) return;
+      freed = std::move(found->second);
+      objects_.erase(found);
+    }
+  }
+
+ private:
+  const char* const kind_;
+  mutable std::mutex mutex_;
+  std::unordered_map<Handle*, std::shared_ptr<Object>> objects_;
+};
+
+}  // namespace geminid::c_api
+
+#endif  // GEMINID_CLIENT_C_API_HANDLES_H_

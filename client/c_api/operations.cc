@@ -1,0 +1,134 @@
+// Operations, which the engine's object owns and callers name by number.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/c_api/arguments.h"
+#include "client/c_api/engine_calls.h"
+#include "client/c_api/objects.h"
+#include "client/c_api/streams.h"
+#include "geminid/c_api.h"
+#include "geminid/zero.h"
+
+namespace geminid::c_api {
+namespace {
+
+absl::StatusOr<std::vector<zero::ParameterId>> ToIds(const EngineObject& object,
+                                                     const uint32_t* parameters, size_t count) {
+  if (count > 0) GEMINID_RETURN_IF_ERROR(CheckGiven(parameters, "parameters"));
+  std::vector<zero::ParameterId> ids;
+  for (size_t i = 0; i < count; ++i) {
+    GEMINID_ASSIGN_OR_RETURN(const zero::ParameterId id, object.Id(parameters[i]));
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+absl::Status NotOpen(uint64_t operation) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("operation ", operation, " is not open: it was finished, or never begun"));
+}
+
+// The same for each function about one parameter of an open operation.
+template <typename Work>
+geminid_code OnOperation(geminid_engine* engine, uint64_t operation, uint32_t parameter,
+                         geminid_error* error, const Work& work) noexcept {
+  return OnParameter(engine, parameter, error,
+                     [&](EngineObject& object, zero::ParameterId id) -> absl::Status {
+                       const auto found = object.Find(operation);
+                       return found == nullptr ? NotOpen(operation) : work(*found, id);
+                     });
+}
+
+}  // namespace
+}  // namespace geminid::c_api
+
+using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using geminid::zero::Operation;
+using geminid::zero::ParameterId;
+
+geminid_code geminid_engine_use(geminid_engine* engine, int32_t pass, const uint32_t* parameters,
+                                size_t parameter_count, uint64_t stream, uint64_t* operation,
+                                geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(operation, "operation"));
+    GEMINID_RETURN_IF_ERROR(CheckNumber(pass, GEMINID_FORWARD, GEMINID_EVALUATE, "pass"));
+    GEMINID_ASSIGN_OR_RETURN(const auto ids, ToIds(object, parameters, parameter_count));
+    GEMINID_ASSIGN_OR_RETURN(
+        Operation begun,
+        object.engine().Use(static_cast<geminid::zero::Pass>(pass), ids, ToStream(stream)));
+    *operation = object.Add(std::move(begun));
+    return absl::OkStatus();
+  });
+}
+
+geminid_code geminid_engine_weight(geminid_engine* engine, uint64_t operation, uint32_t parameter,
+                                   const void** address, geminid_error* error) {
+  return OnOperation(engine, operation, parameter, error, [&](Operation& open, ParameterId id) {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(address, "address"));
+    const std::byte* const weight = open.Weight(id);
+    if (weight == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("operation ", operation, " has no weight of parameter ", parameter,
+                       ": it does not use it, or the gradient is in its place"));
+    }
+    *address = weight;
+    return absl::OkStatus();
+  });
+}
+
+geminid_code geminid_engine_gradient(geminid_engine* engine, uint64_t operation, uint32_t parameter,
+                                     void** address, int* accumulates, geminid_error* error) {
+  return OnOperation(engine, operation, parameter, error, [&](Operation& open, ParameterId id) {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(address, "address"));
+    GEMINID_RETURN_IF_ERROR(CheckGiven(accumulates, "accumulates"));
+    std::byte* const gradient = open.Gradient(id);
+    if (gradient == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("operation ", operation, " has no gradient of parameter ", parameter,
+                       ": only trained parameters have one, in GEMINID_BACKWARD"));
+    }
+    *accumulates = open.GradientAccumulates(id) ? 1 : 0;
+    *address = gradient;
+    return absl::OkStatus();
+  });
+}
+
+geminid_code geminid_engine_gradient_written(geminid_engine* engine, uint64_t operation,
+                                             uint32_t parameter, geminid_error* error) {
+  return OnOperation(engine, operation, parameter, error,
+                     [](Operation& open, ParameterId id) { return open.GradientWritten(id); });
+}
+
+geminid_code geminid_engine_finish(geminid_engine* engine, uint64_t operation, uint64_t stream,
+                                   geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) {
+    const auto taken = object.Take(operation);
+    return taken == nullptr ? NotOpen(operation) : taken->Finish(ToStream(stream));
+  });
+}
+
+geminid_code geminid_engine_finish_all(geminid_engine* engine, uint64_t stream,
+                                       geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) {
+    absl::Status first;
+    for (const std::shared_ptr<Operation>& open : object.TakeAll()) {
+      first.Update(open->Finish(ToStream(stream)));
+    }
+    return first;
+  });
+}
+
+geminid_code geminid_engine_stable_address(geminid_engine* engine, uint32_t parameter,
+                                           const void** address, geminid_error* error) {
+  return OnParameter(engine, parameter, error, [&](EngineObject& object, ParameterId id) {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(address, "address"));
+    *address = object.engine().StableAddress(id);
+    return absl::OkStatus();
+  });
+}

@@ -1,0 +1,141 @@
+// Where a run stands: its counters, checkpoints, and what a predecessor left.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/status_macros.h"
+#include "client/c_api/arguments.h"
+#include "client/c_api/engine_calls.h"
+#include "client/c_api/objects.h"
+#include "geminid/c_api.h"
+#include "geminid/checkpoint.h"
+#include "geminid/zero.h"
+
+namespace geminid::c_api {
+namespace {
+
+void PutProgress(const zero::Progress& from, geminid_progress* to) {
+  geminid_progress filled = *to;
+  filled.step = from.step;
+  filled.updates = from.updates;
+  filled.loss_scale = from.loss_scaler.scale;
+  filled.good_steps = from.loss_scaler.good_steps;
+  filled.overflows = from.loss_scaler.overflows;
+  filled.tensor_state_bytes = from.tensor_state.size();
+  const size_t fit = std::min(to->tensor_state_capacity, from.tensor_state.size());
+  if (fit > 0) std::memcpy(to->tensor_state, from.tensor_state.data(), fit);
+  Write(to, filled);
+}
+
+zero::Progress ToProgress(const geminid_progress& given) {
+  zero::Progress progress;
+  progress.step = given.step;
+  progress.updates = given.updates;
+  progress.loss_scaler = {given.loss_scale, given.good_steps, given.overflows};
+  const auto* const state = static_cast<const std::byte*>(given.tensor_state);
+  progress.tensor_state.assign(state, state + given.tensor_state_bytes);
+  return progress;
+}
+
+absl::StatusOr<std::string> Folder(const char* folder) {
+  GEMINID_RETURN_IF_ERROR(CheckGiven(folder, "folder"));
+  return Text(folder, "folder");
+}
+
+absl::StatusOr<std::string> Save(EngineObject& object, const char* folder, uint64_t keep,
+                                 uint64_t data_position) {
+  checkpoint::SaverOptions options;
+  GEMINID_ASSIGN_OR_RETURN(options.folder, Folder(folder));
+  options.keep = keep;
+  GEMINID_ASSIGN_OR_RETURN(const auto saver,
+                           checkpoint::Saver::Create(&object.engine(), object.ranks(),
+                                                     object.parameters(), std::move(options)));
+  GEMINID_RETURN_IF_ERROR(saver->Save({.data_position = data_position}));
+  return saver->Wait();
+}
+
+}  // namespace
+}  // namespace geminid::c_api
+
+using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+
+void geminid_progress_init(geminid_progress* progress, size_t struct_size) {
+  geminid_progress filled = {};
+  filled.loss_scale = 1;
+  Init(progress, struct_size, filled);
+}
+
+geminid_code geminid_engine_get_progress(geminid_engine* engine, geminid_progress* progress,
+                                         geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(progress, "progress"));
+    GEMINID_RETURN_IF_ERROR(CheckResult(progress, "progress"));
+    if (progress->tensor_state_capacity > 0) {
+      GEMINID_RETURN_IF_ERROR(CheckGiven(progress->tensor_state, "tensor_state"));
+    }
+    GEMINID_ASSIGN_OR_RETURN(const auto current, object.engine().GetProgress());
+    PutProgress(current, progress);
+    return absl::OkStatus();
+  });
+}
+
+geminid_code geminid_engine_restore(geminid_engine* engine, const geminid_progress* progress,
+                                    geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(const geminid_progress read, Read(progress, "progress"));
+    if (read.tensor_state_bytes > 0) {
+      GEMINID_RETURN_IF_ERROR(CheckGiven(read.tensor_state, "tensor_state"));
+    }
+    return object.engine().Restore(ToProgress(read));
+  });
+}
+
+void geminid_resumed_init(geminid_resumed* resumed, size_t struct_size) {
+  Init(resumed, struct_size, geminid_resumed{});
+}
+
+geminid_code geminid_engine_resumed(geminid_engine* engine, geminid_resumed* resumed,
+                                    geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(resumed, "resumed"));
+    GEMINID_RETURN_IF_ERROR(CheckResult(resumed, "resumed"));
+    geminid_resumed filled = {};
+    if (const auto found = object.engine().resumed(); found.has_value()) {
+      filled.resumed = 1;
+      filled.was_behind = found->was_behind ? 1 : 0;
+      filled.step = found->step;
+      filled.data_position = found->data_position;
+      std::copy(found->random_state.begin(), found->random_state.end(), filled.random_state);
+      filled.granules_updated = found->granules_updated;
+    }
+    Write(resumed, filled);
+    return absl::OkStatus();
+  });
+}
+
+geminid_code geminid_engine_save(geminid_engine* engine, const char* folder, uint64_t keep,
+                                 uint64_t data_position, char** path, geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(const std::string saved, Save(object, folder, keep, data_position));
+    if (path == nullptr) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(*path, NewText(saved));
+    return absl::OkStatus();
+  });
+}
+
+geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,
+                                 uint64_t* data_position, geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(const std::string from, Folder(folder));
+    GEMINID_ASSIGN_OR_RETURN(
+        const auto loaded,
+        geminid::checkpoint::Load(from, &object.engine(), object.ranks(), object.parameters()));
+    if (data_position != nullptr) *data_position = loaded.run.data_position;
+    return absl::OkStatus();
+  });
+}

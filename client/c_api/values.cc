@@ -1,0 +1,135 @@
+// Values and state of parameters, whole and by shards.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/c_api/arguments.h"
+#include "client/c_api/engine_calls.h"
+#include "client/c_api/objects.h"
+#include "geminid/c_api.h"
+#include "geminid/zero.h"
+
+namespace geminid::c_api {
+namespace {
+
+absl::StatusOr<zero::StateKind> ToKind(int32_t kind) {
+  GEMINID_RETURN_IF_ERROR(CheckNumber(kind, GEMINID_VALUE, GEMINID_EXP_AVG_SQ, "kind"));
+  return static_cast<zero::StateKind>(kind);
+}
+
+// Where `count` elements may be read or written.
+template <typename Float>
+absl::StatusOr<std::span<Float>> ToSpan(Float* values, uint64_t count) {
+  if (count > 0) GEMINID_RETURN_IF_ERROR(CheckGiven(values, "values"));
+  return std::span<Float>(values, count);
+}
+
+// Calls `fill` until it gives up; the elements that it was not asked for are zeros.
+class Filler {
+ public:
+  Filler(geminid_fill* fill, void* context) : fill_(fill), context_(context) {}
+
+  void operator()(zero::ParameterId id, uint64_t first, std::span<float> values) {
+    if (!failed_.ok()) return;
+    const uint32_t parameter = static_cast<uint32_t>(id);
+    const int result = fill_(context_, parameter, first, values.data(), values.size());
+    if (result == 0) return;
+    failed_ = absl::CancelledError(absl::StrCat("fill returned ", result, " for parameter ",
+                                                parameter, " from element ", first,
+                                                "; initialize again before the first micro-batch"));
+  }
+  const absl::Status& failed() const { return failed_; }
+
+ private:
+  geminid_fill* const fill_;
+  void* const context_;
+  absl::Status failed_;
+};
+
+}  // namespace
+}  // namespace geminid::c_api
+
+using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using geminid::zero::ParameterId;
+using geminid::zero::StateKind;
+
+geminid_code geminid_engine_initialize(geminid_engine* engine, geminid_fill* fill, void* context,
+                                       geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(reinterpret_cast<const void*>(fill), "fill"));
+    Filler filler(fill, context);
+    const auto forward = [&](ParameterId id, uint64_t first, std::span<float> values) {
+      filler(id, first, values);
+    };
+    GEMINID_RETURN_IF_ERROR(object.engine().InitializeShards(forward));
+    return filler.failed();
+  });
+}
+
+geminid_code geminid_engine_shard(geminid_engine* engine, uint32_t parameter, geminid_range* ranges,
+                                  size_t capacity, size_t* count, geminid_error* error) {
+  return OnParameter(engine, parameter, error, [&](EngineObject& object, ParameterId id) {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(count, "count"));
+    if (capacity > 0) GEMINID_RETURN_IF_ERROR(CheckGiven(ranges, "ranges"));
+    const auto shard = object.engine().ShardOf(id);
+    *count = shard.size();
+    for (size_t i = 0; i < std::min(capacity, shard.size()); ++i) {
+      ranges[i] = {shard[i].offset, shard[i].elements};
+    }
+    return absl::OkStatus();
+  });
+}
+
+geminid_code geminid_engine_has_state(geminid_engine* engine, uint32_t parameter, int32_t kind,
+                                      int* has_state, geminid_error* error) {
+  return OnParameter(engine, parameter, error,
+                     [&](EngineObject& object, ParameterId id) -> absl::Status {
+                       GEMINID_RETURN_IF_ERROR(CheckGiven(has_state, "has_state"));
+                       GEMINID_ASSIGN_OR_RETURN(const StateKind of, ToKind(kind));
+                       *has_state = object.engine().HasState(id, of) ? 1 : 0;
+                       return absl::OkStatus();
+                     });
+}
+
+geminid_code geminid_engine_read_shard(geminid_engine* engine, uint32_t parameter, int32_t kind,
+                                       uint64_t offset, float* values, uint64_t count,
+                                       geminid_error* error) {
+  return OnParameter(engine, parameter, error,
+                     [&](EngineObject& object, ParameterId id) -> absl::Status {
+                       GEMINID_ASSIGN_OR_RETURN(const StateKind of, ToKind(kind));
+                       GEMINID_ASSIGN_OR_RETURN(const auto into, ToSpan(values, count));
+                       return object.engine().ReadShard(id, of, offset, into);
+                     });
+}
+
+geminid_code geminid_engine_write_shard(geminid_engine* engine, uint32_t parameter, int32_t kind,
+                                        uint64_t offset, const float* values, uint64_t count,
+                                        geminid_error* error) {
+  return OnParameter(engine, parameter, error,
+                     [&](EngineObject& object, ParameterId id) -> absl::Status {
+                       GEMINID_ASSIGN_OR_RETURN(const StateKind of, ToKind(kind));
+                       GEMINID_ASSIGN_OR_RETURN(const auto from, ToSpan(values, count));
+                       return object.engine().WriteShard(id, of, offset, from);
+                     });
+}
+
+geminid_code geminid_engine_read_parameter(geminid_engine* engine, uint32_t parameter,
+                                           float* values, uint64_t count, geminid_error* error) {
+  return OnParameter(
+      engine, parameter, error, [&](EngineObject& object, ParameterId id) -> absl::Status {
+        GEMINID_ASSIGN_OR_RETURN(const auto into, ToSpan(values, count));
+        GEMINID_ASSIGN_OR_RETURN(const uint64_t elements, object.Elements(parameter));
+        if (count != elements) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "count is ", count, "; parameter ", parameter, " has ", elements, " elements"));
+        }
+        GEMINID_ASSIGN_OR_RETURN(const std::vector<float> whole, object.engine().ReadParameter(id));
+        std::copy(whole.begin(), whole.end(), into.begin());
+        return absl::OkStatus();
+      });
+}

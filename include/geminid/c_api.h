@@ -1,0 +1,500 @@
+// The interface in C11: libgeminid_c. It is what other languages bind to, and exports nothing else.
+//
+//   geminid_session_options options;
+//   geminid_session_options_init(&options, sizeof options);
+//   options.device_memory_bytes = 24 << 20;
+//   geminid_session* session;
+//   if (geminid_session_connect(&options, &session, error) != GEMINID_OK) {
+//     fprintf(stderr, "%s\n", geminid_error_message(error));
+//   }
+//
+// What each call does, which ranks make it together and how long it blocks is said in
+// geminid/zero.h, geminid/session.h, geminid/connect.h and geminid/checkpoint.h. The rules here:
+//
+//  1. Handles are names, not addresses. They may be freed in any order, at any time and twice: an
+//     engine keeps its session and its ranks alive. A handle that was freed, or never made, gets
+//     INVALID_ARGUMENT. NULL may be freed.
+//  2. Every function that can fail returns a geminid_code, and puts the rest into the geminid_error
+//     that is its last argument, which may be NULL.
+//  3. An error that is not final refused the call: nothing has changed, and the object goes on.
+//     After a final one every later call on the engine fails alike (geminid_error_is_final).
+//  4. Structs begin with their size, and are filled by their _init function, which takes
+//     `sizeof` as the caller's header has it: so they can grow at their end.
+//  5. A double that says "none" is NAN. Booleans are ints. Strings are UTF-8 and end with 0.
+//  6. Arguments are read, and results written, within the call. Nothing that is given is kept.
+//     Results are not touched by a call that fails.
+//  7. A stream is a uint64_t: a CUstream with CUDA, else a geminid::Stream*. 0: the default stream,
+//     on the host device the calling thread.
+//  8. Any thread may call. A geminid_error belongs to one thread at a time.
+//  9. An engine owns its open operations and workspace blocks, which are numbers: freeing it, or
+//     geminid_engine_finish_all, ends what a caller has forgotten.
+#ifndef GEMINID_C_API_H_
+#define GEMINID_C_API_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+// --- results -------------------------------------------------------------------------------------
+
+// The canonical codes of gRPC and Abseil.
+typedef int32_t geminid_code;
+enum geminid_codes {
+  GEMINID_OK = 0,
+  GEMINID_CANCELLED = 1,
+  GEMINID_UNKNOWN = 2,
+  GEMINID_INVALID_ARGUMENT = 3,
+  GEMINID_DEADLINE_EXCEEDED = 4,
+  GEMINID_NOT_FOUND = 5,
+  GEMINID_ALREADY_EXISTS = 6,
+  GEMINID_PERMISSION_DENIED = 7,
+  GEMINID_RESOURCE_EXHAUSTED = 8,
+  GEMINID_FAILED_PRECONDITION = 9,
+  GEMINID_ABORTED = 10,
+  GEMINID_OUT_OF_RANGE = 11,
+  GEMINID_UNIMPLEMENTED = 12,
+  GEMINID_INTERNAL = 13,
+  GEMINID_UNAVAILABLE = 14,
+  GEMINID_DATA_LOSS = 15,
+  GEMINID_UNAUTHENTICATED = 16
+};
+
+typedef struct geminid_error geminid_error;
+
+// Where calls put what went wrong; each call that is given it begins by clearing it. NULL when
+// there is no memory for it. Unlike a handle it is an address: it is freed once.
+geminid_error* geminid_error_new(void);
+void geminid_error_free(geminid_error* error);
+
+// Of the last call that was given it. The message is valid until the next one; never NULL.
+geminid_code geminid_error_code(const geminid_error* error);
+const char* geminid_error_message(const geminid_error* error);
+// Not 0: the engine has failed, and every later call on it returns the same. 0: the call was
+// refused, and the engine goes on.
+int geminid_error_is_final(const geminid_error* error);
+
+// "INVALID_ARGUMENT"; "UNKNOWN" for a number that is no code. Static.
+const char* geminid_code_name(geminid_code code);
+
+// "0.1.0". Static.
+const char* geminid_version(void);
+
+// Frees what a function returned through a char**. NULL is ignored.
+void geminid_free(void* memory);
+
+// --- sessions: this process's connection to the daemon -------------------------------------------
+
+typedef struct geminid_session geminid_session;
+
+// geminid::ConnectOptions. NULL is as an empty string.
+typedef struct geminid_session_options {
+  size_t struct_size;
+  const char* socket;
+  const char* job;
+  const char* run;
+  const char* client_name;
+  int32_t rank;
+  int32_t world_size;
+  int32_t local_rank;
+  int32_t local_world_size;
+  int32_t device;         // -1: the daemon chooses
+  int32_t keep_on_death;  // a boolean
+  int32_t strict_device;  // a boolean
+  // Not 0: a daemon of this session's own, which ends after it; `socket` must be empty. 0: one is
+  // started only where none runs.
+  int32_t private_daemon;
+  // Of a private daemon: the program, and further flags. NULL: where geminid/private_daemon.h
+  // looks.
+  const char* daemon_program;
+  const char* const* daemon_flags;
+  size_t daemon_flag_count;
+  uint64_t device_memory_bytes;
+  double copy_bytes_per_second;
+  double copy_latency_seconds;
+  double timeout_seconds;
+} geminid_session_options;
+void geminid_session_options_init(geminid_session_options* options, size_t struct_size);
+geminid_code geminid_session_connect(const geminid_session_options* options,
+                                     geminid_session** session, geminid_error* error);
+// Sets *session to NULL. The session ends with the last engine that uses it. `session` may be NULL.
+void geminid_session_free(geminid_session** session);
+
+// A JSON object: socket, id, is_successor, arena_bytes, and of the device index, kind, name, uuid
+// and capacity_bytes. For geminid_free.
+geminid_code geminid_session_describe(geminid_session* session, char** json, geminid_error* error);
+// UNAVAILABLE once the daemon has ended.
+geminid_code geminid_session_health(geminid_session* session, geminid_error* error);
+// geminid::Session::LeaveToSuccessor.
+geminid_code geminid_session_leave(geminid_session* session, geminid_error* error);
+
+// --- ranks: the communicator of a job ------------------------------------------------------------
+
+typedef struct geminid_ranks geminid_ranks;
+
+enum geminid_backends {
+  GEMINID_BACKEND_AUTO = 0,
+  GEMINID_BACKEND_SHM = 1,
+  GEMINID_BACKEND_GLOO = 2
+};
+
+// geminid::collectives::RankInfo and ConnectOptions.
+typedef struct geminid_ranks_options {
+  size_t struct_size;
+  // Not 0: rank, sizes, address, port and job are those that the launcher has set in the
+  // environment (geminid/rank_info.h), whatever stands below.
+  int32_t from_environment;
+  int32_t rank;
+  int32_t world_size;
+  int32_t local_rank;
+  int32_t local_world_size;  // 0: unknown
+  int32_t backend;
+  uint16_t master_port;
+  const char* master_address;
+  const char* job;
+  const char* name;
+  const char* interface_address;
+  double timeout_seconds;
+  double connect_timeout_seconds;
+} geminid_ranks_options;
+
+// One rank alone.
+void geminid_ranks_options_init(geminid_ranks_options* options, size_t struct_size);
+// Blocks until all ranks have come.
+geminid_code geminid_ranks_connect(const geminid_ranks_options* options, geminid_ranks** ranks,
+                                   geminid_error* error);
+void geminid_ranks_free(geminid_ranks** ranks);
+
+typedef struct geminid_place {
+  size_t struct_size;
+  int32_t rank;
+  int32_t world_size;
+  int32_t local_rank;
+  int32_t local_world_size;
+} geminid_place;
+void geminid_place_init(geminid_place* place, size_t struct_size);
+geminid_code geminid_ranks_place(geminid_ranks* ranks, geminid_place* place, geminid_error* error);
+// Adds up `values` over the ranks, in rank order.
+geminid_code geminid_ranks_sum(geminid_ranks* ranks, double* values, size_t count,
+                               geminid_error* error);
+geminid_code geminid_ranks_barrier(geminid_ranks* ranks, geminid_error* error);
+
+// --- engines -------------------------------------------------------------------------------------
+
+typedef struct geminid_engine geminid_engine;
+
+enum geminid_data_types { GEMINID_DEFAULT_TYPE = 0, GEMINID_BFLOAT16 = 1, GEMINID_FLOAT32 = 2 };
+
+// geminid::zero::Parameter. Its number is its place in the array.
+typedef struct geminid_parameter {
+  size_t struct_size;
+  const char* name;
+  const int64_t* shape;
+  size_t dimensions;
+  int32_t data_type;  // GEMINID_DEFAULT_TYPE: that of the options
+  int32_t trainable;
+  int32_t decay;
+  int32_t backward_uses;
+  int32_t separate_gradient;
+  int32_t update_without_gradient;
+  int64_t unit;         // -1: none
+  double weight_decay;  // NAN: the optimizer's
+  double learning_rate_scale;
+  uint64_t group;
+} geminid_parameter;
+void geminid_parameter_init(geminid_parameter* parameter, size_t struct_size);
+
+enum geminid_optimizers {
+  GEMINID_ADAMW = 0,
+  GEMINID_ADAM = 1,
+  GEMINID_LAMB = 2,
+  GEMINID_LARS = 3,
+  GEMINID_SGD = 4,
+  GEMINID_ADAGRAD = 5,
+  GEMINID_LION = 6,
+  GEMINID_ADAFACTOR = 7,
+  GEMINID_CAME = 8
+};
+
+// The options of all of geminid/optimizer.h; each reads those that it has there.
+typedef struct geminid_optimizer {
+  size_t struct_size;
+  int32_t kind;
+  int32_t decoupled;
+  int32_t bias_correction;
+  int32_t grad_averaging;
+  int32_t always_adapt;
+  int32_t nesterov;
+  int32_t decay_after_momentum;
+  int32_t relative_step;
+  int32_t warmup_init;
+  int32_t scale_parameter;
+  double beta1;
+  double beta2;
+  double beta3;
+  double epsilon;
+  double epsilon1;
+  double epsilon2;
+  double weight_decay;
+  double max_grad_norm;
+  double momentum;
+  double dampening;
+  double trust_coefficient;
+  double trust_limit;
+  double rate_decay;
+  double clip_threshold;
+  double decay_exponent;
+} geminid_optimizer;
+
+// The defaults of `kind`; a number that is no kind is refused by geminid_engine_create.
+void geminid_optimizer_init(geminid_optimizer* optimizer, size_t struct_size, int32_t kind);
+
+// geminid::LossScalerOptions.
+typedef struct geminid_loss_scaler {
+  size_t struct_size;
+  double initial_scale;
+  double growth_factor;
+  double backoff_factor;
+  double min_scale;
+  double max_scale;
+  uint32_t growth_interval;
+  uint32_t hysteresis;
+} geminid_loss_scaler;
+void geminid_loss_scaler_init(geminid_loss_scaler* scaler, size_t struct_size);
+
+enum geminid_stages {
+  GEMINID_STAGE_STATE = 1,
+  GEMINID_STAGE_GRADIENTS = 2,
+  GEMINID_STAGE_WEIGHTS = 3
+};
+enum geminid_placements {
+  GEMINID_PLACE_ON_DEVICE = 0,
+  GEMINID_PLACE_ON_HOST = 1,
+  GEMINID_PLACE_BY_PLAN = 2
+};
+enum geminid_state_placements {
+  GEMINID_STATE_AUTO = 0,
+  GEMINID_STATE_ON_HOST = 1,
+  GEMINID_STATE_ON_DEVICE = 2,
+  GEMINID_STATE_SHARE = 3
+};
+enum geminid_gradient_scales { GEMINID_GRADIENT_MEAN = 0, GEMINID_GRADIENT_SUM = 1 };
+enum geminid_update_times { GEMINID_UPDATE_AFTER_STEP = 0, GEMINID_UPDATE_IN_BACKWARD = 1 };
+
+// geminid::zero::Options.
+typedef struct geminid_engine_options {
+  size_t struct_size;
+  const geminid_optimizer* optimizer;      // NULL: AdamW
+  const geminid_loss_scaler* loss_scaler;  // NULL: none
+  int32_t data_type;
+  int32_t stage;
+  int32_t placement;
+  int32_t state_placement;
+  int32_t gradient_scale;
+  int32_t update;
+  int32_t accumulate;
+  int32_t stable_addresses;
+  int32_t max_lookahead_moments;
+  int32_t update_threads;
+  int32_t resume;
+  double state_share;
+  double clip_norm;
+  double timeout_seconds;
+  uint64_t chunk_elements;
+} geminid_engine_options;
+void geminid_engine_options_init(geminid_engine_options* options, size_t struct_size);
+
+// The elements of the array are `parameters[0].struct_size` bytes apart, and all say that size.
+geminid_code geminid_engine_create(geminid_session* session, geminid_ranks* ranks,
+                                   const geminid_parameter* parameters, size_t parameter_count,
+                                   const geminid_engine_options* options, geminid_engine** engine,
+                                   geminid_error* error);
+void geminid_engine_free(geminid_engine** engine);
+// OK, or the error that the engine failed with. Waits for a call in progress on another thread.
+geminid_code geminid_engine_health(geminid_engine* engine, geminid_error* error);
+
+// --- values and state ----------------------------------------------------------------------------
+
+enum geminid_state_kinds {
+  GEMINID_VALUE = 0,      // fp32
+  GEMINID_EXP_AVG = 1,    // the optimizer's first array
+  GEMINID_EXP_AVG_SQ = 2  // and its second
+};
+
+// Writes `count` values of a parameter from its element `first` on. Not 0: it cannot, and
+// geminid_engine_initialize returns CANCELLED; initialize again before the first micro-batch.
+typedef int geminid_fill(void* context, uint32_t parameter, uint64_t first, float* values,
+                         uint64_t count);
+
+// Calls `fill` for the elements that this rank keeps, on this thread.
+geminid_code geminid_engine_initialize(geminid_engine* engine, geminid_fill* fill, void* context,
+                                       geminid_error* error);
+
+typedef struct geminid_range {
+  uint64_t offset, elements;
+} geminid_range;
+
+// The parts of a parameter that this rank keeps. *count is how many there are; the first `capacity`
+// of them are written. With capacity 0 `ranges` may be NULL.
+geminid_code geminid_engine_shard(geminid_engine* engine, uint32_t parameter, geminid_range* ranges,
+                                  size_t capacity, size_t* count, geminid_error* error);
+geminid_code geminid_engine_has_state(geminid_engine* engine, uint32_t parameter, int32_t kind,
+                                      int* has_state, geminid_error* error);
+geminid_code geminid_engine_read_shard(geminid_engine* engine, uint32_t parameter, int32_t kind,
+                                       uint64_t offset, float* values, uint64_t count,
+                                       geminid_error* error);
+geminid_code geminid_engine_write_shard(geminid_engine* engine, uint32_t parameter, int32_t kind,
+                                        uint64_t offset, const float* values, uint64_t count,
+                                        geminid_error* error);
+// The whole fp32 value. `count` must be the parameter's elements. All ranks must call it.
+geminid_code geminid_engine_read_parameter(geminid_engine* engine, uint32_t parameter,
+                                           float* values, uint64_t count, geminid_error* error);
+
+// geminid::zero::Progress. `tensor_state` is the caller's memory of `tensor_state_capacity` bytes.
+typedef struct geminid_progress {
+  size_t struct_size;
+  uint64_t step;
+  uint64_t updates;
+  double loss_scale;
+  uint32_t good_steps;
+  uint32_t overflows;
+  void* tensor_state;
+  size_t tensor_state_capacity;
+  size_t tensor_state_bytes;
+} geminid_progress;
+void geminid_progress_init(geminid_progress* progress, size_t struct_size);
+// Writes as much of tensor_state as fits; tensor_state_bytes says how much there is.
+geminid_code geminid_engine_get_progress(geminid_engine* engine, geminid_progress* progress,
+                                         geminid_error* error);
+geminid_code geminid_engine_restore(geminid_engine* engine, const geminid_progress* progress,
+                                    geminid_error* error);
+
+// geminid::zero::Resumed.
+typedef struct geminid_resumed {
+  size_t struct_size;
+  int32_t resumed;  // 0: it began anew, and the rest says nothing
+  int32_t was_behind;
+  uint64_t step;
+  uint64_t data_position;
+  uint64_t random_state[4];
+  uint64_t granules_updated;
+} geminid_resumed;
+void geminid_resumed_init(geminid_resumed* resumed, size_t struct_size);
+geminid_code geminid_engine_resumed(geminid_engine* engine, geminid_resumed* resumed,
+                                    geminid_error* error);
+
+// Saves a checkpoint in `folder` (geminid/checkpoint.h) and waits until it is on the disk; *path is
+// its folder, for geminid_free, and may be NULL. `keep`: how many checkpoints stay, 0: all.
+geminid_code geminid_engine_save(geminid_engine* engine, const char* folder, uint64_t keep,
+                                 uint64_t data_position, char** path, geminid_error* error);
+// The newest one in `folder`, or `folder` itself. *data_position is what was saved with it; NULL is
+// ignored.
+geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,
+                                 uint64_t* data_position, geminid_error* error);
+
+// --- a step --------------------------------------------------------------------------------------
+
+enum geminid_passes { GEMINID_FORWARD = 0, GEMINID_BACKWARD = 1, GEMINID_EVALUATE = 2 };
+
+geminid_code geminid_engine_begin_micro_batch(geminid_engine* engine, geminid_error* error);
+geminid_code geminid_engine_cancel_micro_batch(geminid_engine* engine, geminid_error* error);
+
+// Begins an operation: its parameters are on the device until it is finished.
+geminid_code geminid_engine_use(geminid_engine* engine, int32_t pass, const uint32_t* parameters,
+                                size_t parameter_count, uint64_t stream, uint64_t* operation,
+                                geminid_error* error);
+// The tensor of a parameter of an open operation, row-major and aligned to 64 bytes.
+geminid_code geminid_engine_weight(geminid_engine* engine, uint64_t operation, uint32_t parameter,
+                                   const void** address, geminid_error* error);
+// Where its gradient goes. *accumulates is not 0 where it must be added to what is there.
+geminid_code geminid_engine_gradient(geminid_engine* engine, uint64_t operation, uint32_t parameter,
+                                     void** address, int* accumulates, geminid_error* error);
+geminid_code geminid_engine_gradient_written(geminid_engine* engine, uint64_t operation,
+                                             uint32_t parameter, geminid_error* error);
+geminid_code geminid_engine_finish(geminid_engine* engine, uint64_t operation, uint64_t stream,
+                                   geminid_error* error);
+// All that are open, whoever began them. Returns the first error, and has finished the others.
+geminid_code geminid_engine_finish_all(geminid_engine* engine, uint64_t stream,
+                                       geminid_error* error);
+
+// The address at which a parameter is whenever it is on the device; NULL without stable_addresses.
+geminid_code geminid_engine_stable_address(geminid_engine* engine, uint32_t parameter,
+                                           const void** address, geminid_error* error);
+
+// Adds a whole gradient of `bytes` bytes, of a geminid_data_types. It is copied before this
+// returns; with a stream other than 0, in its order.
+geminid_code geminid_engine_add_gradient(geminid_engine* engine, uint32_t parameter,
+                                         const void* gradient, uint64_t bytes, int32_t data_type,
+                                         uint64_t stream, geminid_error* error);
+geminid_code geminid_engine_gradient_norm(geminid_engine* engine, double* norm,
+                                          geminid_error* error);
+// This rank's shards of it, between geminid_engine_gradient_norm and geminid_engine_step.
+geminid_code geminid_engine_read_gradient(geminid_engine* engine, uint32_t parameter,
+                                          uint64_t offset, float* values, uint64_t count,
+                                          geminid_error* error);
+geminid_code geminid_engine_write_gradient(geminid_engine* engine, uint32_t parameter,
+                                           uint64_t offset, const float* values, uint64_t count,
+                                           geminid_error* error);
+geminid_code geminid_engine_loss_scale(geminid_engine* engine, double* scale, geminid_error* error);
+
+// geminid::zero::Engine::GroupInput.
+typedef struct geminid_group {
+  size_t struct_size;
+  double learning_rate;
+  double weight_decay;  // NAN: the parameters' own
+} geminid_group;
+void geminid_group_init(geminid_group* group, size_t struct_size);
+
+// geminid::zero::Engine::StepInput. Groups lie as parameters do in geminid_engine_create.
+typedef struct geminid_step_input {
+  size_t struct_size;
+  const geminid_group* groups;  // NULL: learning_rate for all
+  size_t group_count;
+  double learning_rate;
+  double clip_norm;      // NAN: that of the options
+  double gradient_norm;  // NAN: its own
+  uint64_t data_position;
+  uint64_t random_state[4];
+} geminid_step_input;
+void geminid_step_input_init(geminid_step_input* input, size_t struct_size);
+
+// geminid::zero::StepResult.
+typedef struct geminid_step_result {
+  size_t struct_size;
+  uint64_t step;
+  double gradient_norm;
+  double clip_coefficient;
+  double loss_scale;
+  int32_t overflow;
+  int32_t wait_ended;
+} geminid_step_result;
+void geminid_step_result_init(geminid_step_result* result, size_t struct_size);
+
+// Needed with GEMINID_UPDATE_IN_BACKWARD alone.
+geminid_code geminid_engine_begin_step(geminid_engine* engine, const geminid_step_input* input,
+                                       geminid_error* error);
+// `result` may be NULL.
+geminid_code geminid_engine_step(geminid_engine* engine, const geminid_step_input* input,
+                                 geminid_step_result* result, geminid_error* error);
+geminid_code geminid_engine_synchronize(geminid_engine* engine, geminid_error* error);
+
+// --- other device memory, and numbers ------------------------------------------------------------
+
+geminid_code geminid_engine_allocate(geminid_engine* engine, uint64_t bytes, uint64_t* block,
+                                     void** address, geminid_error* error);
+geminid_code geminid_engine_release(geminid_engine* engine, uint64_t block, geminid_error* error);
+geminid_code geminid_engine_report_workspace(geminid_engine* engine, uint64_t bytes,
+                                             geminid_error* error);
+
+// geminid::zero::Statistics as a JSON object, with the plan's explanation. For geminid_free.
+geminid_code geminid_engine_statistics(geminid_engine* engine, char** json, geminid_error* error);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // GEMINID_C_API_H_

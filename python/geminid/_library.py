@@ -1,0 +1,124 @@
+"""libgeminid_c: where it is found, and how its functions are called."""
+
+import ctypes
+import os
+import pathlib
+import threading
+
+from geminid import _structs, errors
+
+LIBRARY = "libgeminid_c.so.1"
+_PACKAGE = pathlib.Path(__file__).parent
+_P, _U32, _U64, _INT = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
+
+# What each function takes before its last argument, which is the geminid_error.
+_ARGUMENTS = {
+    "session_connect": (_P, _P), "session_describe": (_P, _P), "session_health": (_P,), "session_leave": (_P,),
+    "ranks_connect": (_P, _P), "ranks_place": (_P, _P), "ranks_sum": (_P, _P, _U64), "ranks_barrier": (_P,),
+    "engine_create": (_P, _P, _P, _U64, _P, _P), "engine_health": (_P,),
+    "engine_initialize": (_P, _structs.FILL, _P), "engine_shard": (_P, _U32, _P, _U64, _P),
+    "engine_has_state": (_P, _U32, _INT, _P), "engine_read_shard": (_P, _U32, _INT, _U64, _P, _U64),
+    "engine_write_shard": (_P, _U32, _INT, _U64, _P, _U64), "engine_read_parameter": (_P, _U32, _P, _U64),
+    "engine_get_progress": (_P, _P), "engine_restore": (_P, _P), "engine_resumed": (_P, _P),
+    "engine_save": (_P, ctypes.c_char_p, _U64, _U64, _P), "engine_load": (_P, ctypes.c_char_p, _P),
+    "engine_begin_micro_batch": (_P,), "engine_cancel_micro_batch": (_P,),
+    "engine_use": (_P, _INT, _P, _U64, _U64, _P), "engine_finish": (_P, _U64, _U64),
+    "engine_finish_all": (_P, _U64), "engine_stable_address": (_P, _U32, _P),
+    "engine_add_gradient": (_P, _U32, _P, _U64, _INT, _U64), "engine_gradient_norm": (_P, _P),
+    "engine_step": (_P, _P, _P), "engine_synchronize": (_P,), "engine_report_workspace": (_P, _U64),
+    "engine_statistics": (_P, _P)}
+
+
+def _candidates():
+    chosen = os.environ.get("GEMINID_LIBRARY")
+    if chosen:
+        path = pathlib.Path(chosen)
+        return [str(path / LIBRARY if path.is_dir() else path)]
+    beside = _PACKAGE / "lib" / LIBRARY
+    return [str(beside)] if beside.exists() else [LIBRARY]
+
+
+def daemon_program():
+    """The daemon in the package, unless $GEMINID_DAEMON names another; None: where the library looks."""
+    beside = _PACKAGE / "bin" / "geminid"
+    return str(beside) if beside.exists() and not os.environ.get("GEMINID_DAEMON") else None
+
+
+class _Library:
+    """The functions, loaded with the first that is asked for."""
+
+    def __init__(self):
+        self._errors = threading.local()
+        self._lock = threading.Lock()
+        self._dll = None
+
+    @property
+    def dll(self):
+        if self._dll is None:
+            with self._lock:
+                self._dll = self._dll or self._load()
+        return self._dll
+
+    @staticmethod
+    def _load():
+        problems = []
+        for path in _candidates():
+            try:
+                dll = ctypes.CDLL(path)
+            except OSError as problem:
+                problems.append(str(problem))
+                continue
+            for name in ("error_message", "version"):
+                getattr(dll, "geminid_" + name).restype = ctypes.c_char_p
+            dll.geminid_error_new.restype = _P
+            for name in ("error_message", "error_is_final", "error_free", "free", "session_free",
+                         "ranks_free", "engine_free"):
+                getattr(dll, "geminid_" + name).argtypes = (_P,)
+            for name, arguments in _ARGUMENTS.items():
+                getattr(dll, "geminid_" + name).argtypes = (*arguments, _P)
+            return dll
+        raise errors.LibraryNotFound(
+            f"{LIBRARY} was not found: {'; '.join(problems)}. Install the geminid wheel, or set "
+            "GEMINID_LIBRARY to the file or its folder.")
+
+    def function(self, name):
+        return getattr(self.dll, "geminid_" + name)
+
+    def error(self):
+        """This thread's geminid_error."""
+        try:
+            return self._errors.address
+        except AttributeError:
+            self._errors.address = self.dll.geminid_error_new()
+            return self._errors.address
+
+    def raise_error(self, code):
+        error = self.error()
+        message = self.dll.geminid_error_message(error).decode("utf-8", "replace")
+        kind = errors.BY_CODE[code] if 0 < code < len(errors.BY_CODE) else errors.GeminidError
+        raise kind(message, is_final=bool(self.dll.geminid_error_is_final(error)))
+
+    def call(self, name, *arguments):
+        code = getattr(self.dll, "geminid_" + name)(*arguments, self.error())
+        if code:
+            self.raise_error(code)
+
+    def filled(self, struct, *more):
+        """A struct with the library's defaults."""
+        value = struct()
+        init = getattr(self.dll, f"geminid_{_structs.INIT[struct]}_init")
+        init.restype = None
+        init(ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)), *map(ctypes.c_int32, more))
+        return value
+
+    def text(self, name, handle):
+        """What a function returns through a char**."""
+        found = ctypes.c_void_p()
+        self.call(name, handle, ctypes.byref(found))
+        try:
+            return ctypes.string_at(found.value).decode("utf-8")
+        finally:
+            self.dll.geminid_free(found)
+
+
+LIB = _Library()

@@ -1,0 +1,71 @@
+"""This process's connection to the daemon, and its place among the ranks of a job."""
+
+import ctypes
+import json
+import weakref
+
+from geminid import _library, _structs
+from geminid._library import LIB
+
+
+def _encoded(text):
+    return None if text is None else str(text).encode("utf-8")
+
+
+def _free(name, handle):
+    LIB.function(name)(ctypes.byref(handle))
+
+
+class Session:
+    """Memory of a device, from the daemon. ``close`` or the end of the program gives it back."""
+
+    def __init__(self, device_memory_bytes, *, place=None, socket=None, job=None, run=None, device=-1,
+                 keep_on_death=False, private_daemon=False, daemon_flags=(), daemon_program=None,
+                 timeout_seconds=60.0):
+        options = LIB.filled(_structs.SessionOptions)
+        options.socket, options.job, options.run = _encoded(socket), _encoded(job), _encoded(run)
+        options.client_name = b"pytorch"
+        if place is not None:
+            options.rank, options.world_size = place.rank, place.world_size
+            options.local_rank, options.local_world_size = place.local_rank, place.local_world_size
+        options.device, options.keep_on_death = device, keep_on_death
+        options.device_memory_bytes = device_memory_bytes
+        options.private_daemon = private_daemon
+        options.daemon_program = _encoded(daemon_program or _library.daemon_program())
+        flags = (ctypes.c_char_p * len(daemon_flags))(*map(_encoded, daemon_flags))
+        options.daemon_flags, options.daemon_flag_count = flags, len(daemon_flags)
+        options.timeout_seconds = timeout_seconds
+        self.handle = ctypes.c_void_p()
+        LIB.call("session_connect", ctypes.byref(options), ctypes.byref(self.handle))
+        self.close = weakref.finalize(self, _free, "session_free", self.handle)
+
+    def describe(self):
+        """Its socket, number, arena and device, as a dictionary."""
+        return json.loads(LIB.text("session_describe", self.handle))
+
+    def leave(self):
+        """Its end will be as if this process had died (keep_on_death)."""
+        LIB.call("session_leave", self.handle)
+
+
+class Ranks:
+    """The ranks of a job, as torchrun or another launcher has set them in the environment, or one."""
+
+    def __init__(self, *, from_environment=True, timeout_seconds=None):
+        options = LIB.filled(_structs.RanksOptions)
+        options.from_environment = from_environment
+        if timeout_seconds is not None:
+            options.timeout_seconds = timeout_seconds
+        self.handle = ctypes.c_void_p()
+        LIB.call("ranks_connect", ctypes.byref(options), ctypes.byref(self.handle))
+        self.close = weakref.finalize(self, _free, "ranks_free", self.handle)
+        self.place = LIB.filled(_structs.Place)
+        LIB.call("ranks_place", self.handle, ctypes.byref(self.place))
+
+    @property
+    def rank(self):
+        return self.place.rank
+
+    @property
+    def world_size(self):
+        return self.place.world_size

@@ -1,0 +1,232 @@
+"""Which parameters are on the device, and for how long: the operations of a model's calls."""
+
+import ctypes
+
+import torch
+
+from geminid import engine as engine_
+from geminid.errors import Refused
+from geminid.torch.tensors import address_of, tensors_in
+
+_NOT_IN_BACKWARD = -1
+_DISABLED = torch._C.DisableTorchFunctionSubclass
+
+
+def in_backward():
+    return torch._C._current_graph_task_id() != _NOT_IN_BACKWARD
+
+
+class Held:
+    """An open operation of the engine."""
+
+    __slots__ = ("operation", "records")
+
+    def __init__(self, operation, records):
+        self.operation, self.records = operation, records
+
+
+class Call:
+    """One call of a unit: held in its forward, and again in its backward from the first gradient of
+    an output to the first of an input. Inputs come from nodes that the engine of autograd runs after
+    all nodes of the call."""
+
+    __slots__ = ("keeper", "unit", "held", "task")
+
+    def __init__(self, keeper, unit):
+        self.keeper, self.unit = keeper, unit
+        self.held, self.task = None, None
+
+    def before_backward(self, _gradient):
+        keeper = self.keeper
+        task = keeper.backward()
+        if self.task != task.id:
+            self.task = task.id
+            self.held = keeper.hold(self.unit.ids, self.unit.records)
+            task.calls.append(self)
+
+    def after_backward(self, _gradient):
+        held, self.held = self.held, None
+        if held is not None:
+            self.keeper.release(held)
+
+
+class Task:
+    """One backward pass of autograd's engine; reentrant checkpoints nest them."""
+
+    __slots__ = ("id", "calls")
+
+    def __init__(self, id_):
+        self.id, self.calls = id_, []
+
+
+class Keeper:
+    """What a prepared model has open, and which of the engine's micro-batches it is in."""
+
+    def __init__(self, engine, records, units):
+        self.engine, self.records, self.units = engine, records, units
+        self.granularity, self.world_size, self.optimizer = "block", 1, None
+        self.micro_batch_open = False
+        self.has_gradient = False
+        self.clip_norm = None
+        self.depth = 0  # calls of the root that are in its forward
+        self.changing = False  # interrupted while set: operations may be open that nobody knows
+        self.tasks = {}
+        self.outside = {}  # Held by the record of a parameter used outside of its module
+        self.used_outside = set()  # since the last step
+        for record in records:
+            record.keeper = self
+        for unit in units:
+            unit.ids = (ctypes.c_uint32 * len(unit.records))(*(record.id for record in unit.records))
+
+    # --- operations ------------------------------------------------------------------------------
+
+    def hold(self, ids, records):
+        if torch.is_grad_enabled() or in_backward():
+            self.begin_micro_batch()
+            pass_ = engine_.FORWARD
+        else:
+            pass_ = engine_.EVALUATE
+        self.changing = True
+        held = Held(self.engine.use(pass_, ids, len(records)), records)
+        for record in records:
+            record.held += 1
+        self.changing = False
+        return held
+
+    def hold_one(self, record):
+        return self.hold((ctypes.c_uint32 * 1)(record.id), (record,))
+
+    def release(self, held):
+        self.changing = True
+        for record in held.records:
+            record.held -= 1
+        self.engine.finish(held.operation)
+        self.changing = False
+
+    def begin_micro_batch(self):
+        if not self.micro_batch_open:
+            self.release_outside()
+            self.engine.begin_micro_batch()
+            self.micro_batch_open = True
+
+    def recover(self):
+        """After an exception that no hook has seen, such as KeyboardInterrupt: nothing is open."""
+        stale = self.changing or self.depth or self.tasks or any(unit.stack for unit in self.units)
+        if not stale or in_backward():
+            return
+        self.engine.finish_all()
+        for record in self.records:
+            record.held = 0
+        for unit in self.units:
+            unit.stack.clear()
+        self.tasks.clear()
+        self.outside.clear()
+        self.used_outside.clear()
+        self.depth, self.changing = 0, False
+
+    # --- parameters that are used outside of their module ----------------------------------------
+
+    def keep_outside(self, record, func):
+        """On the device until the backward of what uses it has ended, or the forward around it."""
+        wants_backward = torch.is_grad_enabled() and record.trained
+        if not wants_backward and not self.depth:
+            raise Refused(f"{getattr(func, '__name__', func)} reads '{record.name}', which is not on the device now. "
+                          "Between steps, read and change it in `with geminid.torch.full(module):`, or take "
+                          "model.state_dict()")
+        self._hold_outside(record)
+        if wants_backward:
+            self.used_outside.add(record)
+
+    def _hold_outside(self, record):
+        if record not in self.outside:
+            self.outside[record] = self.hold_one(record)
+
+    def release_outside(self):
+        while self.outside:
+            _, held = self.outside.popitem()
+            self.release(held)
+
+    def begin_backward_at(self, result):
+        """What a function returns that was given such a parameter: its backward needs them, too."""
+        for tensor in tensors_in(result):
+            if tensor.requires_grad and not tensor.is_leaf:
+                tensor.register_hook(self.on_output)
+
+    # --- backward --------------------------------------------------------------------------------
+
+    def on_output(self, _gradient):
+        self.backward()
+
+    def backward(self):
+        """The pass that runs now."""
+        id_ = torch._C._current_graph_task_id()
+        task = self.tasks.get(id_)
+        if task is None:
+            if torch.is_grad_enabled():
+                raise Refused("backward with create_graph=True would read weights again that have left the device: "
+                              "gradients of gradients are not supported with a prepared model. Leave create_graph out, "
+                              "or train this model without geminid.torch.prepare")
+            task = self.tasks[id_] = Task(id_)
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: self._end_task(id_))
+            self.begin_micro_batch()
+            for record in self.used_outside:
+                self._hold_outside(record)
+        return task
+
+    def _end_task(self, id_):
+        task = self.tasks.pop(id_, None)
+        if task is None:
+            return
+        for call in task.calls:
+            call.after_backward(None)
+        if not self.tasks:
+            self.release_outside()
+            self.micro_batch_open = False
+
+    def on_gradient(self, parameter):
+        """A parameter's gradient of this backward is complete."""
+        record = parameter._geminid
+        with _DISABLED():
+            gradient, parameter.grad = parameter.grad, None
+        if gradient is None:
+            return
+        if gradient.requires_grad:
+            raise Refused(f"the gradient of '{record.name}' has a gradient itself (create_graph=True), which is not "
+                          "supported with a prepared model")
+        if gradient.layout is not torch.strided:
+            raise Refused(f"the gradient of '{record.name}' is {gradient.layout}; make its embedding with sparse=False")
+        self.backward()
+        gradient = gradient.contiguous()
+        self.engine.add_gradient(record.id, address_of(gradient), gradient.numel() * gradient.element_size(),
+                                 record.data_type)
+        record.has_gradient = self.has_gradient = True
+
+    # --- steps -----------------------------------------------------------------------------------
+
+    def between_steps(self):
+        self.recover()
+        self.release_outside()
+
+    def forget_gradients(self):
+        for record in self.records:
+            record.has_gradient = False
+        self.used_outside.clear()
+        self.has_gradient, self.micro_batch_open, self.clip_norm = False, False, None
+
+    def cancel(self):
+        self.between_steps()
+        if self.has_gradient:
+            self.engine.cancel_micro_batch()
+            self.forget_gradients()
+
+    def gradient_norm(self):
+        self.between_steps()
+        norm = self.engine.gradient_norm()
+        self.micro_batch_open = False
+        return norm
+
+    def step(self, groups):
+        self.between_steps()
+        result = self.engine.step(groups, self.clip_norm)
+        self.forget_gradients()
+        return result

@@ -1,0 +1,78 @@
+"""The optimizer that prepare returns: torch's interface, and the engine's step."""
+
+import warnings
+
+import torch
+
+from geminid.errors import Refused
+from geminid.torch import optimizer_state
+from geminid.torch.optimizers import name_of, options_of
+
+_DISABLED = torch._C.DisableTorchFunctionSubclass
+
+
+class Optimizer(torch.optim.Optimizer):
+    """Has the groups of the optimizer that it was made of, so that schedulers of either change both."""
+
+    def __init__(self, original, kind, keeper):
+        self._geminid_ready = False
+        super().__init__(original.param_groups, original.defaults)
+        self._geminid_ready = True
+        self._keeper, self._kind, self._name = keeper, kind, name_of(original)
+        self._options = options_of(kind, self.param_groups[0])
+        self._parameters = [p for group in self.param_groups for p in group["params"]]
+
+    def step(self, closure=None):
+        """Commits the gradients since the last step. Without any it changes nothing, as torch's do."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        keeper = self._keeper
+        if not keeper.has_gradient:
+            keeper.between_steps()
+            return loss
+        for group in self.param_groups:
+            options = options_of(self._kind, group)
+            if options != self._options:
+                raise Refused(f"{self._name} was prepared with {self._options}, and a group has {options} now; the "
+                              "engine takes other values of lr and weight_decay alone from step to step")
+        result = keeper.step([(float(group["lr"]), float(group["weight_decay"])) for group in self.param_groups])
+        if result.overflow:
+            warnings.warn("a gradient was not finite: this step changed no weight", RuntimeWarning, stacklevel=2)
+        with _DISABLED():  # whoever saved a weight for a backward that is still to come is told
+            for parameter in self._parameters:
+                torch.autograd.graph.increment_version(parameter)
+        return loss
+
+    def zero_grad(self, set_to_none=True):
+        self._keeper.cancel()
+
+    def clip_grad_norm_(self, max_norm):
+        """As torch.nn.utils.clip_grad_norm_ for all parameters: the norm before clipping."""
+        keeper = self._keeper
+        if not keeper.has_gradient:
+            return torch.tensor(0.0)
+        norm = keeper.gradient_norm()
+        keeper.clip_norm = float(max_norm)
+        return torch.tensor(norm, dtype=torch.float32)
+
+    def add_param_group(self, param_group):
+        if self._geminid_ready:
+            raise Refused("a group cannot be added after prepare: give all parameters to the optimizer before it")
+        super().add_param_group(param_group)
+
+    def state_dict(self):
+        return optimizer_state.read(self._keeper, self._kind, self.param_groups)
+
+    def load_state_dict(self, state_dict):
+        optimizer_state.write(self._keeper, self._kind, self.param_groups, state_dict)
+
+    def __reduce__(self):
+        raise Refused("a prepared optimizer cannot be copied or pickled; save optimizer.state_dict()")
+
+    def __getstate__(self):
+        return self.__reduce__()
+
+    def __repr__(self):
+        return f"geminid.torch of {self._name}"

@@ -1,0 +1,86 @@
+"""The optimizer's state, read from the engine as torch's optimizers save it, and written back."""
+
+import torch
+
+from geminid.errors import Refused
+from geminid.torch.tensors import address_of
+
+
+def _alone(keeper, what):
+    if keeper.world_size > 1:
+        raise Refused(f"{what} has the state of one rank alone, and this job has {keeper.world_size}; use "
+                      "geminid.torch.save and load, which have every rank's")
+
+
+def read(keeper, kind, groups):
+    """What the original optimizer's state_dict() would be."""
+    _alone(keeper, "optimizer.state_dict()")
+    keeper.between_steps()
+    updates = keeper.engine.progress().updates
+    state, numbered = {}, 0
+    packed = []
+    for group in groups:
+        numbers = []
+        for parameter in group["params"]:
+            record = parameter._geminid
+            entry = {name: read_kind(keeper, record, of, parameter.shape)
+                     for name, of in kind[2].items() if keeper.engine.has_state(record.id, of)}
+            if updates and (entry or kind[0] != "sgd"):
+                state[numbered] = entry if kind[0] == "sgd" else {"step": torch.tensor(float(updates)), **entry}
+            numbers.append(numbered)
+            numbered += 1
+        packed.append({**{key: value for key, value in group.items() if key != "params"}, "params": numbers})
+    return {"state": state, "param_groups": packed}
+
+
+def read_kind(keeper, record, kind, shape):
+    values = torch.empty(shape, dtype=torch.float32)
+    for offset, elements in keeper.engine.shard(record.id):
+        keeper.engine.read_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
+    return values
+
+
+def write_kind(keeper, record, kind, values):
+    values = values.detach().to(dtype=torch.float32, device="cpu").contiguous()
+    for offset, elements in keeper.engine.shard(record.id):
+        keeper.engine.write_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
+
+
+def _updates_of(state):
+    steps = {float(entry["step"]) for entry in state.values() if "step" in entry}
+    if len(steps) > 1:
+        raise Refused(f"parameters of this state have had different numbers of updates ({sorted(steps)}); the engine "
+                      "counts one number for all")
+    return int(steps.pop()) if steps else 0
+
+
+def _check(keeper, kind, groups, state_dict):
+    """Everything that can be wrong, before anything is written."""
+    saved = state_dict["param_groups"]
+    if [len(group["params"]) for group in saved] != [len(group["params"]) for group in groups]:
+        raise ValueError("this state is of other groups of parameters")
+    numbers = [number for group in saved for number in group["params"]]
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    pairs = [(parameter, state_dict["state"].get(number, {})) for number, parameter in zip(numbers, parameters)]
+    for parameter, entry in pairs:
+        for name in kind[2]:
+            if entry.get(name) is not None and entry[name].shape != parameter.shape:
+                raise ValueError(f"{name} of '{parameter._geminid.name}' is {tuple(entry[name].shape)}, and the parameter "
+                                 f"is {tuple(parameter.shape)}")
+    return saved, pairs
+
+
+def write(keeper, kind, groups, state_dict):
+    _alone(keeper, "optimizer.load_state_dict()")
+    keeper.between_steps()
+    saved, pairs = _check(keeper, kind, groups, state_dict)
+    updates = _updates_of(state_dict["state"])
+    for parameter, entry in pairs:
+        record = parameter._geminid
+        for name, of in kind[2].items():
+            if keeper.engine.has_state(record.id, of):
+                given = entry.get(name)
+                write_kind(keeper, record, of, torch.zeros(parameter.shape) if given is None else given)
+    keeper.engine.restore(updates, updates)
+    for group, given in zip(groups, saved):
+        group.update({key: value for key, value in given.items() if key != "params"})

@@ -1,0 +1,116 @@
+"""A parameter whose values the engine keeps. They are at its address while an operation holds them;
+at any other time touching that address ends the process, so every use of it in Python goes by here."""
+
+import torch
+
+from geminid.errors import Refused
+from geminid.torch.tensors import managed_in
+
+_DISABLED = torch._C.DisableTorchFunctionSubclass
+_T = torch.Tensor
+_GET_GRAD, _SET_GRAD = _T.grad.__get__, _T.grad.__set__
+_SET_DATA = _T.data.__set__
+
+
+def _metadata():
+    """What says something of a tensor and reads none of its values."""
+    properties = ("shape dtype device requires_grad is_leaf grad_fn layout ndim is_sparse is_cuda is_cpu is_quantized "
+                  "is_meta is_mkldnn is_nested is_xpu is_mps is_mtia is_ipu is_maia is_vulkan is_xla is_sparse_csr "
+                  "_version itemsize nbytes output_nr retains_grad _backward_hooks _base name").split()
+    methods = ("size dim numel nelement stride is_floating_point is_complex is_contiguous element_size requires_grad_ "
+               "register_hook register_post_accumulate_grad_hook storage_offset __len__ __hash__ get_device data_ptr "
+               "is_shared has_names is_signed is_conj is_neg is_inference dim_order ndimension").split()
+    found = {getattr(_T, name).__get__ for name in properties if hasattr(getattr(_T, name, None), "__get__")}
+    found |= {_T.requires_grad.__set__, _T._backward_hooks.__set__}
+    found |= {getattr(_T, name) for name in methods if hasattr(_T, name)}
+    return frozenset(found | {torch.is_floating_point, torch.is_complex, torch.numel})
+
+
+_METADATA = _metadata()
+
+
+def _writes(name):
+    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or (
+        name.startswith("__i") and name.endswith("__"))
+
+
+def _is_changed(parameter, func, args, kwargs):
+    first = args[0] if args else next(iter(kwargs.values()), None)
+    return kwargs.get("out") is parameter or (first is parameter and _writes(getattr(func, "__name__", "")))
+
+
+class Record:
+    """What is known of one managed parameter."""
+
+    __slots__ = ("id", "name", "keeper", "held", "opened", "has_gradient", "trained", "data_type", "group")
+
+    def __init__(self, id_, name, data_type, trained, group):
+        self.id, self.name, self.data_type, self.trained, self.group = id_, name, data_type, trained, group
+        self.keeper = None
+        self.held = 0  # operations that have it on the device
+        self.opened = False  # by geminid.torch.full
+        self.has_gradient = False  # in this step
+
+
+class ManagedParameter(torch.nn.Parameter):
+    """What ``prepare`` makes of a model's parameters: the same objects, of this class."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func in _METADATA:
+            with _DISABLED():
+                return func(*args, **kwargs)
+        if func == _GET_GRAD or func == _SET_GRAD or func == _SET_DATA:
+            return _attribute(func, args)
+        absent = None
+        for parameter in managed_in(args, kwargs):
+            record = parameter._geminid
+            if not record.opened and _is_changed(parameter, func, args, kwargs):
+                raise Refused(f"{func.__name__} would change '{record.name}', which the engine keeps, behind its back; "
+                              "do it in `with geminid.torch.full(module):` between steps")
+            if not record.held and not record.opened:
+                record.keeper.keep_outside(record, func)
+                absent = record.keeper
+        with _DISABLED():
+            result = func(*args, **kwargs)
+        if absent is not None:
+            absent.begin_backward_at(result)
+        return result
+
+    def __deepcopy__(self, memo):
+        raise Refused(f"'{self._geminid.name}' cannot be copied: the engine keeps it. Copy the model before "
+                      "geminid.torch.prepare, or load model.state_dict() into another one")
+
+    def __reduce_ex__(self, protocol):
+        raise Refused(f"'{self._geminid.name}' cannot be pickled: the engine keeps it. Save model.state_dict()")
+
+
+def _attribute(func, args):
+    parameter = args[0]
+    record = parameter._geminid
+    if func == _SET_DATA:
+        if record.opened:
+            with _DISABLED():
+                return func(*args)
+        raise Refused(f"the data of '{record.name}' cannot be replaced: the engine keeps it. Copy into it in "
+                      "`with geminid.torch.full(module):` between steps")
+    if func == _SET_GRAD and args[1] is not None:
+        raise Refused(f"the gradient of '{record.name}' cannot be set: the engine has it")
+    if record.has_gradient:
+        raise Refused(f"the gradient of '{record.name}' is in the engine. Clip by torch.nn.utils.clip_grad_norm_ or "
+                      "optimizer.clip_grad_norm_, which return the norm; drop it by optimizer.zero_grad()")
+    with _DISABLED():
+        return func(*args)
+
+
+def make_managed(parameter, record, view):
+    """From now on the parameter's values are where `view` says."""
+    needs_gradient = parameter.requires_grad
+    parameter.data = view
+    if record.trained:
+        parameter.requires_grad_(True)  # a frozen one may be unfrozen later
+        parameter.register_post_accumulate_grad_hook(record.keeper.on_gradient)
+        parameter.requires_grad_(needs_gradient)
+    parameter._geminid = record
+    parameter.__class__ = ManagedParameter

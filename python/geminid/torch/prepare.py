@@ -1,0 +1,145 @@
+"""geminid.torch.prepare: two lines around a loop that stays as it is."""
+
+import ctypes
+import os
+import re
+import types
+import weakref
+
+import torch
+
+from geminid import engine as engine_
+from geminid.errors import InvalidArgument, Refused, ResourceExhausted
+from geminid.session import Ranks, Session
+from geminid.torch import clipping, hooks, optimizers, refusals, state
+from geminid.torch.keeper import Keeper
+from geminid.torch.optimizer import Optimizer
+from geminid.torch.optimizer_state import write_kind
+from geminid.torch.parameter import Record, make_managed
+from geminid.torch.tensors import address_of
+from geminid.torch.units import choose_units
+
+_TYPES = {torch.float32: engine_.FLOAT32, torch.bfloat16: engine_.BFLOAT16}
+_SIZE = re.compile(r"\s*([0-9.]+)\s*(B|KiB|MiB|GiB|TiB)\s*")
+_SCALE = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
+
+
+def bytes_of(size):
+    """A number of bytes: 1048576 or "1MiB"."""
+    if isinstance(size, int):
+        return size
+    found = _SIZE.fullmatch(str(size))
+    if not found:
+        raise InvalidArgument(f"device_memory is {size!r}; write bytes, or a number with KiB, MiB, GiB or TiB")
+    return int(float(found.group(1)) * (1 << _SCALE[found.group(2)]))
+
+
+def _records(model, optimizer):
+    """A record for each parameter that the engine shall keep, by the parameter."""
+    group_of = {p: number for number, group in enumerate(optimizer.param_groups) for p in group["params"]}
+    records = {}
+    for name, parameter in model.named_parameters():
+        if parameter.dtype in _TYPES and parameter.numel():
+            records[parameter] = Record(len(records), name, _TYPES[parameter.dtype], parameter in group_of,
+                                        group_of.get(parameter, 0))
+    return records
+
+
+def _engine(session, ranks, records, units, optimizer, options):
+    unit_of = {}
+    for number, unit in enumerate(units):
+        for parameter in unit.parameters:
+            unit_of.setdefault(parameter, number)
+    parameters = [engine_.Parameter(record.name, tuple(parameter.shape), record.data_type, record.trained,
+                                    unit_of[parameter], record.group) for parameter, record in records.items()]
+    return engine_.Engine(session, ranks, parameters, optimizer, **options)
+
+
+def _make_engine(model, records, session, ranks, optimizer, granularity, options):
+    """By blocks where they fit, else by modules."""
+    for tried in ("block", "leaf") if granularity is None else (granularity,):
+        units = choose_units(model, lambda parameter: parameter in records, tried)
+        try:
+            return _engine(session, ranks, records, units, optimizer, options), units, tried
+        except ResourceExhausted:
+            if tried == "leaf" or granularity is not None:
+                raise
+    raise AssertionError
+
+
+def _initialize(engine, records):
+    tensors = [parameter.detach() for parameter in records]
+
+    def fill(number, first, address, count):
+        values = tensors[number].reshape(-1)[first:first + count].to(device="cpu", dtype=torch.float32).contiguous()
+        ctypes.memmove(address, address_of(values), 4 * count)
+
+    engine.initialize(fill)
+
+
+def _view(engine, record, parameter):
+    memory = (ctypes.c_char * (parameter.numel() * parameter.element_size())).from_address(engine.stable_address(record.id))
+    return torch.frombuffer(memory, dtype=parameter.dtype).view(parameter.shape)
+
+
+def _take_state(keeper, kind, optimizer):
+    """What the optimizer had done before prepare."""
+    steps = set()
+    for parameter, entry in optimizer.state.items():
+        for name, of in kind[2].items():
+            if entry.get(name) is not None:
+                write_kind(keeper, parameter._geminid, of, entry[name])
+        steps.add(float(entry.get("step", 0)))
+    if len(steps) > 1:
+        raise Refused(f"the optimizer has updated its parameters different numbers of times ({sorted(steps)})")
+    if steps and max(steps):
+        keeper.engine.restore(int(max(steps)), int(max(steps)))
+
+
+def prepare(model, optimizer, *, device_memory, unit=None, session=None, ranks=None, **options):
+    """Hands the parameters of a model to the engine, and returns (model, optimizer) for a loop that
+    stays as it was.
+
+    model: any module; it is changed in place and returned. Its parameters are fp32 or bf16; others,
+    such as those of a quantised base, stay torch's, and may not be trained.
+    optimizer: AdamW, Adam, SGD or Adagrad of torch.optim, with the parameters that are trained.
+    device_memory: bytes of the device for weights and gradients, as 1 << 30 or "1GiB".
+    unit: what is gathered together: "block", "leaf", or None for blocks where they fit.
+    session, ranks: of geminid.session, in place of those of this process's environment.
+    options: of geminid.engine.Engine.
+
+    Raises Refused for what could not be right, before anything has changed; ResourceExhausted with the
+    smallest device_memory that would do. With GEMINID_DISABLE=1 in the environment it returns what it
+    was given.
+    """
+    if os.environ.get("GEMINID_DISABLE") == "1":
+        return model, optimizer
+    if unit not in (None, "block", "leaf"):
+        raise InvalidArgument(f"unit is {unit!r}; it must be 'block', 'leaf' or None")
+    chosen, kind = optimizers.translate(optimizer)
+    refusals.check_model(model, optimizer, _TYPES)
+    ranks = ranks or Ranks()
+    session = session or Session(bytes_of(device_memory), place=ranks.place)
+    records = _records(model, optimizer)
+    engine, units, granularity = _make_engine(model, records, session, ranks, chosen, unit, options)
+    _initialize(engine, records)
+    return _bind(model, optimizer, kind, engine, records, units, granularity, ranks)
+
+
+def _bind(model, optimizer, kind, engine, records, units, granularity, ranks):
+    for unit in units:
+        unit.records = tuple(records[parameter] for parameter in unit.parameters)
+    keeper = Keeper(engine, list(records.values()), units)
+    keeper.granularity, keeper.world_size = granularity, ranks.world_size
+    for parameter, record in records.items():
+        make_managed(parameter, record, _view(engine, record, parameter))
+    _take_state(keeper, kind, optimizer)
+    state.serve(model)
+    refusals.guard(model)
+    hooks.attach(model, keeper)
+    clipping.install()
+    made = Optimizer(optimizer, kind, keeper)
+    keeper.optimizer = weakref.ref(made)
+    model._geminid_keeper = keeper
+    model.zero_grad = types.MethodType(lambda self, set_to_none=True: keeper.cancel(), model)
+    return model, made

@@ -1,0 +1,131 @@
+"""state_dict and load_state_dict of a prepared model, parameter by parameter, and `full`."""
+
+import contextlib
+import types
+
+import torch
+
+from geminid.engine import VALUE
+from geminid.errors import Refused
+from geminid.torch.optimizer_state import write_kind
+
+_DISABLED = torch._C.DisableTorchFunctionSubclass
+
+
+def read(parameter):
+    """A copy of its values, as an operator sees them."""
+    keeper, record = parameter._geminid.keeper, parameter._geminid
+    with torch.no_grad(), _DISABLED():
+        if record.held or record.opened:
+            return parameter.data.clone(memory_format=torch.contiguous_format)
+        held = keeper.hold_one(record)
+        try:
+            return parameter.data.clone(memory_format=torch.contiguous_format)
+        finally:
+            keeper.release(held)
+
+
+def write(parameter, values):
+    write_kind(parameter._geminid.keeper, parameter._geminid, VALUE, values)
+
+
+def _managed(module):
+    return {name: p for name, p in module._parameters.items() if hasattr(p, "_geminid")}
+
+
+@contextlib.contextmanager
+def _in_place_of(module, made):
+    """The module with other tensors as its parameters."""
+    kept = module._parameters
+    module._parameters = {name: made.get(name, p) for name, p in kept.items()}
+    try:
+        yield
+    finally:
+        module._parameters = kept
+
+
+def _known_to(destination):
+    """What this state_dict() has read already, so that tied parameters share memory in it as in torch's."""
+    try:
+        return destination.__dict__.setdefault("_geminid_known", {})
+    except AttributeError:  # a plain dict
+        return {}
+
+
+def _save(self, destination, prefix, keep_vars):
+    if keep_vars:
+        raise Refused("state_dict(keep_vars=True) would hand out parameters that are not on the device; leave it out")
+    known = _known_to(destination)
+    made = {}
+    for name, p in _managed(self).items():
+        if p._geminid not in known:
+            known[p._geminid] = read(p)
+        made[name] = known[p._geminid]
+    with _in_place_of(self, made):
+        type(self)._save_to_state_dict(self, destination, prefix, keep_vars)
+
+
+def _load(self, state_dict, prefix, local_metadata, *rest):
+    if local_metadata.get("assign_to_params_buffers"):
+        raise Refused("load_state_dict(assign=True) would replace parameters that the engine keeps; leave it out")
+    managed = _managed(self)
+    made = {name: torch.nn.Parameter(torch.empty(p.shape, dtype=p.dtype), requires_grad=False)
+            for name, p in managed.items() if prefix + name in state_dict}
+    for name in made:  # the sizes are compared by what is called below
+        managed[name]._geminid.keeper.between_steps()
+    errors = rest[-1]
+    before = len(errors)
+    with _in_place_of(self, {**{name: torch.nn.Parameter(torch.empty(p.shape, dtype=p.dtype), requires_grad=False)
+                                for name, p in managed.items()}, **made}):
+        type(self)._load_from_state_dict(self, state_dict, prefix, local_metadata, *rest)
+    if len(errors) == before:
+        for name, values in made.items():
+            write(managed[name], values)
+
+
+def serve(model):
+    """Makes the state of every module with managed parameters come from the engine."""
+    for module in model.modules():
+        if _managed(module):
+            module._save_to_state_dict = types.MethodType(_save, module)
+            module._load_from_state_dict = types.MethodType(_load, module)
+
+
+@contextlib.contextmanager
+def full(module):
+    """The parameters of a module as plain memory of the host, between steps: to read, tie, merge or
+    change in place. What has changed is in the engine afterwards.
+
+        with geminid.torch.full(model.lm_head):
+            model.lm_head.weight.mul_(0.5)
+    """
+    parameters = [p for p in dict.fromkeys(module.parameters()) if hasattr(p, "_geminid")]
+    for keeper in {p._geminid.keeper for p in parameters}:
+        keeper.between_steps()
+    opened = []
+    try:
+        with _DISABLED():
+            for p in parameters:
+                if not p._geminid.opened:
+                    values, view = read(p), p.data
+                    p._geminid.opened = True
+                    opened.append((p, view))
+                    p.data = values
+        yield module
+    finally:
+        _close(opened)
+
+
+def _close(opened):
+    changed = []
+    with torch.no_grad(), _DISABLED():
+        for p, view in opened:
+            values = p.data
+            p.data = view
+            p._geminid.opened = False
+            if values.shape != view.shape or values.dtype != view.dtype:
+                continue
+            if not torch.equal(read(p), values):
+                changed.append((p, values))
+        for p, values in changed:
+            write(p, values)

@@ -1,0 +1,50 @@
+"""What is gathered together: the repeated blocks of a model, and else the modules with parameters."""
+
+from dataclasses import dataclass, field
+
+import torch
+
+
+@dataclass
+class Unit:
+    """A module in whose call these parameters are on the device."""
+    module: torch.nn.Module
+    name: str
+    parameters: list
+    stack: list = field(default_factory=list)  # of calls that are in its forward
+    ids: object = None
+    records: tuple = ()
+
+
+def _is_repeated(module):
+    children = list(module.children())
+    return (isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)) and len(children) > 1
+            and len({type(child) for child in children}) == 1
+            and all(any(True for _ in child.parameters()) for child in children))
+
+
+def _blocks(module, prefix):
+    """The outermost repeated modules, by name."""
+    for name, child in module.named_children():
+        path = f"{prefix}{name}"
+        if _is_repeated(module):
+            yield path, child
+        else:
+            yield from _blocks(child, path + ".")
+
+
+def choose_units(model, managed, granularity):
+    """Units that have every managed parameter. `managed`: whether a parameter is. `granularity`:
+    "block", or "leaf" for modules with parameters of their own alone."""
+    units, inside = [], set()
+    if granularity == "block":
+        for name, block in _blocks(model, ""):
+            parameters = [p for p in block.parameters() if managed(p)]
+            if parameters:
+                units.append(Unit(block, name, parameters))
+                inside.update(block.modules())
+    for name, module in model.named_modules():
+        own = [p for p in module.parameters(recurse=False) if managed(p)]
+        if own and module not in inside:
+            units.append(Unit(module, name, own))
+    return units

@@ -1,0 +1,291 @@
+// What is computed and kept through the interface in C.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "geminid/optimizer.h"
+#include "tests/client/c_api/c_api_fixture.h"
+
+namespace geminid::c_api {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+class TrainingTest : public CApiTest {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(Connect());
+    ASSERT_NO_FATAL_FAILURE(MakeEngine());
+  }
+
+  std::vector<float> Read(uint32_t parameter) {
+    std::vector<float> values(kElements, -1);
+    EXPECT_EQ(geminid_engine_read_parameter(engine_, parameter, values.data(), kElements, error_),
+              GEMINID_OK)
+        << Message();
+    return values;
+  }
+
+  std::string Statistics() {
+    char* json = nullptr;
+    EXPECT_EQ(geminid_engine_statistics(engine_, &json, error_), GEMINID_OK) << Message();
+    std::string text = json == nullptr ? "" : json;
+    geminid_free(json);
+    return text;
+  }
+};
+
+TEST_F(TrainingTest, Descent_HalvesTheDistance) {
+  for (int step = 0; step < 4; ++step) ASSERT_NO_FATAL_FAILURE(Descend());
+  EXPECT_THAT(Read(kA), Each(1 - 1.0f / 16));
+  EXPECT_THAT(Read(kB), Each(1 - 1.0f / 16));
+}
+
+TEST_F(TrainingTest, Step_SaysItsNumberAndNorm) {
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kA, 3), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kB, 4), GEMINID_OK);
+  double norm = 0;
+  ASSERT_EQ(geminid_engine_gradient_norm(engine_, &norm, error_), GEMINID_OK) << Message();
+  EXPECT_DOUBLE_EQ(norm, 5 * std::sqrt(double{kElements}));
+  geminid_step_result result;
+  geminid_step_result_init(&result, sizeof result);
+  ASSERT_EQ(Step(1, &result), GEMINID_OK) << Message();
+  EXPECT_EQ(result.step, 1u);
+  EXPECT_EQ(result.gradient_norm, norm);
+  EXPECT_EQ(result.clip_coefficient, 1);
+  EXPECT_EQ(result.overflow, 0);
+  EXPECT_EQ(result.struct_size, sizeof result);
+}
+
+TEST_F(TrainingTest, GradientRead_IsWhatWasAdded_AndCanBeChanged) {
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kA, 3), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kB, 4), GEMINID_OK);
+  double norm = 0;
+  ASSERT_EQ(geminid_engine_gradient_norm(engine_, &norm, error_), GEMINID_OK);
+  std::vector<float> values(kElements);
+  ASSERT_EQ(geminid_engine_read_gradient(engine_, kA, 0, values.data(), kElements, error_),
+            GEMINID_OK)
+      << Message();
+  EXPECT_THAT(values, Each(3.0f));
+  values.assign(kElements, 8.0f);
+  ASSERT_EQ(geminid_engine_write_gradient(engine_, kA, 0, values.data(), kElements, error_),
+            GEMINID_OK)
+      << Message();
+  ASSERT_EQ(Step(0.25), GEMINID_OK) << Message();
+  EXPECT_THAT(Read(kA), Each(-2.0f));
+  EXPECT_THAT(Read(kB), Each(-1.0f));
+}
+
+TEST_F(TrainingTest, MicroBatchCancelled_LeavesNoGradient) {
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kA, 100), GEMINID_OK);
+  ASSERT_EQ(geminid_engine_cancel_micro_batch(engine_, error_), GEMINID_OK) << Message();
+  ASSERT_NO_FATAL_FAILURE(Descend());
+  EXPECT_THAT(Read(kA), Each(0.5f));
+}
+
+TEST_F(TrainingTest, GroupsOfAStep_HaveTheirOwnRates) {
+  geminid_engine_free(&engine_);
+  geminid_optimizer sgd;
+  geminid_optimizer_init(&sgd, sizeof sgd, GEMINID_SGD);
+  std::vector<geminid_parameter> parameters = Parameters();
+  parameters[kB].group = 1;
+  ASSERT_EQ(Create(EngineOptions(&sgd), parameters), GEMINID_OK) << Message();
+  ASSERT_NO_FATAL_FAILURE(InitializeWith(0));
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kA, -1), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kB, -1), GEMINID_OK);
+  geminid_group groups[2];
+  for (geminid_group& group : groups) geminid_group_init(&group, sizeof group);
+  groups[0].learning_rate = 0.25;
+  groups[1].learning_rate = 2;
+  geminid_step_input input;
+  geminid_step_input_init(&input, sizeof input);
+  input.groups = groups;
+  input.group_count = 2;
+  ASSERT_EQ(geminid_engine_step(engine_, &input, nullptr, error_), GEMINID_OK) << Message();
+  EXPECT_THAT(Read(kA), Each(0.25f));
+  EXPECT_THAT(Read(kB), Each(2.0f));
+}
+
+TEST_F(TrainingTest, FillThatGivesUp_CancelsAndMayBeCalledAgain) {
+  const auto refuse = [](void*, uint32_t parameter, uint64_t, float*, uint64_t) {
+    return parameter == kB ? 7 : 0;
+  };
+  EXPECT_EQ(geminid_engine_initialize(engine_, refuse, nullptr, error_), GEMINID_CANCELLED);
+  EXPECT_THAT(Message(), HasSubstr("fill returned 7 for parameter 1 from element 0"));
+  EXPECT_FALSE(IsFinal());
+  ASSERT_NO_FATAL_FAILURE(InitializeWith(3));
+  EXPECT_THAT(Read(kB), Each(3.0f));
+}
+
+TEST_F(TrainingTest, Shard_IsAllOfAParameterForOneRank) {
+  size_t count = 0;
+  ASSERT_EQ(geminid_engine_shard(engine_, kA, nullptr, 0, &count, error_), GEMINID_OK);
+  std::vector<geminid_range> ranges(count);
+  ASSERT_EQ(geminid_engine_shard(engine_, kA, ranges.data(), count, &count, error_), GEMINID_OK);
+  uint64_t elements = 0;
+  for (const geminid_range& range : ranges) elements += range.elements;
+  EXPECT_EQ(elements, kElements);
+
+  std::vector<float> written(kElements);
+  for (size_t i = 0; i < written.size(); ++i) written[i] = static_cast<float>(i);
+  ASSERT_EQ(
+      geminid_engine_write_shard(engine_, kA, GEMINID_VALUE, 0, written.data(), kElements, error_),
+      GEMINID_OK)
+      << Message();
+  std::vector<float> read(4);
+  ASSERT_EQ(geminid_engine_read_shard(engine_, kA, GEMINID_VALUE, 10, read.data(), 4, error_),
+            GEMINID_OK)
+      << Message();
+  EXPECT_EQ(read, (std::vector<float>{10, 11, 12, 13}));
+}
+
+TEST_F(TrainingTest, HasState_IsWhatTheOptimizerKeeps) {
+  int has = -1;
+  ASSERT_EQ(geminid_engine_has_state(engine_, kA, GEMINID_VALUE, &has, error_), GEMINID_OK);
+  EXPECT_EQ(has, 1);
+  ASSERT_EQ(geminid_engine_has_state(engine_, kA, GEMINID_EXP_AVG, &has, error_), GEMINID_OK);
+  EXPECT_EQ(has, 0) << "descent without momentum";
+}
+
+TEST_F(TrainingTest, CheckpointLoaded_GoesOnWhereItWasSaved) {
+  for (int step = 0; step < 2; ++step) ASSERT_NO_FATAL_FAILURE(Descend());
+  const std::string folder = ::testing::TempDir() + "geminid_c_api_" + std::to_string(getpid());
+  char* path = nullptr;
+  ASSERT_EQ(geminid_engine_save(engine_, folder.c_str(), 1, 42, &path, error_), GEMINID_OK)
+      << Message();
+  EXPECT_THAT(path, HasSubstr("step-000000002"));
+  geminid_free(path);
+
+  geminid_engine_free(&engine_);
+  ASSERT_NO_FATAL_FAILURE(MakeEngine());
+  uint64_t position = 0;
+  EXPECT_EQ(geminid_engine_load(engine_, folder.c_str(), &position, error_), GEMINID_OK)
+      << Message();
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(position, 42u);
+  geminid_progress progress;
+  geminid_progress_init(&progress, sizeof progress);
+  ASSERT_EQ(geminid_engine_get_progress(engine_, &progress, error_), GEMINID_OK) << Message();
+  EXPECT_EQ(progress.step, 2u);
+  EXPECT_EQ(progress.tensor_state_bytes, 0u);
+  ASSERT_NO_FATAL_FAILURE(Descend());
+  EXPECT_THAT(Read(kA), Each(1 - 1.0f / 8));
+}
+
+TEST_F(TrainingTest, ProgressRestored_IsThatOfTheStep) {
+  geminid_progress progress;
+  geminid_progress_init(&progress, sizeof progress);
+  progress.step = 7;
+  progress.updates = 6;
+  ASSERT_EQ(geminid_engine_restore(engine_, &progress, error_), GEMINID_OK) << Message();
+  geminid_step_result result;
+  geminid_step_result_init(&result, sizeof result);
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
+  ASSERT_EQ(Step(0, &result), GEMINID_OK) << Message();
+  EXPECT_EQ(result.step, 8u);
+}
+
+TEST_F(TrainingTest, Workspace_IsInTheArenaUntilItIsReleased) {
+  uint64_t block = 0;
+  void* address = nullptr;
+  ASSERT_EQ(geminid_engine_allocate(engine_, 4096, &block, &address, error_), GEMINID_OK)
+      << Message();
+  std::fill_n(static_cast<char*>(address), 4096, 'x');
+  EXPECT_THAT(Statistics(), HasSubstr("\"workspace_bytes\": 4096"));
+  ASSERT_EQ(geminid_engine_release(engine_, block, error_), GEMINID_OK) << Message();
+  EXPECT_THAT(Statistics(), HasSubstr("\"workspace_bytes\": 0"));
+  EXPECT_EQ(geminid_engine_release(engine_, block, error_), GEMINID_INVALID_ARGUMENT);
+  EXPECT_FALSE(IsFinal());
+}
+
+TEST_F(TrainingTest, Statistics_AreAnObjectWithThePlan) {
+  EXPECT_THAT(Statistics(),
+              AllOf(HasSubstr("\"parameters\": 256"), HasSubstr("\"arena_bytes\": 1048576"),
+                    HasSubstr("\"plan\""), HasSubstr("\"explanation\"")));
+}
+
+TEST_F(TrainingTest, Session_DescribesItsDevice) {
+  char* json = nullptr;
+  ASSERT_EQ(geminid_session_describe(session_, &json, error_), GEMINID_OK);
+  EXPECT_THAT(json, AllOf(HasSubstr("\"kind\": \"host\""), HasSubstr("\"arena_bytes\": 1048576")));
+  geminid_free(json);
+  EXPECT_EQ(geminid_session_health(session_, error_), GEMINID_OK);
+}
+
+TEST_F(TrainingTest, RankAlone_IsTheFirstOfOne) {
+  geminid_place place;
+  geminid_place_init(&place, sizeof place);
+  ASSERT_EQ(geminid_ranks_place(ranks_, &place, error_), GEMINID_OK);
+  EXPECT_EQ(place.rank, 0);
+  EXPECT_EQ(place.world_size, 1);
+  double values[] = {1.5, 2.5};
+  ASSERT_EQ(geminid_ranks_sum(ranks_, values, 2, error_), GEMINID_OK) << Message();
+  EXPECT_EQ(values[1], 2.5);
+  EXPECT_EQ(geminid_ranks_barrier(ranks_, error_), GEMINID_OK);
+}
+
+TEST_F(TrainingTest, StableAddress_IsThatOfEveryOperation) {
+  const void* address = this;
+  ASSERT_EQ(geminid_engine_stable_address(engine_, kA, &address, error_), GEMINID_OK);
+  EXPECT_EQ(address, nullptr) << "it was not asked for";
+  geminid_engine_free(&engine_);
+  geminid_engine_options options = EngineOptions(nullptr);
+  options.stable_addresses = 1;
+  ASSERT_EQ(Create(options, Parameters()), GEMINID_OK) << Message();
+  ASSERT_NO_FATAL_FAILURE(InitializeWith(0));
+  ASSERT_EQ(geminid_engine_stable_address(engine_, kA, &address, error_), GEMINID_OK);
+  uint64_t operation = 0;
+  ASSERT_EQ(geminid_engine_use(engine_, GEMINID_EVALUATE, &kA, 1, 0, &operation, error_),
+            GEMINID_OK);
+  const void* weight = nullptr;
+  ASSERT_EQ(geminid_engine_weight(engine_, operation, kA, &weight, error_), GEMINID_OK);
+  EXPECT_EQ(weight, address);
+}
+
+class OptimizersTest : public CApiTest, public ::testing::WithParamInterface<int32_t> {};
+
+TEST_P(OptimizersTest, Optimizer_BeginsWithTheDefaultsAndTrains) {
+  geminid_optimizer optimizer;
+  geminid_optimizer_init(&optimizer, sizeof optimizer, GetParam());
+  EXPECT_EQ(optimizer.kind, GetParam());
+  ASSERT_NO_FATAL_FAILURE(Connect());
+  ASSERT_EQ(Create(EngineOptions(&optimizer), Parameters()), GEMINID_OK) << Message();
+  ASSERT_NO_FATAL_FAILURE(InitializeWith(0.5));
+  ASSERT_NO_FATAL_FAILURE(Descend());
+  float value = 0;
+  ASSERT_EQ(geminid_engine_read_shard(engine_, kA, GEMINID_VALUE, 0, &value, 1, error_),
+            GEMINID_OK);
+  EXPECT_GT(value, 0.5) << "it went towards 1";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OptimizersTest,
+                         ::testing::Range(int32_t{GEMINID_ADAMW}, int32_t{GEMINID_CAME} + 1));
+
+TEST(OptimizerDefaults, AreThoseOfTheOptions) {
+  geminid_optimizer optimizer;
+  geminid_optimizer_init(&optimizer, sizeof optimizer, GEMINID_ADAMW);
+  EXPECT_EQ(optimizer.beta2, zero::AdamWOptions().beta2);
+  EXPECT_EQ(optimizer.weight_decay, zero::AdamWOptions().weight_decay);
+  geminid_optimizer_init(&optimizer, sizeof optimizer, GEMINID_ADAM);
+  EXPECT_EQ(optimizer.beta2, zero::AdamOptions().beta2);
+  geminid_optimizer_init(&optimizer, sizeof optimizer, GEMINID_LAMB);
+  EXPECT_EQ(optimizer.decoupled, 1);
+  EXPECT_EQ(optimizer.always_adapt, 0);
+  geminid_optimizer_init(&optimizer, sizeof optimizer, GEMINID_ADAFACTOR);
+  EXPECT_EQ(optimizer.epsilon1, zero::AdafactorOptions().epsilon1);
+  EXPECT_EQ(optimizer.epsilon, 0) << "it has none of this name";
+}
+
+}  // namespace
+}  // namespace geminid::c_api

@@ -1,0 +1,183 @@
+"""What cannot be right is refused, by an error of Python that says what to do; training goes on."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import geminid.torch
+import twins
+from geminid import errors
+from models import batch, make
+from test_scenarios import one_batch
+
+
+@pytest.fixture
+def both():
+    pair = twins.pair(make("gpt"), device_memory="448KiB")
+    twins.run(pair, one_batch, steps=1)
+    yield pair
+    # Whatever was refused, the next steps are right.
+    twins.run(pair, one_batch, steps=3)
+    twins.assert_same(pair)
+
+
+def refused(words):
+    return pytest.raises(errors.Refused, match=words)
+
+
+def test_copies_are_refused(both):
+    model = both[1].model
+    for whole in (model, model.blocks[0], model.norm):
+        with refused("cannot be copied"):
+            copy.deepcopy(whole)
+    with refused("cannot be copied"):
+        copy.deepcopy(model.norm.weight)
+    with refused("cannot be pickled"):
+        pickle.dumps(model.norm.weight)
+
+
+@pytest.mark.parametrize("change", [lambda m: m.half(), lambda m: m.to(torch.bfloat16), lambda m: m.double(),
+                                    lambda m: m.blocks[0].to("meta"), lambda m: m.norm.half()])
+def test_changes_of_type_and_place_are_refused(both, change):
+    with refused("Call them before geminid.torch.prepare"):
+        change(both[1].model)
+
+
+def test_changes_that_change_nothing_are_done(both):
+    model = both[1].model
+    assert model.to("cpu") is model and model.float() is model
+
+
+@pytest.mark.parametrize("read", [lambda w: w.sum(), lambda w: w.clone(), lambda w: w.numpy(), lambda w: w[0, 0].item(),
+                                  lambda w: w.detach() + 1, lambda w: w.data, lambda w: repr(w), lambda w: w.tolist(),
+                                  lambda w: torch.equal(w, w), lambda w: w.cpu().norm(), lambda w: w == w])
+def test_values_that_are_absent_are_refused(both, read):
+    with torch.no_grad(), refused("'head.weight'.*not on the device now.*geminid.torch.full"):
+        read(both[1].model.head.weight)
+
+
+@pytest.mark.parametrize("change", [lambda w: w.zero_(), lambda w: w.mul_(2), lambda w: w.copy_(w), lambda w: torch.nn.init.zeros_(w),
+                                    lambda w: w.__setitem__(0, 1.0), lambda w: torch.add(w, 1, out=w)])
+def test_values_changed_behind_the_engine_are_refused(both, change):
+    with torch.no_grad(), refused("'head.weight'.*behind its back.*geminid.torch.full"):
+        change(both[1].model.head.weight)
+
+
+def test_data_replaced_is_refused(both):
+    with refused("cannot be replaced"):
+        both[1].model.head.weight.data = torch.zeros(1)
+
+
+def test_what_is_no_value_is_free(both):
+    weight = both[1].model.head.weight
+    assert weight.shape == (96, 64) and weight.dtype == torch.float32 and weight.requires_grad
+    assert weight.numel() == 96 * 64 and weight.is_leaf and weight.grad is None and len({weight}) == 1
+
+
+def test_gradients_in_the_engine_are_not_read_as_none(both):
+    twin = both[1]
+    twin.model(*batch(0)).backward()
+    with refused("is in the engine.*clip_grad_norm_"):
+        twin.model.head.weight.grad
+    with refused("cannot be set"):
+        twin.model.head.weight.grad = torch.zeros(96, 64)
+    twin.optimizer.zero_grad()
+    assert twin.model.head.weight.grad is None
+
+
+def test_gradients_of_gradients_are_refused(both):
+    twin = both[1]
+    x = torch.randn(2, 5, 64, requires_grad=True)
+    with refused("create_graph=True"):
+        torch.autograd.grad(twin.model.blocks[0](x).sum(), x, create_graph=True)
+    with refused("create_graph=True"):
+        twin.model(*batch(0)).backward(create_graph=True)
+    twin.optimizer.zero_grad()
+
+
+def test_part_of_the_gradients_cannot_be_clipped(both):
+    twin = both[1]
+    twin.model(*batch(0)).backward()
+    with refused("clipped together"):
+        torch.nn.utils.clip_grad_norm_(twin.model.blocks.parameters(), 1.0)
+    with refused("2-norm"):
+        torch.nn.utils.clip_grad_norm_(twin.model.parameters(), 1.0, norm_type=1.0)
+    twin.optimizer.zero_grad()
+
+
+def test_graph_kept_over_a_step_is_told(both):
+    """As torch does: the weights that it saved have changed."""
+    for twin in both:
+        loss = twin.model(*batch(0))
+        loss.backward(retain_graph=True)
+        twin.optimizer.step()
+        twin.optimizer.zero_grad()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+        twin.optimizer.zero_grad()
+
+
+def test_options_changed_after_prepare_are_refused(both):
+    twin = both[1]
+    twin.model(*batch(0)).backward()
+    group = twin.optimizer.param_groups[0]
+    before, group["betas"] = group["betas"], (0.5, 0.5)
+    with refused("lr and weight_decay alone"):
+        twin.optimizer.step()
+    group["betas"] = before
+    twin.optimizer.zero_grad()
+    with refused("cannot be added after prepare"):
+        twin.optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(1))]})
+
+
+def test_second_engine_for_a_parameter_is_refused(both):
+    model = both[1].model
+    with refused("'embedding.weight' is prepared already"):
+        twins.prepared(model, torch.optim.AdamW(model.parameters()))
+
+
+def not_prepared(model, optimizer, words, error=errors.Refused, **options):
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    with pytest.raises(error, match=words):
+        twins.prepared(model, optimizer, **options)
+    for name, p in model.named_parameters():
+        assert type(p) is torch.nn.Parameter and torch.equal(p, before[name])
+
+
+@pytest.mark.parametrize("make_optimizer, words", [
+    (lambda p: torch.optim.RMSprop(p), "RMSprop is not an optimizer.*AdamW"),
+    (lambda p: torch.optim.AdamW(p, amsgrad=True), "amsgrad=True"),
+    (lambda p: torch.optim.SGD(p, lr=0.1, maximize=True), "maximize=True"),
+    (lambda p: torch.optim.AdamW([{"params": p[:1], "betas": (0.5, 0.6)}, {"params": p[1:]}]), "differ in more than lr"),
+    (lambda p: torch.optim.AdamW(p[1:]), "'embedding.weight' requires a gradient.*requires_grad_"),
+    (lambda p: torch.optim.AdamW([*p, torch.nn.Parameter(torch.zeros(3))]), "not in the model"),
+])
+def test_what_the_engine_has_not_is_refused_before_anything_changes(make_optimizer, words):
+    model = make("gpt")
+    not_prepared(model, make_optimizer(list(model.parameters())), words)
+
+
+def test_types_that_are_not_trained_are_refused():
+    model = make("gpt").half()
+    not_prepared(model, torch.optim.AdamW(model.parameters()), "torch.float16.*before prepare")
+
+
+def test_arena_that_is_too_small_is_named_with_what_would_do():
+    model = make("gpt")
+    not_prepared(model, twins.adamw(model.parameters()), "KiB", errors.ResourceExhausted, device_memory="64KiB", unit=None)
+
+
+def test_sizes_that_are_none_are_refused():
+    model = make("gpt")
+    not_prepared(model, twins.adamw(model.parameters()), "device_memory is '20GB'", errors.InvalidArgument,
+                 device_memory="20GB")
+
+
+def test_disabled_hands_back_what_it_was_given(monkeypatch):
+    monkeypatch.setenv("GEMINID_DISABLE", "1")
+    model = make("gpt")
+    optimizer = twins.adamw(model.parameters())
+    assert geminid.torch.prepare(model, optimizer, device_memory="1B") == (model, optimizer)
+    assert type(model.norm.weight) is torch.nn.Parameter

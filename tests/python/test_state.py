@@ -1,0 +1,119 @@
+"""State in and out: as torch has it, and as the engine's checkpoints have it."""
+
+import copy
+
+import pytest
+import torch
+
+import geminid.torch
+import twins
+from geminid import errors
+from models import make
+from test_scenarios import OPTIMIZERS, one_batch
+
+
+def trained(make_optimizer=twins.adamw, steps=3, **options):
+    both = twins.pair(make("gpt", **options), make_optimizer, device_memory="448KiB")
+    twins.run(both, one_batch, steps=steps)
+    return both
+
+
+def assert_near(actual, expected):
+    assert list(actual) == list(expected)
+    for name, value in expected.items():
+        torch.testing.assert_close(actual[name], value, rtol=1e-5, atol=1e-6, msg=lambda m: f"{name}: {m}")
+
+
+def test_state_dict_has_the_names_and_values_of_torch():
+    plain, ours = trained()
+    assert_near(ours.model.state_dict(), plain.model.state_dict())
+    part = ours.model.blocks[1].state_dict(prefix="x.")
+    assert_near(part, plain.model.blocks[1].state_dict(prefix="x."))
+
+
+def test_tied_parameters_share_memory_in_a_state_dict():
+    _, ours = trained(tied="shared", steps=1)
+    state = ours.model.state_dict()
+    assert state["head.weight"].data_ptr() == state["embedding.weight"].data_ptr()
+
+
+def test_state_dict_with_parameters_is_refused():
+    _, ours = trained(steps=1)
+    with pytest.raises(errors.Refused, match="keep_vars"):
+        ours.model.state_dict(keep_vars=True)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_run_goes_on_from_the_state_of_torch_and_back(name):
+    plain, ours = trained(OPTIMIZERS[name])
+    model = make("gpt", seed=9)
+    crossed = twins.Twin(*twins.prepared(model, OPTIMIZERS[name](list(model.parameters()))))
+    crossed.model.load_state_dict(plain.model.state_dict())
+    crossed.optimizer.load_state_dict(copy.deepcopy(plain.optimizer.state_dict()))
+    back = twins.Twin(make("gpt", seed=8), None)
+    back.optimizer = OPTIMIZERS[name](list(back.model.parameters()))
+    back.model.load_state_dict(ours.model.state_dict())
+    back.optimizer.load_state_dict(ours.optimizer.state_dict())
+    for twin in (plain, ours, crossed, back):
+        twin.losses.clear(), twin.norms.clear()
+    twins.run((plain, ours, crossed, back), one_batch, steps=3)
+    for twin in (ours, crossed, back):
+        twins.assert_same((plain, twin))
+
+
+def test_optimizer_that_has_stepped_before_prepare_goes_on():
+    plain = twins.Twin(make("gpt"), None)
+    plain.optimizer = twins.adamw(plain.model.parameters())
+    twins.run([plain], one_batch, steps=2)
+    other = copy.deepcopy(plain.model)
+    optimizer = twins.adamw(other.parameters())
+    optimizer.load_state_dict(copy.deepcopy(plain.optimizer.state_dict()))
+    ours = twins.Twin(*twins.prepared(other, optimizer))
+    plain.losses.clear(), plain.norms.clear()
+    twins.run((plain, ours), one_batch, steps=3)
+    twins.assert_same((plain, ours))
+
+
+def test_state_of_another_shape_is_told_as_torch_tells_it():
+    _, ours = trained(steps=1)
+    state = ours.model.state_dict()
+    before = ours.model.state_dict()
+    state["norm.weight"] = torch.zeros(3)
+    with pytest.raises(RuntimeError, match="size mismatch for norm.weight"):
+        ours.model.load_state_dict(state)
+    assert torch.equal(ours.model.state_dict()["norm.weight"], before["norm.weight"])
+    del state["norm.weight"]
+    with pytest.raises(RuntimeError, match="Missing key.*norm.weight"):
+        ours.model.load_state_dict(state)
+
+
+def test_checkpoint_of_the_engine_goes_on_to_the_bit(tmp_path):
+    _, ours = trained()
+    folder = geminid.torch.save(ours.model, tmp_path, data_position=17)
+    assert "step-000000003" in folder
+    model = make("gpt", seed=9)
+    again = twins.Twin(*twins.prepared(model, twins.adamw(model.parameters()), device_memory="448KiB"))
+    assert geminid.torch.load(again.model, tmp_path) == 17
+    ours.losses.clear(), ours.norms.clear()
+    twins.run((ours, again), one_batch, steps=3)
+    assert again.losses == ours.losses and again.norms == ours.norms
+
+
+def test_full_reads_and_changes_between_steps():
+    plain, ours = trained()
+    with torch.no_grad():
+        plain.model.head.weight.mul_(0.5)
+        with geminid.torch.full(ours.model.head):
+            torch.testing.assert_close(ours.model.head.weight.mul_(0.5), plain.model.head.weight, rtol=1e-5, atol=1e-6)
+        with geminid.torch.full(ours.model):
+            assert float(ours.model.norm.weight.sum()) == pytest.approx(float(plain.model.norm.weight.sum()), rel=1e-6)
+    with torch.no_grad(), pytest.raises(errors.Refused):
+        ours.model.head.weight.sum()
+    twins.run((plain, ours), one_batch, steps=2)
+    twins.assert_same((plain, ours), loss=4e-7)
+
+
+def test_explanation_has_the_plan():
+    _, ours = trained()
+    said = geminid.torch.explain(ours.model)
+    assert "device memory            448 KiB" in said and "plans made" in said

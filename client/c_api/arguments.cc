@@ -68,13 +68,14 @@ absl::StatusOr<absl::Duration> SecondsOf(double seconds, const char* name) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is ", seconds, "; it must be above 0"));
 }
 
-absl::Status CheckSize(const void* given, size_t size, size_t known, const char* name) {
-  if (size < known) {
+absl::Status CheckSize(const void* given, size_t size, size_t least, size_t known,
+                       const char* name) {
+  if (size < least) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, " has struct_size ", size, ", and this library needs ", known,
+        absl::StrCat(name, " has struct_size ", size, ", and this library needs ", least,
                      "; fill it with its _init function before anything else"));
   }
-  if (given == nullptr) return absl::OkStatus();
+  if (given == nullptr || size <= known) return absl::OkStatus();
   const auto* const bytes = static_cast<const unsigned char*>(given);
   if (std::any_of(bytes + known, bytes + size, [](unsigned char byte) { return byte != 0; })) {
     return absl::InvalidArgumentError(

@@ -36,8 +36,11 @@ inline std::optional<double> UnlessNan(double number) {
   return std::isnan(number) ? std::nullopt : std::optional<double>(number);
 }
 
-// `size` is what the caller's header says, which may be newer: what it has beyond ours is zeros.
-absl::Status CheckSize(const void* given, size_t size, size_t known, const char* name);
+// `size` is what the caller's header says. That may be newer than ours: what it has beyond the
+// bytes that we know is zeros; or older, by at most what the struct has grown since it had `least`
+// bytes.
+absl::Status CheckSize(const void* given, size_t size, size_t least, size_t known,
+                       const char* name);
 
 // What an _init function does.
 template <typename Struct>
@@ -48,20 +51,33 @@ void Init(Struct* given, size_t size, const Struct& defaults) {
   given->struct_size = size;
 }
 
+// A struct that has grown since it had `least` bytes: what an older header lacks is as its _init
+// function, `init`, has it.
 template <typename Struct>
-absl::StatusOr<Struct> Read(const Struct* given, const char* name) {
+struct Growth {
+  size_t least = sizeof(Struct);
+  void (*init)(Struct* filled, size_t struct_size) = nullptr;
+};
+
+template <typename Struct>
+absl::StatusOr<Struct> Read(const Struct* given, const char* name, Growth<Struct> growth = {}) {
   if (absl::Status status = CheckGiven(given, name); !status.ok()) return status;
-  absl::Status status = CheckSize(given, given->struct_size, sizeof *given, name);
+  const size_t size = given->struct_size;
+  absl::Status status = CheckSize(given, size, growth.least, sizeof *given, name);
   if (!status.ok()) return status;
-  return *given;
+  Struct read = {};
+  if (growth.init != nullptr) growth.init(&read, sizeof read);
+  std::memcpy(static_cast<void*>(&read), given, std::min(size, sizeof read));
+  return read;
 }
 
 // Element `index` of an array whose elements say how far they are apart.
 template <typename Struct>
-absl::StatusOr<Struct> ReadElement(const Struct* first, size_t index, const char* name) {
+absl::StatusOr<Struct> ReadElement(const Struct* first, size_t index, const char* name,
+                                   Growth<Struct> growth = {}) {
   const auto* const element = reinterpret_cast<const Struct*>(
       reinterpret_cast<const std::byte*>(first) + index * first->struct_size);
-  absl::StatusOr<Struct> value = Read(element, name);
+  absl::StatusOr<Struct> value = Read(element, name, growth);
   if (value.ok() && value->struct_size != first->struct_size) {
     return absl::InvalidArgumentError(absl::StrCat(name, " ", index, " has struct_size ",
                                                    value->struct_size, ", and the first has ",
@@ -74,7 +90,7 @@ absl::StatusOr<Struct> ReadElement(const Struct* first, size_t index, const char
 template <typename Struct>
 absl::Status CheckResult(const Struct* result, const char* name) {
   if (result == nullptr) return absl::OkStatus();
-  return CheckSize(nullptr, result->struct_size, sizeof *result, name);
+  return CheckSize(nullptr, result->struct_size, sizeof *result, sizeof *result, name);
 }
 
 template <typename Struct>

@@ -91,6 +91,9 @@ absl::Status CheckNumbers(const geminid_engine_options& given) {
                                       GEMINID_STATE_SHARE, "state_placement"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.gradient_scale, GEMINID_GRADIENT_MEAN,
                                       GEMINID_GRADIENT_SUM, "gradient_scale"));
+  GEMINID_RETURN_IF_ERROR(CheckNumber(given.not_finite, GEMINID_NOT_FINITE_SKIP,
+                                      GEMINID_NOT_FINITE_FAIL, "not_finite"));
+  GEMINID_RETURN_IF_ERROR(CheckNumber(given.reserved, 0, 0, "reserved"));
   return CheckNumber(given.update, GEMINID_UPDATE_AFTER_STEP, GEMINID_UPDATE_IN_BACKWARD, "update");
 }
 
@@ -105,6 +108,7 @@ absl::StatusOr<zero::Options> ToOptions(const geminid_engine_options& given) {
   options.state_placement = static_cast<zero::StatePlacement>(given.state_placement);
   options.gradient_scale = static_cast<zero::GradientScale>(given.gradient_scale);
   options.update = static_cast<zero::UpdateTime>(given.update);
+  options.not_finite = static_cast<zero::NotFinite>(given.not_finite);
   options.accumulate = given.accumulate;
   options.stable_addresses = given.stable_addresses != 0;
   options.max_lookahead_moments = given.max_lookahead_moments;
@@ -175,7 +179,10 @@ geminid_code geminid_engine_create(geminid_session* session, geminid_ranks* rank
     GEMINID_ASSIGN_OR_RETURN(auto of_session, Sessions().Find(session));
     GEMINID_ASSIGN_OR_RETURN(auto of_ranks, AllRanks().Find(ranks));
     GEMINID_ASSIGN_OR_RETURN(auto all, ToParameters(parameters, parameter_count));
-    GEMINID_ASSIGN_OR_RETURN(const geminid_engine_options read, Read(options, "options"));
+    GEMINID_ASSIGN_OR_RETURN(
+        const geminid_engine_options read,
+        Read(options, "options",
+             {offsetof(geminid_engine_options, not_finite), &geminid_engine_options_init}));
     GEMINID_ASSIGN_OR_RETURN(auto chosen, ToOptions(read));
     GEMINID_ASSIGN_OR_RETURN(
         auto made, geminid::zero::Engine::Create(of_session->session.get(), of_ranks->ranks.get(),

@@ -283,6 +283,12 @@ enum geminid_state_placements {
 };
 enum geminid_gradient_scales { GEMINID_GRADIENT_MEAN = 0, GEMINID_GRADIENT_SUM = 1 };
 enum geminid_update_times { GEMINID_UPDATE_AFTER_STEP = 0, GEMINID_UPDATE_IN_BACKWARD = 1 };
+// Of a gradient that is not finite (geminid::zero::NotFinite).
+enum geminid_not_finite {
+  GEMINID_NOT_FINITE_SKIP = 0,
+  GEMINID_NOT_FINITE_WRITE = 1,
+  GEMINID_NOT_FINITE_FAIL = 2
+};
 
 // geminid::zero::Options.
 typedef struct geminid_engine_options {
@@ -304,6 +310,8 @@ typedef struct geminid_engine_options {
   double clip_norm;
   double timeout_seconds;
   uint64_t chunk_elements;
+  int32_t not_finite;
+  int32_t reserved;  // 0
 } geminid_engine_options;
 void geminid_engine_options_init(geminid_engine_options* options, size_t struct_size);
 
@@ -445,6 +453,9 @@ typedef struct geminid_group {
   size_t struct_size;
   double learning_rate;
   double weight_decay;  // NAN: the parameters' own
+  double beta1;         // these, NAN: the optimizer's
+  double beta2;
+  double epsilon;
 } geminid_group;
 void geminid_group_init(geminid_group* group, size_t struct_size);
 

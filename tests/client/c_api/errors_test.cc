@@ -214,6 +214,24 @@ TEST_F(ErrorsTest, StructWithoutItsSize_IsRefused) {
             GEMINID_INVALID_ARGUMENT);
 }
 
+// As a program has it that was compiled with a header whose groups ended there.
+TEST_F(ErrorsTest, StructOfAnEarlierHeader_HasTheDefaultsOfWhatItLacks) {
+  struct EarlierGroup {
+    size_t struct_size;
+    double learning_rate, weight_decay;
+    double foreign;  // not the group's
+  };
+  EarlierGroup earlier = {offsetof(EarlierGroup, foreign), 0.5, NAN, 77};
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK) << Message();
+  ASSERT_EQ(AddGradient(kA, 2), GEMINID_OK) << Message();
+  geminid_step_input input;
+  geminid_step_input_init(&input, sizeof input);
+  input.groups = reinterpret_cast<const geminid_group*>(&earlier);
+  input.group_count = 1;
+  ASSERT_EQ(geminid_engine_step(engine_, &input, nullptr, error_), GEMINID_OK) << Message();
+  EXPECT_EQ(FirstOf(kA, GEMINID_EVALUATE), -1);
+}
+
 // As a program sees it that was compiled with a later header.
 struct LaterInput {
   geminid_step_input input;

@@ -65,6 +65,38 @@ TEST_F(TrainingTest, Step_SaysItsNumberAndNorm) {
   EXPECT_EQ(result.struct_size, sizeof result);
 }
 
+TEST_F(TrainingTest, GroupWithABeta_IsStepped_AndOneThatTheOptimizerLacksIsRefused) {
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
+  geminid_group group;
+  geminid_group_init(&group, sizeof group);
+  group.learning_rate = 1;
+  group.beta2 = 0.5;
+  geminid_step_input input;
+  geminid_step_input_init(&input, sizeof input);
+  input.groups = &group;
+  input.group_count = 1;
+  EXPECT_EQ(geminid_engine_step(engine_, &input, nullptr, error_), GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("sgd has no beta2"));
+  EXPECT_FALSE(IsFinal());
+  group.beta2 = NAN;
+  EXPECT_EQ(geminid_engine_step(engine_, &input, nullptr, error_), GEMINID_OK) << Message();
+}
+
+TEST_F(TrainingTest, GradientThatIsNotFinite_FailsWhereThatWasAskedFor) {
+  geminid_engine_free(&engine_);
+  geminid_engine_options options = EngineOptions(nullptr);
+  options.not_finite = GEMINID_NOT_FINITE_FAIL;
+  ASSERT_EQ(Create(options, Parameters()), GEMINID_OK) << Message();
+  InitializeWith(1);
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kB, NAN), GEMINID_OK);
+  EXPECT_EQ(Step(1), GEMINID_FAILED_PRECONDITION);
+  EXPECT_THAT(Message(), HasSubstr("not finite"));
+  EXPECT_FALSE(IsFinal());
+  ASSERT_EQ(geminid_engine_cancel_micro_batch(engine_, error_), GEMINID_OK) << Message();
+  EXPECT_THAT(Read(kB), Each(1.0f));
+}
+
 TEST_F(TrainingTest, GradientRead_IsWhatWasAdded_AndCanBeChanged) {
   ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
   ASSERT_EQ(AddGradient(kA, 3), GEMINID_OK);

@@ -39,8 +39,7 @@ bool IsUtf8(std::string_view text) {
 
 }  // namespace
 
-absl::Status CheckGiven(const void* argument, const char* name) {
-  if (argument != nullptr) return absl::OkStatus();
+absl::Status IsNull(const char* name) {
   return absl::InvalidArgumentError(absl::StrCat(name, " is NULL"));
 }
 

@@ -19,7 +19,11 @@
 namespace geminid::c_api {
 
 // INVALID_ARGUMENT that names what is null.
-absl::Status CheckGiven(const void* argument, const char* name);
+absl::Status IsNull(const char* name);
+template <typename Argument>
+absl::Status CheckGiven(const Argument* argument, const char* name) {
+  return argument == nullptr ? IsNull(name) : absl::OkStatus();
+}
 
 // Empty for null; INVALID_ARGUMENT for what is no UTF-8.
 absl::StatusOr<std::string> Text(const char* text, const char* name);

@@ -38,6 +38,7 @@
 extern "C" {
 #endif
 #pragma GCC visibility push(default)
+// NOLINTBEGIN(readability-identifier-naming): the names of C.
 
 // --- results -------------------------------------------------------------------------------------
 
@@ -503,6 +504,7 @@ geminid_code geminid_engine_report_workspace(geminid_engine* engine, uint64_t by
 // geminid::zero::Statistics as a JSON object, with the plan's explanation. For geminid_free.
 geminid_code geminid_engine_statistics(geminid_engine* engine, char** json, geminid_error* error);
 
+// NOLINTEND(readability-identifier-naming)
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }  // extern "C"

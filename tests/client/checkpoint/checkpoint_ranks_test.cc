@@ -189,10 +189,11 @@ class CheckpointRanksTest : public EngineTest {
   std::vector<std::string> Finished() const { return *checkpoint::FinishedIn(folder_); }
   const std::vector<absl::Status>& Said(size_t rank) const { return ranks_[rank].said; }
 
-  static void FillAlike(ParameterId id, std::span<float> values) {
+  static absl::Status FillAlike(ParameterId id, std::span<float> values) {
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = 0.01F * static_cast<float>((i * 7 + static_cast<uint32_t>(id)) % 23) - 0.1F;
     }
+    return absl::OkStatus();
   }
 
   base::TemporaryFolder temporary_;

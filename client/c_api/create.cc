@@ -196,6 +196,5 @@ geminid_code geminid_engine_create(geminid_session* session, geminid_ranks* rank
 void geminid_engine_free(geminid_engine** engine) { Engines().Free(engine); }
 
 geminid_code geminid_engine_health(geminid_engine* engine, geminid_error* error) {
-  return OnEngine(engine, error,
-                  [](EngineObject& object) { return object.engine().Synchronize(); });
+  return OnEngine(engine, error, [](EngineObject& object) { return object.engine().health(); });
 }

@@ -18,7 +18,7 @@ geminid_code OnEngine(geminid_engine* handle, geminid_error* error, const Work& 
   return Guarded(error, [&]() -> absl::Status {
     GEMINID_ASSIGN_OR_RETURN(const std::shared_ptr<EngineObject> object, Engines().Find(handle));
     const absl::Status status = work(*object);
-    if (!status.ok() && error != nullptr) error->is_final = !object->engine().Synchronize().ok();
+    if (!status.ok() && error != nullptr) error->is_final = !object->engine().health().ok();
     return status;
   });
 }

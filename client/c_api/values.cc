@@ -29,28 +29,6 @@ absl::StatusOr<std::span<Float>> ToSpan(Float* values, uint64_t count) {
   return std::span<Float>(values, count);
 }
 
-// Calls `fill` until it gives up; the elements that it was not asked for are zeros.
-class Filler {
- public:
-  Filler(geminid_fill* fill, void* context) : fill_(fill), context_(context) {}
-
-  void operator()(zero::ParameterId id, uint64_t first, std::span<float> values) {
-    if (!failed_.ok()) return;
-    const uint32_t parameter = static_cast<uint32_t>(id);
-    const int result = fill_(context_, parameter, first, values.data(), values.size());
-    if (result == 0) return;
-    failed_ = absl::CancelledError(absl::StrCat("fill returned ", result, " for parameter ",
-                                                parameter, " from element ", first,
-                                                "; initialize again before the first micro-batch"));
-  }
-  const absl::Status& failed() const { return failed_; }
-
- private:
-  geminid_fill* const fill_;
-  void* const context_;
-  absl::Status failed_;
-};
-
 }  // namespace
 }  // namespace geminid::c_api
 
@@ -62,12 +40,16 @@ geminid_code geminid_engine_initialize(geminid_engine* engine, geminid_fill* fil
                                        geminid_error* error) {
   return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
     GEMINID_RETURN_IF_ERROR(CheckGiven(reinterpret_cast<const void*>(fill), "fill"));
-    Filler filler(fill, context);
-    const auto forward = [&](ParameterId id, uint64_t first, std::span<float> values) {
-      filler(id, first, values);
-    };
-    GEMINID_RETURN_IF_ERROR(object.engine().InitializeShards(forward));
-    return filler.failed();
+    return object.engine().InitializeShards(
+        [&](ParameterId id, uint64_t first, std::span<float> values) -> absl::Status {
+          const uint32_t parameter = static_cast<uint32_t>(id);
+          const int result = fill(context, parameter, first, values.data(), values.size());
+          if (result == 0) return absl::OkStatus();
+          return absl::CancelledError(absl::StrCat("fill returned ", result, " for parameter ",
+                                                   parameter, " from element ", first,
+                                                   "; initialize again before the first "
+                                                   "micro-batch"));
+        });
   });
 }
 

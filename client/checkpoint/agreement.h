@@ -1,32 +1,37 @@
-// Whether all ranks succeeded: one small collective.
+// What the ranks tell each other about a checkpoint: who failed in which phase, and why.
 #ifndef GEMINID_CLIENT_CHECKPOINT_AGREEMENT_H_
 #define GEMINID_CLIENT_CHECKPOINT_AGREEMENT_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "geminid/communicator.h"
 
 namespace geminid::checkpoint {
 
-// This rank's error; else, if another rank has one, an error of the same code that names that rank.
-inline absl::Status Agree(collectives::Communicator* communicator, const absl::Status& mine,
-                          const char* what) {
-  std::vector<int64_t> code = {static_cast<int64_t>(mine.code())};
-  std::vector<int64_t> codes(static_cast<size_t>(communicator->WorldSize()));
-  if (absl::Status status = communicator->AllGather(code, codes); !status.ok()) {
-    return mine.ok() ? status : mine;
-  }
-  if (!mine.ok()) return mine;
-  for (size_t rank = 0; rank < codes.size(); ++rank) {
-    if (codes[rank] == 0) continue;
-    return absl::Status(static_cast<absl::StatusCode>(codes[rank]),
-                        absl::StrCat("rank ", rank, " failed ", what, "; it says why"));
-  }
-  return absl::OkStatus();
-}
+// What a rank has done, or failed to do, when it calls Agree.
+enum class Phase : uint8_t {
+  kMakeFolder,
+  kBegin,
+  kStartPart,
+  kWritePart,
+  kFinish,
+  kLoad,
+  kRestore,
+  kBeginExport,
+  kExport,
+  kFinishExport,
+};
+
+// Of a rank that cannot say which step it means, as it has failed.
+inline constexpr uint64_t kNoStep = ~uint64_t{0};
+
+// Whether all ranks have done `phase` of the checkpoint of `step`: one small collective. This
+// rank's error; else the error of the first rank that has one, with its code, its number and its
+// words, which are cut to some 200 bytes; else FAILED_PRECONDITION if another rank's answer is
+// about another phase or step, such as a late answer about an earlier checkpoint.
+absl::Status Agree(collectives::Communicator* communicator, Phase phase, uint64_t step,
+                   const absl::Status& mine);
 
 }  // namespace geminid::checkpoint
 

@@ -119,6 +119,19 @@ class Files {
   std::vector<TensorFile> files_;
 };
 
+// All ranks read all, whatever becomes of the files, so that none waits for another. `files`: on
+// the rank that has them.
+absl::Status ReadAll(const ExportOptions& options, const std::vector<Exported>& exported,
+                     zero::ModelState* state, Files* files) {
+  absl::Status kept;
+  for (const Exported& tensor : exported) {
+    GEMINID_ASSIGN_OR_RETURN(std::vector<float> values, state->ReadParameter(tensor.id));
+    if (options.adjust) kept.Update(options.adjust(tensor.id, &values));
+    if (files != nullptr && kept.ok()) kept = files->Write(tensor.entry, values);
+  }
+  return kept;
+}
+
 }  // namespace
 
 absl::Status ExportValues(const ExportOptions& options, zero::ModelState* state,
@@ -126,19 +139,21 @@ absl::Status ExportValues(const ExportOptions& options, zero::ModelState* state,
                           const std::vector<zero::Parameter>& parameters) {
   const std::vector<Exported> exported = Choose(options, parameters);
   const bool leads = communicator->Rank() == 0;
+  const absl::StatusOr<zero::Progress> progress = state->GetProgress();
+  const uint64_t step = progress.ok() ? progress->step : kNoStep;
   Files files;
-  absl::Status mine = leads ? files.Create(options, exported) : absl::OkStatus();
+  absl::Status mine = progress.status();
+  if (mine.ok() && leads) mine = files.Create(options, exported);
   const bool exists = absl::IsAlreadyExists(mine);
-  absl::Status status = Agree(communicator, mine, "to begin an export");
-  for (size_t i = 0; i < exported.size() && status.ok(); ++i) {
-    // All ranks read all, whatever becomes of the files, so that none waits for another.
-    absl::StatusOr<std::vector<float>> values = state->ReadParameter(exported[i].id);
-    if (values.ok() && options.adjust) mine.Update(options.adjust(exported[i].id, &*values));
-    if (!values.ok()) status = values.status();
-    if (leads && mine.ok() && status.ok()) mine = files.Write(exported[i].entry, *values);
+  absl::Status status = Agree(communicator, Phase::kBeginExport, step, mine);
+  if (status.ok()) {
+    mine = ReadAll(options, exported, state, leads ? &files : nullptr);
+    status = Agree(communicator, Phase::kExport, step, mine);
+    if (status.ok()) {
+      status = Agree(communicator, Phase::kFinishExport, step,
+                     leads ? files.Finish(options.folder) : absl::OkStatus());
+    }
   }
-  if (status.ok() && leads && mine.ok()) mine = files.Finish(options.folder);
-  if (status.ok()) status = Agree(communicator, mine, "to export");
   if (leads && !status.ok() && !exists) AbandonFolder(options.folder);
   return status;
 }

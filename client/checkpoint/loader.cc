@@ -298,9 +298,11 @@ absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
     loaded.run = loader.run();
     return absl::OkStatus();
   };
-  absl::Status status = Agree(communicator, load(), "to load the checkpoint");
-  if (!status.ok()) return status;
-  GEMINID_RETURN_IF_ERROR(state->Restore(loaded.progress));
+  const absl::Status read = load();
+  const uint64_t step = read.ok() ? loaded.progress.step : kNoStep;
+  GEMINID_RETURN_IF_ERROR(Agree(communicator, Phase::kLoad, step, read));
+  GEMINID_RETURN_IF_ERROR(
+      Agree(communicator, Phase::kRestore, step, state->Restore(loaded.progress)));
   return loaded;
 }
 

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -24,16 +26,22 @@ namespace {
 // Ranks wait for each other's disks, which may be slow and unlike.
 constexpr absl::Duration kDiskTimeout = absl::Hours(1);
 
-// One checkpoint being written by one rank: takes the parts of a snapshot to their places.
+// What is in every checkpoint of a saver.
+struct Inventory {
+  std::vector<zero::Parameter> parameters;
+  Contents contents;
+};
+
+// One checkpoint being written by one rank: takes the parts of a snapshot to their places. The
+// state may hold it longer than the saver lives.
 class Writing final : public zero::SnapshotSink {
  public:
-  Writing(const Contents& contents, const std::vector<zero::Parameter>& parameters,
-          std::string folder)
-      : contents_(contents), parameters_(parameters), folder_(std::move(folder)) {}
+  Writing(std::shared_ptr<const Inventory> inventory, std::string folder)
+      : inventory_(std::move(inventory)), folder_(std::move(folder)) {}
 
   // On one rank, before the others open: every file, with its header.
   absl::Status CreateFiles() {
-    for (const PlannedFile& planned : contents_.files) {
+    for (const PlannedFile& planned : inventory_->contents.files) {
       absl::StatusOr<TensorFile> file = TensorFile::Create(PathOf(planned.name), planned.header);
       if (!file.ok()) return file.status();
       const std::string header = Encode(planned.header);
@@ -44,7 +52,7 @@ class Writing final : public zero::SnapshotSink {
   }
 
   absl::Status OpenFiles() {
-    for (const PlannedFile& planned : contents_.files) {
+    for (const PlannedFile& planned : inventory_->contents.files) {
       absl::StatusOr<TensorFile> file =
           TensorFile::OpenToWrite(PathOf(planned.name), planned.header);
       if (!file.ok()) return file.status();
@@ -55,14 +63,18 @@ class Writing final : public zero::SnapshotSink {
 
   absl::Status Write(zero::ParameterId id, zero::StateKind kind, uint64_t offset,
                      std::span<const float> values) override {
-    return WriteAt(TensorName(parameters_[static_cast<uint32_t>(id)].name, kind), offset,
+    if (given_up_) return absl::CancelledError("the checkpoint was given up");
+    return WriteAt(TensorName(inventory_->parameters[static_cast<uint32_t>(id)].name, kind), offset,
                    std::as_bytes(values));
   }
+
+  // No rank needs the parts that are still to come: the snapshot ends at the next one.
+  void GiveUp() { given_up_ = true; }
 
   // Bytes of a tensor from its `element`-th on.
   absl::Status WriteAt(const std::string& tensor, uint64_t element,
                        std::span<const std::byte> bytes) {
-    const TensorPlace place = contents_.places.at(tensor);
+    const TensorPlace place = inventory_->contents.places.at(tensor);
     const TensorFile& file = files_[place.file];
     const uint64_t offset = file.PlaceOf(file.header().tensors[place.entry], element);
     checksums_.Add(place.file, offset, bytes);
@@ -71,7 +83,7 @@ class Writing final : public zero::SnapshotSink {
 
   // A small file beside the tensors.
   absl::Status WriteText(const std::string& name, const std::string& text) {
-    checksums_.Add(static_cast<uint32_t>(contents_.files.size() + texts_.size()), 0,
+    checksums_.Add(static_cast<uint32_t>(inventory_->contents.files.size() + texts_.size()), 0,
                    std::as_bytes(std::span(text)));
     texts_.push_back(name);
     return base::ReplaceFile(PathOf(name), text);
@@ -82,8 +94,8 @@ class Writing final : public zero::SnapshotSink {
     for (const TensorFile& file : files_) GEMINID_RETURN_IF_ERROR(file.Sync());
     files_.clear();
     std::vector<std::string> names;
-    names.reserve(contents_.files.size() + texts_.size());
-    for (const PlannedFile& planned : contents_.files) names.push_back(planned.name);
+    names.reserve(inventory_->contents.files.size() + texts_.size());
+    for (const PlannedFile& planned : inventory_->contents.files) names.push_back(planned.name);
     names.insert(names.end(), texts_.begin(), texts_.end());
     return WriteChecksums(PathOf(ChecksumsName(rank, ranks)), names, checksums_.Take());
   }
@@ -91,9 +103,9 @@ class Writing final : public zero::SnapshotSink {
  private:
   std::string PathOf(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
 
-  const Contents& contents_;
-  const std::vector<zero::Parameter>& parameters_;
+  const std::shared_ptr<const Inventory> inventory_;
   const std::string folder_;
+  std::atomic<bool> given_up_ = false;
   std::vector<TensorFile> files_;
   std::vector<std::string> texts_;
   Checksums checksums_;
@@ -103,45 +115,41 @@ class Writing final : public zero::SnapshotSink {
 
 class Saver::Impl {
  public:
-  Impl(zero::ModelState* state, std::vector<zero::Parameter> parameters, SaverOptions options)
-      : state_(state), parameters_(std::move(parameters)), options_(std::move(options)) {}
+  Impl(zero::ModelState* state, SaverOptions options)
+      : state_(state), options_(std::move(options)) {}
   ~Impl() {
     if (thread_.joinable()) thread_.join();
   }
 
-  absl::Status Start(collectives::Communicator* communicator) {
+  absl::Status Start(collectives::Communicator* communicator,
+                     std::vector<zero::Parameter> parameters) {
     if (options_.folder.empty() || options_.max_file_bytes == 0) {
       return absl::InvalidArgumentError("a saver needs a folder, and files of at least one byte");
     }
     GEMINID_ASSIGN_OR_RETURN(communicator_, communicator->Duplicate("geminid-checkpoint"));
     communicator_->SetTimeout(kDiskTimeout);
-    GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
-    GEMINID_ASSIGN_OR_RETURN(contents_, PlanContents(
-                                            parameters_,
-                                            [this](zero::ParameterId id, zero::StateKind kind) {
-                                              return state_->HasState(id, kind);
-                                            },
-                                            progress.tensor_state.size(), options_.max_file_bytes));
-    const absl::Status made = leads() ? TakeFolder() : absl::OkStatus();
-    return Agree(communicator_.get(), made, "to make the folder of the checkpoints");
+    absl::Status made = Plan(std::move(parameters));
+    if (made.ok() && leads()) made = TakeFolder();
+    return Agree(communicator_.get(), Phase::kMakeFolder, kNoStep, made);
   }
 
+  // Every rank takes part in every agreement, whatever has failed on it: an answer is never taken
+  // for that of another save.
   absl::Status Save(const RunState& run, Health health) {
     if (absl::StatusOr<std::string> last = Wait(); !last.ok()) return last.status();
-    GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
-    const uint64_t step = progress.step;
+    const absl::StatusOr<zero::Progress> progress = state_->GetProgress();
+    const uint64_t step = progress.ok() ? progress->step : kNoStep;
     std::shared_ptr<Writing> writing = WritingOf(step);
-    const absl::Status led =
-        leads() ? Lead(RecordOf(progress, run, health), progress.tensor_state, &writing)
-                : absl::OkStatus();
-    absl::Status begun = Agree(communicator_.get(), led, "to begin a checkpoint");
-    if (begun.ok()) {
-      begun = Agree(communicator_.get(), leads() ? absl::OkStatus() : writing->OpenFiles(),
-                    "to open the files of a checkpoint");
+    absl::Status begun = progress.status();
+    if (begun.ok() && leads()) {
+      begun = Lead(RecordOf(*progress, run, health), progress->tensor_state, &writing);
     }
-    if (begun.ok()) begun = state_->StartSnapshot(writing);
+    begun = Agree(communicator_.get(), Phase::kBegin, step, begun);
+    if (begun.ok()) {
+      begun = Agree(communicator_.get(), Phase::kStartPart, step, StartPart(writing));
+    }
     if (!begun.ok()) {
-      if (leads()) AbandonStep(options_.folder, step);
+      GiveUp(step, writing.get());
       return begun;
     }
     const auto finish = [this, step, health, writing] {
@@ -167,6 +175,35 @@ class Saver::Impl {
  private:
   bool leads() const { return communicator_->Rank() == 0; }
 
+  absl::Status Plan(std::vector<zero::Parameter> parameters) {
+    GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
+    auto inventory = std::make_shared<Inventory>();
+    GEMINID_ASSIGN_OR_RETURN(inventory->contents,
+                             PlanContents(
+                                 parameters,
+                                 [this](zero::ParameterId id, zero::StateKind kind) {
+                                   return state_->HasState(id, kind);
+                                 },
+                                 progress.tensor_state.size(), options_.max_file_bytes));
+    inventory->parameters = std::move(parameters);
+    inventory_ = std::move(inventory);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartPart(const std::shared_ptr<Writing>& writing) {
+    if (!leads()) GEMINID_RETURN_IF_ERROR(writing->OpenFiles());
+    // The snapshot for a checkpoint that was given up ends with an error, which has been said.
+    if (std::exchange(gave_up_, false)) state_->WaitSnapshot().IgnoreError();
+    return state_->StartSnapshot(writing);
+  }
+
+  // The checkpoint gets no name. The snapshot may still be handing out a part.
+  void GiveUp(uint64_t step, Writing* writing) {
+    writing->GiveUp();
+    gave_up_ = true;
+    if (leads()) AbandonStep(options_.folder, step);
+  }
+
   absl::Status TakeFolder() {
     GEMINID_RETURN_IF_ERROR(MakeFolder(options_.folder));
     GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> finished, FinishedIn(options_.folder));
@@ -178,7 +215,7 @@ class Saver::Impl {
 
   std::shared_ptr<Writing> WritingOf(uint64_t step) const {
     return std::make_shared<Writing>(
-        contents_, parameters_, absl::StrCat(options_.folder, "/", UnfinishedNameOfStep(step)));
+        inventory_, absl::StrCat(options_.folder, "/", UnfinishedNameOfStep(step)));
   }
 
   RunRecord RecordOf(const zero::Progress& progress, const RunState& run, Health health) const {
@@ -229,7 +266,7 @@ class Saver::Impl {
       GEMINID_RETURN_IF_ERROR(writing->WriteText(name, text));
     }
     for (const char* prefix : {kModelPrefix, kOptimizerPrefix}) {
-      const std::string index = IndexText(contents_, prefix);
+      const std::string index = IndexText(inventory_->contents, prefix);
       if (index.empty()) continue;
       GEMINID_RETURN_IF_ERROR(
           writing->WriteText(absl::StrCat(prefix, ".safetensors.index.json"), index));
@@ -241,12 +278,15 @@ class Saver::Impl {
   absl::StatusOr<std::string> Finish(uint64_t step, Health health, Writing* writing) {
     absl::Status status = state_->WaitSnapshot();
     if (status.ok()) status = writing->Finish(communicator_->Rank(), communicator_->WorldSize());
-    status = Agree(communicator_.get(), status, "to write its part of the checkpoint");
+    status = Agree(communicator_.get(), Phase::kWritePart, step, status);
     is_disk_full_ = absl::IsResourceExhausted(status);
     if (leads() && status.ok()) status = FinishStep(options_.folder, step);
-    if (leads() && !status.ok()) AbandonStep(options_.folder, step);
-    if (leads() && status.ok()) status = Prune({NameOfStep(step), health == Health::kHealthy});
-    status = Agree(communicator_.get(), status, "to finish the checkpoint");
+    if (!status.ok()) {
+      GiveUp(step, writing);
+    } else if (leads()) {
+      status = Prune({NameOfStep(step), health == Health::kHealthy});
+    }
+    status = Agree(communicator_.get(), Phase::kFinish, step, status);
     if (!status.ok()) return status;
     return absl::StrCat(options_.folder, "/", NameOfStep(step));
   }
@@ -259,14 +299,14 @@ class Saver::Impl {
   }
 
   zero::ModelState* const state_;
-  const std::vector<zero::Parameter> parameters_;
   const SaverOptions options_;
   std::unique_ptr<collectives::Communicator> communicator_;
-  Contents contents_;
+  std::shared_ptr<const Inventory> inventory_;
   // Of the rank that leads, and of the thread while it runs: what pruning may remove, the first to
   // go first.
   std::vector<FinishedCheckpoint> prunable_;
   bool is_disk_full_ = false;
+  bool gave_up_ = false;  // the last checkpoint, whose snapshot may go on
   std::thread thread_;
   absl::StatusOr<std::string> result_ = std::string();  // of the thread, when it has ended
   std::string last_;
@@ -279,8 +319,8 @@ absl::StatusOr<std::unique_ptr<Saver>> Saver::Create(zero::ModelState* state,
                                                      collectives::Communicator* communicator,
                                                      std::vector<zero::Parameter> parameters,
                                                      SaverOptions options) {
-  auto impl = std::make_unique<Impl>(state, std::move(parameters), std::move(options));
-  GEMINID_RETURN_IF_ERROR(impl->Start(communicator));
+  auto impl = std::make_unique<Impl>(state, std::move(options));
+  GEMINID_RETURN_IF_ERROR(impl->Start(communicator, std::move(parameters)));
   return std::unique_ptr<Saver>(new Saver(std::move(impl)));
 }
 

@@ -23,7 +23,10 @@ int main() {
   const auto engine =
       Check(zero::Engine::Create(session.get(), ranks.get(), {{.name = "w", .shape = {64, 64}}},
                                  {.data_type = zero::DataType::kFloat32}));
-  Check(engine->Initialize([](auto, std::span<float> w) { std::ranges::fill(w, 0.0f); }));
+  Check(engine->Initialize([](auto, std::span<float> w) {
+    std::ranges::fill(w, 0.0f);
+    return absl::OkStatus();
+  }));
   const zero::ParameterId kW{0};
   for (int step = 0; step < 5; ++step) {
     Check(engine->BeginMicroBatch());

@@ -73,6 +73,7 @@ EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator
       options_(std::move(options)),
       clock_(ClockOf(options_)),
       self_(std::make_shared<EngineImpl*>(this)),
+      mutex_([this] { Publish(); }),
       loss_scaler_(options_.loss_scale.value_or(FixedLossScale(1))),
       times_(clock_) {}
 
@@ -315,7 +316,9 @@ absl::Status EngineImpl::MakeThreads() {
                                }));
   GEMINID_RETURN_IF_ERROR(MakeMover());
   SetUpdateOrder();
-  return ReadHostBytes();
+  GEMINID_RETURN_IF_ERROR(ReadHostBytes());
+  Publish();
+  return absl::OkStatus();
 }
 
 absl::Status EngineImpl::MakeMover() {
@@ -423,6 +426,7 @@ absl::Status EngineImpl::MakeViews() {
 absl::Status EngineImpl::Remember(const absl::Status& status) {
   if (!status.ok() && status_.ok()) {
     status_ = status;
+    published_.Fail(status);
     mover_->Fail(status);
     AbortRanks(std::string(status.message()));
   }
@@ -455,62 +459,6 @@ absl::Status EngineImpl::Health() {
 absl::Status EngineImpl::HealthOnDevice() {
   GEMINID_RETURN_IF_ERROR(Health());
   return wait_ended_;
-}
-
-absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
-  const Lock lock(mutex_);
-  const ArenaMeter::Reading reading = meter_.Read();
-  const TransferTotals totals = session_->Totals();
-  Statistics statistics;
-  statistics.parameters = layout_.used_elements;
-  statistics.model_state_bytes = store_->model_state_bytes();
-  statistics.device_state_bytes = store_->device_bytes();
-  for (uint32_t chunk = 0; chunk < layout_.chunks.size(); ++chunk) {
-    statistics.state_chunks_on_device += store_->on_device(chunk) ? 1 : 0;
-  }
-  statistics.host_bytes = host_bytes_;
-  statistics.arena_bytes = session_->arena_bytes();
-  statistics.model_bytes = reading.model_bytes;
-  statistics.workspace_bytes = reading.workspace_bytes;
-  statistics.peak_model_bytes = reading.peak_model_bytes;
-  statistics.peak_workspace_bytes = reading.peak_workspace_bytes;
-  statistics.peak_total_bytes = reading.peak_total_bytes;
-  statistics.model_bytes_at_peak = reading.model_bytes_at_peak;
-  statistics.host_to_device_bytes = totals.host_to_device_bytes;
-  statistics.device_to_host_bytes = totals.device_to_host_bytes;
-  statistics.ranks_exchange_by = exchange_by_;
-  CountReceived(&statistics);
-  if (device_communicator_ != nullptr) {
-    statistics.registered_bytes = device_communicator_->Stats().registered_bytes;
-  }
-  statistics.chunks = layout_.chunks.size();
-  statistics.chunk_elements = layout_.chunk_elements;
-  statistics.waste_ratio = static_cast<double>(layout_.padding_elements) /
-                           static_cast<double>(layout_.padding_elements + layout_.used_elements);
-  statistics.plans_made = plans_made_;
-  for (ReplanCause cause : {ReplanCause::kPeak, ReplanCause::kAccessOrder, ReplanCause::kSlower,
-                            ReplanCause::kFaster}) {
-    statistics.replans_by_cause.emplace_back(ReplanCauseName(cause),
-                                             replans_[static_cast<size_t>(cause)]);
-  }
-  statistics.plan_explanation = why_no_plan_;
-  statistics.transfer_bytes_lower_bound = bound_bytes_;
-  if (plan() != nullptr) {
-    statistics.planned_transfer_bytes = plan()->transfer_bytes;
-    statistics.everything_fits = plan()->everything_fits;
-    statistics.plan_explanation = plan()->explanation;
-    statistics.transfer_bytes_lower_bound +=
-        unplanned_micro_batches_ * plan()->transfer_bytes_lower_bound;
-  }
-  statistics.queued_seconds = absl::ToDoubleSeconds(session_->Queued());
-  const std::array<absl::Duration, kStallCauses> stalls = session_->Stalls();
-  for (int cause = 0; cause < kStallCauses; ++cause) {
-    const double seconds = absl::ToDoubleSeconds(stalls[cause]);
-    statistics.stall_seconds += seconds;
-    statistics.stall_seconds_by_cause.emplace_back(shm::Name(static_cast<shm::StallCause>(cause)),
-                                                   seconds);
-  }
-  return statistics;
 }
 
 }  // namespace geminid::zero

@@ -32,6 +32,7 @@
 #include "client/zero/layout.h"
 #include "client/zero/mover.h"
 #include "client/zero/operator_meter.h"
+#include "client/zero/published.h"
 #include "client/zero/rank_agreement.h"
 #include "client/zero/shard_parts.h"
 #include "client/zero/shard_values.h"
@@ -96,6 +97,7 @@ class EngineImpl final : public Engine {
   absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) override;
   absl::Status WaitSnapshot() override;
   absl::StatusOr<Statistics> GetStatistics() override;
+  absl::Status health() const override;
   std::optional<Resumed> resumed() const override { return resumed_; }
 
   // For Operation, which must be open.
@@ -117,7 +119,7 @@ class EngineImpl final : public Engine {
     uint64_t extent_bytes = 0;
     std::optional<Lease> lease;
   };
-  using Lock = std::lock_guard<std::recursive_mutex>;
+  using Lock = std::lock_guard<CallMutex>;
 
   // Does what the trainer's thread waits for, and counts the wait.
   template <typename Work>
@@ -128,7 +130,7 @@ class EngineImpl final : public Engine {
     return result;
   }
 
-  // engine_impl.cc: creation, and what is known in numbers
+  // engine_impl.cc: creation
   absl::Status CheckArguments() const;
   absl::Status CheckNotFinite() const;
   absl::Status CheckParameter(const Parameter& parameter) const;
@@ -165,6 +167,10 @@ class EngineImpl final : public Engine {
   absl::Status ReadHostBytes();
   void GiveMemoryBack();
 
+  // engine_statistics.cc: what is known without waiting
+  void Publish();
+  Statistics StatisticsOf(const Published::Basis& basis) const;
+
   // engine_resume.cc: after a predecessor of this process
   std::optional<uint64_t> StepLeft() const;
   absl::Status CheckAllRanks() const;
@@ -180,6 +186,7 @@ class EngineImpl final : public Engine {
 
   // engine_values.cc: parameters as values
   absl::Status CheckNew(const char* call);
+  absl::Status AgreeOnFill(const char* call, const absl::Status& filled);
   absl::Status LoadShard(uint32_t tensor, std::span<int32_t> bits) const;
 
   // engine_shards.cc: state in and out
@@ -333,7 +340,8 @@ class EngineImpl final : public Engine {
   const std::function<absl::Time()> clock_;
   // What Operations know this by; null in it once this has ended.
   const std::shared_ptr<EngineImpl*> self_;
-  mutable std::recursive_mutex mutex_;  // one call at a time
+  mutable CallMutex mutex_;
+  Published published_;
 
   Layout layout_;
   std::vector<uint64_t> elements_;  // by tensor

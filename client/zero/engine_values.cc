@@ -18,33 +18,50 @@ absl::Status EngineImpl::Initialize(const Fill& fill) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNew("Initialize"));
   store_->SetResumable(false);
+  absl::Status filled;
   std::vector<float> values;
-  for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {
+  for (uint32_t tensor = 0; tensor < parameters_.size() && filled.ok(); ++tensor) {
     values.assign(elements_[tensor], 0.0f);
-    fill(ParameterId{tensor}, values);
+    filled = fill(ParameterId{tensor}, values);
+    if (!filled.ok()) break;
     for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
       const absl::Status status = values_->Write(
           part, StateKind::kMaster, std::span(values).subspan(part.tensor_offset, part.elements));
       if (!status.ok()) return Remember(status);
     }
   }
-  return absl::OkStatus();
+  return AgreeOnFill("Initialize", filled);
 }
 
 absl::Status EngineImpl::InitializeShards(const FillRange& fill) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNew("InitializeShards"));
   store_->SetResumable(false);
+  absl::Status filled;
   std::vector<float> values;
-  for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {
+  for (uint32_t tensor = 0; tensor < parameters_.size() && filled.ok(); ++tensor) {
     for (const ShardPart& part : PartsOf(ParameterId{tensor})) {
       values.assign(part.elements, 0.0f);
-      fill(ParameterId{tensor}, part.tensor_offset, values);
+      filled = fill(ParameterId{tensor}, part.tensor_offset, values);
+      if (!filled.ok()) break;
       const absl::Status status = values_->Write(part, StateKind::kMaster, values);
       if (!status.ok()) return Remember(status);
     }
   }
-  return absl::OkStatus();
+  return AgreeOnFill("InitializeShards", filled);
+}
+
+// The engine goes on, whoever failed: nothing was moved, and values can be set again.
+absl::Status EngineImpl::AgreeOnFill(const char* call, const absl::Status& filled) {
+  // The first rank that failed has the greatest number.
+  const int ranks = communicator_->WorldSize();
+  std::vector<double> failed = {filled.ok() ? 0.0
+                                            : static_cast<double>(ranks - communicator_->Rank())};
+  GEMINID_RETURN_IF_ERROR(Remember(agreement_->Worst(&failed)));
+  if (!filled.ok() || failed[0] == 0) return filled;
+  return absl::AbortedError(absl::StrCat(
+      call, ": the values of rank ", ranks - static_cast<int>(failed[0]),
+      " could not be had, it says why; call it again on all ranks, load a checkpoint, or end"));
 }
 
 absl::Status EngineImpl::LoadShard(uint32_t tensor, std::span<int32_t> bits) const {

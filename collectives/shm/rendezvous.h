@@ -22,9 +22,10 @@ struct Meeting {
 // Blocks until all ranks have met under `name`, or DEADLINE_EXCEEDED naming who is missing. The
 // socket's name is private to the user and the network namespace; other users are refused both
 // ways. Rank 0 gives `segment_fd` (borrowed), the others -1; an error in its place is, when all
-// have come, the result on every rank. A stranger with a wrong world size or a rank already present
-// is refused with INVALID_ARGUMENT and the group goes on waiting. `look` is called every now and
-// then meanwhile; its error ends the wait.
+// have come, the result on every rank. So is RESOURCE_EXHAUSTED of a rank that may not have, or not
+// send, the descriptors: it names the rank and the limit. A stranger with a wrong world size or a
+// rank already present is refused with INVALID_ARGUMENT and the group goes on waiting. `look` is
+// called every now and then meanwhile; its error ends the wait.
 absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_size,
                                    const absl::StatusOr<int>& segment_fd, absl::Duration timeout,
                                    const std::function<absl::Status()>& look = nullptr);

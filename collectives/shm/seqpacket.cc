@@ -1,5 +1,6 @@
 #include "collectives/shm/seqpacket.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -24,6 +25,12 @@ socklen_t AbstractAddress(const std::string& name, sockaddr_un* address) {
   // sun_path[0] stays 0: the abstract namespace.
   std::memcpy(address->sun_path + 1, path.data(), path.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+}
+
+std::string DescriptorLimit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "unknown";
+  return absl::StrCat(limit.rlim_cur);
 }
 
 base::UniqueFd NewSocket() {
@@ -95,8 +102,13 @@ absl::Status SendRecord(int socket, std::span<const std::byte> record, std::span
   do {
     sent = ::sendmsg(socket, &message, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
-  if (sent < 0) return absl::ErrnoToStatus(errno, "sendmsg");
-  return absl::OkStatus();
+  if (sent >= 0) return absl::OkStatus();
+  if (errno != ETOOMANYREFS) return absl::ErrnoToStatus(errno, "sendmsg");
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot send ", fds.size(),
+                   " more descriptors: those that this user's processes have sent and ",
+                   "nobody has received yet exceed this process's limit of descriptors, ",
+                   DescriptorLimit(), "; raise it (ulimit -n), or start fewer ranks on this host"));
 }
 
 absl::StatusOr<std::vector<base::UniqueFd>> ReceiveRecord(int socket, std::span<std::byte> record,
@@ -109,9 +121,10 @@ absl::StatusOr<std::vector<base::UniqueFd>> ReceiveRecord(int socket, std::span<
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   ssize_t received = 0;
+  // A peer that hung up without having read all says so once, before what it has sent.
   do {
     received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  } while (received < 0 && errno == EINTR);
+  } while (received < 0 && (errno == EINTR || errno == ECONNRESET));
   if (received <= 0) return absl::UnavailableError("the peer hung up");
   // Take ownership of every descriptor before judging the record, or they would leak.
   std::vector<base::UniqueFd> fds;
@@ -124,6 +137,12 @@ absl::StatusOr<std::vector<base::UniqueFd>> ReceiveRecord(int socket, std::span<
       std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(fd));
       fds.emplace_back(fd);
     }
+  }
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && fds.size() < max_fds) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot receive more than ", fds.size(),
+                     " of the descriptors that were sent: this process ", "may have ",
+                     DescriptorLimit(), " descriptors; raise the limit (ulimit -n)"));
   }
   if (static_cast<size_t>(received) != record.size() ||
       (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {

@@ -23,9 +23,12 @@ absl::StatusOr<base::UniqueFd> ConnectAbstract(const std::string& name);
 // True when the process at the other end had our effective user id as it connected or listened.
 bool PeerIsSameUser(int socket);
 
+// RESOURCE_EXHAUSTED names the limit where more descriptors are on their way between processes than
+// this one may have.
 absl::Status SendRecord(int socket, std::span<const std::byte> record, std::span<const int> fds);
 // Does not block (UNAVAILABLE if nothing is there or the peer hung up). `record` is filled exactly;
-// anything shorter or longer is INVALID_ARGUMENT.
+// anything shorter or longer is INVALID_ARGUMENT. RESOURCE_EXHAUSTED names the limit where this
+// process may not have all of the descriptors.
 absl::StatusOr<std::vector<base::UniqueFd>> ReceiveRecord(int socket, std::span<std::byte> record,
                                                           size_t max_fds);
 

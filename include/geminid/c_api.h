@@ -322,7 +322,7 @@ geminid_code geminid_engine_create(geminid_session* session, geminid_ranks* rank
                                    const geminid_engine_options* options, geminid_engine** engine,
                                    geminid_error* error);
 void geminid_engine_free(geminid_engine** engine);
-// OK, or the error that the engine failed with. Waits for a call in progress on another thread.
+// OK, or the error that the engine failed with. Never waits, also while another thread's call does.
 geminid_code geminid_engine_health(geminid_engine* engine, geminid_error* error);
 
 // --- values and state ----------------------------------------------------------------------------
@@ -338,7 +338,8 @@ enum geminid_state_kinds {
 typedef int geminid_fill(void* context, uint32_t parameter, uint64_t first, float* values,
                          uint64_t count);
 
-// Calls `fill` for the elements that this rank keeps, on this thread.
+// Calls `fill` for the elements that this rank keeps, on this thread. All ranks must, and wait for
+// each other: where one of them has failed, the others return ABORTED naming it.
 geminid_code geminid_engine_initialize(geminid_engine* engine, geminid_fill* fill, void* context,
                                        geminid_error* error);
 

@@ -78,9 +78,12 @@ class GEMINID_EXPORT Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Begins to save the state of the last Step. Waits for the save before, whose error it returns,
-  // on all ranks alike. An error of saving leaves the engine and the checkpoints before unharmed;
-  // RESOURCE_EXHAUSTED when the disk is full and nothing may be removed.
+  // Begins to save the state of the last Step. Waits for the save before, whose error it returns.
+  // All ranks agree on each error: the rank that failed returns its own, the others one of the same
+  // code that names the rank and gives its reason. FAILED_PRECONDITION names ranks that call this
+  // after different steps. The checkpoint then gets no name, nothing is removed for it, and the
+  // engine and the checkpoints before are unharmed; the next Save starts anew. RESOURCE_EXHAUSTED
+  // when the disk is full and nothing may be removed.
   absl::Status Save(const RunState& run, Health health = Health::kHealthy);
 
   // Waits until the last save is on the disk. Its folder; empty when nothing was saved.
@@ -100,7 +103,8 @@ struct Loaded {
 
 // Loads a checkpoint, or the one that Newest names in a saver's folder, into an engine before its
 // first micro-batch: from then on its steps have the bits that the saved run's would have had, with
-// the same number of ranks; with another one the same start. NOT_FOUND when there is none;
+// the same number of ranks; with another one the same start. All ranks agree on each error, as of
+// Saver::Save, and on the step. NOT_FOUND when there is none;
 // DATA_LOSS names the file and the tensor, and what is wrong: cut short, altered, missing, of
 // another shape. The bytes are compared with their checksums as they go into the engine, so that
 // after an error its values are neither the checkpoint's nor those before: load another one,
@@ -137,8 +141,9 @@ struct ExportOptions {
 
 // Writes the values as a plain Hugging Face folder: model.safetensors, or several files and an
 // index, and the texts. Between steps; all ranks must. One tensor at a time is in memory. The
-// folder appears in one instant, when everything in it is on the disk. ALREADY_EXISTS for a folder
-// that is there; INVALID_ARGUMENT names a tensor with values that the type cannot hold.
+// folder appears in one instant, when everything in it is on the disk and no rank has failed; all
+// ranks agree on each error, as of Saver::Save. ALREADY_EXISTS for a folder that is there;
+// INVALID_ARGUMENT names a tensor with values that the type cannot hold.
 GEMINID_EXPORT absl::Status ExportValues(const ExportOptions& options, zero::ModelState* state,
                                          collectives::Communicator* communicator,
                                          const std::vector<zero::Parameter>& parameters);

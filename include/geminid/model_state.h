@@ -71,8 +71,11 @@ class GEMINID_EXPORT ModelState {
   virtual ~ModelState() = default;
 
   // Sets every parameter: `fill` is called once per parameter, in order, with its whole fp32 tensor
-  // to write. Every rank must write the same values. Before the first micro-batch.
-  using Fill = std::function<void(ParameterId id, std::span<float> values)>;
+  // to write. Every rank must write the same values. Before the first micro-batch; all ranks must,
+  // and wait for each other. An error of `fill` ends it: the rank returns that error, the others
+  // ABORTED naming the rank. The values are then neither those before nor those to be: Initialize
+  // again, load a checkpoint, or end.
+  using Fill = std::function<absl::Status(ParameterId id, std::span<float> values)>;
   virtual absl::Status Initialize(const Fill& fill) = 0;
 
   // The fp32 master of one parameter, the same on all ranks. All ranks must call it, between steps.

@@ -26,7 +26,8 @@
 // same parameters. Evaluation may come at any time, within a micro-batch too, though not of weights
 // whose gradients are in their place.
 //
-// Threads: any thread may call; calls are carried out one after the other. Blocking: Use waits
+// Threads: any thread may call; calls are carried out one after the other. health and GetStatistics
+// alone do not wait for the call before: they answer while it hangs. Blocking: Use waits
 // until the parameters are on the device, Step until every gradient of the step is reduced; when
 // nothing happens for Options::timeout they give DEADLINE_EXCEEDED and say what they waited for.
 // All ranks must make the same calls in the same order: ranks that do not get INVALID_ARGUMENT
@@ -34,7 +35,8 @@
 //
 // Errors: a call that is refused for what it was given (INVALID_ARGUMENT, FAILED_PRECONDITION)
 // changes nothing, and the engine goes on. After any other error it stays failed: every later call
-// returns the same status, on all ranks.
+// returns the same status, on all ranks. Engine::health tells them apart whatever the code: OK after
+// an error means that the call was refused.
 #ifndef GEMINID_ZERO_H_
 #define GEMINID_ZERO_H_
 
@@ -401,7 +403,8 @@ class GEMINID_EXPORT Engine : public ModelState {
 
   // As Initialize, but `fill` is called for those elements alone that this rank keeps: `values`
   // are those from `first` on. No more memory is taken than one call's values.
-  using FillRange = std::function<void(ParameterId id, uint64_t first, std::span<float> values)>;
+  using FillRange =
+      std::function<absl::Status(ParameterId id, uint64_t first, std::span<float> values)>;
   virtual absl::Status InitializeShards(const FillRange& fill) = 0;
 
   // What one group of parameters is updated with.
@@ -504,7 +507,16 @@ class GEMINID_EXPORT Engine : public ModelState {
   virtual absl::Status ReadGradient(ParameterId id, uint64_t offset, std::span<float> values) = 0;
   virtual absl::Status WriteGradient(ParameterId id, uint64_t offset,
                                      std::span<const float> values) = 0;
+
+  // Never waits, also while another thread's call does. Bytes, transfers and stalls are those of now;
+  // the plan and what follows from it are as the last call to end has left them.
   virtual absl::StatusOr<Statistics> GetStatistics() = 0;
+
+  // Never waits. OK, or the error that the engine has failed with, which all later calls return. So
+  // after a call's error: OK means that the call was refused and the engine goes on; anything else,
+  // that the engine can only be ended. An error of the engine's own threads is known here before a
+  // call returns it. While a call hangs this is OK until that has waited for Options::timeout.
+  virtual absl::Status health() const = 0;
 
  protected:
   Engine() = default;

@@ -58,9 +58,10 @@ HowFar CountedState::Passed() const { return Bytes(moved_elements_, model_elemen
 HowFar CountedState::Saved() const { return Bytes(*saved_elements_, state_elements_); }
 
 absl::Status CountedState::Initialize(const Fill& fill) {
-  return state_->Initialize([&](zero::ParameterId id, std::span<float> values) {
-    fill(id, values);
+  return state_->Initialize([&](zero::ParameterId id, std::span<float> values) -> absl::Status {
+    GEMINID_RETURN_IF_ERROR(fill(id, values));
     moved_elements_ += values.size();
+    return absl::OkStatus();
   });
 }
 

@@ -84,7 +84,7 @@ absl::StatusOr<ParameterId> StagedState::Here(ParameterId id) const {
 
 absl::Status StagedState::Initialize(const Fill& fill) {
   return engine_->Initialize([&](ParameterId id, std::span<float> values) {
-    fill(whole_[static_cast<size_t>(id)], values);
+    return fill(whole_[static_cast<size_t>(id)], values);
   });
 }
 

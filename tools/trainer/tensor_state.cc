@@ -106,12 +106,12 @@ TensorState::TensorState(const ModelConfig& config, std::vector<TensorParameters
 }
 
 absl::Status TensorState::Initialize(const Fill& fill) {
-  return inner_->Initialize([&](ParameterId id, std::span<float> values) {
+  return inner_->Initialize([&](ParameterId id, std::span<float> values) -> absl::Status {
     const TensorBlock& block = Mine().blocks[static_cast<size_t>(id)];
     std::ranges::fill(values, 0.0F);
     for (const ParameterId whole : block.whole) {
       std::vector<float> all(specs_[static_cast<size_t>(whole)].elements());
-      fill(whole, all);
+      GEMINID_RETURN_IF_ERROR(fill(whole, all));
       for (const BlockPiece& piece : block.pieces) {
         if (piece.whole != whole) continue;
         (void)ForBlockRange(piece, 0, values.size(), [&](const Run& run) {
@@ -121,6 +121,7 @@ absl::Status TensorState::Initialize(const Fill& fill) {
         });
       }
     }
+    return absl::OkStatus();
   });
 }
 

@@ -338,6 +338,7 @@ class RankTrainer {
                              checkpoints_->Begin(
                                  [&](zero::ParameterId id, std::span<float> values) {
                                    Fill(specs[static_cast<size_t>(id)], options_.seed, 0, values);
+                                   return absl::OkStatus();
                                  },
                                  [this](uint64_t step) { return RunStateAt(step); }));
     report_.first_step = beginning.step;

@@ -77,6 +77,7 @@ class CheckpointTest : public EngineTest {
       for (uint64_t i = 0; i < values.size(); ++i) {
         values[i] = 0.01F * static_cast<float>((i * 7 + static_cast<uint32_t>(id)) % 23) - 0.1F;
       }
+      return absl::OkStatus();
     };
     run.prepare = [=](Engine* engine, collectives::Communicator* communicator, int rank) {
       absl::StatusOr<std::unique_ptr<Saver>> saver =

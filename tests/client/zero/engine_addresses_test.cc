@@ -46,6 +46,7 @@ class EngineAddressesTest : public EngineTest {
     engine_ = *std::move(engine);
     const auto fill = [](ParameterId id, std::span<float> values) {
       std::ranges::fill(values, 1 + static_cast<float>(id));
+      return absl::OkStatus();
     };
     ASSERT_TRUE(engine_->Initialize(fill).ok());
   }

@@ -323,7 +323,7 @@ TEST_F(EngineCallsTest, EngineOfAPart_RefusesWhatRanksOfOtherPartsCannotPassOn) 
   auto engine = create(ThreeParameters(), options);
   ASSERT_TRUE(engine.ok()) << engine.status();
   rank_.engine = *std::move(engine);
-  ASSERT_TRUE(engine_().Initialize([](ParameterId, std::span<float>) {}).ok());
+  ASSERT_TRUE(engine_().Initialize([](ParameterId, std::span<float>) { return absl::OkStatus(); }).ok());
   ASSERT_TRUE(MicroBatch(engine_(), 1).ok());
   const auto step = engine_().Step({.learning_rate = 0.1, .groups = {{.learning_rate = 0.1}}});
   EXPECT_TRUE(absl::IsInvalidArgument(step.status()));
@@ -392,7 +392,7 @@ TEST_F(EngineCallsTest, Misuse_IsAnErrorAndTheEngineGoesOn) {
   EXPECT_TRUE(absl::IsInvalidArgument(
       engine.Step({.learning_rate = 1, .groups = {{.learning_rate = -1}}}).status()));
   EXPECT_TRUE(engine.Step({.learning_rate = 0.1}).ok());
-  EXPECT_TRUE(absl::IsFailedPrecondition(engine.Initialize([](ParameterId, std::span<float>) {})));
+  EXPECT_TRUE(absl::IsFailedPrecondition(engine.Initialize([](ParameterId, std::span<float>) { return absl::OkStatus(); })));
   MustStep();
 }
 
@@ -542,6 +542,7 @@ TEST_F(EngineCallsTest, ShardsGivenAtTheStart_AreAskedForByRange) {
                     for (size_t i = 0; i < values.size(); ++i) {
                       values[i] = static_cast<float>(first + i) + 0.5f * static_cast<float>(id);
                     }
+                    return absl::OkStatus();
                   })
                   .ok());
   EXPECT_EQ(asked, 3u * kElements);

@@ -379,6 +379,7 @@ TEST_F(HostShardsWithoutRoomTest, WhatIsGatheredToHostMemory_IsTheWeights) {
       for (size_t i = 0; i < values.size(); ++i) {
         values[i] = static_cast<float>(static_cast<uint32_t>(id) * 10000 + i);
       }
+      return absl::OkStatus();
     }),
               absl::OkStatus());
     for (int step = 0; step < 3; ++step) {

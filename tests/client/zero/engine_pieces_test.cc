@@ -206,6 +206,7 @@ class EnginePiecesTest : public ::testing::Test {
               [&](uint32_t tensor, uint64_t element, uint64_t at) {
                 values[at] = FirstValue(tensor, element);
               });
+      return absl::OkStatus();
     });
     for (int step = 0; step < kSteps && status.ok(); ++step) {
       status = Step(engine->get(), parameters, step);

@@ -109,6 +109,7 @@ class Runner {
       for (uint64_t i = 0; i < values.size(); ++i) {
         values[i] = Noise(static_cast<uint64_t>(id), i, 0);
       }
+      return absl::OkStatus();
     });
     int in_step = 0;
     for (size_t m = 0; status.ok() && m < program_.micro_batches.size(); ++m) {

@@ -74,6 +74,7 @@ class EngineStreamsTest : public ::testing::Test {
     ASSERT_TRUE(engine_
                     ->Initialize([](ParameterId id, std::span<float> values) {
                       std::ranges::fill(values, 1 + static_cast<float>(id));
+                      return absl::OkStatus();
                     })
                     .ok());
     for (ParameterId id : {kA, kB, kC}) order_.push_back({Pass::kForward, id});

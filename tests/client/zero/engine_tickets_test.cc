@@ -53,6 +53,7 @@ class EngineTicketsTest : public ::testing::Test {
     ASSERT_TRUE(engine_
                     ->Initialize([](ParameterId id, std::span<float> values) {
                       std::ranges::fill(values, 1 + static_cast<float>(id));
+                      return absl::OkStatus();
                     })
                     .ok());
   }

@@ -48,6 +48,11 @@ TEST_F(EngineTest, ShardsWrittenBackAsTheyWereRead_ChangeNoBit) {
 
 // --- one rank ------------------------------------------------------------------------------------
 
+absl::Status FillWithOnes(ParameterId, std::span<float> values) {
+  std::ranges::fill(values, 1);
+  return absl::OkStatus();
+}
+
 class EngineValuesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -71,10 +76,7 @@ class EngineValuesTest : public ::testing::Test {
                                  options_);
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
-    ASSERT_TRUE(
-        engine_
-            ->Initialize([](ParameterId, std::span<float> values) { std::ranges::fill(values, 1); })
-            .ok());
+    ASSERT_TRUE(engine_->Initialize(FillWithOnes).ok());
   }
 
   // All elements of the gradient are `value`; what the weights were.

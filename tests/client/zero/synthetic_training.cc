@@ -459,6 +459,7 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
     for (uint64_t i = 0; i < values.size(); ++i) {
       values[i] = InitialValue(static_cast<uint32_t>(id), i);
     }
+    return absl::OkStatus();
   };
   const std::optional<Resumed> resumed = (*engine)->resumed();
   const int first_step = resumed.has_value() ? static_cast<int>(resumed->step) : run.first_step;

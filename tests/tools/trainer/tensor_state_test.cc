@@ -30,8 +30,9 @@ class BlocksInMemory final : public zero::ModelState {
   }
 
   absl::Status Initialize(const Fill& fill) override {
-    for (uint32_t i = 0; i < values_.size(); ++i) fill(ParameterId{i}, values_[i]);
-    return absl::OkStatus();
+    absl::Status filled;
+    for (uint32_t i = 0; i < values_.size(); ++i) filled.Update(fill(ParameterId{i}, values_[i]));
+    return filled;
   }
   absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) override { return At(id); }
   std::vector<ShardRange> ShardOf(ParameterId id) const override {
@@ -96,10 +97,11 @@ float ValueOf(uint32_t id, uint64_t element) {
   return static_cast<float>(id) * 1e5F + static_cast<float>(element);
 }
 
-void FillAll(ParameterId id, std::span<float> values) {
+absl::Status FillAll(ParameterId id, std::span<float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = ValueOf(static_cast<uint32_t>(id), i);
   }
+  return absl::OkStatus();
 }
 
 // Calls `body` with the state of every rank of a grid.
@@ -126,7 +128,7 @@ TEST(TensorState, ReadAndHandedOut_IsTheWholeModelOnce) {
       OnGrid(grid, config, [&](TensorState& state) {
         for (uint32_t id = 0; id < specs.size(); ++id) {
           std::vector<float> want(specs[id].elements());
-          FillAll(ParameterId{id}, want);
+          EXPECT_EQ(FillAll(ParameterId{id}, want), absl::OkStatus());
           EXPECT_EQ(*state.ReadParameter(ParameterId{id}), want) << specs[id].name;
         }
         EXPECT_EQ(state.StartSnapshot(written), absl::OkStatus());

@@ -1,0 +1,90 @@
+// What any thread may know of the engine while a call waits: as the last call has left it.
+#ifndef GEMINID_CLIENT_ZERO_PUBLISHED_H_
+#define GEMINID_CLIENT_ZERO_PUBLISHED_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "client/zero/core/replan.h"
+#include "geminid/plan.h"
+#include "geminid/zero.h"
+
+namespace geminid::zero {
+
+// One call of the engine at a time. A thread may make a call within another one of its own. `end`
+// is called when the outermost ends, before another thread's call begins.
+class CallMutex {
+ public:
+  explicit CallMutex(std::function<void()> end) : end_(std::move(end)) {}
+
+  void lock() {
+    mutex_.lock();
+    ++depth_;
+  }
+  void unlock() {
+    if (--depth_ == 0) end_();
+    mutex_.unlock();
+  }
+
+ private:
+  const std::function<void()> end_;
+  std::recursive_mutex mutex_;
+  int depth_ = 0;
+};
+
+// Thread-safe.
+class Published {
+ public:
+  // What published statistics were made from: others are made when it has changed.
+  struct Basis {
+    uint64_t host_bytes = 0;
+    uint64_t device_bytes = 0;
+    uint64_t bound_bytes = 0;
+    uint64_t unplanned_micro_batches = 0;
+    uint64_t plans_made = 0;
+    std::array<uint64_t, kReplanCauses> replans = {};
+    const Plan* plan = nullptr;
+    std::string why_no_plan{};
+
+    bool operator==(const Basis&) const = default;
+  };
+
+  bool IsOf(const Basis& basis) const {
+    const std::lock_guard lock(mutex_);
+    return basis == basis_;
+  }
+  void Set(Basis basis, Statistics statistics) {
+    const std::lock_guard lock(mutex_);
+    basis_ = std::move(basis);
+    statistics_ = std::move(statistics);
+  }
+  Statistics statistics() const {
+    const std::lock_guard lock(mutex_);
+    return statistics_;
+  }
+
+  // The first error stays.
+  void Fail(const absl::Status& status) {
+    const std::lock_guard lock(mutex_);
+    health_.Update(status);
+  }
+  absl::Status health() const {
+    const std::lock_guard lock(mutex_);
+    return health_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Basis basis_;
+  Statistics statistics_;
+  absl::Status health_;
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_PUBLISHED_H_

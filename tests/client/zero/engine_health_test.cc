@@ -1,0 +1,182 @@
+// What an engine says of itself while a call hangs, after a refusal and after its end; and that
+// values which one rank cannot have end the same call on all.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "base/clock.h"
+#include "collectives/local/local_communicator.h"
+#include "geminid/session.h"
+#include "geminid/zero.h"
+#include "tests/daemon_env/daemon_env.h"
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kElements = 2048;
+constexpr uint64_t kArenaBytes = 64 << 10;
+constexpr ParameterId kA{0}, kNone{9};
+// Of a call that nobody answers; a test that passes never waits for it.
+constexpr absl::Duration kHang = absl::Seconds(20);
+
+absl::Status FillWithOnes(ParameterId, std::span<float> values) {
+  std::ranges::fill(values, 1.0F);
+  return absl::OkStatus();
+}
+
+class EngineHealthTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
+
+  // Each rank on a thread, with an engine that ends with it.
+  void OnBothRanks(const std::function<void(size_t rank, Engine& engine)>& run,
+                   const std::function<void()>& while_first_rank_reads_the_clock = nullptr) {
+    auto communicators = collectives::MakeLocalCommunicators(2, kHang);
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        auto session = Session::Connect({.socket = env_.socket(),
+                                         .rank = static_cast<int>(rank),
+                                         .world_size = 2,
+                                         .local_rank = static_cast<int>(rank),
+                                         .device_memory_bytes = kArenaBytes});
+        ASSERT_TRUE(session.ok()) << session.status();
+        Options options = {.data_type = DataType::kFloat32, .chunk_elements = kElements};
+        options.state_placement = StatePlacement::kHost;
+        options.timeout = kHang;
+        if (rank == 0 && while_first_rank_reads_the_clock) {
+          options.clock = [&] {
+            while_first_rank_reads_the_clock();
+            return base::MonotonicNow();
+          };
+        }
+        auto engine = Engine::Create(
+            session->get(), communicators[rank].get(),
+            {{.name = "a", .shape = {kElements}}, {.name = "b", .shape = {kElements}}}, options);
+        ASSERT_TRUE(engine.ok()) << engine.status();
+        run(rank, **engine);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  geminid::testing::DaemonEnv env_;
+  std::barrier<> both_{2};  // an engine that ends in a micro-batch ends that of the other rank
+};
+
+// The second rank sleeps until the first one's other thread has its answers. That the first one's
+// call waits is known by its clock, which the engine reads when a wait begins.
+TEST_F(EngineHealthTest, WhileUseHangs_StatisticsAndHealthAnswer) {
+  std::atomic<bool> in_use = false;
+  absl::Notification waits, answered, returned;
+  const auto note = [&] {
+    if (in_use.exchange(false)) waits.Notify();
+  };
+  OnBothRanks(
+      [&](size_t rank, Engine& engine) {
+        ASSERT_TRUE(engine.Initialize(FillWithOnes).ok());
+        ASSERT_TRUE(engine.BeginMicroBatch().ok());
+        if (rank == 1) {
+          answered.WaitForNotification();
+          EXPECT_TRUE(engine.Use(Pass::kForward, std::vector<ParameterId>{kA}).ok());
+          both_.arrive_and_wait();
+          return;
+        }
+        std::thread other([&] {
+          waits.WaitForNotification();
+          const absl::StatusOr<Statistics> statistics = engine.GetStatistics();
+          const absl::Status health = engine.health();
+          EXPECT_FALSE(returned.HasBeenNotified()) << "it waited for the call that hangs";
+          EXPECT_TRUE(statistics.ok()) << statistics.status();
+          EXPECT_EQ(statistics->parameters, 2u * kElements);
+          EXPECT_EQ(statistics->arena_bytes, kArenaBytes);
+          EXPECT_GT(statistics->host_bytes, 0u);
+          EXPECT_TRUE(health.ok()) << health;
+          answered.Notify();
+        });
+        in_use = true;
+        const auto operation = engine.Use(Pass::kForward, std::vector<ParameterId>{kA});
+        returned.Notify();
+        EXPECT_TRUE(operation.ok()) << operation.status();
+        other.join();
+        both_.arrive_and_wait();
+      },
+      note);
+}
+
+TEST_F(EngineHealthTest, AfterARefusal_IsOkAndTheEngineGoesOn) {
+  OnBothRanks([this](size_t, Engine& engine) {
+    ASSERT_TRUE(engine.BeginMicroBatch().ok());
+    EXPECT_FALSE(engine.Use(Pass::kForward, std::vector<ParameterId>{kNone}).ok());
+    EXPECT_TRUE(engine.health().ok()) << engine.health();
+    EXPECT_TRUE(engine.Use(Pass::kForward, std::vector<ParameterId>{kA}).ok());
+    both_.arrive_and_wait();
+  });
+}
+
+TEST_F(EngineHealthTest, AfterAFailure_IsTheErrorOfAllCallsThatFollow) {
+  OnBothRanks([](size_t rank, Engine& engine) {
+    ASSERT_TRUE(engine.BeginMicroBatch().ok());
+    ASSERT_TRUE(engine.Use(Pass::kForward, std::vector<ParameterId>{kA}).ok());
+    if (rank == 0) return;  // it ends in the middle of its step
+    const absl::Status failed =
+        engine.Use(Pass::kForward, std::vector<ParameterId>{ParameterId{1}}).status();
+    EXPECT_TRUE(absl::IsAborted(failed)) << failed;
+    EXPECT_EQ(engine.health(), failed);
+    EXPECT_EQ(engine.BeginMicroBatch(), failed);
+    EXPECT_TRUE(engine.GetStatistics().ok());
+  });
+}
+
+// --- values that cannot be had -------------------------------------------------------------------
+
+TEST_F(EngineHealthTest, FillThatFailsOnOneRank_IsSaidByAllAndMayBeRepeated) {
+  OnBothRanks([](size_t rank, Engine& engine) {
+    const absl::Status filled = engine.Initialize([rank](ParameterId id, std::span<float>) {
+      const bool fails = rank == 1 && id == ParameterId{1};
+      return fails ? absl::DataLossError("the file ends") : absl::OkStatus();
+    });
+    if (rank == 1) {
+      EXPECT_EQ(filled, absl::DataLossError("the file ends"));
+    } else {
+      EXPECT_TRUE(absl::IsAborted(filled)) << filled;
+      EXPECT_THAT(std::string(filled.message()),
+                  AllOf(HasSubstr("Initialize"), HasSubstr("rank 1"), HasSubstr("call it again")));
+    }
+    EXPECT_TRUE(engine.health().ok()) << engine.health();
+    ASSERT_EQ(engine.Initialize(FillWithOnes), absl::OkStatus());
+    EXPECT_EQ(engine.ReadParameter(ParameterId{1}).value(), std::vector<float>(kElements, 1.0F));
+  });
+}
+
+TEST_F(EngineHealthTest, FillOfShardsThatFailsOnOneRank_IsSaidByAllAndMayBeRepeated) {
+  OnBothRanks([](size_t rank, Engine& engine) {
+    const absl::Status filled =
+        engine.InitializeShards([rank](ParameterId, uint64_t, std::span<float>) {
+          return rank == 0 ? absl::NotFoundError("no such tensor") : absl::OkStatus();
+        });
+    EXPECT_EQ(filled.code(), rank == 0 ? absl::StatusCode::kNotFound : absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(filled.message()),
+                HasSubstr(rank == 0 ? "no such tensor" : "InitializeShards: the values of rank 0"));
+    ASSERT_EQ(engine.InitializeShards([](ParameterId id, uint64_t, std::span<float> values) {
+      return FillWithOnes(id, values);
+    }),
+              absl::OkStatus());
+    EXPECT_EQ(engine.ReadParameter(kA).value(), std::vector<float>(kElements, 1.0F));
+  });
+}
+
+}  // namespace
+}  // namespace geminid::zero

@@ -82,7 +82,7 @@ EngineImpl::~EngineImpl() {
   *self_ = nullptr;
   // The mover may be waiting for ranks that would wait for this one.
   const bool unfinished = director_ != nullptr && director_->in_micro_batch();
-  if (unfinished && status_.ok()) AbortRanks(WhyStopped());
+  if (unfinished && status_.ok()) links_->Abort(WhyStopped());
   if (updater_ != nullptr && updates_in_backward()) updater_->Abandon();
   if (snapshotter_ != nullptr) snapshotter_->Stop();
   // Each calls the other.
@@ -92,7 +92,7 @@ EngineImpl::~EngineImpl() {
   updater_.reset();
   if (!arena_claimed_) return;
   if (status_.ok() && !IsLeft(*session_)) GiveMemoryBack();
-  gives_segments_back_->store(false);
+  links_.reset();
   if (!views_.empty() && passed) DeviceOf(*session_)->ReleaseViews();
   UnclaimArena(*session_);
 }
@@ -100,11 +100,12 @@ EngineImpl::~EngineImpl() {
 // What is still being moved, in the middle of a step, stays with the session.
 void EngineImpl::GiveMemoryBack() {
   const absl::Duration timeout = std::min(options_.timeout, kFarewellTimeout);
-  segment_charge_.reset();
-  host_segment_charge_.reset();
+  if (links_ != nullptr) links_->GiveSegmentsBack();
   if (!session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(timeout).ok()) return;
   session_->Free(gathered_).IgnoreError();
-  if (host_shards_ != nullptr) host_shards_->Free().IgnoreError();
+  if (links_ != nullptr && links_->host_shards() != nullptr) {
+    links_->host_shards()->Free().IgnoreError();
+  }
   // Should it fail, that stays until the session ends.
   if (store_ != nullptr) store_->Free().IgnoreError();
 }
@@ -236,7 +237,9 @@ absl::Status EngineImpl::Start() {
   const bool state_first = IsOfRun(*session_);
   GEMINID_RETURN_IF_ERROR(MakeLayout());
   if (options_.stable_addresses) GEMINID_RETURN_IF_ERROR(MakeViews());
-  GEMINID_RETURN_IF_ERROR(MakeCommunicators());
+  GEMINID_ASSIGN_OR_RETURN(
+      links_, RankLinks::Connect(session_, communicator_, parameters_, options_, layout_,
+                                 [this](uint32_t chunk) { return NameOfGathered(chunk); }));
   if (!state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
   GEMINID_RETURN_IF_ERROR(MakeStateStore());
   if (state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
@@ -254,7 +257,7 @@ absl::Status EngineImpl::Start() {
   GEMINID_ASSIGN_OR_RETURN(
       compute_, Compute::CreateForCaller(DeviceOf(*session_), "geminid-engine", options_.timeout));
   // Last, as only some ranks have any: see above.
-  GEMINID_RETURN_IF_ERROR(ChargeSegments());
+  GEMINID_RETURN_IF_ERROR(links_->ChargeSegments());
   return MakeThreads();
 }
 
@@ -262,7 +265,7 @@ absl::Status EngineImpl::MakeStateStore() {
   optimizer_ =
       std::make_unique<GranuleOptimizer>(layout_, parameters_, communicator_->Rank(), options_);
   GEMINID_RETURN_IF_ERROR(optimizer_->status());
-  GEMINID_RETURN_IF_ERROR(CheckCounted());
+  GEMINID_RETURN_IF_ERROR(links_->CheckCounted(optimizer_->CountedElements()));
   StateStoreOptions options = {.accumulate = options_.accumulate > 1 && !sums_gradients(),
                                .landing_places = updates_in_backward() ? kLandingPlaces : 0,
                                .on_device = options_.placement == Placement::kDevice ||
@@ -276,7 +279,7 @@ absl::Status EngineImpl::MakeStateStore() {
   if (IsOfRun(*session_)) options.noted_tensors = parameters_.size();
   GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(session_, layout_, options));
   if (const shm::CommitRecord* last = shm::NewestRecord(*store_->commit()); last != nullptr) {
-    epoch_ = last->epoch;
+    committed_.epoch = last->epoch;
   }
   bool resumed = false;
   if (options_.resume) {
@@ -326,9 +329,9 @@ absl::Status EngineImpl::MakeMover() {
   context.session = session_;
   context.layout = &layout_;
   context.store = store_.get();
-  context.communicator = mover_communicator_.get();
-  context.device_communicator = device_communicator_.get();
-  context.host_shards = host_shards_.get();
+  context.communicator = links_->mover();
+  context.device_communicator = links_->devices();
+  context.host_shards = links_->host_shards();
   context.accumulate = sums_gradients() ? 1 : options_.accumulate;
   context.summed = sums_gradients() ? options_.accumulate : 1;
   context.meter = &meter_;
@@ -411,7 +414,8 @@ absl::Status EngineImpl::AllocateGathered() {
   absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
   if (!handles.ok()) return handles.status();
   for (const ChunkHandle& handle : *handles) gathered_.push_back(handle.id);
-  return host_shards_ == nullptr ? absl::OkStatus() : host_shards_->Allocate(session_, layout_);
+  HostShards* const shards = links_->host_shards();
+  return shards == nullptr ? absl::OkStatus() : shards->Allocate(session_, layout_);
 }
 
 absl::Status EngineImpl::MakeViews() {
@@ -428,24 +432,15 @@ absl::Status EngineImpl::Remember(const absl::Status& status) {
     status_ = status;
     published_.Fail(status);
     mover_->Fail(status);
-    AbortRanks(std::string(status.message()));
+    links_->Abort(std::string(status.message()));
   }
   return status;
-}
-
-void EngineImpl::AbortRanks(const std::string& reason) {
-  const std::string words = absl::StrCat("rank ", communicator_->Rank(), ": ", reason);
-  mover_communicator_->Abort(words);
-  if (device_communicator_ != nullptr) device_communicator_->Abort(words);
-  if (host_shards_ != nullptr) host_shards_->Abort(words);
-  control_communicator_->Abort(words);
-  if (sums_communicator_ != nullptr) sums_communicator_->Abort(words);
 }
 
 // What the trainer told the other ranks itself, else the error that it stopped for.
 std::string EngineImpl::WhyStopped() const {
   std::string why = "stopped in the middle of a step";
-  const absl::Status told = communicator_->health();
+  const absl::Status told = links_->health();
   const absl::Status& cause = told.ok() ? refused_ : told;
   if (!cause.ok()) absl::StrAppend(&why, ": ", std::string(cause.message()));
   return why;

@@ -2,8 +2,6 @@
 #ifndef GEMINID_CLIENT_ZERO_ENGINE_IMPL_H_
 #define GEMINID_CLIENT_ZERO_ENGINE_IMPL_H_
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -28,12 +26,12 @@
 #include "client/zero/core/replan.h"
 #include "client/zero/core/staying.h"
 #include "client/zero/granule_optimizer.h"
-#include "client/zero/host_shards.h"
 #include "client/zero/layout.h"
 #include "client/zero/mover.h"
 #include "client/zero/operator_meter.h"
+#include "client/zero/plan_tally.h"
 #include "client/zero/published.h"
-#include "client/zero/rank_agreement.h"
+#include "client/zero/rank_links.h"
 #include "client/zero/shard_parts.h"
 #include "client/zero/shard_values.h"
 #include "client/zero/snapshotter.h"
@@ -119,6 +117,18 @@ class EngineImpl final : public Engine {
     uint64_t extent_bytes = 0;
     std::optional<Lease> lease;
   };
+  // The step that is being made.
+  struct OpenStep {
+    int micro_batches = 0;           // complete ones
+    std::optional<double> norm{};    // once asked for
+    bool gradients_written = false;  // by the trainer, since they were measured
+  };
+  // What the commit record says.
+  struct Committed {
+    uint64_t step = 0;
+    uint64_t epoch = 0;
+    uint64_t updates = 0;  // steps that changed the weights
+  };
   using Lock = std::lock_guard<CallMutex>;
 
   // Does what the trainer's thread waits for, and counts the wait.
@@ -137,16 +147,6 @@ class EngineImpl final : public Engine {
   absl::Status MakeLayout();
   absl::Status AllocateGathered();
   absl::Status MakeViews();
-  absl::StatusOr<std::unique_ptr<collectives::Communicator>> Duplicate(
-      collectives::Communicator* ranks, const char* name) const;
-  absl::Status MakeCommunicators();
-  absl::Status ConnectDevices();
-  absl::Status ChargeSegments();
-  absl::Status CheckCounted();
-  // That have elements of the tensors which the optimizer looks at.
-  collectives::Communicator* SummingRanks() const {
-    return sums_communicator_ == nullptr ? control_communicator_.get() : sums_communicator_.get();
-  }
   absl::Status MakeStateStore();
   absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> MakeUpdatePool() const;
   absl::Status MakeThreads();
@@ -160,7 +160,6 @@ class EngineImpl final : public Engine {
   template <typename Result>
   Result Answer(Result result);
   std::string WhyStopped() const;
-  void AbortRanks(const std::string& reason);
   absl::Status Health();
   // And whether there is a device to compute on.
   absl::Status HealthOnDevice();
@@ -177,10 +176,6 @@ class EngineImpl final : public Engine {
   absl::StatusOr<bool> ResumeState();
   absl::Status PassStep(int ahead, bool is_behind);
   absl::Status PassNote(int ahead, uint64_t epoch, StepNote* note);
-  // Those that resume together.
-  collectives::Communicator* ResumingRanks() const {
-    return options_.all_ranks != nullptr ? options_.all_ranks : control_communicator_.get();
-  }
   absl::Status ReadTensorStateOf(uint64_t epoch, std::span<std::byte> bytes);
   absl::StatusOr<uint64_t> FinishUpdate();
 
@@ -275,7 +270,6 @@ class EngineImpl final : public Engine {
   // engine_stages.cc
   absl::Status CheckStage() const;
   absl::Status CheckMicroBatches(const char* call) const;
-  void CountReceived(Statistics* statistics) const;
 
   // engine_replan.cc: whether the plan still fits, and what follows if not
   absl::Duration UpdateStall() const;
@@ -348,18 +342,7 @@ class EngineImpl final : public Engine {
   ArenaMeter meter_;
   std::vector<ChunkId> gathered_;  // of chunks, then of separate gradients
   std::vector<uint64_t> views_;    // likewise: where they are among the device's; none: no views
-  std::unique_ptr<collectives::Communicator> mover_communicator_;
-  std::unique_ptr<collectives::Communicator> device_communicator_;  // the mover's; or null
-  std::unique_ptr<HostShards> host_shards_;                         // the mover's; or null
-  // Of memory that ranks share; and whether it is given back before the session ends.
-  std::shared_ptr<std::atomic<bool>> gives_segments_back_ =
-      std::make_shared<std::atomic<bool>>(true);
-  std::shared_ptr<void> segment_charge_;
-  std::shared_ptr<void> host_segment_charge_;
-  std::string exchange_by_;  // of ranks, in words
-  std::unique_ptr<collectives::Communicator> control_communicator_;
-  std::unique_ptr<collectives::Communicator> sums_communicator_;  // of all_ranks; or null
-  std::unique_ptr<RankAgreement> agreement_;
+  std::unique_ptr<RankLinks> links_;
   std::unique_ptr<GranuleOptimizer> optimizer_;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<ShardValues> values_;
@@ -384,8 +367,7 @@ class EngineImpl final : public Engine {
   Trace planned_trace_;
   bool state_placed_ = false;  // once, before the first plan
   std::vector<uint32_t> update_order_;
-  uint64_t plans_made_ = 0;
-  std::string why_no_plan_;  // of the last sample, if there is none
+  PlanTally tally_;
 
   // Whether the plan still fits. In this micro-batch:
   bool workspace_grew_ = false;  // beyond what was planned
@@ -393,23 +375,16 @@ class EngineImpl final : public Engine {
   // In this run:
   std::optional<ReplanController> controller_;   // from the first plan on
   std::vector<uint64_t> first_workspace_bytes_;  // by moment: margins are above these
-  std::array<uint64_t, kReplanCauses> replans_ = {};
 
   uint64_t operation_ = 0;  // of this micro-batch: how many have begun
   OperatorMeter times_;
-  uint64_t host_bytes_ = 0;         // as the daemon's ledger had it after the last change
-  int micro_batch_ = 0;             // within the step: complete ones
-  std::optional<double> norm_;      // of this step, once asked for
-  bool gradients_written_ = false;  // by the trainer, since they were measured
+  uint64_t host_bytes_ = 0;  // as the daemon's ledger had it after the last change
+  OpenStep open_;
   std::optional<StepInput> begun_;  // what updates are made with in the backward pass
   bool yield_asked_ = false;        // of all ranks, in the step that ends
   uint64_t micro_batches_run_ = 0;
-  uint64_t bound_bytes_ = 0;  // lower bound over the planned micro-batches so far
-  uint64_t unplanned_micro_batches_ = 0;
   std::optional<Resumed> resumed_;
-  uint64_t step_ = 0;
-  uint64_t epoch_ = 0;    // of the last commit
-  uint64_t updates_ = 0;  // steps that changed the weights
+  Committed committed_;
 };
 
 template <typename Result>

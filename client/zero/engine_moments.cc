@@ -44,7 +44,7 @@ absl::Status EngineImpl::CheckUse(Pass pass, std::span<const ParameterId> parame
   if (!director_->in_micro_batch()) {
     return absl::FailedPreconditionError("call BeginMicroBatch before the first forward operator");
   }
-  if (norm_.has_value()) {
+  if (open_.norm.has_value()) {
     return absl::FailedPreconditionError("after GradientNorm comes Step, before any operator");
   }
   for (ParameterId id : parameters) {
@@ -316,7 +316,7 @@ absl::Status EngineImpl::Reduce(uint32_t chunk) {
   GEMINID_RETURN_IF_ERROR(updater_->WaitCurrent(chunk, options_.timeout));
   const int before = book_->reductions(chunk);
   book_->Reduce(chunk);
-  const int after = sums_gradients() ? micro_batch_ + 1 : before + 1;
+  const int after = sums_gradients() ? open_.micro_batches + 1 : before + 1;
   const int all = sums_gradients() ? MicroBatchesOfStep() : options_.accumulate;
   return Carry(director_->Reduce(storage), {before == 0, after == all});
 }
@@ -358,7 +358,7 @@ absl::Status EngineImpl::CheckAddGradient(ParameterId id, std::span<const std::b
   GEMINID_RETURN_IF_ERROR(CheckId(id));
   const uint32_t tensor = static_cast<uint32_t>(id);
   const uint64_t elements = ElementsOfTensor(tensor);
-  if (!director_->in_micro_batch() || norm_.has_value()) {
+  if (!director_->in_micro_batch() || open_.norm.has_value()) {
     return absl::FailedPreconditionError("AddGradient is for within a micro-batch");
   }
   if (gradient.size() != elements * SizeOf(type)) {

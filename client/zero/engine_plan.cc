@@ -165,7 +165,7 @@ absl::Status EngineImpl::PlaceState(Trace* trace) {
   if (std::exchange(state_placed_, true) || !movable) return absl::OkStatus();
   // It goes to the arena's bottom, where blocks of workspace may lie that found no other place.
   std::vector<double> in_the_way = {placer_->used_bytes() > 0 ? 1.0 : 0.0};
-  GEMINID_RETURN_IF_ERROR(agreement_->Worst(&in_the_way));
+  GEMINID_RETURN_IF_ERROR(links_->agreement().Worst(&in_the_way));
   if (in_the_way[0] > 0) return absl::OkStatus();
   StatePlacementProblem problem = MakeStatePlacementProblem(*trace);
   absl::StatusOr<size_t> count = CountStateOnDevice(problem);
@@ -207,7 +207,7 @@ absl::Status EngineImpl::MakePlanFromRecording() {
     trace.moments[m].uses = planned_moments_[m].uses;
   }
   GEMINID_RETURN_IF_ERROR(
-      Waited(StallCause::kCollective, [&] { return agreement_->AgreeOnTrace(&trace); }));
+      Waited(StallCause::kCollective, [&] { return links_->agreement().AgreeOnTrace(&trace); }));
   absl::Status placed = PlaceState(&trace);
   if (placed.ok() && (!followed || first_workspace_bytes_.size() != trace.moments.size())) {
     first_workspace_bytes_.clear();
@@ -218,13 +218,14 @@ absl::Status EngineImpl::MakePlanFromRecording() {
   absl::StatusOr<Plan> plan = placed.ok() ? RequestPlanWithMargin(&trace) : placed;
   const bool moves_kept = plan.ok() && MovesWhatIsKept(RunOf(*plan, trace), recorded);
   const bool none = absl::IsResourceExhausted(plan.status()) || moves_kept;
-  why_no_plan_.clear();
+  std::string why;
   if (none) {
-    why_no_plan_ = absl::StrCat(
-        "no plan: chunks are fetched when they are needed, none ahead. ",
-        moves_kept ? "Places are so short that one would move weights which operators hold"
-                   : std::string(plan.status().message()));
+    why = absl::StrCat("no plan: chunks are fetched when they are needed, none ahead. ",
+                       moves_kept ? "Places are so short that one would move weights which "
+                                    "operators hold"
+                                  : std::string(plan.status().message()));
   }
+  tally_.SetWhyNone(std::move(why));
   if (none && options_.placement != Placement::kDevice) {
     // On demand it went, since what must stay can wait in host memory: so it will again.
     director_->PlanRefused();
@@ -238,8 +239,9 @@ absl::Status EngineImpl::MakePlanFromRecording() {
 
 // Between micro-batches. What the plan before left where this one wants it stays.
 absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
-  GEMINID_RETURN_IF_ERROR(Waited(
-      StallCause::kCollective, [&] { return agreement_->CheckSame(plan.plan_hash, "the plan"); }));
+  GEMINID_RETURN_IF_ERROR(Waited(StallCause::kCollective, [&] {
+    return links_->agreement().CheckSame(plan.plan_hash, "the plan");
+  }));
   planned_moments_ = trace.moments;
   planned_trace_ = trace;
   PlannedRun run = RunOf(std::move(plan), trace);
@@ -249,7 +251,7 @@ absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
   };
   const bool same = before != nullptr && before->SameMoves(run) &&
                     std::ranges::equal(before->moments(), run.moments(), same_workspace);
-  if (!same) ++plans_made_;
+  tally_.CountPlan(/*differs=*/!same);
   const Moves moves = director_->PutInForce(std::move(run));
   const auto loads =
       std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
@@ -270,12 +272,12 @@ absl::Status EngineImpl::PlanEvaluation(bool end) {
   const std::vector<Moment> sample = director_->TakeEvaluationSample(end);
   if (sample.empty()) return absl::OkStatus();
   Trace trace = MakeTrace(sample);
-  GEMINID_RETURN_IF_ERROR(agreement_->CheckSameOperators(trace.moments));
-  GEMINID_RETURN_IF_ERROR(agreement_->AgreeOnTrace(&trace));
+  GEMINID_RETURN_IF_ERROR(links_->agreement().CheckSameOperators(trace.moments));
+  GEMINID_RETURN_IF_ERROR(links_->agreement().AgreeOnTrace(&trace));
   absl::StatusOr<Plan> plan = RequestPlan(trace, /*weights_change=*/false);
   if (absl::IsResourceExhausted(plan.status())) return absl::OkStatus();
   if (!plan.ok()) return plan.status();
-  GEMINID_RETURN_IF_ERROR(agreement_->CheckSame(plan->plan_hash, "the plan of evaluation"));
+  GEMINID_RETURN_IF_ERROR(links_->agreement().CheckSame(plan->plan_hash, "the plan of evaluation"));
   PlannedRun run = RunOf(*std::move(plan), trace);
   if (!MovesWhatIsKept(run, sample)) director_->SetEvaluationPlan(std::move(run));
   // The daemon explains the plan that it made last: let that be training's.

@@ -44,13 +44,13 @@ absl::StatusOr<EngineImpl::Judgement> EngineImpl::JudgePlan(bool step_ends) {
   std::vector<double> worst = {followed ? 0.0 : 1.0, workspace_grew_ ? 1.0 : 0.0,
                                static_cast<double>(excess_bytes), seconds};
   GEMINID_RETURN_IF_ERROR(
-      Waited(StallCause::kCollective, [&] { return agreement_->Worst(&worst); }));
+      Waited(StallCause::kCollective, [&] { return links_->agreement().Worst(&worst); }));
   const bool order_changed = worst[0] > 0;
   const bool grew = worst[1] > 0;
   // Without a plan the ranks may have gone apart and met all the same.
   if (order_changed) {
     const Trace trace = MakeTrace(director_->training_recorder().Moments());
-    GEMINID_RETURN_IF_ERROR(agreement_->CheckSameOperators(trace.moments));
+    GEMINID_RETURN_IF_ERROR(links_->agreement().CheckSameOperators(trace.moments));
   }
   if (!controller_.has_value()) return Judgement{};
   if (!order_changed && !grew && !step_ends) return Judgement{};
@@ -72,7 +72,7 @@ absl::Status EngineImpl::PlanIfNeeded(bool step_ends) {
   const bool wanted = new_operators ? director_->wants_plan() || judgement->asked
                                     : judgement->cause != ReplanCause::kNone;
   if (!wanted) return absl::OkStatus();
-  if (!sampled) ++replans_[static_cast<size_t>(judgement->cause)];
+  if (!sampled) tally_.CountReplan(judgement->cause);
   return MakePlanFromRecording();
 }
 

@@ -57,7 +57,7 @@ absl::Status EngineImpl::CheckAllRanks() const {
 
 // False: some rank has nothing to go on from.
 absl::StatusOr<bool> EngineImpl::ResumeState() {
-  collectives::Communicator* const all = ResumingRanks();
+  collectives::Communicator* const all = links_->Resuming();
   const Patience patience(all, options_.timeout);
   const auto ranks = static_cast<size_t>(all->WorldSize());
   const std::optional<uint64_t> mine = StepLeft();
@@ -75,12 +75,12 @@ absl::StatusOr<bool> EngineImpl::ResumeState() {
   optimizer_->GoOnFrom(tensor_state);
   CrashPoint("resumed");
   const shm::CommitRecord& record = *shm::NewestRecord(*store_->commit());
-  step_ = record.step;
-  updates_ = record.updates;
+  committed_.step = record.step;
+  committed_.updates = record.updates;
   loss_scaler_.Restore({.scale = record.next_loss_scale,
                         .good_steps = record.good_steps,
                         .overflows = record.overflows});
-  session_->SetStep(step_);
+  session_->SetStep(committed_.step);
   resumed_ = Resumed{.step = record.step,
                      .data_position = record.data_position,
                      .was_behind = *mine < *most,
@@ -93,7 +93,7 @@ absl::StatusOr<bool> EngineImpl::ResumeState() {
 // What the rank that is ahead wrote before its record and with it is written here too, in the same
 // order.
 absl::Status EngineImpl::PassStep(int ahead, bool is_behind) {
-  const bool is_ahead = ResumingRanks()->Rank() == ahead;
+  const bool is_ahead = links_->Resuming()->Rank() == ahead;
   shm::CommitRecord record = {};
   StepNote note;
   std::vector<std::byte> tensor_state(optimizer_->tensor_state_bytes());
@@ -104,20 +104,20 @@ absl::Status EngineImpl::PassStep(int ahead, bool is_behind) {
       GEMINID_RETURN_IF_ERROR(ReadTensorStateOf(record.epoch, tensor_state));
     }
   }
-  GEMINID_RETURN_IF_ERROR(Share(ResumingRanks(), ahead, std::span(&record, 1)));
+  GEMINID_RETURN_IF_ERROR(Share(links_->Resuming(), ahead, std::span(&record, 1)));
   GEMINID_RETURN_IF_ERROR(PassNote(ahead, record.epoch, &note));
   if (!tensor_state.empty()) {
-    GEMINID_RETURN_IF_ERROR(Share(ResumingRanks(), ahead, std::span(tensor_state)));
+    GEMINID_RETURN_IF_ERROR(Share(links_->Resuming(), ahead, std::span(tensor_state)));
   }
   if (!is_behind) return absl::OkStatus();
   if (record.overflow == 0) {
     if (!tensor_state.empty()) {
       GEMINID_RETURN_IF_ERROR(store_->WriteSpareTensorState(tensor_state));
     }
-    store_->notes()->Write(epoch_ + 1, note);
+    store_->notes()->Write(committed_.epoch + 1, note);
   }
   CrashPoint("step passed");
-  epoch_ = shm::WriteRecord(store_->commit(), record);
+  committed_.epoch = shm::WriteRecord(store_->commit(), record);
   CrashPoint("behind recorded");
   return absl::OkStatus();
 }
@@ -129,7 +129,7 @@ absl::Status EngineImpl::PassNote(int ahead, uint64_t epoch, StepNote* note) {
     return Share(options_.all_ranks, ahead, std::span(&note->scalars, 1));
   }
   std::vector<std::byte> noted = StepNotes::Encode(epoch, parameters_.size(), *note);
-  GEMINID_RETURN_IF_ERROR(Share(control_communicator_.get(), ahead, std::span(noted)));
+  GEMINID_RETURN_IF_ERROR(Share(links_->control(), ahead, std::span(noted)));
   return StepNotes::Decode(epoch, parameters_.size(), std::move(noted), note);
 }
 

@@ -53,7 +53,7 @@ absl::Status EngineImpl::CheckNotStarted(const char* call) {
 
 absl::Status EngineImpl::CheckBetweenSteps(const char* call) {
   GEMINID_RETURN_IF_ERROR(Health());
-  if (!director_->in_micro_batch() && micro_batch_ == 0) return absl::OkStatus();
+  if (!director_->in_micro_batch() && open_.micro_batches == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(call, " is for between steps: after Step, before BeginMicroBatch"));
 }
@@ -131,7 +131,7 @@ absl::Status EngineImpl::CheckGradientCall(const char* call, ParameterId id) {
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(CheckId(id));
   const Parameter& parameter = parameters_[static_cast<uint32_t>(id)];
-  if (!norm_.has_value()) {
+  if (!open_.norm.has_value()) {
     return absl::FailedPreconditionError(
         absl::StrCat(call, " is for between GradientNorm and Step"));
   }
@@ -165,7 +165,7 @@ absl::Status EngineImpl::WriteGradient(ParameterId id, uint64_t offset,
   const double scale = GradientFactor() / loss_scaler_.scale();
   std::vector<float> kept(values.begin(), values.end());
   for (float& value : kept) value = static_cast<float>(value / scale);
-  gradients_written_ = true;
+  open_.gradients_written = true;
   for (const ShardPart& piece : pieces) {
     const auto from = std::span(kept).subspan(piece.tensor_offset - offset, piece.elements);
     const absl::Status status = values_->WriteGradient(piece, from);
@@ -194,10 +194,10 @@ absl::Status EngineImpl::Restore(const Progress& progress) {
   if (!status.ok()) return Remember(status);
   optimizer_->GoOnFrom(tensor_state);
   loss_scaler_.Restore(progress.loss_scaler);
-  step_ = progress.step;
-  updates_ = progress.updates;
+  committed_.step = progress.step;
+  committed_.updates = progress.updates;
   begun_.reset();  // its updates have numbers of their own
-  session_->SetStep(step_);
+  session_->SetStep(committed_.step);
   return absl::OkStatus();
 }
 
@@ -205,8 +205,8 @@ absl::StatusOr<Progress> EngineImpl::GetProgress() {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("GetProgress"));
   Progress progress;
-  progress.step = step_;
-  progress.updates = updates_;
+  progress.step = committed_.step;
+  progress.updates = committed_.updates;
   progress.loss_scaler = loss_scaler_.state();
   const uint64_t bytes = optimizer_->tensor_state_bytes();
   if (bytes > 0) {
@@ -227,7 +227,7 @@ absl::Status EngineImpl::StartSnapshot(std::shared_ptr<SnapshotSink> sink) {
   for (uint32_t chunk = 0; chunk < listed.size(); ++chunk) {
     if (!listed[chunk]) order.push_back(chunk);
   }
-  return snapshotter_->Start(epoch_, std::move(order), updater_.get(), std::move(sink));
+  return snapshotter_->Start(committed_.epoch, std::move(order), updater_.get(), std::move(sink));
 }
 
 absl::Status EngineImpl::WaitSnapshot() { return snapshotter_->Wait(options_.timeout); }

@@ -1,4 +1,4 @@
-// ZeRO's stages: which there are, and what ranks receive from each other in them.
+// ZeRO's stages, and what chunks are called.
 #include "absl/strings/str_cat.h"
 #include "client/zero/engine_impl.h"
 
@@ -29,26 +29,12 @@ absl::Status EngineImpl::CheckStage() const {
 
 // The last one reduces what all of them added up.
 absl::Status EngineImpl::CheckMicroBatches(const char* call) const {
-  const int begun = micro_batch_ + (director_->in_micro_batch() ? 1 : 0);
+  const int begun = open_.micro_batches + (director_->in_micro_batch() ? 1 : 0);
   if (!sums_gradients() || begun == MicroBatchesOfStep()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       call, " after ", begun, " micro-batches of ", MicroBatchesOfStep(),
       ": in ZeRO's stage 1 the last of them reduces the gradients of all; run the others, give the "
       "step up with CancelMicroBatch, or use stage 2 for steps that end early"));
-}
-
-void EngineImpl::CountReceived(Statistics* statistics) const {
-  if (host_shards_ != nullptr) {
-    statistics->received_within_host_bytes = host_shards_->received_bytes();
-    statistics->host_shard_bytes = host_shards_->bytes();
-  }
-  uint64_t bytes = statistics->received_within_host_bytes;
-  for (const collectives::Communicator* ranks :
-       {mover_communicator_.get(), device_communicator_.get()}) {
-    if (ranks == nullptr) continue;
-    for (const collectives::PeerTraffic& peer : ranks->Stats().peers) bytes += peer.bytes_received;
-  }
-  statistics->received_bytes = bytes;
 }
 
 std::string EngineImpl::NamesIn(uint32_t chunk) const {

@@ -14,14 +14,8 @@ absl::Status EngineImpl::health() const {
 // When a call ends, and nothing before the engine is made and after it has ended.
 void EngineImpl::Publish() {
   if (mover_ == nullptr) return;
-  Published::Basis basis{.host_bytes = host_bytes_,
-                         .device_bytes = store_->device_bytes(),
-                         .bound_bytes = bound_bytes_,
-                         .unplanned_micro_batches = unplanned_micro_batches_,
-                         .plans_made = plans_made_,
-                         .replans = replans_,
-                         .plan = plan(),
-                         .why_no_plan = why_no_plan_};
+  Published::Basis basis{
+      .host_bytes = host_bytes_, .device_bytes = store_->device_bytes(), .tally = tally_};
   if (published_.IsOf(basis)) return;
   Statistics statistics = StatisticsOf(basis);
   published_.Set(std::move(basis), std::move(statistics));
@@ -37,26 +31,11 @@ Statistics EngineImpl::StatisticsOf(const Published::Basis& basis) const {
   }
   statistics.host_bytes = basis.host_bytes;
   statistics.arena_bytes = session_->arena_bytes();
-  statistics.ranks_exchange_by = exchange_by_;
   statistics.chunks = layout_.chunks.size();
   statistics.chunk_elements = layout_.chunk_elements;
   statistics.waste_ratio = static_cast<double>(layout_.padding_elements) /
                            static_cast<double>(layout_.padding_elements + layout_.used_elements);
-  statistics.plans_made = basis.plans_made;
-  for (ReplanCause cause : {ReplanCause::kPeak, ReplanCause::kAccessOrder, ReplanCause::kSlower,
-                            ReplanCause::kFaster}) {
-    statistics.replans_by_cause.emplace_back(ReplanCauseName(cause),
-                                             basis.replans[static_cast<size_t>(cause)]);
-  }
-  statistics.plan_explanation = basis.why_no_plan;
-  statistics.transfer_bytes_lower_bound = basis.bound_bytes;
-  if (const Plan* plan = basis.plan; plan != nullptr) {
-    statistics.planned_transfer_bytes = plan->transfer_bytes;
-    statistics.everything_fits = plan->everything_fits;
-    statistics.plan_explanation = plan->explanation;
-    statistics.transfer_bytes_lower_bound +=
-        basis.unplanned_micro_batches * plan->transfer_bytes_lower_bound;
-  }
+  basis.tally.AddTo(plan(), &statistics);
   return statistics;
 }
 
@@ -72,10 +51,7 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   const TransferTotals totals = session_->Totals();
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
-  CountReceived(&statistics);
-  if (device_communicator_ != nullptr) {
-    statistics.registered_bytes = device_communicator_->Stats().registered_bytes;
-  }
+  links_->AddTo(&statistics);
   statistics.queued_seconds = absl::ToDoubleSeconds(session_->Queued());
   const std::array<absl::Duration, kStallCauses> stalls = session_->Stalls();
   for (int cause = 0; cause < kStallCauses; ++cause) {

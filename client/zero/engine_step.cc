@@ -42,10 +42,10 @@ absl::Status EngineImpl::BeginStep(const StepInput& input) {
     return absl::InvalidArgumentError(
         "a step whose parameters are updated in the backward pass cannot be clipped");
   }
-  GEMINID_RETURN_IF_ERROR(agreement_->CheckSameFields("BeginStep", FieldsOf(input, 0)));
-  const absl::Status status = PrepareUpdate(input, {}, updates_ + 1);
+  GEMINID_RETURN_IF_ERROR(links_->agreement().CheckSameFields("BeginStep", FieldsOf(input, 0)));
+  const absl::Status status = PrepareUpdate(input, {}, committed_.updates + 1);
   if (!status.ok()) return Remember(status);
-  updater_->BeginStep(epoch_ + 1);
+  updater_->BeginStep(committed_.epoch + 1);
   begun_ = input;
   return absl::OkStatus();
 }
@@ -59,9 +59,9 @@ absl::Status EngineImpl::BeginMicroBatch() {
         "parameters are updated in the backward pass: say with BeginStep what with, before "
         "BeginMicroBatch");
   }
-  const int begun = micro_batch_ + (director_->in_micro_batch() ? 1 : 0);
+  const int begun = open_.micro_batches + (director_->in_micro_batch() ? 1 : 0);
   const bool exactly = options_.accumulate == 1 || sums_gradients();
-  if (norm_.has_value() || (exactly && begun == MicroBatchesOfStep())) {
+  if (open_.norm.has_value() || (exactly && begun == MicroBatchesOfStep())) {
     return absl::FailedPreconditionError(
         "the step's micro-batches are done; call Step, or say with Options::accumulate that a step "
         "has several");
@@ -77,7 +77,7 @@ absl::Status EngineImpl::BeginMicroBatch() {
   operation_ = 0;
   workspace_grew_ = false;
   evaluated_ = false;
-  times_.BeginMicroBatch(/*first_of_step=*/micro_batch_ == 0, UpdateStall());
+  times_.BeginMicroBatch(/*first_of_step=*/open_.micro_batches == 0, UpdateStall());
   return absl::OkStatus();
 }
 
@@ -88,15 +88,16 @@ absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
   if (director_->following() && !evaluated_) times_.CountMicroBatch(UpdateStall());
   GEMINID_RETURN_IF_ERROR(ReduceIncomplete(step_ends));
   GEMINID_RETURN_IF_ERROR(Carry(director_->EndMicroBatch()));
-  ++micro_batch_;
+  ++open_.micro_batches;
   ++micro_batches_run_;
   if (director_->outcome() == Director::Outcome::kFollowed) {
-    bound_bytes_ += plan()->transfer_bytes_lower_bound;
-    if (weights_stay() && micro_batch_ == 1) {
-      bound_bytes_ += BytesGatheredOnce(planned_trace_, staying_weights());
+    uint64_t bound_bytes = plan()->transfer_bytes_lower_bound;
+    if (weights_stay() && open_.micro_batches == 1) {
+      bound_bytes += BytesGatheredOnce(planned_trace_, staying_weights());
     }
+    tally_.CountPlanned(bound_bytes);
   } else {
-    ++unplanned_micro_batches_;
+    tally_.CountUnplanned();
   }
   return PlanIfNeeded(step_ends);
 }
@@ -128,7 +129,7 @@ absl::Status EngineImpl::CancelMicroBatch() {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("CancelMicroBatch"));
-  if (!director_->in_micro_batch() && micro_batch_ == 0) return absl::OkStatus();
+  if (!director_->in_micro_batch() && open_.micro_batches == 0) return absl::OkStatus();
   if (updates_in_backward() && book_->reduced() > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the step cannot be given up: of ", book_->reduced(), " of ", layout_.chunks.size(),
@@ -142,9 +143,7 @@ absl::Status EngineImpl::CancelMicroBatch() {
   if (!status.ok()) return Remember(status);
   mover_->ClearGradientSquares();
   book_->BeginStep();
-  norm_.reset();
-  gradients_written_ = false;
-  micro_batch_ = 0;
+  open_ = {};
   return absl::OkStatus();
 }
 
@@ -156,18 +155,18 @@ absl::StatusOr<double> EngineImpl::GlobalGradientNorm(const AgreedFields& step) 
   const size_t own = sums.size();
   sums.insert(sums.end(), digest.begin(), digest.end());
   GEMINID_RETURN_IF_ERROR(Waited(StallCause::kCollective, [&] {
-    return control_communicator_->AllReduce(sums, sums, collectives::ReduceOp::kSum);
+    return links_->control()->AllReduce(sums, sums, collectives::ReduceOp::kSum);
   }));
-  norm_ = GradientFactor() * (std::sqrt(sums[0]) / loss_scaler_.scale());
+  open_.norm = GradientFactor() * (std::sqrt(sums[0]) / loss_scaler_.scale());
   yield_asked_ = sums[1] > 0;
   const std::span added = std::span(sums).subspan(own);
-  if (SameOnAll(added, control_communicator_->WorldSize())) return *norm_;
-  return agreement_->NameDifference("Step", step);
+  if (SameOnAll(added, links_->control()->WorldSize())) return *open_.norm;
+  return links_->agreement().NameDifference("Step", step);
 }
 
 // Ends the last micro-batch, if that has not been done.
 absl::StatusOr<double> EngineImpl::NormOfStep(const AgreedFields& step) {
-  if (norm_.has_value()) return NormAgain(step);
+  if (open_.norm.has_value()) return NormAgain(step);
   GEMINID_RETURN_IF_ERROR(SynchronizeStreams());
   GEMINID_RETURN_IF_ERROR(EndMicroBatch(true));
   GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
@@ -184,7 +183,7 @@ absl::StatusOr<double> EngineImpl::NormOfStep(const AgreedFields& step) {
 
 // Ranks do not know of each other whether they wrote to gradients since.
 absl::StatusOr<double> EngineImpl::NormAgain(const AgreedFields& step) {
-  if (std::exchange(gradients_written_, false)) {
+  if (std::exchange(open_.gradients_written, false)) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
   return GlobalGradientNorm(step);
@@ -200,11 +199,11 @@ absl::StatusOr<double> EngineImpl::GradientNorm() {
 
 // What ranks were given differently changes nothing: they may give it again.
 absl::Status EngineImpl::NotOfStep(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) && norm_.has_value() ? status : Remember(status);
+  return absl::IsInvalidArgument(status) && open_.norm.has_value() ? status : Remember(status);
 }
 
 absl::Status EngineImpl::CheckStep(const char* call) const {
-  if (!norm_.has_value() && !director_->in_micro_batch()) {
+  if (!open_.norm.has_value() && !director_->in_micro_batch()) {
     return absl::FailedPreconditionError(
         absl::StrCat(call, " without a micro-batch; call BeginMicroBatch first"));
   }
@@ -257,15 +256,15 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   CrashPoint("step agreed");
 
   StepResult result;
-  result.step = ++step_;
+  result.step = ++committed_.step;
   result.gradient_norm = norm;
   result.loss_scale = loss_scaler_.scale();
   result.overflow = !std::isfinite(norm) && options_.not_finite != NotFinite::kWrite;
   if (clip_norm > 0 && !result.overflow) result.clip_coefficient = ClipCoefficient(clip_norm, norm);
   if (!result.overflow) {
-    ++updates_;
+    ++committed_.updates;
     if (!updates_in_backward()) {
-      absl::Status status = PrepareUpdate(input, result, updates_);
+      absl::Status status = PrepareUpdate(input, result, committed_.updates);
       if (!status.ok()) return Remember(status);
     }
   }
@@ -275,12 +274,10 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   loss_scaler_.OnStep(result.overflow);
   Commit(input, result);
   begun_.reset();
-  session_->SetStep(step_);
+  session_->SetStep(committed_.step);
   mover_->ClearGradientSquares();
   book_->BeginStep();
-  norm_.reset();
-  gradients_written_ = false;
-  micro_batch_ = 0;
+  open_ = {};
   if (absl::Status status = YieldIfAsked(); !status.ok()) return Remember(status);
   result.wait_ended = !wait_ended_.ok();
   return result;
@@ -291,7 +288,8 @@ absl::Status EngineImpl::NameNotFinite(double norm) {
   const auto chunks = static_cast<double>(layout_.chunks.size());
   const std::optional<uint32_t> mine = mover_->NotFinite();
   std::vector<double> to_end = {mine.has_value() ? chunks - *mine : 0};
-  if (absl::Status status = agreement_->Worst(&to_end); !status.ok()) return Remember(status);
+  if (absl::Status status = links_->agreement().Worst(&to_end); !status.ok())
+    return Remember(status);
   const std::string where = to_end[0] == 0 ? "a part of the model that other ranks have"
                                            : NamesIn(static_cast<uint32_t>(chunks - to_end[0]));
   return absl::FailedPreconditionError(absl::StrCat(
@@ -306,7 +304,7 @@ double EngineImpl::GradientFactor() const {
   if (options_.accumulate == 1) return 1;
   const double expected = options_.accumulate;
   if (options_.gradient_scale == GradientScale::kSum) return expected;
-  return expected * options_.micro_batch_parts / micro_batch_;
+  return expected * options_.micro_batch_parts / open_.micro_batches;
 }
 
 // What the updates were made with is what the step is.
@@ -342,9 +340,9 @@ absl::Status EngineImpl::PrepareUpdate(const StepInput& input, const StepResult&
   scalars.learning_rate = input.learning_rate;
   scalars.grad_scale = GradientFactor() * (result.clip_coefficient / result.loss_scale);
   scalars.gradient_norm = result.clip_coefficient * result.gradient_norm;
-  GEMINID_RETURN_IF_ERROR(optimizer_->Prepare(scalars, note.rates, *store_, SummingRanks()));
+  GEMINID_RETURN_IF_ERROR(optimizer_->Prepare(scalars, note.rates, *store_, links_->Summing()));
   CrashPoint("update prepared");
-  if (store_->notes() != nullptr) store_->notes()->Write(epoch_ + 1, note);
+  if (store_->notes() != nullptr) store_->notes()->Write(committed_.epoch + 1, note);
   CrashPoint("step noted");
   return absl::OkStatus();
 }
@@ -359,7 +357,7 @@ absl::Status EngineImpl::LeaveOutUnwritten(std::vector<TensorRates>* rates) {
     written.push_back(book_->written_in_step(t) ? 1.0 : 0.0);
   }
   if (asked.empty()) return absl::OkStatus();
-  GEMINID_RETURN_IF_ERROR(agreement_->Worst(&written));
+  GEMINID_RETURN_IF_ERROR(links_->agreement().Worst(&written));
   for (size_t i = 0; i < asked.size(); ++i) (*rates)[asked[i]].skip = written[i] == 0;
   return absl::OkStatus();
 }
@@ -376,18 +374,18 @@ void EngineImpl::Commit(const StepInput& input, const StepResult& result) {
   record.clip_coefficient = result.clip_coefficient;
   std::copy(input.random_state.begin(), input.random_state.end(), record.random_state);
   record.data_position = input.data_position;
-  record.updates = updates_;
+  record.updates = committed_.updates;
   record.next_loss_scale = loss_scaler_.state().scale;
   record.good_steps = loss_scaler_.state().good_steps;
   record.overflows = loss_scaler_.state().overflows;
   record.overflow = result.overflow ? 1 : 0;
-  epoch_ = shm::WriteRecord(store_->commit(), record);
+  committed_.epoch = shm::WriteRecord(store_->commit(), record);
   store_->SetResumable(true);
   CrashPoint("step recorded");
   if (result.overflow || updates_in_backward()) return;
-  store_->FlipTensorState(epoch_);
+  store_->FlipTensorState(committed_.epoch);
   CrashPoint("tensors flipped");
-  updater_->Start(epoch_, update_order_);
+  updater_->Start(committed_.epoch, update_order_);
 }
 
 }  // namespace geminid::zero

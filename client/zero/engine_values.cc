@@ -57,7 +57,7 @@ absl::Status EngineImpl::AgreeOnFill(const char* call, const absl::Status& fille
   const int ranks = communicator_->WorldSize();
   std::vector<double> failed = {filled.ok() ? 0.0
                                             : static_cast<double>(ranks - communicator_->Rank())};
-  GEMINID_RETURN_IF_ERROR(Remember(agreement_->Worst(&failed)));
+  GEMINID_RETURN_IF_ERROR(Remember(links_->agreement().Worst(&failed)));
   if (!filled.ok() || failed[0] == 0) return filled;
   return absl::AbortedError(absl::StrCat(
       call, ": the values of rank ", ranks - static_cast<int>(failed[0]),
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(Health());
   GEMINID_RETURN_IF_ERROR(CheckId(id));
-  if (director_->in_micro_batch() || norm_.has_value()) {
+  if (director_->in_micro_batch() || open_.norm.has_value()) {
     return absl::FailedPreconditionError("ReadParameter is for between steps");
   }
   if (absl::Status status = updater_->WaitIdle(options_.timeout); !status.ok()) {
@@ -90,7 +90,7 @@ absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
   std::vector<int32_t> bits(elements_[tensor], 0);
   absl::Status status = LoadShard(tensor, bits);
   if (!status.ok()) return Remember(status);
-  status = control_communicator_->AllReduce(bits, bits, collectives::ReduceOp::kSum);
+  status = links_->control()->AllReduce(bits, bits, collectives::ReduceOp::kSum);
   if (!status.ok()) return Remember(status);
   std::vector<float> values(bits.size());
   std::memcpy(values.data(), bits.data(), bits.size() * sizeof(float));

@@ -16,7 +16,7 @@ constexpr absl::Duration kPause = absl::Milliseconds(200);
 
 absl::StatusOr<bool> EngineImpl::AllRanks(bool mine) {
   std::vector<double> missing = {mine ? 0.0 : 1.0};
-  GEMINID_RETURN_IF_ERROR(agreement_->Worst(&missing));
+  GEMINID_RETURN_IF_ERROR(links_->agreement().Worst(&missing));
   return missing[0] == 0;
 }
 
@@ -56,7 +56,7 @@ absl::Status EngineImpl::AwaitArena() {
       GEMINID_ASSIGN_OR_RETURN(mine, TakeArenaAgain(*session_));
     }
     std::vector<double> of_any = {mine.taken ? 0.0 : 1.0, mine.ended.ok() ? 0.0 : 1.0};
-    GEMINID_RETURN_IF_ERROR(agreement_->Worst(&of_any));
+    GEMINID_RETURN_IF_ERROR(links_->agreement().Worst(&of_any));
     if (of_any[1] > 0) {
       wait_ended_ = absl::CancelledError(
           absl::StrCat("the engine has no device memory: the wait for it was ended",

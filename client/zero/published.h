@@ -2,16 +2,13 @@
 #ifndef GEMINID_CLIENT_ZERO_PUBLISHED_H_
 #define GEMINID_CLIENT_ZERO_PUBLISHED_H_
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <mutex>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "client/zero/core/replan.h"
-#include "geminid/plan.h"
+#include "client/zero/plan_tally.h"
 #include "geminid/zero.h"
 
 namespace geminid::zero {
@@ -44,12 +41,7 @@ class Published {
   struct Basis {
     uint64_t host_bytes = 0;
     uint64_t device_bytes = 0;
-    uint64_t bound_bytes = 0;
-    uint64_t unplanned_micro_batches = 0;
-    uint64_t plans_made = 0;
-    std::array<uint64_t, kReplanCauses> replans = {};
-    const Plan* plan = nullptr;
-    std::string why_no_plan{};
+    PlanTally tally{};
 
     bool operator==(const Basis&) const = default;
   };

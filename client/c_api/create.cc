@@ -86,11 +86,13 @@ absl::Status CheckNumbers(const geminid_engine_options& given) {
   GEMINID_RETURN_IF_ERROR(
       CheckNumber(given.stage, GEMINID_STAGE_STATE, GEMINID_STAGE_WEIGHTS, "stage"));
   GEMINID_RETURN_IF_ERROR(
-      CheckNumber(given.placement, GEMINID_PLACE_ON_DEVICE, GEMINID_PLACE_BY_PLAN, "placement"));
+      CheckNumber(given.placement, GEMINID_PLACE_DEVICE, GEMINID_PLACE_AUTO, "placement"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.state_placement, GEMINID_STATE_AUTO,
                                       GEMINID_STATE_SHARE, "state_placement"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.gradient_scale, GEMINID_GRADIENT_MEAN,
                                       GEMINID_GRADIENT_SUM, "gradient_scale"));
+  GEMINID_RETURN_IF_ERROR(CheckNumber(given.not_finite, GEMINID_NOT_FINITE_SKIP,
+                                      GEMINID_NOT_FINITE_FAIL, "not_finite"));
   return CheckNumber(given.update, GEMINID_UPDATE_AFTER_STEP, GEMINID_UPDATE_IN_BACKWARD, "update");
 }
 
@@ -105,6 +107,7 @@ absl::StatusOr<zero::Options> ToOptions(const geminid_engine_options& given) {
   options.state_placement = static_cast<zero::StatePlacement>(given.state_placement);
   options.gradient_scale = static_cast<zero::GradientScale>(given.gradient_scale);
   options.update = static_cast<zero::UpdateTime>(given.update);
+  options.not_finite = static_cast<zero::NotFinite>(given.not_finite);
   options.accumulate = given.accumulate;
   options.stable_addresses = given.stable_addresses != 0;
   options.max_lookahead_moments = given.max_lookahead_moments;
@@ -158,6 +161,7 @@ void geminid_engine_options_init(geminid_engine_options* options, size_t struct_
   filled.state_placement = static_cast<int32_t>(defaults.state_placement);
   filled.gradient_scale = static_cast<int32_t>(defaults.gradient_scale);
   filled.update = static_cast<int32_t>(defaults.update);
+  filled.not_finite = static_cast<int32_t>(defaults.not_finite);
   filled.accumulate = defaults.accumulate;
   filled.max_lookahead_moments = defaults.max_lookahead_moments;
   filled.update_threads = defaults.update_threads;

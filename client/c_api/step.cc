@@ -26,7 +26,9 @@ absl::StatusOr<zero::Engine::StepInput> ToInput(const geminid_step_input* given)
   if (read.group_count > 0) GEMINID_RETURN_IF_ERROR(CheckGiven(read.groups, "groups"));
   for (size_t i = 0; i < read.group_count; ++i) {
     GEMINID_ASSIGN_OR_RETURN(const geminid_group group, ReadElement(read.groups, i, "group"));
-    input.groups.push_back({group.learning_rate, UnlessNan(group.weight_decay)});
+    input.groups.push_back({group.learning_rate, UnlessNan(group.weight_decay),
+                            UnlessNan(group.beta1), UnlessNan(group.beta2),
+                            UnlessNan(group.epsilon)});
   }
   return input;
 }
@@ -48,7 +50,7 @@ geminid_code geminid_engine_cancel_micro_batch(geminid_engine* engine, geminid_e
 
 void geminid_group_init(geminid_group* group, size_t struct_size) {
   geminid_group filled = {};
-  filled.weight_decay = NAN;
+  filled.weight_decay = filled.beta1 = filled.beta2 = filled.epsilon = NAN;
   Init(group, struct_size, filled);
 }
 

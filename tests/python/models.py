@@ -72,6 +72,7 @@ class Model(nn.Module):
     def __init__(self, block, layers=3, tied=False, outer=False, reentrant=None):
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        nn.init.normal_(self.embedding.weight, std=0.05)
         self.blocks = nn.ModuleList(block() for _ in range(layers))
         self.norm = nn.LayerNorm(WIDTH)
         self.tied, self.reentrant, self.order = tied, reentrant, None

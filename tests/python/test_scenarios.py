@@ -271,6 +271,36 @@ def test_schedules_of_either_optimizer_count():
     twins.assert_same(both)
 
 
+def test_schedule_of_betas_and_rates_is_that_of_torch():
+    both = twins.pair(make("gpt"))
+    schedules = [torch.optim.lr_scheduler.OneCycleLR(twin.optimizer, max_lr=5e-3, total_steps=8) for twin in both]
+
+    def step(twin, number):
+        one_batch(twin, number)
+        schedules[both.index(twin)].step()
+
+    twins.run(both, step)
+    twins.assert_same(both)
+
+
+def test_parameters_used_in_some_steps_have_updates_of_their_own():
+    def step(twin, number):
+        twin.model.order = [0, 1, 2] if number % 3 == 0 else [0, 2] if number % 3 == 1 else [1, 2]
+        one_batch(twin, number)
+
+    both = twins.pair(make("gpt"), device_memory=twins.SMALL["gpt", "block"])
+    twins.run(both, step, steps=8)
+    twins.assert_same(both)
+
+
+def test_gradients_that_are_not_finite_do_what_they_do_in_torch():
+    both = twins.pair(make("gpt"))
+    for twin in both:
+        (twin.model(*batch(0)) * float("nan")).backward()
+        twin.optimizer.step()
+        assert torch.isnan(twin.model.state_dict()["head.weight"]).all()
+
+
 def groups(parameters):
     matrices = [p for p in parameters if p.dim() > 1]
     others = [p for p in parameters if p.dim() <= 1]
@@ -279,6 +309,7 @@ def groups(parameters):
 
 OPTIMIZERS = {
     "adamw_groups": lambda p: torch.optim.AdamW(groups(p)),
+    "betas_by_group": lambda p: torch.optim.AdamW([{"params": p[:3], "betas": (0.8, 0.9)}, {"params": p[3:], "eps": 1e-6}]),
     "adam": lambda p: torch.optim.Adam(p, lr=1e-3, weight_decay=0.01),
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01),

@@ -14,7 +14,7 @@ from geminid.session import Ranks, Session
 from geminid.torch import clipping, hooks, optimizers, refusals, state
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
-from geminid.torch.optimizer_state import write_kind
+from geminid.torch.optimizer_state import set_counts, write_kind
 from geminid.torch.parameter import Record, make_managed
 from geminid.torch.tensors import address_of
 from geminid.torch.units import choose_units
@@ -84,16 +84,15 @@ def _view(engine, record, parameter):
 
 def _take_state(keeper, kind, optimizer):
     """What the optimizer had done before prepare."""
-    steps = set()
+    if not optimizer.state:
+        return
+    counts = [0] * len(keeper.records)
     for parameter, entry in optimizer.state.items():
-        for name, of in kind[2].items():
+        for name, of in kind.state.items():
             if entry.get(name) is not None:
                 write_kind(keeper, parameter._geminid, of, entry[name])
-        steps.add(float(entry.get("step", 0)))
-    if len(steps) > 1:
-        raise Refused(f"the optimizer has updated its parameters different numbers of times ({sorted(steps)})")
-    if steps and max(steps):
-        keeper.engine.restore(int(max(steps)), int(max(steps)))
+        counts[parameter._geminid.id] = int(entry["step"]) if "step" in entry else int(bool(entry))
+    set_counts(keeper, counts)
 
 
 def prepare(model, optimizer, *, device_memory, unit=None, session=None, ranks=None, **options):

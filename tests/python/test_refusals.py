@@ -171,6 +171,15 @@ def test_arena_that_is_too_small_is_named_with_what_would_do():
     not_prepared(model, twins.adamw(model.parameters()), "KiB", errors.ResourceExhausted, device_memory="64KiB", unit=None)
 
 
+def test_blocks_that_do_not_fit_become_modules():
+    model = make("gpt")
+    model, _ = twins.prepared(model, twins.adamw(model.parameters()), unit=None, device_memory="256KiB")
+    assert model._geminid_keeper.granularity == "block"
+    model = make("gpt")
+    model, _ = twins.prepared(model, twins.adamw(model.parameters()), unit=None, device_memory="160KiB")
+    assert model._geminid_keeper.granularity == "leaf"
+
+
 def test_sizes_that_are_none_are_refused():
     model = make("gpt")
     not_prepared(model, twins.adamw(model.parameters()), "device_memory is '20GB'", errors.InvalidArgument,

@@ -26,7 +26,7 @@ KNOWN = {
     torch.optim.SGD: Kind("sgd", {"momentum": "momentum", "dampening": "dampening", "nesterov": "nesterov",
                                   "weight_decay": "weight_decay"}, (), {"momentum_buffer": EXP_AVG}, counts=False),
     torch.optim.Adagrad: Kind("adagrad", {"lr_decay": "rate_decay", "eps": "epsilon", "weight_decay": "weight_decay"},
-                              ("eps",), {"sum": EXP_AVG_SQ}),
+                              ("eps",), {"sum": EXP_AVG}),
 }
 _MUST_BE_UNSET = ("amsgrad", "maximize", "differentiable", "decoupled_weight_decay", "initial_accumulator_value")
 

@@ -55,18 +55,6 @@ def _engine(session, ranks, records, units, optimizer, options):
     return engine_.Engine(session, ranks, parameters, optimizer, **options)
 
 
-def _make_engine(model, records, session, ranks, optimizer, granularity, options):
-    """By blocks where they fit, else by modules."""
-    for tried in ("block", "leaf") if granularity is None else (granularity,):
-        units = choose_units(model, lambda parameter: parameter in records, tried)
-        try:
-            return _engine(session, ranks, records, units, optimizer, options), units, tried
-        except ResourceExhausted:
-            if tried == "leaf" or granularity is not None:
-                raise
-    raise AssertionError
-
-
 def _initialize(engine, records):
     tensors = [parameter.detach() for parameter in records]
 
@@ -75,6 +63,30 @@ def _initialize(engine, records):
         ctypes.memmove(address, address_of(values), 4 * count)
 
     engine.initialize(fill)
+
+
+def _try_units(engine, units, records):
+    """Raises ResourceExhausted where the weights of one do not fit."""
+    for unit in units:
+        unit.records = tuple(records[parameter] for parameter in unit.parameters)
+        ids = (ctypes.c_uint32 * len(unit.records))(*(record.id for record in unit.records))
+        engine.finish(engine.use(engine_.EVALUATE, ids, len(ids)))
+
+
+def _make_engine(model, records, session, ranks, optimizer, granularity, options):
+    """By blocks where they fit, else by modules. The engine has the parameters' values."""
+    for tried in ("block", "leaf") if granularity is None else (granularity,):
+        units = choose_units(model, lambda parameter: parameter in records, tried)
+        engine = _engine(session, ranks, records, units, optimizer, options)
+        try:
+            _initialize(engine, records)
+            _try_units(engine, units, records)
+            return engine, units, tried
+        except ResourceExhausted:
+            engine.close()
+            if tried == "leaf" or granularity is not None:
+                raise
+    raise AssertionError
 
 
 def _view(engine, record, parameter):
@@ -121,13 +133,10 @@ def prepare(model, optimizer, *, device_memory, unit=None, session=None, ranks=N
     session = session or Session(bytes_of(device_memory), place=ranks.place)
     records = _records(model, optimizer)
     engine, units, granularity = _make_engine(model, records, session, ranks, chosen, unit, options)
-    _initialize(engine, records)
     return _bind(model, optimizer, kind, engine, records, units, granularity, ranks)
 
 
 def _bind(model, optimizer, kind, engine, records, units, granularity, ranks):
-    for unit in units:
-        unit.records = tuple(records[parameter] for parameter in unit.parameters)
     keeper = Keeper(engine, list(records.values()), units)
     keeper.granularity, keeper.world_size = granularity, ranks.world_size
     for parameter, record in records.items():

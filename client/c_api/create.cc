@@ -86,14 +86,13 @@ absl::Status CheckNumbers(const geminid_engine_options& given) {
   GEMINID_RETURN_IF_ERROR(
       CheckNumber(given.stage, GEMINID_STAGE_STATE, GEMINID_STAGE_WEIGHTS, "stage"));
   GEMINID_RETURN_IF_ERROR(
-      CheckNumber(given.placement, GEMINID_PLACE_ON_DEVICE, GEMINID_PLACE_BY_PLAN, "placement"));
+      CheckNumber(given.placement, GEMINID_PLACE_DEVICE, GEMINID_PLACE_AUTO, "placement"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.state_placement, GEMINID_STATE_AUTO,
                                       GEMINID_STATE_SHARE, "state_placement"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.gradient_scale, GEMINID_GRADIENT_MEAN,
                                       GEMINID_GRADIENT_SUM, "gradient_scale"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.not_finite, GEMINID_NOT_FINITE_SKIP,
                                       GEMINID_NOT_FINITE_FAIL, "not_finite"));
-  GEMINID_RETURN_IF_ERROR(CheckNumber(given.reserved, 0, 0, "reserved"));
   return CheckNumber(given.update, GEMINID_UPDATE_AFTER_STEP, GEMINID_UPDATE_IN_BACKWARD, "update");
 }
 
@@ -162,6 +161,7 @@ void geminid_engine_options_init(geminid_engine_options* options, size_t struct_
   filled.state_placement = static_cast<int32_t>(defaults.state_placement);
   filled.gradient_scale = static_cast<int32_t>(defaults.gradient_scale);
   filled.update = static_cast<int32_t>(defaults.update);
+  filled.not_finite = static_cast<int32_t>(defaults.not_finite);
   filled.accumulate = defaults.accumulate;
   filled.max_lookahead_moments = defaults.max_lookahead_moments;
   filled.update_threads = defaults.update_threads;
@@ -179,10 +179,7 @@ geminid_code geminid_engine_create(geminid_session* session, geminid_ranks* rank
     GEMINID_ASSIGN_OR_RETURN(auto of_session, Sessions().Find(session));
     GEMINID_ASSIGN_OR_RETURN(auto of_ranks, AllRanks().Find(ranks));
     GEMINID_ASSIGN_OR_RETURN(auto all, ToParameters(parameters, parameter_count));
-    GEMINID_ASSIGN_OR_RETURN(
-        const geminid_engine_options read,
-        Read(options, "options",
-             {offsetof(geminid_engine_options, not_finite), &geminid_engine_options_init}));
+    GEMINID_ASSIGN_OR_RETURN(const geminid_engine_options read, Read(options, "options"));
     GEMINID_ASSIGN_OR_RETURN(auto chosen, ToOptions(read));
     GEMINID_ASSIGN_OR_RETURN(
         auto made, geminid::zero::Engine::Create(of_session->session.get(), of_ranks->ranks.get(),

@@ -63,7 +63,7 @@ struct EngineOptions {
     optimizer: *const c_void,
     loss_scaler: *const c_void,
     data_type: i32,
-    numbers: [i32; 10], // from stage to resume
+    numbers: [i32; 11], // from stage to resume
     state_share: f64,
     clip_norm: f64,
     timeout_seconds: f64,

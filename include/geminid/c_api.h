@@ -171,10 +171,8 @@ void geminid_ranks_free(geminid_ranks** ranks);
 
 typedef struct geminid_place {
   size_t struct_size;
-  int32_t rank;
-  int32_t world_size;
-  int32_t local_rank;
-  int32_t local_world_size;
+  int32_t rank, world_size;
+  int32_t local_rank, local_world_size;
 } geminid_place;
 void geminid_place_init(geminid_place* place, size_t struct_size);
 geminid_code geminid_ranks_place(geminid_ranks* ranks, geminid_place* place, geminid_error* error);
@@ -272,9 +270,9 @@ enum geminid_stages {
   GEMINID_STAGE_WEIGHTS = 3
 };
 enum geminid_placements {
-  GEMINID_PLACE_ON_DEVICE = 0,
-  GEMINID_PLACE_ON_HOST = 1,
-  GEMINID_PLACE_BY_PLAN = 2
+  GEMINID_PLACE_DEVICE = 0,
+  GEMINID_PLACE_HOST = 1,
+  GEMINID_PLACE_AUTO = 2
 };
 enum geminid_state_placements {
   GEMINID_STATE_AUTO = 0,
@@ -302,6 +300,7 @@ typedef struct geminid_engine_options {
   int32_t state_placement;
   int32_t gradient_scale;
   int32_t update;
+  int32_t not_finite;
   int32_t accumulate;
   int32_t stable_addresses;
   int32_t max_lookahead_moments;
@@ -311,8 +310,6 @@ typedef struct geminid_engine_options {
   double clip_norm;
   double timeout_seconds;
   uint64_t chunk_elements;
-  int32_t not_finite;
-  int32_t reserved;  // 0
 } geminid_engine_options;
 void geminid_engine_options_init(geminid_engine_options* options, size_t struct_size);
 
@@ -327,11 +324,8 @@ geminid_code geminid_engine_health(geminid_engine* engine, geminid_error* error)
 
 // --- values and state ----------------------------------------------------------------------------
 
-enum geminid_state_kinds {
-  GEMINID_VALUE = 0,      // fp32
-  GEMINID_EXP_AVG = 1,    // the optimizer's first array
-  GEMINID_EXP_AVG_SQ = 2  // and its second
-};
+// The value in fp32, and what the optimizer has: up to two arrays.
+enum geminid_state_kinds { GEMINID_VALUE = 0, GEMINID_EXP_AVG = 1, GEMINID_EXP_AVG_SQ = 2 };
 
 // Writes `count` values of a parameter from its element `first` on. Not 0: it cannot, and
 // geminid_engine_initialize returns CANCELLED; initialize again before the first micro-batch.
@@ -366,11 +360,9 @@ geminid_code geminid_engine_read_parameter(geminid_engine* engine, uint32_t para
 // geminid::zero::Progress. `tensor_state` is the caller's memory of `tensor_state_capacity` bytes.
 typedef struct geminid_progress {
   size_t struct_size;
-  uint64_t step;
-  uint64_t updates;
+  uint64_t step, updates;
   double loss_scale;
-  uint32_t good_steps;
-  uint32_t overflows;
+  uint32_t good_steps, overflows;
   void* tensor_state;
   size_t tensor_state_capacity;
   size_t tensor_state_bytes;

@@ -52,7 +52,7 @@ class EngineOptions(ctypes.Structure):
     _fields_ = [
         ("struct_size", _SIZE), ("optimizer", ctypes.POINTER(Optimizer)), ("loss_scaler", ctypes.c_void_p),
         ("data_type", _INT), ("stage", _INT), ("placement", _INT), ("state_placement", _INT),
-        ("gradient_scale", _INT), ("update", _INT), ("accumulate", _INT), ("stable_addresses", _INT),
+        ("gradient_scale", _INT), ("update", _INT), ("not_finite", _INT), ("accumulate", _INT), ("stable_addresses", _INT),
         ("max_lookahead_moments", _INT), ("update_threads", _INT), ("resume", _INT),
         ("state_share", _REAL), ("clip_norm", _REAL), ("timeout_seconds", _REAL), ("chunk_elements", _U64)]
 
@@ -75,7 +75,8 @@ class Resumed(ctypes.Structure):
 
 
 class Group(ctypes.Structure):
-    _fields_ = [("struct_size", _SIZE), ("learning_rate", _REAL), ("weight_decay", _REAL)]
+    _fields_ = [("struct_size", _SIZE), ("learning_rate", _REAL), ("weight_decay", _REAL), ("beta1", _REAL),
+                ("beta2", _REAL), ("epsilon", _REAL)]
 
 
 class StepInput(ctypes.Structure):

@@ -12,7 +12,12 @@ from geminid._library import LIB
 FORWARD, BACKWARD, EVALUATE = 0, 1, 2
 BFLOAT16, FLOAT32 = 1, 2
 VALUE, EXP_AVG, EXP_AVG_SQ = 0, 1, 2
+NOT_FINITE_SKIP, NOT_FINITE_WRITE, NOT_FINITE_FAIL = 0, 1, 2
 OPTIMIZERS = ("adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came")
+
+
+# Whose tensor_state is the number of updates of each parameter, and nothing else.
+_COUNTING = ("adamw", "adam", "sgd", "adagrad", "lion")
 
 
 @dataclass
@@ -60,19 +65,20 @@ class Engine:
     """State of parameters over the ranks. Keeps what it was made with alive."""
 
     def __init__(self, session, ranks, parameters, optimizer, *, chunk_elements=0, accumulate=2,
-                 update_threads=1, timeout_seconds=300.0, resume=False):
+                 update_threads=1, timeout_seconds=300.0, resume=False, not_finite=NOT_FINITE_WRITE):
         options = LIB.filled(_structs.EngineOptions)
         chosen = _optimizer(optimizer)
         options.optimizer = ctypes.pointer(chosen)
         options.data_type, options.gradient_scale = FLOAT32, 1
         options.accumulate, options.stable_addresses, options.clip_norm = accumulate, True, 0.0
         options.chunk_elements, options.update_threads = chunk_elements, update_threads
-        options.timeout_seconds, options.resume = timeout_seconds, resume
+        options.timeout_seconds, options.resume, options.not_finite = timeout_seconds, resume, not_finite
         array, _shapes = _parameters(parameters)
         self.handle = ctypes.c_void_p()
         LIB.call("engine_create", session.handle, ranks.handle, array, len(array), ctypes.byref(options),
                  ctypes.byref(self.handle))
         self.close = weakref.finalize(self, _free, self.handle)
+        self.parameters, self.kind = parameters, optimizer.kind
         self._use = LIB.function("engine_use")
         self._finish = LIB.function("engine_finish")
         self._add = LIB.function("engine_add_gradient")
@@ -135,13 +141,14 @@ class Engine:
         return norm.value
 
     def step(self, groups, clip_norm=None, data_position=0):
-        """``groups``: pairs of learning rate and weight decay. Returns a geminid_step_result."""
+        """``groups``: a dictionary with fields of geminid_group for each. Returns a geminid_step_result."""
         input_ = LIB.filled(_structs.StepInput)
         array = (_structs.Group * len(groups))()
-        for made, (rate, decay) in zip(array, groups):
-            made.struct_size, made.learning_rate, made.weight_decay = ctypes.sizeof(made), rate, decay
+        for made, given in zip(array, groups):
+            ctypes.memmove(ctypes.byref(made), ctypes.byref(LIB.filled(_structs.Group)), ctypes.sizeof(made))
+            for name, value in given.items():
+                setattr(made, name, value)
         input_.groups, input_.group_count = array, len(groups)
-        input_.learning_rate = groups[0][0] if groups else 0.0
         input_.clip_norm = math.nan if clip_norm is None else clip_norm
         input_.data_position = data_position
         result = LIB.filled(_structs.StepResult)
@@ -168,13 +175,27 @@ class Engine:
         LIB.call("engine_write_shard", self.handle, parameter, kind, offset, address, count)
 
     def progress(self):
+        """The steps that are committed, those of them that changed weights, and bytes of the optimizer's."""
         progress = LIB.filled(_structs.Progress)
         LIB.call("engine_get_progress", self.handle, ctypes.byref(progress))
-        return progress
+        state = ctypes.create_string_buffer(progress.tensor_state_bytes)
+        progress.tensor_state, progress.tensor_state_capacity = ctypes.addressof(state), len(state)
+        LIB.call("engine_get_progress", self.handle, ctypes.byref(progress))
+        return progress.step, progress.updates, state.raw
 
-    def restore(self, step, updates):
+    def update_counts(self):
+        """How many updates each parameter has had; empty where the optimizer does not count them apart."""
+        _, _, state = self.progress()
+        count = len(self.parameters)
+        if self.kind not in _COUNTING or len(state) != 8 * count:
+            return []
+        return list((ctypes.c_uint64 * count).from_buffer_copy(state))
+
+    def restore(self, step, updates, counts=()):
         progress = LIB.filled(_structs.Progress)
         progress.step, progress.updates = step, updates
+        state = (ctypes.c_uint64 * len(counts))(*counts)
+        progress.tensor_state, progress.tensor_state_bytes = ctypes.addressof(state), ctypes.sizeof(state)
         LIB.call("engine_restore", self.handle, ctypes.byref(progress))
 
     def save(self, folder, keep=2, data_position=0):

@@ -4,3 +4,6 @@ daemon of its own."""
 import os
 
 os.environ.pop("GEMINID_SOCKET", None)
+import torch
+
+torch.set_num_threads(1)  # threads that spin would wait for the processors of the engine

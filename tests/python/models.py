@@ -27,6 +27,11 @@ def attention(q, k, v):
     return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, length, width)
 
 
+def loss_of(logits, labels):
+    """In fp64, so that what is compared is not rounded to a few units of fp32."""
+    return F.cross_entropy(logits.double().view(-1, VOCABULARY), labels.reshape(-1))
+
+
 class GptBlock(nn.Module):
     def __init__(self):
         super().__init__()
@@ -72,6 +77,7 @@ class Model(nn.Module):
     def __init__(self, block, layers=3, tied=False, outer=False, reentrant=None):
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        nn.init.normal_(self.embedding.weight, std=0.05)
         self.blocks = nn.ModuleList(block() for _ in range(layers))
         self.norm = nn.LayerNorm(WIDTH)
         self.tied, self.reentrant, self.order = tied, reentrant, None
@@ -104,7 +110,7 @@ class Model(nn.Module):
         logits = self.logits(tokens)
         if labels is None:
             return logits
-        return F.cross_entropy(logits.view(-1, VOCABULARY), labels.reshape(-1))
+        return loss_of(logits, labels)
 
     @torch.no_grad()
     def generate(self, tokens, count):

@@ -119,15 +119,17 @@ def test_graph_kept_over_a_step_is_told(both):
         twin.optimizer.zero_grad()
 
 
-def test_options_changed_after_prepare_are_refused(both):
+def test_momentum_changed_after_prepare_is_refused():
+    model = make("gpt")
+    model, optimizer = twins.prepared(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    model(*batch(0)).backward()
+    optimizer.param_groups[0]["momentum"] = 0.5
+    with refused("cannot change from step to step"):
+        optimizer.step()
+
+
+def test_groups_added_after_prepare_are_refused(both):
     twin = both[1]
-    twin.model(*batch(0)).backward()
-    group = twin.optimizer.param_groups[0]
-    before, group["betas"] = group["betas"], (0.5, 0.5)
-    with refused("lr and weight_decay alone"):
-        twin.optimizer.step()
-    group["betas"] = before
-    twin.optimizer.zero_grad()
     with refused("cannot be added after prepare"):
         twin.optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(1))]})
 
@@ -150,7 +152,7 @@ def not_prepared(model, optimizer, words, error=errors.Refused, **options):
     (lambda p: torch.optim.RMSprop(p), "RMSprop is not an optimizer.*AdamW"),
     (lambda p: torch.optim.AdamW(p, amsgrad=True), "amsgrad=True"),
     (lambda p: torch.optim.SGD(p, lr=0.1, maximize=True), "maximize=True"),
-    (lambda p: torch.optim.AdamW([{"params": p[:1], "betas": (0.5, 0.6)}, {"params": p[1:]}]), "differ in more than lr"),
+    (lambda p: torch.optim.SGD([{"params": p[:1], "momentum": 0.5}, {"params": p[1:]}], lr=0.1), "differ in what.*momentum"),
     (lambda p: torch.optim.AdamW(p[1:]), "'embedding.weight' requires a gradient.*requires_grad_"),
     (lambda p: torch.optim.AdamW([*p, torch.nn.Parameter(torch.zeros(3))]), "not in the model"),
 ])
@@ -167,6 +169,15 @@ def test_types_that_are_not_trained_are_refused():
 def test_arena_that_is_too_small_is_named_with_what_would_do():
     model = make("gpt")
     not_prepared(model, twins.adamw(model.parameters()), "KiB", errors.ResourceExhausted, device_memory="64KiB", unit=None)
+
+
+def test_blocks_that_do_not_fit_become_modules():
+    model = make("gpt")
+    model, _ = twins.prepared(model, twins.adamw(model.parameters()), unit=None, device_memory="256KiB")
+    assert model._geminid_keeper.granularity == "block"
+    model = make("gpt")
+    model, _ = twins.prepared(model, twins.adamw(model.parameters()), unit=None, device_memory="160KiB")
+    assert model._geminid_keeper.granularity == "leaf"
 
 
 def test_sizes_that_are_none_are_refused():

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 import models
 import twins
@@ -94,7 +93,7 @@ def penalty(twin, number):
 
 def submodule(twin, number):
     hidden = twin.model.hidden(batch(number)[0])
-    loss = (hidden - torch.linspace(-1, 1, models.WIDTH)).pow(2).mean()
+    loss = (hidden.double() - torch.linspace(-1, 1, models.WIDTH)).pow(2).mean()
     twin.losses.append(loss.item())
     loss.backward()
     twins.finish(twin)
@@ -104,7 +103,7 @@ def input_gradient(twin, number):
     """autograd.grad with respect to what no parameter is."""
     x = torch.randn(2, 5, models.WIDTH, requires_grad=True)
     gradient, = torch.autograd.grad(twin.model.blocks[0](x).sum(), x)
-    twin.losses.append(gradient.abs().sum().item())
+    twin.losses.append(gradient.double().abs().sum().item())
     one_batch(twin, number)
 
 
@@ -271,6 +270,36 @@ def test_schedules_of_either_optimizer_count():
     twins.assert_same(both)
 
 
+def test_schedule_of_betas_and_rates_is_that_of_torch():
+    both = twins.pair(make("gpt"))
+    schedules = [torch.optim.lr_scheduler.OneCycleLR(twin.optimizer, max_lr=5e-3, total_steps=8) for twin in both]
+
+    def step(twin, number):
+        one_batch(twin, number)
+        schedules[both.index(twin)].step()
+
+    twins.run(both, step)
+    twins.assert_same(both)
+
+
+def test_parameters_used_in_some_steps_have_updates_of_their_own():
+    def step(twin, number):
+        twin.model.order = [0, 1, 2] if number % 3 == 0 else [0, 2] if number % 3 == 1 else [1, 2]
+        one_batch(twin, number)
+
+    both = twins.pair(make("gpt"), device_memory=twins.SMALL["gpt", "block"])
+    twins.run(both, step, steps=8)
+    twins.assert_same(both)
+
+
+def test_gradients_that_are_not_finite_do_what_they_do_in_torch():
+    both = twins.pair(make("gpt"))
+    for twin in both:
+        (twin.model(*batch(0)) * float("nan")).backward()
+        twin.optimizer.step()
+        assert torch.isnan(twin.model.state_dict()["head.weight"]).all()
+
+
 def groups(parameters):
     matrices = [p for p in parameters if p.dim() > 1]
     others = [p for p in parameters if p.dim() <= 1]
@@ -279,6 +308,7 @@ def groups(parameters):
 
 OPTIMIZERS = {
     "adamw_groups": lambda p: torch.optim.AdamW(groups(p)),
+    "betas_by_group": lambda p: torch.optim.AdamW([{"params": p[:3], "betas": (0.8, 0.9)}, {"params": p[3:], "eps": 1e-6}]),
     "adam": lambda p: torch.optim.Adam(p, lr=1e-3, weight_decay=0.01),
     "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
     "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01),
@@ -319,7 +349,7 @@ def test_functional_use_of_a_view_of_a_weight_is_right():
     def step(twin, number):
         tokens, labels = batch(number)
         hidden = twin.model.hidden(tokens)
-        loss = F.cross_entropy((hidden @ twin.model.embedding.weight.t()).view(-1, models.VOCABULARY), labels.reshape(-1))
+        loss = models.loss_of(hidden @ twin.model.embedding.weight.t(), labels)
         twin.losses.append(loss.item())
         loss.backward()
         twins.finish(twin)

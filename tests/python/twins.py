@@ -17,7 +17,7 @@ LOSS, NORM = 2e-7, 4e-7  # relative, of fp32
 
 
 def adamw(parameters):
-    return torch.optim.AdamW(parameters, lr=2e-3, weight_decay=0.1)
+    return torch.optim.AdamW(parameters, lr=1e-4, weight_decay=0.1)
 
 
 def prepared(model, optimizer, device_memory=AMPLE, unit="block", **options):

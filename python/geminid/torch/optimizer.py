@@ -1,12 +1,10 @@
 """The optimizer that prepare returns: torch's interface, and the engine's step."""
 
-import warnings
-
 import torch
 
 from geminid.errors import Refused
 from geminid.torch import optimizer_state
-from geminid.torch.optimizers import name_of, options_of
+from geminid.torch.optimizers import fixed_options, name_of, step_input
 
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 
@@ -19,7 +17,7 @@ class Optimizer(torch.optim.Optimizer):
         super().__init__(original.param_groups, original.defaults)
         self._geminid_ready = True
         self._keeper, self._kind, self._name = keeper, kind, name_of(original)
-        self._options = options_of(kind, self.param_groups[0])
+        self._fixed = fixed_options(kind, self.param_groups[0])
         self._parameters = [p for group in self.param_groups for p in group["params"]]
 
     def step(self, closure=None):
@@ -33,13 +31,11 @@ class Optimizer(torch.optim.Optimizer):
             keeper.between_steps()
             return loss
         for group in self.param_groups:
-            options = options_of(self._kind, group)
-            if options != self._options:
-                raise Refused(f"{self._name} was prepared with {self._options}, and a group has {options} now; the "
-                              "engine takes other values of lr and weight_decay alone from step to step")
-        result = keeper.step([(float(group["lr"]), float(group["weight_decay"])) for group in self.param_groups])
-        if result.overflow:
-            warnings.warn("a gradient was not finite: this step changed no weight", RuntimeWarning, stacklevel=2)
+            fixed = fixed_options(self._kind, group)
+            if fixed != self._fixed:
+                raise Refused(f"{self._name} was prepared with {self._fixed}, and a group has {fixed} now; these cannot "
+                              "change from step to step")
+        keeper.step([step_input(self._kind, group) for group in self.param_groups])
         with _DISABLED():  # whoever saved a weight for a backward that is still to come is told
             for parameter in self._parameters:
                 torch.autograd.graph.increment_version(parameter)

@@ -16,7 +16,8 @@ def read(keeper, kind, groups):
     """What the original optimizer's state_dict() would be."""
     _alone(keeper, "optimizer.state_dict()")
     keeper.between_steps()
-    updates = keeper.engine.progress().updates
+    updates = keeper.engine.progress()[1]
+    counts = keeper.engine.update_counts()
     state, numbered = {}, 0
     packed = []
     for group in groups:
@@ -24,9 +25,10 @@ def read(keeper, kind, groups):
         for parameter in group["params"]:
             record = parameter._geminid
             entry = {name: read_kind(keeper, record, of, parameter.shape)
-                     for name, of in kind[2].items() if keeper.engine.has_state(record.id, of)}
-            if updates and (entry or kind[0] != "sgd"):
-                state[numbered] = entry if kind[0] == "sgd" else {"step": torch.tensor(float(updates)), **entry}
+                     for name, of in kind.state.items() if keeper.engine.has_state(record.id, of)}
+            count = counts[record.id] if counts else updates
+            if count and (entry or kind.counts):
+                state[numbered] = {"step": torch.tensor(float(count)), **entry} if kind.counts else entry
             numbers.append(numbered)
             numbered += 1
         packed.append({**{key: value for key, value in group.items() if key != "params"}, "params": numbers})
@@ -46,12 +48,13 @@ def write_kind(keeper, record, kind, values):
         keeper.engine.write_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
 
 
-def _updates_of(state):
-    steps = {float(entry["step"]) for entry in state.values() if "step" in entry}
-    if len(steps) > 1:
-        raise Refused(f"parameters of this state have had different numbers of updates ({sorted(steps)}); the engine "
-                      "counts one number for all")
-    return int(steps.pop()) if steps else 0
+def set_counts(keeper, counts):
+    """How many updates each parameter has had, by its number."""
+    updates = max(counts, default=0)
+    if not keeper.engine.update_counts() and any(count != updates for count in counts):
+        raise Refused(f"parameters of this state have had different numbers of updates, and {keeper.engine.kind} has one "
+                      "number for all")
+    keeper.engine.restore(updates, updates, counts if keeper.engine.update_counts() else ())
 
 
 def _check(keeper, kind, groups, state_dict):
@@ -63,7 +66,7 @@ def _check(keeper, kind, groups, state_dict):
     parameters = [parameter for group in groups for parameter in group["params"]]
     pairs = [(parameter, state_dict["state"].get(number, {})) for number, parameter in zip(numbers, parameters)]
     for parameter, entry in pairs:
-        for name in kind[2]:
+        for name in kind.state:
             if entry.get(name) is not None and entry[name].shape != parameter.shape:
                 raise ValueError(f"{name} of '{parameter._geminid.name}' is {tuple(entry[name].shape)}, and the parameter "
                                  f"is {tuple(parameter.shape)}")
@@ -74,13 +77,14 @@ def write(keeper, kind, groups, state_dict):
     _alone(keeper, "optimizer.load_state_dict()")
     keeper.between_steps()
     saved, pairs = _check(keeper, kind, groups, state_dict)
-    updates = _updates_of(state_dict["state"])
+    counts = [0] * len(keeper.records)
     for parameter, entry in pairs:
         record = parameter._geminid
-        for name, of in kind[2].items():
+        counts[record.id] = int(entry["step"]) if "step" in entry else int(bool(entry))
+        for name, of in kind.state.items():
             if keeper.engine.has_state(record.id, of):
                 given = entry.get(name)
                 write_kind(keeper, record, of, torch.zeros(parameter.shape) if given is None else given)
-    keeper.engine.restore(updates, updates)
+    set_counts(keeper, counts)
     for group, given in zip(groups, saved):
         group.update({key: value for key, value in given.items() if key != "params"})

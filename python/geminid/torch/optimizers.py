@@ -1,31 +1,32 @@
 """Optimizers of torch as the engine has them; what it has not is refused by name."""
 
+from dataclasses import dataclass
+
 import torch
 
 from geminid.engine import EXP_AVG, EXP_AVG_SQ, Optimizer
 from geminid.errors import Refused
 
 
-def _adam(group):
-    return {"beta1": group["betas"][0], "beta2": group["betas"][1], "epsilon": group["eps"],
-            "weight_decay": group["weight_decay"]}
+@dataclass(frozen=True)
+class Kind:
+    """The engine's name for an optimizer of torch, its options by torch's name for them, and its state."""
+    name: str
+    options: dict  # the engine's option by torch's; both betas are one of torch's
+    per_step: tuple  # torch's options that may change from step to step, beside lr and weight_decay
+    state: dict  # the kind of state by torch's name
+    counts: bool = True  # "step" is part of a parameter's state
 
 
-def _sgd(group):
-    return {"momentum": group["momentum"], "dampening": group["dampening"], "nesterov": int(group["nesterov"]),
-            "weight_decay": group["weight_decay"]}
-
-
-def _adagrad(group):
-    return {"rate_decay": group["lr_decay"], "epsilon": group["eps"], "weight_decay": group["weight_decay"]}
-
-
-#: By torch's class: the engine's name, its options, and the names of its state by kind.
+_BETAS = {"betas": ("beta1", "beta2"), "eps": "epsilon", "weight_decay": "weight_decay"}
+_MOMENTS = {"exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
 KNOWN = {
-    torch.optim.AdamW: ("adamw", _adam, {"exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}),
-    torch.optim.Adam: ("adam", _adam, {"exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}),
-    torch.optim.SGD: ("sgd", _sgd, {"momentum_buffer": EXP_AVG}),
-    torch.optim.Adagrad: ("adagrad", _adagrad, {"sum": EXP_AVG_SQ}),
+    torch.optim.AdamW: Kind("adamw", _BETAS, ("betas", "eps"), _MOMENTS),
+    torch.optim.Adam: Kind("adam", _BETAS, ("betas", "eps"), _MOMENTS),
+    torch.optim.SGD: Kind("sgd", {"momentum": "momentum", "dampening": "dampening", "nesterov": "nesterov",
+                                  "weight_decay": "weight_decay"}, (), {"momentum_buffer": EXP_AVG}, counts=False),
+    torch.optim.Adagrad: Kind("adagrad", {"lr_decay": "rate_decay", "eps": "epsilon", "weight_decay": "weight_decay"},
+                              ("eps",), {"sum": EXP_AVG}),
 }
 _MUST_BE_UNSET = ("amsgrad", "maximize", "differentiable", "decoupled_weight_decay", "initial_accumulator_value")
 
@@ -34,29 +35,44 @@ def name_of(optimizer):
     return f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
 
 
-def options_of(kind, group):
-    """What may not change after prepare: all but the rate and the decay of a group."""
-    options = dict(kind[1](group))
-    options.pop("weight_decay")
-    return options
+def _options(kind, group):
+    made = {}
+    for theirs, ours in kind.options.items():
+        pairs = zip(ours, group[theirs]) if isinstance(ours, tuple) else [(ours, group[theirs])]
+        made.update((name, int(value) if isinstance(value, bool) else float(value)) for name, value in pairs)
+    return made
+
+
+def fixed_options(kind, group):
+    """What all groups must have alike, in every step."""
+    return {name: group[name] for name in kind.options if name not in kind.per_step and name != "weight_decay"}
+
+
+def step_input(kind, group):
+    """What geminid.engine.Engine.step takes of a group."""
+    options = _options(kind, group)
+    per_step = {"learning_rate": float(group["lr"]), "weight_decay": options["weight_decay"]}
+    for theirs in kind.per_step:
+        ours = kind.options[theirs]
+        for name in ours if isinstance(ours, tuple) else (ours,):
+            per_step[name] = options[name]
+    return per_step
 
 
 def translate(optimizer):
-    """The engine's optimizer, and the entry of KNOWN."""
+    """The engine's optimizer, and its Kind."""
     kind = KNOWN.get(type(optimizer))
     if kind is None:
         known = ", ".join(sorted(known.__name__ for known in KNOWN))
         raise Refused(f"{name_of(optimizer)} is not an optimizer that the engine has; use one of torch.optim's {known}")
     for group in optimizer.param_groups:
         for option in _MUST_BE_UNSET:
-            if option == "decoupled_weight_decay" and kind[0] == "adamw":
+            if option == "decoupled_weight_decay" and kind.name == "adamw":
                 continue  # it is how AdamW says what it is
             if group.get(option):
                 raise Refused(f"{name_of(optimizer)} with {option}={group[option]!r} is not something that the engine "
                               f"has; leave {option} out")
-    all_options = [options_of(kind, group) for group in optimizer.param_groups]
-    if any(options != all_options[0] for options in all_options):
-        raise Refused(f"groups of {name_of(optimizer)} differ in more than lr and weight_decay: {all_options}; the "
-                      "engine has one set of these for all groups")
-    first = optimizer.param_groups[0]
-    return Optimizer(kind[0], dict(kind[1](first))), kind
+    fixed = [fixed_options(kind, group) for group in optimizer.param_groups]
+    if any(options != fixed[0] for options in fixed):
+        raise Refused(f"groups of {name_of(optimizer)} differ in what the engine has once for all of them: {fixed}")
+    return Optimizer(kind.name, _options(kind, optimizer.param_groups[0])), kind

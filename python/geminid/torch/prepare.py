@@ -14,7 +14,7 @@ from geminid.session import Ranks, Session
 from geminid.torch import clipping, hooks, optimizers, refusals, state
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
-from geminid.torch.optimizer_state import write_kind
+from geminid.torch.optimizer_state import set_counts, write_kind
 from geminid.torch.parameter import Record, make_managed
 from geminid.torch.tensors import address_of
 from geminid.torch.units import choose_units
@@ -55,18 +55,6 @@ def _engine(session, ranks, records, units, optimizer, options):
     return engine_.Engine(session, ranks, parameters, optimizer, **options)
 
 
-def _make_engine(model, records, session, ranks, optimizer, granularity, options):
-    """By blocks where they fit, else by modules."""
-    for tried in ("block", "leaf") if granularity is None else (granularity,):
-        units = choose_units(model, lambda parameter: parameter in records, tried)
-        try:
-            return _engine(session, ranks, records, units, optimizer, options), units, tried
-        except ResourceExhausted:
-            if tried == "leaf" or granularity is not None:
-                raise
-    raise AssertionError
-
-
 def _initialize(engine, records):
     tensors = [parameter.detach() for parameter in records]
 
@@ -77,6 +65,30 @@ def _initialize(engine, records):
     engine.initialize(fill)
 
 
+def _try_units(engine, units, records):
+    """Raises ResourceExhausted where the weights of one do not fit."""
+    for unit in units:
+        unit.records = tuple(records[parameter] for parameter in unit.parameters)
+        ids = (ctypes.c_uint32 * len(unit.records))(*(record.id for record in unit.records))
+        engine.finish(engine.use(engine_.EVALUATE, ids, len(ids)))
+
+
+def _make_engine(model, records, session, ranks, optimizer, granularity, options):
+    """By blocks where they fit, else by modules. The engine has the parameters' values."""
+    for tried in ("block", "leaf") if granularity is None else (granularity,):
+        units = choose_units(model, lambda parameter: parameter in records, tried)
+        engine = _engine(session, ranks, records, units, optimizer, options)
+        try:
+            _initialize(engine, records)
+            _try_units(engine, units, records)
+            return engine, units, tried
+        except ResourceExhausted:
+            engine.close()
+            if tried == "leaf" or granularity is not None:
+                raise
+    raise AssertionError
+
+
 def _view(engine, record, parameter):
     memory = (ctypes.c_char * (parameter.numel() * parameter.element_size())).from_address(engine.stable_address(record.id))
     return torch.frombuffer(memory, dtype=parameter.dtype).view(parameter.shape)
@@ -84,16 +96,15 @@ def _view(engine, record, parameter):
 
 def _take_state(keeper, kind, optimizer):
     """What the optimizer had done before prepare."""
-    steps = set()
+    if not optimizer.state:
+        return
+    counts = [0] * len(keeper.records)
     for parameter, entry in optimizer.state.items():
-        for name, of in kind[2].items():
+        for name, of in kind.state.items():
             if entry.get(name) is not None:
                 write_kind(keeper, parameter._geminid, of, entry[name])
-        steps.add(float(entry.get("step", 0)))
-    if len(steps) > 1:
-        raise Refused(f"the optimizer has updated its parameters different numbers of times ({sorted(steps)})")
-    if steps and max(steps):
-        keeper.engine.restore(int(max(steps)), int(max(steps)))
+        counts[parameter._geminid.id] = int(entry["step"]) if "step" in entry else int(bool(entry))
+    set_counts(keeper, counts)
 
 
 def prepare(model, optimizer, *, device_memory, unit=None, session=None, ranks=None, **options):
@@ -122,13 +133,10 @@ def prepare(model, optimizer, *, device_memory, unit=None, session=None, ranks=N
     session = session or Session(bytes_of(device_memory), place=ranks.place)
     records = _records(model, optimizer)
     engine, units, granularity = _make_engine(model, records, session, ranks, chosen, unit, options)
-    _initialize(engine, records)
     return _bind(model, optimizer, kind, engine, records, units, granularity, ranks)
 
 
 def _bind(model, optimizer, kind, engine, records, units, granularity, ranks):
-    for unit in units:
-        unit.records = tuple(records[parameter] for parameter in unit.parameters)
     keeper = Keeper(engine, list(records.values()), units)
     keeper.granularity, keeper.world_size = granularity, ranks.world_size
     for parameter, record in records.items():

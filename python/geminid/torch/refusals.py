@@ -10,7 +10,7 @@ from geminid.errors import Refused
 def check_model(model, optimizer, managed_types):
     """Before prepare changes anything."""
     optimized = {p for group in optimizer.param_groups for p in group["params"]}
-    names = dict(reversed([(p, name) for name, p in model.named_parameters(remove_duplicate=False)]))
+    names = {p: name for name, p in model.named_parameters()}
     for parameter, name in names.items():
         if hasattr(parameter, "_geminid"):
             raise Refused(f"'{name}' is prepared already: a parameter has one engine and one optimizer")

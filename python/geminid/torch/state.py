@@ -2,6 +2,7 @@
 
 import contextlib
 import types
+import weakref
 
 import torch
 
@@ -44,23 +45,29 @@ def _in_place_of(module, made):
         module._parameters = kept
 
 
-def _known_to(destination):
-    """What this state_dict() has read already, so that tied parameters share memory in it as in torch's."""
-    try:
-        return destination.__dict__.setdefault("_geminid_known", {})
-    except AttributeError:  # a plain dict
-        return {}
+# By the number of a state_dict() in the making: the name under which it has a parameter already.
+_NAMES = {}
+
+
+def _names_in(destination):
+    """So that tied parameters share memory in it, as in torch's."""
+    number = id(destination)
+    if number not in _NAMES:
+        try:
+            weakref.finalize(destination, _NAMES.pop, number, None)
+        except TypeError:  # a plain dict
+            return {}
+        _NAMES[number] = {}
+    return _NAMES[number]
 
 
 def _save(self, destination, prefix, keep_vars):
     if keep_vars:
         raise Refused("state_dict(keep_vars=True) would hand out parameters that are not on the device; leave it out")
-    known = _known_to(destination)
-    made = {}
+    names, made = _names_in(destination), {}
     for name, p in _managed(self).items():
-        if p._geminid not in known:
-            known[p._geminid] = read(p)
-        made[name] = known[p._geminid]
+        known = names.setdefault(p._geminid, prefix + name)
+        made[name] = destination[known] if known in destination else read(p)
     with _in_place_of(self, made):
         type(self)._save_to_state_dict(self, destination, prefix, keep_vars)
 

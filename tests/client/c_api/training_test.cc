@@ -149,6 +149,46 @@ TEST_F(TrainingTest, GroupsOfAStep_HaveTheirOwnRates) {
   EXPECT_THAT(Read(kB), Each(2.0f));
 }
 
+TEST_F(TrainingTest, GroupOfAStep_HasItsOwnBetas) {
+  geminid_engine_free(&engine_);
+  geminid_optimizer sgd;
+  geminid_optimizer_init(&sgd, sizeof sgd, GEMINID_SGD);
+  sgd.momentum = 0.5;
+  ASSERT_EQ(Create(EngineOptions(&sgd), Parameters()), GEMINID_OK) << Message();
+  ASSERT_NO_FATAL_FAILURE(InitializeWith(0));
+  geminid_group group;
+  geminid_group_init(&group, sizeof group);
+  group.learning_rate = 1;
+  group.beta1 = 0.25;  // of SGD the momentum
+  geminid_step_input input;
+  geminid_step_input_init(&input, sizeof input);
+  input.groups = &group;
+  input.group_count = 1;
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
+    ASSERT_EQ(AddGradient(kA, 1), GEMINID_OK);
+    ASSERT_EQ(AddGradient(kB, 1), GEMINID_OK);
+    ASSERT_EQ(geminid_engine_step(engine_, &input, nullptr, error_), GEMINID_OK) << Message();
+  }
+  EXPECT_THAT(Read(kA), Each(-2.25f)) << "the second step is 1 and a quarter of the first";
+}
+
+TEST_F(TrainingTest, GradientThatIsNotFinite_IsHandledAsAsked) {
+  geminid_engine_free(&engine_);
+  geminid_optimizer sgd;
+  geminid_optimizer_init(&sgd, sizeof sgd, GEMINID_SGD);
+  geminid_engine_options options = EngineOptions(&sgd);
+  options.not_finite = GEMINID_NOT_FINITE_FAIL;
+  ASSERT_EQ(Create(options, Parameters()), GEMINID_OK) << Message();
+  ASSERT_NO_FATAL_FAILURE(InitializeWith(0));
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kA, NAN), GEMINID_OK);
+  EXPECT_EQ(Step(1), GEMINID_FAILED_PRECONDITION);
+  EXPECT_NE(geminid_error_is_final(error_), 1);
+  ASSERT_EQ(geminid_engine_cancel_micro_batch(engine_, error_), GEMINID_OK) << Message();
+  ASSERT_NO_FATAL_FAILURE(Descend());
+}
+
 TEST_F(TrainingTest, FillThatGivesUp_CancelsAndMayBeCalledAgain) {
   const auto refuse = [](void*, uint32_t parameter, uint64_t, float*, uint64_t) {
     return parameter == kB ? 7 : 0;

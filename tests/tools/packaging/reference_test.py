@@ -128,6 +128,14 @@ class Headers(unittest.TestCase):
         self.assertIn("A number less than \\<n>.", page)
         self.assertIn("[`Id, kNone`](#athingsid-athingsknone)", page)
 
+    def test_a_header_in_c_is_read_too(self):
+        header = api_page.parse("a.h", '// Top.\n#ifdef __cplusplus\nextern "C" {\n#endif\n#pragma GCC visibility push(default)\n'
+                                '\n// A thing.\ntypedef struct thing {\n  int size;  // in bytes (all)\n} thing;\n'
+                                '\nint make(thing* made);\n\n#pragma GCC visibility pop\n#ifdef __cplusplus\n'
+                                '}  // extern "C"\n#endif\n')
+        self.assertEqual([entry.names for entry in header.entries], [["thing"], ["make"]])
+        self.assertNotIn("extern", text_of(header.entries[1]))
+
     def test_every_declaration_of_the_real_headers_is_shown(self):
         for header in reference.headers_of(ROOT):
             page = api_page.render([header], "")

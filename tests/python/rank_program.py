@@ -1,0 +1,33 @@
+"""rank_program.py FOLDER: one rank of a job, which trains on its half of each batch and leaves what it saw."""
+
+import os
+import sys
+
+import torch
+
+import twins
+from geminid.session import Ranks, Session
+from models import batch, make
+
+
+def main():
+    torch.set_num_threads(1)
+    ranks = Ranks()
+    flags = ["--host-memory", "256MiB", "--device-memory", "64MiB"]
+    session = Session(448 << 10, place=ranks.place, private_daemon=True, daemon_flags=flags)
+    model = make("gpt", tied="shared", reentrant=False)
+    twin = twins.Twin(*twins.prepared(model, twins.adamw(model.parameters()), session=session, ranks=ranks))
+    for number in range(4):
+        for micro in range(2):
+            tokens, labels = (half.chunk(2)[ranks.rank] for half in batch(10 * number + micro, size=4))
+            loss = twin.model(tokens, labels) / 2
+            twin.losses.append(loss.item())
+            loss.backward()
+        twins.finish(twin)
+    state = twin.model.state_dict()
+    torch.save({"losses": twin.losses, "norms": twin.norms, "state": state},
+               os.path.join(sys.argv[1], f"rank{ranks.rank}.pt"))
+
+
+if __name__ == "__main__":
+    main()

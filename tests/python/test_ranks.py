@@ -1,0 +1,48 @@
+"""Two ranks on half batches against one model on whole ones."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import uuid
+
+import torch
+
+import twins
+from models import batch, make
+
+PROGRAM = pathlib.Path(__file__).parent / "rank_program.py"
+PATIENCE_SECONDS = 300
+
+
+def run_ranks(folder):
+    job = uuid.uuid4().hex  # keeps the shared memory of two runs apart
+    processes = [subprocess.Popen([sys.executable, str(PROGRAM), str(folder)], env=dict(
+        os.environ, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2", GEMINID_JOB_ID=job,
+        MASTER_ADDR="127.0.0.1")) for rank in range(2)]
+    try:
+        for process in processes:
+            assert process.wait(PATIENCE_SECONDS) == 0
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [torch.load(folder / f"rank{rank}.pt") for rank in range(2)]
+
+
+def test_two_ranks_train_as_one(tmp_path):
+    first, second = run_ranks(tmp_path)
+    model = make("gpt", tied="shared", reentrant=False)
+    plain = twins.Twin(model, twins.adamw(model.parameters()))
+    for number in range(4):
+        for micro in range(2):
+            loss = plain.model(*batch(10 * number + micro, size=4)) / 2
+            plain.losses.append(loss.item())
+            loss.backward()
+        twins.finish(plain)
+    mean = [(a + b) / 2 for a, b in zip(first["losses"], second["losses"])]
+    twins.assert_close(mean, plain.losses, twins.LOSS, "losses")
+    twins.assert_close(first["norms"], plain.norms, twins.NORM, "norms")
+    assert first["norms"] == second["norms"]
+    for name, values in first["state"].items():
+        assert torch.equal(values, second["state"][name]), name

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -23,11 +22,7 @@ int main() {
   const auto engine =
       Check(zero::Engine::Create(session.get(), ranks.get(), {{.name = "w", .shape = {64, 64}}},
                                  {.data_type = zero::DataType::kFloat32}));
-  Check(engine->Initialize([](auto, std::span<float> w) {
-    std::ranges::fill(w, 0.0f);
-    return absl::OkStatus();
-  }));
-  const zero::ParameterId kW{0};
+  const zero::ParameterId kW{0};  // of zeros; Engine::Initialize sets other values
   for (int step = 0; step < 5; ++step) {
     Check(engine->BeginMicroBatch());
     auto use = Check(engine->Use(zero::Pass::kForward, {{kW}}));  // on the device meanwhile

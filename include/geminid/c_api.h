@@ -231,12 +231,8 @@ typedef struct geminid_optimizer {
   int32_t relative_step;
   int32_t warmup_init;
   int32_t scale_parameter;
-  double beta1;
-  double beta2;
-  double beta3;
-  double epsilon;
-  double epsilon1;
-  double epsilon2;
+  double beta1, beta2, beta3;
+  double epsilon, epsilon1, epsilon2;
   double weight_decay;
   double max_grad_norm;
   double momentum;
@@ -254,13 +250,8 @@ void geminid_optimizer_init(geminid_optimizer* optimizer, size_t struct_size, in
 // geminid::LossScalerOptions.
 typedef struct geminid_loss_scaler {
   size_t struct_size;
-  double initial_scale;
-  double growth_factor;
-  double backoff_factor;
-  double min_scale;
-  double max_scale;
-  uint32_t growth_interval;
-  uint32_t hysteresis;
+  double initial_scale, growth_factor, backoff_factor, min_scale, max_scale;
+  uint32_t growth_interval, hysteresis;
 } geminid_loss_scaler;
 void geminid_loss_scaler_init(geminid_loss_scaler* scaler, size_t struct_size);
 

@@ -35,8 +35,8 @@
 //
 // Errors: a call that is refused for what it was given (INVALID_ARGUMENT, FAILED_PRECONDITION)
 // changes nothing, and the engine goes on. After any other error it stays failed: every later call
-// returns the same status, on all ranks. Engine::health tells them apart whatever the code: OK after
-// an error means that the call was refused.
+// returns the same status, on all ranks. Engine::health tells them apart whatever the code: OK
+// after an error means that the call was refused.
 #ifndef GEMINID_ZERO_H_
 #define GEMINID_ZERO_H_
 
@@ -48,7 +48,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -58,6 +57,7 @@
 #include "geminid/loss_scaler.h"
 #include "geminid/model_state.h"
 #include "geminid/optimizer.h"
+#include "geminid/statistics.h"
 #include "geminid/stream.h"
 #include "geminid/tensor_piece.h"
 
@@ -339,51 +339,6 @@ struct StepResult {
   bool wait_ended = false;
 };
 
-// Everything the engine can say in numbers; all bytes are this rank's.
-struct Statistics {
-  uint64_t parameters = 0;
-  uint64_t model_state_bytes = 0;  // weights, remainders and moments of this rank
-  // Of the arena: state that lives there, gradients and spare; sums of gradients in Stage::kState.
-  uint64_t device_state_bytes = 0;
-  uint64_t state_chunks_on_device = 0;
-  uint64_t host_bytes = 0;  // host memory the daemon's ledger charges to this rank
-  uint64_t arena_bytes = 0;
-  uint64_t peak_model_bytes = 0;  // most chunk bytes in the arena at once
-  uint64_t peak_workspace_bytes = 0;
-  uint64_t peak_total_bytes = 0;     // most of both together at one time
-  uint64_t model_bytes_at_peak = 0;  // chunk bytes at that time
-  uint64_t model_bytes = 0;          // now
-  uint64_t workspace_bytes = 0;      // now
-  uint64_t host_to_device_bytes = 0;
-  uint64_t device_to_host_bytes = 0;
-  uint64_t transfer_bytes_lower_bound = 0;  // host to device, over the micro-batches run so far
-  // Per micro-batch. What is gathered once after an update comes on top (Options::stage).
-  uint64_t planned_transfer_bytes = 0;
-  // From other ranks: weights that were gathered and gradients that were added up.
-  uint64_t received_bytes = 0;
-  // Of these, what came from Options::host_ranks because the host had the weights already. And what
-  // this rank keeps of them for it, of host_bytes.
-  uint64_t received_within_host_bytes = 0;
-  uint64_t host_shard_bytes = 0;
-  double stall_seconds = 0;
-  std::vector<std::pair<std::string, double>> stall_seconds_by_cause;
-  double queued_seconds = 0;  // waited to be admitted, which is no stall
-  // By what ranks exchange chunks, as Communicator::BackendName has it, and if that is host memory
-  // although theirs are on devices, why. Empty for one rank.
-  std::string ranks_exchange_by;
-  // Of this rank's memory, CommunicatorStats::registered_bytes of what moves it between devices.
-  uint64_t registered_bytes = 0;
-  uint64_t chunks = 0;
-  uint64_t chunk_elements = 0;
-  double waste_ratio = 0;  // padding over all elements
-  uint64_t plans_made = 0;
-  // How often the plan no longer described the steps and was reconsidered: for slower or faster
-  // steps from the times measured under it, else from a new sample.
-  std::vector<std::pair<std::string, uint64_t>> replans_by_cause;
-  bool everything_fits = false;  // the plan is empty: nothing moves during a step
-  std::string plan_explanation;  // or why there is no plan
-};
-
 class GEMINID_EXPORT Engine : public ModelState {
  public:
   // Packs the parameters, allocates their state through the session, and zeroes it. `session` must
@@ -508,8 +463,8 @@ class GEMINID_EXPORT Engine : public ModelState {
   virtual absl::Status WriteGradient(ParameterId id, uint64_t offset,
                                      std::span<const float> values) = 0;
 
-  // Never waits, also while another thread's call does. Bytes, transfers and stalls are those of now;
-  // the plan and what follows from it are as the last call to end has left them.
+  // Never waits, also while another thread's call does. Bytes, transfers and stalls are those of
+  // now; the plan and what follows from it are as the last call to end has left them.
   virtual absl::StatusOr<Statistics> GetStatistics() = 0;
 
   // Never waits. OK, or the error that the engine has failed with, which all later calls return. So

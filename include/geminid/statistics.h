@@ -1,0 +1,59 @@
+// What an engine says of its memory, its transfers and its plans.
+#ifndef GEMINID_STATISTICS_H_
+#define GEMINID_STATISTICS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace geminid::zero {
+
+// Everything the engine can say in numbers; all bytes are this rank's.
+struct Statistics {
+  uint64_t parameters = 0;
+  uint64_t model_state_bytes = 0;  // weights, remainders and moments of this rank
+  // Of the arena: state that lives there, gradients and spare; sums of gradients in Stage::kState.
+  uint64_t device_state_bytes = 0;
+  uint64_t state_chunks_on_device = 0;
+  uint64_t host_bytes = 0;  // host memory the daemon's ledger charges to this rank
+  uint64_t arena_bytes = 0;
+  uint64_t peak_model_bytes = 0;  // most chunk bytes in the arena at once
+  uint64_t peak_workspace_bytes = 0;
+  uint64_t peak_total_bytes = 0;     // most of both together at one time
+  uint64_t model_bytes_at_peak = 0;  // chunk bytes at that time
+  uint64_t model_bytes = 0;          // now
+  uint64_t workspace_bytes = 0;      // now
+  uint64_t host_to_device_bytes = 0;
+  uint64_t device_to_host_bytes = 0;
+  uint64_t transfer_bytes_lower_bound = 0;  // host to device, over the micro-batches run so far
+  // Per micro-batch. What is gathered once after an update comes on top (Options::stage).
+  uint64_t planned_transfer_bytes = 0;
+  // From other ranks: weights that were gathered and gradients that were added up.
+  uint64_t received_bytes = 0;
+  // Of these, what came from Options::host_ranks because the host had the weights already. And what
+  // this rank keeps of them for it, of host_bytes.
+  uint64_t received_within_host_bytes = 0;
+  uint64_t host_shard_bytes = 0;
+  double stall_seconds = 0;
+  std::vector<std::pair<std::string, double>> stall_seconds_by_cause;
+  double queued_seconds = 0;  // waited to be admitted, which is no stall
+  // By what ranks exchange chunks, as Communicator::BackendName has it, and if that is host memory
+  // although theirs are on devices, why. Empty for one rank.
+  std::string ranks_exchange_by;
+  // Of this rank's memory, CommunicatorStats::registered_bytes of what moves it between devices.
+  uint64_t registered_bytes = 0;
+  uint64_t chunks = 0;
+  uint64_t chunk_elements = 0;
+  double waste_ratio = 0;  // padding over all elements
+  uint64_t plans_made = 0;
+  // How often the plan no longer described the steps and was reconsidered: for slower or faster
+  // steps from the times measured under it, else from a new sample.
+  std::vector<std::pair<std::string, uint64_t>> replans_by_cause;
+  bool everything_fits = false;  // the plan is empty: nothing moves during a step
+  std::string plan_explanation;  // or why there is no plan
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_STATISTICS_H_

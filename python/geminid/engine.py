@@ -18,6 +18,8 @@ OPTIMIZERS = ("adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafac
 
 # Whose tensor_state is the number of updates of each parameter, and nothing else.
 _COUNTING = ("adamw", "adam", "sgd", "adagrad", "lion")
+# Who needs sums over whole tensors, which must be finite.
+_SUMMING = ("lamb", "lars", "adafactor", "came")
 
 
 @dataclass
@@ -65,7 +67,10 @@ class Engine:
     """State of parameters over the ranks. Keeps what it was made with alive."""
 
     def __init__(self, session, ranks, parameters, optimizer, *, chunk_elements=0, accumulate=2,
-                 update_threads=1, timeout_seconds=300.0, resume=False, not_finite=NOT_FINITE_WRITE):
+                 update_threads=1, timeout_seconds=300.0, resume=False, not_finite=None):
+        """not_finite: None writes such a gradient as torch does, or fails where the optimizer cannot."""
+        if not_finite is None:
+            not_finite = NOT_FINITE_FAIL if optimizer.kind in _SUMMING else NOT_FINITE_WRITE
         options = LIB.filled(_structs.EngineOptions)
         chosen = _optimizer(optimizer)
         options.optimizer = ctypes.pointer(chosen)

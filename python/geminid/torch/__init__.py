@@ -11,10 +11,11 @@ The results are those of the loop without ``prepare``, up to the last bits of fp
 
 from geminid.errors import Refused
 from geminid.torch.explain import explain
+from geminid.torch.optim import Adafactor, Came, Lamb, Lars, Lion
 from geminid.torch.prepare import prepare
 from geminid.torch.state import full
 
-__all__ = ["Refused", "explain", "full", "load", "prepare", "save"]
+__all__ = ["Adafactor", "Came", "Lamb", "Lars", "Lion", "Refused", "explain", "full", "load", "prepare", "save"]
 
 
 def save(model, folder, *, keep=2, data_position=0):

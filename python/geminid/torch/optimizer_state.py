@@ -12,9 +12,15 @@ def _alone(keeper, what):
                       "geminid.torch.save and load, which have every rank's")
 
 
+def _elementwise(kind, what):
+    if not kind.elementwise:
+        raise Refused(f"{what} has no place for what {kind.name} keeps of whole tensors; use geminid.torch.save and load")
+
+
 def read(keeper, kind, groups):
     """What the original optimizer's state_dict() would be."""
     _alone(keeper, "optimizer.state_dict()")
+    _elementwise(kind, "optimizer.state_dict()")
     keeper.between_steps()
     updates = keeper.engine.progress()[1]
     counts = keeper.engine.update_counts()
@@ -75,6 +81,7 @@ def _check(keeper, kind, groups, state_dict):
 
 def write(keeper, kind, groups, state_dict):
     _alone(keeper, "optimizer.load_state_dict()")
+    _elementwise(kind, "optimizer.load_state_dict()")
     keeper.between_steps()
     saved, pairs = _check(keeper, kind, groups, state_dict)
     counts = [0] * len(keeper.records)

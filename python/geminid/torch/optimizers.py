@@ -6,6 +6,7 @@ import torch
 
 from geminid.engine import EXP_AVG, EXP_AVG_SQ, Optimizer
 from geminid.errors import Refused
+from geminid.torch import optim
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,13 @@ class Kind:
     per_step: tuple  # torch's options that may change from step to step, beside lr and weight_decay
     state: dict  # the kind of state by torch's name
     counts: bool = True  # "step" is part of a parameter's state
+    elementwise: bool = True  # else it has numbers of whole tensors, too, which torch's state does not hold
+
+
+
+
+def _same(*names):
+    return {name: name for name in names}
 
 
 _BETAS = {"betas": ("beta1", "beta2"), "eps": "epsilon", "weight_decay": "weight_decay"}
@@ -27,12 +35,28 @@ KNOWN = {
                                   "weight_decay": "weight_decay"}, (), {"momentum_buffer": EXP_AVG}, counts=False),
     torch.optim.Adagrad: Kind("adagrad", {"lr_decay": "rate_decay", "eps": "epsilon", "weight_decay": "weight_decay"},
                               ("eps",), {"sum": EXP_AVG}),
+    optim.Lion: Kind("lion", {"betas": ("beta1", "beta2"), "weight_decay": "weight_decay"}, ("betas",),
+                     {"exp_avg": EXP_AVG}),
+    optim.Lamb: Kind("lamb", {**_BETAS, **_same("max_grad_norm", "bias_correction", "grad_averaging", "always_adapt",
+                                                "decoupled")}, ("betas", "eps"), _MOMENTS, elementwise=False),
+    optim.Lars: Kind("lars", {"eps": "epsilon", **_same("momentum", "weight_decay", "trust_coefficient", "trust_limit")},
+                     ("eps",), {"momentum_buffer": EXP_AVG}, elementwise=False),
+    optim.Adafactor: Kind("adafactor", {"eps": ("epsilon1", "epsilon2"),
+                                        **_same("clip_threshold", "decay_exponent", "beta1", "weight_decay",
+                                                "relative_step", "warmup_init", "scale_parameter")},
+                          (), {"exp_avg": EXP_AVG}, elementwise=False),
+    optim.Came: Kind("came", {"betas": ("beta1", "beta2", "beta3"), "eps": ("epsilon1", "epsilon2"),
+                              **_same("clip_threshold", "weight_decay")}, (), {"exp_avg": EXP_AVG}, elementwise=False),
 }
 _MUST_BE_UNSET = ("amsgrad", "maximize", "differentiable", "decoupled_weight_decay", "initial_accumulator_value")
 
 
 def name_of(optimizer):
     return f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
+
+
+def _names(of_torch):
+    return ", ".join(sorted(known.__name__ for known in KNOWN if (known.__module__ != optim.__name__) == of_torch))
 
 
 def _options(kind, group):
@@ -63,8 +87,8 @@ def translate(optimizer):
     """The engine's optimizer, and its Kind."""
     kind = KNOWN.get(type(optimizer))
     if kind is None:
-        known = ", ".join(sorted(known.__name__ for known in KNOWN))
-        raise Refused(f"{name_of(optimizer)} is not an optimizer that the engine has; use one of torch.optim's {known}")
+        raise Refused(f"{name_of(optimizer)} is not an optimizer that the engine has; use one of torch.optim's "
+                      f"{_names(of_torch=True)}, or one of geminid.torch's {_names(of_torch=False)}")
     for group in optimizer.param_groups:
         for option in _MUST_BE_UNSET:
             if option == "decoupled_weight_decay" and kind.name == "adamw":

@@ -113,7 +113,8 @@ def prepare(model, optimizer, *, device_memory, unit=None, session=None, ranks=N
 
     model: any module; it is changed in place and returned. Its parameters are fp32 or bf16; others,
     such as those of a quantised base, stay torch's, and may not be trained.
-    optimizer: AdamW, Adam, SGD or Adagrad of torch.optim, with the parameters that are trained.
+    optimizer: AdamW, Adam, SGD or Adagrad of torch.optim, or Lion, Lamb, Lars, Adafactor or Came of
+        geminid.torch, with the parameters that are trained.
     device_memory: bytes of the device for weights and gradients, as 1 << 30 or "1GiB".
     unit: what is gathered together: "block", "leaf", or None for blocks where they fit.
     session, ranks: of geminid.session, in place of those of this process's environment.

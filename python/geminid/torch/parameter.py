@@ -1,6 +1,8 @@
 """A parameter whose values the engine keeps. They are at its address while an operation holds them;
 at any other time touching that address ends the process, so every use of it in Python goes by here."""
 
+import weakref
+
 import torch
 
 from geminid.errors import Refused
@@ -110,7 +112,9 @@ def make_managed(parameter, record, view):
     parameter.data = view
     if record.trained:
         parameter.requires_grad_(True)  # a frozen one may be unfrozen later
-        parameter.register_post_accumulate_grad_hook(record.keeper.on_gradient)
+        # torch keeps the hook where the garbage collector does not look: it must not keep the engine alive.
+        on_gradient = weakref.WeakMethod(record.keeper.on_gradient)
+        parameter.register_post_accumulate_grad_hook(lambda changed: on_gradient()(changed))
         parameter.requires_grad_(needs_gradient)
     parameter._geminid = record
     parameter.__class__ = ManagedParameter

@@ -1,6 +1,7 @@
 """geminid.torch.prepare: two lines around a loop that stays as it is."""
 
 import ctypes
+import gc
 import os
 import re
 import types
@@ -130,6 +131,7 @@ def prepare(model, optimizer, *, device_memory, unit=None, session=None, ranks=N
         raise InvalidArgument(f"unit is {unit!r}; it must be 'block', 'leaf' or None")
     chosen, kind = optimizers.translate(optimizer)
     refusals.check_model(model, optimizer, _TYPES)
+    gc.collect()  # a model that nobody has any more is in cycles, and would keep its device memory
     ranks = ranks or Ranks()
     session = session or Session(bytes_of(device_memory), place=ranks.place)
     records = _records(model, optimizer)

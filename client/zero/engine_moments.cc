@@ -17,11 +17,6 @@ namespace {
 // Where workspace can grow to this many times the most there ever was, nothing leaves for it.
 constexpr uint64_t kAmple = 4;
 
-// Moves that make room come first.
-Moves::const_iterator LoadsOf(const Moves& moves) {
-  return std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
-}
-
 }  // namespace
 
 // --- what may be asked ---------------------------------------------------------------------------

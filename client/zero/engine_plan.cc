@@ -253,8 +253,7 @@ absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
                     std::ranges::equal(before->moments(), run.moments(), same_workspace);
   tally_.CountPlan(/*differs=*/!same);
   const Moves moves = director_->PutInForce(std::move(run));
-  const auto loads =
-      std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
+  const auto loads = LoadsOf(moves);
   GEMINID_RETURN_IF_ERROR(Carry(Moves(moves.begin(), loads)));
   // As at the end of every planned micro-batch: what stays and the next first allocation fit.
   const Placing placing(this);

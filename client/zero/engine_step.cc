@@ -285,13 +285,11 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
 
 // All ranks come here together. Each knows which chunks of its own shard are not finite.
 absl::Status EngineImpl::NameNotFinite(double norm) {
-  const auto chunks = static_cast<double>(layout_.chunks.size());
-  const std::optional<uint32_t> mine = mover_->NotFinite();
-  std::vector<double> to_end = {mine.has_value() ? chunks - *mine : 0};
-  if (absl::Status status = links_->agreement().Worst(&to_end); !status.ok())
-    return Remember(status);
-  const std::string where = to_end[0] == 0 ? "a part of the model that other ranks have"
-                                           : NamesIn(static_cast<uint32_t>(chunks - to_end[0]));
+  const auto first =
+      links_->agreement().Least(mover_->NotFinite(), static_cast<uint32_t>(layout_.chunks.size()));
+  if (!first.ok()) return Remember(first.status());
+  const std::string where =
+      first->has_value() ? NamesIn(**first) : "a part of the model that other ranks have";
   return absl::FailedPreconditionError(absl::StrCat(
       "the step's gradient is not finite (its norm is ", norm, "), first in ", where,
       ": nothing has changed. Give the step up with CancelMicroBatch, or train with a lower "

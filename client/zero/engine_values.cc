@@ -20,7 +20,7 @@ absl::Status EngineImpl::Initialize(const Fill& fill) {
   store_->SetResumable(false);
   absl::Status filled;
   std::vector<float> values;
-  for (uint32_t tensor = 0; tensor < parameters_.size() && filled.ok(); ++tensor) {
+  for (uint32_t tensor = 0; tensor < parameters_.size(); ++tensor) {
     values.assign(elements_[tensor], 0.0f);
     filled = fill(ParameterId{tensor}, values);
     if (!filled.ok()) break;
@@ -53,14 +53,13 @@ absl::Status EngineImpl::InitializeShards(const FillRange& fill) {
 
 // The engine goes on, whoever failed: nothing was moved, and values can be set again.
 absl::Status EngineImpl::AgreeOnFill(const char* call, const absl::Status& filled) {
-  // The first rank that failed has the greatest number.
-  const int ranks = communicator_->WorldSize();
-  std::vector<double> failed = {filled.ok() ? 0.0
-                                            : static_cast<double>(ranks - communicator_->Rank())};
-  GEMINID_RETURN_IF_ERROR(Remember(links_->agreement().Worst(&failed)));
-  if (!filled.ok() || failed[0] == 0) return filled;
+  std::optional<uint32_t> mine;
+  if (!filled.ok()) mine = static_cast<uint32_t>(links_->rank());
+  const auto first = links_->agreement().Least(mine, static_cast<uint32_t>(links_->world_size()));
+  if (!first.ok()) return Remember(first.status());
+  if (!filled.ok() || !first->has_value()) return filled;
   return absl::AbortedError(absl::StrCat(
-      call, ": the values of rank ", ranks - static_cast<int>(failed[0]),
+      call, ": the values of rank ", **first,
       " could not be had, it says why; call it again on all ranks, load a checkpoint, or end"));
 }
 

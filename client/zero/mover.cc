@@ -302,11 +302,15 @@ double Mover::GradientSquares() const {
 std::optional<uint32_t> Mover::NotFinite() const {
   std::lock_guard lock(mutex_);
   for (uint32_t c = 0; c < context_.layout->chunks.size(); ++c) {
-    const ChunkShape& shape = context_.layout->chunks[c];
-    const auto first = squares_.begin() + shape.first_granule;
-    if (!std::isfinite(std::accumulate(first, first + shape.granules, 0.0))) return c;
+    if (!IsFiniteLocked(c)) return c;
   }
   return std::nullopt;
+}
+
+bool Mover::IsFiniteLocked(uint32_t chunk) const {
+  const ChunkShape& shape = Shape(chunk);
+  const auto first = squares_.begin() + shape.first_granule;
+  return std::isfinite(std::accumulate(first, first + shape.granules, 0.0));
 }
 
 void Mover::ClearGradientSquares() {

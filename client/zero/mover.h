@@ -296,6 +296,7 @@ class Mover {
   // mover_updates.cc
   absl::Status StartUpdate(const Task& task);
   absl::Status CheckFinite(uint32_t chunk) const;
+  bool IsFiniteLocked(uint32_t chunk) const;
   void StartLandings();
   void Update(const Landing& landed, std::function<void()> used_up);
   void GradientLeft(uint32_t chunk);

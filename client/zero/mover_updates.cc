@@ -37,10 +37,8 @@ absl::Status Mover::StartUpdate(const Task& task) {
 
 // Half of the step's updates may be made already: then it can be neither committed nor undone.
 absl::Status Mover::CheckFinite(uint32_t chunk) const {
-  const ChunkShape& shape = Shape(chunk);
   std::lock_guard lock(mutex_);
-  const auto first = squares_.begin() + shape.first_granule;
-  if (std::isfinite(std::accumulate(first, first + shape.granules, 0.0))) return absl::OkStatus();
+  if (IsFiniteLocked(chunk)) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
       "a gradient is not finite, of ", context_.names(LayoutChunk(chunk)),
       ": training diverges. Parameters whose gradients came before are updated already, in the "

@@ -150,4 +150,13 @@ absl::Status RankAgreement::Worst(std::vector<double>* values) {
   return ranks_->AllReduce(*values, *values, ReduceOp::kMax);
 }
 
+absl::StatusOr<std::optional<uint32_t>> RankAgreement::Least(std::optional<uint32_t> mine,
+                                                             uint32_t bound) {
+  // The least has the greatest distance, and whoever has none has none.
+  std::vector<double> distance = {mine.has_value() ? static_cast<double>(bound - *mine) : 0.0};
+  GEMINID_RETURN_IF_ERROR(Worst(&distance));
+  if (distance[0] == 0) return std::nullopt;
+  return bound - static_cast<uint32_t>(distance[0]);
+}
+
 }  // namespace geminid::zero

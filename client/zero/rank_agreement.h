@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "client/zero/agreed_fields.h"
 #include "geminid/communicator.h"
 #include "geminid/plan.h"
@@ -41,6 +43,8 @@ class RankAgreement {
 
   // The greatest of all ranks, each; not negative.
   absl::Status Worst(std::vector<double>* values);
+  // The least of all ranks' numbers, which are below `bound`; nothing: no rank has one.
+  absl::StatusOr<std::optional<uint32_t>> Least(std::optional<uint32_t> mine, uint32_t bound);
 
  private:
   absl::Status NameUses(const std::vector<TraceMoment>& moments, size_t moment);

@@ -19,7 +19,6 @@ class UpdateCounts {
   UpdateCounts() = default;  // nothing is counted
   explicit UpdateCounts(size_t tensors) : counts_(tensors) {}
 
-  static uint64_t BytesFor(size_t tensors) { return tensors * sizeof(uint64_t); }
   // As they are kept and saved.
   std::span<const std::byte> bytes() const { return std::as_bytes(std::span(counts_)); }
   // As many bytes as there are.

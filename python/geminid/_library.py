@@ -11,21 +11,21 @@ LIBRARY = "libgeminid_c.so.1"
 _PACKAGE = pathlib.Path(__file__).parent
 _P, _U32, _U64, _INT = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
 
-# What each function takes before its last argument, which is the geminid_error.
+# What each function that is called from here takes before its last argument, which is the geminid_error.
 _ARGUMENTS = {
-    "session_connect": (_P, _P), "session_describe": (_P, _P), "session_health": (_P,), "session_leave": (_P,),
-    "ranks_connect": (_P, _P), "ranks_place": (_P, _P), "ranks_sum": (_P, _P, _U64), "ranks_barrier": (_P,),
-    "engine_create": (_P, _P, _P, _U64, _P, _P), "engine_health": (_P,),
+    "session_connect": (_P, _P), "session_describe": (_P, _P), "session_leave": (_P,),
+    "ranks_connect": (_P, _P), "ranks_place": (_P, _P),
+    "engine_create": (_P, _P, _P, _U64, _P, _P),
     "engine_initialize": (_P, _structs.FILL, _P), "engine_shard": (_P, _U32, _P, _U64, _P),
     "engine_has_state": (_P, _U32, _INT, _P), "engine_read_shard": (_P, _U32, _INT, _U64, _P, _U64),
-    "engine_write_shard": (_P, _U32, _INT, _U64, _P, _U64), "engine_read_parameter": (_P, _U32, _P, _U64),
-    "engine_get_progress": (_P, _P), "engine_restore": (_P, _P), "engine_resumed": (_P, _P),
+    "engine_write_shard": (_P, _U32, _INT, _U64, _P, _U64),
+    "engine_get_progress": (_P, _P), "engine_restore": (_P, _P),
     "engine_save": (_P, ctypes.c_char_p, _U64, _U64, _P), "engine_load": (_P, ctypes.c_char_p, _P),
     "engine_begin_micro_batch": (_P,), "engine_cancel_micro_batch": (_P,),
     "engine_use": (_P, _INT, _P, _U64, _U64, _P), "engine_finish": (_P, _U64, _U64),
     "engine_finish_all": (_P, _U64), "engine_stable_address": (_P, _U32, _P),
     "engine_add_gradient": (_P, _U32, _P, _U64, _INT, _U64), "engine_gradient_norm": (_P, _P),
-    "engine_step": (_P, _P, _P), "engine_synchronize": (_P,), "engine_report_workspace": (_P, _U64),
+    "engine_step": (_P, _P, _P),
     "engine_statistics": (_P, _P)}
 
 

@@ -188,13 +188,14 @@ class Engine:
         LIB.call("engine_get_progress", self.handle, ctypes.byref(progress))
         return progress.step, progress.updates, state.raw
 
-    def update_counts(self):
-        """How many updates each parameter has had; empty where the optimizer does not count them apart."""
-        _, _, state = self.progress()
+    def updates(self):
+        """The steps that changed weights, and how many of them each parameter has had: empty where the optimizer
+        does not count them apart."""
+        _, updates, state = self.progress()
         count = len(self.parameters)
         if self.kind not in _COUNTING or len(state) != 8 * count:
-            return []
-        return list((ctypes.c_uint64 * count).from_buffer_copy(state))
+            return updates, []
+        return updates, list((ctypes.c_uint64 * count).from_buffer_copy(state))
 
     def restore(self, step, updates, counts=()):
         progress = LIB.filled(_structs.Progress)

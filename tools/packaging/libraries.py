@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shutil
 
 from tools.packaging import machine
 
@@ -61,3 +62,13 @@ def versions_of(names):
     text = machine.run(["dpkg-query", "-W", "-f", "${Package}\t${Version}\t${source:Package}\n", *names])
     return {name: (version, source) for name, version, source in
             (line.split("\t") for line in text.splitlines())}
+
+
+def copy_licences(packages, folder):
+    """The words of each package whose libraries are carried, by its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for package in packages:
+        words = pathlib.Path("/usr/share/doc") / package / "copyright"
+        if not words.exists():
+            raise machine.Failed(f"{package} has no {words}; its libraries may not be carried without it")
+        shutil.copy(words, folder / package)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,12 @@ HIERARCHIES = [pathlib.Path("/sys/fs/cgroup") / name for name in ("unified", "sy
 
 class Failed(Exception):
     pass
+
+
+def version_of(build):
+    """The project's, as the build folder was configured."""
+    cache = (build / "CMakeCache.txt").read_text()
+    return re.search(r"^CMAKE_PROJECT_VERSION:STATIC=(.+)$", cache, re.MULTILINE).group(1)
 
 
 def try_run(command, **options):

@@ -2,6 +2,7 @@
 #ifndef GEMINID_CLIENT_ZERO_CORE_MOVE_H_
 #define GEMINID_CLIENT_ZERO_CORE_MOVE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -31,6 +32,11 @@ struct Move {
 };
 
 using Moves = std::vector<Move>;
+
+// Where loads begin: moves that make room come first.
+inline Moves::const_iterator LoadsOf(const Moves& moves) {
+  return std::ranges::find_if(moves, [](const Move& move) { return !move.makes_room(); });
+}
 
 }  // namespace geminid::zero
 

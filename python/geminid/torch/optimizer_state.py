@@ -22,8 +22,7 @@ def read(keeper, kind, groups):
     _alone(keeper, "optimizer.state_dict()")
     _elementwise(kind, "optimizer.state_dict()")
     keeper.between_steps()
-    updates = keeper.engine.progress()[1]
-    counts = keeper.engine.update_counts()
+    updates, counts = keeper.engine.updates()
     state, numbered = {}, 0
     packed = []
     for group in groups:
@@ -54,13 +53,27 @@ def write_kind(keeper, record, kind, values):
         keeper.engine.write_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
 
 
-def set_counts(keeper, counts):
+def put(keeper, kind, pairs):
+    """What torch's optimizer keeps of parameters, (parameter, entry), is the engine's from here on."""
+    counts = [0] * len(keeper.records)
+    for parameter, entry in pairs:
+        record = parameter._geminid
+        counts[record.id] = int(entry["step"]) if "step" in entry else int(bool(entry))
+        for name, of in kind.state.items():
+            if keeper.engine.has_state(record.id, of):
+                given = entry.get(name)
+                write_kind(keeper, record, of, torch.zeros(parameter.shape) if given is None else given)
+    _set_counts(keeper, counts)
+
+
+def _set_counts(keeper, counts):
     """How many updates each parameter has had, by its number."""
-    updates = max(counts, default=0)
-    if not keeper.engine.update_counts() and any(count != updates for count in counts):
+    most = max(counts, default=0)
+    _, counted = keeper.engine.updates()
+    if not counted and any(count != most for count in counts):
         raise Refused(f"parameters of this state have had different numbers of updates, and {keeper.engine.kind} has one "
                       "number for all")
-    keeper.engine.restore(updates, updates, counts if keeper.engine.update_counts() else ())
+    keeper.engine.restore(most, most, counts if counted else ())
 
 
 def _check(keeper, kind, groups, state_dict):
@@ -84,14 +97,6 @@ def write(keeper, kind, groups, state_dict):
     _elementwise(kind, "optimizer.load_state_dict()")
     keeper.between_steps()
     saved, pairs = _check(keeper, kind, groups, state_dict)
-    counts = [0] * len(keeper.records)
-    for parameter, entry in pairs:
-        record = parameter._geminid
-        counts[record.id] = int(entry["step"]) if "step" in entry else int(bool(entry))
-        for name, of in kind.state.items():
-            if keeper.engine.has_state(record.id, of):
-                given = entry.get(name)
-                write_kind(keeper, record, of, torch.zeros(parameter.shape) if given is None else given)
-    set_counts(keeper, counts)
+    put(keeper, kind, pairs)
     for group, given in zip(groups, saved):
         group.update({key: value for key, value in given.items() if key != "params"})

@@ -15,7 +15,7 @@ from geminid.session import Ranks, Session
 from geminid.torch import clipping, hooks, optimizers, refusals, state
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
-from geminid.torch.optimizer_state import set_counts, write_kind
+from geminid.torch.optimizer_state import put
 from geminid.torch.parameter import Record, make_managed
 from geminid.torch.tensors import address_of
 from geminid.torch.units import choose_units
@@ -95,19 +95,6 @@ def _view(engine, record, parameter):
     return torch.frombuffer(memory, dtype=parameter.dtype).view(parameter.shape)
 
 
-def _take_state(keeper, kind, optimizer):
-    """What the optimizer had done before prepare."""
-    if not optimizer.state:
-        return
-    counts = [0] * len(keeper.records)
-    for parameter, entry in optimizer.state.items():
-        for name, of in kind.state.items():
-            if entry.get(name) is not None:
-                write_kind(keeper, parameter._geminid, of, entry[name])
-        counts[parameter._geminid.id] = int(entry["step"]) if "step" in entry else int(bool(entry))
-    set_counts(keeper, counts)
-
-
 def prepare(model, optimizer, *, device_memory, unit=None, session=None, ranks=None, **options):
     """Hands the parameters of a model to the engine, and returns (model, optimizer) for a loop that
     stays as it was.
@@ -144,7 +131,8 @@ def _bind(model, optimizer, kind, engine, records, units, granularity, ranks):
     keeper.granularity, keeper.world_size = granularity, ranks.world_size
     for parameter, record in records.items():
         make_managed(parameter, record, _view(engine, record, parameter))
-    _take_state(keeper, kind, optimizer)
+    if optimizer.state:  # what it had done before
+        put(keeper, kind, optimizer.state.items())
     state.serve(model)
     refusals.guard(model)
     hooks.attach(model, keeper)

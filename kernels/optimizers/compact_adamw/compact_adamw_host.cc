@@ -19,6 +19,7 @@
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/lanes-inl.h"
+#include "kernels/runtime/simd/pairs-inl.h"
 
 // X(weights, moments, gradient) for every instance.
 #ifndef GEMINID_COMPACT_ADAMW_INSTANCES
@@ -182,14 +183,28 @@ HWY_INLINE V RandomLanes(DU32 du32, V key, V index_low) {
   return hn::Xor(x, hn::ShiftRight<16>(x));
 }
 
-template <class D, class VU32>
-HWY_INLINE void StoreRounded(D /* tag */, hn::Vec<D> v, VU32 random, BFloat16* to) {
+template <class D>
+HWY_INLINE Pair<D> LoadWeightPair(D d, const SplitWeights& from, size_t i) {
+  return LoadMasterPair(d, from.weight + i, from.remainder + i);
+}
+template <class D>
+HWY_INLINE Pair<D> LoadWeightPair(D d, const MasterWeights& from, size_t i) {
+  return LoadPair(d, from.weight + i);
+}
+template <class D>
+HWY_INLINE void StoreWeightPair(D /* tag */, Pair<D> w, const SplitWeights& to, size_t i) {
   const hn::RebindToUnsigned<D> du32;
-  const hn::Rebind<uint16_t, D> du16;
-  hn::StoreU(UpperHalves(du32, hn::Add(hn::BitCast(du32, v), random)), du16, Bits(to));
+  const auto half = hn::Set(du32, 0x8000u);
+  const auto even = hn::BitCast(du32, w.even), odd = hn::BitCast(du32, w.odd);
+  StoreUpperHalves(du32, hn::Add(even, half), hn::Add(odd, half), Bits(to.weight + i));
+  StoreLowerHalves(du32, even, odd, to.remainder + i);
+}
+template <class D>
+HWY_INLINE void StoreWeightPair(D d, Pair<D> w, const MasterWeights& to, size_t i) {
+  StorePair(d, w, to.weight + i);
 }
 
-// One block of bf16 moments. `index` is that of its first element.
+// One block of bf16 moments. `index` is that of its first element. Two loops, as for 8-bit moments.
 template <class D, class Weights, typename Gradient>
 HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t index,
                             const CompactState<Weights, BFloat16Moments>& from,
@@ -198,24 +213,36 @@ HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t index,
   const AdamWCoefficients k = step.k;
   const hn::RebindToUnsigned<D> du32;
   const size_t n = hn::Lanes(d);
-  const auto key = hn::Set(du32, RoundingKey(step.step, index >> 32));
-  const auto first = hn::Iota(du32, static_cast<uint32_t>(index));
-  const auto update = [&](size_t i) GEMINID_INLINE_LAMBDA {
-    auto w = LoadWeights(d, from.weights, i);
-    auto m = LoadFloats(d, from.moments.exp_avg + i);
-    auto v = LoadFloats(d, from.moments.exp_avg_sq + i);
-    Update(d, k, LoadFloats(d, gradient + i), w, m, v);
-    CanonicaliseState(d, w, m, v);
-    const auto low = hn::Add(first, hn::Set(du32, static_cast<uint32_t>(i)));
-    const auto random = RandomLanes(du32, key, low);
-    StoreRounded(d, m, hn::And(random, hn::Set(du32, 0xFFFFu)), to.moments.exp_avg + i);
-    StoreRounded(d, v, hn::ShiftRight<16>(random), to.moments.exp_avg_sq + i);
-    return w;
-  };
+  alignas(64) uint32_t avg[kQuantiseBlock];  // bits of the moments, in pairs of vectors
+  alignas(64) uint32_t avg_sq[kQuantiseBlock];
   for (size_t i = 0; i < kQuantiseBlock; i += 2 * n) {
-    const auto w0 = update(i);
-    const auto w1 = update(i + n);
-    StoreWeights(d, w0, w1, to.weights, i);
+    auto w = LoadWeightPair(d, from.weights, i);
+    auto m = LoadPair(d, from.moments.exp_avg + i);
+    auto v = LoadPair(d, from.moments.exp_avg_sq + i);
+    const auto g = LoadPair(d, gradient + i);
+    Update(d, k, g.even, w.even, m.even, v.even);
+    Update(d, k, g.odd, w.odd, m.odd, v.odd);
+    CanonicaliseState(d, w.even, m.even, v.even);
+    CanonicaliseState(d, w.odd, m.odd, v.odd);
+    hn::Store(hn::BitCast(du32, m.even), du32, avg + i);
+    hn::Store(hn::BitCast(du32, m.odd), du32, avg + i + n);
+    hn::Store(hn::BitCast(du32, v.even), du32, avg_sq + i);
+    hn::Store(hn::BitCast(du32, v.odd), du32, avg_sq + i + n);
+    StoreWeightPair(d, w, to.weights, i);
+  }
+  const auto low_half = hn::Set(du32, 0xFFFFu);
+  const auto key = hn::Set(du32, RoundingKey(step.step, index >> 32));
+  auto even = hn::Add(hn::ShiftLeft<1>(hn::Iota(du32, 0)), hn::Set(du32, static_cast<uint32_t>(index)));
+  for (size_t i = 0; i < kQuantiseBlock; i += 2 * n) {
+    const auto random0 = RandomLanes(du32, key, even);
+    const auto random1 = RandomLanes(du32, key, hn::Add(even, hn::Set(du32, 1)));
+    StoreUpperHalves(du32, hn::Add(hn::Load(du32, avg + i), hn::And(random0, low_half)),
+                     hn::Add(hn::Load(du32, avg + i + n), hn::And(random1, low_half)),
+                     Bits(to.moments.exp_avg + i));
+    StoreUpperHalves(du32, hn::Add(hn::Load(du32, avg_sq + i), hn::ShiftRight<16>(random0)),
+                     hn::Add(hn::Load(du32, avg_sq + i + n), hn::ShiftRight<16>(random1)),
+                     Bits(to.moments.exp_avg_sq + i));
+    even = hn::Add(even, hn::Set(du32, static_cast<uint32_t>(2 * n)));
   }
 }
 

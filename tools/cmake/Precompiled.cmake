@@ -58,6 +58,9 @@ if(GEMINID_HAS_TESTS)
   geminid_precompile(test PROGRAMS OPTIONS ${GEMINID_TEST_OPTIONS}
     HEADERS ${geminid_standard_headers} ${geminid_absl_headers} ${geminid_test_headers}
     LIBS absl::status absl::statusor absl::strings absl::str_format absl::time GTest::gmock)
+  geminid_precompile(process_test PROGRAMS OPTIONS ${GEMINID_PROCESS_TEST_OPTIONS}
+    HEADERS ${geminid_standard_headers} ${geminid_absl_headers} ${geminid_test_headers}
+    LIBS absl::status absl::statusor absl::strings absl::str_format absl::time GTest::gmock)
   geminid_precompile(test_grpc PROGRAMS OPTIONS ${GEMINID_TEST_OPTIONS}
     HEADERS ${geminid_standard_headers} ${geminid_absl_headers} ${geminid_grpc_headers}
             ${geminid_test_headers}

@@ -88,14 +88,15 @@ function(geminid_header_library name)
   target_link_libraries(${name} INTERFACE ${ARG_LIBS})
 endfunction()
 
-# Tests spend their time in the libraries, which are optimised as ever. With -O1 the compiler warns
-# falsely of uninitialised variables.
+# Tests spend their time in the libraries, which are optimised as ever, or in the programs that they
+# start. With -O1 the compiler warns falsely of uninitialised variables.
 set(GEMINID_TEST_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O1;-Wno-maybe-uninitialized>")
+set(GEMINID_PROCESS_TEST_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O0>")
 
 set(GEMINID_TEST_SUITES ${CMAKE_CURRENT_LIST_DIR}/TestSuites.cmake)
 
 # geminid_test(NAME SOURCES... LIBS... [LABELS...] [TIMEOUT seconds] [COST seconds] [PROCESSORS n]
-# [SERIAL] [NUMERIC] [PRECOMPILED name]): one GoogleTest program, one ctest entry per suite: PROGRAM.SUITE.
+# [SERIAL] [NUMERIC] [PROCESSES] [PRECOMPILED name]): one GoogleTest program, one ctest entry per suite: PROGRAM.SUITE.
 # Time limit and cost are a suite's. The limit ends what hangs, and is far above what a suite takes on
 # a machine that is slow or busy: ten times what it takes on two processors with nothing else to do.
 # Where ctest knows no times yet, it begins with what costs most,
@@ -103,10 +104,16 @@ set(GEMINID_TEST_SUITES ${CMAKE_CURRENT_LIST_DIR}/TestSuites.cmake)
 # more than one processor, fewer others run beside what holds the code to its limits of time.
 # NUMERIC is for suites whose numbers depend on the instruction sets: each has a second entry that runs
 # at the lowest level, PROGRAM.SUITE@sse2, and a failure says at which level it was.
+# PROCESSES is for programs that start others, or compute little: they are not optimised, which halves the
+# time that they take to compile. In others the linker would take their slow copies of templates.
 function(geminid_test name)
-  cmake_parse_arguments(ARG "SERIAL;NUMERIC" "COST;PROCESSORS;TIMEOUT;PRECOMPILED" "SOURCES;LIBS;LABELS"
+  cmake_parse_arguments(ARG "SERIAL;NUMERIC;PROCESSES" "COST;PROCESSORS;TIMEOUT;PRECOMPILED" "SOURCES;LIBS;LABELS"
                         ${ARGN})
-  if(NOT ARG_PRECOMPILED)
+  set(options ${GEMINID_TEST_OPTIONS})
+  if(ARG_PROCESSES)
+    set(options ${GEMINID_PROCESS_TEST_OPTIONS})
+    set(ARG_PRECOMPILED process_test)
+  elseif(NOT ARG_PRECOMPILED)
     set(ARG_PRECOMPILED test)
   endif()
   if(NOT ARG_TIMEOUT)
@@ -116,7 +123,7 @@ function(geminid_test name)
   add_executable(${name} ${sources})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
-  target_compile_options(${name} PRIVATE ${GEMINID_TEST_OPTIONS})
+  target_compile_options(${name} PRIVATE ${options})
   geminid_use_precompiled(${name} ${ARG_PRECOMPILED})
   set(levels "")
   if(ARG_NUMERIC)

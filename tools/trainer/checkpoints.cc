@@ -162,15 +162,17 @@ std::string Checkpoints::NotesOfResuming(std::vector<std::string> notes) const {
 }
 
 absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::RunState& run,
-                                    checkpoint::Health health) {
+                                    checkpoint::Health health, const SayFailure& earlier) {
   const bool due = options_.save_every > 0 && done % options_.save_every == 0;
   if (saver_ == nullptr || (!due && !last) || saved_ == done) return absl::OkStatus();
+  if (const absl::Status before = saver_->Wait().status(); !before.ok()) earlier(before);
   GEMINID_RETURN_IF_ERROR(WithPath("--save", options_.save, saver_->Save(run, health)));
   saved_ = done;
   return absl::OkStatus();
 }
 
-absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint::RunState& run) {
+absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint::RunState& run,
+                                      const SayFailure& earlier) {
   if (saver_ == nullptr || !state_->resumed().has_value()) return absl::OkStatus();
   std::vector<double> there = {0};
   if (communicator_->Rank() == 0) {
@@ -178,7 +180,8 @@ absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint
     there[0] = ::access(path.c_str(), F_OK) == 0 ? 1 : 0;
   }
   GEMINID_RETURN_IF_ERROR(communicator_->AllReduce(there, there, collectives::ReduceOp::kSum));
-  return there[0] > 0 ? absl::OkStatus() : AfterStep(done, last, run, checkpoint::Health::kHealthy);
+  if (there[0] > 0) return absl::OkStatus();
+  return AfterStep(done, last, run, checkpoint::Health::kHealthy, earlier);
 }
 
 absl::Status Checkpoints::Export() {

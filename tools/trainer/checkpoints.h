@@ -44,14 +44,16 @@ class Checkpoints {
   absl::StatusOr<Beginning> Begin(const zero::ModelState::Fill& fill,
                                   const std::function<checkpoint::RunState(uint64_t)>& run_at);
 
+  using SayFailure = std::function<void(const absl::Status& failure)>;
   // After a step: saves when --save-every says so, or when the step is the last, unless the step is
-  // saved already.
+  // saved already. A failure of the save before, which ended meanwhile, goes to `earlier` first.
   absl::Status AfterStep(uint64_t done, bool last, const checkpoint::RunState& run,
-                         checkpoint::Health health);
+                         checkpoint::Health health, const SayFailure& earlier);
 
   // Where the engine has resumed: an earlier start may have died before it saved the step that it
   // had committed. Saves it if it was to be saved and is not there.
-  absl::Status AfterResume(uint64_t done, bool last, const checkpoint::RunState& run);
+  absl::Status AfterResume(uint64_t done, bool last, const checkpoint::RunState& run,
+                           const SayFailure& earlier);
 
   // After the last step: a Hugging Face folder, if --export says so.
   absl::Status Export();

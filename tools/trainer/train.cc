@@ -113,7 +113,7 @@ class RankTrainer {
     }
     const uint64_t first = report_.first_step;
     const bool is_last = first == steps() || ends();
-    GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, RunStateAt(first)));
+    GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, RunStateAt(first), SayBefore(first)));
     GEMINID_RETURN_IF_ERROR(TrainSteps(first));
     {
       const InPhase phase = phases_.Saving();
@@ -147,7 +147,8 @@ class RankTrainer {
       GEMINID_RETURN_IF_ERROR(ShowProgress(done));
     }
     if (!ends()) return absl::OkStatus();
-    return done > first ? Save(done) : checkpoints_->AfterResume(done, true, RunStateAt(done));
+    if (done > first) return Save(done);
+    return checkpoints_->AfterResume(done, true, RunStateAt(done), SayBefore(done));
   }
 
   // An earlier start of this run may have done so just before it died.
@@ -190,14 +191,22 @@ class RankTrainer {
     const auto began = SteadyClock::now();
     const InPhase phase = phases_.Saving();  // the save before may take longer than the steps since
     absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done),
-                                                 HealthOf(report_.losses.back(), last_step_, options_));
+                                                 HealthOf(report_.losses.back(), last_step_, options_),
+                                                 SayBefore(done));
     if (checkpoints_->saved() == done) phases_.SetSaveSeconds(SecondsSince(began));
     if (status.ok() || last) return status;
-    if (rank() == 0) {
-      progress_.Warn(absl::StrCat("geminid-train: a checkpoint before step ", done,
-                                  " could not be saved: ", std::string(status.message())));
-    }
+    SayFailedSave(done, status);
     return absl::OkStatus();
+  }
+
+  Checkpoints::SayFailure SayBefore(uint64_t done) {
+    return [this, done](const absl::Status& failure) { SayFailedSave(done, failure); };
+  }
+
+  void SayFailedSave(uint64_t done, const absl::Status& failure) {
+    if (rank() != 0) return;
+    progress_.Warn(absl::StrCat("geminid-train: a checkpoint before step ", done,
+                                " could not be saved: ", std::string(failure.message())));
   }
 
   checkpoint::RunState RunStateAt(uint64_t step) const {

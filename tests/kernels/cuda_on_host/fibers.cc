@@ -45,7 +45,8 @@ Index block_index = {0};
 
 namespace {
 
-constexpr size_t kStackBytes = size_t{64} << 10;
+// No power of two: stacks that lie so far apart would share a few sets of the cache.
+constexpr size_t kStackBytes = (size_t{64} << 10) + 512;
 constexpr size_t kSavedWords = 6;  // registers below the return address
 constexpr size_t kSlotBytes = 8;
 

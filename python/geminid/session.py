@@ -49,11 +49,17 @@ class Session:
 
 
 class Ranks:
-    """The ranks of a job, as torchrun or another launcher has set them in the environment, or one."""
+    """The ranks of a job, as torchrun or another launcher has set them in the environment, or one.
 
-    def __init__(self, *, from_environment=True, timeout_seconds=None):
+    given: fields of geminid_ranks_options, which then count in place of the environment: rank, world_size, local_rank,
+        local_world_size, master_address, master_port, job.
+    """
+
+    def __init__(self, *, timeout_seconds=None, **given):
         options = LIB.filled(_structs.RanksOptions)
-        options.from_environment = from_environment
+        options.from_environment = not given
+        for name, value in given.items():
+            setattr(options, name, _encoded(value) if isinstance(value, str) else value)
         if timeout_seconds is not None:
             options.timeout_seconds = timeout_seconds
         self.handle = ctypes.c_void_p()

@@ -76,11 +76,16 @@ def test_what_is_no_value_is_free(both):
     assert weight.numel() == 96 * 64 and weight.is_leaf and weight.grad is None and len({weight}) == 1
 
 
-def test_gradients_in_the_engine_are_not_read_as_none(both):
+def test_gradients_in_the_engine_are_there_and_cannot_be_read(both):
     twin = both[1]
     twin.model(*batch(0)).backward()
-    with refused("is in the engine.*clip_grad_norm_"):
-        twin.model.head.weight.grad
+    gradient = twin.model.head.weight.grad
+    assert gradient is not None and gradient.shape == (96, 64) and gradient.dtype == torch.float32
+    assert repr(gradient) == "<the gradient of 'head.weight', which the engine has>"
+    for read in (gradient.norm, gradient.cpu, lambda: gradient + 1, lambda: torch.stack([gradient]), gradient.zero_,
+                 lambda: gradient.data, lambda: gradient.mul_(0.5), gradient.tolist, lambda: copy.deepcopy(gradient)):
+        with refused("is in the engine.*clip_grad_norm_"):
+            read()
     with refused("cannot be set"):
         twin.model.head.weight.grad = torch.zeros(96, 64)
     twin.optimizer.zero_grad()

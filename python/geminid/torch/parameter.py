@@ -99,11 +99,33 @@ def _attribute(func, args):
                       "`with geminid.torch.full(module):` between steps")
     if func == _SET_GRAD and args[1] is not None:
         raise Refused(f"the gradient of '{record.name}' cannot be set: the engine has it")
-    if record.has_gradient:
-        raise Refused(f"the gradient of '{record.name}' is in the engine. Clip by torch.nn.utils.clip_grad_norm_ or "
-                      "optimizer.clip_grad_norm_, which return the norm; drop it by optimizer.zero_grad()")
     with _DISABLED():
+        if record.has_gradient and func == _GET_GRAD:
+            return GradientInEngine.of(parameter, record)
         return func(*args)
+
+
+class GradientInEngine(torch.Tensor):
+    """What `parameter.grad` is while the engine has the gradient: there, with a shape and a type, but without values."""
+
+    @staticmethod
+    def of(parameter, record):
+        shape = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
+        gradient = shape.as_subclass(GradientInEngine)
+        gradient._geminid_name = record.name
+        return gradient
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func in _METADATA:
+            with _DISABLED():
+                return func(*args, **(kwargs or {}))
+        name = next((arg._geminid_name for arg in args if isinstance(arg, cls)), "a parameter")
+        raise Refused(f"the gradient of '{name}' is in the engine. Clip by torch.nn.utils.clip_grad_norm_ or "
+                      "optimizer.clip_grad_norm_, which return the norm; drop it by optimizer.zero_grad()")
+
+    def __repr__(self, *, tensor_contents=None):
+        return f"<the gradient of '{self._geminid_name}', which the engine has>"
 
 
 def make_managed(parameter, record, view):

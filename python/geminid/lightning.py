@@ -1,0 +1,61 @@
+"""Lightning's Trainer on the engine: Trainer(strategy=GeminidStrategy(device_memory="20GiB"))."""
+
+import torch
+from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.trainer.states import TrainerFn
+
+import geminid.torch
+from geminid.errors import Refused
+from geminid.session import Ranks
+
+
+class GeminidStrategy(DDPStrategy):
+    """Ranks are started, and batches are spread over them, as with Lightning's "ddp"; the engine keeps the model's
+    parameters and adds the gradients up.
+
+    device_memory, unit: those of geminid.torch.prepare, which is called when fit() begins. Validation, testing and
+        prediction without a fit() leave the model as it is.
+    options: of DDPStrategy that are not about torch's DistributedDataParallel, such as timeout.
+
+    Raises Refused for manual optimization, which several optimizers need, and for a model that has been fitted already.
+    """
+
+    strategy_name = "geminid"
+
+    def __init__(self, *, device_memory, unit=None, **options):
+        self._device_memory, self._unit = device_memory, unit
+        super().__init__(**options)
+
+    def _setup_model(self, model):
+        return model
+
+    def setup_optimizers(self, trainer):
+        if trainer.state.fn != TrainerFn.FITTING:
+            return
+        module = self.lightning_module
+        if hasattr(module, "_geminid_keeper"):
+            raise Refused("this model has been fitted with a GeminidStrategy already; for another fit() make a new model "
+                          "and give the checkpoint of the first as trainer.fit(model, ckpt_path=...)")
+        if not module.automatic_optimization:
+            raise Refused("GeminidStrategy needs automatic_optimization: manual optimization may step at times that the "
+                          "engine's plan does not have. Train such a model by a loop of your own and geminid.torch.prepare")
+        super().setup_optimizers(trainer)
+        for tensor in (*module.parameters(), *module.buffers()):  # the first rank's are everybody's, as with "ddp"
+            torch.distributed.broadcast(tensor.detach(), 0)
+        _, optimizer = geminid.torch.prepare(module, self.optimizers[0], device_memory=self._device_memory,
+                                             unit=self._unit, ranks=self._ranks())
+        self.optimizers = [optimizer]
+        # Of those that Lightning makes alike on all ranks when it validates.
+        module._ddp_params_and_buffers_to_ignore = [name for name, _ in module.named_parameters()]
+
+    def _ranks(self):
+        """As Lightning has placed them; of the environment's variables it sets some alone."""
+        environment = self.cluster_environment
+        return Ranks(rank=self.global_rank, world_size=self.world_size, local_rank=self.local_rank,
+                     local_world_size=self.num_processes, master_address=environment.main_address,
+                     master_port=environment.main_port)
+
+    def training_step(self, *args, **kwargs):
+        # Through the module's call, which tells the engine where a micro-batch begins and ends.
+        with self.precision_plugin.train_step_context():
+            return self._forward_redirection(self.model, self.lightning_module, "training_step", *args, **kwargs)

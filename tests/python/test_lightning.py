@@ -1,0 +1,117 @@
+"""Lightning's Trainer with a GeminidStrategy beside the plain one."""
+
+import pytest
+import torch
+import twins
+from models import batch, make
+
+lightning = pytest.importorskip("lightning.pytorch")
+
+import geminid.lightning
+from geminid import errors
+
+DEVICE_MEMORY = "768KiB"
+
+
+class Batches(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, number):
+        return batch(number)
+
+
+class Module(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = make("gpt", tied="shared")
+        self.losses = []
+
+    def training_step(self, given, number):
+        loss = self.model(*given)
+        self.losses.append(loss.item())
+        self.log("train_loss", loss)
+        return loss
+
+    def validation_step(self, given, number):
+        self.log("val_loss", self.model(*given))
+
+    test_step = validation_step
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=1e-3)
+        return [optimizer], [{"scheduler": torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, 6), "interval": "step"}]
+
+
+class Manual(Module):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+
+def loader():
+    return torch.utils.data.DataLoader(Batches(), batch_size=None)
+
+
+def trainer(folder, strategy="ddp", **more):
+    given = dict(accelerator="cpu", devices=1, max_epochs=2, logger=False, enable_progress_bar=False,
+                 enable_model_summary=False, default_root_dir=str(folder), gradient_clip_val=1.0, num_sanity_val_steps=0,
+                 log_every_n_steps=1, enable_checkpointing=False,
+                 use_distributed_sampler=False)
+    return lightning.Trainer(strategy=strategy, **{**given, **more})
+
+
+def ours(folder, **more):
+    return trainer(folder, geminid.lightning.GeminidStrategy(device_memory=DEVICE_MEMORY, unit="block"), **more)
+
+
+@pytest.mark.parametrize("options", [{}, {"accumulate_grad_batches": 4}, {"gradient_clip_val": None}],
+                         ids=["as it is", "accumulation with a short last step", "no clipping"])
+def test_fit_gives_the_losses_of_the_plain_trainer(tmp_path, options):
+    expected, actual = Module(), Module()
+    trainer(tmp_path, **options).fit(expected, loader(), loader())
+    fitted = ours(tmp_path, **options)
+    fitted.fit(actual, loader(), loader())
+    twins.assert_close(actual.losses, expected.losses, twins.LOSS, "losses")
+    plain, = trainer(tmp_path).validate(expected, loader(), verbose=False)
+    after, = fitted.validate(actual, loader(), verbose=False)
+    assert after["val_loss"] == pytest.approx(plain["val_loss"], rel=1e-6)
+
+
+def test_fit_that_is_resumed_goes_on_as_if_it_had_not_ended(tmp_path):
+    whole, first, second = Module(), Module(), Module()
+    ours(tmp_path, max_epochs=3).fit(whole, loader())
+    begun = ours(tmp_path, max_epochs=1)
+    begun.fit(first, loader())
+    begun.save_checkpoint(tmp_path / "first.ckpt")
+    ours(tmp_path, max_epochs=3).fit(second, loader(), ckpt_path=tmp_path / "first.ckpt")
+    assert first.losses + second.losses == whole.losses
+
+
+def test_checkpoint_is_one_of_the_plain_trainer(tmp_path):
+    module, plain = Module(), Module()
+    fitted = ours(tmp_path, max_epochs=1)
+    fitted.fit(module, loader())
+    fitted.save_checkpoint(tmp_path / "ours.ckpt")
+    trainer(tmp_path, max_epochs=2).fit(plain, loader(), ckpt_path=tmp_path / "ours.ckpt")
+    whole = Module()
+    trainer(tmp_path, max_epochs=2).fit(whole, loader())
+    twins.assert_close(plain.losses, whole.losses[6:], twins.LOSS, "losses")
+
+
+def test_model_that_was_not_fitted_is_tested_as_it_is(tmp_path):
+    tested, = ours(tmp_path).test(Module(), loader(), verbose=False)
+    plain, = trainer(tmp_path).test(Module(), loader(), verbose=False)
+    assert tested == plain
+
+
+def test_manual_optimization_is_refused(tmp_path):
+    with pytest.raises(errors.Refused, match="manual optimization"):
+        ours(tmp_path, gradient_clip_val=None).fit(Manual(), loader())
+
+
+def test_second_fit_of_a_model_is_refused(tmp_path):
+    module = Module()
+    ours(tmp_path, max_epochs=1).fit(module, loader())
+    with pytest.raises(errors.Refused, match="ckpt_path"):
+        ours(tmp_path, max_epochs=1).fit(module, loader())

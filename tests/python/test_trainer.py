@@ -1,0 +1,143 @@
+"""Trainers of transformers: the engine's beside the plain one."""
+
+import pytest
+import torch
+import twins
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+import geminid.transformers
+from geminid import errors
+
+TOKENS, LENGTH, EXAMPLES = 97, 12, 20
+DEVICE_MEMORY = "832KiB"  # less than weights and gradients
+
+
+class Sentences(torch.utils.data.Dataset):
+    """The same sentences, wherever one looks."""
+
+    def __len__(self):
+        return EXAMPLES
+
+    def __getitem__(self, number):
+        tokens = torch.randint(1, TOKENS, (LENGTH,), generator=torch.Generator().manual_seed(number))
+        return {"input_ids": tokens, "labels": tokens}
+
+
+def make_model(dtype=torch.float32):
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4,
+                                      vocab_size=TOKENS, max_position_embeddings=32)
+    return transformers.LlamaForCausalLM(config).to(dtype)
+
+
+def arguments(folder, **more):
+    given = dict(output_dir=str(folder), use_cpu=True, per_device_train_batch_size=4, num_train_epochs=2, logging_steps=1,
+                 save_strategy="no", report_to="none", disable_tqdm=True, learning_rate=1e-3, weight_decay=0.1,
+                 lr_scheduler_type="linear", warmup_steps=2, seed=7)
+    return transformers.TrainingArguments(**{**given, **more})
+
+
+def plain(folder, model=None, **more):
+    return transformers.Trainer(model or make_model(), arguments(folder, **more), train_dataset=Sentences(),
+                                eval_dataset=Sentences())
+
+
+def ours(folder, model=None, **more):
+    return geminid.transformers.Trainer(model or make_model(), arguments(folder, **more), train_dataset=Sentences(),
+                                        eval_dataset=Sentences(), device_memory=DEVICE_MEMORY)
+
+
+def logged(trainer, key):
+    return [entry[key] for entry in trainer.state.log_history if key in entry]
+
+
+def assert_same(expected, actual, loss=twins.LOSS, norm=twins.NORM):
+    twins.assert_close(logged(actual, "loss"), logged(expected, "loss"), loss, "losses")
+    twins.assert_close(logged(actual, "grad_norm"), logged(expected, "grad_norm"), norm, "norms")
+    assert logged(actual, "learning_rate") == logged(expected, "learning_rate")
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"gradient_accumulation_steps": 3}, {"max_grad_norm": 0.1}, {"max_grad_norm": 0.0},
+    {"gradient_checkpointing": True}, {"label_smoothing_factor": 0.1}, {"adam_beta1": 0.5, "optim": "adamw_torch"},
+], ids=lambda options: ", ".join(f"{name} {value}" for name, value in options.items()) or "as it is")
+def test_trainer_logs_what_the_plain_one_logs(tmp_path, options):
+    expected, actual = plain(tmp_path / "plain", **options), ours(tmp_path / "ours", **options)
+    expected.train()
+    actual.train()
+    assert_same(expected, actual)
+
+
+def test_trainer_of_transformers_itself_takes_a_prepared_optimizer(tmp_path):
+    options = dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
+    expected = plain(tmp_path / "plain")
+    actual = transformers.Trainer(make_model(), arguments(tmp_path / "ours"), train_dataset=Sentences(),
+                                  optimizer_cls_and_kwargs=(geminid.transformers.PreparedAdamW,
+                                                            {"device_memory": DEVICE_MEMORY, **options}))
+    expected.train()
+    actual.train()
+    assert_same(expected, actual)
+
+
+def test_run_that_is_resumed_goes_on_as_if_it_had_not_ended(tmp_path):
+    whole = ours(tmp_path / "whole")
+    whole.train()
+    first = ours(tmp_path / "cut", save_strategy="steps", save_steps=4, save_total_limit=1)
+    first.add_callback(Stopper(4))
+    first.train()
+    second = ours(tmp_path / "cut", save_strategy="steps", save_steps=4, save_total_limit=1)
+    second.train(resume_from_checkpoint=True)
+    assert logged(second, "loss") == logged(whole, "loss")
+    assert logged(second, "grad_norm") == logged(whole, "grad_norm")
+
+
+class Stopper(transformers.TrainerCallback):
+    def __init__(self, after):
+        self.after = after
+
+    def on_step_end(self, args, state, control, **kwargs):
+        control.should_training_stop = state.global_step >= self.after
+
+
+def test_checkpoint_of_the_plain_trainer_is_resumed(tmp_path):
+    options = dict(save_strategy="steps", save_steps=4)
+    expected = plain(tmp_path / "run", **options)
+    expected.train()
+    actual = ours(tmp_path / "run", **options)
+    actual.train(resume_from_checkpoint=str(tmp_path / "run/checkpoint-4"))
+    assert len(logged(actual, "loss")) == 10
+    assert_same(expected, actual)
+
+
+def test_evaluation_while_it_trains_and_the_best_model_at_the_end(tmp_path):
+    options = dict(eval_strategy="steps", eval_steps=2, save_strategy="steps", save_steps=2, load_best_model_at_end=True)
+    expected, actual = plain(tmp_path / "plain", **options), ours(tmp_path / "ours", **options)
+    expected.train()
+    actual.train()
+    twins.assert_close(logged(actual, "eval_loss"), logged(expected, "eval_loss"), twins.LOSS, "losses")
+    assert_same(expected, actual)
+    assert actual.evaluate()["eval_loss"] == min(logged(actual, "eval_loss"))
+
+
+def test_saved_model_is_loaded_by_transformers(tmp_path):
+    trainer = ours(tmp_path)
+    trainer.train()
+    trainer.save_model(tmp_path / "saved")
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "saved")
+    for name, values in trainer.model.state_dict().items():
+        assert torch.equal(values, loaded.state_dict()[name]), name
+
+
+def test_second_train_goes_on_with_the_same_engine(tmp_path):
+    trainer = ours(tmp_path, max_steps=2)
+    trainer.train()
+    keeper = trainer.model._geminid_keeper
+    trainer.train()
+    assert trainer.model._geminid_keeper is keeper
+
+
+def test_optimizer_that_the_engine_lacks_is_refused_by_name(tmp_path):
+    with pytest.raises(errors.Refused, match="Adafactor"):
+        ours(tmp_path, optim="adafactor").train()

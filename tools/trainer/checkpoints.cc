@@ -61,17 +61,18 @@ checkpoint::Health HealthOf(double loss, const zero::StepResult& step,
 
 Checkpoints::Checkpoints(const TrainOptions& options, zero::ModelState* state,
                          collectives::Communicator* communicator,
-                         std::vector<zero::Parameter> parameters)
+                         std::vector<zero::Parameter> parameters, Warn warn)
     : options_(options),
       state_(state),
       communicator_(communicator),
-      parameters_(std::move(parameters)) {}
+      parameters_(std::move(parameters)),
+      warn_(std::move(warn)) {}
 
 absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(
     const TrainOptions& options, zero::ModelState* state, collectives::Communicator* communicator,
-    std::vector<zero::Parameter> parameters, RunTerms terms, bool is_restart) {
+    std::vector<zero::Parameter> parameters, RunTerms terms, bool is_restart, Warn warn) {
   std::unique_ptr<Checkpoints> made(
-      new Checkpoints(options, state, communicator, std::move(parameters)));
+      new Checkpoints(options, state, communicator, std::move(parameters), std::move(warn)));
   if (options.save.empty()) return made;
   checkpoint::SaverOptions saver = {.folder = options.save, .keep = options.keep};
   if (communicator->Rank() == 0) {
@@ -161,18 +162,27 @@ std::string Checkpoints::NotesOfResuming(std::vector<std::string> notes) const {
   return absl::StrJoin(notes, "; ");
 }
 
+void Checkpoints::WarnOfFailure(uint64_t done, const absl::Status& failure) const {
+  if (communicator_->Rank() != 0) return;
+  warn_(absl::StrCat("geminid-train: a checkpoint before step ", done,
+                     " could not be saved: ", std::string(failure.message())));
+}
+
 absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::RunState& run,
-                                    checkpoint::Health health, const SayFailure& earlier) {
+                                    checkpoint::Health health) {
   const bool due = options_.save_every > 0 && done % options_.save_every == 0;
   if (saver_ == nullptr || (!due && !last) || saved_ == done) return absl::OkStatus();
-  if (const absl::Status before = saver_->Wait().status(); !before.ok()) earlier(before);
-  GEMINID_RETURN_IF_ERROR(WithPath("--save", options_.save, saver_->Save(run, health)));
-  saved_ = done;
+  if (const absl::Status before = saver_->Wait().status(); !before.ok()) {
+    WarnOfFailure(done, before);
+  }
+  const absl::Status status = WithPath("--save", options_.save, saver_->Save(run, health));
+  if (status.ok()) saved_ = done;
+  if (status.ok() || last) return status;
+  WarnOfFailure(done, status);
   return absl::OkStatus();
 }
 
-absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint::RunState& run,
-                                      const SayFailure& earlier) {
+absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint::RunState& run) {
   if (saver_ == nullptr || !state_->resumed().has_value()) return absl::OkStatus();
   std::vector<double> there = {0};
   if (communicator_->Rank() == 0) {
@@ -180,8 +190,7 @@ absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint
     there[0] = ::access(path.c_str(), F_OK) == 0 ? 1 : 0;
   }
   GEMINID_RETURN_IF_ERROR(communicator_->AllReduce(there, there, collectives::ReduceOp::kSum));
-  if (there[0] > 0) return absl::OkStatus();
-  return AfterStep(done, last, run, checkpoint::Health::kHealthy, earlier);
+  return there[0] > 0 ? absl::OkStatus() : AfterStep(done, last, run, checkpoint::Health::kHealthy);
 }
 
 absl::Status Checkpoints::Export() {

@@ -26,11 +26,12 @@ checkpoint::Health HealthOf(double loss, const zero::StepResult& step, const Tra
 // Of one rank; all ranks make the same calls. The state, which is the whole model's, outlives it.
 class Checkpoints {
  public:
+  using Warn = std::function<void(const std::string& line)>;
   // `terms` are the run's, of the rank that leads; `is_restart`: an earlier start of this run may
   // have saved.
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Create(
       const TrainOptions& options, zero::ModelState* state, collectives::Communicator* communicator,
-      std::vector<zero::Parameter> parameters, RunTerms terms, bool is_restart);
+      std::vector<zero::Parameter> parameters, RunTerms terms, bool is_restart, Warn warn);
 
   struct Beginning {
     uint64_t step = 0;    // steps that are done
@@ -44,16 +45,15 @@ class Checkpoints {
   absl::StatusOr<Beginning> Begin(const zero::ModelState::Fill& fill,
                                   const std::function<checkpoint::RunState(uint64_t)>& run_at);
 
-  using SayFailure = std::function<void(const absl::Status& failure)>;
   // After a step: saves when --save-every says so, or when the step is the last, unless the step is
-  // saved already. A failure of the save before, which ended meanwhile, goes to `earlier` first.
+  // saved already. That this save has failed, or the one before it since, is a warning on the first
+  // rank; that the last step's has failed is the error.
   absl::Status AfterStep(uint64_t done, bool last, const checkpoint::RunState& run,
-                         checkpoint::Health health, const SayFailure& earlier);
+                         checkpoint::Health health);
 
   // Where the engine has resumed: an earlier start may have died before it saved the step that it
   // had committed. Saves it if it was to be saved and is not there.
-  absl::Status AfterResume(uint64_t done, bool last, const checkpoint::RunState& run,
-                           const SayFailure& earlier);
+  absl::Status AfterResume(uint64_t done, bool last, const checkpoint::RunState& run);
 
   // After the last step: a Hugging Face folder, if --export says so.
   absl::Status Export();
@@ -65,7 +65,9 @@ class Checkpoints {
 
  private:
   Checkpoints(const TrainOptions& options, zero::ModelState* state,
-              collectives::Communicator* communicator, std::vector<zero::Parameter> parameters);
+              collectives::Communicator* communicator, std::vector<zero::Parameter> parameters,
+              Warn warn);
+  void WarnOfFailure(uint64_t done, const absl::Status& failure) const;
   // `taken` gets what the run does otherwise.
   absl::Status CheckLateTerms(std::vector<std::string>* taken) const;
   absl::StatusOr<Beginning> Resume(const std::function<checkpoint::RunState(uint64_t)>& run_at);
@@ -75,6 +77,7 @@ class Checkpoints {
   zero::ModelState* const state_;
   collectives::Communicator* const communicator_;
   const std::vector<zero::Parameter> parameters_;
+  const Warn warn_;
   RunDescription run_;
   std::unique_ptr<checkpoint::Saver> saver_;
   std::optional<uint64_t> saved_;

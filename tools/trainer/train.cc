@@ -113,7 +113,7 @@ class RankTrainer {
     }
     const uint64_t first = report_.first_step;
     const bool is_last = first == steps() || ends();
-    GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, RunStateAt(first), SayBefore(first)));
+    GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, RunStateAt(first)));
     GEMINID_RETURN_IF_ERROR(TrainSteps(first));
     {
       const InPhase phase = phases_.Saving();
@@ -147,8 +147,7 @@ class RankTrainer {
       GEMINID_RETURN_IF_ERROR(ShowProgress(done));
     }
     if (!ends()) return absl::OkStatus();
-    if (done > first) return Save(done);
-    return checkpoints_->AfterResume(done, true, RunStateAt(done), SayBefore(done));
+    return done > first ? Save(done) : checkpoints_->AfterResume(done, true, RunStateAt(done));
   }
 
   // An earlier start of this run may have done so just before it died.
@@ -183,30 +182,16 @@ class RankTrainer {
                                 std::string(log_status_.message())));
   }
 
-  // A save that fails while training goes on is said and not the end; the last one is.
   absl::Status Save(uint64_t done) {
     if (end_.diverged) return absl::OkStatus();  // --resume is to find what was good
     const bool last = done == steps() || ends();
     if (options_.save.empty()) return absl::OkStatus();
     const auto began = SteadyClock::now();
     const InPhase phase = phases_.Saving();  // the save before may take longer than the steps since
-    absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done),
-                                                 HealthOf(report_.losses.back(), last_step_, options_),
-                                                 SayBefore(done));
+    const checkpoint::Health health = HealthOf(report_.losses.back(), last_step_, options_);
+    absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done), health);
     if (checkpoints_->saved() == done) phases_.SetSaveSeconds(SecondsSince(began));
-    if (status.ok() || last) return status;
-    SayFailedSave(done, status);
-    return absl::OkStatus();
-  }
-
-  Checkpoints::SayFailure SayBefore(uint64_t done) {
-    return [this, done](const absl::Status& failure) { SayFailedSave(done, failure); };
-  }
-
-  void SayFailedSave(uint64_t done, const absl::Status& failure) {
-    if (rank() != 0) return;
-    progress_.Warn(absl::StrCat("geminid-train: a checkpoint before step ", done,
-                                " could not be saved: ", std::string(failure.message())));
+    return status;
   }
 
   checkpoint::RunState RunStateAt(uint64_t step) const {
@@ -302,9 +287,10 @@ class RankTrainer {
     }
     phases_.Begin("looking at the checkpoints");
     GEMINID_ASSIGN_OR_RETURN(
-        checkpoints_, Checkpoints::Create(options_, state_.get(), communicator_.get(),
-                                          model_->parameters(), terms_,
-                                          context_.restarts.count > 0));
+        checkpoints_,
+        Checkpoints::Create(options_, state_.get(), communicator_.get(), model_->parameters(),
+                            terms_, context_.restarts.count > 0,
+                            [this](const std::string& line) { progress_.Warn(line); }));
     phases_.Begin("measuring what recomputing costs");
     GEMINID_RETURN_IF_ERROR(DecideOnRecompute());
     const absl::Status begun = BeginValues();

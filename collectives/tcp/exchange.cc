@@ -8,8 +8,6 @@
 namespace geminid::collectives {
 namespace {
 
-// At a time, so that what goes and what comes take turns.
-constexpr size_t kTurnBytes = 1024 * 1024;
 constexpr int kLongestWaitMilliseconds = 3'600'000;
 
 }  // namespace
@@ -68,8 +66,8 @@ bool Exchange::Step(Transfer* transfer, bool is_send) {
                       .iov_len = sizeof(Head) - transfer->moved};
   }
   const size_t begin = transfer->has_head() ? transfer->moved - sizeof(Head) : 0;
-  const size_t turn = std::min(kTurnBytes, transfer->bytes - begin);
-  if (turn > 0) parts[count++] = {.iov_base = transfer->data + begin, .iov_len = turn};
+  const size_t rest = transfer->bytes - begin;
+  if (rest > 0) parts[count++] = {.iov_base = transfer->data + begin, .iov_len = rest};
   if (count == 0) return false;
   msghdr message = {};
   message.msg_iov = parts;

@@ -59,7 +59,7 @@ absl::Status TcpLinks::ConnectPeers(const Look& look) {
   }
   GEMINID_RETURN_IF_ERROR(AwaitPeers(look, deadline));
   for (const base::UniqueFd& socket : sockets_) {
-    if (socket.valid()) AllowSlowReader(socket.get());
+    if (socket.valid()) TuneForData(socket.get());
   }
   return absl::OkStatus();
 }

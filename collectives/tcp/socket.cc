@@ -28,6 +28,7 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr int kAttemptMilliseconds = 2000;
+constexpr int kBytesWithinAHost = 256 * 1024;  // under way; the kernel doubles it
 constexpr absl::Duration kSendPatience = absl::Seconds(5);
 
 struct FreeAddresses {
@@ -224,9 +225,11 @@ std::string LocalAddress(int socket) { return AddressBy(&::getsockname, socket);
 
 std::string PeerAddress(int socket) { return AddressBy(&::getpeername, socket); }
 
-void AllowSlowReader(int socket) {
+void TuneForData(int socket) {
   const unsigned for_ever = 0;
   ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &for_ever, sizeof(for_ever));
+  if (LocalAddress(socket) != PeerAddress(socket)) return;
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kBytesWithinAHost, sizeof(kBytesWithinAHost));
 }
 
 bool HasUnderway(int socket) {

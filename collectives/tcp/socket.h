@@ -41,10 +41,11 @@ std::string PeerAddress(int socket);
 // less there is, the sooner TCP sends it again after a loss.
 bool HasUnderway(int socket);
 
-// For a connection whose other end reads only when its program wants to. While that end does not
-// read, its window is closed, and TCP_USER_TIMEOUT would end the connection although both ends live
-// (tcp(7)).
-void AllowSlowReader(int socket);
+// For a connection that carries data, whose other end reads only when its program wants to. While
+// that end does not read, its window is closed, and TCP_USER_TIMEOUT would end the connection
+// although both ends live (tcp(7)). Within a host little is under way, so that it is still in a
+// cache when it is read.
+void TuneForData(int socket);
 
 // Blocks for at most a few seconds; the peer always reads.
 absl::Status SendAll(int socket, const std::string& bytes);

@@ -36,7 +36,7 @@ absl::StatusOr<collectives::RankInfo> ToRankInfo(const geminid_ranks_options& gi
 absl::StatusOr<collectives::ConnectOptions> ToConnect(const geminid_ranks_options& given) {
   collectives::ConnectOptions options;
   GEMINID_RETURN_IF_ERROR(
-      CheckNumber(given.backend, GEMINID_BACKEND_AUTO, GEMINID_BACKEND_GLOO, "backend"));
+      CheckNumber(given.backend, GEMINID_BACKEND_AUTO, GEMINID_BACKEND_TCP, "backend"));
   options.backend = static_cast<collectives::BackendChoice>(given.backend);
   GEMINID_ASSIGN_OR_RETURN(const std::string name, Text(given.name, "name"));
   if (!name.empty()) options.name = name;

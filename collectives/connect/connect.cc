@@ -5,9 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "collectives/gloo/gloo_communicator.h"
 #include "collectives/hierarchical/hierarchical_communicator.h"
 #include "collectives/shm/shm_communicator.h"
+#include "collectives/tcp/tcp_communicator.h"
 
 namespace geminid::collectives {
 namespace {
@@ -39,27 +39,27 @@ absl::StatusOr<absl::Duration> Silence() {
       absl::FormatDuration(kShortestSilence), absl::FormatDuration(kLongest)));
 }
 
-absl::StatusOr<GlooOptions> NetworkOf(const RankInfo& info, const ConnectOptions& options) {
+absl::StatusOr<TcpOptions> NetworkOf(const RankInfo& info, const ConnectOptions& options) {
   if (info.master_address.empty() && !info.OnOneHost()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "%d ranks on several hosts need MASTER_ADDR, the address of rank 0's host, on all of them",
         info.world_size));
   }
-  GlooOptions gloo;
-  gloo.host = info.master_address.empty() ? kLoopback : info.master_address;
-  gloo.port = info.master_port;
-  gloo.job = absl::StrCat(info.job, "/", options.name);
-  gloo.timeout = options.timeout;
-  gloo.connect_timeout = options.connect_timeout;
-  gloo.interface_address = options.interface_address;
-  GEMINID_ASSIGN_OR_RETURN(gloo.silence, Silence());
-  return gloo;
+  TcpOptions tcp;
+  tcp.host = info.master_address.empty() ? kLoopback : info.master_address;
+  tcp.port = info.master_port;
+  tcp.job = absl::StrCat(info.job, "/", options.name);
+  tcp.timeout = options.timeout;
+  tcp.connect_timeout = options.connect_timeout;
+  tcp.interface_address = options.interface_address;
+  GEMINID_ASSIGN_OR_RETURN(tcp.silence, Silence());
+  return tcp;
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> ConnectByGloo(const RankInfo& info,
-                                                            const ConnectOptions& options) {
-  GEMINID_ASSIGN_OR_RETURN(GlooOptions gloo, NetworkOf(info, options));
-  return ConnectGloo(info.rank, info.world_size, std::move(gloo));
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectByTcp(const RankInfo& info,
+                                                           const ConnectOptions& options) {
+  GEMINID_ASSIGN_OR_RETURN(TcpOptions tcp, NetworkOf(info, options));
+  return ConnectTcp(info.rank, info.world_size, std::move(tcp));
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectOverHosts(const RankInfo& info,
@@ -83,8 +83,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> Connect(const RankInfo& info,
       return info.OnOneHost() ? ConnectByShm(info, options) : ConnectOverHosts(info, options);
     case BackendChoice::kShm:
       return ConnectByShm(info, options);
-    case BackendChoice::kGloo:
-      return ConnectByGloo(info, options);
+    case BackendChoice::kTcp:
+      return ConnectByTcp(info, options);
   }
   return absl::InvalidArgumentError("unknown backend of the collectives");
 }

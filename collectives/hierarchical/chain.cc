@@ -118,10 +118,10 @@ void Chain::Add(const Job& job, size_t block, std::byte* sum) {
   if (job.last && job.wide) NarrowFromFloat(wide_sum, sum, count, operation.dtype);
 }
 
-GlooLinks::Parcels Chain::ParcelsOf(const Job& job, const ChainPlan::Step& moves, size_t step) {
+Parcels Chain::ParcelsOf(const Job& job, const ChainPlan::Step& moves, size_t step) {
   const int host = layers_.host();
   const auto count = [&](size_t block) { return job.plan.LaneOf(block, layers_.local()).count; };
-  GlooLinks::Parcels parcels{.sent = job.operation, .expected = job.operation};
+  Parcels parcels{.sent = job.operation, .expected = job.operation};
   if (!layers_.has_twins()) return parcels;
   if (moves.send_partial != ChainPlan::kNone) {
     parcels.sends.push_back(

@@ -45,7 +45,7 @@ class Chain {
   const std::byte* Stage(const Job& job, size_t block);
   // What came from the host before and gathered_, to the next host's partial sum or to `sum`.
   void Add(const Job& job, size_t block, std::byte* sum);
-  GlooLinks::Parcels ParcelsOf(const Job& job, const ChainPlan::Step& moves, size_t step);
+  Parcels ParcelsOf(const Job& job, const ChainPlan::Step& moves, size_t step);
   std::byte* SumOf(size_t step) { return sums_[step % 2].data(); }
 
   Layers& layers_;

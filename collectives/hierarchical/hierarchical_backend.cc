@@ -13,14 +13,12 @@
 namespace geminid::collectives {
 namespace {
 
-GlooLinks::Parcels Empty(const Operation& operation) {
-  return {.sent = operation, .expected = operation};
-}
+Parcels Empty(const Operation& operation) { return {.sent = operation, .expected = operation}; }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::Make(
-    std::unique_ptr<GlooBackend> network, std::span<const std::string> host_by_rank,
+    std::unique_ptr<TcpBackend> network, std::span<const std::string> host_by_rank,
     const std::string& name, const HierarchyOptions& given) {
   HierarchyOptions options = given;
   if (options.shm.books == nullptr) options.shm.books = std::make_shared<SegmentBooks>();
@@ -29,8 +27,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::Make(
   if (!hosts || hosts->most_ranks() == 1 || hosts->most_ranks() > kMaxShmRanks) {
     return std::make_unique<Communicator>(std::move(network));
   }
-  if (hosts->count == 1) return ConnectShm(name, rank, hosts->ranks_each, options.shm);
   ShmOptions shm = options.shm;
+  shm.look = [&network] { return network->links().failure(); };  // while it connects
+  // The network goes when all have come there.
+  if (hosts->count == 1) return ConnectShm(name, rank, hosts->ranks_each, shm);
   shm.first_rank = hosts->RankAt(hosts->HostOf(rank), 0);
   auto host = ConnectShmBackend(absl::StrCat(name, "/host ", hosts->HostOf(rank)),
                                 hosts->LocalOf(rank), hosts->SizeOf(hosts->HostOf(rank)), shm);
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::Make(
   return std::make_unique<Communicator>(std::move(backend));
 }
 
-HierarchicalBackend::HierarchicalBackend(std::unique_ptr<GlooBackend> network,
+HierarchicalBackend::HierarchicalBackend(std::unique_ptr<TcpBackend> network,
                                          std::unique_ptr<CommunicatorBackend> host,
                                          const Hosts& hosts,
                                          std::span<const std::string> host_by_rank,
@@ -78,7 +78,7 @@ absl::Status HierarchicalBackend::DoAllGather(const Operation& operation, const 
   };
   GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
   GEMINID_RETURN_IF_ERROR(within(layers_.host(), in));
-  GlooLinks::Parcels parcels = Empty(operation);
+  Parcels parcels = Empty(operation);
   for (int step = 1; step < hosts.count; ++step) {
     const int other = (layers_.host() + step) % hosts.count;
     if (layers_.local() >= hosts.SizeOf(other)) continue;
@@ -216,7 +216,7 @@ absl::Status HierarchicalBackend::DoBroadcast(const Operation& operation, std::b
   std::byte* lane = inout + lanes.Begin(layers_.local()) * width;
   const size_t lane_bytes = lanes.Count(layers_.local()) * width;
   GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
-  GlooLinks::Parcels parcels = Empty(operation);
+  Parcels parcels = Empty(operation);
   if (layers_.host() == hosts.HostOf(root)) {
     Operation on_host = operation;
     on_host.root_or_tag = hosts.LocalOf(root);
@@ -254,7 +254,7 @@ absl::Status HierarchicalBackend::DoAllToAll(const Operation& operation, const s
   };
   GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
   GEMINID_RETURN_IF_ERROR(collect(layers_.host(), out + offset(layers_.host())));
-  GlooLinks::Parcels parcels = Empty(operation);
+  Parcels parcels = Empty(operation);
   for (int step = 1; step < hosts.count; ++step) {
     const int other = (layers_.host() + step) % hosts.count;
     if (hosts.are_even()) {
@@ -280,7 +280,7 @@ absl::Status HierarchicalBackend::DoAllToAll(const Operation& operation, const s
 
 absl::Status HierarchicalBackend::DoBarrier(const Operation& operation) {
   GEMINID_RETURN_IF_ERROR(layers_.Arrive(operation, timeout()));
-  GlooLinks::Parcels parcels = Empty(operation);
+  Parcels parcels = Empty(operation);
   for (int step = 1; step < layers_.hosts().count && layers_.has_twins(); ++step) {
     const int twin = layers_.Twin((layers_.host() + step) % layers_.hosts().count);
     parcels.sends.push_back({.peer = twin});
@@ -306,7 +306,7 @@ absl::Status HierarchicalBackend::DoSendReceive(const Message* send, const Messa
     return message != nullptr && hosts.HostOf(message->peer) == layers_.host();
   };
   Message inner_send, inner_receive;
-  GlooLinks::Parcels parcels;
+  Parcels parcels;
   if (is_inside(send)) {
     inner_send = *send;
     inner_send.peer = hosts.LocalOf(send->peer);
@@ -321,14 +321,14 @@ absl::Status HierarchicalBackend::DoSendReceive(const Message* send, const Messa
     parcels.expected = receive->operation;
     parcels.receives.push_back({receive->peer, receive->out, receive->bytes()});
   }
-  const auto inside = [&]() -> absl::Status {
+  const Layers::Meanwhile inside = [&]() -> absl::Status {
     const Message* sending = is_inside(send) ? &inner_send : nullptr;
     const Message* receiving = is_inside(receive) ? &inner_receive : nullptr;
-    if (sending == nullptr && receiving == nullptr) return absl::OkStatus();
     return layers_.Inside([&](auto& host) { return host.DoSendReceive(sending, receiving); });
   };
   layers_.Allow(timeout());
-  GEMINID_RETURN_IF_ERROR(layers_.Around(parcels, inside));
+  const bool has_inside = is_inside(send) || is_inside(receive);
+  GEMINID_RETURN_IF_ERROR(layers_.Between(parcels, has_inside ? inside : Layers::Meanwhile()));
   if (send != nullptr) CountSent(send->peer, send->bytes());
   if (receive != nullptr) CountReceived(receive->peer, receive->bytes());
   return absl::OkStatus();
@@ -354,16 +354,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::DoSubset(
 
 absl::StatusOr<Survivors> HierarchicalBackend::DoShrink() {
   layers_.network().SetTimeout(timeout());
-  GEMINID_ASSIGN_OR_RETURN(GlooBackend::Remainder left, layers_.network().ConnectSurvivors());
+  GEMINID_ASSIGN_OR_RETURN(TcpBackend::Remainder left, layers_.network().ConnectSurvivors());
   std::vector<std::string> hosts;
   for (const int rank : left.ranks) hosts.push_back(host_by_rank_[static_cast<size_t>(rank)]);
   HierarchyOptions options = options_;
   options.shm.connect_timeout = std::min(options.shm.connect_timeout, timeout());
   const std::string name = absl::StrCat(name_, "/survivors/", absl::StrJoin(left.ranks, "."));
-  if (std::adjacent_find(hosts.begin(), hosts.end(), std::not_equal_to<>()) == hosts.end()) {
-    // The network goes, and its rank 0's part of it: not before all have come this far.
-    GEMINID_RETURN_IF_ERROR(left.backend->DoBarrier({.kind = OpKind::kBarrier}));
-  }
   GEMINID_ASSIGN_OR_RETURN(auto communicator, Make(std::move(left.backend), hosts, name, options));
   return Survivors{std::move(communicator), std::move(left.ranks)};
 }

@@ -27,7 +27,7 @@ class HierarchicalBackend final : public CommunicatorBackend {
   // ranks that share one can make use of it, else this one. `name` is unique among the groups of
   // the machine. All ranks call it.
   static absl::StatusOr<std::unique_ptr<Communicator>> Make(
-      std::unique_ptr<GlooBackend> network, std::span<const std::string> host_by_rank,
+      std::unique_ptr<TcpBackend> network, std::span<const std::string> host_by_rank,
       const std::string& name, const HierarchyOptions& options);
 
   const char* BackendName() const override { return "hierarchical"; }
@@ -59,7 +59,7 @@ class HierarchicalBackend final : public CommunicatorBackend {
   }
 
  private:
-  HierarchicalBackend(std::unique_ptr<GlooBackend> network,
+  HierarchicalBackend(std::unique_ptr<TcpBackend> network,
                       std::unique_ptr<CommunicatorBackend> host, const Hosts& hosts,
                       std::span<const std::string> host_by_rank, std::string name,
                       const HierarchyOptions& options);

@@ -30,8 +30,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "collectives/gloo/gloo_communicator.h"
 #include "collectives/shm/shm_communicator.h"
+#include "collectives/tcp/tcp_communicator.h"
 #include "geminid/communicator.h"
 
 namespace geminid::collectives {
@@ -49,7 +49,7 @@ struct HierarchyOptions {
 };
 
 struct HierarchicalOptions {
-  GlooOptions network{};
+  TcpOptions network{};
   HierarchyOptions hierarchy{};
   std::string host{};  // of this rank; empty: what the machine says
 };

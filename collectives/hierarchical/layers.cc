@@ -13,7 +13,7 @@ absl::Duration GraceOf(absl::Duration timeout) { return std::min(timeout / 2, ab
 
 }  // namespace
 
-Layers::Layers(std::unique_ptr<GlooBackend> network, std::unique_ptr<CommunicatorBackend> host,
+Layers::Layers(std::unique_ptr<TcpBackend> network, std::unique_ptr<CommunicatorBackend> host,
                const Hosts& hosts)
     : hosts_(hosts), network_(std::move(network)), host_(std::move(host)) {
   network_->links().Watch([this](const absl::Status& status) { host_->Abort(status); });
@@ -41,28 +41,8 @@ absl::Status Layers::Inside(OnHost work) {
   return status.ok() ? status : Verdict(status);
 }
 
-absl::Status Layers::Between(const GlooLinks::Parcels& parcels) {
-  return Between(parcels, [] { return absl::OkStatus(); });
-}
-
-absl::Status Layers::Between(const GlooLinks::Parcels& parcels,
-                             absl::FunctionRef<absl::Status()> meanwhile) {
-  GlooLinks::Running running(&network_->links(), parcels, timeout_between_);
-  GEMINID_RETURN_IF_ERROR(running.Begin());
-  GEMINID_RETURN_IF_ERROR(running.Admit());
-  GEMINID_RETURN_IF_ERROR(meanwhile());
-  GEMINID_RETURN_IF_ERROR(running.Complete());
-  network_->Count(parcels);
-  return absl::OkStatus();
-}
-
-absl::Status Layers::Around(const GlooLinks::Parcels& parcels,
-                            absl::FunctionRef<absl::Status()> meanwhile) {
-  GlooLinks::Running running(&network_->links(), parcels, timeout_between_);
-  GEMINID_RETURN_IF_ERROR(running.Begin());
-  GEMINID_RETURN_IF_ERROR(meanwhile());
-  GEMINID_RETURN_IF_ERROR(running.Admit());
-  GEMINID_RETURN_IF_ERROR(running.Complete());
+absl::Status Layers::Between(const Parcels& parcels, const Meanwhile& meanwhile) {
+  GEMINID_RETURN_IF_ERROR(network_->links().Run(parcels, timeout_between_, meanwhile));
   network_->Count(parcels);
   return absl::OkStatus();
 }

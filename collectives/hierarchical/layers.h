@@ -2,6 +2,7 @@
 #ifndef GEMINID_COLLECTIVES_HIERARCHICAL_LAYERS_H_
 #define GEMINID_COLLECTIVES_HIERARCHICAL_LAYERS_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -9,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "collectives/communicator_backend.h"
-#include "collectives/gloo/gloo_backend.h"
 #include "collectives/hierarchical/hosts.h"
+#include "collectives/tcp/tcp_backend.h"
 
 namespace geminid::collectives {
 
@@ -19,14 +20,14 @@ namespace geminid::collectives {
 class Layers {
  public:
   // `network` has all ranks, `host` those of this rank's host.
-  Layers(std::unique_ptr<GlooBackend> network, std::unique_ptr<CommunicatorBackend> host,
+  Layers(std::unique_ptr<TcpBackend> network, std::unique_ptr<CommunicatorBackend> host,
          const Hosts& hosts);
   ~Layers();
   Layers(const Layers&) = delete;
   Layers& operator=(const Layers&) = delete;
 
   const Hosts& hosts() const { return hosts_; }
-  GlooBackend& network() const { return *network_; }
+  TcpBackend& network() const { return *network_; }
   int host() const { return hosts_.HostOf(network_->Rank()); }
   int local() const { return hosts_.LocalOf(network_->Rank()); }
   // How many ranks this host has.
@@ -45,19 +46,16 @@ class Layers {
   // Something between the ranks of this host.
   using OnHost = absl::FunctionRef<absl::Status(CommunicatorBackend& host)>;
   absl::Status Inside(OnHost work);
-  // An exchange with ranks of other hosts, and what can be done while the bytes travel.
-  absl::Status Between(const GlooLinks::Parcels& parcels);
-  absl::Status Between(const GlooLinks::Parcels& parcels,
-                       absl::FunctionRef<absl::Status()> meanwhile);
-  // As Between(), but `meanwhile` is what the peers may wait for before they take part.
-  absl::Status Around(const GlooLinks::Parcels& parcels,
-                      absl::FunctionRef<absl::Status()> meanwhile);
+  // An exchange with ranks of other hosts, and what can be done while the bytes travel. It may be
+  // what the peers wait for.
+  using Meanwhile = std::function<absl::Status()>;
+  absl::Status Between(const Parcels& parcels, const Meanwhile& meanwhile = nullptr);
 
  private:
   absl::Status Verdict(const absl::Status& status);
 
   const Hosts hosts_;
-  const std::unique_ptr<GlooBackend> network_;
+  const std::unique_ptr<TcpBackend> network_;
   const std::unique_ptr<CommunicatorBackend> host_;
   // Whoever waits for a rank that has not come gives up first and names it; whoever waits for those
   // who wait, later.

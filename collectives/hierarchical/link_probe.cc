@@ -36,7 +36,7 @@ absl::Status PassOn(Layers& layers, std::vector<std::byte>& out, std::vector<std
   const int hosts = layers.hosts().count;
   const Operation operation = {.kind = OpKind::kBarrier, .count = out.size()};
   if (!layers.has_twins()) return absl::OkStatus();
-  GlooLinks::Parcels parcels = {.sent = operation, .expected = operation};
+  Parcels parcels = {.sent = operation, .expected = operation};
   parcels.sends = {{layers.Twin((layers.host() + 1) % hosts), out.data(), out.size()}};
   parcels.receives = {{layers.Twin((layers.host() + hosts - 1) % hosts), in.data(), in.size()}};
   return layers.Between(parcels);

@@ -139,7 +139,7 @@ typedef struct geminid_ranks geminid_ranks;
 enum geminid_backends {
   GEMINID_BACKEND_AUTO = 0,
   GEMINID_BACKEND_SHM = 1,
-  GEMINID_BACKEND_GLOO = 2
+  GEMINID_BACKEND_TCP = 2
 };
 
 // geminid::collectives::RankInfo and ConnectOptions.

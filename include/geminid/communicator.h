@@ -101,7 +101,7 @@ struct OperationTraffic {
   double seconds = 0;              // in those, waits for other ranks among them
   std::vector<PeerTraffic> peers;  // by rank
   // What really came over TCP in the completed ones: over hosts and ranks from other hosts, of
-  // reductions by the way they went (see CommunicatorStats::chained); with gloo everything. What
+  // reductions by the way they went (see CommunicatorStats::chained); with "tcp" everything. What
   // NCCL moves is not counted.
   uint64_t network_bytes_received = 0;
 };
@@ -117,7 +117,7 @@ struct LinkCosts {
 
 struct CommunicatorStats {
   std::vector<PeerTraffic> peers;  // by rank; the own entry stays 0
-  // By rank, what really went there and came from there over TCP. With gloo that is `peers`, on one
+  // By rank, what really went there and came from there over TCP. With "tcp" that is `peers`, on one
   // host nothing, and over hosts and ranks less than `peers`, with fewer partners.
   std::vector<PeerTraffic> network;
   std::array<uint64_t, kOpKindCount> operations = {};  // completed, by OpKind
@@ -156,7 +156,7 @@ class GEMINID_EXPORT Communicator {
 
   int Rank() const;
   int WorldSize() const;
-  // "shm", "gloo", "hierarchical", "local" or "nccl".
+  // "shm", "tcp", "hierarchical", "local" or "nccl".
   const char* BackendName() const;
 
   // out = in of rank 0, in of rank 1, ... `out.count` is P times `in.count`. `in` may be this

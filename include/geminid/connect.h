@@ -17,11 +17,11 @@
 namespace geminid::collectives {
 
 enum class BackendChoice {
-  // No peers: none. All ranks on one host: shm. On several: shm within a host and gloo between
-  // hosts, if ranks are numbered host by host and a host has several; else gloo.
+  // No peers: none. All ranks on one host: shm. On several: shm within a host and TCP between
+  // hosts, if ranks are numbered host by host and a host has several; else TCP.
   kAuto,
   kShm,
-  kGloo,
+  kTcp,
 };
 
 struct ConnectOptions {
@@ -30,7 +30,8 @@ struct ConnectOptions {
   std::string name = "world";
   absl::Duration timeout = kDefaultTimeout;           // of each operation
   absl::Duration connect_timeout = absl::Minutes(5);  // for all ranks to come
-  // gloo: numeric address of the interface for the data; empty: the one that reaches rank 0.
+  // TCP: numeric address of this rank's interface for the data, to which the other ranks connect;
+  // empty: the one that reaches rank 0.
   std::string interface_address{};
 };
 

@@ -497,7 +497,7 @@ TEST_P(Conformance, NetworkTrafficOfOperations_AddsUpToThatOfPeers) {
     uint64_t bytes = 0;
     for (const OperationTraffic& traffic : stats.traffic) {
       bytes += traffic.network_bytes_received;
-      if (std::string(c.BackendName()) != "gloo") continue;
+      if (std::string(c.BackendName()) != "tcp") continue;
       EXPECT_EQ(traffic.network_bytes_received, ReceivedFromAll(traffic.peers));
     }
     // Some of it may be a host's own.

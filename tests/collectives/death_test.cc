@@ -179,7 +179,7 @@ TEST(HostsProcesses, HostsThatNobodyNames_AreFound) {
   for (int r = 0; r < kRanks; ++r) EXPECT_EQ(ranks.Result(r), "shm OK: ");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Processes, testing::Values("shm", "gloo", "hosts", "uneven_hosts"),
+INSTANTIATE_TEST_SUITE_P(All, Processes, testing::Values("shm", "tcp", "hosts", "uneven_hosts"),
                          [](const auto& instance) { return instance.param; });
 
 }  // namespace

@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/unique_fd.h"
-#include "collectives/gloo/gloo_communicator.h"
-#include "collectives/gloo/tcp.h"
 #include "collectives/hierarchical/hierarchical_communicator.h"
 #include "collectives/shm/shm_communicator.h"
+#include "collectives/tcp/socket.h"
+#include "collectives/tcp/tcp_communicator.h"
 #include "tests/collectives/world.h"
 
 namespace geminid::collectives {
@@ -40,17 +40,17 @@ class ShmDoor final : public Door {
   const std::string name_ = UniqueName();
 };
 
-class GlooDoor final : public Door {
+class TcpDoor final : public Door {
  public:
-  GlooDoor() : listener_(*ListenTcp("127.0.0.1", 0)), port_(*PortOf(listener_.get())) {}
+  TcpDoor() : listener_(*ListenTcp("127.0.0.1", 0)), port_(*PortOf(listener_.get())) {}
   absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank) override {
-    GlooOptions options{.port = port_, .timeout = kPatience, .connect_timeout = kPatience};
+    TcpOptions options{.port = port_, .timeout = kPatience, .connect_timeout = kPatience};
     if (rank == 0) {
       options.listener = std::move(listener_);
     } else {
       listener_.Reset();  // or the port would outlive rank 0
     }
-    return ConnectGloo(rank, kRanks, std::move(options));
+    return ConnectTcp(rank, kRanks, std::move(options));
   }
 
  private:
@@ -86,14 +86,14 @@ class HostsDoor final : public Door {
   uint16_t port_;
 };
 
-// "shm", "hosts" (two of two ranks each), "uneven_hosts" (one rank and three) or "gloo".
+// "shm", "hosts" (two of two ranks each), "uneven_hosts" (one rank and three) or "tcp".
 inline std::unique_ptr<Door> MakeDoorOf(const std::string& name) {
   if (name == "shm") return std::make_unique<ShmDoor>();
   if (name == "hosts") return std::make_unique<HostsDoor>(HostsDoor::kTwoOfTwo);
   if (name == "uneven_hosts") {
     return std::make_unique<HostsDoor>(HostsDoor::kOneOfOneAndOneOfThree);
   }
-  return std::make_unique<GlooDoor>();
+  return std::make_unique<TcpDoor>();
 }
 
 }  // namespace geminid::collectives

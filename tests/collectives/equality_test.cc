@@ -4,7 +4,7 @@
 #include <map>
 
 #include "tests/collectives/elements.h"
-#include "tests/collectives/gloo_backend.h"
+#include "tests/collectives/tcp_backend.h"
 #include "tests/collectives/world.h"
 
 namespace geminid::collectives {
@@ -39,7 +39,7 @@ TEST(Equality, AllBackends_GiveTheSameBits) {
   const auto expected = ReduceAllTypes(LocalBackend());
   EXPECT_TRUE(ReduceAllTypes(ShmBackend()) == expected);
   EXPECT_TRUE(ReduceAllTypes(ShmSmallPiecesBackend()) == expected);
-  EXPECT_TRUE(ReduceAllTypes(GlooBackend()) == expected);
+  EXPECT_TRUE(ReduceAllTypes(TcpBackend()) == expected);
 }
 
 }  // namespace

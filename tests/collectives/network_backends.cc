@@ -1,7 +1,7 @@
-#include "tests/collectives/gloo_backend.h"
+#include "tests/collectives/tcp_backend.h"
 
 namespace geminid::collectives {
 
-std::vector<Backend> BackendsUnderTest() { return {GlooBackend()}; }
+std::vector<Backend> BackendsUnderTest() { return {TcpBackend()}; }
 
 }  // namespace geminid::collectives

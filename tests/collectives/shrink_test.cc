@@ -222,7 +222,7 @@ TEST_P(Shrink, OfASubset_MakesAGroupOfItsRanks) {
   for (const int r : {1, 2}) EXPECT_EQ(ranks.Result(r), "good: 1,2");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Shrink, testing::Values("shm", "gloo", "hosts", "uneven_hosts"),
+INSTANTIATE_TEST_SUITE_P(All, Shrink, testing::Values("shm", "tcp", "hosts", "uneven_hosts"),
                          [](const auto& instance) { return instance.param; });
 
 // Over shared memory the survivors agree whenever a rank dies, also in the middle of it.

@@ -40,13 +40,13 @@ class FarDoor {
         wire_(port_, delay) {}
 
   absl::StatusOr<std::unique_ptr<Communicator>> Enter(int rank, absl::Duration silence) {
-    GlooOptions options{.port = rank == kFar ? wire_.port() : port_,
-                        .timeout = kPatience,
-                        .connect_timeout = kPatience,
-                        .silence = silence};
+    TcpOptions options{.port = rank == kFar ? wire_.port() : port_,
+                       .timeout = kPatience,
+                       .connect_timeout = kPatience,
+                       .silence = silence};
     if (rank == 0) options.listener = std::move(listener_);
     listener_.Reset();
-    return ConnectGloo(rank, kRanks, std::move(options));
+    return ConnectTcp(rank, kRanks, std::move(options));
   }
   const TcpProxy& wire() const { return wire_; }
 
@@ -162,7 +162,7 @@ TEST(SilenceVariable, ThatIsNoDuration_IsRefused) {
   const RankInfo info{.rank = 0, .world_size = 2, .master_address = "127.0.0.1"};
   for (const char* const value : {"5", "soon", "100ms", "-1s", "2h"}) {
     ASSERT_EQ(::setenv("GEMINID_SILENCE", value, 1), 0);
-    const auto status = Connect(info, {.backend = BackendChoice::kGloo}).status();
+    const auto status = Connect(info, {.backend = BackendChoice::kTcp}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("=\"", value, "\"")));
   }
@@ -173,7 +173,7 @@ TEST(SilenceVariable, OfAnyDuration_IsTaken) {
   for (const char* const value : {"", "500ms", "1h", "inf"}) {
     ASSERT_EQ(::setenv("GEMINID_SILENCE", value, 1), 0);
     const RankInfo info{.rank = 0, .world_size = 1, .master_address = "127.0.0.1"};
-    const ConnectOptions options{.backend = BackendChoice::kGloo};
+    const ConnectOptions options{.backend = BackendChoice::kTcp};
     // Port 0 is a free one.
     RankInfo anywhere = info;
     anywhere.master_port = 0;

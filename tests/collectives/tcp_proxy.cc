@@ -14,7 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/gloo/tcp.h"
+#include "base/deadline.h"
+#include "collectives/tcp/socket.h"
 
 namespace geminid::collectives {
 namespace {
@@ -76,7 +77,8 @@ void PassOn(Flow& flow) {
       }
     }
     if (polls[0].revents == 0) continue;
-    Wire wire{.near = AcceptTcp(listener), .far = *ConnectTcpOnce("127.0.0.1", to_port)};
+    Wire wire{.near = AcceptTcp(listener),
+              .far = *DialTcpOnce("127.0.0.1", to_port, base::Deadline::In(absl::Seconds(5)))};
     wire.there = {.from = wire.near.get(), .to = wire.far.get()};
     wire.back = {.from = wire.far.get(), .to = wire.near.get()};
     wires.push_back(std::move(wire));

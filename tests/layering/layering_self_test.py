@@ -187,7 +187,7 @@ class Circles(unittest.TestCase):
 
 class Mirror(unittest.TestCase):
     SOURCES = {"kernels/a.h", "kernels/model/attention/attention.h", "daemon/core/engine.cc",
-               "collectives/gloo/coordinator.h", "collectives/gloo/reduce.h", "collectives/reduce.h"}
+               "collectives/tcp/coordinator.h", "collectives/tcp/reduce.h", "collectives/reduce.h"}
 
     def misplaced(self, *tests):
         return list(layering.misplaced_tests(tests, self.SOURCES))
@@ -206,7 +206,7 @@ class Mirror(unittest.TestCase):
             self.assertEqual(len(self.misplaced(test)), 1, test)
 
     def test_test_beside_or_below_its_file_or_in_a_room_of_kernels_is_allowed(self):
-        self.assertEqual(self.misplaced("tests/collectives/gloo/coordinator_test.cc",
+        self.assertEqual(self.misplaced("tests/collectives/tcp/coordinator_test.cc",
                                         "tests/collectives/reduce_test.cc",
                                         "tests/kernels/model/attention_test.cc",
                                         "tests/daemon/core/coordinator_test.cc"), [])

@@ -90,9 +90,9 @@ BENCHMARK_CAPTURE(RunRanks, shm_exchange, Backend::kShm, Exchange)->Apply(Sizes)
 BENCHMARK_CAPTURE(RunRanks, local_all_gather, Backend::kLocal, Gather)->Apply(Sizes);
 BENCHMARK_CAPTURE(RunRanks, local_reduce_scatter, Backend::kLocal, Scatter)->Apply(Sizes);
 
-BENCHMARK_CAPTURE(RunRanks, gloo_all_gather, Backend::kGloo, Gather)->Apply(Sizes);
-BENCHMARK_CAPTURE(RunRanks, gloo_reduce_scatter, Backend::kGloo, Scatter)->Apply(Sizes);
-BENCHMARK_CAPTURE(RunRanks, gloo_all_reduce, Backend::kGloo, Reduce)->Apply(Sizes);
+BENCHMARK_CAPTURE(RunRanks, tcp_all_gather, Backend::kTcp, Gather)->Apply(Sizes);
+BENCHMARK_CAPTURE(RunRanks, tcp_reduce_scatter, Backend::kTcp, Scatter)->Apply(Sizes);
+BENCHMARK_CAPTURE(RunRanks, tcp_all_reduce, Backend::kTcp, Reduce)->Apply(Sizes);
 
 void BM_Memcpy(benchmark::State& state) {
   const auto bytes = static_cast<size_t>(state.range(0));

@@ -1,4 +1,4 @@
-// How far the collectives of two ranks in shared memory are from what memory allows, and from gloo
+// How far the collectives of two ranks in shared memory are from what memory allows, and from TCP
 // over loopback. Two ranks, as threads, copy memory, call the one and call the other, in turns;
 // each round begins together, and medians are compared, so that a busy machine slows all alike.
 //
@@ -10,7 +10,7 @@
 //   all-reduce       both:                                        5 n
 //
 //   of_bound    the bound's time over the collective's; 1 cannot be passed but by what caches keep
-//   over_gloo   gloo's time over the collective's
+//   over_tcp    the time over TCP over the collective's
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ double Median(std::vector<double> values) {
 }
 
 struct Seconds {
-  std::vector<double> copy, shm, gloo;
+  std::vector<double> copy, shm, tcp;
 };
 
 class Rounds {
@@ -75,7 +75,7 @@ class Rounds {
         count_(bytes / sizeof(float)),
         calls_(static_cast<int>(std::max<size_t>(1, kLeastBytes / bytes))),
         shm_(Connect(Backend::kShm, kRanks)),
-        gloo_(Connect(Backend::kGloo, kRanks)) {}
+        tcp_(Connect(Backend::kTcp, kRanks)) {}
 
   Seconds Run() {
     std::thread other([this] { RunRank(1); });
@@ -94,7 +94,7 @@ class Rounds {
         benchmark::ClobberMemory();
       });
       Time(rank, round, &seconds_.shm, [&] { Call(*shm_[index], whole, half); });
-      Time(rank, round, &seconds_.gloo, [&] { Call(*gloo_[index], whole, half); });
+      Time(rank, round, &seconds_.tcp, [&] { Call(*tcp_[index], whole, half); });
     }
   }
 
@@ -116,7 +116,7 @@ class Rounds {
   const size_t count_;
   const int calls_;  // in a row, beside which waking up at the ends counts for little
   const std::vector<std::unique_ptr<Communicator>> shm_;
-  const std::vector<std::unique_ptr<Communicator>> gloo_;
+  const std::vector<std::unique_ptr<Communicator>> tcp_;
   std::barrier<> together_{kRanks};
   Seconds seconds_;
 };
@@ -130,7 +130,7 @@ void BM_OfBound(benchmark::State& state) {
     state.SetIterationTime(shm);
     // A copy of one half reads and writes two.
     state.counters["of_bound"] = Median(seconds.copy) * collective.halves_moved / 2 / shm;
-    state.counters["over_gloo"] = Median(seconds.gloo) / shm;
+    state.counters["over_tcp"] = Median(seconds.tcp) / shm;
   }
   state.SetLabel(collective.name);
   state.SetBytesProcessed(state.iterations() * state.range(1));

@@ -119,7 +119,7 @@ int Run(int argc, char** argv) {
   job.count = (megabytes << 20) / SizeOf(job.dtype) / ranks * ranks;
   Measured hosts(info, BackendChoice::kAuto, job);
   ++info.master_port;
-  Measured flat(info, BackendChoice::kGloo, job);
+  Measured flat(info, BackendChoice::kTcp, job);
   for (int round = 0; round < job.rounds; ++round) {
     hosts.Round();
     flat.Round();

@@ -172,10 +172,10 @@ def of_bound(runs):
 
     def figures(number):
         row = {size: find(rows, f"BM_OfBound/collective:{number}/bytes:{size}/.*") for size in (large, small)}
-        return row[large]["of_bound"], row[large]["over_gloo"], row[small]["over_gloo"]
+        return row[large]["of_bound"], row[large]["over_tcp"], row[small]["over_tcp"]
 
-    return table(("", f"{large >> 20} MiB: bound / time", f"{large >> 20} MiB: gloo / time",
-                  f"{small >> 10} KiB: gloo / time"),
+    return table(("", f"{large >> 20} MiB: bound / time", f"{large >> 20} MiB: TCP / time",
+                  f"{small >> 10} KiB: TCP / time"),
                  [(title, *(f"{figure:.2f}" for figure in figures(number)))
                   for number, title in enumerate(("all-gather", "reduce-scatter", "all-reduce"))])
 
@@ -183,7 +183,7 @@ def of_bound(runs):
 def collectives(runs):
     rows, = runs
     titles = (("shared memory: all-gather", "shm_all_gather"), ("shared memory: reduce-scatter", "shm_reduce_scatter"),
-              ("shared memory: all-reduce", "shm_all_reduce"), ("gloo over loopback: all-gather", "gloo_all_gather"))
+              ("shared memory: all-reduce", "shm_all_reduce"), ("TCP over loopback: all-gather", "tcp_all_gather"))
     most = sizes_of(rows, "bytes")[-1]
 
     def rate(name, ranks):

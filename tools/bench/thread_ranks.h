@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/gloo/gloo_communicator.h"
-#include "collectives/gloo/tcp.h"
+#include "collectives/tcp/tcp_communicator.h"
+#include "collectives/tcp/socket.h"
 #include "collectives/local/local_communicator.h"
 #include "collectives/shm/shm_communicator.h"
 #include "geminid/communicator.h"
 
 namespace geminid::collectives {
 
-enum class Backend { kLocal, kShm, kGloo };
+enum class Backend { kLocal, kShm, kTcp };
 
 using Connecting = absl::StatusOr<std::unique_ptr<Communicator>>;
 
@@ -49,9 +49,9 @@ inline std::vector<std::unique_ptr<Communicator>> Connect(Backend backend, int r
   auto listener = ListenTcp("127.0.0.1", 0);
   const uint16_t port = *PortOf(listener->get());
   return InThreads(ranks, [&](int r) {
-    GlooOptions options{.port = port};
+    TcpOptions options{.port = port};
     if (r == 0) options.listener = *std::move(listener);
-    return ConnectGloo(r, ranks, std::move(options));
+    return ConnectTcp(r, ranks, std::move(options));
   });
 }
 

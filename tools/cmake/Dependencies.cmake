@@ -10,7 +10,6 @@ find_package(gRPC CONFIG REQUIRED)
 find_package(absl CONFIG REQUIRED)
 find_package(Boost 1.74 REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
-find_package(Gloo CONFIG REQUIRED)   # the target is plain `gloo`
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 

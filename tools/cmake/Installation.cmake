@@ -56,7 +56,7 @@ if(BUILD_SHARED_LIBS)
   set(pkgconfig_libs_private "")
 else()
   set(pkgconfig_private "grpc++ protobuf libhwy")
-  set(pkgconfig_libs_private "-lgloo -ldnnl")  # they come without a .pc file
+  set(pkgconfig_libs_private "-ldnnl")  # it comes without a .pc file
 endif()
 configure_file(${templates}/geminid.pc.in geminid.pc @ONLY)
 configure_file(${templates}/geminid_c.pc.in geminid_c.pc @ONLY)

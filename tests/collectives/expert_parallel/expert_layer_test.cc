@@ -8,7 +8,7 @@
 #include <random>
 
 #include "collectives/expert_parallel/expert_traffic.h"
-#include "tests/collectives/gloo_backend.h"
+#include "tests/collectives/tcp_backend.h"
 #include "tests/collectives/counting_memory.h"
 #include "tests/collectives/world.h"
 
@@ -332,7 +332,7 @@ TEST(ExpertLayer, OverEveryBackendAndInEveryRun_HasTheSameBits) {
   const Case c = {.capacity_factor = 1, .balance = 0.1};
   const Given given = RandomGiven(c);
   const Results expected = RunOver(LocalBackend(), 4, c, given);
-  for (const Backend& backend : {LocalBackend(), ShmBackend(), GlooBackend()}) {
+  for (const Backend& backend : {LocalBackend(), ShmBackend(), TcpBackend()}) {
     EXPECT_TRUE(RunOver(backend, 4, c, given) == expected) << backend.name;
   }
 }

@@ -5,8 +5,8 @@
 
 #include "collectives/partition.h"
 #include "tests/collectives/elements.h"
-#include "tests/collectives/gloo_backend.h"
 #include "tests/collectives/hierarchical/hierarchical_world.h"
+#include "tests/collectives/tcp_backend.h"
 
 namespace geminid::collectives {
 namespace {
@@ -229,7 +229,7 @@ TEST(NetworkTraffic, OfAnOperation_IsWhatOtherHostsSent) {
 }
 
 TEST(NetworkTraffic, WithoutHosts_IsNothingOrAll) {
-  for (const Backend& backend : {LocalBackend(), ShmBackend(), GlooBackend()}) {
+  for (const Backend& backend : {LocalBackend(), ShmBackend(), TcpBackend()}) {
     Communicators group = backend.connect(3, kLong);
     ForEachRank(group, [&](Communicator& c) {
       std::vector<float> values(kCount);
@@ -237,7 +237,7 @@ TEST(NetworkTraffic, WithoutHosts_IsNothingOrAll) {
       const CommunicatorStats stats = c.Stats();
       const std::vector<PeerTraffic> nothing(3);
       EXPECT_NE(stats.peers, nothing);
-      EXPECT_EQ(stats.network, backend.name == "gloo" ? stats.peers : nothing) << backend.name;
+      EXPECT_EQ(stats.network, backend.name == "tcp" ? stats.peers : nothing) << backend.name;
     });
   }
 }
@@ -356,9 +356,9 @@ TEST(Hierarchical, Subsets_UseWhatTheirRanksShare) {
       return (*subset)->BackendName();
     };
     EXPECT_EQ(name("host", {rank / 2 * 2 + 1, rank / 2 * 2}), "shm");
-    EXPECT_EQ(name("twins", {rank % 2, 2 + rank % 2, 4 + rank % 2}), "gloo");
+    EXPECT_EQ(name("twins", {rank % 2, 2 + rank % 2, 4 + rank % 2}), "tcp");
     EXPECT_EQ(name("other order", {4, 5, 0, 1, 2, 3}), "hierarchical");
-    EXPECT_EQ(name("in turns", {0, 2, 4, 1, 3, 5}), "gloo");
+    EXPECT_EQ(name("in turns", {0, 2, 4, 1, 3, 5}), "tcp");
     if (rank < 4) {
       EXPECT_EQ(name("two hosts", {2, 3, 0, 1}), "hierarchical");
     }
@@ -370,7 +370,7 @@ TEST(Hierarchical, Subsets_UseWhatTheirRanksShare) {
 
 TEST(Hierarchical, HostsThatDoNotFit_AreReachedOverTcpAlone) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"a", "b", "a"}, "gloo"}, {{"a", "b"}, "gloo"}, {{"a", "a"}, "shm"}, {{"a"}, "gloo"}};
+      {{"a", "b", "a"}, "tcp"}, {{"a", "b"}, "tcp"}, {{"a", "a"}, "shm"}, {{"a"}, "tcp"}};
   for (const auto& [hosts, backend] : cases) {
     Communicators group = ConnectHosts(hosts, kLong);
     ForEachRank(group, [&](Communicator& c) {
@@ -408,6 +408,44 @@ TEST(Hierarchical, FailureWithinOneHost_IsToldToAllHosts) {
     EXPECT_NE(status.message().find("rank 3 called AllReduce of 7"), absl::string_view::npos)
         << status;
     EXPECT_EQ(c.health(), status);
+  });
+}
+
+// Rank 0 both sends and receives, one of them within its host. Its peer there waits for rank 2, and
+// that one for the other half of rank 0's call: more bytes than connections hold.
+TEST(SendReceive, OfTwoHosts_GoesOnOnOneWhileTheOtherIsAwaited) {
+  constexpr size_t kMuch = 4'000'000;
+  Communicators group = ConnectHosts(HostNames({2, 1}), kLong);
+  ForEachRank(group, [](Communicator& c) {
+    std::vector<float> out(kMuch, static_cast<float>(c.Rank())), in(kMuch);
+    const auto receive = [&](int peer) {
+      EXPECT_EQ(c.Receive(in, peer), absl::OkStatus());
+      EXPECT_EQ(in, std::vector<float>(kMuch, static_cast<float>(peer)));
+    };
+    // To the other host, from the own one.
+    if (c.Rank() == 0) {
+      EXPECT_EQ(c.SendReceive(out, 2, in, 1), absl::OkStatus());
+    }
+    if (c.Rank() == 1) {
+      receive(2);
+      EXPECT_EQ(c.Send(out, 0), absl::OkStatus());
+    }
+    if (c.Rank() == 2) {
+      receive(0);
+      EXPECT_EQ(c.Send(out, 1), absl::OkStatus());
+    }
+    // To the own host, from the other one.
+    if (c.Rank() == 0) {
+      EXPECT_EQ(c.SendReceive(out, 1, in, 2), absl::OkStatus());
+    }
+    if (c.Rank() == 1) {
+      receive(2);
+      receive(0);
+    }
+    if (c.Rank() == 2) {
+      EXPECT_EQ(c.Send(out, 0), absl::OkStatus());
+      EXPECT_EQ(c.Send(out, 1), absl::OkStatus());
+    }
   });
 }
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "collectives/gloo/tcp.h"
+#include "collectives/tcp/socket.h"
 
 namespace geminid::collectives {
 

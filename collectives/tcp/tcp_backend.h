@@ -1,6 +1,6 @@
-// Collectives composed of messages over gloo.
-#ifndef GEMINID_COLLECTIVES_GLOO_GLOO_BACKEND_H_
-#define GEMINID_COLLECTIVES_GLOO_GLOO_BACKEND_H_
+// Collectives composed of messages over TCP.
+#ifndef GEMINID_COLLECTIVES_TCP_TCP_BACKEND_H_
+#define GEMINID_COLLECTIVES_TCP_TCP_BACKEND_H_
 
 #include <memory>
 #include <span>
@@ -11,33 +11,31 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "collectives/communicator_backend.h"
-#include "collectives/gloo/gloo_communicator.h"
-#include "collectives/gloo/gloo_links.h"
+#include "collectives/tcp/links.h"
+#include "collectives/tcp/tcp_communicator.h"
 
 namespace geminid::collectives {
 
-// Everything is composed of messages, not of gloo's own collectives: those have no reduce-scatter,
-// do not say which rank is missing, and add in an order of their own.
-class GlooBackend final : public CommunicatorBackend {
+class TcpBackend final : public CommunicatorBackend {
  public:
-  // See ConnectGloo().
-  static absl::StatusOr<std::unique_ptr<GlooBackend>> Connect(int rank, int world_size,
-                                                              GlooOptions options);
-  GlooBackend(std::unique_ptr<GlooLinks> links, absl::Duration timeout);
+  // See ConnectTcp().
+  static absl::StatusOr<std::unique_ptr<TcpBackend>> Connect(int rank, int world_size,
+                                                             TcpOptions options);
+  TcpBackend(std::unique_ptr<TcpLinks> links, absl::Duration timeout);
 
-  const char* BackendName() const override { return "gloo"; }
-  GlooLinks& links() const { return *links_; }
+  const char* BackendName() const override { return "tcp"; }
+  TcpLinks& links() const { return *links_; }
   // See DoSubset().
-  absl::StatusOr<std::unique_ptr<GlooBackend>> ConnectSubset(const std::string& key,
-                                                             std::span<const int> ranks);
+  absl::StatusOr<std::unique_ptr<TcpBackend>> ConnectSubset(const std::string& key,
+                                                            std::span<const int> ranks);
   // See DoShrink().
   struct Remainder {
-    std::unique_ptr<GlooBackend> backend;
+    std::unique_ptr<TcpBackend> backend;
     std::vector<int> ranks;  // in this group, ascending
   };
   absl::StatusOr<Remainder> ConnectSurvivors();
   // Counts what an exchange over links() has moved.
-  void Count(const GlooLinks::Parcels& parcels);
+  void Count(const Parcels& parcels);
 
   absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
                            const Partition& parts) override;
@@ -63,12 +61,12 @@ class GlooBackend final : public CommunicatorBackend {
   std::vector<int> Peers() const;
   absl::Status ReducePiece(const Operation& operation, const std::byte* in, std::byte* out,
                            const Partition& parts, size_t begin, size_t piece);
-  absl::Status Exchange(const GlooLinks::Parcels& parcels);
+  absl::Status Exchange(const Parcels& parcels);
 
-  const std::unique_ptr<GlooLinks> links_;
+  const std::unique_ptr<TcpLinks> links_;
   std::vector<std::byte> scratch_;
 };
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_COLLECTIVES_GLOO_GLOO_BACKEND_H_
+#endif  // GEMINID_COLLECTIVES_TCP_TCP_BACKEND_H_

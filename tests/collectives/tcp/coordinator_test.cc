@@ -1,21 +1,28 @@
-#include "collectives/gloo/coordinator.h"
+#include "collectives/tcp/coordinator.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "collectives/gloo/gloo_communicator.h"
-#include "collectives/gloo/tcp.h"
+#include "collectives/tcp/socket.h"
+#include "collectives/tcp/tcp_communicator.h"
 
 namespace geminid::collectives {
 namespace {
+
+Place PlaceOf(int rank) {
+  return {.address = "10.0.0." + std::to_string(1 + rank),
+          .port = 4000,
+          .rank_0 = "10.0.0.1",
+          .machine = "a machine"};
+}
 
 Frame Hello(int rank, int world_size, const char* job = "job") {
   return {.type = FrameType::kHello,
           .rank = rank,
           .number = world_size,
           .key = job,
-          .value = kProtocol};
+          .value = std::string(kProtocol) + "\n" + EncodePlaces(std::vector{PlaceOf(rank)})};
 }
 
 // Two ranks that have met, on connections 10 and 11.
@@ -42,8 +49,10 @@ TEST(Coordinator, LastHello_WelcomesAll) {
   EXPECT_EQ(coordinator.missing_ranks(), std::vector<int>{0});
   const auto out = coordinator.OnFrame(2, Hello(0, 2));
   ASSERT_EQ(out.size(), 2u);
-  EXPECT_EQ(out[0].frame.type, FrameType::kWelcome);
-  EXPECT_EQ(out[1].frame.type, FrameType::kWelcome);
+  for (const auto& message : out) {
+    EXPECT_EQ(message.frame.type, FrameType::kWelcome);
+    EXPECT_EQ(DecodePlaces(message.frame.value), (std::vector{PlaceOf(0), PlaceOf(1)}));
+  }
 }
 
 TEST(Coordinator, WrongHellos_AreRefusedWithTheReason) {
@@ -56,28 +65,15 @@ TEST(Coordinator, WrongHellos_AreRefusedWithTheReason) {
   Frame old = Hello(1, 2);
   old.value = "geminid-collectives 0";
   EXPECT_NE(RefusalOf(coordinator.OnFrame(12, old)).find("protocol"), std::string::npos);
-  EXPECT_NE(RefusalOf(coordinator.OnFrame(12, {.type = FrameType::kSet})).find("hello"),
+  EXPECT_NE(RefusalOf(coordinator.OnFrame(12, {.type = FrameType::kBeat})).find("hello"),
             std::string::npos);
 }
 
-TEST(Coordinator, GetBeforeSet_IsAnsweredBySet) {
-  Coordinator coordinator = PairThatMet();
-  EXPECT_TRUE(coordinator.OnFrame(10, {.type = FrameType::kGet, .key = "a"}).empty());
-  const auto out = coordinator.OnFrame(11, {.type = FrameType::kSet, .key = "a", .value = "1"});
-  ASSERT_EQ(out.size(), 1u);
-  EXPECT_EQ(out[0].connection, 10);
-  EXPECT_EQ(out[0].frame, (Frame{.type = FrameType::kValue, .key = "a", .value = "1"}));
-  EXPECT_EQ(coordinator.OnFrame(11, {.type = FrameType::kGet, .key = "a"}).size(), 1u);
-}
-
-TEST(Coordinator, KeysBeyondTheLimit_AreRefused) {
-  Coordinator coordinator = PairThatMet();
-  for (size_t i = 0; i < kMaxKeys; ++i) {
-    coordinator.OnFrame(10, {.type = FrameType::kSet, .key = std::to_string(i)});
-  }
-  EXPECT_NE(
-      RefusalOf(coordinator.OnFrame(10, {.type = FrameType::kSet, .key = "more"})).find("too many"),
-      std::string::npos);
+TEST(Coordinator, HelloBeyondTheLimit_IsRefused) {
+  Coordinator coordinator(2, "job");
+  Frame hello = Hello(1, 2);
+  hello.value += std::string(kMaxHelloBytes, 'x');
+  EXPECT_NE(RefusalOf(coordinator.OnFrame(12, hello)).find("too long"), std::string::npos);
 }
 
 TEST(Coordinator, ClosedWithoutBye_IsADeathForAll) {
@@ -135,7 +131,7 @@ TEST(Coordinator, FirstFailureOfAGroup_IsTheOnlyOne) {
 }
 
 TEST(FrameReader, BytesOneByOne_GiveTheFrames) {
-  const Frame a{.type = FrameType::kSet, .rank = -2, .number = 1 << 30, .key = "k", .value = "v"};
+  const Frame a{.type = FrameType::kHello, .rank = -2, .number = 1 << 30, .key = "k", .value = "v"};
   const Frame b{.type = FrameType::kBye};
   const std::string stream = Encode(a) + Encode(b);
   FrameReader reader;
@@ -151,12 +147,31 @@ TEST(FrameReader, BytesOneByOne_GiveTheFrames) {
 
 TEST(FrameReader, FieldsBeyondTheLimit_AreRefusedBeforeTheyArrive) {
   for (const size_t length : {size_t{9}, size_t{13}}) {  // of the key, of the value
-    std::string bytes = Encode({.type = FrameType::kSet});
+    std::string bytes = Encode({.type = FrameType::kHello});
     bytes[length + 3] = 1;  // 16 MiB
     FrameReader reader;
     reader.Append(bytes.data(), bytes.size());
     EXPECT_EQ(reader.Next().status().code(), absl::StatusCode::kInvalidArgument) << length;
   }
+}
+
+TEST(FrameReader, BytesWanted_AreThoseOfTheFrameAndNoMore) {
+  const Frame frame{.type = FrameType::kHello, .key = "key", .value = "value"};
+  const std::string stream = Encode(frame) + "what follows";
+  FrameReader reader;
+  size_t read = 0;
+  for (;;) {
+    const size_t wanted = reader.BytesWanted();
+    ASSERT_GT(wanted, 0u);
+    reader.Append(stream.data() + read, wanted);
+    read += wanted;
+    const auto next = reader.Next();
+    ASSERT_TRUE(next.ok());
+    if (!next->has_value()) continue;
+    EXPECT_EQ(**next, frame);
+    break;
+  }
+  EXPECT_EQ(stream.substr(read), "what follows");
 }
 
 TEST(FrameReader, Noise_NeverHoldsMoreThanAFrame) {
@@ -174,18 +189,18 @@ TEST(FrameReader, Noise_NeverHoldsMoreThanAFrame) {
   }
 }
 
-TEST(Gloo, MissingRanks_AreNamed) {
+TEST(Tcp, MissingRanks_AreNamed) {
   auto listener = ListenTcp("127.0.0.1", 0);
   ASSERT_TRUE(listener.ok());
-  GlooOptions options{.connect_timeout = absl::Milliseconds(200)};
+  TcpOptions options{.connect_timeout = absl::Milliseconds(200)};
   options.listener = *std::move(listener);
-  const auto status = ConnectGloo(0, 3, std::move(options)).status();
+  const auto status = ConnectTcp(0, 3, std::move(options)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_NE(status.message().find("ranks 1, 2 of 3 did not come"), absl::string_view::npos)
       << status;
 }
 
-TEST(Gloo, NobodyListens_SaysWhereToLook) {
+TEST(Tcp, NobodyListens_SaysWhereToLook) {
   uint16_t port = 0;
   {
     auto listener = ListenTcp("127.0.0.1", 0);
@@ -193,15 +208,15 @@ TEST(Gloo, NobodyListens_SaysWhereToLook) {
     port = *PortOf(listener->get());
   }
   const auto status =
-      ConnectGloo(1, 2, {.port = port, .connect_timeout = absl::Milliseconds(100)}).status();
+      ConnectTcp(1, 2, {.port = port, .connect_timeout = absl::Milliseconds(100)}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_NE(status.message().find("MASTER_ADDR"), absl::string_view::npos) << status;
 }
 
-TEST(Gloo, PortInUse_SuggestsAnother) {
+TEST(Tcp, PortInUse_SuggestsAnother) {
   auto listener = ListenTcp("127.0.0.1", 0);
   ASSERT_TRUE(listener.ok());
-  const auto status = ConnectGloo(0, 2, {.port = *PortOf(listener->get())}).status();
+  const auto status = ConnectTcp(0, 2, {.port = *PortOf(listener->get())}).status();
   EXPECT_NE(status.message().find("GEMINID_MASTER_PORT"), absl::string_view::npos) << status;
 }
 

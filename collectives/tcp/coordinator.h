@@ -1,19 +1,19 @@
-// What rank 0 does for the ranks of a job on several hosts: tells them when all are there, keeps
-// the keys they find each other by, and spreads the news of failures. Pure: no sockets, no clock.
-#ifndef GEMINID_COLLECTIVES_GLOO_COORDINATOR_H_
-#define GEMINID_COLLECTIVES_GLOO_COORDINATOR_H_
+// What rank 0 does for the ranks of a job on several hosts: tells them when all are there and
+// where, and spreads the news of failures. Pure: no sockets, no clock.
+#ifndef GEMINID_COLLECTIVES_TCP_COORDINATOR_H_
+#define GEMINID_COLLECTIVES_TCP_COORDINATOR_H_
 
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
-#include "collectives/gloo/frame.h"
+#include "collectives/tcp/frame.h"
 
 namespace geminid::collectives {
 
-// Enough for a thousand subsets of a hundred ranks; a rank that wants more is refused.
-inline constexpr size_t kMaxKeys = 200'000;
+// A longer hello is refused.
+inline constexpr size_t kMaxHelloBytes = 1024;
 
 class Coordinator {
  public:
@@ -44,14 +44,13 @@ class Coordinator {
 
   const int world_size_;
   const std::string job_;
-  std::map<int, int> rank_of_;                       // by connection, admitted and not gone
-  std::vector<bool> admitted_;                       // by rank, ever
-  std::map<std::string, std::string> values_;        // by key
-  std::map<std::string, std::vector<int>> waiting_;  // connections by key
-  std::map<std::string, Frame> failures_;            // the first of each group
+  std::map<int, int> rank_of_;             // by connection, admitted and not gone
+  std::vector<bool> admitted_;             // by rank, ever
+  std::vector<Place> places_;              // by rank
+  std::map<std::string, Frame> failures_;  // the first of each group
   std::vector<Frame> deaths_;
 };
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_COLLECTIVES_GLOO_COORDINATOR_H_
+#endif  // GEMINID_COLLECTIVES_TCP_COORDINATOR_H_

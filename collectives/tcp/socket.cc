@@ -1,4 +1,4 @@
-#include "collectives/gloo/tcp.h"
+#include "collectives/tcp/socket.h"
 
 #include <linux/sockios.h>
 #include <netdb.h>
@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -18,12 +20,15 @@
 #include "absl/strings/str_format.h"
 #include "base/deadline.h"
 #include "base/loopback.h"
+#include "base/process_limits.h"
+#include "base/status_macros.h"
 
 namespace geminid::collectives {
 namespace {
 
 constexpr int kBacklog = 1024;
 constexpr int kAttemptMilliseconds = 2000;
+constexpr int kBytesWithinAHost = 256 * 1024;  // under way; the kernel doubles it
 constexpr absl::Duration kSendPatience = absl::Seconds(5);
 
 struct FreeAddresses {
@@ -76,6 +81,16 @@ absl::StatusOr<base::UniqueFd> ListenOn(const addrinfo& address) {
   return socket;
 }
 
+// Whether a connection is one with itself: the system may give a socket the very port that it
+// connects to, if nobody listens there.
+bool IsOwnEnd(int socket) {
+  sockaddr_storage own = {}, other = {};
+  socklen_t own_length = sizeof(own), other_length = sizeof(other);
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_length) == 0 &&
+         ::getpeername(socket, reinterpret_cast<sockaddr*>(&other), &other_length) == 0 &&
+         own_length == other_length && std::memcmp(&own, &other, own_length) == 0;
+}
+
 // One attempt on one address; errno says why it failed.
 base::UniqueFd TryConnect(const addrinfo& address, int limit_milliseconds) {
   base::UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -92,13 +107,21 @@ base::UniqueFd TryConnect(const addrinfo& address, int limit_milliseconds) {
       return socket;
     }
   }
+  if (IsOwnEnd(socket.get())) {
+    socket.Reset();
+    errno = ECONNREFUSED;
+    return socket;
+  }
   Tune(socket.get());
   return socket;
 }
 
-std::string Numeric(const sockaddr_storage& address, socklen_t length) {
+std::string AddressBy(int (*get)(int, sockaddr*, socklen_t*), int socket) {
+  sockaddr_storage address = {};
+  socklen_t length = sizeof(address);
   char text[NI_MAXHOST] = {};
-  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, text, sizeof(text),
+  if (get(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, text, sizeof(text),
                     nullptr, 0, NI_NUMERICHOST) != 0) {
     return "";
   }
@@ -130,6 +153,20 @@ absl::StatusOr<base::UniqueFd> ListenTcp(const std::string& host, uint16_t port)
                       port, std::string(last.message())));
 }
 
+absl::StatusOr<base::UniqueFd> ListenAtAddress(const std::string& address) {
+  auto addresses = Resolve(address, 0, AI_PASSIVE | AI_NUMERICHOST);
+  if (!addresses.ok()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "interface_address=\"%s\" is not a numeric address, such as 10.0.0.7", address));
+  }
+  auto socket = ListenOn(**addresses);
+  if (socket.ok()) return socket;
+  return absl::UnavailableError(absl::StrFormat(
+      "cannot listen at interface_address=%s: %s; name an address of this host, or none for "
+      "the one that reaches rank 0",
+      address, std::string(socket.status().message())));
+}
+
 absl::StatusOr<uint16_t> PortOf(int socket) {
   sockaddr_storage address = {};
   socklen_t length = sizeof(address);
@@ -141,40 +178,41 @@ absl::StatusOr<uint16_t> PortOf(int socket) {
   return ntohs(address.ss_family == AF_INET ? v4.sin_port : v6.sin6_port);
 }
 
-absl::StatusOr<base::UniqueFd> ConnectTcp(const std::string& host, uint16_t port,
-                                          const base::Deadline& deadline) {
+absl::StatusOr<base::UniqueFd> DialTcp(const std::string& host, uint16_t port,
+                                       const base::Deadline& deadline,
+                                       const std::function<absl::Status()>& look) {
   constexpr auto kFirstPause = std::chrono::milliseconds(5);
   constexpr auto kLongestPause = std::chrono::milliseconds(200);
   auto pause = kFirstPause;
   for (;;) {
-    auto addresses = Resolve(host, port, 0);  // a name may appear late, too
-    if (addresses.ok()) {
-      for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
-        base::UniqueFd socket = TryConnect(*a, deadline.LeftMilliseconds(kAttemptMilliseconds));
-        if (socket.valid()) return socket;
-      }
-    }
-    if (deadline.Passed()) {
-      return absl::DeadlineExceededError(absl::StrFormat(
-          "cannot reach rank 0 at %s:%d%s; check MASTER_ADDR, MASTER_PORT and that rank 0 runs",
-          host, port, addresses.ok() ? "" : absl::StrCat(" (", addresses.status().message(), ")")));
-    }
+    auto socket = DialTcpOnce(host, port, deadline);  // a name may appear late, too
+    if (socket.ok() || absl::IsResourceExhausted(socket.status())) return socket;
+    if (look) GEMINID_RETURN_IF_ERROR(look());
+    if (deadline.Passed()) return absl::DeadlineExceededError(socket.status().message());
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kLongestPause);
   }
 }
 
-absl::StatusOr<base::UniqueFd> ConnectTcpOnce(const std::string& host, uint16_t port) {
+absl::StatusOr<base::UniqueFd> DialTcpOnce(const std::string& host, uint16_t port,
+                                           const base::Deadline& deadline) {
   auto addresses = Resolve(host, port, 0);
   if (!addresses.ok()) return addresses.status();
   bool is_mute = false;
+  int error = ECONNREFUSED;
   for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
-    base::UniqueFd socket = TryConnect(*a, kAttemptMilliseconds);
+    base::UniqueFd socket = TryConnect(*a, deadline.LeftMilliseconds(kAttemptMilliseconds));
     if (socket.valid()) return socket;
-    is_mute = is_mute || errno == ETIMEDOUT || errno == EHOSTUNREACH;
+    error = errno;
+    is_mute = is_mute || error == ETIMEDOUT || error == EHOSTUNREACH;
   }
-  if (is_mute) return absl::DeadlineExceededError(absl::StrCat(host, " does not answer"));
-  return absl::UnavailableError(absl::StrFormat("nobody listens at %s:%d", host, port));
+  if (is_mute)
+    return absl::DeadlineExceededError(absl::StrCat(host, " port ", port, ": no answer"));
+  if (error == EMFILE || error == ENFILE) {
+    return base::WithLimits(absl::ErrnoToStatus(error, "cannot open a socket"));
+  }
+  return absl::UnavailableError(
+      absl::StrCat(host, " port ", port, ": ", std::generic_category().message(error)));
 }
 
 base::UniqueFd AcceptTcp(int listener) {
@@ -183,18 +221,15 @@ base::UniqueFd AcceptTcp(int listener) {
   return socket;
 }
 
-std::string LocalAddress(int socket) {
-  sockaddr_storage address = {};
-  socklen_t length = sizeof(address);
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
-  return Numeric(address, length);
-}
+std::string LocalAddress(int socket) { return AddressBy(&::getsockname, socket); }
 
-std::string PeerAddress(int socket) {
-  sockaddr_storage address = {};
-  socklen_t length = sizeof(address);
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "";
-  return Numeric(address, length);
+std::string PeerAddress(int socket) { return AddressBy(&::getpeername, socket); }
+
+void TuneForData(int socket) {
+  const unsigned for_ever = 0;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &for_ever, sizeof(for_ever));
+  if (LocalAddress(socket) != PeerAddress(socket)) return;
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kBytesWithinAHost, sizeof(kBytesWithinAHost));
 }
 
 bool HasUnderway(int socket) {
@@ -214,7 +249,7 @@ absl::Status SendAll(int socket, const std::string& bytes) {
     }
     if (errno == EINTR) continue;
     if (errno != EAGAIN || deadline.Passed()) {
-      return absl::UnavailableError("the connection to the coordinator is broken");
+      return absl::UnavailableError("the other end of the connection is gone or does not read");
     }
     pollfd entry{.fd = socket, .events = POLLOUT, .revents = 0};
     (void)::poll(&entry, 1, deadline.LeftMilliseconds(kAttemptMilliseconds));

@@ -1,6 +1,6 @@
 // The coordinator behind a TCP port, on a thread of rank 0.
-#ifndef GEMINID_COLLECTIVES_GLOO_COORDINATOR_SERVER_H_
-#define GEMINID_COLLECTIVES_GLOO_COORDINATOR_SERVER_H_
+#ifndef GEMINID_COLLECTIVES_TCP_COORDINATOR_SERVER_H_
+#define GEMINID_COLLECTIVES_TCP_COORDINATOR_SERVER_H_
 
 #include <map>
 #include <memory>
@@ -9,12 +9,13 @@
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/unique_fd.h"
-#include "collectives/gloo/beats.h"
-#include "collectives/gloo/coordinator.h"
-#include "collectives/gloo/frame.h"
+#include "collectives/tcp/beats.h"
+#include "collectives/tcp/coordinator.h"
+#include "collectives/tcp/frame.h"
 
 namespace geminid::collectives {
 
@@ -46,6 +47,8 @@ class CoordinatorServer {
 
   CoordinatorServer(base::UniqueFd listener, base::UniqueFd stop, int world_size, std::string job,
                     absl::Duration silence);
+  using Question = absl::FunctionRef<std::vector<Coordinator::Outgoing>(Coordinator&)>;
+  std::vector<Coordinator::Outgoing> Ask(Question question);
   void Run();
   void Accept();
   void SendBeats();
@@ -71,4 +74,4 @@ class CoordinatorServer {
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_COLLECTIVES_GLOO_COORDINATOR_SERVER_H_
+#endif  // GEMINID_COLLECTIVES_TCP_COORDINATOR_SERVER_H_

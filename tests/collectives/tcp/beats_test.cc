@@ -1,4 +1,4 @@
-#include "collectives/gloo/beats.h"
+#include "collectives/tcp/beats.h"
 
 #include <gtest/gtest.h>
 

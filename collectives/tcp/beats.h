@@ -1,7 +1,7 @@
 // Who is still there: both ends of a connection say so in beats, and whoever is silent for too long
 // counts as dead. Pure: handed the time.
-#ifndef GEMINID_COLLECTIVES_GLOO_BEATS_H_
-#define GEMINID_COLLECTIVES_GLOO_BEATS_H_
+#ifndef GEMINID_COLLECTIVES_TCP_BEATS_H_
+#define GEMINID_COLLECTIVES_TCP_BEATS_H_
 
 #include <chrono>
 #include <map>
@@ -48,4 +48,4 @@ class Beats {
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_COLLECTIVES_GLOO_BEATS_H_
+#endif  // GEMINID_COLLECTIVES_TCP_BEATS_H_

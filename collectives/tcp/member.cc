@@ -1,10 +1,9 @@
-#include "collectives/gloo/member.h"
+#include "collectives/tcp/member.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -16,67 +15,62 @@
 #include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "collectives/failure.h"
-#include "collectives/gloo/tcp.h"
+#include "collectives/tcp/socket.h"
 
 namespace geminid::collectives {
-namespace {
 
-constexpr std::chrono::milliseconds kLookInterval{50};
-
-}  // namespace
-
-absl::StatusOr<std::shared_ptr<Member>> Member::Join(MemberOptions options) {
-  std::shared_ptr<Member> member(new Member(options.rank, options.world_size, options.silence));
-  GEMINID_RETURN_IF_ERROR(member->Connect(std::move(options)));
+absl::StatusOr<std::shared_ptr<Member>> Member::Join(int rank, int world_size, TcpOptions options) {
+  std::shared_ptr<Member> member(new Member(rank, world_size, std::move(options)));
+  GEMINID_RETURN_IF_ERROR(member->Connect());
   return member;
 }
 
-absl::Status Member::Connect(MemberOptions options) {
-  const base::Deadline deadline = base::Deadline::In(options.connect_timeout);
-  uint16_t port = options.port;
+absl::Status Member::Connect() {
+  const base::Deadline deadline = base::Deadline::In(options_.connect_timeout);
+  uint16_t port = options_.port;
   if (rank_ == 0) {
-    if (!options.listener.valid()) {
-      auto listener = ListenTcp(options.host, port);
-      if (!listener.ok()) return listener.status();
-      options.listener = *std::move(listener);
-    }
-    auto listening = PortOf(options.listener.get());
-    if (!listening.ok()) return listening.status();
-    port = *listening;
-    auto server =
-        CoordinatorServer::Start(std::move(options.listener), world_size_, options.job, silence_);
-    if (!server.ok()) return server.status();
-    server_ = *std::move(server);
+    GEMINID_ASSIGN_OR_RETURN(port, Serve());
   }
-  auto socket = ConnectTcp(options.host, port, deadline);
-  if (!socket.ok()) return socket.status();
-  socket_ = *std::move(socket);
+  auto socket = DialTcp(options_.host, port, deadline);
+  if (absl::IsDeadlineExceeded(socket.status())) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("cannot reach rank 0: ", socket.status().message(),
+                     "; check MASTER_ADDR, MASTER_PORT and that rank 0 runs"));
+  }
+  GEMINID_ASSIGN_OR_RETURN(socket_, std::move(socket));
+  GEMINID_ASSIGN_OR_RETURN(arrivals_, Arrivals::Open(options_.host, options_.interface_address));
   stop_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
   GEMINID_ASSIGN_OR_RETURN(thread_, base::StartThread([this] { Run(); }));
-  absl::Status hello = Send({.type = FrameType::kHello,
-                             .rank = rank_,
-                             .number = world_size_,
-                             .key = options.job,
-                             .value = kProtocol});
-  if (!hello.ok()) return hello;
-  GEMINID_RETURN_IF_ERROR(AwaitWelcome(deadline, options.connect_timeout));
-  job_ = options.job;
-  GEMINID_RETURN_IF_ERROR(ChooseAddress(options.interface_address, deadline));
-  return OpenSuccession(deadline);
+  GEMINID_RETURN_IF_ERROR(SayHello());
+  return AwaitWelcome(deadline);
 }
 
-absl::Status Member::OpenSuccession(const base::Deadline& deadline) {
-  const auto key = [](int rank) { return absl::StrCat("succession/", rank); };
-  GEMINID_ASSIGN_OR_RETURN(succession_, Succession::Open(address_, job_));
-  GEMINID_RETURN_IF_ERROR(Set(key(rank_), succession_->own_place()));
-  std::vector<std::string> places;
-  for (int r = 0; r < world_size_; ++r) {
-    GEMINID_ASSIGN_OR_RETURN(std::string place, Get(key(r), deadline));
-    places.push_back(std::move(place));
+absl::StatusOr<uint16_t> Member::Serve() {
+  base::UniqueFd& listener = options_.listener;
+  if (!listener.valid()) {
+    GEMINID_ASSIGN_OR_RETURN(listener, ListenTcp(options_.host, options_.port));
   }
-  succession_->SetPlaces(std::move(places));
-  return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(const uint16_t port, PortOf(listener.get()));
+  GEMINID_ASSIGN_OR_RETURN(server_, CoordinatorServer::Start(std::move(listener), world_size_,
+                                                             options_.job, options_.silence));
+  return port;
+}
+
+absl::Status Member::SayHello() {
+  Place place{.address = options_.interface_address,
+              .port = arrivals_->port(),
+              .rank_0 = PeerAddress(socket_.get()),
+              .machine = options_.machine};
+  if (place.address.empty()) {
+    place.address = LocalAddress(socket_.get());
+    if (base::IsLoopback(place.address)) place.address.clear();
+  }
+  return Send({.type = FrameType::kHello,
+               .rank = rank_,
+               .number = world_size_,
+               .key = options_.job,
+               .value = absl::StrCat(kProtocol, "\n", EncodePlaces({&place, 1}))});
 }
 
 Member::~Member() {
@@ -88,39 +82,26 @@ Member::~Member() {
   socket_.Reset();
 }
 
-absl::Status Member::AwaitWelcome(const base::Deadline& deadline, absl::Duration timeout) {
+absl::Status Member::AwaitWelcome(const base::Deadline& deadline) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.time(), [&] { return welcome_ || !broken_.ok(); });
-  if (welcome_) return absl::OkStatus();
-  if (!broken_.ok()) return broken_;
-  if (server_ == nullptr) {
-    return absl::DeadlineExceededError(
-        absl::StrFormat("rank 0 is there, but not all ranks came within %s (rank %d waited)",
-                        absl::FormatDuration(timeout), rank_));
-  }
-  return absl::DeadlineExceededError(absl::StrFormat(
-      "%s of %d did not come to the rendezvous within %s", NameRanks(server_->missing_ranks()),
-      world_size_, absl::FormatDuration(timeout)));
-}
-
-// A loopback address only means that this rank is on rank 0's host; ranks elsewhere can reach that
-// host at the address by which they reach rank 0.
-absl::Status Member::ChooseAddress(const std::string& interface_address,
-                                   const base::Deadline& deadline) {
-  const auto key = [](int rank) { return absl::StrCat("reaches rank 0 at/", rank); };
-  if (rank_ > 0) {
-    GEMINID_RETURN_IF_ERROR(Set(key(rank_), PeerAddress(socket_.get())));
-  }
-  address_ = interface_address.empty() ? LocalAddress(socket_.get()) : interface_address;
-  if (!interface_address.empty() || !base::IsLoopback(address_)) return absl::OkStatus();
-  for (int r = 1; r < world_size_; ++r) {
-    auto reached = Get(key(r), deadline);
-    if (!reached.ok()) return reached.status();
-    if (base::IsLoopback(*reached)) continue;
-    address_ = *reached;
+  changed_.wait_until(lock, deadline.time(), [&] { return !welcome_.empty() || !broken_.ok(); });
+  if (!welcome_.empty()) {
+    auto places = DecodePlaces(welcome_);
+    if (!places.has_value() || places->size() != static_cast<size_t>(world_size_)) {
+      return absl::InternalError("rank 0 sent something else than the places of all ranks");
+    }
+    places_ = *std::move(places);
     return absl::OkStatus();
   }
-  return absl::OkStatus();
+  if (!broken_.ok()) return broken_;
+  const std::string timeout = absl::FormatDuration(options_.connect_timeout);
+  if (server_ == nullptr) {
+    return absl::DeadlineExceededError(absl::StrFormat(
+        "rank 0 is there, but not all ranks came within %s (rank %d waited)", timeout, rank_));
+  }
+  return absl::DeadlineExceededError(
+      absl::StrFormat("%s of %d did not come to the rendezvous within %s",
+                      NameRanks(server_->missing_ranks()), world_size_, timeout));
 }
 
 absl::Status Member::Send(const Frame& frame) {
@@ -133,33 +114,9 @@ absl::Status Member::Send(const Frame& frame) {
   return SendAll(socket_.get(), Encode(frame));
 }
 
-absl::Status Member::Set(const std::string& key, const std::string& value) {
-  return Send({.type = FrameType::kSet, .rank = rank_, .key = key, .value = value});
-}
-
-absl::StatusOr<std::string> Member::Get(const std::string& key, const base::Deadline& deadline,
-                                        const Look& look) {
-  absl::Status asked = Send({.type = FrameType::kGet, .rank = rank_, .key = key});
-  if (!asked.ok()) return asked;
-  std::unique_lock lock(mutex_);
-  const auto is_over = [&] { return values_.count(key) != 0 || !broken_.ok(); };
-  while (!is_over() && !deadline.Passed()) {
-    const auto soon = std::chrono::steady_clock::now() + kLookInterval;
-    changed_.wait_until(lock, look ? std::min(soon, deadline.time()) : deadline.time(), is_over);
-    if (!look || is_over()) continue;
-    lock.unlock();
-    GEMINID_RETURN_IF_ERROR(look());
-    lock.lock();
-  }
-  const auto value = values_.find(key);
-  if (value != values_.end()) {
-    std::string result = std::move(value->second);
-    values_.erase(value);
-    return result;
-  }
-  if (!broken_.ok()) return broken_;
-  return absl::DeadlineExceededError(
-      absl::StrFormat("no rank has set \"%s\" in the store in time", key));
+absl::Status Member::health() const {
+  std::lock_guard lock(mutex_);
+  return broken_;
 }
 
 void Member::Listen(const std::string& group, GroupListener* listener) {
@@ -196,7 +153,7 @@ void Member::ReportLeave(const std::string& group) {
 void Member::Run() {
   constexpr int kCoordinator = 0;
   const auto now = [] { return std::chrono::steady_clock::now(); };
-  Beats beats(silence_, now());
+  Beats beats(options_.silence, now());
   for (;;) {
     pollfd polls[] = {
         {.fd = stop_.get(), .events = POLLIN, .revents = 0},
@@ -213,7 +170,7 @@ void Member::Run() {
       if (!Receive()) Lose({.rank = 0});
     }
     if (coordinator_left_ || beats.Silent().empty()) continue;
-    Lose({.rank = 0, .silence = silence_, .address = PeerAddress(socket_.get())});
+    Lose({.rank = 0, .silence = options_.silence, .address = PeerAddress(socket_.get())});
     // Should it live, it learns that we have given it up.
     ::shutdown(socket_.get(), SHUT_RDWR);
   }
@@ -245,11 +202,9 @@ bool Member::Receive() {
 void Member::Handle(const Frame& frame) {
   switch (frame.type) {
     case FrameType::kWelcome:
-    case FrameType::kRefused:
-    case FrameType::kValue: {
+    case FrameType::kRefused: {
       std::lock_guard lock(mutex_);
-      if (frame.type == FrameType::kWelcome) welcome_ = true;
-      if (frame.type == FrameType::kValue) values_[frame.key] = frame.value;
+      if (frame.type == FrameType::kWelcome) welcome_ = frame.value;
       if (frame.type == FrameType::kRefused) {
         broken_ = absl::InvalidArgumentError(
             absl::StrFormat("rank 0 refused rank %d: %s", rank_, frame.value));
@@ -297,13 +252,13 @@ void Member::Lose(const Death& how) {
 
 void Member::Bury(const Death& death) {
   {
-    std::lock_guard lock(mutex_);
-    if (broken_.ok()) broken_ = DeathError(death);
-    changed_.notify_all();
+    std::lock_guard lock(listeners_mutex_);
+    dead_.emplace(death.rank, death);
+    for (const auto& [group, listener] : listeners_) listener->OnDeath(death);
   }
-  std::lock_guard lock(listeners_mutex_);
-  dead_.emplace(death.rank, death);
-  for (const auto& [group, listener] : listeners_) listener->OnDeath(death);
+  std::lock_guard lock(mutex_);
+  if (broken_.ok()) broken_ = DeathError(death);
+  changed_.notify_all();
 }
 
 }  // namespace geminid::collectives

@@ -1,16 +1,18 @@
-#include "collectives/gloo/coordinator.h"
+#include "collectives/tcp/coordinator.h"
 
-#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 
 namespace geminid::collectives {
 
 Coordinator::Coordinator(int world_size, std::string job)
     : world_size_(world_size),
       job_(std::move(job)),
-      admitted_(static_cast<size_t>(world_size), false) {}
+      admitted_(static_cast<size_t>(world_size), false),
+      places_(static_cast<size_t>(world_size)) {}
 
 std::vector<Coordinator::Outgoing> Coordinator::OnFrame(int connection, const Frame& frame) {
   const auto sender = rank_of_.find(connection);
@@ -20,27 +22,6 @@ std::vector<Coordinator::Outgoing> Coordinator::OnFrame(int connection, const Fr
   }
   if (sender == rank_of_.end()) return Refuse(connection, "it did not say hello first");
   switch (frame.type) {
-    case FrameType::kSet: {
-      if (values_.size() >= kMaxKeys) return Refuse(connection, "too many keys in the store");
-      values_[frame.key] = frame.value;
-      std::vector<Outgoing> out;
-      for (const int waiter : waiting_[frame.key]) {
-        out.push_back(
-            {waiter, {.type = FrameType::kValue, .key = frame.key, .value = frame.value}});
-      }
-      waiting_.erase(frame.key);
-      return out;
-    }
-    case FrameType::kGet: {
-      const auto value = values_.find(frame.key);
-      if (value != values_.end()) {
-        return {
-            {connection, {.type = FrameType::kValue, .key = frame.key, .value = value->second}}};
-      }
-      if (waiting_.size() >= kMaxKeys) return Refuse(connection, "too many keys waited for");
-      waiting_[frame.key].push_back(connection);
-      return {};
-    }
     case FrameType::kFailure:
       // Only the first failure of a group is the truth; what follows is mostly its echo.
       if (!failures_.emplace(frame.key, frame).second) return {};
@@ -61,7 +42,10 @@ std::vector<Coordinator::Outgoing> Coordinator::OnFrame(int connection, const Fr
 }
 
 std::vector<Coordinator::Outgoing> Coordinator::Admit(int connection, const Frame& hello) {
-  if (hello.value != kProtocol) {
+  if (hello.value.size() > kMaxHelloBytes) return Refuse(connection, "its hello is too long");
+  const std::vector<std::string> words = absl::StrSplit(hello.value, absl::MaxSplits('\n', 1));
+  const auto place = words.size() == 2 ? DecodePlaces(words[1]) : std::nullopt;
+  if (words[0] != kProtocol || !place.has_value() || place->size() != 1) {
     return Refuse(connection, "it speaks another protocol; do all ranks run the same build?");
   }
   if (hello.key != job_) {
@@ -80,11 +64,14 @@ std::vector<Coordinator::Outgoing> Coordinator::Admit(int connection, const Fram
     return Refuse(connection, absl::StrFormat("rank %d has already been here", hello.rank));
   }
   admitted_[static_cast<size_t>(hello.rank)] = true;
+  places_[static_cast<size_t>(hello.rank)] = place->front();
   rank_of_[connection] = hello.rank;
   std::vector<Outgoing> out;
   for (const Frame& death : deaths_) out.push_back({connection, death});
   if (missing_ranks().empty()) {
-    for (Outgoing& welcome : ToAll({.type = FrameType::kWelcome})) {
+    FillIn(places_);
+    const std::string places = EncodePlaces(places_);
+    for (Outgoing& welcome : ToAll({.type = FrameType::kWelcome, .value = places})) {
       out.push_back(std::move(welcome));
     }
   }
@@ -92,7 +79,6 @@ std::vector<Coordinator::Outgoing> Coordinator::Admit(int connection, const Fram
 }
 
 std::vector<Coordinator::Outgoing> Coordinator::OnClosed(int connection) {
-  for (auto& [key, waiters] : waiting_) std::erase(waiters, connection);
   const auto sender = rank_of_.find(connection);
   if (sender == rank_of_.end()) return {};
   deaths_.push_back({.type = FrameType::kDeath, .rank = sender->second});

@@ -1,22 +1,22 @@
-#include "tests/collectives/gloo_backend.h"
+#include "tests/collectives/tcp_backend.h"
 
 #include <gtest/gtest.h>
 
-#include "collectives/gloo/gloo_communicator.h"
-#include "collectives/gloo/tcp.h"
+#include "collectives/tcp/socket.h"
+#include "collectives/tcp/tcp_communicator.h"
 
 namespace geminid::collectives {
 
-Backend GlooBackend() {
-  return {"gloo", [](int world_size, absl::Duration timeout) {
+Backend TcpBackend() {
+  return {"tcp", [](int world_size, absl::Duration timeout) {
             auto listener = ListenTcp("127.0.0.1", 0);
             EXPECT_TRUE(listener.ok()) << listener.status();
             auto port = PortOf(listener->get());
             EXPECT_TRUE(port.ok()) << port.status();
             return ConnectInThreads(world_size, [&](int rank) {
-              GlooOptions options{.port = *port, .job = "test", .timeout = timeout};
+              TcpOptions options{.port = *port, .job = "test", .timeout = timeout};
               if (rank == 0) options.listener = *std::move(listener);
-              return ConnectGloo(rank, world_size, std::move(options));
+              return ConnectTcp(rank, world_size, std::move(options));
             });
           }};
 }

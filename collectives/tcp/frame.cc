@@ -1,7 +1,14 @@
-#include "collectives/gloo/frame.h"
+#include "collectives/tcp/frame.h"
+
+#include <algorithm>
 
 #include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/loopback.h"
 
 namespace geminid::collectives {
 namespace {
@@ -33,6 +40,11 @@ std::string Encode(const Frame& frame) {
   return bytes + frame.key + frame.value;
 }
 
+size_t FrameReader::BytesWanted() const {
+  if (buffer_.size() < kHeaderBytes) return kHeaderBytes - buffer_.size();
+  return kHeaderBytes + GetWord(buffer_, 9) + GetWord(buffer_, 13) - buffer_.size();
+}
+
 absl::StatusOr<std::optional<Frame>> FrameReader::Next() {
   if (buffer_.size() < kHeaderBytes) return std::optional<Frame>();
   const auto type = static_cast<uint8_t>(buffer_[0]);
@@ -55,6 +67,34 @@ absl::StatusOr<std::optional<Frame>> FrameReader::Next() {
                                    .value = buffer_.substr(kHeaderBytes + key_bytes, value_bytes)});
   buffer_.erase(0, total);
   return frame;
+}
+
+// A machine's name may have blanks, addresses have colons.
+std::string EncodePlaces(std::span<const Place> places) {
+  return absl::StrJoin(places, "\n", [](std::string* out, const Place& place) {
+    absl::StrAppend(out, place.address, " ", place.port, " ", place.rank_0, " ", place.machine);
+  });
+}
+
+std::optional<std::vector<Place>> DecodePlaces(const std::string& text) {
+  std::vector<Place> places;
+  for (const auto& line : absl::StrSplit(text, '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, absl::MaxSplits(' ', 3));
+    uint32_t port = 0;
+    if (words.size() != 4 || !absl::SimpleAtoi(words[1], &port) || port > UINT16_MAX) {
+      return std::nullopt;
+    }
+    places.push_back({words[0], static_cast<uint16_t>(port), words[2], words[3]});
+  }
+  return places;
+}
+
+void FillIn(std::span<Place> places) {
+  const auto far = std::find_if(places.begin(), places.end(),
+                                [](const Place& place) { return !base::IsLoopback(place.rank_0); });
+  for (Place& place : places) {
+    if (place.address.empty()) place.address = far == places.end() ? place.rank_0 : far->rank_0;
+  }
 }
 
 }  // namespace geminid::collectives

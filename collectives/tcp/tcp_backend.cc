@@ -1,15 +1,16 @@
-#include "collectives/gloo/gloo_backend.h"
+#include "collectives/tcp/tcp_backend.h"
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
 #include "base/status_macros.h"
 #include "collectives/failure.h"
-#include "collectives/gloo/succession.h"
 #include "collectives/reduce.h"
+#include "collectives/tcp/succession.h"
 
 namespace geminid::collectives {
 namespace {
@@ -23,15 +24,39 @@ void Copy(std::byte* to, const std::byte* from, size_t bytes) {
 
 }  // namespace
 
-GlooBackend::GlooBackend(std::unique_ptr<GlooLinks> links, absl::Duration timeout)
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectTcp(int rank, int world_size,
+                                                         TcpOptions options) {
+  GEMINID_ASSIGN_OR_RETURN(auto backend, TcpBackend::Connect(rank, world_size, std::move(options)));
+  return std::make_unique<Communicator>(std::move(backend));
+}
+
+absl::StatusOr<std::unique_ptr<TcpBackend>> TcpBackend::Connect(int rank, int world_size,
+                                                                TcpOptions options) {
+  if (world_size < 1 || rank < 0 || rank >= world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("communicator over TCP: rank ", rank, " of ", world_size));
+  }
+  const absl::Duration timeout = options.timeout, connect_timeout = options.connect_timeout;
+  GEMINID_ASSIGN_OR_RETURN(auto member, Member::Join(rank, world_size, std::move(options)));
+  std::vector<int> world_ranks(static_cast<size_t>(world_size));
+  std::iota(world_ranks.begin(), world_ranks.end(), 0);
+  GEMINID_ASSIGN_OR_RETURN(auto links, TcpLinks::Connect({.member = std::move(member),
+                                                          .group = "world",
+                                                          .world_ranks = std::move(world_ranks),
+                                                          .rank = rank,
+                                                          .connect_timeout = connect_timeout}));
+  return std::make_unique<TcpBackend>(std::move(links), timeout);
+}
+
+TcpBackend::TcpBackend(std::unique_ptr<TcpLinks> links, absl::Duration timeout)
     : CommunicatorBackend(links->options().rank,
                           static_cast<int>(links->options().world_ranks.size()), timeout),
       links_(std::move(links)) {}
 
-absl::Status GlooBackend::DoAllGather(const Operation& operation, const std::byte* in,
-                                      std::byte* out, const Partition& parts) {
+absl::Status TcpBackend::DoAllGather(const Operation& operation, const std::byte* in,
+                                     std::byte* out, const Partition& parts) {
   const size_t width = SizeOf(operation.dtype);
-  GlooLinks::Parcels parcels{.sent = operation, .expected = operation};
+  Parcels parcels{.sent = operation, .expected = operation};
   for (const int r : Peers()) {
     parcels.sends.push_back({r, in, parts.Count(Rank()) * width});
     parcels.receives.push_back({r, out + parts.Begin(r) * width, parts.Count(r) * width});
@@ -40,8 +65,8 @@ absl::Status GlooBackend::DoAllGather(const Operation& operation, const std::byt
   return Exchange(parcels);
 }
 
-absl::Status GlooBackend::DoReduceScatter(const Operation& operation, const std::byte* in,
-                                          std::byte* out, const Partition& parts) {
+absl::Status TcpBackend::DoReduceScatter(const Operation& operation, const std::byte* in,
+                                         std::byte* out, const Partition& parts) {
   const size_t width = SizeOf(operation.dtype);
   const auto peers = static_cast<size_t>(std::max(1, WorldSize() - 1));
   const size_t piece = std::max<size_t>(1, kScratchBytes / peers / width);
@@ -54,10 +79,10 @@ absl::Status GlooBackend::DoReduceScatter(const Operation& operation, const std:
   return absl::OkStatus();
 }
 
-absl::Status GlooBackend::DoBroadcast(const Operation& operation, std::byte* inout) {
+absl::Status TcpBackend::DoBroadcast(const Operation& operation, std::byte* inout) {
   const size_t bytes = operation.count * SizeOf(operation.dtype);
   const int root = operation.root_or_tag;
-  GlooLinks::Parcels parcels{.sent = operation, .expected = operation};
+  Parcels parcels{.sent = operation, .expected = operation};
   if (Rank() == root) {
     for (const int r : Peers()) parcels.sends.push_back({r, inout, bytes});
   } else {
@@ -66,10 +91,10 @@ absl::Status GlooBackend::DoBroadcast(const Operation& operation, std::byte* ino
   return Exchange(parcels);
 }
 
-absl::Status GlooBackend::DoAllToAll(const Operation& operation, const std::byte* in,
-                                     std::byte* out) {
+absl::Status TcpBackend::DoAllToAll(const Operation& operation, const std::byte* in,
+                                    std::byte* out) {
   const size_t bytes = operation.count * SizeOf(operation.dtype);
-  GlooLinks::Parcels parcels{.sent = operation, .expected = operation};
+  Parcels parcels{.sent = operation, .expected = operation};
   for (const int r : Peers()) {
     parcels.sends.push_back({r, in + static_cast<size_t>(r) * bytes, bytes});
     parcels.receives.push_back({r, out + static_cast<size_t>(r) * bytes, bytes});
@@ -79,17 +104,12 @@ absl::Status GlooBackend::DoAllToAll(const Operation& operation, const std::byte
   return Exchange(parcels);
 }
 
-absl::Status GlooBackend::DoBarrier(const Operation& operation) {
-  GlooLinks::Parcels parcels{.sent = operation, .expected = operation};
-  for (const int r : Peers()) {
-    parcels.sends.push_back({.peer = r});
-    parcels.receives.push_back({.peer = r});
-  }
-  return Exchange(parcels);
+absl::Status TcpBackend::DoBarrier(const Operation& operation) {
+  return links_->Meet(operation, timeout());
 }
 
-absl::Status GlooBackend::DoSendReceive(const Message* send, const Message* receive) {
-  GlooLinks::Parcels parcels;
+absl::Status TcpBackend::DoSendReceive(const Message* send, const Message* receive) {
+  Parcels parcels;
   if (send != nullptr) {
     parcels.sent = send->operation;
     parcels.sends.push_back({send->peer, send->in, send->bytes()});
@@ -101,9 +121,9 @@ absl::Status GlooBackend::DoSendReceive(const Message* send, const Message* rece
   return Exchange(parcels);
 }
 
-absl::StatusOr<std::unique_ptr<GlooBackend>> GlooBackend::ConnectSubset(
-    const std::string& key, std::span<const int> ranks) {
-  GlooLinks::Options options = links_->options();
+absl::StatusOr<std::unique_ptr<TcpBackend>> TcpBackend::ConnectSubset(const std::string& key,
+                                                                      std::span<const int> ranks) {
+  TcpLinks::Options options = links_->options();
   options.group = absl::StrCat(options.group, "/", key);
   options.rank = static_cast<int>(std::find(ranks.begin(), ranks.end(), Rank()) - ranks.begin());
   options.world_ranks.clear();
@@ -111,61 +131,53 @@ absl::StatusOr<std::unique_ptr<GlooBackend>> GlooBackend::ConnectSubset(
     options.world_ranks.push_back(links_->options().world_ranks[static_cast<size_t>(r)]);
   }
   options.look = [this] { return links_->failure(); };  // who has failed does not come
-  auto links = GlooLinks::Connect(std::move(options));
+  auto links = TcpLinks::Connect(std::move(options));
   if (!links.ok()) return links.status();
-  return std::make_unique<GlooBackend>(*std::move(links), timeout());
+  return std::make_unique<TcpBackend>(*std::move(links), timeout());
 }
 
-absl::StatusOr<std::unique_ptr<Communicator>> GlooBackend::DoSubset(const std::string& key,
-                                                                    std::span<const int> ranks) {
+absl::StatusOr<std::unique_ptr<Communicator>> TcpBackend::DoSubset(const std::string& key,
+                                                                   std::span<const int> ranks) {
   auto subset = ConnectSubset(key, ranks);
   if (!subset.ok()) return subset.status();
   return std::make_unique<Communicator>(*std::move(subset));
 }
 
-absl::StatusOr<GlooBackend::Remainder> GlooBackend::ConnectSurvivors() {
+absl::StatusOr<TcpBackend::Remainder> TcpBackend::ConnectSurvivors() {
   const base::Deadline deadline = base::Deadline::In(timeout());
-  const GlooLinks::Options& group = links_->options();
-  const auto is_gone = [&](int rank) {
-    return group.member->IsDead(group.world_ranks[static_cast<size_t>(rank)]) ||
-           links_->left().contains(rank);
-  };
-  if (is_gone(Rank())) return ForsakenError(Rank());
-  GEMINID_ASSIGN_OR_RETURN(Succession::Outcome outcome,
-                           group.member->succession().Meet({.group = group.group,
-                                                            .world_ranks = group.world_ranks,
-                                                            .rank = Rank(),
-                                                            .is_gone = is_gone,
-                                                            .timeout = timeout()}));
-  const auto own = std::find(outcome.ranks.begin(), outcome.ranks.end(), Rank());
+  const TcpLinks::Options& group = links_->options();
+  const TcpOptions& member = group.member->options();
+  if (links_->IsGone(Rank())) return ForsakenError(Rank());
+  GEMINID_ASSIGN_OR_RETURN(NewGroup next, MeetSurvivors(*links_, timeout()));
+  const auto own = std::find(next.ranks.begin(), next.ranks.end(), Rank());
   GEMINID_ASSIGN_OR_RETURN(
       auto backend,
-      Connect(static_cast<int>(own - outcome.ranks.begin()), static_cast<int>(outcome.ranks.size()),
-              {.host = outcome.host,
-               .port = outcome.port,
-               .job = absl::StrCat(group.member->job(), "/", group.group, "/survivors"),
+      Connect(static_cast<int>(own - next.ranks.begin()), static_cast<int>(next.ranks.size()),
+              {.host = next.host,
+               .port = next.port,
+               .job = absl::StrCat(member.job, "/", group.group, "/survivors"),
                .timeout = timeout(),
                .connect_timeout = absl::FromChrono(deadline.Left()),
-               .silence = group.member->silence(),
-               .interface_address = group.member->address(),
-               .listener = std::move(outcome.listener)}));
-  return Remainder{std::move(backend), std::move(outcome.ranks)};
+               .silence = member.silence,
+               .interface_address = member.interface_address,
+               .listener = std::move(next.listener)}));
+  return Remainder{std::move(backend), std::move(next.ranks)};
 }
 
-absl::StatusOr<Survivors> GlooBackend::DoShrink() {
+absl::StatusOr<Survivors> TcpBackend::DoShrink() {
   GEMINID_ASSIGN_OR_RETURN(Remainder left, ConnectSurvivors());
   return Survivors{std::make_unique<Communicator>(std::move(left.backend)), std::move(left.ranks)};
 }
 
-std::vector<int> GlooBackend::Peers() const {
+std::vector<int> TcpBackend::Peers() const {
   std::vector<int> peers;
   for (int step = 1; step < WorldSize(); ++step) peers.push_back((Rank() + step) % WorldSize());
   return peers;
 }
 
-absl::Status GlooBackend::ReducePiece(const Operation& operation, const std::byte* in,
-                                      std::byte* out, const Partition& parts, size_t begin,
-                                      size_t piece) {
+absl::Status TcpBackend::ReducePiece(const Operation& operation, const std::byte* in,
+                                     std::byte* out, const Partition& parts, size_t begin,
+                                     size_t piece) {
   const size_t width = SizeOf(operation.dtype);
   auto length = [&](int rank) {
     return begin >= parts.Count(rank) ? 0 : std::min(piece, parts.Count(rank) - begin);
@@ -175,7 +187,7 @@ absl::Status GlooBackend::ReducePiece(const Operation& operation, const std::byt
   if (scratch_.size() < needed) scratch_.resize(needed);
   std::vector<const std::byte*> inputs(static_cast<size_t>(WorldSize()));
   inputs[static_cast<size_t>(Rank())] = in + (parts.Begin(Rank()) + begin) * width;
-  GlooLinks::Parcels parcels{.sent = operation, .expected = operation};
+  Parcels parcels{.sent = operation, .expected = operation};
   for (const int r : Peers()) {
     std::byte* from_peer = scratch_.data() + static_cast<size_t>(r) * own_bytes;
     inputs[static_cast<size_t>(r)] = from_peer;
@@ -188,18 +200,18 @@ absl::Status GlooBackend::ReducePiece(const Operation& operation, const std::byt
   return absl::OkStatus();
 }
 
-absl::Status GlooBackend::Exchange(const GlooLinks::Parcels& parcels) {
-  GEMINID_RETURN_IF_ERROR(links_->Exchange(parcels, timeout()));
+absl::Status TcpBackend::Exchange(const Parcels& parcels) {
+  GEMINID_RETURN_IF_ERROR(links_->Run(parcels, timeout()));
   Count(parcels);
   return absl::OkStatus();
 }
 
-void GlooBackend::Count(const GlooLinks::Parcels& parcels) {
+void TcpBackend::Count(const Parcels& parcels) {
   for (const auto& send : parcels.sends) CountSent(send.peer, send.bytes);
   for (const auto& receive : parcels.receives) CountReceived(receive.peer, receive.bytes);
 }
 
-uint64_t GlooBackend::NetworkReceived() const {
+uint64_t TcpBackend::NetworkReceived() const {
   uint64_t bytes = 0;
   for (const PeerTraffic& peer : CountedTraffic()) bytes += peer.bytes_received;
   return bytes;

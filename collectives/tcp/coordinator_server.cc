@@ -1,4 +1,4 @@
-#include "collectives/gloo/coordinator_server.h"
+#include "collectives/tcp/coordinator_server.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -9,7 +9,7 @@
 
 #include "base/start_thread.h"
 #include "base/status_macros.h"
-#include "collectives/gloo/tcp.h"
+#include "collectives/tcp/socket.h"
 
 namespace geminid::collectives {
 
@@ -40,6 +40,11 @@ CoordinatorServer::~CoordinatorServer() {
 std::vector<int> CoordinatorServer::missing_ranks() const {
   std::lock_guard lock(mutex_);
   return coordinator_.missing_ranks();
+}
+
+std::vector<Coordinator::Outgoing> CoordinatorServer::Ask(Question question) {
+  std::lock_guard lock(mutex_);
+  return question(coordinator_);
 }
 
 void CoordinatorServer::Run() {
@@ -86,12 +91,9 @@ void CoordinatorServer::SendBeats() {
 void CoordinatorServer::BurySilent() {
   for (const int id : beats_.Silent()) {
     beats_.Forget(id);
-    std::vector<Coordinator::Outgoing> news;
-    {
-      std::lock_guard lock(mutex_);
-      news = coordinator_.OnSilent(id, silence_, connections_[id].address);
-    }
-    Deliver(news);
+    Deliver(Ask([&](Coordinator& coordinator) {
+      return coordinator.OnSilent(id, silence_, connections_[id].address);
+    }));
     Drop(id);
   }
 }
@@ -120,12 +122,7 @@ void CoordinatorServer::Receive(int id) {
     auto frame = connection.reader.Next();
     if (!frame.ok()) return Drop(id);
     if (!frame->has_value()) return;
-    std::vector<Coordinator::Outgoing> messages;
-    {
-      std::lock_guard lock(mutex_);
-      messages = coordinator_.OnFrame(id, **frame);
-    }
-    Deliver(messages);
+    Deliver(Ask([&](Coordinator& coordinator) { return coordinator.OnFrame(id, **frame); }));
   }
 }
 
@@ -167,12 +164,7 @@ void CoordinatorServer::DropMarked() {
     doomed_.pop_back();
     beats_.Forget(id);
     if (connections_.erase(id) == 0) continue;
-    std::vector<Coordinator::Outgoing> news;
-    {
-      std::lock_guard lock(mutex_);
-      news = coordinator_.OnClosed(id);
-    }
-    Deliver(news);
+    Deliver(Ask([&](Coordinator& coordinator) { return coordinator.OnClosed(id); }));
   }
 }
 

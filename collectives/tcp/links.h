@@ -1,0 +1,95 @@
+// The connections of a group, and what is known of its failure.
+#ifndef GEMINID_COLLECTIVES_TCP_LINKS_H_
+#define GEMINID_COLLECTIVES_TCP_LINKS_H_
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/deadline.h"
+#include "base/unique_fd.h"
+#include "collectives/tcp/exchange.h"
+#include "collectives/tcp/member.h"
+
+namespace geminid::collectives {
+
+// One thread at a time exchanges; Abort() and the listener's calls may come from others.
+class TcpLinks final : public GroupListener {
+ public:
+  // Asked every now and then while the others are waited for; its error ends the wait.
+  using Look = std::function<absl::Status()>;
+  struct Options {
+    std::shared_ptr<Member> member{};
+    std::string group{};             // unique in the job, the same on all members
+    std::vector<int> world_ranks{};  // by rank of the group
+    int rank = 0;                    // in the group
+    absl::Duration connect_timeout;
+    Look look{};  // while it connects, and only then; may be empty
+  };
+  // Blocks until every member has connected to every other.
+  static absl::StatusOr<std::unique_ptr<TcpLinks>> Connect(Options options);
+  ~TcpLinks() override;
+
+  // Returns when all is sent and received. That goes on while `meanwhile` runs; its error ends it.
+  absl::Status Run(const Parcels& parcels, absl::Duration timeout,
+                   const std::function<absl::Status()>& meanwhile = nullptr);
+  // Returns when all ranks have called it.
+  absl::Status Meet(const Operation& operation, absl::Duration timeout);
+
+  // Makes `status` the failure of this rank at once, and of the group if it has none yet.
+  void Abort(const absl::Status& status);
+  absl::Status failure() const;
+  // Makes `status` the failure of the group, unless it has one already; returns the group's.
+  absl::Status Fail(const absl::Status& status);
+  // Whether a rank of the group has left it in good order, or is known to be dead.
+  bool IsGone(int rank) const;
+  // Hears the failure of the group, at once if there is one, on any thread. It must return soon and
+  // call nothing here. When this returns the watcher before is not being called and never will be.
+  void Watch(std::function<void(const absl::Status&)> watcher);
+
+  const Options& options() const { return options_; }
+
+ private:
+  explicit TcpLinks(Options options);
+  int size() const { return static_cast<int>(options_.world_ranks.size()); }
+  // Every rank connects to those before it, at their places.
+  absl::Status ConnectPeers(const Look& look);
+  absl::StatusOr<base::UniqueFd> ConnectTo(int peer, const Look& look,
+                                           const base::Deadline& deadline) const;
+  absl::Status AwaitPeers(const Look& look, const base::Deadline& deadline);
+  // OK to go on waiting for others.
+  absl::Status CheckWait(const Look& look) const;
+  std::string purpose() const;
+  absl::Status OfThisRank(const absl::Status& status) const;  // named in its words
+  absl::Status RunBeside(Exchange& exchange, const base::Deadline& deadline,
+                         const std::function<absl::Status()>& meanwhile);
+  absl::Status Complete(Exchange& exchange, const Parcels& parcels, const base::Deadline& deadline,
+                        absl::Duration timeout);
+  absl::Status AwaitVerdict(int peer);
+  void Record(const absl::Status& status);  // mutex_ is held
+
+  void OnFailure(const absl::Status& status) override;
+  void OnDeath(const Death& death) override;
+  void OnLeave(int world_rank) override;
+
+  const Options options_;
+  std::vector<base::UniqueFd> sockets_;  // by rank; the own entry has none
+  base::UniqueFd wake_;                  // an eventfd, which ends waits
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  absl::Status failure_;
+  std::function<void(const absl::Status&)> watcher_;
+  std::set<int> left_;  // ranks of the group
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_TCP_LINKS_H_

@@ -1,43 +1,23 @@
 #include "client/zero/engine_impl.h"
 
 #include <algorithm>
-#include <cmath>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
-#include "client/zero/data_types.h"
+#include "client/zero/resumption.h"
 #include "client/zero/tensor_runs.h"
+#include "proto/shm/commit_layout.h"
 
 namespace geminid::zero {
 namespace {
-
-uint64_t ElementsOf(const Parameter& parameter) {
-  uint64_t elements = 1;
-  for (int64_t dimension : parameter.shape) {
-    if (dimension <= 0) return 0;
-    elements *= static_cast<uint64_t>(dimension);
-  }
-  return elements;
-}
 
 constexpr uint32_t kLandingPlaces = 2;  // one is copied to while another one's update is made
 
 // For which a daemon that does not answer is waited for by an engine that ends.
 constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
-
-// Streams are measured by it too, on their own threads.
-std::function<absl::Time()> ClockOf(const Options& options) {
-  if (!options.clock) return [] { return base::MonotonicNow(); };
-  return [clock = options.clock, mutex = std::make_shared<std::mutex>()] {
-    const std::lock_guard lock(*mutex);
-    return clock();
-  };
-}
 
 }  // namespace
 
@@ -67,42 +47,35 @@ Operation Engine::MakeOperation(std::unique_ptr<Operation::State> state) {
 
 EngineImpl::EngineImpl(Session* session, collectives::Communicator* communicator,
                        std::vector<Parameter> parameters, Options options)
-    : session_(session),
-      communicator_(communicator),
-      parameters_(std::move(parameters)),
-      options_(std::move(options)),
-      clock_(ClockOf(options_)),
+    : setup_(session, communicator, std::move(parameters), std::move(options)),
       self_(std::make_shared<EngineImpl*>(this)),
-      mutex_([this] { Publish(); }),
-      loss_scaler_(options_.loss_scale.value_or(FixedLossScale(1))),
-      times_(clock_) {}
+      mutex_([this] { Publish(); }) {}
 
 EngineImpl::~EngineImpl() {
   const Lock lock(mutex_);
   *self_ = nullptr;
   // The mover may be waiting for ranks that would wait for this one.
   const bool unfinished = director_ != nullptr && director_->in_micro_batch();
-  if (unfinished && status_.ok()) links_->Abort(WhyStopped());
-  if (updater_ != nullptr && updates_in_backward()) updater_->Abandon();
-  if (snapshotter_ != nullptr) snapshotter_->Stop();
+  if (unfinished && standing_.failed.ok()) links_->Abort(WhyStopped());
+  if (updater_ != nullptr && setup_.updates_in_backward()) updater_->Abandon();
+  if (state_ != nullptr) state_->snapshotter().Stop();
   // Each calls the other.
   if (updater_ != nullptr) updater_->Stop();
-  const bool passed = mover_ == nullptr || mover_->StreamsPassed();
-  mover_.reset();
+  const bool passed = residency_ == nullptr || residency_->Stop();
   updater_.reset();
-  if (!arena_claimed_) return;
-  if (status_.ok() && !IsLeft(*session_)) GiveMemoryBack();
+  if (!standing_.arena_claimed) return;
+  if (standing_.failed.ok() && !IsLeft(*setup_.session)) GiveMemoryBack();
   links_.reset();
-  if (!views_.empty() && passed) DeviceOf(*session_)->ReleaseViews();
-  UnclaimArena(*session_);
+  if (!setup_.views.empty() && passed) DeviceOf(*setup_.session)->ReleaseViews();
+  UnclaimArena(*setup_.session);
 }
 
 // What is still being moved, in the middle of a step, stays with the session.
 void EngineImpl::GiveMemoryBack() {
-  const absl::Duration timeout = std::min(options_.timeout, kFarewellTimeout);
+  const absl::Duration timeout = std::min(setup_.options.timeout, kFarewellTimeout);
   if (links_ != nullptr) links_->GiveSegmentsBack();
-  if (!session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(timeout).ok()) return;
-  session_->Free(gathered_).IgnoreError();
+  if (!setup_.session->ReserveWorkspace(0, /*may_evict=*/false).Wait(timeout).ok()) return;
+  setup_.session->Free(setup_.gathered).IgnoreError();
   if (links_ != nullptr && links_->host_shards() != nullptr) {
     links_->host_shards()->Free().IgnoreError();
   }
@@ -110,295 +83,74 @@ void EngineImpl::GiveMemoryBack() {
   if (store_ != nullptr) store_->Free().IgnoreError();
 }
 
-absl::Status EngineImpl::CheckArguments() const {
-  if (session_->arena_bytes() == 0) {
-    return absl::InvalidArgumentError(
-        "the session has no device arena; connect with device_memory_bytes");
-  }
-  if (options_.timeout <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError("timeout must be positive");
-  }
-  if (options_.accumulate < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("accumulate is ", options_.accumulate, "; it must be at least 1"));
-  }
-  if (options_.micro_batch_parts < 1 ||
-      (options_.micro_batch_parts > 1 && options_.accumulate == 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "micro_batch_parts is ", options_.micro_batch_parts, " with accumulate ",
-        options_.accumulate, "; it must be 1, or more where a step has several micro-batches"));
-  }
-  if (options_.update_threads < 1 || options_.update_threads > kMaxUpdateThreads) {
-    return absl::InvalidArgumentError(absl::StrCat("update_threads is ", options_.update_threads,
-                                                   "; it must be from 1 to ", kMaxUpdateThreads));
-  }
-  if (!(options_.clip_norm >= 0)) {
-    return absl::InvalidArgumentError("clip_norm must be 0 (off) or positive");
-  }
-  GEMINID_RETURN_IF_ERROR(CheckNotFinite());
-  GEMINID_RETURN_IF_ERROR(CheckStage());
-  GEMINID_RETURN_IF_ERROR(CheckOptimizer(options_.optimizer));
-  if (updates_in_backward()) GEMINID_RETURN_IF_ERROR(CheckUpdatesInBackward());
-  GEMINID_RETURN_IF_ERROR(CheckAllRanks());
-  if (!(options_.state_share >= 0 && options_.state_share <= 1)) {
-    return absl::InvalidArgumentError("state_share must be from 0 to 1");
-  }
-  if (options_.placement == Placement::kDevice &&
-      options_.state_placement == StatePlacement::kHost) {
-    return absl::InvalidArgumentError(
-        "with placement device the optimizer's state is on the device too; use state placement "
-        "auto or device, or placement auto");
-  }
-  std::set<std::string> names;
-  for (const Parameter& parameter : parameters_) {
-    if (!names.insert(parameter.name).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("two parameters are called '", parameter.name, "'"));
-    }
-    GEMINID_RETURN_IF_ERROR(CheckParameter(parameter));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status EngineImpl::CheckNotFinite() const {
-  if (options_.loss_scale.has_value()) {
-    GEMINID_RETURN_IF_ERROR(CheckLossScaler(*options_.loss_scale));
-    if (options_.not_finite != NotFinite::kSkip) {
-      return absl::InvalidArgumentError(
-          "loss scaling finds its scale by steps that are not finite, and skips them; leave "
-          "Options::not_finite at kSkip");
-    }
-  }
-  if (options_.not_finite == NotFinite::kWrite && !IsElementwise(options_.optimizer)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Name(options_.optimizer),
-                     " needs sums over whole tensors, which are finite: with it steps "
-                     "that are not are skipped or fail (Options::not_finite)"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status EngineImpl::CheckParameter(const Parameter& parameter) const {
-  if (ElementsOf(parameter) == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parameter '", parameter.name, "' has a dimension that is not positive"));
-  }
-  const DataType type = TypeOf(parameter, options_);
-  if (type != DataType::kBFloat16 && type != DataType::kFloat32) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parameter '", parameter.name, "' has data type ", static_cast<int>(type),
-                     ", which does not exist; parameters are of bf16 or fp32"));
-  }
-  const bool rate_ok =
-      std::isfinite(parameter.learning_rate_scale) && parameter.learning_rate_scale >= 0;
-  const double decay = parameter.weight_decay.value_or(0);
-  if (!rate_ok || !std::isfinite(decay) || decay < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("parameter '", parameter.name,
-                     "' needs a learning_rate_scale and weight_decay that are finite and not "
-                     "negative"));
-  }
-  if (parameter.backward_uses < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "parameter '", parameter.name, "' has negative backward_uses; 0 stands for any number"));
-  }
-  return absl::OkStatus();
-}
-
-// Nothing but its own gradient may be needed for an element's update.
-absl::Status EngineImpl::CheckUpdatesInBackward() const {
-  const char* why = nullptr;
-  if (options_.clip_norm > 0) why = "clipping needs the norm of the whole gradient first";
-  if (options_.loss_scale.has_value()) why = "loss scaling may leave a whole step out";
-  if (options_.accumulate > 1) why = "gradients are complete with the last micro-batch only";
-  if (!IsElementwise(options_.optimizer)) why = "the optimizer needs sums over whole tensors first";
-  for (const Parameter& parameter : parameters_) {
-    if (!parameter.update_without_gradient) {
-      why = "which parameters have no gradient is known at the step's end only";
-    }
-  }
-  if (why == nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("parameters cannot be updated in the backward pass: ", why));
-}
-
 absl::Status EngineImpl::Start() {
+  Session& session = *setup_.session;
   // Where there is another engine, what is there is that one's.
-  may_resume_ = options_.resume && session_->is_successor() && !IsArenaClaimed(*session_);
-  GEMINID_RETURN_IF_ERROR(CheckArguments());
-  GEMINID_RETURN_IF_ERROR(CheckPieces(parameters_, options_.model));
-  arena_claimed_ = ClaimArena(*session_);
-  if (!arena_claimed_) {
+  standing_.may_resume =
+      setup_.options.resume && session.is_successor() && !IsArenaClaimed(session);
+  GEMINID_RETURN_IF_ERROR(setup_.Check());
+  GEMINID_RETURN_IF_ERROR(CheckPieces(setup_.parameters, setup_.options.model));
+  standing_.arena_claimed = ClaimArena(session);
+  if (!standing_.arena_claimed) {
     return absl::FailedPreconditionError(
         "the session has an engine already; end that one first, or connect another session");
   }
   // Plans name chunks by their numbers, which must be the same on all ranks. What a predecessor
   // left has the lowest ones: where there may be one, that comes first.
-  const bool state_first = IsOfRun(*session_);
-  GEMINID_RETURN_IF_ERROR(MakeLayout());
-  if (options_.stable_addresses) GEMINID_RETURN_IF_ERROR(MakeViews());
+  const bool state_first = IsOfRun(session);
+  GEMINID_RETURN_IF_ERROR(MakeRooms());
+  if (setup_.options.stable_addresses) GEMINID_RETURN_IF_ERROR(MakeViews());
   GEMINID_ASSIGN_OR_RETURN(
-      links_, RankLinks::Connect(session_, communicator_, parameters_, options_, layout_,
-                                 [this](uint32_t chunk) { return NameOfGathered(chunk); }));
+      links_,
+      RankLinks::Connect(&session, setup_.communicator, setup_.parameters, setup_.options,
+                         setup_.layout, [this](uint32_t chunk) { return NameOfGathered(chunk); }));
   if (!state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
-  GEMINID_RETURN_IF_ERROR(MakeStateStore());
+  GEMINID_ASSIGN_OR_RETURN(const RunPosition run, MakeState());
   if (state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
-  workspace_ = std::make_unique<ArenaWorkspace>(
-      session_->arena(), session_->arena_bytes(), &meter_,
-      [this](uint64_t extent_bytes) { return GrowWorkspace(extent_bytes); },
-      ArenaWorkspace::Holes{[this](uint64_t bytes) { return AllocateInHole(bytes); },
-                            [self = self_](std::byte* data) {
-                              if (*self != nullptr) (*self)->FreeInHole(data);
-                            },
-                            [this](const absl::Status& why) {
-                              const Lock lock(mutex_);
-                              refused_ = why;
-                            }});
-  GEMINID_ASSIGN_OR_RETURN(
-      compute_, Compute::CreateForCaller(DeviceOf(*session_), "geminid-engine", options_.timeout));
   // Last, as only some ranks have any: see above.
   GEMINID_RETURN_IF_ERROR(links_->ChargeSegments());
-  return MakeThreads();
+  GEMINID_RETURN_IF_ERROR(StartMoving());
+  return MakeStep(run);
 }
 
-absl::Status EngineImpl::MakeStateStore() {
-  optimizer_ =
-      std::make_unique<GranuleOptimizer>(layout_, parameters_, communicator_->Rank(), options_);
-  GEMINID_RETURN_IF_ERROR(optimizer_->status());
-  GEMINID_RETURN_IF_ERROR(links_->CheckCounted(optimizer_->CountedElements()));
-  StateStoreOptions options = {.accumulate = options_.accumulate > 1 && !sums_gradients(),
-                               .landing_places = updates_in_backward() ? kLandingPlaces : 0,
-                               .on_device = options_.placement == Placement::kDevice ||
-                                            options_.state_placement == StatePlacement::kDevice,
-                               .gradient_sums = sums_gradients(),
-                               .state_arrays = optimizer_->state_arrays(),
-                               .tensor_state_bytes = optimizer_->tensor_state_bytes(),
-                               .device_scale_bytes = optimizer_->device_scale_bytes(),
-                               .resume = options_.resume,
-                               .timeout = options_.timeout};
-  if (IsOfRun(*session_)) options.noted_tensors = parameters_.size();
-  GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(session_, layout_, options));
-  if (const shm::CommitRecord* last = shm::NewestRecord(*store_->commit()); last != nullptr) {
-    committed_.epoch = last->epoch;
-  }
-  bool resumed = false;
-  if (options_.resume) {
-    GEMINID_ASSIGN_OR_RETURN(resumed, ResumeState());
-    may_resume_ = may_resume_ && resumed;
-  }
-  if (store_->is_claimed() && !resumed) {
-    GEMINID_RETURN_IF_ERROR(store_->Free());
-    options.resume = false;
-    GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(session_, layout_, options));
-  }
-  values_ = std::make_unique<ShardValues>(*store_);
-  placer_->SetFloor(store_->device_bytes());
-  meter_.AddModel(static_cast<int64_t>(store_->device_bytes()));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> EngineImpl::MakeUpdatePool() const {
-  std::unique_ptr<kernels::ThreadPool> pool;
-  if (kernels::ThreadPool::Create({.threads = static_cast<size_t>(options_.update_threads)},
-                                  &pool) != kernels::Status::kOk) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the system gives no ", options_.update_threads, " threads; use fewer update_threads"));
-  }
-  return pool;
-}
-
-absl::Status EngineImpl::MakeThreads() {
-  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<kernels::ThreadPool> pool, MakeUpdatePool());
-  snapshotter_ = std::make_unique<Snapshotter>(layout_, elements_, communicator_->Rank(), *values_);
-  GEMINID_ASSIGN_OR_RETURN(updater_,
-                           Updater::Create(
-                               layout_, *optimizer_, store_.get(), std::move(pool),
-                               [this](const absl::Status& status) { mover_->Notify(status); },
-                               [this](uint32_t granule, uint64_t epoch) {
-                                 snapshotter_->BeforeUpdate(granule, epoch);
-                               }));
-  GEMINID_RETURN_IF_ERROR(MakeMover());
-  SetUpdateOrder();
-  GEMINID_RETURN_IF_ERROR(ReadHostBytes());
-  Publish();
-  return absl::OkStatus();
-}
-
-absl::Status EngineImpl::MakeMover() {
-  MoverContext context;
-  context.session = session_;
-  context.layout = &layout_;
-  context.store = store_.get();
-  context.communicator = links_->mover();
-  context.device_communicator = links_->devices();
-  context.host_shards = links_->host_shards();
-  context.accumulate = sums_gradients() ? 1 : options_.accumulate;
-  context.summed = sums_gradients() ? options_.accumulate : 1;
-  context.meter = &meter_;
-  context.gathered = gathered_;
-  context.owners = book_->owners();
-  context.views = views_;
-  context.weights_current = [this](uint32_t chunk) { return updater_->IsCurrent(chunk); };
-  context.updates = updates_in_backward() ? updater_.get() : nullptr;
-  context.names = [this](uint32_t chunk) { return NameOfGathered(chunk); };
-  context.clock = clock_;
-  context.timeout = options_.timeout;
-  context.device = DeviceOf(*session_);
-  absl::StatusOr<std::unique_ptr<Compute>> compute =
-      Compute::Create(context.device, "geminid-moves", options_.timeout);
-  if (!compute.ok()) return compute.status();
-  GEMINID_ASSIGN_OR_RETURN(mover_, Mover::Create(std::move(context), *std::move(compute)));
-  return absl::OkStatus();
-}
-
-// When memory was allocated or freed: a look at the statistics must not wait for the daemon.
-absl::Status EngineImpl::ReadHostBytes() {
-  absl::StatusOr<uint64_t> bytes = session_->HostBytes();
-  if (bytes.ok()) host_bytes_ = *bytes;
-  return bytes.status();
-}
-
-absl::Status EngineImpl::MakeLayout() {
-  std::vector<TensorShape> shapes;
-  for (const Parameter& parameter : parameters_) {
-    elements_.push_back(ElementsOf(parameter));
-    shapes.push_back({elements_.back(), parameter.trainable, SizeOf(TypeOf(parameter, options_)),
-                      parameter.unit});
-  }
-  absl::StatusOr<Layout> layout =
-      zero::MakeLayout(shapes, {.world_size = communicator_->WorldSize(),
-                                .chunk_elements = options_.chunk_elements,
-                                .extent_bytes = kExtentAlignmentBytes});
-  if (!layout.ok()) return layout.status();
-  layout_ = *std::move(layout);
-  std::vector<std::string> names;
-  for (const Parameter& parameter : parameters_) names.push_back(parameter.name);
-  NameChunks(names, &layout_);
+// Who decides on chunks, and who places them.
+absl::Status EngineImpl::MakeRooms() {
+  GEMINID_RETURN_IF_ERROR(setup_.MakeLayout());
   std::vector<GradientBook::Tensor> tensors;
-  for (uint32_t t = 0; t < parameters_.size(); ++t) {
-    tensors.push_back({parameters_[t].name, layout_.tensors[t].chunk, parameters_[t].trainable,
-                       parameters_[t].backward_uses,
-                       parameters_[t].separate_gradient || weights_stay()});
+  for (uint32_t t = 0; t < setup_.parameters.size(); ++t) {
+    const Parameter& parameter = setup_.parameters[t];
+    tensors.push_back({parameter.name, setup_.layout.tensors[t].chunk, parameter.trainable,
+                       parameter.backward_uses,
+                       parameter.separate_gradient || setup_.weights_stay()});
   }
-  const uint32_t chunks = static_cast<uint32_t>(layout_.chunks.size());
+  const auto chunks = static_cast<uint32_t>(setup_.layout.chunks.size());
   book_ = std::make_unique<GradientBook>(std::move(tensors), chunks);
-
   std::vector<Director::Chunk> directed;
-  std::vector<uint64_t> bytes;
   for (uint32_t i = 0; i < book_->owners().size(); ++i) {
-    const uint32_t owner = book_->owners()[i];
-    const uint64_t chunk_bytes = layout_.chunks[owner].bytes();
-    bytes.push_back(RoundUpToExtent(chunk_bytes));
-    const bool is_gradient = i != owner;
-    directed.push_back({.bytes = bytes.back(),
+    const ChunkShape& owner = setup_.layout.chunks[book_->owners()[i]];
+    const bool is_gradient = i >= chunks;
+    directed.push_back({.bytes = RoundUpToExtent(owner.bytes()),
                         .is_gradient = is_gradient,
-                        .stays = weights_stay() && !is_gradient,
-                        .changes = layout_.chunks[owner].trainable,
-                        .copied = options_.host_ranks != nullptr && !is_gradient});
+                        .stays = setup_.weights_stay() && !is_gradient,
+                        .changes = owner.trainable,
+                        .copied = setup_.options.host_ranks != nullptr && !is_gradient});
   }
   director_ = std::make_unique<Director>(std::move(directed));
-  placer_ =
-      std::make_unique<Placer>(session_->arena_bytes(), kExtentAlignmentBytes, std::move(bytes));
+  const auto refused = [this](const absl::Status& why) {
+    const Lock lock(mutex_);
+    standing_.refused = why;
+  };
+  const auto free_block = [self = self_](std::byte* data) {
+    if (*self == nullptr) return;
+    const Lock lock((*self)->mutex_);
+    (*self)->residency_->FreeInHole(data);
+  };
+  residency_ = std::make_unique<Residency>(
+      setup_, *director_, book_->owners(),
+      Residency::Calls{
+          .grow = [this](uint64_t extent_bytes) { return GrowWorkspace(extent_bytes); },
+          .holes = {[this](uint64_t bytes) { return AllocateInHole(bytes); }, free_block, refused},
+          .fail = [this](const absl::Status& status) { return Fail(status); }});
   return absl::OkStatus();
 }
 
@@ -407,31 +159,127 @@ absl::Status EngineImpl::AllocateGathered() {
   for (uint32_t i = 0; i < book_->owners().size(); ++i) {
     const uint32_t owner = book_->owners()[i];
     specs.push_back(
-        {absl::StrCat(i == owner ? "weights of " : "gradient of ", NameOf(layout_, owner)),
-         ChunkKind::kGatheredWeight, layout_.chunks[owner].bytes(),
+        {absl::StrCat(i == owner ? "weights of " : "gradient of ", NameOf(setup_.layout, owner)),
+         ChunkKind::kGatheredWeight, setup_.layout.chunks[owner].bytes(),
          /*has_home=*/false});
   }
-  absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
+  absl::StatusOr<std::vector<ChunkHandle>> handles = setup_.session->Allocate(specs);
   if (!handles.ok()) return handles.status();
-  for (const ChunkHandle& handle : *handles) gathered_.push_back(handle.id);
+  for (const ChunkHandle& handle : *handles) setup_.gathered.push_back(handle.id);
   HostShards* const shards = links_->host_shards();
-  return shards == nullptr ? absl::OkStatus() : shards->Allocate(session_, layout_);
+  return shards == nullptr ? absl::OkStatus() : shards->Allocate(setup_.session, setup_.layout);
 }
 
 absl::Status EngineImpl::MakeViews() {
   uint64_t bytes = 0;
   for (uint32_t owner : book_->owners()) {
-    views_.push_back(bytes);
-    bytes += RoundUpToExtent(layout_.chunks[owner].bytes());
+    setup_.views.push_back(bytes);
+    bytes += RoundUpToExtent(setup_.layout.chunks[owner].bytes());
   }
-  return DeviceOf(*session_)->ReserveViews(bytes);
+  return DeviceOf(*setup_.session)->ReserveViews(bytes);
 }
 
-absl::Status EngineImpl::Remember(const absl::Status& status) {
-  if (!status.ok() && status_.ok()) {
-    status_ = status;
+StateStoreOptions EngineImpl::StoreOptions() const {
+  const Options& options = setup_.options;
+  StateStoreOptions made = {.accumulate = options.accumulate > 1 && !setup_.sums_gradients(),
+                            .landing_places = setup_.updates_in_backward() ? kLandingPlaces : 0,
+                            .on_device = options.placement == Placement::kDevice ||
+                                         options.state_placement == StatePlacement::kDevice,
+                            .gradient_sums = setup_.sums_gradients(),
+                            .state_arrays = optimizer_->state_arrays(),
+                            .tensor_state_bytes = optimizer_->tensor_state_bytes(),
+                            .device_scale_bytes = optimizer_->device_scale_bytes(),
+                            .resume = options.resume,
+                            .timeout = options.timeout};
+  if (IsOfRun(*setup_.session)) made.noted_tensors = setup_.parameters.size();
+  return made;
+}
+
+absl::StatusOr<RunPosition> EngineImpl::MakeState() {
+  optimizer_ = std::make_unique<GranuleOptimizer>(setup_.layout, setup_.parameters, links_->rank(),
+                                                  setup_.options);
+  GEMINID_RETURN_IF_ERROR(optimizer_->status());
+  GEMINID_RETURN_IF_ERROR(links_->CheckCounted(optimizer_->CountedElements()));
+  StateStoreOptions options = StoreOptions();
+  GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(setup_.session, setup_.layout, options));
+  RunPosition run;
+  if (const shm::CommitRecord* last = shm::NewestRecord(*store_->commit()); last != nullptr) {
+    run.epoch = last->epoch;
+  }
+  if (options.resume) {
+    Resumption resumption(setup_, store_.get(), optimizer_.get(), links_.get());
+    GEMINID_ASSIGN_OR_RETURN(standing_.resumed, resumption.Resume(&run));
+    standing_.may_resume = standing_.may_resume && standing_.resumed.has_value();
+  }
+  if (store_->is_claimed() && !standing_.resumed.has_value()) {
+    GEMINID_RETURN_IF_ERROR(store_->Free());
+    options.resume = false;
+    GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(setup_.session, setup_.layout, options));
+  }
+  state_ = std::make_unique<StateIo>(setup_, store_.get(), links_.get());
+  residency_->SetStateBytes(store_->device_bytes());
+  return run;
+}
+
+absl::Status EngineImpl::StartMoving() {
+  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<kernels::ThreadPool> pool, setup_.MakeUpdatePool());
+  const auto updated = [this](const absl::Status& status) { residency_->mover().Notify(status); };
+  const auto before_update = [this](uint32_t granule, uint64_t epoch) {
+    state_->snapshotter().BeforeUpdate(granule, epoch);
+  };
+  GEMINID_ASSIGN_OR_RETURN(updater_, Updater::Create(setup_.layout, *optimizer_, store_.get(),
+                                                     std::move(pool), updated, before_update));
+  MoverContext context;
+  context.store = store_.get();
+  context.communicator = links_->mover();
+  context.device_communicator = links_->devices();
+  context.host_shards = links_->host_shards();
+  context.weights_current = [this](uint32_t chunk) { return updater_->IsCurrent(chunk); };
+  context.updates = setup_.updates_in_backward() ? updater_.get() : nullptr;
+  context.names = [this](uint32_t chunk) { return NameOfGathered(chunk); };
+  return residency_->Start(std::move(context));
+}
+
+absl::Status EngineImpl::MakeStep(const RunPosition& run) {
+  plans_ = std::make_unique<StepPlans>(
+      setup_, StepPlans::Parts{.links = links_.get(),
+                               .director = director_.get(),
+                               .residency = residency_.get(),
+                               .store = store_.get(),
+                               .book = book_.get(),
+                               .move_state = [this](std::span<const uint32_t> chunks) {
+                                 return MoveStateToDevice(chunks);
+                               }});
+  step_ = std::make_unique<GradientStep>(setup_,
+                                         GradientStep::Parts{.links = links_.get(),
+                                                             .optimizer = optimizer_.get(),
+                                                             .store = store_.get(),
+                                                             .updater = updater_.get(),
+                                                             .mover = &residency_->mover(),
+                                                             .book = book_.get()},
+                                         run);
+  GEMINID_RETURN_IF_ERROR(ReadHostBytes());
+  Publish();
+  return absl::OkStatus();
+}
+
+std::string EngineImpl::NameOfGathered(uint32_t chunk) const {
+  const uint32_t owner = book_->owners()[chunk];
+  return absl::StrCat(chunk == owner ? "" : "the gradient of ", setup_.NamesIn(owner));
+}
+
+// When memory was allocated or freed: a look at the statistics must not wait for the daemon.
+absl::Status EngineImpl::ReadHostBytes() {
+  absl::StatusOr<uint64_t> bytes = setup_.session->HostBytes();
+  if (bytes.ok()) standing_.host_bytes = *bytes;
+  return bytes.status();
+}
+
+absl::Status EngineImpl::Fail(const absl::Status& status) {
+  if (!status.ok() && standing_.failed.ok()) {
+    standing_.failed = status;
     published_.Fail(status);
-    mover_->Fail(status);
+    residency_->mover().Fail(status);
     links_->Abort(std::string(status.message()));
   }
   return status;
@@ -441,19 +289,19 @@ absl::Status EngineImpl::Remember(const absl::Status& status) {
 std::string EngineImpl::WhyStopped() const {
   std::string why = "stopped in the middle of a step";
   const absl::Status told = links_->health();
-  const absl::Status& cause = told.ok() ? refused_ : told;
+  const absl::Status& cause = told.ok() ? standing_.refused : told;
   if (!cause.ok()) absl::StrAppend(&why, ": ", std::string(cause.message()));
   return why;
 }
 
 absl::Status EngineImpl::Health() {
-  if (!status_.ok()) return status_;
-  return Remember(mover_->status());
+  if (!standing_.failed.ok()) return standing_.failed;
+  return Fail(residency_->mover().status());
 }
 
 absl::Status EngineImpl::HealthOnDevice() {
   GEMINID_RETURN_IF_ERROR(Health());
-  return wait_ended_;
+  return standing_.wait_ended;
 }
 
 }  // namespace geminid::zero

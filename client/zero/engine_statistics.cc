@@ -8,14 +8,15 @@ namespace geminid::zero {
 
 absl::Status EngineImpl::health() const {
   absl::Status known = published_.health();
-  return known.ok() ? mover_->status() : known;
+  return known.ok() ? residency_->mover().status() : known;
 }
 
 // When a call ends, and nothing before the engine is made and after it has ended.
 void EngineImpl::Publish() {
-  if (mover_ == nullptr) return;
-  Published::Basis basis{
-      .host_bytes = host_bytes_, .device_bytes = store_->device_bytes(), .tally = tally_};
+  if (step_ == nullptr || *self_ == nullptr) return;
+  Published::Basis basis{.host_bytes = standing_.host_bytes,
+                         .device_bytes = store_->device_bytes(),
+                         .tally = plans_->tally()};
   if (published_.IsOf(basis)) return;
   Statistics statistics = StatisticsOf(basis);
   published_.Set(std::move(basis), std::move(statistics));
@@ -23,37 +24,38 @@ void EngineImpl::Publish() {
 
 Statistics EngineImpl::StatisticsOf(const Published::Basis& basis) const {
   Statistics statistics;
-  statistics.parameters = layout_.used_elements;
+  statistics.parameters = setup_.layout.used_elements;
   statistics.model_state_bytes = store_->model_state_bytes();
   statistics.device_state_bytes = basis.device_bytes;
-  for (uint32_t chunk = 0; chunk < layout_.chunks.size(); ++chunk) {
+  for (uint32_t chunk = 0; chunk < setup_.layout.chunks.size(); ++chunk) {
     statistics.state_chunks_on_device += store_->on_device(chunk) ? 1 : 0;
   }
   statistics.host_bytes = basis.host_bytes;
-  statistics.arena_bytes = session_->arena_bytes();
-  statistics.chunks = layout_.chunks.size();
-  statistics.chunk_elements = layout_.chunk_elements;
-  statistics.waste_ratio = static_cast<double>(layout_.padding_elements) /
-                           static_cast<double>(layout_.padding_elements + layout_.used_elements);
-  basis.tally.AddTo(plan(), &statistics);
+  statistics.arena_bytes = setup_.session->arena_bytes();
+  statistics.chunks = setup_.layout.chunks.size();
+  statistics.chunk_elements = setup_.layout.chunk_elements;
+  statistics.waste_ratio =
+      static_cast<double>(setup_.layout.padding_elements) /
+      static_cast<double>(setup_.layout.padding_elements + setup_.layout.used_elements);
+  basis.tally.AddTo(plans_->plan(), &statistics);
   return statistics;
 }
 
 absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   Statistics statistics = published_.statistics();
-  const ArenaMeter::Reading reading = meter_.Read();
+  const ArenaMeter::Reading reading = residency_->meter().Read();
   statistics.model_bytes = reading.model_bytes;
   statistics.workspace_bytes = reading.workspace_bytes;
   statistics.peak_model_bytes = reading.peak_model_bytes;
   statistics.peak_workspace_bytes = reading.peak_workspace_bytes;
   statistics.peak_total_bytes = reading.peak_total_bytes;
   statistics.model_bytes_at_peak = reading.model_bytes_at_peak;
-  const TransferTotals totals = session_->Totals();
+  const TransferTotals totals = setup_.session->Totals();
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
   links_->AddTo(&statistics);
-  statistics.queued_seconds = absl::ToDoubleSeconds(session_->Queued());
-  const std::array<absl::Duration, kStallCauses> stalls = session_->Stalls();
+  statistics.queued_seconds = absl::ToDoubleSeconds(setup_.session->Queued());
+  const std::array<absl::Duration, kStallCauses> stalls = setup_.session->Stalls();
   for (int cause = 0; cause < kStallCauses; ++cause) {
     const double seconds = absl::ToDoubleSeconds(stalls[cause]);
     statistics.stall_seconds += seconds;

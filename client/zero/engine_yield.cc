@@ -24,12 +24,13 @@ absl::StatusOr<bool> EngineImpl::AllRanks(bool mine) {
 // its trainer holds workspace or there is no room for its state, all go on and try after the next
 // step.
 absl::Status EngineImpl::YieldIfAsked() {
-  if (!std::exchange(yield_asked_, false)) return absl::OkStatus();
-  const Placing placing(this);  // until the arena is here again
-  GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(options_.timeout));
+  if (!step_->TakeYieldAsked()) return absl::OkStatus();
+  const Residency::Placing placing(residency_.get());  // until the arena is here again
+  GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(setup_.options.timeout));
   // It reads the state where it is; what became of it is said by WaitSnapshot.
-  const bool read = !absl::IsDeadlineExceeded(snapshotter_->Wait(options_.timeout));
-  const bool idle = read && workspace_->in_use_bytes() == 0 && hole_blocks_.empty();
+  const bool read = !absl::IsDeadlineExceeded(state_->snapshotter().Wait(setup_.options.timeout));
+  const bool idle =
+      read && residency_->workspace().in_use_bytes() == 0 && !residency_->AnyBlockInHoles();
   const bool ready = idle && store_->PrepareToLeave().ok();
   GEMINID_ASSIGN_OR_RETURN(const bool all_ready, AllRanks(ready));
   if (!all_ready) {
@@ -37,10 +38,10 @@ absl::Status EngineImpl::YieldIfAsked() {
     return absl::OkStatus();
   }
   GEMINID_RETURN_IF_ERROR(LeaveArena());
-  const absl::Time began = clock_();
+  const absl::Time began = setup_.clock();
   GEMINID_RETURN_IF_ERROR(AwaitArena());
-  AddQueued(*session_, clock_() - began);
-  if (wait_ended_.ok()) {
+  AddQueued(*setup_.session, setup_.clock() - began);
+  if (standing_.wait_ended.ok()) {
     GEMINID_RETURN_IF_ERROR(store_->ReturnToDevice());
   } else {
     store_->StayOnHost();
@@ -53,12 +54,12 @@ absl::Status EngineImpl::AwaitArena() {
   ArenaWait mine;
   for (;;) {
     if (!mine.taken) {
-      GEMINID_ASSIGN_OR_RETURN(mine, TakeArenaAgain(*session_));
+      GEMINID_ASSIGN_OR_RETURN(mine, TakeArenaAgain(*setup_.session));
     }
     std::vector<double> of_any = {mine.taken ? 0.0 : 1.0, mine.ended.ok() ? 0.0 : 1.0};
     GEMINID_RETURN_IF_ERROR(links_->agreement().Worst(&of_any));
     if (of_any[1] > 0) {
-      wait_ended_ = absl::CancelledError(
+      standing_.wait_ended = absl::CancelledError(
           absl::StrCat("the engine has no device memory: the wait for it was ended",
                        mine.ended.ok() ? " by another rank" : ": ", mine.ended.message()));
       return absl::OkStatus();
@@ -69,16 +70,14 @@ absl::Status EngineImpl::AwaitArena() {
 }
 
 absl::Status EngineImpl::LeaveArena() {
-  GEMINID_RETURN_IF_ERROR(Carry(director_->DropAll()));
-  const absl::StatusOr<Steps> reserve = placer_->Reserve(0, 0, Held());
-  if (!reserve.ok()) return reserve.status();
-  GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
-  GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
+  GEMINID_RETURN_IF_ERROR(residency_->Move(director_->DropAll()));
+  GEMINID_RETURN_IF_ERROR(residency_->GiveWorkspaceUp());
+  GEMINID_RETURN_IF_ERROR(residency_->mover().WaitIdle());
   GEMINID_RETURN_IF_ERROR(store_->LeaveDevice());
   // Requests are carried out in order: what was asked before this is done when it is.
   GEMINID_RETURN_IF_ERROR(
-      session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(options_.timeout));
-  return GiveArenaBack(*session_);
+      setup_.session->ReserveWorkspace(0, /*may_evict=*/false).Wait(setup_.options.timeout));
+  return GiveArenaBack(*setup_.session);
 }
 
 }  // namespace geminid::zero

@@ -9,7 +9,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,18 +20,22 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "client/device/device.h"
 #include "client/zero/arena_meter.h"
+#include "client/zero/callback_guard.h"
+#include "client/zero/chunk_collectives.h"
+#include "client/zero/chunk_views.h"
 #include "client/zero/compute.h"
 #include "client/zero/core/link_meter.h"
 #include "client/zero/core/move_queue.h"
 #include "client/zero/core/placer.h"
+#include "client/zero/engine_setup.h"
 #include "client/zero/host_buffers.h"
-#include "client/zero/host_exchange.h"
 #include "client/zero/host_shards.h"
 #include "client/zero/layout.h"
+#include "client/zero/reduced_gradients.h"
 #include "client/zero/state_store.h"
+#include "client/zero/stays.h"
 #include "client/zero/updater.h"
 #include "geminid/communicator.h"
 #include "geminid/session.h"
@@ -42,9 +45,7 @@ namespace geminid::zero {
 
 // What the mover needs to know of the rest of the engine. All outlive it.
 struct MoverContext {
-  Session* session = nullptr;
-  device::Device* device = nullptr;  // the session's
-  const Layout* layout = nullptr;
+  const EngineSetup* setup = nullptr;
   StateStore* store = nullptr;
   collectives::Communicator* communicator = nullptr;  // this thread's own
   // For memory of devices that the host cannot touch; null: it goes through host memory.
@@ -54,16 +55,11 @@ struct MoverContext {
   int accumulate = 1;  // micro-batches whose reduced gradients are added up
   int summed = 1;      // micro-batches whose gradients are added up before they are reduced
   ArenaMeter* meter = nullptr;
-  // The session's chunk of each layout chunk, then of separate gradients; and whose those are.
-  std::vector<ChunkId> gathered;
-  std::vector<uint32_t> owners;
-  std::vector<uint64_t> views;  // where each is among the device's views; none: there are no views
+  const std::vector<uint32_t>* owners = nullptr;  // chunk of the layout, by chunk on the device
   std::function<bool(uint32_t chunk)> weights_current;
   // In the backward pass; null: none then. It has ended (Updater::Stop) before the mover does.
   Updater* updates = nullptr;
   std::function<std::string(uint32_t chunk)> names;  // what it is, in words
-  std::function<absl::Time()> clock;  // that stalls are measured by, on the waiting thread
-  absl::Duration timeout;             // for which nothing may happen while something is waited for
 };
 
 // How far into the step this is, for reductions.
@@ -72,27 +68,27 @@ struct MicroBatchPosition {
   bool last = true;
 };
 
+// What moves are for.
+struct Purpose {
+  uint64_t operation = 0;  // in this micro-batch, for messages
+  uint32_t moment = 0;     // that needs them, unless a step says which
+  MicroBatchPosition position{};
+};
+
 class Mover {
  public:
   // RESOURCE_EXHAUSTED where the system gives no thread.
-  static absl::StatusOr<std::unique_ptr<Mover>> Create(MoverContext context,
-                                                       std::unique_ptr<Compute> compute);
+  static absl::StatusOr<std::unique_ptr<Mover>> Create(MoverContext context);
   ~Mover();
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
-  // An operator begins: what is asked for from now on is for this moment, unless a step says for
-  // which. The daemon is told, when `stream` gets there if there is one.
+  // A moment begins. The daemon is told, when `stream` gets there if there is one.
   void BeginMoment(uint64_t moment, Stream* stream);
 
-  // Asks for what the queue carries out, and carries out the rest. `operation`: what it is for, in
-  // messages. Blocks for those steps that must make room.
-  absl::Status Run(const Steps& steps, uint64_t operation, MicroBatchPosition position);
-
-  // Of the arena's top, for workspace. By the trainer's thread.
-  uint64_t reserved_bytes() const { return reserved_bytes_; }
-  // Where the chunk is, or will be once it has come.
-  uint64_t offset(uint32_t chunk) const { return placed_[chunk]; }
+  // Asks for what the queue carries out, and carries out the rest. Blocks for those steps that must
+  // make room.
+  absl::Status Run(const Steps& steps, const Purpose& purpose);
 
   // --- what operators hold; by the trainer's thread
   // An operator holds the chunk, from now on or from when it comes.
@@ -156,44 +152,7 @@ class Mover {
 
   using Task = MoveQueue::Task;
   using Lock = std::unique_lock<std::mutex>;
-
-  // Outlives the mover in callbacks that come late, or never.
-  struct Guard {
-    std::recursive_mutex mutex;
-    Mover* mover = nullptr;  // null: it has ended
-  };
-  using Requests = std::vector<Pending>;
-
-  // A chunk's time on the device, from one arrival to the drop or reduction that ends it.
-  struct Stay {
-    bool begun = false;    // operators have held it and not given it back, or will hold it
-    bool held = false;     // by an operator
-    bool leaving = false;  // when `points` are reached
-    ChunkState rest = ChunkState::kHold;
-    std::optional<Lease> lease;
-    std::set<uint64_t> points;  // in streams whose work uses it
-  };
-  struct Usage {
-    ChunkState told = ChunkState::kFree;
-    std::deque<Stay> stays = std::deque<Stay>(1);  // the last is that of operators to come
-    uint64_t asked = 0;                            // arrivals
-    uint64_t arrived = 0;
-  };
-  // Opens with the chunk's arrival of that number.
-  struct ArrivalGate {
-    uint32_t chunk = 0;
-    uint64_t arrival = 0;
-    std::shared_ptr<device::Gate> gate;
-  };
-  // The `index`-th granule of a reduced shard, on its way to its update.
-  struct Landing {
-    uint32_t chunk = 0;
-    uint32_t index = 0;
-  };
-  struct ClosedRange {
-    uint64_t block = 0;
-    std::set<uint64_t> points;
-  };
+  using Landing = ReducedGradients::Landing;
 
   // `act`, on the stream's thread when what is queued there is complete, unless the mover is
   // ending.
@@ -203,11 +162,11 @@ class Mover {
                                                      [](const absl::Status&) {});
 
   // mover.cc: asking, waiting, and the queue
-  absl::Status RunStep(const Step& step, uint64_t operation, MicroBatchPosition position);
-  void Ask(MoveQueue::Task::Kind kind, const Step& step, uint64_t operation,
-           MicroBatchPosition position);
+  absl::Status RunStep(const Step& step, const Purpose& purpose);
+  void Ask(MoveQueue::Task::Kind kind, const Step& step, const Purpose& purpose,
+           std::byte* home = nullptr);
   void Drop(uint32_t chunk);
-  absl::Status Reserve(uint64_t bytes);
+  absl::Status Reserve(uint64_t before, uint64_t bytes);
   absl::Status Await(Lock* lock, const std::function<bool()>& ready, const std::string& what,
                      const std::function<StallCause()>& cause);
   void Loop();
@@ -216,60 +175,51 @@ class Mover {
   void ReleaseExtent(uint32_t chunk);
   void Changed();
 
-  // A failure of the request is the mover's.
-  void Watch(Pending request) { request.Then(Later()); }
-
-  // mover_stays.cc; most with the lock held
+  // mover_stays.cc
+  std::set<uint64_t> MarkAll();
   void Reached(uint64_t point);
-  void WatchAll(Requests requests);
-  void Tell(uint32_t chunk, ChunkState to, Requests* requests);
-  void Take(uint32_t chunk, Stay* stay, Requests* requests);
-  void GiveBack(uint32_t chunk, Stay* stay, Requests* requests);
-  void EndStay(uint32_t chunk);
+  void WatchAll(Stays::Requests requests);  // a failure of one is the mover's
   void Arrive(uint32_t chunk);
   void Leave(uint32_t chunk);
   void BecomeReduced(uint32_t chunk);
   void OpenGates();
   void Rest(Lock* lock);
 
+  // mover_copies.cc: one move of bytes between a chunk on the device and chunks in host memory
+  struct Copy {
+    uint32_t chunk = 0;  // on the device
+    bool to_device = false;
+    uint64_t begin = 0;       // in that chunk
+    uint64_t part_bytes = 0;  // of each ticket
+    uint32_t parts = 1;
+    bool urgent = false;
+    TransferCause cause = TransferCause::kDemand;
+    std::optional<uint64_t> extent{};  // that the chunk gets
+    uint32_t moment = kNoDeadline;     // that needs it
+  };
+  Copy CopyOfShard(const Task& task, bool to_device) const;
+  TransferSpec TicketOf(const Copy& copy, ChunkId host, uint32_t part) const;
+  // By tickets. `done`, on the session's thread, for each part that has arrived.
+  void StartCopy(const Copy& copy, const std::function<ChunkId(uint32_t part)>& host,
+                 const std::function<void(uint32_t part)>& done);
+  absl::Status CopyNow(const Copy& copy, ChunkId host);
+
   // mover_gathers.cc
-  // By which a moment has its copies. Those of iterations with more moments than have numbers come
-  // in the order in which they were asked for.
-  static uint16_t DeadlineAt(uint32_t moment);
   void StartGathers();
   void StartGather(const Task& task);
   void StartCopies(const Task& task);
   void StartLocally(const Task& task);
-  void CopyDone(uint32_t chunk, bool counted, uint64_t bytes);
+  void CopyDone(uint32_t chunk, std::optional<uint64_t> counted_bytes);
   absl::Status FinishGather(const Task& task);
   absl::Status GatherToHost(const Task& task);
-  void LabelCollective(const Task& task);
-  // Ranks that a collective is of.
-  struct Group {
-    collectives::Communicator* ranks = nullptr;
-    collectives::Communicator* device_ranks = nullptr;  // or null
-    HostExchange* exchange = nullptr;
-  };
-  Group GroupOf(const Task& task);
-  // What moves memory of the device between the ranks, and where it finds it. Null: nothing can,
-  // but by way of the host.
-  struct Ranks {
-    collectives::Communicator* communicator = nullptr;
-    std::byte* data = nullptr;
-  };
-  absl::StatusOr<Ranks> RanksFor(const Group& group, std::byte* data);
-  absl::Status AllGather(const Task& task, std::byte* chunk);
+  ChunkCollectives::Chunk InCollective(const Task& task, std::byte* data) const;
   void Publish(uint32_t chunk);
-  absl::Status ShowView(uint32_t chunk);
-  absl::Status HideView(uint32_t chunk);
-  void KeepViews(bool fill);
   void QueueShardTo(uint32_t chunk, std::byte* shard) const;
   absl::Status ToHost(uint32_t chunk);
-  absl::Status ToDevice(const Step& step);
+  absl::Status ToDevice(const Step& step, const Purpose& purpose);
   absl::Status Forget(uint32_t chunk);
 
   // mover_host_shards.cc
-  void StartCopyWithinHost(const Task& task);
   bool FillsHostShard(const Task& task) const {
     return context_.host_shards != nullptr && !task.within_host;
   }
@@ -281,7 +231,6 @@ class Mover {
   absl::Status RunReduce(const Task& task);
   void LeaveExtent(uint32_t chunk);
   absl::Status AddToSum(const Task& task);
-  absl::Status ReduceScatter(const Task& task);
   // Where the g-th granule of a shard is.
   using GranulePlaces = std::function<const std::byte*(uint32_t g)>;
   absl::Status MeasureShard(uint32_t chunk);
@@ -296,54 +245,41 @@ class Mover {
   // mover_updates.cc
   absl::Status StartUpdate(const Task& task);
   absl::Status CheckFinite(uint32_t chunk) const;
-  bool IsFiniteLocked(uint32_t chunk) const;
   void StartLandings();
+  void StartLanding(const Landing& landing);
   void Update(const Landing& landed, std::function<void()> used_up);
-  void GradientLeft(uint32_t chunk);
+  bool GranuleLeft(uint32_t chunk);
 
+  Session& session() const { return *context_.setup->session; }
+  device::Device& device() const { return *DeviceOf(session()); }
+  absl::Duration timeout() const { return context_.setup->options.timeout; }
   // The layout's chunk, of a separate gradient too.
-  uint32_t LayoutChunk(uint32_t chunk) const { return context_.owners[chunk]; }
+  uint32_t LayoutChunk(uint32_t chunk) const { return (*context_.owners)[chunk]; }
   const ChunkShape& Shape(uint32_t chunk) const {
-    return context_.layout->chunks[LayoutChunk(chunk)];
+    return context_.setup->layout.chunks[LayoutChunk(chunk)];
   }
   uint64_t ShardOffset(uint32_t chunk) const;
   std::byte* Extent(uint32_t chunk) const;
   std::byte* Shard(uint32_t chunk) const { return Extent(chunk) + ShardOffset(chunk); }
 
-  MoverContext context_;
+  const MoverContext context_;
   HostBuffers buffers_;  // of the trainer's thread
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  // Of anything that may be waited for.
+  struct {
+    std::condition_variable signal;
+    uint64_t count = 0;
+  } changes_;
+  absl::Status status_;  // CANCELLED once the mover ends
   MoveQueue queue_;
-  std::vector<std::byte*> kept_;          // by chunk: where it is gathered to host memory
-  std::vector<uint32_t> copies_pending_;  // by chunk
-  std::vector<double> squares_;           // by granule
-  uint32_t adding_ = 0;                   // gradients that left their extents and are not added yet
-  std::deque<Landing> landing_;           // that have no place yet
-  std::vector<uint32_t> free_places_;     // of the store's landing places
-  uint32_t updating_ = 0;                 // granules reduced in the backward pass, not updated yet
+  Stays stays_;
+  ReducedGradients gradients_;
   LinkMeter link_;
   bool starting_ = false;  // a thread is in StartGathers
-  uint64_t reserved_bytes_ = 0;
-  uint32_t moment_ = 0;           // of the trainer's thread
-  std::vector<uint64_t> placed_;  // by chunk, of the trainer's thread
-  std::vector<Stream*> streams_;  // of the trainer's thread
-  std::vector<Usage> usages_;     // by chunk
-  std::mutex views_mutex_;        // the last one taken
-  std::vector<bool> shown_;       // by chunk: its view is there
-  bool views_kept_ = false;       // none is hidden any more
-  std::vector<ArrivalGate> gates_;
-  std::vector<ClosedRange> closed_;
-  std::set<uint64_t> open_points_;
-  uint64_t next_point_ = 0;
-  uint64_t changes_ = 0;  // of anything that may be waited for
-  absl::Status status_;
-  bool stop_ = false;
-  const std::shared_ptr<Guard> guard_;
+  ChunkViews views_;
+  const std::shared_ptr<CallbackGuard<Mover>> guard_;
   const std::unique_ptr<Compute> compute_;
-  // Of the thread, where the host cannot touch the device's memory.
-  HostExchange exchange_;
-  std::unique_ptr<HostExchange> exchange_within_host_;  // null: there are no host shards
+  ChunkCollectives collectives_;  // of the thread
   std::thread thread_;
 };
 

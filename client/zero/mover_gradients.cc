@@ -1,5 +1,4 @@
 // Gradients on their way from the device to where the update reads them.
-#include <algorithm>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -16,7 +15,7 @@ absl::Status Mover::RunReduce(const Task& task) {
       return absl::OkStatus();
     }
   }
-  GEMINID_RETURN_IF_ERROR(ReduceScatter(task));
+  GEMINID_RETURN_IF_ERROR(collectives_.Average(InCollective(task, Extent(task.chunk))));
   if (context_.accumulate == 1) GEMINID_RETURN_IF_ERROR(MeasureShard(task.chunk));
   if (context_.updates != nullptr) return StartUpdate(task);
   if (!context_.store->on_device(LayoutChunk(task.chunk))) {
@@ -55,24 +54,6 @@ absl::Status Mover::AddToSum(const Task& task) {
   return place.Finish();
 }
 
-// The mean over the ranks, formed in fp32 and rounded once.
-absl::Status Mover::ReduceScatter(const Task& task) {
-  const int world_size = context_.communicator->WorldSize();
-  if (world_size == 1) return absl::OkStatus();
-  LabelCollective(task);
-  const collectives::DType type = DTypeOf(Shape(task.chunk));
-  const uint64_t elements = Shape(task.chunk).elements;
-  const uint64_t shard = elements / static_cast<uint64_t>(world_size);
-  std::byte* const extent = Extent(task.chunk);
-  GEMINID_ASSIGN_OR_RETURN(const Ranks ranks, RanksFor(GroupOf(task), extent));
-  if (ranks.communicator == nullptr) {
-    return exchange_.Average({context_.gathered[task.chunk], extent, elements, type});
-  }
-  return ranks.communicator->ReduceScatter({ranks.data, elements, type},
-                                           {ranks.data + ShardOffset(task.chunk), shard, type},
-                                           collectives::ReduceOp::kSum, {1.0 / world_size});
-}
-
 absl::Status Mover::MeasureShard(uint32_t chunk) {
   const ChunkShape& shape = Shape(chunk);
   return Measure(shape, compute_->on_device(), DTypeOf(shape),
@@ -95,7 +76,7 @@ absl::Status Mover::Measure(const ChunkShape& shape, const ComputePlace& place,
   place.Keep(squares);
   GEMINID_RETURN_IF_ERROR(place.Finish());
   std::lock_guard lock(mutex_);
-  std::ranges::copy(*squares, squares_.begin() + shape.first_granule);
+  gradients_.SetSquares(shape, *squares);
   return absl::OkStatus();
 }
 
@@ -123,53 +104,43 @@ absl::Status Mover::KeepGradient(const Task& task, const GranulePlaces& source) 
 void Mover::StartGradientCopies(const Task& task) {
   const ChunkShape& shape = Shape(task.chunk);
   const bool staged = context_.accumulate > 1;
+  Copy copy = CopyOfShard(task, /*to_device=*/false);
+  copy.cause = TransferCause::kWriteBack;
   {
     std::lock_guard lock(mutex_);
-    copies_pending_[task.chunk] = shape.granules;
-    if (staged) ++adding_;
+    queue_.Copying(task.chunk, copy.parts);
+    if (staged) gradients_.BeginAdding();
   }
-  for (uint32_t g = 0; g < shape.granules; ++g) {
-    TransferSpec spec;
-    spec.source = context_.gathered[task.chunk];
-    spec.source_offset = ShardOffset(task.chunk) + g * shape.granule_bytes();
-    spec.destination = staged ? context_.store->StagingChunk(g)
-                              : context_.store->GradientChunk(shape.first_granule + g);
-    spec.bytes = shape.granule_bytes();
-    spec.cause = TransferCause::kWriteBack;
-    spec.priority = Priority::kNormal;
-    context_.session->Transfer(spec).Then(Later([this, task](const absl::Status& status) {
-      if (status.ok()) GradientCopyDone(task);
-    }));
-  }
+  StartCopy(
+      copy,
+      [&](uint32_t g) {
+        return staged ? context_.store->StagingChunk(g)
+                      : context_.store->GradientChunk(shape.first_granule + g);
+      },
+      [this, task](uint32_t) { GradientCopyDone(task); });
 }
 
 // What was staged is added to the sum beside the stream's operations, not by the session's thread.
 void Mover::GradientCopyDone(const Task& task) {
-  {
-    std::lock_guard lock(mutex_);
-    if (--copies_pending_[task.chunk] > 0) return;
-    queue_.Leaving(task.chunk);
-  }
-  ReleaseExtent(task.chunk);
-  if (context_.accumulate == 1) return;
+  if (!GranuleLeft(task.chunk) || context_.accumulate == 1) return;
   After(compute_->on_device(), [this, task] {
     const absl::Status status =
         KeepGradient(task, [this](uint32_t g) { return context_.store->Staging(g); });
     std::lock_guard lock(mutex_);
-    --adding_;
+    gradients_.EndAdding();
     return status;
   });
 }
 
 // The stream's work must be through with it, and the staging area be free.
 bool Mover::MayReduce(uint32_t chunk) const {
-  return usages_[chunk].stays.front().points.empty() && adding_ == 0;
+  return stays_.OldestUnused(chunk) && !gradients_.adding();
 }
 
 // What Measure found before may have been another micro-batch's.
 absl::Status Mover::MeasureGradients() {
-  for (uint32_t chunk = 0; chunk < context_.layout->chunks.size(); ++chunk) {
-    const ChunkShape& shape = context_.layout->chunks[chunk];
+  for (uint32_t chunk = 0; chunk < context_.setup->layout.chunks.size(); ++chunk) {
+    const ChunkShape& shape = context_.setup->layout.chunks[chunk];
     if (!shape.trainable) continue;
     GEMINID_RETURN_IF_ERROR(MeasureKept(shape, context_.store->on_device(chunk)));
   }

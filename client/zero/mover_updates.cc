@@ -1,7 +1,7 @@
 // Updates in the backward pass: what is reduced goes home granule by granule, through a few landing
 // places, and is used up there. A chunk's extent is free when its last granule has landed.
-#include <cmath>
-#include <numeric>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -17,11 +17,8 @@ absl::Status Mover::StartUpdate(const Task& task) {
   context_.updates->Expect(owner);
   {
     std::lock_guard lock(mutex_);
-    copies_pending_[task.chunk] = shape.granules;
-    updating_ += shape.granules;
-    for (uint32_t g = 0; !on_device && g < shape.granules; ++g) {
-      landing_.push_back({task.chunk, g});
-    }
+    queue_.Copying(task.chunk, shape.granules);
+    gradients_.Expect(task.chunk, shape.granules, /*land=*/!on_device);
   }
   if (!on_device) {
     StartLandings();
@@ -30,7 +27,7 @@ absl::Status Mover::StartUpdate(const Task& task) {
   for (uint32_t g = 0; g < shape.granules; ++g) {
     context_.store->SetGradient(shape.first_granule + g,
                                 Shard(task.chunk) + g * shape.granule_bytes());
-    Update({task.chunk, g}, [this, chunk = task.chunk] { GradientLeft(chunk); });
+    Update({task.chunk, g}, [this, chunk = task.chunk] { GranuleLeft(chunk); });
   }
   return absl::OkStatus();
 }
@@ -38,7 +35,7 @@ absl::Status Mover::StartUpdate(const Task& task) {
 // Half of the step's updates may be made already: then it can be neither committed nor undone.
 absl::Status Mover::CheckFinite(uint32_t chunk) const {
   std::lock_guard lock(mutex_);
-  if (IsFiniteLocked(chunk)) return absl::OkStatus();
+  if (gradients_.IsFinite(Shape(chunk))) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(
       "a gradient is not finite, of ", context_.names(LayoutChunk(chunk)),
       ": training diverges. Parameters whose gradients came before are updated already, in the "
@@ -48,38 +45,37 @@ absl::Status Mover::CheckFinite(uint32_t chunk) const {
 
 void Mover::StartLandings() {
   for (;;) {
-    Landing next;
-    uint32_t place = 0;
+    std::optional<Landing> next;
     {
       std::lock_guard lock(mutex_);
-      if (stop_ || !status_.ok() || landing_.empty() || free_places_.empty()) return;
-      next = landing_.front();
-      landing_.pop_front();
-      place = free_places_.back();
-      free_places_.pop_back();
+      if (status_.ok()) next = gradients_.TakeLanding();
     }
-    context_.store->SetGradient(Shape(next.chunk).first_granule + next.index,
-                                context_.store->Staging(place));
-    TransferSpec spec;
-    spec.source = context_.gathered[next.chunk];
-    const uint64_t bytes = Shape(next.chunk).granule_bytes();
-    spec.source_offset = ShardOffset(next.chunk) + next.index * bytes;
-    spec.destination = context_.store->StagingChunk(place);
-    spec.bytes = bytes;
-    spec.cause = TransferCause::kWriteBack;
-    spec.priority = Priority::kNormal;
-    context_.session->Transfer(spec).Then(Later([this, next, place](const absl::Status& status) {
-      if (!status.ok()) return;
-      GradientLeft(next.chunk);
-      Update(next, [this, place] {
-        {
-          std::lock_guard lock(mutex_);
-          free_places_.push_back(place);
-        }
-        StartLandings();
-      });
-    }));
+    if (!next.has_value()) return;
+    StartLanding(*next);
   }
+}
+
+void Mover::StartLanding(const Landing& landing) {
+  const ChunkShape& shape = Shape(landing.chunk);
+  const uint64_t bytes = shape.granule_bytes();
+  context_.store->SetGradient(shape.first_granule + landing.index,
+                              context_.store->Staging(landing.place));
+  const Copy copy = {.chunk = landing.chunk,
+                     .begin = ShardOffset(landing.chunk) + landing.index * bytes,
+                     .part_bytes = bytes,
+                     .cause = TransferCause::kWriteBack};
+  StartCopy(
+      copy, [&](uint32_t) { return context_.store->StagingChunk(landing.place); },
+      [this, landing](uint32_t) {
+        GranuleLeft(landing.chunk);
+        Update(landing, [this, landing] {
+          {
+            std::lock_guard lock(mutex_);
+            gradients_.FreePlace(landing.place);
+          }
+          StartLandings();
+        });
+      });
 }
 
 // `used_up`, on the updater's thread: nothing reads the gradient any more.
@@ -89,20 +85,21 @@ void Mover::Update(const Landing& landed, std::function<void()> used_up) {
     used_up();
     {
       std::lock_guard lock(mutex_);
-      --updating_;
+      gradients_.GranuleUpdated();
     }
     Changed();
   });
 }
 
-// One granule of it has.
-void Mover::GradientLeft(uint32_t chunk) {
+// Whether that was the chunk's last: then its extent is free.
+bool Mover::GranuleLeft(uint32_t chunk) {
   {
     std::lock_guard lock(mutex_);
-    if (--copies_pending_[chunk] > 0) return;
+    if (!queue_.CopyEnded(chunk)) return false;
     queue_.Leaving(chunk);
   }
   ReleaseExtent(chunk);
+  return true;
 }
 
 }  // namespace geminid::zero

@@ -1,6 +1,7 @@
 #include "client/zero/state_store.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,8 +24,8 @@ StateStore::StateStore(Session* session, const Layout& layout, const StateStoreO
     : layout_(layout),
       session_(session),
       options_(options),
-      current_(layout.granules),
-      chunk_on_device_(layout.chunks.size(), options.on_device) {}
+      chunks_(session, options.timeout),
+      current_(layout.granules) {}
 
 absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
                                                                const Layout& layout,
@@ -43,13 +44,13 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   GEMINID_ASSIGN_OR_RETURN(store->compute_,
                            Compute::Create(DeviceOf(*session), "geminid-state", options.timeout));
   GEMINID_RETURN_IF_ERROR(store->Allocate(layout));
-  if (store->claimed_ && store->left_.ok()) {
+  if (store->left_.claimed && store->left_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->NoteWhatIsLeft(store->TakeUp()));
   }
-  if (options.on_device && store->left_.ok()) {
+  if (options.on_device && store->left_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->MakeDeviceScales());
   }
-  if (options.gradient_sums && store->left_.ok()) {
+  if (options.gradient_sums && store->left_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->MakeGradientSums());
   }
   return store;
@@ -103,20 +104,6 @@ StateStore::Extent StateStore::MakeExtent(const ExtentSlots& slots, const std::v
   return extent;
 }
 
-absl::StatusOr<std::vector<ChunkId>> StateStore::AllocateChunks(
-    const std::vector<ChunkSpec>& specs) {
-  absl::StatusOr<std::vector<ChunkHandle>> handles = session_->Allocate(specs);
-  if (!handles.ok()) return handles.status();
-  std::vector<ChunkId> ids;
-  for (const ChunkHandle& handle : *handles) {
-    ids.push_back(handle.id);
-    allocated_.push_back(handle.id);
-    // Zeros are a payload: no chunk of the state is free storage.
-    session_->Transition(handle.id, ChunkState::kHold);
-  }
-  return ids;
-}
-
 // One list of chunks, allocated together: the extents in order, the gradients, the staging area.
 absl::Status StateStore::Allocate(const Layout& layout) {
   const bool has_home = !options_.on_device;
@@ -141,7 +128,8 @@ absl::Status StateStore::Allocate(const Layout& layout) {
     }
   }
   const size_t first_tensor_state = specs.size();
-  const size_t tensor_states = options_.tensor_state_bytes > 0 ? tensor_states_.size() : 0;
+  const size_t tensor_states =
+      options_.tensor_state_bytes > 0 ? tensor_states_.addresses.size() : 0;
   for (size_t i = 0; i < tensor_states; ++i) {
     specs.push_back({absl::StrCat("tensor state ", i),
                      i == 0 ? ChunkKind::kExpAvgSq : ChunkKind::kSpare, options_.tensor_state_bytes,
@@ -162,79 +150,34 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   if (!ids.ok()) return ids.status();
   GEMINID_RETURN_IF_ERROR(ObtainNotes());
   if (options_.on_device) {
-    if (claimed_) GEMINID_RETURN_IF_ERROR(NoteWhatIsLeft(HoldClaimed(*ids)));
-    if (!claimed_) GEMINID_RETURN_IF_ERROR(PlaceOnDevice(*ids));
+    if (left_.claimed) GEMINID_RETURN_IF_ERROR(NoteWhatIsLeft(HoldClaimed(*ids)));
+    if (!left_.claimed) GEMINID_RETURN_IF_ERROR(chunks_.Place(*ids, compute_->on_device()));
   }
   for (const ExtentSlots& extent : slots) extents_.push_back(MakeExtent(extent, *ids, tier));
   for (const ExtentSlots& spare : spares) {
     spare_[SpareOf(tier, spare.type)] = static_cast<uint32_t>(extents_.size());
     extents_.push_back(MakeExtent(spare, *ids, tier));
   }
-  gradient_chunks_.resize(layout.granules, kNoChunk);
-  if (!claimed_) commit_->versions[layout.granules].store(shm::ChunkVersion{}.Encode());
+  gradients_.chunks.resize(layout.granules, kNoChunk);
+  if (!left_.claimed) commit_->versions[layout.granules].store(shm::ChunkVersion{}.Encode());
   for (const ChunkShape& chunk : layout.chunks) {
     for (uint32_t i = chunk.first_granule; i < chunk.first_granule + chunk.granules; ++i) {
       current_[i].store(i);
-      if (!claimed_) commit_->versions[i].store(shm::ChunkVersion{0, i}.Encode());
+      if (!left_.claimed) commit_->versions[i].store(shm::ChunkVersion{0, i}.Encode());
       if (!chunk.trainable || options_.landing_places > 0) continue;
-      gradient_chunks_[i] = (*ids)[gradient_slots[i]];
+      gradients_.chunks[i] = (*ids)[gradient_slots[i]];
     }
   }
   for (size_t i = 0; i < tensor_states; ++i) {
-    tensor_state_chunks_[i] = (*ids)[first_tensor_state + i];
-    tensor_states_[i] = Address(tensor_state_chunks_[i], tier);
+    tensor_states_.chunks[i] = (*ids)[first_tensor_state + i];
+    tensor_states_.addresses[i] = Address(tensor_states_.chunks[i], tier);
   }
   for (size_t slot = first_staging; slot < ids->size(); ++slot) {
-    staging_chunks_.push_back((*ids)[slot]);
-    staging_.push_back(session_->Home((*ids)[slot]));
+    gradients_.staging_chunks.push_back((*ids)[slot]);
+    gradients_.staging.push_back(session_->Home((*ids)[slot]));
   }
   FindAddresses();
   commit_->header.groups = layout.granules + (tensor_states > 0 ? 1 : 0);
-  return absl::OkStatus();
-}
-
-absl::Status StateStore::Free() {
-  held_.clear();
-  // Requests are carried out in order: copies that have ended are settled when this is done.
-  GEMINID_RETURN_IF_ERROR(
-      session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(options_.timeout));
-  return session_->Free(std::exchange(allocated_, {}));
-}
-
-absl::Status StateStore::PlaceOnDevice(const std::vector<ChunkId>& chunks) {
-  for (ChunkId chunk : chunks) {
-    // The daemon has the words for what does not fit.
-    const bool fits = session_->Bytes(chunk) <= session_->arena_bytes() - device_bytes_;
-    absl::Status status =
-        session_->AllocateExtent(chunk, fits ? device_bytes_ : kAnyOffset, /*may_evict=*/true)
-            .Wait(options_.timeout);
-    if (status.ok()) {
-      const ComputePlace& place = compute_->on_device();
-      place.ops->Zero(*place.stream, session_->Device(chunk), session_->Bytes(chunk));
-      status = place.Finish();
-    }
-    if (status.ok()) status = session_->Publish(chunk).Wait(options_.timeout);
-    if (!status.ok()) {
-      return absl::Status(status.code(),
-                          absl::StrCat("the model state does not fit the device arena of ",
-                                       base::FormatBytes(session_->arena_bytes()), " after ",
-                                       base::FormatBytes(device_bytes_),
-                                       " of it; use more device memory, or placement auto with the "
-                                       "optimizer state on the host: ",
-                                       std::string(status.message())));
-    }
-    if (status = HoldOnDevice(chunk); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status StateStore::HoldOnDevice(ChunkId chunk) {
-  std::optional<Lease> lease = session_->TryLease(chunk);
-  if (!lease.has_value()) {
-    return absl::InternalError("a chunk just published on the device could not be leased");
-  }
-  held_.push_back({.chunk = chunk, .lease = std::move(lease)});
-  device_bytes_ += RoundUpToExtent(session_->Bytes(chunk));
   return absl::OkStatus();
 }
 
@@ -243,7 +186,7 @@ std::vector<ChunkId> StateStore::ChunksOf(uint32_t chunk) const {
   std::vector<ChunkId> all;
   for (uint32_t g = shape.first_granule; g < shape.first_granule + shape.granules; ++g) {
     const Extent& extent = extents_[current_[g].load()];
-    all.insert(all.end(), {extent.weight, extent.remainder, gradient_chunks_[g]});
+    all.insert(all.end(), {extent.weight, extent.remainder, gradients_.chunks[g]});
     all.insert(all.end(), extent.arrays.begin(), extent.arrays.end());
   }
   std::erase(all, kNoChunk);
@@ -267,9 +210,9 @@ uint64_t StateStore::device_spare_bytes() const {
 absl::Status StateStore::MakeDeviceSpares() {
   std::vector<ChunkSpec> specs;
   const std::vector<ExtentSlots> spares = DeviceSpareSlots(&specs);
-  absl::StatusOr<std::vector<ChunkId>> ids = AllocateChunks(specs);
+  absl::StatusOr<std::vector<ChunkId>> ids = chunks_.Allocate(specs);
   if (!ids.ok()) return ids.status();
-  GEMINID_RETURN_IF_ERROR(PlaceOnDevice(*ids));
+  GEMINID_RETURN_IF_ERROR(chunks_.Place(*ids, compute_->on_device()));
   for (const ExtentSlots& spare : spares) {
     spare_[SpareOf(kDevice, spare.type)] = static_cast<uint32_t>(extents_.size());
     extents_.push_back(MakeExtent(spare, *ids, kDevice));
@@ -278,11 +221,8 @@ absl::Status StateStore::MakeDeviceSpares() {
 }
 
 absl::StatusOr<std::vector<ChunkId>> StateStore::MakePassing(const std::vector<ChunkSpec>& specs) {
-  GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> ids, AllocateChunks(specs));
-  GEMINID_RETURN_IF_ERROR(PlaceOnDevice(ids));
-  for (auto held = held_.end() - static_cast<ptrdiff_t>(ids.size()); held != held_.end(); ++held) {
-    held->keeps = false;
-  }
+  GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> ids, chunks_.Allocate(specs));
+  GEMINID_RETURN_IF_ERROR(chunks_.Place(ids, compute_->on_device(), /*keeps=*/false));
   return ids;
 }
 
@@ -296,7 +236,7 @@ absl::Status StateStore::MakeDeviceScales() {
 }
 
 absl::Status StateStore::MakeGradientSums() {
-  const uint64_t before = device_bytes_;
+  const uint64_t before = chunks_.device_bytes();
   std::vector<ChunkSpec> specs;
   for (size_t c = 0; c < layout_.chunks.size(); ++c) {
     const ChunkShape& chunk = layout_.chunks[c];
@@ -314,11 +254,11 @@ absl::Status StateStore::MakeGradientSums() {
             "ZeRO's stage 1 keeps sums of gradients on the device, ", base::FormatBytes(bytes),
             "; use stage 2, or more device memory: ", std::string(ids.status().message())));
   }
-  sum_bytes_ = device_bytes_ - before;
+  gradients_.sum_bytes = chunks_.device_bytes() - before;
   auto next = ids->begin();
   for (const ChunkShape& chunk : layout_.chunks) {
     std::byte* const sum = chunk.trainable ? Address(*next++, kDevice) : nullptr;
-    gradient_sums_.push_back(reinterpret_cast<float*>(sum));
+    gradients_.sums.push_back(reinterpret_cast<float*>(sum));
   }
   return absl::OkStatus();
 }
@@ -331,36 +271,13 @@ absl::Status StateStore::MoveToDevice(std::span<const uint32_t> chunks) {
     moved.insert(moved.end(), parts.begin(), parts.end());
     trained |= layout_.chunks[chunk].trainable;
   }
-  std::vector<Pending> copies;
-  uint64_t offset = device_bytes_;
-  for (ChunkId chunk : moved) {
-    TransferSpec spec;
-    spec.source = chunk;
-    spec.destination = chunk;
-    spec.bytes = session_->Bytes(chunk);
-    spec.cause = TransferCause::kPrefetch;
-    spec.allocate_destination = spec.may_evict = true;
-    spec.device_offset = offset;
-    spec.publish_when_done = true;
-    copies.push_back(session_->Transfer(spec));
-    offset += RoundUpToExtent(spec.bytes);
-  }
-  for (const Pending& copy : copies) {
-    GEMINID_RETURN_IF_ERROR(copy.Wait(options_.timeout));
-  }
-  for (ChunkId chunk : moved) {
-    GEMINID_RETURN_IF_ERROR(HoldOnDevice(chunk));
-    // From now on the home is the older copy.
-    session_->Transition(chunk, ChunkState::kCompute);
-    session_->Transition(chunk, ChunkState::kHold, /*dirty=*/true);
-  }
+  GEMINID_RETURN_IF_ERROR(chunks_.MoveIn(moved));
   if (trained) {
     GEMINID_RETURN_IF_ERROR(MakeDeviceSpares());
     GEMINID_RETURN_IF_ERROR(MakeDeviceScales());
   }
   for (uint32_t chunk : chunks) {
     const ChunkShape& shape = layout_.chunks[chunk];
-    chunk_on_device_[chunk] = true;
     for (uint32_t g = shape.first_granule; g < shape.first_granule + shape.granules; ++g) {
       extents_[current_[g].load()].tier = kDevice;
     }
@@ -375,28 +292,48 @@ std::byte* StateStore::Address(ChunkId chunk, Tier tier) const {
 }
 
 void StateStore::FindAddresses() {
-  views_.clear();
-  for (const Extent& extent : extents_) {
-    View view;
+  for (Extent& extent : extents_) {
+    View& view = extent.view;
     view.type = extent.type;
     view.weight = Address(extent.weight, extent.tier);
     view.remainder = reinterpret_cast<int16_t*>(Address(extent.remainder, extent.tier));
     for (size_t i = 0; i < kMaxStateArrays; ++i) {
       view.arrays[i] = reinterpret_cast<float*>(Address(extent.arrays[i], extent.tier));
     }
-    views_.push_back(view);
   }
-  gradients_.clear();
+  gradients_.places.clear();
   for (uint32_t granule = 0; granule < layout_.granules; ++granule) {
-    gradients_.push_back(Address(gradient_chunks_[granule], TierOf(granule)));
+    gradients_.places.push_back(Address(gradients_.chunks[granule], TierOf(granule)));
   }
+}
+
+// It is read where it is.
+void StateStore::StayOnHost() {
+  const std::map<ChunkId, ChunkId> refuge_of = chunks_.StayOnHost();
+  const auto stay = [&](ChunkId* chunk) {
+    if (const auto found = refuge_of.find(*chunk); found != refuge_of.end()) *chunk = found->second;
+  };
+  for (Extent& extent : extents_) {
+    extent.tier = kHost;
+    stay(&extent.weight);
+    stay(&extent.remainder);
+    std::ranges::for_each(extent.arrays, [&](ChunkId& array) { stay(&array); });
+  }
+  std::ranges::for_each(gradients_.chunks, [&](ChunkId& chunk) { stay(&chunk); });
+  for (size_t i = 0; i < tensor_states_.addresses.size(); ++i) {
+    stay(&tensor_states_.chunks[i]);
+    tensor_states_.addresses[i] = Address(tensor_states_.chunks[i], kHost);
+  }
+  device_scales_ = nullptr;
+  gradients_.sum_bytes = 0;
+  FindAddresses();
 }
 
 void StateStore::FlipTensorState(uint64_t epoch) {
   if (options_.tensor_state_bytes == 0) return;
-  tensor_state_ = 1 - tensor_state_;
-  commit_->versions[layout_.granules].store(shm::ChunkVersion{epoch, tensor_state_}.Encode(),
-                                            std::memory_order_release);
+  tensor_states_.current = 1 - tensor_states_.current;
+  commit_->versions[layout_.granules].store(
+      shm::ChunkVersion{epoch, tensor_states_.current}.Encode(), std::memory_order_release);
 }
 
 absl::Status StateStore::ReadTensorState(std::span<std::byte> bytes) const {

@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "client/zero/compute.h"
 #include "client/zero/layout.h"
+#include "client/zero/state_chunks.h"
 #include "client/zero/step_notes.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
@@ -64,9 +65,9 @@ class StateStore {
     int16_t* remainder = nullptr;
     std::array<float*, kMaxStateArrays> arrays = {};
   };
-  View Current(uint32_t granule) const { return views_[current_[granule].load()]; }
+  View Current(uint32_t granule) const { return extents_[current_[granule].load()].view; }
   // Where the granule's next version goes.
-  View Spare(uint32_t granule) const { return views_[spare_[SpareOf(granule)]]; }
+  View Spare(uint32_t granule) const { return extents_[spare_[SpareOf(granule)]].view; }
 
   // The spare holds the granule's newest state, made by `epoch`. Everything written to it before is
   // visible to whoever sees the flip.
@@ -75,15 +76,17 @@ class StateStore {
   // The optimizer's numbers per tensor, in two versions: a step writes the spare one before its
   // commit record, then flips. So if this version's epoch is older than the newest record's, the
   // spare one is that record's. Null when there are none.
-  std::byte* TensorState() const { return tensor_states_[tensor_state_]; }
-  std::byte* SpareTensorState() const { return tensor_states_[1 - tensor_state_]; }
+  std::byte* TensorState() const { return tensor_states_.addresses[tensor_states_.current]; }
+  std::byte* SpareTensorState() const {
+    return tensor_states_.addresses[1 - tensor_states_.current];
+  }
   void FlipTensorState(uint64_t epoch);
 
   // --- for successors: state_store_resume.cc ---
   // It has a predecessor's chunks. left(): OK if they can be gone on from, where the newest commit
   // record and the version words say; else why not, and it must be freed and made anew.
-  bool is_claimed() const { return claimed_; }
-  const absl::Status& left() const { return left_; }
+  bool is_claimed() const { return left_.claimed; }
+  const absl::Status& left() const { return left_.status; }
   // Whether a successor may go on from here; to be said after each commit, and of other changes.
   void SetResumable(bool resumable) { commit_->header.resumable.store(resumable ? 1 : 0); }
   // Trained granules that no step from `epoch` on has updated.
@@ -101,9 +104,9 @@ class StateStore {
   absl::Status WriteSpareTensorState(std::span<const std::byte> bytes);
 
   // The reduced gradient of a granule: of the weight's type, or fp32 when accumulating.
-  std::byte* Gradient(uint32_t granule) const { return gradients_[granule]; }
+  std::byte* Gradient(uint32_t granule) const { return gradients_.places[granule]; }
   // Without a place of its own, until its update: where it lies.
-  void SetGradient(uint32_t granule, std::byte* gradient) { gradients_[granule] = gradient; }
+  void SetGradient(uint32_t granule, std::byte* gradient) { gradients_.places[granule] = gradient; }
   DataType GradientType(uint32_t granule) const {
     return options_.accumulate ? DataType::kFloat32 : extents_[current_[granule].load()].type;
   }
@@ -111,51 +114,51 @@ class StateStore {
   // Of all elements of the trained chunk, in fp32, in the arena; null: gradients are not summed
   // before they are reduced. It holds anything to begin with.
   float* GradientSum(uint32_t chunk) const {
-    return gradient_sums_.empty() ? nullptr : gradient_sums_[chunk];
+    return gradients_.sums.empty() ? nullptr : gradients_.sums[chunk];
   }
 
   // All of its memory goes back to the session. Nothing else may be called after it.
-  absl::Status Free();
+  absl::Status Free() { return chunks_.FreeAll(); }
 
   // What transfers name. The weight's changes with each flip.
   ChunkId WeightChunk(uint32_t granule) const { return extents_[current_[granule].load()].weight; }
-  ChunkId GradientChunk(uint32_t granule) const { return gradient_chunks_[granule]; }
+  ChunkId GradientChunk(uint32_t granule) const { return gradients_.chunks[granule]; }
 
   uint32_t landing_places() const { return options_.landing_places; }
   // When accumulating: where the `index`-th granule of a shard lands before it is added; else the
   // `index`-th of the landing places. Large enough for one of any type.
-  ChunkId StagingChunk(uint32_t index) const { return staging_chunks_[index]; }
-  std::byte* Staging(uint32_t index) const { return staging_[index]; }
+  ChunkId StagingChunk(uint32_t index) const { return gradients_.staging_chunks[index]; }
+  std::byte* Staging(uint32_t index) const { return gradients_.staging[index]; }
 
   // The chunk's state is used where it lives: in the arena, not at its home.
-  bool on_device(uint32_t chunk) const { return chunk_on_device_[chunk]; }
+  bool on_device(uint32_t chunk) const {
+    return granule_on_device(layout_.chunks[chunk].first_granule);
+  }
   bool granule_on_device(uint32_t granule) const { return TierOf(granule) == kDevice; }
   // Who computes on it there; and on numbers per tensor, which read state of both kinds.
   const ComputePlace& ComputeOf(uint32_t granule) const {
     return compute_->Of(granule_on_device(granule));
   }
   const ComputePlace& ComputeOfTensors() const { return compute_->Of(any_on_device()); }
-  bool any_on_device() const { return device_bytes_ > sum_bytes_; }
+  bool any_on_device() const { return chunks_.device_bytes() > gradients_.sum_bytes; }
   // What MoveToDevice would take of the arena: for a chunk, and once if any of them is trained.
   uint64_t device_bytes_of(uint32_t chunk) const;
   uint64_t device_spare_bytes() const;
   // Copies the state of chunks to the lowest places of the arena, and uses it there from now on;
   // the homes keep the older copies. Nothing may be in motion or being updated. At most once.
   absl::Status MoveToDevice(std::span<const uint32_t> chunks);
-  // All that lies in the arena leaves it, contents kept on the host, and comes back to the same
-  // addresses. First room is made for what has no home: RESOURCE_EXHAUSTED, and nothing has moved.
-  // Nothing may be in motion or being updated until it is back.
-  absl::Status PrepareToLeave();
-  void StayAfterAll();
-  absl::Status LeaveDevice();
-  absl::Status ReturnToDevice();
-  // Instead: it does not come back, and is read where it is. Nothing is updated any more.
+  // See StateChunks. Nothing may be in motion or being updated until it is back.
+  absl::Status PrepareToLeave() { return chunks_.PrepareToLeave(); }
+  void StayAfterAll() { chunks_.StayAfterAll(); }
+  absl::Status LeaveDevice() { return chunks_.Leave(); }
+  absl::Status ReturnToDevice() { return chunks_.Return(); }
+  // Instead: nothing is updated any more.
   void StayOnHost();
 
   // Weights, remainders, the optimizer's arrays and numbers per tensor; spares not included.
   uint64_t model_state_bytes() const { return model_state_bytes_; }
   // Of all chunks that live on the device, and of sums of gradients.
-  uint64_t device_bytes() const { return device_bytes_; }
+  uint64_t device_bytes() const { return chunks_.device_bytes(); }
 
  private:
   enum Tier { kHost, kDevice };
@@ -167,6 +170,7 @@ class StateStore {
     std::array<ChunkId, kMaxStateArrays> arrays = {kNoChunk, kNoChunk};
     Tier tier = kHost;
     DataType type = DataType::kBFloat16;
+    View view{};  // where that is
   };
   // Sessions allocate by lists: an extent's places in one.
   struct ExtentSlots {
@@ -184,12 +188,8 @@ class StateStore {
   std::vector<ExtentSlots> AddSpares(bool has_home, const std::string& name,
                                      std::vector<ChunkSpec>* specs) const;
   Extent MakeExtent(const ExtentSlots& slots, const std::vector<ChunkId>& ids, Tier tier) const;
-  absl::StatusOr<std::vector<ChunkId>> AllocateChunks(const std::vector<ChunkSpec>& specs);
   // Of what a predecessor left, if it is wanted and there; else new ones.
   absl::StatusOr<std::vector<ChunkId>> ObtainChunks(const std::vector<ChunkSpec>& specs);
-  // Nothing: there are none such.
-  absl::StatusOr<std::optional<std::vector<ChunkId>>> ClaimChunks(
-      const std::vector<ChunkSpec>& specs);
   absl::Status NoteWhatIsLeft(absl::Status found);
   absl::Status ObtainNotes();
   std::vector<ExtentSlots> DeviceSpareSlots(std::vector<ChunkSpec>* specs) const {
@@ -200,7 +200,7 @@ class StateStore {
   // By the device's spares: the granule whose newest state is there, if any.
   using OnDeviceSpares = std::vector<std::optional<uint32_t>>;
   absl::Status ReadVersions(std::vector<bool>* used, OnDeviceSpares* on_device_spares);
-  absl::Status BringHome();
+  absl::Status CopyAllHome();
   absl::Status CopyHome(ChunkId from, ChunkId to);
   absl::Status FreeDeviceSpare();
   absl::Status TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t granule,
@@ -214,9 +214,7 @@ class StateStore {
   // In the arena, apart from the list of all else, which a successor claims: what these hold is
   // nobody's.
   absl::StatusOr<std::vector<ChunkId>> MakePassing(const std::vector<ChunkSpec>& specs);
-  absl::Status PlaceOnDevice(const std::vector<ChunkId>& chunks);
   absl::Status WriteTo(std::byte* tensor_state, std::span<const std::byte> bytes);
-  absl::Status HoldOnDevice(ChunkId chunk);
   Tier TierOf(uint32_t granule) const { return extents_[current_[granule].load()].tier; }
   static size_t SpareOf(Tier tier, DataType type) {
     return static_cast<size_t>(tier) * kDataTypes + static_cast<size_t>(type);
@@ -229,42 +227,41 @@ class StateStore {
   std::byte* Address(ChunkId chunk, Tier tier) const;
   void FindAddresses();
 
+  // A predecessor's state.
+  struct Left {
+    bool claimed = false;
+    absl::Status status;
+    std::vector<ChunkId> device_spare;  // if it had one
+  };
+  // Of reduced gradients: by granule, and where those land that have no place of their own.
+  struct Gradients {
+    std::vector<ChunkId> chunks;
+    std::vector<std::byte*> places;
+    std::vector<ChunkId> staging_chunks;
+    std::vector<std::byte*> staging;
+    std::vector<float*> sums;  // by chunk
+    uint64_t sum_bytes = 0;    // of the arena
+  };
+  struct TensorStates {
+    std::array<ChunkId, 2> chunks = {kNoChunk, kNoChunk};
+    std::array<std::byte*, 2> addresses = {};
+    uint32_t current = 0;
+  };
+
   const Layout& layout_;
   Session* session_;
   StateStoreOptions options_;
+  StateChunks chunks_;
   shm::CommitSegment* commit_ = nullptr;
   std::vector<Extent> extents_;
-  std::vector<View> views_;  // by extent
-  std::vector<std::atomic<uint32_t>> current_;
+  std::vector<std::atomic<uint32_t>> current_;       // by granule: its extent
   std::array<uint32_t, 2 * kDataTypes> spare_ = {};  // by tier and type
-  std::vector<ChunkId> gradient_chunks_;
-  std::vector<std::byte*> gradients_;
-  std::vector<ChunkId> staging_chunks_;
-  std::vector<std::byte*> staging_;
+  Gradients gradients_;
+  TensorStates tensor_states_;
   float* device_scales_ = nullptr;
-  std::vector<float*> gradient_sums_;  // by chunk
-  uint64_t sum_bytes_ = 0;             // of the arena
-  // Of a chunk that lives on the device, its lease, and where it waits while it is not there.
-  struct Held {
-    ChunkId chunk = kNoChunk;
-    std::optional<Lease> lease;
-    ChunkId refuge = kNoChunk;  // its home, or a chunk for it
-    uint64_t offset = 0;
-    bool keeps = true;  // its contents, between steps
-  };
-
-  std::vector<Held> held_;
-  bool claimed_ = false;
-  absl::Status left_;
-  std::vector<ChunkId> device_spare_;  // a predecessor's, if it had one
+  Left left_;
   std::optional<StepNotes> notes_;
-  std::array<ChunkId, 2> tensor_state_chunks_ = {kNoChunk, kNoChunk};
-  std::vector<ChunkId> allocated_;
-  std::array<std::byte*, 2> tensor_states_ = {};
-  uint32_t tensor_state_ = 0;  // the current one
   uint64_t model_state_bytes_ = 0;
-  uint64_t device_bytes_ = 0;
-  std::vector<bool> chunk_on_device_;
   std::unique_ptr<Compute> compute_;  // last: it finishes what it was given
 };
 

@@ -20,36 +20,23 @@ constexpr char kNotesName[] = "step notes";
 
 }  // namespace
 
-// Only the daemon's word that there are none means that: whoever cannot ask must not take what is
-// there for nothing, and free it.
-absl::StatusOr<std::optional<std::vector<ChunkId>>> StateStore::ClaimChunks(
-    const std::vector<ChunkSpec>& specs) {
-  const absl::StatusOr<std::vector<ChunkHandle>> handles = Claim(*session_, specs);
-  if (absl::IsNotFound(handles.status())) return std::nullopt;
-  if (!handles.ok()) return handles.status();
-  std::vector<ChunkId> ids;
-  for (const ChunkHandle& handle : *handles) ids.push_back(handle.id);
-  allocated_.insert(allocated_.end(), ids.begin(), ids.end());
-  return ids;
-}
-
 absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(const std::vector<ChunkSpec>& specs) {
   std::optional<std::vector<ChunkId>> ids;
   if (options_.resume) {
-    GEMINID_ASSIGN_OR_RETURN(ids, ClaimChunks(specs));
+    GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(specs));
   }
-  claimed_ = ids.has_value();
-  if (claimed_ && !options_.on_device) {
+  left_.claimed = ids.has_value();
+  if (left_.claimed && !options_.on_device) {
     std::vector<ChunkSpec> spare;
     DeviceSpareSlots(&spare);
     std::optional<std::vector<ChunkId>> spares;
-    GEMINID_ASSIGN_OR_RETURN(spares, ClaimChunks(spare));
-    device_spare_ = std::move(spares).value_or(std::vector<ChunkId>());
+    GEMINID_ASSIGN_OR_RETURN(spares, chunks_.Claim(spare));
+    left_.device_spare = std::move(spares).value_or(std::vector<ChunkId>());
   }
-  if (claimed_) return *ids;
+  if (left_.claimed) return *ids;
   SetResumable(false);  // before what it spoke of goes
   GEMINID_RETURN_IF_ERROR(FreeUnclaimed(*session_));
-  return AllocateChunks(specs);
+  return chunks_.Allocate(specs);
 }
 
 absl::Status StateStore::ObtainNotes() {
@@ -57,14 +44,15 @@ absl::Status StateStore::ObtainNotes() {
   const std::vector<ChunkSpec> specs = {
       {kNotesName, ChunkKind::kGeneric, StepNotes::BytesFor(*options_.noted_tensors)}};
   std::optional<std::vector<ChunkId>> ids;
-  if (claimed_) {
-    GEMINID_ASSIGN_OR_RETURN(ids, ClaimChunks(specs));
-    if (!ids.has_value()) left_ = absl::DataLossError("what its steps updated with is not there");
+  if (left_.claimed) {
+    GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(specs));
+    if (!ids.has_value())
+      left_.status = absl::DataLossError("what its steps updated with is not there");
     GEMINID_RETURN_IF_ERROR(FreeUnclaimed(*session_));
     CrashPoint("state claimed");
   }
   if (!ids.has_value()) {
-    GEMINID_ASSIGN_OR_RETURN(ids, AllocateChunks(specs));
+    GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Allocate(specs));
   }
   notes_.emplace(session_->Home(ids->front()), *options_.noted_tensors);
   return absl::OkStatus();
@@ -73,11 +61,11 @@ absl::Status StateStore::ObtainNotes() {
 // They never left the device, and have no other place.
 absl::Status StateStore::HoldClaimed(const std::vector<ChunkId>& chunks) {
   for (const ChunkId chunk : chunks) {
-    if (session_->ResidencyOf(chunk) != Residency::kResident) {
+    if (session_->ResidencyOf(chunk) != geminid::Residency::kResident) {
       return absl::DataLossError(
           "some of the state was not on the device, which is its only place");
     }
-    GEMINID_RETURN_IF_ERROR(HoldOnDevice(chunk));
+    GEMINID_RETURN_IF_ERROR(chunks_.Hold(chunk));
   }
   return absl::OkStatus();
 }
@@ -86,7 +74,7 @@ absl::Status StateStore::HoldClaimed(const std::vector<ChunkId>& chunks) {
 // try again.
 absl::Status StateStore::NoteWhatIsLeft(absl::Status found) {
   if (!found.ok() && !absl::IsNotFound(found) && !absl::IsDataLoss(found)) return found;
-  left_ = std::move(found);
+  left_.status = std::move(found);
   return absl::OkStatus();
 }
 
@@ -97,10 +85,10 @@ absl::Status StateStore::TakeUp() {
   std::vector<bool> used(extents_.size(), false);
   std::vector<ChunkSpec> specs;
   const std::vector<ExtentSlots> device_spares =
-      device_spare_.empty() ? std::vector<ExtentSlots>() : DeviceSpareSlots(&specs);
+      left_.device_spare.empty() ? std::vector<ExtentSlots>() : DeviceSpareSlots(&specs);
   OnDeviceSpares on_device_spares(device_spares.size());
   GEMINID_RETURN_IF_ERROR(ReadVersions(&used, &on_device_spares));
-  if (!options_.on_device) GEMINID_RETURN_IF_ERROR(BringHome());
+  if (!options_.on_device) GEMINID_RETURN_IF_ERROR(CopyAllHome());
   for (size_t i = 0; i < device_spares.size(); ++i) {
     if (!on_device_spares[i].has_value()) continue;
     GEMINID_RETURN_IF_ERROR(TakeFromDeviceSpare(device_spares[i], *on_device_spares[i], &used));
@@ -109,7 +97,8 @@ absl::Status StateStore::TakeUp() {
   GEMINID_RETURN_IF_ERROR(FindSpares(used));
   if (options_.tensor_state_bytes > 0) {
     const uint64_t word = commit_->versions[layout_.granules].load();
-    tensor_state_ = shm::ChunkVersion::Decode(word).extent % tensor_states_.size();
+    tensor_states_.current =
+        shm::ChunkVersion::Decode(word).extent % tensor_states_.addresses.size();
   }
   FindAddresses();
   return absl::OkStatus();
@@ -170,10 +159,10 @@ absl::Status StateStore::CopyHome(ChunkId from, ChunkId to) {
 }
 
 // A device copy is never older than its home.
-absl::Status StateStore::BringHome() {
-  for (const ChunkId chunk : allocated_) {
+absl::Status StateStore::CopyAllHome() {
+  for (const ChunkId chunk : chunks_.all()) {
     if (session_->Home(chunk) == nullptr) continue;
-    if (session_->ResidencyOf(chunk) != Residency::kResident) continue;
+    if (session_->ResidencyOf(chunk) != geminid::Residency::kResident) continue;
     GEMINID_RETURN_IF_ERROR(CopyHome(chunk, chunk));
     GEMINID_RETURN_IF_ERROR(session_->Drop(chunk).Wait(options_.timeout));
   }
@@ -185,7 +174,7 @@ absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t 
   const std::optional<uint32_t> place = UnusedExtent(spare.type, *used);
   if (!place.has_value()) return absl::DataLossError("no extent is spare");
   const uint32_t to = *place;
-  const Extent source = MakeExtent(spare, device_spare_, kDevice);
+  const Extent source = MakeExtent(spare, left_.device_spare, kDevice);
   const Extent& target = extents_[to];
   std::vector<std::pair<ChunkId, ChunkId>> copies = {{source.weight, target.weight},
                                                      {source.remainder, target.remainder}};
@@ -194,7 +183,7 @@ absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t 
   }
   for (const auto& [from, home] : copies) {
     if (from == kNoChunk) continue;
-    if (session_->ResidencyOf(from) != Residency::kResident) {
+    if (session_->ResidencyOf(from) != geminid::Residency::kResident) {
       return absl::DataLossError("the state in the device's spare is not there");
     }
     GEMINID_RETURN_IF_ERROR(CopyHome(from, home));
@@ -209,14 +198,10 @@ absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t 
 }
 
 absl::Status StateStore::FreeDeviceSpare() {
-  if (device_spare_.empty()) return absl::OkStatus();
-  // Carried out in order: the copies from it are settled when this is done.
-  GEMINID_RETURN_IF_ERROR(
-      session_->ReserveWorkspace(0, /*may_evict=*/false).Wait(options_.timeout));
-  GEMINID_RETURN_IF_ERROR(session_->Free(device_spare_));
-  std::erase_if(allocated_,
-                [&](ChunkId chunk) { return std::ranges::count(device_spare_, chunk) > 0; });
-  device_spare_.clear();
+  if (left_.device_spare.empty()) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(chunks_.WaitSettled());
+  GEMINID_RETURN_IF_ERROR(chunks_.Free(left_.device_spare));
+  left_.device_spare.clear();
   return absl::OkStatus();
 }
 

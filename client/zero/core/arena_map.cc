@@ -10,13 +10,6 @@ void ArenaMap::Remove(uint32_t owner) {
   std::erase_if(extents_, [owner](const auto& extent) { return extent.second.owner == owner; });
 }
 
-std::optional<uint64_t> ArenaMap::OffsetOf(uint32_t owner) const {
-  for (const auto& [offset, extent] : extents_) {
-    if (extent.owner == owner) return offset;
-  }
-  return std::nullopt;
-}
-
 uint64_t ArenaMap::used_bytes() const {
   uint64_t bytes = 0;
   for (const auto& [offset, extent] : extents_) bytes += extent.bytes;

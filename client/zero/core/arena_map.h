@@ -33,6 +33,7 @@ class ArenaMap {
 
   // The state has grown; nothing may lie below it.
   void SetFloor(uint64_t floor_bytes) { floor_bytes_ = floor_bytes; }
+  uint64_t floor_bytes() const { return floor_bytes_; }
 
   // At `wanted` if that is free, else in the lowest hole that is large enough, else where the
   // fewest bytes must leave. Nothing if no place can be made. O(n^2) in what lies there, O(n) if
@@ -45,7 +46,6 @@ class ArenaMap {
 
   void Put(uint32_t owner, uint64_t offset, uint64_t bytes) { extents_[offset] = {owner, bytes}; }
   void Remove(uint32_t owner);
-  std::optional<uint64_t> OffsetOf(uint32_t owner) const;
 
   // What must leave so that the top `bytes` can be workspace. Nothing if something there cannot.
   std::optional<std::vector<uint32_t>> InTheWay(uint64_t bytes, const Movable& movable) const;

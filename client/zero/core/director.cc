@@ -4,16 +4,6 @@
 #include <utility>
 
 namespace geminid::zero {
-namespace {
-
-// Operators of one evaluation that are remembered in search of its period.
-constexpr size_t kMostEvaluated = 4096;
-
-// A plan for every micro-batch would cost more than it saves when each differs from the one before.
-constexpr uint32_t kMostUnplannedToBear = 64;
-constexpr uint32_t kCalmMicroBatches = 8;
-
-}  // namespace
 
 Director::Director(std::vector<Chunk> chunks)
     : chunks_(std::move(chunks)), places_(chunks_.size()) {}
@@ -297,25 +287,13 @@ Moves Director::EndMicroBatch() {
              : state_ == State::kFollowing ? Outcome::kFollowed
                                            : Outcome::kDeviated;
   state_ = State::kIdle;
-  JudgeOutcome();
+  if (outcome_ == Outcome::kFollowed) {
+    backoff_.Followed();
+  } else {
+    backoff_.NotFollowed(outcome_ == Outcome::kDeviated, recorder_.empty());
+  }
   KeepForNext(&moves);
   return moves;
-}
-
-void Director::JudgeOutcome() {
-  if (outcome_ == Outcome::kFollowed) {
-    wants_plan_ = false;
-    if (++followed_in_a_row_ >= kCalmMicroBatches) unplanned_to_bear_ = 1;
-    return;
-  }
-  followed_in_a_row_ = 0;
-  wants_plan_ = !recorder_.empty() && ++unplanned_ >= unplanned_to_bear_;
-  if (wants_plan_) unplanned_ = 0;
-  if (wants_plan_ && outcome_ == Outcome::kDeviated) BearMore();
-}
-
-void Director::BearMore() {
-  unplanned_to_bear_ = std::min(2 * unplanned_to_bear_, kMostUnplannedToBear);
 }
 
 Moves Director::ChangeWeights() {
@@ -337,7 +315,7 @@ Moves Director::CancelMicroBatch() {
     if (std::exchange(places_[chunk].parked, false)) Drop(chunk, &moves);
   }
   outcome_ = Outcome::kDeviated;
-  wants_plan_ = false;
+  backoff_.GivenUp();
   state_ = State::kIdle;
   KeepForNext(&moves);
   return moves;
@@ -350,7 +328,7 @@ void Director::BeginEvaluation(const std::vector<uint32_t>& required, Moves* mov
   interrupted_ = state_;
   state_ = State::kEvaluating;
   at_start_ = true;
-  ForgetEvaluated();
+  sample_.Clear();
   GoOnEvaluating(required, moves);
 }
 
@@ -360,7 +338,7 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
     evaluation_moment_ = (evaluation_moment_ + 1) % evaluation_->size();
     if (!CanFollow(*evaluation_, evaluation_moment_, required)) {
       state_ = State::kEvaluating;
-      ForgetEvaluated();
+      sample_.Clear();
     }
   } else if (std::exchange(at_start_, false) && interrupted_ == State::kIdle && evaluation_ &&
              std::ranges::includes(evaluation_->uses(0), required)) {
@@ -370,7 +348,9 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
       if (CanFollow(*evaluation_, 0, required)) state_ = State::kEvaluatingByPlan;
     }
   }
-  RecordEvaluated(required);
+  // By a plan it is nobody's sample.
+  if (by_evaluation_plan()) sample_.Clear();
+  sample_.Add(required, HeldChunks());
   if (by_evaluation_plan()) {
     IssueLoads(*evaluation_, evaluation_moment_, moves);
   } else {
@@ -378,38 +358,9 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
   }
 }
 
-// The shortest period of the operators so far is their number less the longest border.
-void Director::RecordEvaluated(const std::vector<uint32_t>& required) {
-  // By a plan it is nobody's sample; and what never comes round must not fill memory.
-  if (by_evaluation_plan() || evaluated_.size() == kMostEvaluated) ForgetEvaluated();
-  evaluation_recorder_.BeginMoment(required, HeldChunks());
-  if (by_evaluation_plan()) return;
-  evaluated_.push_back(required);
-  size_t border = borders_.empty() ? 0 : borders_.back();
-  while (border > 0 && evaluated_[border] != required) border = borders_[border - 1];
-  if (evaluated_.size() > 1 && evaluated_[border] == required) ++border;
-  borders_.push_back(border);
-}
-
 std::vector<Moment> Director::TakeEvaluationSample(bool end) {
-  const size_t operators = evaluated_.size();
-  if (state_ != State::kEvaluating || interrupted_ != State::kIdle || operators < 2) return {};
-  const size_t period = operators - borders_.back();
-  const bool came_round = operators == 2 * period;
-  if (!came_round && !end) return {};
-  std::vector<Moment> moments = evaluation_recorder_.Moments();
-  if (came_round) moments.erase(moments.begin(), moments.begin() + static_cast<int64_t>(period));
-  ForgetEvaluated();
-  if (rounds_++ < patience_) return {};
-  rounds_ = 0;
-  patience_ = std::max<uint64_t>(1, 2 * patience_);
-  return moments;
-}
-
-void Director::ForgetEvaluated() {
-  evaluation_recorder_.Clear();
-  evaluated_.clear();
-  borders_.clear();
+  if (state_ != State::kEvaluating || interrupted_ != State::kIdle) return {};
+  return sample_.Take(end);
 }
 
 void Director::SetEvaluationPlan(PlannedRun run) {
@@ -419,7 +370,7 @@ void Director::SetEvaluationPlan(PlannedRun run) {
 
 void Director::EndEvaluation(bool resume, Moves* moves) {
   state_ = interrupted_;
-  ForgetEvaluated();
+  sample_.Clear();
   if (!resume || state_ != State::kFollowing) return;
   if (CanRestore(training_->ResidentBefore(moment_))) {
     Restore(*training_, moment_, moves);

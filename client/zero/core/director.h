@@ -23,7 +23,9 @@
 #include <span>
 #include <vector>
 
+#include "client/zero/core/evaluation_sample.h"
 #include "client/zero/core/move.h"
+#include "client/zero/core/plan_backoff.h"
 #include "client/zero/core/planned_run.h"
 #include "client/zero/core/recorder.h"
 
@@ -100,9 +102,9 @@ class Director {
   Outcome outcome() const { return outcome_; }
   // Whether the last micro-batch should become a plan. The operators having changed is a reason the
   // less, the more often plans made for it were left again.
-  bool wants_plan() const { return wants_plan_; }
+  bool wants_plan() const { return backoff_.wants_plan(); }
   // What the last micro-batch recorded, or the current one so far.
-  Recorder& recorder() { return evaluating() ? evaluation_recorder_ : recorder_; }
+  Recorder& recorder() { return evaluating() ? sample_.recorder() : recorder_; }
   const Recorder& training_recorder() const { return recorder_; }
 
   // Between micro-batches. What the plan before left where this one wants it stays. Chunks that
@@ -110,7 +112,7 @@ class Director {
   Moves PutInForce(PlannedRun run);
   // There is none for what was recorded, or it cannot be followed (MovesWhatIsKept): the one there
   // is stays.
-  void PlanRefused() { BearMore(); }
+  void PlanRefused() { backoff_.WaitLonger(); }
 
   // After an operator of an evaluation on demand, or at its `end`: one round of its operators, once
   // they have come round, to make a plan from. Empty if there is nothing new; the more often it was
@@ -148,8 +150,6 @@ class Director {
   void Hold(std::span<const uint32_t> chunks);
   void Load(uint32_t chunk, std::optional<uint64_t> offset, std::optional<uint32_t> due,
             Moves* moves);
-  void JudgeOutcome();
-  void BearMore();
   void Drop(uint32_t chunk, Moves* moves);
   bool TakeCopied(uint32_t chunk);
   // Whether chunks that stay are dropped and loaded here as all others.
@@ -171,17 +171,12 @@ class Director {
   void BeginEvaluation(const std::vector<uint32_t>& required, Moves* moves);
   void GoOnEvaluating(const std::vector<uint32_t>& required, Moves* moves);
   void EndEvaluation(bool resume, Moves* moves);
-  void ForgetEvaluated();
-  void RecordEvaluated(const std::vector<uint32_t>& required);
 
   const std::vector<Chunk> chunks_;
   std::vector<Place> places_;
   State state_ = State::kIdle;
   Outcome outcome_ = Outcome::kSampled;
-  bool wants_plan_ = false;
-  uint32_t unplanned_ = 0;          // micro-batches since a plan was wanted
-  uint32_t unplanned_to_bear_ = 1;  // before the next one
-  uint32_t followed_in_a_row_ = 0;
+  PlanBackoff backoff_;
 
   std::optional<PlannedRun> training_;
   Recorder recorder_;
@@ -192,12 +187,8 @@ class Director {
   State interrupted_ = State::kIdle;  // where it began
   std::optional<PlannedRun> evaluation_;
   size_t evaluation_moment_ = 0;
-  Recorder evaluation_recorder_;
-  std::vector<std::vector<uint32_t>> evaluated_;  // the operators since evaluation is on demand
-  std::vector<size_t> borders_;  // of each beginning of evaluated_: the longest proper border
-  bool at_start_ = false;        // the next operator may be the evaluation plan's first
-  uint64_t rounds_ = 0;          // that ended without becoming a sample
-  uint64_t patience_ = 0;        // rounds to let pass before the next sample
+  EvaluationSample sample_;  // since evaluation is on demand
+  bool at_start_ = false;    // the next operator may be the evaluation plan's first
 };
 
 }  // namespace geminid::zero

@@ -37,14 +37,16 @@ bool MoveQueue::NothingLiesIn(uint64_t begin, uint64_t end) const {
   });
 }
 
-uint64_t MoveQueue::Block(uint64_t begin, uint64_t end) {
-  blocked_[next_block_] = {begin, end};
-  return next_block_++;
+void MoveQueue::Reach(uint64_t point) {
+  std::erase_if(closed_, [point](ClosedRange& range) {
+    range.points.erase(point);
+    return range.points.empty();
+  });
 }
 
-bool MoveQueue::IsBlocked(uint64_t begin, uint64_t end) const {
-  return std::any_of(blocked_.begin(), blocked_.end(), [&](const auto& block) {
-    return block.second.begin < end && begin < block.second.end;
+bool MoveQueue::IsClosed(uint64_t begin, uint64_t end) const {
+  return std::any_of(closed_.begin(), closed_.end(), [&](const ClosedRange& range) {
+    return range.begin < end && begin < range.end;
   });
 }
 
@@ -63,7 +65,7 @@ std::optional<MoveQueue::Task> MoveQueue::TakeStart(const std::function<bool(uin
     const bool ready = task.kind == Task::Kind::kOpen || current(task.chunk);
     const uint64_t end = task.offset + extent.bytes;
     if (!ready || extent.stage != Stage::kNone || !NothingLiesIn(task.offset, end) ||
-        IsBlocked(task.offset, end)) {
+        IsClosed(task.offset, end)) {
       return std::nullopt;
     }
     task.started = true;

@@ -9,11 +9,13 @@
 #ifndef GEMINID_CLIENT_ZERO_CORE_MOVE_QUEUE_H_
 #define GEMINID_CLIENT_ZERO_CORE_MOVE_QUEUE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 namespace geminid::zero {
@@ -38,8 +40,9 @@ class MoveQueue {
     uint64_t operation = 0;  // that it is for
     bool first = true;       // of the step's micro-batches
     bool last = true;
-    bool within_host = false;  // of a gather
-    uint64_t number = 0;       // of the tasks that ranks carry out together, so the same on all
+    bool within_host = false;   // of a gather
+    std::byte* home = nullptr;  // kGatherToHost: where to
+    uint64_t number = 0;        // of the tasks that ranks carry out together, so the same on all
     bool started = false;
   };
 
@@ -67,6 +70,9 @@ class MoveQueue {
 
   // --- what happened ---
 
+  // So many copies to or from the chunk begin. One has ended: whether it was the last.
+  void Copying(uint32_t chunk, uint32_t copies) { extents_[chunk].copies = copies; }
+  bool CopyEnded(uint32_t chunk) { return --extents_[chunk].copies == 0; }
   void Copied(uint32_t chunk) { extents_[chunk].stage = Stage::kCopied; }
   void Publishing(uint32_t chunk) { extents_[chunk].stage = Stage::kPublishing; }
   void Published(uint32_t chunk);
@@ -79,9 +85,11 @@ class MoveQueue {
   // says so, and is COPYING.
   void Leave(uint32_t chunk);
   void Occupy(uint32_t chunk, uint64_t offset);
-  // Outside of any extent: nothing is put in [begin, end) until Unblock. The number is the block's.
-  uint64_t Block(uint64_t begin, uint64_t end);
-  void Unblock(uint64_t number) { blocked_.erase(number); }
+  // Outside of any extent: nothing is put in [begin, end) until all of these points are reached.
+  void Close(uint64_t begin, uint64_t end, std::set<uint64_t> points) {
+    closed_.push_back({begin, end, std::move(points)});
+  }
+  void Reach(uint64_t point);
 
   // --- what is where ---
 
@@ -93,7 +101,7 @@ class MoveQueue {
   bool NoTask(uint32_t chunk) const { return extents_[chunk].tasks == 0; }
   // Nothing lies, or is still about to be put, in [begin, end).
   bool Clear(uint64_t begin, uint64_t end) const;
-  bool IsBlocked(uint64_t begin, uint64_t end) const;
+  bool IsClosed(uint64_t begin, uint64_t end) const;
   // No task, and nothing on its way out.
   bool Idle() const;
   bool empty() const { return queue_.empty(); }
@@ -104,7 +112,8 @@ class MoveQueue {
     Stage stage = Stage::kNone;
     uint64_t offset = 0;
     uint64_t bytes = 0;
-    uint32_t tasks = 0;  // of the chunk, not finished
+    uint32_t tasks = 0;   // of the chunk, not finished
+    uint32_t copies = 0;  // to or from it, under way
   };
 
   static bool TakesExtent(const Task& task) {
@@ -112,14 +121,14 @@ class MoveQueue {
   }
   bool NothingLiesIn(uint64_t begin, uint64_t end) const;
 
-  struct Range {
+  struct ClosedRange {
     uint64_t begin = 0;
     uint64_t end = 0;
+    std::set<uint64_t> points;
   };
 
   std::vector<Extent> extents_;
-  std::map<uint64_t, Range> blocked_;  // by number
-  uint64_t next_block_ = 0;
+  std::vector<ClosedRange> closed_;
   std::deque<Task> queue_;
   uint64_t next_number_ = 0;
 };

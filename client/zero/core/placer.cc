@@ -16,7 +16,8 @@ Placer::Placer(uint64_t arena_bytes, uint64_t alignment_bytes, std::vector<uint6
     : alignment_bytes_(alignment_bytes),
       bytes_(std::move(chunk_bytes)),
       map_(arena_bytes / alignment_bytes * alignment_bytes, 0),
-      where_(bytes_.size(), Where::kAway) {}
+      where_(bytes_.size(), Where::kAway),
+      offsets_(bytes_.size()) {}
 
 absl::Status Placer::NoRoom(uint64_t bytes) const {
   return absl::ResourceExhaustedError(
@@ -47,7 +48,7 @@ uint64_t Placer::MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const H
   return map.MostWorkspace();
 }
 
-// In the order in which Place and Bring find room: after what can stay comes what is gathered, then
+// In the order in which Place and Load find room: after what can stay comes what is gathered, then
 // what is brought.
 std::optional<Placer::Packed> Placer::Pack(std::span<const uint32_t> chunks,
                                            const Held& held) const {
@@ -64,7 +65,7 @@ std::optional<Placer::Packed> Placer::Pack(std::span<const uint32_t> chunks,
   std::map<uint64_t, uint32_t> there;  // by offset
   for (uint32_t chunk : chunks) {
     if (where_[chunk] == Where::kAway) waiting.push_back(chunk);
-    if (where_[chunk] == Where::kDevice && !held(chunk)) there[*map_.OffsetOf(chunk)] = chunk;
+    if (where_[chunk] == Where::kDevice && !held(chunk)) there[offsets_[chunk]] = chunk;
   }
   for (const auto& [offset, chunk] : there) {
     const auto room = map.FindRoom(bytes_[chunk], std::nullopt, Nothing);
@@ -117,8 +118,7 @@ Steps Placer::MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, c
   if (!packed.has_value() || packed->most_workspace_bytes <= unpacked_bytes) return {};
   Steps steps;
   for (const auto& [chunk, offset] : packed->offsets) {
-    const std::optional<uint64_t> lies = map_.OffsetOf(chunk);
-    if (lies.has_value() && *lies != offset) ToHost(chunk, &steps);
+    if (OnDevice(chunk) && offsets_[chunk] != offset) ToHost(chunk, &steps);
   }
   for (const auto& [chunk, offset] : packed->offsets) {
     const auto room = map_.RoomAt(offset, bytes_[chunk], [](uint32_t) { return true; });
@@ -155,8 +155,7 @@ Steps Placer::Place(const Moves& moves) {
     }
     const bool opens = move.kind == Move::Kind::kOpen;
     if (const auto room = map_.FindRoom(bytes_[move.chunk], move.offset, Nothing)) {
-      map_.Put(move.chunk, room->offset, bytes_[move.chunk]);
-      where = Where::kDevice;
+      PutAt(move.chunk, room->offset);
       steps.push_back({opens ? Step::Kind::kOpen : Step::Kind::kGather, move.chunk, room->offset,
                        move.due, move.within_host});
     } else if (opens) {
@@ -169,6 +168,12 @@ Steps Placer::Place(const Moves& moves) {
   return steps;
 }
 
+void Placer::PutAt(uint32_t chunk, uint64_t offset) {
+  map_.Put(chunk, offset, bytes_[chunk]);
+  where_[chunk] = Where::kDevice;
+  offsets_[chunk] = offset;
+}
+
 void Placer::ToHost(uint32_t chunk, Steps* steps) {
   map_.Remove(chunk);
   where_[chunk] = Where::kHost;
@@ -179,45 +184,42 @@ void Placer::ToHost(uint32_t chunk, Steps* steps) {
 void Placer::Return(const Move& move, Steps* steps) {
   const auto room = map_.FindRoom(bytes_[move.chunk], move.offset, Nothing);
   if (!room.has_value()) return;
-  map_.Put(move.chunk, room->offset, bytes_[move.chunk]);
   const bool unopened = where_[move.chunk] == Where::kUnopened;
+  PutAt(move.chunk, room->offset);
   steps->push_back(
       {unopened ? Step::Kind::kOpen : Step::Kind::kToDevice, move.chunk, room->offset, move.due});
-  where_[move.chunk] = Where::kDevice;
 }
 
-void Placer::BringTo(uint32_t chunk, const ArenaMap::Room& room, Steps* steps) {
+void Placer::LoadTo(uint32_t chunk, const ArenaMap::Room& room, Steps* steps) {
   for (uint32_t other : room.evict) ToHost(other, steps);
-  map_.Put(chunk, room.offset, bytes_[chunk]);
   const bool unopened = where_[chunk] == Where::kUnopened;
+  PutAt(chunk, room.offset);
   steps->push_back({unopened ? Step::Kind::kOpen : Step::Kind::kToDevice, chunk, room.offset});
-  where_[chunk] = Where::kDevice;
 }
 
-bool Placer::BringOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps) {
+bool Placer::LoadOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps) {
   const auto room = map_.FindRoom(bytes_[chunk], std::nullopt, movable);
-  if (room.has_value()) BringTo(chunk, *room, steps);
+  if (room.has_value()) LoadTo(chunk, *room, steps);
   return room.has_value();
 }
 
-bool Placer::BringAll(std::span<const uint32_t> chunks, const Held& held, Steps* steps) {
+bool Placer::LoadAll(std::span<const uint32_t> chunks, const Held& held, Steps* steps) {
   const ArenaMap::Movable movable = [&](uint32_t owner) {
     return owner < bytes_.size() && !held(owner) &&
            std::ranges::find(chunks, owner) == chunks.end();
   };
   return std::ranges::all_of(chunks, [&](uint32_t chunk) {
-    return where_[chunk] == Where::kDevice || BringOne(chunk, movable, steps);
+    return where_[chunk] == Where::kDevice || LoadOne(chunk, movable, steps);
   });
 }
 
-absl::StatusOr<Steps> Placer::Bring(std::span<const uint32_t> chunks, const Held& held) {
+absl::StatusOr<Steps> Placer::Load(std::span<const uint32_t> chunks, const Held& held) {
   Steps steps;
-  if (BringAll(chunks, held, &steps)) return steps;
+  if (LoadAll(chunks, held, &steps)) return steps;
   // Room that is only wanted for workspace, and then room between the chunks themselves.
   if (needed_workspace_bytes_ < map_.workspace_bytes()) {
-    map_.SetWorkspace(needed_workspace_bytes_);
-    steps.push_back({Step::Kind::kReserve, 0, needed_workspace_bytes_});
-    if (BringAll(chunks, held, &steps)) return steps;
+    SetWorkspace(needed_workspace_bytes_, &steps);
+    if (LoadAll(chunks, held, &steps)) return steps;
   }
   const auto packed = PackAll(chunks, map_.workspace_bytes(), held);
   if (!packed.has_value()) {
@@ -226,11 +228,11 @@ absl::StatusOr<Steps> Placer::Bring(std::span<const uint32_t> chunks, const Held
     return NoRoom(bytes);
   }
   for (const auto& [chunk, offset] : *packed) {
-    if (where_[chunk] == Where::kDevice && *map_.OffsetOf(chunk) != offset) ToHost(chunk, &steps);
+    if (OnDevice(chunk) && offsets_[chunk] != offset) ToHost(chunk, &steps);
   }
   for (const auto& [chunk, offset] : *packed) {
     if (where_[chunk] == Where::kDevice) continue;
-    BringTo(chunk, *map_.RoomAt(offset, bytes_[chunk], [](uint32_t) { return true; }), &steps);
+    LoadTo(chunk, *map_.RoomAt(offset, bytes_[chunk], [](uint32_t) { return true; }), &steps);
   }
   return steps;
 }
@@ -248,9 +250,13 @@ absl::StatusOr<Steps> Placer::Reserve(uint64_t bytes, uint64_t wanted, const Hel
   }
   needed_workspace_bytes_ = needed;
   if (target == map_.workspace_bytes()) return steps;
-  map_.SetWorkspace(target);
-  steps.push_back({Step::Kind::kReserve, 0, target});
+  SetWorkspace(target, &steps);
   return steps;
+}
+
+void Placer::SetWorkspace(uint64_t bytes, Steps* steps) {
+  steps->push_back({.kind = Step::Kind::kReserve, .offset = bytes, .before = reserved_bytes()});
+  map_.SetWorkspace(bytes);
 }
 
 absl::StatusOr<Placer::Block> Placer::PlaceBlock(uint32_t block, uint64_t bytes, const Held& held) {

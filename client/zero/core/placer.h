@@ -39,6 +39,7 @@ struct Step {
   uint64_t offset = 0;
   std::optional<uint32_t> due = {};  // as the move's
   bool within_host = false;          // likewise, of a gather
+  uint64_t before = 0;               // kReserve: what was reserved
 
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -52,6 +53,7 @@ class Placer {
 
   // The state takes this much of the arena's bottom.
   void SetFloor(uint64_t bytes) { map_.SetFloor(bytes); }
+  uint64_t floor_bytes() const { return map_.floor_bytes(); }
 
   // Chunks that `held` names stay where they are; it is asked at once only.
   using Held = std::function<bool(uint32_t chunk)>;
@@ -59,17 +61,17 @@ class Placer {
   // Before an operator's chunks are placed. Workspace grows downwards from the top until it meets a
   // chunk that an operator holds, which cannot move; so what other chunks occupy below the
   // operator's is lost to it. If workspace could not grow to `enough_bytes` for that reason, the
-  // chunks below make way: Place and Bring then put the operator's at the bottom.
+  // chunks below make way: Place and Load then put the operator's at the bottom.
   Steps MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held);
   // Nothing makes way here: what finds no room waits in host memory until it is needed. What is
   // reduced must be on the device.
   Steps Place(const Moves& moves);
   // Whether there is room for all of these beside `workspace_bytes` and what is held, if everything
-  // else leaves. Then Reserve of so many bytes, any Place and Bring of these do not fail.
+  // else leaves. Then Reserve of so many bytes, any Place and Load of these do not fail.
   bool Fits(std::span<const uint32_t> chunks, uint64_t workspace_bytes, const Held& held) const;
   // What an operator needs, all of which is somewhere, comes to the device together; others make
   // way. RESOURCE_EXHAUSTED if that does not do.
-  absl::StatusOr<Steps> Bring(std::span<const uint32_t> chunks, const Held& held);
+  absl::StatusOr<Steps> Load(std::span<const uint32_t> chunks, const Held& held);
 
   // The top `bytes` become workspace. `wanted`: more, as far as nothing must make way for it.
   // RESOURCE_EXHAUSTED if something is held there.
@@ -86,6 +88,8 @@ class Placer {
   void FreeBlock(uint32_t block) { map_.Remove(OwnerOf(block)); }
 
   bool OnDevice(uint32_t chunk) const { return where_[chunk] == Where::kDevice; }
+  // Where the chunk lies, or will once it has come; of one that is away, where it last was.
+  uint64_t offset(uint32_t chunk) const { return offsets_[chunk]; }
   uint64_t used_bytes() const { return map_.used_bytes(); }
 
  private:
@@ -107,17 +111,20 @@ class Placer {
                                                       uint64_t workspace_bytes,
                                                       const Held& held) const;
   ArenaMap MapOf(std::span<const uint32_t> chunks, const Held& held) const;
+  void PutAt(uint32_t chunk, uint64_t offset);
+  void SetWorkspace(uint64_t bytes, Steps* steps);
   void ToHost(uint32_t chunk, Steps* steps);
   void Return(const Move& move, Steps* steps);
-  void BringTo(uint32_t chunk, const ArenaMap::Room& room, Steps* steps);
-  bool BringOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps);
-  bool BringAll(std::span<const uint32_t> chunks, const Held& held, Steps* steps);
+  void LoadTo(uint32_t chunk, const ArenaMap::Room& room, Steps* steps);
+  bool LoadOne(uint32_t chunk, const ArenaMap::Movable& movable, Steps* steps);
+  bool LoadAll(std::span<const uint32_t> chunks, const Held& held, Steps* steps);
   absl::Status NoRoom(uint64_t bytes) const;
 
   const uint64_t alignment_bytes_;
   const std::vector<uint64_t> bytes_;  // by chunk
   ArenaMap map_;
   std::vector<Where> where_;
+  std::vector<uint64_t> offsets_;        // by chunk
   uint64_t needed_workspace_bytes_ = 0;  // of what is reserved: the rest is wanted only
 };
 

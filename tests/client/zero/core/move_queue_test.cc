@@ -37,17 +37,26 @@ TEST_F(MoveQueueTest, GatherOntoAnExtentThatIsLeaving_WaitsUntilItHasLeft) {
   EXPECT_EQ(queue_.TakeStart(Current)->chunk, 1u);
 }
 
-TEST_F(MoveQueueTest, GatherOntoABlockedRange_WaitsUntilAllBlocksAreGone) {
-  const uint64_t first = queue_.Block(0, 10);
-  const uint64_t second = queue_.Block(4, 6);
+TEST_F(MoveQueueTest, GatherOntoAClosedRange_WaitsUntilAllItsPointsAreReached) {
+  queue_.Close(0, 10, {1, 2});
+  queue_.Close(4, 6, {3});
   Gather(0, 5);
   EXPECT_FALSE(queue_.TakeStart(Current).has_value());
-  queue_.Unblock(first);
-  EXPECT_TRUE(queue_.IsBlocked(5, 15));
+  queue_.Reach(1);
+  queue_.Reach(3);
+  EXPECT_TRUE(queue_.IsClosed(5, 15));
   EXPECT_FALSE(queue_.TakeStart(Current).has_value());
-  queue_.Unblock(second);
-  EXPECT_FALSE(queue_.IsBlocked(5, 15));
+  queue_.Reach(2);
+  EXPECT_FALSE(queue_.IsClosed(5, 15));
   EXPECT_EQ(queue_.TakeStart(Current)->chunk, 0u);
+}
+
+TEST_F(MoveQueueTest, CopiesOfAChunk_HaveEndedWithTheLast) {
+  queue_.Copying(1, 2);
+  queue_.Copying(2, 1);
+  EXPECT_FALSE(queue_.CopyEnded(1));
+  EXPECT_TRUE(queue_.CopyEnded(2));
+  EXPECT_TRUE(queue_.CopyEnded(1));
 }
 
 TEST_F(MoveQueueTest, ReductionOfAChunkInUse_WaitsAndDropsDoNot) {

@@ -37,15 +37,27 @@ TEST_F(PlacerTest, GatherThatFindsNoRoom_GoesToHostMemorySoThatOtherRanksNeedNot
 
 TEST_F(PlacerTest, ChunkThatIsNeeded_MakesOthersMakeWay) {
   (void)placer_.Place({GatherOf(0), GatherOf(1), GatherOf(2)});
-  const auto steps = placer_.Bring(std::vector<uint32_t>{2}, [](uint32_t c) { return c == 0; });
+  const auto steps = placer_.Load(std::vector<uint32_t>{2}, [](uint32_t c) { return c == 0; });
   ASSERT_TRUE(steps.ok()) << steps.status();
   EXPECT_THAT(*steps,
               ElementsAre(Step{Step::Kind::kToHost, 1}, Step{Step::Kind::kToDevice, 2, 40}));
 }
 
+TEST_F(PlacerTest, PlaceOfAChunk_IsKnownFromItsMoveOn) {
+  (void)placer_.Place({GatherOf(0), GatherOf(1, 60)});
+  EXPECT_EQ(placer_.offset(0), 0u);
+  EXPECT_EQ(placer_.offset(1), 60u);
+  const auto steps = placer_.Reserve(50, 0, [](uint32_t c) { return c == 0; });
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  EXPECT_EQ(placer_.offset(1), 60u) << "it is away";
+  (void)placer_.Place({{Move::Kind::kDrop, 0}});
+  EXPECT_TRUE(placer_.Load(std::vector<uint32_t>{1}, Free).ok());
+  EXPECT_EQ(placer_.offset(1), 0u);
+}
+
 TEST_F(PlacerTest, ChunksNeededTogether_ArePackedAnewIfThatIsWhatItTakes) {
   (void)placer_.Place({GatherOf(0, 30), GatherOf(1)});
-  const auto steps = placer_.Bring(std::vector<uint32_t>{0, 1}, Free);
+  const auto steps = placer_.Load(std::vector<uint32_t>{0, 1}, Free);
   ASSERT_TRUE(steps.ok()) << steps.status();
   EXPECT_TRUE(placer_.OnDevice(0));
   EXPECT_TRUE(placer_.OnDevice(1));
@@ -53,14 +65,14 @@ TEST_F(PlacerTest, ChunksNeededTogether_ArePackedAnewIfThatIsWhatItTakes) {
 
 TEST_F(PlacerTest, WhatHeldChunksLeaveNoRoomFor_IsRefusedWithNumbers) {
   (void)placer_.Place({GatherOf(0), GatherOf(1), GatherOf(2)});
-  const auto steps = placer_.Bring(std::vector<uint32_t>{2}, [](uint32_t c) { return c != 2; });
+  const auto steps = placer_.Load(std::vector<uint32_t>{2}, [](uint32_t c) { return c != 2; });
   EXPECT_TRUE(absl::IsResourceExhausted(steps.status())) << steps.status();
 }
 
 TEST_F(PlacerTest, GradientThatFindsNoRoom_IsOpenedWhenItIsNeeded) {
   (void)placer_.Place({GatherOf(0), GatherOf(1)});
   EXPECT_THAT(placer_.Place({{Move::Kind::kOpen, 2}}), IsEmpty());
-  const auto steps = placer_.Bring(std::vector<uint32_t>{2}, Free);
+  const auto steps = placer_.Load(std::vector<uint32_t>{2}, Free);
   ASSERT_TRUE(steps.ok());
   EXPECT_EQ(steps->back(), (Step{Step::Kind::kOpen, 2, 0}));
 }
@@ -81,7 +93,7 @@ TEST_F(PlacerTest, OperatorsChunkAboveAnother_TakesItsPlaceSoThatWorkspaceCanGro
   const std::vector<uint32_t> chunks = {3};
   EXPECT_THAT(placer_.MakeWay(chunks, 80, Free),
               ElementsAre(Step{Step::Kind::kToHost, 3}, Step{Step::Kind::kToHost, 0}));
-  const auto steps = placer_.Bring(chunks, Free);
+  const auto steps = placer_.Load(chunks, Free);
   ASSERT_TRUE(steps.ok()) << steps.status();
   EXPECT_THAT(*steps, ElementsAre(Step{Step::Kind::kToDevice, 3, 0}));
   EXPECT_TRUE(placer_.Reserve(80, 0, [](uint32_t c) { return c == 3; }).ok());
@@ -99,7 +111,7 @@ TEST_F(PlacerTest, OperatorsChunksOfWhichOneIsAtTheBottom_LeaveItThere) {
   const std::vector<uint32_t> chunks = {1, 3};
   EXPECT_THAT(placer_.MakeWay(chunks, 40, Free),
               ElementsAre(Step{Step::Kind::kToHost, 1}, Step{Step::Kind::kToHost, 0}));
-  EXPECT_THAT(*placer_.Bring(chunks, Free), ElementsAre(Step{Step::Kind::kToDevice, 1, 20}));
+  EXPECT_THAT(*placer_.Load(chunks, Free), ElementsAre(Step{Step::Kind::kToDevice, 1, 20}));
 }
 
 TEST_F(PlacerTest, NothingMakesWay_WhereWorkspaceHasEnoughOrWouldGainNothing) {
@@ -118,10 +130,10 @@ TEST_F(PlacerTest, WantedWorkspace_IsTakenAsFarAsNothingMustLeave) {
   EXPECT_THAT(*placer_.Reserve(5, 90, Free), ElementsAre(Step{Step::Kind::kReserve, 0, 60}));
   // And given back to chunks that need it.
   (void)placer_.Place({GatherOf(1)});
-  const auto steps = placer_.Bring(std::vector<uint32_t>{1}, [](uint32_t c) { return c == 0; });
+  const auto steps = placer_.Load(std::vector<uint32_t>{1}, [](uint32_t c) { return c == 0; });
   ASSERT_TRUE(steps.ok()) << steps.status();
-  EXPECT_THAT(*steps,
-              ElementsAre(Step{Step::Kind::kReserve, 0, 10}, Step{Step::Kind::kToDevice, 1, 40}));
+  EXPECT_THAT(*steps, ElementsAre(Step{.kind = Step::Kind::kReserve, .offset = 10, .before = 60},
+                                  Step{Step::Kind::kToDevice, 1, 40}));
 }
 
 TEST_F(PlacerTest, BlockBesideAHeldChunkAtTheTop_LiesInAHole) {
@@ -136,8 +148,8 @@ TEST_F(PlacerTest, BlockBesideAHeldChunkAtTheTop_LiesInAHole) {
   EXPECT_EQ(placer_.used_bytes(), 40u);
 }
 
-// Whatever is held, wherever the rest lies: what fits can be brought, after any moves, and what does
-// not cannot.
+// Whatever is held, wherever the rest lies: what fits can be brought, after any moves, and what
+// does not cannot.
 TEST(PlacerOfRandomArenas, WhatFits_IsBroughtAndNothingElse) {
   std::mt19937 random(5);
   int fitted = 0, refused = 0;
@@ -171,7 +183,7 @@ TEST(PlacerOfRandomArenas, WhatFits_IsBroughtAndNothingElse) {
     }
     std::ranges::shuffle(loads, random);
     (void)placer.Place(loads);
-    const bool brought = placer.Bring(chunks, held).ok();
+    const bool brought = placer.Load(chunks, held).ok();
     EXPECT_TRUE(brought || !fits) << round;
     if (brought) {
       for (uint32_t chunk : chunks) EXPECT_TRUE(placer.OnDevice(chunk)) << round;

@@ -491,7 +491,7 @@ class Rank {
       Run(placer_.MakeWay(chunks, arena_bytes_, held));
     }
     Run(placer_.Place(Moves(loads, moves.end())));
-    Run(placer_.Bring(chunks, held));
+    Run(placer_.Load(chunks, held));
     for (uint32_t chunk : chunks) Wait([this, chunk] { return queue_.Settled(chunk); });
     Do([this, chunks, &op] {
       CheckWeights(op);
@@ -614,7 +614,7 @@ class Rank {
     const auto held = [this](uint32_t other) { return director_.holders(other) > 0; };
     Run(placer_.Reserve(top_units_ * kUnit, placer_.reserved_bytes(), held));
     Run(placer_.Place(director_.OpenGradient(chunk, planned)));
-    Run(placer_.Bring(std::vector<uint32_t>{chunk}, held));
+    Run(placer_.Load(std::vector<uint32_t>{chunk}, held));
     Wait([this, chunk] { return queue_.Settled(chunk); });
   }
 

@@ -1,12 +1,11 @@
-// From the sample to the plan: the same on every rank.
+#include "client/zero/step_plans.h"
+
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/zero/core/extent.h"
-#include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
 namespace {
@@ -29,19 +28,31 @@ PlacementPolicy ToPolicy(Placement placement) {
 
 }  // namespace
 
-Trace EngineImpl::MakeTrace(const std::vector<Moment>& moments) const {
+StepPlans::StepPlans(const EngineSetup& setup, Parts parts)
+    : setup_(setup),
+      links_(*parts.links),
+      director_(*parts.director),
+      residency_(*parts.residency),
+      store_(*parts.store),
+      book_(*parts.book),
+      move_state_(std::move(parts.move_state)),
+      times_(setup.clock) {
+  SetUpdateOrder();
+}
+
+Trace StepPlans::MakeTrace(const std::vector<Moment>& moments) const {
   Trace trace;
   // Whole extents only: a plan's offsets are aligned, the arena's end need not be.
-  trace.arena_bytes = (session_->arena_bytes() - store_->device_bytes()) / kExtentAlignmentBytes *
-                      kExtentAlignmentBytes;
-  const uint64_t world = static_cast<uint64_t>(communicator_->WorldSize());
-  for (uint32_t i = 0; i < gathered_.size(); ++i) {
-    const uint32_t owner = book_->owners()[i];
-    const ChunkShape& chunk = layout_.chunks[owner];
+  trace.arena_bytes = (setup_.session->arena_bytes() - store_.device_bytes()) /
+                      kExtentAlignmentBytes * kExtentAlignmentBytes;
+  const uint64_t world = static_cast<uint64_t>(setup_.communicator->WorldSize());
+  for (uint32_t i = 0; i < setup_.gathered.size(); ++i) {
+    const uint32_t owner = book_.owners()[i];
+    const ChunkShape& chunk = setup_.layout.chunks[owner];
     TraceChunk traced;
-    traced.chunk = gathered_[i];
+    traced.chunk = setup_.gathered[i];
     traced.device_bytes = RoundUpToExtent(chunk.bytes());
-    const uint64_t shard_bytes = store_->on_device(owner) ? 0 : chunk.bytes() / world;
+    const uint64_t shard_bytes = store_.on_device(owner) ? 0 : chunk.bytes() / world;
     traced.transfer_bytes = i == owner ? shard_bytes : 0;
     traced.gradient_bytes = chunk.trainable ? shard_bytes : 0;
     traced.frozen = !chunk.trainable;
@@ -54,7 +65,7 @@ Trace EngineImpl::MakeTrace(const std::vector<Moment>& moments) const {
     for (const Moment::Use& use : moment.uses) traced.uses.push_back({use.chunk, use.invalidates});
     trace.moments.push_back(std::move(traced));
   }
-  const double measured = mover_->HostToDeviceBytesPerSecond();
+  const double measured = residency_.mover().HostToDeviceBytesPerSecond();
   // With the state on the device nothing crosses the link, so its speed is of no account.
   const double speed = measured > 0 ? measured : 1e9;
   trace.link.host_to_device_bytes_per_second = speed;
@@ -63,9 +74,9 @@ Trace EngineImpl::MakeTrace(const std::vector<Moment>& moments) const {
 }
 
 // The order of the next forward pass, then what no operator uses.
-std::vector<uint32_t> EngineImpl::FirstUseOrder() const {
-  std::vector<uint32_t> order = director_->training_recorder().FirstUseOrder();
-  const size_t chunks = layout_.chunks.size();
+std::vector<uint32_t> StepPlans::FirstUseOrder() const {
+  std::vector<uint32_t> order = director_.training_recorder().FirstUseOrder();
+  const size_t chunks = setup_.layout.chunks.size();
   std::erase_if(order, [chunks](uint32_t chunk) { return chunk >= chunks; });
   std::vector<bool> listed(chunks, false);
   for (uint32_t chunk : order) listed[chunk] = true;
@@ -75,49 +86,51 @@ std::vector<uint32_t> EngineImpl::FirstUseOrder() const {
   return order;
 }
 
-void EngineImpl::SetUpdateOrder() {
+void StepPlans::SetUpdateOrder() {
   update_order_ = FirstUseOrder();
-  std::erase_if(update_order_, [this](uint32_t chunk) { return !layout_.chunks[chunk].trainable; });
+  std::erase_if(update_order_,
+                [this](uint32_t chunk) { return !setup_.layout.chunks[chunk].trainable; });
 }
 
 // --- where the optimizer's state lives -----------------------------------------------------------
 
-StatePlacementProblem EngineImpl::MakeStatePlacementProblem(const Trace& trace) const {
+StatePlacementProblem StepPlans::MakeStatePlacementProblem(const Trace& trace) const {
   StatePlacementProblem problem;
-  problem.trace = weights_stay() ? WithWhatStays(trace, staying_weights()) : trace;
+  problem.trace = setup_.weights_stay() ? WithWhatStays(trace, setup_.staying_weights()) : trace;
   problem.order = FirstUseOrder();
-  for (uint32_t chunk = 0; chunk < layout_.chunks.size(); ++chunk) {
-    problem.state_bytes.push_back(store_->device_bytes_of(chunk));
-    problem.gradients.push_back(book_->StorageOf(chunk));
+  for (uint32_t chunk = 0; chunk < setup_.layout.chunks.size(); ++chunk) {
+    problem.state_bytes.push_back(store_.device_bytes_of(chunk));
+    problem.gradients.push_back(book_.StorageOf(chunk));
   }
-  problem.spare_bytes = store_->device_spare_bytes();
+  problem.spare_bytes = store_.device_spare_bytes();
   return problem;
 }
 
-uint64_t EngineImpl::StateBudgetBytes(const StatePlacementProblem& problem) const {
-  const double share =
-      options_.state_placement == StatePlacement::kAuto ? kAutoStateShare : options_.state_share;
+uint64_t StepPlans::StateBudgetBytes(const StatePlacementProblem& problem) const {
+  const double share = setup_.options.state_placement == StatePlacement::kAuto
+                           ? kAutoStateShare
+                           : setup_.options.state_share;
   const uint64_t margin = MarginBytes(problem.trace, kDrainMoments);
   return static_cast<uint64_t>(share * static_cast<double>(margin));
 }
 
-absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace, bool weights_change) {
-  const bool stays = weights_change && weights_stay();
+absl::StatusOr<Plan> StepPlans::RequestPlan(const Trace& trace, bool weights_change) {
+  const bool stays = weights_change && setup_.weights_stay();
   PlanRequest request;
   request.weights_change_between_iterations = weights_change && !stays;
-  request.policy = ToPolicy(options_.placement);
+  request.policy = ToPolicy(setup_.options.placement);
   request.drain_moments = kDrainMoments;
-  request.max_lookahead_moments = static_cast<uint32_t>(options_.max_lookahead_moments);
-  const Trace of = stays ? WithWhatStays(trace, staying_weights()) : trace;
-  const auto make = [&] { return session_->MakePlan(of, request); };
-  absl::StatusOr<Plan> plan = Waited(StallCause::kDaemon, make);
+  request.max_lookahead_moments = static_cast<uint32_t>(setup_.options.max_lookahead_moments);
+  const Trace of = stays ? WithWhatStays(trace, setup_.staying_weights()) : trace;
+  const auto make = [&] { return setup_.session->MakePlan(of, request); };
+  absl::StatusOr<Plan> plan = setup_.Waited(StallCause::kDaemon, make);
   if (absl::IsResourceExhausted(plan.status())) {
     request.drain_moments = 0;
-    absl::StatusOr<Plan> tighter = Waited(StallCause::kDaemon, make);
+    absl::StatusOr<Plan> tighter = setup_.Waited(StallCause::kDaemon, make);
     if (!absl::IsResourceExhausted(tighter.status())) plan = std::move(tighter);
   }
   // Where a chunk's place is in the way of another the planner may take it elsewhere in between.
-  if (stays && plan.ok() && !KeepsWhatStays(*plan, staying_weights())) {
+  if (stays && plan.ok() && !KeepsWhatStays(*plan, setup_.staying_weights())) {
     return absl::ResourceExhaustedError(
         "weights that stay from one update to the next find no lasting places on the device beside "
         "what comes and goes; use ZeRO's stage 3, or more device memory");
@@ -125,23 +138,9 @@ absl::StatusOr<Plan> EngineImpl::RequestPlan(const Trace& trace, bool weights_ch
   return plan;
 }
 
-absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
-  if (chunks.empty()) return absl::OkStatus();
-  GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(options_.timeout));
-  // It reads the state where it is; what became of it is said by WaitSnapshot.
-  if (absl::Status ended = snapshotter_->Wait(options_.timeout); absl::IsDeadlineExceeded(ended)) {
-    return ended;
-  }
-  const uint64_t before = store_->device_bytes();
-  GEMINID_RETURN_IF_ERROR(store_->MoveToDevice(chunks));
-  placer_->SetFloor(store_->device_bytes());
-  meter_.AddModel(static_cast<int64_t>(store_->device_bytes() - before));
-  return ReadHostBytes();
-}
-
 // Decided on what all ranks agreed on, so all decide alike: a plan is a pure function of the trace.
-absl::StatusOr<size_t> EngineImpl::CountStateOnDevice(const StatePlacementProblem& problem) {
-  const bool automatic = options_.state_placement == StatePlacement::kAuto;
+absl::StatusOr<size_t> StepPlans::CountStateOnDevice(const StatePlacementProblem& problem) {
+  const bool automatic = setup_.options.state_placement == StatePlacement::kAuto;
   if (automatic && EverythingFits(problem)) return problem.order.size();
   size_t count = 0;
   std::optional<Plan> best;
@@ -158,25 +157,25 @@ absl::StatusOr<size_t> EngineImpl::CountStateOnDevice(const StatePlacementProble
 
 // Once, before the first plan in force. The last plan asked for is the one taken, so that it is the
 // one that the daemon explains.
-absl::Status EngineImpl::PlaceState(Trace* trace) {
-  const bool movable = options_.placement == Placement::kAuto &&
-                       options_.state_placement != StatePlacement::kHost &&
-                       !store_->any_on_device();
+absl::Status StepPlans::PlaceState(Trace* trace) {
+  const bool movable = setup_.options.placement == Placement::kAuto &&
+                       setup_.options.state_placement != StatePlacement::kHost &&
+                       !store_.any_on_device();
   if (std::exchange(state_placed_, true) || !movable) return absl::OkStatus();
   // It goes to the arena's bottom, where blocks of workspace may lie that found no other place.
-  std::vector<double> in_the_way = {placer_->used_bytes() > 0 ? 1.0 : 0.0};
-  GEMINID_RETURN_IF_ERROR(links_->agreement().Worst(&in_the_way));
+  std::vector<double> in_the_way = {residency_.AnythingLies() ? 1.0 : 0.0};
+  GEMINID_RETURN_IF_ERROR(links_.agreement().Worst(&in_the_way));
   if (in_the_way[0] > 0) return absl::OkStatus();
   StatePlacementProblem problem = MakeStatePlacementProblem(*trace);
   absl::StatusOr<size_t> count = CountStateOnDevice(problem);
   if (!count.ok()) return count.status();
   problem.trace = *trace;
   *trace = WithStateOnDevice(problem, *count);
-  return MoveStateToDevice(std::span(problem.order).first(*count));
+  return move_state_(std::span(problem.order).first(*count));
 }
 
 // Room above what was seen, if growth has been seen and there is room at all.
-absl::StatusOr<Plan> EngineImpl::RequestPlanWithMargin(Trace* trace) {
+absl::StatusOr<Plan> StepPlans::RequestPlanWithMargin(Trace* trace) {
   const uint64_t margin_bytes = controller_.has_value() ? controller_->margin_bytes() : 0;
   Trace wider = *trace;
   for (size_t m = 0; m < wider.moments.size(); ++m) {
@@ -192,22 +191,25 @@ absl::StatusOr<Plan> EngineImpl::RequestPlanWithMargin(Trace* trace) {
 
 // Of the last micro-batch. Its operators are the plan's if it followed one: an operator may have
 // used less than planned.
-absl::Status EngineImpl::MakePlanFromRecording() {
-  GEMINID_RETURN_IF_ERROR(SynchronizeStreams());
+absl::Status StepPlans::MakePlanFromRecording() {
+  times_.EndOnStream();
+  GEMINID_RETURN_IF_ERROR(residency_.mover().Synchronize());
   for (const auto& [moment, took] : times_.TookOnStreams()) {
-    director_->recorder().SetCompute(moment, absl::ToDoubleSeconds(took));
+    director_.recorder().SetCompute(moment, absl::ToDoubleSeconds(took));
   }
-  const bool followed = director_->outcome() == Director::Outcome::kFollowed;
+  const bool followed = director_.outcome() == Director::Outcome::kFollowed;
   // What stayed lies where it found room, perhaps where state is to be.
-  if (weights_stay() && !state_placed_) GEMINID_RETURN_IF_ERROR(Carry(director_->DropAll()));
-  GEMINID_RETURN_IF_ERROR(mover_->WaitIdle());
-  const std::vector<Moment> recorded = director_->training_recorder().Moments();
+  if (setup_.weights_stay() && !state_placed_) {
+    GEMINID_RETURN_IF_ERROR(residency_.Move(director_.DropAll()));
+  }
+  GEMINID_RETURN_IF_ERROR(residency_.mover().WaitIdle());
+  const std::vector<Moment> recorded = director_.training_recorder().Moments();
   Trace trace = MakeTrace(recorded);
   for (size_t m = 0; followed && m < trace.moments.size(); ++m) {
-    trace.moments[m].uses = planned_moments_[m].uses;
+    trace.moments[m].uses = planned_trace_.moments[m].uses;
   }
-  GEMINID_RETURN_IF_ERROR(
-      Waited(StallCause::kCollective, [&] { return links_->agreement().AgreeOnTrace(&trace); }));
+  GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective,
+                                        [&] { return links_.agreement().AgreeOnTrace(&trace); }));
   absl::Status placed = PlaceState(&trace);
   if (placed.ok() && (!followed || first_workspace_bytes_.size() != trace.moments.size())) {
     first_workspace_bytes_.clear();
@@ -226,10 +228,10 @@ absl::Status EngineImpl::MakePlanFromRecording() {
                                   : std::string(plan.status().message()));
   }
   tally_.SetWhyNone(std::move(why));
-  if (none && options_.placement != Placement::kDevice) {
+  if (none && setup_.options.placement != Placement::kDevice) {
     // On demand it went, since what must stay can wait in host memory: so it will again.
-    director_->PlanRefused();
-    return director_->training_plan() == nullptr ? absl::OkStatus() : TellController();
+    director_.PlanRefused();
+    return director_.training_plan() == nullptr ? absl::OkStatus() : TellController();
   }
   if (!plan.ok()) return plan.status();
   if (!followed) SetUpdateOrder();
@@ -238,49 +240,45 @@ absl::Status EngineImpl::MakePlanFromRecording() {
 }
 
 // Between micro-batches. What the plan before left where this one wants it stays.
-absl::Status EngineImpl::PutInForce(const Trace& trace, Plan plan) {
-  GEMINID_RETURN_IF_ERROR(Waited(StallCause::kCollective, [&] {
-    return links_->agreement().CheckSame(plan.plan_hash, "the plan");
+absl::Status StepPlans::PutInForce(const Trace& trace, Plan plan) {
+  GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective, [&] {
+    return links_.agreement().CheckSame(plan.plan_hash, "the plan");
   }));
-  planned_moments_ = trace.moments;
   planned_trace_ = trace;
   PlannedRun run = RunOf(std::move(plan), trace);
-  const PlannedRun* const before = director_->training_plan();
+  const PlannedRun* const before = director_.training_plan();
   const auto same_workspace = [](const TraceMoment& a, const TraceMoment& b) {
     return a.workspace_bytes == b.workspace_bytes;
   };
   const bool same = before != nullptr && before->SameMoves(run) &&
                     std::ranges::equal(before->moments(), run.moments(), same_workspace);
   tally_.CountPlan(/*differs=*/!same);
-  const Moves moves = director_->PutInForce(std::move(run));
-  const auto loads = LoadsOf(moves);
-  GEMINID_RETURN_IF_ERROR(Carry(Moves(moves.begin(), loads)));
+  const Moves moves = director_.PutInForce(std::move(run));
   // As at the end of every planned micro-batch: what stays and the next first allocation fit.
-  const Placing placing(this);
-  const absl::StatusOr<Steps> reserve =
-      placer_->Reserve(placing.workspace_bytes(), planned_moments_.back().workspace_bytes, Held());
-  if (!reserve.ok()) return reserve.status();
-  GEMINID_RETURN_IF_ERROR(mover_->Run(*reserve, operation_, {}));
-  return Carry(Moves(loads, moves.end()));
+  const Residency::Placing placing(&residency_);
+  return residency_.MoveWithRoom(moves,
+                                 {.workspace_bytes = placing.workspace_bytes(),
+                                  .wanted_bytes = planned_trace_.moments.back().workspace_bytes});
 }
 
 // --- evaluation ----------------------------------------------------------------------------------
 
 // A plan of its own, beside training's. Without one evaluation goes on demand.
-absl::Status EngineImpl::PlanEvaluation(bool end) {
-  const std::vector<Moment> sample = director_->TakeEvaluationSample(end);
+absl::Status StepPlans::PlanEvaluation(bool end) {
+  micro_batch_.evaluated = true;
+  const std::vector<Moment> sample = director_.TakeEvaluationSample(end);
   if (sample.empty()) return absl::OkStatus();
   Trace trace = MakeTrace(sample);
-  GEMINID_RETURN_IF_ERROR(links_->agreement().CheckSameOperators(trace.moments));
-  GEMINID_RETURN_IF_ERROR(links_->agreement().AgreeOnTrace(&trace));
+  GEMINID_RETURN_IF_ERROR(links_.agreement().CheckSameOperators(trace.moments));
+  GEMINID_RETURN_IF_ERROR(links_.agreement().AgreeOnTrace(&trace));
   absl::StatusOr<Plan> plan = RequestPlan(trace, /*weights_change=*/false);
   if (absl::IsResourceExhausted(plan.status())) return absl::OkStatus();
   if (!plan.ok()) return plan.status();
-  GEMINID_RETURN_IF_ERROR(links_->agreement().CheckSame(plan->plan_hash, "the plan of evaluation"));
+  GEMINID_RETURN_IF_ERROR(links_.agreement().CheckSame(plan->plan_hash, "the plan of evaluation"));
   PlannedRun run = RunOf(*std::move(plan), trace);
-  if (!MovesWhatIsKept(run, sample)) director_->SetEvaluationPlan(std::move(run));
+  if (!MovesWhatIsKept(run, sample)) director_.SetEvaluationPlan(std::move(run));
   // The daemon explains the plan that it made last: let that be training's.
-  if (director_->training_plan() != nullptr) return RequestPlan(planned_trace_).status();
+  if (director_.training_plan() != nullptr) return RequestPlan(planned_trace_).status();
   return absl::OkStatus();
 }
 

@@ -84,6 +84,7 @@ class EngineImpl final : public Engine {
   absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) override;
   absl::Status WaitSnapshot() override;
   absl::StatusOr<Statistics> GetStatistics() override;
+  std::optional<PlanInForce> GetPlan() const override;
   absl::Status health() const override;
   std::optional<Resumed> resumed() const override { return standing_.resumed; }
 

@@ -65,4 +65,12 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   return statistics;
 }
 
+std::optional<PlanInForce> EngineImpl::GetPlan() const {
+  const Lock lock(mutex_);
+  if (plans_->plan() == nullptr) return std::nullopt;
+  PlanInForce made{.trace = plans_->planned_trace(), .plan = *plans_->plan(), .names = {}};
+  for (uint32_t i = 0; i < made.trace.chunks.size(); ++i) made.names.push_back(NameOfGathered(i));
+  return made;
+}
+
 }  // namespace geminid::zero

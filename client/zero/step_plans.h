@@ -48,6 +48,8 @@ class StepPlans {
   const Plan* plan() const {
     return director_.training_plan() == nullptr ? nullptr : &director_.training_plan()->plan();
   }
+  // That it was made from.
+  const Trace& planned_trace() const { return planned_trace_; }
   const PlanTally& tally() const { return tally_; }
   // Of trained chunks: as the next forward pass needs them.
   const std::vector<uint32_t>& update_order() const { return update_order_; }

@@ -487,6 +487,8 @@ geminid_code geminid_engine_report_workspace(geminid_engine* engine, uint64_t by
 
 // geminid::zero::Statistics as a JSON object, with the plan's explanation. For geminid_free.
 geminid_code geminid_engine_statistics(geminid_engine* engine, char** json, geminid_error* error);
+// The plan that training follows, moment by moment, alike; null where there is none.
+geminid_code geminid_engine_plan(geminid_engine* engine, char** json, geminid_error* error);
 
 // NOLINTEND(readability-identifier-naming)
 #pragma GCC visibility pop

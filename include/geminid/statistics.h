@@ -1,4 +1,4 @@
-// What an engine says of its memory, its transfers and its plans.
+// What an engine says of its memory, its transfers and its plan.
 #ifndef GEMINID_STATISTICS_H_
 #define GEMINID_STATISTICS_H_
 
@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "geminid/plan.h"
 
 namespace geminid::zero {
 
@@ -52,6 +54,13 @@ struct Statistics {
   std::vector<std::pair<std::string, uint64_t>> replans_by_cause;
   bool everything_fits = false;  // the plan is empty: nothing moves during a step
   std::string plan_explanation;  // or why there is no plan
+};
+
+// What training follows, beside the sample that it was made from.
+struct PlanInForce {
+  Trace trace;
+  Plan plan;
+  std::vector<std::string> names;  // of the trace's chunks: the parameters in each
 };
 
 }  // namespace geminid::zero

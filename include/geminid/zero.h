@@ -467,6 +467,10 @@ class GEMINID_EXPORT Engine : public ModelState {
   // now; the plan and what follows from it are as the last call to end has left them.
   virtual absl::StatusOr<Statistics> GetStatistics() = 0;
 
+  // The plan that training follows; none before the first one, and where none could be made. Waits
+  // for another thread's call.
+  virtual std::optional<PlanInForce> GetPlan() const = 0;
+
   // Never waits. OK, or the error that the engine has failed with, which all later calls return. So
   // after a call's error: OK means that the call was refused and the engine goes on; anything else,
   // that the engine can only be ended. An error of the engine's own threads is known here before a

@@ -1,8 +1,27 @@
-"""python -m geminid doctor: what this machine lacks, and the fix; further arguments as of geminictl."""
+"""python -m geminid doctor [--json]: whether this machine can train, and the fix for what it lacks.
+python -m geminid COMMAND ...: as geminictl, such as status, top and ls sessions.
+"""
 
 import sys
 
-from geminid import _programs
+from geminid import _programs, doctor
+from geminid.errors import NotFound
+
+_USAGE, _NOT_FOUND = 2, 4  # docs/exit_codes.md
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments:
+        print(__doc__, end="", file=sys.stderr)
+        return _USAGE
+    if arguments[0] == "doctor":
+        return doctor.main(arguments[1:])
+    try:
+        return _programs.become("geminictl", arguments)
+    except NotFound as problem:
+        print(f"geminid: {problem}", file=sys.stderr)
+        return _NOT_FOUND
+
 
 if __name__ == "__main__":
-    _programs.geminictl() if len(sys.argv) > 1 else sys.exit(__doc__)
+    sys.exit(main(sys.argv[1:]))

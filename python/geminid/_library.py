@@ -1,9 +1,12 @@
 """libgeminid_c: where it is found, and how its functions are called."""
 
+from __future__ import annotations
+
 import ctypes
 import os
 import pathlib
 import threading
+from typing import Any
 
 from geminid import _structs, errors
 
@@ -26,10 +29,10 @@ _ARGUMENTS = {
     "engine_finish_all": (_P, _U64), "engine_stable_address": (_P, _U32, _P),
     "engine_add_gradient": (_P, _U32, _P, _U64, _INT, _U64), "engine_gradient_norm": (_P, _P),
     "engine_step": (_P, _P, _P),
-    "engine_statistics": (_P, _P)}
+    "engine_statistics": (_P, _P), "engine_plan": (_P, _P)}
 
 
-def _candidates():
+def _candidates() -> list[str]:
     chosen = os.environ.get("GEMINID_LIBRARY")
     if chosen:
         path = pathlib.Path(chosen)
@@ -38,7 +41,7 @@ def _candidates():
     return [str(beside)] if beside.exists() else [LIBRARY]
 
 
-def daemon_program():
+def daemon_program() -> str | None:
     """The daemon in the package, unless $GEMINID_DAEMON names another; None: where the library looks."""
     beside = _PACKAGE / "bin" / "geminid"
     return str(beside) if beside.exists() and not os.environ.get("GEMINID_DAEMON") else None
@@ -47,20 +50,20 @@ def daemon_program():
 class _Library:
     """The functions, loaded with the first that is asked for."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._errors = threading.local()
         self._lock = threading.Lock()
-        self._dll = None
+        self._dll: ctypes.CDLL | None = None
 
     @property
-    def dll(self):
+    def dll(self) -> ctypes.CDLL:
         if self._dll is None:
             with self._lock:
                 self._dll = self._dll or self._load()
         return self._dll
 
     @staticmethod
-    def _load():
+    def _load() -> ctypes.CDLL:
         problems = []
         for path in _candidates():
             try:
@@ -81,29 +84,29 @@ class _Library:
             f"{LIBRARY} was not found: {'; '.join(problems)}. Install the geminid wheel, or set "
             "GEMINID_LIBRARY to the file or its folder.")
 
-    def function(self, name):
+    def function(self, name: str) -> Any:
         return getattr(self.dll, "geminid_" + name)
 
-    def error(self):
+    def error(self) -> int:
         """This thread's geminid_error."""
         try:
-            return self._errors.address
+            address: int = self._errors.address
         except AttributeError:
-            self._errors.address = self.dll.geminid_error_new()
-            return self._errors.address
+            address = self._errors.address = self.dll.geminid_error_new()
+        return address
 
-    def raise_error(self, code):
+    def raise_error(self, code: int) -> None:
         error = self.error()
         message = self.dll.geminid_error_message(error).decode("utf-8", "replace")
-        kind = errors.BY_CODE[code] if 0 < code < len(errors.BY_CODE) else errors.GeminidError
-        raise kind(message, is_final=bool(self.dll.geminid_error_is_final(error)))
+        kind = errors.BY_CODE[code] if 0 < code < len(errors.BY_CODE) else None
+        raise (kind or errors.GeminidError)(message, is_final=bool(self.dll.geminid_error_is_final(error)))
 
-    def call(self, name, *arguments):
+    def call(self, name: str, *arguments: Any) -> None:
         code = getattr(self.dll, "geminid_" + name)(*arguments, self.error())
         if code:
             self.raise_error(code)
 
-    def filled(self, struct, *more):
+    def filled(self, struct: Any, *more: int) -> Any:
         """A struct with the library's defaults."""
         value = struct()
         init = getattr(self.dll, f"geminid_{_structs.INIT[struct]}_init")
@@ -111,12 +114,12 @@ class _Library:
         init(ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)), *map(ctypes.c_int32, more))
         return value
 
-    def text(self, name, handle):
+    def text(self, name: str, handle: ctypes.c_void_p) -> str:
         """What a function returns through a char**."""
         found = ctypes.c_void_p()
         self.call(name, handle, ctypes.byref(found))
         try:
-            return ctypes.string_at(found.value).decode("utf-8")
+            return ctypes.string_at(found.value or 0).decode("utf-8")
         finally:
             self.dll.geminid_free(found)
 

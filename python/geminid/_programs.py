@@ -1,36 +1,51 @@
 """The programs in the wheel, as commands: each becomes the program, with the same process number."""
 
+from __future__ import annotations
+
 import os
 import pathlib
+import shutil
 import sys
+from typing import NoReturn
 
 from geminid.errors import NotFound
 
-
-def path_of(name):
-    program = pathlib.Path(__file__).parent / "bin" / name
-    if not program.exists():
-        raise NotFound(f"{name} is not in this installation of the package; install the geminid wheel, or build the "
-                       "project and start build/dev/bin/" + name)
-    return str(program)
+#: Beside the daemon, which is "geminid".
+NAMES = ("geminid", "geminid-holder", "geminid-agent", "geminictl")
 
 
-def _become(name, arguments):
-    program = path_of(name)
+def find(name: str) -> str | None:
+    """Where a program is: in the package, beside $GEMINID_DAEMON, or on PATH."""
+    daemon = os.environ.get("GEMINID_DAEMON")
+    for folder in (pathlib.Path(__file__).parent / "bin", pathlib.Path(daemon).parent if daemon else None):
+        if folder is not None and (folder / name).is_file():
+            return str(folder / name)
+    # The package's own console script of this name would only come back here.
+    beside = pathlib.Path(sys.executable).parent
+    found = shutil.which(name)
+    return found if found and pathlib.Path(found).parent != beside else None
+
+
+def become(name: str, arguments: list[str]) -> NoReturn:
+    """Raises NotFound where there is no such program."""
+    program = find(name)
+    if program is None:
+        raise NotFound(f"{name} is not in this installation of the package, beside $GEMINID_DAEMON or on PATH; install the "
+                       "geminid wheel, or build the project and set GEMINID_DAEMON to build/dev/bin/geminid")
     os.execv(program, [program, *arguments])
 
 
-def geminid():
-    _become("geminid", sys.argv[1:])
+def geminid() -> NoReturn:
+    become("geminid", sys.argv[1:])
 
 
-def geminictl():
-    _become("geminictl", sys.argv[1:])
+def geminictl() -> NoReturn:
+    become("geminictl", sys.argv[1:])
 
 
-def geminid_holder():
-    _become("geminid-holder", sys.argv[1:])
+def geminid_holder() -> NoReturn:
+    become("geminid-holder", sys.argv[1:])
 
 
-def geminid_agent():
-    _become("geminid-agent", sys.argv[1:])
+def geminid_agent() -> NoReturn:
+    become("geminid-agent", sys.argv[1:])

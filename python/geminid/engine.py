@@ -1,13 +1,20 @@
 """The engine: a thin object over the functions of geminid/c_api.h, which say what each call does."""
 
+from __future__ import annotations
+
 import ctypes
 import json
 import math
+import os
 import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NoReturn, TypedDict
 
 from geminid import _structs
 from geminid._library import LIB
+from geminid.errors import FailedPrecondition
+from geminid.session import Ranks, Session
 
 FORWARD, BACKWARD, EVALUATE = 0, 1, 2
 BFLOAT16, FLOAT32 = 1, 2
@@ -26,7 +33,7 @@ _SUMMING = ("lamb", "lars", "adafactor", "came")
 class Parameter:
     """A tensor that the engine keeps: the fields of geminid_parameter."""
     name: str
-    shape: tuple
+    shape: tuple[int, ...]
     data_type: int = FLOAT32
     trainable: bool = True
     unit: int = -1
@@ -37,21 +44,31 @@ class Parameter:
 class Optimizer:
     """One of OPTIMIZERS, and those of its options that are not the defaults."""
     kind: str
-    options: dict = field(default_factory=dict)
+    options: dict[str, float] = field(default_factory=dict)
 
 
-def _free(handle):
+class Options(TypedDict, total=False):
+    """What an engine may be told beside its parameters and its optimizer; ``Engine`` says what each does."""
+    chunk_elements: int
+    accumulate: int
+    update_threads: int
+    timeout_seconds: float
+    resume: bool
+    not_finite: int | None
+
+
+def _free(handle: ctypes.c_void_p) -> None:
     LIB.dll.geminid_engine_free(ctypes.byref(handle))
 
 
-def _optimizer(chosen):
+def _optimizer(chosen: Optimizer) -> Any:
     optimizer = LIB.filled(_structs.Optimizer, OPTIMIZERS.index(chosen.kind))
     for name, value in chosen.options.items():
         setattr(optimizer, name, value)
     return optimizer
 
 
-def _parameters(parameters):
+def _parameters(parameters: Sequence[Parameter]) -> tuple[Any, list[Any]]:
     array, shapes = (_structs.Parameter * len(parameters))(), []
     for made, given in zip(array, parameters):
         ctypes.memmove(ctypes.byref(made), ctypes.byref(LIB.filled(_structs.Parameter)), ctypes.sizeof(made))
@@ -63,12 +80,45 @@ def _parameters(parameters):
     return array, shapes
 
 
-class Engine:
-    """State of parameters over the ranks. Keeps what it was made with alive."""
+# Every engine of this process.
+_LIVE: weakref.WeakSet[Engine] = weakref.WeakSet()
 
-    def __init__(self, session, ranks, parameters, optimizer, *, chunk_elements=0, accumulate=2,
-                 update_threads=1, timeout_seconds=300.0, resume=False, not_finite=None):
-        """not_finite: None writes such a gradient as torch does, or fails where the optimizer cannot."""
+
+def _in_child(*_: Any, **__: Any) -> NoReturn:
+    raise FailedPrecondition("this process was forked from the one that has the engine, whose threads are not here: use the "
+                             "model in the parent alone, or start processes by spawn with a model of their own")
+
+
+def _after_fork() -> None:
+    """What waits for a thread of the parent's would wait for ever."""
+    for engine in _LIVE:
+        for name in vars(Engine):
+            if not name.startswith("_") and callable(getattr(Engine, name)):
+                setattr(engine, name, _in_child)
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+class Engine:
+    """State of parameters over the ranks. Keeps what it was made with alive; ``close`` ends it.
+
+    chunk_elements: of what is moved together; 0: chosen for the least padding.
+    accumulate: most micro-batches of a step; 2 stands for any number.
+    update_threads: of the optimizer.
+    timeout_seconds: after which a wait for another rank or the daemon fails.
+    resume: goes on with the memory that a rank of this place has left (keep_on_death).
+    not_finite: one of NOT_FINITE_SKIP, _WRITE and _FAIL, for gradients that are not finite; None writes them as torch
+        does, or fails where the optimizer cannot.
+
+    Calls raise an error of geminid.errors; after one that ``is_final`` every call does.
+    """
+
+    close: weakref.finalize[..., Engine]
+
+    def __init__(self, session: Session, ranks: Ranks, parameters: Sequence[Parameter], optimizer: Optimizer, *,
+                 chunk_elements: int = 0, accumulate: int = 2, update_threads: int = 1, timeout_seconds: float = 300.0,
+                 resume: bool = False, not_finite: int | None = None) -> None:
         if not_finite is None:
             not_finite = NOT_FINITE_FAIL if optimizer.kind in _SUMMING else NOT_FINITE_WRITE
         options = LIB.filled(_structs.EngineOptions)
@@ -84,16 +134,17 @@ class Engine:
                  ctypes.byref(self.handle))
         self.close = weakref.finalize(self, _free, self.handle)
         self.parameters, self.kind = parameters, optimizer.kind
+        _LIVE.add(self)
         self._use = LIB.function("engine_use")
         self._finish = LIB.function("engine_finish")
         self._add = LIB.function("engine_add_gradient")
 
-    def initialize(self, fill):
+    def initialize(self, fill: Callable[[int, int, int, int], None]) -> None:
         """Calls ``fill(parameter, first, address, count)`` for what this rank keeps; it writes fp32
         values to the address. What it raises is raised again."""
-        raised = []
+        raised: list[BaseException] = []
 
-        def called(_context, parameter, first, values, count):
+        def called(_context: Any, parameter: int, first: int, values: Any, count: int) -> int:
             try:
                 fill(parameter, first, ctypes.addressof(values.contents), count)
                 return 0
@@ -108,12 +159,13 @@ class Engine:
                 raise raised[0] from None
             raise
 
-    def stable_address(self, parameter):
+    def stable_address(self, parameter: int) -> int:
+        """Where the parameter is whenever an operation holds it. Touching it at another time ends the process."""
         address = ctypes.c_void_p()
         LIB.call("engine_stable_address", self.handle, parameter, ctypes.byref(address))
-        return address.value
+        return int(address.value or 0)
 
-    def use(self, pass_, ids, count):
+    def use(self, pass_: int, ids: Any, count: int) -> int:
         """The number of a new operation; ``ids`` is an array of c_uint32."""
         operation = ctypes.c_uint64()
         code = self._use(self.handle, pass_, ids, count, 0, ctypes.byref(operation), LIB.error())
@@ -121,31 +173,37 @@ class Engine:
             LIB.raise_error(code)
         return operation.value
 
-    def finish(self, operation):
+    def finish(self, operation: int) -> None:
+        """Ends an operation: its parameters may leave the device."""
         code = self._finish(self.handle, operation, 0, LIB.error())
         if code:
             LIB.raise_error(code)
 
-    def finish_all(self):
+    def finish_all(self) -> None:
+        """All that are open, whoever began them."""
         LIB.call("engine_finish_all", self.handle, 0)
 
-    def begin_micro_batch(self):
+    def begin_micro_batch(self) -> None:
+        """Ends the one before, if there is one. No operation may be open."""
         LIB.call("engine_begin_micro_batch", self.handle)
 
-    def cancel_micro_batch(self):
+    def cancel_micro_batch(self) -> None:
+        """The gradients of the step so far are lost. All ranks must."""
         LIB.call("engine_cancel_micro_batch", self.handle)
 
-    def add_gradient(self, parameter, address, nbytes, data_type):
+    def add_gradient(self, parameter: int, address: int, nbytes: int, data_type: int) -> None:
+        """A whole one, row-major, copied before this returns."""
         code = self._add(self.handle, parameter, address, nbytes, data_type, 0, LIB.error())
         if code:
             LIB.raise_error(code)
 
-    def gradient_norm(self):
+    def gradient_norm(self) -> float:
+        """Of the step, before clipping. Ends its last micro-batch; all ranks must."""
         norm = ctypes.c_double()
         LIB.call("engine_gradient_norm", self.handle, ctypes.byref(norm))
-        return norm.value
+        return float(norm.value)
 
-    def step(self, groups, clip_norm=None, data_position=0):
+    def step(self, groups: Sequence[Mapping[str, float]], clip_norm: float | None = None, data_position: int = 0) -> Any:
         """``groups``: a dictionary with fields of geminid_group for each. Returns a geminid_step_result."""
         input_ = LIB.filled(_structs.StepInput)
         array = (_structs.Group * len(groups))()
@@ -160,7 +218,7 @@ class Engine:
         LIB.call("engine_step", self.handle, ctypes.byref(input_), ctypes.byref(result))
         return result
 
-    def shard(self, parameter):
+    def shard(self, parameter: int) -> list[tuple[int, int]]:
         """The (offset, elements) of the parameter that this rank keeps."""
         count = ctypes.c_size_t()
         LIB.call("engine_shard", self.handle, parameter, None, 0, ctypes.byref(count))
@@ -168,18 +226,21 @@ class Engine:
         LIB.call("engine_shard", self.handle, parameter, ranges, count.value, ctypes.byref(count))
         return [(found.offset, found.elements) for found in ranges]
 
-    def has_state(self, parameter, kind):
+    def has_state(self, parameter: int, kind: int) -> bool:
+        """Whether the optimizer keeps such an array of the parameter: EXP_AVG, EXP_AVG_SQ."""
         has = ctypes.c_int()
         LIB.call("engine_has_state", self.handle, parameter, kind, ctypes.byref(has))
         return bool(has.value)
 
-    def read_shard(self, parameter, kind, offset, address, count):
+    def read_shard(self, parameter: int, kind: int, offset: int, address: int, count: int) -> None:
+        """Copies fp32 values of what this rank keeps to the address."""
         LIB.call("engine_read_shard", self.handle, parameter, kind, offset, address, count)
 
-    def write_shard(self, parameter, kind, offset, address, count):
+    def write_shard(self, parameter: int, kind: int, offset: int, address: int, count: int) -> None:
+        """And from there."""
         LIB.call("engine_write_shard", self.handle, parameter, kind, offset, address, count)
 
-    def progress(self):
+    def progress(self) -> tuple[int, int, bytes]:
         """The steps that are committed, those of them that changed weights, and bytes of the optimizer's."""
         progress = LIB.filled(_structs.Progress)
         LIB.call("engine_get_progress", self.handle, ctypes.byref(progress))
@@ -188,7 +249,7 @@ class Engine:
         LIB.call("engine_get_progress", self.handle, ctypes.byref(progress))
         return progress.step, progress.updates, state.raw
 
-    def updates(self):
+    def updates(self) -> tuple[int, list[int]]:
         """The steps that changed weights, and how many of them each parameter has had: empty where the optimizer
         does not count them apart."""
         _, updates, state = self.progress()
@@ -197,14 +258,15 @@ class Engine:
             return updates, []
         return updates, list((ctypes.c_uint64 * count).from_buffer_copy(state))
 
-    def restore(self, step, updates, counts=()):
+    def restore(self, step: int, updates: int, counts: Sequence[int] = ()) -> None:
+        """What ``progress`` and ``updates`` said, before the first step."""
         progress = LIB.filled(_structs.Progress)
         progress.step, progress.updates = step, updates
         state = (ctypes.c_uint64 * len(counts))(*counts)
         progress.tensor_state, progress.tensor_state_bytes = ctypes.addressof(state), ctypes.sizeof(state)
         LIB.call("engine_restore", self.handle, ctypes.byref(progress))
 
-    def save(self, folder, keep=2, data_position=0):
+    def save(self, folder: str | os.PathLike[str], keep: int = 2, data_position: int = 0) -> str:
         """The folder of the checkpoint, which geminid-train reads too."""
         path = ctypes.c_void_p()
         LIB.call("engine_save", self.handle, str(folder).encode("utf-8"), keep, data_position, ctypes.byref(path))
@@ -213,12 +275,17 @@ class Engine:
         finally:
             LIB.dll.geminid_free(path)
 
-    def load(self, folder):
+    def load(self, folder: str | os.PathLike[str]) -> int:
         """The data position that was saved with it."""
         position = ctypes.c_uint64()
         LIB.call("engine_load", self.handle, str(folder).encode("utf-8"), ctypes.byref(position))
-        return position.value
+        return int(position.value)
 
-    def statistics(self):
-        """Memory, transfers, stalls and the plan, as a dictionary."""
-        return json.loads(LIB.text("engine_statistics", self.handle))
+    def statistics(self) -> dict[str, Any]:
+        """Memory, transfers, stalls and what became of plans, as a dictionary. Never waits."""
+        return dict(json.loads(LIB.text("engine_statistics", self.handle)))
+
+    def plan(self) -> dict[str, Any] | None:
+        """What training follows, moment by moment; None before the first plan. Waits for another thread's call."""
+        found: dict[str, Any] | None = json.loads(LIB.text("engine_plan", self.handle))
+        return found

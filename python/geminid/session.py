@@ -1,27 +1,57 @@
 """This process's connection to the daemon, and its place among the ranks of a job."""
 
+from __future__ import annotations
+
 import ctypes
 import json
+import os
 import weakref
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from geminid import _library, _structs
 from geminid._library import LIB
 
 
-def _encoded(text):
+class Placed(Protocol):
+    """What a session must know of a rank: ``Ranks.place`` says it."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+
+
+def _encoded(text: object) -> bytes | None:
     return None if text is None else str(text).encode("utf-8")
 
 
-def _free(name, handle):
+def _free(name: str, handle: ctypes.c_void_p) -> None:
     LIB.function(name)(ctypes.byref(handle))
 
 
 class Session:
-    """Memory of a device, from the daemon. ``close`` or the end of the program gives it back."""
+    """Memory of a device, from the daemon. ``close`` or the end of the program gives it back.
 
-    def __init__(self, device_memory_bytes, *, place=None, socket=None, job=None, run=None, device=-1,
-                 keep_on_death=False, private_daemon=False, daemon_flags=(), daemon_program=None,
-                 timeout_seconds=60.0):
+    device_memory_bytes: of the device, for this rank.
+    place: among the ranks of the job, as ``Ranks.place``; None: alone.
+    socket: the daemon's; None: $GEMINID_SOCKET, else the usual one; where no daemon runs, one is started.
+    job, run: names for the daemon's lists; a run's memory can outlive its process (keep_on_death).
+    device: its number; -1: the daemon chooses.
+    private_daemon: a daemon of this session's own, which ends with it; daemon_program and daemon_flags are for it.
+    timeout_seconds: of each answer of the daemon.
+
+    Raises Unavailable where no daemon answers, NotFound where there is none to start, ResourceExhausted where the
+    memory is not there, FailedPrecondition for a daemon of another version.
+    """
+
+    close: weakref.finalize[..., Session]
+
+    def __init__(self, device_memory_bytes: int, *, place: Placed | None = None,
+                 socket: str | os.PathLike[str] | None = None, job: str | None = None, run: str | None = None,
+                 device: int = -1, keep_on_death: bool = False, private_daemon: bool = False,
+                 daemon_flags: Sequence[str] = (), daemon_program: str | os.PathLike[str] | None = None,
+                 timeout_seconds: float = 60.0) -> None:
         options = LIB.filled(_structs.SessionOptions)
         options.socket, options.job, options.run = _encoded(socket), _encoded(job), _encoded(run)
         options.client_name = b"pytorch"
@@ -39,11 +69,11 @@ class Session:
         LIB.call("session_connect", ctypes.byref(options), ctypes.byref(self.handle))
         self.close = weakref.finalize(self, _free, "session_free", self.handle)
 
-    def describe(self):
+    def describe(self) -> dict[str, Any]:
         """Its socket, number, arena and device, as a dictionary."""
-        return json.loads(LIB.text("session_describe", self.handle))
+        return dict(json.loads(LIB.text("session_describe", self.handle)))
 
-    def leave(self):
+    def leave(self) -> None:
         """Its end will be as if this process had died (keep_on_death)."""
         LIB.call("session_leave", self.handle)
 
@@ -51,11 +81,17 @@ class Session:
 class Ranks:
     """The ranks of a job, as torchrun or another launcher has set them in the environment, or one.
 
+    timeout_seconds: of what ranks wait for each other; None: the library's.
     given: fields of geminid_ranks_options, which then count in place of the environment: rank, world_size, local_rank,
         local_world_size, master_address, master_port, job.
+
+    Waits until all ranks have come. Raises InvalidArgument for an environment that cannot be right, and
+    DeadlineExceeded where a rank does not come.
     """
 
-    def __init__(self, *, timeout_seconds=None, **given):
+    close: weakref.finalize[..., Ranks]
+
+    def __init__(self, *, timeout_seconds: float | None = None, **given: int | str) -> None:
         options = LIB.filled(_structs.RanksOptions)
         options.from_environment = not given
         for name, value in given.items():
@@ -65,13 +101,15 @@ class Ranks:
         self.handle = ctypes.c_void_p()
         LIB.call("ranks_connect", ctypes.byref(options), ctypes.byref(self.handle))
         self.close = weakref.finalize(self, _free, "ranks_free", self.handle)
-        self.place = LIB.filled(_structs.Place)
-        LIB.call("ranks_place", self.handle, ctypes.byref(self.place))
+        self.place: Placed = LIB.filled(_structs.Place)
+        LIB.call("ranks_place", self.handle, ctypes.byref(self.place))  # type: ignore[arg-type]
 
     @property
-    def rank(self):
-        return self.place.rank
+    def rank(self) -> int:
+        """The number of this one, from 0."""
+        return int(self.place.rank)
 
     @property
-    def world_size(self):
-        return self.place.world_size
+    def world_size(self) -> int:
+        """How many there are."""
+        return int(self.place.world_size)

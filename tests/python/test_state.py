@@ -1,7 +1,6 @@
 """State in and out: as torch has it, and as the engine's checkpoints have it."""
 
 import copy
-import re
 
 import pytest
 import torch
@@ -114,7 +113,34 @@ def test_full_reads_and_changes_between_steps():
     twins.assert_same((plain, ours), loss=4e-7)
 
 
-def test_explanation_has_the_plan():
-    _, ours = trained()
-    said = geminid.torch.explain(ours.model)
-    assert re.search(r"^device memory +448 KiB$", said, re.MULTILINE) and "plans made" in said
+@pytest.mark.parametrize("change, words", [
+    (lambda m: setattr(m.head.weight, "data", torch.zeros(3, 64)), r"'head.weight' was \(96, 64\), torch.float32, and is \(3, 64\)"),
+    (lambda m: setattr(m.head.weight, "data", m.head.weight.data.double()), "'head.weight' was .*torch.float64 now"),
+    (lambda m: setattr(m, "head", torch.nn.Linear(64, 96)), "'head.weight' is new.*would not be trained")])
+def test_changes_in_full_that_cannot_stay_are_refused(change, words):
+    plain, ours = trained()
+    head = ours.model.head
+    before = ours.model.state_dict()
+    with pytest.raises(errors.Refused, match=words):
+        with geminid.torch.full(ours.model):
+            change(ours.model)
+    ours.model.head = head
+    assert_near(ours.model.state_dict(), before)
+    twins.run((plain, ours), one_batch, steps=2)
+    twins.assert_same((plain, ours))
+
+
+def test_exception_in_full_is_that_of_the_caller():
+    _, ours = trained(steps=1)
+    with pytest.raises(KeyError, match="mine"):
+        with geminid.torch.full(ours.model):
+            ours.model.head.weight.data = torch.zeros(1)
+            raise KeyError("mine")
+
+
+def test_state_of_the_optimizer_is_there_by_parameter():
+    plain, ours = trained()
+    parameters = list(zip(plain.model.parameters(), ours.model.parameters()))
+    assert len(ours.optimizer.state) == len(parameters)
+    for theirs, mine in parameters:
+        assert_near(ours.optimizer.state[mine], plain.optimizer.state[theirs])

@@ -9,22 +9,39 @@
 The results are those of the loop without ``prepare``, up to the last bits of fp32.
 """
 
+from __future__ import annotations
+
+import os
+
+import torch as _torch
+
 from geminid.errors import Refused
-from geminid.torch.explain import explain
+from geminid.torch.explain import Explanation, explain
 from geminid.torch.optim import Adafactor, Came, Lamb, Lars, Lion
 from geminid.torch.prepare import prepare
+from geminid.torch.progress_line import ProgressLine, progress
 from geminid.torch.state import full
+from geminid.torch.readings import keeper_of, log, statistics
+from geminid.torch.weights import empty_weights
 
-__all__ = ["Adafactor", "Came", "Lamb", "Lars", "Lion", "Refused", "explain", "full", "load", "prepare", "save"]
-
-
-def save(model, folder, *, keep=2, data_position=0):
-    """Saves a checkpoint of all ranks, weights and optimizer, in `folder`; its own folder. It is safetensors,
-    which geminid-train reads too."""
-    model._geminid_keeper.between_steps()
-    return model._geminid_keeper.engine.save(folder, keep, data_position)
+__all__ = ["Adafactor", "Came", "Explanation", "Lamb", "Lars", "Lion", "ProgressLine", "Refused", "empty_weights",
+           "explain", "full", "load", "log", "prepare", "progress", "save", "statistics"]
 
 
-def load(model, folder):
-    """The newest checkpoint in `folder`, right after prepare. Returns its data_position."""
-    return model._geminid_keeper.engine.load(folder)
+def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *, keep: int = 2, data_position: int = 0) -> str:
+    """Saves a checkpoint of all ranks, weights and optimizer, and returns its own folder in `folder`. It is
+    safetensors, which geminid-train reads too. All ranks must call it, between steps.
+
+    keep: how many checkpoints stay in `folder`; 0: all.
+    data_position: any number that ``load`` shall return.
+    """
+    keeper = keeper_of(model)
+    keeper.between_steps()
+    return str(keeper.engine.save(folder, keep, data_position))
+
+
+def load(model: _torch.nn.Module, folder: str | os.PathLike[str]) -> int:
+    """Loads the newest checkpoint in `folder`, or `folder` itself, and returns its data_position. Right after prepare,
+    on all ranks, of any number. Raises NotFound where there is none, and InvalidArgument where it is of parameters of
+    other names or shapes."""
+    return int(keeper_of(model).engine.load(folder))

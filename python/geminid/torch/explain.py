@@ -1,31 +1,108 @@
-"""What a prepared model does with its memory, in words."""
+"""What a prepared model does with its memory: as a table, and as a picture."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import torch
+
+from geminid.torch.picture import plan_svg
+from geminid.torch.readings import bytes_text, find_keeper, keeper_of
+
+_MOST_ROWS = 40  # of moments in the table
 
 
-def _bytes(count):
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024 or unit == "GiB":
-            return f"{count:.4g} {unit}"
-        count /= 1024
+@dataclass(frozen=True)
+class Explanation:
+    """The plan of a prepared model. ``str()`` is the table; a notebook shows the picture."""
+    table: str
+    svg: str
+    plan: dict[str, Any] | None  # as geminid_engine_plan of geminid/c_api.h has it
+
+    def __str__(self) -> str:
+        return self.table
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the picture, a stand-alone SVG."""
+        pathlib.Path(path).write_text(self.svg, encoding="utf-8")
 
 
-def explain(model):
-    """The plan as a table: device memory, what moves in a step beside what must, and stalls."""
-    keeper = model._geminid_keeper
-    said = keeper.engine.statistics()
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+    """Columns, the first to the left and the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]).rstrip()
+            for row in rows]
+
+
+def _summary(keeper: Any, said: dict[str, Any]) -> str:
     plan = said["plan"]
     rows = [
         ("parameters", f"{said['parameters']:,}"),
         ("units", f"{len(keeper.units)} ({keeper.granularity})"),
-        ("model state of this rank", _bytes(said["model_state_bytes"])),
-        ("device memory", _bytes(said["arena_bytes"])),
-        ("most of it used", _bytes(said["peak_total_bytes"])),
-        ("loaded so far", _bytes(said["host_to_device_bytes"])),
-        ("evicted so far", _bytes(said["device_to_host_bytes"])),
-        ("planned per micro-batch", _bytes(plan["planned_transfer_bytes"])),
+        ("model state of this rank", bytes_text(said["model_state_bytes"])),
+        ("host memory", bytes_text(said["host_bytes"])),
+        ("device memory", bytes_text(said["arena_bytes"])),
+        ("most of it used", bytes_text(said["peak_total_bytes"])),
+        ("loaded so far", bytes_text(said["host_to_device_bytes"])),
+        ("evicted so far", bytes_text(said["device_to_host_bytes"])),
+        ("planned per micro-batch", bytes_text(plan["planned_transfer_bytes"])),
         ("everything fits", "yes" if plan["everything_fits"] else "no"),
         ("plans made", str(plan["plans_made"])),
         ("stalls", f"{said['stall_seconds']:.3f} s"),
     ]
     width = max(len(name) for name, _ in rows)
-    table = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
-    return f"{table}\n\n{plan['explanation']}".rstrip()
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
+
+
+def _moments(plan: dict[str, Any]) -> str:
+    """A row for each moment of an iteration: what it computes with, what is loaded and evicted, what it waits for."""
+    chunks = plan["chunks"]
+    rows: list[tuple[str, ...]] = [("moment: weights in use", "loads", "evicts", "compute", "waits")]
+    for number, moment in enumerate(plan["moments"][:_MOST_ROWS]):
+        names = ", ".join(dict.fromkeys(chunks[i]["name"].replace("'", "") for i in moment["uses"])) or "-"
+        loads = sum(chunks[load["chunk"]]["device_bytes"] for load in moment["loads"])
+        drops = sum(chunks[drop["chunk"]]["device_bytes"] for drop in moment["drops"])
+        rows.append((f"{number}: {names if len(names) <= 60 else names[:57] + '...'}",
+                     bytes_text(loads) if loads else "-", bytes_text(drops) if drops else "-",
+                     f"{1e3 * moment['compute_seconds']:.3g} ms",
+                     f"{1e3 * moment['stall_seconds']:.3g} ms" if moment["stall_seconds"] else "-"))
+    left_out = len(plan["moments"]) - _MOST_ROWS
+    return "\n".join(_aligned(rows) + ([f"... and {left_out} moments more, which the picture has"] if left_out > 0 else []))
+
+
+def explain(model: torch.nn.Module, *, file: TextIO | None = None) -> Explanation:
+    """Prints the plan as a table: device memory, what moves in a step beside what must, and each moment of it.
+
+    model: a prepared model, a part of one, or a module around one.
+    file: sys.stdout where None.
+
+    Returns the table, the picture (``.svg``, ``.save("plan.svg")``; a notebook shows it) and the plan as data. Before
+    the first step there is no plan yet, and the table says so. With GEMINID_DISABLE=1 it says that. Raises
+    InvalidArgument for a model that is not prepared.
+    """
+    if os.environ.get("GEMINID_DISABLE") == "1" and find_keeper(model) is None:
+        made = Explanation("not prepared: GEMINID_DISABLE=1", "", None)
+    else:
+        made = _explained(keeper_of(model))
+    print(made.table, file=sys.stdout if file is None else file)
+    return made
+
+
+def _explained(keeper: Any) -> Explanation:
+    said, plan = keeper.engine.statistics(), keeper.engine.plan()
+    parts = [_summary(keeper, said)]
+    if said["plan"]["explanation"]:
+        parts.append(said["plan"]["explanation"].rstrip())
+    if plan is None:
+        parts.append("there is no plan yet: it is made after the first micro-batch that was trained"
+                     if not said["plan"]["explanation"] else "")
+        return Explanation("\n\n".join(part for part in parts if part), plan_svg(None, said["arena_bytes"]), None)
+    parts.append(_moments(plan))
+    return Explanation("\n\n".join(parts), plan_svg(plan, said["arena_bytes"]), plan)

@@ -1,5 +1,10 @@
 """The optimizer's state, read from the engine as torch's optimizers save it, and written back."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import torch
 
 from geminid.errors import Refused
@@ -28,16 +33,52 @@ def read(keeper, kind, groups):
     for group in groups:
         numbers = []
         for parameter in group["params"]:
-            record = parameter._geminid
-            entry = {name: read_kind(keeper, record, of, parameter.shape)
-                     for name, of in kind.state.items() if keeper.engine.has_state(record.id, of)}
-            count = counts[record.id] if counts else updates
-            if count and (entry or kind.counts):
-                state[numbered] = {"step": torch.tensor(float(count)), **entry} if kind.counts else entry
+            entry = _entry(keeper, kind, group, parameter, counts[parameter._geminid.id] if counts else updates)
+            if entry:
+                state[numbered] = entry
             numbers.append(numbered)
             numbered += 1
         packed.append({**{key: value for key, value in group.items() if key != "params"}, "params": numbers})
     return {"state": state, "param_groups": packed}
+
+
+def _entry(keeper, kind, group, parameter, count):
+    """What torch's optimizer would keep of a parameter after so many updates. Before the first it is all zeros, which goes
+    on as nothing does: torch's distributed checkpoint loads into what it finds here. But with dampening SGD takes a first
+    gradient whole, and zeros would dampen it."""
+    if not count and group.get("dampening"):
+        return {}
+    record = parameter._geminid
+    entry = {name: read_kind(keeper, record, of, parameter.shape)
+             for name, of in kind.state.items() if keeper.engine.has_state(record.id, of)}
+    return {"step": torch.tensor(float(count)), **entry} if kind.counts else entry
+
+
+class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
+    """An optimizer's ``state``: each entry is a copy, read when it is asked for. It counts as filled also where
+    there is nothing to keep: torch's distributed checkpoint would make a step of zero gradients otherwise."""
+
+    def __init__(self, keeper, kind, groups):
+        self._keeper, self._kind = keeper, kind
+        self._groups = {p: group for group in groups for p in group["params"]}
+
+    def __getitem__(self, parameter):
+        _alone(self._keeper, "optimizer.state")
+        _elementwise(self._kind, "optimizer.state")
+        group = self._groups[parameter]
+        self._keeper.between_steps()
+        updates, counts = self._keeper.engine.updates()
+        count = counts[parameter._geminid.id] if counts else updates
+        return _entry(self._keeper, self._kind, group, parameter, count)
+
+    def __iter__(self) -> Iterator[torch.nn.Parameter]:
+        return iter(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __bool__(self) -> bool:
+        return True
 
 
 def read_kind(keeper, record, kind, shape):

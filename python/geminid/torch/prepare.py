@@ -1,31 +1,38 @@
 """geminid.torch.prepare: two lines around a loop that stays as it is."""
 
+from __future__ import annotations
+
 import ctypes
 import gc
 import os
 import re
 import types
 import weakref
+from typing import TypeVar
 
 import torch
+from typing_extensions import Unpack
 
 from geminid import engine as engine_
 from geminid.errors import InvalidArgument, Refused, ResourceExhausted
 from geminid.session import Ranks, Session
-from geminid.torch import clipping, hooks, optimizers, refusals, state
+from geminid.torch import clipping, compiling, hooks, optimizers, ranges, refusals, state
+from geminid.torch import weights as weights_
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
-from geminid.torch.optimizer_state import put
+from geminid.torch.optimizer_state import State, put
 from geminid.torch.parameter import Record, make_managed
 from geminid.torch.tensors import address_of
 from geminid.torch.units import choose_units
+
+M = TypeVar("M", bound=torch.nn.Module)
 
 _TYPES = {torch.float32: engine_.FLOAT32, torch.bfloat16: engine_.BFLOAT16}
 _SIZE = re.compile(r"\s*([0-9.]+)\s*(B|KiB|MiB|GiB|TiB)\s*")
 _SCALE = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 
 
-def bytes_of(size):
+def bytes_of(size: int | str) -> int:
     """A number of bytes: 1048576 or "1MiB"."""
     if isinstance(size, int):
         return size
@@ -56,10 +63,13 @@ def _engine(session, ranks, records, units, optimizer, options):
     return engine_.Engine(session, ranks, parameters, optimizer, **options)
 
 
-def _initialize(engine, records):
+def _initialize(engine, records, sources):
     tensors = [parameter.detach() for parameter in records]
+    sources = [sources.get(parameter) for parameter in records]
 
     def fill(number, first, address, count):
+        if sources[number] is not None:
+            return weights_.copy(sources[number], first, address, count)
         values = tensors[number].reshape(-1)[first:first + count].to(device="cpu", dtype=torch.float32).contiguous()
         ctypes.memmove(address, address_of(values), 4 * count)
 
@@ -74,13 +84,13 @@ def _try_units(engine, units, records):
         engine.finish(engine.use(engine_.EVALUATE, ids, len(ids)))
 
 
-def _make_engine(model, records, session, ranks, optimizer, granularity, options):
+def _make_engine(model, records, sources, session, ranks, optimizer, granularity, options):
     """By blocks where they fit, else by modules. The engine has the parameters' values."""
     for tried in ("block", "leaf") if granularity is None else (granularity,):
         units = choose_units(model, lambda parameter: parameter in records, tried)
         engine = _engine(session, ranks, records, units, optimizer, options)
         try:
-            _initialize(engine, records)
+            _initialize(engine, records, sources)
             _try_units(engine, units, records)
             return engine, units, tried
         except ResourceExhausted:
@@ -95,34 +105,44 @@ def _view(engine, record, parameter):
     return torch.frombuffer(memory, dtype=parameter.dtype).view(parameter.shape)
 
 
-def prepare(model, optimizer, *, device_memory, unit=None, session=None, ranks=None, **options):
+def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | str, unit: str | None = None,
+            weights: weights_.Source | None = None, session: Session | None = None, ranks: Ranks | None = None,
+            **options: Unpack[engine_.Options]) -> tuple[M, torch.optim.Optimizer]:
     """Hands the parameters of a model to the engine, and returns (model, optimizer) for a loop that
     stays as it was.
 
     model: any module; it is changed in place and returned. Its parameters are fp32 or bf16; others,
-    such as those of a quantised base, stay torch's, and may not be trained.
+        such as those of a quantised base, stay torch's, and may not be trained.
     optimizer: AdamW, Adam, SGD or Adagrad of torch.optim, or Lion, Lamb, Lars, Adafactor or Came of
         geminid.torch, with the parameters that are trained.
     device_memory: bytes of the device for weights and gradients, as 1 << 30 or "1GiB".
     unit: what is gathered together: "block", "leaf", or None for blocks where they fit.
+    weights: the values of parameters that are on the meta device (``empty_weights``), by their names: a folder that
+        save_pretrained wrote, a file of safetensors, or a mapping of tensors. They are read piece by piece.
     session, ranks: of geminid.session, in place of those of this process's environment.
-    options: of geminid.engine.Engine.
+    options: of geminid.engine.Engine, such as update_threads.
 
     Raises Refused for what could not be right, before anything has changed; ResourceExhausted with the
     smallest device_memory that would do. With GEMINID_DISABLE=1 in the environment it returns what it
     was given.
     """
     if os.environ.get("GEMINID_DISABLE") == "1":
+        for parameter, source in weights_.find(model, weights).items():
+            weights_.materialize(parameter, source)
         return model, optimizer
     if unit not in (None, "block", "leaf"):
         raise InvalidArgument(f"unit is {unit!r}; it must be 'block', 'leaf' or None")
     chosen, kind = optimizers.translate(optimizer)
     refusals.check_model(model, optimizer, _TYPES)
+    sources = weights_.find(model, weights)
     gc.collect()  # a model that nobody has any more is in cycles, and would keep its device memory
     ranks = ranks or Ranks()
     session = session or Session(bytes_of(device_memory), place=ranks.place)
     records = _records(model, optimizer)
-    engine, units, granularity = _make_engine(model, records, session, ranks, chosen, unit, options)
+    engine, units, granularity = _make_engine(model, records, sources, session, ranks, chosen, unit, options)
+    for parameter, source in sources.items():
+        if parameter not in records:
+            weights_.materialize(parameter, source)
     return _bind(model, optimizer, kind, engine, records, units, granularity, ranks)
 
 
@@ -130,14 +150,20 @@ def _bind(model, optimizer, kind, engine, records, units, granularity, ranks):
     keeper = Keeper(engine, list(records.values()), units)
     keeper.granularity, keeper.world_size = granularity, ranks.world_size
     for parameter, record in records.items():
-        make_managed(parameter, record, _view(engine, record, parameter))
+        view = _view(engine, record, parameter)
+        if parameter.is_meta:
+            weights_.take_the_place_of(parameter, view)
+        make_managed(parameter, record, view)
     if optimizer.state:  # what it had done before
         put(keeper, kind, optimizer.state.items())
     state.serve(model)
     refusals.guard(model)
     hooks.attach(model, keeper)
+    ranges.install(keeper)
+    compiling.install(units)
     clipping.install()
     made = Optimizer(optimizer, kind, keeper)
+    made.state = State(keeper, kind, made.param_groups)
     keeper.optimizer = weakref.ref(made)
     model._geminid_keeper = keeper
     model.zero_grad = types.MethodType(lambda self, set_to_none=True: keeper.cancel(), model)

@@ -14,8 +14,6 @@ def check_model(model, optimizer, managed_types):
     for parameter, name in names.items():
         if hasattr(parameter, "_geminid"):
             raise Refused(f"'{name}' is prepared already: a parameter has one engine and one optimizer")
-        if parameter.device.type == "meta":
-            raise Refused(f"'{name}' is on the meta device; load its values first, as by model.to_empty and load_state_dict")
         if parameter.requires_grad and parameter not in optimized:
             raise Refused(f"'{name}' requires a gradient, and the optimizer does not have it; give it to the optimizer, or "
                           f"write model.get_parameter('{name}').requires_grad_(False)")

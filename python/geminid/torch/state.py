@@ -1,8 +1,12 @@
 """state_dict and load_state_dict of a prepared model, parameter by parameter, and `full`."""
 
+from __future__ import annotations
+
 import contextlib
 import types
 import weakref
+from collections.abc import Iterator
+from typing import TypeVar
 
 import torch
 
@@ -11,6 +15,7 @@ from geminid.errors import Refused
 from geminid.torch.optimizer_state import write_kind
 
 _DISABLED = torch._C.DisableTorchFunctionSubclass
+M = TypeVar("M", bound=torch.nn.Module)
 
 
 def read(parameter):
@@ -99,9 +104,12 @@ def serve(model):
 
 
 @contextlib.contextmanager
-def full(module):
+def full(module: M) -> Iterator[M]:
     """The parameters of a module as plain memory of the host, between steps: to read, tie, merge or
-    change in place. What has changed is in the engine afterwards.
+    change in place, each with its own shape. What has changed is in the engine afterwards.
+
+    All ranks must, with the same module. Raises Refused at its end where a parameter has another shape
+    or type, or the module new parameters: the old values are back then, and the others are as changed.
 
         with geminid.torch.full(model.lm_head):
             model.lm_head.weight.mul_(0.5)
@@ -119,20 +127,34 @@ def full(module):
                     opened.append((p, view))
                     p.data = values
         yield module
-    finally:
+    except BaseException:
         _close(opened)
+        raise
+    reshaped = _close(opened)
+    if reshaped:
+        raise Refused(f"{reshaped[0]}: the engine keeps parameters as they were in prepare. Resize and convert the model "
+                      "before geminid.torch.prepare; it has its old values again")
+    strangers = [name for name, p in module.named_parameters()
+                 if p.requires_grad and p.numel() and not hasattr(p, "_geminid")] if parameters else []
+    if strangers:
+        raise Refused(f"'{strangers[0]}' is new, and the engine and the optimizer do not have it: it would not be trained. "
+                      "Resize and change the model before geminid.torch.prepare")
 
 
 def _close(opened):
-    changed = []
+    """Returns what became of parameters that cannot be kept, in words."""
+    changed, reshaped = [], []
     with torch.no_grad(), _DISABLED():
         for p, view in opened:
             values = p.data
             p.data = view
             p._geminid.opened = False
             if values.shape != view.shape or values.dtype != view.dtype:
+                reshaped.append(f"'{p._geminid.name}' was {tuple(view.shape)}, {view.dtype}, and is {tuple(values.shape)}, "
+                                f"{values.dtype} now")
                 continue
             if not torch.equal(read(p), values):
                 changed.append((p, values))
         for p, values in changed:
             write(p, values)
+    return reshaped

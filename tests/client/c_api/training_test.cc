@@ -33,13 +33,16 @@ class TrainingTest : public CApiTest {
     return values;
   }
 
-  std::string Statistics() {
+  // What a function of the engine returns as text.
+  std::string TextOf(geminid_code (*function)(geminid_engine*, char**, geminid_error*)) {
     char* json = nullptr;
-    EXPECT_EQ(geminid_engine_statistics(engine_, &json, error_), GEMINID_OK) << Message();
+    EXPECT_EQ(function(engine_, &json, error_), GEMINID_OK) << Message();
     std::string text = json == nullptr ? "" : json;
     geminid_free(json);
     return text;
   }
+  std::string Statistics() { return TextOf(geminid_engine_statistics); }
+  std::string Plan() { return TextOf(geminid_engine_plan); }
 };
 
 TEST_F(TrainingTest, Descent_HalvesTheDistance) {
@@ -285,6 +288,19 @@ TEST_F(TrainingTest, Statistics_AreAnObjectWithThePlan) {
   EXPECT_THAT(Statistics(),
               AllOf(HasSubstr("\"parameters\": 256"), HasSubstr("\"arena_bytes\": 1048576"),
                     HasSubstr("\"plan\""), HasSubstr("\"explanation\"")));
+}
+
+TEST_F(TrainingTest, Plan_IsNullBeforeASampleAndThenHasEachMoment) {
+  EXPECT_EQ(Plan(), "null");
+  for (int step = 0; step < 2; ++step) ASSERT_NO_FATAL_FAILURE(Descend());
+  const std::string plan = Plan();
+  EXPECT_THAT(plan, HasSubstr("\"everything_fits\": true"));
+  EXPECT_THAT(plan, HasSubstr("\"name\": \"a to b\""));
+  // One moment for each operator of a step.
+  const std::string moment = "\"uses\"";
+  size_t moments = 0;
+  for (size_t at = plan.find(moment); at != plan.npos; at = plan.find(moment, at + 1)) ++moments;
+  EXPECT_EQ(moments, 2u);
 }
 
 TEST_F(TrainingTest, Session_DescribesItsDevice) {

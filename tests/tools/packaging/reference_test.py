@@ -11,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
-from tools.packaging import api_page, cli_page, help_text  # noqa: E402
+from tools.packaging import api_page, cli_page, help_text, python_page  # noqa: E402
 
 LOADER = importlib.machinery.SourceFileLoader("reference", str(ROOT / "tools/reference"))
 reference = importlib.util.module_from_spec(importlib.util.spec_from_loader("reference", LOADER))
@@ -153,6 +153,95 @@ class Helps(unittest.TestCase):
         self.assertIn("```text\nprog [OPTIONS]\n```", page)
         self.assertIn("| `--mode` | `on\\|off=on` | On or off |", page)
         self.assertNotIn("| `--help` |", page)
+
+
+PACKAGE = '''"""Things.
+
+    import a
+    a.make(1)
+
+Done.
+"""
+from geminid.b import Thing
+from geminid import errors
+
+__all__ = ["Thing", "errors", "make"]
+
+
+def make(size: int, *, where: str | None = None) -> "Thing":
+    """Makes one.
+
+    size: of it,
+        in bytes.
+    where: <none>.
+    """
+
+
+def _hidden(): ...
+'''
+MODULE = '''"""B."""
+from dataclasses import dataclass
+
+
+@dataclass
+class Thing:
+    """It."""
+    size: int = 0
+    _own: int = 1
+
+    def half(self) -> float:
+        """Of ``size``."""
+
+    @property
+    def whole(self) -> int:
+        """All of it."""
+
+    def _inner(self): ...
+'''
+
+
+class Python(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def read(self, package=PACKAGE, module=MODULE):
+        folder = self.root / "python/geminid"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "__init__.py").write_text(package)
+        (folder / "b.py").write_text(module)
+        return python_page.read(self.root, "geminid")
+
+    def test_public_names_are_those_of_all_wherever_they_are_defined(self):
+        module = self.read()
+        self.assertEqual([entry.name for entry in module.entries], ["Thing", "make"])
+        thing, make = module.entries
+        self.assertEqual(thing.signature, "class Thing\n    size: int = 0")
+        self.assertEqual(thing.methods, [("half", "() -> float", "Of ``size``."), ("whole", " -> int", "All of it.")])
+        self.assertEqual(make.signature, "make(size: int, *, where: str | None=None) -> 'Thing'")
+
+    def test_page_has_prose_code_and_lists(self):
+        page = python_page.render([self.read()], "made")
+        self.assertIn("Things.\n\n```python\nimport a\na.make(1)\n```\n\nDone.\n", page)
+        self.assertIn("Makes one.\n\n- size: of it,\n  in bytes.\n- where: \\<none>.\n", page)
+        self.assertIn("[`make`](#geminidmake)", page)
+
+    def test_what_has_no_annotation_or_no_docstring_is_found(self):
+        for bad, words in ((PACKAGE.replace("size: int", "size"), "make has no annotation of size"),
+                           (PACKAGE.replace(' -> "Thing"', ""), "make has no annotation of what it returns"),
+                           (PACKAGE.replace('"""Makes one.', 'x = """Makes one.'), "make has no docstring"),
+                           (PACKAGE.replace('"""Things.', 'x = """Things.'), "geminid has no docstring")):
+            with self.assertRaisesRegex(python_page.Unfit, words):
+                self.read(package=bad)
+        with self.assertRaisesRegex(python_page.Unfit, "Thing.half has no docstring"):
+            self.read(module=MODULE.replace('"""Of ``size``."""', "return 0.5"))
+        with self.assertRaisesRegex(python_page.Unfit, "Thing has no docstring"):
+            self.read(module=MODULE.replace('"""It."""', ""))
+
+    def test_no_two_headings_of_the_real_page_have_one_anchor(self):
+        anchors = [python_page.anchor(module, entry) for module in python_page.modules_of(ROOT) for entry in module.entries]
+        self.assertEqual(len(anchors), len(set(anchors)))
 
 
 class Stale(unittest.TestCase):

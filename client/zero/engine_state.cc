@@ -34,7 +34,7 @@ absl::Status EngineImpl::CheckBetweenSteps(const char* call) {
 // A snapshot that is being taken reads the state, too.
 absl::Status EngineImpl::WaitNobodyReadsState() {
   // What became of it is said by WaitSnapshot.
-  const absl::Status ended = state_->snapshotter().Wait(setup_.options.timeout);
+  absl::Status ended = state_->snapshotter().Wait(setup_.options.timeout);
   if (absl::IsDeadlineExceeded(ended)) return ended;
   return updater_->WaitIdle(setup_.options.timeout);
 }

@@ -2,6 +2,7 @@
 
 import ctypes
 import json
+import sys
 import weakref
 
 from geminid import _library, _structs
@@ -16,8 +17,38 @@ def _free(name, handle):
     LIB.function(name)(ctypes.byref(handle))
 
 
+def _free_session(handle, is_kept):
+    """After a failure the next process of the run may go on from what the daemon keeps."""
+    if is_kept and LIB.failed:
+        LIB.dll.geminid_session_leave(handle, None)
+    _free("session_free", handle)
+
+
+_KEPT = weakref.WeakSet()  # sessions with keep_on_death
+
+
+def _leave_at_exceptions():
+    """A program that ends with an exception has failed; one that was interrupted by its user has not."""
+    hook = sys.excepthook
+    if getattr(hook, "_of_geminid", False):
+        return
+
+    def excepthook(kind, value, traceback):
+        if not issubclass(kind, KeyboardInterrupt):
+            for session in _KEPT:  # before engines end, which would free what is kept
+                session.leave()
+        hook(kind, value, traceback)
+
+    excepthook._of_geminid = True
+    sys.excepthook = excepthook
+
+
 class Session:
-    """Memory of a device, from the daemon. ``close`` or the end of the program gives it back."""
+    """Memory of a device, from the daemon. ``close`` or the end of the program gives it back.
+
+    With ``keep_on_death`` and a ``run`` the daemon keeps it when the process dies, fails with an exception or is
+    killed, for the next process of the same job, run and rank.
+    """
 
     def __init__(self, device_memory_bytes, *, place=None, socket=None, job=None, run=None, device=-1,
                  keep_on_death=False, private_daemon=False, daemon_flags=(), daemon_program=None,
@@ -37,11 +68,22 @@ class Session:
         options.timeout_seconds = timeout_seconds
         self.handle = ctypes.c_void_p()
         LIB.call("session_connect", ctypes.byref(options), ctypes.byref(self.handle))
-        self.close = weakref.finalize(self, _free, "session_free", self.handle)
+        self.run = run
+        if keep_on_death:
+            _KEPT.add(self)
+            _leave_at_exceptions()
+        self.close = weakref.finalize(self, _free_session, self.handle, keep_on_death)
 
     def describe(self):
         """Its socket, number, arena and device, as a dictionary."""
         return json.loads(LIB.text("session_describe", self.handle))
+
+    def hold(self, name, nbytes):
+        """(address, found): host memory until the session ends; found: with what the process held there whose
+        session this was. Before an engine is made."""
+        address, found = ctypes.c_void_p(), ctypes.c_int()
+        LIB.call("session_hold", self.handle, name.encode("utf-8"), nbytes, ctypes.byref(address), ctypes.byref(found))
+        return address.value, bool(found.value)
 
     def leave(self):
         """Its end will be as if this process had died (keep_on_death)."""
@@ -75,3 +117,7 @@ class Ranks:
     @property
     def world_size(self):
         return self.place.world_size
+
+    def sum(self, address, count):
+        """Adds up `count` fp64 numbers at the address over the ranks. All of them must call it."""
+        LIB.call("ranks_sum", self.handle, address, count)

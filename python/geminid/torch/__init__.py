@@ -13,9 +13,11 @@ from geminid.errors import Refused
 from geminid.torch.explain import explain
 from geminid.torch.optim import Adafactor, Came, Lamb, Lars, Lion
 from geminid.torch.prepare import prepare
+from geminid.torch.resume import Run, resume
 from geminid.torch.state import full
 
-__all__ = ["Adafactor", "Came", "Lamb", "Lars", "Lion", "Refused", "explain", "full", "load", "prepare", "save"]
+__all__ = ["Adafactor", "Came", "Lamb", "Lars", "Lion", "Refused", "Run", "explain", "full", "load", "prepare",
+           "resume", "save"]
 
 
 def save(model, folder, *, keep=2, data_position=0):
@@ -27,4 +29,8 @@ def save(model, folder, *, keep=2, data_position=0):
 
 def load(model, folder):
     """The newest checkpoint in `folder`, right after prepare. Returns its data_position."""
-    return model._geminid_keeper.engine.load(folder)
+    keeper = model._geminid_keeper
+    keeper.check_loading()
+    position = keeper.engine.load(folder)
+    keeper.loaded()
+    return position

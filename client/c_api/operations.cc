@@ -67,6 +67,19 @@ geminid_code geminid_engine_use(geminid_engine* engine, int32_t pass, const uint
   });
 }
 
+geminid_code geminid_engine_device_bytes(geminid_engine* engine, const uint32_t* parameters,
+                                         size_t parameter_count, const uint32_t* gradients,
+                                         size_t gradient_count, uint64_t* bytes,
+                                         geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(bytes, "bytes"));
+    GEMINID_ASSIGN_OR_RETURN(const auto weights, ToIds(object, parameters, parameter_count));
+    GEMINID_ASSIGN_OR_RETURN(const auto beside, ToIds(object, gradients, gradient_count));
+    *bytes = object.engine().DeviceBytes(weights, beside);
+    return absl::OkStatus();
+  });
+}
+
 geminid_code geminid_engine_weight(geminid_engine* engine, uint64_t operation, uint32_t parameter,
                                    const void** address, geminid_error* error) {
   return OnOperation(engine, operation, parameter, error, [&](Operation& open, ParameterId id) {

@@ -13,6 +13,7 @@
 #include "client/c_api/arguments.h"
 #include "client/c_api/errors.h"
 #include "client/c_api/objects.h"
+#include "client/src/session_internal.h"
 #include "geminid/c_api.h"
 #include "geminid/private_daemon.h"
 
@@ -69,6 +70,22 @@ absl::StatusOr<std::shared_ptr<SessionObject>> Connect(const geminid_session_opt
   }
   GEMINID_ASSIGN_OR_RETURN(object->session, Session::Connect(std::move(connect)));
   return object;
+}
+
+struct HeldMemory {
+  void* address = nullptr;
+  bool found = false;
+};
+
+absl::StatusOr<HeldMemory> Hold(Session& session, std::string name, uint64_t bytes) {
+  const std::vector<ChunkSpec> specs = {{std::move(name), ChunkKind::kGeneric, bytes}};
+  if (session.is_successor()) {
+    const absl::StatusOr<std::vector<ChunkHandle>> left = Claim(session, specs);
+    if (left.ok()) return HeldMemory{left->front().home, true};
+    if (!absl::IsNotFound(left.status())) return left.status();
+  }
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkHandle> made, session.Allocate(specs));
+  return HeldMemory{made.front().home, false};
 }
 
 std::string Describe(const Session& session) {
@@ -128,6 +145,21 @@ geminid_code geminid_session_health(geminid_session* session, geminid_error* err
   return Guarded(error, [&]() -> absl::Status {
     GEMINID_ASSIGN_OR_RETURN(const auto object, Sessions().Find(session));
     return object->session->Healthy();
+  });
+}
+
+geminid_code geminid_session_hold(geminid_session* session, const char* name, uint64_t bytes,
+                                  void** address, int* found, geminid_error* error) {
+  return Guarded(error, [&]() -> absl::Status {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(name, "name"));
+    GEMINID_RETURN_IF_ERROR(CheckGiven(address, "address"));
+    GEMINID_RETURN_IF_ERROR(CheckGiven(found, "found"));
+    GEMINID_ASSIGN_OR_RETURN(const auto object, Sessions().Find(session));
+    GEMINID_ASSIGN_OR_RETURN(std::string text, Text(name, "name"));
+    GEMINID_ASSIGN_OR_RETURN(const auto held, Hold(*object->session, std::move(text), bytes));
+    *address = held.address;
+    *found = held.found ? 1 : 0;
+    return absl::OkStatus();
   });
 }
 

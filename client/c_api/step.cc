@@ -16,11 +16,15 @@ namespace geminid::c_api {
 namespace {
 
 absl::StatusOr<zero::Engine::StepInput> ToInput(const geminid_step_input* given) {
-  GEMINID_ASSIGN_OR_RETURN(const geminid_step_input read, Read(given, "input"));
+  GEMINID_ASSIGN_OR_RETURN(
+      const geminid_step_input read,
+      Read(given, "input",
+           {offsetof(geminid_step_input, gradient_scale), &geminid_step_input_init}));
   zero::Engine::StepInput input;
   input.learning_rate = read.learning_rate;
   input.clip_norm = UnlessNan(read.clip_norm);
   input.gradient_norm = UnlessNan(read.gradient_norm);
+  input.gradient_scale = read.gradient_scale;
   input.data_position = read.data_position;
   std::copy(std::begin(read.random_state), std::end(read.random_state), input.random_state.begin());
   if (read.group_count > 0) GEMINID_RETURN_IF_ERROR(CheckGiven(read.groups, "groups"));
@@ -62,6 +66,7 @@ void geminid_step_input_init(geminid_step_input* input, size_t struct_size) {
   geminid_step_input filled = {};
   filled.clip_norm = NAN;
   filled.gradient_norm = NAN;
+  filled.gradient_scale = 1;
   Init(input, struct_size, filled);
 }
 

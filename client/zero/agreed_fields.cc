@@ -191,6 +191,7 @@ AgreedFields FieldsOf(const Engine::StepInput& input, double clip_norm) {
   fields.Add("learning_rate", input.learning_rate);
   fields.Add("clip_norm", clip_norm);
   if (input.gradient_norm) fields.Add("gradient_norm", *input.gradient_norm);
+  fields.Add("gradient_scale", input.gradient_scale);
   for (size_t g = 0; g < input.groups.size(); ++g) {
     Collector group(absl::StrCat(" of group ", g));
     const Engine::GroupInput& input_group = input.groups[g];

@@ -59,6 +59,8 @@ class EngineImpl final : public Engine {
                            StreamHandle stream) override;
   absl::Status Synchronize() override;
   const std::byte* StableAddress(ParameterId id) const override;
+  uint64_t DeviceBytes(std::span<const ParameterId> weights,
+                       std::span<const ParameterId> gradients) const override;
   Workspace& workspace() override { return residency_->workspace(); }
   absl::Status ReportWorkspace(uint64_t bytes) override {
     return residency_->workspace().Report(bytes);

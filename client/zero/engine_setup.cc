@@ -229,6 +229,15 @@ absl::Status EngineSetup::CheckStep(const Engine::StepInput& input) const {
         "the ranks of other parts of the model do not know this part's groups; leave "
         "Options::all_ranks out, or groups");
   }
+  if (!std::isfinite(input.gradient_scale) || input.gradient_scale <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("gradient_scale is ", input.gradient_scale,
+                                                   "; it must be finite and above 0"));
+  }
+  if (updates_in_backward() && input.gradient_scale != 1) {
+    return absl::InvalidArgumentError(
+        "parameters that are updated in the backward pass cannot be updated with scaled gradients; "
+        "leave gradient_scale 1, or take UpdateTime::kAfterStep");
+  }
   if (input.gradient_norm.value_or(0) < 0) {
     return absl::InvalidArgumentError("a gradient's norm is not negative");
   }

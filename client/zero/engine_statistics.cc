@@ -1,7 +1,10 @@
 // What is known of the engine without waiting for the call that it is in.
 #include <array>
+#include <set>
+#include <span>
 #include <utility>
 
+#include "client/zero/core/extent.h"
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
@@ -39,6 +42,23 @@ Statistics EngineImpl::StatisticsOf(const Published::Basis& basis) const {
       static_cast<double>(setup_.layout.padding_elements + setup_.layout.used_elements);
   basis.tally.AddTo(plans_->plan(), &statistics);
   return statistics;
+}
+
+uint64_t EngineImpl::DeviceBytes(std::span<const ParameterId> weights,
+                                 std::span<const ParameterId> gradients) const {
+  const Lock lock(mutex_);
+  std::set<uint32_t> chunks;
+  for (const ParameterId id : weights) {
+    if (setup_.CheckId(id).ok()) chunks.insert(setup_.ChunkOf(id));
+  }
+  for (const ParameterId id : gradients) {
+    if (setup_.CheckId(id).ok()) chunks.insert(book_->StorageOf(setup_.ChunkOf(id)));
+  }
+  uint64_t bytes = 0;
+  for (const uint32_t chunk : chunks) {
+    bytes += RoundUpToExtent(setup_.layout.chunks[book_->owners()[chunk]].bytes());
+  }
+  return bytes;
 }
 
 absl::StatusOr<Statistics> EngineImpl::GetStatistics() {

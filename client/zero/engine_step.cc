@@ -168,12 +168,12 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   const double clip_norm = input.clip_norm.value_or(setup_.options.clip_norm);
   const absl::StatusOr<double> own = NormOfStep(FieldsOf(input, clip_norm));
   if (!own.ok()) return NotOfStep(own.status());
-  const double norm = input.gradient_norm.value_or(*own);
+  const double norm = input.gradient_norm.value_or(*own / input.gradient_scale);
   if (!std::isfinite(norm) && setup_.options.not_finite == NotFinite::kFail) {
     return NameNotFinite(norm);
   }
   CrashPoint("step agreed");
-  StepResult result = step_->Decide(norm, clip_norm);
+  StepResult result = step_->Decide(norm, clip_norm, input.gradient_scale);
   absl::Status status = step_->Prepare(input, result);
   if (status.ok()) status = residency_->Move(director_->ChangeWeights());
   if (!status.ok()) return Fail(status);

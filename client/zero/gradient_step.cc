@@ -102,11 +102,11 @@ absl::StatusOr<std::string> GradientStep::WhereNotFinite() {
   return first.has_value() ? setup_.NamesIn(*first) : "a part of the model that other ranks have";
 }
 
-StepResult GradientStep::Decide(double norm, double clip_norm) {
+StepResult GradientStep::Decide(double norm, double clip_norm, double gradient_scale) {
   StepResult result;
   result.step = ++position_.step;
   result.gradient_norm = norm;
-  result.loss_scale = loss_scaler_.scale();
+  result.loss_scale = loss_scaler_.scale() * gradient_scale;
   result.overflow = !std::isfinite(norm) && setup_.options.not_finite != NotFinite::kWrite;
   if (clip_norm > 0 && !result.overflow) result.clip_coefficient = ClipCoefficient(clip_norm, norm);
   if (!result.overflow) ++position_.updates;

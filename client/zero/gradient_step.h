@@ -70,7 +70,7 @@ class GradientStep {
   // What has the first gradient that is not finite, in words. A collective.
   absl::StatusOr<std::string> WhereNotFinite();
   // What becomes of the step. It counts from now on.
-  StepResult Decide(double norm, double clip_norm);
+  StepResult Decide(double norm, double clip_norm, double gradient_scale = 1);
   // What the update of this rank's granules needs of all ranks.
   absl::Status Prepare(const Input& input, const StepResult& result);
   // Writes the record, and begins the update of the chunks in `order`.

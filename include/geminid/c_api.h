@@ -98,10 +98,8 @@ typedef struct geminid_session_options {
   const char* job;
   const char* run;
   const char* client_name;
-  int32_t rank;
-  int32_t world_size;
-  int32_t local_rank;
-  int32_t local_world_size;
+  int32_t rank, world_size;
+  int32_t local_rank, local_world_size;
   int32_t device;         // -1: the daemon chooses
   int32_t keep_on_death;  // a boolean
   int32_t strict_device;  // a boolean
@@ -129,6 +127,12 @@ void geminid_session_free(geminid_session** session);
 geminid_code geminid_session_describe(geminid_session* session, char** json, geminid_error* error);
 // UNAVAILABLE once the daemon has ended.
 geminid_code geminid_session_health(geminid_session* session, geminid_error* error);
+// Host memory for the caller's notes, which lives as long as the session. In a session that was
+// another process's (keep_on_death) it is what that one held under this name and size, as that one
+// left it, and *found is not 0. Else it is zeros. Once per name, the same on all ranks, and before
+// geminid_engine_create, which frees what was left and is not held.
+geminid_code geminid_session_hold(geminid_session* session, const char* name, uint64_t bytes,
+                                  void** address, int* found, geminid_error* error);
 // geminid::Session::LeaveToSuccessor.
 geminid_code geminid_session_leave(geminid_session* session, geminid_error* error);
 
@@ -148,10 +152,8 @@ typedef struct geminid_ranks_options {
   // Not 0: rank, sizes, address, port and job are those that the launcher has set in the
   // environment (geminid/rank_info.h), whatever stands below.
   int32_t from_environment;
-  int32_t rank;
-  int32_t world_size;
-  int32_t local_rank;
-  int32_t local_world_size;  // 0: unknown
+  int32_t rank, world_size;
+  int32_t local_rank, local_world_size;  // local_world_size 0: unknown
   int32_t backend;
   uint16_t master_port;
   const char* master_address;
@@ -222,15 +224,9 @@ enum geminid_optimizers {
 typedef struct geminid_optimizer {
   size_t struct_size;
   int32_t kind;
-  int32_t decoupled;
-  int32_t bias_correction;
-  int32_t grad_averaging;
-  int32_t always_adapt;
-  int32_t nesterov;
-  int32_t decay_after_momentum;
-  int32_t relative_step;
-  int32_t warmup_init;
-  int32_t scale_parameter;
+  int32_t decoupled, bias_correction, grad_averaging, always_adapt;
+  int32_t nesterov, decay_after_momentum;
+  int32_t relative_step, warmup_init, scale_parameter;
   double beta1, beta2, beta3;
   double epsilon, epsilon1, epsilon2;
   double weight_decay;
@@ -312,6 +308,11 @@ geminid_code geminid_engine_create(geminid_session* session, geminid_ranks* rank
 void geminid_engine_free(geminid_engine** engine);
 // OK, or the error that the engine failed with. Never waits, also while another thread's call does.
 geminid_code geminid_engine_health(geminid_engine* engine, geminid_error* error);
+// The device memory that an operation with these parameters takes, and gradients of some beside it.
+geminid_code geminid_engine_device_bytes(geminid_engine* engine, const uint32_t* parameters,
+                                         size_t parameter_count, const uint32_t* gradients,
+                                         size_t gradient_count, uint64_t* bytes,
+                                         geminid_error* error);
 
 // --- values and state ----------------------------------------------------------------------------
 
@@ -454,6 +455,7 @@ typedef struct geminid_step_input {
   double gradient_norm;  // NAN: its own
   uint64_t data_position;
   uint64_t random_state[4];
+  double gradient_scale;  // that the gradients were multiplied by: 1
 } geminid_step_input;
 void geminid_step_input_init(geminid_step_input* input, size_t struct_size);
 

@@ -385,6 +385,11 @@ class GEMINID_EXPORT Engine : public ModelState {
     // Where this engine trains a part of a model: the norm of the whole model's gradient, which
     // decides on clipping and overflow in place of its own. The same on all ranks.
     std::optional<double> gradient_norm = std::nullopt;
+    // What the trainer has multiplied the step's gradients by, beside loss_scale(). Norm, clipping
+    // and update are those of the gradients divided by it; GradientNorm, ReadGradient and
+    // WriteGradient, which come before, have them multiplied. Above 0; 1 with
+    // UpdateTime::kInBackward.
+    double gradient_scale = 1;
     uint64_t data_position = 0;
     std::array<uint64_t, 4> random_state = {};
   };
@@ -434,6 +439,10 @@ class GEMINID_EXPORT Engine : public ModelState {
 
   // With Options::stable_addresses, where Operation::Weight says that it is; null without.
   virtual const std::byte* StableAddress(ParameterId id) const = 0;
+
+  // Device memory that the chunks of these weights and of the gradients of these take together.
+  virtual uint64_t DeviceBytes(std::span<const ParameterId> weights,
+                               std::span<const ParameterId> gradients) const = 0;
 
   virtual Workspace& workspace() = 0;
 

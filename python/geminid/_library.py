@@ -17,13 +17,15 @@ _P, _U32, _U64, _INT = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes
 # What each function that is called from here takes before its last argument, which is the geminid_error.
 _ARGUMENTS = {
     "session_connect": (_P, _P), "session_describe": (_P, _P), "session_leave": (_P,),
-    "ranks_connect": (_P, _P), "ranks_place": (_P, _P),
+    "session_hold": (_P, ctypes.c_char_p, _U64, _P, _P),
+    "ranks_connect": (_P, _P), "ranks_place": (_P, _P), "ranks_sum": (_P, _P, _U64),
     "engine_create": (_P, _P, _P, _U64, _P, _P),
     "engine_initialize": (_P, _structs.FILL, _P), "engine_shard": (_P, _U32, _P, _U64, _P),
     "engine_has_state": (_P, _U32, _INT, _P), "engine_read_shard": (_P, _U32, _INT, _U64, _P, _U64),
     "engine_write_shard": (_P, _U32, _INT, _U64, _P, _U64),
-    "engine_get_progress": (_P, _P), "engine_restore": (_P, _P),
+    "engine_get_progress": (_P, _P), "engine_restore": (_P, _P), "engine_resumed": (_P, _P),
     "engine_save": (_P, ctypes.c_char_p, _U64, _U64, _P), "engine_load": (_P, ctypes.c_char_p, _P),
+    "engine_device_bytes": (_P, _P, _U64, _P, _U64, _P),
     "engine_begin_micro_batch": (_P,), "engine_cancel_micro_batch": (_P,),
     "engine_use": (_P, _INT, _P, _U64, _U64, _P), "engine_finish": (_P, _U64, _U64),
     "engine_finish_all": (_P, _U64), "engine_stable_address": (_P, _U32, _P),
@@ -54,6 +56,7 @@ class _Library:
         self._errors = threading.local()
         self._lock = threading.Lock()
         self._dll: ctypes.CDLL | None = None
+        self.failed = False  # an engine has, or the program: kept sessions are left to the next process
 
     @property
     def dll(self) -> ctypes.CDLL:
@@ -99,7 +102,9 @@ class _Library:
         error = self.error()
         message = self.dll.geminid_error_message(error).decode("utf-8", "replace")
         kind = errors.BY_CODE[code] if 0 < code < len(errors.BY_CODE) else None
-        raise (kind or errors.GeminidError)(message, is_final=bool(self.dll.geminid_error_is_final(error)))
+        is_final = bool(self.dll.geminid_error_is_final(error))
+        self.failed |= is_final
+        raise (kind or errors.GeminidError)(message, is_final=is_final)
 
     def call(self, name: str, *arguments: Any) -> None:
         code = getattr(self.dll, "geminid_" + name)(*arguments, self.error())

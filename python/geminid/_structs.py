@@ -83,7 +83,7 @@ class StepInput(ctypes.Structure):
     _fields_ = [
         ("struct_size", _SIZE), ("groups", ctypes.POINTER(Group)), ("group_count", _SIZE),
         ("learning_rate", _REAL), ("clip_norm", _REAL), ("gradient_norm", _REAL), ("data_position", _U64),
-        ("random_state", _U64 * 4)]
+        ("random_state", _U64 * 4), ("gradient_scale", _REAL)]
 
 
 class StepResult(ctypes.Structure):

@@ -6,6 +6,7 @@ import ctypes
 import json
 import math
 import os
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,6 +56,15 @@ class Options(TypedDict, total=False):
     timeout_seconds: float
     resume: bool
     not_finite: int | None
+
+
+class _Here(threading.local):
+    """Where the calls of one thread have their results."""
+
+    def __init__(self) -> None:
+        self.error = LIB.error()
+        self.operation = ctypes.c_uint64()
+        self.at_operation = ctypes.byref(self.operation)
 
 
 def _free(handle: ctypes.c_void_p) -> None:
@@ -134,6 +144,7 @@ class Engine:
                  ctypes.byref(self.handle))
         self.close = weakref.finalize(self, _free, self.handle)
         self.parameters, self.kind = parameters, optimizer.kind
+        self._here, self._handle = _Here(), self.handle.value
         _LIVE.add(self)
         self._use = LIB.function("engine_use")
         self._finish = LIB.function("engine_finish")
@@ -167,17 +178,24 @@ class Engine:
 
     def use(self, pass_: int, ids: Any, count: int) -> int:
         """The number of a new operation; ``ids`` is an array of c_uint32."""
-        operation = ctypes.c_uint64()
-        code = self._use(self.handle, pass_, ids, count, 0, ctypes.byref(operation), LIB.error())
+        here = self._here
+        code = self._use(self._handle, pass_, ids, count, 0, here.at_operation, here.error)
         if code:
             LIB.raise_error(code)
-        return operation.value
+        return here.operation.value
 
     def finish(self, operation: int) -> None:
         """Ends an operation: its parameters may leave the device."""
-        code = self._finish(self.handle, operation, 0, LIB.error())
+        code = self._finish(self._handle, operation, 0, self._here.error)
         if code:
             LIB.raise_error(code)
+
+    def device_bytes(self, ids: Sequence[int], gradients: Sequence[int]) -> int:
+        """The device memory of an operation with these parameters, and of gradients of some beside it."""
+        found = ctypes.c_uint64()
+        LIB.call("engine_device_bytes", self.handle, (ctypes.c_uint32 * len(ids))(*ids), len(ids),
+                 (ctypes.c_uint32 * len(gradients))(*gradients), len(gradients), ctypes.byref(found))
+        return int(found.value)
 
     def finish_all(self) -> None:
         """All that are open, whoever began them."""
@@ -193,7 +211,7 @@ class Engine:
 
     def add_gradient(self, parameter: int, address: int, nbytes: int, data_type: int) -> None:
         """A whole one, row-major, copied before this returns."""
-        code = self._add(self.handle, parameter, address, nbytes, data_type, 0, LIB.error())
+        code = self._add(self._handle, parameter, address, nbytes, data_type, 0, self._here.error)
         if code:
             LIB.raise_error(code)
 
@@ -203,8 +221,10 @@ class Engine:
         LIB.call("engine_gradient_norm", self.handle, ctypes.byref(norm))
         return float(norm.value)
 
-    def step(self, groups: Sequence[Mapping[str, float]], clip_norm: float | None = None, data_position: int = 0) -> Any:
-        """``groups``: a dictionary with fields of geminid_group for each. Returns a geminid_step_result."""
+    def step(self, groups: Sequence[Mapping[str, float]], clip_norm: float | None = None, gradient_scale: float = 1.0,
+             data_position: int = 0) -> Any:
+        """``groups``: a dictionary with fields of geminid_group for each. gradient_scale: what the gradients were
+        multiplied by. Returns a geminid_step_result."""
         input_ = LIB.filled(_structs.StepInput)
         array = (_structs.Group * len(groups))()
         for made, given in zip(array, groups):
@@ -213,7 +233,7 @@ class Engine:
                 setattr(made, name, value)
         input_.groups, input_.group_count = array, len(groups)
         input_.clip_norm = math.nan if clip_norm is None else clip_norm
-        input_.data_position = data_position
+        input_.gradient_scale, input_.data_position = gradient_scale, data_position
         result = LIB.filled(_structs.StepResult)
         LIB.call("engine_step", self.handle, ctypes.byref(input_), ctypes.byref(result))
         return result
@@ -265,6 +285,12 @@ class Engine:
         state = (ctypes.c_uint64 * len(counts))(*counts)
         progress.tensor_state, progress.tensor_state_bytes = ctypes.addressof(state), ctypes.sizeof(state)
         LIB.call("engine_restore", self.handle, ctypes.byref(progress))
+
+    def resumed(self) -> int | None:
+        """The last step of the process whose state this engine has taken over; None: it began anew."""
+        resumed = LIB.filled(_structs.Resumed)
+        LIB.call("engine_resumed", self.handle, ctypes.byref(resumed))
+        return int(resumed.step) if resumed.resumed else None
 
     def save(self, folder: str | os.PathLike[str], keep: int = 2, data_position: int = 0) -> str:
         """The folder of the checkpoint, which geminid-train reads too."""

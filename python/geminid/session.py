@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import sys
 import weakref
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -30,8 +31,37 @@ def _free(name: str, handle: ctypes.c_void_p) -> None:
     LIB.function(name)(ctypes.byref(handle))
 
 
+def _free_session(handle, is_kept):
+    """After a failure the next process of the run may go on from what the daemon keeps."""
+    if is_kept and LIB.failed:
+        LIB.dll.geminid_session_leave(handle, None)
+    _free("session_free", handle)
+
+
+_KEPT = weakref.WeakSet()  # sessions with keep_on_death
+
+
+def _leave_at_exceptions():
+    """A program that ends with an exception has failed; one that was interrupted by its user has not."""
+    hook = sys.excepthook
+    if getattr(hook, "_of_geminid", False):
+        return
+
+    def excepthook(kind, value, traceback):
+        if not issubclass(kind, KeyboardInterrupt):
+            for session in _KEPT:  # before engines end, which would free what is kept
+                session.leave()
+        hook(kind, value, traceback)
+
+    excepthook._of_geminid = True
+    sys.excepthook = excepthook
+
+
 class Session:
     """Memory of a device, from the daemon. ``close`` or the end of the program gives it back.
+
+    With ``keep_on_death`` and a ``run`` the daemon keeps it when the process dies, fails with an exception or is
+    killed, for the next process of the same job, run and rank.
 
     device_memory_bytes: of the device, for this rank.
     place: among the ranks of the job, as ``Ranks.place``; None: alone.
@@ -67,11 +97,22 @@ class Session:
         options.timeout_seconds = timeout_seconds
         self.handle = ctypes.c_void_p()
         LIB.call("session_connect", ctypes.byref(options), ctypes.byref(self.handle))
-        self.close = weakref.finalize(self, _free, "session_free", self.handle)
+        self.run = run
+        if keep_on_death:
+            _KEPT.add(self)
+            _leave_at_exceptions()
+        self.close = weakref.finalize(self, _free_session, self.handle, keep_on_death)
 
     def describe(self) -> dict[str, Any]:
         """Its socket, number, arena and device, as a dictionary."""
         return dict(json.loads(LIB.text("session_describe", self.handle)))
+
+    def hold(self, name: str, nbytes: int) -> tuple[int, bool]:
+        """(address, found): host memory until the session ends; found: with what the process held there whose
+        session this was. Before an engine is made."""
+        address, found = ctypes.c_void_p(), ctypes.c_int()
+        LIB.call("session_hold", self.handle, name.encode("utf-8"), nbytes, ctypes.byref(address), ctypes.byref(found))
+        return int(address.value or 0), bool(found.value)
 
     def leave(self) -> None:
         """Its end will be as if this process had died (keep_on_death)."""
@@ -113,3 +154,7 @@ class Ranks:
     def world_size(self) -> int:
         """How many there are."""
         return int(self.place.world_size)
+
+    def sum(self, address: int, count: int) -> None:
+        """Adds up `count` fp64 numbers at the address over the ranks. All of them must call it."""
+        LIB.call("ranks_sum", self.handle, address, count)

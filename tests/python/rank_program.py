@@ -25,7 +25,11 @@ def main():
             loss.backward()
         twins.finish(twin)
     state = twin.model.state_dict()
-    torch.save({"losses": twin.losses, "norms": twin.norms, "state": state},
+    optimizer_state = twin.optimizer.state_dict()
+    twin.optimizer.load_state_dict(optimizer_state)
+    again = twin.optimizer.state_dict()
+    torch.save({"losses": twin.losses, "norms": twin.norms, "state": state,
+                "optimizer": optimizer_state, "again": again},
                os.path.join(sys.argv[1], f"rank{ranks.rank}.pt"))
 
 

@@ -20,9 +20,11 @@ def trained():
 def test_model_that_nobody_has_gives_its_engine_back():
     model, optimizer = trained()
     kept = [weakref.ref(each) for each in (model, optimizer, model._geminid_keeper, model._geminid_keeper.engine)]
+    state = model.state_dict()
     del model, optimizer
     gc.collect()
     assert [each() for each in kept] == [None] * len(kept)
+    assert len(state) > 0, "what was read of it stays"
 
 
 def test_the_next_prepare_comes_after_it():

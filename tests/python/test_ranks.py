@@ -46,3 +46,14 @@ def test_two_ranks_train_as_one(tmp_path):
     assert first["norms"] == second["norms"]
     for name, values in first["state"].items():
         assert torch.equal(values, second["state"][name]), name
+    assert_same_state(first["optimizer"], plain.optimizer.state_dict())
+    for other in (second["optimizer"], first["again"], second["again"]):
+        assert_same_state(other, first["optimizer"], rtol=0, atol=0)
+
+
+def assert_same_state(made, expected, rtol=1e-4, atol=1e-7):
+    assert made["state"].keys() == expected["state"].keys()
+    for number, entry in expected["state"].items():
+        for name, value in entry.items():
+            torch.testing.assert_close(made["state"][number][name], value, rtol=rtol, atol=atol)
+    assert [group["params"] for group in made["param_groups"]] == [group["params"] for group in expected["param_groups"]]

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import pytest
 import torch
@@ -171,17 +172,27 @@ def test_types_that_are_not_trained_are_refused():
     not_prepared(model, torch.optim.AdamW(model.parameters()), "torch.float16.*before prepare")
 
 
-def test_arena_that_is_too_small_is_named_with_what_would_do():
-    model = make("gpt")
-    not_prepared(model, twins.adamw(model.parameters()), "KiB", errors.ResourceExhausted, device_memory="64KiB", unit=None)
+@pytest.mark.parametrize("kind, unit", [("gpt", "block"), ("gpt", "leaf"), ("llama", "block")])
+def test_arena_that_is_too_small_is_named_with_the_smallest_that_trains(kind, unit):
+    model = make(kind)
+    optimizer = twins.adamw(model.parameters())
+    with pytest.raises(errors.ResourceExhausted) as refusal:
+        twins.prepared(model, optimizer, device_memory="80KiB", unit=unit)
+    said = re.search(r"device_memory is 80 KiB; '.*' needs (\d+) KiB for .* to at least \1 KiB$", str(refusal.value))
+    enough = int(said.group(1))
+    not_prepared(model, optimizer, f"at least {enough} KiB", errors.ResourceExhausted, device_memory=f"{enough - 4}KiB",
+                 unit=unit)
+    both = twins.pair(model, device_memory=f"{enough}KiB", unit=unit)
+    twins.run(both, one_batch, steps=3)
+    twins.assert_same(both)
 
 
 def test_blocks_that_do_not_fit_become_modules():
     model = make("gpt")
-    model, _ = twins.prepared(model, twins.adamw(model.parameters()), unit=None, device_memory="256KiB")
+    model, _ = twins.prepared(model, twins.adamw(model.parameters()), unit=None, device_memory="384KiB")
     assert model._geminid_keeper.granularity == "block"
     model = make("gpt")
-    model, _ = twins.prepared(model, twins.adamw(model.parameters()), unit=None, device_memory="160KiB")
+    model, _ = twins.prepared(model, twins.adamw(model.parameters()), unit=None, device_memory="256KiB")
     assert model._geminid_keeper.granularity == "leaf"
 
 

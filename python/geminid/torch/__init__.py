@@ -20,12 +20,13 @@ from geminid.torch.explain import Explanation, explain
 from geminid.torch.optim import Adafactor, Came, Lamb, Lars, Lion
 from geminid.torch.prepare import prepare
 from geminid.torch.progress_line import ProgressLine, progress
+from geminid.torch.resume import Run, resume
 from geminid.torch.state import full
 from geminid.torch.readings import keeper_of, log, statistics
 from geminid.torch.weights import empty_weights
 
-__all__ = ["Adafactor", "Came", "Explanation", "Lamb", "Lars", "Lion", "ProgressLine", "Refused", "empty_weights",
-           "explain", "full", "load", "log", "prepare", "progress", "save", "statistics"]
+__all__ = ["Adafactor", "Came", "Explanation", "Lamb", "Lars", "Lion", "ProgressLine", "Refused", "Run", "empty_weights",
+           "explain", "full", "load", "log", "prepare", "progress", "resume", "save", "statistics"]
 
 
 def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *, keep: int = 2, data_position: int = 0) -> str:
@@ -44,4 +45,8 @@ def load(model: _torch.nn.Module, folder: str | os.PathLike[str]) -> int:
     """Loads the newest checkpoint in `folder`, or `folder` itself, and returns its data_position. Right after prepare,
     on all ranks, of any number. Raises NotFound where there is none, and InvalidArgument where it is of parameters of
     other names or shapes."""
-    return int(keeper_of(model).engine.load(folder))
+    keeper = keeper_of(model)
+    keeper.check_loading()
+    position = int(keeper.engine.load(folder))
+    keeper.loaded()
+    return position

@@ -32,7 +32,7 @@ def _before_unit(keeper, unit):
         call = Call(keeper, unit) if torch.is_grad_enabled() else None
         unit.stack.append((keeper.hold(unit.ids, unit.records), call))
         if call is not None:
-            for tensor in tensors_in((args, kwargs)):
+            for tensor in tensors_in((args, kwargs) if kwargs else args):
                 if tensor.requires_grad and not tensor.is_leaf:
                     _when_reached(tensor, call.after_backward)
     return hook

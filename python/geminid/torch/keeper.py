@@ -6,9 +6,10 @@ import torch
 
 from geminid import engine as engine_
 from geminid.errors import Refused
-from geminid.torch.tensors import address_of, tensors_in
+from geminid.torch.tensors import tensors_in
 
 _NOT_IN_BACKWARD = -1
+CLIP_EPSILON = 1e-6  # torch's and the engine's
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 
 
@@ -64,10 +65,12 @@ class Keeper:
 
     def __init__(self, engine, records, units):
         self.engine, self.records, self.units = engine, records, units
-        self.granularity, self.world_size, self.optimizer = "block", 1, None
+        self.granularity, self.session, self.ranks, self.optimizer = "block", None, None, None
+        self.holding, self.run = None, None  # of geminid.torch.resume
         self.micro_batch_open = False
         self.has_gradient = False
-        self.clip_norm = None
+        self.clipping = None  # (largest norm, norm, gradient_scale) when it was asked for
+        self.gradient_scale = 1.0  # what the step's gradients were multiplied by
         self.depth = 0  # calls of the root that are in its forward
         self.changing = False  # interrupted while set: operations may be open that nobody knows
         self.tasks = {}
@@ -82,7 +85,8 @@ class Keeper:
 
     def hold(self, ids, records):
         if torch.is_grad_enabled() or in_backward():
-            self.begin_micro_batch()
+            if not self.micro_batch_open:
+                self.begin_micro_batch()
             pass_ = engine_.FORWARD
         else:
             pass_ = engine_.EVALUATE
@@ -197,8 +201,7 @@ class Keeper:
             raise Refused(f"the gradient of '{record.name}' is {gradient.layout}; make its embedding with sparse=False")
         self.backward()
         gradient = gradient.contiguous()
-        self.engine.add_gradient(record.id, address_of(gradient), gradient.numel() * gradient.element_size(),
-                                 record.data_type)
+        self.engine.add_gradient(record.id, gradient.data_ptr(), gradient.nbytes, record.data_type)
         record.has_gradient = self.has_gradient = True
 
     # --- steps -----------------------------------------------------------------------------------
@@ -211,7 +214,8 @@ class Keeper:
         for record in self.records:
             record.has_gradient = False
         self.used_outside.clear()
-        self.has_gradient, self.micro_batch_open, self.clip_norm = False, False, None
+        self.has_gradient, self.micro_batch_open = False, False
+        self.clipping, self.gradient_scale = None, 1.0
 
     def cancel(self):
         self.between_steps()
@@ -220,13 +224,43 @@ class Keeper:
             self.forget_gradients()
 
     def gradient_norm(self):
+        """Of the gradients as they were before anybody multiplied them, as far as that is known."""
         self.between_steps()
-        norm = self.engine.gradient_norm()
+        norm = self.engine.gradient_norm() / self.gradient_scale
         self.micro_batch_open = False
         return norm
 
+    def clip(self, max_norm):
+        """Returns the norm before."""
+        norm = self.gradient_norm()
+        self.clipping = max_norm, norm, self.gradient_scale
+        return norm
+
+    def _clip_norm(self):
+        """For the engine, which clips gradients that are divided by their scale. Where they were clipped before
+        anybody knew of the scale, the coefficient is that of the multiplied ones, as in torch."""
+        if self.clipping is None:
+            return None
+        max_norm, norm, scale = self.clipping
+        if scale == self.gradient_scale:
+            return max_norm
+        coefficient = min(1.0, max_norm / (norm + CLIP_EPSILON))
+        return coefficient * (norm * scale / self.gradient_scale + CLIP_EPSILON)
+
     def step(self, groups):
         self.between_steps()
-        result = self.engine.step(groups, self.clip_norm)
+        result = self.engine.step(groups, self._clip_norm(), self.gradient_scale)
         self.forget_gradients()
         return result
+
+    # --- a process that has taken over from another ----------------------------------------------
+
+    def check_loading(self):
+        """Values that are loaded now would be in place of what the process before has left."""
+        if self.engine.resumed() is not None and (self.run is None or self.run.replays):
+            raise Refused(f"this process goes on after step {self.engine.resumed()} with the weights that the process "
+                          "before it left in memory; load values only `if not run.resumed` (geminid.torch.resume)")
+
+    def loaded(self):
+        if self.run is not None:
+            self.run.step = self.engine.progress()[0]

@@ -1,5 +1,8 @@
 """The optimizer that prepare returns: torch's interface, and the engine's step."""
 
+import math
+import weakref
+
 import torch
 
 from geminid.errors import Refused
@@ -17,6 +20,7 @@ class Optimizer(torch.optim.Optimizer):
         super().__init__(original.param_groups, original.defaults)
         self._geminid_ready = True
         self._keeper, self._kind, self._name = keeper, kind, name_of(original)
+        self._original = weakref.ref(original)
         self._fixed = fixed_options(kind, self.param_groups[0])
         self._parameters = [p for group in self.param_groups for p in group["params"]]
 
@@ -35,11 +39,38 @@ class Optimizer(torch.optim.Optimizer):
             if fixed != self._fixed:
                 raise Refused(f"{self._name} was prepared with {self._fixed}, and a group has {fixed} now; these cannot "
                               "change from step to step")
-        keeper.step([step_input(self._kind, group) for group in self.param_groups])
+        self._commit()
+        original = self._original()
+        if original is not None:
+            original._opt_called = True  # what schedulers that were made of it look for
         with _DISABLED():  # whoever saved a weight for a backward that is still to come is told
             for parameter in self._parameters:
                 torch.autograd.graph.increment_version(parameter)
         return loss
+
+    def _commit(self):
+        keeper, run = self._keeper, self._keeper.run
+        if keeper.holding is not None and run is None:
+            raise Refused("the model was prepared with resume=...; call geminid.torch.resume(model, ...) after prepare "
+                          "and before the first step")
+        if run is not None and run.replays_step():
+            keeper.cancel()
+            return
+        result = keeper.step([step_input(self._kind, group) for group in self.param_groups])
+        if run is not None:
+            run.step = result.step
+
+    def _unscale(self, inv_scale, found_inf):
+        """What torch.amp.GradScaler does to gradients, and returns of it. A rank says what all ranks have found."""
+        keeper = self._keeper
+        if not keeper.has_gradient:
+            return {}
+        norm = keeper.gradient_norm()
+        keeper.gradient_scale = 1 / float(inv_scale)
+        finite = math.isfinite(norm)  # of finite fp32 numbers the norm is finite
+        if keeper.run is not None:
+            finite = keeper.run.replays_unscale(finite)
+        return {found_inf.device: torch.full_like(found_inf, 0.0 if finite else 1.0)}
 
     def zero_grad(self, set_to_none=True):
         self._keeper.cancel()
@@ -49,9 +80,7 @@ class Optimizer(torch.optim.Optimizer):
         keeper = self._keeper
         if not keeper.has_gradient:
             return torch.tensor(0.0)
-        norm = keeper.gradient_norm()
-        keeper.clip_norm = float(max_norm)
-        return torch.tensor(norm, dtype=torch.float32)
+        return torch.tensor(keeper.clip(float(max_norm)), dtype=torch.float32)
 
     def add_param_group(self, param_group):
         if self._geminid_ready:

@@ -11,10 +11,7 @@ from geminid.errors import Refused
 from geminid.torch.tensors import address_of
 
 
-def _alone(keeper, what):
-    if keeper.world_size > 1:
-        raise Refused(f"{what} has the state of one rank alone, and this job has {keeper.world_size}; use "
-                      "geminid.torch.save and load, which have every rank's")
+_GATHERED_AT_ONCE = 1 << 20
 
 
 def _elementwise(kind, what):
@@ -23,8 +20,7 @@ def _elementwise(kind, what):
 
 
 def read(keeper, kind, groups):
-    """What the original optimizer's state_dict() would be."""
-    _alone(keeper, "optimizer.state_dict()")
+    """What the original optimizer's state_dict() would be, whole on every rank: all of them must ask for it."""
     _elementwise(kind, "optimizer.state_dict()")
     keeper.between_steps()
     updates, counts = keeper.engine.updates()
@@ -82,13 +78,20 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
 
 
 def read_kind(keeper, record, kind, shape):
-    values = torch.empty(shape, dtype=torch.float32)
+    """The whole tensor, of which each rank keeps a part."""
+    values = torch.zeros(shape, dtype=torch.float32)
     for offset, elements in keeper.engine.shard(record.id):
         keeper.engine.read_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
+    if keeper.ranks.world_size > 1:
+        for part in values.view(-1).split(_GATHERED_AT_ONCE):
+            exact = part.double()  # what others keep is 0 here: no sum is rounded
+            keeper.ranks.sum(address_of(exact), exact.numel())
+            part.copy_(exact)
     return values
 
 
 def write_kind(keeper, record, kind, values):
+    keeper.check_loading()
     values = values.detach().to(dtype=torch.float32, device="cpu").contiguous()
     for offset, elements in keeper.engine.shard(record.id):
         keeper.engine.write_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
@@ -115,6 +118,7 @@ def _set_counts(keeper, counts):
         raise Refused(f"parameters of this state have had different numbers of updates, and {keeper.engine.kind} has one "
                       "number for all")
     keeper.engine.restore(most, most, counts if counted else ())
+    keeper.loaded()
 
 
 def _check(keeper, kind, groups, state_dict):
@@ -134,9 +138,9 @@ def _check(keeper, kind, groups, state_dict):
 
 
 def write(keeper, kind, groups, state_dict):
-    _alone(keeper, "optimizer.load_state_dict()")
     _elementwise(kind, "optimizer.load_state_dict()")
     keeper.between_steps()
+    keeper.check_loading()
     saved, pairs = _check(keeper, kind, groups, state_dict)
     put(keeper, kind, pairs)
     for group, given in zip(groups, saved):

@@ -44,7 +44,8 @@ def _is_changed(parameter, func, args, kwargs):
 class Record:
     """What is known of one managed parameter."""
 
-    __slots__ = ("id", "name", "keeper", "held", "opened", "has_gradient", "trained", "data_type", "group")
+    __slots__ = ("id", "name", "keeper", "held", "opened", "has_gradient", "trained", "data_type", "group",
+                 "__weakref__")
 
     def __init__(self, id_, name, data_type, trained, group):
         self.id, self.name, self.data_type, self.trained, self.group = id_, name, data_type, trained, group

@@ -14,16 +14,15 @@ import torch
 from typing_extensions import Unpack
 
 from geminid import engine as engine_
-from geminid.errors import InvalidArgument, Refused, ResourceExhausted
+from geminid.errors import InvalidArgument
 from geminid.session import Ranks, Session
-from geminid.torch import clipping, compiling, hooks, optimizers, ranges, refusals, state
+from geminid.torch import clipping, compiling, fitting, holding, hooks, optimizers, ranges, refusals, scaling, state
 from geminid.torch import weights as weights_
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
 from geminid.torch.optimizer_state import State, put
 from geminid.torch.parameter import Record, make_managed
-from geminid.torch.tensors import address_of
-from geminid.torch.units import choose_units
+from geminid.torch.resume import buffer_bytes
 
 M = TypeVar("M", bound=torch.nn.Module)
 
@@ -53,60 +52,40 @@ def _records(model, optimizer):
     return records
 
 
-def _engine(session, ranks, records, units, optimizer, options):
-    unit_of = {}
-    for number, unit in enumerate(units):
-        for parameter in unit.parameters:
-            unit_of.setdefault(parameter, number)
-    parameters = [engine_.Parameter(record.name, tuple(parameter.shape), record.data_type, record.trained,
-                                    unit_of[parameter], record.group) for parameter, record in records.items()]
-    return engine_.Engine(session, ranks, parameters, optimizer, **options)
-
-
-def _initialize(engine, records, sources):
-    tensors = [parameter.detach() for parameter in records]
-    sources = [sources.get(parameter) for parameter in records]
-
-    def fill(number, first, address, count):
-        if sources[number] is not None:
-            return weights_.copy(sources[number], first, address, count)
-        values = tensors[number].reshape(-1)[first:first + count].to(device="cpu", dtype=torch.float32).contiguous()
-        ctypes.memmove(address, address_of(values), 4 * count)
-
-    engine.initialize(fill)
-
-
-def _try_units(engine, units, records):
-    """Raises ResourceExhausted where the weights of one do not fit."""
-    for unit in units:
-        unit.records = tuple(records[parameter] for parameter in unit.parameters)
-        ids = (ctypes.c_uint32 * len(unit.records))(*(record.id for record in unit.records))
-        engine.finish(engine.use(engine_.EVALUATE, ids, len(ids)))
-
-
-def _make_engine(model, records, sources, session, ranks, optimizer, granularity, options):
-    """By blocks where they fit, else by modules. The engine has the parameters' values."""
-    for tried in ("block", "leaf") if granularity is None else (granularity,):
-        units = choose_units(model, lambda parameter: parameter in records, tried)
-        engine = _engine(session, ranks, records, units, optimizer, options)
-        try:
-            _initialize(engine, records, sources)
-            _try_units(engine, units, records)
-            return engine, units, tried
-        except ResourceExhausted:
-            engine.close()
-            if tried == "leaf" or granularity is not None:
-                raise
-    raise AssertionError
-
-
 def _view(engine, record, parameter):
     memory = (ctypes.c_char * (parameter.numel() * parameter.element_size())).from_address(engine.stable_address(record.id))
     return torch.frombuffer(memory, dtype=parameter.dtype).view(parameter.shape)
 
 
+def _connect(device_memory, ranks, resume):
+    run, is_kept = holding.run_name(resume)
+    session = Session(bytes_of(device_memory), place=ranks.place, run=run, keep_on_death=is_kept)
+    if is_kept:
+        holding.warn_of_own_daemon(session)
+    return session
+
+
+def _hold(session, model, records, optimizer, options, unit, held_bytes):
+    """What this process holds for the next one, and the unit that the process before had. Refuses to go on from what
+    another script has left."""
+    if session.run is None:
+        return None, unit
+    held = holding.Holding(session)
+    mine, left = holding.terms_of(records, optimizer, options), held.left()
+    if left is not None:
+        try:
+            holding.check(left, {**mine, "unit": unit or left["unit"]}, records)
+        except Exception:
+            session.leave()
+            raise
+    held.make_notes((held_bytes or holding.NOTE_BYTES) + 2 * buffer_bytes(model))
+    held.mine = mine
+    return held, unit if left is None else left["unit"]
+
+
 def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | str, unit: str | None = None,
             weights: weights_.Source | None = None, session: Session | None = None, ranks: Ranks | None = None,
+            resume: bool | str = False, held_bytes: int | None = None,
             **options: Unpack[engine_.Options]) -> tuple[M, torch.optim.Optimizer]:
     """Hands the parameters of a model to the engine, and returns (model, optimizer) for a loop that
     stays as it was.
@@ -120,6 +99,10 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     weights: the values of parameters that are on the meta device (``empty_weights``), by their names: a folder that
         save_pretrained wrote, a file of safetensors, or a mapping of tensors. They are read piece by piece.
     session, ranks: of geminid.session, in place of those of this process's environment.
+    resume: True: when torchrun starts this process again after one that died, it goes on with the weights that
+        that one left in the daemon's memory; see geminid.torch.resume, which must be called then. A name, at most
+        63 characters, for a run that something else starts again.
+    held_bytes: room for what geminid.torch.resume holds beside the model's buffers; 1 MiB.
     options: of geminid.engine.Engine, such as update_threads.
 
     Raises Refused for what could not be right, before anything has changed; ResourceExhausted with the
@@ -137,34 +120,44 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     sources = weights_.find(model, weights)
     gc.collect()  # a model that nobody has any more is in cycles, and would keep its device memory
     ranks = ranks or Ranks()
-    session = session or Session(bytes_of(device_memory), place=ranks.place)
+    session = session or _connect(device_memory, ranks, resume)
     records = _records(model, optimizer)
-    engine, units, granularity = _make_engine(model, records, sources, session, ranks, chosen, unit, options)
+    held, unit = _hold(session, model, records, chosen, options, unit, held_bytes)
+    engine, units, granularity = fitting.make_engine(model, records, sources, session, ranks, chosen, unit, options)
+    if held is not None:
+        held.agree({**held.mine, "unit": granularity})
     for parameter, source in sources.items():
         if parameter not in records:
             weights_.materialize(parameter, source)
-    return _bind(model, optimizer, kind, engine, records, units, granularity, ranks)
+    keeper = _keeper(engine, records, units, granularity, session, ranks)
+    keeper.holding = held
+    return model, _bind(model, optimizer, kind, keeper, records)
 
 
-def _bind(model, optimizer, kind, engine, records, units, granularity, ranks):
+def _keeper(engine, records, units, granularity, session, ranks):
     keeper = Keeper(engine, list(records.values()), units)
-    keeper.granularity, keeper.world_size = granularity, ranks.world_size
+    keeper.granularity, keeper.session, keeper.ranks = granularity, session, ranks
+    return keeper
+
+
+def _bind(model, optimizer, kind, keeper, records):
     for parameter, record in records.items():
-        view = _view(engine, record, parameter)
+        view = _view(keeper.engine, record, parameter)
         if parameter.is_meta:
             weights_.take_the_place_of(parameter, view)
         make_managed(parameter, record, view)
-    if optimizer.state:  # what it had done before
+    if optimizer.state and keeper.engine.resumed() is None:  # what it had done before
         put(keeper, kind, optimizer.state.items())
     state.serve(model)
     refusals.guard(model)
     hooks.attach(model, keeper)
     ranges.install(keeper)
-    compiling.install(units)
+    compiling.install(keeper.units)
     clipping.install()
+    scaling.install()
     made = Optimizer(optimizer, kind, keeper)
     made.state = State(keeper, kind, made.param_groups)
     keeper.optimizer = weakref.ref(made)
     model._geminid_keeper = keeper
     model.zero_grad = types.MethodType(lambda self, set_to_none=True: keeper.cancel(), model)
-    return model, made
+    return made

@@ -62,7 +62,7 @@ def _names_in(destination):
             weakref.finalize(destination, _NAMES.pop, number, None)
         except TypeError:  # a plain dict
             return {}
-        _NAMES[number] = {}
+        _NAMES[number] = weakref.WeakKeyDictionary()  # a state_dict keeps no model alive
     return _NAMES[number]
 
 

@@ -7,18 +7,26 @@ import torch
 
 
 def tensors_in(value):
-    """Each tensor in tuples, lists, mappings and dataclasses, at any depth."""
+    """A list of each tensor in tuples, lists, mappings and dataclasses, at any depth."""
+    found = []
+    _collect(value, found)
+    return found
+
+
+def _collect(value, found):
     if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
+        found.append(value)
     elif isinstance(value, (tuple, list)):
         for item in value:
-            yield from tensors_in(item)
+            _collect(item, found)
+    elif value is None or isinstance(value, (str, int, float)):
+        return  # before the slower questions
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            _collect(item, found)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
-            yield from tensors_in(getattr(value, field.name))
+            _collect(getattr(value, field.name), found)
 
 
 def managed_in(args, kwargs):

@@ -130,11 +130,18 @@ TEST_F(ErrorsTest, Null_IsRefusedByEveryFunction) {
   const std::vector<geminid_parameter> parameters = Parameters();
   geminid_engine* const e = engine_;
   geminid_error* const r = error_;
+  void* address = nullptr;
+  int found = 0;
+  uint64_t bytes = 0;
   const std::vector<std::function<geminid_code()>> calls = {
       [&] { return geminid_session_connect(nullptr, &session_, r); },
       [&] { return geminid_session_connect(&connect, nullptr, r); },
       [&] { return geminid_session_describe(session_, nullptr, r); },
       [&] { return geminid_session_health(nullptr, r); },
+      [&] { return geminid_session_hold(session_, nullptr, 64, &address, &found, r); },
+      [&] { return geminid_session_hold(session_, "notes", 64, nullptr, &found, r); },
+      [&] { return geminid_session_hold(session_, "notes", 64, &address, nullptr, r); },
+      [&] { return geminid_session_hold(nullptr, "notes", 64, &address, &found, r); },
       [&] { return geminid_session_leave(nullptr, r); },
       [&] { return geminid_ranks_connect(nullptr, &ranks_, r); },
       [&] { return geminid_ranks_connect(&alone, nullptr, r); },
@@ -171,6 +178,8 @@ TEST_F(ErrorsTest, Null_IsRefusedByEveryFunction) {
       [&] { return geminid_engine_cancel_micro_batch(nullptr, r); },
       [&] { return geminid_engine_use(e, GEMINID_EVALUATE, nullptr, 1, 0, nullptr, r); },
       [&] { return geminid_engine_use(e, GEMINID_EVALUATE, &kA, 1, 0, nullptr, r); },
+      [&] { return geminid_engine_device_bytes(e, &kA, 1, nullptr, 0, nullptr, r); },
+      [&] { return geminid_engine_device_bytes(e, nullptr, 1, nullptr, 0, &bytes, r); },
       [&] { return geminid_engine_weight(e, 0, kA, nullptr, r); },
       [&] { return geminid_engine_gradient(e, 0, kA, nullptr, nullptr, r); },
       [&] { return geminid_engine_gradient_written(nullptr, 0, kA, r); },
@@ -229,6 +238,23 @@ TEST_F(ErrorsTest, StructOfAnEarlierHeader_HasTheDefaultsOfWhatItLacks) {
   input.groups = reinterpret_cast<const geminid_group*>(&earlier);
   input.group_count = 1;
   ASSERT_EQ(geminid_engine_step(engine_, &input, nullptr, error_), GEMINID_OK) << Message();
+  EXPECT_EQ(FirstOf(kA, GEMINID_EVALUATE), -1);
+}
+
+TEST_F(ErrorsTest, StepOfAnEarlierHeader_HasGradientsThatNothingHasScaled) {
+  struct EarlierInput {
+    alignas(geminid_step_input) unsigned char bytes[offsetof(geminid_step_input, gradient_scale)];
+    double foreign;  // not the input's
+  };
+  EarlierInput earlier;
+  earlier.foreign = 77;
+  auto* const input = reinterpret_cast<geminid_step_input*>(&earlier);
+  geminid_step_input_init(input, sizeof earlier.bytes);
+  EXPECT_EQ(earlier.foreign, 77);
+  input->learning_rate = 0.5;
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK) << Message();
+  ASSERT_EQ(AddGradient(kA, 2), GEMINID_OK) << Message();
+  ASSERT_EQ(geminid_engine_step(engine_, input, nullptr, error_), GEMINID_OK) << Message();
   EXPECT_EQ(FirstOf(kA, GEMINID_EVALUATE), -1);
 }
 

@@ -128,6 +128,22 @@ TEST_F(TrainingTest, MicroBatchCancelled_LeavesNoGradient) {
   EXPECT_THAT(Read(kA), Each(0.5f));
 }
 
+TEST_F(TrainingTest, ScaledGradients_StepByWhatTheyWere) {
+  ASSERT_EQ(geminid_engine_begin_micro_batch(engine_, error_), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kA, 3 * 512), GEMINID_OK);
+  ASSERT_EQ(AddGradient(kB, 4 * 512), GEMINID_OK);
+  geminid_step_input input;
+  geminid_step_input_init(&input, sizeof input);
+  input.learning_rate = 1;
+  input.gradient_scale = 512;
+  geminid_step_result result;
+  geminid_step_result_init(&result, sizeof result);
+  ASSERT_EQ(geminid_engine_step(engine_, &input, &result, error_), GEMINID_OK) << Message();
+  EXPECT_DOUBLE_EQ(result.gradient_norm, 5 * std::sqrt(double{kElements}));
+  EXPECT_EQ(result.loss_scale, 512);
+  EXPECT_THAT(Read(kA), Each(-3.0f));
+}
+
 TEST_F(TrainingTest, GroupsOfAStep_HaveTheirOwnRates) {
   geminid_engine_free(&engine_);
   geminid_optimizer sgd;
@@ -309,6 +325,85 @@ TEST_F(TrainingTest, Session_DescribesItsDevice) {
   EXPECT_THAT(json, AllOf(HasSubstr("\"kind\": \"host\""), HasSubstr("\"arena_bytes\": 1048576")));
   geminid_free(json);
   EXPECT_EQ(geminid_session_health(session_, error_), GEMINID_OK);
+}
+
+TEST_F(TrainingTest, MemoryHeld_IsZerosAndStays) {
+  void* address = nullptr;
+  int found = -1;
+  ASSERT_EQ(geminid_session_hold(session_, "notes", 4096, &address, &found, error_), GEMINID_OK)
+      << Message();
+  EXPECT_EQ(found, 0);
+  auto* const bytes = static_cast<unsigned char*>(address);
+  EXPECT_TRUE(std::all_of(bytes, bytes + 4096, [](unsigned char byte) { return byte == 0; }));
+  std::fill_n(bytes, 4096, 7);
+  ASSERT_NO_FATAL_FAILURE(Descend());
+  geminid_engine_free(&engine_);
+  EXPECT_EQ(bytes[4095], 7) << "it is the session's";
+}
+
+// The same process takes over from itself: it leaves its session as if it had died.
+TEST_F(TrainingTest, MemoryHeld_IsTheSuccessorsWithTheEngine) {
+  struct Half {
+    geminid_session* session = nullptr;
+    geminid_engine* engine = nullptr;
+    unsigned char* notes = nullptr;
+    int found = -1;
+  };
+  char* json = nullptr;
+  ASSERT_EQ(geminid_session_describe(session_, &json, error_), GEMINID_OK);
+  std::string socket = json;
+  geminid_free(json);
+  socket = socket.substr(socket.find("\"socket\": \"") + 11);
+  socket = socket.substr(0, socket.find('"'));
+  geminid_optimizer sgd;
+  geminid_optimizer_init(&sgd, sizeof sgd, GEMINID_SGD);
+  const auto begin = [&](Half* half) {
+    geminid_session_options connect;
+    geminid_session_options_init(&connect, sizeof connect);
+    connect.socket = socket.c_str();
+    connect.run = "r";
+    connect.keep_on_death = 1;
+    connect.device_memory_bytes = 1 << 20;
+    ASSERT_EQ(geminid_session_connect(&connect, &half->session, error_), GEMINID_OK) << Message();
+    void* address = nullptr;
+    ASSERT_EQ(geminid_session_hold(half->session, "notes", 64, &address, &half->found, error_),
+              GEMINID_OK)
+        << Message();
+    half->notes = static_cast<unsigned char*>(address);
+    geminid_engine_options options = EngineOptions(&sgd);
+    options.resume = 1;
+    const std::vector<geminid_parameter> parameters = Parameters();
+    ASSERT_EQ(geminid_engine_create(half->session, ranks_, parameters.data(), 2, &options,
+                                    &half->engine, error_),
+              GEMINID_OK)
+        << Message();
+  };
+  geminid_engine_free(&engine_);
+  Half first, second;
+  ASSERT_NO_FATAL_FAILURE(begin(&first));
+  EXPECT_EQ(first.found, 0);
+  engine_ = first.engine;
+  ASSERT_NO_FATAL_FAILURE(InitializeWith(0));
+  ASSERT_NO_FATAL_FAILURE(Descend());
+  first.notes[63] = 9;
+  ASSERT_EQ(geminid_session_leave(first.session, error_), GEMINID_OK);
+  geminid_engine_free(&engine_);
+  geminid_session_free(&first.session);
+
+  ASSERT_NO_FATAL_FAILURE(begin(&second));
+  EXPECT_EQ(second.found, 1);
+  EXPECT_EQ(second.notes[63], 9);
+  engine_ = second.engine;
+  geminid_resumed resumed;
+  geminid_resumed_init(&resumed, sizeof resumed);
+  ASSERT_EQ(geminid_engine_resumed(engine_, &resumed, error_), GEMINID_OK) << Message();
+  EXPECT_EQ(resumed.resumed, 1);
+  EXPECT_EQ(resumed.step, 1u);
+  ASSERT_NO_FATAL_FAILURE(Descend());
+  EXPECT_THAT(Read(kA), Each(0.75f));
+  EXPECT_EQ(second.notes[63], 9) << "the engine's memory is another";
+  geminid_engine_free(&engine_);
+  geminid_session_free(&second.session);
 }
 
 TEST_F(TrainingTest, RankAlone_IsTheFirstOfOne) {

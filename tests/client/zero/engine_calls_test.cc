@@ -34,6 +34,19 @@ using ::testing::HasSubstr;
 
 // --- operations ----------------------------------------------------------------------------------
 
+TEST_F(EngineCallsTest, DeviceBytes_AreThoseOfTheChunksEachOnce) {
+  constexpr uint64_t kChunk = kElements * sizeof(float);
+  std::vector<Parameter> parameters = ThreeParameters();
+  parameters[0].separate_gradient = true;
+  Make(parameters, SmallChunks());
+  const std::vector<ParameterId> none, a = {kA}, b = {kB}, both = {kA, kB}, twice = {kA, kA};
+  EXPECT_EQ(engine_().DeviceBytes(none, none), 0u);
+  EXPECT_EQ(engine_().DeviceBytes(both, none), 2 * kChunk);
+  EXPECT_EQ(engine_().DeviceBytes(twice, none), kChunk);
+  EXPECT_EQ(engine_().DeviceBytes(a, a), 2 * kChunk) << "its gradient has a place of its own";
+  EXPECT_EQ(engine_().DeviceBytes(b, b), kChunk) << "in the weight's place";
+}
+
 TEST_F(EngineCallsTest, OperationHeldOverOthers_TrainsStepAfterStepInATightArena) {
   // Room for two chunks and a little more.
   for (Placement placement : {Placement::kAuto, Placement::kCpu}) {

@@ -277,6 +277,46 @@ TEST_F(NotFiniteTest, WrittenWithClipping_MultipliesAllByTheCoefficient) {
   EXPECT_EQ(AllValues()[1][kBad + 1], 2);
 }
 
+// A scale of a step's own: norm, coefficient and weights are those of gradients of ones.
+TEST_F(NotFiniteTest, GradientScaleOfAStep_IsDividedOutOfNormClippingAndUpdate) {
+  constexpr double kScale = 1024;
+  const double clip_norm = std::sqrt(double{kElements}) / 2;
+  options_.optimizer = SgdOptions{};
+  options_.clip_norm = clip_norm;
+  Make(ThreeParameters(), options_);
+  for (const double scale : {1.0, kScale, 1 / kScale}) {
+    ASSERT_TRUE(engine_().BeginMicroBatch().ok());
+    {
+      auto operation = engine_().Use(Pass::kBackward, std::vector<ParameterId>{kB});
+      ASSERT_TRUE(operation.ok()) << operation.status();
+      std::ranges::fill(std::span(reinterpret_cast<float*>(operation->Gradient(kB)), kElements),
+                        static_cast<float>(scale));
+      ASSERT_TRUE(operation->GradientWritten(kB).ok());
+    }
+    const float before = First(kB);
+    const auto norm = engine_().GradientNorm();
+    ASSERT_TRUE(norm.ok()) << norm.status();
+    EXPECT_DOUBLE_EQ(*norm, scale * std::sqrt(double{kElements})) << "no step says its scale yet";
+    const auto step = engine_().Step({.learning_rate = 0.5, .gradient_scale = scale});
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_DOUBLE_EQ(step->gradient_norm, std::sqrt(double{kElements}));
+    EXPECT_NEAR(step->clip_coefficient, 0.5, 1e-7);
+    EXPECT_EQ(step->loss_scale, scale);
+    EXPECT_NEAR(First(kB), before - 0.25, 1e-6);
+  }
+}
+
+TEST_F(NotFiniteTest, GradientScaleThatIsNone_IsRefusedAndNothingHasChanged) {
+  MakeWith(NotFinite::kSkip, 0);
+  GiveGradients(1);
+  for (const double scale : {0.0, -2.0, double{kNan}, double{kInfinity}}) {
+    const auto refused = engine_().Step({.learning_rate = kRate, .gradient_scale = scale});
+    EXPECT_TRUE(absl::IsInvalidArgument(refused.status())) << refused.status();
+    EXPECT_THAT(std::string(refused.status().message()), HasSubstr("gradient_scale is "));
+  }
+  EXPECT_TRUE(engine_().Step({.learning_rate = kRate, .gradient_scale = 2}).ok());
+}
+
 TEST_F(NotFiniteTest, Failing_NamesTheParameterAndCanBeGivenUp) {
   MakeWith(NotFinite::kFail, 1);
   GiveGradients(kNan);

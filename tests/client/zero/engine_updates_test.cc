@@ -202,6 +202,13 @@ TEST_F(BackwardUpdateCallsTest, WhatNeedsTheWholeGradient_IsRefusedWithTheReason
   expect_refused("which parameters have no gradient");
 }
 
+TEST_F(BackwardUpdateCallsTest, ScaledGradients_AreRefused) {
+  ASSERT_TRUE(Make().ok());
+  const absl::Status refused = engine_->BeginStep({.learning_rate = 1, .gradient_scale = 2});
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("gradient_scale"));
+}
+
 TEST_F(BackwardUpdateCallsTest, StepThatHasNotBegun_IsRefused) {
   ASSERT_TRUE(Make().ok());
   EXPECT_TRUE(absl::IsFailedPrecondition(engine_->BeginMicroBatch()));

@@ -1,0 +1,83 @@
+"""The engine of a model: by blocks where the device memory allows it, else by modules, else a refusal that says how much
+would be enough."""
+
+import ctypes
+
+import torch
+
+from geminid import engine as engine_
+from geminid.errors import ResourceExhausted
+from geminid.torch import weights as weights_
+from geminid.torch.tensors import address_of
+from geminid.torch.units import choose_units
+
+
+def _engine(session, ranks, records, units, optimizer, options):
+    unit_of = {}
+    for number, unit in enumerate(units):
+        unit.records = tuple(records[parameter] for parameter in unit.parameters)
+        for parameter in unit.parameters:
+            unit_of.setdefault(parameter, number)
+    parameters = [engine_.Parameter(record.name, tuple(parameter.shape), record.data_type, record.trained,
+                                    unit_of[parameter], record.group) for parameter, record in records.items()]
+    return engine_.Engine(session, ranks, parameters, optimizer, resume=session.run is not None, **options)
+
+
+def _initialize(engine, records, sources):
+    tensors = [parameter.detach() for parameter in records]
+    sources = [sources.get(parameter) for parameter in records]
+
+    def fill(number, first, address, count):
+        if sources[number] is not None:
+            return weights_.copy(sources[number], first, address, count)
+        values = tensors[number].reshape(-1)[first:first + count].to(device="cpu", dtype=torch.float32).contiguous()
+        ctypes.memmove(address, address_of(values), 4 * count)
+
+    engine.initialize(fill)
+
+
+def _ids(unit):
+    return (ctypes.c_uint32 * len(unit.records))(*(record.id for record in unit.records)), len(unit.records)
+
+
+def _try_units(engine, units):
+    """Raises ResourceExhausted where the weights of one do not fit."""
+    for unit in units:
+        engine.finish(engine.use(engine_.EVALUATE, *_ids(unit)))
+
+
+def _needed_bytes(engine, unit):
+    """The device memory of a unit's weights beside its largest gradient."""
+    ids = [record.id for record in unit.records]
+    return max(engine.device_bytes(ids, [record.id] if record.trained else []) for record in unit.records)
+
+
+def _check_units(engine, units, arena_bytes):
+    largest = max(units, key=lambda unit: _needed_bytes(engine, unit))
+    needed = _needed_bytes(engine, largest)
+    if needed > arena_bytes:
+        raise ResourceExhausted(
+            f"device_memory is {arena_bytes >> 10} KiB; '{largest.name}' needs {needed >> 10} KiB for its weights and one "
+            f"gradient. Raise device_memory to at least {needed >> 10} KiB")
+
+
+def make_engine(model, records, sources, session, ranks, optimizer, granularity, options):
+    """(engine, units, granularity). The engine has the parameters' values, or those of the process before."""
+    arena_bytes = session.describe()["arena_bytes"]
+    for tried in ("block", "leaf") if granularity is None else (granularity,):
+        units = choose_units(model, lambda parameter: parameter in records, tried)
+        engine = _engine(session, ranks, records, units, optimizer, options)
+        try:
+            _check_units(engine, units, arena_bytes)
+            if engine.resumed() is None:
+                _initialize(engine, records, sources)
+            _try_units(engine, units)
+            return engine, units, tried
+        except ResourceExhausted:
+            if engine.resumed() is not None:
+                session.leave()
+                raise
+            engine.close()
+            if tried == "leaf" or granularity is not None:
+                raise
+    raise AssertionError

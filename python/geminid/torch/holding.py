@@ -1,0 +1,140 @@
+"""What a process holds in the daemon's memory beside its weights, for the process that takes over from it."""
+
+import ctypes
+import json
+import os
+import struct
+import warnings
+import zlib
+
+from geminid import _structs
+from geminid.errors import InvalidArgument, Refused, ResourceExhausted
+
+_HEADER = struct.Struct("<QQI4x")  # number, bytes, checksum
+_TERMS_BYTES = 256 << 10
+NOTE_BYTES = 1 << 20  # beside buffers
+_RUN_NAME_MAX = 63
+_INSTALLED = "/run/geminid/geminid.sock"
+
+
+class Slots:
+    """Numbered notes, of which the last `count` are there. One that a death has cut short is not there."""
+
+    def __init__(self, address, nbytes, count):
+        self._address, self._each, self._count = address, nbytes // count, count
+
+    def _place(self, number):
+        return self._address + number % self._count * self._each
+
+    def write(self, number, data):
+        place = self._place(number)
+        if len(data) + _HEADER.size > self._each:
+            raise ResourceExhausted(
+                f"what geminid.torch.resume was given has {len(data)} bytes of state, and there is room for "
+                f"{self._each - _HEADER.size}; give prepare(..., held_bytes={2 * len(data)})")
+        ctypes.memmove(place + _HEADER.size, data, len(data))
+        ctypes.memmove(place, _HEADER.pack(number, len(data), zlib.crc32(data)), _HEADER.size)
+
+    def read(self, number):
+        """None: it is not there."""
+        place = self._place(number)
+        found, size, checksum = _HEADER.unpack(ctypes.string_at(place, _HEADER.size))
+        if found != number or not 0 < size <= self._each - _HEADER.size:
+            return None
+        data = ctypes.string_at(place + _HEADER.size, size)
+        return data if zlib.crc32(data) == checksum else None
+
+
+def run_name(resume):
+    """Of the run that a process may take over, and whether its own memory is kept when it dies."""
+    if isinstance(resume, str):
+        if not 0 < len(resume) <= _RUN_NAME_MAX:
+            raise InvalidArgument(f"resume={resume!r} is the name of a run: 1 to {_RUN_NAME_MAX} characters")
+        return resume, True
+    most = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0))
+    if not resume or not most:
+        return None, False
+    job = os.environ.get("GEMINID_JOB_ID") or os.environ.get("TORCHELASTIC_RUN_ID") or "run"
+    port = ":" + os.environ.get("MASTER_PORT", "")
+    return job[:_RUN_NAME_MAX - len(port)] + port, starts_before() < most
+
+
+def starts_before():
+    """How often torchrun has started the ranks before this time."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+
+
+def warn_of_own_daemon(session):
+    socket = session.describe()["socket"]
+    if not os.environ.get("GEMINID_SOCKET") and socket != _INSTALLED:
+        warnings.warn("resume=...: the daemon that keeps this process's memory is the process's own and ends with it, so "
+                      "nothing will be left to go on from. Start `geminid` and set GEMINID_SOCKET", stacklevel=3)
+
+
+def _code(record, shape):
+    return f"{zlib.crc32(repr((record.name, tuple(shape), record.data_type, record.trained, record.group)).encode()):08x}"
+
+
+def terms_of(records, optimizer, engine_options):
+    """What must be the same in the process that takes over."""
+    codes = [_code(record, parameter.shape) for parameter, record in records.items()]
+    return {"optimizer": optimizer.kind,
+            "options of the optimizer": {name: value for name, value in optimizer.options.items()
+                                         if name in _fixed(optimizer.kind)},
+            "options of the engine": {name: str(value) for name, value in sorted(engine_options.items())},
+            "number of parameters": len(codes),
+            "all parameters": zlib.crc32("".join(codes).encode()),
+            "parameters": codes}
+
+
+def _fixed(kind):
+    """Options of which a kind of state depends, or that a step cannot change."""
+    per_step = {"weight_decay", "beta1", "beta2", "epsilon"} if kind in ("adamw", "adam", "lion", "lamb", "lars") else {
+        "weight_decay", "epsilon"}
+    return {name for name, _ in _structs.Optimizer._fields_} - per_step
+
+
+class Holding:
+    """Of one session, made before its engine."""
+
+    def __init__(self, session):
+        address, self.found = session.hold("torch terms", _TERMS_BYTES)
+        self._terms = Slots(address, _TERMS_BYTES, 1)
+        self._session, self.notes = session, None
+
+    def make_notes(self, nbytes):
+        """Room for two notes of so many bytes."""
+        address, _ = self._session.hold("torch notes", 2 * nbytes)
+        self.notes = Slots(address, 2 * nbytes, 2)
+
+    def left(self):
+        """The terms of the process before; None: it left nothing."""
+        data = self._terms.read(0) if self.found else None
+        return None if data is None else json.loads(data)
+
+    def agree(self, terms):
+        data = json.dumps(terms).encode()
+        if len(data) + _HEADER.size > _TERMS_BYTES:
+            data = json.dumps({**terms, "parameters": []}).encode()
+        self._terms.write(0, data)
+
+
+def check(left, mine, records):
+    """Raises Refused naming what differs from the process before."""
+    for name, value in mine.items():
+        if name == "parameters" or left.get(name) == value:
+            continue
+        what = f"{name} {value!r}, and the process whose weights are kept in memory had {left.get(name)!r}"
+        if name == "all parameters":
+            what = _which_parameter(left, mine, records)
+        raise Refused(f"this process cannot go on from what is kept of its run: it has {what}. Start the script that was "
+                      "there before, or give the run another name (`resume=\"NAME\"`, or torchrun's --rdzv-id), or free "
+                      "what is kept with `geminictl end JOB`")
+
+
+def _which_parameter(left, mine, records):
+    for record, code, before in zip(records.values(), mine["parameters"], left.get("parameters", [])):
+        if code != before:
+            return (f"'{record.name}' as parameter {record.id}, and the process whose weights are kept in memory had "
+                    "another name, shape, type or group there")
+    return "other parameters than the process whose weights are kept in memory"

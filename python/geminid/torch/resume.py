@@ -1,0 +1,270 @@
+"""geminid.torch.resume: a process that was started again goes on where the one before it died.
+
+Weights and the optimizer's state are in the daemon's memory, and are those after the last step that was committed.
+Everything else is in a note that each rank writes before it commits a step: what the state of a script was when it
+called optimizer.step(). The process that takes over enters that iteration once more. Its forward and backward passes
+are in vain; its optimizer.step() changes nothing, and puts the state of the note in place. So whatever the script does
+after optimizer.step() is done as if nothing had happened, however much of it the process before had done.
+"""
+
+import ctypes
+import io
+import pickle
+import random
+import sys
+
+import torch
+
+from geminid.errors import DataLoss, Refused
+from geminid.torch.holding import starts_before
+from geminid.torch.optimizer import Optimizer
+
+
+def _random_state():
+    """Of every generator that is global, as bytes: they go into many notes."""
+    of_torch = torch.get_rng_state()
+    state = {"python": random.getstate(), "torch": ctypes.string_at(of_torch.data_ptr(), of_torch.numel())}
+    if "numpy" in sys.modules:
+        state["numpy"] = sys.modules["numpy"].random.get_state()
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return pickle.dumps(state)
+
+
+def _set_random_state(state):
+    state = pickle.loads(state)
+    random.setstate(state["python"])
+    torch.set_rng_state(torch.frombuffer(bytearray(state["torch"]), dtype=torch.uint8))
+    if "numpy" in state:
+        import numpy
+        numpy.random.set_state(state["numpy"])
+    if "cuda" in state:
+        torch.cuda.set_rng_state_all(state["cuda"])
+
+
+def _generators(loader):
+    """Of random numbers, that a loader or its samplers have of their own."""
+    samplers = [getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)]
+    owners = [loader, *samplers, getattr(samplers[1], "sampler", None)]
+    found = dict.fromkeys(getattr(owner, "generator", None) for owner in owners)
+    return [each for each in found if isinstance(each, torch.Generator)]
+
+
+def _persistent_buffers(model):
+    """Those that a state_dict has, such as the running means of batch norms."""
+    for prefix, module in model.named_modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and name not in module._non_persistent_buffers_set:
+                yield f"{prefix}.{name}", buffer
+
+
+def buffer_bytes(model):
+    return sum(buffer.numel() * buffer.element_size() for _, buffer in _persistent_buffers(model))
+
+
+class _Place:
+    """Where in its loops a script is. Since it came there: `outcomes`, of optimizer.step(), False where a scaler left
+    the step out; `values`, of Run.same."""
+
+    def __init__(self):
+        self.index, self.passes = None, 0
+        self.come_to(None)
+        self.random_at_index, self.random_at_pass, self.generators = None, None, []  # when they began
+
+    def come_to(self, batch):
+        self.batch, self.outcomes, self.values = batch, [], []
+
+    def where(self):
+        return self.index, self.passes, self.batch
+
+    def words(self):
+        index = "outside of run.range" if self.index is None else f"at {self.index} of run.range"
+        return index if self.batch is None else f"{index}, at batch {self.batch}"
+
+
+class Run:
+    """What ``resume`` returns. resumed: whether this process goes on from what another one left. step: how many steps
+    are committed. replays: whether the iteration is one whose step the process before had committed: the weights
+    are those after it, and `same` says what was computed with those before it."""
+
+    def __init__(self, model, objects):
+        self.step, self.resumed = 0, False
+        self._model, self._objects = model, objects
+        self._keeper = getattr(model, "_geminid_keeper", None)
+        self._holding = None if self._keeper is None else self._keeper.holding
+        self._place, self._left = _Place(), None
+        if self._keeper is not None:
+            self.step = self._keeper.engine.progress()[0]
+            self._take_over()
+
+    @property
+    def replays(self):
+        return self._left is not None
+
+    # --- loops -----------------------------------------------------------------------------------
+
+    def range(self, *bounds):
+        """As the built-in one, for epochs or for steps; it begins with the one in which the process before died."""
+        numbers = range(*bounds)
+        if self._place.index is not None:
+            raise Refused("run.range is for one loop at a time: the outermost one")
+        left = self._left and self._left["place"]
+        if left is not None and left.index is not None:
+            if left.index not in numbers:
+                raise Refused(f"the process before this one died {left.words()}, which is not in {numbers}")
+            numbers = numbers[numbers.index(left.index):]
+            _set_random_state(left.random_at_index)
+        try:
+            for number in numbers:
+                place = self._place = _Place()
+                place.index, place.random_at_index = number, _random_state()
+                yield number
+        finally:
+            self._place = _Place()
+
+    def enumerate(self, loader):
+        """(number, batch) of one pass over a loader. Batches that the process before has trained are drawn from the
+        loader and dropped."""
+        place, left = self._place, self._left and self._left["place"]
+        if left is not None and left.index != place.index:
+            left = None
+        place.passes += 1
+        if left is not None and place.passes <= left.passes and (place.passes < left.passes or left.batch is None):
+            return
+        if left is not None and place.passes > left.passes:
+            left = None
+        if left is not None:
+            _set_random_state(left.random_at_pass)
+            for generator, state in zip(_generators(loader), left.generators):
+                generator.set_state(state)
+        place.come_to(None)
+        place.random_at_pass = _random_state()
+        place.generators = [generator.get_state() for generator in _generators(loader)]
+        skipped = 0 if left is None else left.batch
+        try:
+            for number, batch in enumerate(loader):
+                if self._place is not place:
+                    raise Refused("a pass of run.batches goes on in another iteration of run.range than it began in, which "
+                                  "a process that takes over could not find again; loop over run.batches alone")
+                place.come_to(number)
+                if number >= skipped:
+                    yield number, batch
+        finally:
+            place.come_to(None)
+
+    def batches(self, loader):
+        """The same without numbers."""
+        for _, batch in self.enumerate(loader):
+            yield batch
+
+    def same(self, value):
+        """The value, which must not be a tensor of the graph. In an iteration that is replayed: what the process before
+        gave here. For what is computed before optimizer.step() and used after it, such as the loss to log."""
+        values = self._place.values
+        if self.replays and self._place.where() == self._left["place"].where():
+            before = self._left["place"].values
+            value = before[len(values)] if len(values) < len(before) else value
+        values.append(value)
+        return value
+
+    # --- notes -----------------------------------------------------------------------------------
+
+    def _write_note(self):
+        buffers = dict(_persistent_buffers(self._model))
+        groups = [{key: value for key, value in group.items() if key != "params"} for group in self._groups()]
+        data = io.BytesIO()
+        torch.save({"place": self._place, "groups": groups, "buffers": buffers, "random": _random_state(),
+                    "objects": [(type(each).__name__, each.state_dict()) for each in self._objects]}, data)
+        self._holding.notes.write(self.step + 1, data.getvalue())
+
+    def _groups(self):
+        return self._keeper.optimizer().param_groups
+
+    def _take_over(self):
+        engine = self._keeper.engine
+        if engine.resumed() is not None:
+            data = self._holding and self._holding.notes.read(self.step)
+            if data is None:
+                raise DataLoss(f"the weights of step {self.step} are kept, and what belongs to them is not; the process "
+                               "before had another geminid, or ran out of memory. Free them with `geminictl end JOB`")
+            self._left = torch.load(io.BytesIO(data), weights_only=False)
+            self.resumed = True
+            names = [type(each).__name__ for each in self._objects]
+            before = [name for name, _ in self._left["objects"]]
+            if names != before:
+                raise Refused(f"geminid.torch.resume is given {names}, and the process before gave it {before}")
+            self._put_in_place()
+        if self._keeper.ranks.rank == 0 and (self.resumed or (self._holding and starts_before())):
+            where = (f"goes on after step {self.step}, from memory" if self.resumed else
+                     "not all ranks left their state in memory; begins anew")
+            print(f"geminid: start {starts_before() + 1}: {where}", file=sys.stderr, flush=True)
+
+    def _put_in_place(self):
+        left = self._left
+        for each, (_, state) in zip(self._objects, left["objects"]):
+            each.load_state_dict(state)
+        for group, values in zip(self._groups(), left["groups"]):
+            group.update(values)
+        with torch.no_grad():
+            for name, buffer in _persistent_buffers(self._model):
+                buffer.copy_(left["buffers"][name])
+
+    # --- what the optimizer asks -----------------------------------------------------------------
+
+    def replays_step(self):
+        """False: the step is to be made; its note is written. True: the process before has committed it."""
+        if self._holding is None:
+            return False
+        if self._place.index is None and self._place.batch is None:
+            raise Refused("optimizer.step() outside of run.range and run.batches: a process that takes over would not "
+                          "know where to go on. Loop over them (geminid.torch.resume)")
+        self._place.outcomes.append(True)
+        if not self.replays:
+            self._write_note()
+            return False
+        left = self._left["place"]
+        if self._place.where() != left.where():
+            raise Refused(f"this process makes its first step {self._place.words()}, and the one before it died "
+                          f"{left.words()}: loop over run.range and run.batches as that one did")
+        if len(self._place.outcomes) >= len(left.outcomes):
+            self._put_in_place()
+            _set_random_state(self._left["random"])
+            self._left = None
+        return True
+
+    def replays_unscale(self, finite):
+        """Whether the gradients were finite in the process before, of a step that it has made; else whether they are."""
+        if self._holding is None:
+            return finite
+        outcomes = self._place.outcomes
+        if self.replays:
+            before = self._left["place"].outcomes
+            finite = before[len(outcomes)] if len(outcomes) < len(before) else True
+        if not finite:
+            outcomes.append(False)
+        return finite
+
+
+def resume(model, *objects):
+    """Goes on where a process before this one died, or begins; after ``prepare(..., resume=True)``.
+
+        run = geminid.torch.resume(model, scheduler, scaler)
+        for epoch in run.range(EPOCHS):
+            for tokens, labels in run.batches(loader):
+                ...                            # as it was, but for numbers of the forward that are used after
+                loss.backward()                # the step: run.same(loss.item())
+
+    objects: whatever has state_dict and load_state_dict and changes while the model trains: schedulers, scalers,
+        metrics. (Model and optimizer may be among them, and need not.) Their state is held as of each optimizer.step(), with the optimizer's groups, the model's persistent
+        buffers and the global generators of random numbers.
+
+    Raises Refused where the script is another than that of the process before. Works alike for a model that is not
+    prepared, or not with resume: then nothing is held.
+    """
+    keeper = getattr(model, "_geminid_keeper", None)
+    if keeper is not None and keeper.run is not None:
+        raise Refused("geminid.torch.resume was called for this model before")
+    run = Run(model, [each for each in objects if each is not model and not isinstance(each, Optimizer)])
+    if keeper is not None:
+        keeper.run = run
+    return run

@@ -144,3 +144,11 @@ def test_state_of_the_optimizer_is_there_by_parameter():
     assert len(ours.optimizer.state) == len(parameters)
     for theirs, mine in parameters:
         assert_near(ours.optimizer.state[mine], plain.optimizer.state[theirs])
+
+
+def test_state_of_the_optimizer_takes_back_what_it_gave_and_nothing_else():
+    _, ours = trained(steps=1)
+    for parameter, entry in ours.optimizer.state.items():
+        ours.optimizer.state[parameter] = entry
+    with pytest.raises(errors.Refused, match="'norm.weight'.*load_state_dict"):
+        ours.optimizer.state[ours.model.norm.weight] = {**entry, "step": torch.tensor(9.0)}

@@ -52,20 +52,27 @@ def _entry(keeper, kind, group, parameter, count):
 
 class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
     """An optimizer's ``state``: each entry is a copy, read when it is asked for. It counts as filled also where
-    there is nothing to keep: torch's distributed checkpoint would make a step of zero gradients otherwise."""
+    there is nothing to keep: torch's distributed checkpoint would make a step of zero gradients otherwise. With several
+    ranks, and for optimizers that keep numbers of whole tensors, it has no entries."""
 
     def __init__(self, keeper, kind, groups):
         self._keeper, self._kind = keeper, kind
-        self._groups = {p: group for group in groups for p in group["params"]}
+        readable = keeper.world_size == 1 and kind.elementwise
+        self._groups = {p: group for group in groups for p in group["params"]} if readable else {}
 
     def __getitem__(self, parameter):
-        _alone(self._keeper, "optimizer.state")
-        _elementwise(self._kind, "optimizer.state")
         group = self._groups[parameter]
         self._keeper.between_steps()
         updates, counts = self._keeper.engine.updates()
         count = counts[parameter._geminid.id] if counts else updates
         return _entry(self._keeper, self._kind, group, parameter, count)
+
+    def __setitem__(self, parameter, entry):
+        """Takes what it has given out: Lightning moves each entry to the device and puts it back."""
+        now = self[parameter]
+        if entry.keys() != now.keys() or not all(torch.equal(entry[name], now[name]) for name in now):
+            raise Refused(f"the optimizer's state of '{parameter._geminid.name}' is the engine's; change it by "
+                          "optimizer.load_state_dict")
 
     def __iter__(self) -> Iterator[torch.nn.Parameter]:
         return iter(self._groups)

@@ -127,10 +127,9 @@ void geminid_session_free(geminid_session** session);
 geminid_code geminid_session_describe(geminid_session* session, char** json, geminid_error* error);
 // UNAVAILABLE once the daemon has ended.
 geminid_code geminid_session_health(geminid_session* session, geminid_error* error);
-// Host memory for the caller's notes, which lives as long as the session. In a session that was
-// another process's (keep_on_death) it is what that one held under this name and size, as that one
-// left it, and *found is not 0. Else it is zeros. Once per name, the same on all ranks, and before
-// geminid_engine_create, which frees what was left and is not held.
+// Host memory for the caller's notes, which lives as long as the session. In one that was another
+// process's (keep_on_death) it is what that one left under this name and size, and *found is not 0;
+// else zeros. On all ranks, before geminid_engine_create, which frees what is left and not held.
 geminid_code geminid_session_hold(geminid_session* session, const char* name, uint64_t bytes,
                                   void** address, int* found, geminid_error* error);
 // geminid::Session::LeaveToSuccessor.

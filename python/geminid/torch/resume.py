@@ -7,17 +7,33 @@ are in vain; its optimizer.step() changes nothing, and puts the state of the not
 after optimizer.step() is done as if nothing had happened, however much of it the process before had done.
 """
 
+from __future__ import annotations
+
 import ctypes
 import io
 import pickle
 import random
 import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from geminid.errors import DataLoss, Refused
 from geminid.torch.holding import starts_before
 from geminid.torch.optimizer import Optimizer
+
+T = TypeVar("T")
+
+
+class Stateful(Protocol):
+    """What changes in training and has a state, such as a scheduler or a gradient scaler."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Its state, which can be pickled."""
+
+    def load_state_dict(self, state: Any) -> Any:
+        """Takes the state of another one."""
 
 
 def _random_state():
@@ -87,7 +103,7 @@ class Run:
     are committed. replays: whether the iteration is one whose step the process before had committed: the weights
     are those after it, and `same` says what was computed with those before it."""
 
-    def __init__(self, model, objects):
+    def __init__(self, model: torch.nn.Module, objects: tuple[Stateful, ...]) -> None:
         self.step, self.resumed = 0, False
         self._model, self._objects = model, objects
         self._keeper = getattr(model, "_geminid_keeper", None)
@@ -98,12 +114,13 @@ class Run:
             self._take_over()
 
     @property
-    def replays(self):
+    def replays(self) -> bool:
+        """Whether the iteration is one that the process before had committed."""
         return self._left is not None
 
     # --- loops -----------------------------------------------------------------------------------
 
-    def range(self, *bounds):
+    def range(self, *bounds: int) -> Iterator[int]:
         """As the built-in one, for epochs or for steps; it begins with the one in which the process before died."""
         numbers = range(*bounds)
         if self._place.index is not None:
@@ -122,7 +139,7 @@ class Run:
         finally:
             self._place = _Place()
 
-    def enumerate(self, loader):
+    def enumerate(self, loader: Iterable[T]) -> Iterator[tuple[int, T]]:
         """(number, batch) of one pass over a loader. Batches that the process before has trained are drawn from the
         loader and dropped."""
         place, left = self._place, self._left and self._left["place"]
@@ -152,12 +169,12 @@ class Run:
         finally:
             place.come_to(None)
 
-    def batches(self, loader):
+    def batches(self, loader: Iterable[T]) -> Iterator[T]:
         """The same without numbers."""
         for _, batch in self.enumerate(loader):
             yield batch
 
-    def same(self, value):
+    def same(self, value: T) -> T:
         """The value, which must not be a tensor of the graph. In an iteration that is replayed: what the process before
         gave here. For what is computed before optimizer.step() and used after it, such as the loss to log."""
         values = self._place.values
@@ -211,7 +228,7 @@ class Run:
 
     # --- what the optimizer asks -----------------------------------------------------------------
 
-    def replays_step(self):
+    def replays_step(self) -> bool:
         """False: the step is to be made; its note is written. True: the process before has committed it."""
         if self._holding is None:
             return False
@@ -232,7 +249,7 @@ class Run:
             self._left = None
         return True
 
-    def replays_unscale(self, finite):
+    def replays_unscale(self, finite: bool) -> bool:
         """Whether the gradients were finite in the process before, of a step that it has made; else whether they are."""
         if self._holding is None:
             return finite
@@ -245,7 +262,7 @@ class Run:
         return finite
 
 
-def resume(model, *objects):
+def resume(model: torch.nn.Module, *objects: Stateful) -> Run:
     """Goes on where a process before this one died, or begins; after ``prepare(..., resume=True)``.
 
         run = geminid.torch.resume(model, scheduler, scaler)
@@ -255,8 +272,8 @@ def resume(model, *objects):
                 loss.backward()                # the step: run.same(loss.item())
 
     objects: whatever has state_dict and load_state_dict and changes while the model trains: schedulers, scalers,
-        metrics. (Model and optimizer may be among them, and need not.) Their state is held as of each optimizer.step(), with the optimizer's groups, the model's persistent
-        buffers and the global generators of random numbers.
+        metrics. (Model and optimizer may be among them, and need not.) Their state is held as of each optimizer.step(),
+        with the optimizer's groups, the model's persistent buffers and the global generators of random numbers.
 
     Raises Refused where the script is another than that of the process before. Works alike for a model that is not
     prepared, or not with resume: then nothing is held.
@@ -264,7 +281,7 @@ def resume(model, *objects):
     keeper = getattr(model, "_geminid_keeper", None)
     if keeper is not None and keeper.run is not None:
         raise Refused("geminid.torch.resume was called for this model before")
-    run = Run(model, [each for each in objects if each is not model and not isinstance(each, Optimizer)])
+    run = Run(model, tuple(each for each in objects if each is not model and not isinstance(each, Optimizer)))
     if keeper is not None:
         keeper.run = run
     return run

@@ -1,4 +1,5 @@
-"""rank_program.py FOLDER: one rank of a job, which trains on its half of each batch and leaves what it saw."""
+"""rank_program.py FOLDER [different]: one rank of a job, which trains on its half of each batch and leaves what it saw,
+or begins with a value that the other ranks do not have."""
 
 import os
 import sys
@@ -6,8 +7,18 @@ import sys
 import torch
 
 import twins
+from geminid import errors
 from geminid.session import Ranks, Session
 from models import batch, make
+
+
+def refused(model, session, ranks):
+    with torch.no_grad():
+        model.blocks[2].down.weight[0, 0] += ranks.rank
+    try:
+        twins.prepared(model, twins.adamw(model.parameters()), session=session, ranks=ranks)
+    except errors.Refused as refusal:
+        torch.save({"refusal": str(refusal)}, os.path.join(sys.argv[1], f"rank{ranks.rank}.pt"))
 
 
 def main():
@@ -16,6 +27,8 @@ def main():
     flags = ["--host-memory", "256MiB", "--device-memory", "64MiB"]
     session = Session(448 << 10, place=ranks.place, private_daemon=True, daemon_flags=flags)
     model = make("gpt", tied="shared", reentrant=False)
+    if "different" in sys.argv:
+        return refused(model, session, ranks)
     twin = twins.Twin(*twins.prepared(model, twins.adamw(model.parameters()), session=session, ranks=ranks))
     for number in range(4):
         for micro in range(2):

@@ -15,9 +15,9 @@ PROGRAM = pathlib.Path(__file__).parent / "rank_program.py"
 PATIENCE_SECONDS = 300
 
 
-def run_ranks(folder):
+def run_ranks(folder, *more):
     job = uuid.uuid4().hex  # keeps the shared memory of two runs apart
-    processes = [subprocess.Popen([sys.executable, str(PROGRAM), str(folder)], env=dict(
+    processes = [subprocess.Popen([sys.executable, str(PROGRAM), str(folder), *more], env=dict(
         os.environ, RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2", GEMINID_JOB_ID=job,
         MASTER_ADDR="127.0.0.1")) for rank in range(2)]
     try:
@@ -57,3 +57,8 @@ def assert_same_state(made, expected, rtol=1e-4, atol=1e-7):
         for name, value in entry.items():
             torch.testing.assert_close(made["state"][number][name], value, rtol=rtol, atol=atol)
     assert [group["params"] for group in made["param_groups"]] == [group["params"] for group in expected["param_groups"]]
+
+
+def test_ranks_that_begin_with_different_values_are_refused_by_name(tmp_path):
+    for rank in run_ranks(tmp_path, "different"):
+        assert rank["refusal"].startswith("'blocks.2.down.weight' has not the same values on all ranks; call torch.manual_seed")

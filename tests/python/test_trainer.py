@@ -1,5 +1,9 @@
 """Trainers of transformers: the engine's beside the plain one."""
 
+import pathlib
+import subprocess
+import sys
+
 import pytest
 import torch
 import twins
@@ -11,6 +15,7 @@ import geminid.transformers
 from geminid import errors
 
 TOKENS, LENGTH, EXAMPLES = 97, 12, 20
+PATIENCE_SECONDS = 300
 DEVICE_MEMORY = "832KiB"  # less than weights and gradients
 
 
@@ -141,3 +146,14 @@ def test_second_train_goes_on_with_the_same_engine(tmp_path):
 def test_optimizer_that_the_engine_lacks_is_refused_by_name(tmp_path):
     with pytest.raises(errors.Refused, match="Adafactor"):
         ours(tmp_path, optim="adafactor").train()
+
+
+def test_two_ranks_of_torchrun_train_and_resume_as_one(tmp_path):
+    expected = plain(tmp_path / "plain")
+    expected.train()
+    program = pathlib.Path(__file__).parent / "trainer_program.py"
+    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program),
+                    str(tmp_path)], check=True, timeout=PATIENCE_SECONDS)
+    seen = torch.load(tmp_path / "rank0.pt")
+    twins.assert_close(seen["loss"], logged(expected, "loss"), twins.LOSS, "losses")
+    twins.assert_close(seen["grad_norm"], logged(expected, "grad_norm"), twins.NORM, "norms")

@@ -57,7 +57,7 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
 
     def __init__(self, keeper, kind, groups):
         self._keeper, self._kind = keeper, kind
-        readable = keeper.world_size == 1 and kind.elementwise
+        readable = keeper.ranks.world_size == 1 and kind.elementwise
         self._groups = {p: group for group in groups for p in group["params"]} if readable else {}
 
     def __getitem__(self, parameter):

@@ -120,8 +120,9 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     sources = weights_.find(model, weights)
     gc.collect()  # a model that nobody has any more is in cycles, and would keep its device memory
     ranks = ranks or Ranks()
-    session = session or _connect(device_memory, ranks, resume)
     records = _records(model, optimizer)
+    refusals.check_ranks(records, ranks)
+    session = session or _connect(device_memory, ranks, resume)
     held, unit = _hold(session, model, records, chosen, options, unit, held_bytes)
     engine, units, granularity = fitting.make_engine(model, records, sources, session, ranks, chosen, unit, options)
     if held is not None:

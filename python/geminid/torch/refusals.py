@@ -1,6 +1,8 @@
 """What cannot be right is refused before anything is touched, in one message that says what to do."""
 
+import ctypes
 import types
+import zlib
 
 import torch
 
@@ -23,6 +25,29 @@ def check_model(model, optimizer, managed_types):
     for parameter in optimized - set(names):
         raise Refused(f"the optimizer has a parameter of shape {tuple(parameter.shape)} that is not in the model; make the "
                       "optimizer of model.parameters()")
+
+
+_SAMPLED = 4096  # elements of a parameter
+
+
+def _checksum(parameter):
+    """16 bits, of some of its values."""
+    values = parameter.detach().reshape(-1)
+    sample = values[::max(1, values.numel() // _SAMPLED)].to(device="cpu", dtype=torch.float32).contiguous()
+    return zlib.crc32(ctypes.string_at(sample.data_ptr(), 4 * sample.numel())) & 0xFFFF
+
+
+def check_ranks(records, ranks):
+    """Each rank keeps a part of every parameter: of different values they would make a mixture. All ranks see it alike."""
+    if ranks.world_size == 1:
+        return
+    own = [0 if parameter.is_meta else _checksum(parameter) for parameter in records]
+    sums = (ctypes.c_double * (2 * len(own)))(*own, *(value * value for value in own))
+    ranks.sum(ctypes.addressof(sums), len(sums))
+    for number, record in enumerate(records.values()):
+        if sums[number] ** 2 != ranks.world_size * sums[number + len(own)]:
+            raise Refused(f"'{record.name}' has not the same values on all ranks; call torch.manual_seed with one number "
+                          "before the model is made, or load the same weights on all ranks")
 
 
 def _probe(fn, dtypes):

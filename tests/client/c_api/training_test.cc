@@ -311,7 +311,7 @@ TEST_F(TrainingTest, Plan_IsNullBeforeASampleAndThenHasEachMoment) {
   for (int step = 0; step < 2; ++step) ASSERT_NO_FATAL_FAILURE(Descend());
   const std::string plan = Plan();
   EXPECT_THAT(plan, HasSubstr("\"everything_fits\": true"));
-  EXPECT_THAT(plan, HasSubstr("\"name\": \"a to b\""));
+  EXPECT_THAT(plan, HasSubstr("\"name\": \"'a' to 'b'\""));
   // One moment for each operator of a step.
   const std::string moment = "\"uses\"";
   size_t moments = 0;

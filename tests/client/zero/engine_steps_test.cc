@@ -280,11 +280,12 @@ TEST_F(NotFiniteTest, WrittenWithClipping_MultipliesAllByTheCoefficient) {
 // A scale of a step's own: norm, coefficient and weights are those of gradients of ones.
 TEST_F(NotFiniteTest, GradientScaleOfAStep_IsDividedOutOfNormClippingAndUpdate) {
   constexpr double kScale = 1024;
-  const double clip_norm = std::sqrt(double{kElements}) / 2;
+  options_ = SmallChunks();
   options_.optimizer = SgdOptions{};
-  options_.clip_norm = clip_norm;
+  options_.clip_norm = std::sqrt(double{kElements}) / 2;
   Make(ThreeParameters(), options_);
   for (const double scale : {1.0, kScale, 1 / kScale}) {
+    const float before = First(kB);
     ASSERT_TRUE(engine_().BeginMicroBatch().ok());
     {
       auto operation = engine_().Use(Pass::kBackward, std::vector<ParameterId>{kB});
@@ -293,7 +294,6 @@ TEST_F(NotFiniteTest, GradientScaleOfAStep_IsDividedOutOfNormClippingAndUpdate) 
                         static_cast<float>(scale));
       ASSERT_TRUE(operation->GradientWritten(kB).ok());
     }
-    const float before = First(kB);
     const auto norm = engine_().GradientNorm();
     ASSERT_TRUE(norm.ok()) << norm.status();
     EXPECT_DOUBLE_EQ(*norm, scale * std::sqrt(double{kElements})) << "no step says its scale yet";

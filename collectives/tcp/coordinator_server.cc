@@ -149,7 +149,11 @@ void CoordinatorServer::Flush(int id) {
                              connection.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EAGAIN) return;
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Drop(id);
+    if (n <= 0) {
+      // It has gone. What it said before, a goodbye perhaps, is still to be read.
+      connection.unsent.clear();
+      break;
+    }
     connection.unsent.erase(0, static_cast<size_t>(n));
   }
   if (connection.closing) Drop(id);

@@ -16,7 +16,7 @@ from geminid import errors
 
 TOKENS, LENGTH, EXAMPLES = 97, 12, 20
 PATIENCE_SECONDS = 300
-DEVICE_MEMORY = "832KiB"  # less than weights and gradients
+DEVICE_MEMORY = "1MiB"  # less than weights and gradients
 
 
 class Sentences(torch.utils.data.Dataset):

@@ -8,7 +8,7 @@ import torch
 import geminid.torch
 import twins
 from geminid import errors
-from models import make
+from models import batch, make
 from test_scenarios import OPTIMIZERS, one_batch
 
 
@@ -152,3 +152,17 @@ def test_state_of_the_optimizer_takes_back_what_it_gave_and_nothing_else():
         ours.optimizer.state[parameter] = entry
     with pytest.raises(errors.Refused, match="'norm.weight'.*load_state_dict"):
         ours.optimizer.state[ours.model.norm.weight] = {**entry, "step": torch.tensor(9.0)}
+
+
+def test_state_after_a_forward_without_its_backward_is_that_of_the_last_step(tmp_path):
+    plain, ours = both = trained()
+    losses = []
+    for twin in both:
+        losses.append(twin.model(*batch(50)))
+        saved = twin.optimizer.state_dict()
+        twin.optimizer.load_state_dict(saved)
+        twin.model.load_state_dict(twin.model.state_dict())
+    geminid.torch.save(ours.model, tmp_path)
+    assert_near(ours.optimizer.state_dict()["state"][0], plain.optimizer.state_dict()["state"][0])
+    twins.run(both, one_batch, steps=2)
+    twins.assert_same(both)

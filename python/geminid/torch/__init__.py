@@ -37,7 +37,7 @@ def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *, keep: int =
     data_position: any number that ``load`` shall return.
     """
     keeper = keeper_of(model)
-    keeper.between_steps()
+    keeper.at_rest()
     return str(keeper.engine.save(folder, keep, data_position))
 
 

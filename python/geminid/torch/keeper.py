@@ -210,6 +210,14 @@ class Keeper:
         self.recover()
         self.release_outside()
 
+    def at_rest(self):
+        """For what the engine allows between steps alone. A forward whose backward has not begun does not count: it gathers
+        again what it needs."""
+        self.between_steps()
+        if self.micro_batch_open and not self.has_gradient:
+            self.engine.cancel_micro_batch()
+            self.micro_batch_open = False
+
     def forget_gradients(self):
         for record in self.records:
             record.has_gradient = False

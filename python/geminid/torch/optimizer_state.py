@@ -22,7 +22,7 @@ def _elementwise(kind, what):
 def read(keeper, kind, groups):
     """What the original optimizer's state_dict() would be, whole on every rank: all of them must ask for it."""
     _elementwise(kind, "optimizer.state_dict()")
-    keeper.between_steps()
+    keeper.at_rest()
     updates, counts = keeper.engine.updates()
     state, numbered = {}, 0
     packed = []
@@ -62,7 +62,7 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
 
     def __getitem__(self, parameter):
         group = self._groups[parameter]
-        self._keeper.between_steps()
+        self._keeper.at_rest()
         updates, counts = self._keeper.engine.updates()
         count = counts[parameter._geminid.id] if counts else updates
         return _entry(self._keeper, self._kind, group, parameter, count)
@@ -146,7 +146,7 @@ def _check(keeper, kind, groups, state_dict):
 
 def write(keeper, kind, groups, state_dict):
     _elementwise(kind, "optimizer.load_state_dict()")
-    keeper.between_steps()
+    keeper.at_rest()
     keeper.check_loading()
     saved, pairs = _check(keeper, kind, groups, state_dict)
     put(keeper, kind, pairs)

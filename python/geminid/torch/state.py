@@ -84,7 +84,7 @@ def _load(self, state_dict, prefix, local_metadata, *rest):
     made = {name: torch.nn.Parameter(torch.empty(p.shape, dtype=p.dtype), requires_grad=False)
             for name, p in managed.items() if prefix + name in state_dict}
     for name in made:  # the sizes are compared by what is called below
-        managed[name]._geminid.keeper.between_steps()
+        managed[name]._geminid.keeper.at_rest()
     errors = rest[-1]
     before = len(errors)
     with _in_place_of(self, {**{name: torch.nn.Parameter(torch.empty(p.shape, dtype=p.dtype), requires_grad=False)

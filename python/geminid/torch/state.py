@@ -116,7 +116,7 @@ def full(module: M) -> Iterator[M]:
     """
     parameters = [p for p in dict.fromkeys(module.parameters()) if hasattr(p, "_geminid")]
     for keeper in {p._geminid.keeper for p in parameters}:
-        keeper.between_steps()
+        keeper.at_rest()
     opened = []
     try:
         with _DISABLED():

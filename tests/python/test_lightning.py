@@ -1,5 +1,7 @@
 """Lightning's Trainer with a GeminidStrategy beside the plain one."""
 
+import os
+
 import pytest
 import torch
 import twins
@@ -11,6 +13,17 @@ import geminid.lightning
 from geminid import errors
 
 DEVICE_MEMORY = "768KiB"
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_of_its_ranks():
+    """Lightning leaves a process group, and variables of the environment, in which other trainers would see ranks."""
+    before = dict(os.environ)
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    os.environ.clear()
+    os.environ.update(before)
 
 
 class Batches(torch.utils.data.Dataset):

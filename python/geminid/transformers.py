@@ -5,12 +5,9 @@ import os
 import torch
 import transformers
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
-from transformers.trainer_pt_utils import get_parameter_names
 
 import geminid.torch
 from geminid.errors import Refused
-
-_WITHOUT_DECAY = (r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)")
 
 
 class PreparedAdamW:
@@ -23,7 +20,7 @@ class PreparedAdamW:
     """
 
     def __call__(self, model, *, device_memory, unit=None, weight_decay=0.0, **options):
-        decaying = set(get_parameter_names(model, [torch.nn.LayerNorm], _WITHOUT_DECAY))
+        decaying = set(transformers.Trainer.get_decay_parameter_names(None, model))  # it asks no trainer
         groups = [{"params": [p for name, p in model.named_parameters() if p.requires_grad and (name in decaying) == decays],
                    "weight_decay": weight_decay if decays else 0.0} for decays in (True, False)]
         optimizer = torch.optim.AdamW(groups, **options)

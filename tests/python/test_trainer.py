@@ -67,6 +67,7 @@ def assert_same(expected, actual, loss=twins.LOSS, norm=twins.NORM):
 @pytest.mark.parametrize("options", [
     {}, {"gradient_accumulation_steps": 3}, {"max_grad_norm": 0.1}, {"max_grad_norm": 0.0},
     {"gradient_checkpointing": True}, {"label_smoothing_factor": 0.1}, {"adam_beta1": 0.5, "optim": "adamw_torch"},
+    {"optim": "sgd"}, {"optim": "adagrad"},
 ], ids=lambda options: ", ".join(f"{name} {value}" for name, value in options.items()) or "as it is")
 def test_trainer_logs_what_the_plain_one_logs(tmp_path, options):
     expected, actual = plain(tmp_path / "plain", **options), ours(tmp_path / "ours", **options)

@@ -172,9 +172,7 @@ absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::
                                     checkpoint::Health health) {
   const bool due = options_.save_every > 0 && done % options_.save_every == 0;
   if (saver_ == nullptr || (!due && !last) || saved_ == done) return absl::OkStatus();
-  if (const absl::Status before = saver_->Wait().status(); !before.ok()) {
-    WarnOfFailure(done, before);
-  }
+  if (const absl::Status before = Finish().status(); !before.ok()) WarnOfFailure(done, before);
   const absl::Status status = WithPath("--save", options_.save, saver_->Save(run, health));
   if (status.ok()) saved_ = done;
   if (status.ok() || last) return status;

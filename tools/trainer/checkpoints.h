@@ -60,7 +60,7 @@ class Checkpoints {
 
   std::optional<uint64_t> saved() const { return saved_; }  // the newest step
 
-  // Waits for the last save. Its folder; empty without --save.
+  // Waits for the last save. Its folder; empty without --save. A failure is told once.
   absl::StatusOr<std::string> Finish();
 
  private:

@@ -53,8 +53,7 @@ def _needed_bytes(engine, unit):
 
 
 def _check_units(engine, units, arena_bytes):
-    largest = max(units, key=lambda unit: _needed_bytes(engine, unit))
-    needed = _needed_bytes(engine, largest)
+    needed, largest = max(((_needed_bytes(engine, unit), unit) for unit in units), key=lambda found: found[0])
     if needed > arena_bytes:
         raise ResourceExhausted(
             f"device_memory is {arena_bytes >> 10} KiB; '{largest.name}' needs {needed >> 10} KiB for its weights and one "

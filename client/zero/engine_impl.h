@@ -108,6 +108,7 @@ class EngineImpl final : public Engine {
     absl::Status failed;      // it has, for good
     absl::Status wait_ended;  // for the arena; not OK: there is none any more
     absl::Status refused;     // of the trainer's last call, if it was
+    absl::Status unfilled;    // not OK: Initialize failed, and nothing has set values since
     bool arena_claimed = false;
     bool may_resume = false;
     std::optional<Resumed> resumed{};

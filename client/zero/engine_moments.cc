@@ -19,6 +19,7 @@ constexpr uint64_t kAmple = 4;
 // --- what may be asked ---------------------------------------------------------------------------
 
 absl::Status EngineImpl::CheckUse(Pass pass, std::span<const ParameterId> parameters) const {
+  GEMINID_RETURN_IF_ERROR(standing_.unfilled);
   for (ParameterId id : parameters) GEMINID_RETURN_IF_ERROR(setup_.CheckId(id));
   if (setup_.updates_in_backward()) GEMINID_RETURN_IF_ERROR(CheckNotUpdated(parameters));
   if (pass == Pass::kEvaluate) {

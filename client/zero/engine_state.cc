@@ -73,11 +73,17 @@ absl::Status EngineImpl::InitializeShards(const FillRange& fill) {
   return AgreeOnFill("InitializeShards", filled);
 }
 
-// The engine goes on, whoever failed: nothing was moved, and values can be set again.
+// The engine goes on, whichever rank failed: values can be set again, and until then nothing is
+// computed with them.
 absl::Status EngineImpl::AgreeOnFill(const char* call, const absl::Status& filled) {
   const absl::StatusOr<std::optional<uint32_t>> first = state_->FirstWithout(filled);
   if (!first.ok()) return Fail(first.status());
-  if (!filled.ok() || !first->has_value()) return filled;
+  standing_.unfilled = absl::OkStatus();
+  if (!first->has_value()) return filled;
+  standing_.unfilled = absl::FailedPreconditionError(
+      absl::StrCat("the parameters have no values: ", call, " failed on rank ", **first,
+                   "; call it again on all ranks, or load a checkpoint"));
+  if (!filled.ok()) return filled;
   return absl::AbortedError(absl::StrCat(
       call, ": the values of rank ", **first,
       " could not be had, it says why; call it again on all ranks, load a checkpoint, or end"));
@@ -157,7 +163,9 @@ absl::Status EngineImpl::Restore(const Progress& progress) {
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("Restore"));
   GEMINID_ASSIGN_OR_RETURN(const auto tensor_state, step_->CheckProgress(progress));
   GEMINID_RETURN_IF_ERROR(Fail(ForgetDeviceCopies()));
-  return Fail(step_->Restore(progress, tensor_state));
+  GEMINID_RETURN_IF_ERROR(Fail(step_->Restore(progress, tensor_state)));
+  standing_.unfilled = absl::OkStatus();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Progress> EngineImpl::GetProgress() {
@@ -171,6 +179,7 @@ absl::StatusOr<Progress> EngineImpl::GetProgress() {
 absl::Status EngineImpl::StartSnapshot(std::shared_ptr<SnapshotSink> sink) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("StartSnapshot"));
+  GEMINID_RETURN_IF_ERROR(standing_.unfilled);
   // First what is updated first, so that the updater seldom comes before.
   std::vector<uint32_t> order = plans_->update_order();
   std::vector<bool> listed(setup_.layout.chunks.size(), false);

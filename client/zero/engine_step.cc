@@ -38,6 +38,7 @@ absl::Status EngineImpl::BeginStep(const StepInput& input) {
 absl::Status EngineImpl::BeginMicroBatch() {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(HealthOnDevice());
+  GEMINID_RETURN_IF_ERROR(standing_.unfilled);
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("BeginMicroBatch"));
   if (setup_.updates_in_backward() && !step_->has_begun()) {
     return absl::FailedPreconditionError(

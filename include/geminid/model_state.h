@@ -71,10 +71,10 @@ class GEMINID_EXPORT ModelState {
   virtual ~ModelState() = default;
 
   // Sets every parameter: `fill` is called once per parameter, in order, with its whole fp32 tensor
-  // to write. Every rank must write the same values. Before the first micro-batch; all ranks must,
-  // and wait for each other. An error of `fill` ends it: the rank returns that error, the others
-  // ABORTED naming the rank. The values are then neither those before nor those to be: Initialize
-  // again, load a checkpoint, or end.
+  // to write. Every rank must write the same values. Before the first micro-batch; all ranks must
+  // call it, and wait for each other. After an error of `fill` its rank returns that error, and the
+  // others ABORTED naming the rank. The parameters have no values then: operators, micro-batches
+  // and snapshots are FAILED_PRECONDITION until an Initialize succeeds or a checkpoint is restored.
   using Fill = std::function<absl::Status(ParameterId id, std::span<float> values)>;
   virtual absl::Status Initialize(const Fill& fill) = 0;
 

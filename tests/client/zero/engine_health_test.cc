@@ -36,6 +36,12 @@ absl::Status FillWithOnes(ParameterId, std::span<float> values) {
   return absl::OkStatus();
 }
 
+class NoSink final : public SnapshotSink {
+  absl::Status Write(ParameterId, StateKind, uint64_t, std::span<const float>) override {
+    return absl::OkStatus();
+  }
+};
+
 class EngineHealthTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
@@ -158,6 +164,35 @@ TEST_F(EngineHealthTest, FillThatFailsOnOneRank_IsSaidByAllAndMayBeRepeated) {
     EXPECT_TRUE(engine.health().ok()) << engine.health();
     ASSERT_EQ(engine.Initialize(FillWithOnes), absl::OkStatus());
     EXPECT_EQ(engine.ReadParameter(ParameterId{1}).value(), std::vector<float>(kElements, 1.0F));
+  });
+}
+
+void ExpectNothingIsComputed(Engine& engine) {
+  const std::vector<ParameterId> a = {kA};
+  for (const absl::Status& refused :
+       {engine.BeginMicroBatch(), engine.Use(Pass::kEvaluate, a).status(),
+        engine.StartSnapshot(std::make_shared<NoSink>())}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr("Initialize failed on rank 1"), HasSubstr("call it again")));
+  }
+  EXPECT_TRUE(engine.health().ok()) << engine.health();
+}
+
+TEST_F(EngineHealthTest, AfterAFillThatFailed_TrainingIsRefusedOnAllRanksUntilValuesAreSet) {
+  OnBothRanks([this](size_t rank, Engine& engine) {
+    const auto fill_that_fails = [rank](ParameterId, std::span<float>) {
+      return rank == 1 ? absl::DataLossError("the file ends") : absl::OkStatus();
+    };
+    ASSERT_FALSE(engine.Initialize(fill_that_fails).ok());
+    ExpectNothingIsComputed(engine);
+    ASSERT_TRUE(engine.Initialize(FillWithOnes).ok());
+    EXPECT_TRUE(engine.Use(Pass::kEvaluate, std::vector<ParameterId>{kA}).ok());
+    ASSERT_FALSE(engine.Initialize(fill_that_fails).ok());
+    ExpectNothingIsComputed(engine);
+    ASSERT_TRUE(engine.Restore(engine.GetProgress().value()).ok());  // as after a checkpoint
+    EXPECT_TRUE(engine.BeginMicroBatch().ok());
+    both_.arrive_and_wait();
   });
 }
 

@@ -25,8 +25,10 @@ namespace {
 
 constexpr size_t kMaxDimensions = 64;
 
+// The numbers of c_api.h are those of the enumerators in their order, from 1 on.
 zero::DataType ToType(int32_t type) {
-  return type == GEMINID_BFLOAT16 ? zero::DataType::kBFloat16 : zero::DataType::kFloat32;
+  static_assert(static_cast<int32_t>(zero::DataType::kUint8) + 1 == GEMINID_UINT8);
+  return static_cast<zero::DataType>(type - GEMINID_BFLOAT16);
 }
 
 absl::StatusOr<zero::Parameter> ToParameter(const geminid_parameter& given) {
@@ -37,7 +39,7 @@ absl::StatusOr<zero::Parameter> ToParameter(const geminid_parameter& given) {
       CheckNumber(static_cast<int64_t>(given.dimensions), 0, kMaxDimensions, "dimensions"));
   parameter.shape.assign(given.shape, given.shape + given.dimensions);
   GEMINID_RETURN_IF_ERROR(
-      CheckNumber(given.data_type, GEMINID_DEFAULT_TYPE, GEMINID_FLOAT32, "data_type"));
+      CheckNumber(given.data_type, GEMINID_DEFAULT_TYPE, GEMINID_UINT8, "data_type"));
   if (given.data_type != GEMINID_DEFAULT_TYPE) parameter.data_type = ToType(given.data_type);
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.unit, -1, UINT32_MAX, "unit"));
   if (given.unit >= 0) parameter.unit = static_cast<uint32_t>(given.unit);

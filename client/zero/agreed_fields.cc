@@ -7,13 +7,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/hash.h"
+#include "client/zero/data_types.h"
 
 namespace geminid::zero {
 namespace {
 
 constexpr int kDigestBits = 20;
-
-const char* NameOf(DataType type) { return type == DataType::kBFloat16 ? "bf16" : "fp32"; }
 
 const char* NameOf(NotFinite what) {
   switch (what) {
@@ -143,7 +142,7 @@ AgreedFields FieldsOf(const LossScalerOptions& options) {
 AgreedFields FieldsOf(const Parameter& parameter, const Options& options) {
   Collector fields(absl::StrCat(" of parameter '", parameter.name, "'"));
   fields.Add("shape", absl::StrJoin(parameter.shape, " x "));
-  fields.Add("data_type", NameOf(parameter.data_type.value_or(options.data_type)));
+  fields.Add("data_type", Name(TypeOf(parameter, options)));
   fields.Add("unit", parameter.unit.has_value() ? absl::StrCat(*parameter.unit) : "none");
   fields.Add("trainable", parameter.trainable);
   fields.Add("decay", parameter.decay);
@@ -168,7 +167,7 @@ uint64_t AgreedField::Hash() const {
 AgreedFields FieldsOf(const std::vector<Parameter>& parameters, const Options& options) {
   Collector fields;
   fields.Add("the number of parameters", static_cast<double>(parameters.size()));
-  fields.Add("data_type", NameOf(options.data_type));
+  fields.Add("data_type", Name(options.data_type));
   fields.Add("stage", static_cast<int>(options.stage));
   fields.Add("clip_norm", options.clip_norm);
   fields.Add("accumulate", options.accumulate);

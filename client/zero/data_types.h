@@ -1,4 +1,4 @@
-// The types that weights and gradients have.
+// The types that weights and gradients have, for collectives and for messages.
 #ifndef GEMINID_CLIENT_ZERO_DATA_TYPES_H_
 #define GEMINID_CLIENT_ZERO_DATA_TYPES_H_
 
@@ -12,16 +12,37 @@ inline DataType TypeOf(const Parameter& parameter, const Options& options) {
   return parameter.data_type.value_or(options.data_type);
 }
 
-// Of a chunk that was laid out for tensors of one of them.
-inline DataType TypeOf(const ChunkShape& chunk) {
-  return chunk.element_bytes == SizeOf(DataType::kFloat32) ? DataType::kFloat32
-                                                           : DataType::kBFloat16;
-}
-
 inline collectives::DType ToDType(DataType type) {
-  return type == DataType::kBFloat16 ? collectives::DType::kBFloat16 : collectives::DType::kFloat32;
+  switch (type) {
+    case DataType::kBFloat16:
+      return collectives::DType::kBFloat16;
+    case DataType::kFloat32:
+      return collectives::DType::kFloat32;
+    case DataType::kFloat16:
+      return collectives::DType::kFloat16;
+    case DataType::kInt8:  // ranks exchange its bytes, and add up none
+    case DataType::kUint8:
+      break;
+  }
+  return collectives::DType::kUint8;
 }
-inline collectives::DType DTypeOf(const ChunkShape& chunk) { return ToDType(TypeOf(chunk)); }
+inline collectives::DType DTypeOf(const ChunkShape& chunk) { return ToDType(chunk.type); }
+
+inline const char* Name(DataType type) {
+  switch (type) {
+    case DataType::kBFloat16:
+      return "bf16";
+    case DataType::kFloat32:
+      return "fp32";
+    case DataType::kFloat16:
+      return "fp16";
+    case DataType::kInt8:
+      return "int8";
+    case DataType::kUint8:
+      return "uint8";
+  }
+  return nullptr;  // there is no such type
+}
 
 }  // namespace geminid::zero
 

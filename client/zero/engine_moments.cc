@@ -249,6 +249,12 @@ absl::Status EngineImpl::CheckAddGradient(ParameterId id, std::span<const std::b
   if (!director_->in_micro_batch() || step_->has_norm()) {
     return absl::FailedPreconditionError("AddGradient is for within a micro-batch");
   }
+  if (!IsTrained(type)) {
+    return absl::InvalidArgumentError(absl::StrCat("the gradient of '",
+                                                   setup_.parameters[tensor].name,
+                                                   "' is of a type that gradients do not have; "
+                                                   "give it in bf16 or fp32"));
+  }
   if (gradient.size() != elements * SizeOf(type)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the gradient of '", setup_.parameters[tensor].name, "' has ", gradient.size(),

@@ -49,7 +49,7 @@ absl::Status EngineSetup::MakeLayout() {
   for (const Parameter& parameter : parameters) {
     elements.push_back(ElementsOf(parameter));
     shapes.push_back(
-        {elements.back(), parameter.trainable, SizeOf(TypeOf(parameter, options)), parameter.unit});
+        {elements.back(), parameter.trainable, TypeOf(parameter, options), parameter.unit});
     names.push_back(parameter.name);
   }
   absl::StatusOr<Layout> made = zero::MakeLayout(shapes, {.world_size = communicator->WorldSize(),
@@ -192,10 +192,17 @@ absl::Status EngineSetup::CheckParameter(const Parameter& parameter) const {
         absl::StrCat("parameter '", parameter.name, "' has a dimension that is not positive"));
   }
   const DataType type = TypeOf(parameter, options);
-  if (type != DataType::kBFloat16 && type != DataType::kFloat32) {
+  if (Name(type) == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("parameter '", parameter.name, "' has data type ", static_cast<int>(type),
-                     ", which does not exist; parameters are of bf16 or fp32"));
+                     ", which does not exist; parameters are of bf16 or fp32, and frozen ones also "
+                     "of fp16, int8 or uint8"));
+  }
+  if (parameter.trainable && !IsTrained(type)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("parameter '", parameter.name, "' is of ", Name(type),
+                     ", which is for frozen parameters; train it in bf16 or fp32, or freeze it "
+                     "(Parameter::trainable)"));
   }
   const bool rate_ok =
       std::isfinite(parameter.learning_rate_scale) && parameter.learning_rate_scale >= 0;

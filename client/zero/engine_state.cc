@@ -121,6 +121,7 @@ absl::Status EngineImpl::WriteShard(ParameterId id, StateKind kind, uint64_t off
   GEMINID_RETURN_IF_ERROR(CheckNothingOpen("WriteShard"));
   GEMINID_RETURN_IF_ERROR(state_->Check(id, kind));
   GEMINID_ASSIGN_OR_RETURN(const auto pieces, state_->PiecesOf(id, offset, values.size()));
+  GEMINID_RETURN_IF_ERROR(state_->CheckValues(id, offset, values));
   GEMINID_RETURN_IF_ERROR(Fail(ForgetDeviceCopies()));
   return Fail(state_->Write(pieces, kind, offset, values));
 }

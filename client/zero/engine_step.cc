@@ -90,7 +90,7 @@ absl::Status EngineImpl::ReduceIncomplete(bool step_ends) {
     for (uint32_t tensor : setup_.layout.chunks[c].tensors) {
       if (book_->written(tensor) > 0) continue;
       place.ops->Zero(*place.stream, residency_->Address(book_->StorageOf(c), tensor),
-                      setup_.elements[tensor] * setup_.layout.chunks[c].element_bytes);
+                      setup_.elements[tensor] * setup_.layout.chunks[c].element_bytes());
     }
     GEMINID_RETURN_IF_ERROR(place.Finish());
     GEMINID_RETURN_IF_ERROR(Reduce(c));

@@ -31,9 +31,9 @@ struct Group {
   uint64_t elements = 0;  // with what aligns them
 };
 
-// The tensors of one size of elements, which are packed as if there were no others.
+// The tensors of one type, which are packed as if there were no others.
 struct Kind {
-  uint64_t element_bytes = 0;
+  DataType type = DataType::kBFloat16;
   std::vector<uint32_t> members{};    // by the list of all
   std::vector<TensorShape> shapes{};  // of the members
   std::vector<size_t> group_of{};     // by member
@@ -41,7 +41,7 @@ struct Kind {
   std::vector<Group> groups = {{.trainable = false}, {.trainable = true}};
   uint64_t elements = 0;
 
-  uint64_t alignment() const { return kTensorAlignmentBytes / element_bytes; }
+  uint64_t alignment() const { return kTensorAlignmentBytes / SizeOf(type); }
   bool has_units() const { return groups.size() > 2; }
 };
 
@@ -64,10 +64,8 @@ void AddMember(uint32_t tensor, const TensorShape& shape, Kind* kind) {
 std::vector<Kind> KindsOf(std::span<const TensorShape> tensors) {
   std::vector<Kind> kinds;
   for (uint32_t i = 0; i < tensors.size(); ++i) {
-    auto kind = std::ranges::find(kinds, tensors[i].element_bytes, &Kind::element_bytes);
-    if (kind == kinds.end()) {
-      kind = kinds.insert(kinds.end(), {.element_bytes = tensors[i].element_bytes});
-    }
+    auto kind = std::ranges::find(kinds, tensors[i].type, &Kind::type);
+    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {.type = tensors[i].type});
     AddMember(i, tensors[i], &*kind);
   }
   return kinds;
@@ -234,7 +232,7 @@ Grain GrainOf(const Kind& kind, const LayoutOptions& options, bool alone) {
           : std::clamp<uint64_t>((kWantedGranules + chunks_expected - 1) / chunks_expected, 1,
                                  most_granules);
   const uint64_t shard_unit =
-      std::lcm(world * per_shard * alignment, options.extent_bytes / kind.element_bytes);
+      std::lcm(world * per_shard * alignment, options.extent_bytes / SizeOf(kind.type));
   Grain grain;
   grain.chunk_elements = options.chunk_elements != 0
                              ? base::RoundUp(start, shard_unit)
@@ -255,7 +253,7 @@ void Pack(const Kind& kind, const Grain& grain, uint64_t world, Layout* layout) 
   }
   for (size_t c = first; c < layout->chunks.size(); ++c) {
     ChunkShape& chunk = layout->chunks[c];
-    chunk.element_bytes = kind.element_bytes;
+    chunk.type = kind.type;
     chunk.granule_elements = grain.granule_elements;
     chunk.first_granule = layout->granules;
     chunk.granules = static_cast<uint32_t>(chunk.elements / quantum);

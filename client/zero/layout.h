@@ -5,10 +5,10 @@
 //   granules of a shard:              |   g0   |   g1   |   g0     |   g1    |
 //
 // Tensors are packed in order (next fit), each aligned to 64 bytes; a tensor larger than a chunk
-// has a chunk of its own. A chunk holds elements of one size, and those of one size are packed as
-// if there were no others. A granule is the unit of the optimizer's out-of-place update: all
-// granules of one size of elements have the same size, so one spare serves them all, and a spare
-// costs little when there are many.
+// has a chunk of its own. A chunk holds elements of one type, and those of one type are packed as
+// if there were no others. A granule is the unit of the optimizer's out-of-place update. All
+// granules of one type have the same size, so that one spare serves them all. A spare costs little
+// when there are many granules.
 //
 // Tensors of a unit share chunks with each other alone, and these are no larger than granules
 // allow. Units that would not fill a granule of every rank share chunks with all that is of no
@@ -23,14 +23,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "geminid/data_type.h"
 
 namespace geminid::zero {
 
 struct TensorShape {
   uint64_t elements = 0;
   bool trainable = true;
-  uint64_t element_bytes = 2;         // of the gathered weight
-  std::optional<uint32_t> unit = {};  // that it is used with
+  DataType type = DataType::kBFloat16;  // of the gathered weight
+  std::optional<uint32_t> unit = {};    // that it is used with
 };
 
 struct LayoutOptions {
@@ -48,7 +49,7 @@ struct TensorPlace {
 struct ChunkShape {
   uint64_t elements = 0;       // padded; world_size * granules * granule_elements
   uint64_t used_elements = 0;  // of tensors
-  uint64_t element_bytes = 0;
+  DataType type = DataType::kBFloat16;
   uint64_t granule_elements = 0;
   uint32_t first_granule = 0;  // of this rank's shard, in the layout's numbering
   uint32_t granules = 0;       // per rank
@@ -56,14 +57,15 @@ struct ChunkShape {
   std::vector<uint32_t> tensors;  // in order of offset
   std::string name{};             // of its tensors, for people; NameChunks
 
-  uint64_t bytes() const { return elements * element_bytes; }
-  uint64_t granule_bytes() const { return granule_elements * element_bytes; }
+  uint64_t element_bytes() const { return SizeOf(type); }
+  uint64_t bytes() const { return elements * element_bytes(); }
+  uint64_t granule_bytes() const { return granule_elements * element_bytes(); }
 };
 
 struct Layout {
   std::vector<TensorPlace> tensors;
   std::vector<ChunkShape> chunks;
-  // Of an ordinary chunk; where elements are of several sizes, of the size that most are of.
+  // Of an ordinary chunk; where elements are of several types, of the type that most are of.
   uint64_t chunk_elements = 0;
   uint32_t granules = 0;  // per rank, over all chunks
   uint64_t used_elements = 0;

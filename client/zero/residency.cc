@@ -126,7 +126,7 @@ std::byte* Residency::Address(uint32_t chunk, uint32_t tensor) const {
   std::byte* const begin = setup_.views.empty()
                                ? setup_.session->arena() + placer_.offset(chunk)
                                : DeviceOf(*setup_.session)->views() + setup_.views[chunk];
-  return begin + place.offset * setup_.layout.chunks[place.chunk].element_bytes;
+  return begin + place.offset * setup_.layout.chunks[place.chunk].element_bytes();
 }
 
 absl::Status Residency::WaitResident(const std::vector<uint32_t>& chunks) {

@@ -6,6 +6,7 @@
 
 #include "client/zero/compute.h"
 #include "client/zero/data_types.h"
+#include "client/zero/frozen_values.h"
 #include "kernels/runtime/common/bfloat16.h"
 
 namespace geminid::zero {
@@ -30,6 +31,31 @@ Split SplitAt(const StateStore::View& view, uint64_t at) {
           view.remainder == nullptr ? nullptr : view.remainder + at};
 }
 
+bool IsFrozen(const StateStore::View& view, StateKind kind) {
+  return kind == StateKind::kMaster && !IsTrained(view.type);
+}
+
+// A weight of a type that is never trained, from its element `at` on.
+absl::Status ReadFrozen(const ComputePlace& place, const StateStore::View& view, uint64_t at,
+                        std::span<float> values) {
+  auto read = std::make_shared<std::vector<std::byte>>(values.size() * SizeOf(view.type));
+  place.ops->Copy(*place.stream, read->data(), view.weight + at * SizeOf(view.type), read->size());
+  place.Keep(read);
+  const absl::Status status = place.Finish();
+  if (status.ok()) ToFloats(view.type, *read, values);
+  return status;
+}
+
+absl::Status WriteFrozen(const ComputePlace& place, const StateStore::View& view, uint64_t at,
+                         std::span<const float> values) {
+  auto written = std::make_shared<std::vector<std::byte>>(values.size() * SizeOf(view.type));
+  FromFloats(view.type, values, *written);
+  place.ops->Copy(*place.stream, view.weight + at * SizeOf(view.type), written->data(),
+                  written->size());
+  place.Keep(written);
+  return place.Finish();
+}
+
 }  // namespace
 
 bool ShardValues::Has(uint32_t granule, StateKind kind) const {
@@ -47,6 +73,7 @@ absl::Status ShardValues::Read(const ShardPart& part, StateKind kind,
                                std::span<float> values) const {
   const StateStore::View view = store_.Current(part.granule);
   const ComputePlace& place = store_.ComputeOf(part.granule);
+  if (IsFrozen(view, kind)) return ReadFrozen(place, view, part.granule_offset, values);
   auto read = std::make_shared<std::vector<float>>(values.size());
   if (IsSplit(view, kind)) {
     const Split split = SplitAt(view, part.granule_offset);
@@ -65,6 +92,7 @@ absl::Status ShardValues::Write(const ShardPart& part, StateKind kind,
                                 std::span<const float> values) const {
   const StateStore::View view = store_.Current(part.granule);
   const ComputePlace& place = store_.ComputeOf(part.granule);
+  if (IsFrozen(view, kind)) return WriteFrozen(place, view, part.granule_offset, values);
   auto written = std::make_shared<std::vector<float>>(values.begin(), values.end());
   if (IsSplit(view, kind)) {
     const Split split = SplitAt(view, part.granule_offset);

@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/zero/data_types.h"
+#include "client/zero/frozen_values.h"
 
 namespace geminid::zero {
 
@@ -44,6 +46,17 @@ absl::Status StateIo::Check(ParameterId id, StateKind kind) const {
   if (Has(id, kind)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("parameter ", static_cast<uint32_t>(id),
                                                  " does not exist or has no such state"));
+}
+
+absl::Status StateIo::CheckValues(ParameterId id, uint64_t offset,
+                                  std::span<const float> values) const {
+  const Parameter& parameter = setup_.parameters[static_cast<uint32_t>(id)];
+  const DataType type = TypeOf(parameter, setup_.options);
+  const std::optional<size_t> unfit = FirstUnfit(type, values);
+  if (!unfit.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "element ", offset + *unfit, " of '", parameter.name, "' is given the value ",
+      values[*unfit], ", which ", Name(type), " does not have; give whole numbers of its range"));
 }
 
 absl::StatusOr<std::vector<ShardPart>> StateIo::PiecesOf(ParameterId id, uint64_t offset,
@@ -116,6 +129,7 @@ absl::Status StateIo::Initialize(const Engine::Fill& fill, absl::Status* filled)
   for (uint32_t tensor = 0; tensor < setup_.parameters.size(); ++tensor) {
     values.assign(setup_.elements[tensor], 0.0f);
     *filled = fill(ParameterId{tensor}, values);
+    if (filled->ok()) *filled = CheckValues(ParameterId{tensor}, 0, values);
     if (!filled->ok()) break;
     GEMINID_RETURN_IF_ERROR(Write(PartsOf(tensor), StateKind::kMaster, 0, values));
   }
@@ -129,6 +143,7 @@ absl::Status StateIo::InitializeShards(const Engine::FillRange& fill, absl::Stat
     for (const ShardPart& part : PartsOf(tensor)) {
       values.assign(part.elements, 0.0f);
       *filled = fill(ParameterId{tensor}, part.tensor_offset, values);
+      if (filled->ok()) *filled = CheckValues(ParameterId{tensor}, part.tensor_offset, values);
       if (!filled->ok()) return absl::OkStatus();
       GEMINID_RETURN_IF_ERROR(values_.Write(part, StateKind::kMaster, values));
     }

@@ -32,6 +32,8 @@ class StateIo {
   std::vector<ShardRange> ShardOf(ParameterId id) const;
   bool Has(ParameterId id, StateKind kind) const;
   absl::Status Check(ParameterId id, StateKind kind) const;
+  // That the parameter's type has all of these values, which are its elements from `offset` on.
+  absl::Status CheckValues(ParameterId id, uint64_t offset, std::span<const float> values) const;
   // The parts of these elements, all of which must be in this rank's shard.
   absl::StatusOr<std::vector<ShardPart>> PiecesOf(ParameterId id, uint64_t offset,
                                                   uint64_t elements) const;

@@ -9,7 +9,6 @@
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
-#include "client/zero/data_types.h"
 
 namespace geminid::zero {
 namespace {
@@ -65,7 +64,7 @@ StateStore::ExtentSlots StateStore::AddExtent(const ChunkShape& chunk, bool spar
     return specs->size() - 1;
   };
   ExtentSlots slots;
-  slots.type = TypeOf(chunk);
+  slots.type = chunk.type;
   slots.trainable = chunk.trainable;
   slots.weight = add(ChunkKind::kWeight, chunk.granule_bytes());
   if (!slots.trainable) return slots;
@@ -84,7 +83,7 @@ std::vector<StateStore::ExtentSlots> StateStore::AddSpares(bool has_home, const 
   std::vector<ExtentSlots> spares;
   for (const ChunkShape& chunk : layout_.chunks) {
     const bool there = std::ranges::any_of(
-        spares, [&](const ExtentSlots& spare) { return spare.type == TypeOf(chunk); });
+        spares, [&](const ExtentSlots& spare) { return spare.type == chunk.type; });
     if (chunk.trainable && !there) {
       spares.push_back(AddExtent(chunk, /*spare=*/true, has_home, name, specs));
     }

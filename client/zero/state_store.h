@@ -32,7 +32,7 @@ namespace geminid::zero {
 
 inline constexpr size_t kMaxStateArrays = 2;
 
-inline constexpr size_t kDataTypes = 2;
+inline constexpr size_t kTrainedTypes = 2;  // the first of DataType
 
 struct StateStoreOptions {
   bool accumulate = false;  // gradients are summed over micro-batches, in fp32
@@ -217,7 +217,7 @@ class StateStore {
   absl::Status WriteTo(std::byte* tensor_state, std::span<const std::byte> bytes);
   Tier TierOf(uint32_t granule) const { return extents_[current_[granule].load()].tier; }
   static size_t SpareOf(Tier tier, DataType type) {
-    return static_cast<size_t>(tier) * kDataTypes + static_cast<size_t>(type);
+    return static_cast<size_t>(tier) * kTrainedTypes + static_cast<size_t>(type);
   }
   size_t SpareOf(uint32_t granule) const {
     const Extent& extent = extents_[current_[granule].load()];
@@ -255,7 +255,7 @@ class StateStore {
   shm::CommitSegment* commit_ = nullptr;
   std::vector<Extent> extents_;
   std::vector<std::atomic<uint32_t>> current_;       // by granule: its extent
-  std::array<uint32_t, 2 * kDataTypes> spare_ = {};  // by tier and type
+  std::array<uint32_t, 2 * kTrainedTypes> spare_ = {};  // by tier and type
   Gradients gradients_;
   TensorStates tensor_states_;
   float* device_scales_ = nullptr;

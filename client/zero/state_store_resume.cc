@@ -10,7 +10,6 @@
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/crash_points.h"
-#include "client/zero/data_types.h"
 #include "client/zero/state_store.h"
 
 namespace geminid::zero {
@@ -130,7 +129,7 @@ absl::Status StateStore::ReadVersions(std::vector<bool>* used, OnDeviceSpares* o
     for (uint32_t g = chunk.first_granule; g < chunk.first_granule + chunk.granules; ++g) {
       const uint32_t extent = shm::ChunkVersion::Decode(commit_->versions[g].load()).extent;
       const bool there =
-          extent < used->size() && !(*used)[extent] && extents_[extent].type == TypeOf(chunk);
+          extent < used->size() && !(*used)[extent] && extents_[extent].type == chunk.type;
       const size_t spare = extent - std::min<size_t>(extent, used->size());
       const bool on_spare = extent >= used->size() && spare < on_device_spares->size() &&
                             !(*on_device_spares)[spare].has_value();

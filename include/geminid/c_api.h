@@ -187,6 +187,8 @@ geminid_code geminid_ranks_barrier(geminid_ranks* ranks, geminid_error* error);
 typedef struct geminid_engine geminid_engine;
 
 enum geminid_data_types { GEMINID_DEFAULT_TYPE = 0, GEMINID_BFLOAT16 = 1, GEMINID_FLOAT32 = 2 };
+// Of frozen parameters alone (geminid/data_type.h).
+enum geminid_frozen_types { GEMINID_FLOAT16 = 3, GEMINID_INT8 = 4, GEMINID_UINT8 = 5 };
 
 // geminid::zero::Parameter. Its number is its place in the array.
 typedef struct geminid_parameter {
@@ -383,8 +385,7 @@ geminid_code geminid_engine_resumed(geminid_engine* engine, geminid_resumed* res
 // its folder, for geminid_free, and may be NULL. `keep`: how many checkpoints stay, 0: all.
 geminid_code geminid_engine_save(geminid_engine* engine, const char* folder, uint64_t keep,
                                  uint64_t data_position, char** path, geminid_error* error);
-// The newest one in `folder`, or `folder` itself. *data_position is what was saved with it; NULL is
-// ignored.
+// The newest one in `folder`, or `folder` itself. `data_position` may be NULL.
 geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,
                                  uint64_t* data_position, geminid_error* error);
 
@@ -417,8 +418,7 @@ geminid_code geminid_engine_finish_all(geminid_engine* engine, uint64_t stream,
 geminid_code geminid_engine_stable_address(geminid_engine* engine, uint32_t parameter,
                                            const void** address, geminid_error* error);
 
-// Adds a whole gradient of `bytes` bytes, of a geminid_data_types. It is copied before this
-// returns; with a stream other than 0, in its order.
+// Adds a whole gradient, which is copied before this returns; with a stream not 0, in its order.
 geminid_code geminid_engine_add_gradient(geminid_engine* engine, uint32_t parameter,
                                          const void* gradient, uint64_t bytes, int32_t data_type,
                                          uint64_t stream, geminid_error* error);

@@ -57,6 +57,7 @@
 #include "geminid/loss_scaler.h"
 #include "geminid/model_state.h"
 #include "geminid/optimizer.h"
+#include "geminid/data_type.h"
 #include "geminid/statistics.h"
 #include "geminid/stream.h"
 #include "geminid/tensor_piece.h"
@@ -136,14 +137,11 @@ enum class NotFinite {
   kFail,
 };
 
-enum class DataType { kBFloat16, kFloat32 };
-constexpr size_t SizeOf(DataType type) { return type == DataType::kBFloat16 ? 2 : 4; }
-
 struct Parameter {
   std::string name{};
   std::vector<int64_t> shape{};
-  // Of weight and gradient, in place of Options::data_type: fp32 norms and routers beside bf16.
-  // What is kept of it is fp32 in either.
+  // Of weight and gradient, in place of Options::data_type: fp32 norms and routers beside bf16, or
+  // a frozen base of 8 bits. The state of a trained parameter is fp32 in either of its types.
   std::optional<DataType> data_type = std::nullopt;
   // Of parameters that are used together, as those of a block: they share chunks with each other
   // alone, so that no others are gathered and held with them. What a unit has of a data type may be

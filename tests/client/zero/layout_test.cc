@@ -32,9 +32,9 @@ void ExpectSound(const Layout& layout, const std::vector<TensorShape>& tensors,
     uint64_t end = 0;
     for (uint32_t tensor : chunk.tensors) {
       EXPECT_GE(layout.tensors[tensor].offset, end) << "tensors overlap";
-      EXPECT_EQ(layout.tensors[tensor].offset * chunk.element_bytes % 64, 0u);
+      EXPECT_EQ(layout.tensors[tensor].offset * chunk.element_bytes() % 64, 0u);
       EXPECT_EQ(tensors[tensor].trainable, chunk.trainable);
-      EXPECT_EQ(tensors[tensor].element_bytes, chunk.element_bytes);
+      EXPECT_EQ(tensors[tensor].type, chunk.type);
       end = layout.tensors[tensor].offset + tensors[tensor].elements;
       used += tensors[tensor].elements;
     }
@@ -49,12 +49,12 @@ TEST(Layout, RandomTensors_AreSoundForEveryWorldSize) {
   for (int round = 0; round < 60; ++round) {
     LayoutOptions options;
     options.world_size = 1 + static_cast<int>(random() % 5);
-    // The element's bytes: all 2, all 4, or both.
-    const uint64_t types = random() % 3;
+    const uint64_t types = 1 + random() % 5;  // the first so many of DataType
     std::vector<TensorShape> tensors(1 + random() % 40);
     for (TensorShape& tensor : tensors) {
       tensor = {1 + random() % (random() % 8 == 0 ? 3000000 : 90000), random() % 5 != 0};
-      tensor.element_bytes = types == 0 || (types == 1 && random() % 2 == 0) ? 2 : 4;
+      tensor.type = static_cast<DataType>(random() % types);
+      tensor.trainable = tensor.trainable && IsTrained(tensor.type);
     }
     absl::StatusOr<Layout> layout = MakeLayout(tensors, options);
     ASSERT_TRUE(layout.ok()) << layout.status();
@@ -96,20 +96,20 @@ TEST(Layout, FrozenTensors_DoNotShareChunksWithTrainedOnes) {
   EXPECT_NE(layout->tensors[0].chunk, layout->tensors[1].chunk);
 }
 
-std::vector<TensorShape> Matrices(uint64_t element_bytes) {
+std::vector<TensorShape> Matrices() {
   std::vector<TensorShape> tensors;
   for (int layer = 0; layer < 24; ++layer) {
-    tensors.push_back({1 << 20, true, element_bytes});
-    tensors.push_back({5 << 18, true, element_bytes});
+    tensors.push_back({1 << 20, true});
+    tensors.push_back({5 << 18, true});
   }
   return tensors;
 }
 
 // Chunks for norms as large as those for matrices would be mostly padding.
 TEST(Layout, FewTensorsOfAnotherType_AreInChunksForTheirOwnSizes) {
-  const std::vector<TensorShape> matrices = Matrices(2);
+  const std::vector<TensorShape> matrices = Matrices();
   std::vector<TensorShape> tensors = matrices;
-  for (int layer = 0; layer < 24; ++layer) tensors.push_back({1024, true, 4});
+  for (int layer = 0; layer < 24; ++layer) tensors.push_back({1024, true, DataType::kFloat32});
   absl::StatusOr<Layout> alone = MakeLayout(matrices, {.world_size = 2});
   absl::StatusOr<Layout> mixed = MakeLayout(tensors, {.world_size = 2});
   ASSERT_TRUE(alone.ok() && mixed.ok());
@@ -124,8 +124,8 @@ TEST(Layout, FewTensorsOfAnotherType_AreInChunksForTheirOwnSizes) {
 }
 
 TEST(Layout, ChunkSizeThatIsGiven_MakesNoChunkLargerThanAllOfItsType) {
-  std::vector<TensorShape> tensors = Matrices(2);
-  tensors.push_back({1024, true, 4});
+  std::vector<TensorShape> tensors = Matrices();
+  tensors.push_back({1024, true, DataType::kFloat32});
   absl::StatusOr<Layout> layout = MakeLayout(tensors, {.chunk_elements = 1 << 22});
   ASSERT_TRUE(layout.ok());
   EXPECT_GE(layout->chunk_elements, uint64_t{1} << 22);
@@ -143,7 +143,7 @@ TEST(Layout, RandomUnits_ShareChunksOnlyIfTheyAreSmall) {
     std::vector<TensorShape> tensors(1 + random() % 60);
     for (TensorShape& tensor : tensors) {
       tensor = {1 + random() % (random() % 8 == 0 ? 300000 : 20000), random() % 5 != 0};
-      tensor.element_bytes = random() % 4 == 0 ? 4 : 2;
+      tensor.type = random() % 4 == 0 ? DataType::kFloat32 : DataType::kBFloat16;
       if (random() % 6 != 0) tensor.unit = random() % 7;
     }
     absl::StatusOr<Layout> layout = MakeLayout(tensors, options);
@@ -154,7 +154,7 @@ TEST(Layout, RandomUnits_ShareChunksOnlyIfTheyAreSmall) {
       uint64_t of_the_unit = 0;
       for (const TensorShape& other : tensors) {
         const bool together = other.unit == tensors[a].unit && other.trainable == chunk.trainable &&
-                              other.element_bytes == chunk.element_bytes;
+                              other.type == chunk.type;
         if (together) of_the_unit += other.elements;
       }
       const uint64_t quantum = chunk.elements / chunk.granules;
@@ -170,7 +170,7 @@ std::vector<TensorShape> Blocks(bool units) {
   for (uint32_t block = 0; block < 6; ++block) {
     for (uint64_t size :
          {64, 64, 64 * 192, 192, 64 * 64, 64, 64, 64, 64 * 256, 256, 256 * 64, 64}) {
-      tensors.push_back({size, true, 4});
+      tensors.push_back({size, true, DataType::kFloat32});
       if (units) tensors.back().unit = block;
     }
   }
@@ -208,9 +208,9 @@ TEST(Layout, BlocksAsUnits_AreSpreadOverNoMoreThanTheyFill) {
 }
 
 TEST(Layout, UnitsTooSmallForAGranule_ShareChunksWithTheRest) {
-  std::vector<TensorShape> tensors = Matrices(2);
+  std::vector<TensorShape> tensors = Matrices();
   for (size_t t = 0; t < tensors.size(); ++t) tensors[t].unit = static_cast<uint32_t>(t / 2);
-  for (uint32_t block = 0; block < 24; ++block) tensors.push_back({1024, true, 2, 100 + block});
+  for (uint32_t block = 0; block < 24; ++block) tensors.push_back({1024, true, DataType::kBFloat16, 100 + block});
   absl::StatusOr<Layout> layout = MakeLayout(tensors, {});
   ASSERT_TRUE(layout.ok());
   EXPECT_EQ(layout->tensors.back().chunk, layout->tensors[tensors.size() - 24].chunk);

@@ -83,7 +83,9 @@ TEST_F(StateStoreTest, WithoutTensorState_HasNoneAndNoWordForIt) {
 
 // A granule's next version never goes where there is no room for it.
 TEST_F(StateStoreTest, GranulesOfTwoTypes_FlipAmongExtentsOfTheirOwn) {
-  const std::vector<TensorShape> shapes = {{16384, true, 2}, {16384, true, 4}, {4096, false, 4}};
+  const std::vector<TensorShape> shapes = {{16384, true, DataType::kBFloat16},
+                                           {16384, true, DataType::kFloat32},
+                                           {4096, false, DataType::kFloat32}};
   absl::StatusOr<Layout> layout = MakeLayout(shapes, {.chunk_elements = 16384});
   ASSERT_TRUE(layout.ok());
   layout_ = *std::move(layout);

@@ -13,25 +13,20 @@
 
 namespace geminid::zero {
 
-// One call of the engine at a time. A thread may make a call within another one of its own. `end`
-// is called when the outermost ends, before another thread's call begins.
+// One call of the engine at a time. `end` is called when a call ends, before the next one begins.
 class CallMutex {
  public:
   explicit CallMutex(std::function<void()> end) : end_(std::move(end)) {}
 
-  void lock() {
-    mutex_.lock();
-    ++depth_;
-  }
+  void lock() { mutex_.lock(); }
   void unlock() {
-    if (--depth_ == 0) end_();
+    end_();
     mutex_.unlock();
   }
 
  private:
   const std::function<void()> end_;
-  std::recursive_mutex mutex_;
-  int depth_ = 0;
+  std::mutex mutex_;
 };
 
 // Thread-safe.

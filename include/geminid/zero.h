@@ -27,11 +27,13 @@
 // whose gradients are in their place.
 //
 // Threads: any thread may call; calls are carried out one after the other. health and GetStatistics
-// alone do not wait for the call before: they answer while it hangs. Blocking: Use waits
-// until the parameters are on the device, Step until every gradient of the step is reduced; when
-// nothing happens for Options::timeout they give DEADLINE_EXCEEDED and say what they waited for.
-// All ranks must make the same calls in the same order: ranks that do not get INVALID_ARGUMENT
-// saying who did what, before a weight changes.
+// alone do not wait for the call before: they answer while it hangs. What the engine calls, as a
+// Fill, Options::clock or Admission::on_wait, may call these two and nothing else of the engine.
+//
+// Blocking: Use waits until the parameters are on the device, Step until every gradient of the step
+// is reduced. When nothing happens for Options::timeout they return DEADLINE_EXCEEDED and say what
+// they waited for. All ranks must make the same calls in the same order: ranks that do not get
+// INVALID_ARGUMENT saying who did what, before a weight changes.
 //
 // Errors: a call that is refused for what it was given (INVALID_ARGUMENT, FAILED_PRECONDITION)
 // changes nothing, and the engine goes on. After any other error it stays failed: every later call

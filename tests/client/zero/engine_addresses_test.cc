@@ -1,9 +1,7 @@
 // Addresses of parameters: that they move, and that they do not where that was asked for.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
 #include "tests/client/zero/engine_fixture.h"
+#include "tests/client/zero/is_there.h"
 
 namespace geminid::zero {
 namespace {
@@ -65,16 +64,6 @@ class EngineAddressesTest : public EngineTest {
     const std::byte* const weight = operation.Weight(kA);
     EXPECT_EQ(*reinterpret_cast<const float*>(weight), 1);
     return weight;
-  }
-
-  static bool IsThere(const std::byte* address) {
-    int ends[2];
-    if (pipe(ends) != 0) return false;
-    const bool there = write(ends[1], address, 1) == 1;
-    EXPECT_TRUE(there || errno == EFAULT);
-    close(ends[0]);
-    close(ends[1]);
-    return there;
   }
 
   std::unique_ptr<collectives::Communicator> communicator_ = collectives::MakeSelfCommunicator();

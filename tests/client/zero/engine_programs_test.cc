@@ -1,7 +1,8 @@
 // Random programs through the public interface: whatever the arena, the placement, the number of
 // ranks, whether they shard weights within hosts, the types of the parameters and their addresses,
-// the weights are those of an arena in which everything fits, or there is a clean error: then a
-// rank that is alone goes on, with the weights of its last step.
+// whether another thread takes workspace meanwhile and whether steps are given up halfway, the
+// weights are those of an arena in which everything fits, or there is a clean error: then a rank
+// that is alone goes on, with the weights of its last step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +12,9 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <span>
 #include <thread>
+#include <tuple>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -20,6 +23,7 @@
 #include "geminid/zero.h"
 #include "kernels/runtime/common/bfloat16.h"
 #include "tests/client/zero/core/random_program.h"
+#include "tests/client/zero/workspace_beside.h"
 #include "tests/daemon_env/daemon_env.h"
 
 namespace geminid::zero {
@@ -86,17 +90,21 @@ struct Way {
   Placement placement = Placement::kAuto;
   Form form = Form::kBlocking;
   int ranks_per_host = 0;  // above 0: weights are sharded within hosts of so many
+  bool workspace_beside = false;  // another thread takes blocks and gives them back
+  bool gives_up = false;          // some steps, before their last operators, and repeats them
 };
 
 // One rank's program.
 class Runner {
  public:
-  Runner(const SimulatedProgram& program, Session* session, Engine* engine, int rank, Form form)
+  Runner(const SimulatedProgram& program, Session* session, Engine* engine, int rank,
+         const Way& way)
       : program_(program),
         session_(session),
         engine_(engine),
         rank_(rank),
-        stream_(form == Form::kStream ? &session->compute_stream() : nullptr),
+        way_(way),
+        stream_(way.form == Form::kStream ? &session->compute_stream() : nullptr),
         random_(program.seed + static_cast<uint32_t>(rank)) {}
 
   // What a program that was refused leaves: nothing is open, and no step half made.
@@ -105,6 +113,15 @@ class Runner {
   void BetweenSteps(std::function<absl::Status()> act) { between_steps_ = std::move(act); }
 
   absl::Status Run() {
+    if (!way_.workspace_beside) return RunAlone();
+    WorkspaceBeside beside(session_, engine_, kBlockBytes, program_.seed + static_cast<uint32_t>(rank_));
+    absl::Status status = RunAlone();
+    status.Update(beside.End());
+    return status;
+  }
+
+ private:
+  absl::Status RunAlone() {
     absl::Status status = RunProgram();
     if (stream_ == nullptr) return status.ok() ? failure_ : status;
     if (status.ok()) status = engine_->Synchronize();
@@ -112,7 +129,6 @@ class Runner {
     return status.ok() ? failure_ : status;
   }
 
- private:
   absl::Status RunProgram() {
     absl::Status status = engine_->Initialize([](ParameterId id, std::span<float> values) {
       for (uint64_t i = 0; i < values.size(); ++i) {
@@ -121,20 +137,52 @@ class Runner {
       return absl::OkStatus();
     });
     if (status.ok()) status = between_steps_();
+    for (size_t first = 0; status.ok() && first < program_.micro_batches.size();) {
+      const size_t end = EndOfStep(first);
+      if (GivesUp(first)) status = GiveUpStep(first, end);
+      if (status.ok()) status = MicroBatches(first, end, /*all_operators=*/true);
+      if (status.ok()) status = engine_->Step({.learning_rate = 0.01}).status();
+      if (status.ok()) status = between_steps_();
+      first = end;
+    }
+    return status;
+  }
+
+  // Of the step that begins with this micro-batch. The last one is shorter than the others when the
+  // data run out.
+  size_t EndOfStep(size_t first) const {
     int in_step = 0;
-    for (size_t m = 0; status.ok() && m < program_.micro_batches.size(); ++m) {
+    for (size_t m = first; m < program_.micro_batches.size(); ++m) {
+      if (++in_step == program_.accumulate + (m == 1 ? 1 : 0)) return m + 1;
+    }
+    return program_.micro_batches.size();
+  }
+
+  // All ranks alike.
+  bool GivesUp(size_t first) const { return way_.gives_up && (program_.seed + first) % 3 != 0; }
+
+  // What was computed in it is as if it had not been.
+  absl::Status GiveUpStep(size_t first, size_t end) {
+    Do([this] { before_step_ = {contributions_, last_}; });
+    absl::Status status = MicroBatches(first, end, /*all_operators=*/false);
+    if (status.ok()) status = engine_->CancelMicroBatch();
+    Do([this] { std::tie(contributions_, last_) = before_step_; });
+    return status;
+  }
+
+  // `all_operators` false: without some of the last ones.
+  absl::Status MicroBatches(size_t first, size_t end, bool all_operators) {
+    absl::Status status;
+    for (size_t m = first; status.ok() && m < end; ++m) {
       micro_batch_ = m;
+      const SimulatedMicroBatch& batch = program_.micro_batches[m];
       // Within a step some gradients may still be in the place of their weights.
-      if (in_step == 0) status = Operators(program_.micro_batches[m].evaluated_before);
+      if (m == first) status = Operators(batch.evaluated_before);
       if (status.ok()) status = engine_->BeginMicroBatch();
-      if (status.ok()) status = Operators(program_.micro_batches[m].operators);
-      const bool last = m + 1 == program_.micro_batches.size();
-      // The last step is shorter than the others when the data run out.
-      if (status.ok() && (++in_step == program_.accumulate + (m == 1 ? 1 : 0) || last)) {
-        in_step = 0;
-        status = engine_->Step({.learning_rate = 0.01}).status();
-        if (status.ok()) status = between_steps_();
-      }
+      if (!status.ok()) return status;
+      const bool whole = all_operators || m + 1 < end;
+      status = Operators(std::span(batch.operators)
+                             .first(whole ? batch.operators.size() : batch.operators.size() / 2));
     }
     return status;
   }
@@ -149,7 +197,7 @@ class Runner {
   }
   StreamHandle handle() const { return {stream_}; }
 
-  absl::Status Operators(const std::vector<SimulatedOperator>& operators) {
+  absl::Status Operators(std::span<const SimulatedOperator> operators) {
     std::map<size_t, Operation> open;
     std::map<int, Workspace::Block> kept;
     for (size_t i = 0; i < operators.size(); ++i) {
@@ -268,9 +316,12 @@ class Runner {
   Session* const session_;
   Engine* const engine_;
   const int rank_;
+  const Way& way_;
   size_t micro_batch_ = 0;
   uint64_t contributions_ = 0;
   std::map<uint32_t, std::vector<float>> last_;  // weights an operator saw last
+  // Both, as the step that is given up has found them.
+  std::tuple<uint64_t, std::map<uint32_t, std::vector<float>>> before_step_;
   absl::Status failure_;                         // of the work; read when that is complete
   Stream* const stream_;                         // null: none
   std::minstd_rand random_;                      // for times alone
@@ -340,7 +391,7 @@ class EngineProgramsTest : public ::testing::Test {
 
   static void RunOn(const SimulatedProgram& program, Session* session, Engine* engine, int rank,
                     const Way& way, Outcome* outcome) {
-    Runner runner(program, session, engine, rank, way.form);
+    Runner runner(program, session, engine, rank, way);
     runner.BetweenSteps([&] {
       ++outcome->steps;
       if (program.ranks > 1) return absl::OkStatus();
@@ -415,12 +466,17 @@ TEST_F(EngineProgramsTest, AnyArenaAndPlacement_GivesTheWeightsOfAnAmpleOne) {
       Way way;
       way.placement = (seed + units) % 3 == 0 ? Placement::kCpu : Placement::kAuto;
       way.form = (seed / 2 + units) % 2 == 0 ? Form::kStream : Form::kBlocking;
+      // Blocks are handed out again in the order of calls, and a stream lags behind its calls.
+      way.workspace_beside = way.form == Form::kBlocking && (seed / 4 + units) % 3 != 0;
+      way.gives_up = (seed / 3 + units) % 2 == 0;
       if (program.ranks > 1 && (seed + units) % 4 != 0) way.ranks_per_host = program.ranks / 2;
       const std::vector<Outcome> tight = Run(program, units * kBlockBytes, way);
       for (const Outcome& outcome : tight) {
         SCOPED_TRACE(::testing::Message()
                      << "program " << seed << ", arena of " << units << " units, "
-                     << (way.form == Form::kStream ? "on a stream, " : "") << way.ranks_per_host
+                     << (way.form == Form::kStream ? "on a stream, " : "")
+                     << (way.workspace_beside ? "workspace beside, " : "")
+                     << (way.gives_up ? "steps given up, " : "") << way.ranks_per_host
                      << " ranks a host: " << outcome.status);
         ASSERT_EQ(outcome.status.ok(), tight[0].status.ok());
         if (outcome.status.ok()) {

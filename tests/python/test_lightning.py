@@ -1,6 +1,9 @@
 """Lightning's Trainer with a GeminidStrategy beside the plain one."""
 
 import os
+import pathlib
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -13,6 +16,7 @@ import geminid.lightning
 from geminid import errors
 
 DEVICE_MEMORY = "768KiB"
+PATIENCE_SECONDS = 300
 
 
 @pytest.fixture(autouse=True)
@@ -128,3 +132,18 @@ def test_second_fit_of_a_model_is_refused(tmp_path):
     ours(tmp_path, max_epochs=1).fit(module, loader())
     with pytest.raises(errors.Refused, match="ckpt_path"):
         ours(tmp_path, max_epochs=1).fit(module, loader())
+
+
+class Wholes(Batches):
+    def __getitem__(self, number):
+        return batch(number, size=4)
+
+
+def test_two_ranks_of_torchrun_fit_and_resume_as_one(tmp_path):
+    expected = Module()
+    trainer(tmp_path).fit(expected, torch.utils.data.DataLoader(Wholes(), batch_size=None))
+    program = pathlib.Path(__file__).parent / "lightning_program.py"
+    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program),
+                    str(tmp_path)], check=True, timeout=PATIENCE_SECONDS)
+    ranks = [torch.load(tmp_path / f"rank{rank}.pt") for rank in range(2)]
+    twins.assert_close([sum(losses) / 2 for losses in zip(*ranks)], expected.losses, twins.LOSS, "losses")

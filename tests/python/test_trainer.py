@@ -127,6 +127,34 @@ def test_evaluation_while_it_trains_and_the_best_model_at_the_end(tmp_path):
     assert actual.evaluate()["eval_loss"] == min(logged(actual, "eval_loss"))
 
 
+def test_bf16_is_that_of_the_plain_trainer(tmp_path):
+    expected, actual = plain(tmp_path / "plain", bf16=True), ours(tmp_path / "ours", bf16=True)
+    expected.train()
+    actual.train()
+    assert logged(actual, "loss")[0] == logged(expected, "loss")[0]
+    assert_same(expected, actual, loss=1e-3, norm=3e-3)  # a last bit of fp32 is rounded to bf16 apart
+
+
+def with_adapters():
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(1)
+    return peft.get_peft_model(make_model(), peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "down_proj"]))
+
+
+def test_adapters_of_peft_train_are_saved_and_resumed(tmp_path):
+    options = dict(save_strategy="steps", save_steps=4)
+    expected = plain(tmp_path / "plain", with_adapters(), **options)
+    actual = ours(tmp_path / "ours", with_adapters(), **options)
+    expected.train()
+    actual.train()
+    assert_same(expected, actual)
+    saved = tmp_path / "ours/checkpoint-4"
+    assert (saved / "adapter_model.safetensors").stat().st_size < (1 << 16), "the base model is saved, too"
+    again = ours(tmp_path / "ours", with_adapters(), **options)
+    again.train(resume_from_checkpoint=str(saved))
+    assert logged(again, "loss") == logged(actual, "loss")
+
+
 def test_saved_model_is_loaded_by_transformers(tmp_path):
     trainer = ours(tmp_path)
     trainer.train()

@@ -30,6 +30,11 @@ MODELS = {
                                                           vocab_size=TOKENS, dropout_rate=0.0,
                                                           decoder_start_token_id=0)),
     "mixtral": ("MixtralForCausalLM", "MixtralConfig", {**_TEXT, "num_key_value_heads": 4, "num_local_experts": 4}),
+    # Attention and MLP side by side, one head of keys and values, a gated MLP, no biases: PaLM's block.
+    "cohere, shaped as palm": ("CohereForCausalLM", "CohereConfig", {**_TEXT, "num_key_value_heads": 1,
+                                                                     "pad_token_id": 0, "bos_token_id": 0,
+                                                                     "eos_token_id": 0}),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {**_TEXT, "num_key_value_heads": 4, "head_dim": 16}),
     "qwen3 moe": ("Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**_TEXT, "num_key_value_heads": 4, "num_experts": 4,
                                                             "num_experts_per_tok": 2, "moe_intermediate_size": 32,
                                                             "head_dim": 16}),

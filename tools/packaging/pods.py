@@ -15,6 +15,14 @@ def bytes_of(quantity):
     return int(number) * UNITS[unit]
 
 
+def jobs_of(resource):
+    """The Jobs that a JobSet makes; none of anything else."""
+    if resource["kind"] != "JobSet":
+        return []
+    return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": f"{resource['metadata']['name']}-{job['name']}"},
+             "spec": job["template"]["spec"]} for job in resource["spec"]["replicatedJobs"]]
+
+
 def pod_of(resource):
     """Its pod, or None."""
     spec = resource.get("spec", {})
@@ -32,7 +40,7 @@ def is_daemon(container):
 def problems_of_all(resources):
     """A line for each thing that is wrong with rendered resources."""
     texts = {f["metadata"]["name"]: f.get("data", {}) for f in resources if f["kind"] == "ConfigMap"}
-    for resource in resources:
+    for resource in [one for resource in resources for one in jobs_of(resource) or [resource]]:
         pod = pod_of(resource)
         if pod is None:
             continue

@@ -16,6 +16,9 @@ def check_model(model, optimizer, managed_types):
     for parameter, name in names.items():
         if hasattr(parameter, "_geminid"):
             raise Refused(f"'{name}' is prepared already: a parameter has one engine and one optimizer")
+        if getattr(parameter, "device_mesh", None) is not None:
+            raise Refused(f"'{name}' is a DTensor, which torch has sharded, and the engine shards parameters itself. Leave "
+                          "parallelize_module and fully_shard out, and start a rank for each device by torchrun")
         if parameter.requires_grad and parameter not in optimized:
             raise Refused(f"'{name}' requires a gradient, and the optimizer does not have it; give it to the optimizer, or "
                           f"write model.get_parameter('{name}').requires_grad_(False)")

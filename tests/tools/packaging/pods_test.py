@@ -87,8 +87,11 @@ class Rules(unittest.TestCase):
 
     def test_pods_of_all_kinds_are_looked_at(self):
         bad = put(good(), ["terminationGracePeriodSeconds"], 5)
+        job = {"template": {"spec": bad}}
         for resource in ({"kind": "Pod", "metadata": {"name": "p"}, "spec": bad},
-                         {"kind": "Job", "metadata": {"name": "p"}, "spec": {"template": {"spec": bad}}}):
+                         {"kind": "Job", "metadata": {"name": "p"}, "spec": job},
+                         {"kind": "JobSet", "metadata": {"name": "p"}, "spec": {"replicatedJobs": [
+                             {"name": "j", "template": {"spec": job}}]}}):
             self.assertEqual(len(list(pods.problems_of_all([resource]))), 1)
 
 

@@ -1,0 +1,48 @@
+"""The programs of python/examples, each with and without the engine."""
+
+import os
+import pathlib
+import re
+import runpy
+import sys
+
+import pytest
+import torch
+import twins
+
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "python/examples"
+#: The packages that each needs beside torch.
+NEEDED = {"loop": (), "feedback": (), "hugging_face": ("transformers", "accelerate"),
+          "adapters": ("transformers", "accelerate", "peft"), "lightning_fit": ("lightning",),
+          "accelerate_loop": ("accelerate",), "jax_blocks": ("jax",), "ray_train": ("ray",)}
+OF_THEIR_OWN = {"jax_blocks", "ray_train"}  # they are no loops of one process of torch
+LOSS = 1e-6  # of losses that fp32 has summed up
+
+
+def losses_of(name, capfd):
+    before = dict(os.environ)
+    try:
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    finally:
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+        os.environ.clear()
+        os.environ.update(before)
+    return [float(loss) for loss in re.findall(r"^loss (\S+)$", capfd.readouterr().out, re.MULTILINE)]
+
+
+def test_every_example_is_run():
+    assert {file.stem for file in EXAMPLES.glob("*.py")} == set(NEEDED)
+
+
+@pytest.mark.parametrize("name", sorted(set(NEEDED) - OF_THEIR_OWN))
+def test_example_prints_the_losses_that_it_prints_without_the_engine(name, capfd, monkeypatch):
+    for package in NEEDED[name]:
+        pytest.importorskip(package)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    made = losses_of(name, capfd)
+    monkeypatch.setenv("GEMINID_DISABLE", "1")
+    expected = losses_of(name, capfd)
+    sys.modules.pop("loop", None)
+    assert len(made) >= 4
+    twins.assert_close(made, expected, LOSS, name)

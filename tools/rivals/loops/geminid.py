@@ -1,0 +1,12 @@
+import geminid.torch
+
+model = make_model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+model, optimizer = geminid.torch.prepare(model, optimizer, device_memory=DEVICE_MEMORY)
+for tokens in batches():
+    loss = model(tokens)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    report(loss)

@@ -49,6 +49,7 @@ namespace geminid::gpu {
   X(mem_host_register, "cuMemHostRegister", (void*, size_t, unsigned))                           \
   X(mem_host_unregister, "cuMemHostUnregister", (void*))                                         \
   X(mem_host_get_device_pointer, "cuMemHostGetDevicePointer", (CUdeviceptr*, void*, unsigned))   \
+  X(pointer_get_attribute, "cuPointerGetAttribute", (void*, CUpointer_attribute, CUdeviceptr))   \
   X(memcpy_async, "cuMemcpyAsync", (CUdeviceptr, CUdeviceptr, size_t, CUstream))                 \
   X(memcpy_htod_async, "cuMemcpyHtoDAsync", (CUdeviceptr, const void*, size_t, CUstream))        \
   X(memcpy_dtoh_async, "cuMemcpyDtoHAsync", (void*, CUdeviceptr, size_t, CUstream))              \

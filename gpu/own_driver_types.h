@@ -68,6 +68,8 @@ enum CUdevice_attribute : unsigned {
   CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS = 122,
 };
 
+enum CUpointer_attribute : unsigned { CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2 };
+enum CUmemorytype : unsigned { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 };
 enum CUjit_option : unsigned {};
 enum CUlibraryOption : unsigned {};
 

@@ -95,6 +95,22 @@ geminid_code geminid_engine_weight(geminid_engine* engine, uint64_t operation, u
   });
 }
 
+geminid_code geminid_engine_copy_weights(geminid_engine* engine, uint64_t operation,
+                                         const uint32_t* parameters, void* const* to, size_t count,
+                                         geminid_error* error) {
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    if (count > 0) GEMINID_RETURN_IF_ERROR(CheckGiven(to, "to"));
+    GEMINID_ASSIGN_OR_RETURN(const auto ids, ToIds(object, parameters, count));
+    const auto open = object.Find(operation);
+    if (open == nullptr) return NotOpen(operation);
+    for (size_t i = 0; i < count; ++i) {
+      GEMINID_RETURN_IF_ERROR(CheckGiven(to[i], "one of to"));
+      GEMINID_RETURN_IF_ERROR(open->CopyWeight(ids[i], static_cast<std::byte*>(to[i])));
+    }
+    return absl::OkStatus();
+  });
+}
+
 geminid_code geminid_engine_gradient(geminid_engine* engine, uint64_t operation, uint32_t parameter,
                                      void** address, int* accumulates, geminid_error* error) {
   return OnOperation(engine, operation, parameter, error, [&](Operation& open, ParameterId id) {

@@ -20,6 +20,19 @@
 namespace geminid::c_api {
 namespace {
 
+absl::StatusOr<std::vector<std::string>> FlagsOf(const geminid_session_options& given) {
+  std::vector<std::string> flags;
+  if (given.daemon_flag_count > 0) {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(given.daemon_flags, "daemon_flags"));
+  }
+  for (size_t i = 0; i < given.daemon_flag_count; ++i) {
+    GEMINID_RETURN_IF_ERROR(CheckGiven(given.daemon_flags[i], "one of daemon_flags"));
+    GEMINID_ASSIGN_OR_RETURN(std::string flag, Text(given.daemon_flags[i], "one of daemon_flags"));
+    flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
 absl::StatusOr<ConnectOptions> ToConnect(const geminid_session_options& given) {
   ConnectOptions options;
   GEMINID_ASSIGN_OR_RETURN(options.socket, Text(given.socket, "socket"));
@@ -39,20 +52,14 @@ absl::StatusOr<ConnectOptions> ToConnect(const geminid_session_options& given) {
   options.copy_bytes_per_second = given.copy_bytes_per_second;
   options.copy_latency_seconds = given.copy_latency_seconds;
   GEMINID_ASSIGN_OR_RETURN(options.timeout, SecondsOf(given.timeout_seconds, "timeout_seconds"));
+  GEMINID_ASSIGN_OR_RETURN(options.daemon_flags, FlagsOf(given));
   return options;
 }
 
 absl::StatusOr<std::unique_ptr<PrivateDaemon>> StartDaemon(const geminid_session_options& given) {
   PrivateDaemonOptions options;
   GEMINID_ASSIGN_OR_RETURN(options.binary, Text(given.daemon_program, "daemon_program"));
-  if (given.daemon_flag_count > 0) {
-    GEMINID_RETURN_IF_ERROR(CheckGiven(given.daemon_flags, "daemon_flags"));
-  }
-  for (size_t i = 0; i < given.daemon_flag_count; ++i) {
-    GEMINID_RETURN_IF_ERROR(CheckGiven(given.daemon_flags[i], "one of daemon_flags"));
-    GEMINID_ASSIGN_OR_RETURN(std::string flag, Text(given.daemon_flags[i], "one of daemon_flags"));
-    options.arguments.push_back(std::move(flag));
-  }
+  GEMINID_ASSIGN_OR_RETURN(options.arguments, FlagsOf(given));
   return PrivateDaemon::Start(options);
 }
 

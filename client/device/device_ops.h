@@ -4,8 +4,8 @@
 //  * It is queued on a stream of its device and returns: it runs after what was queued before, and
 //    what is queued after it sees what it wrote. Arguments are taken at the call. The memory that
 //    they point to, and the objects that they refer to, must stay until it has run.
-//  * Addresses are of the arena, or of host memory, which must be registered where the device needs
-//    that. A result for the host is written to host memory in the same order: nothing of the device
+//  * Addresses are of the device's memory, in the arena or not, or of host memory, which must be
+//    registered where the device needs that. A result for the host is written to host memory in the same order: nothing of the device
 //    is read on the host but after Synchronize.
 //  * Its bits are those of the host's kernels (kernels/), whatever the device and however the work
 //    is cut.

@@ -31,13 +31,14 @@ bool IsOn(const char* variable) {
 }
 
 // One for all sessions of this process that have no daemon of their own; it ends with the last.
-absl::StatusOr<std::shared_ptr<PrivateDaemon>> SharedPrivateDaemon(absl::Duration timeout) {
+absl::StatusOr<std::shared_ptr<PrivateDaemon>> SharedPrivateDaemon(const ConnectOptions& session) {
   static std::mutex mutex;
   static std::weak_ptr<PrivateDaemon> shared;
   const std::lock_guard lock(mutex);
   if (std::shared_ptr<PrivateDaemon> running = shared.lock()) return running;
   PrivateDaemonOptions options;
-  options.timeout = timeout;
+  options.timeout = session.timeout;
+  options.arguments = session.daemon_flags;
   absl::StatusOr<std::unique_ptr<PrivateDaemon>> started = PrivateDaemon::Start(options);
   if (!started.ok()) return started.status();
   std::shared_ptr<PrivateDaemon> daemon = *std::move(started);
@@ -160,7 +161,7 @@ absl::Status SessionImpl::ResolveSocket() {
   } else if (stat(shm::kInstalledSocket, &file) == 0) {
     socket = shm::kInstalledSocket;
   } else {
-    absl::StatusOr<std::shared_ptr<PrivateDaemon>> daemon = SharedPrivateDaemon(options.timeout);
+    absl::StatusOr<std::shared_ptr<PrivateDaemon>> daemon = SharedPrivateDaemon(options);
     if (!daemon.ok()) return daemon.status();
     private_daemon = *std::move(daemon);
     socket = private_daemon->socket();

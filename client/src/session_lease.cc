@@ -68,7 +68,7 @@ void Lease::ReleaseAfter(Stream& stream) {
   data = nullptr;
   size = 0;
   if (session == nullptr) return;
-  stream.Enqueue([session, chunk = chunk_, dirty = std::exchange(dirty_, false)] {
+  stream.CallBack([session, chunk = chunk_, dirty = std::exchange(dirty_, false)] {
     session->ReleaseHold(chunk, dirty);
   });
 }

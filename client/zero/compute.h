@@ -27,7 +27,7 @@ struct ComputePlace {
   // Holds what operations read or write until everything queued so far is complete, even when
   // Finish gave up.
   void Keep(std::shared_ptr<const void> memory) const {
-    stream->Enqueue([memory = std::move(memory)] {});
+    stream->CallBack([memory = std::move(memory)] {});
   }
 };
 

@@ -92,6 +92,8 @@ class EngineImpl final : public Engine {
 
   // For Operation, which must be open.
   const std::byte* WeightOf(ParameterId id) const;
+  // `stream`: where it is queued; null: waits.
+  absl::Status CopyWeight(ParameterId id, std::byte* to, Stream* stream);
   std::byte* GradientOf(ParameterId id) const;
   bool GradientAccumulates(ParameterId id) const;
   absl::Status GradientWritten(ParameterId id);

@@ -151,6 +151,19 @@ const std::byte* EngineImpl::WeightOf(ParameterId id) const {
   return book_->WeightIsThere(tensor) ? residency_->Address(setup_.ChunkOf(id), tensor) : nullptr;
 }
 
+absl::Status EngineImpl::CopyWeight(ParameterId id, std::byte* to, Stream* stream) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(Health());
+  const uint32_t tensor = static_cast<uint32_t>(id);
+  const uint32_t chunk = setup_.ChunkOf(id);
+  const uint64_t bytes =
+      setup_.elements[tensor] * collectives::SizeOf(DTypeOf(setup_.layout.chunks[chunk]));
+  ComputePlace place = residency_->compute();
+  if (stream != nullptr) place.stream = stream;
+  place.ops->Copy(*place.stream, to, residency_->Address(chunk, tensor), bytes);
+  return stream == nullptr ? place.Finish() : absl::OkStatus();
+}
+
 std::byte* EngineImpl::GradientOf(ParameterId id) const {
   const Lock lock(mutex_);
   const uint32_t tensor = static_cast<uint32_t>(id);

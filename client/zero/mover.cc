@@ -72,7 +72,7 @@ std::function<void(const absl::Status&)> Mover::Later(
 
 void Mover::After(const ComputePlace& place, std::function<absl::Status()> act) {
   // The stream is the mover's own, and ends with all of its work before it.
-  place.stream->Enqueue([this, ops = place.ops, act = std::move(act)] {
+  place.stream->CallBack([this, ops = place.ops, act = std::move(act)] {
     if (!this->status().ok()) return;
     absl::Status status = ops->status();
     if (status.ok()) status = act();
@@ -95,7 +95,7 @@ void Mover::Changed() {
 // taken for the next round's.
 void Mover::BeginMoment(uint64_t moment, Stream* stream) {
   if (stream == nullptr) return session().BeginMoment(moment);
-  stream->Enqueue([guard = guard_, moment] {
+  stream->CallBack([guard = guard_, moment] {
     guard->Run([moment](Mover* mover) { mover->session().BeginMoment(moment); });
   });
 }

@@ -23,7 +23,7 @@ std::optional<uint64_t> Mover::Mark(Stream* stream) {
     const std::lock_guard lock(mutex_);
     point = stays_.AddPoint();
   }
-  stream->Enqueue(
+  stream->CallBack(
       [guard = guard_, point] { guard->Run([point](Mover* mover) { mover->Reached(point); }); });
   return point;
 }

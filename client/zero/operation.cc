@@ -32,6 +32,13 @@ const std::byte* Operation::Weight(ParameterId id) const {
   return (*state_->engine)->WeightOf(id);
 }
 
+absl::Status Operation::CopyWeight(ParameterId id, std::byte* to) const {
+  if (Weight(id) != nullptr) return (*state_->engine)->CopyWeight(id, to, state_->stream);
+  return absl::InvalidArgumentError(
+      "CopyWeight of a parameter whose weight the operation does not have: it does not use it, has "
+      "finished, or the gradient is in its place");
+}
+
 std::byte* Operation::Gradient(ParameterId id) {
   if (state_ == nullptr || !state_->Open() || !state_->Has(id)) return nullptr;
   return state_->pass == Pass::kBackward ? (*state_->engine)->GradientOf(id) : nullptr;

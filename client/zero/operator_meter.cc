@@ -44,12 +44,12 @@ std::optional<absl::Duration> OperatorMeter::EndMoment(bool evaluating) {
 void OperatorMeter::BeginOnStream(Stream* stream, size_t moment) {
   stream_ = stream;
   moment_on_stream_ = moment;
-  stream->Enqueue([times = stream_times_, moment] { times->Begun(moment); });
+  stream->CallBack([times = stream_times_, moment] { times->Begun(moment); });
 }
 
 void OperatorMeter::EndOnStream() {
   if (Stream* const stream = std::exchange(stream_, nullptr)) {
-    stream->Enqueue([times = stream_times_, moment = moment_on_stream_] { times->Ended(moment); });
+    stream->CallBack([times = stream_times_, moment = moment_on_stream_] { times->Ended(moment); });
   }
 }
 

@@ -106,8 +106,8 @@ typedef struct geminid_session_options {
   // Not 0: a daemon of this session's own, which ends after it; `socket` must be empty. 0: one is
   // started only where none runs.
   int32_t private_daemon;
-  // Of a private daemon: the program, and further flags. NULL: where geminid/private_daemon.h
-  // looks.
+  // Of a daemon that the session starts: the program of a private one (NULL: where
+  // geminid/private_daemon.h looks), and further flags.
   const char* daemon_program;
   const char* const* daemon_flags;
   size_t daemon_flag_count;
@@ -403,6 +403,10 @@ geminid_code geminid_engine_use(geminid_engine* engine, int32_t pass, const uint
 // The tensor of a parameter of an open operation, row-major and aligned to 64 bytes.
 geminid_code geminid_engine_weight(geminid_engine* engine, uint64_t operation, uint32_t parameter,
                                    const void** address, geminid_error* error);
+// Copies weights to memory of the caller's, on the device or not, in the order of that stream.
+geminid_code geminid_engine_copy_weights(geminid_engine* engine, uint64_t operation,
+                                         const uint32_t* parameters, void* const* to, size_t count,
+                                         geminid_error* error);
 // Where its gradient goes. *accumulates is not 0 where it must be added to what is there.
 geminid_code geminid_engine_gradient(geminid_engine* engine, uint64_t operation, uint32_t parameter,
                                      void** address, int* accumulates, geminid_error* error);

@@ -37,6 +37,8 @@ struct ConnectOptions {
   // Empty: $GEMINID_SOCKET, else /run/geminid/geminid.sock if it is there, else a private daemon is
   // started for this process; it ends with the last session that uses it.
   std::string socket{};
+  // Of a daemon that is started so, such as {"--device", "cuda"}; without any it has a host device.
+  std::vector<std::string> daemon_flags{};
   std::string job = "default";  // [a-z0-9-], at most 63 characters
   int rank = 0;
   int world_size = 1;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "geminid/export.h"
@@ -30,6 +31,9 @@ class GEMINID_EXPORT Stream {
   // Runs `work` on the host once everything queued before is complete. It must not block for long,
   // and must not call into the stream's device other than to queue more.
   virtual void Enqueue(std::function<void()> work) = 0;
+
+  // The same, but what is queued afterwards goes on meanwhile: a GPU does not stop for the host.
+  virtual void CallBack(std::function<void()> work) { Enqueue(std::move(work)); }
 
   // The point reached when everything queued so far is complete.
   virtual std::shared_ptr<const Event> Record() = 0;

@@ -264,6 +264,10 @@ class GEMINID_EXPORT Operation {
   std::byte* Gradient(ParameterId id);
   bool GradientAccumulates(ParameterId id) const;
 
+  // Copies the weight to memory of the caller's, on the device or the host: queued on the stream
+  // that Use was given, without one it is there on return. INVALID_ARGUMENT where Weight is null.
+  absl::Status CopyWeight(ParameterId id, std::byte* to) const;
+
   // The gradient of one use is complete: call it once for each parameter that was given one here.
   absl::Status GradientWritten(ParameterId id);
 

@@ -120,6 +120,7 @@ class Engine:
     resume: goes on with the memory that a rank of this place has left (keep_on_death).
     not_finite: one of NOT_FINITE_SKIP, _WRITE and _FAIL, for gradients that are not finite; None writes them as torch
         does, or fails where the optimizer cannot.
+    stable_addresses: parameters have one address each (``stable_address``); on the host device alone.
 
     Calls raise an error of geminid.errors; after one that ``is_final`` every call does.
     """
@@ -128,14 +129,14 @@ class Engine:
 
     def __init__(self, session: Session, ranks: Ranks, parameters: Sequence[Parameter], optimizer: Optimizer, *,
                  chunk_elements: int = 0, accumulate: int = 2, update_threads: int = 1, timeout_seconds: float = 300.0,
-                 resume: bool = False, not_finite: int | None = None) -> None:
+                 resume: bool = False, not_finite: int | None = None, stable_addresses: bool = True) -> None:
         if not_finite is None:
             not_finite = NOT_FINITE_FAIL if optimizer.kind in _SUMMING else NOT_FINITE_WRITE
         options = LIB.filled(_structs.EngineOptions)
         chosen = _optimizer(optimizer)
         options.optimizer = ctypes.pointer(chosen)
         options.data_type, options.gradient_scale = FLOAT32, 1
-        options.accumulate, options.stable_addresses, options.clip_norm = accumulate, True, 0.0
+        options.accumulate, options.stable_addresses, options.clip_norm = accumulate, stable_addresses, 0.0
         options.chunk_elements, options.update_threads = chunk_elements, update_threads
         options.timeout_seconds, options.resume, options.not_finite = timeout_seconds, resume, not_finite
         array, _shapes = _parameters(parameters)
@@ -176,17 +177,23 @@ class Engine:
         LIB.call("engine_stable_address", self.handle, parameter, ctypes.byref(address))
         return int(address.value or 0)
 
-    def use(self, pass_: int, ids: Any, count: int) -> int:
-        """The number of a new operation; ``ids`` is an array of c_uint32."""
+    def use(self, pass_: int, ids: Any, count: int, stream: int = 0) -> int:
+        """The number of a new operation; ``ids`` is an array of c_uint32. stream: a CUstream; 0: the default stream."""
         here = self._here
-        code = self._use(self._handle, pass_, ids, count, 0, here.at_operation, here.error)
+        code = self._use(self._handle, pass_, ids, count, stream, here.at_operation, here.error)
         if code:
             LIB.raise_error(code)
         return here.operation.value
 
-    def finish(self, operation: int) -> None:
-        """Ends an operation: its parameters may leave the device."""
-        code = self._finish(self._handle, operation, 0, self._here.error)
+    def copy_weights(self, operation: int, parameters: Sequence[int], addresses: Sequence[int]) -> None:
+        """Copies weights of an open operation, each to its address, in the order of the operation's stream."""
+        count = len(parameters)
+        LIB.call("engine_copy_weights", self.handle, operation, (ctypes.c_uint32 * count)(*parameters),
+                 (ctypes.c_void_p * count)(*addresses), count)
+
+    def finish(self, operation: int, stream: int = 0) -> None:
+        """Ends an operation: its parameters may leave the device once the stream has done what is queued on it."""
+        code = self._finish(self._handle, operation, stream, self._here.error)
         if code:
             LIB.raise_error(code)
 
@@ -209,9 +216,9 @@ class Engine:
         """The gradients of the step so far are lost. All ranks must."""
         LIB.call("engine_cancel_micro_batch", self.handle)
 
-    def add_gradient(self, parameter: int, address: int, nbytes: int, data_type: int) -> None:
-        """A whole one, row-major, copied before this returns."""
-        code = self._add(self._handle, parameter, address, nbytes, data_type, 0, self._here.error)
+    def add_gradient(self, parameter: int, address: int, nbytes: int, data_type: int, stream: int = 0) -> None:
+        """A whole one, row-major, copied before this returns; on a GPU, in the order of the stream."""
+        code = self._add(self._handle, parameter, address, nbytes, data_type, stream, self._here.error)
         if code:
             LIB.raise_error(code)
 

@@ -68,7 +68,8 @@ class Session:
     socket: the daemon's; None: $GEMINID_SOCKET, else the usual one; where no daemon runs, one is started.
     job, run: names for the daemon's lists; a run's memory can outlive its process (keep_on_death).
     device: its number; -1: the daemon chooses.
-    private_daemon: a daemon of this session's own, which ends with it; daemon_program and daemon_flags are for it.
+    private_daemon: a daemon of this session's own, which ends with it; daemon_program is for it.
+    daemon_flags: of a daemon that is started for this session, such as ("--device", "cuda").
     timeout_seconds: of each answer of the daemon.
 
     Raises Unavailable where no daemon answers, NotFound where there is none to start, ResourceExhausted where the

@@ -48,6 +48,7 @@ SAME_TYPE(mem_free_host, cuMemFreeHost);
 SAME_TYPE(mem_host_register, cuMemHostRegister);
 SAME_TYPE(mem_host_unregister, cuMemHostUnregister);
 SAME_TYPE(mem_host_get_device_pointer, cuMemHostGetDevicePointer);
+SAME_TYPE(pointer_get_attribute, cuPointerGetAttribute);
 SAME_TYPE(memcpy_htod_async, cuMemcpyHtoDAsync);
 SAME_TYPE(memcpy_dtoh_async, cuMemcpyDtoHAsync);
 SAME_TYPE(memcpy_dtod_async, cuMemcpyDtoDAsync);
@@ -123,6 +124,9 @@ SAME_PLACE(CUmemcpyAttributes, flags);
   static_assert(static_cast<long>(::name) == static_cast<long>(own::name), #name)
 SAME_VALUE(CUDA_SUCCESS);
 SAME_VALUE(CUDA_ERROR_INVALID_VALUE);
+SAME_VALUE(CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+SAME_VALUE(CU_MEMORYTYPE_HOST);
+SAME_VALUE(CU_MEMORYTYPE_DEVICE);
 SAME_VALUE(CUDA_ERROR_OUT_OF_MEMORY);
 SAME_VALUE(CUDA_ERROR_NOT_INITIALIZED);
 SAME_VALUE(CUDA_ERROR_DEINITIALIZED);

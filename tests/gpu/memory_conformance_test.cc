@@ -271,6 +271,23 @@ TEST_F(DriverConformance, HostMemory_IsRegisteredOnce) {
   munmap(data, kBytes);
 }
 
+TEST_F(DriverConformance, PointerAttribute_TellsMemoryOfTheDeviceFromThatOfTheHost) {
+  unsigned type = 0;  // the driver writes four bytes
+  CUdeviceptr device = 0;
+  ASSERT_CU_OK(api_.mem_alloc(&device, 4096));
+  EXPECT_CU_OK(api_.pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device + 100));
+  EXPECT_EQ(type, static_cast<unsigned>(CU_MEMORYTYPE_DEVICE));
+  const PinnedWords words(api_, 2);
+  EXPECT_CU_OK(
+      api_.pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, words.address()));
+  EXPECT_EQ(type, static_cast<unsigned>(CU_MEMORYTYPE_HOST));
+  const std::vector<char> plain(4096);
+  EXPECT_CU(CUDA_ERROR_INVALID_VALUE,
+            api_.pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                       reinterpret_cast<uintptr_t>(plain.data())));
+  EXPECT_CU_OK(api_.mem_free(device));
+}
+
 TEST_F(DriverConformance, PinnedMemory_IsTheHostsAndTheDevices) {
   const PinnedWords words(api_, 2);
   EXPECT_NE(words.address(), 0u);

@@ -8,7 +8,7 @@ import torch._dynamo
 
 import twins
 from models import make
-from test_scenarios import accumulate, evaluate_between, one_batch
+from steps import accumulate, evaluate_between, one_batch
 
 
 @pytest.fixture(autouse=True)

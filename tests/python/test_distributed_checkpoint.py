@@ -7,7 +7,8 @@ from torch.distributed.checkpoint import state_dict as states
 
 import twins
 from models import make
-from test_scenarios import OPTIMIZERS, one_batch
+from steps import one_batch
+from test_scenarios import OPTIMIZERS
 
 
 def fresh(name, seed):

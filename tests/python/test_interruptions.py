@@ -7,7 +7,7 @@ import torch
 
 import twins
 from models import batch, make
-from test_scenarios import one_batch
+from steps import one_batch
 
 
 class Stop(Exception):

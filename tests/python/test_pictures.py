@@ -14,7 +14,7 @@ from geminid import errors
 from geminid.torch import picture
 from geminid.torch import progress_line, readings
 from models import batch, make
-from test_scenarios import one_batch
+from steps import one_batch
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -11,7 +11,7 @@ import geminid.torch
 import twins
 from geminid import errors
 from models import batch, make
-from test_scenarios import one_batch
+from steps import one_batch
 
 
 @pytest.fixture

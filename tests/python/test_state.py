@@ -9,7 +9,8 @@ import geminid.torch
 import twins
 from geminid import errors
 from models import batch, make
-from test_scenarios import OPTIMIZERS, one_batch
+from steps import one_batch
+from test_scenarios import OPTIMIZERS
 
 
 def trained(make_optimizer=twins.adamw, steps=3, **options):

@@ -15,7 +15,7 @@ import twins
 from geminid import errors
 from geminid.torch import weights
 from models import GptBlock, Model, make
-from test_scenarios import one_batch
+from steps import one_batch
 
 NUMBERS = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
 

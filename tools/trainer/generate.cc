@@ -90,8 +90,8 @@ class Generator {
                                 BetweenSteps{}));
     GEMINID_ASSIGN_OR_RETURN(place_, ModelPlace::Find(*session_, Tokens::kAlone));
     GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options_.run.model, place_->on_gpu()));
-    model_ = MakeTransformer(options_.run.model, options_.run.zero.data_type, {}, threads_.get(),
-                             place_->math());
+    model_ = MakeTransformer(options_.run.model, options_.run.zero.data_type,
+                             TilingOf(options_.run), threads_.get(), place_->math());
     std::vector<zero::Parameter> parameters;
     for (const ParameterSpec& spec : model_->parameters().specs) {
       parameters.push_back({.name = spec.name,
@@ -148,7 +148,8 @@ class Generator {
       GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
       const uint64_t needed =
           RememberedBytes(model, type, tokens) +
-          WorkspaceBytesBound(model, type, {.sequences = 1, .sequence_length = tokens}, {},
+          WorkspaceBytesBound(model, type, {.sequences = 1, .sequence_length = tokens},
+                              TilingOf(options_.run),
                               kernels::ThreadsOf(threads_.get())) +
           statistics.device_state_bytes +
           WorkingSetBytes(model_->parameters(), type, statistics.chunk_elements);

@@ -80,7 +80,11 @@ absl::StatusOr<double> SecondOf(const Call& call) {
 template <typename T>
 absl::StatusOr<double> GpuOperationsPerSecond(const ModelConfig& config, size_t tokens,
                                               const ComputePlace& compute) {
-  const kernels::MatmulShape shape = {.m = tokens, .n = Tiling{}.mlp_columns, .k = config.hidden};
+  // Enough for the rate of a whole product, and less memory.
+  constexpr size_t kMeasuredColumns = 1024;
+  const kernels::MatmulShape shape = {.m = tokens,
+                                      .n = std::min<size_t>(config.intermediate, kMeasuredColumns),
+                                      .k = config.hidden};
   const Resources resources = {compute.workspace, compute.place.math()};
   const size_t inputs = shape.k * (shape.m + shape.n);
   GEMINID_ASSIGN_OR_RETURN(const auto in, Scratch<T>::Allocate(resources, inputs));

@@ -78,13 +78,15 @@ uint64_t ShareWorkspaceBytes(const TrainOptions& options, const ModelConfig& lay
   constexpr uint64_t kOfToken = 8 * sizeof(float);
   const uint64_t width = LogitsWidth(share.vocabulary);
   const uint64_t output = zero::SizeOf(type) * width + sizeof(float) * (width - share.vocabulary);
+  const Tiling tiling = Tiling::Of(share, /*on_gpu=*/true);
   uint64_t bytes =
-      WorkspaceBytesBound(share, type, shape, {}, threads) + shape.tokens() * (output + kOfToken);
+      WorkspaceBytesBound(share, type, shape, tiling, threads) +
+      shape.tokens() * (output + kOfToken);
   if (options.parallel.sequence > 1) {  // attention to whole sequences
     share.layers = 0;
     MicroBatchShape whole = shape;
     whole.sequence_length = options.model.context;
-    bytes += WorkspaceBytesBound(share, type, whole, {}, threads);
+    bytes += WorkspaceBytesBound(share, type, whole, tiling, threads);
   }
   return bytes;
 }
@@ -161,6 +163,10 @@ ModelConfig LayersInFlight(const TrainOptions& options, OfStage stage) {
   return layers;
 }
 
+Tiling TilingOf(const TrainOptions& options) {
+  return Tiling::Of(options.model, options.wants_gpu);
+}
+
 uint64_t ParametersOfShare(const TrainOptions& options, OfStage stage) {
   if (options.parallel.tensor.size == 1) return CountParameters(LargestPart(options, stage));
   const std::vector<ModelPart> stages = SplitModel(options.model, options.parallel.pipeline);
@@ -198,9 +204,10 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
     // Without --device cuda the daemon's device may be either.
     return options.wants_gpu ? on_gpu : std::max(on_host, on_gpu);
   }
+  const Tiling tiling = TilingOf(options);
   ModelConfig layers = LayersInFlight(options, stage);
   if (InHalves(options)) layers.layers = 0;
-  uint64_t bytes = WorkspaceBytesBound(layers, type, shape, {}, threads);
+  uint64_t bytes = WorkspaceBytesBound(layers, type, shape, tiling, threads);
   if (InHalves(options)) bytes += HeldInHalves(options, shape, /*keeps=*/false, stage);
   if (options.parallel.expert > 1) {
     // Beside it the scratch of an expert that computes the tokens of all ranks.
@@ -208,19 +215,19 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
     half.layers = 0;
     MicroBatchShape all = shape;
     all.sequences *= static_cast<size_t>(options.parallel.expert);
-    bytes += WorkspaceBytesBound(half, type, all, {}, threads);
+    bytes += WorkspaceBytesBound(half, type, all, tiling, threads);
   }
   if (options.parallel.sequence == 1) return bytes;
   const auto pieces = static_cast<uint64_t>(options.parallel.sequence);
   if (options.parallel.rings()) {
-    return bytes + RingBytesBound(options.model, type, shape, pieces, {}, threads);
+    return bytes + RingBytesBound(options.model, type, shape, pieces, tiling, threads);
   }
-  bytes += HeadSwapBytesBound(options.model, type, shape, pieces);
+  bytes += HeadSwapBytesBound(options.model, type, shape, pieces, tiling);
   // Beside it the scratch of a half layer that attends to whole sequences.
   ModelConfig half = options.model;
   half.layers = 0;
   shape.sequence_length = options.model.context;
-  return bytes + WorkspaceBytesBound(half, type, shape, {}, threads);
+  return bytes + WorkspaceBytesBound(half, type, shape, tiling, threads);
 }
 
 uint64_t WholeModelBytes(const TrainOptions& options, OfStage stage) {

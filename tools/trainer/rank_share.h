@@ -35,6 +35,9 @@ ModelConfig LargestPart(const TrainOptions& options, OfStage stage = {});
 // are on their way.
 ModelConfig LayersInFlight(const TrainOptions& options, OfStage stage = {});
 
+// That of the device that it asks for. A GPU that a daemon has given unasked is worked as the host.
+Tiling TilingOf(const TrainOptions& options);
+
 // Its parameters.
 uint64_t ParametersOfShare(const TrainOptions& options, OfStage stage = {});
 

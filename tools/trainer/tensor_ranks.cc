@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> TensorRanks::MakeShare(zero::DataTy
   share_ =
       std::make_unique<LayerShare>(config_, parameters, ranks_.get(), devices_.get(), *cut.memory);
   return MakeTransformerShare(share, data_type, std::move(parameters), share_.get(),
-                              /*threads=*/nullptr, math, cut);
+                              Tiling::Of(share, /*on_gpu=*/true), /*threads=*/nullptr, math, cut);
 }
 
 std::vector<zero::Parameter> TensorRanks::PartBlocks() const {

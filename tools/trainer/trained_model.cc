@@ -162,7 +162,8 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
     // The rows of experts are not as many in each step, as what is planned for must be.
     const bool in_workspace = !place_->on_gpu() && experts_ == nullptr;
     made.transformer = MakeTransformerPart(
-        options.model, options.zero.data_type, part, {}, around_.threads, place_->math(),
+        options.model, options.zero.data_type, part, TilingOf(options), around_.threads,
+        place_->math(),
         {.swap = swap_.get(), .ring = ring_.get(), .memory = in_workspace ? nullptr : &between_},
         experts_.get());
     made.ids = Select(whole_, made.transformer->parameters(), &mine_);

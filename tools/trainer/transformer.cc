@@ -482,10 +482,11 @@ std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
 std::unique_ptr<Transformer> MakeTransformerShare(const ModelConfig& share,
                                                   zero::DataType data_type,
                                                   ModelParameters parameters, LayerShare* layers,
+                                                  const Tiling& tiling,
                                                   kernels::ThreadPool* threads,
                                                   const ModelKernels& math,
                                                   const SequenceCut& cut) {
-  return Make(data_type, share, std::move(parameters), Tiling{}, threads, math, cut, layers,
+  return Make(data_type, share, std::move(parameters), tiling, threads, math, cut, layers,
               nullptr);
 }
 

@@ -123,6 +123,7 @@ std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
 std::unique_ptr<Transformer> MakeTransformerShare(const ModelConfig& share,
                                                   zero::DataType data_type,
                                                   ModelParameters parameters, LayerShare* layers,
+                                                  const Tiling& tiling,
                                                   kernels::ThreadPool* threads = nullptr,
                                                   const ModelKernels& math = HostKernels(),
                                                   const SequenceCut& cut = {});

@@ -135,6 +135,13 @@ absl::Status CudaContext::status() const {
   return status_;
 }
 
+bool CudaContext::IsDeviceMemory(const void* place) const {
+  CUmemorytype type = CU_MEMORYTYPE_HOST;
+  const CUresult result = api_->pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                      reinterpret_cast<uintptr_t>(place));
+  return result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE;
+}
+
 absl::StatusOr<CUevent> CudaContext::TakeEvent() {
   {
     const std::lock_guard lock(mutex_);

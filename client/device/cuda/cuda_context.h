@@ -72,6 +72,9 @@ class CudaContext {
   // Nothing that is queued will run any more.
   bool lost() const { return lost_.load(std::memory_order_acquire); }
 
+  // Whether the driver knows the address as memory of a GPU, whoever allocated it.
+  bool IsDeviceMemory(const void* place) const;
+
   // Events without timing. One that comes back may be waited for still: waits are taken at the
   // call.
   absl::StatusOr<CUevent> TakeEvent();

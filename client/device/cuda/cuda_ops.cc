@@ -50,7 +50,7 @@ CudaStream& Own(Stream& stream) { return static_cast<CudaStream&>(stream); }
 // --- by the driver -------------------------------------------------------------------------------
 
 void CudaOps::Zero(Stream& stream, std::byte* to, uint64_t bytes) {
-  if (!memory_.arena->Contains(to)) {
+  if (!memory_.IsOnDevice(to)) {
     stream.Enqueue([=] { std::fill_n(to, bytes, std::byte{0}); });
     return;
   }
@@ -72,14 +72,13 @@ absl::Status CudaOps::Synchronize(Stream& stream, absl::Duration timeout) {
   return status();
 }
 
-// --- by kernels for the GPU
-// -----------------------------------------------------------------------
+// --- by kernels for the GPU ----------------------------------------------------------------------
 
 bool CudaOps::ByKernel(CudaStream& stream, const char* name,
                        std::initializer_list<const void*> operands,
                        const std::function<Status(CUstream)>& launch) {
   for (const void* operand : operands) {
-    if (operand != nullptr && !memory_.arena->Contains(operand)) return false;
+    if (operand != nullptr && !memory_.IsOnDevice(operand)) return false;
   }
   const Status status = stream.Launch(launch);
   if (status == Status::kUnsupported) return false;
@@ -106,7 +105,7 @@ bool CudaOps::SumSquaresByKernel(CudaStream& stream, const Elements& values, dou
     memory_.context->ReturnStaging(*block);
     return false;
   }
-  stream.Enqueue([this, total, sum, block = *block] {
+  stream.CallBack([this, total, sum, block = *block] {
     *sum = *total;
     memory_.context->ReturnStaging(block);
   });
@@ -119,7 +118,7 @@ absl::Status CudaOps::TakeBlocks(const std::vector<Array>& arrays, uint64_t coun
                                  std::vector<std::byte*>* blocks) {
   for (size_t i = 0; i < arrays.size(); ++i) {
     blocks->push_back(nullptr);
-    if (!memory_.arena->Contains(arrays[i].data)) continue;
+    if (!memory_.IsOnDevice(arrays[i].data)) continue;
     // An array that is read and written in place is one on the host as well.
     const auto same = std::find_if(arrays.begin(), arrays.begin() + static_cast<ptrdiff_t>(i),
                                    [&](const Array& a) { return a.data == arrays[i].data; });
@@ -253,7 +252,7 @@ void CudaOps::SumSquares(Stream& stream, const Elements& values, double* sum) {
                    : kernels::AddSquares(piece.As<const float>(0), piece.count, total.get());
            memory_.context->Fail(kernels::FromKernel(status, "AddSquares"));
          });
-  stream.Enqueue([total, sum] { *sum = total->sum; });
+  stream.CallBack([total, sum] { *sum = total->sum; });
 }
 
 void CudaOps::JoinMaster(Stream& stream, const BFloat16* weight, const int16_t* remainder,

@@ -1,4 +1,5 @@
-// The operations of a GPU: by the driver, or by kernels for the GPU on what lies in the arena.
+// The operations of a GPU: by the driver, or by kernels for the GPU on what lies in its memory, the
+// arena or what the trainer's framework has allocated.
 // Where there is no kernel (programs built without a CUDA compiler; operands in host memory; steps
 // of Adafactor and CAME without a place for scales) the host's do it, on a copy in page-locked
 // memory that goes there and back in pieces: the same bits, at the speed of the link.
@@ -47,7 +48,7 @@ class CudaOps final : public DeviceOps {
   absl::Status Synchronize(Stream& stream, absl::Duration timeout) override;
 
  private:
-  // An array of `count` elements, of the arena or of host memory; or null.
+  // An array of `count` elements, on the device or in host memory; or null.
   struct Array {
     std::byte* data = nullptr;
     uint64_t element_bytes = 0;

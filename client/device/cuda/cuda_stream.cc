@@ -190,8 +190,8 @@ void CudaStream::HoldFor(std::function<void()> work) {
 }
 
 absl::Status CudaStream::CopyPart(std::byte* to, const std::byte* from, uint64_t bytes) {
-  const bool to_device = memory_.arena->Contains(to);
-  const bool from_device = memory_.arena->Contains(from);
+  const bool to_device = memory_.IsOnDevice(to);
+  const bool from_device = memory_.IsOnDevice(from);
   if (to_device != from_device) return CopyLink(to, from, bytes, to_device);
   if (!to_device) {
     HoldFor([=] { std::memcpy(to, from, bytes); });

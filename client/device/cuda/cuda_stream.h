@@ -35,6 +35,11 @@ struct CudaMemory {
   CudaArena* arena = nullptr;
   HostRegistry* registry = nullptr;
   bool completes_by_events = false;  // as in CudaDeviceOptions
+
+  // Of the arena, or what the trainer's framework has allocated on the GPU.
+  bool IsOnDevice(const void* place) const {
+    return arena->Contains(place) || context->IsDeviceMemory(place);
+  }
 };
 
 class CudaStream final : public CopyStream {
@@ -51,6 +56,7 @@ class CudaStream final : public CopyStream {
 
   void Submit(Copy copy) override;
   void Enqueue(std::function<void()> work) override;
+  void CallBack(std::function<void()> work) override;
   std::shared_ptr<const Event> Record() override;
   void WaitFor(std::shared_ptr<const Event> event) override;
 
@@ -60,10 +66,8 @@ class CudaStream final : public CopyStream {
              const std::function<CUresult(const gpu::DriverApi&, CUstream)>& call);
   // The same for a kernel, whose refusal is the caller's to deal with.
   kernels::Status Launch(const std::function<kernels::Status(CUstream)>& launch);
-  // Between any two places of the arena and of host memory.
+  // Between any two places of the device and of host memory.
   void CopyAny(std::byte* to, const std::byte* from, uint64_t bytes);
-  // Runs `work` on the thread once the device is there. The device goes on meanwhile.
-  void CallBack(std::function<void()> work);
 
  private:
   struct Work {

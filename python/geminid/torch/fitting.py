@@ -12,7 +12,7 @@ from geminid.torch.tensors import address_of
 from geminid.torch.units import choose_units
 
 
-def _engine(session, ranks, records, units, optimizer, options):
+def _engine(session, ranks, records, units, optimizer, place, options):
     unit_of = {}
     for number, unit in enumerate(units):
         unit.records = tuple(records[parameter] for parameter in unit.parameters)
@@ -20,7 +20,8 @@ def _engine(session, ranks, records, units, optimizer, options):
             unit_of.setdefault(parameter, number)
     parameters = [engine_.Parameter(record.name, tuple(parameter.shape), record.data_type, record.trained,
                                     unit_of[parameter], record.group) for parameter, record in records.items()]
-    return engine_.Engine(session, ranks, parameters, optimizer, resume=session.run is not None, **options)
+    return engine_.Engine(session, ranks, parameters, optimizer, resume=session.run is not None,
+                          stable_addresses=place.stable_addresses, **options)
 
 
 def _initialize(engine, records, sources):
@@ -46,28 +47,30 @@ def _try_units(engine, units):
         engine.finish(engine.use(engine_.EVALUATE, *_ids(unit)))
 
 
-def _needed_bytes(engine, unit):
-    """The device memory of a unit's weights beside its largest gradient."""
+def _needed_bytes(engine, unit, place):
+    """The engine's memory for a unit's weights and, where they stay while it computes, its largest gradient beside them."""
     ids = [record.id for record in unit.records]
-    return max(engine.device_bytes(ids, [record.id] if record.trained else []) for record in unit.records)
+    trained = [record.id for record in unit.records if record.trained]
+    beside = ids if place.stable_addresses else []
+    return max(engine.device_bytes(ids, []), *(engine.device_bytes(beside, [id_]) for id_ in trained), 0)
 
 
-def _check_units(engine, units, arena_bytes):
-    needed, largest = max(((_needed_bytes(engine, unit), unit) for unit in units), key=lambda found: found[0])
+def _check_units(engine, units, place, arena_bytes):
+    needed, largest = max(((_needed_bytes(engine, unit, place), unit) for unit in units), key=lambda found: found[0])
     if needed > arena_bytes:
         raise ResourceExhausted(
             f"device_memory is {arena_bytes >> 10} KiB; '{largest.name}' needs {needed >> 10} KiB for its weights and one "
             f"gradient. Raise device_memory to at least {needed >> 10} KiB")
 
 
-def make_engine(model, records, sources, session, ranks, optimizer, granularity, options):
+def make_engine(model, records, sources, session, ranks, optimizer, granularity, place, options):
     """(engine, units, granularity). The engine has the parameters' values, or those of the process before."""
     arena_bytes = session.describe()["arena_bytes"]
     for tried in ("block", "leaf") if granularity is None else (granularity,):
         units = choose_units(model, lambda parameter: parameter in records, tried)
-        engine = _engine(session, ranks, records, units, optimizer, options)
+        engine = _engine(session, ranks, records, units, optimizer, place, options)
         try:
-            _check_units(engine, units, arena_bytes)
+            _check_units(engine, units, place, arena_bytes)
             if engine.resumed() is None:
                 _initialize(engine, records, sources)
             _try_units(engine, units)

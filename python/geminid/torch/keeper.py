@@ -18,7 +18,7 @@ def in_backward():
 
 
 class Held:
-    """An open operation of the engine."""
+    """What is on the device, and the engine's operation that keeps it there, if one does."""
 
     __slots__ = ("operation", "records")
 
@@ -63,8 +63,8 @@ class Task:
 class Keeper:
     """What a prepared model has open, and which of the engine's micro-batches it is in."""
 
-    def __init__(self, engine, records, units):
-        self.engine, self.records, self.units = engine, records, units
+    def __init__(self, engine, records, units, place):
+        self.engine, self.records, self.units, self.place = engine, records, units, place
         self.granularity, self.session, self.ranks, self.optimizer = "block", None, None, None
         self.holding, self.run = None, None  # of geminid.torch.resume
         self.micro_batch_open = False
@@ -91,7 +91,7 @@ class Keeper:
         else:
             pass_ = engine_.EVALUATE
         self.changing = True
-        held = Held(self.engine.use(pass_, ids, len(records)), records)
+        held = Held(self.place.bring(self.engine, pass_, ids, records), records)
         for record in records:
             record.held += 1
         self.changing = False
@@ -104,7 +104,7 @@ class Keeper:
         self.changing = True
         for record in held.records:
             record.held -= 1
-        self.engine.finish(held.operation)
+        self.place.drop(self.engine, held.operation, held.records)
         self.changing = False
 
     def begin_micro_batch(self):
@@ -118,9 +118,9 @@ class Keeper:
         stale = self.changing or self.depth or self.tasks or any(unit.stack for unit in self.units)
         if not stale or in_backward():
             return
-        self.engine.finish_all()
         for record in self.records:
             record.held = 0
+        self.place.drop_all(self.engine, self.records)
         for unit in self.units:
             unit.stack.clear()
         self.tasks.clear()
@@ -201,7 +201,7 @@ class Keeper:
             raise Refused(f"the gradient of '{record.name}' is {gradient.layout}; make its embedding with sparse=False")
         self.backward()
         gradient = gradient.contiguous()
-        self.engine.add_gradient(record.id, gradient.data_ptr(), gradient.nbytes, record.data_type)
+        self.engine.add_gradient(record.id, gradient.data_ptr(), gradient.nbytes, record.data_type, self.place.stream())
         record.has_gradient = self.has_gradient = True
 
     # --- steps -----------------------------------------------------------------------------------

@@ -79,8 +79,8 @@ class Optimizer(torch.optim.Optimizer):
         """As torch.nn.utils.clip_grad_norm_ for all parameters: the norm before clipping."""
         keeper = self._keeper
         if not keeper.has_gradient:
-            return torch.tensor(0.0)
-        return torch.tensor(keeper.clip(float(max_norm)), dtype=torch.float32)
+            return torch.tensor(0.0, device=keeper.place.device)
+        return torch.tensor(keeper.clip(float(max_norm)), dtype=torch.float32, device=keeper.place.device)
 
     def add_param_group(self, param_group):
         if self._geminid_ready:

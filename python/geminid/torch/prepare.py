@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import re
@@ -16,7 +15,7 @@ from typing_extensions import Unpack
 from geminid import engine as engine_
 from geminid.errors import InvalidArgument
 from geminid.session import Ranks, Session
-from geminid.torch import clipping, compiling, fitting, holding, hooks, optimizers, ranges, refusals, scaling, state
+from geminid.torch import clipping, compiling, fitting, holding, hooks, optimizers, placing, ranges, refusals, scaling, state
 from geminid.torch import weights as weights_
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
@@ -52,14 +51,10 @@ def _records(model, optimizer):
     return records
 
 
-def _view(engine, record, parameter):
-    memory = (ctypes.c_char * (parameter.numel() * parameter.element_size())).from_address(engine.stable_address(record.id))
-    return torch.frombuffer(memory, dtype=parameter.dtype).view(parameter.shape)
-
-
 def _connect(device_memory, ranks, resume):
     run, is_kept = holding.run_name(resume)
-    session = Session(bytes_of(device_memory), place=ranks.place, run=run, keep_on_death=is_kept)
+    session = Session(bytes_of(device_memory), place=ranks.place, run=run, keep_on_death=is_kept,
+                      daemon_flags=placing.daemon_flags())
     if is_kept:
         holding.warn_of_own_daemon(session)
     return session
@@ -91,7 +86,8 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     stays as it was.
 
     model: any module; it is changed in place and returned. Its parameters are fp32 or bf16; others,
-        such as those of a quantised base, stay torch's, and may not be trained.
+        such as those of a quantised base, stay torch's, and may not be trained. It may be on the host, also where the
+        daemon has given a GPU: buffers and all parameters are on that one afterwards.
     optimizer: AdamW, Adam, SGD or Adagrad of torch.optim, or Lion, Lamb, Lars, Adafactor or Came of
         geminid.torch, with the parameters that are trained.
     device_memory: bytes of the device for weights and gradients, as 1 << 30 or "1GiB".
@@ -123,30 +119,33 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     records = _records(model, optimizer)
     refusals.check_ranks(records, ranks)
     session = session or _connect(device_memory, ranks, resume)
+    place = placing.place_of(session)
+    placing.check_device(model, place)
     held, unit = _hold(session, model, records, chosen, options, unit, held_bytes)
-    engine, units, granularity = fitting.make_engine(model, records, sources, session, ranks, chosen, unit, options)
+    engine, units, granularity = fitting.make_engine(model, records, sources, session, ranks, chosen, unit, place, options)
     if held is not None:
         held.agree({**held.mine, "unit": granularity})
     for parameter, source in sources.items():
         if parameter not in records:
             weights_.materialize(parameter, source)
-    keeper = _keeper(engine, records, units, granularity, session, ranks)
+    keeper = _keeper(engine, records, units, place, granularity, session, ranks)
     keeper.holding = held
     return model, _bind(model, optimizer, kind, keeper, records)
 
 
-def _keeper(engine, records, units, granularity, session, ranks):
-    keeper = Keeper(engine, list(records.values()), units)
+def _keeper(engine, records, units, place, granularity, session, ranks):
+    keeper = Keeper(engine, list(records.values()), units, place)
     keeper.granularity, keeper.session, keeper.ranks = granularity, session, ranks
     return keeper
 
 
 def _bind(model, optimizer, kind, keeper, records):
     for parameter, record in records.items():
-        view = _view(keeper.engine, record, parameter)
-        if parameter.is_meta:
+        view = keeper.place.view(keeper.engine, record, parameter)
+        if parameter.device != view.device:
             weights_.take_the_place_of(parameter, view)
         make_managed(parameter, record, view)
+    placing.move_rest(model, keeper.place)
     if optimizer.state and keeper.engine.resumed() is None:  # what it had done before
         put(keeper, kind, optimizer.state.items())
     state.serve(model)

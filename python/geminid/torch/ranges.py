@@ -29,7 +29,7 @@ def install(keeper: Any) -> None:
     engine, records = keeper.engine, keeper.records
     units = {id(unit.ids): unit.name or "model" for unit in keeper.units}
 
-    def gathered(_pass: int, ids: Any, _count: int) -> str:
+    def gathered(_pass: int, ids: Any, *_: Any) -> str:
         return f"geminid.gather {units.get(id(ids)) or records[ids[0]].name}"
 
     engine.use = _ranged(engine.use, gathered)

@@ -53,10 +53,10 @@ def check_ranks(records, ranks):
                           "before the model is made, or load the same weights on all ranks")
 
 
-def _probe(fn, dtypes):
+def _probe(fn, kinds):
     """Whether what `_apply` would do to tensors changes nothing."""
-    for dtype in dtypes:
-        tensor = torch.empty(0, dtype=dtype)
+    for dtype, device in kinds:
+        tensor = torch.empty(0, dtype=dtype, device=device)
         result = fn(tensor)
         if result.dtype != dtype or result.device != tensor.device:
             return False
@@ -64,8 +64,7 @@ def _probe(fn, dtypes):
 
 
 def _apply(self, fn, recurse=True):
-    dtypes = {p.dtype for p in self.parameters() if hasattr(p, "_geminid")}
-    if _probe(fn, dtypes):
+    if _probe(fn, {(p.dtype, p.device) for p in self.parameters() if hasattr(p, "_geminid")}):
         return self
     raise Refused("the engine keeps this model's parameters: .to(), .half(), .cuda() and the like cannot change them. "
                   "Call them before geminid.torch.prepare")

@@ -72,7 +72,7 @@ def _save(self, destination, prefix, keep_vars):
     names, made = _names_in(destination), {}
     for name, p in _managed(self).items():
         known = names.setdefault(p._geminid, prefix + name)
-        made[name] = destination[known] if known in destination else read(p)
+        made[name] = destination[known] if known in destination else read(p).cpu()  # the device may not have room for all
     with _in_place_of(self, made):
         type(self)._save_to_state_dict(self, destination, prefix, keep_vars)
 

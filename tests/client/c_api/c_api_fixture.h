@@ -100,6 +100,12 @@ class CApiTest : public ::testing::Test {
     const void* weight = nullptr;
     EXPECT_EQ(geminid_engine_weight(engine_, operation, parameter, &weight, error_), GEMINID_OK);
     const float first = weight == nullptr ? -1 : *static_cast<const float*>(weight);
+    float copy[kElements] = {};
+    void* const to = copy;
+    EXPECT_EQ(geminid_engine_copy_weights(engine_, operation, &parameter, &to, 1, error_),
+              GEMINID_OK);
+    EXPECT_EQ(copy[0], first);
+    EXPECT_EQ(copy[kElements - 1], static_cast<const float*>(weight)[kElements - 1]);
     EXPECT_EQ(geminid_engine_finish(engine_, operation, 0, error_), GEMINID_OK) << Message();
     return first;
   }

@@ -64,6 +64,11 @@ TEST_F(ErrorsTest, OperationsForgotten_EndWithFinishAll) {
   EXPECT_THAT(Message(), HasSubstr("is not open"));
   const void* weight = nullptr;
   EXPECT_EQ(geminid_engine_weight(engine_, second, kB, &weight, error_), GEMINID_INVALID_ARGUMENT);
+  float copy[kElements];
+  void* const to = copy;
+  EXPECT_EQ(geminid_engine_copy_weights(engine_, first, &kA, &to, 1, error_),
+            GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("is not open"));
   ASSERT_NO_FATAL_FAILURE(Descend());
 }
 
@@ -181,6 +186,7 @@ TEST_F(ErrorsTest, Null_IsRefusedByEveryFunction) {
       [&] { return geminid_engine_device_bytes(e, &kA, 1, nullptr, 0, nullptr, r); },
       [&] { return geminid_engine_device_bytes(e, nullptr, 1, nullptr, 0, &bytes, r); },
       [&] { return geminid_engine_weight(e, 0, kA, nullptr, r); },
+      [&] { return geminid_engine_copy_weights(e, 1, &kA, nullptr, 1, r); },
       [&] { return geminid_engine_gradient(e, 0, kA, nullptr, nullptr, r); },
       [&] { return geminid_engine_gradient_written(nullptr, 0, kA, r); },
       [&] { return geminid_engine_finish(nullptr, 0, 0, r); },

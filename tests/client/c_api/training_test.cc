@@ -434,6 +434,11 @@ TEST_F(TrainingTest, StableAddress_IsThatOfEveryOperation) {
   const void* weight = nullptr;
   ASSERT_EQ(geminid_engine_weight(engine_, operation, kA, &weight, error_), GEMINID_OK);
   EXPECT_EQ(weight, address);
+  float copy[kElements];
+  void* const to = copy;
+  EXPECT_EQ(geminid_engine_copy_weights(engine_, operation, &kB, &to, 1, error_),
+            GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("CopyWeight of a parameter"));
 }
 
 class OptimizersTest : public CApiTest, public ::testing::WithParamInterface<int32_t> {};

@@ -31,6 +31,7 @@ constexpr Needs NeedsOf(int function) {
     case kIndex_ctx_set_current:
     case kIndex_ctx_push_current:
     case kIndex_ctx_pop_current:
+    case kIndex_pointer_get_attribute:
     case kIndex_mem_get_allocation_granularity:
     case kIndex_mem_create:
     case kIndex_mem_release:

@@ -52,6 +52,19 @@ CUresult mem_host_get_device_pointer(CUdeviceptr* address, void* data, unsigned 
   *address = reinterpret_cast<uintptr_t>(data);  // one address space
   return CUDA_SUCCESS;
 }
+// What no driver knows is an error, as is memory of the host that was never registered.
+CUresult pointer_get_attribute(void* to, CUpointer_attribute attribute, CUdeviceptr address) {
+  if (to == nullptr || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const bool of_device = DeviceMemory::Get().IsMapped(address, 1);
+  if (!of_device && !HostMemory::Get().IsPinned(reinterpret_cast<const void*>(address), 1)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUmemorytype type = of_device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+  std::memcpy(to, &type, sizeof(type));
+  return CUDA_SUCCESS;
+}
 
 CUresult mem_get_allocation_granularity(size_t* bytes, const CUmemAllocationProp* properties,
                                         CUmemAllocationGranularity_flags) {

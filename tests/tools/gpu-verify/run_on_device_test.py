@@ -15,7 +15,7 @@ PROGRAMS = pathlib.Path(sys.argv[1]).resolve()
 SCRIPTS = pathlib.Path(__file__).resolve().parents[3] / "tools/gpu-verify"
 QUESTIONS = ["G1", "G4", "G7"]
 # A little of each part, which have tests of their own; and ten times the usual time, for processors that are busy.
-LITTLE = {"GEMINID_RUN_SECONDS": "5300",
+LITTLE = {"GEMINID_RUN_SECONDS": "5300", "GEMINID_TORCH_PYTHON": "/nowhere/python",
           "GEMINID_CONFORMANCE_FLAGS": "--gtest_filter=*Memory*", "GEMINID_KERNEL_CHECK_FLAGS": "--no-timing --product-edge 24 --only product",
           "GEMINID_DEVICE_FLAGS": "--gtest_filter=*Sum*/Cuda", "GEMINID_MEASURE_FLAGS": "--tiny --only B1,B5,B10",
           "GEMINID_TRAINING_FLAGS": "--model gpt2-tiny --steps 2 --batch 2 --context 32"}
@@ -152,6 +152,30 @@ class RunOnDevice(unittest.TestCase):
             done = run(SCRIPTS / "run-on-device", self.out, ["env"], GEMINID_GPU_VERIFY=str(program), GEMINID_RUN_SECONDS=seconds)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex((self.out / "results.txt").read_text(), rf"--limit {limit} ")
+
+    def test_PythonWithTorch_ComesFirst(self):
+        programs = self.folder / "bin"
+        for name in ("geminid-gpu-verify", "geminid-kernel-check"):
+            self.stub(programs / name, "#!/bin/sh\necho '{}'\n")
+        python = self.stub(self.folder / "python", "#!/bin/sh\n[ \"$1\" = -c ] || echo \"$GEMINID_DAEMON $*\" >&2\nexit 0\n")
+        done = run(SCRIPTS / "run-on-device", self.out, ["env"], GEMINID_PROGRAMS=str(programs), GEMINID_TORCH_PYTHON=str(python),
+                   GEMINID_RUN_SECONDS="530")
+        self.assertEqual(self.report()[0], "torch: passed")
+        self.assertRegex(done.stderr, rf"{programs}/geminid {SCRIPTS}/torch-on-device {self.out} --seconds 235")
+
+    def test_SecondCallThatGoesOn_RunsWhatHasNotPassed(self):
+        said = self.folder / "said"
+        program = self.stub(self.folder / "verify", f"#!/bin/sh\necho \"$@\" >>{said}\ncase $* in *G2) exit {FAILED};; esac\n")
+        command = [str(SCRIPTS / "run-on-device"), str(self.out), "G2", "R1"]
+        environment = dict(os.environ, GEMINID_GPU_VERIFY=str(program))
+        subprocess.run(command, check=False, capture_output=True, env=environment)
+        self.assertEqual(self.report(), ["questions: passed", f"kills: exit status {FAILED}"])
+        said.unlink()
+        subprocess.run(command, check=False, capture_output=True, env={**environment, "GEMINID_RUN_ON": "1"})
+        self.assertEqual(self.report(), ["questions: passed", f"kills: exit status {FAILED}"])
+        asked = [line for line in said.read_text().splitlines() if line != "--list"]
+        self.assertEqual(len(asked), 1, asked)
+        self.assertRegex(asked[0], "G2$")
 
     def test_SystemWithAnOlderCLibrary_GetsTheProgramsOwn(self):
         (self.folder / "gpu-verify").mkdir()

@@ -51,6 +51,20 @@ TEST_P(GpuArenas, UnderEveryPlacementAndArena_HasTheBitsOfAnArenaWithoutLimit) {
   ExpectMemoryBack();
 }
 
+// A stream that waits for a word of the host's stands still for a thread's waking up. It does so for
+// chunks that arrive, and not for what the engine notes of each operator.
+TEST_P(GpuOptimizers, WhereEverythingFits_MostOperatorsDoNotStopTheirStreamForTheHost) {
+  constexpr uint64_t kSteps = 4, kOperators = 2 * (1 + 2 * 4 + 1);  // forward and backward
+  const Words model = {"--model", "gpt2-tiny", "--layers", "4", "--device", "cuda"};
+  const auto waits = [&](const std::string& steps) {
+    const uint64_t before = node_.calls("cuStreamWaitValue64");
+    Train(With(model, {"--steps", steps}));
+    return node_.calls("cuStreamWaitValue64") - before;
+  };
+  const uint64_t few = waits("3");
+  EXPECT_LT(waits(std::to_string(3 + kSteps)) - few, kSteps * kOperators);
+}
+
 TEST_P(GpuTraining, LossesAreThoseOfTheHostToRounding) {
   for (const Words& model : std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
                                                {"--model", "llama-tiny", "--dtype", "bf16"}}) {

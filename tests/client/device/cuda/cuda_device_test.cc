@@ -10,12 +10,14 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "client/device/cuda/cuda_stream.h"
 #include "client/device/cuda/host_registry.h"
+#include "gpu/driver_api.h"
 #include "kernels/runtime/cuda/launcher.h"
 #include "tests/client/device/device_implementations.h"
 
@@ -145,6 +147,90 @@ TEST_F(CudaDevice, CompletionWordElsewhere_IsWrittenByTheStreamsThread) {
   stream().Synchronize();
   EXPECT_EQ(word.load(), 7u);
   EXPECT_EQ(node_->calls("cuStreamWriteValue64"), writes);
+}
+
+// Memory of the GPU that somebody else in this process has allocated.
+class ForeignMemory {
+ public:
+  ForeignMemory(Device* device, uint64_t bytes) : device_(*device) {
+    std::string error;
+    api_ = gpu::ProcessDriver(&error);
+    CUdevice gpu = 0;
+    EXPECT_EQ(api_->device_get(&gpu, 0), CUDA_SUCCESS);
+    EXPECT_EQ(api_->primary_ctx_retain(&context_, gpu), CUDA_SUCCESS);
+    EXPECT_EQ(api_->ctx_set_current(context_), CUDA_SUCCESS);
+    EXPECT_EQ(api_->mem_alloc(&address_, bytes), CUDA_SUCCESS);
+  }
+  ~ForeignMemory() {
+    EXPECT_EQ(api_->mem_free(address_), CUDA_SUCCESS);
+    EXPECT_EQ(api_->primary_ctx_release(0), CUDA_SUCCESS);
+    api_->ctx_set_current(nullptr);
+  }
+  ForeignMemory(const ForeignMemory&) = delete;
+  ForeignMemory& operator=(const ForeignMemory&) = delete;
+
+  std::byte* data() const { return reinterpret_cast<std::byte*>(address_); }
+  void Write(const std::vector<float>& values) {
+    device_.ops().Copy(device_.compute_stream(), data(),
+                       reinterpret_cast<const std::byte*>(values.data()), values.size() * 4);
+    Finish();
+  }
+  std::vector<float> Read(const std::byte* from, size_t count) {
+    std::vector<float> values(count);
+    device_.ops().Copy(device_.compute_stream(), reinterpret_cast<std::byte*>(values.data()), from,
+                       count * 4);
+    Finish();
+    return values;
+  }
+
+ private:
+  void Finish() {
+    EXPECT_TRUE(
+        device_.ops().Synchronize(device_.compute_stream(), absl::InfiniteDuration()).ok());
+  }
+
+  Device& device_;
+  const gpu::DriverApi* api_ = nullptr;
+  CUcontext context_ = nullptr;
+  CUdeviceptr address_ = 0;
+};
+
+// A gradient of a framework that allocates for itself.
+TEST_F(CudaDevice, MemoryOfTheGpuOutsideOfTheArena_IsReadAndWrittenInPlace) {
+  ForeignMemory foreign(device_.get(), 4096);
+  const std::vector<float> values = {1, 2, 3, 4};
+  foreign.Write(values);
+  const Elements from = {foreign.data(), 4, collectives::DType::kFloat32};
+  const uint64_t to_host = node_->bytes_to_host(0);
+  Stream& stream = device_->compute_stream();
+  device_->ops().Assign(stream, from, device_->base(), collectives::DType::kFloat32);
+  device_->ops().Add(stream, from, device_->base(), collectives::DType::kFloat32);
+  device_->ops().Copy(stream, foreign.data() + 1024, device_->base(), 16);
+  device_->ops().Zero(stream, foreign.data(), 8);
+  stream.Synchronize();
+  EXPECT_EQ(node_->bytes_to_host(0), to_host);
+  EXPECT_THAT(foreign.Read(device_->base(), 4), ::testing::ElementsAre(2, 4, 6, 8));
+  EXPECT_THAT(foreign.Read(foreign.data() + 1024, 4), ::testing::ElementsAre(2, 4, 6, 8));
+  EXPECT_THAT(foreign.Read(foreign.data(), 4), ::testing::ElementsAre(0, 0, 3, 4));
+  EXPECT_TRUE(device_->ops().status().ok()) << device_->ops().status();
+}
+
+TEST_F(CudaDevice, Callbacks_DoNotStopTheGpu) {
+  std::atomic<bool> release = false;
+  std::atomic<int> called = 0;
+  const uint64_t waits = node_->calls("cuStreamWaitValue64");
+  stream().CallBack([&] {
+    while (!release.load()) std::this_thread::yield();
+    ++called;
+  });
+  EXPECT_EQ(node_->calls("cuStreamWaitValue64"), waits);
+  EXPECT_EQ(called.load(), 0);
+  release.store(true);
+  stream().Synchronize();
+  EXPECT_EQ(called.load(), 1);
+  stream().Enqueue([] {});
+  EXPECT_EQ(node_->calls("cuStreamWaitValue64"), waits + 1);
+  stream().Synchronize();
 }
 
 TEST_F(CudaDevice, SmallCopies_GoAsOneBatch) {

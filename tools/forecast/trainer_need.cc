@@ -36,8 +36,10 @@ Chunks PackedChunks(const Model& model, const TrainerNeed& need) {
   const std::vector<Tensor> tensors = Tensors(model);
   std::vector<zero::TensorShape> shapes;
   std::map<Place, std::uint32_t> units;
+  const zero::DataType type =
+      need.element_bytes == sizeof(float) ? zero::DataType::kFloat32 : zero::DataType::kBFloat16;
   for (const Tensor& tensor : tensors) {
-    zero::TensorShape shape = {.elements = tensor.elements(), .element_bytes = need.element_bytes};
+    zero::TensorShape shape = {.elements = tensor.elements(), .type = type};
     if (IsPartOfLayer(tensor.used_by)) {
       const auto number = static_cast<std::uint32_t>(units.size());
       shape.unit = units.emplace(Place(tensor.layer, tensor.used_by), number).first->second;

@@ -72,7 +72,7 @@ struct Share {
         return std::span<const float>(whole.parameters.values(static_cast<size_t>(at)));
       });
     }
-    model = MakeTransformerShare(mine, type, std::move(found), layers.get());
+    model = MakeTransformerShare(mine, type, std::move(found), layers.get(), Tiling{});
   }
   Share(const ModelConfig& config, DataType type, Whole& whole, collectives::Communicator& ranks)
       : Share(config, WholeModel(config), type, whole, ranks) {}

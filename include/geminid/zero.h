@@ -63,6 +63,7 @@
 #include "geminid/model_state.h"
 #include "geminid/optimizer.h"
 #include "geminid/statistics.h"
+#include "geminid/step_result.h"
 #include "geminid/stream.h"
 #include "geminid/tensor_piece.h"
 
@@ -331,18 +332,6 @@ class GEMINID_EXPORT Workspace {
 
  private:
   const std::shared_ptr<Workspace*> self_;
-};
-
-struct StepResult {
-  uint64_t step = 0;            // steps committed, this one included
-  double gradient_norm = 0;     // over all parameters of all ranks, unscaled, before clipping
-  double clip_coefficient = 1;  // what the unscaled gradients were multiplied by
-  double loss_scale = 1;        // what the gradients had been multiplied by
-  bool overflow = false;        // a gradient was not finite: the weights are unchanged
-  // Another job has the device, and Admission::on_wait of some rank ended the wait for it. The step
-  // is committed, and all state is on the host: save it, export it, read values, and end. What
-  // needs the device fails from now on with that rank's reason, on all ranks.
-  bool wait_ended = false;
 };
 
 class GEMINID_EXPORT Engine : public ModelState {

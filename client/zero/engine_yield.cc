@@ -1,6 +1,6 @@
 // Between steps the engine gives its arena to a job of higher priority, waits in the queue, and
-// goes on: every byte that is not computed anew comes back as it was. Where the wait is ended, its
-// state stays on the host.
+// goes on. Every byte that is not computed anew comes back as it was. Where Admission::on_wait ends
+// the wait, the state stays on the host.
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"

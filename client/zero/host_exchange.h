@@ -25,10 +25,10 @@ struct Exchanged {
   uint64_t bytes() const { return elements * collectives::SizeOf(type); }
 };
 
-// Of one thread. Each call is done when it returns. The first takes as much host memory of the
-// session as the largest chunk has: the daemon frees none as long as it knows of a copy there, and
-// it hears of a copy's end later than this does. Its copies go under tickets but for one: a reduced
-// slice goes up into an extent that is published, for which the daemon gives none.
+// Of one thread. Each call is done when it returns. The first call takes as much host memory of the
+// session as the largest chunk has, and keeps it. The daemon hears of a copy's end later than this
+// class, and frees no memory until then. The copies are those of tickets but for one: a reduced
+// slice goes up into an extent that is published, for which the daemon grants no ticket.
 class HostExchange {
  public:
   // All outlive it. No chunk has more than `largest_bytes`.

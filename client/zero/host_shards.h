@@ -1,6 +1,6 @@
-// The weights as the ranks of a host keep them together: from the first gather of a chunk after its
-// weights changed each of them has an equal part of it in host memory, and gathers it again from
-// the others of the host alone, until the weights change.
+// The weights as the ranks of a host keep them together. With the first gather of a chunk after an
+// update each of these ranks stores an equal part of the chunk in host memory. Until the next
+// update they gather the chunk again from each other alone.
 #ifndef GEMINID_CLIENT_ZERO_HOST_SHARDS_H_
 #define GEMINID_CLIENT_ZERO_HOST_SHARDS_H_
 

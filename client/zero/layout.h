@@ -72,10 +72,10 @@ struct Layout {
   uint64_t padding_elements = 0;  // over all chunks: elements minus used
 };
 
-// INVALID_ARGUMENT for no tensors, a tensor without elements, or sizes beyond 2^40 elements. The
-// search takes the chunk size with the least padding, the smallest of equals, among those from the
-// largest ordinary tensor to twice it, where a tensor is ordinary if it is no larger than the mean
-// plus three standard deviations. Cost: a few thousand packings of the list.
+// INVALID_ARGUMENT for no tensors, a tensor without elements, or sizes beyond 2^40 elements. A
+// tensor is ordinary if it is no larger than the mean plus three standard deviations. The search
+// tries chunk sizes from the largest ordinary tensor to twice that, and takes the one with the
+// least padding, the smallest of equals. Cost: a few thousand packings of the list.
 absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
                                   const LayoutOptions& options);
 

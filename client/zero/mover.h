@@ -93,16 +93,16 @@ class Mover {
   // --- what operators hold; by the trainer's thread
   // An operator holds the chunk, from now on or from when it comes.
   absl::Status Hold(uint32_t chunk);
-  // None does any more. `rest`: the state that it is left in.
+  // No operator holds the chunk any more. Its state becomes `rest`.
   void Release(uint32_t chunk, ChunkState rest);
 
   // --- streams of the trainer
-  // From now until Synchronize, memory that is given away is not used again before what is queued
-  // there.
+  // Until Synchronize, memory that is released is not used again before everything that is queued
+  // on the stream by then is done.
   void Join(Stream* stream);
-  // Nothing that was queued there is still to be done.
+  // Everything that was queued on these streams is done.
   bool StreamsPassed() const;
-  // What is queued so far ends at this point; none without a stream.
+  // The point in the stream after what is queued so far; none without a stream.
   std::optional<uint64_t> Mark(Stream* stream);
   // Work before the point uses the chunk, which neither leaves nor is reduced before that.
   void NoteUse(uint32_t chunk, std::optional<uint64_t> point);
@@ -131,8 +131,8 @@ class Mover {
   // The first chunk of which a shard's are not finite.
   std::optional<uint32_t> NotFinite() const;
   void ClearGradientSquares();
-  // Measures all gradients as they are kept: for steps of fewer micro-batches than were expected,
-  // and after they were written to. When idle.
+  // Measures all reduced gradients again: after steps of fewer micro-batches than expected, and
+  // after WriteGradient. When idle.
   absl::Status MeasureGradients();
 
   // Something the queue may wait for has changed (weights were updated), or failed.
@@ -265,7 +265,7 @@ class Mover {
   const MoverContext context_;
   HostBuffers buffers_;  // of the trainer's thread
   mutable std::mutex mutex_;
-  // Of anything that may be waited for.
+  // Signalled when anything has changed that a thread may wait for.
   struct {
     std::condition_variable signal;
     uint64_t count = 0;

@@ -10,8 +10,9 @@
 
 namespace geminid::zero {
 
-// By any thread that changed what the next gather may wait for, whatever the mover's own is at: one
-// at a time, so that copies are asked for in their order.
+// Called by every thread that changes what the next gather may wait for, whatever the mover's own
+// thread does meanwhile. One thread at a time is in it, so that copies are requested in their
+// order.
 void Mover::StartGathers() {
   Lock lock(mutex_);
   if (starting_) return;  // who is there looks again

@@ -9,8 +9,8 @@
 
 namespace geminid::zero {
 
-// While this lives, the trainer's communicator waits at least so long: another rank may still be
-// making memory, for which it is waited as long as for anything in the engine.
+// While this lives, calls of the trainer's communicator have at least the engine's timeout: another
+// rank may still be allocating its memory.
 class Patience {
  public:
   Patience(collectives::Communicator* ranks, absl::Duration timeout)

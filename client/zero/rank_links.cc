@@ -113,9 +113,9 @@ void RankLinks::GiveSegmentsBack() {
   host_segment_charge_.reset();
 }
 
-// Of ranks with the same elements one counts them, or norms of tensors would be wrong. Over the
-// ranks that an error of Create aborts: another may have refused what it was given, or still be
-// making memory, for which it is waited as long as for anything in the engine.
+// Of ranks with the same elements one counts them, or norms of tensors would be wrong. The
+// trainer's communicator is used, since an error of Create on another rank aborts that one. It gets
+// the engine's timeout, as another rank may still be allocating its memory.
 absl::Status RankLinks::CheckCounted(std::vector<int64_t> counted) const {
   if (sums_ == nullptr) return absl::OkStatus();
   {

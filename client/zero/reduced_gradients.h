@@ -1,5 +1,6 @@
-// Gradients of this rank's shard between their reduction and their update: their squares, which are
-// still on their way to where the update reads them, and those that are used up as they come. Pure.
+// Gradients of this rank's shard between their reduction and their update. It has the sums of their
+// squares, the copies that are under way to where the update reads them, and the landing places of
+// gradients that are used up at once. Pure.
 #ifndef GEMINID_CLIENT_ZERO_REDUCED_GRADIENTS_H_
 #define GEMINID_CLIENT_ZERO_REDUCED_GRADIENTS_H_
 

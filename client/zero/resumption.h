@@ -1,6 +1,6 @@
-// Going on from what a predecessor of this process left: the ranks agree on the last step that any
-// of them committed, those that are behind are told what it was, and every rank finishes its part.
-// See proto/shm/commit_layout.h for why that is always possible.
+// Going on from what a predecessor of this process left. The ranks agree on the last step that any
+// of them committed. Ranks that have not committed that step get its record, and every rank
+// finishes its part of the update. See proto/shm/commit_layout.h for why that is always possible.
 #ifndef GEMINID_CLIENT_ZERO_RESUMPTION_H_
 #define GEMINID_CLIENT_ZERO_RESUMPTION_H_
 

@@ -1,8 +1,8 @@
 // Hands out this rank's state as one step left it, while the steps after it go on.
 //
-// A granule is handed out once its update of that step is done and before its next one begins: by a
-// thread of its own, or by the updater when it comes first. So training never waits longer than for
-// the granule in hand, and no second copy of the state is held.
+// A granule is handed out after its update of that step and before its next update. The snapshot's
+// own thread does that, or the updater when it gets to the granule first. So training never waits
+// for more than one granule, and no second copy of the state is held.
 #ifndef GEMINID_CLIENT_ZERO_SNAPSHOTTER_H_
 #define GEMINID_CLIENT_ZERO_SNAPSHOTTER_H_
 

@@ -2,9 +2,9 @@
 // gradient lie, and the spare that makes every update out of place.
 //
 // Every trained granule's kinds of state form an extent; for each data type there is one extent
-// more than granules, the spare. An update reads a granule's extent, writes the spare, and flips:
-// one 64-bit store in the commit segment says which extent is the granule's from now on, and the
-// old one becomes the spare. Chunks whose state lives on the device have a spare of their own
+// more than granules, the spare. An update reads a granule's extent, writes the spare, and flips
+// them: one 64-bit store in the commit segment says which extent is the granule's from now on. Its
+// old extent becomes the spare. Chunks whose state lives on the device have a spare of their own
 // there.
 #ifndef GEMINID_CLIENT_ZERO_STATE_STORE_H_
 #define GEMINID_CLIENT_ZERO_STATE_STORE_H_
@@ -83,8 +83,9 @@ class StateStore {
   void FlipTensorState(uint64_t epoch);
 
   // --- for successors: state_store_resume.cc ---
-  // It has a predecessor's chunks. left(): OK if they can be gone on from, where the newest commit
-  // record and the version words say; else why not, and it must be freed and made anew.
+  // It has a predecessor's chunks. left(): OK if training can go on from their contents, which the
+  // newest commit record and the version words describe. Otherwise it says why not: the store must
+  // be freed and made anew.
   bool is_claimed() const { return left_.claimed; }
   const absl::Status& left() const { return left_.status; }
   // Whether a successor may go on from here; to be said after each commit, and of other changes.

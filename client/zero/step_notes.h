@@ -1,8 +1,9 @@
-// What a step updates with, beside its commit record: noted before it, so that an update that was
-// interrupted is finished with the same bits, by a successor of this rank or of one that is behind.
+// The rates and scalars of a step's update. They are noted before the step's commit record. So
+// an update that is interrupted is finished with the same bits, by the successor of this rank or of
+// one that had not committed the step.
 //
-// Two slots in a chunk of host memory, as there are of the record; a step's epoch says which is
-// its own.
+// A chunk of host memory has two slots for notes, as there are two commit records. The step's epoch
+// says which slot it uses.
 #ifndef GEMINID_CLIENT_ZERO_STEP_NOTES_H_
 #define GEMINID_CLIENT_ZERO_STEP_NOTES_H_
 

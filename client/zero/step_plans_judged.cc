@@ -37,8 +37,8 @@ absl::Status StepPlans::EndMicroBatch(int number, bool step_ends) {
   return PlanIfNeeded(step_ends);
 }
 
-// What a plan knows of an operator's time must be of its work, not of its being queued: from when
-// the stream has got past its waits to when it comes to what the next one waits for.
+// An operator's time for a plan is that of its work, without its time in the stream's queue. The
+// time begins when the stream has passed the operator's waits, and ends at those of the next one.
 void StepPlans::BeginMoment(Stream* stream) {
   times_.BeginMoment();
   if (stream == nullptr || director_.evaluating()) return;

@@ -25,8 +25,8 @@ std::vector<TensorRun> RunsOf(const Parameter& parameter, uint32_t id,
                               const std::vector<Parameter>& model);
 
 // INVALID_ARGUMENT for pieces that are not within parameter and tensor, that overlap in the
-// parameter, or are trained in it alone; for a parameter without pieces whose name and size no
-// tensor has; and for tensors without elements. Without a model nothing is wrong.
+// parameter, or that are trained in only one of the two. So is a parameter without pieces whose
+// name and size no tensor has, and a tensor without elements. Without a model nothing is wrong.
 absl::Status CheckPieces(const std::vector<Parameter>& parameters,
                          const std::vector<Parameter>& model);
 

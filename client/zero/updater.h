@@ -39,9 +39,10 @@ class Updater {
   // one before must have ended. `epoch`, of the commit record, marks every granule's new version.
   void Start(uint64_t epoch, const std::vector<uint32_t>& order);
 
-  // In the backward pass: a step of that epoch begins; then of each chunk that it is not current
-  // from now on, and of each granule that its gradient is there, in any order. `done` is called on
-  // the updater's thread when the gradient is not needed any more; not after Stop or an error.
+  // In the backward pass: BeginStep says that the step of this epoch begins. Expect says that a
+  // chunk will be updated and is not current until then, Add that a granule's gradient is there, in
+  // any order. `done` is called on the updater's thread when the gradient is not needed any more;
+  // not after Stop or an error.
   void BeginStep(uint64_t epoch);
   void Expect(uint32_t chunk);
   void Add(uint32_t chunk, uint32_t granule, std::function<void()> done);

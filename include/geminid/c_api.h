@@ -74,8 +74,7 @@ void geminid_error_free(geminid_error* error);
 // Of the last call that was given it. The message is valid until the next one; never NULL.
 geminid_code geminid_error_code(const geminid_error* error);
 const char* geminid_error_message(const geminid_error* error);
-// Not 0: the engine has failed, and every later call on it returns the same. 0: the call was
-// refused, and the engine goes on.
+// Not 0: the engine has failed, and every later call returns the same. 0: the call was refused.
 int geminid_error_is_final(const geminid_error* error);
 
 // "INVALID_ARGUMENT"; "UNKNOWN" for a number that is no code. Static.
@@ -100,9 +99,8 @@ typedef struct geminid_session_options {
   const char* client_name;
   int32_t rank, world_size;
   int32_t local_rank, local_world_size;
-  int32_t device;         // -1: the daemon chooses
-  int32_t keep_on_death;  // a boolean
-  int32_t strict_device;  // a boolean
+  int32_t device;                        // -1: the daemon chooses
+  int32_t keep_on_death, strict_device;  // booleans
   // Not 0: a daemon of this session's own, which ends after it; `socket` must be empty. 0: one is
   // started only where none runs.
   int32_t private_daemon;
@@ -441,10 +439,8 @@ geminid_code geminid_engine_loss_scale(geminid_engine* engine, double* scale, ge
 typedef struct geminid_group {
   size_t struct_size;
   double learning_rate;
-  double weight_decay;  // NAN: the parameters' own
-  double beta1;         // these, NAN: the optimizer's
-  double beta2;
-  double epsilon;
+  double weight_decay;           // NAN: the parameters' own
+  double beta1, beta2, epsilon;  // NAN: the optimizer's
 } geminid_group;
 void geminid_group_init(geminid_group* group, size_t struct_size);
 

@@ -102,13 +102,13 @@ struct Loaded {
 };
 
 // Loads a checkpoint, or the one that Newest names in a saver's folder, into an engine before its
-// first micro-batch: from then on its steps have the bits that the saved run's would have had, with
-// the same number of ranks; with another one the same start. All ranks agree on each error, as of
-// Saver::Save, and on the step. NOT_FOUND when there is none;
+// first micro-batch. With the same number of ranks its steps have the bits from then on that the
+// saved run's would have had; with another number of ranks it begins from the same values. All
+// ranks agree on each error, as of Saver::Save, and on the step. NOT_FOUND when there is none.
 // DATA_LOSS names the file and the tensor, and what is wrong: cut short, altered, missing, of
-// another shape. The bytes are compared with their checksums as they go into the engine, so that
-// after an error its values are neither the checkpoint's nor those before: load another one,
-// Initialize, or end.
+// another shape. The bytes are compared with their checksums as they go into the engine. So after
+// an error its values are neither the checkpoint's nor those before: load another one, Initialize,
+// or end.
 GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
                                            collectives::Communicator* communicator,
                                            const std::vector<zero::Parameter>& parameters);

@@ -117,16 +117,16 @@ struct LinkCosts {
 
 struct CommunicatorStats {
   std::vector<PeerTraffic> peers;  // by rank; the own entry stays 0
-  // By rank, what really went there and came from there over TCP. With "tcp" that is `peers`, on one
-  // host nothing, and over hosts and ranks less than `peers`, with fewer partners.
+  // By rank, what really went there and came from there over TCP. With "tcp" that is `peers`, on
+  // one host nothing, and over hosts and ranks less than `peers`, with fewer partners.
   std::vector<PeerTraffic> network;
   std::array<uint64_t, kOpKindCount> operations = {};  // completed, by OpKind
   // By OpKind, of this communicator and of all that were made from it by Duplicate and Subset, and
   // from those. A SendReceive is a call of each, and its seconds are Send's.
   std::array<OperationTraffic, kOpKindCount> traffic = {};
-  // Over hosts and ranks: reductions of this rank that went from host to host, where that promised
-  // to be faster than messages from each rank to each; and by which costs that was decided. None
-  // were measured where there is no choice.
+  // Over hosts and ranks. Reductions of this rank that went from host to host, because that
+  // promised to be faster than messages from each rank to each. link_costs are the costs by which
+  // that was decided; none were measured where there is no choice.
   std::array<uint64_t, kOpKindCount> chained = {};
   std::optional<LinkCosts> link_costs = std::nullopt;
   // Now, of this rank's memory: what NCCL was told of, which it may move without a copy through
@@ -240,12 +240,12 @@ class GEMINID_EXPORT Communicator {
   // memory, and connect anew.
   absl::StatusOr<Survivors> Shrink();
 
-  // Memory that the ranks of a host share is made by the first of them. From now on, until what is
-  // returned is destroyed, `charger` is told of all that this rank has made for this communicator
-  // and for the others that come from the same Connect, and of what it makes for them later, before
-  // it does. An error is that of this call, or of the Duplicate, Subset or Shrink on every rank
-  // that takes part in it. Null: somebody is told already. Other backends than "shm" and
-  // "hierarchical" share nothing.
+  // Memory that the ranks of a host share is made by the first of them. Until the result is
+  // destroyed, `charger` is told of the memory that this rank has made for this communicator and
+  // for the others from the same Connect. It is told of later memory before that is made. Its error
+  // is that of this call, or of the Duplicate, Subset or Shrink on every rank that takes part in
+  // it. Null: another charger is told already. Other backends than "shm" and "hierarchical" share
+  // nothing.
   absl::StatusOr<std::shared_ptr<void>> ChargeSegments(SegmentCharger charger);
 
  private:

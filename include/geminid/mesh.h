@@ -30,7 +30,7 @@ class GEMINID_EXPORT Mesh {
   // Axes from the outermost to the innermost: ranks that follow each other differ in the last axis.
   // Put the axis that talks most last, so that its groups lie within a node. INVALID_ARGUMENT: no
   // axes, a name that is empty or there twice, a size below 1, or sizes whose product is not
-  // `world_size`; the message says which world sizes these axes would fit.
+  // `world_size`. The message says which world sizes these axes would fit.
   static absl::StatusOr<Mesh> Make(std::vector<MeshAxis> axes, int world_size);
 
   int world_size() const { return world_size_; }

@@ -52,7 +52,7 @@ struct Resumed {
   uint64_t data_position = 0;
   std::array<uint64_t, 4> random_state = {};
   bool was_behind = false;        // this rank had committed one step less
-  uint64_t granules_updated = 0;  // of that step's update, pieces of the state that were left to do
+  uint64_t granules_updated = 0;  // that this rank still had to update for that step
 };
 
 // Receives a snapshot: this rank's parts of every parameter and kind of state, each once, in any
@@ -61,7 +61,7 @@ class GEMINID_EXPORT SnapshotSink {
  public:
   virtual ~SnapshotSink() = default;
   // An error ends the snapshot. Training waits while this runs, but never for more than one
-  // granule.
+  // granule: the part of a shard that the optimizer updates at once.
   virtual absl::Status Write(ParameterId id, StateKind kind, uint64_t offset,
                              std::span<const float> values) = 0;
 };
@@ -92,8 +92,9 @@ class GEMINID_EXPORT ModelState {
   // for a range that is not wholly in the shard, and nothing is read or written.
   virtual absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
                                  std::span<float> values) = 0;
-  // Sets them; waits for a snapshot too. After the first micro-batch all ranks must write if any
-  // does, if only no values, since weights that lie on the device go with it.
+  // Sets them, and waits for a snapshot that reads them. All ranks must write if one does: a rank
+  // that keeps nothing of the parameter writes no values. Copies of the weights on the device are
+  // dropped with it, which must happen on all ranks.
   virtual absl::Status WriteShard(ParameterId id, StateKind kind, uint64_t offset,
                                   std::span<const float> values) = 0;
 

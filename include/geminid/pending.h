@@ -30,8 +30,8 @@ class GEMINID_EXPORT Pending {
   absl::Status Wait(absl::Duration timeout = absl::InfiniteDuration()) const;
 
   // Calls `callback` once with the outcome: here and now if complete, else on the thread that
-  // completes it, a session's transfer thread or an AsyncCommunicator's, where it must not block;
-  // it may make further requests. At most one callback.
+  // completes it, a session's transfer thread or an AsyncCommunicator's. The callback must not
+  // block, and may make further requests. At most one callback.
   void Then(std::function<void(const absl::Status&)> callback);
 
   class State;  // of the library

@@ -134,9 +134,10 @@ class GEMINID_EXPORT Session {
   // the session's memory is freed and unmapped. Leases must have been released. Not in a callback.
   // With keep_on_death it waits up to 10 s for the next daemon where one died.
   ~Session();
-  // Its end will be to the daemon as if this process had died: see ConnectOptions::keep_on_death.
+  // When this session ends, the daemon will treat this process as one that died: it retains the
+  // memory as ConnectOptions::keep_on_death says.
   void LeaveToSuccessor();
-  // It was another process's, which died, and has what that one left.
+  // The session was that of a process that died, and has the chunks of that process.
   bool is_successor() const;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -173,8 +174,9 @@ class GEMINID_EXPORT Session {
     return HostAddress(const_cast<std::byte*>(address));
   }
 
-  // Where its device copy is and how it stands: a snapshot, which only a lease, or being the one
-  // who fills it, makes last. DeviceOffset is kAnyOffset and Device null when there is none.
+  // The residency and the place of the chunk's device copy. They may change at any time, but not
+  // while this process has a lease on the chunk or fills it. Without a device copy DeviceOffset is
+  // kAnyOffset and Device is null.
   Residency ResidencyOf(ChunkId chunk) const;
   uint64_t DeviceOffset(ChunkId chunk) const;
   std::byte* Device(ChunkId chunk) const;
@@ -225,7 +227,8 @@ class GEMINID_EXPORT Session {
   // --- what is known and told --------------------------------------------------------------------
   void AddStall(StallCause cause, absl::Duration waited);
   std::array<absl::Duration, kStallCauses> Stalls() const;  // what was added, by cause
-  // Waited to be admitted: at the start, and again after other jobs had the device. No stall.
+  // The time spent waiting for admission: at the start, and again after other jobs had the device.
+  // It counts as no stall.
   absl::Duration Queued() const;
   void SetStep(uint64_t step);
   void SetWorkspace(uint64_t bytes);  // non-model device bytes in use now

@@ -15,7 +15,8 @@ namespace geminid::zero {
 struct Statistics {
   uint64_t parameters = 0;
   uint64_t model_state_bytes = 0;  // weights, remainders and moments of this rank
-  // Of the arena: state that lives there, gradients and spare; sums of gradients in Stage::kState.
+  // The part of the arena that state takes, with its gradients and spare extents, and the sums of
+  // gradients of Stage::kState.
   uint64_t device_state_bytes = 0;
   uint64_t state_chunks_on_device = 0;
   uint64_t host_bytes = 0;  // host memory the daemon's ledger charges to this rank
@@ -33,15 +34,15 @@ struct Statistics {
   uint64_t planned_transfer_bytes = 0;
   // From other ranks: weights that were gathered and gradients that were added up.
   uint64_t received_bytes = 0;
-  // Of these, what came from Options::host_ranks because the host had the weights already. And what
-  // this rank keeps of them for it, of host_bytes.
+  // The part of received_bytes that came from Options::host_ranks, which had the weights already.
   uint64_t received_within_host_bytes = 0;
+  // The part of host_bytes that holds this rank's part of the host's weights for that.
   uint64_t host_shard_bytes = 0;
   double stall_seconds = 0;
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;
   double queued_seconds = 0;  // waited to be admitted, which is no stall
-  // By what ranks exchange chunks, as Communicator::BackendName has it, and if that is host memory
-  // although theirs are on devices, why. Empty for one rank.
+  // How ranks exchange chunks: Communicator::BackendName. Where chunks are on devices and go
+  // through host memory, it says why. Empty for one rank.
   std::string ranks_exchange_by;
   // Of this rank's memory, CommunicatorStats::registered_bytes of what moves it between devices.
   uint64_t registered_bytes = 0;
@@ -49,14 +50,14 @@ struct Statistics {
   uint64_t chunk_elements = 0;
   double waste_ratio = 0;  // padding over all elements
   uint64_t plans_made = 0;
-  // How often the plan no longer described the steps and was reconsidered: for slower or faster
-  // steps from the times measured under it, else from a new sample.
+  // How often a new plan was made because the steps no longer fitted the old one. Slower or faster
+  // steps are planned for from the times measured under the old plan, other changes from a sample.
   std::vector<std::pair<std::string, uint64_t>> replans_by_cause;
   bool everything_fits = false;  // the plan is empty: nothing moves during a step
   std::string plan_explanation;  // or why there is no plan
 };
 
-// What training follows, beside the sample that it was made from.
+// The plan that training follows, and the trace that it was made from.
 struct PlanInForce {
   Trace trace;
   Plan plan;

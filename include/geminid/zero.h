@@ -2,13 +2,16 @@
 // device.
 //
 // The parameters are packed, in the order given, into chunks. Each rank keeps its shard of every
-// chunk: the working weight, what it lacks of its fp32 master, and the optimizer's state (for
-// Adam's moments 12 bytes per parameter in all), plus the reduced gradient. A chunk is gathered on
-// the device for the operators that use it. The first micro-batch is sampled; from then on a plan
-// says what to gather ahead and what to keep, and is made again when steps no longer fit it. Where
-// things are never changes a bit of what is computed.
+// chunk: the weight, the bits that its fp32 master has beyond that, and the optimizer's state. With
+// Adam's moments these take 12 bytes per parameter. The reduced gradient comes on top.
 //
-// One training step of a rank, in its own words:
+// A micro-batch is one forward and backward pass; a step of the optimizer has one or more. An
+// operator is the work between a Use and its Finish, as a layer's forward, and each Use begins a
+// moment of the micro-batch. An operator's chunks are gathered on the device. The first micro-batch
+// is sampled. From then on a plan says, by moments, what to gather ahead and what to keep; a new
+// plan is made when steps no longer fit it. Placement never changes a bit of the results.
+//
+// One training step of a rank:
 //
 //   for each micro-batch:
 //     engine->BeginMicroBatch();
@@ -18,12 +21,11 @@
 //                  op.GradientWritten(w); }
 //   engine->Step(learning_rate);   // clips, commits; the update itself overlaps the next forward
 //
-// The gradient of a step is the mean over the ranks, and the mean or the sum over its
-// micro-batches, of what was written; a trained parameter that no operator gave a gradient has one
-// of zeros.
+// The gradient of a step is the mean of the ranks' gradients, and the mean or the sum of those of
+// its micro-batches. A trained parameter that no operator gave a gradient has one of zeros.
 //
-// Operators may overlap: Use may be called while Operations of before are still open, also on the
-// same parameters. Evaluation may come at any time, within a micro-batch too, though not of weights
+// Operators may overlap: Use may be called while earlier Operations are open, also on the same
+// parameters. Evaluation may come at any time, within a micro-batch too, though not of weights
 // whose gradients are in their place.
 //
 // Threads: any thread may call; calls are carried out one after the other. health and GetStatistics
@@ -55,12 +57,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "geminid/data_type.h"
 #include "geminid/export.h"
 #include "geminid/loss_scaler.h"
 #include "geminid/model_state.h"
 #include "geminid/optimizer.h"
-#include "geminid/data_type.h"
 #include "geminid/statistics.h"
+#include "geminid/step_result.h"
 #include "geminid/stream.h"
 #include "geminid/tensor_piece.h"
 
@@ -83,8 +86,8 @@ enum class Placement {
   kAuto,    // what the plan says
 };
 
-// Where the optimizer's state and update are with placement kAuto. Whole chunks, those first whose
-// gradients come last.
+// Where the optimizer's state and update are with placement kAuto. Whole chunks move to the device,
+// first those whose gradients come last.
 enum class StatePlacement {
   kAuto,    // as many on the device as shorten the step or, if none does, move the fewest bytes
   kHost,    // none on the device
@@ -100,8 +103,8 @@ enum class UpdateTime {
   // whole gradient first: no clipping, no loss scaling, one micro-batch per step, an optimizer
   // that IsElementwise, and no Parameter::update_without_gradient that is false. What it costs:
   // from the first update on a step can only be completed. CancelMicroBatch, operators that use
-  // what is updated, ReadGradient and WriteGradient are refused; a gradient that is not finite is
-  // DATA_LOSS, not StepResult::overflow; a run that ends in between has its last checkpoint alone.
+  // what is updated, ReadGradient and WriteGradient are refused. A gradient that is not finite is
+  // DATA_LOSS, not StepResult::overflow. A run that ends in between has its last checkpoint alone.
   kInBackward,
 };
 
@@ -125,7 +128,7 @@ enum class Stage {
   kWeights = 3,
 };
 
-// Of a step's gradient over its micro-batches.
+// How a step's gradient follows from those of its micro-batches.
 enum class GradientScale { kMean, kSum };
 
 // What Step does where the gradient has an element that is not finite.
@@ -145,9 +148,9 @@ struct Parameter {
   // Of weight and gradient, in place of Options::data_type: fp32 norms and routers beside bf16, or
   // a frozen base of 8 bits. The state of a trained parameter is fp32 in either of its types.
   std::optional<DataType> data_type = std::nullopt;
-  // Of parameters that are used together, as those of a block: they share chunks with each other
-  // alone, so that no others are gathered and held with them. What a unit has of a data type may be
-  // so little that it shares chunks with others all the same.
+  // The same for parameters that are used together, as those of a block: they share chunks with
+  // each other alone, so that no others are gathered and held with them. A unit with very few
+  // elements of a data type shares their chunk with others all the same.
   std::optional<uint32_t> unit = std::nullopt;
   bool trainable = true;
   bool decay = true;                                  // subject to weight decay
@@ -169,8 +172,8 @@ struct Parameter {
   // With Options::model: what it has of its tensors; elements in no piece are never updated. Unset:
   // it is the tensor of its name.
   std::optional<std::vector<TensorPiece>> pieces = std::nullopt;
-  // And whether its elements count in what is added up over whole tensors. Of ranks in different
-  // engines that have the same elements one says so.
+  // And whether its elements count in sums over whole tensors. Where ranks of different engines
+  // have the same elements, one of them says true.
   bool counts = true;
 };
 
@@ -184,10 +187,10 @@ struct Options {
   // Micro-batches per step as a rule; Step may come earlier or later, but in Stage::kState. 1:
   // always one, and gradients are not summed in fp32.
   int accumulate = 1;
-  // Above 1: a micro-batch gives gradients to one of so many parts of the parameters, the same on
-  // all ranks, as in a pipeline whose stages go back through several parts one by one. Chunks of
-  // which it gives none keep the sums that they have, and micro-batches count as 1 /
-  // micro_batch_parts of one. Only with `accumulate` above 1.
+  // Above 1: a micro-batch gives gradients to one of so many parts of the parameters, the same part
+  // on all ranks. So does a pipeline whose stages go back through several parts one by one. The
+  // other chunks keep their sums, and a micro-batch counts as 1 / micro_batch_parts of one. Only
+  // with `accumulate` above 1.
   int micro_batch_parts = 1;
   GradientScale gradient_scale = GradientScale::kMean;
   UpdateTime update = UpdateTime::kAfterStep;
@@ -200,18 +203,17 @@ struct Options {
   // kShare: 0 to 1, of what the arena has beyond its fullest moment in the sample.
   double state_share = 0;
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
-  // Each weight and each gradient is at the same address whenever it is on the device, and touching
-  // that address at any other time is a fault, until the engine fails. Takes as many addresses as
-  // all of them have bytes, and a few system calls when a chunk comes or goes. UNIMPLEMENTED on a
-  // GPU.
+  // Each weight and each gradient is at the same address whenever it is on the device. At any other
+  // time touching that address is a fault, until the engine fails. This takes as many addresses as
+  // they have bytes, and a few system calls when a chunk comes or goes. UNIMPLEMENTED on a GPU.
   bool stable_addresses = false;
   int max_lookahead_moments = 8;
   int update_threads = 1;  // that the update runs on; changes no bit
-  // With a session that keeps on death (ConnectOptions::keep_on_death, and a run): Create takes
-  // what the ranks' predecessors left, if all of them left their state and had committed a step,
-  // and finishes the last step that any of them had committed. Then resumed() says where that is,
-  // the state is that of an undisturbed run after it, and Initialize is refused. Otherwise what was
-  // left is freed, and all is as without. The same on all ranks; so are data_position and
+  // With a session that has ConnectOptions::keep_on_death and a run. Create takes over from the
+  // processes that had these ranks before, if each of them left its state and had committed a step.
+  // It finishes the last step that any of them had committed. Then resumed() says which step that
+  // is, the state is that of an undisturbed run after it, and Initialize is refused. Otherwise
+  // Create frees what was left and begins anew. The same on all ranks; so are data_position and
   // random_state then.
   bool resume = false;
   // Where this engine trains a part of a model: the ranks of all parts. They resume together, after
@@ -224,30 +226,31 @@ struct Options {
   collectives::Communicator* all_ranks = nullptr;
   // Stage::kWeights on several hosts: of `communicator` the ranks that share this rank's host, this
   // one among them, and as many on each host. Weights are gathered over all ranks once after each
-  // update. From then on the ranks of a host keep them together in host memory, an equal part each
-  // (Statistics::host_shard_bytes), and gather them again, in the backward pass, in further
-  // micro-batches and in evaluations, from each other alone. The bits stay the same. A rank whose
-  // host has no other keeps all of them, and receives nothing again. Used in Create alone, by all
-  // ranks or by none. Null: every gather is over all ranks.
+  // update. From then on each rank of a host keeps an equal part of them in host memory
+  // (Statistics::host_shard_bytes). The backward pass, further micro-batches and evaluations gather
+  // them from these ranks alone. The bits stay the same. A rank that is alone on its host keeps all
+  // weights, and receives none again. Used in Create alone, by all ranks or by none. Null: every
+  // gather is over all ranks.
   collectives::Communicator* host_ranks = nullptr;
   // With all_ranks and an optimizer that is not IsElementwise: the whole model's tensors, the same
   // on all of them. What is said of a tensor here counts, not what the parameters that have pieces
   // of it say (Parameter::pieces). Norms, rows and columns are those of these tensors, added up
-  // over all ranks in a fixed order; of each every rank keeps its numbers, so that Progress is that
-  // of one engine with all of the model. Each element of what is trained is to count on one rank:
-  // INVALID_ARGUMENT where more or fewer of a tensor's count than it has.
+  // over all ranks in a fixed order. Every rank keeps the numbers of every tensor, so that Progress
+  // is that of one engine with all of the model. Each element of what is trained must count on one
+  // rank: INVALID_ARGUMENT where more or fewer of a tensor's elements count than it has.
   std::vector<Parameter> model{};
-  // What steps are timed by, to judge plans and stalls; a monotonic clock if empty. Called on the
-  // threads of the trainer and of its streams, not twice at once.
+  // The clock that steps and stalls are timed by; empty: a monotonic one. Called on the threads of
+  // the trainer and of its streams, not twice at once.
   std::function<absl::Time()> clock{};
-  // A call fails when nothing it waits for has gone on for so long. Longer than planning takes.
+  // A call fails when nothing that it waits for makes progress for so long. Planning must take
+  // less.
   absl::Duration timeout = absl::Minutes(5);
 };
 
 // The parameters of one operator, on the device while this lives. Move-only; assigning finishes the
-// one that was there. Pointers are to whole
-// row-major tensors of the parameter's data type, aligned to 64 bytes, valid until Finish. Once it
-// has finished, been moved from, or its engine has ended, pointers are null and calls fail.
+// one that was there. Pointers are to whole row-major tensors of the parameter's data type, aligned
+// to 64 bytes, valid until Finish. Once the Operation has finished or been moved from, or its
+// engine has ended, pointers are null and calls fail.
 class GEMINID_EXPORT Operation {
  public:
   Operation(Operation&&) noexcept;
@@ -331,27 +334,15 @@ class GEMINID_EXPORT Workspace {
   const std::shared_ptr<Workspace*> self_;
 };
 
-struct StepResult {
-  uint64_t step = 0;            // steps committed, this one included
-  double gradient_norm = 0;     // over all parameters of all ranks, unscaled, before clipping
-  double clip_coefficient = 1;  // what the unscaled gradients were multiplied by
-  double loss_scale = 1;        // what the gradients had been multiplied by
-  bool overflow = false;        // a gradient was not finite: the weights are unchanged
-  // Another job has the device, and Admission::on_wait of some rank ended the wait for it. The step
-  // is committed, and all state is on the host: save it, export it, read values, and end. What
-  // needs the device fails from now on with that rank's reason, on all ranks.
-  bool wait_ended = false;
-};
-
 class GEMINID_EXPORT Engine : public ModelState {
  public:
   // Packs the parameters, allocates their state through the session, and zeroes it. `session` must
   // have an arena and, like `communicator`, outlive the engine. The arena is the engine's while it
-  // lives: chunks that the trainer has put there make way, and must be clean and not leased.
-  // Errors: RESOURCE_EXHAUSTED with the numbers and the smallest arena that would do;
-  // INVALID_ARGUMENT for parameters or options, and for those that are not the same on all ranks,
-  // with what each of them has. Any error while it resumes (Options::resume) leaves
-  // the session, and the state in it, to a successor: see Session::LeaveToSuccessor.
+  // lives: chunks of the trainer's own are evicted from it, and must be clean and not leased.
+  // Errors: RESOURCE_EXHAUSTED with the numbers and the smallest arena that would do.
+  // INVALID_ARGUMENT for parameters or options that cannot be, or are not the same on all ranks,
+  // with what each of them has. Any error while it resumes (Options::resume) leaves the session,
+  // and the state in it, to the next process: see Session::LeaveToSuccessor.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(Session* session,
                                                         collectives::Communicator* communicator,
                                                         std::vector<Parameter> parameters,
@@ -418,11 +409,11 @@ class GEMINID_EXPORT Engine : public ModelState {
   // returns at once, with their addresses. It blocks only where room must be made for it that
   // earlier work still uses. Operators are timed by when the stream gets to them.
   //
-  // Memory is used again in the order of streams: what Finish was told of one, or was queued on any
-  // of them when a block of workspace was given back, comes first. Blocks are handed out again in
-  // the order of calls: whoever uses several streams orders them for that, and orders calls with
-  // and without a stream. Streams live until Synchronize. What goes wrong later is returned by the
-  // next call: streams do not hang then, but what they compute is of no use.
+  // Memory is used again in the order of streams. A chunk's is when the stream of its Finish has
+  // got there; a block's when all streams have got to where they were when it was given back. But
+  // blocks are handed out again in the order of calls: a trainer with several streams, or with
+  // calls without one, must order their work by that. Streams live until Synchronize. What goes
+  // wrong later is returned by the next call: streams do not hang then, but their results are void.
   virtual absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters,
                                         StreamHandle stream) = 0;
 
@@ -441,7 +432,7 @@ class GEMINID_EXPORT Engine : public ModelState {
   // GradientNorm and CancelMicroBatch begin with it.
   virtual absl::Status Synchronize() = 0;
 
-  // With Options::stable_addresses, where Operation::Weight says that it is; null without.
+  // The address that Operation::Weight returns for it. Null without Options::stable_addresses.
   virtual const std::byte* StableAddress(ParameterId id) const = 0;
 
   // Device memory that the chunks of these weights and of the gradients of these take together.

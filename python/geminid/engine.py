@@ -18,7 +18,7 @@ from geminid.errors import FailedPrecondition
 from geminid.session import Ranks, Session
 
 FORWARD, BACKWARD, EVALUATE = 0, 1, 2
-BFLOAT16, FLOAT32 = 1, 2
+BFLOAT16, FLOAT32, FLOAT16, INT8, UINT8 = 1, 2, 3, 4, 5  # the last three: frozen
 VALUE, EXP_AVG, EXP_AVG_SQ = 0, 1, 2
 NOT_FINITE_SKIP, NOT_FINITE_WRITE, NOT_FINITE_FAIL = 0, 1, 2
 OPTIMIZERS = ("adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came")

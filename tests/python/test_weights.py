@@ -99,12 +99,12 @@ def test_disabled_prepare_reads_them_too(monkeypatch):
 
 def test_frozen_parameters_that_stay_torchs_are_read_too():
     plain = make("gpt").eval()
-    plain.norm.half().requires_grad_(False)
+    plain.norm.double().requires_grad_(False)
     model = empty_model().eval()
-    model.norm.half().requires_grad_(False)
+    model.norm.double().requires_grad_(False)
     optimizer = twins.adamw([p for p in model.parameters() if p.requires_grad])
     model, _ = twins.prepared(model, optimizer, weights=plain.state_dict())
-    assert torch.equal(model.norm.weight, plain.norm.weight) and model.norm.weight.dtype == torch.float16
+    assert torch.equal(model.norm.weight, plain.norm.weight) and model.norm.weight.dtype == torch.float64
 
 
 def test_large_tensors_are_read_in_pieces(tmp_path, monkeypatch):

@@ -45,12 +45,12 @@ class Director {
   struct Chunk {
     uint64_t bytes = 0;        // of its extent
     bool is_gradient = false;  // the separate gradient of another chunk: opened, not gathered
-    // Weights that once gathered are kept, with a plan or without, until they change: those of
-    // ZeRO's stages that do not share them out.
+    // Weights that stay on the device once they were gathered, with a plan or without, until a step
+    // changes them: those of ZeRO's stages that do not shard weights.
     bool stays = false;
-    bool changes = true;  // steps do
-    // Who gathers it keeps a copy together with the other ranks of the host, from which it is
-    // gathered again until it changes.
+    bool changes = true;  // with each step
+    // The ranks of a host that gather it keep a copy together, and gather it again from that copy
+    // until it changes.
     bool copied = false;
   };
 
@@ -100,8 +100,8 @@ class Director {
   // How the last micro-batch was, once it ended.
   enum class Outcome { kSampled, kFollowed, kDeviated };
   Outcome outcome() const { return outcome_; }
-  // Whether the last micro-batch should become a plan. The operators having changed is a reason the
-  // less, the more often plans made for it were left again.
+  // Whether the last micro-batch should become a plan. Operators that changed are a reason, which
+  // backs off exponentially while the plans that are made for it are not followed.
   bool wants_plan() const { return backoff_.wants_plan(); }
   // What the last micro-batch recorded, or the current one so far.
   Recorder& recorder() { return evaluating() ? sample_.recorder() : recorder_; }
@@ -110,13 +110,13 @@ class Director {
   // Between micro-batches. What the plan before left where this one wants it stays. Chunks that
   // stay are gathered by the next BeginMicroBatch: this step may be over, and change them.
   Moves PutInForce(PlannedRun run);
-  // There is none for what was recorded, or it cannot be followed (MovesWhatIsKept): the one there
-  // is stays.
+  // No plan can be made of the recording, or it cannot be followed (MovesWhatIsKept). The plan in
+  // force stays.
   void PlanRefused() { backoff_.WaitLonger(); }
 
   // After an operator of an evaluation on demand, or at its `end`: one round of its operators, once
-  // they have come round, to make a plan from. Empty if there is nothing new; the more often it was
-  // something, the more rounds must have passed.
+  // they have come round, to make a plan from. Empty if there is nothing new. Each further sample
+  // needs more rounds than the one before.
   std::vector<Moment> TakeEvaluationSample(bool end);
   // Followed from the next operator on, if that is the first of the plan, else from the next
   // evaluation on.

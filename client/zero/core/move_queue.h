@@ -4,8 +4,8 @@
 //
 // An extent:  NONE -> COPYING -> COPIED -> PUBLISHING -> RESIDENT -> LEAVING -> NONE
 //
-// Nothing ever waits for anything but moves asked for earlier: a gather for the extents that lie
-// where it will and were given up before, and everything for what stands before it in the queue.
+// A move waits for earlier moves alone. A gather waits for the extents that were given up before it
+// and lie where it will. Every move waits for those before it in the queue.
 #ifndef GEMINID_CLIENT_ZERO_CORE_MOVE_QUEUE_H_
 #define GEMINID_CLIENT_ZERO_CORE_MOVE_QUEUE_H_
 
@@ -61,10 +61,10 @@ class MoveQueue {
   // ones wait for earlier ones, so that copies are granted in the order in which they are needed.
   // `current`: the chunk's newest weights are there.
   std::optional<Task> TakeStart(const std::function<bool(uint32_t)>& current);
-  // The first task, once it can be carried out without waiting but for other ranks: a gather that
-  // is COPIED, one to the caller's memory of what is `current`, a reduction or drop of what is
-  // RESIDENT. A drop is LEAVING from now on.
-  // `unused`: no work of the trainer's uses the chunk any more, for reductions. None: always.
+  // The first task, once it can be carried out without waiting but for other ranks. That is a
+  // gather that is COPIED, one of a `current` chunk to the caller's memory, or a reduction or drop
+  // of a RESIDENT chunk. A drop is LEAVING from now on. `unused`: no work of the trainer's uses the
+  // chunk any more, for reductions. None: always.
   std::optional<Task> TakeFront(const std::function<bool(uint32_t)>& unused = nullptr,
                                 const std::function<bool(uint32_t)>& current = nullptr);
 

@@ -9,7 +9,8 @@
 namespace geminid::zero {
 
 // One moment: from one operator's start to the next one's. Where gradients are added one by one, a
-// gradient that comes after another was reduced begins a moment, too: the two need no room together.
+// gradient that comes after another was reduced begins a moment, too: the two need no room
+// together.
 struct Moment {
   struct Use {
     uint32_t chunk = 0;

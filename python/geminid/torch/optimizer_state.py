@@ -100,7 +100,8 @@ def read_kind(keeper, record, kind, shape):
 def write_kind(keeper, record, kind, values):
     keeper.check_loading()
     values = values.detach().to(dtype=torch.float32, device="cpu").contiguous()
-    for offset, elements in keeper.engine.shard(record.id):
+    # A rank that keeps nothing of it writes no values: copies on the device go on all ranks, or on none.
+    for offset, elements in keeper.engine.shard(record.id) or [(0, 0)]:
         keeper.engine.write_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
 
 

@@ -26,6 +26,7 @@ from geminid.torch.resume import buffer_bytes
 M = TypeVar("M", bound=torch.nn.Module)
 
 _TYPES = {torch.float32: engine_.FLOAT32, torch.bfloat16: engine_.BFLOAT16}
+_FROZEN_TYPES = {torch.float16: engine_.FLOAT16, torch.int8: engine_.INT8, torch.uint8: engine_.UINT8}
 _SIZE = re.compile(r"\s*([0-9.]+)\s*(B|KiB|MiB|GiB|TiB)\s*")
 _SCALE = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 
@@ -45,10 +46,17 @@ def _records(model, optimizer):
     group_of = {p: number for number, group in enumerate(optimizer.param_groups) for p in group["params"]}
     records = {}
     for name, parameter in model.named_parameters():
-        if parameter.dtype in _TYPES and parameter.numel():
-            records[parameter] = Record(len(records), name, _TYPES[parameter.dtype], parameter in group_of,
-                                        group_of.get(parameter, 0))
+        data_type = _type_of(parameter)
+        if data_type is not None and parameter.numel():
+            records[parameter] = Record(len(records), name, data_type, parameter in group_of, group_of.get(parameter, 0))
     return records
+
+
+def _type_of(parameter):
+    """None: it stays torch's. So do subclasses of 8 bits: libraries of quantised layers keep the values of theirs elsewhere."""
+    if parameter.dtype in _TYPES:
+        return _TYPES[parameter.dtype]
+    return _FROZEN_TYPES.get(parameter.dtype) if type(parameter) is torch.nn.Parameter else None
 
 
 def _connect(device_memory, ranks, resume):
@@ -85,9 +93,9 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     """Hands the parameters of a model to the engine, and returns (model, optimizer) for a loop that
     stays as it was.
 
-    model: any module; it is changed in place and returned. Its parameters are fp32 or bf16; others,
-        such as those of a quantised base, stay torch's, and may not be trained. It may be on the host, also where the
-        daemon has given a GPU: buffers and all parameters are on that one afterwards.
+    model: any module; it is changed in place and returned. Trained parameters are fp32 or bf16, and frozen ones may
+        also be fp16, int8 or uint8. Parameters of other types or of classes that quantise stay torch's. The model may be
+        on the host, also where the daemon has given a GPU: buffers and all parameters are on that one afterwards.
     optimizer: AdamW, Adam, SGD or Adagrad of torch.optim, or Lion, Lamb, Lars, Adafactor or Came of
         geminid.torch, with the parameters that are trained.
     device_memory: bytes of the device for weights and gradients, as 1 << 30 or "1GiB".

@@ -21,7 +21,8 @@ from geminid.torch.tensors import address_of
 #: A folder or a file of safetensors, or tensors by name.
 Source = str | os.PathLike[str] | Mapping[str, torch.Tensor]
 
-_TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "F64": torch.float64}
+_TYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16, "F64": torch.float64, "I8": torch.int8,
+          "U8": torch.uint8}
 _INDEX, _SINGLE = "model.safetensors.index.json", "model.safetensors"
 _MOST_HEADER_BYTES = 100 << 20  # as safetensors has it
 _PIECE_ELEMENTS = 1 << 20

@@ -4,7 +4,8 @@
     python ray_train.py [--die-at STEP]
 
 Ray starts the workers again when one has died, and each goes on with the weights that the daemon keeps for it: start a
-daemon first and set GEMINID_SOCKET. Without one, the weights die with the worker, and the run begins anew.
+daemon first, and set GEMINID_SOCKET, and GEMINID_JOB_ID to a name of the run. Without a daemon the weights die with the
+worker, and the run begins anew.
 """
 
 import argparse
@@ -37,6 +38,7 @@ def train(config):
         tokens = torch.randint(VOCABULARY, (8, LENGTH), generator=torch.Generator().manual_seed(step))
         own = tokens.chunk(place.get_world_size())[place.get_world_rank()]
         loss = nn.functional.cross_entropy(model(own).flatten(0, 1), own.flatten())
+        value = run.same(loss.item())
         loss.backward()
         died = pathlib.Path(config["died"])
         if step == config["die_at"] and place.get_world_rank() == 1 and not died.exists():
@@ -46,7 +48,7 @@ def train(config):
         optimizer.step()
         optimizer.zero_grad()
         with open(config["log"], "a", encoding="utf-8") as log:
-            log.write(f"{place.get_world_rank()} {step} {run.same(loss.item()):.9g}\n")
+            log.write(f"{place.get_world_rank()} {step} {value:.9g}\n")
 
 
 def losses_of(log):

@@ -15,7 +15,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "python/examples"
 NEEDED = {"loop": (), "feedback": (), "hugging_face": ("transformers", "accelerate"),
           "adapters": ("transformers", "accelerate", "peft"), "lightning_fit": ("lightning",),
           "accelerate_loop": ("accelerate",), "jax_blocks": ("jax",), "ray_train": ("ray",)}
-OF_THEIR_OWN = {"jax_blocks", "ray_train"}  # they are no loops of one process of torch
+OF_THEIR_OWN = {"ray_train"}  # a minute for Ray to start
 LOSS = 1e-6  # of losses that fp32 has summed up
 
 

@@ -9,6 +9,20 @@
 #include "absl/strings/str_cat.h"
 
 namespace geminid::c_api {
+namespace {
+
+absl::Status NotOpen(uint64_t operation) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("operation ", operation, " is not open: it was finished, or never begun"));
+}
+
+absl::Status IsKept(uint64_t operation, uint64_t keepers) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("operation ", operation, " has ", keepers,
+                   " exported tensor(s); call their deleters before it is finished"));
+}
+
+}  // namespace
 
 uint64_t NextName() {
   static std::atomic<uint64_t> next{1};
@@ -17,11 +31,12 @@ uint64_t NextName() {
 
 EngineObject::EngineObject(std::shared_ptr<SessionObject> session,
                            std::shared_ptr<RanksObject> ranks,
-                           std::vector<zero::Parameter> parameters,
+                           std::vector<zero::Parameter> parameters, zero::DataType data_type,
                            std::unique_ptr<zero::Engine> engine)
     : session_(std::move(session)),
       ranks_(std::move(ranks)),
       parameters_(std::move(parameters)),
+      data_type_(data_type),
       engine_(std::move(engine)) {}
 
 absl::StatusOr<zero::ParameterId> EngineObject::Id(uint32_t parameter) const {
@@ -36,9 +51,17 @@ absl::StatusOr<uint64_t> EngineObject::Elements(uint32_t parameter) const {
   return std::accumulate(shape.begin(), shape.end(), uint64_t{1}, std::multiplies<uint64_t>());
 }
 
+zero::DataType EngineObject::TypeOf(uint32_t parameter) const {
+  return parameters_[parameter].data_type.value_or(data_type_);
+}
+
+bool EngineObject::IsOnHost() const {
+  return session_->session->device_description().kind != DeviceKind::kCuda;
+}
+
 uint64_t EngineObject::Add(zero::Operation operation) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  operations_.emplace(next_, std::make_shared<zero::Operation>(std::move(operation)));
+  operations_[next_].operation = std::make_shared<zero::Operation>(std::move(operation));
   return next_++;
 }
 
@@ -48,25 +71,58 @@ uint64_t EngineObject::Add(zero::Workspace::Block block) {
   return next_++;
 }
 
-std::shared_ptr<zero::Operation> EngineObject::Find(uint64_t operation) {
+absl::StatusOr<std::shared_ptr<zero::Operation>> EngineObject::Find(uint64_t operation) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = operations_.find(operation);
-  return found == operations_.end() ? nullptr : found->second;
+  if (found == operations_.end()) return NotOpen(operation);
+  return found->second.operation;
 }
 
-std::shared_ptr<zero::Operation> EngineObject::Take(uint64_t operation) {
+absl::StatusOr<std::shared_ptr<zero::Operation>> EngineObject::KeepOpen(uint64_t operation) {
+  std::shared_ptr<zero::Operation> kept;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = operations_.find(operation);
+    if (found == operations_.end()) return NotOpen(operation);
+    ++found->second.keepers;
+    kept = found->second.operation;
+  }
+  return std::shared_ptr<zero::Operation>(
+      kept.get(), [engine = shared_from_this(), operation](zero::Operation*) {
+        engine->EndKeeping(operation);
+      });
+}
+
+void EngineObject::EndKeeping(uint64_t operation) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto node = operations_.extract(operation);
-  return node.empty() ? nullptr : node.mapped();
+  --operations_.at(operation).keepers;
+}
+
+absl::StatusOr<std::shared_ptr<zero::Operation>> EngineObject::Take(uint64_t operation) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = operations_.find(operation);
+  if (found == operations_.end()) return NotOpen(operation);
+  if (found->second.keepers > 0) return IsKept(operation, found->second.keepers);
+  return operations_.extract(found).mapped().operation;
 }
 
 std::vector<std::shared_ptr<zero::Operation>> EngineObject::TakeAll() {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<std::shared_ptr<zero::Operation>> all;
-  for (auto& [number, operation] : std::exchange(operations_, {})) {
-    all.push_back(std::move(operation));
-  }
+  std::erase_if(operations_, [&](auto& entry) {
+    if (entry.second.keepers > 0) return false;
+    all.push_back(std::move(entry.second.operation));
+    return true;
+  });
   return all;
+}
+
+absl::Status EngineObject::CheckNoneIsKept() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [number, open] : operations_) {
+    if (open.keepers > 0) return IsKept(number, open.keepers);
+  }
+  return absl::OkStatus();
 }
 
 bool EngineObject::Release(uint64_t block) {

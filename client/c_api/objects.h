@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/c_api/handles.h"
 #include "geminid/c_api.h"
@@ -30,10 +31,12 @@ struct RanksObject {
 };
 
 // An engine, and what was begun on it and not ended.
-class EngineObject {
+class EngineObject : public std::enable_shared_from_this<EngineObject> {
  public:
+  // `data_type`: of parameters that name none.
   EngineObject(std::shared_ptr<SessionObject> session, std::shared_ptr<RanksObject> ranks,
-               std::vector<zero::Parameter> parameters, std::unique_ptr<zero::Engine> engine);
+               std::vector<zero::Parameter> parameters, zero::DataType data_type,
+               std::unique_ptr<zero::Engine> engine);
 
   zero::Engine& engine() { return *engine_; }
   collectives::Communicator* ranks() { return ranks_->ranks.get(); }
@@ -42,23 +45,41 @@ class EngineObject {
   // INVALID_ARGUMENT with how many there are.
   absl::StatusOr<zero::ParameterId> Id(uint32_t parameter) const;
   absl::StatusOr<uint64_t> Elements(uint32_t parameter) const;
+  zero::DataType TypeOf(uint32_t parameter) const;
+  bool IsOnHost() const;
 
   uint64_t Add(zero::Operation operation);
   uint64_t Add(zero::Workspace::Block block);
-  // Null: there is no such operation. It lives while it is used, whoever finishes it meanwhile.
-  std::shared_ptr<zero::Operation> Find(uint64_t operation);
-  std::shared_ptr<zero::Operation> Take(uint64_t operation);
+  // INVALID_ARGUMENT: there is no such operation. It lives while it is used, whoever finishes it
+  // meanwhile.
+  absl::StatusOr<std::shared_ptr<zero::Operation>> Find(uint64_t operation);
+  // The same, and nobody can take it until all that this returned for it have ended. They keep the
+  // engine alive, too.
+  absl::StatusOr<std::shared_ptr<zero::Operation>> KeepOpen(uint64_t operation);
+  // FAILED_PRECONDITION: it is kept open.
+  absl::StatusOr<std::shared_ptr<zero::Operation>> Take(uint64_t operation);
+  // All that are not kept open.
   std::vector<std::shared_ptr<zero::Operation>> TakeAll();
+  // FAILED_PRECONDITION names one that is.
+  absl::Status CheckNoneIsKept();
   bool Release(uint64_t block);
 
  private:
+  struct Open {
+    std::shared_ptr<zero::Operation> operation;
+    uint64_t keepers = 0;
+  };
+
+  void EndKeeping(uint64_t operation);
+
   const std::shared_ptr<SessionObject> session_;
   const std::shared_ptr<RanksObject> ranks_;
   const std::vector<zero::Parameter> parameters_;
+  const zero::DataType data_type_;
   const std::unique_ptr<zero::Engine> engine_;
   std::mutex mutex_;
   uint64_t next_ = 1;  // operations and blocks have no number in common
-  std::map<uint64_t, std::shared_ptr<zero::Operation>> operations_;
+  std::map<uint64_t, Open> operations_;
   std::map<uint64_t, zero::Workspace::Block> blocks_;
 };
 

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
+#include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "client/c_api/arguments.h"
 #include "client/c_api/engine_calls.h"
 #include "client/c_api/objects.h"
+#include "client/c_api/operation_tensors.h"
 #include "client/c_api/streams.h"
 #include "geminid/c_api.h"
 #include "geminid/zero.h"
@@ -29,19 +30,14 @@ absl::StatusOr<std::vector<zero::ParameterId>> ToIds(const EngineObject& object,
   return ids;
 }
 
-absl::Status NotOpen(uint64_t operation) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("operation ", operation, " is not open: it was finished, or never begun"));
-}
-
 // The same for each function about one parameter of an open operation.
 template <typename Work>
 geminid_code OnOperation(geminid_engine* engine, uint64_t operation, uint32_t parameter,
                          geminid_error* error, const Work& work) noexcept {
   return OnParameter(engine, parameter, error,
                      [&](EngineObject& object, zero::ParameterId id) -> absl::Status {
-                       const auto found = object.Find(operation);
-                       return found == nullptr ? NotOpen(operation) : work(*found, id);
+                       GEMINID_ASSIGN_OR_RETURN(const auto found, object.Find(operation));
+                       return work(*found, id);
                      });
 }
 
@@ -82,17 +78,12 @@ geminid_code geminid_engine_device_bytes(geminid_engine* engine, const uint32_t*
 
 geminid_code geminid_engine_weight(geminid_engine* engine, uint64_t operation, uint32_t parameter,
                                    const void** address, geminid_error* error) {
-  return OnOperation(engine, operation, parameter, error, [&](Operation& open, ParameterId id) {
-    GEMINID_RETURN_IF_ERROR(CheckGiven(address, "address"));
-    const std::byte* const weight = open.Weight(id);
-    if (weight == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("operation ", operation, " has no weight of parameter ", parameter,
-                       ": it does not use it, or the gradient is in its place"));
-    }
-    *address = weight;
-    return absl::OkStatus();
-  });
+  return OnOperation(engine, operation, parameter, error,
+                     [&](Operation& open, ParameterId id) -> absl::Status {
+                       GEMINID_RETURN_IF_ERROR(CheckGiven(address, "address"));
+                       GEMINID_ASSIGN_OR_RETURN(*address, WeightOf(open, operation, id));
+                       return absl::OkStatus();
+                     });
 }
 
 geminid_code geminid_engine_copy_weights(geminid_engine* engine, uint64_t operation,
@@ -113,19 +104,14 @@ geminid_code geminid_engine_copy_weights(geminid_engine* engine, uint64_t operat
 
 geminid_code geminid_engine_gradient(geminid_engine* engine, uint64_t operation, uint32_t parameter,
                                      void** address, int* accumulates, geminid_error* error) {
-  return OnOperation(engine, operation, parameter, error, [&](Operation& open, ParameterId id) {
-    GEMINID_RETURN_IF_ERROR(CheckGiven(address, "address"));
-    GEMINID_RETURN_IF_ERROR(CheckGiven(accumulates, "accumulates"));
-    std::byte* const gradient = open.Gradient(id);
-    if (gradient == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("operation ", operation, " has no gradient of parameter ", parameter,
-                       ": only trained parameters have one, in GEMINID_BACKWARD"));
-    }
-    *accumulates = open.GradientAccumulates(id) ? 1 : 0;
-    *address = gradient;
-    return absl::OkStatus();
-  });
+  return OnOperation(engine, operation, parameter, error,
+                     [&](Operation& open, ParameterId id) -> absl::Status {
+                       GEMINID_RETURN_IF_ERROR(CheckGiven(address, "address"));
+                       GEMINID_RETURN_IF_ERROR(CheckGiven(accumulates, "accumulates"));
+                       GEMINID_ASSIGN_OR_RETURN(*address, GradientOf(open, operation, id));
+                       *accumulates = open.GradientAccumulates(id) ? 1 : 0;
+                       return absl::OkStatus();
+                     });
 }
 
 geminid_code geminid_engine_gradient_written(geminid_engine* engine, uint64_t operation,
@@ -136,9 +122,9 @@ geminid_code geminid_engine_gradient_written(geminid_engine* engine, uint64_t op
 
 geminid_code geminid_engine_finish(geminid_engine* engine, uint64_t operation, uint64_t stream,
                                    geminid_error* error) {
-  return OnEngine(engine, error, [&](EngineObject& object) {
-    const auto taken = object.Take(operation);
-    return taken == nullptr ? NotOpen(operation) : taken->Finish(ToStream(stream));
+  return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(const auto taken, object.Take(operation));
+    return taken->Finish(ToStream(stream));
   });
 }
 
@@ -149,6 +135,7 @@ geminid_code geminid_engine_finish_all(geminid_engine* engine, uint64_t stream,
     for (const std::shared_ptr<Operation>& open : object.TakeAll()) {
       first.Update(open->Finish(ToStream(stream)));
     }
+    first.Update(object.CheckNoneIsKept());
     return first;
   });
 }

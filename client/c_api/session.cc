@@ -95,13 +95,15 @@ absl::StatusOr<HeldMemory> Hold(Session& session, std::string name, uint64_t byt
   return HeldMemory{made.front().home, false};
 }
 
-std::string Describe(const Session& session) {
+std::string Describe(const SessionObject& object) {
+  const Session& session = *object.session;
   const DeviceDescription& device = session.device_description();
   base::JsonWriter json;
   json.BeginObject();
   json.Key("socket").Value(session.socket());
   json.Key("id").Value(session.id());
   json.Key("is_successor").Value(session.is_successor());
+  json.Key("owns_daemon").Value(object.daemon != nullptr || OwnsDaemon(session));
   json.Key("arena_bytes").Value(session.arena_bytes());
   json.Key("device").BeginObject();
   json.Key("index").Value(uint64_t{static_cast<uint32_t>(device.index)});
@@ -143,7 +145,7 @@ geminid_code geminid_session_describe(geminid_session* session, char** json, gem
   return Guarded(error, [&]() -> absl::Status {
     GEMINID_RETURN_IF_ERROR(CheckGiven(json, "json"));
     GEMINID_ASSIGN_OR_RETURN(const auto object, Sessions().Find(session));
-    GEMINID_ASSIGN_OR_RETURN(*json, NewText(Describe(*object->session)));
+    GEMINID_ASSIGN_OR_RETURN(*json, NewText(Describe(*object)));
     return absl::OkStatus();
   });
 }

@@ -49,6 +49,10 @@ bool Session::is_successor() const { return impl_->successor > 0; }
 
 bool IsOfRun(const Session& session) { return !SessionImpl::Of(session).options.run.empty(); }
 
+bool OwnsDaemon(const Session& session) {
+  return SessionImpl::Of(session).private_daemon != nullptr;
+}
+
 bool IsLeft(const Session& session) { return SessionImpl::Of(session).is_left.load(); }
 
 const std::string& Session::socket() const { return impl_->socket; }

@@ -14,6 +14,9 @@ shm::CommitSegment* CommitSegmentOf(Session& session);
 // The device that its arena is on, which lives as long as the session.
 device::Device* DeviceOf(Session& session);
 
+// It has started the daemon itself, which ends with this process.
+bool OwnsDaemon(const Session& session);
+
 // It may have a predecessor, and a successor: it notes for that one what is whole.
 bool IsOfRun(const Session& session);
 // Its end leaves all that it has to the successor: nothing is to be freed.

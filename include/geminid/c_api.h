@@ -1,4 +1,4 @@
-// The interface in C11: libgeminid_c. It is what other languages bind to, and exports nothing else.
+// The interface in C11: libgeminid_c, with c_dlpack.h and c_snapshot.h, and nothing else in it.
 //
 //   geminid_session_options options;
 //   geminid_session_options_init(&options, sizeof options);
@@ -120,8 +120,8 @@ geminid_code geminid_session_connect(const geminid_session_options* options,
 // Sets *session to NULL. The session ends with the last engine that uses it. `session` may be NULL.
 void geminid_session_free(geminid_session** session);
 
-// A JSON object: socket, id, is_successor, arena_bytes, and of the device index, kind, name, uuid
-// and capacity_bytes. For geminid_free.
+// A JSON object: socket, id, is_successor, owns_daemon (which ends with the process), arena_bytes,
+// and of the device index, kind, name, uuid and capacity_bytes. For geminid_free.
 geminid_code geminid_session_describe(geminid_session* session, char** json, geminid_error* error);
 // UNAVAILABLE once the daemon has ended.
 geminid_code geminid_session_health(geminid_session* session, geminid_error* error);

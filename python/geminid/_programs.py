@@ -11,7 +11,7 @@ from typing import NoReturn
 from geminid.errors import NotFound
 
 #: Beside the daemon, which is "geminid".
-NAMES = ("geminid", "geminid-holder", "geminid-agent", "geminictl")
+NAMES = ("geminid", "geminid-holder", "geminid-agent", "geminictl", "geminid-train")
 
 
 def find(name: str) -> str | None:
@@ -49,3 +49,7 @@ def geminid_holder() -> NoReturn:
 
 def geminid_agent() -> NoReturn:
     become("geminid-agent", sys.argv[1:])
+
+
+def geminid_train() -> NoReturn:
+    become("geminid-train", sys.argv[1:])

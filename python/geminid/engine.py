@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypedDict
 
 from geminid import _structs
+from geminid._dlpack import Exported
 from geminid._library import LIB
 from geminid.errors import FailedPrecondition
 from geminid.session import Ranks, Session
@@ -54,7 +55,6 @@ class Options(TypedDict, total=False):
     accumulate: int
     update_threads: int
     timeout_seconds: float
-    resume: bool
     not_finite: int | None
 
 
@@ -145,6 +145,7 @@ class Engine:
                  ctypes.byref(self.handle))
         self.close = weakref.finalize(self, _free, self.handle)
         self.parameters, self.kind = parameters, optimizer.kind
+        self.committed = self.resumed() or 0  # steps, known also while one is under way
         self._here, self._handle = _Here(), self.handle.value
         _LIVE.add(self)
         self._use = LIB.function("engine_use")
@@ -197,6 +198,11 @@ class Engine:
         if code:
             LIB.raise_error(code)
 
+    def weight(self, operation: int, parameter: int) -> Exported:
+        """The parameter in an open operation for ``numpy.from_dlpack`` and others of that name: read-only, without a
+        copy. ``finish`` is refused as long as somebody has what they return."""
+        return Exported(self.handle, operation, parameter)
+
     def device_bytes(self, ids: Sequence[int], gradients: Sequence[int]) -> int:
         """The device memory of an operation with these parameters, and of gradients of some beside it."""
         found = ctypes.c_uint64()
@@ -243,6 +249,7 @@ class Engine:
         input_.gradient_scale, input_.data_position = gradient_scale, data_position
         result = LIB.filled(_structs.StepResult)
         LIB.call("engine_step", self.handle, ctypes.byref(input_), ctypes.byref(result))
+        self.committed = int(result.step)
         return result
 
     def shard(self, parameter: int) -> list[tuple[int, int]]:
@@ -292,6 +299,7 @@ class Engine:
         state = (ctypes.c_uint64 * len(counts))(*counts)
         progress.tensor_state, progress.tensor_state_bytes = ctypes.addressof(state), ctypes.sizeof(state)
         LIB.call("engine_restore", self.handle, ctypes.byref(progress))
+        self.committed = step
 
     def resumed(self) -> int | None:
         """The last step of the process whose state this engine has taken over; None: it began anew."""
@@ -304,7 +312,7 @@ class Engine:
         path = ctypes.c_void_p()
         LIB.call("engine_save", self.handle, str(folder).encode("utf-8"), keep, data_position, ctypes.byref(path))
         try:
-            return ctypes.string_at(path.value).decode("utf-8")
+            return ctypes.string_at(path.value or 0).decode("utf-8")
         finally:
             LIB.dll.geminid_free(path)
 
@@ -312,6 +320,7 @@ class Engine:
         """The data position that was saved with it."""
         position = ctypes.c_uint64()
         LIB.call("engine_load", self.handle, str(folder).encode("utf-8"), ctypes.byref(position))
+        self.committed = self.progress()[0]
         return int(position.value)
 
     def statistics(self) -> dict[str, Any]:

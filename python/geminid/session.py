@@ -8,6 +8,7 @@ import os
 import sys
 import weakref
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any, Protocol
 
 from geminid import _library, _structs
@@ -31,29 +32,29 @@ def _free(name: str, handle: ctypes.c_void_p) -> None:
     LIB.function(name)(ctypes.byref(handle))
 
 
-def _free_session(handle, is_kept):
+def _free_session(handle: ctypes.c_void_p, is_kept: bool) -> None:
     """After a failure the next process of the run may go on from what the daemon keeps."""
     if is_kept and LIB.failed:
         LIB.dll.geminid_session_leave(handle, None)
     _free("session_free", handle)
 
 
-_KEPT = weakref.WeakSet()  # sessions with keep_on_death
+_KEPT: weakref.WeakSet[Session] = weakref.WeakSet()  # sessions with keep_on_death
 
 
-def _leave_at_exceptions():
+def _leave_at_exceptions() -> None:
     """A program that ends with an exception has failed; one that was interrupted by its user has not."""
     hook = sys.excepthook
     if getattr(hook, "_of_geminid", False):
         return
 
-    def excepthook(kind, value, traceback):
+    def excepthook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         if not issubclass(kind, KeyboardInterrupt):
             for session in _KEPT:  # before engines end, which would free what is kept
                 session.leave()
         hook(kind, value, traceback)
 
-    excepthook._of_geminid = True
+    setattr(excepthook, "_of_geminid", True)
     sys.excepthook = excepthook
 
 
@@ -144,7 +145,7 @@ class Ranks:
         LIB.call("ranks_connect", ctypes.byref(options), ctypes.byref(self.handle))
         self.close = weakref.finalize(self, _free, "ranks_free", self.handle)
         self.place: Placed = LIB.filled(_structs.Place)
-        LIB.call("ranks_place", self.handle, ctypes.byref(self.place))  # type: ignore[arg-type]
+        LIB.call("ranks_place", self.handle, ctypes.byref(self.place))
 
     @property
     def rank(self) -> int:

@@ -1,5 +1,5 @@
-"""Small models that use their parameters as well-known ones do. Their dropout is off: what they compute
-depends on their parameters and inputs alone."""
+"""Small models that use their parameters as well-known ones do. Unless `dropout` is given, what they compute depends on
+their parameters and inputs alone."""
 
 import torch
 import torch.nn.functional as F
@@ -32,16 +32,22 @@ def loss_of(logits, labels):
     return F.cross_entropy(logits.double().view(-1, VOCABULARY), labels.reshape(-1))
 
 
+def dropped(x, probability):
+    """After each sublayer of a block. Without dropout no random numbers are drawn."""
+    return F.dropout(x, probability) if probability else x
+
+
 class GptBlock(nn.Module):
-    def __init__(self):
+    def __init__(self, dropout):
         super().__init__()
+        self.dropout = dropout
         self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.qkv, self.out = Conv1D(WIDTH, 3 * WIDTH), Conv1D(WIDTH, WIDTH)
         self.up, self.down = Conv1D(WIDTH, 4 * WIDTH), Conv1D(4 * WIDTH, WIDTH)
 
     def forward(self, x):
-        x = x + self.out(attention(*self.qkv(self.norm1(x)).chunk(3, -1)))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        x = x + dropped(self.out(attention(*self.qkv(self.norm1(x)).chunk(3, -1))), self.dropout)
+        return x + dropped(self.down(F.gelu(self.up(self.norm2(x)))), self.dropout)
 
 
 class RmsNorm(nn.Module):
@@ -56,8 +62,9 @@ class RmsNorm(nn.Module):
 class LlamaBlock(nn.Module):
     """Linear layers save a view of their weight for their backward."""
 
-    def __init__(self):
+    def __init__(self, dropout):
         super().__init__()
+        self.dropout = dropout
         self.norm1, self.norm2 = RmsNorm(), RmsNorm()
         for name in "qkvo":
             setattr(self, name, nn.Linear(WIDTH, WIDTH, bias=False))
@@ -66,19 +73,19 @@ class LlamaBlock(nn.Module):
 
     def forward(self, x):
         h = self.norm1(x)
-        x = x + self.o(attention(self.q(h), self.k(h), self.v(h)))
+        x = x + dropped(self.o(attention(self.q(h), self.k(h), self.v(h))), self.dropout)
         h = self.norm2(x)
-        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+        return x + dropped(self.down(F.silu(self.gate(h)) * self.up(h)), self.dropout)
 
 
 class Model(nn.Module):
     """Embeddings, blocks, a head. `order`: of the blocks, for each call."""
 
-    def __init__(self, block, layers=3, tied=False, outer=False, reentrant=None):
+    def __init__(self, block, layers=3, tied=False, outer=False, reentrant=None, dropout=0.0):
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
         nn.init.normal_(self.embedding.weight, std=0.05)
-        self.blocks = nn.ModuleList(block() for _ in range(layers))
+        self.blocks = nn.ModuleList(block(dropout) for _ in range(layers))
         self.norm = nn.LayerNorm(WIDTH)
         self.tied, self.reentrant, self.order = tied, reentrant, None
         if tied == "shared":

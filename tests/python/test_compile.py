@@ -7,7 +7,7 @@ import torch
 import torch._dynamo
 
 import twins
-from models import make
+from models import batch, make
 from steps import accumulate, evaluate_between, one_batch
 
 
@@ -53,6 +53,34 @@ def test_compiled_blocks_train_as_plain_ones(kind, unit, backend):
     twins.run(both, one_batch, steps=4)
     twins.assert_same(both)
     twins.assert_moved(both[1], steps=2)
+    with twins.nothing_open(both[1]):
+        pass
+
+
+@pytest.mark.parametrize("how, before", [(by_method, False), (by_method, True), (by_forward, False), (by_forward, True),
+                                         (by_wrapper, True), (by_wrapper, False)])
+@pytest.mark.parametrize("kind", ["gpt", "llama"])
+def test_blocks_compiled_as_one_graph_train_as_plain_ones(kind, how, before):
+    both = compiled_pair(kind, how, before, backend="aot_eager", fullgraph=True)
+    twins.run(both, one_batch, steps=3)
+    twins.assert_same(both)
+    with twins.nothing_open(both[1]):
+        pass
+
+
+def whole(model, **options):
+    model.compile(**options)
+
+
+@pytest.mark.parametrize("how, unit", [(by_method, "leaf"), (whole, "block")])
+def test_graph_that_would_have_hooks_inside_is_refused_or_broken_there(how, unit):
+    both = compiled_pair("llama", how, before=False, unit=unit, backend="aot_eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="geminid.torch gathers weights here.*block.compile"):
+        both[1].model(*batch(0))
+    torch._dynamo.reset()
+    both = compiled_pair("llama", how, before=False, unit=unit, backend="aot_eager")
+    twins.run(both, one_batch, steps=3)
+    twins.assert_same(both)
     with twins.nothing_open(both[1]):
         pass
 

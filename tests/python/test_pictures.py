@@ -130,6 +130,20 @@ def test_curves_are_what_the_engine_says(ours, monkeypatch):
     assert share == pytest.approx(waited / 2.0)
 
 
+def test_curves_while_a_step_is_under_way_are_of_the_step_before(ours, tmp_path):
+    writer = Writer()
+    geminid.torch.save(ours.model, tmp_path)
+    for log in (lambda: ours.model(*batch(0)).backward(), ours.optimizer.step):
+        log()
+        geminid.torch.log(ours.model, writer)
+    assert [step for tag, _, step in writer.said if tag == "geminid/stalls/seconds"] == [3, 4]
+    geminid.torch.load(ours.model, tmp_path)
+    ours.model(*batch(0))
+    writer.said.clear()
+    geminid.torch.log(ours.model, writer)
+    assert {step for *_, step in writer.said} == {3}
+
+
 class Clock:
     def __init__(self):
         self.now = 0.0

@@ -80,6 +80,16 @@ def dies_at(daemon, name, *event):
     gc.collect()  # the frames of the exception had the model
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_daemon_that_ends_with_the_process_is_warned_of(daemon, name, own, monkeypatch, recwarn):
+    if not own:
+        monkeypatch.setenv("GEMINID_SOCKET", daemon)
+    model = make("gpt")
+    geminid.torch.prepare(model, adamw(model.parameters()), device_memory="1MiB", resume=name)
+    said = [str(warning.message) for warning in recwarn if "resume=" in str(warning.message)]
+    assert len(said) == (1 if own else 0) and all("Start `geminid` and set GEMINID_SOCKET" in text for text in said)
+
+
 EVENTS = [("forward", 0, 3), ("backward", 0, 2), ("clipped", 0, 3), ("stepped", 0, 3), ("noted", 0, 3), ("done", 0, 3),
           ("epoch", 0, None), ("forward", 1, 0), ("stepped", 1, 1), ("epoch", 1, None)]
 

@@ -31,6 +31,9 @@ VARIANTS = {
     "checkpoint": dict(reentrant=False),
     "reentrant_checkpoint": dict(reentrant=True),
     "all_at_once": dict(tied=True, outer=True, reentrant=False),
+    "dropout": dict(dropout=0.1),
+    "dropout_checkpoint": dict(dropout=0.1, reentrant=False),
+    "dropout_reentrant_checkpoint": dict(dropout=0.1, reentrant=True),
 }
 
 

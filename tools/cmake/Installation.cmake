@@ -9,7 +9,7 @@ install(TARGETS geminid_library EXPORT geminid
   LIBRARY COMPONENT client NAMELINK_COMPONENT dev
   ARCHIVE COMPONENT dev
   FILE_SET HEADERS COMPONENT dev)
-# Its header is among those of the library above.
+# Its headers are among those of the library above.
 install(TARGETS geminid_c EXPORT geminid LIBRARY COMPONENT client NAMELINK_COMPONENT dev)
 if(GEMINID_HAS_DAEMON)
   install(TARGETS geminid geminid-agent geminid-holder RUNTIME COMPONENT daemon)

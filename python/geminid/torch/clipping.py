@@ -1,15 +1,20 @@
 """torch.nn.utils.clip_grad_norm_ for gradients that the engine has."""
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Iterable
 
 import torch
 
 from geminid.errors import Refused
+from geminid.torch.keeper import Keeper
 
 _ORIGINAL = torch.nn.utils.clip_grad_norm_
 
 
-def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm: float, norm_type: float = 2.0,
+                    error_if_nonfinite: bool = False, foreach: bool | None = None) -> torch.Tensor:
     given = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     keepers = {p._geminid.keeper for p in given if hasattr(p, "_geminid")}
     if not keepers:
@@ -17,13 +22,16 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     if len(keepers) > 1 or float(norm_type) != 2.0:
         raise Refused("gradients of a prepared model are clipped by the 2-norm of all of its parameters; call "
                       "clip_grad_norm_(model.parameters(), max_norm) for each model")
+    keeper: Keeper
     keeper, = keepers
     numbers = {p._geminid.id for p in given if hasattr(p, "_geminid")}
     left_out = [record.name for record in keeper.records if record.has_gradient and record.id not in numbers]
     if left_out or any(not hasattr(p, "_geminid") and p.grad is not None for p in given):
         raise Refused("gradients of a prepared model are clipped together; clip_grad_norm_ was given "
                       + (f"all but {left_out[:3]}" if left_out else "others, too"))
-    norm = keeper.optimizer().clip_grad_norm_(max_norm)
+    optimizer = keeper.optimizer()
+    assert optimizer is not None
+    norm = optimizer.clip_grad_norm_(max_norm)
     passed_before = keeper.run is not None and keeper.run.replays
     if error_if_nonfinite and not passed_before and not torch.isfinite(norm):
         raise RuntimeError("The total norm of order 2.0 for gradients from `parameters` is non-finite, so it cannot be "
@@ -31,8 +39,8 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     return norm
 
 
-def install():
+def install() -> None:
     """Also where somebody imported the function by name before."""
     for module in list(sys.modules.values()):
         if getattr(module, "__dict__", {}).get("clip_grad_norm_") is _ORIGINAL:
-            module.clip_grad_norm_ = clip_grad_norm_
+            setattr(module, "clip_grad_norm_", clip_grad_norm_)

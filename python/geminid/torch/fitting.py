@@ -1,19 +1,29 @@
 """The engine of a model: by blocks where the device memory allows it, else by modules, else a refusal that says how much
 would be enough."""
 
+from __future__ import annotations
+
 import ctypes
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
 from geminid import engine as engine_
 from geminid.errors import ResourceExhausted
+from geminid.session import Ranks, Session
 from geminid.torch import weights as weights_
+from geminid.torch.parameter import Record
+from geminid.torch.placing import Place
 from geminid.torch.tensors import address_of
-from geminid.torch.units import choose_units
+from geminid.torch.units import Unit, choose_units
+
+Records = Mapping[torch.nn.Parameter, Record]
 
 
-def _engine(session, ranks, records, units, optimizer, place, options):
-    unit_of = {}
+def _engine(session: Session, ranks: Ranks, records: Records, units: Sequence[Unit], optimizer: engine_.Optimizer,
+            place: Place, options: Mapping[str, Any]) -> engine_.Engine:
+    unit_of: dict[torch.nn.Parameter, int] = {}
     for number, unit in enumerate(units):
         unit.records = tuple(records[parameter] for parameter in unit.parameters)
         for parameter in unit.parameters:
@@ -24,30 +34,31 @@ def _engine(session, ranks, records, units, optimizer, place, options):
                           stable_addresses=place.stable_addresses, **options)
 
 
-def _initialize(engine, records, sources):
+def _initialize(engine: engine_.Engine, records: Records, sources: weights_.Sources) -> None:
     tensors = [parameter.detach() for parameter in records]
-    sources = [sources.get(parameter) for parameter in records]
+    given = [sources.get(parameter) for parameter in records]
 
-    def fill(number, first, address, count):
-        if sources[number] is not None:
-            return weights_.copy(sources[number], first, address, count)
+    def fill(number: int, first: int, address: int, count: int) -> None:
+        source = given[number]
+        if source is not None:
+            return weights_.copy(source, first, address, count)
         values = tensors[number].reshape(-1)[first:first + count].to(device="cpu", dtype=torch.float32).contiguous()
         ctypes.memmove(address, address_of(values), 4 * count)
 
     engine.initialize(fill)
 
 
-def _ids(unit):
+def _ids(unit: Unit) -> tuple[Any, int]:
     return (ctypes.c_uint32 * len(unit.records))(*(record.id for record in unit.records)), len(unit.records)
 
 
-def _try_units(engine, units):
+def _try_units(engine: engine_.Engine, units: Sequence[Unit]) -> None:
     """Raises ResourceExhausted where the weights of one do not fit."""
     for unit in units:
         engine.finish(engine.use(engine_.EVALUATE, *_ids(unit)))
 
 
-def _needed_bytes(engine, unit, place):
+def _needed_bytes(engine: engine_.Engine, unit: Unit, place: Place) -> int:
     """The engine's memory for a unit's weights and, where they stay while it computes, its largest gradient beside them."""
     ids = [record.id for record in unit.records]
     trained = [record.id for record in unit.records if record.trained]
@@ -55,7 +66,7 @@ def _needed_bytes(engine, unit, place):
     return max(engine.device_bytes(ids, []), *(engine.device_bytes(beside, [id_]) for id_ in trained), 0)
 
 
-def _check_units(engine, units, place, arena_bytes):
+def _check_units(engine: engine_.Engine, units: Sequence[Unit], place: Place, arena_bytes: int) -> None:
     needed, largest = max(((_needed_bytes(engine, unit, place), unit) for unit in units), key=lambda found: found[0])
     if needed > arena_bytes:
         raise ResourceExhausted(
@@ -63,7 +74,9 @@ def _check_units(engine, units, place, arena_bytes):
             f"gradient. Raise device_memory to at least {needed >> 10} KiB")
 
 
-def make_engine(model, records, sources, session, ranks, optimizer, granularity, place, options):
+def make_engine(model: torch.nn.Module, records: Records, sources: weights_.Sources, session: Session, ranks: Ranks,
+                optimizer: engine_.Optimizer, granularity: str | None, place: Place,
+                options: Mapping[str, Any]) -> tuple[engine_.Engine, list[Unit], str]:
     """(engine, units, granularity). The engine has the parameters' values, or those of the process before."""
     arena_bytes = session.describe()["arena_bytes"]
     for tried in ("block", "leaf") if granularity is None else (granularity,):

@@ -1,32 +1,40 @@
 """What a process holds in the daemon's memory beside its weights, for the process that takes over from it."""
 
+from __future__ import annotations
+
 import ctypes
 import json
 import os
 import struct
 import warnings
 import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
 
 from geminid import _structs
+from geminid.engine import Optimizer
 from geminid.errors import InvalidArgument, Refused, ResourceExhausted
+from geminid.session import Session
+from geminid.torch.parameter import Record
 
 _HEADER = struct.Struct("<QQI4x")  # number, bytes, checksum
 _TERMS_BYTES = 256 << 10
 NOTE_BYTES = 1 << 20  # beside buffers
 _RUN_NAME_MAX = 63
-_INSTALLED = "/run/geminid/geminid.sock"
 
 
 class Slots:
     """Numbered notes, of which the last `count` are there. One that a death has cut short is not there."""
 
-    def __init__(self, address, nbytes, count):
+    def __init__(self, address: int, nbytes: int, count: int) -> None:
         self._address, self._each, self._count = address, nbytes // count, count
 
-    def _place(self, number):
+    def _place(self, number: int) -> int:
         return self._address + number % self._count * self._each
 
-    def write(self, number, data):
+    def write(self, number: int, data: bytes) -> None:
         place = self._place(number)
         if len(data) + _HEADER.size > self._each:
             raise ResourceExhausted(
@@ -35,7 +43,7 @@ class Slots:
         ctypes.memmove(place + _HEADER.size, data, len(data))
         ctypes.memmove(place, _HEADER.pack(number, len(data), zlib.crc32(data)), _HEADER.size)
 
-    def read(self, number):
+    def read(self, number: int) -> bytes | None:
         """None: it is not there."""
         place = self._place(number)
         found, size, checksum = _HEADER.unpack(ctypes.string_at(place, _HEADER.size))
@@ -45,7 +53,7 @@ class Slots:
         return data if zlib.crc32(data) == checksum else None
 
 
-def run_name(resume):
+def run_name(resume: bool | str) -> tuple[str | None, bool]:
     """Of the run that a process may take over, and whether its own memory is kept when it dies."""
     if isinstance(resume, str):
         if not 0 < len(resume) <= _RUN_NAME_MAX:
@@ -59,23 +67,23 @@ def run_name(resume):
     return job[:_RUN_NAME_MAX - len(port)] + port, starts_before() < most
 
 
-def starts_before():
+def starts_before() -> int:
     """How often torchrun has started the ranks before this time."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
 
 
-def warn_of_own_daemon(session):
-    socket = session.describe()["socket"]
-    if not os.environ.get("GEMINID_SOCKET") and socket != _INSTALLED:
+def warn_of_own_daemon(session: Session) -> None:
+    if session.describe()["owns_daemon"]:
         warnings.warn("resume=...: the daemon that keeps this process's memory is the process's own and ends with it, so "
                       "nothing will be left to go on from. Start `geminid` and set GEMINID_SOCKET", stacklevel=3)
 
 
-def _code(record, shape):
+def _code(record: Record, shape: Iterable[int]) -> str:
     return f"{zlib.crc32(repr((record.name, tuple(shape), record.data_type, record.trained, record.group)).encode()):08x}"
 
 
-def terms_of(records, optimizer, engine_options):
+def terms_of(records: Mapping[torch.nn.Parameter, Record], optimizer: Optimizer,
+             engine_options: Mapping[str, Any]) -> dict[str, Any]:
     """What must be the same in the process that takes over."""
     codes = [_code(record, parameter.shape) for parameter, record in records.items()]
     return {"optimizer": optimizer.kind,
@@ -87,39 +95,42 @@ def terms_of(records, optimizer, engine_options):
             "parameters": codes}
 
 
-def _fixed(kind):
+def _fixed(kind: str) -> set[str]:
     """Options of which a kind of state depends, or that a step cannot change."""
     per_step = {"weight_decay", "beta1", "beta2", "epsilon"} if kind in ("adamw", "adam", "lion", "lamb", "lars") else {
         "weight_decay", "epsilon"}
-    return {name for name, _ in _structs.Optimizer._fields_} - per_step
+    return {field[0] for field in _structs.Optimizer._fields_} - per_step
 
 
 class Holding:
     """Of one session, made before its engine."""
 
-    def __init__(self, session):
+    notes: Slots
+    mine: dict[str, Any]
+
+    def __init__(self, session: Session) -> None:
         address, self.found = session.hold("torch terms", _TERMS_BYTES)
         self._terms = Slots(address, _TERMS_BYTES, 1)
-        self._session, self.notes = session, None
+        self._session = session
 
-    def make_notes(self, nbytes):
+    def make_notes(self, nbytes: int) -> None:
         """Room for two notes of so many bytes."""
         address, _ = self._session.hold("torch notes", 2 * nbytes)
         self.notes = Slots(address, 2 * nbytes, 2)
 
-    def left(self):
+    def left(self) -> dict[str, Any] | None:
         """The terms of the process before; None: it left nothing."""
         data = self._terms.read(0) if self.found else None
         return None if data is None else json.loads(data)
 
-    def agree(self, terms):
+    def agree(self, terms: dict[str, Any]) -> None:
         data = json.dumps(terms).encode()
         if len(data) + _HEADER.size > _TERMS_BYTES:
             data = json.dumps({**terms, "parameters": []}).encode()
         self._terms.write(0, data)
 
 
-def check(left, mine, records):
+def check(left: Mapping[str, Any], mine: Mapping[str, Any], records: Mapping[torch.nn.Parameter, Record]) -> None:
     """Raises Refused naming what differs from the process before."""
     for name, value in mine.items():
         if name == "parameters" or left.get(name) == value:
@@ -132,7 +143,8 @@ def check(left, mine, records):
                       "what is kept with `geminictl end JOB`")
 
 
-def _which_parameter(left, mine, records):
+def _which_parameter(left: Mapping[str, Any], mine: Mapping[str, Any],
+                     records: Mapping[torch.nn.Parameter, Record]) -> str:
     for record, code, before in zip(records.values(), mine["parameters"], left.get("parameters", [])):
         if code != before:
             return (f"'{record.name}' as parameter {record.id}, and the process whose weights are kept in memory had "

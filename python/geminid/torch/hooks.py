@@ -1,17 +1,25 @@
 """What runs before and after each call of a module that is a unit, and of the model as a whole."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
 import torch
 
-from geminid.torch.keeper import Call, in_backward
+from geminid.torch.keeper import Call, Keeper, in_backward
 from geminid.torch.tensors import tensors_in
+from geminid.torch.units import Unit
+
+Hook = Callable[..., None]
 
 
-def _begin_at(tensor, call):
+def _begin_at(tensor: Any, call: Call) -> None:
     """When the tensor's gradient is there, what it was the input of ends, and then the call begins: in the
     other order two units would be on the device."""
     ending = tensor._geminid_ending = getattr(tensor, "_geminid_ending", None) or []
 
-    def hook(gradient):
+    def hook(gradient: torch.Tensor) -> None:
         for end in ending:
             end(gradient)
         call.before_backward(gradient)
@@ -19,7 +27,7 @@ def _begin_at(tensor, call):
     tensor.register_hook(hook)
 
 
-def _when_reached(tensor, end):
+def _when_reached(tensor: Any, end: Callable[[torch.Tensor], None]) -> None:
     ending = getattr(tensor, "_geminid_ending", None)
     if ending is None:
         tensor.register_hook(end)
@@ -27,8 +35,8 @@ def _when_reached(tensor, end):
         ending.append(end)
 
 
-def _before_unit(keeper, unit):
-    def hook(_module, args, kwargs):
+def _before_unit(keeper: Keeper, unit: Unit) -> Hook:
+    def hook(_module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         call = Call(keeper, unit) if torch.is_grad_enabled() else None
         unit.stack.append((keeper.hold(unit.ids, unit.records), call))
         if call is not None:
@@ -38,8 +46,8 @@ def _before_unit(keeper, unit):
     return hook
 
 
-def _after_unit(keeper, unit):
-    def hook(_module, _args, _kwargs, result):
+def _after_unit(keeper: Keeper, unit: Unit) -> Hook:
+    def hook(_module: torch.nn.Module, _args: Any, _kwargs: Any, result: Any) -> None:
         if not unit.stack:
             return  # its begin had failed
         held, call = unit.stack.pop()
@@ -51,8 +59,8 @@ def _after_unit(keeper, unit):
     return hook
 
 
-def _before_model(keeper):
-    def hook(_module, _args):
+def _before_model(keeper: Keeper) -> Hook:
+    def hook(_module: torch.nn.Module, _args: Any) -> None:
         if not in_backward():
             keeper.recover()
             if torch.is_grad_enabled():
@@ -61,8 +69,8 @@ def _before_model(keeper):
     return hook
 
 
-def _after_model(keeper):
-    def hook(_module, _args, result):
+def _after_model(keeper: Keeper) -> Hook:
+    def hook(_module: torch.nn.Module, _args: Any, result: Any) -> None:
         keeper.depth = max(0, keeper.depth - 1)
         wants_backward = torch.is_grad_enabled()
         if not keeper.depth and not wants_backward:
@@ -71,10 +79,20 @@ def _after_model(keeper):
     return hook
 
 
-def attach(model, keeper):
+def _outside_of_graphs(hook: Hook) -> Hook:
+    """torch.compile breaks its graph at the hook, and says why where it may not."""
+    disable: Any = torch.compiler.disable
+    outside = disable(hook)
+    outside._torchdynamo_disable_msg = (
+        "geminid.torch gathers weights here, which cannot be in a graph: call block.compile() after "
+        "geminid.torch.prepare(..., unit='block'), or leave out fullgraph=True")
+    return cast(Hook, outside)
+
+
+def attach(model: torch.nn.Module, keeper: Keeper) -> None:
     """An exception in a forward, which is how checkpoints stop early, runs the hooks after it too."""
     for unit in keeper.units:
-        unit.module.register_forward_pre_hook(_before_unit(keeper, unit), with_kwargs=True)
-        unit.module.register_forward_hook(_after_unit(keeper, unit), with_kwargs=True, always_call=True)
-    model.register_forward_pre_hook(_before_model(keeper), prepend=True)
-    model.register_forward_hook(_after_model(keeper), always_call=True)
+        unit.module.register_forward_pre_hook(_outside_of_graphs(_before_unit(keeper, unit)), with_kwargs=True)
+        unit.module.register_forward_hook(_outside_of_graphs(_after_unit(keeper, unit)), with_kwargs=True, always_call=True)
+    model.register_forward_pre_hook(_outside_of_graphs(_before_model(keeper)), prepend=True)
+    model.register_forward_hook(_outside_of_graphs(_after_model(keeper)), always_call=True)

@@ -1,6 +1,11 @@
 """Which parameters are on the device, and for how long: the operations of a model's calls."""
 
+from __future__ import annotations
+
 import ctypes
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -8,13 +13,22 @@ from geminid import engine as engine_
 from geminid.errors import Refused
 from geminid.torch.tensors import tensors_in
 
+if TYPE_CHECKING:
+    from geminid.session import Ranks, Session
+    from geminid.torch.holding import Holding
+    from geminid.torch.optimizer import Optimizer
+    from geminid.torch.parameter import ManagedParameter, Record
+    from geminid.torch.placing import Place
+    from geminid.torch.resume import Run
+    from geminid.torch.units import Unit
+
 _NOT_IN_BACKWARD = -1
 CLIP_EPSILON = 1e-6  # torch's and the engine's
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 
 
-def in_backward():
-    return torch._C._current_graph_task_id() != _NOT_IN_BACKWARD
+def in_backward() -> bool:
+    return bool(torch._C._current_graph_task_id() != _NOT_IN_BACKWARD)
 
 
 class Held:
@@ -22,7 +36,7 @@ class Held:
 
     __slots__ = ("operation", "records")
 
-    def __init__(self, operation, records):
+    def __init__(self, operation: int | None, records: Sequence[Record]) -> None:
         self.operation, self.records = operation, records
 
 
@@ -33,11 +47,12 @@ class Call:
 
     __slots__ = ("keeper", "unit", "held", "task")
 
-    def __init__(self, keeper, unit):
+    def __init__(self, keeper: Keeper, unit: Unit) -> None:
         self.keeper, self.unit = keeper, unit
-        self.held, self.task = None, None
+        self.held: Held | None = None
+        self.task: int | None = None
 
-    def before_backward(self, _gradient):
+    def before_backward(self, _gradient: torch.Tensor) -> None:
         keeper = self.keeper
         task = keeper.backward()
         if self.task != task.id:
@@ -45,7 +60,7 @@ class Call:
             self.held = keeper.hold(self.unit.ids, self.unit.records)
             task.calls.append(self)
 
-    def after_backward(self, _gradient):
+    def after_backward(self, _gradient: torch.Tensor | None) -> None:
         held, self.held = self.held, None
         if held is not None:
             self.keeper.release(held)
@@ -56,26 +71,31 @@ class Task:
 
     __slots__ = ("id", "calls")
 
-    def __init__(self, id_):
-        self.id, self.calls = id_, []
+    def __init__(self, id_: int) -> None:
+        self.id = id_
+        self.calls: list[Call] = []
 
 
 class Keeper:
     """What a prepared model has open, and which of the engine's micro-batches it is in."""
 
-    def __init__(self, engine, records, units, place):
+    optimizer: weakref.ref[Optimizer]
+
+    def __init__(self, engine: engine_.Engine, records: Sequence[Record], units: Sequence[Unit], place: Place,
+                 granularity: str, session: Session, ranks: Ranks) -> None:
         self.engine, self.records, self.units, self.place = engine, records, units, place
-        self.granularity, self.session, self.ranks, self.optimizer = "block", None, None, None
-        self.holding, self.run = None, None  # of geminid.torch.resume
+        self.granularity, self.session, self.ranks = granularity, session, ranks
+        self.holding: Holding | None = None  # of geminid.torch.resume
+        self.run: Run | None = None
         self.micro_batch_open = False
         self.has_gradient = False
-        self.clipping = None  # (largest norm, norm, gradient_scale) when it was asked for
+        self.clipping: tuple[float, float, float] | None = None  # (largest norm, norm, gradient_scale) when it was asked for
         self.gradient_scale = 1.0  # what the step's gradients were multiplied by
         self.depth = 0  # calls of the root that are in its forward
         self.changing = False  # interrupted while set: operations may be open that nobody knows
-        self.tasks = {}
-        self.outside = {}  # Held by the record of a parameter used outside of its module
-        self.used_outside = set()  # since the last step
+        self.tasks: dict[int, Task] = {}
+        self.outside: dict[Record, Held] = {}  # by the record of a parameter used outside of its module
+        self.used_outside: set[Record] = set()  # since the last step
         for record in records:
             record.keeper = self
         for unit in units:
@@ -83,7 +103,7 @@ class Keeper:
 
     # --- operations ------------------------------------------------------------------------------
 
-    def hold(self, ids, records):
+    def hold(self, ids: Any, records: Sequence[Record]) -> Held:
         if torch.is_grad_enabled() or in_backward():
             if not self.micro_batch_open:
                 self.begin_micro_batch()
@@ -97,23 +117,23 @@ class Keeper:
         self.changing = False
         return held
 
-    def hold_one(self, record):
+    def hold_one(self, record: Record) -> Held:
         return self.hold((ctypes.c_uint32 * 1)(record.id), (record,))
 
-    def release(self, held):
+    def release(self, held: Held) -> None:
         self.changing = True
         for record in held.records:
             record.held -= 1
         self.place.drop(self.engine, held.operation, held.records)
         self.changing = False
 
-    def begin_micro_batch(self):
+    def begin_micro_batch(self) -> None:
         if not self.micro_batch_open:
             self.release_outside()
             self.engine.begin_micro_batch()
             self.micro_batch_open = True
 
-    def recover(self):
+    def recover(self) -> None:
         """After an exception that no hook has seen, such as KeyboardInterrupt: nothing is open."""
         stale = self.changing or self.depth or self.tasks or any(unit.stack for unit in self.units)
         if not stale or in_backward():
@@ -130,7 +150,7 @@ class Keeper:
 
     # --- parameters that are used outside of their module ----------------------------------------
 
-    def keep_outside(self, record, func):
+    def keep_outside(self, record: Record, func: Callable[..., Any]) -> None:
         """On the device until the backward of what uses it has ended, or the forward around it."""
         wants_backward = torch.is_grad_enabled() and record.trained
         if not wants_backward and not self.depth:
@@ -141,27 +161,28 @@ class Keeper:
         if wants_backward:
             self.used_outside.add(record)
 
-    def _hold_outside(self, record):
+    def _hold_outside(self, record: Record) -> None:
         if record not in self.outside:
             self.outside[record] = self.hold_one(record)
 
-    def release_outside(self):
+    def release_outside(self) -> None:
         while self.outside:
             _, held = self.outside.popitem()
             self.release(held)
 
-    def begin_backward_at(self, result):
+    def begin_backward_at(self, result: Any) -> None:
         """What a function returns that was given such a parameter: its backward needs them, too."""
+        tensor: Any
         for tensor in tensors_in(result):
             if tensor.requires_grad and not tensor.is_leaf:
                 tensor.register_hook(self.on_output)
 
     # --- backward --------------------------------------------------------------------------------
 
-    def on_output(self, _gradient):
+    def on_output(self, _gradient: torch.Tensor) -> None:
         self.backward()
 
-    def backward(self):
+    def backward(self) -> Task:
         """The pass that runs now."""
         id_ = torch._C._current_graph_task_id()
         task = self.tasks.get(id_)
@@ -177,7 +198,7 @@ class Keeper:
                 self._hold_outside(record)
         return task
 
-    def _end_task(self, id_):
+    def _end_task(self, id_: int) -> None:
         task = self.tasks.pop(id_, None)
         if task is None:
             return
@@ -187,7 +208,7 @@ class Keeper:
             self.release_outside()
             self.micro_batch_open = False
 
-    def on_gradient(self, parameter):
+    def on_gradient(self, parameter: ManagedParameter) -> None:
         """A parameter's gradient of this backward is complete."""
         record = parameter._geminid
         with _DISABLED():
@@ -206,11 +227,11 @@ class Keeper:
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def between_steps(self):
+    def between_steps(self) -> None:
         self.recover()
         self.release_outside()
 
-    def at_rest(self):
+    def at_rest(self) -> None:
         """For what the engine allows between steps alone. A forward whose backward has not begun does not count: it gathers
         again what it needs."""
         self.between_steps()
@@ -218,33 +239,33 @@ class Keeper:
             self.engine.cancel_micro_batch()
             self.micro_batch_open = False
 
-    def forget_gradients(self):
+    def forget_gradients(self) -> None:
         for record in self.records:
             record.has_gradient = False
         self.used_outside.clear()
         self.has_gradient, self.micro_batch_open = False, False
         self.clipping, self.gradient_scale = None, 1.0
 
-    def cancel(self):
+    def cancel(self) -> None:
         self.between_steps()
         if self.has_gradient:
             self.engine.cancel_micro_batch()
             self.forget_gradients()
 
-    def gradient_norm(self):
+    def gradient_norm(self) -> float:
         """Of the gradients as they were before anybody multiplied them, as far as that is known."""
         self.between_steps()
         norm = self.engine.gradient_norm() / self.gradient_scale
         self.micro_batch_open = False
         return norm
 
-    def clip(self, max_norm):
+    def clip(self, max_norm: float) -> float:
         """Returns the norm before."""
         norm = self.gradient_norm()
         self.clipping = max_norm, norm, self.gradient_scale
         return norm
 
-    def _clip_norm(self):
+    def _clip_norm(self) -> float | None:
         """For the engine, which clips gradients that are divided by their scale. Where they were clipped before
         anybody knew of the scale, the coefficient is that of the multiplied ones, as in torch."""
         if self.clipping is None:
@@ -255,7 +276,7 @@ class Keeper:
         coefficient = min(1.0, max_norm / (norm + CLIP_EPSILON))
         return coefficient * (norm * scale / self.gradient_scale + CLIP_EPSILON)
 
-    def step(self, groups):
+    def step(self, groups: Sequence[Mapping[str, float]]) -> Any:
         self.between_steps()
         result = self.engine.step(groups, self._clip_norm(), self.gradient_scale)
         self.forget_gradients()
@@ -263,12 +284,12 @@ class Keeper:
 
     # --- a process that has taken over from another ----------------------------------------------
 
-    def check_loading(self):
+    def check_loading(self) -> None:
         """Values that are loaded now would be in place of what the process before has left."""
         if self.engine.resumed() is not None and (self.run is None or self.run.replays):
             raise Refused(f"this process goes on after step {self.engine.resumed()} with the weights that the process "
                           "before it left in memory; load values only `if not run.resumed` (geminid.torch.resume)")
 
-    def loaded(self):
+    def loaded(self) -> None:
         if self.run is not None:
-            self.run.step = self.engine.progress()[0]
+            self.run.step = self.engine.committed

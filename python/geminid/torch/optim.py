@@ -16,7 +16,7 @@ Parameters = Iterable[Any]
 
 
 class _OfTheEngine(torch.optim.Optimizer):
-    def step(self, closure: Callable[[], Any] | None = None) -> NoReturn:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> NoReturn:
         raise Refused(f"geminid.torch.{type(self).__name__} steps in the engine alone: use the optimizer that "
                       "geminid.torch.prepare returns")
 

@@ -1,13 +1,18 @@
 """The optimizer that prepare returns: torch's interface, and the engine's step."""
 
+from __future__ import annotations
+
 import math
 import weakref
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 import torch
 
 from geminid.errors import Refused
 from geminid.torch import optimizer_state
-from geminid.torch.optimizers import fixed_options, name_of, step_input
+from geminid.torch.keeper import Keeper
+from geminid.torch.optimizers import Kind, fixed_options, name_of, step_input
 
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 
@@ -15,7 +20,7 @@ _DISABLED = torch._C.DisableTorchFunctionSubclass
 class Optimizer(torch.optim.Optimizer):
     """Has the groups of the optimizer that it was made of, so that schedulers of either change both."""
 
-    def __init__(self, original, kind, keeper):
+    def __init__(self, original: torch.optim.Optimizer, kind: Kind, keeper: Keeper) -> None:
         self._geminid_ready = False
         super().__init__(original.param_groups, original.defaults)
         self._geminid_ready = True
@@ -24,7 +29,7 @@ class Optimizer(torch.optim.Optimizer):
         self._fixed = fixed_options(kind, self.param_groups[0])
         self._parameters = [p for group in self.param_groups for p in group["params"]]
 
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Commits the gradients since the last step. Without any it changes nothing, as torch's do."""
         loss = None
         if closure is not None:
@@ -42,13 +47,13 @@ class Optimizer(torch.optim.Optimizer):
         self._commit()
         original = self._original()
         if original is not None:
-            original._opt_called = True  # what schedulers that were made of it look for
+            setattr(original, "_opt_called", True)  # what schedulers that were made of it look for
         with _DISABLED():  # whoever saved a weight for a backward that is still to come is told
             for parameter in self._parameters:
                 torch.autograd.graph.increment_version(parameter)
         return loss
 
-    def _commit(self):
+    def _commit(self) -> None:
         keeper, run = self._keeper, self._keeper.run
         if keeper.holding is not None and run is None:
             raise Refused("the model was prepared with resume=...; call geminid.torch.resume(model, ...) after prepare "
@@ -60,7 +65,7 @@ class Optimizer(torch.optim.Optimizer):
         if run is not None:
             run.step = result.step
 
-    def _unscale(self, inv_scale, found_inf):
+    def _unscale(self, inv_scale: torch.Tensor, found_inf: torch.Tensor) -> dict[torch.device, torch.Tensor]:
         """What torch.amp.GradScaler does to gradients, and returns of it. A rank says what all ranks have found."""
         keeper = self._keeper
         if not keeper.has_gradient:
@@ -72,32 +77,32 @@ class Optimizer(torch.optim.Optimizer):
             finite = keeper.run.replays_unscale(finite)
         return {found_inf.device: torch.full_like(found_inf, 0.0 if finite else 1.0)}
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         self._keeper.cancel()
 
-    def clip_grad_norm_(self, max_norm):
+    def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
         """As torch.nn.utils.clip_grad_norm_ for all parameters: the norm before clipping."""
         keeper = self._keeper
         if not keeper.has_gradient:
             return torch.tensor(0.0, device=keeper.place.device)
         return torch.tensor(keeper.clip(float(max_norm)), dtype=torch.float32, device=keeper.place.device)
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         if self._geminid_ready:
             raise Refused("a group cannot be added after prepare: give all parameters to the optimizer before it")
         super().add_param_group(param_group)
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         return optimizer_state.read(self._keeper, self._kind, self.param_groups)
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         optimizer_state.write(self._keeper, self._kind, self.param_groups, state_dict)
 
-    def __reduce__(self):
+    def __reduce__(self) -> NoReturn:
         raise Refused("a prepared optimizer cannot be copied or pickled; save optimizer.state_dict()")
 
-    def __getstate__(self):
-        return self.__reduce__()
+    def __getstate__(self) -> NoReturn:
+        self.__reduce__()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"geminid.torch of {self._name}"

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from geminid.errors import Refused
+from geminid.torch.keeper import Keeper
+from geminid.torch.optimizers import Kind
+from geminid.torch.parameter import Record
 from geminid.torch.tensors import address_of
 
+Groups = Sequence[dict[str, Any]]  # torch's, of a prepared model's parameters
 
 _GATHERED_AT_ONCE = 1 << 20
 
 
-def _elementwise(kind, what):
+def _elementwise(kind: Kind, what: str) -> None:
     if not kind.elementwise:
         raise Refused(f"{what} has no place for what {kind.name} keeps of whole tensors; use geminid.torch.save and load")
 
 
-def read(keeper, kind, groups):
+def read(keeper: Keeper, kind: Kind, groups: Groups) -> dict[str, Any]:
     """What the original optimizer's state_dict() would be, whole on every rank: all of them must ask for it."""
     _elementwise(kind, "optimizer.state_dict()")
     keeper.at_rest()
     updates, counts = keeper.engine.updates()
-    state, numbered = {}, 0
+    state: dict[int, dict[str, Any]] = {}
+    numbered = 0
     packed = []
     for group in groups:
         numbers = []
@@ -38,7 +43,7 @@ def read(keeper, kind, groups):
     return {"state": state, "param_groups": packed}
 
 
-def _entry(keeper, kind, group, parameter, count):
+def _entry(keeper: Keeper, kind: Kind, group: Mapping[str, Any], parameter: Any, count: int) -> dict[str, Any]:
     """What torch's optimizer would keep of a parameter after so many updates. Before the first it is all zeros, which goes
     on as nothing does: torch's distributed checkpoint loads into what it finds here. But with dampening SGD takes a first
     gradient whole, and zeros would dampen it."""
@@ -55,19 +60,19 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
     there is nothing to keep: torch's distributed checkpoint would make a step of zero gradients otherwise. With several
     ranks, and for optimizers that keep numbers of whole tensors, it has no entries."""
 
-    def __init__(self, keeper, kind, groups):
+    def __init__(self, keeper: Keeper, kind: Kind, groups: Groups) -> None:
         self._keeper, self._kind = keeper, kind
         readable = keeper.ranks.world_size == 1 and kind.elementwise
         self._groups = {p: group for group in groups for p in group["params"]} if readable else {}
 
-    def __getitem__(self, parameter):
+    def __getitem__(self, parameter: Any) -> dict[str, Any]:
         group = self._groups[parameter]
         self._keeper.at_rest()
         updates, counts = self._keeper.engine.updates()
         count = counts[parameter._geminid.id] if counts else updates
         return _entry(self._keeper, self._kind, group, parameter, count)
 
-    def __setitem__(self, parameter, entry):
+    def __setitem__(self, parameter: Any, entry: Mapping[str, Any]) -> None:
         """Takes what it has given out: Lightning moves each entry to the device and puts it back."""
         now = self[parameter]
         if entry.keys() != now.keys() or not all(torch.equal(entry[name], now[name]) for name in now):
@@ -84,20 +89,20 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
         return True
 
 
-def read_kind(keeper, record, kind, shape):
+def read_kind(keeper: Keeper, record: Record, kind: int, shape: torch.Size) -> torch.Tensor:
     """The whole tensor, of which each rank keeps a part."""
     values = torch.zeros(shape, dtype=torch.float32)
     for offset, elements in keeper.engine.shard(record.id):
         keeper.engine.read_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
     if keeper.ranks.world_size > 1:
-        for part in values.view(-1).split(_GATHERED_AT_ONCE):
+        for part in torch.split(values.view(-1), _GATHERED_AT_ONCE):
             exact = part.double()  # what others keep is 0 here: no sum is rounded
             keeper.ranks.sum(address_of(exact), exact.numel())
             part.copy_(exact)
     return values
 
 
-def write_kind(keeper, record, kind, values):
+def write_kind(keeper: Keeper, record: Record, kind: int, values: torch.Tensor) -> None:
     keeper.check_loading()
     values = values.detach().to(dtype=torch.float32, device="cpu").contiguous()
     # A rank that keeps nothing of it writes no values: copies on the device go on all ranks, or on none.
@@ -105,7 +110,7 @@ def write_kind(keeper, record, kind, values):
         keeper.engine.write_shard(record.id, kind, offset, address_of(values) + 4 * offset, elements)
 
 
-def put(keeper, kind, pairs):
+def put(keeper: Keeper, kind: Kind, pairs: Iterable[tuple[Any, Mapping[str, Any]]]) -> None:
     """What torch's optimizer keeps of parameters, (parameter, entry), is the engine's from here on."""
     counts = [0] * len(keeper.records)
     for parameter, entry in pairs:
@@ -118,7 +123,7 @@ def put(keeper, kind, pairs):
     _set_counts(keeper, counts)
 
 
-def _set_counts(keeper, counts):
+def _set_counts(keeper: Keeper, counts: Sequence[int]) -> None:
     """How many updates each parameter has had, by its number."""
     most = max(counts, default=0)
     _, counted = keeper.engine.updates()
@@ -129,7 +134,8 @@ def _set_counts(keeper, counts):
     keeper.loaded()
 
 
-def _check(keeper, kind, groups, state_dict):
+def _check(kind: Kind, groups: Groups,
+           state_dict: Mapping[str, Any]) -> tuple[Groups, list[tuple[Any, Mapping[str, Any]]]]:
     """Everything that can be wrong, before anything is written."""
     saved = state_dict["param_groups"]
     if [len(group["params"]) for group in saved] != [len(group["params"]) for group in groups]:
@@ -145,11 +151,11 @@ def _check(keeper, kind, groups, state_dict):
     return saved, pairs
 
 
-def write(keeper, kind, groups, state_dict):
+def write(keeper: Keeper, kind: Kind, groups: Groups, state_dict: Mapping[str, Any]) -> None:
     _elementwise(kind, "optimizer.load_state_dict()")
     keeper.at_rest()
     keeper.check_loading()
-    saved, pairs = _check(keeper, kind, groups, state_dict)
+    saved, pairs = _check(kind, groups, state_dict)
     put(keeper, kind, pairs)
     for group, given in zip(groups, saved):
         group.update({key: value for key, value in given.items() if key != "params"})

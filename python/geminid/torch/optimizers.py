@@ -1,6 +1,10 @@
 """Optimizers of torch as the engine has them; what it has not is refused by name."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -13,22 +17,20 @@ from geminid.torch import optim
 class Kind:
     """The engine's name for an optimizer of torch, its options by torch's name for them, and its state."""
     name: str
-    options: dict  # the engine's option by torch's; both betas are one of torch's
-    per_step: tuple  # torch's options that may change from step to step, beside lr and weight_decay
-    state: dict  # the kind of state by torch's name
+    options: dict[str, str | tuple[str, ...]]  # the engine's option by torch's; both betas are one of torch's
+    per_step: tuple[str, ...]  # torch's options that may change from step to step, beside lr and weight_decay
+    state: dict[str, int]  # the kind of state by torch's name
     counts: bool = True  # "step" is part of a parameter's state
     elementwise: bool = True  # else it has numbers of whole tensors, too, which torch's state does not hold
 
 
-
-
-def _same(*names):
+def _same(*names: str) -> dict[str, str | tuple[str, ...]]:
     return {name: name for name in names}
 
 
-_BETAS = {"betas": ("beta1", "beta2"), "eps": "epsilon", "weight_decay": "weight_decay"}
+_BETAS: dict[str, str | tuple[str, ...]] = {"betas": ("beta1", "beta2"), "eps": "epsilon", "weight_decay": "weight_decay"}
 _MOMENTS = {"exp_avg": EXP_AVG, "exp_avg_sq": EXP_AVG_SQ}
-KNOWN = {
+KNOWN: dict[type[torch.optim.Optimizer], Kind] = {
     torch.optim.AdamW: Kind("adamw", _BETAS, ("betas", "eps"), _MOMENTS),
     torch.optim.Adam: Kind("adam", _BETAS, ("betas", "eps"), _MOMENTS),
     torch.optim.SGD: Kind("sgd", {"momentum": "momentum", "dampening": "dampening", "nesterov": "nesterov",
@@ -51,28 +53,28 @@ KNOWN = {
 _MUST_BE_UNSET = ("amsgrad", "maximize", "differentiable", "decoupled_weight_decay", "initial_accumulator_value")
 
 
-def name_of(optimizer):
+def name_of(optimizer: torch.optim.Optimizer) -> str:
     return f"{type(optimizer).__module__}.{type(optimizer).__qualname__}"
 
 
-def _names(of_torch):
+def _names(of_torch: bool) -> str:
     return ", ".join(sorted(known.__name__ for known in KNOWN if (known.__module__ != optim.__name__) == of_torch))
 
 
-def _options(kind, group):
-    made = {}
+def _options(kind: Kind, group: Mapping[str, Any]) -> dict[str, float]:
+    made: dict[str, float] = {}
     for theirs, ours in kind.options.items():
         pairs = zip(ours, group[theirs]) if isinstance(ours, tuple) else [(ours, group[theirs])]
         made.update((name, int(value) if isinstance(value, bool) else float(value)) for name, value in pairs)
     return made
 
 
-def fixed_options(kind, group):
+def fixed_options(kind: Kind, group: Mapping[str, Any]) -> dict[str, Any]:
     """What all groups must have alike, in every step."""
     return {name: group[name] for name in kind.options if name not in kind.per_step and name != "weight_decay"}
 
 
-def step_input(kind, group):
+def step_input(kind: Kind, group: Mapping[str, Any]) -> dict[str, float]:
     """What geminid.engine.Engine.step takes of a group."""
     options = _options(kind, group)
     per_step = {"learning_rate": float(group["lr"]), "weight_decay": options["weight_decay"]}
@@ -83,7 +85,7 @@ def step_input(kind, group):
     return per_step
 
 
-def translate(optimizer):
+def translate(optimizer: torch.optim.Optimizer) -> tuple[Optimizer, Kind]:
     """The engine's optimizer, and its Kind."""
     kind = KNOWN.get(type(optimizer))
     if kind is None:

@@ -1,20 +1,27 @@
 """A parameter whose values the engine keeps. They are at its address while an operation holds them;
 at any other time touching that address ends the process, so every use of it in Python goes by here."""
 
+from __future__ import annotations
+
 import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from geminid.errors import Refused
 from geminid.torch.tensors import managed_in
 
+if TYPE_CHECKING:
+    from geminid.torch.keeper import Keeper
+
 _DISABLED = torch._C.DisableTorchFunctionSubclass
-_T = torch.Tensor
+_T: Any = torch.Tensor
 _GET_GRAD, _SET_GRAD = _T.grad.__get__, _T.grad.__set__
 _SET_DATA = _T.data.__set__
 
 
-def _metadata():
+def _metadata() -> frozenset[Any]:
     """What says something of a tensor and reads none of its values."""
     properties = ("shape dtype device requires_grad is_leaf grad_fn layout ndim is_sparse is_cuda is_cpu is_quantized "
                   "is_meta is_mkldnn is_nested is_xpu is_mps is_mtia is_ipu is_maia is_vulkan is_xla is_sparse_csr "
@@ -31,12 +38,12 @@ def _metadata():
 _METADATA = _metadata()
 
 
-def _writes(name):
+def _writes(name: str) -> bool:
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or (
         name.startswith("__i") and name.endswith("__"))
 
 
-def _is_changed(parameter, func, args, kwargs):
+def _is_changed(parameter: torch.Tensor, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> bool:
     first = args[0] if args else next(iter(kwargs.values()), None)
     return kwargs.get("out") is parameter or (first is parameter and _writes(getattr(func, "__name__", "")))
 
@@ -47,9 +54,10 @@ class Record:
     __slots__ = ("id", "name", "keeper", "held", "opened", "has_gradient", "trained", "data_type", "group",
                  "__weakref__")
 
-    def __init__(self, id_, name, data_type, trained, group):
+    keeper: Keeper
+
+    def __init__(self, id_: int, name: str, data_type: int, trained: bool, group: int) -> None:
         self.id, self.name, self.data_type, self.trained, self.group = id_, name, data_type, trained, group
-        self.keeper = None
         self.held = 0  # operations that have it on the device
         self.opened = False  # by geminid.torch.full
         self.has_gradient = False  # in this step
@@ -58,8 +66,10 @@ class Record:
 class ManagedParameter(torch.nn.Parameter):
     """What ``prepare`` makes of a model's parameters: the same objects, of this class."""
 
+    _geminid: Record
+
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = kwargs or {}
         if func in _METADATA:
             with _DISABLED():
@@ -81,15 +91,15 @@ class ManagedParameter(torch.nn.Parameter):
             absent.begin_backward_at(result)
         return result
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: Any) -> NoReturn:
         raise Refused(f"'{self._geminid.name}' cannot be copied: the engine keeps it. Copy the model before "
                       "geminid.torch.prepare, or load model.state_dict() into another one")
 
-    def __reduce_ex__(self, protocol):
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise Refused(f"'{self._geminid.name}' cannot be pickled: the engine keeps it. Save model.state_dict()")
 
 
-def _attribute(func, args):
+def _attribute(func: Any, args: Any) -> Any:
     parameter = args[0]
     record = parameter._geminid
     if func == _SET_DATA:
@@ -109,15 +119,17 @@ def _attribute(func, args):
 class GradientInEngine(torch.Tensor):
     """What `parameter.grad` is while the engine has the gradient: there, with a shape and a type, but without values."""
 
+    _geminid_name: str
+
     @staticmethod
-    def of(parameter, record):
+    def of(parameter: torch.Tensor, record: Record) -> GradientInEngine:
         shape = torch.empty(parameter.shape, dtype=parameter.dtype, device="meta")
         gradient = shape.as_subclass(GradientInEngine)
         gradient._geminid_name = record.name
         return gradient
 
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         if func in _METADATA:
             with _DISABLED():
                 return func(*args, **(kwargs or {}))
@@ -125,11 +137,11 @@ class GradientInEngine(torch.Tensor):
         raise Refused(f"the gradient of '{name}' is in the engine. Clip by torch.nn.utils.clip_grad_norm_ or "
                       "optimizer.clip_grad_norm_, which return the norm; drop it by optimizer.zero_grad()")
 
-    def __repr__(self, *, tensor_contents=None):
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"<the gradient of '{self._geminid_name}', which the engine has>"
 
 
-def make_managed(parameter, record, view):
+def make_managed(parameter: Any, record: Record, view: torch.Tensor) -> None:
     """From now on the parameter's values are where `view` says."""
     needs_gradient = parameter.requires_grad
     parameter.data = view
@@ -137,7 +149,7 @@ def make_managed(parameter, record, view):
         parameter.requires_grad_(True)  # a frozen one may be unfrozen later
         # torch keeps the hook where the garbage collector does not look: it must not keep the engine alive.
         on_gradient = weakref.WeakMethod(record.keeper.on_gradient)
-        parameter.register_post_accumulate_grad_hook(lambda changed: on_gradient()(changed))
+        parameter.register_post_accumulate_grad_hook(lambda changed: on_gradient()(changed))  # type: ignore[misc]
         parameter.requires_grad_(needs_gradient)
     parameter._geminid = record
     parameter.__class__ = ManagedParameter

@@ -150,4 +150,5 @@ def move_rest(model: torch.nn.Module, place: Place) -> None:
     for parameter in model.parameters():
         if not hasattr(parameter, "_geminid") and parameter.device != place.device:
             on_device = torch.nn.Parameter(parameter.detach().to(place.device), requires_grad=parameter.requires_grad)
-            torch.utils.swap_tensors(parameter, on_device)
+            swap: Any = torch.utils.swap_tensors
+            swap(parameter, on_device)

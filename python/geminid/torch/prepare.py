@@ -7,7 +7,8 @@ import os
 import re
 import types
 import weakref
-from typing import TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import torch
 from typing_extensions import Unpack
@@ -17,6 +18,7 @@ from geminid.errors import InvalidArgument
 from geminid.session import Ranks, Session
 from geminid.torch import clipping, compiling, fitting, holding, hooks, optimizers, placing, ranges, refusals, scaling, state
 from geminid.torch import weights as weights_
+from geminid.torch import wrappers
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
 from geminid.torch.optimizer_state import State, put
@@ -41,10 +43,10 @@ def bytes_of(size: int | str) -> int:
     return int(float(found.group(1)) * (1 << _SCALE[found.group(2)]))
 
 
-def _records(model, optimizer):
+def _records(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, Record]:
     """A record for each parameter that the engine shall keep, by the parameter."""
     group_of = {p: number for number, group in enumerate(optimizer.param_groups) for p in group["params"]}
-    records = {}
+    records: dict[torch.nn.Parameter, Record] = {}
     for name, parameter in model.named_parameters():
         data_type = _type_of(parameter)
         if data_type is not None and parameter.numel():
@@ -52,14 +54,14 @@ def _records(model, optimizer):
     return records
 
 
-def _type_of(parameter):
+def _type_of(parameter: torch.nn.Parameter) -> int | None:
     """None: it stays torch's. So do subclasses of 8 bits: libraries of quantised layers keep the values of theirs elsewhere."""
     if parameter.dtype in _TYPES:
         return _TYPES[parameter.dtype]
     return _FROZEN_TYPES.get(parameter.dtype) if type(parameter) is torch.nn.Parameter else None
 
 
-def _connect(device_memory, ranks, resume):
+def _connect(device_memory: int | str, ranks: Ranks, resume: bool | str) -> Session:
     run, is_kept = holding.run_name(resume)
     session = Session(bytes_of(device_memory), place=ranks.place, run=run, keep_on_death=is_kept,
                       daemon_flags=placing.daemon_flags())
@@ -68,7 +70,9 @@ def _connect(device_memory, ranks, resume):
     return session
 
 
-def _hold(session, model, records, optimizer, options, unit, held_bytes):
+def _hold(session: Session, model: torch.nn.Module, records: Mapping[torch.nn.Parameter, Record],
+          optimizer: engine_.Optimizer, options: Mapping[str, Any], unit: str | None,
+          held_bytes: int | None) -> tuple[holding.Holding | None, str | None]:
     """What this process holds for the next one, and the unit that the process before had. Refuses to go on from what
     another script has left."""
     if session.run is None:
@@ -136,18 +140,13 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     for parameter, source in sources.items():
         if parameter not in records:
             weights_.materialize(parameter, source)
-    keeper = _keeper(engine, records, units, place, granularity, session, ranks)
+    keeper = Keeper(engine, list(records.values()), units, place, granularity, session, ranks)
     keeper.holding = held
     return model, _bind(model, optimizer, kind, keeper, records)
 
 
-def _keeper(engine, records, units, place, granularity, session, ranks):
-    keeper = Keeper(engine, list(records.values()), units, place)
-    keeper.granularity, keeper.session, keeper.ranks = granularity, session, ranks
-    return keeper
-
-
-def _bind(model, optimizer, kind, keeper, records):
+def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, keeper: Keeper,
+          records: Mapping[torch.nn.Parameter, Record]) -> Optimizer:
     for parameter, record in records.items():
         view = keeper.place.view(keeper.engine, record, parameter)
         if parameter.device != view.device:
@@ -163,8 +162,9 @@ def _bind(model, optimizer, kind, keeper, records):
     compiling.install(keeper.units)
     clipping.install()
     scaling.install()
+    wrappers.install()
     made = Optimizer(optimizer, kind, keeper)
-    made.state = State(keeper, kind, made.param_groups)
+    setattr(made, "state", State(keeper, kind, made.param_groups))
     keeper.optimizer = weakref.ref(made)
     model._geminid_keeper = keeper
     model.zero_grad = types.MethodType(lambda self, set_to_none=True: keeper.cancel(), model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, TextIO, TypeVar
 
 import torch
@@ -140,7 +140,7 @@ def progress(batches: Iterable[T], model: torch.nn.Module, *, total: int | None 
     if counted is None:
         raise ValueError(f"unit is {unit!r}; write one of {sorted(COUNTERS)}, or give count")
     if total is None:
-        total = len(batches) if hasattr(batches, "__len__") else None
+        total = len(batches) if isinstance(batches, Sized) else None
     return _shown(batches, ProgressLine(model, total, unit=unit, file=file), counted)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-_profiling = torch.autograd._profiler_enabled
+_profiling = torch._C._autograd._profiler_enabled
 
 
 def _ranged(call: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:

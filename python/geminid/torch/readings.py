@@ -91,6 +91,6 @@ def log(model: torch.nn.Module, writer: ScalarWriter, step: int | None = None) -
     if before is not None and now > before[0]:
         scalars["stalls/share"] = min(1.0, (said["stall_seconds"] - before[1]) / (now - before[0]))
     _LOGGED[engine] = (now, said["stall_seconds"])
-    number = engine.progress()[0] if step is None else step
+    number = engine.committed if step is None else step
     for tag, value in scalars.items():
         writer.add_scalar(f"geminid/{tag}", value, number)

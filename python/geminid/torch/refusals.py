@@ -1,15 +1,21 @@
 """What cannot be right is refused before anything is touched, in one message that says what to do."""
 
+from __future__ import annotations
+
 import ctypes
 import types
 import zlib
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any, NoReturn
 
 import torch
 
 from geminid.errors import Refused
+from geminid.session import Ranks
+from geminid.torch.parameter import Record
 
 
-def check_model(model, optimizer, managed_types):
+def check_model(model: torch.nn.Module, optimizer: torch.optim.Optimizer, managed_types: Container[torch.dtype]) -> None:
     """Before prepare changes anything."""
     optimized = {p for group in optimizer.param_groups for p in group["params"]}
     names = {p: name for name, p in model.named_parameters()}
@@ -33,14 +39,14 @@ def check_model(model, optimizer, managed_types):
 _SAMPLED = 4096  # elements of a parameter
 
 
-def _checksum(parameter):
+def _checksum(parameter: torch.Tensor) -> int:
     """16 bits, of some of its values."""
     values = parameter.detach().reshape(-1)
     sample = values[::max(1, values.numel() // _SAMPLED)].to(device="cpu", dtype=torch.float32).contiguous()
     return zlib.crc32(ctypes.string_at(sample.data_ptr(), 4 * sample.numel())) & 0xFFFF
 
 
-def check_ranks(records, ranks):
+def check_ranks(records: Mapping[torch.nn.Parameter, Record], ranks: Ranks) -> None:
     """Each rank keeps a part of every parameter: of different values they would make a mixture. All ranks see it alike."""
     if ranks.world_size == 1:
         return
@@ -53,7 +59,7 @@ def check_ranks(records, ranks):
                           "before the model is made, or load the same weights on all ranks")
 
 
-def _probe(fn, kinds):
+def _probe(fn: Callable[[torch.Tensor], torch.Tensor], kinds: Iterable[tuple[torch.dtype, torch.device]]) -> bool:
     """Whether what `_apply` would do to tensors changes nothing."""
     for dtype, device in kinds:
         tensor = torch.empty(0, dtype=dtype, device=device)
@@ -63,19 +69,20 @@ def _probe(fn, kinds):
     return True
 
 
-def _apply(self, fn, recurse=True):
+def _apply(self: torch.nn.Module, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> torch.nn.Module:
     if _probe(fn, {(p.dtype, p.device) for p in self.parameters() if hasattr(p, "_geminid")}):
         return self
     raise Refused("the engine keeps this model's parameters: .to(), .half(), .cuda() and the like cannot change them. "
                   "Call them before geminid.torch.prepare")
 
 
-def _deepcopy(self, memo):
+def _deepcopy(self: torch.nn.Module, memo: Any) -> NoReturn:
     raise Refused("a prepared model cannot be copied: the engine keeps its parameters. Copy it before "
                   "geminid.torch.prepare, or load model.state_dict() into another one")
 
 
-def guard(model):
+def guard(model: torch.nn.Module) -> None:
+    module: Any
     for module in model.modules():
         if any(hasattr(p, "_geminid") for p in module.parameters()):
             module._apply = types.MethodType(_apply, module)

@@ -36,19 +36,20 @@ class Stateful(Protocol):
         """Takes the state of another one."""
 
 
-def _random_state():
+def _random_state() -> bytes:
     """Of every generator that is global, as bytes: they go into many notes."""
     of_torch = torch.get_rng_state()
-    state = {"python": random.getstate(), "torch": ctypes.string_at(of_torch.data_ptr(), of_torch.numel())}
+    state: dict[str, Any] = {"python": random.getstate(), "torch": ctypes.string_at(of_torch.data_ptr(), of_torch.numel())}
     if "numpy" in sys.modules:
         state["numpy"] = sys.modules["numpy"].random.get_state()
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        state["cuda"] = torch.cuda.get_rng_state_all()
+    cuda: Any = torch.cuda
+    if cuda.is_available() and cuda.is_initialized():
+        state["cuda"] = cuda.get_rng_state_all()
     return pickle.dumps(state)
 
 
-def _set_random_state(state):
-    state = pickle.loads(state)
+def _set_random_state(saved: bytes) -> None:
+    state = pickle.loads(saved)
     random.setstate(state["python"])
     torch.set_rng_state(torch.frombuffer(bytearray(state["torch"]), dtype=torch.uint8))
     if "numpy" in state:
@@ -58,7 +59,7 @@ def _set_random_state(state):
         torch.cuda.set_rng_state_all(state["cuda"])
 
 
-def _generators(loader):
+def _generators(loader: Any) -> list[torch.Generator]:
     """Of random numbers, that a loader or its samplers have of their own."""
     samplers = [getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)]
     owners = [loader, *samplers, getattr(samplers[1], "sampler", None)]
@@ -66,7 +67,7 @@ def _generators(loader):
     return [each for each in found if isinstance(each, torch.Generator)]
 
 
-def _persistent_buffers(model):
+def _persistent_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Those that a state_dict has, such as the running means of batch norms."""
     for prefix, module in model.named_modules():
         for name, buffer in module._buffers.items():
@@ -74,7 +75,7 @@ def _persistent_buffers(model):
                 yield f"{prefix}.{name}", buffer
 
 
-def buffer_bytes(model):
+def buffer_bytes(model: torch.nn.Module) -> int:
     return sum(buffer.numel() * buffer.element_size() for _, buffer in _persistent_buffers(model))
 
 
@@ -82,18 +83,22 @@ class _Place:
     """Where in its loops a script is. Since it came there: `outcomes`, of optimizer.step(), False where a scaler left
     the step out; `values`, of Run.same."""
 
-    def __init__(self):
-        self.index, self.passes = None, 0
+    def __init__(self) -> None:
+        self.index: int | None = None
+        self.passes = 0
         self.come_to(None)
-        self.random_at_index, self.random_at_pass, self.generators = None, None, []  # when they began
+        self.random_at_index, self.random_at_pass = b"", b""  # when they began
+        self.generators: list[torch.Tensor] = []
 
-    def come_to(self, batch):
-        self.batch, self.outcomes, self.values = batch, [], []
+    def come_to(self, batch: int | None) -> None:
+        self.batch = batch
+        self.outcomes: list[bool] = []
+        self.values: list[Any] = []
 
-    def where(self):
+    def where(self) -> tuple[int | None, int, int | None]:
         return self.index, self.passes, self.batch
 
-    def words(self):
+    def words(self) -> str:
         index = "outside of run.range" if self.index is None else f"at {self.index} of run.range"
         return index if self.batch is None else f"{index}, at batch {self.batch}"
 
@@ -106,17 +111,22 @@ class Run:
     def __init__(self, model: torch.nn.Module, objects: tuple[Stateful, ...]) -> None:
         self.step, self.resumed = 0, False
         self._model, self._objects = model, objects
-        self._keeper = getattr(model, "_geminid_keeper", None)
-        self._holding = None if self._keeper is None else self._keeper.holding
-        self._place, self._left = _Place(), None
+        self._keeper: Any = getattr(model, "_geminid_keeper", None)
+        self._holding: Any = None if self._keeper is None else self._keeper.holding
+        self._place = _Place()
+        self._left: dict[str, Any] | None = None
         if self._keeper is not None:
-            self.step = self._keeper.engine.progress()[0]
+            self.step = self._keeper.engine.committed
             self._take_over()
 
     @property
     def replays(self) -> bool:
         """Whether the iteration is one that the process before had committed."""
         return self._left is not None
+
+    def _left_place(self) -> _Place | None:
+        place: _Place | None = None if self._left is None else self._left["place"]
+        return place
 
     # --- loops -----------------------------------------------------------------------------------
 
@@ -125,7 +135,7 @@ class Run:
         numbers = range(*bounds)
         if self._place.index is not None:
             raise Refused("run.range is for one loop at a time: the outermost one")
-        left = self._left and self._left["place"]
+        left = self._left_place()
         if left is not None and left.index is not None:
             if left.index not in numbers:
                 raise Refused(f"the process before this one died {left.words()}, which is not in {numbers}")
@@ -142,7 +152,7 @@ class Run:
     def enumerate(self, loader: Iterable[T]) -> Iterator[tuple[int, T]]:
         """(number, batch) of one pass over a loader. Batches that the process before has trained are drawn from the
         loader and dropped."""
-        place, left = self._place, self._left and self._left["place"]
+        place, left = self._place, self._left_place()
         if left is not None and left.index != place.index:
             left = None
         place.passes += 1
@@ -157,7 +167,7 @@ class Run:
         place.come_to(None)
         place.random_at_pass = _random_state()
         place.generators = [generator.get_state() for generator in _generators(loader)]
-        skipped = 0 if left is None else left.batch
+        skipped = 0 if left is None or left.batch is None else left.batch
         try:
             for number, batch in enumerate(loader):
                 if self._place is not place:
@@ -178,15 +188,16 @@ class Run:
         """The value, which must not be a tensor of the graph. In an iteration that is replayed: what the process before
         gave here. For what is computed before optimizer.step() and used after it, such as the loss to log."""
         values = self._place.values
-        if self.replays and self._place.where() == self._left["place"].where():
-            before = self._left["place"].values
+        left = self._left_place()
+        if left is not None and self._place.where() == left.where():
+            before = left.values
             value = before[len(values)] if len(values) < len(before) else value
         values.append(value)
         return value
 
     # --- notes -----------------------------------------------------------------------------------
 
-    def _write_note(self):
+    def _write_note(self) -> None:
         buffers = dict(_persistent_buffers(self._model))
         groups = [{key: value for key, value in group.items() if key != "params"} for group in self._groups()]
         data = io.BytesIO()
@@ -194,10 +205,10 @@ class Run:
                     "objects": [(type(each).__name__, each.state_dict()) for each in self._objects]}, data)
         self._holding.notes.write(self.step + 1, data.getvalue())
 
-    def _groups(self):
-        return self._keeper.optimizer().param_groups
+    def _groups(self) -> list[dict[str, Any]]:
+        return list(self._keeper.optimizer().param_groups)
 
-    def _take_over(self):
+    def _take_over(self) -> None:
         engine = self._keeper.engine
         if engine.resumed() is not None:
             data = self._holding and self._holding.notes.read(self.step)
@@ -216,8 +227,8 @@ class Run:
                      "not all ranks left their state in memory; begins anew")
             print(f"geminid: start {starts_before() + 1}: {where}", file=sys.stderr, flush=True)
 
-    def _put_in_place(self):
-        left = self._left
+    def _put_in_place(self) -> None:
+        left: Any = self._left
         for each, (_, state) in zip(self._objects, left["objects"]):
             each.load_state_dict(state)
         for group, values in zip(self._groups(), left["groups"]):
@@ -236,16 +247,17 @@ class Run:
             raise Refused("optimizer.step() outside of run.range and run.batches: a process that takes over would not "
                           "know where to go on. Loop over them (geminid.torch.resume)")
         self._place.outcomes.append(True)
-        if not self.replays:
+        note = self._left
+        if note is None:
             self._write_note()
             return False
-        left = self._left["place"]
+        left = note["place"]
         if self._place.where() != left.where():
             raise Refused(f"this process makes its first step {self._place.words()}, and the one before it died "
                           f"{left.words()}: loop over run.range and run.batches as that one did")
         if len(self._place.outcomes) >= len(left.outcomes):
             self._put_in_place()
-            _set_random_state(self._left["random"])
+            _set_random_state(note["random"])
             self._left = None
         return True
 
@@ -254,8 +266,9 @@ class Run:
         if self._holding is None:
             return finite
         outcomes = self._place.outcomes
-        if self.replays:
-            before = self._left["place"].outcomes
+        left = self._left_place()
+        if left is not None:
+            before = left.outcomes
             finite = before[len(outcomes)] if len(outcomes) < len(before) else True
         if not finite:
             outcomes.append(False)

@@ -1,5 +1,9 @@
 """torch.amp.GradScaler for gradients that the engine has."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import torch
 
 from geminid.torch.optimizer import Optimizer
@@ -7,12 +11,13 @@ from geminid.torch.optimizer import Optimizer
 _ORIGINAL = torch.amp.GradScaler._unscale_grads_
 
 
-def _unscale_grads_(self, optimizer, inv_scale, found_inf, allow_fp16):
+def _unscale_grads_(self: Any, optimizer: torch.optim.Optimizer, inv_scale: torch.Tensor, found_inf: torch.Tensor,
+                    allow_fp16: bool) -> dict[torch.device, torch.Tensor]:
     if isinstance(optimizer, Optimizer):
         return optimizer._unscale(inv_scale, found_inf)
     return _ORIGINAL(self, optimizer, inv_scale, found_inf, allow_fp16)
 
 
-def install():
+def install() -> None:
     """Scalers ask their class; those that were made before, too."""
-    torch.amp.GradScaler._unscale_grads_ = _unscale_grads_
+    setattr(torch.amp.GradScaler, "_unscale_grads_", _unscale_grads_)

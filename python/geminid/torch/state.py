@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import types
 import weakref
-from collections.abc import Iterator
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,29 +18,33 @@ _DISABLED = torch._C.DisableTorchFunctionSubclass
 M = TypeVar("M", bound=torch.nn.Module)
 
 
-def read(parameter):
+def _copy(parameter: torch.Tensor) -> torch.Tensor:
+    return parameter.data.clone(memory_format=torch.contiguous_format)
+
+
+def read(parameter: Any) -> torch.Tensor:
     """A copy of its values, as an operator sees them."""
     keeper, record = parameter._geminid.keeper, parameter._geminid
     with torch.no_grad(), _DISABLED():
         if record.held or record.opened:
-            return parameter.data.clone(memory_format=torch.contiguous_format)
+            return _copy(parameter)
         held = keeper.hold_one(record)
         try:
-            return parameter.data.clone(memory_format=torch.contiguous_format)
+            return _copy(parameter)
         finally:
             keeper.release(held)
 
 
-def write(parameter, values):
+def write(parameter: Any, values: torch.Tensor) -> None:
     write_kind(parameter._geminid.keeper, parameter._geminid, VALUE, values)
 
 
-def _managed(module):
+def _managed(module: torch.nn.Module) -> dict[str, Any]:
     return {name: p for name, p in module._parameters.items() if hasattr(p, "_geminid")}
 
 
 @contextlib.contextmanager
-def _in_place_of(module, made):
+def _in_place_of(module: torch.nn.Module, made: Mapping[str, Any]) -> Iterator[None]:
     """The module with other tensors as its parameters."""
     kept = module._parameters
     module._parameters = {name: made.get(name, p) for name, p in kept.items()}
@@ -51,10 +55,10 @@ def _in_place_of(module, made):
 
 
 # By the number of a state_dict() in the making: the name under which it has a parameter already.
-_NAMES = {}
+_NAMES: dict[int, MutableMapping[Any, str]] = {}
 
 
-def _names_in(destination):
+def _names_in(destination: Any) -> MutableMapping[Any, str]:
     """So that tied parameters share memory in it, as in torch's."""
     number = id(destination)
     if number not in _NAMES:
@@ -66,10 +70,11 @@ def _names_in(destination):
     return _NAMES[number]
 
 
-def _save(self, destination, prefix, keep_vars):
+def _save(self: torch.nn.Module, destination: Any, prefix: str, keep_vars: bool) -> None:
     if keep_vars:
         raise Refused("state_dict(keep_vars=True) would hand out parameters that are not on the device; leave it out")
-    names, made = _names_in(destination), {}
+    names = _names_in(destination)
+    made: dict[str, torch.Tensor] = {}
     for name, p in _managed(self).items():
         known = names.setdefault(p._geminid, prefix + name)
         made[name] = destination[known] if known in destination else read(p).cpu()  # the device may not have room for all
@@ -77,7 +82,8 @@ def _save(self, destination, prefix, keep_vars):
         type(self)._save_to_state_dict(self, destination, prefix, keep_vars)
 
 
-def _load(self, state_dict, prefix, local_metadata, *rest):
+def _load(self: torch.nn.Module, state_dict: Mapping[str, Any], prefix: str, local_metadata: Mapping[str, Any],
+          *rest: Any) -> None:
     if local_metadata.get("assign_to_params_buffers"):
         raise Refused("load_state_dict(assign=True) would replace parameters that the engine keeps; leave it out")
     managed = _managed(self)
@@ -95,8 +101,9 @@ def _load(self, state_dict, prefix, local_metadata, *rest):
             write(managed[name], values)
 
 
-def serve(model):
+def serve(model: torch.nn.Module) -> None:
     """Makes the state of every module with managed parameters come from the engine."""
+    module: Any
     for module in model.modules():
         if _managed(module):
             module._save_to_state_dict = types.MethodType(_save, module)
@@ -114,10 +121,10 @@ def full(module: M) -> Iterator[M]:
         with geminid.torch.full(model.lm_head):
             model.lm_head.weight.mul_(0.5)
     """
-    parameters = [p for p in dict.fromkeys(module.parameters()) if hasattr(p, "_geminid")]
+    parameters: list[Any] = [p for p in dict.fromkeys(module.parameters()) if hasattr(p, "_geminid")]
     for keeper in {p._geminid.keeper for p in parameters}:
         keeper.at_rest()
-    opened = []
+    opened: list[tuple[Any, torch.Tensor]] = []
     try:
         with _DISABLED():
             for p in parameters:
@@ -141,9 +148,10 @@ def full(module: M) -> Iterator[M]:
                       "Resize and change the model before geminid.torch.prepare")
 
 
-def _close(opened):
+def _close(opened: list[tuple[Any, torch.Tensor]]) -> list[str]:
     """Returns what became of parameters that cannot be kept, in words."""
-    changed, reshaped = [], []
+    changed: list[tuple[Any, torch.Tensor]] = []
+    reshaped: list[str] = []
     with torch.no_grad(), _DISABLED():
         for p, view in opened:
             values = p.data

@@ -1,19 +1,22 @@
 """Tensors in what modules are given and return."""
 
+from __future__ import annotations
+
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 
 
-def tensors_in(value):
+def tensors_in(value: Any) -> list[torch.Tensor]:
     """A list of each tensor in tuples, lists, mappings and dataclasses, at any depth."""
-    found = []
+    found: list[torch.Tensor] = []
     _collect(value, found)
     return found
 
 
-def _collect(value, found):
+def _collect(value: Any, found: list[torch.Tensor]) -> None:
     if isinstance(value, torch.Tensor):
         found.append(value)
     elif isinstance(value, (tuple, list)):
@@ -29,7 +32,7 @@ def _collect(value, found):
             _collect(getattr(value, field.name), found)
 
 
-def managed_in(args, kwargs):
+def managed_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
     """Each managed parameter that a function of torch is given, itself or in a list."""
     for value in (*args, *kwargs.values()):
         if hasattr(value, "_geminid"):
@@ -40,5 +43,5 @@ def managed_in(args, kwargs):
                     yield item
 
 
-def address_of(tensor):
-    return tensor.untyped_storage().data_ptr() + tensor.storage_offset() * tensor.element_size()
+def address_of(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr() + int(tensor.storage_offset()) * tensor.element_size()

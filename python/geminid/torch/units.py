@@ -1,8 +1,16 @@
 """What is gathered together: the repeated blocks of a model, and else the modules with parameters."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+    from geminid.torch.keeper import Call, Held
+    from geminid.torch.parameter import Record
 
 
 @dataclass
@@ -10,20 +18,20 @@ class Unit:
     """A module in whose call these parameters are on the device."""
     module: torch.nn.Module
     name: str
-    parameters: list
-    stack: list = field(default_factory=list)  # of calls that are in its forward
-    ids: object = None
-    records: tuple = ()
+    parameters: list[torch.nn.Parameter]
+    stack: list[tuple[Held, Call | None]] = field(default_factory=list)  # of calls that are in its forward
+    ids: Any = None  # an array of c_uint32
+    records: tuple[Record, ...] = ()
 
 
-def _is_repeated(module):
+def _is_repeated(module: torch.nn.Module) -> bool:
     children = list(module.children())
     return (isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)) and len(children) > 1
             and len({type(child) for child in children}) == 1
             and all(any(True for _ in child.parameters()) for child in children))
 
 
-def _blocks(module, prefix):
+def _blocks(module: torch.nn.Module, prefix: str) -> Iterator[tuple[str, torch.nn.Module]]:
     """The outermost repeated modules, by name."""
     for name, child in module.named_children():
         path = f"{prefix}{name}"
@@ -33,10 +41,11 @@ def _blocks(module, prefix):
             yield from _blocks(child, path + ".")
 
 
-def choose_units(model, managed, granularity):
+def choose_units(model: torch.nn.Module, managed: Callable[[torch.nn.Parameter], bool], granularity: str) -> list[Unit]:
     """Units that have every managed parameter. `managed`: whether a parameter is. `granularity`:
     "block", or "leaf" for modules with parameters of their own alone."""
-    units, inside = [], set()
+    units: list[Unit] = []
+    inside: set[torch.nn.Module] = set()
     if granularity == "block":
         for name, block in _blocks(model, ""):
             parameters = [p for p in block.parameters() if managed(p)]

@@ -60,6 +60,10 @@ class _Given:
         return self.tensor.detach().reshape(-1)[first:first + count].to(device="cpu", dtype=torch.float32)
 
 
+#: Where each parameter on the meta device has its values.
+Sources = Mapping[torch.nn.Parameter, _Stored | _Given]
+
+
 def _header(path: pathlib.Path) -> tuple[dict[str, Any], int]:
     """What the file says of its tensors, and where their bytes begin."""
     with open(path, "rb") as file:
@@ -106,7 +110,7 @@ def _names(model: torch.nn.Module) -> dict[torch.nn.Parameter, list[str]]:
     return names
 
 
-def find(model: torch.nn.Module, source: Source | None) -> dict[torch.nn.Parameter, _Stored | _Given]:
+def find(model: torch.nn.Module, source: Source | None) -> Sources:
     """Where each parameter on the meta device has its values. Refuses what cannot be right before anything changes."""
     absent = {p: names for p, names in _names(model).items() if p.is_meta}
     for name, buffer in model.named_buffers():
@@ -149,7 +153,8 @@ def copy(source: _Stored | _Given, first: int, address: int, count: int) -> None
 
 def take_the_place_of(parameter: torch.nn.Parameter, values: torch.Tensor) -> None:
     """Parameters on the meta device get values, and stay the objects that optimizers and others have."""
-    torch.utils.swap_tensors(parameter, torch.nn.Parameter(values, requires_grad=parameter.requires_grad))
+    swap: Any = torch.utils.swap_tensors
+    swap(parameter, torch.nn.Parameter(values, requires_grad=parameter.requires_grad))
 
 
 def materialize(parameter: torch.nn.Parameter, source: _Stored | _Given) -> None:

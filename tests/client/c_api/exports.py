@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""exports.py HEADER LIBRARY: checks that a library exports the functions that the header declares, under
+"""exports.py LIBRARY HEADER...: checks that a library exports the functions that the headers declare, under
 the version GEMINID_1, and nothing else. Prints each violation and exits with 1 if there is any.
 """
 
@@ -38,10 +38,10 @@ def violations(functions, symbols):
 
 
 def main():
-    header, library = map(pathlib.Path, sys.argv[1:])
+    library, *headers = map(pathlib.Path, sys.argv[1:])
     listing = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions", library],
                              capture_output=True, text=True, check=True).stdout
-    functions = declared(header.read_text())
+    functions = {name for header in headers for name in declared(header.read_text())}
     found = list(violations(functions, exported(listing)))
     for violation in found:
         print(violation)

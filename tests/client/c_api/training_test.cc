@@ -322,7 +322,8 @@ TEST_F(TrainingTest, Plan_IsNullBeforeASampleAndThenHasEachMoment) {
 TEST_F(TrainingTest, Session_DescribesItsDevice) {
   char* json = nullptr;
   ASSERT_EQ(geminid_session_describe(session_, &json, error_), GEMINID_OK);
-  EXPECT_THAT(json, AllOf(HasSubstr("\"kind\": \"host\""), HasSubstr("\"arena_bytes\": 1048576")));
+  EXPECT_THAT(json, AllOf(HasSubstr("\"kind\": \"host\""), HasSubstr("\"arena_bytes\": 1048576"),
+                          HasSubstr("\"owns_daemon\": true")));
   geminid_free(json);
   EXPECT_EQ(geminid_session_health(session_, error_), GEMINID_OK);
 }
@@ -382,6 +383,9 @@ TEST_F(TrainingTest, MemoryHeld_IsTheSuccessorsWithTheEngine) {
   Half first, second;
   ASSERT_NO_FATAL_FAILURE(begin(&first));
   EXPECT_EQ(first.found, 0);
+  ASSERT_EQ(geminid_session_describe(first.session, &json, error_), GEMINID_OK);
+  EXPECT_THAT(json, HasSubstr("\"owns_daemon\": false"));
+  geminid_free(json);
   engine_ = first.engine;
   ASSERT_NO_FATAL_FAILURE(InitializeWith(0));
   ASSERT_NO_FATAL_FAILURE(Descend());

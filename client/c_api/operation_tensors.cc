@@ -1,0 +1,25 @@
+#include "client/c_api/operation_tensors.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace geminid::c_api {
+
+absl::StatusOr<const std::byte*> WeightOf(const zero::Operation& operation, uint64_t number,
+                                          zero::ParameterId id) {
+  if (const std::byte* const weight = operation.Weight(id); weight != nullptr) return weight;
+  return absl::InvalidArgumentError(
+      absl::StrCat("operation ", number, " has no weight of parameter ", static_cast<uint32_t>(id),
+                   ": it does not use it, or the gradient is in its place"));
+}
+
+absl::StatusOr<std::byte*> GradientOf(zero::Operation& operation, uint64_t number,
+                                      zero::ParameterId id) {
+  if (std::byte* const gradient = operation.Gradient(id); gradient != nullptr) return gradient;
+  return absl::InvalidArgumentError(
+      absl::StrCat("operation ", number, " has no gradient of parameter ",
+                   static_cast<uint32_t>(id),
+                   ": only trained parameters have one, in GEMINID_BACKWARD"));
+}
+
+}  // namespace geminid::c_api

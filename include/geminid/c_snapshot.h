@@ -1,0 +1,41 @@
+// Snapshots for the interface in C: the state of a step is handed out while training goes on.
+//
+//   geminid_engine_step(engine, &input, NULL, error);
+//   geminid_engine_start_snapshot(engine, sink, context, error);
+//   ...                                                // the next steps
+//   geminid_engine_wait_snapshot(engine, error);       // from here on the context may be freed
+//
+// geminid_engine_save of geminid/c_api.h writes checkpoints that geminid_engine_load reads, and waits
+// for the disk. A snapshot is for callers with a storage of their own. Its counterpart is
+// geminid_engine_write_shard with geminid_engine_restore.
+#ifndef GEMINID_C_SNAPSHOT_H_
+#define GEMINID_C_SNAPSHOT_H_
+
+#include "geminid/c_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+// NOLINTBEGIN(readability-identifier-naming): the names of C.
+
+// Takes `count` fp32 values from element `offset` on of a parameter's state (geminid_state_kinds).
+// Called on two threads at a time, neither of them the caller's, which must not call the engine.
+// Not 0: the snapshot ends, and geminid_engine_wait_snapshot returns CANCELLED.
+typedef int geminid_sink(void* context, uint32_t parameter, int32_t kind, uint64_t offset,
+                         const float* values, uint64_t count);
+
+// Begins to hand this rank's part of the state of the last step to `sink`, each value once, in any
+// order. Between steps, on all ranks; FAILED_PRECONDITION while another snapshot is under way.
+geminid_code geminid_engine_start_snapshot(geminid_engine* engine, geminid_sink* sink,
+                                           void* context, geminid_error* error);
+// Waits until the last value was handed out. At once where no snapshot was begun.
+geminid_code geminid_engine_wait_snapshot(geminid_engine* engine, geminid_error* error);
+
+// NOLINTEND(readability-identifier-naming)
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // GEMINID_C_SNAPSHOT_H_

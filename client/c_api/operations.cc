@@ -92,8 +92,7 @@ geminid_code geminid_engine_copy_weights(geminid_engine* engine, uint64_t operat
   return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
     if (count > 0) GEMINID_RETURN_IF_ERROR(CheckGiven(to, "to"));
     GEMINID_ASSIGN_OR_RETURN(const auto ids, ToIds(object, parameters, count));
-    const auto open = object.Find(operation);
-    if (open == nullptr) return NotOpen(operation);
+    GEMINID_ASSIGN_OR_RETURN(const auto open, object.Find(operation));
     for (size_t i = 0; i < count; ++i) {
       GEMINID_RETURN_IF_ERROR(CheckGiven(to[i], "one of to"));
       GEMINID_RETURN_IF_ERROR(open->CopyWeight(ids[i], static_cast<std::byte*>(to[i])));

@@ -15,6 +15,7 @@
 #include "client/c_api/operation_tensors.h"
 #include "geminid/c_api.h"
 #include "geminid/c_dlpack.h"
+#include "geminid/data_type.h"
 #include "geminid/zero.h"
 
 namespace geminid::c_api {
@@ -40,6 +41,20 @@ std::vector<int64_t> RowMajor(const std::vector<int64_t>& shape) {
   return strides;
 }
 
+DLDataType ToDlpack(zero::DataType type) {
+  const auto bits = static_cast<uint8_t>(8 * zero::SizeOf(type));
+  switch (type) {
+    case zero::DataType::kBFloat16:
+      return {kDlpackBfloat, bits, 1};
+    case zero::DataType::kInt8:
+      return {kDlpackInt, bits, 1};
+    case zero::DataType::kUint8:
+      return {kDlpackUint, bits, 1};
+    default:
+      return {kDlpackFloat, bits, 1};
+  }
+}
+
 void Delete(DLManagedTensorVersioned* self) { delete static_cast<Exported*>(self->manager_ctx); }
 
 DLManagedTensorVersioned* Export(const EngineObject& object, uint32_t parameter,
@@ -49,7 +64,6 @@ DLManagedTensorVersioned* Export(const EngineObject& object, uint32_t parameter,
   exported->open = std::move(open);
   exported->shape = object.parameters()[parameter].shape;
   exported->strides = RowMajor(exported->shape);
-  const bool is_bf16 = object.TypeOf(parameter) == zero::DataType::kBFloat16;
   DLManagedTensorVersioned& tensor = exported->tensor;
   tensor.version = kDlpackVersion;
   tensor.deleter = &Delete;
@@ -57,7 +71,7 @@ DLManagedTensorVersioned* Export(const EngineObject& object, uint32_t parameter,
   tensor.dl_tensor = {.data = data,
                       .device = kDlpackHost,
                       .ndim = static_cast<int32_t>(exported->shape.size()),
-                      .dtype = is_bf16 ? kDlpackBFloat16 : kDlpackFloat32,
+                      .dtype = ToDlpack(object.TypeOf(parameter)),
                       .shape = exported->shape.data(),
                       .strides = exported->strides.data(),
                       .byte_offset = 0};

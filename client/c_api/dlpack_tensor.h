@@ -38,9 +38,13 @@ struct DLManagedTensorVersioned {
 namespace geminid::c_api {
 
 inline constexpr DLPackVersion kDlpackVersion = {1, 0};
-inline constexpr DLDevice kDlpackHost = {1, 0};          // kDLCPU
-inline constexpr DLDataType kDlpackFloat32 = {2, 32, 1};  // kDLFloat
-inline constexpr DLDataType kDlpackBFloat16 = {4, 16, 1};  // kDLBfloat
+inline constexpr DLDevice kDlpackHost = {1, 0};  // kDLCPU
+enum DlpackTypeCode : uint8_t {
+  kDlpackInt = 0,
+  kDlpackUint = 1,
+  kDlpackFloat = 2,
+  kDlpackBfloat = 4
+};
 inline constexpr uint64_t kDlpackReadOnly = 1;
 
 }  // namespace geminid::c_api

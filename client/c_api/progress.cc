@@ -13,6 +13,7 @@
 #include "client/c_api/engine_calls.h"
 #include "client/c_api/objects.h"
 #include "geminid/c_api.h"
+#include "geminid/c_checkpoint.h"
 #include "geminid/checkpoint.h"
 #include "geminid/zero.h"
 

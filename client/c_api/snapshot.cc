@@ -10,7 +10,7 @@
 #include "client/c_api/engine_calls.h"
 #include "client/c_api/objects.h"
 #include "geminid/c_api.h"
-#include "geminid/c_snapshot.h"
+#include "geminid/c_checkpoint.h"
 #include "geminid/model_state.h"
 
 namespace geminid::c_api {

@@ -1,4 +1,4 @@
-// The interface in C11: libgeminid_c, with c_dlpack.h and c_snapshot.h, and nothing else in it.
+// The interface in C11: libgeminid_c, with c_checkpoint.h and c_dlpack.h, and nothing else.
 //
 //   geminid_session_options options;
 //   geminid_session_options_init(&options, sizeof options);
@@ -378,14 +378,6 @@ typedef struct geminid_resumed {
 void geminid_resumed_init(geminid_resumed* resumed, size_t struct_size);
 geminid_code geminid_engine_resumed(geminid_engine* engine, geminid_resumed* resumed,
                                     geminid_error* error);
-
-// Saves a checkpoint in `folder` (geminid/checkpoint.h) and waits until it is on the disk; *path is
-// its folder, for geminid_free, and may be NULL. `keep`: how many checkpoints stay, 0: all.
-geminid_code geminid_engine_save(geminid_engine* engine, const char* folder, uint64_t keep,
-                                 uint64_t data_position, char** path, geminid_error* error);
-// The newest one in `folder`, or `folder` itself. `data_position` may be NULL.
-geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,
-                                 uint64_t* data_position, geminid_error* error);
 
 // --- a step --------------------------------------------------------------------------------------
 

@@ -1,15 +1,15 @@
-// DLPack for the interface in C: weights and gradients as tensors of NumPy, PyTorch, JAX and others.
+// DLPack for the interface in C: weights and gradients as tensors of NumPy, PyTorch and others.
 //
 //   struct DLManagedTensorVersioned* tensor;
 //   geminid_engine_use(engine, GEMINID_FORWARD, &parameter, 1, 0, &operation, error);
 //   geminid_engine_export_weight(engine, operation, parameter, &tensor, error);
-//   ...                          // a capsule "dltensor_versioned" in Python, or what the reader takes
+//   ...                          // in Python, a capsule "dltensor_versioned"
 //   tensor->deleter(tensor);     // whoever reads it last does this
 //   geminid_engine_finish(engine, operation, 0, error);
 //
 // The struct is that of dlpack/dlpack.h from DLPack 1.0 on, which a caller includes to look inside.
-// A tensor shows the memory of the operation without copying it: row-major, on the host device, in
-// fp32 or bf16. Rules:
+// A tensor shows the memory of the operation without copying it: row-major, on the host device,
+// and of the parameter's type. Rules:
 //
 //  1. An exported tensor keeps its operation open. geminid_engine_finish is refused with
 //     FAILED_PRECONDITION while there is one, and geminid_engine_finish_all finishes the others.

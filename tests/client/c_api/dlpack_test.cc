@@ -56,7 +56,7 @@ TEST_F(DlpackTest, ExportedWeight_IsTheMemoryOfTheOperation) {
   EXPECT_EQ(view.data, address);
   EXPECT_EQ(view.byte_offset, 0u);
   EXPECT_EQ(view.device.device_type, kDlpackHost.device_type);
-  EXPECT_EQ(view.dtype.code, kDlpackFloat32.code);
+  EXPECT_EQ(view.dtype.code, kDlpackFloat);
   EXPECT_EQ(view.dtype.bits, 32);
   EXPECT_EQ(view.dtype.lanes, 1);
   EXPECT_THAT(std::span(view.shape, view.ndim), ElementsAre(kRows, kColumns));
@@ -66,23 +66,35 @@ TEST_F(DlpackTest, ExportedWeight_IsTheMemoryOfTheOperation) {
   EXPECT_EQ(geminid_engine_finish(engine_, operation, 0, error_), GEMINID_OK) << Message();
 }
 
-TEST_F(DlpackTest, WeightInBfloat16_SaysSo) {
+// The code and the bits of DLPack for each geminid_data_types and geminid_frozen_types.
+struct Type {
+  int32_t ours;
+  uint8_t code, bits;
+};
+class DlpackTypesTest : public DlpackTest, public ::testing::WithParamInterface<Type> {};
+
+TEST_P(DlpackTypesTest, ExportedWeight_HasTheTypeOfItsParameter) {
   geminid_engine_free(&engine_);
   geminid_engine_options options = EngineOptions(nullptr);
   options.data_type = GEMINID_BFLOAT16;
   std::vector<geminid_parameter> parameters = Parameters();
-  parameters[kB].data_type = GEMINID_FLOAT32;
+  parameters[kB].data_type = GetParam().ours;
+  parameters[kB].trainable = GetParam().ours <= GEMINID_FLOAT32;
   ASSERT_EQ(Create(options, parameters), GEMINID_OK) << Message();
   ASSERT_NO_FATAL_FAILURE(InitializeWith(1));
-  const uint64_t first = Use(kA, GEMINID_EVALUATE), second = Use(kB, GEMINID_EVALUATE);
-  DLManagedTensorVersioned* const half = Weight(first, kA);
-  DLManagedTensorVersioned* const whole = Weight(second, kB);
-  EXPECT_EQ(half->dl_tensor.dtype.code, kDlpackBFloat16.code);
-  EXPECT_EQ(half->dl_tensor.dtype.bits, 16);
-  EXPECT_EQ(whole->dl_tensor.dtype.code, kDlpackFloat32.code);
-  half->deleter(half);
-  whole->deleter(whole);
+  const uint64_t operation = Use(kB, GEMINID_EVALUATE);
+  DLManagedTensorVersioned* const tensor = Weight(operation, kB);
+  EXPECT_EQ(tensor->dl_tensor.dtype.code, GetParam().code);
+  EXPECT_EQ(tensor->dl_tensor.dtype.bits, GetParam().bits);
+  tensor->deleter(tensor);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, DlpackTypesTest,
+                         ::testing::Values(Type{GEMINID_DEFAULT_TYPE, 4, 16},
+                                           Type{GEMINID_BFLOAT16, 4, 16},
+                                           Type{GEMINID_FLOAT32, 2, 32},
+                                           Type{GEMINID_FLOAT16, 2, 16}, Type{GEMINID_INT8, 0, 8},
+                                           Type{GEMINID_UINT8, 1, 8}));
 
 TEST_F(DlpackTest, OperationWithAnExportedTensor_IsNotFinished) {
   const uint64_t kept = Use(kA, GEMINID_EVALUATE), other = Use(kB, GEMINID_EVALUATE);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "geminid/c_checkpoint.h"
 #include "tests/client/c_api/c_api_fixture.h"
 
 namespace geminid::c_api {

@@ -1,5 +1,5 @@
 // Snapshots by callback, through the interface in C.
-#include "geminid/c_snapshot.h"
+#include "geminid/c_checkpoint.h"
 
 #include <cstdint>
 #include <future>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "geminid/optimizer.h"
+#include "geminid/c_checkpoint.h"
 #include "tests/client/c_api/c_api_fixture.h"
 
 namespace geminid::c_api {

@@ -1,15 +1,15 @@
-// Snapshots for the interface in C: the state of a step is handed out while training goes on.
+// Checkpoints and snapshots for the interface in C.
 //
 //   geminid_engine_step(engine, &input, NULL, error);
 //   geminid_engine_start_snapshot(engine, sink, context, error);
 //   ...                                                // the next steps
 //   geminid_engine_wait_snapshot(engine, error);       // from here on the context may be freed
 //
-// geminid_engine_save of geminid/c_api.h writes checkpoints that geminid_engine_load reads, and waits
-// for the disk. A snapshot is for callers with a storage of their own. Its counterpart is
-// geminid_engine_write_shard with geminid_engine_restore.
-#ifndef GEMINID_C_SNAPSHOT_H_
-#define GEMINID_C_SNAPSHOT_H_
+// A checkpoint is in files, and saving it waits for the disk. A snapshot is for callers with a
+// storage of their own: the state of a step is handed out while training goes on. It is put back
+// by geminid_engine_write_shard and geminid_engine_restore.
+#ifndef GEMINID_C_CHECKPOINT_H_
+#define GEMINID_C_CHECKPOINT_H_
 
 #include "geminid/c_api.h"
 
@@ -18,6 +18,14 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 // NOLINTBEGIN(readability-identifier-naming): the names of C.
+
+// Saves a checkpoint in `folder` (geminid/checkpoint.h) and waits until it is on the disk; *path is
+// its folder, for geminid_free, and may be NULL. `keep`: how many checkpoints stay, 0: all.
+geminid_code geminid_engine_save(geminid_engine* engine, const char* folder, uint64_t keep,
+                                 uint64_t data_position, char** path, geminid_error* error);
+// The newest one in `folder`, or `folder` itself. `data_position` may be NULL.
+geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,
+                                 uint64_t* data_position, geminid_error* error);
 
 // Takes `count` fp32 values from element `offset` on of a parameter's state (geminid_state_kinds).
 // Called on two threads at a time, neither of them the caller's, which must not call the engine.
@@ -38,4 +46,4 @@ geminid_code geminid_engine_wait_snapshot(geminid_engine* engine, geminid_error*
 }  // extern "C"
 #endif
 
-#endif  // GEMINID_C_SNAPSHOT_H_
+#endif  // GEMINID_C_CHECKPOINT_H_

@@ -60,10 +60,6 @@ def place_of(session):
     return OnDouble()
 
 
-def worst(actual, expected):
-    return max((abs(a - e) / max(abs(e), 1e-30) for a, e in zip(actual, expected, strict=True)), default=0.0)
-
-
 def scenario(name, unit):
     torch.manual_seed(0)
     pair = twins.pair(models.make("gpt", layers=LAYERS), device_memory=DEVICE_MEMORY, unit=unit)
@@ -75,7 +71,7 @@ def scenario(name, unit):
         bytes_left = sum(p.untyped_storage().nbytes() for p in ours.model.parameters())
     moved_bytes = twins.moved_bytes(ours)
     keeper.engine.close()
-    return {"loss": worst(ours.losses, plain.losses), "norm": worst(ours.norms, plain.norms),
+    return {"loss": twins.difference(ours.losses, plain.losses), "norm": twins.difference(ours.norms, plain.norms),
             "bytes_left_in_torch": bytes_left, "moved_bytes": moved_bytes,
             "weight_bytes": sum(p.numel() * p.element_size() for p in plain.model.parameters())}
 

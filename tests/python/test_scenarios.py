@@ -11,6 +11,12 @@ from steps import STEPS, WHOLE, accumulate, evaluate_between, one_batch
 SETTINGS = [(kind, unit) for kind in ("gpt", "llama") for unit in ("block", "leaf")]
 
 
+@pytest.mark.parametrize("actual", [[1.0, float("nan")], [float("inf"), 1.0]])
+def test_numbers_that_are_none_are_never_close(actual):
+    with pytest.raises(AssertionError, match="inf apart"):
+        twins.assert_close(actual, [1.0, 1.0], twins.LOSS, "losses")
+
+
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 @pytest.mark.parametrize("kind, unit", SETTINGS)
 def test_step_is_that_of_torch(kind, unit, step):

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import math
 
 import torch
 
@@ -58,9 +59,15 @@ def finish(twin, max_norm=1.0):
     twin.optimizer.zero_grad()
 
 
+def difference(actual, expected):
+    """The largest relative one of two lists; infinite where a number is not one, which max() alone may pass over."""
+    apart = [abs(a - e) / max(abs(e), 1e-30) for a, e in zip(actual, expected, strict=True)]
+    return max(apart) if all(map(math.isfinite, apart)) else math.inf
+
+
 def assert_close(actual, expected, tolerance, what):
     assert len(actual) == len(expected) > 0, what
-    worst = max(abs(a - e) / max(abs(e), 1e-30) for a, e in zip(actual, expected))
+    worst = difference(actual, expected)
     assert worst <= tolerance, f"{what}: {worst:.2e} apart, at most {tolerance:.0e}: {actual} {expected}"
 
 

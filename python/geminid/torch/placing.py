@@ -15,6 +15,7 @@ import torch
 from geminid.engine import Engine
 from geminid.errors import Refused
 from geminid.session import Session
+from geminid.torch import weights
 from geminid.torch.parameter import Record
 
 
@@ -146,9 +147,9 @@ def move_rest(model: torch.nn.Module, place: Place) -> None:
     for module in model.modules():
         for name, buffer in module._buffers.items():
             if buffer is not None and buffer.device != place.device:
-                module._buffers[name] = moved.setdefault(buffer, buffer.to(place.device))
+                if buffer not in moved:
+                    moved[buffer] = buffer.to(place.device)
+                module._buffers[name] = moved[buffer]
     for parameter in model.parameters():
         if not hasattr(parameter, "_geminid") and parameter.device != place.device:
-            on_device = torch.nn.Parameter(parameter.detach().to(place.device), requires_grad=parameter.requires_grad)
-            swap: Any = torch.utils.swap_tensors
-            swap(parameter, on_device)
+            weights.take_the_place_of(parameter, parameter.detach().to(place.device))

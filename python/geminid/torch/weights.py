@@ -152,7 +152,7 @@ def copy(source: _Stored | _Given, first: int, address: int, count: int) -> None
 
 
 def take_the_place_of(parameter: torch.nn.Parameter, values: torch.Tensor) -> None:
-    """Parameters on the meta device get values, and stay the objects that optimizers and others have."""
+    """Parameters get values on another device, and stay the objects that optimizers and others have."""
     swap: Any = torch.utils.swap_tensors
     swap(parameter, torch.nn.Parameter(values, requires_grad=parameter.requires_grad))
 

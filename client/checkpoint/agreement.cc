@@ -41,6 +41,8 @@ const char* Name(int64_t phase) {
       return "write its part of the checkpoint";
     case Phase::kFinish:
       return "finish the checkpoint";
+    case Phase::kOpen:
+      return "open the checkpoint";
     case Phase::kLoad:
       return "load the checkpoint";
     case Phase::kRestore:

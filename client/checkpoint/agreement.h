@@ -16,6 +16,7 @@ enum class Phase : uint8_t {
   kStartPart,
   kWritePart,
   kFinish,
+  kOpen,
   kLoad,
   kRestore,
   kBeginExport,

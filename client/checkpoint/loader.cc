@@ -71,6 +71,30 @@ absl::Status LoadValue(const TensorSet& set, const std::string& name,
   return absl::OkStatus();
 }
 
+// Of files without checksums. What is there is loaded before what is missing is an error.
+absl::Status LoadUnchecked(const TensorSet& model, zero::ModelState* state,
+                           const std::vector<zero::Parameter>& parameters,
+                           const std::function<std::string(const zero::Parameter&)>& name_of) {
+  absl::Status missing;
+  for (uint32_t i = 0; i < parameters.size(); ++i) {
+    const std::string name = name_of(parameters[i]);
+    if (name.empty()) continue;
+    if (const auto found = FindOfShape(model, name, parameters[i]); !found.ok()) {
+      missing.Update(found.status());
+      continue;
+    }
+    GEMINID_RETURN_IF_ERROR(LoadValue(model, name, parameters[i], zero::ParameterId{i}, state));
+  }
+  return missing;
+}
+
+// Why a state that was loaded in part is of no use.
+std::string WhyOfNoUse(const std::string& folder, const absl::Status& error) {
+  return absl::StrCat("the values are in part those of '", folder,
+                      "', which could not be loaded: ", error.message(),
+                      "; load another checkpoint, call Initialize, or end");
+}
+
 absl::StatusOr<RunRecord> ReadRecordOf(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kRecordName);
   GEMINID_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, kRecordBytesMax));
@@ -128,9 +152,9 @@ bool HasChecksums(const std::string& folder) {
   });
 }
 
-// A checkpoint on its way into an engine. Of values alone, those that are there are looked at before
-// one that is missing is an error: bytes that were damaged are the cause, and names may be among
-// what they damaged.
+// A checkpoint on its way into an engine. Of values alone, those that are there are looked at
+// before one that is missing is an error: bytes that were damaged are the cause, and names may be
+// among what they damaged.
 class StateLoader {
  public:
   static absl::StatusOr<StateLoader> Open(const std::string& folder, Extent extent) {
@@ -175,6 +199,7 @@ class StateLoader {
   }
 
   const RunState& run() const { return record_.run; }
+  uint64_t step() const { return record_.step; }
 
  private:
   // What of a tensor goes to where in the engine.
@@ -289,43 +314,44 @@ absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
                             collectives::Communicator* communicator,
                             const std::vector<zero::Parameter>& parameters) {
   Loaded loaded;
-  const auto load = [&]() -> absl::Status {
+  const auto open = [&]() -> absl::StatusOr<StateLoader> {
     GEMINID_ASSIGN_OR_RETURN(loaded.folder, Newest(folder));
-    GEMINID_ASSIGN_OR_RETURN(StateLoader loader, StateLoader::Open(loaded.folder, Extent::kAll));
+    return StateLoader::Open(loaded.folder, Extent::kAll);
+  };
+  absl::StatusOr<StateLoader> loader = open();
+  const uint64_t step = loader.ok() ? loader->step() : kNoStep;
+  GEMINID_RETURN_IF_ERROR(Agree(communicator, Phase::kOpen, step, loader.status()));
+
+  const auto load = [&]() -> absl::Status {
     GEMINID_ASSIGN_OR_RETURN(
         loaded.progress,
-        loader.Load(communicator->Rank(), communicator->WorldSize(), state, parameters));
-    loaded.run = loader.run();
+        loader->Load(communicator->Rank(), communicator->WorldSize(), state, parameters));
+    loaded.run = loader->run();
     return absl::OkStatus();
   };
-  const absl::Status read = load();
-  const uint64_t step = read.ok() ? loaded.progress.step : kNoStep;
-  GEMINID_RETURN_IF_ERROR(Agree(communicator, Phase::kLoad, step, read));
-  GEMINID_RETURN_IF_ERROR(
-      Agree(communicator, Phase::kRestore, step, state->Restore(loaded.progress)));
-  return loaded;
+  absl::Status done = Agree(communicator, Phase::kLoad, step, load());
+  if (done.ok()) {
+    done = Agree(communicator, Phase::kRestore, step, state->Restore(loaded.progress));
+  }
+  if (done.ok()) return loaded;
+  state->Invalidate(WhyOfNoUse(loaded.folder, done));
+  return done;
 }
 
 absl::Status LoadValues(const std::string& folder, zero::ModelState* state,
                         const std::vector<zero::Parameter>& parameters,
                         const std::function<std::string(const zero::Parameter&)>& name_of) {
   GEMINID_ASSIGN_OR_RETURN(const std::string values, FolderOfValues(folder));
+  absl::Status loaded;
   if (HasChecksums(values)) {
     GEMINID_ASSIGN_OR_RETURN(StateLoader loader, StateLoader::Open(values, Extent::kValues));
-    return loader.LoadValues(state, parameters, name_of);
+    loaded = loader.LoadValues(state, parameters, name_of);
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(values, kModelPrefix));
+    loaded = LoadUnchecked(model, state, parameters, name_of);
   }
-  GEMINID_ASSIGN_OR_RETURN(const TensorSet model, TensorSet::Open(values, kModelPrefix));
-  absl::Status missing;
-  for (uint32_t i = 0; i < parameters.size(); ++i) {
-    const std::string name = name_of(parameters[i]);
-    if (name.empty()) continue;
-    if (const auto found = FindOfShape(model, name, parameters[i]); !found.ok()) {
-      missing.Update(found.status());
-      continue;
-    }
-    GEMINID_RETURN_IF_ERROR(LoadValue(model, name, parameters[i], zero::ParameterId{i}, state));
-  }
-  return missing;
+  if (!loaded.ok()) state->Invalidate(WhyOfNoUse(values, loaded));
+  return loaded;
 }
 
 }  // namespace geminid::checkpoint

@@ -47,6 +47,7 @@ class EngineImpl final : public Engine {
 
   absl::Status Initialize(const Fill& fill) override;
   absl::Status InitializeShards(const FillRange& fill) override;
+  void Invalidate(std::string why) override;
   absl::Status BeginStep(const StepInput& input) override;
   absl::Status BeginMicroBatch() override;
   absl::Status CancelMicroBatch() override;
@@ -110,7 +111,7 @@ class EngineImpl final : public Engine {
     absl::Status failed;      // it has, for good
     absl::Status wait_ended;  // for the arena; not OK: there is none any more
     absl::Status refused;     // of the trainer's last call, if it was
-    absl::Status unfilled;    // not OK: Initialize failed, and nothing has set values since
+    absl::Status unfilled;    // not OK: what set values failed, and nothing has set them since
     bool arena_claimed = false;
     bool may_resume = false;
     std::optional<Resumed> resumed{};

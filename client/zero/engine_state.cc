@@ -89,6 +89,11 @@ absl::Status EngineImpl::AgreeOnFill(const char* call, const absl::Status& fille
       " could not be had, it says why; call it again on all ranks, load a checkpoint, or end"));
 }
 
+void EngineImpl::Invalidate(std::string why) {
+  const Lock lock(mutex_);
+  standing_.unfilled = absl::FailedPreconditionError(why);
+}
+
 absl::StatusOr<std::vector<float>> EngineImpl::ReadParameter(ParameterId id) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(Health());

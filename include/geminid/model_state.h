@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -77,6 +78,11 @@ class GEMINID_EXPORT ModelState {
   // and snapshots are FAILED_PRECONDITION until an Initialize succeeds or a checkpoint is restored.
   using Fill = std::function<absl::Status(ParameterId id, std::span<float> values)>;
   virtual absl::Status Initialize(const Fill& fill) = 0;
+
+  // Says that the values are of no use, as those of a checkpoint that was loaded in part. What
+  // would use them is FAILED_PRECONDITION with the words of `why`, as after a failed Initialize.
+  // All ranks must call it.
+  virtual void Invalidate(std::string why) = 0;
 
   // The fp32 master of one parameter, the same on all ranks. All ranks must call it, between steps.
   virtual absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) = 0;

@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +39,7 @@ class CountedState final : public zero::ModelState {
   double snapshot_seconds() const { return snapshot_seconds_; }
 
   absl::Status Initialize(const Fill& fill) override;
+  void Invalidate(std::string why) override { state_->Invalidate(std::move(why)); }
   absl::StatusOr<std::vector<float>> ReadParameter(zero::ParameterId id) override;
   std::vector<zero::ShardRange> ShardOf(zero::ParameterId id) const override {
     return state_->ShardOf(id);

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,7 @@ class StagedState final : public zero::ModelState {
       zero::Engine* engine, collectives::Communicator* stages);
 
   absl::Status Initialize(const Fill& fill) override;
+  void Invalidate(std::string why) override { engine_->Invalidate(std::move(why)); }
   absl::StatusOr<std::vector<float>> ReadParameter(zero::ParameterId id) override;
   std::vector<zero::ShardRange> ShardOf(zero::ParameterId id) const override;
   bool HasState(zero::ParameterId id, zero::StateKind kind) const override;

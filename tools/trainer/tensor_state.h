@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +25,7 @@ class TensorState final : public zero::ModelState {
               zero::ModelState* inner, collectives::Communicator* ranks);
 
   absl::Status Initialize(const Fill& fill) override;
+  void Invalidate(std::string why) override { inner_->Invalidate(std::move(why)); }
   absl::StatusOr<std::vector<float>> ReadParameter(zero::ParameterId id) override;
   std::vector<zero::ShardRange> ShardOf(zero::ParameterId id) const override;
   bool HasState(zero::ParameterId id, zero::StateKind kind) const override;

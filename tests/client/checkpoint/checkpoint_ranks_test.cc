@@ -56,6 +56,7 @@ class FaultyState final : public ModelState {
   FaultyState(ModelState* state, Faults faults) : state_(state), faults_(std::move(faults)) {}
 
   absl::Status Initialize(const Fill& fill) override { return state_->Initialize(fill); }
+  void Invalidate(std::string why) override { state_->Invalidate(std::move(why)); }
   absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) override {
     return state_->ReadParameter(id);
   }
@@ -273,8 +274,8 @@ TEST_F(CheckpointRanksTest, RanksThatFindDifferentCheckpoints_LoadNone) {
       });
   for (const absl::Status& status : said) {
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("load the checkpoint of step 2"),
-                                                     HasSubstr("load the checkpoint of step 3")));
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("open the checkpoint of step 2"),
+                                                     HasSubstr("open the checkpoint of step 3")));
   }
 }
 

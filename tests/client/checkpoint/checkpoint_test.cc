@@ -152,6 +152,15 @@ class CheckpointTest : public EngineTest {
     return std::string((first.ok() ? trained : first).message());
   }
 
+  // One of the last tensor's.
+  static void AlterAnElement(const std::string& path) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-9, std::ios::end);
+    const int before = file.get();
+    file.seekp(-9, std::ios::end);
+    file.put(static_cast<char>(before ^ 1));
+  }
+
   std::vector<std::string> Finished() const { return *checkpoint::FinishedIn(folder_); }
 
   std::string LoadError() {
@@ -294,17 +303,10 @@ TEST_F(CheckpointTest, AlteredByteOfAnyFile_IsNamed) {
 TEST_F(CheckpointTest, AlteredByteOfAValue_IsRefusedByWhoWantsValuesAlone) {
   TrainAndSave({2});
   const std::string checkpoint = folder_ + "/step-000000003";
-  const auto flip = [&](const std::string& name) {
-    std::fstream file(checkpoint + "/" + name, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekg(-9, std::ios::end);
-    const int before = file.get();
-    file.seekp(-9, std::ios::end);
-    file.put(static_cast<char>(before ^ 1));
-  };
   EXPECT_EQ(ValuesError(), "");
-  flip("optimizer.safetensors");
+  AlterAnElement(checkpoint + "/optimizer.safetensors");
   EXPECT_EQ(ValuesError(), "") << "nobody reads it";
-  flip("model.safetensors");
+  AlterAnElement(checkpoint + "/model.safetensors");
   EXPECT_THAT(ValuesError(), ::testing::HasSubstr("model.safetensors': tensor '"));
   EXPECT_THAT(ValuesError(), ::testing::HasSubstr("were altered since they were written"));
   // A plain folder of values has no checksums.
@@ -314,6 +316,40 @@ TEST_F(CheckpointTest, AlteredByteOfAValue_IsRefusedByWhoWantsValuesAlone) {
     fs::remove(checkpoint + "/" + name);
   }
   EXPECT_EQ(ValuesError(), "");
+}
+
+TEST_F(CheckpointTest, LoadedInPart_IsNotTrainedOnUntilAnotherLoads) {
+  const SyntheticResult whole = TrainAndSave({1, 2});
+  const std::string altered = folder_ + "/step-000000003";
+  AlterAnElement(altered + "/optimizer.safetensors");
+  SyntheticRun run = Resuming(run_, folder_ + "/step-000000002", 2);
+  const auto load_other = run.prepare;
+  run.prepare = [=, this](Engine* engine, collectives::Communicator* communicator, int rank) {
+    EXPECT_EQ(
+        checkpoint::Load(altered, engine, communicator, run_.model.parameters).status().code(),
+        absl::StatusCode::kDataLoss);
+    const absl::Status begun = engine->BeginMicroBatch();
+    EXPECT_EQ(begun.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(begun.message(), ::testing::HasSubstr("in part those of '" + altered + "'"));
+    return load_other(engine, communicator, rank);
+  };
+  ExpectResumesTo(whole, run);
+}
+
+// What cannot be opened has touched nothing.
+TEST_F(CheckpointTest, NotThere_LeavesTheValuesBefore) {
+  SyntheticRun run = Saving(run_, {.folder = folder_}, {});
+  const SyntheticResult whole = MustRun(run);
+  const auto initialise = run.prepare;
+  run.prepare = [=, this](Engine* engine, collectives::Communicator* communicator, int rank) {
+    const absl::Status initialised = initialise(engine, communicator, rank);
+    EXPECT_EQ(checkpoint::Load(temporary_ / "none", engine, communicator, run_.model.parameters)
+                  .status()
+                  .code(),
+              absl::StatusCode::kNotFound);
+    return initialised;
+  };
+  ExpectResumesTo(whole, run);
 }
 
 TEST_F(CheckpointTest, SavedAfterADivergence_LeaveTheLastHealthyOne) {

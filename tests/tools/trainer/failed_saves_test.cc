@@ -27,6 +27,7 @@ class OneValue final : public zero::ModelState {
   absl::Status Initialize(const Fill& fill) override {
     return fill(zero::ParameterId{0}, {&value_, 1});
   }
+  void Invalidate(std::string) override {}
   absl::StatusOr<std::vector<float>> ReadParameter(zero::ParameterId) override {
     return std::vector<float>{value_};
   }

@@ -34,6 +34,7 @@ class BlocksInMemory final : public zero::ModelState {
     for (uint32_t i = 0; i < values_.size(); ++i) filled.Update(fill(ParameterId{i}, values_[i]));
     return filled;
   }
+  void Invalidate(std::string) override {}
   absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) override { return At(id); }
   std::vector<ShardRange> ShardOf(ParameterId id) const override {
     const size_t elements = values_[static_cast<size_t>(id)].size();

@@ -277,5 +277,11 @@ def train(options, item):
     return found
 
 
+def machine(torch, device):
+    return {"torch": torch.__version__, "cuda": torch.version.cuda, "gpu": torch.cuda.get_device_name(0) if device == "cuda" else None}
+
+
 def run(options, item):
-    return (scenarios if item.by == "scenarios" else train)(options, item)
+    found = (scenarios if item.by == "scenarios" else train)(options, item)
+    import torch
+    return {**found, "machine": machine(torch, options.device)}

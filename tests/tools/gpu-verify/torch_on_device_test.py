@@ -37,9 +37,8 @@ class List(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
         self.ran = []
-        for name, stub in (("versions", dict), ("run_item", self.run_item)):
-            self.addCleanup(setattr, script, name, getattr(script, name))
-            setattr(script, name, stub)
+        self.addCleanup(setattr, script, "run_item", script.run_item)
+        script.run_item = self.run_item
         self.outcomes = {}
 
     def run_item(self, options, item, seconds):

@@ -2,12 +2,14 @@
 gradients travel between the two as they do on a GPU. Prints what each scenario found, as JSON."""
 
 import ctypes
+import io
 import json
 import os
 import sys
 
 import torch
 
+import geminid.torch
 import models
 import steps
 import twins
@@ -19,11 +21,37 @@ STEPS = 3
 LAYERS = 12  # of whose weights and gradients a third has room there
 
 
+class WeightsOnly:
+    """In place of torch's allocator: of a GPU of 1 GiB, of which torch has the weights in use."""
+
+    def __init__(self):
+        self.now, self.peak, self.set = 0, 0, 1.0
+
+    def total_bytes(self):
+        return 1 << 30
+
+    def fraction(self):
+        return self.set
+
+    def limit(self, fraction):
+        self.set = fraction
+
+    def peak_bytes(self):
+        return self.peak
+
+    def reset_peak(self):
+        self.peak = self.now
+
+    def have(self, count):
+        self.now, self.peak = count, max(self.peak, count)
+
+
 class OnDouble(placing.InTorch):
     """Torch's memory is the host's here, and has no order with the GPU's stream but this wait."""
 
     def __init__(self):
         super().__init__(torch.device("cpu"))
+        self.allocator = WeightsOnly()
         self._driver = ctypes.CDLL(os.environ["GEMINID_LIBCUDA"])
         self._context = ctypes.c_void_p()
         assert self._call("cuDevicePrimaryCtxRetain", ctypes.pointer(self._context), ctypes.c_int(0)) == 0
@@ -40,6 +68,18 @@ class OnDouble(placing.InTorch):
         held = super().bring(engine, pass_, ids, records)
         self.wait()
         return held
+
+    def _room(self, record):
+        address = super()._room(record)
+        self._count()
+        return address
+
+    def drop(self, engine, operation, records):
+        super().drop(engine, operation, records)
+        self._count()
+
+    def _count(self):
+        self.allocator.have(sum(storage.nbytes() for storage, _ in self._storages.values()))
 
     def wait_for_gradients(self, engine):
         """The host's memory is taken back at once, a GPU's in the order of the stream."""
@@ -70,9 +110,14 @@ def scenario(name, unit):
     with torch._C.DisableTorchFunctionSubclass():
         bytes_left = sum(p.untyped_storage().nbytes() for p in ours.model.parameters())
     moved_bytes = twins.moved_bytes(ours)
+    explained = geminid.torch.explain(ours.model, file=io.StringIO())
+    block_bytes = {name: sum(p.numel() * p.element_size() for p in block.parameters())
+                   for name, block in plain.model.named_children() for name, block in
+                   ([(f"blocks.{i}", one) for i, one in enumerate(block)] if name == "blocks" else [(name, block)])}
     keeper.engine.close()
     return {"loss": twins.difference(ours.losses, plain.losses), "norm": twins.difference(ours.norms, plain.norms),
-            "bytes_left_in_torch": bytes_left, "moved_bytes": moved_bytes,
+            "bytes_left_in_torch": bytes_left, "moved_bytes": moved_bytes, "torch_memory": explained.torch_memory,
+            "table": explained.table, "unit_bytes": block_bytes, "fraction": keeper.place.allocator.set,
             "weight_bytes": sum(p.numel() * p.element_size() for p in plain.model.parameters())}
 
 

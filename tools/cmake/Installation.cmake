@@ -27,10 +27,10 @@ if(GEMINID_HAS_TESTS AND GEMINID_HAS_BENCHMARKS AND GEMINID_HAS_CUDA)
   install(TARGETS ${verification} RUNTIME COMPONENT verification EXCLUDE_FROM_ALL)
   set(gpu_verify ${PROJECT_SOURCE_DIR}/tools/gpu-verify)
   install(PROGRAMS ${gpu_verify}/run-on-device ${gpu_verify}/train-on-device ${gpu_verify}/measure-on-device
-                   ${gpu_verify}/torch-on-device
+                   ${gpu_verify}/torch-on-device ${gpu_verify}/answers.py ${gpu_verify}/first_cause.py
                    ${PROJECT_SOURCE_DIR}/tools/bench/beside-pytorch
     DESTINATION gpu-verify COMPONENT verification EXCLUDE_FROM_ALL)
-  install(FILES ${gpu_verify}/gpu_memory.py ${gpu_verify}/killed.py
+  install(FILES ${gpu_verify}/gpu_memory.py ${gpu_verify}/killed.py ${gpu_verify}/torch_items.py
                 ${PROJECT_SOURCE_DIR}/docs/gpu-predictions.json
     DESTINATION gpu-verify COMPONENT verification EXCLUDE_FROM_ALL)
   # For torch-on-device: the package, whose library and daemon are those beside, and the steps of its tests.
@@ -39,6 +39,9 @@ if(GEMINID_HAS_TESTS AND GEMINID_HAS_BENCHMARKS AND GEMINID_HAS_CUDA)
   install(FILES ${PROJECT_SOURCE_DIR}/tests/python/models.py ${PROJECT_SOURCE_DIR}/tests/python/steps.py
                 ${PROJECT_SOURCE_DIR}/tests/python/twins.py
     DESTINATION gpu-verify/torch COMPONENT verification EXCLUDE_FROM_ALL)
+  # The text that its models train on.
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION gpu-verify/text
+    COMPONENT verification EXCLUDE_FROM_ALL FILES_MATCHING PATTERN *.md PATTERN pictures EXCLUDE)
 endif()
 include(Service)
 

@@ -22,6 +22,9 @@ class Explanation:
     table: str
     svg: str
     plan: dict[str, Any] | None  # as geminid_engine_plan of geminid/c_api.h has it
+    # On a GPU limit_bytes of torch's allocator, and units: name, forward_peak_bytes and backward_peak_bytes of each, measured
+    # in the first two steps. None on the host device.
+    torch_memory: dict[str, Any] | None = None
 
     def __str__(self) -> str:
         return self.table
@@ -77,13 +80,24 @@ def _moments(plan: dict[str, Any]) -> str:
     return "\n".join(_aligned(rows) + ([f"... and {left_out} moments more, which the picture has"] if left_out > 0 else []))
 
 
+def _torch_memory(said: dict[str, Any]) -> str:
+    """A row for each unit: the most that torch had while the unit ran, for its weights, activations and all that was kept."""
+    rows: list[tuple[str, ...]] = [(f"torch's memory, at most {bytes_text(said['limit_bytes'])}: unit", "forward", "backward")]
+    for unit in said["units"][:_MOST_ROWS]:
+        peaks = (unit["forward_peak_bytes"], unit["backward_peak_bytes"])
+        rows.append((unit["name"] or "(the model)", *("-" if peak is None else bytes_text(peak) for peak in peaks)))
+    left_out = len(said["units"]) - _MOST_ROWS
+    return "\n".join(_aligned(rows) + ([f"... and {left_out} units more, which `.torch_memory` has"] if left_out > 0 else []))
+
+
 def explain(model: torch.nn.Module, *, file: TextIO | None = None) -> Explanation:
     """Prints the plan as a table: device memory, what moves in a step beside what must, and each moment of it.
 
     model: a prepared model, a part of one, or a module around one.
     file: sys.stdout where None.
 
-    Returns the table, the picture (``.svg``, ``.save("plan.svg")``; a notebook shows it) and the plan as data. Before
+    Returns the table, the picture (``.svg``, ``.save("plan.svg")``; a notebook shows it), the plan as data, and on a GPU
+    ``.torch_memory``: the most that torch's allocator had in each unit, which the table has too. Before
     the first step there is no plan yet, and the table says so. With GEMINID_DISABLE=1 it says that. Raises
     InvalidArgument for a model that is not prepared.
     """
@@ -103,6 +117,10 @@ def _explained(keeper: Any) -> Explanation:
     if plan is None:
         parts.append("there is no plan yet: it is made after the first micro-batch that was trained"
                      if not said["plan"]["explanation"] else "")
-        return Explanation("\n\n".join(part for part in parts if part), plan_svg(None, said["arena_bytes"]), None)
-    parts.append(_moments(plan))
-    return Explanation("\n\n".join(parts), plan_svg(plan, said["arena_bytes"]), plan)
+    else:
+        parts.append(_moments(plan))
+    torch_memory = None if keeper.torch_memory is None else keeper.torch_memory.described(keeper.units)
+    if torch_memory is not None:
+        parts.append(_torch_memory(torch_memory))
+    table = "\n\n".join(part for part in parts if part)
+    return Explanation(table, plan_svg(plan, said["arena_bytes"]), plan, torch_memory)

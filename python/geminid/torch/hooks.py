@@ -9,6 +9,7 @@ import torch
 
 from geminid.torch.keeper import Call, Keeper, in_backward
 from geminid.torch.tensors import tensors_in
+from geminid.torch.torch_memory import FORWARD
 from geminid.torch.units import Unit
 
 Hook = Callable[..., None]
@@ -38,6 +39,8 @@ def _when_reached(tensor: Any, end: Callable[[torch.Tensor], None]) -> None:
 def _before_unit(keeper: Keeper, unit: Unit) -> Hook:
     def hook(_module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         call = Call(keeper, unit) if torch.is_grad_enabled() else None
+        if keeper.torch_memory is not None:
+            keeper.torch_memory.peaks.begin(unit, FORWARD)
         unit.stack.append((keeper.hold(unit.ids, unit.records), call))
         if call is not None:
             for tensor in tensors_in((args, kwargs) if kwargs else args):
@@ -51,6 +54,8 @@ def _after_unit(keeper: Keeper, unit: Unit) -> Hook:
         if not unit.stack:
             return  # its begin had failed
         held, call = unit.stack.pop()
+        if keeper.torch_memory is not None:
+            keeper.torch_memory.peaks.end(unit, FORWARD)
         if call is not None:
             for tensor in tensors_in(result):
                 if tensor.requires_grad:

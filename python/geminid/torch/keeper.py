@@ -12,6 +12,7 @@ import torch
 from geminid import engine as engine_
 from geminid.errors import Refused
 from geminid.torch.tensors import tensors_in
+from geminid.torch.torch_memory import BACKWARD
 
 if TYPE_CHECKING:
     from geminid.session import Ranks, Session
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from geminid.torch.parameter import ManagedParameter, Record
     from geminid.torch.placing import Place
     from geminid.torch.resume import Run
+    from geminid.torch.torch_memory import TorchMemory
     from geminid.torch.units import Unit
 
 _NOT_IN_BACKWARD = -1
@@ -57,12 +59,16 @@ class Call:
         task = keeper.backward()
         if self.task != task.id:
             self.task = task.id
+            if keeper.torch_memory is not None:
+                keeper.torch_memory.peaks.begin(self.unit, BACKWARD)
             self.held = keeper.hold(self.unit.ids, self.unit.records)
             task.calls.append(self)
 
     def after_backward(self, _gradient: torch.Tensor | None) -> None:
         held, self.held = self.held, None
         if held is not None:
+            if self.keeper.torch_memory is not None:
+                self.keeper.torch_memory.peaks.end(self.unit, BACKWARD)
             self.keeper.release(held)
 
 
@@ -87,6 +93,7 @@ class Keeper:
         self.granularity, self.session, self.ranks = granularity, session, ranks
         self.holding: Holding | None = None  # of geminid.torch.resume
         self.run: Run | None = None
+        self.torch_memory: TorchMemory | None = None  # on a GPU
         self.micro_batch_open = False
         self.has_gradient = False
         self.clipping: tuple[float, float, float] | None = None  # (largest norm, norm, gradient_scale) when it was asked for
@@ -147,6 +154,8 @@ class Keeper:
         self.outside.clear()
         self.used_outside.clear()
         self.depth, self.changing = 0, False
+        if self.torch_memory is not None:
+            self.torch_memory.peaks.forget_open()
 
     # --- parameters that are used outside of their module ----------------------------------------
 
@@ -280,6 +289,8 @@ class Keeper:
         self.between_steps()
         result = self.engine.step(groups, self._clip_norm(), self.gradient_scale)
         self.forget_gradients()
+        if self.torch_memory is not None:
+            self.torch_memory.peaks.end_step()
         return result
 
     # --- a process that has taken over from another ----------------------------------------------

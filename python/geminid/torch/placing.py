@@ -17,6 +17,7 @@ from geminid.errors import Refused
 from geminid.session import Session
 from geminid.torch import weights
 from geminid.torch.parameter import Record
+from geminid.torch.torch_memory import Allocator, CudaAllocator
 
 
 class Place(Protocol):
@@ -24,6 +25,7 @@ class Place(Protocol):
 
     device: torch.device
     stable_addresses: bool
+    allocator: Allocator | None  # torch's, where it has one of its own for the device
 
     def view(self, engine: Engine, record: Record, parameter: torch.Tensor) -> torch.Tensor:
         """A tensor like the parameter whose values are there while the parameter is held."""
@@ -46,6 +48,7 @@ class InArena:
 
     device = torch.device("cpu")
     stable_addresses = True
+    allocator: Allocator | None = None
 
     def view(self, engine: Engine, record: Record, parameter: torch.Tensor) -> torch.Tensor:
         memory = (ctypes.c_char * (parameter.numel() * parameter.element_size())).from_address(
@@ -73,6 +76,7 @@ class InTorch:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        self.allocator: Allocator | None = CudaAllocator(device)
         self._storages: dict[int, tuple[torch.UntypedStorage, int]] = {}  # and its bytes, by the record's number
 
     def view(self, engine: Engine, record: Record, parameter: torch.Tensor) -> torch.Tensor:

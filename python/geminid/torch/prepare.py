@@ -17,6 +17,7 @@ from geminid import engine as engine_
 from geminid.errors import InvalidArgument
 from geminid.session import Ranks, Session
 from geminid.torch import clipping, compiling, fitting, holding, hooks, optimizers, placing, ranges, refusals, scaling, state
+from geminid.torch import torch_memory as torch_memory_
 from geminid.torch import weights as weights_
 from geminid.torch import wrappers
 from geminid.torch.keeper import Keeper
@@ -33,13 +34,13 @@ _SIZE = re.compile(r"\s*([0-9.]+)\s*(B|KiB|MiB|GiB|TiB)\s*")
 _SCALE = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 
 
-def bytes_of(size: int | str) -> int:
+def bytes_of(size: int | str, what: str = "device_memory") -> int:
     """A number of bytes: 1048576 or "1MiB"."""
     if isinstance(size, int):
         return size
     found = _SIZE.fullmatch(str(size))
     if not found:
-        raise InvalidArgument(f"device_memory is {size!r}; write bytes, or a number with KiB, MiB, GiB or TiB")
+        raise InvalidArgument(f"{what} is {size!r}; write bytes, or a number with KiB, MiB, GiB or TiB")
     return int(float(found.group(1)) * (1 << _SCALE[found.group(2)]))
 
 
@@ -92,7 +93,7 @@ def _hold(session: Session, model: torch.nn.Module, records: Mapping[torch.nn.Pa
 
 def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | str, unit: str | None = None,
             weights: weights_.Source | None = None, session: Session | None = None, ranks: Ranks | None = None,
-            resume: bool | str = False, held_bytes: int | None = None,
+            resume: bool | str = False, held_bytes: int | None = None, torch_memory: int | str | None = None,
             **options: Unpack[engine_.Options]) -> tuple[M, torch.optim.Optimizer]:
     """Hands the parameters of a model to the engine, and returns (model, optimizer) for a loop that
     stays as it was.
@@ -111,6 +112,9 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
         that one left in the daemon's memory; see geminid.torch.resume, which must be called then. A name, at most
         63 characters, for a run that something else starts again.
     held_bytes: room for what geminid.torch.resume holds beside the model's buffers; 1 MiB.
+    torch_memory: on a GPU, the most that PyTorch's own allocator may take in this process for activations and the weights in
+        use, like device_memory. None: what the device has beside device_memory, or less where
+        torch.cuda.set_per_process_memory_fraction has set less.
     options: of geminid.engine.Engine, such as update_threads.
 
     Raises Refused for what could not be right, before anything has changed; ResourceExhausted with the
@@ -123,6 +127,7 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
         return model, optimizer
     if unit not in (None, "block", "leaf"):
         raise InvalidArgument(f"unit is {unit!r}; it must be 'block', 'leaf' or None")
+    torch_bytes = None if torch_memory is None else bytes_of(torch_memory, "torch_memory")
     chosen, kind = optimizers.translate(optimizer)
     refusals.check_model(model, optimizer, _TYPES)
     sources = weights_.find(model, weights)
@@ -133,6 +138,7 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     session = session or _connect(device_memory, ranks, resume)
     place = placing.place_of(session)
     placing.check_device(model, place)
+    memory = torch_memory_.limit_of(place.allocator, session, torch_bytes)
     held, unit = _hold(session, model, records, chosen, options, unit, held_bytes)
     engine, units, granularity = fitting.make_engine(model, records, sources, session, ranks, chosen, unit, place, options)
     if held is not None:
@@ -141,8 +147,11 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
         if parameter not in records:
             weights_.materialize(parameter, source)
     keeper = Keeper(engine, list(records.values()), units, place, granularity, session, ranks)
-    keeper.holding = held
-    return model, _bind(model, optimizer, kind, keeper, records)
+    keeper.holding, keeper.torch_memory = held, memory
+    bound = _bind(model, optimizer, kind, keeper, records)
+    if memory is not None:
+        memory.apply()
+    return model, bound
 
 
 def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, keeper: Keeper,

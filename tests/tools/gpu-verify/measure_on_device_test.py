@@ -156,6 +156,18 @@ class Figures(unittest.TestCase):
             self.machine.call("/bin/sleep", 600)
         self.assertIn("no time", str(failed.exception))
 
+    def test_EarlierFigures_AreThoseOfThisGpuAndSizeThatWereHad(self):
+        rows = [{"id": "B1", "verdict": "no"}, {"id": "B2", "verdict": "not run"}]
+        self.write("benchmarks.json", {"gpu": "it", "tiny": False, "figures": rows})
+        self.assertEqual(script.earlier_rows(self.machine.folder, "it", False), rows[:1])
+        self.assertEqual(script.earlier_rows(self.machine.folder, "another", False), [])
+        self.assertEqual(script.earlier_rows(self.machine.folder, "it", True), [])
+        self.assertEqual(script.earlier_rows(self.machine.folder / "nowhere", "it", False), [])
+
+    def test_TrainingThatWasEnded_HasNoPlacementsToCompare(self):
+        self.write("training.json", {"runs": [{"exit_code": 0}], "wrong": ["not all runs have ended"]})
+        self.assertIn("ended before its last run", self.measure("B10")["note"])
+
     def test_ExitStatus_IsOfTheWorst(self):
         for verdicts, code in ((["yes", "not judged", "not applicable"], 0), (["yes", "no"], 8), (["no", "not run"], 1)):
             self.assertEqual(script.exit_status([{"verdict": verdict} for verdict in verdicts]), code)

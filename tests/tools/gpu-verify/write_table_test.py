@@ -128,15 +128,15 @@ class WriteTable(unittest.TestCase):
             self.assertIn(line, self.page().splitlines())
         self.assertEqual(self.run_script("--check").returncode, 0)
 
-    def test_KillsOfAFileOfTheirOwn_JoinTheOthers(self):
-        last = [probe for probe in self.verify["probes"] if probe["id"] in ("G2", "G20")]
+    def test_OtherQuestionsOfAFileOfTheirOwn_JoinTheFirst(self):
+        last = [probe for probe in self.verify["probes"] if probe["id"] in ("G4", "R1")]
         self.verify["probes"] = [probe for probe in self.verify["probes"] if probe not in last]
         self.assertEqual(self.write().returncode, 0)
-        self.assertIn("not yet run", self.row("G20"))
-        self.assertIn("missing: the kills (G2, G20), the driver's conformance, ", self.page())
-        self.assertEqual(self.write(kills=dict(self.verify, probes=last)).returncode, 0)
-        self.assertIn("figure of G20, pass", self.row("G20"))
-        self.assertNotIn("the kills", next(line for line in self.page().splitlines() if line.startswith("**State:")))
+        self.assertIn("not yet run", self.row("R1"))
+        self.assertIn("missing: the other questions (G4, R1), the driver's conformance, ", self.page())
+        self.assertEqual(self.write(others=dict(self.verify, probes=last)).returncode, 0)
+        self.assertIn("figure of R1, pass", self.row("R1"))
+        self.assertNotIn("the other questions", next(line for line in self.page().splitlines() if line.startswith("**State:")))
         self.assertEqual(self.run_script("--check").returncode, 0)
 
     def test_MachineWithoutTheLibrary_LeavesProductsNotRun(self):
@@ -168,9 +168,9 @@ class WriteTable(unittest.TestCase):
         self.assert_refused(self.write(), "without a GPU")
         self.assertEqual(self.page(), before)
 
-    def test_PartOfTheQuestions_IsRefused(self):
-        self.verify["probes"] = [probe for probe in self.verify["probes"] if probe["id"] != "G4"]
-        self.assert_refused(self.write(), "these lack G4")
+    def test_PartOfTheQuestionsOnWhichTheDesignDepends_IsRefused(self):
+        self.verify["probes"] = [probe for probe in self.verify["probes"] if probe["id"] != "G20"]
+        self.assert_refused(self.write(), "these lack G20")
 
     def test_QuickRun_IsRefused(self):
         self.verify["quick"] = True

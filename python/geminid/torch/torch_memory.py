@@ -1,0 +1,153 @@
+"""What torch itself takes of a GPU beside the engine's memory: the limit of its allocator, and its peak in each unit of the model."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+
+from geminid.errors import InvalidArgument
+from geminid.session import Session
+from geminid.torch.readings import bytes_text
+from geminid.torch.units import Unit
+
+_MEASURED_STEPS = 2  # each later step repeats them, and torch's own peak belongs to the caller again
+FORWARD, BACKWARD = "forward", "backward"
+
+
+class Allocator(Protocol):
+    """Torch's, of one device."""
+
+    def total_bytes(self) -> int:
+        """What the device has."""
+
+    def fraction(self) -> float:
+        """Of that, what this process's torch may take."""
+
+    def limit(self, fraction: float) -> None:
+        """Sets the same."""
+
+    def peak_bytes(self) -> int:
+        """The most that tensors have had since reset_peak."""
+
+    def reset_peak(self) -> None:
+        """Begins anew with what they have now."""
+
+
+class CudaAllocator:
+    """Torch's caching allocator."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def total_bytes(self) -> int:
+        return int(torch.cuda.get_device_properties(self._device).total_memory)
+
+    def fraction(self) -> float:
+        known = getattr(torch.cuda, "get_per_process_memory_fraction", None)  # not in older releases
+        return 1.0 if known is None else float(known(self._device))
+
+    def limit(self, fraction: float) -> None:
+        torch.cuda.set_per_process_memory_fraction(fraction, self._device)
+
+    def peak_bytes(self) -> int:
+        return int(torch.cuda.max_memory_allocated(self._device))
+
+    def reset_peak(self) -> None:
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+
+class UnitPeaks:
+    """The most that torch has had in each unit's forward and backward, in the first steps. Units may be in each other."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._allocator = allocator
+        self._open: list[tuple[int, str]] = []  # a unit's id() and the pass
+        self._steps = 0
+        self._peaks: dict[tuple[int, str], int] = {}
+
+    def begin(self, unit: Unit, pass_: str) -> None:
+        """Before the unit's weights come."""
+        if self._steps < _MEASURED_STEPS:
+            self._count()
+            self._open.append((id(unit), pass_))
+
+    def end(self, unit: Unit, pass_: str) -> None:
+        """Units may end in another order than that in which they began."""
+        if (id(unit), pass_) in self._open:
+            self._count()
+            self._open.remove((id(unit), pass_))
+
+    def _count(self) -> None:
+        peak = self._allocator.peak_bytes() if self._open else 0
+        for key in self._open:
+            self._peaks[key] = max(self._peaks.get(key, 0), peak)
+        self._allocator.reset_peak()
+
+    def forget_open(self) -> None:
+        """After an exception: nothing is open."""
+        self._open.clear()
+
+    def end_step(self) -> None:
+        self._open.clear()
+        self._steps += 1
+
+    def of(self, unit: Unit, pass_: str) -> int | None:
+        return self._peaks.get((id(unit), pass_))
+
+
+class TorchMemory:
+    """The limit and the peaks of one prepared model."""
+
+    def __init__(self, allocator: Allocator, fraction: float) -> None:
+        self._allocator, self._fraction = allocator, fraction
+        self.limit_bytes, self.peaks = int(fraction * allocator.total_bytes()), UnitPeaks(allocator)
+
+    def apply(self) -> None:
+        """When the engine has the weights: before that torch may have all of them on the GPU."""
+        self._allocator.limit(self._fraction)
+
+    def described(self, units: Sequence[Unit]) -> dict[str, Any]:
+        """limit_bytes, and of each unit name, forward_peak_bytes and backward_peak_bytes, None where not measured."""
+        return {"limit_bytes": self.limit_bytes,
+                "units": [{"name": unit.name, "forward_peak_bytes": self.peaks.of(unit, FORWARD),
+                           "backward_peak_bytes": self.peaks.of(unit, BACKWARD)} for unit in units]}
+
+
+_ARENAS: weakref.WeakKeyDictionary[Session, int] = weakref.WeakKeyDictionary()  # bytes of a session on a GPU
+_DEFAULTS: set[float] = set()  # fractions that were set without the caller's word
+
+
+def _taken_bytes(session: Session) -> int:
+    """What the sessions of this process have of the device, this one too."""
+    _ARENAS[session] = int(session.describe()["arena_bytes"])
+    uuid = session.describe()["device"]["uuid"]
+    return sum(taken for other, taken in _ARENAS.items()
+               if other.close.alive and other.describe()["device"].get("uuid") == uuid)
+
+
+def limit_of(allocator: Allocator | None, session: Session, asked_bytes: int | None) -> TorchMemory | None:
+    """The limit of torch's allocator: `asked_bytes`; without these what the device has beside the engine's memory, or less
+    where the caller has set less. None on the host device, where torch has no such allocator."""
+    if allocator is None:
+        if asked_bytes is not None:
+            raise InvalidArgument(f"torch_memory is {bytes_text(asked_bytes)}; the daemon has given the host device, where "
+                                  "PyTorch's memory has no limit. Leave torch_memory out")
+        return None
+    total = allocator.total_bytes()
+    taken = _taken_bytes(session)
+    room = total - taken
+    if asked_bytes is not None and not 0 < asked_bytes <= room:
+        raise InvalidArgument(f"torch_memory is {bytes_text(asked_bytes)}; the device has {bytes_text(total)}, of which "
+                              f"device_memory takes {bytes_text(taken)}. Lower torch_memory to at most {bytes_text(max(room, 0))}, or "
+                              "lower device_memory")
+    if asked_bytes is not None:
+        fraction = asked_bytes / total
+    else:
+        fraction, before = max(room, 0) / total, allocator.fraction()
+        if before not in _DEFAULTS:
+            fraction = min(fraction, before)
+        _DEFAULTS.add(fraction)
+    return TorchMemory(allocator, fraction)

@@ -1,6 +1,9 @@
 #ifndef GEMINID_KERNELS_NUMERIC_QUANTISE_LINE_TABLE_H_
 #define GEMINID_KERNELS_NUMERIC_QUANTISE_LINE_TABLE_H_
 
+#include <bit>
+#include <cstdint>
+
 #include "kernels/numeric/quantise/block_quantise_rule.h"
 
 namespace geminid::kernels {

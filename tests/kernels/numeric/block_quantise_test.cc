@@ -153,12 +153,14 @@ TEST(DecadeTable, AllMagnitudes_CodeOfOneLineIsThatOfTheLeast) {
   for (uint32_t bits = 0; bits <= BitsOf(1.0F) + 2; bits += 1021) {
     ExpectDecadeGivesTheCode(kSignedMap, kSignedDecades, std::bit_cast<float>(bits));
     ExpectDecadeGivesTheCode(kUnsignedMap, kUnsignedDecades, std::bit_cast<float>(bits));
+    if (HasFatalFailure()) return;
   }
   for (const float corner : kUnsignedMap.power) {
     for (uint32_t bits = BitsOf(corner) - 1000; bits < BitsOf(corner) + 1000; ++bits) {
       const float y = std::min(std::bit_cast<float>(bits), 1.0000002F);
       ExpectDecadeGivesTheCode(kSignedMap, kSignedDecades, y);
       ExpectDecadeGivesTheCode(kUnsignedMap, kUnsignedDecades, y);
+      if (HasFatalFailure()) return;
     }
   }
 }

@@ -46,29 +46,12 @@ HWY_INLINE void Put(D d, hn::Vec<D> v, T* to, bool stream) {
 }
 
 // Converts Lanes(d) elements and returns what was written, as fp32. `d` is a tag of float.
-template <class D>
-HWY_INLINE hn::Vec<D> Convert(D d, const float* input, BFloat16* output, bool stream) {
-  const hn::RebindToUnsigned<D> du32;
+template <class D, typename Half>
+HWY_INLINE hn::Vec<D> Convert(D d, const float* input, Half* output, bool stream) {
   const hn::Rebind<uint16_t, D> du16;
-  const auto value = hn::LoadU(d, input);
-  if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Eq(value, value)))) {
-    const auto half = Narrowed(d, value, BFloat16());
-    Put(du16, half, Bits(output), stream);
-    return Widened(d, half, BFloat16());
-  }
-  // As Narrowed, of numbers only, and widened without the way through 16 bits.
-  const auto bits = hn::BitCast(du32, value);
-  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du32, 1u));
-  const auto nearest = hn::Add(hn::Add(bits, hn::Set(du32, 0x7FFFu)), odd);
-  Put(du16, hn::TruncateTo(du16, hn::ShiftRight<16>(nearest)), Bits(output), stream);
-  return hn::BitCast(d, hn::And(nearest, hn::Set(du32, 0xFFFF0000u)));
-}
-template <class D>
-HWY_INLINE hn::Vec<D> Convert(D d, const float* input, Float16* output, bool stream) {
-  const hn::Rebind<uint16_t, D> du16;
-  const auto half = Narrowed(d, hn::LoadU(d, input), Float16());
+  const auto half = Narrowed(d, hn::LoadU(d, input), Half());
   Put(du16, half, Bits(output), stream);
-  return Widened(d, half, Float16());
+  return Widened(d, half, Half());
 }
 template <class D, typename Half>
 HWY_INLINE hn::Vec<D> Convert(D d, const Half* input, float* output, bool stream) {
@@ -119,11 +102,66 @@ HWY_INLINE void ConvertRows(const In* input, size_t rows, Out* output, double* l
   for (size_t s = 0; s < kSums; ++s) hn::StoreU(sums[s], dd, lanes + s * kSumLanes);
 }
 
+// The bits of bf16 nearest to a number, in the upper halves of 32-bit lanes; the lower ones are
+// noise.
+template <class D, class DU32 = hn::RebindToUnsigned<D>>
+HWY_INLINE hn::Vec<DU32> NearestBits(D /* tag */, hn::Vec<D> number) {
+  const DU32 du32;
+  const auto bits = hn::BitCast(du32, number);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du32, 1u));
+  return hn::Add(hn::Add(bits, hn::Set(du32, 0x7FFFu)), odd);
+}
+
+// The same where every value is a number, in fewer steps: no NaN is looked after, and what was
+// written is widened without the way through 16 bits. False if one was a NaN; then all of it, lanes
+// too, is to be done again.
+template <bool kStream, typename In, typename Out>
+HWY_INLINE bool ConvertNumbers(const In* /*input*/, size_t /*rows*/, Out* /*output*/,
+                               double* /*lanes*/) {
+  return false;
+}
+#if HWY_TARGET != HWY_SCALAR
+template <bool kStream>
+HWY_INLINE bool ConvertNumbers(const float* input, size_t rows, BFloat16* output, double* lanes) {
+  const hn::CappedTag<float, kNormLanes / 2> d;
+  const hn::RebindToUnsigned<decltype(d)> du32;
+  const hn::Repartition<uint16_t, decltype(d)> du16;
+  constexpr size_t kLanes = hn::MaxLanes(d);
+  const hn::Repartition<double, decltype(d)> dd;
+  constexpr size_t kSumLanes = hn::MaxLanes(dd);
+  constexpr size_t kSums = kNormLanes / kSumLanes;
+  hn::Vec<decltype(dd)> sums[kSums];
+  const auto upper = hn::Set(du32, 0xFFFF0000u);
+  auto numbers = hn::Eq(hn::Zero(d), hn::Zero(d));
+  GEMINID_UNROLL_ROW
+  for (size_t s = 0; s < kSums; ++s) sums[s] = hn::LoadU(dd, lanes + s * kSumLanes);
+  for (size_t r = 0; r < rows; ++r, input += kNormLanes, output += kNormLanes) {
+    if (kStream) hwy::Prefetch(input + kPrefetchElements);
+    GEMINID_UNROLL_ROW
+    for (size_t i = 0; i < kNormLanes; i += 2 * kLanes) {
+      const auto first = hn::LoadU(d, input + i), second = hn::LoadU(d, input + i + kLanes);
+      numbers = hn::And(numbers, hn::And(hn::Eq(first, first), hn::Eq(second, second)));
+      const auto bits0 = NearestBits(d, first), bits1 = NearestBits(d, second);
+      Put(du16, hn::ConcatOdd(du16, hn::BitCast(du16, bits1), hn::BitCast(du16, bits0)),
+          Bits(output + i), kStream);
+      AddLanes(d, hn::BitCast(d, hn::And(bits0, upper)), sums + i / kSumLanes);
+      AddLanes(d, hn::BitCast(d, hn::And(bits1, upper)), sums + (i + kLanes) / kSumLanes);
+    }
+  }
+  GEMINID_UNROLL_ROW
+  for (size_t s = 0; s < kSums; ++s) hn::StoreU(sums[s], dd, lanes + s * kSumLanes);
+  return hn::AllTrue(d, numbers);
+}
+#endif
+
 template <bool kStream, typename In, typename Out>
 HWY_INLINE double ConvertBlock(const In* input, size_t count, Out* output) {
   double lanes[kNormLanes] = {};
   const size_t rows = count / kNormLanes;
-  ConvertRows<kStream>(input, rows, output, lanes);
+  if (!ConvertNumbers<kStream>(input, rows, output, lanes)) {
+    std::fill_n(lanes, kNormLanes, 0.0);
+    ConvertRows<kStream>(input, rows, output, lanes);
+  }
   if (const size_t rest = count % kNormLanes; rest != 0) {
     In padded[kNormLanes] = {};
     Out converted[kNormLanes];

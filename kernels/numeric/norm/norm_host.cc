@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/numeric/norm/block_tree.h"
@@ -14,10 +15,25 @@
 #include "kernels/runtime/simd/highway_limit.h"  // IWYU pragma: keep
 #include "kernels/runtime/simd/lanes-inl.h"
 
+// Sums must stay in registers: -O2 alone does not unroll loops over them. Not under the address
+// sanitizer, whose checks of the unrolled loops take the compiler many minutes.
+#ifndef GEMINID_UNROLL_ROW
+#if defined(__SANITIZE_ADDRESS__)
+#define GEMINID_UNROLL_ROW
+#elif defined(__clang__)
+#define GEMINID_UNROLL_ROW _Pragma("clang loop unroll(full)")
+#else
+#define GEMINID_UNROLL_ROW _Pragma("GCC unroll 16")
+#endif
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 namespace {
+
+// Hardware prefetchers stop at the ends of pages.
+constexpr size_t kPrefetchElements = 512;
 
 // sum + Lanes(d) squares. A square is exact in float64, so fused or not the bits are the same.
 template <class D, typename T, class V = hn::Vec<D>>
@@ -27,36 +43,35 @@ HWY_INLINE V AddLanes(D d, V sum, const T* values) {
   return hn::MulAdd(x, x, sum);
 }
 
-// Adds `rows` x kNormLanes squares to lanes[kNormLanes]. Two accumulators, which hold all lanes of
-// the longest vectors; shorter ones make several passes over the block, which is in the
-// first-level cache.
-template <typename T>
+// Adds `rows` x kNormLanes squares to lanes[kNormLanes], which are all in registers: enough chains
+// of additions that none is waited for.
+template <bool kPrefetch, typename T>
 HWY_INLINE void AddRows(const T* values, size_t rows, double* lanes) {
   const hn::CappedTag<double, kNormLanes / 2> d;
-  const size_t n = hn::Lanes(d);
-  for (size_t first = 0; first < kNormLanes; first += 2 * n) {
-    auto sum0 = hn::LoadU(d, lanes + first);
-    auto sum1 = hn::LoadU(d, lanes + first + n);
-    const T* row = values + first;
-    for (size_t r = 0; r < rows; ++r, row += kNormLanes) {
-      sum0 = AddLanes(d, sum0, row);
-      sum1 = AddLanes(d, sum1, row + n);
-    }
-    hn::StoreU(sum0, d, lanes + first);
-    hn::StoreU(sum1, d, lanes + first + n);
+  constexpr size_t kSumLanes = hn::MaxLanes(d);
+  constexpr size_t kSums = kNormLanes / kSumLanes;
+  hn::Vec<decltype(d)> sums[kSums];
+  GEMINID_UNROLL_ROW
+  for (size_t s = 0; s < kSums; ++s) sums[s] = hn::LoadU(d, lanes + s * kSumLanes);
+  for (size_t r = 0; r < rows; ++r, values += kNormLanes) {
+    if (kPrefetch) hwy::Prefetch(values + kPrefetchElements);
+    GEMINID_UNROLL_ROW
+    for (size_t s = 0; s < kSums; ++s) sums[s] = AddLanes(d, sums[s], values + s * kSumLanes);
   }
+  GEMINID_UNROLL_ROW
+  for (size_t s = 0; s < kSums; ++s) hn::StoreU(sums[s], d, lanes + s * kSumLanes);
 }
 
 template <typename T>
 HWY_INLINE double BlockSum(const T* values, size_t count) {
   double lanes[kNormLanes] = {};
   const size_t rows = count / kNormLanes;
-  AddRows(values, rows, lanes);
+  AddRows<true>(values, rows, lanes);
   // Padding with zeros changes nothing: no lane is ever -0.
   if (const size_t rest = count % kNormLanes; rest != 0) {
     T row[kNormLanes] = {};
     std::copy_n(values + rows * kNormLanes, rest, row);
-    AddRows(row, 1, lanes);
+    AddRows<false>(row, 1, lanes);
   }
   for (size_t half = kNormLanes / 2; half != 0; half /= 2) {
     for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];

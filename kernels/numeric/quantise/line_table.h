@@ -1,6 +1,9 @@
 #ifndef GEMINID_KERNELS_NUMERIC_QUANTISE_LINE_TABLE_H_
 #define GEMINID_KERNELS_NUMERIC_QUANTISE_LINE_TABLE_H_
 
+#include <bit>
+#include <cstdint>
+
 #include "kernels/numeric/quantise/block_quantise_rule.h"
 
 namespace geminid::kernels {
@@ -40,6 +43,35 @@ constexpr LineTable MakeLineTable(const QuantiseMap<kPieces>& map) {
   return table;
 }
 
+// Entry i is the corner P(i + 1) of the map, where lines i and i + 1 meet, and line i. The line of
+// a magnitude is that of the nearest corner, or the next line where the magnitude is not below the
+// corner: near a corner both lines round to its code.
+//
+// Nearest is less than about half a decade away, by the upper half of the magnitude's bits, which
+// is a fair logarithm: entry (upper - first) * kScale / 2^16, where smaller ones count as `first`.
+struct DecadeTable {
+  static constexpr uint32_t kEntries = 8;
+  static constexpr uint16_t kScale = 154;  // 2^16 / (log2(10) 2^7)
+  alignas(32) float corner[kEntries];
+  alignas(32) float slope[kEntries];
+  alignas(32) float offset[kEntries];
+  uint16_t first;
+};
+
+template <int kPieces>
+constexpr DecadeTable MakeDecadeTable(const QuantiseMap<kPieces>& map) {
+  DecadeTable table = {};
+  for (int i = 0; i < static_cast<int>(DecadeTable::kEntries); ++i) {
+    const int line = i < kPieces ? i : kPieces - 1;
+    table.corner[i] = i + 1 < kPieces ? map.power[i + 1] : 2.0F;  // above every magnitude
+    table.slope[i] = map.slope[line];
+    table.offset[i] = map.offset[line];
+  }
+  constexpr uint32_t kHalfDecade = (1u << 15) / DecadeTable::kScale;
+  table.first = static_cast<uint16_t>((std::bit_cast<uint32_t>(map.power[1]) >> 16) - kHalfDecade);
+  return table;
+}
+
 // step and base of a map, by the lowest four bits of the exponent field of u, 127 + j.
 struct DecodeTable {
   static constexpr uint32_t kEntries = 16;
@@ -61,6 +93,8 @@ inline constexpr DecodeTable kSignedDecoding = MakeDecodeTable(kSignedMap);
 inline constexpr DecodeTable kUnsignedDecoding = MakeDecodeTable(kUnsignedMap);
 inline constexpr LineTable kSignedLines = MakeLineTable(kSignedMap);
 inline constexpr LineTable kUnsignedLines = MakeLineTable(kUnsignedMap);
+inline constexpr DecadeTable kSignedDecades = MakeDecadeTable(kSignedMap);
+inline constexpr DecadeTable kUnsignedDecades = MakeDecadeTable(kUnsignedMap);
 
 }  // namespace geminid::kernels
 

@@ -53,137 +53,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class D>
-HWY_INLINE hn::Vec<D> LoadWeights(D d, const SplitWeights& from, size_t i) {
-  return LoadMaster(d, from.weight + i, from.remainder + i);
-}
-template <class D>
-HWY_INLINE hn::Vec<D> LoadWeights(D d, const MasterWeights& from, size_t i) {
-  return hn::LoadU(d, from.weight + i);
-}
-
-// Two vectors of weights at once: see kernels/optimizers/adamw.
-template <class D>
-HWY_INLINE void StoreWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const SplitWeights& to, size_t i) {
-  const hn::RebindToUnsigned<D> du32;
-#if HWY_TARGET == HWY_SCALAR
-  const hn::Rebind<uint16_t, D> du16;
-  const hn::Rebind<int16_t, D> di16;
-  for (const auto w : {w0, w1}) {
-    hn::StoreU(RoundedUpperHalves(du32, hn::BitCast(du32, w)), du16, Bits(to.weight + i));
-    hn::StoreU(LowerHalves(du32, hn::BitCast(du32, w)), di16, to.remainder + i);
-    i += hn::Lanes(d);
-  }
-#else
-  (void)d;
-  const hn::Repartition<uint16_t, D> du16;
-  const hn::Repartition<int16_t, D> di16;
-  const auto half = hn::Set(du32, 0x8000u);
-  const auto upper0 = hn::BitCast(du16, hn::Add(hn::BitCast(du32, w0), half));
-  const auto upper1 = hn::BitCast(du16, hn::Add(hn::BitCast(du32, w1), half));
-  hn::StoreU(hn::ConcatOdd(du16, upper1, upper0), du16, Bits(to.weight + i));
-  hn::StoreU(hn::ConcatEven(di16, hn::BitCast(di16, w1), hn::BitCast(di16, w0)), di16,
-             to.remainder + i);
-#endif
-}
-template <class D>
-HWY_INLINE void StoreWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const MasterWeights& to, size_t i) {
-  hn::StoreU(w0, d, to.weight + i);
-  hn::StoreU(w1, d, to.weight + i + hn::Lanes(d));
-}
-
-// The next block, whichever arrays it has: hardware prefetchers stop at the ends of pages.
-template <class State, typename Gradient>
-HWY_INLINE void PrefetchBlock(const State& state, const Gradient* gradient) {
-  constexpr size_t kLineBytes = 64;
-  const auto prefetch = [](const auto* a, const auto*) {
-    const auto* bytes = reinterpret_cast<const char*>(a + kQuantiseBlock);
-    for (size_t at = 0; at < kQuantiseBlock * sizeof(*a); at += kLineBytes) {
-      hwy::Prefetch(bytes + at);
-    }
-  };
-  ForEachArray(state, state, prefetch, [](const float*, const float*) {});
-  prefetch(gradient, gradient);
-}
-
-// Codes of a block of values whose scale is known.
-template <class Encode>
-HWY_INLINE void EncodeBlock(size_t lanes, float scale, uint8_t* codes, Encode encode) {
-  if (HWY_UNLIKELY(scale != scale)) {
-    std::memset(codes, 0, kQuantiseBlock);
-  } else {
-    for (size_t i = 0; i < kQuantiseBlock; i += lanes) encode(i);
-  }
-}
-
-template <class D, class VI32>
-HWY_INLINE uint32_t LargestLane(D /* tag */, VI32 bits) {
-  const hn::RebindToSigned<D> di32;
-  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di32, bits)));
-}
-
-// One block of 8-bit moments: they can be coded when the largest of all 256 is known.
-template <class D, class Weights, typename Gradient>
-HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t /* index */,
-                            const CompactState<Weights, EightBitMoments>& from,
-                            const Gradient* gradient,
-                            const CompactState<Weights, EightBitMoments>& to) {
-  const AdamWCoefficients k = step.k;
-  const hn::RebindToUnsigned<D> du32;
-  const hn::RebindToSigned<D> di32;
-  alignas(64) float avg[kQuantiseBlock];
-  alignas(64) float root[kQuantiseBlock];
-  const size_t n = hn::Lanes(d);
-  const Decoder<D> decode_avg(d, kSignedDecoding, *from.moments.exp_avg_scale);
-  const Decoder<D> decode_root(d, kUnsignedDecoding, *from.moments.exp_avg_sq_root_scale);
-  auto largest_avg = hn::Zero(di32), largest_root = hn::Zero(di32);
-  // Three short loops instead of a long one: more of a short chain of operations fits the window in
-  // which a processor looks for the next that is ready.
-  for (size_t i = 0; i < kQuantiseBlock; i += n) {
-    hn::Store(LoadSigned(d, decode_avg, from.moments.exp_avg + i), d, avg + i);
-    hn::Store(decode_root(LoadCodes(du32, from.moments.exp_avg_sq_root + i)), d, root + i);
-  }
-  const auto update = [&](size_t i) GEMINID_INLINE_LAMBDA {
-    auto w = LoadWeights(d, from.weights, i);
-    auto m = hn::Load(d, avg + i);
-    const auto old_root = hn::Load(d, root + i);
-    auto v = hn::Mul(old_root, old_root);
-    const auto new_root = Update(d, k, LoadFloats(d, gradient + i), w, m, v);
-    CanonicaliseState(d, w, m, v);
-    hn::Store(m, d, avg + i);
-    hn::Store(new_root, d, root + i);
-    largest_avg = LargestBits(d, largest_avg, m);
-    largest_root = LargestBits(d, largest_root, new_root);
-    return w;
-  };
-  for (size_t i = 0; i < kQuantiseBlock; i += 2 * n) {
-    const auto w0 = update(i);
-    const auto w1 = update(i + n);
-    StoreWeights(d, w0, w1, to.weights, i);
-  }
-  const QuantiseScale avg_scale = ScaleOfLargest(LargestLane(d, largest_avg));
-  const QuantiseScale root_scale = ScaleOfLargest(LargestLane(d, largest_root));
-  const Encoder<D, kSignedPieces> code_avg(d, kSignedMap, kSignedLines, avg_scale.inverse);
-  const Encoder<D, kUnsignedPieces> code_root(d, kUnsignedMap, kUnsignedLines, root_scale.inverse);
-  EncodeBlock(n, avg_scale.scale, to.moments.exp_avg, [&](size_t i) GEMINID_INLINE_LAMBDA {
-    StoreSigned(d, code_avg, hn::Load(d, avg + i), to.moments.exp_avg + i);
-  });
-  EncodeBlock(n, root_scale.scale, to.moments.exp_avg_sq_root, [&](size_t i) GEMINID_INLINE_LAMBDA {
-    StoreCodes(du32, code_root(hn::Load(d, root + i)), to.moments.exp_avg_sq_root + i);
-  });
-  *to.moments.exp_avg_scale = avg_scale.scale;
-  *to.moments.exp_avg_sq_root_scale = root_scale.scale;
-}
-
-// RoundingBits for vectors.
-template <class DU32, class V = hn::Vec<DU32>>
-HWY_INLINE V RandomLanes(DU32 du32, V key, V index_low) {
-  V x = hn::Mul(hn::Xor(index_low, key), hn::Set(du32, kMix32Multiplier1));
-  x = hn::Add(hn::Xor(x, hn::ShiftRight<15>(x)), key);
-  x = hn::Mul(x, hn::Set(du32, kMix32Multiplier2));
-  return hn::Xor(x, hn::ShiftRight<16>(x));
-}
-
-template <class D>
 HWY_INLINE Pair<D> LoadWeightPair(D d, const SplitWeights& from, size_t i) {
   return LoadMasterPair(d, from.weight + i, from.remainder + i);
 }
@@ -202,6 +71,111 @@ HWY_INLINE void StoreWeightPair(D /* tag */, Pair<D> w, const SplitWeights& to, 
 template <class D>
 HWY_INLINE void StoreWeightPair(D d, Pair<D> w, const MasterWeights& to, size_t i) {
   StorePair(d, w, to.weight + i);
+}
+
+// The next block, whichever arrays it has: hardware prefetchers stop at the ends of pages.
+template <class State, typename Gradient>
+HWY_INLINE void PrefetchBlock(const State& state, const Gradient* gradient) {
+  constexpr size_t kLineBytes = 64;
+  const auto prefetch = [](const auto* a, const auto*) {
+    const auto* bytes = reinterpret_cast<const char*>(a + kQuantiseBlock);
+    for (size_t at = 0; at < kQuantiseBlock * sizeof(*a); at += kLineBytes) {
+      hwy::Prefetch(bytes + at);
+    }
+  };
+  ForEachArray(state, state, prefetch, [](const float*, const float*) {});
+  prefetch(gradient, gradient);
+}
+
+// Codes of a block of values whose scale is known.
+template <class Encode>
+HWY_INLINE void EncodeBlock(size_t step, float scale, uint8_t* codes, Encode encode) {
+  if (HWY_UNLIKELY(scale != scale)) {
+    std::memset(codes, 0, kQuantiseBlock);
+  } else {
+    for (size_t i = 0; i < kQuantiseBlock; i += step) encode(i);
+  }
+}
+
+template <class D, class VI32>
+HWY_INLINE uint32_t LargestLane(D /* tag */, VI32 bits) {
+  const hn::RebindToSigned<D> di32;
+  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di32, bits)));
+}
+
+// One block of 8-bit moments: they can be coded when the largest of all 256 is known.
+template <class D, class Weights, typename Gradient>
+HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t /* index */,
+                            const CompactState<Weights, EightBitMoments>& from,
+                            const Gradient* gradient,
+                            const CompactState<Weights, EightBitMoments>& to) {
+  const AdamWCoefficients k = step.k;
+  const hn::RebindToUnsigned<D> du32;
+  const hn::RebindToSigned<D> di32;
+  alignas(64) float avg[kQuantiseBlock];  // in pairs of vectors
+  alignas(64) float root[kQuantiseBlock];
+  const size_t n = hn::Lanes(d);
+  const Decoder<D, kSignedPieces> decode_avg(d, kSignedDecoding, *from.moments.exp_avg_scale);
+  const Decoder<D, kUnsignedPieces> decode_root(d, kUnsignedDecoding,
+                                                *from.moments.exp_avg_sq_root_scale);
+  auto largest_avg = hn::Zero(di32), largest_root = hn::Zero(di32);
+  // Three short loops instead of a long one: more of a short chain of operations fits the window in
+  // which a processor looks for the next that is ready.
+  for (size_t i = 0; i < kQuantiseBlock; i += 2 * n) {
+    const auto m = LoadCodePair(du32, from.moments.exp_avg + i);
+    hn::Store(DecodeSignedLanes(d, decode_avg, m.even), d, avg + i);
+    hn::Store(DecodeSignedLanes(d, decode_avg, m.odd), d, avg + i + n);
+    const auto r = LoadCodePair(du32, from.moments.exp_avg_sq_root + i);
+    hn::Store(DecodeUnsignedLanes(d, decode_root, r.even), d, root + i);
+    hn::Store(DecodeUnsignedLanes(d, decode_root, r.odd), d, root + i + n);
+  }
+  const auto update = [&](size_t i, hn::Vec<D> g, hn::Vec<D>& w) GEMINID_INLINE_LAMBDA {
+    auto m = hn::Load(d, avg + i);
+    const auto old_root = hn::Load(d, root + i);
+    auto v = hn::Mul(old_root, old_root);
+    const auto new_root = Update(d, k, g, w, m, v);
+    CanonicaliseState(d, w, m, v);
+    hn::Store(m, d, avg + i);
+    hn::Store(new_root, d, root + i);
+    largest_avg = LargestBits(d, largest_avg, m);
+    largest_root = LargestBits(d, largest_root, new_root);
+  };
+  for (size_t i = 0; i < kQuantiseBlock; i += 2 * n) {
+    auto w = LoadWeightPair(d, from.weights, i);
+    const auto g = LoadPair(d, gradient + i);
+    update(i, g.even, w.even);
+    update(i + n, g.odd, w.odd);
+    StoreWeightPair(d, w, to.weights, i);
+  }
+  const QuantiseScale avg_scale = ScaleOfLargest(LargestLane(d, largest_avg));
+  const QuantiseScale root_scale = ScaleOfLargest(LargestLane(d, largest_root));
+  const Encoder<D, kSignedPieces> code_avg(d, kSignedMap, kSignedLines, kSignedDecades,
+                                           avg_scale.inverse);
+  const Encoder<D, kUnsignedPieces> code_root(d, kUnsignedMap, kUnsignedLines, kUnsignedDecades,
+                                              root_scale.inverse);
+  EncodeBlock(2 * n, avg_scale.scale, to.moments.exp_avg, [&](size_t i) GEMINID_INLINE_LAMBDA {
+    StoreCodePair(du32,
+                  {EncodeSignedLanes(d, code_avg, hn::Load(d, avg + i)),
+                   EncodeSignedLanes(d, code_avg, hn::Load(d, avg + i + n))},
+                  to.moments.exp_avg + i);
+  });
+  EncodeBlock(
+      2 * n, root_scale.scale, to.moments.exp_avg_sq_root, [&](size_t i) GEMINID_INLINE_LAMBDA {
+        StoreCodePair(du32,
+                      {code_root(hn::Load(d, root + i)), code_root(hn::Load(d, root + i + n))},
+                      to.moments.exp_avg_sq_root + i);
+      });
+  *to.moments.exp_avg_scale = avg_scale.scale;
+  *to.moments.exp_avg_sq_root_scale = root_scale.scale;
+}
+
+// RoundingBits for vectors.
+template <class DU32, class V = hn::Vec<DU32>>
+HWY_INLINE V RandomLanes(DU32 du32, V key, V index_low) {
+  V x = hn::Mul(hn::Xor(index_low, key), hn::Set(du32, kMix32Multiplier1));
+  x = hn::Add(hn::Xor(x, hn::ShiftRight<15>(x)), key);
+  x = hn::Mul(x, hn::Set(du32, kMix32Multiplier2));
+  return hn::Xor(x, hn::ShiftRight<16>(x));
 }
 
 // One block of bf16 moments. `index` is that of its first element. Two loops, as for 8-bit moments.
@@ -232,7 +206,8 @@ HWY_INLINE void UpdateBlock(D d, const CompactStep& step, uint64_t index,
   }
   const auto low_half = hn::Set(du32, 0xFFFFu);
   const auto key = hn::Set(du32, RoundingKey(step.step, index >> 32));
-  auto even = hn::Add(hn::ShiftLeft<1>(hn::Iota(du32, 0)), hn::Set(du32, static_cast<uint32_t>(index)));
+  auto even =
+      hn::Add(hn::ShiftLeft<1>(hn::Iota(du32, 0)), hn::Set(du32, static_cast<uint32_t>(index)));
   for (size_t i = 0; i < kQuantiseBlock; i += 2 * n) {
     const auto random0 = RandomLanes(du32, key, even);
     const auto random1 = RandomLanes(du32, key, hn::Add(even, hn::Set(du32, 1)));

@@ -137,5 +137,33 @@ TEST(LineTable, AllMagnitudes_LeastOfTwoLinesIsLeastOfAll) {
   }
 }
 
+// The same of the one line that vectors of eight look at, after rounding to a code.
+template <int kPieces>
+void ExpectDecadeGivesTheCode(const QuantiseMap<kPieces>& map, const DecadeTable& table, float y) {
+  const uint32_t upper = std::max<uint32_t>(BitsOf(y) >> 16, table.first);
+  const uint32_t nearest = ((upper - table.first) * DecadeTable::kScale) >> 16;
+  ASSERT_LT(nearest, DecadeTable::kEntries) << y;
+  const uint32_t line = nearest + (y >= table.corner[nearest] ? 1 : 0);
+  ASSERT_LT(line, DecadeTable::kEntries) << y;
+  const float value = y * table.slope[line] + table.offset[line];
+  ASSERT_EQ(BitsOf(value + kRoundToInteger) & 0xFFFFu, EncodeMagnitude(map, y)) << y;
+}
+
+TEST(DecadeTable, AllMagnitudes_CodeOfOneLineIsThatOfTheLeast) {
+  for (uint32_t bits = 0; bits <= BitsOf(1.0F) + 2; bits += 1021) {
+    ExpectDecadeGivesTheCode(kSignedMap, kSignedDecades, std::bit_cast<float>(bits));
+    ExpectDecadeGivesTheCode(kUnsignedMap, kUnsignedDecades, std::bit_cast<float>(bits));
+    if (HasFatalFailure()) return;
+  }
+  for (const float corner : kUnsignedMap.power) {
+    for (uint32_t bits = BitsOf(corner) - 1000; bits < BitsOf(corner) + 1000; ++bits) {
+      const float y = std::min(std::bit_cast<float>(bits), 1.0000002F);
+      ExpectDecadeGivesTheCode(kSignedMap, kSignedDecades, y);
+      ExpectDecadeGivesTheCode(kUnsignedMap, kUnsignedDecades, y);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace geminid::kernels

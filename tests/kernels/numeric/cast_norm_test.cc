@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "kernels/numeric/norm/norm.h"
@@ -118,6 +119,29 @@ TEST(CastNorm, OverflowInTheCast_IsFlagged) {
       EXPECT_TRUE(before.AllFinite());
       EXPECT_FALSE(after.AllFinite());
       EXPECT_TRUE(other.AllFinite());
+    }
+  });
+}
+
+// The NaN of all bits set, to which rounding by addition would make a zero.
+TEST(CastNorm, OneNaNAnywhere_StaysOneAndIsFlagged) {
+  constexpr size_t kCount = 2 * kNormBlock + 24;
+  ForEachTarget([] {
+    std::mt19937 random(44);
+    std::vector<float> wide(kCount);
+    for (float& x : wide) x = RandomValue(random, 1.0);
+    std::vector<BFloat16> half(kCount), expected(kCount);
+    for (const size_t block : {size_t{0}, kNormBlock, 2 * kNormBlock}) {
+      for (size_t i = 0; i < 24; ++i) {
+        const float number = std::exchange(wide[block + i], std::bit_cast<float>(0xFFFFFFFFu));
+        reference::CastToBFloat16(wide.data(), kCount, expected.data());
+        SquareSum total;
+        ASSERT_EQ(CastToBFloat16AndAddSquares(wide.data(), kCount, half.data(), &total),
+                  Status::kOk);
+        ASSERT_TRUE(SameBits(half.data(), expected.data(), kCount)) << block + i;
+        ASSERT_TRUE(std::isnan(total.sum)) << block + i;
+        wide[block + i] = number;
+      }
     }
   });
 }

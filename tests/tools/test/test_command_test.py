@@ -74,10 +74,24 @@ class TestCommand(unittest.TestCase):
 
     def test_change_builds_and_runs_what_it_reaches(self):
         lines = self.run_test("--changed", "v1", "--long", REACHED="bin/a bin/b|4,7")
-        self.assertIn("tools/build dev bin/a bin/b", lines)
-        self.assertNotIn("tools/build dev", lines)
+        builds = [line for line in lines if line.startswith("tools/build")]
+        self.assertEqual(builds, ["tools/build --configured dev bin/a bin/b"])
         self.assertIn("v1", lines)
         self.assertTrue(any("-I 0,0,0,4,7 isa= long=1" in line for line in lines), lines)
+
+    def test_change_is_configured_once(self):
+        self.program("bin/cmake", '#!/bin/sh\necho "$@" >> cmake-calls\n')
+        for name in ("build", "cmake/progress"):
+            shutil.copy(pathlib.Path(SCRIPT).parent / name, self.root / "tools" / name)
+        for reached in ("bin/a|4", "none built"):
+            with self.subTest(reached):
+                (self.root / "cmake-calls").unlink(missing_ok=True)
+                self.run_test("--changed", REACHED=reached)
+                self.assertEqual(self.status, 0)
+                calls = (self.root / "cmake-calls").read_text().splitlines()
+                self.assertEqual(calls[0], "--preset dev")
+                self.assertEqual(len(calls), 2)
+                self.assertTrue(calls[1].startswith("--build --preset dev"), calls)
 
     def test_change_that_reaches_nothing_runs_nothing(self):
         lines = self.run_test("--changed", REACHED="|")
@@ -86,7 +100,7 @@ class TestCommand(unittest.TestCase):
 
     def test_change_without_a_build_builds_and_runs_everything(self):
         lines = self.run_test("--changed", REACHED="none built")
-        self.assertIn("tools/build dev", lines)
+        self.assertIn("tools/build --configured dev", lines)
         self.assertTrue(any(line.startswith("ctest") for line in lines), lines)
 
     def test_change_since_what_git_does_not_know_is_an_error(self):

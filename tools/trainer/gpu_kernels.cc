@@ -195,12 +195,14 @@ class GpuKernelsOf final : public KernelsOf<T> {
         "EmbeddingForward");
   }
 
-  absl::Status EmbeddingBackward(const Resources& /*resources*/,
-                                 const kernels::EmbeddingShape& shape, const int32_t* tokens,
-                                 const T* gradient, T* table, bool accumulate) const override {
-    return Launched(
-        kernels::EmbeddingBackwardCuda<T>(shape, tokens, gradient, table, accumulate, stream()),
-        "EmbeddingBackward");
+  absl::Status EmbeddingBackward(const Resources& resources, const kernels::EmbeddingShape& shape,
+                                 const int32_t* tokens, const T* gradient, T* table,
+                                 bool accumulate) const override {
+    const size_t bytes = kernels::EmbeddingCudaWorkspaceBytes(shape);
+    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
+    return Launched(kernels::EmbeddingBackwardCuda<T>(shape, tokens, gradient, table, accumulate,
+                                                      scratch.data(), bytes, stream()),
+                    "EmbeddingBackward");
   }
 
   absl::Status PositionBackward(const Resources& /*resources*/, const MicroBatchShape& shape,

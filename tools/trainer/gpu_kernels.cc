@@ -25,6 +25,7 @@
 #include "kernels/runtime/common/absl_status.h"
 #include "kernels/runtime/cuda/launcher.h"
 #include "kernels/runtime/cuda/refusal.h"
+#include "tools/forecast/trainer_need.h"
 
 namespace geminid::trainer {
 namespace {
@@ -381,7 +382,7 @@ absl::Status GpuKernelsOf<T>::NormBackwardOf(const Resources& resources, const N
 
 ModelKernels GpuKernels(GpuQueue* queue, kernels::MatmulLibrary* library) {
   return {std::make_unique<GpuKernelsOf<float>>(queue, library),
-          std::make_unique<GpuKernelsOf<BFloat16>>(queue, library)};
+          std::make_unique<GpuKernelsOf<BFloat16>>(queue, library), forecast::kLogitAlignment};
 }
 
 }  // namespace geminid::trainer

@@ -105,7 +105,8 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
       shape.experts > 0 ? tokens * (shape.experts * (element + sizeof(float)) +
                                     hidden * (2 * element + sizeof(float)))
                         : 0;
-  const std::uint64_t output = tokens * shape.vocabulary * (element + sizeof(float));
+  const std::uint64_t output =
+      tokens * base::RoundUp(shape.vocabulary, kLogitAlignment) * (element + sizeof(float));
   // Where the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices,
   // each of which has two of the product's three dimensions.
   const auto copies = [](std::uint64_t a, std::uint64_t b, std::uint64_t c) {

@@ -32,6 +32,9 @@ struct WorkspaceShape {
   std::size_t threads = 1;
 };
 
+// On a GPU rows of logits lie a multiple of this apart, in elements: 128 bytes of bf16.
+inline constexpr std::uint64_t kLogitAlignment = 64;
+
 // More than the trainer's workspace takes where activations are computed again, but not by much.
 std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape);
 

@@ -41,10 +41,11 @@ struct Matrix {
 
   size_t count() const { return rows * cols; }
 };
-// One element, half warps without a row, tails of packs, several blocks of columns, of rows, chunks
-// of rows, off words.
-constexpr Matrix kMatrices[] = {{1, 1, 0},    {3, 5, 1},   {9, 64, 0},  {7, 1000, 0},
-                                {5, 4100, 1}, {70, 33, 0}, {200, 96, 0}};
+// One element, warps without a row, tails of packs, several blocks of columns, of rows, chunks of
+// rows, off words, the widest row of a warp, rows wider than a thread holds.
+constexpr Matrix kMatrices[] = {{1, 1, 0},    {3, 5, 1},   {9, 64, 0},   {7, 1000, 0},
+                                {5, 4100, 1}, {70, 33, 0}, {200, 96, 0}, {2, 1024, 0},
+                                {2, 2056, 0}, {1, 9000, 0}};
 constexpr Matrix kTimedMatrix = {8192, 4096, 0};
 
 using MatrixCheck = void (*)(Trial&, const Matrix&);
@@ -310,9 +311,13 @@ struct Lookup {
   bool accumulate;
 };
 
-constexpr Lookup kLookups[] = {{{1, 1, 1, 0, 1}, 1, false},
-                               {{600, 20, 13, 0, 13}, 100, true},  // many tokens of each row
-                               {{300, 1030, 1000, 200, 500}, 150, false}};
+constexpr Lookup kLookups[] = {
+    {{1, 1, 1, 0, 1}, 1, false},
+    {{600, 20, 13, 0, 13}, 100, true},  // many tokens of each row
+    {{300, 1030, 1000, 200, 500}, 150, false},
+    {{2500, 8, 300000, 100, 299000}, 250, true},  // several tiles, two digits, rows of others
+    {{128, 12, 1, 0, 1}, 64, false},              // whole chunks of one row
+    {{129, 3, 1, 0, 1}, 43, true}};               // and one token more
 constexpr Lookup kTimedLookup = {{8192, 4096, 50257, 0, 50257}, 1024, false};
 
 // Every id of the vocabulary, some often.
@@ -351,6 +356,8 @@ void CheckEmbeddingBackward(Trial& trial, const Lookup& lookup) {
   const auto ids = trial.In(Ids(shape));
   const auto dy = trial.In(RandomArray<T>(shape.tokens * shape.hidden, 31));
   const auto dtable = trial.Out("dtable", RandomArray<T>(shape.rows * shape.hidden, 32));
+  const size_t bytes = kernels::EmbeddingCudaWorkspaceBytes(shape);
+  void* const workspace = trial.Workspace(bytes);
   const size_t host_bytes = kernels::EmbeddingWorkspaceBytes(shape);
   auto host_workspace = HostWorkspace(host_bytes);
   trial.Run(
@@ -360,7 +367,7 @@ void CheckEmbeddingBackward(Trial& trial, const Lookup& lookup) {
       },
       [&] {
         return kernels::EmbeddingBackwardCuda(shape, ids.device, dy.device, dtable.device,
-                                              lookup.accumulate, nullptr);
+                                              lookup.accumulate, workspace, bytes, nullptr);
       });
 }
 

@@ -48,14 +48,16 @@ std::vector<Positions::Run> RunsHere(const HalfContext& context) {
   return here;
 }
 
-// The loss of some tokens; their rows of dlogits are written, if there are any.
+// The loss of some tokens; their rows of dlogits are written, if there are any: as far apart as
+// those of the logits, and what lies between them, too.
 template <typename T>
 absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
                         const LinearView<const T>& output, const int32_t* targets,
                         float gradient_scale, Matrix<T> dlogits,
                         kernels::CrossEntropyResult* result) {
-  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, n.rows * output.out));
-  const Matrix<float> logits(storage.data(), n.rows, output.out);
+  const size_t stride = resources.math.LogitStride(output.out);
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, n.rows * stride));
+  const Matrix<float> logits(storage.data(), n.rows, output.out, stride);
   GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, n, output, logits)));
   const KernelsOf<T>& math = KernelsFor<T>(resources);
   const bool gradients = dlogits.data != nullptr;
@@ -63,7 +65,7 @@ absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
                                             result,
                                             /*token_loss=*/nullptr));
   if (!gradients) return absl::OkStatus();
-  return math.Round(resources, logits.data, logits.size(), dlogits.data);
+  return math.Round(resources, logits.data, logits.rows * stride, dlogits.data);
 }
 
 // The rows of learned positions of a sequence's tokens, one behind the other: in the table itself
@@ -178,14 +180,15 @@ absl::StatusOr<double> OutputAndLossOfShare(const Resources& resources, const Ha
                                             float gradient_scale, T* gradient) {
   const size_t tokens = context.shape.tokens(), hidden = context.config->hidden;
   const size_t words = context.layers->words().count;
+  const size_t stride = resources.math.LogitStride(words);
   GEMINID_ASSIGN_OR_RETURN(auto losses,
                            ShareLosses::Of(resources, *context.layers, targets, tokens));
   GEMINID_ASSIGN_OR_RETURN(auto norm,
                            NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
   GEMINID_ASSIGN_OR_RETURN(auto storage,
-                           Scratch<T>::Allocate(resources, tokens * (hidden + words)));
-  const Matrix<T> n(storage.data(), tokens, hidden);
-  const Matrix<T> dlogits(n.data + n.size(), tokens, words);
+                           Scratch<T>::Allocate(resources, tokens * (hidden + stride)));
+  const Matrix<T> dlogits(storage.data(), tokens, words, stride);
+  const Matrix<T> n(dlogits.data + tokens * stride, tokens, hidden);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
   const LinearView<const T> output = WeightOf<T>(use, parameters.output);
   for (size_t first = 0; first < tokens; first += RowsOfShare(context)) {
@@ -300,19 +303,20 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const size_t vocabulary = context.config->vocabulary;
+  const size_t stride = resources.math.LogitStride(vocabulary);
   GEMINID_ASSIGN_OR_RETURN(const Losses losses, Losses::Of(resources, context));
   GEMINID_ASSIGN_OR_RETURN(auto norm,
                            NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
   Scratch<T> storage;  // empty where the weights' gradients read it later
   T* data = nullptr;
-  if (const size_t size = tokens * (hidden + vocabulary); resources.later != nullptr) {
+  if (const size_t size = tokens * (hidden + stride); resources.later != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(data, resources.later->Allocate<T>(resources, size));
   } else {
     GEMINID_ASSIGN_OR_RETURN(storage, Scratch<T>::Allocate(resources, size));
     data = storage.data();
   }
-  const Matrix<T> n(data, tokens, hidden);
-  const Matrix<T> dlogits(n.data + n.size(), tokens, vocabulary);
+  const Matrix<T> dlogits(data, tokens, vocabulary, stride);
+  const Matrix<T> n(data + tokens * stride, tokens, hidden);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
 
   const LinearView<const T> output = WeightOf<T>(use, parameters.output);

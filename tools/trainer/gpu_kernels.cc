@@ -25,6 +25,7 @@
 #include "kernels/runtime/common/absl_status.h"
 #include "kernels/runtime/cuda/launcher.h"
 #include "kernels/runtime/cuda/refusal.h"
+#include "tools/forecast/trainer_need.h"
 
 namespace geminid::trainer {
 namespace {
@@ -195,12 +196,14 @@ class GpuKernelsOf final : public KernelsOf<T> {
         "EmbeddingForward");
   }
 
-  absl::Status EmbeddingBackward(const Resources& /*resources*/,
-                                 const kernels::EmbeddingShape& shape, const int32_t* tokens,
-                                 const T* gradient, T* table, bool accumulate) const override {
-    return Launched(
-        kernels::EmbeddingBackwardCuda<T>(shape, tokens, gradient, table, accumulate, stream()),
-        "EmbeddingBackward");
+  absl::Status EmbeddingBackward(const Resources& resources, const kernels::EmbeddingShape& shape,
+                                 const int32_t* tokens, const T* gradient, T* table,
+                                 bool accumulate) const override {
+    const size_t bytes = kernels::EmbeddingCudaWorkspaceBytes(shape);
+    GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
+    return Launched(kernels::EmbeddingBackwardCuda<T>(shape, tokens, gradient, table, accumulate,
+                                                      scratch.data(), bytes, stream()),
+                    "EmbeddingBackward");
   }
 
   absl::Status PositionBackward(const Resources& /*resources*/, const MicroBatchShape& shape,
@@ -379,7 +382,7 @@ absl::Status GpuKernelsOf<T>::NormBackwardOf(const Resources& resources, const N
 
 ModelKernels GpuKernels(GpuQueue* queue, kernels::MatmulLibrary* library) {
   return {std::make_unique<GpuKernelsOf<float>>(queue, library),
-          std::make_unique<GpuKernelsOf<BFloat16>>(queue, library)};
+          std::make_unique<GpuKernelsOf<BFloat16>>(queue, library), forecast::kLogitAlignment};
 }
 
 }  // namespace geminid::trainer

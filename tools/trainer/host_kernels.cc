@@ -426,9 +426,13 @@ absl::Status HostKernelsOf<T>::CrossEntropy(const Resources& resources, Matrix<f
 
 }  // namespace
 
+ModelKernels MakeHostKernels(size_t row_alignment) {
+  return {std::make_unique<HostKernelsOf<float>>(), std::make_unique<HostKernelsOf<BFloat16>>(),
+          row_alignment};
+}
+
 const ModelKernels& HostKernels() {
-  static const auto* const all = new ModelKernels(std::make_unique<HostKernelsOf<float>>(),
-                                                  std::make_unique<HostKernelsOf<BFloat16>>());
+  static const auto* const all = new ModelKernels(MakeHostKernels(/*row_alignment=*/1));
   return *all;
 }
 

@@ -1,5 +1,8 @@
 #include "tools/trainer/micro_batch.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "kernels/model/rotary/rotary.h"
@@ -22,24 +25,22 @@ absl::Status CheckMicroBatch(const MicroBatch& batch, uint64_t context) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<float>> RotaryTableOf(const ModelConfig& config,
-                                                 const Positions& positions, size_t length) {
-  const size_t end = positions.EndOf(length);
-  const size_t width = config.head_dim() / 2;
-  std::vector<float> all(2 * end * width);
-  GEMINID_RETURN_IF_ERROR(
-      kernels::FromKernel(kernels::RotaryTable(end, config.head_dim(), config.rotary_theta,
-                                               all.data(), all.data() + end * width),
-                          "RotaryTable"));
-  std::vector<float> table;
-  table.reserve(2 * length * width);
-  for (const size_t row : {size_t{0}, end}) {
-    for (const Positions::Run& run : positions.RunsOf(length)) {
-      const auto begin = all.begin() + static_cast<ptrdiff_t>((row + run.position) * width);
-      table.insert(table.end(), begin, begin + static_cast<ptrdiff_t>(run.count * width));
-    }
+absl::StatusOr<RotaryTables> RotaryPositions::Of(size_t position, size_t count) {
+  const size_t half = head_dim_ / 2;
+  const size_t end = position + count;
+  if (end > positions_) {
+    // Text that is written token by token reaches one position further each time.
+    const size_t positions = std::max(end, std::min(2 * positions_, context_));
+    std::vector<float> tables(2 * positions * half);
+    GEMINID_RETURN_IF_ERROR(
+        kernels::FromKernel(kernels::RotaryTable(positions, head_dim_, theta_, tables.data(),
+                                                 tables.data() + positions * half),
+                            "RotaryTable"));
+    tables_ = std::move(tables);
+    positions_ = positions;
   }
-  return table;
+  const float* const cos = tables_.data() + position * half;
+  return RotaryTables{.cos = cos, .sin = cos + positions_ * half};
 }
 
 }  // namespace geminid::trainer

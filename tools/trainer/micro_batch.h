@@ -26,9 +26,26 @@ struct MicroBatch {
 // INVALID_ARGUMENT: sizes that do not fit together, or tokens beyond a model's `context`.
 absl::Status CheckMicroBatch(const MicroBatch& batch, uint64_t context);
 
-// Cosines, then sines: RotaryTables of `length` tokens of a sequence.
-absl::StatusOr<std::vector<float>> RotaryTableOf(const ModelConfig& config,
-                                                 const Positions& positions, size_t length);
+// The cosines and sines of a model's positions. They are computed once for each position, at first
+// for those of the first micro-batch, and more when a later one reaches further. One thread at a
+// time.
+class RotaryPositions {
+ public:
+  explicit RotaryPositions(const ModelConfig& config)
+      : head_dim_(config.head_dim()), theta_(config.rotary_theta), context_(config.context) {}
+
+  // RotaryTables of `count` tokens from `position` on. Valid until the next call.
+  absl::StatusOr<RotaryTables> Of(size_t position, size_t count);
+
+  size_t computed() const { return positions_; }  // positions whose rows are here
+
+ private:
+  const size_t head_dim_;
+  const double theta_;
+  const size_t context_;
+  size_t positions_ = 0;
+  std::vector<float> tables_;  // cosines [positions_, head_dim_ / 2], then sines
+};
 
 }  // namespace geminid::trainer
 

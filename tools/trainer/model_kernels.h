@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/pages.h"
 #include "kernels/model/attention/attention.h"
 #include "kernels/model/cross_entropy/cross_entropy.h"
 #include "kernels/model/embedding/embedding.h"
@@ -164,9 +165,10 @@ class KernelsOf {
 
 class ModelKernels {
  public:
+  // Rows of logits are `row_alignment` elements apart, or a multiple of that.
   ModelKernels(std::unique_ptr<KernelsOf<float>> fp32,
-               std::unique_ptr<KernelsOf<kernels::BFloat16>> bf16)
-      : fp32_(std::move(fp32)), bf16_(std::move(bf16)) {}
+               std::unique_ptr<KernelsOf<kernels::BFloat16>> bf16, size_t row_alignment)
+      : fp32_(std::move(fp32)), bf16_(std::move(bf16)), row_alignment_(row_alignment) {}
 
   template <typename T>
   const KernelsOf<T>& Of() const {
@@ -177,9 +179,13 @@ class ModelKernels {
     }
   }
 
+  // Elements from one row of `words` logits, or of their gradients, to the next.
+  size_t LogitStride(size_t words) const { return base::RoundUp(words, row_alignment_); }
+
  private:
   std::unique_ptr<KernelsOf<float>> fp32_;
   std::unique_ptr<KernelsOf<kernels::BFloat16>> bf16_;
+  size_t row_alignment_;
 };
 
 template <typename T>
@@ -187,7 +193,8 @@ const KernelsOf<T>& KernelsFor(const Resources& resources) {
   return resources.math.Of<T>();
 }
 
-// On the threads that each call is given.
+// On the threads that each call is given. HostKernels has dense rows.
+ModelKernels MakeHostKernels(size_t row_alignment);
 const ModelKernels& HostKernels();
 
 }  // namespace geminid::trainer

@@ -30,7 +30,8 @@ class TransformerOf final : public Transformer {
         cut_(cut),
         layers_(layers),
         experts_(experts),
-        parameters_(std::move(parameters)) {
+        parameters_(std::move(parameters)),
+        rotary_(config_) {
     embedding_ids_.push_back(parameters_.token_table);
     if (parameters_.position_table) embedding_ids_.push_back(*parameters_.position_table);
     output_ids_.push_back(parameters_.final_norm.gain);
@@ -210,17 +211,29 @@ class TransformerOf final : public Transformer {
     }
   };
 
-  absl::Status Prepare(Run& run, const MicroBatch& batch) {
+  absl::Status PrepareRotary(Run& run, const MicroBatch& batch) {
+    const size_t length = batch.shape.sequence_length;
+    const size_t width = config_.head_dim() / 2;
+    GEMINID_ASSIGN_OR_RETURN(run.rotary,
+                             Scratch<float>::Allocate(run.resources, 2 * length * width));
+    float* const cos = run.rotary.data();
+    float* const sin = cos + length * width;
     const KernelsOf<T>& math = KernelsFor<T>(run.resources);
+    for (const Positions::Run& part : run.context.positions.RunsOf(length)) {
+      GEMINID_ASSIGN_OR_RETURN(const RotaryTables tables, rotary_.Of(part.position, part.count));
+      const size_t bytes = part.count * width * sizeof(float);
+      GEMINID_RETURN_IF_ERROR(
+          math.Upload(run.resources, tables.cos, bytes, cos + part.token * width));
+      GEMINID_RETURN_IF_ERROR(
+          math.Upload(run.resources, tables.sin, bytes, sin + part.token * width));
+    }
+    run.context.rotary = {.cos = cos, .sin = sin};
+    return absl::OkStatus();
+  }
+
+  absl::Status Prepare(Run& run, const MicroBatch& batch) {
     if (config_.rotary()) {
-      const size_t half = batch.shape.sequence_length * config_.head_dim() / 2;
-      GEMINID_ASSIGN_OR_RETURN(run.rotary, Scratch<float>::Allocate(run.resources, 2 * half));
-      GEMINID_ASSIGN_OR_RETURN(
-          const std::vector<float> table,
-          RotaryTableOf(config_, run.context.positions, batch.shape.sequence_length));
-      GEMINID_RETURN_IF_ERROR(math.Upload(run.resources, table.data(), table.size() * sizeof(float),
-                                          run.rotary.data()));
-      run.context.rotary = {.cos = run.rotary.data(), .sin = run.rotary.data() + half};
+      GEMINID_RETURN_IF_ERROR(PrepareRotary(run, batch));
     }
     GEMINID_ASSIGN_OR_RETURN(run.tokens, UploadTokens(run.resources, layers_, batch));
     run.inputs.reserve(2 * parameters_.attention.size() + 1);
@@ -456,6 +469,7 @@ class TransformerOf final : public Transformer {
   LayerShare* const layers_;
   collectives::Communicator* const experts_;
   const ModelParameters parameters_;
+  RotaryPositions rotary_;  // unused where the model has none
   std::vector<ParameterId> embedding_ids_;
   std::vector<ParameterId> output_ids_;
 };

@@ -5,8 +5,9 @@
 // The table may hold only the rows [first_row, first_row + rows) of a vocabulary that is split over
 // ranks: ids of other rows give zeros, so that the sum over ranks is the
 // embedding (give position_table to one rank only).
-// Gradients of a row are summed in fp32 in token order, then rounded to T once: no atomics, the
-// same bits on every run. T is float or BFloat16.
+// Gradients of a row are summed in fp32: of each kEmbeddingChunkTokens of its tokens, in token
+// order, then those sums in order. They are rounded to T once: no atomics, the same bits on every
+// run. T is float or BFloat16.
 #ifndef GEMINID_KERNELS_MODEL_EMBEDDING_EMBEDDING_H_
 #define GEMINID_KERNELS_MODEL_EMBEDDING_EMBEDDING_H_
 
@@ -17,6 +18,8 @@
 #include "kernels/runtime/common/status.h"
 
 namespace geminid::kernels {
+
+inline constexpr size_t kEmbeddingChunkTokens = 64;
 
 struct EmbeddingShape {
   size_t tokens = 0;

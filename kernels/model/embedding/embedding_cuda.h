@@ -8,20 +8,25 @@
 #include "kernels/runtime/common/status.h"
 #include "kernels/runtime/cuda/stream.h"
 
-// kernels/model/embedding/embedding.h on a GPU, with the bits of the host: gradients of a row are
-// summed in token order, without atomics. The ids lie on the device and are not checked: one that
-// is no row of the table counts as a row of another rank.
+// kernels/model/embedding/embedding.h on a GPU, with the bits of the host and without
+// atomics. The ids lie on the device and are not checked: one that is no row of the table counts as
+// a row of another rank.
 namespace geminid::kernels {
 
 template <typename T>
 Status EmbeddingForwardCuda(const EmbeddingShape& shape, const int32_t* ids, const T* table,
                             const T* position_table, size_t sequence, T* y, CudaStream stream);
 
-// No workspace: the first token of each row looks for the others, which costs tokens^2 comparisons
-// spread over the device, and takes the row's sum.
+// Bytes of workspace on the device for the backward pass: 12 for each token, 2 KiB for every 1024
+// tokens, and the fp32 row of every kEmbeddingChunkTokens tokens.
+size_t EmbeddingCudaWorkspaceBytes(const EmbeddingShape& shape);
+
+// Sorts the tokens by row, then sums: cost O(tokens * hidden + rows * hidden), spread over the
+// device however often one token occurs. `workspace` is 64-byte aligned.
 template <typename T>
 Status EmbeddingBackwardCuda(const EmbeddingShape& shape, const int32_t* ids, const T* dy,
-                             T* dtable, bool accumulate, CudaStream stream);
+                             T* dtable, bool accumulate, void* workspace, size_t workspace_bytes,
+                             CudaStream stream);
 
 template <typename T>
 Status PositionEmbeddingBackwardCuda(size_t batch, size_t sequence, size_t hidden, const T* dy,

@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/model/embedding/embedding_host.cc"
+#include <algorithm>
 #include <cstring>
 
 #include "hwy/foreach_target.h"  // must come before highway.h
@@ -50,6 +51,15 @@ HWY_INLINE void EmbeddingForwardLoop(const EmbeddingShape& shape, const int32_t*
   }
 }
 
+// Of `n` columns, from `dy` on, of the tokens [begin, end) of the order.
+template <typename T>
+HWY_INLINE F32x16 ChunkSum(const RowTokens& tokens, size_t begin, size_t end, const T* dy,
+                           size_t hidden, size_t n) {
+  F32x16 sum = Set(0.0F);
+  for (size_t k = begin; k < end; ++k) sum = sum + LoadN(dy + tokens.order[k] * hidden, n);
+  return sum;
+}
+
 template <typename T>
 HWY_INLINE void ScatterLoop(const EmbeddingShape& shape, const RowTokens& tokens, const T* dy,
                             T* dtable, bool accumulate) {
@@ -62,8 +72,9 @@ HWY_INLINE void ScatterLoop(const EmbeddingShape& shape, const RowTokens& tokens
     for (size_t i = 0; i < hidden; i += kWidth) {
       const size_t n = hidden - i;
       F32x16 sum = Set(0.0F);
-      for (size_t k = begin; k < end; ++k) {
-        sum = sum + LoadN(dy + tokens.order[k] * hidden + i, n);
+      for (size_t chunk = begin; chunk < end; chunk += kEmbeddingChunkTokens) {
+        sum = sum + ChunkSum(tokens, chunk, std::min(chunk + kEmbeddingChunkTokens, end), dy + i,
+                             hidden, n);
       }
       StoreN(accumulate ? LoadN(out + i, n) + sum : sum, out + i, n);
     }

@@ -6,29 +6,57 @@
 namespace geminid::kernels {
 namespace cuda {
 
-template <typename T, typename P>
+template <typename T, typename P, class Row>
 struct LayerNormRows {
-  static constexpr unsigned kThreads = kRowThreads;
+  static constexpr unsigned kThreads = Row::kThreads;
 
   __device__ void Run() const {
-    const RowOfThread me(rows);
-    const T* const from = x + me.row * cols;
-    const float row_mean =
-        SumOfRow(cols, me.lane,
-                 [&](uint64_t column, float sum) { return sum + Widen(from[column]); }) /
-        static_cast<float>(cols);
-    const float squares = SumOfRow(cols, me.lane, [&](uint64_t column, float sum) {
-      const float d = Widen(from[column]) - row_mean;
-      return fmaf(d, d, sum);
-    });
-    const float row_rstd = 1.0F / sqrtf(squares / static_cast<float>(cols) + epsilon);
+    __shared__ typename Row::Shared shared;
+    const RowOfThread<Row> me(rows);
+    const HeldRow<T, Row> from(x + me.row * cols, cols, words, me.thread);
+    const auto width = static_cast<float>(cols);
+
+    float sums[kRowVector] = {};
+    ForEachPackOfRow(
+        cols, me.thread,
+        [&](uint64_t, const RowPack<T>& in) {
+#pragma unroll
+          for (unsigned i = 0; i < kRowVector; ++i) sums[i] += Widen(in.element[i]);
+        },
+        from);
+    const float row_mean = Row::Sum(sums, &shared) / width;
+
+    float squares[kRowVector] = {};
+    ForEachPackOfRow(
+        cols, me.thread,
+        [&](uint64_t column, const RowPack<T>& in) {
+          const unsigned n = ColumnsOfPack(column, cols);
+#pragma unroll
+          for (unsigned i = 0; i < kRowVector; ++i) {
+            const float d = i < n ? Widen(in.element[i]) - row_mean : 0.0F;
+            squares[i] = fmaf(d, d, squares[i]);
+          }
+        },
+        from);
+    const float row_rstd = 1.0F / sqrtf(Row::Sum(squares, &shared) / width + epsilon);
     if (!me.exists) return;
-#pragma unroll 4
-    for (uint64_t column = me.lane; column < cols; column += kLanes) {
-      const float xhat = (Widen(from[column]) - row_mean) * row_rstd;
-      y[me.row * cols + column] = Narrow<T>(fmaf(xhat, Widen(gamma[column]), Widen(beta[column])));
-    }
-    if (mean == nullptr || me.lane != 0) return;
+
+    ForEachPackOfRow(
+        cols, me.thread,
+        [&](uint64_t column, const RowPack<T>& in) {
+          const RowPack<P> scale = LoadRowPack(gamma, column, cols, words);
+          const RowPack<P> shift = LoadRowPack(beta, column, cols, words);
+          RowPack<T> out;
+#pragma unroll
+          for (unsigned i = 0; i < kRowVector; ++i) {
+            const float xhat = (Widen(in.element[i]) - row_mean) * row_rstd;
+            out.element[i] =
+                Narrow<T>(fmaf(xhat, Widen(scale.element[i]), Widen(shift.element[i])));
+          }
+          StoreRowPack(out, y + me.row * cols, column, cols, words);
+        },
+        from);
+    if (mean == nullptr || me.thread != 0) return;
     mean[me.row] = row_mean;
     rstd[me.row] = row_rstd;
   }
@@ -42,42 +70,65 @@ struct LayerNormRows {
   uint64_t rows;
   uint64_t cols;
   float epsilon;
+  bool words;  // every row of every array lies on 16 bytes
 };
-GEMINID_KERNEL(geminid_layer_norm_forward_fp32, LayerNormRows<float, float>);
-GEMINID_KERNEL(geminid_layer_norm_forward_bf16, LayerNormRows<BFloat16, BFloat16>);
-GEMINID_KERNEL(geminid_layer_norm_forward_mixed, LayerNormRows<BFloat16, float>);
+GEMINID_KERNEL(geminid_layer_norm_forward_fp32, LayerNormRows<float, float, NarrowRow>);
+GEMINID_KERNEL(geminid_layer_norm_forward_bf16, LayerNormRows<BFloat16, BFloat16, NarrowRow>);
+GEMINID_KERNEL(geminid_layer_norm_forward_mixed, LayerNormRows<BFloat16, float, NarrowRow>);
+GEMINID_KERNEL(geminid_layer_norm_forward_wide_fp32, LayerNormRows<float, float, WideRow>);
+GEMINID_KERNEL(geminid_layer_norm_forward_wide_bf16, LayerNormRows<BFloat16, BFloat16, WideRow>);
+GEMINID_KERNEL(geminid_layer_norm_forward_wide_mixed, LayerNormRows<BFloat16, float, WideRow>);
 
-template <typename T, typename P>
+template <typename T, typename P, class Row>
 struct LayerNormInputGradient {
-  static constexpr unsigned kThreads = kRowThreads;
+  static constexpr unsigned kThreads = Row::kThreads;
 
   __device__ void Run() const {
-    const RowOfThread me(rows);
+    __shared__ typename Row::Shared shared;
+    const RowOfThread<Row> me(rows);
     const uint64_t begin = me.row * cols;
+    const HeldRow<T, Row> above(dy + begin, cols, words, me.thread);
+    const HeldRow<T, Row> from(x + begin, cols, words, me.thread);
     const float row_mean = mean[me.row];
     const float row_rstd = rstd[me.row];
-    const auto xhat = [&](uint64_t column) {
-      return (Widen(x[begin + column]) - row_mean) * row_rstd;
-    };
-    const auto scaled = [&](uint64_t column) {
-      return Widen(dy[begin + column]) * Widen(gamma[column]);
-    };
+    const auto xhat = [&](T value) { return (Widen(value) - row_mean) * row_rstd; };
     const auto width = static_cast<float>(cols);
-    const float mean_g =
-        SumOfRow(cols, me.lane, [&](uint64_t column, float sum) { return sum + scaled(column); }) /
-        width;
-    const float mean_gx = SumOfRow(cols, me.lane,
-                                   [&](uint64_t column, float sum) {
-                                     return fmaf(scaled(column), xhat(column), sum);
-                                   }) /
-                          width;
+
+    float sums[kRowVector] = {};
+    float products[kRowVector] = {};
+    ForEachPackOfRow(
+        cols, me.thread,
+        [&](uint64_t column, const RowPack<T>& in_dy, const RowPack<T>& in_x) {
+          const RowPack<P> scale = LoadRowPack(gamma, column, cols, words);
+#pragma unroll
+          for (unsigned i = 0; i < kRowVector; ++i) {  // nothing beyond the row: dy and gamma are 0
+            const float g = Widen(in_dy.element[i]) * Widen(scale.element[i]);
+            sums[i] += g;
+            products[i] = fmaf(g, xhat(in_x.element[i]), products[i]);
+          }
+        },
+        above, from);
+    const float mean_g = Row::Sum(sums, &shared) / width;
+    const float mean_gx = Row::Sum(products, &shared) / width;
     if (!me.exists) return;
-#pragma unroll 4
-    for (uint64_t column = me.lane; column < cols; column += kLanes) {
-      float d = row_rstd * ((scaled(column) - mean_g) - xhat(column) * mean_gx);
-      if (residual != nullptr) d = d + Widen(residual[begin + column]);
-      dx[begin + column] = Narrow<T>(d);
-    }
+
+    ForEachPackOfRow(
+        cols, me.thread,
+        [&](uint64_t column, const RowPack<T>& in_dy, const RowPack<T>& in_x) {
+          const RowPack<P> scale = LoadRowPack(gamma, column, cols, words);
+          RowPack<T> added = {};
+          if (residual != nullptr) added = LoadRowPack(residual + begin, column, cols, words);
+          RowPack<T> out;
+#pragma unroll
+          for (unsigned i = 0; i < kRowVector; ++i) {
+            const float g = Widen(in_dy.element[i]) * Widen(scale.element[i]);
+            float d = row_rstd * ((g - mean_g) - xhat(in_x.element[i]) * mean_gx);
+            if (residual != nullptr) d = d + Widen(added.element[i]);
+            out.element[i] = Narrow<T>(d);
+          }
+          StoreRowPack(out, dx + begin, column, cols, words);
+        },
+        above, from);
   }
 
   const T* dy;
@@ -89,10 +140,19 @@ struct LayerNormInputGradient {
   T* dx;
   uint64_t rows;
   uint64_t cols;
+  bool words;  // every row of every array lies on 16 bytes
 };
-GEMINID_KERNEL(geminid_layer_norm_backward_fp32, LayerNormInputGradient<float, float>);
-GEMINID_KERNEL(geminid_layer_norm_backward_bf16, LayerNormInputGradient<BFloat16, BFloat16>);
-GEMINID_KERNEL(geminid_layer_norm_backward_mixed, LayerNormInputGradient<BFloat16, float>);
+GEMINID_KERNEL(geminid_layer_norm_backward_fp32, LayerNormInputGradient<float, float, NarrowRow>);
+GEMINID_KERNEL(geminid_layer_norm_backward_bf16,
+               LayerNormInputGradient<BFloat16, BFloat16, NarrowRow>);
+GEMINID_KERNEL(geminid_layer_norm_backward_mixed,
+               LayerNormInputGradient<BFloat16, float, NarrowRow>);
+GEMINID_KERNEL(geminid_layer_norm_backward_wide_fp32,
+               LayerNormInputGradient<float, float, WideRow>);
+GEMINID_KERNEL(geminid_layer_norm_backward_wide_bf16,
+               LayerNormInputGradient<BFloat16, BFloat16, WideRow>);
+GEMINID_KERNEL(geminid_layer_norm_backward_wide_mixed,
+               LayerNormInputGradient<BFloat16, float, WideRow>);
 
 template <typename T>
 struct LayerNormTerm {
@@ -122,9 +182,14 @@ Status LayerNormForwardCuda(const LayerNormShape& shape, const T* x, const P* ga
   size_t count = 0;
   const Status status = CheckLayerNormForward(shape, x, gamma, beta, y, mean, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
-  return cuda::LaunchKernel(cuda::LayerNormRows<T, P>{x, gamma, beta, y, mean, rstd, shape.rows,
-                                                      shape.cols, shape.epsilon},
-                            cuda::BlocksFor(shape.rows, cuda::kRowsPerBlock), stream);
+  const bool words = cuda::RowPacksLieOnWords(shape.cols, {x, gamma, beta, y});
+  return cuda::LaunchForRow(shape.cols, [&](auto row) {
+    using Row = decltype(row);
+    return cuda::LaunchKernel(
+        cuda::LayerNormRows<T, P, Row>{x, gamma, beta, y, mean, rstd, shape.rows, shape.cols,
+                                       shape.epsilon, words},
+        cuda::BlocksFor(shape.rows, Row::kRows), stream);
+  });
 }
 
 size_t LayerNormCudaWorkspaceBytes(const LayerNormShape& shape) {
@@ -148,10 +213,16 @@ Status LayerNormBackwardCuda(const LayerNormShape& shape, const LayerNormBackwar
         stream);
   }
   if (status != Status::kOk || count == 0) return status;
-  return cuda::LaunchKernel(
-      cuda::LayerNormInputGradient<T, P>{args.dy, args.x, args.gamma, args.mean, args.rstd,
-                                         args.residual, args.dx, shape.rows, shape.cols},
-      cuda::BlocksFor(shape.rows, cuda::kRowsPerBlock), stream);
+  const bool words =
+      cuda::RowPacksLieOnWords(shape.cols, {args.dy, args.x, args.gamma, args.residual, args.dx});
+  return cuda::LaunchForRow(shape.cols, [&](auto row) {
+    using Row = decltype(row);
+    return cuda::LaunchKernel(
+        cuda::LayerNormInputGradient<T, P, Row>{args.dy, args.x, args.gamma, args.mean, args.rstd,
+                                                args.residual, args.dx, shape.rows, shape.cols,
+                                                words},
+        cuda::BlocksFor(shape.rows, Row::kRows), stream);
+  });
 }
 
 template Status LayerNormForwardCuda(const LayerNormShape&, const float*, const float*,

@@ -6,24 +6,43 @@
 namespace geminid::kernels {
 namespace cuda {
 
-template <typename T, typename P>
+template <typename T, typename P, class Row>
 struct RmsNormRows {
-  static constexpr unsigned kThreads = kRowThreads;
+  static constexpr unsigned kThreads = Row::kThreads;
 
   __device__ void Run() const {
-    const RowOfThread me(rows);
-    const T* const from = x + me.row * cols;
-    const float squares = SumOfRow(cols, me.lane, [&](uint64_t column, float sum) {
-      const float v = Widen(from[column]);
-      return fmaf(v, v, sum);
-    });
-    const float row_rstd = 1.0F / sqrtf(squares / static_cast<float>(cols) + epsilon);
+    __shared__ typename Row::Shared shared;
+    const RowOfThread<Row> me(rows);
+    const HeldRow<T, Row> from(x + me.row * cols, cols, words, me.thread);
+
+    float squares[kRowVector] = {};
+    ForEachPackOfRow(
+        cols, me.thread,
+        [&](uint64_t, const RowPack<T>& in) {
+#pragma unroll
+          for (unsigned i = 0; i < kRowVector; ++i) {
+            const float v = Widen(in.element[i]);
+            squares[i] = fmaf(v, v, squares[i]);
+          }
+        },
+        from);
+    const float mean_square = Row::Sum(squares, &shared) / static_cast<float>(cols);
+    const float row_rstd = 1.0F / sqrtf(mean_square + epsilon);
     if (!me.exists) return;
-#pragma unroll 4
-    for (uint64_t column = me.lane; column < cols; column += kLanes) {
-      y[me.row * cols + column] = Narrow<T>(Widen(from[column]) * row_rstd * Widen(gamma[column]));
-    }
-    if (rstd != nullptr && me.lane == 0) rstd[me.row] = row_rstd;
+
+    ForEachPackOfRow(
+        cols, me.thread,
+        [&](uint64_t column, const RowPack<T>& in) {
+          const RowPack<P> scale = LoadRowPack(gamma, column, cols, words);
+          RowPack<T> out;
+#pragma unroll
+          for (unsigned i = 0; i < kRowVector; ++i) {
+            out.element[i] = Narrow<T>(Widen(in.element[i]) * row_rstd * Widen(scale.element[i]));
+          }
+          StoreRowPack(out, y + me.row * cols, column, cols, words);
+        },
+        from);
+    if (rstd != nullptr && me.thread == 0) rstd[me.row] = row_rstd;
   }
 
   const T* x;
@@ -33,35 +52,60 @@ struct RmsNormRows {
   uint64_t rows;
   uint64_t cols;
   float epsilon;
+  bool words;  // every row of every array lies on 16 bytes
 };
-GEMINID_KERNEL(geminid_rms_norm_forward_fp32, RmsNormRows<float, float>);
-GEMINID_KERNEL(geminid_rms_norm_forward_bf16, RmsNormRows<BFloat16, BFloat16>);
-GEMINID_KERNEL(geminid_rms_norm_forward_mixed, RmsNormRows<BFloat16, float>);
+GEMINID_KERNEL(geminid_rms_norm_forward_fp32, RmsNormRows<float, float, NarrowRow>);
+GEMINID_KERNEL(geminid_rms_norm_forward_bf16, RmsNormRows<BFloat16, BFloat16, NarrowRow>);
+GEMINID_KERNEL(geminid_rms_norm_forward_mixed, RmsNormRows<BFloat16, float, NarrowRow>);
+GEMINID_KERNEL(geminid_rms_norm_forward_wide_fp32, RmsNormRows<float, float, WideRow>);
+GEMINID_KERNEL(geminid_rms_norm_forward_wide_bf16, RmsNormRows<BFloat16, BFloat16, WideRow>);
+GEMINID_KERNEL(geminid_rms_norm_forward_wide_mixed, RmsNormRows<BFloat16, float, WideRow>);
 
-template <typename T, typename P>
+template <typename T, typename P, class Row>
 struct RmsNormInputGradient {
-  static constexpr unsigned kThreads = kRowThreads;
+  static constexpr unsigned kThreads = Row::kThreads;
 
   __device__ void Run() const {
-    const RowOfThread me(rows);
+    __shared__ typename Row::Shared shared;
+    const RowOfThread<Row> me(rows);
     const uint64_t begin = me.row * cols;
+    const HeldRow<T, Row> above(dy + begin, cols, words, me.thread);
+    const HeldRow<T, Row> from(x + begin, cols, words, me.thread);
     const float row_rstd = rstd[me.row];
-    const auto scaled = [&](uint64_t column) {
-      return Widen(dy[begin + column]) * Widen(gamma[column]);
-    };
-    const auto xhat = [&](uint64_t column) { return Widen(x[begin + column]) * row_rstd; };
-    const float mean = SumOfRow(cols, me.lane,
-                                [&](uint64_t column, float sum) {
-                                  return fmaf(scaled(column), xhat(column), sum);
-                                }) /
-                       static_cast<float>(cols);
+    const auto xhat = [&](T value) { return Widen(value) * row_rstd; };
+
+    float products[kRowVector] = {};
+    ForEachPackOfRow(
+        cols, me.thread,
+        [&](uint64_t column, const RowPack<T>& in_dy, const RowPack<T>& in_x) {
+          const RowPack<P> scale = LoadRowPack(gamma, column, cols, words);
+#pragma unroll
+          for (unsigned i = 0; i < kRowVector; ++i) {
+            const float g = Widen(in_dy.element[i]) * Widen(scale.element[i]);
+            products[i] = fmaf(g, xhat(in_x.element[i]), products[i]);
+          }
+        },
+        above, from);
+    const float mean = Row::Sum(products, &shared) / static_cast<float>(cols);
     if (!me.exists) return;
-#pragma unroll 4
-    for (uint64_t column = me.lane; column < cols; column += kLanes) {
-      float d = row_rstd * (scaled(column) - xhat(column) * mean);
-      if (residual != nullptr) d = d + Widen(residual[begin + column]);
-      dx[begin + column] = Narrow<T>(d);
-    }
+
+    ForEachPackOfRow(
+        cols, me.thread,
+        [&](uint64_t column, const RowPack<T>& in_dy, const RowPack<T>& in_x) {
+          const RowPack<P> scale = LoadRowPack(gamma, column, cols, words);
+          RowPack<T> added = {};
+          if (residual != nullptr) added = LoadRowPack(residual + begin, column, cols, words);
+          RowPack<T> out;
+#pragma unroll
+          for (unsigned i = 0; i < kRowVector; ++i) {
+            const float g = Widen(in_dy.element[i]) * Widen(scale.element[i]);
+            float d = row_rstd * (g - xhat(in_x.element[i]) * mean);
+            if (residual != nullptr) d = d + Widen(added.element[i]);
+            out.element[i] = Narrow<T>(d);
+          }
+          StoreRowPack(out, dx + begin, column, cols, words);
+        },
+        above, from);
   }
 
   const T* dy;
@@ -72,10 +116,16 @@ struct RmsNormInputGradient {
   T* dx;
   uint64_t rows;
   uint64_t cols;
+  bool words;  // every row of every array lies on 16 bytes
 };
-GEMINID_KERNEL(geminid_rms_norm_backward_fp32, RmsNormInputGradient<float, float>);
-GEMINID_KERNEL(geminid_rms_norm_backward_bf16, RmsNormInputGradient<BFloat16, BFloat16>);
-GEMINID_KERNEL(geminid_rms_norm_backward_mixed, RmsNormInputGradient<BFloat16, float>);
+GEMINID_KERNEL(geminid_rms_norm_backward_fp32, RmsNormInputGradient<float, float, NarrowRow>);
+GEMINID_KERNEL(geminid_rms_norm_backward_bf16, RmsNormInputGradient<BFloat16, BFloat16, NarrowRow>);
+GEMINID_KERNEL(geminid_rms_norm_backward_mixed, RmsNormInputGradient<BFloat16, float, NarrowRow>);
+GEMINID_KERNEL(geminid_rms_norm_backward_wide_fp32, RmsNormInputGradient<float, float, WideRow>);
+GEMINID_KERNEL(geminid_rms_norm_backward_wide_bf16,
+               RmsNormInputGradient<BFloat16, BFloat16, WideRow>);
+GEMINID_KERNEL(geminid_rms_norm_backward_wide_mixed,
+               RmsNormInputGradient<BFloat16, float, WideRow>);
 
 template <typename T>
 struct RmsNormTerm {
@@ -102,9 +152,13 @@ Status RmsNormForwardCuda(const RmsNormShape& shape, const T* x, const P* gamma,
   size_t count = 0;
   const Status status = CheckRmsNormForward(shape, x, gamma, y, rstd, &count);
   if (status != Status::kOk || count == 0) return status;
-  return cuda::LaunchKernel(
-      cuda::RmsNormRows<T, P>{x, gamma, y, rstd, shape.rows, shape.cols, shape.epsilon},
-      cuda::BlocksFor(shape.rows, cuda::kRowsPerBlock), stream);
+  const bool words = cuda::RowPacksLieOnWords(shape.cols, {x, gamma, y});
+  return cuda::LaunchForRow(shape.cols, [&](auto row) {
+    using Row = decltype(row);
+    return cuda::LaunchKernel(cuda::RmsNormRows<T, P, Row>{x, gamma, y, rstd, shape.rows,
+                                                           shape.cols, shape.epsilon, words},
+                              cuda::BlocksFor(shape.rows, Row::kRows), stream);
+  });
 }
 
 size_t RmsNormCudaWorkspaceBytes(const RmsNormShape& shape) {
@@ -127,10 +181,15 @@ Status RmsNormBackwardCuda(const RmsNormShape& shape, const RmsNormBackwardArgs<
                                        {{args.dgamma}}, args.accumulate, stream);
   }
   if (status != Status::kOk || count == 0) return status;
-  return cuda::LaunchKernel(
-      cuda::RmsNormInputGradient<T, P>{args.dy, args.x, args.gamma, args.rstd, args.residual,
-                                       args.dx, shape.rows, shape.cols},
-      cuda::BlocksFor(shape.rows, cuda::kRowsPerBlock), stream);
+  const bool words =
+      cuda::RowPacksLieOnWords(shape.cols, {args.dy, args.x, args.gamma, args.residual, args.dx});
+  return cuda::LaunchForRow(shape.cols, [&](auto row) {
+    using Row = decltype(row);
+    return cuda::LaunchKernel(
+        cuda::RmsNormInputGradient<T, P, Row>{args.dy, args.x, args.gamma, args.rstd, args.residual,
+                                              args.dx, shape.rows, shape.cols, words},
+        cuda::BlocksFor(shape.rows, Row::kRows), stream);
+  });
 }
 
 template Status RmsNormForwardCuda(const RmsNormShape&, const float*, const float*, float*, float*,

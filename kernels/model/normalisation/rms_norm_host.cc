@@ -8,9 +8,9 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/model/normalisation/checks.h"
+#include "kernels/model/normalisation/rows-inl.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/arguments.h"
-#include "kernels/runtime/simd/f32x16-inl.h"
 #include "kernels/runtime/simd/row_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,12 +23,7 @@ HWY_INLINE void RmsNormForwardLoop(const RmsNormShape& shape, const T* x, const 
   const size_t cols = shape.cols;
   for (size_t r = 0; r < shape.rows; ++r) {
     const T* row = x + r * cols;
-    F32x16 sum = Set(0.0F);
-    for (size_t i = 0; i < cols; i += kWidth) {
-      const F32x16 v = LoadN(row + i, cols - i);
-      sum = MulAdd(v, v, sum);
-    }
-    const float mean_square = SumLanes(sum) / static_cast<float>(cols);
+    const float mean_square = RowSquares(row, cols, 0.0F) / static_cast<float>(cols);
     const float row_rstd = 1.0F / std::sqrt(mean_square + shape.epsilon);
     for (size_t i = 0; i < cols; i += kWidth) {
       const size_t n = cols - i;
@@ -44,15 +39,14 @@ HWY_INLINE void RmsNormBackwardRow(const RmsNormBackwardArgs<T, P>& args, size_t
                                    float rstd, float* dgamma) {
   const T* dy = args.dy + begin;
   const T* x = args.x + begin;
-  F32x16 sum = Set(0.0F);
-  for (size_t i = 0; i < cols; i += kWidth) {
+  const auto [sum] = SumOfRow<1>(cols, [&](size_t i, F32x16* sums) {
     const size_t n = cols - i;
     const F32x16 d = LoadN(dy + i, n);
     const F32x16 xhat = LoadN(x + i, n) * Set(rstd);
-    sum = MulAdd(d * LoadN(args.gamma + i, n), xhat, sum);
+    sums[0] = MulAdd(d * LoadN(args.gamma + i, n), xhat, sums[0]);
     Store(MulAdd(d, xhat, Load(dgamma + i)), dgamma + i);
-  }
-  const F32x16 mean = Set(SumLanes(sum) / static_cast<float>(cols));
+  });
+  const F32x16 mean = Set(sum / static_cast<float>(cols));
   for (size_t i = 0; i < cols; i += kWidth) {
     const size_t n = cols - i;
     const F32x16 g = LoadN(dy + i, n) * LoadN(args.gamma + i, n);

@@ -6,29 +6,60 @@
 #define GEMINID_KERNELS_MODEL_NORMALISATION_ROWS_INL_H_
 #endif
 
+#include <algorithm>
+#include <array>
+
+#include "kernels/model/normalisation/row_order.h"
 #include "kernels/runtime/simd/f32x16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
+// The sum of the lanes of a row of `cols` columns (row_order.h), of which those from `used` on hold
+// 0 and are not there.
+HWY_INLINE float FoldLanes(float* lanes, size_t count, size_t used) {
+  for (size_t half = count / 2; half >= kWidth; half /= 2) {
+    for (size_t i = 0; i < std::min(used, half); i += kWidth) {
+      const F32x16 other = i + half < used ? Load(lanes + i + half) : Set(0.0F);
+      Store(Load(lanes + i) + other, lanes + i);
+    }
+    used = std::min(used, half);
+  }
+  return SumLanes(Load(lanes));
+}
+
+// kSums sums over a row: add(i, sums) adds 16 columns from i on to their lanes.
+template <size_t kSums, class Add>
+HWY_INLINE std::array<float, kSums> SumOfRow(size_t cols, const Add& add) {
+  alignas(64) float lanes[kSums][kWideLanes];
+  const size_t count = LanesOfRow(cols);
+  size_t used = 0;
+  for (; used < std::min(count, cols); used += kWidth) {
+    F32x16 sums[kSums];
+    for (F32x16& sum : sums) sum = Set(0.0F);
+    for (size_t i = used; i < cols; i += count) add(i, sums);
+    for (size_t s = 0; s < kSums; ++s) Store(sums[s], lanes[s] + used);
+  }
+  std::array<float, kSums> out;
+  for (size_t s = 0; s < kSums; ++s) out[s] = FoldLanes(lanes[s], count, used);
+  return out;
+}
+
 template <typename T>
 HWY_INLINE float RowSum(const T* x, size_t cols) {
-  F32x16 sum = Set(0.0F);
-  for (size_t i = 0; i < cols; i += kWidth) sum = sum + LoadN(x + i, cols - i);
-  return SumLanes(sum);
+  return SumOfRow<1>(
+      cols, [&](size_t i, F32x16* sums) { sums[0] = sums[0] + LoadN(x + i, cols - i); })[0];
 }
 
 // Sum of (x - mean)^2.
 template <typename T>
 HWY_INLINE float RowSquares(const T* x, size_t cols, float mean) {
   const F32x16 center = Set(mean);
-  F32x16 sum = Set(0.0F);
-  for (size_t i = 0; i < cols; i += kWidth) {
+  return SumOfRow<1>(cols, [&](size_t i, F32x16* sums) {
     const F32x16 d = LoadN(x + i, cols - i, mean) - center;  // the fill adds 0
-    sum = MulAdd(d, d, sum);
-  }
-  return SumLanes(sum);
+    sums[0] = MulAdd(d, d, sums[0]);
+  })[0];
 }
 
 template <typename T, typename P = T>
@@ -66,15 +97,13 @@ struct GradientSums {
 
 template <typename T, typename P>
 HWY_INLINE GradientSums SumGradients(const LayerNormRow<T, P>& row, size_t cols) {
-  F32x16 sum_g = Set(0.0F);
-  F32x16 sum_gx = Set(0.0F);
-  for (size_t i = 0; i < cols; i += kWidth) {
+  const auto [g, gx] = SumOfRow<2>(cols, [&](size_t i, F32x16* sums) {
     const size_t n = cols - i;
-    const F32x16 g = row.Scaled(i, n);
-    sum_g = sum_g + g;
-    sum_gx = MulAdd(g, row.Xhat(i, n), sum_gx);
-  }
-  return {SumLanes(sum_g), SumLanes(sum_gx)};
+    const F32x16 scaled = row.Scaled(i, n);
+    sums[0] = sums[0] + scaled;
+    sums[1] = MulAdd(scaled, row.Xhat(i, n), sums[1]);
+  });
+  return {g, gx};
 }
 
 // `means`: the sums over the whole row, divided by its columns.

@@ -19,7 +19,7 @@
 //
 // Rules: no two kernels, and no two structs, have one name in the whole program; shared memory is
 // static and at most 48 KiB; every thread of a block that has not returned meets the same
-// __syncthreads and shuffles in the same order, shuffles by whole warps too.
+// __syncthreads, __syncwarp and shuffles in the same order, shuffles by whole warps too.
 #ifndef GEMINID_KERNELS_RUNTIME_CUDA_KERNEL_CUH_
 #define GEMINID_KERNELS_RUNTIME_CUDA_KERNEL_CUH_
 

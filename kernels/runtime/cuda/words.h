@@ -52,6 +52,7 @@ T ValueOf(unsigned thread, T mine) {
 #define blockIdx ::geminid::cuda_on_host::block_index
 
 inline void __syncthreads() { geminid::cuda_on_host::Wait(); }
+inline void __syncwarp() { geminid::cuda_on_host::Wait(); }
 
 template <typename T>
 T __shfl_down_sync(unsigned /* mask */, T value, unsigned delta, unsigned width) {

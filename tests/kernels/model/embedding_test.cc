@@ -99,6 +99,36 @@ TYPED_TEST(Embedding, Backward_RepeatedIds_SumInTokenOrder) {
   }
 }
 
+TYPED_TEST(Embedding, Backward_MoreTokensThanAChunk_SumsChunksInOrder) {
+  constexpr size_t kTokens = 2 * kEmbeddingChunkTokens + 1;
+  std::mt19937 random(58);
+  // Beside another row, so that chunks are counted from a row's first token.
+  std::vector<int32_t> ids(kTokens + 3, 1);
+  ids[0] = ids[5] = ids[70] = 0;
+  const auto dy = RandomTensor<TypeParam>(random, ids.size() * kHidden);
+  const EmbeddingShape shape = {
+      .tokens = ids.size(), .hidden = kHidden, .vocabulary = 2, .first_row = 0, .rows = 2};
+  GuardedArray<TypeParam> dtable(2 * kHidden, 0);
+  Workspace workspace(EmbeddingWorkspaceBytes(shape));
+  ASSERT_EQ(EmbeddingBackward(shape, ids.data(), dy.data(), dtable.data(), /*accumulate=*/false,
+                              workspace.data(), workspace.bytes()),
+            Status::kOk);
+  std::vector<TypeParam> want(2 * kHidden);
+  for (size_t i = 0; i < want.size(); ++i) {
+    float sum = 0, chunk = 0;
+    size_t found = 0;
+    for (size_t t = 0; t < ids.size(); ++t) {
+      if (static_cast<size_t>(ids[t]) != i / kHidden) continue;
+      chunk += static_cast<float>(ToDouble(dy.data()[t * kHidden + i % kHidden]));
+      if (++found % kEmbeddingChunkTokens != 0) continue;
+      sum += chunk;
+      chunk = 0;
+    }
+    want[i] = ToElement<TypeParam>(sum + chunk);
+  }
+  EXPECT_TRUE(SameBits(dtable.data(), want.data(), want.size()));
+}
+
 TYPED_TEST(Embedding, PositionBackward_SumsOverTheBatch) {
   std::mt19937 random(54);
   const auto dy = RandomTensor<TypeParam>(random, 3 * 5 * kHidden);

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
+#include <vector>
 
 #include "kernels/model/normalisation/layer_norm.h"
 #include "kernels/model/normalisation/rms_norm.h"
@@ -321,6 +323,59 @@ TEST(Normalisation, BadArguments_AreRefused) {
             Status::kInvalidParameter);
   EXPECT_EQ(LayerNormBackward(shape, args, nullptr, workspace.bytes()), Status::kNullPointer);
 }
+
+// The sum of a row by the order that kernels/model/normalisation/row_order.h gives.
+float SumInOrder(const std::vector<float>& row) {
+  std::vector<float> lanes(row.size() <= 1024 ? 256 : 2048);
+  for (size_t i = 0; i < row.size(); ++i) lanes[i % lanes.size()] += row[i];
+  for (size_t half = lanes.size() / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+// Widths of one lane, of part of the lanes, of both kinds of rows, and of several columns a lane.
+class RowOrder : public testing::TestWithParam<size_t> {
+ protected:
+  // Of 11 bits, so that squares are exact and a fused multiply-add rounds as two operations do.
+  std::vector<float> Row() const {
+    std::mt19937 random(57);
+    std::vector<float> row(GetParam());
+    for (float& value : row) {
+      const int bits = static_cast<int>(random() % 2048) - 1024;
+      value = std::ldexp(static_cast<float>(bits), static_cast<int>(random() % 12));
+    }
+    return row;
+  }
+};
+
+TEST_P(RowOrder, MeanOfLayerNorm_IsOfTheSumInOrder) {
+  const std::vector<float> row = Row();
+  const std::vector<float> ones(row.size(), 1.0F);
+  std::vector<float> y(row.size());
+  float mean = 0, rstd = 0;
+  ASSERT_EQ(LayerNormForward<float>({.rows = 1, .cols = row.size()}, row.data(), ones.data(),
+                                    ones.data(), y.data(), &mean, &rstd),
+            Status::kOk);
+  EXPECT_EQ(mean, SumInOrder(row) / static_cast<float>(row.size()));
+}
+
+TEST_P(RowOrder, RstdOfRmsNorm_IsOfTheSquaresInOrder) {
+  const std::vector<float> row = Row();
+  std::vector<float> squares = row;
+  for (float& value : squares) value *= value;
+  const std::vector<float> ones(row.size(), 1.0F);
+  std::vector<float> y(row.size());
+  float rstd = 0;
+  const RmsNormShape shape = {.rows = 1, .cols = row.size()};
+  ASSERT_EQ(RmsNormForward<float>(shape, row.data(), ones.data(), y.data(), &rstd), Status::kOk);
+  const float mean = SumInOrder(squares) / static_cast<float>(row.size());
+  EXPECT_EQ(rstd, 1.0F / std::sqrt(mean + shape.epsilon));
+}
+
+INSTANTIATE_TEST_SUITE_P(Widths, RowOrder,
+                         testing::Values(1, 16, 17, 255, 256, 300, 1000, 1024, 1025, 2048, 2049,
+                                         5000));
 
 }  // namespace
 }  // namespace geminid::kernels

@@ -74,7 +74,7 @@ class StepPlans {
  private:
   struct Judgement {
     ReplanCause cause = ReplanCause::kNone;
-    bool asked = false;  // by the controller, which waits for it
+    bool asked = false;     // by the controller, which waits for it
     uint64_t room_end = 0;  // on all ranks
   };
 
@@ -111,7 +111,7 @@ class StepPlans {
   const GradientBook& book_;
   const std::function<absl::Status(std::span<const uint32_t> chunks)> move_state_;
   OperatorMeter times_;
-  Trace planned_trace_;        // that the plan was made from
+  Trace planned_trace_;  // that the plan was made from
   struct {
     bool state_placed = false;  // once, before the first plan
     uint64_t most_workspace_bytes = 0;

@@ -17,9 +17,7 @@ struct AgreedExtent {
   uint64_t end = 0;
 
   bool empty() const { return begin == end; }
-  bool Overlaps(const AgreedExtent& other) const {
-    return begin < other.end && other.begin < end;
-  }
+  bool Overlaps(const AgreedExtent& other) const { return begin < other.end && other.begin < end; }
   bool Contains(const AgreedExtent& other) const {
     return begin <= other.begin && other.end <= end;
   }

@@ -70,9 +70,9 @@ bool Director::MayStay(uint32_t chunk, const PlannedRun* run) const {
   if (!offset.has_value() || chunks_[chunk].is_gradient) return false;
   const AgreedExtent extent = ExtentOf(chunk, *offset);
   if (!idle_.room.Contains(extent)) return false;
-  return run == nullptr || run->LeavesAlone(chunk, extent.begin, extent.end, [this](uint32_t other) {
-    return chunks_[other].bytes;
-  });
+  return run == nullptr ||
+         run->LeavesAlone(chunk, extent.begin, extent.end,
+                          [this](uint32_t other) { return chunks_[other].bytes; });
 }
 
 // What nobody uses and lies where the plan puts something else at any time.
@@ -165,8 +165,8 @@ std::optional<uint64_t> Director::MakePlace(uint32_t chunk, const std::vector<ui
   for (uint32_t other = 0; other < places_.size(); ++other) {
     const Place& place = places_[other];
     if (!place.on_device || !place.offset.has_value()) continue;
-    const bool may_leave = place.idle() && !chunks_[other].stays &&
-                           !std::ranges::binary_search(required, other);
+    const bool may_leave =
+        place.idle() && !chunks_[other].stays && !std::ranges::binary_search(required, other);
     there.push_back({other, ExtentOf(other, *place.offset), may_leave,
                      may_leave ? NextUse(other) : 0, place.last_use});
   }

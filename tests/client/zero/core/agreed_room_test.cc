@@ -18,7 +18,9 @@ AgreedChunk Idle(uint32_t chunk, uint64_t begin, uint64_t last_use,
                  uint64_t next_use = AgreedChunk::kUnknown) {
   return {chunk, {begin, begin + 10}, true, next_use, last_use};
 }
-AgreedChunk Held(uint32_t chunk, uint64_t begin) { return {chunk, {begin, begin + 10}, false, 0, 0}; }
+AgreedChunk Held(uint32_t chunk, uint64_t begin) {
+  return {chunk, {begin, begin + 10}, false, 0, 0};
+}
 
 TEST(AgreedRoom, WhileThereIsAHole_NothingIsEvicted) {
   const auto place = FindAgreedPlace(kRoom, Ten(), {Idle(0, 100, 1), Idle(1, 120, 2)});
@@ -52,9 +54,8 @@ TEST(AgreedRoom, ChunkOfUnknownNextUse_LeavesBeforeOneThatAPlanUses) {
 // Of those that would leave first only what lies in the place that is found then.
 TEST(AgreedRoom, LargerThanAnyChunk_EvictsNeighboursAndNoOther) {
   const PlaceRequest twenty = {.bytes = 20, .preferred = {}, .avoided = {}};
-  const auto place =
-      FindAgreedPlace({100, 140}, twenty,
-                      {Idle(0, 100, 1), Held(1, 110), Idle(2, 120, 2), Idle(3, 130, 3)});
+  const auto place = FindAgreedPlace(
+      {100, 140}, twenty, {Idle(0, 100, 1), Held(1, 110), Idle(2, 120, 2), Idle(3, 130, 3)});
   ASSERT_TRUE(place.has_value());
   EXPECT_EQ(place->offset, 120u);
   EXPECT_THAT(place->evicted, ElementsAre(2, 3));

@@ -391,7 +391,8 @@ TEST_F(RoomyTest, GradientThatIsOpenedOnDemand_IsPlacedBesideIdleChunks) {
   (void)director.BeginOperator(false, std::vector<uint32_t>{0});
   director.Release(0);
   (void)director.BeginOperator(false, std::vector<uint32_t>{1});
-  EXPECT_THAT(director.OpenGradient(2, true), ElementsAre(DropOf(0), Move{Move::Kind::kOpen, 2, 0}));
+  EXPECT_THAT(director.OpenGradient(2, true),
+              ElementsAre(DropOf(0), Move{Move::Kind::kOpen, 2, 0}));
 }
 
 TEST_F(RoomyTest, WeightsThatGradientsWereWrittenOver_DoNotOutliveTheMicroBatch) {

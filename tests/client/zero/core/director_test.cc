@@ -268,6 +268,148 @@ TEST_F(DirectorTest, CancelledMicroBatch_GivesUpItsGradients) {
   EXPECT_THAT(director_.BeginMicroBatch(), IsEmpty());
 }
 
+// With room for idle chunks: 0 and 1 are trained, 2 and 3 are frozen.
+class RoomyTest : public DirectorTest {
+ protected:
+  RoomyTest()
+      : DirectorTest({{.bytes = kBytes},
+                      {.bytes = kBytes},
+                      {.bytes = kBytes, .changes = false},
+                      {.bytes = kBytes, .changes = false}}) {}
+  void EndMicroBatch() {
+    EXPECT_THAT(director_.EndOperators(), IsEmpty());
+    EXPECT_THAT(director_.EndMicroBatch(), IsEmpty());
+  }
+  static PlannedRun EvaluationOf(std::vector<uint32_t> chunks) {
+    std::vector<TraceMoment> moments(chunks.size());
+    Plan plan;
+    plan.moments.resize(chunks.size());
+    for (size_t m = 0; m < chunks.size(); ++m) {
+      moments[m].uses = {{chunks[m]}};
+      plan.resident_at_start.push_back({chunks[m], m * kBytes});
+    }
+    return PlannedRun(plan, moments, 0);
+  }
+};
+
+TEST_F(RoomyTest, WithoutAPlan_IdleChunksStayAndTheLeastRecentlyUsedLeavesFirst) {
+  director_.SetRoom({0, 3 * kBytes});
+  (void)director_.BeginMicroBatch();
+  EXPECT_THAT(Use({0}), ElementsAre(PlannedGather(0, 0)));
+  EXPECT_THAT(Use({1}), ElementsAre(PlannedGather(1, 10)));
+  EXPECT_THAT(Use({2}), ElementsAre(PlannedGather(2, 20)));
+  EXPECT_THAT(Use({0}), IsEmpty());
+  EXPECT_THAT(Use({3}), ElementsAre(DropOf(1), PlannedGather(3, 10)));
+  EXPECT_THAT(Use({0, 3}), IsEmpty());
+  EndMicroBatch();
+  EXPECT_THAT(director_.ChangeWeights(), ElementsAre(DropOf(0))) << "2 and 3 have not changed";
+}
+
+TEST_F(RoomyTest, HeldChunks_AreNotEvictedAndNeitherIsWhatTheOperatorNeeds) {
+  director_.SetRoom({0, 3 * kBytes});
+  (void)director_.BeginMicroBatch();
+  (void)director_.BeginOperator(false, std::vector<uint32_t>{0});
+  (void)Use({1});
+  (void)Use({2});
+  EXPECT_THAT(Use({1, 3}), ElementsAre(DropOf(2), PlannedGather(3, 20)));
+  EXPECT_TRUE(director_.OnDevice(0));
+}
+
+TEST_F(RoomyTest, OperatorThatTheRoomIsTooSmallFor_FindsNothingIdleBesideIt) {
+  director_.SetRoom({0, kBytes});
+  (void)director_.BeginMicroBatch();
+  EXPECT_THAT(Use({0}), ElementsAre(PlannedGather(0, 0)));
+  EXPECT_THAT(Use({1, 2}), ElementsAre(DropOf(0), PlannedGather(1, 0), GatherOf(2)));
+  EXPECT_THAT(Use({1}), IsEmpty());
+  EXPECT_THAT(Use({0}), ElementsAre(DropOf(2), DropOf(1), PlannedGather(0, 0)))
+      << "of 2 nobody knows where it is";
+}
+
+TEST_F(RoomyTest, EvaluationOfWhatAPlanDoesNotUse_TakesNothingFromIt) {
+  director_.SetRoom({0, 4 * kBytes});
+  (void)director_.PutInForce(TwoLayers());
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});
+  EXPECT_THAT(Use({2}, true), ElementsAre(PlannedGather(2, 20)));
+  EXPECT_THAT(Use({3}, true), ElementsAre(PlannedGather(3, 30)));
+  EXPECT_THAT(Use({1}), IsEmpty());
+  EXPECT_EQ(director_.state(), State::kFollowing);
+  (void)Use({1});
+  (void)Reduce(1);
+  (void)Use({0});
+  (void)Reduce(0);
+  EndMicroBatch();
+  EXPECT_EQ(director_.outcome(), Outcome::kFollowed);
+  EXPECT_THAT(director_.ChangeWeights(), IsEmpty());
+  EXPECT_THAT(Use({2, 3}, true), IsEmpty()) << "they are there";
+}
+
+TEST_F(RoomyTest, EvaluationWithoutRoomBeside_EvictsWhatThePlanNeedsLast) {
+  director_.SetRoom({0, 2 * kBytes});
+  (void)director_.PutInForce(TwoLayers());
+  (void)director_.BeginMicroBatch();
+  (void)Use({0});  // 1 is next, 0 comes last
+  EXPECT_THAT(Use({2}, true), ElementsAre(DropOf(0), PlannedGather(2, 0)));
+  EXPECT_THAT(Use({1}), ElementsAre(DropOf(2), PlannedGather(0, 0, 3)));
+  EXPECT_EQ(director_.state(), State::kFollowing);
+}
+
+TEST_F(RoomyTest, WeightsThatAreEvaluatedFirst_AreWhereThePlanWantsThem) {
+  director_.SetRoom({0, 4 * kBytes});
+  (void)director_.PutInForce(TwoLayers());
+  EXPECT_THAT(Use({1}, true), ElementsAre(PlannedGather(1, 10)));
+  EXPECT_THAT(director_.BeginMicroBatch(), IsEmpty());
+  EXPECT_THAT(Use({0}), ElementsAre(PlannedGather(0, 0)));
+  EXPECT_EQ(director_.state(), State::kFollowing);
+}
+
+TEST_F(RoomyTest, EvaluationPlanThatMovesNothing_IsCarriedOutBesideWhatIsThere) {
+  director_.SetRoom({0, 4 * kBytes});
+  (void)director_.PutInForce(TwoLayers());
+  director_.SetEvaluationPlan(EvaluationOf({2, 3, 1}));
+  EXPECT_THAT(Use({2}, true), ElementsAre(PlannedGather(2, 20, 0), PlannedGather(3, 30, 1),
+                                          PlannedGather(1, 10, 2)));
+  EXPECT_EQ(director_.state(), State::kEvaluatingByPlan);
+  EXPECT_THAT(Use({3}, true), IsEmpty());
+  RunAsPlanned();
+  EXPECT_EQ(director_.outcome(), Outcome::kFollowed);
+  (void)director_.ChangeWeights();
+  EXPECT_THAT(Use({2}, true), ElementsAre(PlannedGather(1, 10, 2))) << "2 and 3 are there";
+}
+
+TEST_F(RoomyTest, PlanThatNeedsTheirPlaces_EvictsIdleChunksWhenItBegins) {
+  director_.SetRoom({0, 2 * kBytes});
+  (void)director_.PutInForce(TwoLayers());
+  (void)Use({2, 3}, true);
+  EXPECT_THAT(director_.BeginMicroBatch(), ElementsAre(DropOf(2), DropOf(3)));
+}
+
+TEST_F(RoomyTest, GradientThatIsOpenedOnDemand_IsPlacedBesideIdleChunks) {
+  Director director({{kBytes}, {kBytes}, {.bytes = kBytes, .is_gradient = true}});
+  director.SetRoom({0, 2 * kBytes});
+  (void)director.BeginMicroBatch();
+  (void)director.BeginOperator(false, std::vector<uint32_t>{0});
+  director.Release(0);
+  (void)director.BeginOperator(false, std::vector<uint32_t>{1});
+  EXPECT_THAT(director.OpenGradient(2, true),
+              ElementsAre(DropOf(0), Move{Move::Kind::kOpen, 2, 0}));
+}
+
+TEST_F(RoomyTest, WeightsThatGradientsWereWrittenOver_DoNotOutliveTheMicroBatch) {
+  director_.SetRoom({0, 4 * kBytes});
+  (void)director_.BeginMicroBatch();
+  (void)Use({0, 1});
+  director_.NoteGradient(0);
+  EXPECT_THAT(director_.CancelMicroBatch(), ElementsAre(DropOf(0)));
+  EXPECT_THAT(Use({0, 1}, true), ElementsAre(PlannedGather(0, 0)));
+}
+
+TEST_F(RoomyTest, ValuesThatWereSet_LeaveNothingWhateverTheRoom) {
+  director_.SetRoom({0, 4 * kBytes});
+  (void)Use({0, 2}, true);
+  EXPECT_THAT(director_.DropAll(), ElementsAre(DropOf(0), DropOf(2)));
+}
+
 TEST(DirectorWithGradients, SeparateGradient_IsOpenedAndNotGathered) {
   Director director({{kBytes}, {kBytes, true}});
   (void)director.BeginMicroBatch();

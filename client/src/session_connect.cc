@@ -72,6 +72,8 @@ absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
   hello.magic = shm::kHelloMagic;
   hello.protocol_version = shm::kProtocolVersion;
   hello.layout_version = shm::kLayoutVersion;
+  hello.oldest_protocol_version = shm::kOldestProtocolVersion;
+  hello.oldest_layout_version = shm::kOldestLayoutVersion;
   hello.death_policy = options.keep_on_death ? shm::DeathPolicy::kKeep : shm::DeathPolicy::kFree;
   hello.rank = options.rank;
   hello.world_size = options.world_size;

@@ -193,6 +193,8 @@ absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, 
 }
 
 void Engine::EndSession(Session* session, Releases* releases) {
+  // A transfer is never noted without its chunks, whenever the daemon dies.
+  if (session->books.has_value()) session->books->RemoveAllTransfers();
   for (const auto& chunk : session->chunks) {
     if (chunk != nullptr) FreeChunk(session, chunk->id, releases);
   }
@@ -225,10 +227,14 @@ void Engine::KeepChunk(Session* session, Chunk* chunk) {
   chunk->home_lost = chunk->home_lost || (!whole && (home_torn || status.dirty));
   NoteProgress(*chunk);
   manifest_.ClearWrittenBack(chunk->record);
+  if (!whole && status.residency != shm::Residency::kAbsent) {
+    // Its state stays until the copy is gone: by it the next daemon knows that the copy must go.
+    RemoveExtent(session, chunk);
+    status = StatusOf(*chunk);
+  }
   if (whole && home_torn) status.dirty = true;
   if (status.state != ChunkState::kFree) status.state = ChunkState::kHold;
   SetStatus(session, chunk, status);
-  if (status.residency != shm::Residency::kAbsent && !whole) RemoveExtent(session, chunk);
 }
 
 void Engine::KeepSession(Session* session, Time until) {

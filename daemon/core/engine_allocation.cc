@@ -288,8 +288,8 @@ absl::StatusOr<Allocation> Engine::FinishAllocation(ChargeId id) {
   }
   for (size_t i = 0; i < specs.size(); ++i) {
     const PoolId pool = specs[i].has_home ? allocation.pool : kNoPool;
-    allocation.chunks.push_back(AddChunk(session, specs[i], pool, allocation.home_offsets[i]));
-    manifest_.SetAllocation(session->Find(allocation.chunks.back())->record, number);
+    allocation.chunks.push_back(
+        AddChunk(session, specs[i], pool, allocation.home_offsets[i], number));
   }
   return allocation;
 }
@@ -300,7 +300,8 @@ absl::StatusOr<Allocation> Engine::Allocate(SessionId id, const std::vector<Chun
   return FinishAllocation(promise->charge);
 }
 
-ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset) {
+ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset,
+                         uint64_t allocation) {
   uint32_t number = static_cast<uint32_t>(session->chunks.size());
   if (session->free_numbers.empty()) {
     session->chunks.emplace_back();
@@ -328,7 +329,7 @@ ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, u
                                   .bytes = chunk->bytes,
                                   .pool = pool,
                                   .home_offset = offset},
-                                 status);
+                                 status, allocation);
   if (chunk->has_home()) {
     Pool& home = session->pools[pool];
     home.in_use_bytes += chunk->bytes;

@@ -97,9 +97,10 @@ absl::StatusOr<Releases> Engine::ReleaseArena(SessionId id, Time now) {
                                         .bytes = session->arena_bytes()}));
   releases.arenas.push_back(id);
   session->arena.reset();
-  if (session->books.has_value()) session->books->SetArena(0);
   jobs_.Yielded(id, now);
   DecideJobs(now);
+  // The last store: from then on nobody asks for the arena again, so its job must have yielded.
+  if (session->books.has_value()) session->books->SetArena(0);
   return releases;
 }
 

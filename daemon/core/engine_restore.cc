@@ -98,6 +98,10 @@ absl::Status Engine::RebuildChunk(Session* session, const InheritedSession& inhe
   const ByteRange written = manifest_.WrittenBack(record);
   chunk->written_back.Add(written.begin, written.end);
   const ChunkStatus status = Concluded(manifest_.Status(record));
+  if (status.dirty && status.residency != Residency::kResident) {
+    return Contradiction(session->id,
+                         absl::StrCat("chunk ", number, " was changed on the device, where it is not"));
+  }
   manifest_.SetStatus(record, status);
   manifest_.SetTransfer(record, kNoTicket);
   if (status.residency != Residency::kAbsent &&
@@ -228,9 +232,13 @@ absl::Status Engine::RebuildTransfer(Session* session, const NotedTransfer& note
                      IsInside(request.destination_offset, request.bytes, destination->bytes);
   const bool load = request.direction == Direction::kHostToDevice;
   if (!known || (!load && request.direction != Direction::kDeviceToHost) ||
-      !(load ? source : destination)->has_home() ||
-      StatusOf(load ? *destination : *source).residency == Residency::kAbsent) {
+      !(load ? source : destination)->has_home()) {
     return Contradiction(session->id, "one of its transfers makes no sense");
+  }
+  // Of a session whose client died, KeepSession may have removed that device copy already.
+  if (session->state == SessionState::kAttached &&
+      StatusOf(load ? *destination : *source).residency == Residency::kAbsent) {
+    return Contradiction(session->id, "one of its transfers uses a device copy that is not there");
   }
   if (noted.ticket == kNoTicket) {
     if (session->state == SessionState::kAttached) {

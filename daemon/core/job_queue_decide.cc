@@ -93,6 +93,8 @@ JobActions JobQueue::Decide(Time now) {
   UndoLate(now);
   UndoImpossible();
   YieldHeld(now);
+  // Of a job that an earlier daemon knew, the last rank may have yielded, or ended, unnoted.
+  for (auto& [id, job] : jobs_) EndYield(&job, now);
   Left left = {MakeRoom(kNoSession), MakeRoom(kNoSession)};
   for (Job* job : InTurn()) DecideOn(job, &left, now, &actions);
   (void)InTurn();  // those that were admitted have left their positions

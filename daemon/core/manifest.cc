@@ -209,8 +209,8 @@ PoolId Manifest::NewPoolId() {
   return PoolId{current_.last_pool};
 }
 
-absl::StatusOr<RecordIndex> Manifest::Add(const ChunkIdentity& identity,
-                                          const ChunkStatus& status) {
+absl::StatusOr<RecordIndex> Manifest::Add(const ChunkIdentity& identity, const ChunkStatus& status,
+                                          uint64_t allocation) {
   if (free_.empty()) OpenRecords();
   if (free_.empty()) {
     return absl::ResourceExhaustedError(
@@ -234,7 +234,7 @@ absl::StatusOr<RecordIndex> Manifest::Add(const ChunkIdentity& identity,
   record.dirty_epoch.store(0, std::memory_order_relaxed);
   record.written_begin.store(0, std::memory_order_relaxed);
   record.written_end.store(0, std::memory_order_relaxed);
-  record.allocation.store(0, std::memory_order_relaxed);
+  record.allocation.store(allocation, std::memory_order_relaxed);
   record.owner.store(shm::Value(identity.session), std::memory_order_release);
   return RecordIndex{index};
 }

@@ -134,8 +134,10 @@ class Manifest {
   SessionId NewSessionId();
   PoolId NewPoolId();
 
-  // RESOURCE_EXHAUSTED when all records are taken.
-  absl::StatusOr<RecordIndex> Add(const ChunkIdentity& identity, const ChunkStatus& status);
+  // RESOURCE_EXHAUSTED when all records are taken. `allocation`: see AllocationOf; a record never
+  // exists without it.
+  absl::StatusOr<RecordIndex> Add(const ChunkIdentity& identity, const ChunkStatus& status,
+                                  uint64_t allocation = 0);
   void Remove(RecordIndex index);
 
   ChunkIdentity Identity(RecordIndex index) const;

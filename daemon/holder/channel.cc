@@ -77,8 +77,14 @@ Arrived Receive(const base::UniqueFd& socket) {
   arrived.descriptor = TakeFirst(&header);
   arrived.what = Arrived::What::kNonsense;
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) return arrived;
-  const std::optional<Message> message =
-      Decode(std::as_bytes(std::span(&wire, 1)).first(static_cast<size_t>(got)));
+  const auto bytes = std::as_bytes(std::span(&wire, 1)).first(static_cast<size_t>(got));
+  const uint16_t version = VersionOf(bytes).value_or(kVersion);
+  if (version != kVersion) {
+    arrived.what = Arrived::What::kOtherVersion;
+    arrived.version = version;
+    return arrived;
+  }
+  const std::optional<Message> message = Decode(bytes);
   if (!message.has_value()) return arrived;
   arrived.what = Arrived::What::kMessage;
   arrived.message = *message;

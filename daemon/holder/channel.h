@@ -14,9 +14,10 @@ namespace geminid::holder {
 int Send(const base::UniqueFd& socket, const Message& message, int descriptor = -1);
 
 struct Arrived {
-  enum class What { kMessage, kNonsense, kNothing, kEnd };
+  enum class What { kMessage, kOtherVersion, kNonsense, kNothing, kEnd };
   What what = What::kEnd;
   Message message{};
+  uint16_t version = 0;         // of kOtherVersion
   base::UniqueFd descriptor{};  // the first that came; others are closed
 };
 

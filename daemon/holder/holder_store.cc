@@ -127,8 +127,7 @@ absl::StatusOr<std::vector<KeptDescriptor>> HolderStore::List() {
   const std::lock_guard lock(mutex_);
   std::vector<KeptDescriptor> kept;
   if (const int error = Send(socket_, {.op = Op::kList}); error == EPIPE || error == ECONNRESET) {
-    // It ended, because nobody came in time, while it was being met.
-    GEMINID_RETURN_IF_ERROR(StartHolder());
+    GEMINID_RETURN_IF_ERROR(ReplaceEnded());
     return kept;
   } else if (error != 0) {
     return DoesNotTake(error);
@@ -136,16 +135,14 @@ absl::StatusOr<std::vector<KeptDescriptor>> HolderStore::List() {
   for (;;) {
     Arrived arrived = Receive(socket_);
     if (arrived.what == Arrived::What::kEnd && kept.empty()) {
-      // It was about to end, because nobody came in time.
-      GEMINID_RETURN_IF_ERROR(StartHolder());
+      GEMINID_RETURN_IF_ERROR(ReplaceEnded());
       return kept;
     }
-    if (arrived.what != Arrived::What::kMessage) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the holder at ", options_.socket,
-          " does not answer, or speaks another version; start the release that started it, or end "
-          "geminid-holder and with it the sessions of that daemon"));
+    if (arrived.what == Arrived::What::kOtherVersion) {
+      return Unusable(
+          absl::StrCat("speaks version ", arrived.version, ", and this daemon version ", kVersion));
     }
+    if (arrived.what != Arrived::What::kMessage) return Unusable("does not answer");
     if (arrived.message.op == Op::kEnd) break;
     if (arrived.message.op != Op::kItem || !arrived.descriptor.valid()) {
       return absl::FailedPreconditionError(
@@ -154,6 +151,21 @@ absl::StatusOr<std::vector<KeptDescriptor>> HolderStore::List() {
     kept.push_back({arrived.message.name, std::move(arrived.descriptor)});
   }
   return kept;
+}
+
+// It hung up before it had sent anything: because nobody came in time, or because it understands
+// another version only. The first has let its socket go before; the second has its sessions still.
+absl::Status HolderStore::ReplaceEnded() {
+  GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd still_there, Connect(options_.socket));
+  if (!still_there.valid()) return StartHolder();
+  return Unusable(absl::StrCat("hangs up on this daemon, which speaks version ", kVersion));
+}
+
+absl::Status HolderStore::Unusable(const std::string& what) const {
+  return absl::FailedPreconditionError(
+      absl::StrCat("the holder at ", options_.socket, " ", what,
+                   "; start the release that started it, or end geminid-holder and with it the "
+                   "sessions of that daemon"));
 }
 
 void HolderStore::Finish() {

@@ -29,7 +29,8 @@ absl::StatusOr<std::string> FindHolder();
 class HolderStore final : public DescriptorStore {
  public:
   // Meets the holder that an earlier daemon started, or starts one where none listens. List() waits
-  // half a minute for what it has: FAILED_PRECONDITION when it does not come.
+  // half a minute for what it has. FAILED_PRECONDITION, and that holder stays, when it does not
+  // answer or speaks another version.
   static absl::StatusOr<std::unique_ptr<HolderStore>> Open(HolderOptions options);
 
   absl::Status Put(const std::string& name, int fd) override;
@@ -45,6 +46,8 @@ class HolderStore final : public DescriptorStore {
   absl::Status StartHolder();
   absl::Status SendLocked(const Message& message, int fd);
   absl::Status DoesNotTake(int error);
+  absl::Status ReplaceEnded();
+  absl::Status Unusable(const std::string& what) const;
 
   const HolderOptions options_;
   std::mutex mutex_;

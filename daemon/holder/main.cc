@@ -164,14 +164,23 @@ class Holder {
     Arrived arrived = Receive(daemon_);
     if (arrived.what == Arrived::What::kNothing) return;
     if (arrived.what == Arrived::What::kEnd) return Leave();
+    if (arrived.what == Arrived::What::kOtherVersion) return TellVersion(arrived.version);
     const Shelf::Next next = arrived.what == Arrived::What::kMessage
                                  ? shelf_.Handle(arrived.message, std::move(arrived.descriptor))
                                  : Shelf::Next::kRefuse;
     if (next == Shelf::Next::kFinish) finished_ = told_ = true;
     const bool refused = next == Shelf::Next::kRefuse || (next == Shelf::Next::kList && !SendAll());
     if (!refused) return;
-    std::fprintf(stderr, "geminid-holder: the daemon of %s broke off, or speaks another version\n",
-                 socket_.c_str());
+    std::fprintf(stderr, "geminid-holder: the daemon of %s broke off\n", socket_.c_str());
+    Leave();
+  }
+
+  // Nothing is let go of: a daemon that speaks this version may come.
+  void TellVersion(unsigned theirs) {
+    (void)Send(daemon_, {.op = Op::kOtherVersion});
+    std::fprintf(stderr,
+                 "geminid-holder: the daemon of %s speaks version %u, this holder version %u\n",
+                 socket_.c_str(), theirs, unsigned{kVersion});
     Leave();
   }
 

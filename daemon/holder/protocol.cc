@@ -27,13 +27,10 @@ Wire Encode(const Message& message) {
 }
 
 std::optional<Message> Decode(std::span<const std::byte> bytes) {
+  if (VersionOf(bytes) != kVersion) return std::nullopt;
   Wire wire;
-  if (bytes.size() != sizeof(wire)) return std::nullopt;
   std::memcpy(&wire, bytes.data(), sizeof(wire));
-  if (wire.magic != kMagic || wire.version != kVersion ||
-      wire.op > static_cast<uint16_t>(Op::kFinish)) {
-    return std::nullopt;
-  }
+  if (wire.op > static_cast<uint16_t>(Op::kOtherVersion)) return std::nullopt;
   Message message;
   message.op = static_cast<Op>(wire.op);
   message.count = wire.count;
@@ -42,6 +39,14 @@ std::optional<Message> Decode(std::span<const std::byte> bytes) {
   message.name.assign(wire.name, ::strnlen(wire.name, sizeof(wire.name)));
   if (!IsName(message.name)) return std::nullopt;
   return message;
+}
+
+std::optional<uint16_t> VersionOf(std::span<const std::byte> bytes) {
+  Wire wire;
+  if (bytes.size() != sizeof(wire)) return std::nullopt;
+  std::memcpy(&wire, bytes.data(), sizeof(wire));
+  if (wire.magic != kMagic) return std::nullopt;
+  return wire.version;
 }
 
 }  // namespace geminid::holder

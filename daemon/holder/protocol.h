@@ -10,7 +10,12 @@
 //     kFinish                 ------------>   closes all, and ends
 //
 // Only kList is answered. What was sent is kept, even if the daemon dies before the holder has read
-// it. A holder of another version is told and tells by `version`; the size stays the same in all.
+// it.
+//
+// Magic, version and the size stay the same in all versions. A message of a version that the other
+// side does not know changes nothing there: a holder answers with kOtherVersion in its own version,
+// hangs up and holds what it has, for a daemon that speaks that version. So whoever learns of a
+// later version goes on speaking the one before.
 #ifndef GEMINID_DAEMON_HOLDER_PROTOCOL_H_
 #define GEMINID_DAEMON_HOLDER_PROTOCOL_H_
 
@@ -34,7 +39,8 @@ enum class Op : uint16_t {
   kList = 3,
   kItem = 4,
   kEnd = 5,
-  kFinish = 6
+  kFinish = 6,
+  kOtherVersion = 7
 };
 
 struct Message {
@@ -60,6 +66,8 @@ bool IsName(const std::string& name);
 Wire Encode(const Message& message);
 // From bytes that may be anything of any length; nothing where they are no message of this version.
 std::optional<Message> Decode(std::span<const std::byte> bytes);
+// Of a message of any version; nothing where they are none.
+std::optional<uint16_t> VersionOf(std::span<const std::byte> bytes);
 
 }  // namespace geminid::holder
 

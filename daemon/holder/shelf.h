@@ -36,6 +36,7 @@ class Shelf {
       case Op::kNone:
       case Op::kItem:
       case Op::kEnd:
+      case Op::kOtherVersion:
         break;
     }
     return Next::kRefuse;

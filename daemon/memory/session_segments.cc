@@ -91,8 +91,10 @@ absl::StatusOr<SessionSegments> SessionSegments::Create(shm::SessionId session,
   return segments;
 }
 
-absl::StatusOr<SessionSegments> SessionSegments::Adopt(base::UniqueFd state, base::UniqueFd client,
-                                                       base::UniqueFd commit,
+absl::StatusOr<SessionSegments> SessionSegments::Adopt(shm::SessionId session,
+                                                       base::UniqueFd&& state,
+                                                       base::UniqueFd&& client,
+                                                       base::UniqueFd&& commit,
                                                        uint64_t daemon_epoch) {
   SessionSegments segments;
   GEMINID_ASSIGN_OR_RETURN(segments.state_map_, MapAgain(state, sizeof(shm::StateSegment)));
@@ -100,15 +102,18 @@ absl::StatusOr<SessionSegments> SessionSegments::Adopt(base::UniqueFd state, bas
   GEMINID_RETURN_IF_ERROR(
       base::CheckSealed(commit, base::RoundUpToPage(sizeof(shm::CommitSegment))));
   GEMINID_ASSIGN_OR_RETURN(segments.state_read_only_, base::ReopenReadOnly(state));
-  segments.state_ = std::move(state);
-  segments.client_ = std::move(client);
-  segments.commit_ = std::move(commit);
   shm::StateHeader& header = segments.state()->header;
   if (header.magic != shm::kStateMagic || header.version != shm::kLayoutVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
         "a session's shared memory has layout ", header.version, ", this release knows layout ",
         shm::kLayoutVersion, "; start the release that made it"));
   }
+  if (header.session_id != shm::Value(session)) {
+    return absl::DataLossError("a session's shared memory is another session's");
+  }
+  segments.state_ = std::move(state);
+  segments.client_ = std::move(client);
+  segments.commit_ = std::move(commit);
   header.daemon_epoch.store(daemon_epoch);
   return segments;
 }

@@ -24,9 +24,11 @@ class SessionSegments {
                                                 base::UniqueFd commit = base::UniqueFd());
   // Takes over the segments of a session from an earlier daemon; clients see the new epoch.
   // INVALID_ARGUMENT when their sizes or seals are not what Create made, FAILED_PRECONDITION when
-  // they are of another layout.
-  static absl::StatusOr<SessionSegments> Adopt(base::UniqueFd state, base::UniqueFd client,
-                                               base::UniqueFd commit, uint64_t daemon_epoch);
+  // they are of another layout, DATA_LOSS when they are another session's. On an error the three
+  // descriptors are the caller's still.
+  static absl::StatusOr<SessionSegments> Adopt(shm::SessionId session, base::UniqueFd&& state,
+                                               base::UniqueFd&& client, base::UniqueFd&& commit,
+                                               uint64_t daemon_epoch);
   // What they hold at most.
   static uint64_t Bytes();
 

@@ -191,6 +191,10 @@ absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection) {
   } else if (peer->pid > 0) {
     peer->pidfd = base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer->pid, 0)));
   }
+  // Without one for any other reason, the connection alone tells of the client's end.
+  if (!peer->pidfd.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+    return base::SystemError(errno, "pidfd_open", "an attaching client");
+  }
   return peer;
 }
 

@@ -56,7 +56,8 @@ class Candidates {
         problem_(problem),
         without_drains_(WithoutDrains(problem)),
         least_bytes_(bounds.lower_bound_bytes),
-        least_step_seconds_(bounds.step_lower_bound_seconds) {}
+        least_step_seconds_(bounds.step_lower_bound_seconds),
+        work_(problem.drain_steps) {}
 
   // Returns false, and does nothing, if this cannot be better than the best so far; the more bytes,
   // the less it can.
@@ -181,7 +182,7 @@ class Candidates {
   const Problem without_drains_;
   const std::uint64_t least_bytes_;
   const double least_step_seconds_;
-  std::int64_t work_ = 0;
+  std::int64_t work_;
   std::vector<Candidate> candidates_;
 };
 

@@ -129,20 +129,12 @@ void AttachServer::OnReadable(uint64_t id) {
     return Refuse(handshake.connection, handshake.tenant,
                   absl::InvalidArgumentError("a hello carries no descriptors"));
   }
-  if (received.truncated && received.bytes > buffer.size()) {
-    // Its version may explain its size: that is the better message.
-    const absl::Status status = CheckHello(buffer).status();
-    return Refuse(
-        handshake.connection, handshake.tenant,
-        absl::IsFailedPrecondition(status)
-            ? status
-            : absl::InvalidArgumentError(absl::StrCat("a hello of ", received.bytes,
-                                                      " bytes; expected ", sizeof(shm::Hello))));
-  }
-  Finish(std::move(handshake), std::span(buffer).first(received.bytes));
+  Finish(std::move(handshake), std::span(buffer).first(std::min(received.bytes, buffer.size())),
+         received.bytes);
 }
 
-void AttachServer::Finish(Handshake handshake, std::span<const std::byte> hello) {
+void AttachServer::Finish(Handshake handshake, std::span<const std::byte> hello,
+                          size_t hello_bytes) {
   // Not before the hello is read: a connection closed with something unread loses its last words.
   Limits& limits = hub_->limits();
   attaches_.SetRate(limits.RateOf(config::kAttachRate, config::kAttachBurstSeconds));
@@ -153,7 +145,7 @@ void AttachServer::Finish(Handshake handshake, std::span<const std::byte> hello)
                                              " times a second"),
                                 "try again in a moment"));
   }
-  absl::StatusOr<core::SessionSpec> spec = CheckHello(hello);
+  absl::StatusOr<core::SessionSpec> spec = CheckHello(hello, hello_bytes);
   if (!spec.ok()) return Refuse(handshake.connection, handshake.tenant, spec.status());
   spec->uid = handshake.peer.uid;
   spec->pid = handshake.peer.pid;

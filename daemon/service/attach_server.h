@@ -71,7 +71,8 @@ class AttachServer {
                               const std::string& tenant);
   void MakeRoom(const std::string& tenant);
   void OnReadable(uint64_t handshake);
-  void Finish(Handshake handshake, std::span<const std::byte> hello);
+  // `hello`: the beginning of a message of so many bytes.
+  void Finish(Handshake handshake, std::span<const std::byte> hello, size_t hello_bytes);
   // Ends it without a session.
   void Drop(Handshakes::iterator handshake, const absl::Status& why);
   void Refuse(const base::UniqueFd& connection, const std::string& tenant, const absl::Status& why);

@@ -40,27 +40,37 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Create(
 
 absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Adopt(
     const core::SessionFacts& facts, uint64_t daemon_epoch, const core::DeviceDescription& device,
-    Inheritance inheritance, InFlight* in_flight) {
-  GEMINID_ASSIGN_OR_RETURN(
-      memory::SessionSegments segments,
-      memory::SessionSegments::Adopt(std::move(inheritance.state), std::move(inheritance.client),
-                                     std::move(inheritance.commit), daemon_epoch));
-  if (segments.state()->header.session_id != shm::Value(facts.id)) {
-    return absl::DataLossError("a session's shared memory is another session's");
-  }
-  GEMINID_ASSIGN_OR_RETURN(os::Peer peer, os::PeerOf(inheritance.socket));
+    Keepsakes::OfSession* kept, InFlight* in_flight) {
+  const auto fd = [kept](const char* kind) -> base::UniqueFd& { return kept->kinds.at(kind); };
+  GEMINID_ASSIGN_OR_RETURN(os::Peer peer, os::PeerOf(fd(kKeptSocket)));
   GEMINID_ASSIGN_OR_RETURN(
       base::Mapping books,
-      base::Mapping::Map(inheritance.books, base::RoundUpToPage(core::SessionBooks::Bytes())));
+      base::Mapping::Map(fd(kKeptBooks), base::RoundUpToPage(core::SessionBooks::Bytes())));
+  // The last of what can fail: it takes its descriptors.
+  GEMINID_ASSIGN_OR_RETURN(memory::SessionSegments segments,
+                           memory::SessionSegments::Adopt(
+                               facts.id, std::move(fd(kKeptState)), std::move(fd(kKeptClient)),
+                               std::move(fd(kKeptCommit)), daemon_epoch));
   Token token;
   std::memcpy(token.data(), facts.token.data(), token.size());
-  os::WakeUp client_event = {std::move(inheritance.client_event), base::UniqueFd()};
+  os::WakeUp client_event = {std::move(fd(kKeptClientEvent)), base::UniqueFd()};
   std::shared_ptr<ClientSession> session(new ClientSession(
-      facts.id, facts.spec, device, token, std::move(peer), std::move(inheritance.socket),
-      std::move(inheritance.daemon_event), std::move(client_event), std::move(segments),
-      std::move(inheritance.books), std::move(books), in_flight));
-  session->which_client = inheritance.which_client;
+      facts.id, facts.spec, device, token, std::move(peer), std::move(fd(kKeptSocket)),
+      std::move(fd(kKeptDaemonEvent)), std::move(client_event), std::move(segments),
+      std::move(fd(kKeptBooks)), std::move(books), in_flight));
+  session->which_client = kept->which_client;
+  session->PassOverAnswered();
   return session;
+}
+
+// Only the first request in the ring may have been carried out. What was answered was carried out
+// whole; the client may have acted on the answer, so that carrying it out again were another thing.
+void ClientSession::PassOverAnswered() {
+  shm::Request request;
+  if (PeekRequest(&request) != Popped::kEntry) return;
+  const bool answered = responses_.HasWritten(
+      [&](const shm::Response& response) { return response.request_id == request.request_id; });
+  if (answered) HasDone();
 }
 
 std::vector<std::pair<std::string, int>> ClientSession::Keepsakes() const {

@@ -24,6 +24,7 @@
 #include "daemon/os/event.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/in_flight.h"
+#include "daemon/service/keepsakes.h"
 #include "daemon/service/kept_plan.h"
 #include "daemon/service/token.h"
 #include "proto/shm/ring.h"
@@ -54,22 +55,12 @@ class ClientSession {
       shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
       const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
       InFlight* in_flight, base::UniqueFd commit = base::UniqueFd());
-  // What an earlier daemon kept of one.
-  struct Inheritance {
-    base::UniqueFd state;
-    base::UniqueFd client;
-    base::UniqueFd commit;
-    base::UniqueFd daemon_event;
-    base::UniqueFd client_event;
-    base::UniqueFd socket;
-    base::UniqueFd books;
-    uint64_t which_client = 0;
-  };
-  // The same session again, for a client that need not know.
+  // The same session again, for a client that need not know, of the descriptors in `kept`, which
+  // has all kinds. On an error they are all there still, and RESOURCE_EXHAUSTED may pass.
   static absl::StatusOr<std::shared_ptr<ClientSession>> Adopt(const core::SessionFacts& facts,
                                                               uint64_t daemon_epoch,
                                                               const core::DeviceDescription& device,
-                                                              Inheritance inheritance,
+                                                              Keepsakes::OfSession* kept,
                                                               InFlight* in_flight);
   ~ClientSession();
 
@@ -98,8 +89,8 @@ class ClientSession {
 
   // --- under the hub's mutex ---------------------------------------------------------------------
   using Popped = shm::RingReader<shm::Request, shm::kRingEntries>::Result;
-  // The next request stays in the ring until HasDone(): should the daemon die before, its successor
-  // finds it there.
+  // The next request stays in the ring until HasDone(): should the daemon die before, the next one
+  // finds it there. It passes over a request that was answered, so that none is answered twice.
   Popped PeekRequest(shm::Request* request) { return requests_.TryPeek(request); }
   void HasDone() { requests_.Advance(); }
   bool HasRequest() const { return !requests_.Empty(); }
@@ -142,6 +133,7 @@ class ClientSession {
                 base::UniqueFd socket, base::UniqueFd daemon_event, os::WakeUp client_event,
                 memory::SessionSegments segments, base::UniqueFd books_fd, base::Mapping books,
                 InFlight* in_flight);
+  void PassOverAnswered();
 
   const shm::SessionId id_;
   const core::SessionSpec spec_;

@@ -30,6 +30,7 @@
 #include "daemon/service/daemon_files.h"
 #include "daemon/service/devices.h"
 #include "daemon/service/health.h"
+#include "daemon/service/shortage.h"
 #include "daemon/service/version.h"
 
 namespace geminid::service {
@@ -198,8 +199,10 @@ absl::Status Daemon::Open() {
   if (!hub.ok()) return hub.status();
   hub_ = *std::move(hub);
   sessions_ = std::make_unique<SessionLoop>(loop_.get(), hub_.get(), &log_);
+  Shortage shortage;
   for (const SessionPtr& session : hub_->AllSessions()) {
-    if (!session->ended) sessions_->Add(session);
+    if (session->ended) continue;
+    GEMINID_RETURN_IF_ERROR(shortage.Outlast([&] { return sessions_->Watch(session); }));
   }
   WatchStore();
   loop_->OnAwake([this] { vitals_.turn_since_nanoseconds.store(os::MonotonicNanoseconds()); });

@@ -35,39 +35,63 @@ std::string Printable(std::string text) {
   return text;
 }
 
-absl::Status CheckVersions(std::span<const std::byte> message, shm::Hello* hello) {
+// What one side speaks: "version 3", or "versions 3 to 5".
+std::string Named(const char* what, uint32_t oldest, uint32_t newest) {
+  if (oldest == newest) return absl::StrCat(what, " ", newest);
+  return absl::StrCat(what, "s ", oldest, " to ", newest);
+}
+
+// Of one kind: what the daemon speaks, and what the client does.
+struct Range {
+  uint32_t oldest = 0;
+  uint32_t newest = 0;
+};
+bool HaveOneInCommon(Range a, Range b) { return a.newest >= b.oldest && b.newest >= a.oldest; }
+
+Range RangeOf(uint32_t newest, uint32_t oldest) { return {oldest == 0 ? newest : oldest, newest}; }
+
+absl::Status OtherVersion(const char* does, const char* what, Range ours, Range theirs,
+                          const char* of_client) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "this daemon ", does, " ", Named(what, ours.oldest, ours.newest), ", the client ",
+      Named(of_client, theirs.oldest, theirs.newest), "; install the same release of both"));
+}
+
+absl::Status WrongSize(size_t bytes) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("a hello of ", bytes, " bytes; expected ", sizeof(shm::Hello)));
+}
+
+absl::Status CheckVersions(std::span<const std::byte> message, size_t bytes, shm::Hello* hello) {
   Prefix prefix;
-  if (message.size() < sizeof(prefix)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a hello of ", message.size(), " bytes; expected ", sizeof(shm::Hello)));
-  }
+  if (message.size() < sizeof(prefix)) return WrongSize(bytes);
   std::memcpy(&prefix, message.data(), sizeof(prefix));
   if (prefix.magic != shm::kHelloMagic) {
     return absl::InvalidArgumentError("the first message is not a geminid hello");
   }
-  if (prefix.protocol_version != shm::kProtocolVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "this daemon speaks protocol version ", shm::kProtocolVersion, ", the client version ",
-        prefix.protocol_version, "; install the same release of both"));
+  // An older one is of another shape; a later one begins with the same fields.
+  const uint32_t newest = prefix.protocol_version;
+  const bool is_whole = newest == shm::kProtocolVersion ? bytes == sizeof(shm::Hello)
+                                                        : message.size() >= sizeof(shm::Hello);
+  std::memcpy(hello, message.data(), std::min(message.size(), sizeof(shm::Hello)));
+  const bool says_oldest = newest > shm::kProtocolVersion && is_whole;
+  const Range spoken = {shm::kOldestProtocolVersion, shm::kProtocolVersion};
+  const Range theirs = RangeOf(newest, says_oldest ? hello->oldest_protocol_version : 0);
+  if (!HaveOneInCommon(spoken, theirs)) {
+    return OtherVersion("speaks", "protocol version", spoken, theirs, "version");
   }
-  if (message.size() != sizeof(shm::Hello)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a hello of ", message.size(), " bytes; expected ", sizeof(shm::Hello)));
-  }
-  std::memcpy(hello, message.data(), sizeof(shm::Hello));
-  if (hello->layout_version != shm::kLayoutVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "this daemon uses shared-memory layout ", shm::kLayoutVersion, ", the client layout ",
-        hello->layout_version, "; install the same release of both"));
-  }
-  return absl::OkStatus();
+  if (!is_whole) return WrongSize(bytes);
+  const Range known = {shm::kOldestLayoutVersion, shm::kLayoutVersion};
+  const Range theirs_known = RangeOf(hello->layout_version, hello->oldest_layout_version);
+  if (HaveOneInCommon(known, theirs_known)) return absl::OkStatus();
+  return OtherVersion("uses", "shared-memory layout", known, theirs_known, "layout");
 }
 
 }  // namespace
 
-absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message) {
-  shm::Hello hello;
-  if (absl::Status status = CheckVersions(message, &hello); !status.ok()) return status;
+absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message, size_t bytes) {
+  shm::Hello hello = {};
+  if (absl::Status status = CheckVersions(message, bytes, &hello); !status.ok()) return status;
   if (hello.death_policy != shm::DeathPolicy::kFree &&
       hello.death_policy != shm::DeathPolicy::kKeep) {
     return absl::InvalidArgumentError(

@@ -15,9 +15,14 @@ namespace geminid::service {
 inline constexpr int32_t kMaxWorldSize = 65536;
 
 // Who a client says it is, from the bytes of its Hello, which may be anything of any length. The
-// kernel's facts (tenant, uid, pid) are not in it. A client of another protocol version gets
-// FAILED_PRECONDITION naming both versions, whatever else is in its message.
-absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message);
+// kernel's facts (tenant, uid, pid) are not in it. A client with which the daemon has no version in
+// common gets FAILED_PRECONDITION naming the versions of both, whatever else is in its message.
+// `bytes`: of the whole message, of which `message` may be the beginning: a later release's hello
+// is longer, and begins like this one's.
+absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message, size_t bytes);
+inline absl::StatusOr<core::SessionSpec> CheckHello(std::span<const std::byte> message) {
+  return CheckHello(message, message.size());
+}
 
 }  // namespace geminid::service
 

@@ -29,6 +29,7 @@
 #include "daemon/os/machine.h"
 #include "daemon/service/client_session.h"
 #include "daemon/service/keepsakes.h"
+#include "daemon/service/shortage.h"
 
 namespace geminid::service {
 
@@ -100,6 +101,7 @@ struct HubOptions {
   bool huge_pages = false;
   memory::Backing arena_backing = memory::Backing::kPopulated;
   uint64_t daemon_epoch = 0;
+  Shortage::Pause pause = nullptr;  // while the system lacks resources; null: sleeps
 };
 
 // What the hub itself has counted.
@@ -112,9 +114,11 @@ struct HubNumbers {
 
 class Hub {
  public:
-  // Takes over what an earlier daemon left in the store: see hub_restore.cc. FAILED_PRECONDITION,
-  // and all stays as it is, when this daemon cannot: another release left it, or the configuration
-  // gives less than sessions have. What contradicts itself is given up, with an error in the log.
+  // Takes over what an earlier daemon left in the store: see hub_restore.cc. What contradicts
+  // itself is given up, with an error in the log. On an error all stays as it is, for the next
+  // daemon: FAILED_PRECONDITION when another release left it, or the configuration gives less than
+  // sessions have; RESOURCE_EXHAUSTED when the system lacked memory, threads or descriptors for too
+  // long.
   static absl::StatusOr<std::unique_ptr<Hub>> Create(const HubOptions& options);
   // What an earlier daemon left of a session's memory.
   struct KeptMemory {
@@ -250,6 +254,8 @@ class Hub {
   // hub_restore.cc
   static absl::StatusOr<std::unique_ptr<Hub>> CreateNew(const HubOptions& options);
   static absl::StatusOr<std::unique_ptr<Hub>> TakeOver(const HubOptions& options, Keepsakes* kept);
+  static absl::StatusOr<std::unique_ptr<Hub>> Adopted(const HubOptions& wanted, Keepsakes* kept);
+  void RevokeAll();
   absl::StatusOr<core::SessionFacts> CheckKept(shm::SessionId id,
                                                const Keepsakes::OfSession& kept) const;
   absl::Status Adopt(shm::SessionId id, Keepsakes::OfSession* kept, Garbage* garbage);

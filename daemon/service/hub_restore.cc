@@ -59,15 +59,14 @@ absl::StatusOr<base::UniqueFd> MakeNode(const core::EngineOptions& engine) {
   return fd;
 }
 
-// Nothing: there is none of this release.
-base::Mapping MapNode(const base::UniqueFd& fd) {
+// Of no bytes: there is none of this release.
+absl::StatusOr<base::Mapping> MapNode(const base::UniqueFd& fd) {
   const uint64_t bytes = base::RoundUpToPage(sizeof(NodeRecord));
-  if (!fd.valid() || !base::CheckSealed(fd, bytes).ok()) return {};
-  absl::StatusOr<base::Mapping> mapping = base::Mapping::Map(fd, bytes);
-  if (!mapping.ok()) return {};
-  const auto& node = *reinterpret_cast<const NodeRecord*>(mapping->data());
-  if (node.magic != kNodeMagic || node.version != kNodeVersion) return {};
-  return *std::move(mapping);
+  if (!fd.valid() || !base::CheckSealed(fd, bytes).ok()) return base::Mapping();
+  GEMINID_ASSIGN_OR_RETURN(base::Mapping mapping, base::Mapping::Map(fd, bytes));
+  const auto& node = *reinterpret_cast<const NodeRecord*>(mapping.data());
+  if (node.magic != kNodeMagic || node.version != kNodeVersion) return base::Mapping();
+  return mapping;
 }
 
 void UseNode(const base::Mapping& memory, HubOptions* options) {
@@ -89,6 +88,11 @@ absl::StatusOr<uint64_t> SizeOf(const base::UniqueFd& fd) {
   struct stat file = {};
   if (::fstat(fd.get(), &file) != 0) return base::SystemError(errno, "fstat", "what was kept");
   return static_cast<uint64_t>(file.st_size);
+}
+
+// What was kept is damaged: every other daemon would find the same.
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsAborted(status) || absl::IsInvalidArgument(status);
 }
 
 // The client reads the end of its connection, whoever else has descriptors of it.
@@ -136,18 +140,6 @@ absl::StatusOr<core::SessionBooks> OpenBooks(const base::UniqueFd& fd, base::Map
   return core::SessionBooks::Open({mapping->data(), bytes});
 }
 
-ClientSession::Inheritance InheritanceOf(Keepsakes::OfSession* kept) {
-  const auto take = [kept](const char* kind) { return std::move(kept->kinds[kind]); };
-  return {.state = take(kKeptState),
-          .client = take(kKeptClient),
-          .commit = take(kKeptCommit),
-          .daemon_event = take(kKeptDaemonEvent),
-          .client_event = take(kKeptClientEvent),
-          .socket = take(kKeptSocket),
-          .books = take(kKeptBooks),
-          .which_client = kept->which_client};
-}
-
 // Slabs in order, up to the first that is missing: what was being destroyed has no bytes.
 Hub::KeptMemory TakeMemory(Keepsakes::OfSession* kept) {
   Hub::KeptMemory memory;
@@ -185,7 +177,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options) {
   Keepsakes kept = Sort(std::move(listed));
   if (kept.manifest.valid()) {
     absl::StatusOr<std::unique_ptr<Hub>> hub = TakeOver(options, &kept);
-    if (hub.ok() || absl::IsFailedPrecondition(hub.status())) return hub;
+    if (hub.ok() || !IsDamage(hub.status())) return hub;
     os::Log(os::LogLevel::kError, "what an earlier daemon left is given up; its sessions end",
             {{"why", std::string(hub.status().message())}});
   }
@@ -204,7 +196,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::CreateNew(const HubOptions& options) {
   std::unique_ptr<Hub> hub(
       new Hub(options, std::move(fd), std::move(mapping), std::move(manifest)));
   GEMINID_ASSIGN_OR_RETURN(hub->node_fd_, MakeNode(options.engine));
-  hub->node_memory_ = MapNode(hub->node_fd_);
+  GEMINID_ASSIGN_OR_RETURN(hub->node_memory_, MapNode(hub->node_fd_));
   hub->crash_note_ = std::make_unique<os::CrashNote>(CrashNoteIn(hub->node_memory_));
   // Nothing counts without a manifest: it comes last.
   hub->Keep(kKeptNode, hub->node_fd_.get());
@@ -213,18 +205,18 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::CreateNew(const HubOptions& options) {
   return hub;
 }
 
-absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Keepsakes* kept) {
-  const core::Time began = Now();
+// The manifest and the node's record, of which nothing is taken from `kept` on an error.
+absl::StatusOr<std::unique_ptr<Hub>> Hub::Adopted(const HubOptions& wanted, Keepsakes* kept) {
   HubOptions options = wanted;
-  base::Mapping node = MapNode(kept->node);
+  GEMINID_ASSIGN_OR_RETURN(base::Mapping node, MapNode(kept->node));
   if (node.data() != nullptr) UseNode(node, &options);
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t bytes, SizeOf(kept->manifest));
+  GEMINID_RETURN_IF_ERROR(base::CheckSealed(kept->manifest, bytes));
+  GEMINID_ASSIGN_OR_RETURN(base::Mapping mapping, base::Mapping::Map(kept->manifest, bytes));
   // What is taken over may be what ends this daemon, too.
   std::atomic<uint64_t>* const crash_note = CrashNoteIn(node);
   const bool crashed = crash_note != nullptr && crash_note->exchange(0) != 0;
   auto note = std::make_unique<os::CrashNote>(crash_note);
-  GEMINID_ASSIGN_OR_RETURN(const uint64_t bytes, SizeOf(kept->manifest));
-  GEMINID_RETURN_IF_ERROR(base::CheckSealed(kept->manifest, bytes));
-  GEMINID_ASSIGN_OR_RETURN(base::Mapping mapping, base::Mapping::Map(kept->manifest, bytes));
   GEMINID_ASSIGN_OR_RETURN(
       core::Manifest manifest,
       core::Manifest::Open(std::span(mapping.data(), bytes), options.daemon_epoch, crashed));
@@ -233,17 +225,30 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Kee
   hub->node_fd_ = std::move(kept->node);
   hub->node_memory_ = std::move(node);
   hub->crash_note_ = std::move(note);
+  return hub;
+}
+
+absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& options, Keepsakes* kept) {
+  const core::Time began = Now();
+  Shortage shortage(options.pause);
+  std::unique_ptr<Hub> hub;
+  GEMINID_RETURN_IF_ERROR(shortage.Outlast([&]() -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(hub, Adopted(options, kept));
+    return absl::OkStatus();
+  }));
   if (hub->IsDrainNoted()) hub->engine_->Drain(true, Now());
-  if (absl::Status status = hub->reaper_.Start(); !status.ok()) return status;
+  const auto leave_to_the_next = [&hub](const absl::Status& why) {
+    hub->engine_->HasServed();  // it was not the manifest's fault
+    return why;
+  };
+  absl::Status started = shortage.Outlast([&] { return hub->reaper_.Start(); });
+  if (!started.ok()) return leave_to_the_next(started);
   Garbage garbage;
   size_t ended = 0;
   for (auto& [id, session] : kept->sessions) {
-    absl::Status status = hub->Adopt(id, &session, &garbage);
+    absl::Status status = shortage.Outlast([&] { return hub->Adopt(id, &session, &garbage); });
     if (status.ok()) continue;
-    if (absl::IsFailedPrecondition(status)) {
-      hub->engine_->HasServed();  // it was not the manifest's fault
-      return status;
-    }
+    if (!IsDamage(status)) return leave_to_the_next(status);
     ++ended;
     os::Log(os::LogLevel::kError, "a session could not be taken over, and ends",
             {{"session", absl::StrCat(shm::Value(id))}, {"why", std::string(status.message())}});
@@ -251,7 +256,11 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Kee
   }
   std::vector<core::Outgoing> out;
   hub->engine_->FinishRestore(Now(), &out);
-  if (absl::Status status = hub->engine_->Check(); !status.ok()) return status;
+  if (absl::Status status = hub->engine_->Check(); !status.ok()) {
+    hub->RevokeAll();
+    hub->Destroy(std::move(garbage));
+    return absl::DataLossError(status.message());
+  }
   hub->Deliver(out);
   // The earlier daemon may have answered, and died before it woke the client.
   for (const auto& [id, session] : hub->tables_.sessions) session->WakeClient();
@@ -267,6 +276,16 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& wanted, Kee
            {"lost_sessions", absl::StrCat(ended)},
            {"epoch", absl::StrCat(hub->daemon_epoch_)}});
   return hub;
+}
+
+// What the sessions hold that were taken over is no longer in what was kept.
+void Hub::RevokeAll() {
+  for (const auto& [id, session] : tables_.sessions) {
+    for (const auto& [pool_id, pool] : session->pools) pool.Revoke().IgnoreError();
+    if (session->arena != nullptr) session->arena->Revoke(base::UniqueFd(), [](absl::Status) {});
+    session->SetPhase(shm::Phase::kGone);
+    session->Disconnect();
+  }
 }
 
 // Whose session it is. What it has is not touched.
@@ -316,13 +335,13 @@ void Hub::GiveMemory(ClientSession* session, KeptMemory memory, Garbage* garbage
   }
 }
 
-// On an error but FAILED_PRECONDITION, `kept` and the session's own end have revoked all there is.
+// On an error, `kept` has all there is still, or, of a damaged session, what is not revoked yet.
 absl::Status Hub::Adopt(shm::SessionId id, Keepsakes::OfSession* kept, Garbage* garbage) {
   GEMINID_ASSIGN_OR_RETURN(const core::SessionFacts facts, CheckKept(id, *kept));
   GEMINID_ASSIGN_OR_RETURN(
       SessionPtr session,
-      ClientSession::Adopt(facts, daemon_epoch_, engine_->devices()[shm::Value(facts.device)],
-                           InheritanceOf(kept), &in_flight_));
+      ClientSession::Adopt(facts, daemon_epoch_, engine_->devices()[shm::Value(facts.device)], kept,
+                           &in_flight_));
   GEMINID_ASSIGN_OR_RETURN(const core::SessionBooks books,
                            core::SessionBooks::Open(session->books_memory()));
   core::InheritedSession inherited(books);

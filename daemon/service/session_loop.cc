@@ -21,32 +21,40 @@ SessionLoop::~SessionLoop() {
 }
 
 void SessionLoop::Add(const SessionPtr& session) {
+  if (Watch(session).ok()) return;
+  End(session, core::CloseReason::kDied, "its descriptors cannot be watched");
+}
+
+absl::Status SessionLoop::Watch(const SessionPtr& session) {
   Remove(session->id());  // a predecessor whose end nobody has told of yet
   Watched& watched = watched_[session->id()];
   watched.session = session;
+  absl::Status status;
   const auto watch = [&](size_t slot, int fd, os::EventLoop::Callback callback,
                          uint32_t events = EPOLLIN) {
     absl::StatusOr<os::EventLoop::WatchId> id = loop_->Watch(fd, events, std::move(callback));
     if (id.ok()) watched.watches[slot] = *id;
-    return id.ok();
+    status.Update(id.status());
   };
-  const bool complete =
-      watch(0, session->socket().get(), [this, session](uint32_t) { OnSocket(session); }) &&
-      watch(
-          1, session->daemon_event().get(),
-          [this, session](uint32_t) {
-            session->Disarm();
-            busy_.insert(session->id());
-          },
-          EPOLLIN | EPOLLET) &&
-      (!session->pidfd().valid() || watch(2, session->pidfd().get(), [this, session](uint32_t) {
-        End(session, core::CloseReason::kDied, "its process ended");
-      }));
-  if (!complete) {
-    End(session, core::CloseReason::kDied, "its descriptors cannot be watched");
-    return;
+  watch(0, session->socket().get(), [this, session](uint32_t) { OnSocket(session); });
+  watch(
+      1, session->daemon_event().get(),
+      [this, session](uint32_t) {
+        session->Disarm();
+        busy_.insert(session->id());
+      },
+      EPOLLIN | EPOLLET);
+  if (session->pidfd().valid()) {
+    watch(2, session->pidfd().get(), [this, session](uint32_t) {
+      End(session, core::CloseReason::kDied, "its process ended");
+    });
   }
-  busy_.insert(session->id());
+  if (status.ok()) {
+    busy_.insert(session->id());
+  } else {
+    Remove(session->id());
+  }
+  return status;
 }
 
 void SessionLoop::Remove(shm::SessionId id) {

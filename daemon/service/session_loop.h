@@ -20,8 +20,10 @@ class SessionLoop {
   SessionLoop(os::EventLoop* loop, Hub* hub, TenantLog* log) : loop_(loop), hub_(hub), log_(log) {}
   ~SessionLoop();
 
-  // Watches a session that has just attached.
+  // Watches a session that has just attached, or ends it where that cannot be done.
   void Add(const SessionPtr& session);
+  // Watches a session. On an error, RESOURCE_EXHAUSTED above all, it goes on and is not watched.
+  absl::Status Watch(const SessionPtr& session);
   // Stops watching one that has ended by itself.
   void Remove(shm::SessionId session);
 

@@ -17,10 +17,12 @@ namespace geminid::shm {
 inline constexpr uint32_t kHelloMagic = 0x4f4c4847;    // "GHLO"
 inline constexpr uint32_t kWelcomeMagic = 0x4d434c57;  // "WLCM"
 inline constexpr uint32_t kMemoryMagic = 0x4d4d4547;   // "GEMM"
-// Raised when either side could misread the other. A daemon serves exactly its own version.
+// Raised when either side could misread the other. A Hello says the newest version that its client
+// speaks, and the oldest; the daemon answers in the newest one that it speaks too.
 //   2: a Hello asks for a device and says how many ranks are local; a Welcome describes the device.
 //   3: a Hello names its run, and a Welcome says whether the session is a predecessor's.
 inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kOldestProtocolVersion = 3;  // that this release speaks
 inline constexpr int kTokenBytes = 32;
 inline constexpr int kNameBytes = 64;
 inline constexpr int kErrorTextBytes = 384;
@@ -38,17 +40,20 @@ inline constexpr char kMeantMetadataKey[] = "geminid-meant";
 // the same number, once the process of its predecessor has ended.
 enum class DeathPolicy : uint32_t { kFree = 0, kKeep = 1 };
 
+// A later version may be longer, and begins with the same fields.
 struct Hello {
   uint32_t magic;
-  uint32_t protocol_version;
-  uint32_t layout_version;
+  uint32_t protocol_version;  // the newest that the client speaks
+  uint32_t layout_version;    // the newest that it knows
   DeathPolicy death_policy;
   int32_t rank;
   int32_t world_size;
   int32_t local_rank;
   int32_t local_world_size;  // ranks of the job on this node; 0: unknown
   DeviceIndex device;        // kAnyDevice: by local rank
-  uint32_t reserved;
+  // The oldest that it speaks and knows; 0: only the newest.
+  uint16_t oldest_protocol_version;
+  uint16_t oldest_layout_version;
   char job[kNameBytes];     // zero-terminated; [a-z0-9-], at most 63 characters
   char client[kNameBytes];  // program and version, for people
   char run[kNameBytes];     // zero-terminated; keeps two runs of a job apart. Empty: no successor

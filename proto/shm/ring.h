@@ -38,6 +38,15 @@ class RingWriter {
     return true;
   }
 
+  // Whether `is_it` holds for one of the last kEntries entries that were written, read or not.
+  template <typename IsIt>
+  bool HasWritten(IsIt is_it) const {
+    for (uint64_t i = next_ > kEntries ? next_ - kEntries : 0; i < next_; ++i) {
+      if (is_it(entries_[i & (kEntries - 1)])) return true;
+    }
+    return false;
+  }
+
  private:
   Entry* entries_;
   std::atomic<uint64_t>* written_;

@@ -28,6 +28,7 @@ namespace geminid::shm {
 
 inline constexpr uint32_t kStateMagic = 0x41545347;   // "GSTA"
 inline constexpr uint32_t kClientMagic = 0x494c4347;  // "GCLI"
+inline constexpr uint32_t kOldestLayoutVersion = 3;   // that this release knows
 inline constexpr uint32_t kLayoutVersion = 3;         // 3: eight causes of stalls
 inline constexpr uint32_t kRingEntries = 1024;        // a power of two
 inline constexpr uint32_t kCompletionWords = 64;

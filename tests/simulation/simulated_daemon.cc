@@ -144,20 +144,9 @@ absl::Status SimulatedDaemon::Adopt(shm::SessionId id, Keepsakes::OfSession* kep
   GEMINID_ASSIGN_OR_RETURN(const core::SessionBooks its_books,
                            core::SessionBooks::Open({memory.data(), memory.bytes()}));
   GEMINID_ASSIGN_OR_RETURN(const core::SessionFacts facts, its_books.Facts());
-  const auto take = [kept](const char* kind) { return std::move(kept->kinds[kind]); };
-  service::ClientSession::Inheritance inheritance = {
-      .state = take(service::kKeptState),
-      .client = take(service::kKeptClient),
-      .commit = take(service::kKeptCommit),
-      .daemon_event = take(service::kKeptDaemonEvent),
-      .client_event = take(service::kKeptClientEvent),
-      .socket = take(service::kKeptSocket),
-      .books = take(service::kKeptBooks),
-      .which_client = kept->which_client};
-  GEMINID_ASSIGN_OR_RETURN(
-      SessionPtr session,
-      service::ClientSession::Adopt(facts, engine_->manifest().epoch(), engine_->devices()[0],
-                                    std::move(inheritance), &node_->in_flight));
+  GEMINID_ASSIGN_OR_RETURN(SessionPtr session, service::ClientSession::Adopt(
+                                                   facts, engine_->manifest().epoch(),
+                                                   engine_->devices()[0], kept, &node_->in_flight));
   GEMINID_ASSIGN_OR_RETURN(const core::SessionBooks books,
                            core::SessionBooks::Open(session->books_memory()));
   core::InheritedSession inherited(books);

@@ -92,6 +92,21 @@ PlannerOptions Options(bool weights_change, Objective objective) {
   return options;
 }
 
+// All gradients find room, and take as long to leave as the iteration lasts.
+Trace Roomy(int length, bool unequal, bool trained) {
+  Trace trace = Chain(length, unequal, trained);
+  trace.arena_bytes = static_cast<std::uint64_t>(length + 2) * 64 * kMebibyte;
+  for (MomentTrace& moment : trace.moments) moment.workspace_bytes = 0;
+  return trace;
+}
+
+void RunLongDrains(benchmark::State& state) {
+  const Trace trace = Roomy(static_cast<int>(state.range(0)), /*unequal=*/false, /*trained=*/true);
+  PlannerOptions options = Options(/*weights_change=*/true, Objective::kStepTime);
+  options.drain_moments = static_cast<std::uint32_t>(trace.moments.size());
+  Run(state, trace, options);
+}
+
 // A step's trace: forward and backward as models have them, or in random order. Copies stay valid
 // where nothing is trained. By the objective.
 void RegisterPlans() {
@@ -114,6 +129,8 @@ void RegisterPlans() {
   both("random order, equal", Shuffled, false, true);
   both("random order, unequal", Shuffled, true, true);
   both("random order, unequal, copies stay valid", Shuffled, true, false);
+  Sizes(benchmark::RegisterBenchmark("BM_Plan/gradients that drain for the whole iteration",
+                                     RunLongDrains));
 }
 
 void BM_CheckPlan(benchmark::State& state) {

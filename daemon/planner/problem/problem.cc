@@ -133,56 +133,96 @@ void SetDrains(const PlannerOptions& options, Problem& problem) {
   }
 }
 
-struct Drain {
+// Extents that drain, while time runs over two iterations. Each is taken in once an iteration and
+// leaves once, so the cost is linear in the moments and the drains, however long these last.
+class Draining {
+ public:
+  explicit Draining(Problem& problem)
+      : problem_(problem), ending_(static_cast<std::size_t>(2 * problem.num_moments)) {}
+
+  void Begin(std::size_t item, std::size_t use, std::int64_t iteration_start) {
+    const std::int64_t end = iteration_start + problem_.items[item].uses[use].free_moment;
+    if (end < static_cast<std::int64_t>(ending_.size())) {
+      ending_[static_cast<std::size_t>(end)].push_back(extents_.size());
+    }
+    extents_.push_back({item, use, iteration_start});
+    bytes_ += problem_.items[item].extent_bytes;
+    ++problem_.drain_steps;
+  }
+
+  void EndAt(std::int64_t now) {
+    for (const std::size_t extent : ending_[static_cast<std::size_t>(now)]) {
+      if (!extents_[extent].ended) End(extent);
+    }
+  }
+
+  // Where they take more than `room`, the oldest end now: they had the most time.
+  void CutTo(std::int64_t room, std::int64_t now) {
+    while (bytes_ > room && oldest_ < extents_.size()) {
+      const std::size_t extent = oldest_++;
+      if (extents_[extent].ended) continue;
+      const Extent& cut = extents_[extent];
+      problem_.items[cut.item].uses[cut.use].free_moment = now - cut.iteration_start;
+      End(extent);
+    }
+  }
+
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  struct Extent {
+    std::size_t item;
+    std::size_t use;
+    std::int64_t iteration_start;
+    bool ended = false;
+  };
+
+  void End(std::size_t extent) {
+    extents_[extent].ended = true;
+    bytes_ -= problem_.items[extents_[extent].item].extent_bytes;
+    ++problem_.drain_steps;
+  }
+
+  Problem& problem_;
+  std::vector<std::vector<std::size_t>> ending_;  // by moment of the two iterations
+  std::vector<Extent> extents_;                   // in the order in which they began
+  std::size_t oldest_ = 0;                        // those before it have ended
+  std::int64_t bytes_ = 0;
+};
+
+struct DrainingUse {
   std::size_t item;
   std::size_t use;
 };
 
-// Adds the draining extents to what is required, moment by moment. Where they do not fit beside the
-// uses, the oldest are cut short: they had the most time. Drains over the boundary reappear at the
-// start of the iteration, so the moments are walked twice and a cut is never undone.
-void RequireDrains(Problem& problem) {
-  const std::int64_t n = problem.num_moments;
-  std::vector<std::vector<Drain>> starting(static_cast<std::size_t>(n));
+// By moment: the uses after which a gradient drains.
+std::vector<std::vector<DrainingUse>> DrainingUses(const Problem& problem) {
+  std::vector<std::vector<DrainingUse>> starting(static_cast<std::size_t>(problem.num_moments));
   for (std::size_t i = 0; i < problem.items.size(); ++i) {
     const std::vector<ItemUse>& uses = problem.items[i].uses;
     for (std::size_t k = 0; k < uses.size(); ++k) {
-      if (uses[k].free_moment > uses[k].moment + 1) {
-        starting[static_cast<std::size_t>(uses[k].moment)].push_back({i, k});
-      }
+      if (uses[k].free_moment <= uses[k].moment + 1) continue;
+      starting[static_cast<std::size_t>(uses[k].moment)].push_back({i, k});
     }
   }
-  struct Active {
-    Drain drain;
-    std::int64_t shift;  // N if the use was in the previous iteration
-  };
+  return starting;
+}
+
+// Adds the draining extents to what is required, moment by moment. Drains over the boundary
+// reappear at the start of the iteration, so the moments are walked twice. A cut is never undone.
+void RequireDrains(Problem& problem) {
+  const std::int64_t n = problem.num_moments;
+  const std::vector<std::vector<DrainingUse>> starting = DrainingUses(problem);
   std::vector<std::int64_t> drain_bytes(static_cast<std::size_t>(n), 0);
-  std::vector<Active> active;  // oldest first
-  for (int pass = 0; pass < 2; ++pass) {
-    for (std::int64_t t = 0; t < n; ++t) {
-      const auto at = static_cast<std::size_t>(t);
-      std::vector<Active> still;
-      std::int64_t bytes = 0;
-      for (const Active& a : active) {
-        const ItemUse& use = problem.items[a.drain.item].uses[a.drain.use];
-        if (use.free_moment - a.shift <= t) continue;
-        still.push_back(a);
-        bytes += problem.items[a.drain.item].extent_bytes;
-      }
-      std::size_t cut = 0;
-      while (problem.required_bytes[at] + bytes > problem.capacity_bytes[at]) {
-        if (cut == still.size()) break;
-        const Active& a = still[cut++];
-        Item& item = problem.items[a.drain.item];
-        item.uses[a.drain.use].free_moment = t + a.shift;
-        bytes -= item.extent_bytes;
-      }
-      still.erase(still.begin(), still.begin() + static_cast<std::ptrdiff_t>(cut));
-      active = std::move(still);
-      drain_bytes[at] = bytes;
-      for (const Drain& drain : starting[at]) active.push_back({drain, 0});
+  Draining draining(problem);
+  for (std::int64_t now = 0; now < 2 * n; ++now) {
+    const auto at = static_cast<std::size_t>(now % n);
+    draining.EndAt(now);
+    draining.CutTo(problem.capacity_bytes[at] - problem.required_bytes[at], now);
+    drain_bytes[at] = draining.bytes();
+    for (const DrainingUse& drain : starting[at]) {
+      draining.Begin(drain.item, drain.use, now - now % n);
     }
-    for (Active& a : active) a.shift = n;
   }
   for (std::size_t t = 0; t < drain_bytes.size(); ++t) {
     problem.required_bytes[t] += drain_bytes[t];

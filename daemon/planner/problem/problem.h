@@ -62,6 +62,8 @@ struct Problem {
   // A gap over the iteration boundary has a value, so the problem is truly cyclic.
   bool cyclic = false;
   StageSet without = {};  // parts of the planner left out
+  // Drains that began or ended while they were required: they count as work of the planner.
+  std::int64_t drain_steps = 0;
 };
 
 // Validates both arguments and refuses a trace of which some moment cannot fit. O(size).

@@ -256,6 +256,14 @@ TEST_F(JobQueueTest, PreemptedJobWhoseHostMemoryTheFirstLacks_PassesIt) {
   EXPECT_THAT(queue_.Decide(At(4)).admitted, ElementsAre(SessionId{1}));
 }
 
+// The other rank's session ended with the daemon that knew of it.
+TEST_F(JobQueueTest, RestoredJobWhoseRanksHaveAllYielded_IsPreempted) {
+  queue_.Restore(SessionId{1}, {"uid:1", "job", ""}, {.ranks = 2, .preemptible = true},
+                 JobState::kYielding, /*yielded=*/true, Time());
+  (void)queue_.Decide(Time());
+  EXPECT_EQ(queue_.StandingOf(SessionId{1})->state, JobState::kPreempted);
+}
+
 TEST_F(JobQueueTest, OnlyThoseThatAreNeeded_Yield) {
   ASSERT_TRUE(Join(1, "a", Ask(40, -2)).ok());
   ASSERT_TRUE(Join(2, "b", Ask(60, -1)).ok());

@@ -282,7 +282,8 @@ void Simulation::OpenSession() {
   if (Chance(50)) spec.device = DeviceIndex{static_cast<uint32_t>(Pick(4))};
   spec.weight = 1 + static_cast<uint32_t>(Pick(3));
   spec.death_policy = Chance(40) ? shm::DeathPolicy::kKeep : shm::DeathPolicy::kFree;
-  const absl::StatusOr<SessionId> id = engine_->OpenSession(spec, now_);
+  absl::StatusOr<SessionId> id;
+  if (!Survives([&] { id = engine_->OpenSession(spec, now_); })) return;
   const bool is_there = shm::Value(GivenDevice(spec)) < options_.devices.size();
   if (id.ok() != (is_there && sessions_.size() < kMaxSessions)) {
     Violate("the session limit is wrong, or a device is not where it should be");
@@ -329,22 +330,67 @@ InheritedSession Simulation::Inherit(SessionModel* session, bool in_doubt) {
   return inherited;
 }
 
+bool Simulation::Survives(const std::function<void()>& call, SessionModel* in_doubt) {
+  if (Chance(30)) crash_in_ = static_cast<int>(Pick(6));
+  const int stores =
+      Chance(12) ? static_cast<int>(Pick(in_doubt == nullptr ? 120 : 30)) : StoreDeath::kNever;
+  bool died = false;
+  try {
+    died = death_.DiesAt(stores, call);
+    counts_.deaths_at_stores += died ? 1 : 0;
+  } catch (const Crash&) {
+    died = true;
+  }
+  crash_in_ = -1;
+  if (!died) return true;
+  ++counts_.restarts_within;
+  Restart(in_doubt);
+  return false;
+}
+
+// Some copies end, and the daemon does not hear of it; or their clients are about to say so.
+void Simulation::ActWithoutDaemon(SessionModel* session) {
+  if (session->kept || session->dead) return;
+  const std::map<uint64_t, uint64_t> tickets = session->tickets;
+  for (const auto& [ticket, request_id] : tickets) {
+    uint64_t& word = session->completion[session->transfers.at(request_id).ticket.completion_index];
+    if (word != ticket && Chance(80)) continue;
+    word = ticket;
+    Settle(session, ticket);
+    if (Chance(50)) continue;
+    posted_.emplace_back(session->id, Make(RequestOp::kTransferDone));
+    posted_.back().second.argument = ticket;
+  }
+  if (Chance(20)) TakeOrReleaseLease(session);
+  if (session == in_call_ || !Chance(3)) return;
+  session->dead = true;
+  ++counts_.died_without_daemon;
+}
+
+bool Simulation::IsKept(SessionId session) const {
+  const std::vector<SessionSnapshot> found = engine_->Sessions(session, 1);
+  return !found.empty() && found[0].id == session && found[0].state == SessionState::kKept;
+}
+
+// What was being made or destroyed, and no chunk has its home there.
+void Simulation::DropPoolsOfNobody(SessionModel* session) {
+  std::set<PoolId> used;
+  for (const PoolSnapshot& pool : engine_->Pools({session->id, kNoPool})) {
+    if (pool.session == session->id) used.insert(pool.pool);
+  }
+  std::erase_if(session->pools, [&](const auto& pool) { return !used.contains(pool.first); });
+  if (session->leaving == Leaving::kFreed || session->leaving == Leaving::kAll) return;
+  for (const ChunkModel& chunk : session->chunks) {
+    if (chunk.exists && chunk.has_home && !used.contains(chunk.pool)) Violate("a home was lost");
+  }
+}
+
 // Memory that was being made or destroyed is nobody's any more.
 void Simulation::Restart(SessionModel* in_doubt) {
   ++counts_.restarts;
   crash_in_ = -1;
   charges_.clear();
-  // Some copies have ended, and the daemon did not hear of it; or their clients are about to say
-  // so.
-  for (auto& [id, session] : sessions_) {
-    const std::map<uint64_t, uint64_t> tickets = session.tickets;
-    for (const auto& [ticket, request_id] : tickets) {
-      uint64_t& word = session.completion[session.transfers.at(request_id).ticket.completion_index];
-      if (word != ticket && Chance(80)) continue;
-      word = ticket;
-      Settle(&session, ticket);
-    }
-  }
+  for (auto& [id, session] : sessions_) ActWithoutDaemon(&session);
   std::vector<Outgoing> out;
   while (death_.DiesAt(Chance(20) ? static_cast<int>(Pick(60)) : StoreDeath::kNever,
                        [&] { TakeOver(in_doubt, &out); })) {
@@ -353,6 +399,7 @@ void Simulation::Restart(SessionModel* in_doubt) {
     out.clear();
   }
   if (!violation_.empty()) return;
+  for (auto& [id, session] : sessions_) DropPoolsOfNobody(&session);
   ReceiveAgain(out);
 }
 
@@ -421,9 +468,12 @@ void Simulation::Allocate(SessionModel* session) {
     // A whole number of cells, so that write-backs in cells are tracked exactly.
     specs.push_back({"c", kind, kCells * (1 + Pick(1000)), has_home});
   }
-  const absl::StatusOr<Promise> promise = engine_->BeginAllocation(session->id, specs);
-  if (!promise.ok()) return;
-  charges_[promise->charge] = {kHostAccount, promise->bytes, session->id, specs, true};
+  const uint64_t number = ++allocations_;
+  absl::StatusOr<Promise> promise;
+  const auto begin = [&] { promise = engine_->BeginAllocation(session->id, specs, number); };
+  if (!Survives(begin) || !promise.ok()) return;
+  charges_[promise->charge] = {kHostAccount, promise->bytes, session->id, specs,
+                               true,         promise->pool,  number};
   if (Chance(60)) EndMaking();
 }
 
@@ -436,7 +486,15 @@ void Simulation::EndMaking() {
     const bool wanted = session != sessions_.end() && !session->second.kept;
     if (wanted && Chance(80)) {
       charges_.erase(id);
-      const absl::StatusOr<Allocation> allocation = engine_->FinishAllocation(id);
+      in_call_ = &session->second;
+      if (charge.pool != kNoPool) in_call_->pools[charge.pool] = charge.bytes;
+      absl::StatusOr<Allocation> allocation;
+      const ChargeId promised = id;
+      if (!Survives([&] { allocation = engine_->FinishAllocation(promised); })) {
+        ++counts_.deaths_in_allocations;
+        return ForgetAllocation(in_call_, charge.number);
+      }
+      in_call_ = nullptr;
       if (!allocation.ok()) return Violate("what was promised was not given");
       Enter(&session->second, *allocation, charge.specs);
       continue;
@@ -445,6 +503,18 @@ void Simulation::EndMaking() {
     engine_->GiveBack(id);
     charges_.erase(id);
   }
+}
+
+// As the shell does for a client that heard no answer, before it allocates anew.
+void Simulation::ForgetAllocation(SessionModel* session, uint64_t number) {
+  absl::StatusOr<Releases> releases;
+  while (violation_.empty() &&
+         !Survives([&] { releases = engine_->ForgetAllocation(session->id, number); })) {
+  }
+  in_call_ = nullptr;
+  if (!violation_.empty()) return;
+  if (!releases.ok()) return Violate("an allocation in part could not be freed");
+  Collect(*releases);
 }
 
 void Simulation::GiveBack() {
@@ -484,15 +554,29 @@ void Simulation::Free(SessionModel* session) {
     if (Chance(30)) ids.push_back(ChunkId{i});
   }
   session->leaving = Leaving::kFreed;
-  const absl::StatusOr<Releases> releases = engine_->Free(session->id, ids);
+  in_call_ = session;
+  absl::StatusOr<Releases> releases;
+  while (!Survives([&] { releases = engine_->Free(session->id, ids); })) {
+    ++counts_.deaths_in_frees;
+    if (!violation_.empty()) return;
+    // The shell frees what is left for a client that heard no answer.
+    std::erase_if(ids, [&](ChunkId id) {
+      if (engine_->FindChunk(session->id, id).has_value()) return false;
+      Remove(session, id);
+      return true;
+    });
+  }
+  in_call_ = nullptr;
   session->leaving = Leaving::kNothing;
   if (!releases.ok()) return;
-  for (const ChunkId id : ids) {
-    const ChunkModel& chunk = session->chunks[shm::Index(id)];
-    if (!chunk.exists) Violate("a chunk that was not there was freed");
-    session->chunks[shm::Index(id)] = {.word = chunk.word, .saved = {}, .lease = chunk.lease};
-  }
+  for (const ChunkId id : ids) Remove(session, id);
   Collect(*releases);
+}
+
+void Simulation::Remove(SessionModel* session, ChunkId id) {
+  const ChunkModel& chunk = session->chunks[shm::Index(id)];
+  if (!chunk.exists) Violate("a chunk that was not there was freed");
+  session->chunks[shm::Index(id)] = {.word = chunk.word, .saved = {}, .lease = chunk.lease};
 }
 
 void Simulation::Collect(const Releases& releases) {
@@ -533,16 +617,41 @@ void Simulation::Collect(const Releases& releases) {
   if (charges != releases.charges.size()) Violate("a charge was released without memory");
 }
 
-void Simulation::Close(SessionModel* session) {
+void Simulation::BuryDead() {
+  while (violation_.empty()) {
+    const auto dead = std::find_if(sessions_.begin(), sessions_.end(),
+                                   [](const auto& session) { return session.second.dead; });
+    if (dead == sessions_.end()) return;
+    Close(&dead->second, CloseReason::kDied);
+  }
+}
+
+void Simulation::SendPosted() {
+  for (const auto& [id, request] : std::exchange(posted_, {})) {
+    const auto session = sessions_.find(id);
+    if (session == sessions_.end() || session->second.kept || session->second.dead) continue;
+    Send(&session->second, request);
+    if (!violation_.empty()) return;
+  }
+}
+
+void Simulation::Close(SessionModel* session, CloseReason reason) {
   ++counts_.kills;
-  const auto reason = static_cast<CloseReason>(Pick(3));
+  session->dead = true;
   const bool has_chunks = std::any_of(session->chunks.begin(), session->chunks.end(),
                                       [](const ChunkModel& chunk) { return chunk.exists; });
   const bool keep = reason != CloseReason::kDetached && has_chunks &&
                     session->spec.death_policy == shm::DeathPolicy::kKeep;
   session->leaving = keep ? Leaving::kUnused : Leaving::kAll;
-  if (keep) Judge(session);
-  const absl::StatusOr<Releases> releases = engine_->CloseSession(session->id, reason, now_);
+  absl::StatusOr<Releases> releases;
+  for (bool closed = false; !closed;) {
+    if (keep) Judge(session);
+    closed = Survives([&] { releases = engine_->CloseSession(session->id, reason, now_); });
+    if (closed) break;
+    ++counts_.deaths_in_ends;
+    if (!violation_.empty()) return;
+    if (IsKept(session->id)) return keep ? Keep(session) : Violate("it was retained");
+  }
   if (!releases.ok()) return Violate("a session could not be closed");
   if (releases->sessions.empty() != keep) Violate("the death policy was not followed");
   if (keep) Keep(session);
@@ -552,6 +661,7 @@ void Simulation::Close(SessionModel* session) {
 void Simulation::Keep(SessionModel* session) {
   ++counts_.kept;
   session->kept = true;
+  session->dead = false;
   for (auto& [id, charge] : charges_) {
     if (charge.session == session->id) charge.session = kNoSession;
   }
@@ -573,10 +683,17 @@ void Simulation::Keep(SessionModel* session) {
 void Simulation::Reopen(SessionModel* session) {
   for (ChunkModel& chunk : session->chunks) chunk.lease = 0;
   session->leaving = Leaving::kNothing;
-  if (!engine_->ReopenSession(session->id, session->spec, now_).ok()) {
-    return Violate("a kept session could not be reopened");
+  absl::Status reopened;
+  const bool lives = Survives([&] {
+    reopened = engine_->ReopenSession(session->id, session->spec, now_);
+    engine_->SetWelcomed(session->id);
+  });
+  if (!violation_.empty()) return;
+  if (!lives && IsKept(session->id)) {
+    session->leaving = Leaving::kUnused;
+    return;  // its client was never told
   }
-  engine_->SetWelcomed(session->id);
+  if (!reopened.ok()) return Violate("a kept session could not be reopened");
   ++counts_.reopened;
   session->kept = false;
   session->completion = {};
@@ -588,9 +705,16 @@ void Simulation::AdvanceTime() {
     if (session.kept) session.leaving = Leaving::kAll;
   }
   std::vector<Outgoing> out;
-  const Releases releases = engine_->Tick(now_, &out);
+  Releases releases;
+  while (!Survives([&] { releases = engine_->Tick(now_, &out); })) {
+    out.clear();
+    if (!violation_.empty()) return;
+  }
   Receive(out, nullptr, nullptr);
   Collect(releases);
+  for (auto& [id, session] : sessions_) {
+    if (session.kept) session.leaving = Leaving::kUnused;
+  }
 }
 
 // --- clients -------------------------------------------------------------------------------------
@@ -758,28 +882,21 @@ void Simulation::Send(SessionModel* session, const shm::Request& request) {
   unanswered_.insert(request.request_id);
   std::vector<Outgoing> out;
   const uint64_t errors = counts_.errors;
-  if (Chance(30)) crash_in_ = static_cast<int>(Pick(6));
-  const int stores = Chance(12) ? static_cast<int>(Pick(30)) : StoreDeath::kNever;
-  const auto handle = [&] {
-    engine_->HandleRequest(session->id, request, now_, &out);
-    crash_in_ = -1;
-  };
-  bool died = false;
-  try {
-    died = death_.DiesAt(stores, handle);
-    counts_.deaths_at_stores += died ? 1 : 0;
-  } catch (const Crash&) {
-    died = true;
-  }
-  if (died) {
-    ++counts_.restarts_within;
-    Restart(session);
-    if (!violation_.empty()) return;
+  in_call_ = session;
+  for (bool done = false; !done;) {
+    // By a daemon that had taken over: the next one passes over it.
+    const bool answered = unanswered_.count(request.request_id) == 0;
+    done = Survives([&] { engine_->HandleRequest(session->id, request, now_, &out); },
+                    answered ? nullptr : session);
+    if (done) break;
     out.clear();
-    engine_->HandleRequest(session->id, request, now_, &out);
+    if (!violation_.empty()) return;
+    done = answered;
   }
+  in_call_ = nullptr;
   Receive(out, session, &request);
-  if (is_transfer) return;
+  const bool answered = unanswered_.count(request.request_id) == 0;
+  if (is_transfer || !violation_.empty()) return DieAfterAnswer(session, request, answered);
   if (request.op == RequestOp::kTransferDone) {
     const bool refused = counts_.errors > errors;
     // Only a drop that was asked for may still fail: by this transfer or by one before it.
@@ -788,12 +905,28 @@ void Simulation::Send(SessionModel* session, const shm::Request& request) {
     const bool old = request.argument < FirstTicketOf(engine_->manifest().epoch());
     if (!refused && !completes && !old) Violate("a false completion was believed");
   }
-  if (unanswered_.erase(request.request_id) == 0) return;
+  if (answered) return DieAfterAnswer(session, request, answered);
+  unanswered_.erase(request.request_id);
   // What was not answered was done, and must have been allowed to be silent.
   const bool silent = request.op == RequestOp::kTransferDone ||
                       request.op == RequestOp::kBeginMoment || Has(request, shm::kNoReply);
   if (!silent) Violate("a request was not answered");
   Apply(session, request);
+  DieAfterAnswer(session, request, answered);
+}
+
+// The daemon dies before it has taken the request out of the ring, and the client may have acted on
+// the answer. The shell passes over what was answered; the rest is carried out again.
+void Simulation::DieAfterAnswer(SessionModel* session, const shm::Request& request, bool answered) {
+  if (!violation_.empty() || !Chance(4)) return;
+  ++counts_.deaths_after_answers;
+  in_call_ = session;
+  Restart(answered ? nullptr : session);
+  in_call_ = nullptr;
+  if (answered || !violation_.empty()) return;
+  std::vector<Outgoing> out;
+  engine_->HandleRequest(session->id, request, now_, &out);
+  Receive(out, session, &request);
 }
 
 void Simulation::Receive(const std::vector<Outgoing>& out, SessionModel* sender,
@@ -813,7 +946,7 @@ void Simulation::Receive(const std::vector<Outgoing>& out, SessionModel* sender,
   // What was accepted and not yet granted uses the device from now on all the same.
   if (request == nullptr || request->op != RequestOp::kTransfer) return;
   const auto transfer = sender->transfers.find(request->request_id);
-  if (transfer != sender->transfers.end() && !transfer->second.granted) {
+  if (transfer != sender->transfers.end() && transfer->second.direction == Direction::kNone) {
     Accept(sender, request->request_id);
   }
 }
@@ -949,6 +1082,9 @@ void Simulation::Apply(SessionModel* session, const shm::Request& request) {
 // --- the loop ------------------------------------------------------------------------------------
 
 void Simulation::Step() {
+  BuryDead();
+  SendPosted();
+  if (!violation_.empty()) return;
   SessionModel* session = PickSession(false);
   const uint64_t action = Pick(100);
   if (session == nullptr || action < 1) {
@@ -961,7 +1097,7 @@ void Simulation::Step() {
       OpenSession();
     }
   } else if (action < 2) {
-    if (Chance(20)) Close(session);
+    if (Chance(20)) Close(session, static_cast<CloseReason>(Pick(3)));
   } else if (action < 5) {
     Allocate(session);
   } else if (action < 7) {
@@ -991,6 +1127,9 @@ void Simulation::Step() {
 }
 
 void Simulation::Finish() {
+  BuryDead();
+  SendPosted();
+  BuryDead();
   for (auto& [id, session] : sessions_) {
     if (session.kept) continue;
     while (!session.tickets.empty()) {

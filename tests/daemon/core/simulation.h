@@ -1,8 +1,9 @@
 // A deterministic world around one engine: clients that are honest, wrong, hostile, slow or dead.
 //
-// The daemon dies, too, between two requests, and within one at any look of the engine at its
+// The daemon dies, too, between two calls, and within any of them at any look of the engine at its
 // tables or any store of it into the manifest or the books; and another engine takes over from what
-// is there, or dies at any store while it does.
+// is there, or dies at any store while it does. Meanwhile clients go on: they finish copies, write
+// completion words, post requests, take and release leases, and die. A client in a call repeats it.
 //
 // The model keeps its own books from what a client can see (published words, responses) and never
 // asks the engine what it thinks. Everything follows from the seed.
@@ -12,12 +13,14 @@
 #include <array>
 #include <bitset>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mapping.h"
@@ -38,7 +41,12 @@ struct SimulationCounts {
   uint64_t reopened = 0;
   uint64_t lost = 0;  // chunks whose client died while it changed the only copy
   uint64_t restarts = 0;
-  uint64_t restarts_within = 0;  // a request
+  uint64_t restarts_within = 0;  // a call
+  uint64_t deaths_in_allocations = 0;
+  uint64_t deaths_in_frees = 0;
+  uint64_t deaths_in_ends = 0;  // of sessions, their retaining included
+  uint64_t deaths_after_answers = 0;
+  uint64_t died_without_daemon = 0;
   uint64_t deaths_at_stores = 0;
   uint64_t deaths_in_restarts = 0;
   uint64_t write_backs = 0;  // after which a dirty chunk was clean
@@ -103,6 +111,7 @@ class Simulation : private Tables {
     SessionSpec spec;
     DeviceIndex device{};
     bool kept = false;
+    bool dead = false;  // its client is, and no daemon has noticed yet
     Leaving leaving = Leaving::kNothing;
     std::array<ChunkModel, kMaxChunks> chunks;
     std::map<PoolId, uint64_t> pools;
@@ -121,7 +130,13 @@ class Simulation : private Tables {
   // Where the daemon may die.
   struct Crash {};
   void MayCrash();
+  // Carries out a call of the engine. False: the daemon died in it, and the next one has taken
+  // over. `in_doubt`: the session whose ring has the request that the call carries out.
+  bool Survives(const std::function<void()>& call, SessionModel* in_doubt = nullptr);
   void Restart(SessionModel* in_doubt);
+  void ActWithoutDaemon(SessionModel* session);
+  void DropPoolsOfNobody(SessionModel* session);
+  bool IsKept(SessionId session) const;
   void TakeOver(SessionModel* in_doubt, std::vector<Outgoing>* out);
   std::span<std::byte> ManifestBytes() const;
   InheritedSession Inherit(SessionModel* session, bool in_doubt);
@@ -134,8 +149,12 @@ class Simulation : private Tables {
   void Allocate(SessionModel* session);
   void Enter(SessionModel* session, const Allocation& allocation,
              const std::vector<ChunkSpec>& specs);
+  void ForgetAllocation(SessionModel* session, uint64_t number);
   void Free(SessionModel* session);
-  void Close(SessionModel* session);
+  void Remove(SessionModel* session, ChunkId chunk);
+  void Close(SessionModel* session, CloseReason reason);
+  void BuryDead();
+  void SendPosted();
   void Keep(SessionModel* session);
   void AdvanceTime();
   void Reopen(SessionModel* session);
@@ -150,6 +169,7 @@ class Simulation : private Tables {
   // One request, and what its answers mean.
   shm::Request Make(shm::RequestOp op);
   void Send(SessionModel* session, const shm::Request& request);
+  void DieAfterAnswer(SessionModel* session, const shm::Request& request, bool answered);
   void Receive(const std::vector<Outgoing>& out, SessionModel* sender, const shm::Request* request);
   void Answer(SessionModel* session, const Outgoing& outgoing, const shm::Request* request);
   void TakeTicket(SessionModel* session, const shm::Response& response);
@@ -198,8 +218,13 @@ class Simulation : private Tables {
     SessionId session = kNoSession;  // it is in the making for this one
     std::vector<ChunkSpec> specs{};
     bool is_promise = false;
+    PoolId pool = kNoPool;
+    uint64_t number = 0;  // of the allocation
   };
   std::map<ChargeId, ChargeModel> charges_;
+  uint64_t allocations_ = 0;
+  SessionModel* in_call_ = nullptr;                         // its client waits for an answer
+  std::vector<std::pair<SessionId, shm::Request>> posted_;  // while there was no daemon
   std::set<uint64_t> unanswered_;
   std::set<uint64_t> ticket_ids_;
   bool late_drops_ = false;  // some transfer asked for a drop that may still be due

@@ -40,6 +40,11 @@ TEST(Simulation, ManyActions_EveryInvariantHoldsAfterEach) {
     total.restarts_within += counts.restarts_within;
     total.deaths_at_stores += counts.deaths_at_stores;
     total.deaths_in_restarts += counts.deaths_in_restarts;
+    total.deaths_in_allocations += counts.deaths_in_allocations;
+    total.deaths_in_frees += counts.deaths_in_frees;
+    total.deaths_in_ends += counts.deaths_in_ends;
+    total.deaths_after_answers += counts.deaths_after_answers;
+    total.died_without_daemon += counts.died_without_daemon;
     total.arenas_refused += counts.arenas_refused;
     total.sessions_beside += counts.sessions_beside;
   }
@@ -57,6 +62,11 @@ TEST(Simulation, ManyActions_EveryInvariantHoldsAfterEach) {
   EXPECT_GT(total.restarts_within, AtLeast(2'000));
   EXPECT_GE(total.deaths_at_stores, StoreDeath::IsPossible() ? AtLeast(2'000) : 0);
   EXPECT_GE(total.deaths_in_restarts, StoreDeath::IsPossible() ? AtLeast(1'000) : 0);
+  EXPECT_GT(total.deaths_in_allocations, AtLeast(500));
+  EXPECT_GT(total.deaths_in_frees, AtLeast(500));
+  EXPECT_GT(total.deaths_in_ends, AtLeast(500));
+  EXPECT_GT(total.deaths_after_answers, AtLeast(5'000));
+  EXPECT_GT(total.died_without_daemon, AtLeast(1'000));
   EXPECT_GT(total.arenas_refused, AtLeast(500));
   EXPECT_GT(total.sessions_beside, AtLeast(500));
   RecordProperty("tickets", static_cast<int>(total.tickets));

@@ -1,4 +1,5 @@
 // The program geminid-holder, as a process of its own.
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -12,15 +13,20 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <thread>
 
 #include "base/memfd.h"
 #include "daemon/holder/holder_store.h"
+#include "daemon/holder/protocol.h"
 #include "daemon/os/unix_socket.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/base/temporary_folder.h"
 
 namespace geminid::holder {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr int kMilliseconds = 20'000;  // generous: nothing waits for ever
 
@@ -195,6 +201,80 @@ TEST_F(HolderTest, ThatIsToldNonsense_HangsUpAndKeepsWhatItHas) {
   }
   const std::unique_ptr<HolderStore> store = Open();
   EXPECT_TRUE(Listed(store.get()).contains("socket"));
+  store->Finish();
+}
+
+// A holder of version 2, as far as a daemon of version 1 sees it. Its socket stays where it is.
+class HolderOfVersion2 {
+ public:
+  // `tells`: it says which version it speaks; else it only hangs up.
+  HolderOfVersion2(const std::string& socket, bool tells)
+      : listener_(BlockingListener(socket)), thread_([this, tells] {
+          const base::UniqueFd daemon(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+          Wire wire;
+          (void)!::recv(daemon.get(), &wire, sizeof(wire), 0);
+          asked_version_ = wire.version;
+          wire = Encode({.op = Op::kOtherVersion});
+          wire.version = 2;
+          if (tells) (void)!::send(daemon.get(), &wire, sizeof(wire), MSG_NOSIGNAL);
+        }) {}
+  ~HolderOfVersion2() {
+    if (thread_.joinable()) thread_.join();
+  }
+  int AskedVersion() {
+    thread_.join();
+    return asked_version_;
+  }
+
+ private:
+  static base::UniqueFd BlockingListener(const std::string& socket) {
+    base::UniqueFd listener = *os::ListenSeqpacket(socket, 0600, 4);
+    ::fcntl(listener.get(), F_SETFL, ::fcntl(listener.get(), F_GETFL) & ~O_NONBLOCK);
+    return listener;
+  }
+
+  const base::UniqueFd listener_;
+  int asked_version_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(HolderTest, OfAnotherVersion_IsNamedAndNotReplaced) {
+  for (const bool tells : {true, false}) {
+    HolderOfVersion2 holder(socket_, tells);
+    struct stat before = {};
+    ASSERT_EQ(::stat(socket_.c_str(), &before), 0);
+    const std::unique_ptr<HolderStore> store = Open();
+    ASSERT_NE(store, nullptr);
+    const absl::Status refused = store->List().status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr(tells ? "speaks version 2, and this daemon version 1"
+                                : "hangs up on this daemon, which speaks version 1"));
+    EXPECT_EQ(holder.AskedVersion(), 1);
+    struct stat after = {};
+    ASSERT_EQ(::stat(socket_.c_str(), &after), 0);
+    EXPECT_EQ(after.st_ino, before.st_ino);
+    EXPECT_TRUE(os::ConnectSeqpacket(socket_).ok()) << "it listens still";
+    std::filesystem::remove(socket_);
+  }
+}
+
+// It is told which version the holder speaks; the daemon that speaks it finds all that there was.
+TEST_F(HolderTest, MetByADaemonOfAnotherVersion_SaysItsOwnAndKeepsWhatItHas) {
+  const base::UniqueFd kept = PutPair(Open().get(), "socket");
+  const absl::StatusOr<base::UniqueFd> later = os::ConnectSeqpacket(socket_);
+  ASSERT_TRUE(later.ok()) << later.status();
+  Wire wire = Encode({.op = Op::kList});
+  wire.version = 2;
+  ASSERT_GT(::send(later->get(), &wire, sizeof(wire), MSG_NOSIGNAL), 0);
+  ::fcntl(later->get(), F_SETFL, ::fcntl(later->get(), F_GETFL) & ~O_NONBLOCK);
+  ASSERT_EQ(::recv(later->get(), &wire, sizeof(wire), 0), static_cast<ssize_t>(sizeof(wire)));
+  EXPECT_EQ(wire.version, kVersion);
+  EXPECT_EQ(wire.op, static_cast<uint16_t>(Op::kOtherVersion));
+  EXPECT_EQ(::recv(later->get(), &wire, sizeof(wire), 0), 0) << "it hangs up";
+  const std::unique_ptr<HolderStore> store = Open();
+  EXPECT_TRUE(Listed(store.get()).contains("socket"));
+  EXPECT_FALSE(HungUp(kept, 0));
   store->Finish();
 }
 

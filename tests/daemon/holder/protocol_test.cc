@@ -40,13 +40,24 @@ TEST(HolderProtocol, OtherBytes_AreNoMessage) {
   other = good;
   other.op = 0;
   EXPECT_EQ(ReadAgain(other), std::nullopt);
-  other.op = 7;
+  other.op = 8;
   EXPECT_EQ(ReadAgain(other), std::nullopt);
   other = good;
   std::memset(other.name, 'x', sizeof(other.name));  // no end
   EXPECT_EQ(ReadAgain(other), std::nullopt);
   EXPECT_EQ(Decode(std::as_bytes(std::span(&good, 1)).first(100)), std::nullopt);
   EXPECT_EQ(Decode({}), std::nullopt);
+}
+
+TEST(HolderProtocol, VersionOf_IsReadOfAnyVersion) {
+  Wire wire = Encode({.op = Op::kList});
+  const auto version = [&] { return VersionOf(std::as_bytes(std::span(&wire, 1))); };
+  EXPECT_EQ(version(), kVersion);
+  wire.version = 2;
+  wire.op = 99;
+  EXPECT_EQ(version(), 2);
+  wire.magic ^= 1;
+  EXPECT_EQ(version(), std::nullopt);
 }
 
 }  // namespace

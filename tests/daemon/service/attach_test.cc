@@ -106,6 +106,22 @@ TEST_F(Attach, OtherVersionWithALongerHello_IsToldBothVersions) {
   EXPECT_THAT(Refusal(long_hello).error, HasSubstr("version 3, the client version 77"));
 }
 
+TEST_F(Attach, ClientOfTheNextRelease_IsWelcomedInThisVersion) {
+  std::array<std::byte, 512> long_hello = {};
+  shm::Hello hello = GoodHello();
+  hello.protocol_version = shm::kProtocolVersion + 1;
+  hello.oldest_protocol_version = shm::kProtocolVersion;
+  std::memcpy(long_hello.data(), &hello, sizeof(hello));
+  const base::UniqueFd fd = Connect();
+  EXPECT_TRUE(os::SendMessage(fd, long_hello, {}).ok());
+  const RawMessage answer = Receive(fd);
+  shm::Welcome welcome = {};
+  ASSERT_EQ(answer.bytes.size(), sizeof(welcome));
+  std::memcpy(&welcome, answer.bytes.data(), sizeof(welcome));
+  EXPECT_EQ(welcome.status, 0u) << welcome.error;
+  EXPECT_EQ(welcome.protocol_version, shm::kProtocolVersion);
+}
+
 // What the first release sent and could read: 160 bytes, and a refusal of 448 with its text at 64.
 TEST_F(Attach, ClientOfVersionOne_CanReadWhyItIsRefused) {
   std::array<std::byte, 160> old = {};

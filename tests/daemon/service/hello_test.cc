@@ -52,6 +52,35 @@ TEST(Hello, OtherVersionOfAnotherSize_NamesBoth) {
   EXPECT_EQ(CheckHello(Bytes(future)).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// The release after this one speaks this one's version too.
+TEST(Hello, OfTheNextRelease_IsUnderstoodWhereItSpeaksThisVersion) {
+  shm::Hello hello = GoodHello();
+  hello.protocol_version = shm::kProtocolVersion + 1;
+  hello.oldest_protocol_version = shm::kProtocolVersion;
+  hello.layout_version = shm::kLayoutVersion + 1;
+  hello.oldest_layout_version = shm::kLayoutVersion;
+  const absl::StatusOr<core::SessionSpec> spec = CheckHello(Bytes(hello));
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->job, "demo");
+  EXPECT_TRUE(CheckHello(Bytes(hello), sizeof(hello) + 100).ok()) << "it may be longer";
+  hello.oldest_protocol_version = shm::kProtocolVersion + 1;
+  EXPECT_THAT(std::string(CheckHello(Bytes(hello)).status().message()),
+              HasSubstr("protocol version 3, the client version 4;"));
+  hello.protocol_version = 9;
+  EXPECT_THAT(std::string(CheckHello(Bytes(hello)).status().message()),
+              HasSubstr("protocol version 3, the client versions 4 to 9;"));
+  hello.oldest_protocol_version = shm::kProtocolVersion;
+  hello.oldest_layout_version = shm::kLayoutVersion + 1;
+  EXPECT_THAT(std::string(CheckHello(Bytes(hello)).status().message()),
+              HasSubstr("shared-memory layout 3, the client layout 4;"));
+}
+
+TEST(Hello, OfThisVersionAndAnotherSize_IsRefused) {
+  const shm::Hello hello = GoodHello();
+  EXPECT_EQ(CheckHello(Bytes(hello), sizeof(hello) + 1).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 // The first release's, in its own shape.
 TEST(Hello, OfVersionOne_IsRefusedWithBothVersions) {
   std::array<std::byte, 160> old = {};

@@ -79,6 +79,40 @@ TEST_F(RestartTest, RequestsAndCallsMadeMeanwhile_AreCarriedOutByTheNextOne) {
   EXPECT_EQ(Check(), absl::OkStatus());
 }
 
+// The daemon died after it had pushed a ticket, and before it had taken the request out of the
+// ring. The client copied, and said so.
+TEST_F(RestartTest, TransferThatWasAnswered_IsNotCarriedOutAgain) {
+  const std::unique_ptr<Session> session = Connect();
+  const ChunkHandle chunk = Allocate(session.get());
+  {
+    const absl::StatusOr<Lease> lease = session->Use(chunk.id, absl::Seconds(30));
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    session->Transition(chunk.id, ChunkState::kCompute);
+    ASSERT_TRUE(session->Transition(chunk.id, ChunkState::kHold, /*dirty=*/true)
+                    .Wait(absl::Seconds(30))
+                    .ok());
+  }
+  ASSERT_TRUE(session->WriteBack(chunk.id).Wait(absl::Seconds(30)).ok());
+  env_.Stop();
+  {
+    const auto state = *base::Mapping::Map(kept_.Of("s1-state"), sizeof(shm::StateSegment));
+    const auto client = *base::Mapping::Map(kept_.Of("s1-client"), sizeof(shm::ClientSegment));
+    std::atomic<uint64_t>& read =
+        reinterpret_cast<shm::StateSegment*>(state.data())->cursor.requests_read;
+    const auto* const requests =
+        reinterpret_cast<const shm::ClientSegment*>(client.data())->requests;
+    uint64_t last = read.load();
+    while (requests[--last % shm::kRingEntries].op != shm::RequestOp::kTransfer) {
+      ASSERT_GT(last, 0u);
+    }
+    read.store(last);
+  }
+  ASSERT_TRUE(env_.Start(options_).ok());
+  const absl::Status dropped = session->Drop(chunk.id).Wait(absl::Seconds(30));
+  EXPECT_TRUE(dropped.ok()) << dropped;
+  EXPECT_EQ(Check(), absl::OkStatus());
+}
+
 TEST_F(RestartTest, ManyRestarts_LoseNothingAndKeepNothingTooMuch) {
   const std::unique_ptr<Session> session = Connect();
   const ChunkHandle chunk = Allocate(session.get());

@@ -45,6 +45,23 @@ TEST_F(RingTest, FullRing_RefusesUntilOneIsTaken) {
   EXPECT_TRUE(writer_.TryPush(Numbered(kRingEntries)));
 }
 
+TEST_F(RingTest, Writer_KnowsWhatItWroteUntilItIsOverwritten) {
+  const auto has = [this](uint64_t number) {
+    return writer_.HasWritten(
+        [number](const Request& request) { return request.request_id == number; });
+  };
+  EXPECT_FALSE(has(0));  // the memory is zero, and nothing was written
+  Request request;
+  for (uint64_t i = 0; i <= kRingEntries; ++i) {
+    ASSERT_TRUE(writer_.TryPush(Numbered(i)));
+    ASSERT_EQ(reader_.TryPop(&request), Reader::Result::kEntry);
+  }
+  EXPECT_FALSE(has(0));
+  EXPECT_TRUE(has(1));
+  EXPECT_TRUE(has(kRingEntries));
+  EXPECT_FALSE(has(kRingEntries + 1));
+}
+
 TEST_F(RingTest, TwoThreads_DeliverEveryEntryOnceInOrder) {
   constexpr uint64_t kEntries = 200000;
   std::thread producer([this] {

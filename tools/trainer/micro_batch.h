@@ -37,6 +37,7 @@ class RotaryPositions {
   // RotaryTables of `count` tokens from `position` on. Valid until the next call.
   absl::StatusOr<RotaryTables> Of(size_t position, size_t count);
 
+  size_t head_dim() const { return head_dim_; }
   size_t computed() const { return positions_; }  // positions whose rows are here
 
  private:

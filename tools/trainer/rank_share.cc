@@ -5,6 +5,7 @@
 
 #include "collectives/pipeline/held_bytes.h"
 #include "collectives/tensor_parallel/tensor_layout.h"
+#include "tools/forecast/trainer_need.h"
 #include "tools/trainer/layer_share.h"
 #include "tools/trainer/model_part.h"
 #include "tools/trainer/share_loss.h"
@@ -52,9 +53,11 @@ uint64_t HeldInHalves(const TrainOptions& options, const MicroBatchShape& shape,
     for (const ModelPart& part : stages[i]) {
       ModelConfig layers = options.model;
       layers.layers = part.layers;
-      parts.push_back({.forward = (2 * part.layers + (part.outputs ? 1 : 0)) * stream +
-                                  (keeps ? KeptBytes(layers, type, shape) : 0),
-                       .later = LaterBytes(options.model, type, part, shape)});
+      // The device may be a GPU, where rows of logits are longer.
+      parts.push_back(
+          {.forward = (2 * part.layers + (part.outputs ? 1 : 0)) * stream +
+                      (keeps ? KeptBytes(layers, type, shape) : 0),
+           .later = LaterBytes(options.model, type, part, shape, forecast::kLogitAlignment)});
     }
     most = std::max(most, collectives::MostHeldBytes((*schedule)[i], parts));
   }
@@ -79,9 +82,8 @@ uint64_t ShareWorkspaceBytes(const TrainOptions& options, const ModelConfig& lay
   const uint64_t width = LogitsWidth(share.vocabulary);
   const uint64_t output = zero::SizeOf(type) * width + sizeof(float) * (width - share.vocabulary);
   const Tiling tiling = Tiling::Of(share, /*on_gpu=*/true);
-  uint64_t bytes =
-      WorkspaceBytesBound(share, type, shape, tiling, threads) +
-      shape.tokens() * (output + kOfToken);
+  uint64_t bytes = WorkspaceBytesBound(share, type, shape, tiling, threads) +
+                   shape.tokens() * (output + kOfToken);
   if (options.parallel.sequence > 1) {  // attention to whole sequences
     share.layers = 0;
     MicroBatchShape whole = shape;

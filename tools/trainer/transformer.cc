@@ -10,6 +10,7 @@
 #include "tools/trainer/ends.h"
 #include "tools/trainer/later_gradients.h"
 #include "tools/trainer/mlp_half.h"
+#include "tools/trainer/rotary_upload.h"
 #include "tools/trainer/routed_half.h"
 
 namespace geminid::trainer {
@@ -211,29 +212,13 @@ class TransformerOf final : public Transformer {
     }
   };
 
-  absl::Status PrepareRotary(Run& run, const MicroBatch& batch) {
-    const size_t length = batch.shape.sequence_length;
-    const size_t width = config_.head_dim() / 2;
-    GEMINID_ASSIGN_OR_RETURN(run.rotary,
-                             Scratch<float>::Allocate(run.resources, 2 * length * width));
-    float* const cos = run.rotary.data();
-    float* const sin = cos + length * width;
-    const KernelsOf<T>& math = KernelsFor<T>(run.resources);
-    for (const Positions::Run& part : run.context.positions.RunsOf(length)) {
-      GEMINID_ASSIGN_OR_RETURN(const RotaryTables tables, rotary_.Of(part.position, part.count));
-      const size_t bytes = part.count * width * sizeof(float);
-      GEMINID_RETURN_IF_ERROR(
-          math.Upload(run.resources, tables.cos, bytes, cos + part.token * width));
-      GEMINID_RETURN_IF_ERROR(
-          math.Upload(run.resources, tables.sin, bytes, sin + part.token * width));
-    }
-    run.context.rotary = {.cos = cos, .sin = sin};
-    return absl::OkStatus();
-  }
-
   absl::Status Prepare(Run& run, const MicroBatch& batch) {
     if (config_.rotary()) {
-      GEMINID_RETURN_IF_ERROR(PrepareRotary(run, batch));
+      const size_t length = batch.shape.sequence_length;
+      GEMINID_ASSIGN_OR_RETURN(
+          run.rotary, UploadRotary<T>(run.resources, run.context.positions, length, &rotary_));
+      run.context.rotary = {.cos = run.rotary.data(),
+                            .sin = run.rotary.data() + length * config_.head_dim() / 2};
     }
     GEMINID_ASSIGN_OR_RETURN(run.tokens, UploadTokens(run.resources, layers_, batch));
     run.inputs.reserve(2 * parameters_.attention.size() + 1);
@@ -493,15 +478,11 @@ std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
               experts);
 }
 
-std::unique_ptr<Transformer> MakeTransformerShare(const ModelConfig& share,
-                                                  zero::DataType data_type,
-                                                  ModelParameters parameters, LayerShare* layers,
-                                                  const Tiling& tiling,
-                                                  kernels::ThreadPool* threads,
-                                                  const ModelKernels& math,
-                                                  const SequenceCut& cut) {
-  return Make(data_type, share, std::move(parameters), tiling, threads, math, cut, layers,
-              nullptr);
+std::unique_ptr<Transformer> MakeTransformerShare(
+    const ModelConfig& share, zero::DataType data_type, ModelParameters parameters,
+    LayerShare* layers, const Tiling& tiling, kernels::ThreadPool* threads,
+    const ModelKernels& math, const SequenceCut& cut) {
+  return Make(data_type, share, std::move(parameters), tiling, threads, math, cut, layers, nullptr);
 }
 
 std::unique_ptr<Transformer> MakeTransformer(const ModelConfig& config, zero::DataType data_type,

@@ -151,9 +151,10 @@ uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, ui
 // second:
 //   T e L ((4 hidden + q + 2 kv) + hidden + (2 + g) intermediate), g as below, and of the part that
 //   outputs T e (hidden + vocabulary)
-// and the gradients of norms and, where the part embeds, of its output. Not of routed models.
+// and the gradients of norms and, where the part embeds, of its output. Not of routed models. The
+// vocabulary is rounded up to `logit_alignment`: 1 on the host, kLogitAlignment on a GPU.
 uint64_t LaterBytes(const ModelConfig& config, zero::DataType data_type, const ModelPart& part,
-                    const MicroBatchShape& shape);
+                    const MicroBatchShape& shape, uint64_t logit_alignment);
 
 // What keeping the activations of one micro-batch takes beside that:
 //   L T ((2 heads + 2 kv_heads) head_dim e + 4 heads + g m intermediate e), g = 2 with a gate,

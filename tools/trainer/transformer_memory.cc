@@ -78,14 +78,14 @@ uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, ui
 }
 
 uint64_t LaterBytes(const ModelConfig& config, zero::DataType data_type, const ModelPart& part,
-                    const MicroBatchShape& shape) {
+                    const MicroBatchShape& shape, uint64_t logit_alignment) {
   const uint64_t hidden = config.hidden;
   // Of a half layer what its matrices read and the gradients of what they give.
   const uint64_t queries = config.heads * config.head_dim();
   const uint64_t keys = config.kv_heads * config.head_dim();
   const uint64_t attention = 2 * hidden + 2 * queries + 2 * keys;
   const uint64_t mlp = 2 * hidden + (config.gated_mlp() ? 3 : 2) * config.intermediate;
-  const uint64_t logits = base::RoundUp(config.vocabulary, forecast::kLogitAlignment);
+  const uint64_t logits = base::RoundUp(config.vocabulary, logit_alignment);
   const uint64_t ends = (part.outputs ? hidden + logits : 0) + (part.embeds ? hidden : 0);
   const uint64_t norms = (2 * part.layers + (part.outputs ? 1 : 0)) * 2 * hidden * sizeof(float);
   return shape.tokens() * zero::SizeOf(data_type) * (part.layers * (attention + mlp) + ends) +

@@ -231,7 +231,8 @@ TEST(PartsOfTheModel, GoneBackInHalves_GiveTheBitsOfTheWhole) {
         EXPECT_EQ(loss, expected_loss);
         // What is held is what is planned, but for what each pass holds of a micro-batch anyway.
         for (const auto& [held, part] : {std::pair{&first, parts[0]}, {&last, parts[1]}}) {
-          const uint64_t planned = kBatches * LaterBytes(config, type, part, batches[0].shape);
+          const uint64_t planned =
+              kBatches * LaterBytes(config, type, part, batches[0].shape, /*logit_alignment=*/1);
           EXPECT_GE(held->parameters->workspace().in_use_bytes(), planned * 9 / 10);
           EXPECT_LE(held->parameters->workspace().in_use_bytes(), planned * 3 / 2 + 16384);
         }

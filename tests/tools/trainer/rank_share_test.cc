@@ -67,7 +67,8 @@ TEST(WorkspaceBytesOfShare, InHalves_HasRoomForWhatTheWeightsWaitFor) {
   const zero::DataType type = options.zero.data_type;
   const uint64_t later =
       LaterBytes(options.model, type,
-                 {.first_layer = 1, .layers = 1, .embeds = false, .outputs = false}, shape);
+                 {.first_layer = 1, .layers = 1, .embeds = false, .outputs = false}, shape,
+                 /*logit_alignment=*/1);
   EXPECT_GT(in_halves, interleaved);
   EXPECT_GT(in_halves, WorkspaceBytesBound(
                            [&] {

@@ -74,7 +74,7 @@ absl::Status Agree(collectives::Communicator* communicator, Phase phase, uint64_
   std::vector<int64_t> words(kAnswerWords);
   std::memcpy(words.data(), &own, sizeof(own));
   std::vector<int64_t> all(kAnswerWords * static_cast<size_t>(communicator->WorldSize()));
-  const absl::Status exchanged = communicator->AllGather(words, all);
+  absl::Status exchanged = communicator->AllGather(words, all);
   if (!mine.ok()) return mine;
   if (!exchanged.ok()) return exchanged;
   for (int rank = 0; rank < communicator->WorldSize(); ++rank) {

@@ -282,7 +282,8 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& options, Ke
 void Hub::RevokeAll() {
   for (const auto& [id, session] : tables_.sessions) {
     for (const auto& [pool_id, pool] : session->pools) pool.Revoke().IgnoreError();
-    if (session->arena != nullptr) session->arena->Revoke(base::UniqueFd(), [](absl::Status) {});
+    if (session->arena != nullptr)
+      session->arena->Revoke(base::UniqueFd(), [](const absl::Status&) {});
     session->SetPhase(shm::Phase::kGone);
     session->Disconnect();
   }

@@ -10,9 +10,11 @@
 #include <cstddef>
 #include <cstring>
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the names are CUDA's.
 #define __device__
 #define __host__
 #define __shared__ static  // of the block that runs
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace geminid::cuda_on_host {
 
@@ -51,6 +53,7 @@ T ValueOf(unsigned thread, T mine) {
 #define threadIdx ::geminid::cuda_on_host::thread_index
 #define blockIdx ::geminid::cuda_on_host::block_index
 
+// NOLINTBEGIN(bugprone-reserved-identifier)
 inline void __syncthreads() { geminid::cuda_on_host::Wait(); }
 inline void __syncwarp() { geminid::cuda_on_host::Wait(); }
 
@@ -64,5 +67,6 @@ template <typename T>
 T __shfl_xor_sync(unsigned /* mask */, T value, unsigned lanes, unsigned /* width */) {
   return geminid::cuda_on_host::ValueOf(threadIdx.x ^ lanes, value);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 #endif  // GEMINID_KERNELS_RUNTIME_CUDA_WORDS_H_

@@ -20,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using checkpoint::Saver;
 using ::testing::AllOf;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

@@ -70,8 +70,9 @@ Simulation::ChunkModel* Simulation::FindChunk(SessionModel* session, ChunkId chu
 // --- tables --------------------------------------------------------------------------------------
 
 void Simulation::MayCrash() {
-  if (crash_in_ < 0 || --crash_in_ >= 0) return;
-  throw Crash();
+  if (crash_in_ < 0) return;
+  --crash_in_;
+  if (crash_in_ < 0) throw Crash();
 }
 
 void Simulation::PublishState(SessionId id, ChunkId chunk_id, uint64_t word) {

@@ -13,6 +13,7 @@
 #include <array>
 #include <bitset>
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -128,7 +129,7 @@ class Simulation : private Tables {
   uint64_t ReadCompletion(SessionId session, uint16_t index) override;
 
   // Where the daemon may die.
-  struct Crash {};
+  struct Crash : std::exception {};
   void MayCrash();
   // Carries out a call of the engine. False: the daemon died in it, and the next one has taken
   // over. `in_doubt`: the session whose ring has the request that the call carries out.

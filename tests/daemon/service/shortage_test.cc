@@ -19,7 +19,6 @@
 namespace geminid::service {
 namespace {
 
-using ::testing::HasSubstr;
 
 TEST(Shortage, ThatPasses_IsWaitedOutWithLongerAndLongerPauses) {
   std::vector<int64_t> pauses;

@@ -9,6 +9,13 @@
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
+namespace {
+
+// Where workspace can grow to this many times the most there ever was, nothing leaves for it.
+constexpr uint64_t kAmple = 4;
+
+}  // namespace
+
 // --- what may be asked ---------------------------------------------------------------------------
 
 absl::Status EngineImpl::CheckUse(Pass pass, std::span<const ParameterId> parameters) const {
@@ -115,7 +122,7 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   if (following) room.wanted_bytes = director_->followed().workspace_bytes(director_->moment());
   // A plan knows how much workspace there will be, unless it grew since.
   if (!following || plans_->workspace_grew()) {
-    room.enough_bytes = kAmpleWorkspace * residency_->meter().Read().peak_workspace_bytes;
+    room.enough_bytes = kAmple * residency_->meter().Read().peak_workspace_bytes;
   }
   return residency_->MoveWithRoom(moves, room);
 }

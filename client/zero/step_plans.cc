@@ -161,7 +161,7 @@ absl::Status StepPlans::PlaceState(Trace* trace) {
   const bool movable = setup_.options.placement == Placement::kAuto &&
                        setup_.options.state_placement != StatePlacement::kHost &&
                        !store_.any_on_device();
-  if (std::exchange(so_far_.state_placed, true) || !movable) return absl::OkStatus();
+  if (std::exchange(state_placed_, true) || !movable) return absl::OkStatus();
   // It goes to the arena's bottom, where blocks of workspace may lie that found no other place.
   std::vector<double> in_the_way = {residency_.AnythingLies() ? 1.0 : 0.0};
   GEMINID_RETURN_IF_ERROR(links_.agreement().Worst(&in_the_way));
@@ -199,7 +199,7 @@ absl::Status StepPlans::MakePlanFromRecording() {
   }
   const bool followed = director_.outcome() == Director::Outcome::kFollowed;
   // What stayed lies where it found room, perhaps where state is to be.
-  if (setup_.weights_stay() && !so_far_.state_placed) {
+  if (setup_.weights_stay() && !state_placed_) {
     GEMINID_RETURN_IF_ERROR(residency_.Move(director_.DropAll()));
   }
   GEMINID_RETURN_IF_ERROR(residency_.mover().WaitIdle());

@@ -74,8 +74,7 @@ class StepPlans {
  private:
   struct Judgement {
     ReplanCause cause = ReplanCause::kNone;
-    bool asked = false;     // by the controller, which waits for it
-    uint64_t room_end = 0;  // on all ranks
+    bool asked = false;  // by the controller, which waits for it
   };
 
   // step_plans.cc: from the sample to the plan
@@ -98,8 +97,6 @@ class StepPlans {
   absl::Duration UpdateStall() const;
   uint64_t PeakExcessBytes() const;
   absl::StatusOr<Judgement> JudgePlan(bool step_ends);
-  uint64_t RoomEnd() const;
-  void SetRoom(uint64_t end);
   absl::Status PlanIfNeeded(bool step_ends);
   absl::Status TellController();
 
@@ -111,11 +108,8 @@ class StepPlans {
   const GradientBook& book_;
   const std::function<absl::Status(std::span<const uint32_t> chunks)> move_state_;
   OperatorMeter times_;
-  Trace planned_trace_;  // that the plan was made from
-  struct {
-    bool state_placed = false;  // once, before the first plan
-    uint64_t most_workspace_bytes = 0;
-  } so_far_;
+  Trace planned_trace_;        // that the plan was made from
+  bool state_placed_ = false;  // once, before the first plan
   std::vector<uint32_t> update_order_;
   PlanTally tally_;
   struct {

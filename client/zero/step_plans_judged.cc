@@ -50,9 +50,7 @@ void StepPlans::EndMoment() {
   if (!took.has_value()) return;
   Recorder& recorder = director_.recorder();
   recorder.NoteCompute(absl::ToDoubleSeconds(*took));
-  const uint64_t workspace_bytes = residency_.workspace().TakePeakExtent();
-  recorder.NoteWorkspace(workspace_bytes);
-  so_far_.most_workspace_bytes = std::max(so_far_.most_workspace_bytes, workspace_bytes);
+  recorder.NoteWorkspace(residency_.workspace().TakePeakExtent());
 }
 
 // While sampling that is how the sample is taken; under a plan it means that the sample was too
@@ -95,40 +93,25 @@ absl::StatusOr<StepPlans::Judgement> StepPlans::JudgePlan(bool step_ends) {
   const double seconds = step_ends ? times_.MeanMicroBatchSeconds() : 0;
   const uint64_t excess_bytes = micro_batch_.workspace_grew && followed ? PeakExcessBytes() : 0;
   std::vector<double> worst = {followed ? 0.0 : 1.0, micro_batch_.workspace_grew ? 1.0 : 0.0,
-                               static_cast<double>(excess_bytes), seconds,
-                               -static_cast<double>(RoomEnd())};
+                               static_cast<double>(excess_bytes), seconds};
   GEMINID_RETURN_IF_ERROR(
       setup_.Waited(StallCause::kCollective, [&] { return links_.agreement().Worst(&worst); }));
   const bool order_changed = worst[0] > 0;
   const bool grew = worst[1] > 0;
-  Judgement judgement = {.room_end = static_cast<uint64_t>(-worst[4])};
   // Without a plan the ranks may have gone apart and met all the same.
   if (order_changed) {
     const Trace trace = MakeTrace(director_.training_recorder().Moments());
     GEMINID_RETURN_IF_ERROR(links_.agreement().CheckSameOperators(trace.moments));
   }
-  if (!controller_.has_value()) return judgement;
-  if (!order_changed && !grew && !step_ends) return judgement;
+  if (!controller_.has_value()) return Judgement{};
+  if (!order_changed && !grew && !step_ends) return Judgement{};
   const ReplanCause cause =
       controller_->OnStep({.step_seconds = order_changed || grew ? 0 : worst[3],
                            .peak_excess_bytes = static_cast<uint64_t>(worst[2]),
                            .access_order_changed = order_changed});
-  judgement.asked = cause != ReplanCause::kNone;
-  judgement.cause = order_changed ? ReplanCause::kAccessOrder : grew ? ReplanCause::kPeak : cause;
-  return judgement;
-}
-
-// Idle chunks leave workspace the room that it is given beside operators, too.
-uint64_t StepPlans::RoomEnd() const {
-  const uint64_t arena_bytes = setup_.session->arena_bytes();
-  return arena_bytes - std::min(arena_bytes, kAmpleWorkspace * so_far_.most_workspace_bytes);
-}
-
-// The state finds its place first.
-void StepPlans::SetRoom(uint64_t end) {
-  const uint64_t begin = store_.device_bytes();
-  const bool any = so_far_.state_placed && setup_.options.placement != Placement::kCpu;
-  director_.SetRoom(any && begin < end ? AgreedExtent{begin, end} : AgreedExtent{});
+  const bool asked = cause != ReplanCause::kNone;
+  if (order_changed) return Judgement{ReplanCause::kAccessOrder, asked};
+  return Judgement{grew ? ReplanCause::kPeak : cause, asked};
 }
 
 // From what the micro-batch just over recorded.
@@ -139,10 +122,9 @@ absl::Status StepPlans::PlanIfNeeded(bool step_ends) {
   const bool new_operators = director_.outcome() != Director::Outcome::kFollowed;
   const bool wanted = new_operators ? director_.wants_plan() || judgement->asked
                                     : judgement->cause != ReplanCause::kNone;
-  if (wanted && !sampled) tally_.CountReplan(judgement->cause);
-  if (wanted) GEMINID_RETURN_IF_ERROR(MakePlanFromRecording());
-  SetRoom(judgement->room_end);
-  return absl::OkStatus();
+  if (!wanted) return absl::OkStatus();
+  if (!sampled) tally_.CountReplan(judgement->cause);
+  return MakePlanFromRecording();
 }
 
 absl::Status StepPlans::TellController() {

@@ -16,9 +16,6 @@
 
 namespace geminid::zero {
 
-// Where workspace can grow to this many times the most there ever was, nothing leaves for it.
-inline constexpr uint64_t kAmpleWorkspace = 4;
-
 // Thread-safe. A block lies at the highest place that fits, found by walking the blocks in use:
 // trainers hold tens of them, not thousands.
 class ArenaWorkspace final : public Workspace {

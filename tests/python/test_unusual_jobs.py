@@ -206,6 +206,7 @@ def test_job_in_a_third_of_its_state_is_that_of_torch_and_plans_survive(job):
     twins.assert_moved(both[1], steps=12)
 
 
+@pytest.mark.xfail(strict=True, reason="evaluation on demand drops what lies idle, although there is room")
 @pytest.mark.parametrize("step", [learn_apart, learn_together])
 def test_models_that_all_fit_are_never_evicted_for_each_other(step):
     """Weights come to the device once after each update; those of models that only evaluate come once."""

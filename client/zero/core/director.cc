@@ -32,11 +32,7 @@ std::vector<uint32_t> Director::Required(std::span<const uint32_t> chunks) const
 }
 
 void Director::Hold(std::span<const uint32_t> chunks) {
-  ++idle_.uses;
-  for (uint32_t chunk : chunks) {
-    ++places_[chunk].holders;
-    places_[chunk].last_use = idle_.uses;
-  }
+  for (uint32_t chunk : chunks) ++places_[chunk].holders;
 }
 
 void Director::Release(uint32_t chunk) { --places_[chunk].holders; }
@@ -64,31 +60,20 @@ void Director::Drop(uint32_t chunk, Moves* moves) {
   moves->push_back({Move::Kind::kDrop, chunk});
 }
 
-// Of a gradient that nobody writes nothing is worth keeping.
-bool Director::MayStay(uint32_t chunk, const PlannedRun* run) const {
-  const std::optional<uint64_t>& offset = places_[chunk].offset;
-  if (!offset.has_value() || chunks_[chunk].is_gradient) return false;
-  const AgreedExtent extent = ExtentOf(chunk, *offset);
-  if (!idle_.room.Contains(extent)) return false;
-  return run == nullptr ||
-         run->LeavesAlone(chunk, extent.begin, extent.end,
-                          [this](uint32_t other) { return chunks_[other].bytes; });
-}
-
-// What nobody uses and lies where the plan puts something else at any time.
-void Director::DropMisplaced(const PlannedRun* run, const std::map<uint32_t, uint64_t>& wanted,
-                             Moves* moves, Stays stays) {
+// What nobody uses and does not lie where it is wanted.
+void Director::DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves,
+                             Stays stays) {
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    if (!places_[chunk].idle() || (stays == Stays::kNot && chunks_[chunk].stays)) continue;
+    if (stays == Stays::kNot && chunks_[chunk].stays) continue;
     const auto found = wanted.find(chunk);
     const bool in_place = found != wanted.end() && places_[chunk].offset == found->second;
-    if (!in_place && !MayStay(chunk, run)) Drop(chunk, moves);
+    if (places_[chunk].idle() && !in_place) Drop(chunk, moves);
   }
 }
 
 Moves Director::DropAll() {
   Moves moves;
-  DropIdle({}, /*all=*/true, &moves);
+  DropMisplaced({}, &moves);
   for (Place& place : places_) place.copied = false;
   return moves;
 }
@@ -106,11 +91,8 @@ Moves Director::OpenGradient(uint32_t chunk, bool planned) {
   if (places_[chunk].parked) {
     Load(chunk, std::nullopt, /*due=*/std::nullopt, &moves);
   } else if (!places_[chunk].on_device) {
-    const std::optional<uint64_t> offset =
-        following() ? std::nullopt : MakePlace(chunk, Required({&chunk, 1}), &moves);
     places_[chunk].on_device = true;
-    places_[chunk].offset = offset;
-    moves.push_back({Move::Kind::kOpen, chunk, offset});
+    moves.push_back({Move::Kind::kOpen, chunk});
   }
   if (planned) recorder_.NoteUse(chunk);
   return moves;
@@ -132,77 +114,16 @@ Moves Director::Reduce(uint32_t chunk) {
 
 // --- on demand -----------------------------------------------------------------------------------
 
-// By the plan in force: how many moments ahead. Once a micro-batch has left it, it says nothing.
-uint64_t Director::NextUse(uint32_t chunk) const {
-  const bool known = Training() == State::kFollowing || Training() == State::kIdle;
-  if (!known || !training_ || !training_->Uses(chunk)) return AgreedChunk::kUnknown;
-  const size_t moment = Training() == State::kIdle ? 0 : moment_;
-  const uint64_t next = training_->NextUse(chunk, moment);
-  return next < moment ? next + training_->size() - moment : next - moment;
-}
-
-// Where plans will look for it, else where it is in the way of none.
-PlaceRequest Director::RequestFor(uint32_t chunk) const {
-  PlaceRequest request{.bytes = chunks_[chunk].bytes, .preferred = {}, .avoided = {}};
-  for (const std::optional<PlannedRun>* plan : {&training_, &evaluation_}) {
-    if (!plan->has_value() || (plan == &evaluation_ && (*plan)->KeepsAll())) continue;
-    for (const PlannedPlacement& place : (*plan)->places()) {
-      if (place.index == chunk) {
-        request.preferred.push_back(place.device_offset);
-      } else {
-        request.avoided.push_back(ExtentOf(place.index, place.device_offset));
-      }
-    }
-  }
-  return request;
-}
-
-// Nothing: there is none in the agreed room, and all that is idle leaves.
-std::optional<uint64_t> Director::MakePlace(uint32_t chunk, const std::vector<uint32_t>& required,
-                                            Moves* drops) {
-  if (idle_.room.empty()) return std::nullopt;
-  std::vector<AgreedChunk> there;
-  for (uint32_t other = 0; other < places_.size(); ++other) {
-    const Place& place = places_[other];
-    if (!place.on_device || !place.offset.has_value()) continue;
-    const bool may_leave =
-        place.idle() && !chunks_[other].stays && !std::ranges::binary_search(required, other);
-    there.push_back({other, ExtentOf(other, *place.offset), may_leave,
-                     may_leave ? NextUse(other) : 0, place.last_use});
-  }
-  const auto place = FindAgreedPlace(idle_.room, RequestFor(chunk), there);
-  if (!place.has_value()) {
-    DropIdle(required, /*all=*/false, drops);
-    return std::nullopt;
-  }
-  for (uint32_t other : place->evicted) Drop(other, drops);
-  return place->offset;
-}
-
-// `all`: those that stay, too.
-void Director::DropIdle(const std::vector<uint32_t>& required, bool all, Moves* moves) {
-  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    if (!places_[chunk].idle() || (chunks_[chunk].stays && !all)) continue;
-    if (!std::ranges::binary_search(required, chunk)) Drop(chunk, moves);
-  }
-}
-
 void Director::OnDemand(const std::vector<uint32_t>& required, Moves* moves) {
   const bool all_there =
       std::ranges::all_of(required, [this](uint32_t chunk) { return places_[chunk].on_device; });
   // What a plan keeps on the device serves evaluation too.
-  if (all_there && (evaluating() || !idle_.room.empty())) return;
+  if (all_there && evaluating()) return;
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
     if (!places_[chunk].idle() || chunks_[chunk].stays) continue;
-    if (std::ranges::binary_search(required, chunk) || MayStay(chunk, nullptr)) continue;
-    Drop(chunk, moves);
+    if (!std::ranges::binary_search(required, chunk)) Drop(chunk, moves);
   }
-  Moves loads;
-  for (uint32_t chunk : required) {
-    if (places_[chunk].on_device) continue;
-    Load(chunk, MakePlace(chunk, required, moves), /*due=*/std::nullopt, &loads);
-  }
-  moves->insert(moves->end(), loads.begin(), loads.end());
+  for (uint32_t chunk : required) Load(chunk, std::nullopt, /*due=*/std::nullopt, moves);
 }
 
 // --- by plan -------------------------------------------------------------------------------------
@@ -272,39 +193,27 @@ bool Director::CanRestore(const std::map<uint32_t, uint64_t>& wanted) const {
   return true;
 }
 
-// One of evaluation that moves nothing goes on wherever there is room, beside what others left.
-bool Director::NeedsNoPlaces(const PlannedRun& run) const {
-  return evaluation_ && &run == &*evaluation_ && run.KeepsAll() && !idle_.room.empty();
-}
-
 // What lies there before the moment, in the order in which the plan uses it; what others use last.
 void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays stays) {
   const std::map<uint32_t, uint64_t> wanted = run.ResidentBefore(moment);
-  const bool anywhere = NeedsNoPlaces(run);
-  if (!anywhere) DropMisplaced(&run, wanted, moves);
-  std::vector<uint32_t> all;
+  DropMisplaced(wanted, moves);
   std::vector<std::pair<size_t, uint32_t>> missing;  // after how many moments, which
   for (const auto& [chunk, offset] : wanted) {
-    all.push_back(chunk);
     if (places_[chunk].on_device || (stays == Stays::kNot && chunks_[chunk].stays)) continue;
     const size_t due = run.NextUse(chunk, moment);
     const size_t rounds = !run.Uses(chunk) ? 2 : due < moment ? 1 : 0;
     missing.emplace_back(due + rounds * run.size(), chunk);
   }
   std::ranges::sort(missing);
-  Moves loads;
   for (const auto& [due, chunk] : missing) {
-    const std::optional<uint64_t> offset =
-        anywhere ? MakePlace(chunk, all, moves) : std::optional(wanted.at(chunk));
-    Load(chunk, offset, static_cast<uint32_t>(due % run.size()), &loads);
+    Load(chunk, wanted.at(chunk), static_cast<uint32_t>(due % run.size()), moves);
   }
-  moves->insert(moves->end(), loads.begin(), loads.end());
 }
 
-// Nothing stays that is in the way of the next micro-batch.
+// Between micro-batches the weights may change: nothing stays but what the plan keeps, and what is
+// dropped when they do.
 void Director::KeepForNext(Moves* moves) {
-  const PlannedRun* const run = training_ ? &*training_ : nullptr;
-  DropMisplaced(run, run ? run->ResidentBefore(0) : std::map<uint32_t, uint64_t>(), moves,
+  DropMisplaced(training_ ? training_->ResidentBefore(0) : std::map<uint32_t, uint64_t>(), moves,
                 Stays::kNot);
 }
 
@@ -391,9 +300,9 @@ Moves Director::ChangeWeights() {
   Moves moves;
   if (evaluating()) EndEvaluation(/*resume=*/false, &moves);
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    if (!chunks_[chunk].changes) continue;
-    if (places_[chunk].idle()) Drop(chunk, &moves);
-    places_[chunk].copied = false;
+    const bool stale = chunks_[chunk].stays && chunks_[chunk].changes;
+    if (stale && places_[chunk].idle()) Drop(chunk, &moves);
+    if (chunks_[chunk].changes) places_[chunk].copied = false;
   }
   KeepForNext(&moves);
   return moves;
@@ -402,9 +311,8 @@ Moves Director::ChangeWeights() {
 Moves Director::CancelMicroBatch() {
   Moves moves = EndOperators();
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    Place& place = places_[chunk];
-    const bool held_gradient = std::exchange(place.holds_gradient, false);
-    if (std::exchange(place.parked, false) || (held_gradient && place.idle())) Drop(chunk, &moves);
+    places_[chunk].holds_gradient = false;
+    if (std::exchange(places_[chunk].parked, false)) Drop(chunk, &moves);
   }
   outcome_ = Outcome::kDeviated;
   backoff_.GivenUp();
@@ -432,9 +340,13 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
       state_ = State::kEvaluating;
       sample_.Clear();
     }
-  } else if (std::exchange(at_start_, false) && BeginEvaluationPlan(required, moves)) {
-    state_ = State::kEvaluatingByPlan;
-    evaluation_moment_ = 0;
+  } else if (std::exchange(at_start_, false) && interrupted_ == State::kIdle && evaluation_ &&
+             std::ranges::includes(evaluation_->uses(0), required)) {
+    if (CanRestore(evaluation_->ResidentBefore(0))) {
+      Restore(*evaluation_, 0, moves);
+      evaluation_moment_ = 0;
+      if (CanFollow(*evaluation_, 0, required)) state_ = State::kEvaluatingByPlan;
+    }
   }
   // By a plan it is nobody's sample.
   if (by_evaluation_plan()) sample_.Clear();
@@ -444,14 +356,6 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
   } else {
     OnDemand(required, moves);
   }
-}
-
-bool Director::BeginEvaluationPlan(const std::vector<uint32_t>& required, Moves* moves) {
-  if (interrupted_ != State::kIdle || !evaluation_) return false;
-  if (!std::ranges::includes(evaluation_->uses(0), required)) return false;
-  if (!NeedsNoPlaces(*evaluation_) && !CanRestore(evaluation_->ResidentBefore(0))) return false;
-  Restore(*evaluation_, 0, moves);
-  return CanFollow(*evaluation_, 0, required);
 }
 
 std::vector<Moment> Director::TakeEvaluationSample(bool end) {

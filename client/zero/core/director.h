@@ -10,9 +10,7 @@
 //     +--Evaluate--> EVALUATING_BY_PLAN --operators differ--> EVALUATING
 //
 // Evaluation may begin in any state, and leads back to it. A micro-batch without a plan is carried
-// out on demand: what an operator needs is gathered when it begins. Idle chunks stay on the device
-// while there is room for them (SetRoom), and while a plan that is followed gives their place to no
-// other chunk. Without agreed room nothing that is idle stays.
+// out on demand: what an operator needs is gathered when it begins, what nobody needs is dropped.
 // A plan is followed while each operator needs no more than the plan has there, and all places that
 // the plan is about to fill are free. So no move ever waits for an operator that is still open.
 #ifndef GEMINID_CLIENT_ZERO_CORE_DIRECTOR_H_
@@ -25,7 +23,6 @@
 #include <span>
 #include <vector>
 
-#include "client/zero/core/agreed_room.h"
 #include "client/zero/core/evaluation_sample.h"
 #include "client/zero/core/move.h"
 #include "client/zero/core/plan_backoff.h"
@@ -127,9 +124,6 @@ class Director {
   // The values of weights have changed: no copy is of use, on a device or a host.
   Moves DropAll();
 
-  // Between micro-batches: idle chunks may lie there, on all ranks.
-  void SetRoom(const AgreedExtent& room) { idle_.room = room; }
-
   // --- what is where, as all ranks know it ---
 
   bool OnDevice(uint32_t chunk) const { return places_[chunk].on_device; }
@@ -140,8 +134,7 @@ class Director {
  private:
   struct Place {
     bool on_device = false;               // or on its way there
-    std::optional<uint64_t> offset = {};  // where all ranks asked for it
-    uint64_t last_use = 0;                // by idle_.uses
+    std::optional<uint64_t> offset = {};  // where the plan put it
     int holders = 0;
     bool holds_gradient = false;
     bool parked = false;  // not on the device, but its contents are kept
@@ -161,17 +154,8 @@ class Director {
   bool TakeCopied(uint32_t chunk);
   // Whether chunks that stay are dropped and loaded here as all others.
   enum class Stays { kAsAll, kNot };
-  AgreedExtent ExtentOf(uint32_t chunk, uint64_t offset) const {
-    return {offset, offset + chunks_[chunk].bytes};
-  }
-  bool MayStay(uint32_t chunk, const PlannedRun* run) const;
-  void DropMisplaced(const PlannedRun* run, const std::map<uint32_t, uint64_t>& wanted,
-                     Moves* moves, Stays stays = Stays::kAsAll);
-  uint64_t NextUse(uint32_t chunk) const;
-  PlaceRequest RequestFor(uint32_t chunk) const;
-  std::optional<uint64_t> MakePlace(uint32_t chunk, const std::vector<uint32_t>& required,
-                                    Moves* drops);
-  void DropIdle(const std::vector<uint32_t>& required, bool all, Moves* moves);
+  void DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves,
+                     Stays stays = Stays::kAsAll);
   void OnDemand(const std::vector<uint32_t>& required, Moves* moves);
 
   bool PlaceIsFree(uint64_t begin, uint64_t bytes) const;
@@ -179,24 +163,17 @@ class Director {
   void IssueLoads(const PlannedRun& run, size_t moment, Moves* moves);
   void DropPlanned(const PlannedRun& run, size_t moment, Moves* moves);
   bool CanRestore(const std::map<uint32_t, uint64_t>& wanted) const;
-  bool NeedsNoPlaces(const PlannedRun& run) const;
   void Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays stays = Stays::kAsAll);
   void KeepForNext(Moves* moves);
 
   void BeginMoment(const std::vector<uint32_t>& required, Moves* moves);
   void LeaveMoment(Moves* moves);
   void BeginEvaluation(const std::vector<uint32_t>& required, Moves* moves);
-  bool BeginEvaluationPlan(const std::vector<uint32_t>& required, Moves* moves);
   void GoOnEvaluating(const std::vector<uint32_t>& required, Moves* moves);
   void EndEvaluation(bool resume, Moves* moves);
 
   const std::vector<Chunk> chunks_;
   std::vector<Place> places_;
-  // For idle chunks; and how many operators there have been.
-  struct {
-    AgreedExtent room;
-    uint64_t uses = 0;
-  } idle_;
   State state_ = State::kIdle;
   Outcome outcome_ = Outcome::kSampled;
   PlanBackoff backoff_;

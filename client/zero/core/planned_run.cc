@@ -32,38 +32,8 @@ PlannedRun::PlannedRun(Plan plan, std::vector<TraceMoment> moments, uint64_t bas
     std::vector<uint32_t> chunks;
     for (const TraceUse& use : moment.uses) chunks.push_back(use.index);
     std::sort(chunks.begin(), chunks.end());
-    for (uint32_t chunk : chunks) {
-      moments_of_[chunk].push_back(static_cast<uint32_t>(uses_.size()));
-    }
     uses_.push_back(std::move(chunks));
   }
-  for (const PlannedPlacement& placement : plan_.resident_at_start) {
-    AddPlace(placement.index, base_bytes_ + placement.device_offset);
-  }
-  for (const PlannedMoment& moment : plan_.moments) {
-    for (const PlannedLoad& load : moment.loads) AddPlace(load.index, OffsetOf(load));
-  }
-}
-
-void PlannedRun::AddPlace(uint32_t chunk, uint64_t offset) {
-  const auto same = [&](const PlannedPlacement& place) {
-    return place.index == chunk && place.device_offset == offset;
-  };
-  if (std::ranges::none_of(places_, same)) places_.push_back({chunk, offset});
-}
-
-bool PlannedRun::LeavesAlone(uint32_t chunk, uint64_t begin, uint64_t end,
-                             const std::function<uint64_t(uint32_t)>& bytes_of) const {
-  return std::ranges::all_of(places_, [&](const PlannedPlacement& place) {
-    return place.index == chunk || end <= place.device_offset ||
-           place.device_offset + bytes_of(place.index) <= begin;
-  });
-}
-
-bool PlannedRun::KeepsAll() const {
-  return std::ranges::all_of(plan_.moments, [](const PlannedMoment& moment) {
-    return moment.loads.empty() && moment.drops.empty();
-  });
 }
 
 std::map<uint32_t, uint64_t> PlannedRun::ResidentBefore(size_t moment) const {
@@ -78,11 +48,17 @@ std::map<uint32_t, uint64_t> PlannedRun::ResidentBefore(size_t moment) const {
   return resident;
 }
 
+bool PlannedRun::Uses(uint32_t chunk) const {
+  return std::ranges::any_of(
+      uses_, [chunk](const auto& chunks) { return std::ranges::binary_search(chunks, chunk); });
+}
+
 uint32_t PlannedRun::NextUse(uint32_t chunk, size_t moment) const {
-  const auto found = moments_of_.find(chunk);
-  if (found == moments_of_.end()) return static_cast<uint32_t>(moment);
-  const auto next = std::ranges::lower_bound(found->second, moment);
-  return next == found->second.end() ? found->second.front() : *next;
+  for (size_t i = 0; i < size(); ++i) {
+    const size_t at = (moment + i) % size();
+    if (std::ranges::binary_search(uses_[at], chunk)) return static_cast<uint32_t>(at);
+  }
+  return static_cast<uint32_t>(moment);
 }
 
 bool MovesWhatIsKept(const PlannedRun& run, const std::vector<Moment>& moments) {

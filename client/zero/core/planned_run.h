@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <vector>
 
@@ -34,31 +33,18 @@ class PlannedRun {
   // size(). By chunk, where each lies. O(loads and drops before it).
   std::map<uint32_t, uint64_t> ResidentBefore(size_t moment) const;
 
-  bool Uses(uint32_t chunk) const { return moments_of_.contains(chunk); }
+  bool Uses(uint32_t chunk) const;
   // The moment at which a chunk that is there before `moment` is used next, which may be in the
-  // next round; `moment` itself if it never is.
+  // next round; `moment` itself if it never is. O(moments).
   uint32_t NextUse(uint32_t chunk, size_t moment) const;
-
-  // Every place in the arena that the plan gives to a chunk at any time, each once. The first one
-  // of a chunk comes first.
-  const std::vector<PlannedPlacement>& places() const { return places_; }
-  // The plan gives the bytes from `begin` to `end` to no other chunk at any time.
-  bool LeavesAlone(uint32_t chunk, uint64_t begin, uint64_t end,
-                   const std::function<uint64_t(uint32_t)>& bytes_of) const;
-  // All chunks that it uses are there from the start to the end.
-  bool KeepsAll() const;
 
   // Whether the other plan differs in nothing but predictions.
   bool SameMoves(const PlannedRun& other) const;
 
  private:
-  void AddPlace(uint32_t chunk, uint64_t offset);
-
   Plan plan_;
   std::vector<TraceMoment> moments_;
   std::vector<std::vector<uint32_t>> uses_;
-  std::map<uint32_t, std::vector<uint32_t>> moments_of_;  // ascending, by the chunk that they use
-  std::vector<PlannedPlacement> places_;
   uint64_t base_bytes_ = 0;
 };
 

@@ -168,8 +168,6 @@ class Rank {
         written_(program.parameters.size(), 0),
         reduced_(chunks_, false),
         gathers_(chunks_, 0) {
-    // None, some, or even what workspace will need.
-    director_.SetRoom({0, program.arena_units * (program.seed % 5) / 4 * kUnit});
     Script();
   }
 

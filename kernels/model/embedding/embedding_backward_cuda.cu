@@ -154,9 +154,17 @@ struct FindStarts {
 };
 GEMINID_KERNEL(geminid_embedding_find_starts, FindStarts);
 
+inline constexpr unsigned kSumThreads = 128;
+inline constexpr unsigned kSumBlockColumns = kSumThreads * kRowVector;
+
 // Sums over sorted tokens. A block has a position and columns; a thread 8 of these.
 template <typename T>
 struct SortedTokens {
+  __device__ uint64_t PositionOfBlock() const { return blockIdx.x / column_blocks; }
+  __device__ uint64_t ColumnOfThread() const {
+    return (blockIdx.x % column_blocks * kSumThreads + threadIdx.x) * uint64_t{kRowVector};
+  }
+
   // How many of the kChunk tokens from `at` on are of the row that starts at `start`.
   __device__ unsigned ChunkTokens(uint64_t at, uint64_t start) const {
     if (at + kChunk <= rows.tokens && starts[at + kChunk - 1] == start) return kChunk;
@@ -202,18 +210,14 @@ struct SortedTokens {
   bool words;  // every row of dy and dtable lies on 16 bytes
 };
 
-inline constexpr unsigned kSumThreads = 128;
-inline constexpr unsigned kSumBlockColumns = kSumThreads * kRowVector;
-
 // Rows of one chunk are finished; of others the full chunks are left in `partial`.
 template <typename T>
 struct AddTokens {
   static constexpr unsigned kThreads = kSumThreads;
 
   __device__ void Run() const {
-    const uint64_t at = blockIdx.x / sorted.column_blocks;
-    const uint64_t column =
-        (blockIdx.x % sorted.column_blocks * kThreads + threadIdx.x) * uint64_t{kRowVector};
+    const uint64_t at = sorted.PositionOfBlock();
+    const uint64_t column = sorted.ColumnOfThread();
     const uint64_t start = sorted.starts[at];
     if (column >= sorted.hidden || (at - start) % kChunk != 0) return;
     const uint64_t row = sorted.rows.RowOf(sorted.order[at]);
@@ -242,9 +246,8 @@ struct AddTokenChunks {
   static constexpr unsigned kThreads = kSumThreads;
 
   __device__ void Run() const {
-    const uint64_t start = blockIdx.x / sorted.column_blocks;
-    const uint64_t column =
-        (blockIdx.x % sorted.column_blocks * kThreads + threadIdx.x) * uint64_t{kRowVector};
+    const uint64_t start = sorted.PositionOfBlock();
+    const uint64_t column = sorted.ColumnOfThread();
     if (column >= sorted.hidden || sorted.starts[start] != start ||
         !sorted.HasSeveralChunks(start)) {
       return;

@@ -89,23 +89,9 @@ struct RmsNormInputGradient {
     const float mean = Row::Sum(products, &shared) / static_cast<float>(cols);
     if (!me.exists) return;
 
-    ForEachPackOfRow(
-        cols, me.thread,
-        [&](uint64_t column, const RowPack<T>& in_dy, const RowPack<T>& in_x) {
-          const RowPack<P> scale = LoadRowPack(gamma, column, cols, words);
-          RowPack<T> added = {};
-          if (residual != nullptr) added = LoadRowPack(residual + begin, column, cols, words);
-          RowPack<T> out;
-#pragma unroll
-          for (unsigned i = 0; i < kRowVector; ++i) {
-            const float g = Widen(in_dy.element[i]) * Widen(scale.element[i]);
-            float d = row_rstd * (g - xhat(in_x.element[i]) * mean);
-            if (residual != nullptr) d = d + Widen(added.element[i]);
-            out.element[i] = Narrow<T>(d);
-          }
-          StoreRowPack(out, dx + begin, column, cols, words);
-        },
-        above, from);
+    StoreInputGradient(InputGradientArrays<T, P>{gamma, residual, dx, begin, cols, words},
+                       me.thread, above, from,
+                       [&](float g, T value) { return row_rstd * (g - xhat(value) * mean); });
   }
 
   const T* dy;

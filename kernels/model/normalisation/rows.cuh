@@ -144,6 +144,43 @@ __device__ void ForEachPackOfRow(uint64_t cols, unsigned thread, const Op& op,
   }
 }
 
+// What the gradient of a row's input is made of, beside sums over the row. `begin`: the row's first
+// element in dx and residual; without a residual nothing is added.
+template <typename T, typename P>
+struct InputGradientArrays {
+  const P* gamma;
+  const T* residual;
+  T* dx;
+  uint64_t begin;
+  uint64_t cols;
+  bool words;  // every row of every array lies on 16 bytes
+};
+
+// dx = op(dy gamma, x) + residual for the packs of the row that the thread has.
+template <class Op, typename T, typename P, class Row>
+__device__ void StoreInputGradient(const InputGradientArrays<T, P>& to, unsigned thread,
+                                   const HeldRow<T, Row>& above, const HeldRow<T, Row>& from,
+                                   const Op& op) {
+  ForEachPackOfRow(
+      to.cols, thread,
+      [&](uint64_t column, const RowPack<T>& in_dy, const RowPack<T>& in_x) {
+        const RowPack<P> scale = LoadRowPack(to.gamma, column, to.cols, to.words);
+        RowPack<T> added = {};
+        if (to.residual != nullptr) {
+          added = LoadRowPack(to.residual + to.begin, column, to.cols, to.words);
+        }
+        RowPack<T> out;
+#pragma unroll
+        for (unsigned i = 0; i < kRowVector; ++i) {
+          float d = op(Widen(in_dy.element[i]) * Widen(scale.element[i]), in_x.element[i]);
+          if (to.residual != nullptr) d = d + Widen(added.element[i]);
+          out.element[i] = Narrow<T>(d);
+        }
+        StoreRowPack(out, to.dx + to.begin, column, to.cols, to.words);
+      },
+      above, from);
+}
+
 // launch(Row) with the kind of row that the width asks for.
 template <class Launch>
 Status LaunchForRow(size_t cols, const Launch& launch) {

@@ -10,29 +10,15 @@
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
+#include "kernels/numeric/norm/norm_rows.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
 #include "kernels/runtime/simd/half_lanes-inl.h"
-
-// Sums must stay in registers: -O2 alone does not unroll loops over them. Not under the address
-// sanitizer, whose checks of the unrolled loops take the compiler many minutes.
-#ifndef GEMINID_UNROLL_ROW
-#if defined(__SANITIZE_ADDRESS__)
-#define GEMINID_UNROLL_ROW
-#elif defined(__clang__)
-#define GEMINID_UNROLL_ROW _Pragma("clang loop unroll(full)")
-#else
-#define GEMINID_UNROLL_ROW _Pragma("GCC unroll 16")
-#endif
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-
-// Hardware prefetchers stop at the ends of pages.
-constexpr size_t kPrefetchElements = 512;
 
 // Past the caches where asked to, and where the lanes are a full vector: less cannot be streamed.
 template <class D, typename T>
@@ -92,7 +78,7 @@ HWY_INLINE void ConvertRows(const In* input, size_t rows, Out* output, double* l
   GEMINID_UNROLL_ROW
   for (size_t s = 0; s < kSums; ++s) sums[s] = hn::LoadU(dd, lanes + s * kSumLanes);
   for (size_t r = 0; r < rows; ++r, input += kNormLanes, output += kNormLanes) {
-    if (kStream) hwy::Prefetch(input + kPrefetchElements);
+    if (kStream) hwy::Prefetch(input + kNormPrefetchElements);
     GEMINID_UNROLL_ROW
     for (size_t i = 0; i < kNormLanes; i += kLanes) {
       AddLanes(d, Convert(d, input + i, output + i, kStream), sums + i / kSumLanes);
@@ -136,7 +122,7 @@ HWY_INLINE bool ConvertNumbers(const float* input, size_t rows, BFloat16* output
   GEMINID_UNROLL_ROW
   for (size_t s = 0; s < kSums; ++s) sums[s] = hn::LoadU(dd, lanes + s * kSumLanes);
   for (size_t r = 0; r < rows; ++r, input += kNormLanes, output += kNormLanes) {
-    if (kStream) hwy::Prefetch(input + kPrefetchElements);
+    if (kStream) hwy::Prefetch(input + kNormPrefetchElements);
     GEMINID_UNROLL_ROW
     for (size_t i = 0; i < kNormLanes; i += 2 * kLanes) {
       const auto first = hn::LoadU(d, input + i), second = hn::LoadU(d, input + i + kLanes);

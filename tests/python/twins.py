@@ -2,11 +2,11 @@
 
 import contextlib
 import copy
-import math
 
 import torch
 
 import geminid.torch
+from differences import difference
 
 #: Bytes of the device, by kind of model and unit: so few that chunks come and go in every step.
 SMALL = {("gpt", "block"): "384KiB", ("llama", "block"): "320KiB", ("gpt", "leaf"): "256KiB",
@@ -57,12 +57,6 @@ def finish(twin, max_norm=1.0):
     clip(twin, max_norm)
     twin.optimizer.step()
     twin.optimizer.zero_grad()
-
-
-def difference(actual, expected):
-    """The largest relative one of two lists; infinite where a number is not one, which max() alone may pass over."""
-    apart = [abs(a - e) / max(abs(e), 1e-30) for a, e in zip(actual, expected, strict=True)]
-    return max(apart) if all(map(math.isfinite, apart)) else math.inf
 
 
 def assert_close(actual, expected, tolerance, what):

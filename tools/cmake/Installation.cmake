@@ -37,7 +37,7 @@ if(GEMINID_HAS_TESTS AND GEMINID_HAS_BENCHMARKS AND GEMINID_HAS_CUDA)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/geminid DESTINATION gpu-verify/torch
     COMPONENT verification EXCLUDE_FROM_ALL PATTERN __pycache__ EXCLUDE)
   install(FILES ${PROJECT_SOURCE_DIR}/tests/python/models.py ${PROJECT_SOURCE_DIR}/tests/python/steps.py
-                ${PROJECT_SOURCE_DIR}/tests/python/twins.py
+                ${PROJECT_SOURCE_DIR}/tests/python/twins.py ${PROJECT_SOURCE_DIR}/tests/python/differences.py
     DESTINATION gpu-verify/torch COMPONENT verification EXCLUDE_FROM_ALL)
   # The text that its models train on.
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION gpu-verify/text

@@ -9,7 +9,9 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-GIB, MIB = 1 << 30, 1 << 20
+# Of the package's own tests: the steps, and what compares runs.
+TESTS = next(folder for folder in (HERE / "torch", HERE.parent.parent / "tests" / "python") if folder.exists())
+GIB = 1 << 30
 # Of a loss beside plain torch's. On a GPU sums of different kernels' choices differ by roundings of the type.
 TOLERANCE = {"fp32": 1e-5, "bf16": 2e-2}
 
@@ -103,8 +105,7 @@ class Text:
 
 def scenarios(options, item):
     """The steps of the package's own tests, on the device."""
-    folder = next(folder for folder in (HERE / "torch", HERE.parent.parent / "tests" / "python") if folder.exists())
-    sys.path.insert(0, str(folder))
+    sys.path.insert(0, str(TESTS))
     import torch
     import models
     import steps

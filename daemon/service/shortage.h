@@ -13,12 +13,13 @@ namespace geminid::service {
 // Nothing was wrong with what the call was made with: it may succeed later.
 bool IsShortage(const absl::Status& status);
 
-// The longest that the calls of one daemon wait in all. A service manager that starts a daemon 5
+// The longest that the calls of one Shortage wait in all. A daemon has two: one while it takes over
+// what was kept, and one while it begins to watch the sessions. A service manager that starts a daemon 5
 // times a minute at most goes on starting one that waits so long.
 inline constexpr core::Duration kShortagePatience = core::Duration::Seconds(15);
 
-// Repeats calls that fail for a shortage, with pauses from 10 ms to 1 s between them. Shared by all
-// calls of one start: the patience is spent once.
+// Repeats calls that fail for a shortage, with pauses from 10 ms to 1 s between them. Its patience
+// is spent once, by all of its calls together.
 class Shortage {
  public:
   // `pause` waits for so long; tests do something else.

@@ -25,9 +25,10 @@ class PlanTally {
   // Of the last sample; empty: there is one.
   void SetWhyNone(std::string why) { why_none_ = std::move(why); }
 
-  // A micro-batch that followed its plan, whose transfers have this lower bound; or that had none.
+  // A micro-batch that followed its plan, whose transfers have this lower bound; or one before the
+  // first plan, whose operators the plan is made of. Of one that left its plan no bound is known.
   void CountPlanned(uint64_t bound_bytes) { bound_bytes_ += bound_bytes; }
-  void CountUnplanned() { ++unplanned_micro_batches_; }
+  void CountSampled() { ++sampled_micro_batches_; }
 
   // `plan`: that is in force, or null.
   void AddTo(const Plan* plan, Statistics* statistics) const {
@@ -44,7 +45,7 @@ class PlanTally {
     statistics->everything_fits = plan->everything_fits;
     statistics->plan_explanation = plan->explanation;
     statistics->transfer_bytes_lower_bound +=
-        unplanned_micro_batches_ * plan->transfer_bytes_lower_bound;
+        sampled_micro_batches_ * plan->transfer_bytes_lower_bound;
   }
 
   bool operator==(const PlanTally&) const = default;
@@ -55,7 +56,7 @@ class PlanTally {
   std::array<uint64_t, kReplanCauses> replans_ = {};
   std::string why_none_;
   uint64_t bound_bytes_ = 0;
-  uint64_t unplanned_micro_batches_ = 0;
+  uint64_t sampled_micro_batches_ = 0;
 };
 
 }  // namespace geminid::zero

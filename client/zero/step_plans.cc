@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/zero/core/extent.h"
+#include "client/zero/core/homes.h"
 
 namespace geminid::zero {
 namespace {
@@ -239,6 +240,13 @@ absl::Status StepPlans::MakePlanFromRecording() {
   return TellController();
 }
 
+// Weights that stay in ZeRO's lower stages have lasting places already. With placement cpu they
+// leave on purpose.
+void StepPlans::PlaceAtHome(const Trace& trace, PlannedRun* run) const {
+  if (setup_.weights_stay() || setup_.options.placement == Placement::kCpu) return;
+  if (auto homes = HomesOf(trace)) run->PlaceAtHome(*std::move(homes));
+}
+
 // Between micro-batches. What the plan before left where this one wants it stays.
 absl::Status StepPlans::PutInForce(const Trace& trace, Plan plan) {
   GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective, [&] {
@@ -246,6 +254,7 @@ absl::Status StepPlans::PutInForce(const Trace& trace, Plan plan) {
   }));
   planned_trace_ = trace;
   PlannedRun run = RunOf(std::move(plan), trace);
+  PlaceAtHome(trace, &run);
   const PlannedRun* const before = director_.training_plan();
   const auto same_workspace = [](const TraceMoment& a, const TraceMoment& b) {
     return a.workspace_bytes == b.workspace_bytes;

@@ -72,11 +72,6 @@ class StepPlans {
   bool workspace_grew() const { return micro_batch_.workspace_grew; }
 
  private:
-  struct Judgement {
-    ReplanCause cause = ReplanCause::kNone;
-    bool asked = false;  // by the controller, which waits for it
-  };
-
   // step_plans.cc: from the sample to the plan
   Trace MakeTrace(const std::vector<Moment>& moments) const;
   std::vector<uint32_t> FirstUseOrder() const;
@@ -88,6 +83,7 @@ class StepPlans {
   absl::StatusOr<Plan> RequestPlan(const Trace& trace, bool weights_change = true);
   absl::StatusOr<Plan> RequestPlanWithMargin(Trace* trace);
   absl::Status MakePlanFromRecording();
+  void PlaceAtHome(const Trace& trace, PlannedRun* run) const;
   absl::Status PutInForce(const Trace& trace, Plan plan);
   PlannedRun RunOf(Plan plan, const Trace& trace) const {
     return PlannedRun(std::move(plan), trace.moments, store_.device_bytes());
@@ -96,7 +92,7 @@ class StepPlans {
   // step_plans_judged.cc: whether the plan still fits
   absl::Duration UpdateStall() const;
   uint64_t PeakExcessBytes() const;
-  absl::StatusOr<Judgement> JudgePlan(bool step_ends);
+  absl::StatusOr<ReplanCause> JudgePlan(bool step_ends);
   absl::Status PlanIfNeeded(bool step_ends);
   absl::Status TellController();
 

@@ -30,9 +30,12 @@ absl::Status StepPlans::EndMicroBatch(int number, bool step_ends) {
     if (setup_.weights_stay() && number == 1) {
       bound_bytes += BytesGatheredOnce(planned_trace_, setup_.staying_weights());
     }
+    for (const uint32_t chunk : director_.there_at_start()) {
+      bound_bytes -= planned_trace_.chunks[chunk].transfer_bytes;
+    }
     tally_.CountPlanned(bound_bytes);
-  } else {
-    tally_.CountUnplanned();
+  } else if (director_.outcome() == Director::Outcome::kSampled) {
+    tally_.CountSampled();
   }
   return PlanIfNeeded(step_ends);
 }
@@ -88,7 +91,7 @@ uint64_t StepPlans::PeakExcessBytes() const {
 
 // The worst of all ranks counts, so that all judge alike: all follow the plan, or none does. Times
 // are judged at the end of a step, as the mean of its micro-batches: the first one differs.
-absl::StatusOr<StepPlans::Judgement> StepPlans::JudgePlan(bool step_ends) {
+absl::StatusOr<ReplanCause> StepPlans::JudgePlan(bool step_ends) {
   const bool followed = director_.outcome() == Director::Outcome::kFollowed;
   const double seconds = step_ends ? times_.MeanMicroBatchSeconds() : 0;
   const uint64_t excess_bytes = micro_batch_.workspace_grew && followed ? PeakExcessBytes() : 0;
@@ -103,27 +106,22 @@ absl::StatusOr<StepPlans::Judgement> StepPlans::JudgePlan(bool step_ends) {
     const Trace trace = MakeTrace(director_.training_recorder().Moments());
     GEMINID_RETURN_IF_ERROR(links_.agreement().CheckSameOperators(trace.moments));
   }
-  if (!controller_.has_value()) return Judgement{};
-  if (!order_changed && !grew && !step_ends) return Judgement{};
-  const ReplanCause cause =
-      controller_->OnStep({.step_seconds = order_changed || grew ? 0 : worst[3],
-                           .peak_excess_bytes = static_cast<uint64_t>(worst[2]),
-                           .access_order_changed = order_changed});
-  const bool asked = cause != ReplanCause::kNone;
-  if (order_changed) return Judgement{ReplanCause::kAccessOrder, asked};
-  return Judgement{grew ? ReplanCause::kPeak : cause, asked};
+  if (!controller_.has_value()) return ReplanCause::kNone;
+  if (order_changed) return ReplanCause::kAccessOrder;
+  if (!grew && !step_ends) return ReplanCause::kNone;
+  const ReplanCause cause = controller_->OnStep(
+      {.step_seconds = grew ? 0 : worst[3], .peak_excess_bytes = static_cast<uint64_t>(worst[2])});
+  return grew ? ReplanCause::kPeak : cause;
 }
 
 // From what the micro-batch just over recorded.
 absl::Status StepPlans::PlanIfNeeded(bool step_ends) {
   const bool sampled = director_.outcome() == Director::Outcome::kSampled;
-  const absl::StatusOr<Judgement> judgement = JudgePlan(step_ends);
-  if (!judgement.ok()) return judgement.status();
+  GEMINID_ASSIGN_OR_RETURN(const ReplanCause cause, JudgePlan(step_ends));
   const bool new_operators = director_.outcome() != Director::Outcome::kFollowed;
-  const bool wanted = new_operators ? director_.wants_plan() || judgement->asked
-                                    : judgement->cause != ReplanCause::kNone;
+  const bool wanted = new_operators ? director_.wants_plan() : cause != ReplanCause::kNone;
   if (!wanted) return absl::OkStatus();
-  if (!sampled) tally_.CountReplan(judgement->cause);
+  if (!sampled) tally_.CountReplan(cause);
   return MakePlanFromRecording();
 }
 

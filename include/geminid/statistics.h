@@ -29,7 +29,7 @@ struct Statistics {
   uint64_t workspace_bytes = 0;      // now
   uint64_t host_to_device_bytes = 0;
   uint64_t device_to_host_bytes = 0;
-  uint64_t transfer_bytes_lower_bound = 0;  // host to device, over the micro-batches run so far
+  uint64_t transfer_bytes_lower_bound = 0;  // host to device, of micro-batches that followed plans
   // Per micro-batch. What is gathered once after an update comes on top (Options::stage).
   uint64_t planned_transfer_bytes = 0;
   // From other ranks: weights that were gathered and gradients that were added up.

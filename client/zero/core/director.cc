@@ -46,6 +46,7 @@ void Director::Load(uint32_t chunk, std::optional<uint64_t> offset, std::optiona
   const Move::Kind kind = std::exchange(place.parked, false) ? Move::Kind::kReturn
                           : chunks_[chunk].is_gradient       ? Move::Kind::kOpen
                                                              : Move::Kind::kGather;
+  if (kind != Move::Kind::kReturn) place.opened = kind == Move::Kind::kOpen;
   moves->push_back({kind, chunk, offset, due, kind == Move::Kind::kGather && TakeCopied(chunk)});
 }
 
@@ -67,14 +68,16 @@ void Director::DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* 
     if (stays == Stays::kNot && chunks_[chunk].stays) continue;
     const auto found = wanted.find(chunk);
     const bool in_place = found != wanted.end() && places_[chunk].offset == found->second;
-    if (places_[chunk].idle() && !in_place) Drop(chunk, moves);
+    if (places_[chunk].idle() && !in_place && !AtHome(chunk)) Drop(chunk, moves);
   }
 }
 
 Moves Director::DropAll() {
   Moves moves;
-  DropMisplaced({}, &moves);
-  for (Place& place : places_) place.copied = false;
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    if (places_[chunk].idle()) Drop(chunk, &moves);
+    places_[chunk].copied = false;
+  }
   return moves;
 }
 
@@ -89,10 +92,12 @@ Moves Director::OpenGradient(uint32_t chunk, bool planned) {
   Moves moves;
   if (planned && GradientBeginsMoment(chunk)) BeginMoment(Required({&chunk, 1}), &moves);
   if (places_[chunk].parked) {
-    Load(chunk, std::nullopt, /*due=*/std::nullopt, &moves);
+    Load(chunk, HomeOf(chunk), /*due=*/std::nullopt, &moves);
   } else if (!places_[chunk].on_device) {
-    places_[chunk].on_device = true;
-    moves.push_back({Move::Kind::kOpen, chunk});
+    Place& place = places_[chunk];
+    place.on_device = place.opened = true;
+    place.offset = HomeOf(chunk);
+    moves.push_back({Move::Kind::kOpen, chunk, place.offset});
   }
   if (planned) recorder_.NoteUse(chunk);
   return moves;
@@ -120,10 +125,10 @@ void Director::OnDemand(const std::vector<uint32_t>& required, Moves* moves) {
   // What a plan keeps on the device serves evaluation too.
   if (all_there && evaluating()) return;
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    if (!places_[chunk].idle() || chunks_[chunk].stays) continue;
+    if (!places_[chunk].idle() || chunks_[chunk].stays || AtHome(chunk)) continue;
     if (!std::ranges::binary_search(required, chunk)) Drop(chunk, moves);
   }
-  for (uint32_t chunk : required) Load(chunk, std::nullopt, /*due=*/std::nullopt, moves);
+  for (uint32_t chunk : required) Load(chunk, HomeOf(chunk), /*due=*/std::nullopt, moves);
 }
 
 // --- by plan -------------------------------------------------------------------------------------
@@ -166,6 +171,7 @@ void Director::IssueLoads(const PlannedRun& run, size_t moment, Moves* moves) {
 void Director::DropPlanned(const PlannedRun& run, size_t moment, Moves* moves) {
   for (const PlannedDrop& drop : run.moment(moment).drops) {
     Place& place = places_[drop.index];
+    if (run.has_homes() && !drop.becomes_gradient) continue;
     if (place.idle()) {
       Drop(drop.index, moves);
     } else if (place.on_device && place.holders == 0 && !drop.becomes_gradient) {
@@ -220,6 +226,7 @@ void Director::KeepForNext(Moves* moves) {
 Moves Director::PutInForce(PlannedRun run) {
   Moves moves;
   training_.emplace(std::move(run));
+  if (training_->has_homes()) evaluation_.reset();
   Restore(*training_, 0, &moves, Stays::kNot);
   return moves;
 }
@@ -233,8 +240,21 @@ Moves Director::BeginMicroBatch() {
   moment_ = 0;
   in_moment_ = false;
   state_ = training_ ? State::kFollowing : State::kSampling;
+  NoteThereAtStart();
   if (training_) Restore(*training_, 0, &moves);
   return moves;
+}
+
+void Director::NoteThereAtStart() {
+  there_at_start_.clear();
+  if (!training_ || !training_->has_homes()) return;
+  const std::map<uint32_t, uint64_t> resident = training_->ResidentBefore(0);
+  for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
+    const bool there = places_[chunk].on_device && AtHome(chunk);
+    if (there && training_->Uses(chunk) && !resident.contains(chunk)) {
+      there_at_start_.push_back(chunk);
+    }
+  }
 }
 
 Moves Director::BeginOperator(bool evaluate, std::span<const uint32_t> chunks) {
@@ -290,7 +310,7 @@ Moves Director::EndMicroBatch() {
   if (outcome_ == Outcome::kFollowed) {
     backoff_.Followed();
   } else {
-    backoff_.NotFollowed(outcome_ == Outcome::kDeviated, recorder_.empty());
+    backoff_.NotFollowed(outcome_ == Outcome::kDeviated, recorder_.Fingerprint());
   }
   KeepForNext(&moves);
   return moves;
@@ -300,7 +320,7 @@ Moves Director::ChangeWeights() {
   Moves moves;
   if (evaluating()) EndEvaluation(/*resume=*/false, &moves);
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    const bool stale = chunks_[chunk].stays && chunks_[chunk].changes;
+    const bool stale = (chunks_[chunk].stays || AtHome(chunk)) && chunks_[chunk].changes;
     if (stale && places_[chunk].idle()) Drop(chunk, &moves);
     if (chunks_[chunk].changes) places_[chunk].copied = false;
   }
@@ -311,8 +331,10 @@ Moves Director::ChangeWeights() {
 Moves Director::CancelMicroBatch() {
   Moves moves = EndOperators();
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
-    places_[chunk].holds_gradient = false;
-    if (std::exchange(places_[chunk].parked, false)) Drop(chunk, &moves);
+    const bool overwritten = std::exchange(places_[chunk].holds_gradient, false);
+    if (std::exchange(places_[chunk].parked, false) || (overwritten && AtHome(chunk))) {
+      Drop(chunk, &moves);
+    }
   }
   outcome_ = Outcome::kDeviated;
   backoff_.GivenUp();
@@ -360,6 +382,8 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
 
 std::vector<Moment> Director::TakeEvaluationSample(bool end) {
   if (state_ != State::kEvaluating || interrupted_ != State::kIdle) return {};
+  // What stays at home needs no plan.
+  if (training_ && training_->has_homes()) return {};
   return sample_.Take(end);
 }
 

@@ -13,6 +13,9 @@
 // out on demand: what an operator needs is gathered when it begins, what nobody needs is dropped.
 // A plan is followed while each operator needs no more than the plan has there, and all places that
 // the plan is about to fill are free. So no move ever waits for an operator that is still open.
+//
+// Where a plan has homes for all chunks, weights stay at home until a step changes them or their
+// gradient takes their place: with the plan or without, in training and in evaluation.
 #ifndef GEMINID_CLIENT_ZERO_CORE_DIRECTOR_H_
 #define GEMINID_CLIENT_ZERO_CORE_DIRECTOR_H_
 
@@ -100,6 +103,8 @@ class Director {
   // How the last micro-batch was, once it ended.
   enum class Outcome { kSampled, kFollowed, kDeviated };
   Outcome outcome() const { return outcome_; }
+  // Chunks that the micro-batch's plan would have had loaded, and that were at home already.
+  const std::vector<uint32_t>& there_at_start() const { return there_at_start_; }
   // Whether the last micro-batch should become a plan. Operators that changed are a reason, which
   // backs off exponentially while the plans that are made for it are not followed.
   bool wants_plan() const { return backoff_.wants_plan(); }
@@ -138,9 +143,19 @@ class Director {
     int holders = 0;
     bool holds_gradient = false;
     bool parked = false;  // not on the device, but its contents are kept
+    bool opened = false;  // zeros at first, for a gradient: no weights
     bool copied = false;  // the copies are of the newest weights, or will be by then
     bool idle() const { return on_device && holders == 0 && !holds_gradient; }
   };
+
+  std::optional<uint64_t> HomeOf(uint32_t chunk) const {
+    return training_ ? training_->HomeOf(chunk) : std::nullopt;
+  }
+  // Weights that nothing else will need the place of.
+  bool AtHome(uint32_t chunk) const {
+    const Place& place = places_[chunk];
+    return !place.opened && place.offset.has_value() && place.offset == HomeOf(chunk);
+  }
 
   bool by_evaluation_plan() const { return state_ == State::kEvaluatingByPlan; }
   State Training() const { return evaluating() ? interrupted_ : state_; }
@@ -165,6 +180,7 @@ class Director {
   bool CanRestore(const std::map<uint32_t, uint64_t>& wanted) const;
   void Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays stays = Stays::kAsAll);
   void KeepForNext(Moves* moves);
+  void NoteThereAtStart();
 
   void BeginMoment(const std::vector<uint32_t>& required, Moves* moves);
   void LeaveMoment(Moves* moves);
@@ -179,6 +195,7 @@ class Director {
   PlanBackoff backoff_;
 
   std::optional<PlannedRun> training_;
+  std::vector<uint32_t> there_at_start_;
   Recorder recorder_;
   bool in_moment_ = false;
   size_t moment_ = 0;  // of the micro-batch: the current one, or the next one between moments

@@ -1,25 +1,36 @@
 // Whether a micro-batch that followed no plan should become one: the more rarely, the more often
-// plans made for such micro-batches were left again. Pure.
+// plans made for such micro-batches were left again. Jobs may alternate between a few sequences of
+// operators, of which one plan fits only one: each gets a plan once, and another only when the job
+// has settled on it. Pure.
 #ifndef GEMINID_CLIENT_ZERO_CORE_PLAN_BACKOFF_H_
 #define GEMINID_CLIENT_ZERO_CORE_PLAN_BACKOFF_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <optional>
 
 namespace geminid::zero {
 
 class PlanBackoff {
  public:
   // A micro-batch is over, which followed its plan; or did not, and left one or had none.
+  // `operators`: their fingerprint, none if there were none.
   void Followed() {
     wants_plan_ = false;
+    same_in_a_row_ = 0;
     if (++followed_in_a_row_ >= kCalmMicroBatches) interval_ = 1;
   }
-  void NotFollowed(bool left_plan, bool empty) {
+  void NotFollowed(bool left_plan, std::optional<uint64_t> operators) {
     followed_in_a_row_ = 0;
-    wants_plan_ = !empty && ++unplanned_ >= interval_;
+    same_in_a_row_ = operators == last_ ? same_in_a_row_ + 1 : 1;
+    last_ = operators;
+    wants_plan_ = operators.has_value() && ++unplanned_ >= interval_ &&
+                  (!left_plan || !HadPlan(*operators) || same_in_a_row_ >= kSettledMicroBatches);
     if (!wants_plan_) return;
     unplanned_ = 0;
+    NotePlan(*operators);
     if (left_plan) WaitLonger();
   }
   void GivenUp() { wants_plan_ = false; }
@@ -33,11 +44,26 @@ class PlanBackoff {
   // before.
   static constexpr uint32_t kMostInterval = 64;
   static constexpr uint32_t kCalmMicroBatches = 8;
+  static constexpr uint32_t kSettledMicroBatches = 4;
+  // More kinds of micro-batches than this are as good as new each time.
+  static constexpr size_t kMostKinds = 16;
+
+  bool HadPlan(uint64_t operators) const {
+    return std::ranges::find(had_plan_, operators) != had_plan_.end();
+  }
+  void NotePlan(uint64_t operators) {
+    if (HadPlan(operators)) return;
+    if (had_plan_.size() == kMostKinds) had_plan_.pop_front();
+    had_plan_.push_back(operators);
+  }
 
   bool wants_plan_ = false;
   uint32_t unplanned_ = 0;  // micro-batches since a plan was wanted
   uint32_t interval_ = 1;   // of them, before the next one
   uint32_t followed_in_a_row_ = 0;
+  std::optional<uint64_t> last_;   // operators of the last micro-batch that was not followed
+  uint32_t same_in_a_row_ = 0;     // micro-batches with these operators
+  std::deque<uint64_t> had_plan_;  // operators for which a plan was wanted
 };
 
 }  // namespace geminid::zero

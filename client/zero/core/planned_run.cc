@@ -36,6 +36,16 @@ PlannedRun::PlannedRun(Plan plan, std::vector<TraceMoment> moments, uint64_t bas
   }
 }
 
+void PlannedRun::PlaceAtHome(std::vector<uint64_t> homes) {
+  homes_ = std::move(homes);
+  for (PlannedPlacement& placement : plan_.resident_at_start) {
+    placement.device_offset = homes_[placement.index];
+  }
+  for (PlannedMoment& moment : plan_.moments) {
+    for (PlannedLoad& load : moment.loads) load.device_offset = homes_[load.index];
+  }
+}
+
 std::map<uint32_t, uint64_t> PlannedRun::ResidentBefore(size_t moment) const {
   std::map<uint32_t, uint64_t> resident;
   for (const PlannedPlacement& placement : plan_.resident_at_start) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "client/zero/core/recorder.h"
@@ -17,6 +18,15 @@ class PlannedRun {
  public:
   // The plan's offsets count from `base_bytes`. `moments` are those of the trace it was made from.
   PlannedRun(Plan plan, std::vector<TraceMoment> moments, uint64_t base_bytes);
+
+  // The plan's loads go to these places instead, which count from `base_bytes` too (HomesOf).
+  void PlaceAtHome(std::vector<uint64_t> homes);
+  bool has_homes() const { return !homes_.empty(); }
+  // In the arena.
+  std::optional<uint64_t> HomeOf(uint32_t chunk) const {
+    if (homes_.empty()) return std::nullopt;
+    return base_bytes_ + homes_[chunk];
+  }
 
   const Plan& plan() const { return plan_; }
   const std::vector<TraceMoment>& moments() const { return moments_; }
@@ -46,6 +56,7 @@ class PlannedRun {
   std::vector<TraceMoment> moments_;
   std::vector<std::vector<uint32_t>> uses_;
   uint64_t base_bytes_ = 0;
+  std::vector<uint64_t> homes_;  // by chunk, or empty
 };
 
 // Whether the plan wants something elsewhere that the operators of these moments keep holding: then

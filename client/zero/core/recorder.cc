@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "absl/hash/hash.h"
+
 namespace geminid::zero {
 
 void Recorder::BeginMoment(std::vector<uint32_t> chunks, std::vector<uint32_t> kept) {
@@ -62,6 +64,17 @@ std::vector<Moment> Recorder::Moments() const {
     moments.push_back(std::move(moment));
   }
   return moments;
+}
+
+std::optional<uint64_t> Recorder::Fingerprint() const {
+  if (empty()) return std::nullopt;
+  size_t hash = 0;
+  for (const Moment& moment : Moments()) {
+    hash = absl::HashOf(hash, moment.uses.size());
+    for (const Moment::Use& use : moment.uses)
+      hash = absl::HashOf(hash, use.chunk, use.invalidates);
+  }
+  return hash;
 }
 
 std::vector<uint32_t> Recorder::FirstUseOrder() const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace geminid::zero {
@@ -51,6 +52,10 @@ class Recorder {
   // The sample. A chunk that holds part of its gradient counts as used by every moment until its
   // reduction, since it must stay.
   std::vector<Moment> Moments() const;
+
+  // Of which chunks each moment uses and invalidates: alike for micro-batches that a plan fits
+  // alike. Of this process only. None if there was no moment.
+  std::optional<uint64_t> Fingerprint() const;
 
   // The trained chunks in the order of their first use.
   std::vector<uint32_t> FirstUseOrder() const;

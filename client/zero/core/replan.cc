@@ -24,9 +24,8 @@ absl::StatusOr<ReplanController> ReplanController::Create(const ReplanOptions& o
                                                    options.step_time_departure,
                                                    "; it must be between 0 and 1"));
   }
-  if (options.departures_in_a_row == 0 || options.order_changes == 0) {
-    return absl::InvalidArgumentError(
-        "options: departures_in_a_row and order_changes must be at least 1");
+  if (options.departures_in_a_row == 0) {
+    return absl::InvalidArgumentError("options: departures_in_a_row must be at least 1");
   }
   if (options.first_backoff_steps == 0 ||
       options.most_backoff_steps < options.first_backoff_steps ||
@@ -54,9 +53,6 @@ ReplanCause ReplanController::OnStep(const StepObservation& observation) {
   if (not_judged_ > 0) {
     --not_judged_;
     return ReplanCause::kNone;
-  }
-  if (observation.access_order_changed && ++order_changes_ >= options_.order_changes) {
-    return Ask(ReplanCause::kAccessOrder);
   }
   return IsDuration(observation.step_seconds) ? JudgeTime(observation.step_seconds)
                                               : ReplanCause::kNone;
@@ -92,7 +88,7 @@ void ReplanController::OnReplanned(double model_seconds) {
     calibration_ = departed_seconds_ / static_cast<double>(departures_) / model_seconds_;
   }
   // A peak says nothing about the model: it costs no patience.
-  if (for_time || asked_ == ReplanCause::kAccessOrder) {
+  if (for_time) {
     not_judged_ = backoff_steps_;
     backoff_steps_ = std::min(2 * backoff_steps_, options_.most_backoff_steps);
   } else {
@@ -100,7 +96,6 @@ void ReplanController::OnReplanned(double model_seconds) {
   }
   departures_ = 0;
   calm_steps_ = 0;
-  order_changes_ = 0;
   asked_ = ReplanCause::kNone;
 }
 

@@ -15,11 +15,8 @@ struct ReplanOptions {
   double step_time_departure = 0.05;
   // Departures in a row, all slower or all faster, before planning again.
   std::uint32_t departures_in_a_row = 3;
-  // Steps with another access order, counted since the last plan, before planning again.
-  std::uint32_t order_changes = 3;
-  // After a plan, step times and access orders are not judged for this many steps. Doubles with
-  // every replan for those causes, up to the most, and halves after the most steps without a
-  // departure in a row.
+  // After a plan, step times are not judged for this many steps. Doubles with every replan for
+  // them, up to the most, and halves after the most steps without a departure in a row.
   std::uint32_t first_backoff_steps = 8;
   std::uint32_t most_backoff_steps = 1024;
   // What the first plan sets aside above the sampled non-model memory.
@@ -31,7 +28,7 @@ inline constexpr std::size_t kReplanCauses = 5;
 enum class ReplanCause : std::uint8_t {
   kNone,         // the plan stays
   kPeak,         // a peak above the margin: the plan is no longer safe
-  kAccessOrder,  // the operators use chunks in another order
+  kAccessOrder,  // the operators use chunks in another order: PlanBackoff decides
   kSlower,
   kFaster,
 };
@@ -42,7 +39,6 @@ struct StepObservation {
   double step_seconds = 0;
   // By how much non-model memory rose above the first plan's sample, over all moments; 0: not.
   std::uint64_t peak_excess_bytes = 0;
-  bool access_order_changed = false;
 };
 
 // A pure state machine of one rank, or of all if they feed it what they agreed on. Once it has
@@ -51,7 +47,7 @@ struct StepObservation {
 // It never oscillates. A replan for step times takes the measured time into the model, so that the
 // same departure does not count twice. Whatever is measured, S steps bring at most
 //   log2(most_backoff / first_backoff) + 2 + 2 S / most_backoff
-// replans for step times and access orders. A peak replans at once, and the margin at least doubles
+// replans for step times. A peak replans at once, and the margin at least doubles
 // each time: at most log2(largest excess) + 2 replans for peaks.
 class ReplanController {
  public:
@@ -89,7 +85,6 @@ class ReplanController {
   std::uint32_t backoff_steps_;
   std::uint32_t not_judged_ = 0;  // steps left
   std::uint32_t calm_steps_ = 0;  // in a row, without a departure
-  std::uint32_t order_changes_ = 0;
   // The departures in a row: all of one direction.
   std::uint32_t departures_ = 0;
   bool slower_ = false;

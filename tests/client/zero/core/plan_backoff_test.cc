@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <optional>
 #include <vector>
 
 namespace geminid::zero {
@@ -10,11 +12,13 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Which of so many micro-batches, none of which followed a plan, wanted one.
+// Which of so many micro-batches, none of which followed a plan, wanted one. The operators of each
+// are new.
 std::vector<int> Wanted(PlanBackoff* backoff, bool left_plan, int micro_batches) {
+  static uint64_t operators = 0;
   std::vector<int> wanted;
   for (int i = 0; i < micro_batches; ++i) {
-    backoff->NotFollowed(left_plan, /*empty=*/false);
+    backoff->NotFollowed(left_plan, ++operators);
     if (backoff->wants_plan()) wanted.push_back(i);
   }
   return wanted;
@@ -42,11 +46,48 @@ TEST(PlanBackoff, PlansThatAreFollowedEightTimes_AreForgiven) {
 
 TEST(PlanBackoff, EmptyOrCancelledMicroBatch_WantsNoPlan) {
   PlanBackoff backoff;
-  backoff.NotFollowed(/*left_plan=*/false, /*empty=*/true);
+  backoff.NotFollowed(/*left_plan=*/false, std::nullopt);
   EXPECT_FALSE(backoff.wants_plan());
-  backoff.NotFollowed(/*left_plan=*/false, /*empty=*/false);
+  backoff.NotFollowed(/*left_plan=*/false, 1);
   backoff.GivenUp();
   EXPECT_FALSE(backoff.wants_plan());
+}
+
+// A job whose plan fits the operators that it was made of.
+struct Job {
+  PlanBackoff backoff;
+  std::optional<uint64_t> planned;
+
+  // Micro-batches with these operators, over and over. How many plans are made.
+  int Run(std::initializer_list<uint64_t> operators, int rounds) {
+    int plans = 0;
+    for (int round = 0; round < rounds; ++round) {
+      for (const uint64_t of : operators) {
+        if (planned == of) {
+          backoff.Followed();
+          continue;
+        }
+        backoff.NotFollowed(planned.has_value(), of);
+        if (!backoff.wants_plan()) continue;
+        planned = of;
+        ++plans;
+      }
+    }
+    return plans;
+  }
+};
+
+TEST(PlanBackoff, MicroBatchesThatAlternate_GetAPlanEachOnce) {
+  EXPECT_EQ(Job().Run({1, 2}, 1000), 2);
+  EXPECT_EQ(Job().Run({1, 2, 3, 4, 5, 6}, 1000), 6);
+}
+
+TEST(PlanBackoff, JobThatSettlesOnOperatorsOfBefore_GetsTheirPlanAgain) {
+  Job job;
+  EXPECT_EQ(job.Run({1, 2}, 8), 2);
+  EXPECT_EQ(job.planned, 2u);
+  EXPECT_EQ(job.Run({1}, 100), 1);
+  EXPECT_EQ(job.planned, 1u);
 }
 
 }  // namespace

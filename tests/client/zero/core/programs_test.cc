@@ -19,6 +19,7 @@ TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperato
   const uint32_t programs = NumberFrom("GEMINID_PROGRAMS", LongTests() ? 100000 : 20000);
   const uint32_t first = NumberFrom("GEMINID_FIRST_PROGRAM", 1);
   uint32_t exhausted = 0;
+  uint64_t plans_with_homes = 0;
   uint64_t followed = 0;
   uint64_t evaluated_by_plan = 0;
   uint64_t to_host = 0;
@@ -28,6 +29,7 @@ TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperato
     const SimulationResult result = Simulate(program, seed);
     ASSERT_EQ(result.defect, "") << "program " << seed;
     exhausted += result.exhausted.empty() ? 0 : 1;
+    plans_with_homes += result.plans_with_homes;
     followed += result.followed;
     evaluated_by_plan += result.evaluated_by_plan;
     to_host += result.to_host;
@@ -38,6 +40,7 @@ TEST(RandomPrograms, OnAnyArenaThatIsLargeEnough_EndWithTheGradientsOfAllOperato
   // for workspace that grows beside it, or for another chunk, but not in one piece.
   EXPECT_LE(exhausted, programs / 60 + 1);
   // Or nothing was shown.
+  EXPECT_GE(plans_with_homes, programs / 10);
   EXPECT_GE(followed, programs / 2);
   EXPECT_GE(evaluated_by_plan, programs / 2);
   EXPECT_GE(to_host, programs / 100);

@@ -105,14 +105,6 @@ TEST(ReplanController, PeakCreepingByABytePerStep_ReplansLogarithmicallyOften) {
   EXPECT_LE(replans, std::log2(100000) + 2);
 }
 
-TEST(ReplanController, AccessOrderChanged_ReplansAtTheLimit) {
-  ReplanController controller = Make();
-  EXPECT_EQ(controller.OnStep({1, 0, true}), ReplanCause::kNone);
-  EXPECT_EQ(controller.OnStep({1, 0, false}), ReplanCause::kNone);
-  EXPECT_EQ(controller.OnStep({1, 0, true}), ReplanCause::kNone);
-  EXPECT_EQ(controller.OnStep({1, 0, true}), ReplanCause::kAccessOrder);
-}
-
 TEST(ReplanController, AdversarialSequences_ReplansAreBounded) {
   constexpr int kSteps = 20000;
   const ReplanOptions options;
@@ -124,9 +116,6 @@ TEST(ReplanController, AdversarialSequences_ReplansAreBounded) {
       [](int, const ReplanController& c) { return StepObservation{1.2 * c.expected_seconds()}; },
       [](int i, const ReplanController& c) {
         return StepObservation{(i / 1000 % 2 == 0 ? 1.2 : 0.8) * c.expected_seconds()};
-      },
-      [](int, const ReplanController&) {
-        return StepObservation{1, 0, true};
       },
       // Calm for long enough to win the patience back, then a departure.
       [](int i, const ReplanController& c) {
@@ -148,7 +137,7 @@ TEST(ReplanController, RandomSteps_ReplansAreBounded) {
     std::mt19937 random(seed);
     ReplanController controller = Make();
     const int replans = Replans(controller, 20000, [&](int, const ReplanController&) {
-      return StepObservation{0.5 + (random() % 1000) / 500.0, 0, random() % 5 == 0};
+      return StepObservation{0.5 + (random() % 1000) / 500.0};
     });
     EXPECT_LE(replans, Bound({}, 20000)) << seed;
   }

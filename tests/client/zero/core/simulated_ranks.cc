@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "client/zero/core/director.h"
+#include "client/zero/core/homes.h"
 #include "client/zero/core/move_queue.h"
 #include "client/zero/core/placer.h"
 #include "client/zero/core/staying.h"
@@ -122,6 +123,8 @@ struct World {
     PlannedRun run(FromPlanner(*plan), trace.moments, 0);
     if (MovesWhatIsKept(run, meeting.moments[0])) return std::nullopt;
     if (stays && !KeepsWhatStays(run.plan(), {.chunks = chunks})) return std::nullopt;
+    const bool homes = !evaluation && !stays && policy != planner::Policy::kCpu;
+    if (auto found = homes ? HomesOf(trace) : std::nullopt) run.PlaceAtHome(*std::move(found));
     return run;
   }
 };
@@ -640,6 +643,7 @@ class Rank {
          [this, m] {
            Meet(director_.training_recorder().Moments(), [this, m](const PlannedRun& run) {
              ++world_.result.plans;
+             world_.result.plans_with_homes += run.has_homes() ? 1 : 0;
              by_plan_alone_ = false;
              planned_for_ = m;
              Run(placer_.Place(director_.PutInForce(run)));

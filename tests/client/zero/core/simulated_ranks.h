@@ -14,6 +14,7 @@ struct SimulationResult {
   std::string defect;     // what must never happen; empty: it did not
   std::string exhausted;  // the arena was too small: what for
   uint64_t plans = 0;
+  uint64_t plans_with_homes = 0;
   uint64_t followed = 0;  // micro-batches by plan to their end
   uint64_t evaluated_by_plan = 0;
   uint64_t to_host = 0;       // chunks that made way

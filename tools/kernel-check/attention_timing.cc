@@ -107,7 +107,8 @@ double SecondsOf(const std::function<bool()>& queue) {
 }
 
 AttentionTiming Time(const TimedAttention& attention, AttentionLibrary& library) {
-  AttentionTiming timing = {.attention = attention};
+  AttentionTiming timing;
+  timing.attention = attention;
   const AttentionShape& shape = attention.shape;
   AttentionPlan& plan = library.Plan(shape);
   const CudaBuffer workspace(

@@ -305,6 +305,10 @@ class GEMINID_EXPORT Workspace {
     std::byte* data() const { return data_; }
     uint64_t bytes() const { return bytes_; }
     explicit operator bool() const { return data_ != nullptr; }
+    // Whether it is of this workspace, and not of one that has ended.
+    bool IsOf(const Workspace& workspace) const {
+      return owner_ != nullptr && *owner_ == &workspace;
+    }
 
    private:
     friend class Workspace;

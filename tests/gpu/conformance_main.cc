@@ -111,6 +111,7 @@ int main(int argc, char** argv) {
                                          .libcuda = GEMINID_CUDA_DOUBLE,
                                          .libnvml = GEMINID_NVML_DOUBLE,
                                          .libcublaslt = GEMINID_CUBLASLT_DOUBLE,
+                                         .libcudnn = GEMINID_CUDNN_DOUBLE,
                                          .libnccl = GEMINID_NCCL_DOUBLE});
   }
   return RUN_ALL_TESTS();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gpu/cublaslt_api.h"
+#include "gpu/cudnn_api.h"
 #include "gpu/driver_api.h"
 #include "gpu/nccl_api.h"
 #include "gpu/nvml_api.h"
@@ -27,8 +28,8 @@ std::vector<EntryPoint> AllEntryPoints() {
 #define GEMINID_ENTRY(member, name, parameters) {#member, name},
       GEMINID_DRIVER_FUNCTIONS(GEMINID_ENTRY) GEMINID_NEWER_DRIVER_FUNCTIONS(GEMINID_ENTRY)
           GEMINID_NVML_FUNCTIONS(GEMINID_ENTRY) GEMINID_NVML_HEALTH_FUNCTIONS(GEMINID_ENTRY)
-              GEMINID_CUBLASLT_FUNCTIONS(GEMINID_ENTRY) GEMINID_NCCL_FUNCTIONS(GEMINID_ENTRY)
-                  GEMINID_NEWER_NCCL_FUNCTIONS(GEMINID_ENTRY)
+              GEMINID_CUBLASLT_FUNCTIONS(GEMINID_ENTRY) GEMINID_CUDNN_FUNCTIONS(GEMINID_ENTRY)
+                  GEMINID_NCCL_FUNCTIONS(GEMINID_ENTRY) GEMINID_NEWER_NCCL_FUNCTIONS(GEMINID_ENTRY)
 #undef GEMINID_ENTRY
   };
 }
@@ -49,7 +50,7 @@ std::vector<std::string> WithoutACase(const std::vector<EntryPoint>& points,
   std::vector<std::string> names;
   for (const EntryPoint& point : points) {
     if (!std::regex_search(
-            cases, std::regex("(api|api_|nvml|nvml_|nccl_|lt_)\\." + point.member + "\\("))) {
+            cases, std::regex("(api|api_|nvml|nvml_|nccl_|lt_|dnn_)\\." + point.member + "\\("))) {
       names.push_back(point.name);
     }
   }

@@ -42,6 +42,7 @@ int Main(int argc, char** argv) {
                          .libnvml = GEMINID_NVML_DOUBLE,
                          .kernels = GEMINID_DOUBLE_KERNELS,
                          .libcublaslt = GEMINID_CUBLASLT_DOUBLE,
+                         .libcudnn = GEMINID_CUDNN_DOUBLE,
                          .libnccl = GEMINID_NCCL_DOUBLE};
   uint64_t link_bytes_per_second = 0;
   int next = 1;

@@ -246,6 +246,8 @@ std::vector<Constant> ConstantsOf(const Hardware& hardware) {
   return constants;
 }
 
+bool IsInTable(const Hardware& hardware) { return FindHardware(hardware.name).ok(); }
+
 Hardware HardwareOfUnknownRates() {
   return {.name = "unknown",
           .flops = 100e12,

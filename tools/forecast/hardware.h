@@ -61,6 +61,10 @@ absl::StatusOr<Hardware> FindHardware(const std::string& name);
 // the table has none.
 const Hardware* HardwareOfDriverName(const std::string& name);
 
+// Whether it is an accelerator of the table, with or without numbers of its own; not a host device,
+// nor one of which only the memory is known.
+bool IsInTable(const Hardware& hardware);
+
 // Rates of no machine in particular, for plans of which only the bytes count: they let the planner
 // choose among what fits. No memory.
 Hardware HardwareOfUnknownRates();

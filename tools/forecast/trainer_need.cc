@@ -9,6 +9,7 @@
 #include "base/pages.h"
 #include "client/zero/layout.h"
 #include "kernels/model/attention/attention.h"
+#include "kernels/model/attention/attention_parts.h"
 #include "tools/forecast/catalogue.h"
 #include "tools/forecast/forecast.h"
 
@@ -68,8 +69,8 @@ Chunks PackedChunks(const Model& model, const TrainerNeed& need) {
   for (const auto& [place, its_chunks] : used) {
     std::uint64_t bytes = 0;
     for (const std::uint32_t chunk : its_chunks) bytes += bytes_of(chunk);
-    chunks.largest_operator_bytes = std::max(chunks.largest_operator_bytes,
-                                             TogetherOf(model, place, bytes, largest_chunk));
+    chunks.largest_operator_bytes =
+        std::max(chunks.largest_operator_bytes, TogetherOf(model, place, bytes, largest_chunk));
   }
   return chunks;
 }
@@ -81,9 +82,30 @@ std::uint64_t StateBytes(const Chunks& chunks, const TrainerNeed& need) {
   return need.state_on_device ? kBytesPerElement * chunks.elements / need.sharing_ranks : 0;
 }
 
+// What a library takes for attention on a GPU, and its test.
+struct LibraryBytes {
+  std::uint64_t in_a_step = 0;
+  std::uint64_t in_its_test = 0;
+};
+
+LibraryBytes AttentionBytesOf(const WorkspaceShape& shape) {
+  if (!shape.on_gpu || shape.element_bytes != kElementBytes) return {};
+  const kernels::AttentionShape attention = {.batch = shape.batch.sequences,
+                                             .sequence = shape.batch.sequence_length,
+                                             .heads = shape.heads,
+                                             .kv_heads = shape.kv_heads,
+                                             .head_dim = shape.head_dim,
+                                             .scale = 1.0F};
+  const kernels::AttentionParts parts = kernels::PartsOfAttention(attention);
+  if (parts.batch == 0) return {};
+  const std::uint64_t in_a_step = parts.bytes + shape.batch.tokens() * shape.heads * sizeof(float);
+  return {in_a_step, in_a_step + kernels::AttentionTestBytes(attention, parts)};
+}
+
 }  // namespace
 
 std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
+  const LibraryBytes library = AttentionBytesOf(shape);
   const std::uint64_t element = shape.element_bytes;
   const std::uint64_t tokens = shape.batch.tokens();
   const std::uint64_t hidden = shape.hidden;
@@ -98,13 +120,14 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
                                         .kv_heads = shape.kv_heads,
                                         .head_dim = shape.head_dim,
                                         .scale = 1.0F},
-                                       shape.threads);
+                                       shape.threads) +
+      library.in_a_step;
   const std::uint64_t mlp = 4 * tokens * shape.mlp_columns * element;
   // Logits, and of an expert's rows what goes in, and the gradients of what comes out and goes in.
-  const std::uint64_t routed =
-      shape.experts > 0 ? tokens * (shape.experts * (element + sizeof(float)) +
-                                    hidden * (2 * element + sizeof(float)))
-                        : 0;
+  const std::uint64_t routed = shape.experts > 0
+                                   ? tokens * (shape.experts * (element + sizeof(float)) +
+                                               hidden * (2 * element + sizeof(float)))
+                                   : 0;
   const std::uint64_t output =
       tokens * base::RoundUp(shape.vocabulary, kLogitAlignment) * (element + sizeof(float));
   // Where the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices,
@@ -116,8 +139,10 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
       std::max({copies(tokens, hidden, std::max(head_columns, hidden)),
                 copies(tokens, hidden, std::min(shape.mlp_columns, shape.intermediate)),
                 copies(tokens, hidden, shape.vocabulary)});
-  return (2 * shape.layers + 2) * stream + 2 * stream + tokens * hidden * sizeof(float) +
-         std::max({attention, mlp + routed, output}) + product;
+  const std::uint64_t step = (2 * shape.layers + 2) * stream + 2 * stream +
+                             tokens * hidden * sizeof(float) +
+                             std::max({attention, mlp + routed, output}) + product;
+  return std::max(step, library.in_its_test);
 }
 
 std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need) {

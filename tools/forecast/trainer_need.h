@@ -11,7 +11,7 @@
 
 namespace geminid::forecast {
 
-// Columns that the trainer's operators work on at a time.
+// Columns that the trainer's operators work on at a time on the host.
 inline constexpr std::uint64_t kTrainerAttentionColumns = 128;
 inline constexpr std::uint64_t kTrainerMlpColumns = 256;
 
@@ -30,6 +30,17 @@ struct WorkspaceShape {
   std::uint64_t attention_columns = kTrainerAttentionColumns;
   std::uint64_t mlp_columns = kTrainerMlpColumns;
   std::size_t threads = 1;
+  // There a library may compute attention, which takes workspace and, before the first step, a test
+  // (kernels/model/attention/attention_library_cuda.h).
+  bool on_gpu = false;
+
+  // All columns at once, as on a GPU: slices would read the other matrix again each, and leave it
+  // idle between them.
+  void UseGpu() {
+    attention_columns = heads * head_dim;
+    mlp_columns = intermediate;
+    on_gpu = true;
+  }
 };
 
 // On a GPU rows of logits lie a multiple of this apart, in elements: 128 bytes of bf16.

@@ -76,17 +76,18 @@ void UseTrainersNumber(PlanAnswer* answer) {
   const forecast::Model& model = *answer->model;
   const std::size_t threads =
       std::max<std::size_t>(1, base::AllowedProcessors().size() / job.ranks_per_node());
-  const std::uint64_t workspace = forecast::TrainerWorkspaceBytes(
-      {.layers = model.layers,
-       .hidden = model.hidden,
-       .heads = model.heads,
-       .kv_heads = model.kv_heads,
-       .head_dim = model.head_dim,
-       .intermediate = model.intermediate,
-       .vocabulary = model.vocabulary,
-       .experts = model.experts > 1 ? model.experts : 0,
-       .batch = job.batch,
-       .threads = threads});
+  forecast::WorkspaceShape shape = {.layers = model.layers,
+                                    .hidden = model.hidden,
+                                    .heads = model.heads,
+                                    .kv_heads = model.kv_heads,
+                                    .head_dim = model.head_dim,
+                                    .intermediate = model.intermediate,
+                                    .vocabulary = model.vocabulary,
+                                    .experts = model.experts > 1 ? model.experts : 0,
+                                    .batch = job.batch,
+                                    .threads = threads};
+  if (forecast::IsInTable(job.hardware)) shape.UseGpu();
+  const std::uint64_t workspace = forecast::TrainerWorkspaceBytes(shape);
   const std::uint64_t bytes = forecast::TrainerDeviceBytes(
       model, {.workspace_bytes = workspace, .sharing_ranks = job.ranks});
   answer->trainer_device_bytes = bytes;

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "base/exit_code.h"
 #include "base/max_isa.h"
+#include "tools/kernel-check/attention_timing.h"
 #include "tools/kernel-check/device.h"
 #include "tools/kernel-check/norm_check.h"
 #include "tools/kernel-check/product_timing.h"
@@ -40,13 +41,13 @@ constexpr const char* kHelp =
     "Runs every CUDA kernel beside its twin on the host, compares what they compute, and prints\n"
     "the bandwidth over that of a copy on the device, or the operations a second. Products by\n"
     "cuBLASLt are timed beside a bare loop around the library's call, of which they must reach\n"
-    "0.95, and beside the kernel of our own.\n"
+    "0.95, and beside the kernel of our own. Attention by cuDNN is tested as training tests it,\n"
+    "and timed beside the kernel of our own; where it is refused, that is said and no failure.\n"
     "\n"
     "  --json            one JSON object instead of the table\n"
     "  --no-timing       compare only\n"
-    "  --product-edge N  cut the timed products to N x 3/4 N x 1/2 N and judge no rate; such "
-    "small\n"
-    "                    ones are run with --no-timing, too\n"
+    "  --product-edge N  cut the timed products to N x 3/4 N x 1/2 N, and attention to N tokens,\n"
+    "                    and judge no rate; such small ones are run with --no-timing, too\n"
     "  --only TEXT       the checks whose names have TEXT in them\n"
     "  --list            name the checks and exit\n"
     "\n"
@@ -99,7 +100,7 @@ struct Products {
 };
 
 void PrintJson(const CudaDeviceInfo& info, const std::vector<Finding>& findings,
-               const Products& products, double copy) {
+               const Products& products, const AttentionTimings& attention, double copy) {
   std::printf("{\"device\": %s, \"driver\": %s, \"copy_bytes_per_second\": %.6g, \"checks\": [",
               JsonString(info.name).c_str(), JsonString(info.driver).c_str(), copy);
   for (size_t i = 0; i < findings.size(); ++i) {
@@ -113,6 +114,10 @@ void PrintJson(const CudaDeviceInfo& info, const std::vector<Finding>& findings,
   std::printf("], \"products_by\": %s, \"products\": [", JsonString(products.library).c_str());
   for (size_t i = 0; i < products.timings.size(); ++i) {
     std::printf("%s%s", i == 0 ? "" : ", ", ProductJson(products.timings[i]).c_str());
+  }
+  std::printf("], \"attention_by\": %s, \"attention\": [", JsonString(attention.library).c_str());
+  for (size_t i = 0; i < attention.timings.size(); ++i) {
+    std::printf("%s%s", i == 0 ? "" : ", ", AttentionJson(attention.timings[i]).c_str());
   }
   std::printf("]}\n");
 }
@@ -165,13 +170,19 @@ struct Chosen {
     for (TimedProduct& one : TimedProducts(flags.product_edge)) {
       if (flags.Wants(one.name)) products.push_back(std::move(one));
     }
+    for (TimedAttention& one : TimedAttentions(flags.product_edge)) {
+      if (flags.Wants(one.name)) attentions.push_back(std::move(one));
+    }
   }
-  bool empty() const { return !norms && steps.empty() && kernels.empty() && products.empty(); }
+  bool empty() const {
+    return !norms && steps.empty() && kernels.empty() && products.empty() && attentions.empty();
+  }
 
   bool norms = false;
   std::vector<StepCase> steps;
   std::vector<KernelCase> kernels;
   std::vector<TimedProduct> products;
+  std::vector<TimedAttention> attentions;
 };
 
 int List(const Chosen& chosen) {
@@ -181,6 +192,7 @@ int List(const Chosen& chosen) {
   for (const StepCase& one : chosen.steps) std::printf("%s\n", one.name.c_str());
   for (const KernelCase& one : chosen.kernels) std::printf("%s\n", one.name.c_str());
   for (const TimedProduct& one : chosen.products) std::printf("%s\n", one.name.c_str());
+  for (const TimedAttention& one : chosen.attentions) std::printf("%s\n", one.name.c_str());
   return base::kExitOk;
 }
 
@@ -201,6 +213,18 @@ Products TimeProducts(const Flags& flags, const Chosen& chosen) {
     std::fflush(stdout);
   }
   return products;
+}
+
+AttentionTimings TimeChosenAttention(const Flags& flags, const Chosen& chosen) {
+  if (chosen.attentions.empty() || !flags.TimesProducts()) return {};
+  AttentionTimings attention = TimeAttention(chosen.attentions);
+  if (flags.json) return attention;
+  std::printf("attention by %s%s\n", attention.timings.empty() ? "our kernel alone: " : "",
+              attention.library.c_str());
+  for (const AttentionTiming& timing : attention.timings) {
+    std::printf("%s\n", AttentionLine(timing).c_str());
+  }
+  return attention;
 }
 
 int Run(const Flags& flags, const Chosen& chosen) {
@@ -233,10 +257,12 @@ int Run(const Flags& flags, const Chosen& chosen) {
     if (!flags.json) PrintLine(findings.back(), copy);
   }
   const Products products = TimeProducts(flags, chosen);
-  if (flags.json) PrintJson(info, findings, products, copy);
+  const AttentionTimings attention = TimeChosenAttention(flags, chosen);
+  if (flags.json) PrintJson(info, findings, products, attention, copy);
   const auto passed = [](const auto& one) { return one.passed; };
   const bool all = std::all_of(findings.begin(), findings.end(), passed) &&
-                   std::all_of(products.timings.begin(), products.timings.end(), passed);
+                   std::all_of(products.timings.begin(), products.timings.end(), passed) &&
+                   std::all_of(attention.timings.begin(), attention.timings.end(), passed);
   return all ? base::kExitOk : base::kExitUnhealthy;
 }
 

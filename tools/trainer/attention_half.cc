@@ -19,6 +19,7 @@
 #include "tools/trainer/workspace_memory.h"
 
 namespace geminid::trainer {
+
 namespace {
 
 // Consecutive key/value heads and the query heads that read them.
@@ -57,12 +58,7 @@ class Groups {
             .query_columns = kv_heads * queries_per_kv_ * head_dim,
             .first_kv = first * head_dim,
             .kv_columns = kv_heads * head_dim,
-            .shape = {.batch = context_.shape.sequences,
-                      .sequence = context_.shape.sequence_length,
-                      .heads = kv_heads * queries_per_kv_,
-                      .kv_heads = kv_heads,
-                      .head_dim = head_dim,
-                      .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))}};
+            .shape = AttentionShapeOf(config, context_.shape, kv_heads)};
   }
 
  private:

@@ -8,10 +8,25 @@
 #ifndef GEMINID_TOOLS_TRAINER_ATTENTION_HALF_H_
 #define GEMINID_TOOLS_TRAINER_ATTENTION_HALF_H_
 
+#include <cmath>
+
+#include "kernels/model/attention/attention.h"
 #include "tools/trainer/blocks.h"
 #include "tools/trainer/compute.h"
 
 namespace geminid::trainer {
+
+// What `kv_heads` of the model's key/value heads, and the query heads that read them, make of whole
+// sequences.
+inline kernels::AttentionShape AttentionShapeOf(const ModelConfig& config,
+                                                const MicroBatchShape& shape, size_t kv_heads) {
+  return {.batch = shape.sequences,
+          .sequence = shape.sequence_length,
+          .heads = kv_heads * (config.heads / config.kv_heads),
+          .kv_heads = kv_heads,
+          .head_dim = config.head_dim(),
+          .scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim()))};
+}
 
 // What the backward pass needs beyond x, group after group, each dense: queries, keys and values as
 // the attention takes them, what it gives, and its lse.

@@ -24,15 +24,17 @@ struct Tiling {
   size_t attention_columns = forecast::kTrainerAttentionColumns;
   size_t mlp_columns = forecast::kTrainerMlpColumns;
   size_t tokens = 128;  // rows of the logits
+  bool for_gpu = false;
 
   // The defaults are for the host, whose caches hold matrices of that size. A GPU multiplies whole
-  // ones: slices would read the other matrix again each, and leave it idle between them.
+  // ones (forecast::WorkspaceShape::UseGpu).
   static Tiling Of(const ModelConfig& config, bool on_gpu) {
     constexpr size_t kBusy = 2048;  // rows that keep a GPU busy
     if (!on_gpu) return {};
     return {.attention_columns = config.heads * config.head_dim(),
             .mlp_columns = config.intermediate,
-            .tokens = kBusy};
+            .tokens = kBusy,
+            .for_gpu = true};
   }
 };
 

@@ -86,6 +86,7 @@ absl::Status GatherRun(collectives::Communicator& communicator, const TrainedMod
   GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model.engine().GetStatistics());
   const HostRegistration host = session.GetHostRegistration();
   report->products_by = model.place().Products();
+  report->attention_by = model.place().Attention();
   report->layers_add_up_by = model.LayersAddUpBy();
   GEMINID_ASSIGN_OR_RETURN(report->traffic, model.traffic().Gather(communicator));
   report->host_bytes_registered = host.registered_bytes;

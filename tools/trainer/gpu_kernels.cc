@@ -26,6 +26,7 @@
 #include "kernels/runtime/cuda/launcher.h"
 #include "kernels/runtime/cuda/refusal.h"
 #include "tools/forecast/trainer_need.h"
+#include "tools/trainer/gpu_attention.h"
 
 namespace geminid::trainer {
 namespace {
@@ -50,8 +51,8 @@ kernels::HeadsView<T> Heads(Matrix<T> matrix) {
 template <typename T>
 class GpuKernelsOf final : public KernelsOf<T> {
  public:
-  GpuKernelsOf(GpuQueue* queue, kernels::MatmulLibrary* library)
-      : queue_(*queue), library_(library) {}
+  GpuKernelsOf(GpuQueue* queue, const GpuLibraries& libraries)
+      : queue_(*queue), library_(libraries.products), attention_(queue, libraries.attention) {}
 
   // --- products ---
   absl::Status Multiply(const Resources& resources, const MatmulShape& shape, const T* a,
@@ -167,10 +168,24 @@ class GpuKernelsOf final : public KernelsOf<T> {
     return Launched(rotate(shape, tables.cos, tables.sin, x, stream()), "Rotary");
   }
 
-  absl::Status AttentionForward(const Resources& /*resources*/,
-                                const kernels::AttentionShape& shape, Matrix<const T> q,
-                                Matrix<const T> k, Matrix<const T> v, Matrix<T> out,
-                                float* lse) const override {
+  absl::Status PrepareAttention(const Resources& resources,
+                                const kernels::AttentionShape& shape) const override {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      return attention_.PlanFor(resources, shape).status();
+    } else {
+      return absl::OkStatus();
+    }
+  }
+
+  absl::Status AttentionForward(const Resources& resources, const kernels::AttentionShape& shape,
+                                Matrix<const T> q, Matrix<const T> k, Matrix<const T> v,
+                                Matrix<T> out, float* lse) const override {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      GEMINID_ASSIGN_OR_RETURN(
+          const bool done,
+          attention_.Forward(resources, shape, Heads(q), Heads(k), Heads(v), Heads(out), lse));
+      if (done) return absl::OkStatus();
+    }
     return Launched(kernels::AttentionForwardCuda<T>(shape, Heads(q), Heads(k), Heads(v),
                                                      Heads(out), lse, stream()),
                     "AttentionForward");
@@ -179,6 +194,12 @@ class GpuKernelsOf final : public KernelsOf<T> {
   absl::Status AttentionBackward(const Resources& resources, const kernels::AttentionShape& shape,
                                  const kernels::AttentionSaved<T>& saved, Matrix<T> dq,
                                  Matrix<T> dk, Matrix<T> dv) const override {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      GEMINID_ASSIGN_OR_RETURN(
+          const bool done,
+          attention_.Backward(resources, shape, saved, Heads(dq), Heads(dk), Heads(dv)));
+      if (done) return absl::OkStatus();
+    }
     const size_t bytes = kernels::AttentionCudaWorkspaceBytes(shape);
     GEMINID_ASSIGN_OR_RETURN(auto scratch, Scratch<std::byte>::Allocate(resources, bytes));
     return Launched(kernels::AttentionBackwardCuda<T>(shape, saved, Heads(dq), Heads(dk), Heads(dv),
@@ -321,6 +342,7 @@ class GpuKernelsOf final : public KernelsOf<T> {
 
   GpuQueue& queue_;
   kernels::MatmulLibrary* const library_;
+  const GpuAttention attention_;
 };
 
 template <typename T>
@@ -380,9 +402,10 @@ absl::Status GpuKernelsOf<T>::NormBackwardOf(const Resources& resources, const N
 
 }  // namespace
 
-ModelKernels GpuKernels(GpuQueue* queue, kernels::MatmulLibrary* library) {
-  return {std::make_unique<GpuKernelsOf<float>>(queue, library),
-          std::make_unique<GpuKernelsOf<BFloat16>>(queue, library), forecast::kLogitAlignment};
+ModelKernels GpuKernels(GpuQueue* queue, const GpuLibraries& libraries) {
+  return {std::make_unique<GpuKernelsOf<float>>(queue, libraries),
+          std::make_unique<GpuKernelsOf<BFloat16>>(queue, libraries), forecast::kLogitAlignment,
+          ModelKernels::Memory::kDevice};
 }
 
 }  // namespace geminid::trainer

@@ -2,16 +2,23 @@
 #ifndef GEMINID_TOOLS_TRAINER_GPU_KERNELS_H_
 #define GEMINID_TOOLS_TRAINER_GPU_KERNELS_H_
 
+#include "kernels/model/attention/attention_library_cuda.h"
 #include "kernels/model/matmul/matmul_library_cuda.h"
 #include "tools/trainer/gpu_queue.h"
 #include "tools/trainer/model_kernels.h"
 
 namespace geminid::trainer {
 
-// Kernels that are queued on `queue`; threads are not used. Products are those of `library`, which
-// is nullable, and where there is none, it has no algorithm, or rows must not depend on each other,
-// those of kernels/model/matmul/matmul_cuda.h. Queue and library outlive them.
-ModelKernels GpuKernels(GpuQueue* queue, kernels::MatmulLibrary* library);
+// What libraries compute of a model; either is nullable.
+struct GpuLibraries {
+  kernels::MatmulLibrary* products = nullptr;
+  kernels::AttentionLibrary* attention = nullptr;
+};
+
+// Kernels that are queued on `queue`; threads are not used. Where there is no library, it has no
+// algorithm or failed its test, or rows must not depend on each other, products and attention are
+// those of kernels/model. Queue and libraries outlive them.
+ModelKernels GpuKernels(GpuQueue* queue, const GpuLibraries& libraries);
 
 }  // namespace geminid::trainer
 

@@ -428,7 +428,7 @@ absl::Status HostKernelsOf<T>::CrossEntropy(const Resources& resources, Matrix<f
 
 ModelKernels MakeHostKernels(size_t row_alignment) {
   return {std::make_unique<HostKernelsOf<float>>(), std::make_unique<HostKernelsOf<BFloat16>>(),
-          row_alignment};
+          row_alignment, ModelKernels::Memory::kHost};
 }
 
 const ModelKernels& HostKernels() {

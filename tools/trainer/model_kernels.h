@@ -114,6 +114,12 @@ class KernelsOf {
   virtual absl::Status Rotate(const Resources& resources, Turn turn,
                               const kernels::RotaryShape& shape, const RotaryTables& tables,
                               T* x) const = 0;
+  // Chooses by what attention of that shape is computed, where there is a choice. Without it the
+  // first pass of the shape does.
+  virtual absl::Status PrepareAttention(const Resources& /*resources*/,
+                                        const kernels::AttentionShape& /*shape*/) const {
+    return absl::OkStatus();
+  }
   virtual absl::Status AttentionForward(const Resources& resources,
                                         const kernels::AttentionShape& shape, Matrix<const T> q,
                                         Matrix<const T> k, Matrix<const T> v, Matrix<T> out,
@@ -165,10 +171,17 @@ class KernelsOf {
 
 class ModelKernels {
  public:
+  // Whether they compute in the host's memory, where an upload is a copy within it.
+  enum class Memory { kHost, kDevice };
+
   // Rows of logits are `row_alignment` elements apart, or a multiple of that.
   ModelKernels(std::unique_ptr<KernelsOf<float>> fp32,
-               std::unique_ptr<KernelsOf<kernels::BFloat16>> bf16, size_t row_alignment)
-      : fp32_(std::move(fp32)), bf16_(std::move(bf16)), row_alignment_(row_alignment) {}
+               std::unique_ptr<KernelsOf<kernels::BFloat16>> bf16, size_t row_alignment,
+               Memory memory)
+      : fp32_(std::move(fp32)),
+        bf16_(std::move(bf16)),
+        row_alignment_(row_alignment),
+        memory_(memory) {}
 
   template <typename T>
   const KernelsOf<T>& Of() const {
@@ -181,11 +194,13 @@ class ModelKernels {
 
   // Elements from one row of `words` logits, or of their gradients, to the next.
   size_t LogitStride(size_t words) const { return base::RoundUp(words, row_alignment_); }
+  Memory memory() const { return memory_; }
 
  private:
   std::unique_ptr<KernelsOf<float>> fp32_;
   std::unique_ptr<KernelsOf<kernels::BFloat16>> bf16_;
   size_t row_alignment_;
+  Memory memory_;
 };
 
 template <typename T>

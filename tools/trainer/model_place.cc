@@ -15,8 +15,11 @@ absl::StatusOr<std::unique_ptr<ModelPlace>> ModelPlace::Find(const Session& sess
   if (tokens == Tokens::kTogether) {
     GEMINID_ASSIGN_OR_RETURN(const int version, place->queue_->DriverVersion());
     place->products_ = kernels::MatmulLibrary::Load(version, &place->no_library_);
+    place->attention_ = kernels::AttentionLibrary::Load(&place->no_attention_);
   }
-  place->gpu_kernels_.emplace(GpuKernels(place->queue_.get(), place->products_.get()));
+  place->gpu_kernels_.emplace(
+      GpuKernels(place->queue_.get(),
+                 {.products = place->products_.get(), .attention = place->attention_.get()}));
   return place;
 }
 
@@ -29,6 +32,12 @@ std::string ModelPlace::Products() const {
   if (own == 0) return products_->Name();
   return absl::StrCat(products_->Name(), "; kernels of our own for ", own, " of ",
                       products_->shapes(), " shapes, for which it has no algorithm");
+}
+
+std::string ModelPlace::Attention() const {
+  if (attention_ != nullptr) return attention_->Describe();
+  if (!on_gpu()) return "a kernel of our own";
+  return absl::StrCat("a kernel of our own, since there is no cuDNN: ", no_attention_);
 }
 
 std::unique_ptr<ParameterSource> ModelPlace::Source(zero::Engine* engine,

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
+#include "kernels/model/attention/attention_library_cuda.h"
 #include "kernels/model/matmul/matmul_library_cuda.h"
 #include "tools/trainer/gpu_queue.h"
 #include "tools/trainer/model_kernels.h"
@@ -31,6 +32,8 @@ class ModelPlace {
   const ModelKernels& math() const { return gpu_kernels_ ? *gpu_kernels_ : HostKernels(); }
   // Who multiplies matrices, in words, with what has happened so far.
   std::string Products() const;
+  // The same of attention.
+  std::string Attention() const;
   // `engine` and `session` outlive it.
   std::unique_ptr<ParameterSource> Source(zero::Engine* engine, const Session* session) const;
 
@@ -39,6 +42,8 @@ class ModelPlace {
   std::unique_ptr<GpuQueue> queue_;                   // null: the host
   std::unique_ptr<kernels::MatmulLibrary> products_;  // null: kernels of our own
   std::string no_library_;                            // then, on a GPU: why
+  std::unique_ptr<kernels::AttentionLibrary> attention_;
+  std::string no_attention_;
   std::optional<ModelKernels> gpu_kernels_;
 };
 

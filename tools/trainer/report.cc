@@ -75,6 +75,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("instruction_set").Value(report.instruction_set);
   json.Key("computes_on").Value(report.computes_on);
   json.Key("products_by").Value(report.products_by);
+  json.Key("attention_by").Value(report.attention_by);
   json.Key("ranks_exchange_by").Value(report.ranks_exchange_by);
   json.Key("layers_add_up_by").Value(report.layers_add_up_by);
   json.Key("nccl_registered_bytes").Value(report.registered_bytes);

@@ -68,6 +68,7 @@ struct Report {
   std::string instruction_set;       // of the host, as base::Name has it
   std::string computes_on = "host";  // or the name of rank 0's GPU
   std::string products_by;           // who multiplied matrices on rank 0, in words
+  std::string attention_by;          // who computed attention there, likewise
   std::string ranks_exchange_by;     // as the engine's Statistics have it
   std::string layers_add_up_by;      // likewise, of layers that are cut over GPUs; empty: none are
   uint64_t registered_bytes = 0;     // of rank 0, as they have it

@@ -3,6 +3,8 @@
 #define GEMINID_TOOLS_TRAINER_ROTARY_UPLOAD_H_
 
 #include <cstddef>
+#include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
@@ -14,24 +16,63 @@
 
 namespace geminid::trainer {
 
-// Of the `length` tokens of each sequence: cosines [length, head_dim / 2], then as many sines. T is
-// the type of the weights, whose kernels copy.
-template <typename T>
-absl::StatusOr<Scratch<float>> UploadRotary(const Resources& resources, const Positions& positions,
-                                            size_t length, RotaryPositions* rotary) {
-  const size_t width = rotary->head_dim() / 2;
-  GEMINID_ASSIGN_OR_RETURN(auto tables, Scratch<float>::Allocate(resources, 2 * length * width));
-  float* const cos = tables.data();
-  float* const sin = cos + length * width;
-  const KernelsOf<T>& math = KernelsFor<T>(resources);
-  for (const Positions::Run& run : positions.RunsOf(length)) {
-    GEMINID_ASSIGN_OR_RETURN(const RotaryTables computed, rotary->Of(run.position, run.count));
-    const size_t bytes = run.count * width * sizeof(float);
-    GEMINID_RETURN_IF_ERROR(math.Upload(resources, computed.cos, bytes, cos + run.token * width));
-    GEMINID_RETURN_IF_ERROR(math.Upload(resources, computed.sin, bytes, sin + run.token * width));
+// On a device the tables of the latest micro-batch stay in the workspace, so that a run of
+// micro-batches with the same positions uploads them once. One thread at a time.
+class UploadedRotary {
+ public:
+  // Whoever computes with the tables holds them: a later micro-batch may have others.
+  struct Tables {
+    Scratch<float> storage;  // cosines [length, head_dim / 2], then as many sines
+    Positions positions;
+    size_t length = 0;
+  };
+
+  explicit UploadedRotary(const ModelConfig& config) : rotary_(config) {}
+
+  // Of the `length` tokens of each sequence. T is the type of the weights, whose kernels copy.
+  template <typename T>
+  absl::StatusOr<std::shared_ptr<const Tables>> Of(const Resources& resources,
+                                                   const Positions& positions, size_t length) {
+    if (latest_ != nullptr && latest_->storage.IsOf(resources.workspace) &&
+        latest_->positions == positions && latest_->length == length) {
+      return latest_;
+    }
+    latest_ = nullptr;  // gives its place back first, unless a micro-batch computes with it
+    auto tables = std::make_shared<Tables>();
+    tables->positions = positions;
+    tables->length = length;
+    GEMINID_ASSIGN_OR_RETURN(tables->storage,
+                             Scratch<float>::Allocate(resources, 2 * length * width()));
+    GEMINID_RETURN_IF_ERROR(Upload<T>(resources, *tables));
+    if (resources.math.memory() == ModelKernels::Memory::kDevice) latest_ = tables;
+    return std::shared_ptr<const Tables>(std::move(tables));
   }
-  return tables;
-}
+
+  RotaryTables Pointers(const Tables& tables) const {
+    return {.cos = tables.storage.data(), .sin = tables.storage.data() + tables.length * width()};
+  }
+
+ private:
+  size_t width() const { return rotary_.head_dim() / 2; }
+
+  template <typename T>
+  absl::Status Upload(const Resources& resources, const Tables& tables) {
+    float* const cos = tables.storage.data();
+    float* const sin = cos + tables.length * width();
+    const KernelsOf<T>& math = KernelsFor<T>(resources);
+    for (const Positions::Run& run : tables.positions.RunsOf(tables.length)) {
+      GEMINID_ASSIGN_OR_RETURN(const RotaryTables computed, rotary_.Of(run.position, run.count));
+      const size_t bytes = run.count * width() * sizeof(float);
+      const size_t at = run.token * width();
+      GEMINID_RETURN_IF_ERROR(math.Upload(resources, computed.cos, bytes, cos + at));
+      GEMINID_RETURN_IF_ERROR(math.Upload(resources, computed.sin, bytes, sin + at));
+    }
+    return absl::OkStatus();
+  }
+
+  RotaryPositions rotary_;
+  std::shared_ptr<const Tables> latest_;
+};
 
 }  // namespace geminid::trainer
 

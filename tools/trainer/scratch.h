@@ -58,6 +58,7 @@ class Scratch {
   }
   Scratch() = default;
   T* data() const { return reinterpret_cast<T*>(block_.data()); }
+  bool IsOf(const zero::Workspace& workspace) const { return block_.IsOf(workspace); }
   // Gives the bytes back now.
   void Free() { zero::Workspace::Block gone = std::move(block_); }
 

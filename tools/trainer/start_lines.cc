@@ -8,12 +8,12 @@ namespace geminid::trainer {
 std::vector<std::string> StartLines(const StartFacts& facts) {
   const Report& report = facts.report;
   const TrainOptions& options = report.options;
-  std::vector<std::string> lines = {absl::StrCat(
-      CountParameters(options.model), " parameters, ", facts.ranks,
-      facts.ranks == 1 ? " rank of " : " ranks of ", report.threads,
-      report.threads == 1 ? " thread, " : " threads, ", facts.arithmetic, ", ",
-      Name(options.zero.optimizer), ", placement ", Name(options.zero.placement), ", ",
-      report.tokens_per_step, " tokens per step")};
+  std::vector<std::string> lines = {
+      absl::StrCat(CountParameters(options.model), " parameters, ", facts.ranks,
+                   facts.ranks == 1 ? " rank of " : " ranks of ", report.threads,
+                   report.threads == 1 ? " thread, " : " threads, ", facts.arithmetic, ", ",
+                   Name(options.zero.optimizer), ", placement ", Name(options.zero.placement), ", ",
+                   report.tokens_per_step, " tokens per step")};
   if (!facts.limit.empty()) lines.push_back(facts.limit);
   if (std::string note = WarmupNote(options.schedule); !note.empty()) lines.push_back(note);
   lines.push_back(absl::StrCat("data: ", Describe(report.data)));
@@ -22,6 +22,7 @@ std::vector<std::string> StartLines(const StartFacts& facts) {
   }
   if (!facts.mesh.empty()) lines.push_back(absl::StrCat("cut over the ranks: ", facts.mesh));
   if (!facts.products.empty()) lines.push_back(absl::StrCat("products: ", facts.products));
+  if (!facts.attention.empty()) lines.push_back(absl::StrCat("attention: ", facts.attention));
   lines.push_back(absl::StrCat("recompute ", Name(report.recompute), ": ", facts.why_recompute));
   return lines;
 }

@@ -16,6 +16,7 @@ struct StartFacts {
   std::string limit;          // of instruction sets; empty: none
   std::string mesh;           // empty: nothing but the data is shared out
   std::string products;       // who multiplies on a GPU; empty: no GPU
+  std::string attention;      // who computes attention there; likewise
   std::string why_recompute;  // or why not
 };
 

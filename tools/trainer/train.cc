@@ -101,14 +101,15 @@ class RankTrainer {
     report_.native_data_type = IsNative(options_.zero.data_type, model_->on_gpu());
     training_began_ = SteadyClock::now();
     GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // agree on a stop before the first step
-    for (const std::string& line : StartLines(
-             {.report = report_,
-              .ranks = context_.info.world_size,
-              .arithmetic = Arithmetic(options_.zero.data_type, report_.native_data_type),
-              .limit = InstructionSetIsLimited() ? LimitOfInstructionSets() : "",
-              .mesh = options_.parallel.cuts() ? mesh_->ToString() : "",
-              .products = model_->on_gpu() ? model_->place().Products() : "",
-              .why_recompute = recompute_.why})) {
+    for (const std::string& line :
+         StartLines({.report = report_,
+         .ranks = context_.info.world_size,
+         .arithmetic = Arithmetic(options_.zero.data_type, report_.native_data_type),
+         .limit = InstructionSetIsLimited() ? LimitOfInstructionSets() : "",
+         .mesh = options_.parallel.cuts() ? mesh_->ToString() : "",
+         .products = model_->on_gpu() ? model_->place().Products() : "",
+         .attention = model_->on_gpu() ? model_->place().Attention() : "",
+         .why_recompute = recompute_.why})) {
       progress_.Announce(line);
     }
     const uint64_t first = report_.first_step;
@@ -164,11 +165,11 @@ class RankTrainer {
 
   absl::Status OpenLog() {
     if (rank() != 0) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(log_, RunLog::Open({.lines = options_.log,
-                                                 .tensorboard = options_.tensorboard,
-                                                 .appends = options_.resume ||
-                                                            context_.restarts.count > 0},
-                                                base::WallClockNow()));
+    GEMINID_ASSIGN_OR_RETURN(
+        log_, RunLog::Open({.lines = options_.log,
+                            .tensorboard = options_.tensorboard,
+                            .appends = options_.resume || context_.restarts.count > 0},
+                           base::WallClockNow()));
     return absl::OkStatus();
   }
 
@@ -318,9 +319,8 @@ class RankTrainer {
         report_.choice ? report_.choice->keeps_activations : std::nullopt;
     GEMINID_ASSIGN_OR_RETURN(
         recompute_,
-        ChooseRecompute(options_, *model_,
-                        {.stage = Stage(), .planned_to_keep = planned}, report_.threads,
-                        *loss_communicator_));
+        ChooseRecompute(options_, *model_, {.stage = Stage(), .planned_to_keep = planned},
+                        report_.threads, *loss_communicator_));
     report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
     return absl::OkStatus();
   }
@@ -417,9 +417,10 @@ class RankTrainer {
       phases_.CountMicroBatch();
       return model_->Evaluate(batch);
     };
-    GEMINID_ASSIGN_OR_RETURN(const std::optional<double> mine,
-                             validation_->Run(evaluate, [&] { return AskForEnd(); },
-                                              options_.parallel.pipeline));
+    GEMINID_ASSIGN_OR_RETURN(
+        const std::optional<double> mine,
+        validation_->Run(
+            evaluate, [&] { return AskForEnd(); }, options_.parallel.pipeline));
     if (!mine.has_value()) return absl::OkStatus();
     phases_.SetValidationSeconds(SecondsSince(began));
     std::vector<double> sum = {*mine};
@@ -433,9 +434,9 @@ class RankTrainer {
     if (!progress_.Due(done, steps(), now)) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     ProgressSample sample = SampleOf(report_, statistics, SecondsSince(training_began_));
-    sample.remaining = absl::Seconds(phases_.RemainingSeconds(
-        done, RecentStepSeconds(report_.step_seconds), report_.tokens_per_step,
-        validation_ ? &*validation_ : nullptr));
+    sample.remaining = absl::Seconds(
+        phases_.RemainingSeconds(done, RecentStepSeconds(report_.step_seconds),
+                                 report_.tokens_per_step, validation_ ? &*validation_ : nullptr));
     progress_.Show(sample, now);
     return absl::OkStatus();
   }
@@ -444,9 +445,8 @@ class RankTrainer {
   absl::Status FinishReport() {
     if (!options_.report.empty()) {
       const InPhase phase = phases_.Passing("hashing the weights");
-      GEMINID_ASSIGN_OR_RETURN(
-          report_.weights_sha256,
-          HashOfWeights(*state_, model_->parameters().size(), rank() == 0));
+      GEMINID_ASSIGN_OR_RETURN(report_.weights_sha256,
+                               HashOfWeights(*state_, model_->parameters().size(), rank() == 0));
     }
     GEMINID_RETURN_IF_ERROR(GatherRun(*loss_communicator_, *model_, *session_, &report_));
     if (rank() != 0 || options_.report.empty()) return absl::OkStatus();

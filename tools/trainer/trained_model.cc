@@ -8,12 +8,14 @@
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "geminid/optimizer.h"
+#include "tools/trainer/attention_half.h"
 #include "tools/trainer/device_check.h"
 #include "tools/trainer/driver_watch.h"
 #include "tools/trainer/fine_tuning.h"
 #include "tools/trainer/host_ranks.h"
 #include "tools/trainer/part_source.h"
 #include "tools/trainer/pipelined_model.h"
+#include "tools/trainer/rank_share.h"
 #include "tools/trainer/recompute.h"
 #include "tools/trainer/spread_model.h"
 #include "tools/trainer/tensor_model.h"
@@ -113,7 +115,27 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
     source_ = MakeWideSource(std::move(source_), parts_.front().transformer->parameters().specs);
   }
   for (Part& part : parts_) part.source = MakePartSource(source_.get(), part.ids);
-  return absl::OkStatus();
+  return PrepareAttention();
+}
+
+// Before there are weights on the device, which its test would evict. Other shapes that a model
+// computes later, as for evaluation, are tested then.
+absl::Status TrainedModel::PrepareAttention() {
+  if (!on_gpu()) return absl::OkStatus();
+  const TrainOptions& options = around_.options;
+  const MicroBatchShape mine = ShapeOfShare(options, around_.world.WorldSize());
+  const auto pieces = static_cast<uint64_t>(options.parallel.sequence);
+  const uint64_t ranks = static_cast<uint64_t>(options.parallel.tensor.size) * pieces;
+  if (options.model.kv_heads % ranks != 0) return absl::OkStatus();
+  const kernels::AttentionShape shape = AttentionShapeOf(
+      options.model,
+      {.sequences = mine.sequences, .sequence_length = mine.sequence_length * pieces},
+      options.model.kv_heads / ranks);
+  const Resources resources = {source_->workspace(), place_->math()};
+  if (options.zero.data_type == zero::DataType::kFloat32) {
+    return KernelsFor<float>(resources).PrepareAttention(resources, shape);
+  }
+  return KernelsFor<kernels::BFloat16>(resources).PrepareAttention(resources, shape);
 }
 
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> TrainedModel::ConnectAlong(

@@ -117,6 +117,7 @@ class TrainedModel {
   // And its parameters as the engine is told of them.
   absl::Status AddPart(const ModelPart& part);
   absl::Status ConnectPieces();
+  absl::Status PrepareAttention();
   void LeaveCopiesUncounted();
   // Of the sequences, for layers that are cut.
   TensorPieces PiecesOfLayers() const;

@@ -190,7 +190,7 @@ class TransformerOf final : public Transformer {
     ParameterSource& source;
     Resources resources;
     HalfContext context;
-    Scratch<float> rotary;
+    std::shared_ptr<const UploadedRotary::Tables> rotary;
     Scratch<int32_t> tokens;         // then the targets
     Scratch<T> gradient;             // of the residual stream
     std::vector<Scratch<T>> inputs;  // of each half layer, and of the output layer
@@ -214,11 +214,10 @@ class TransformerOf final : public Transformer {
 
   absl::Status Prepare(Run& run, const MicroBatch& batch) {
     if (config_.rotary()) {
-      const size_t length = batch.shape.sequence_length;
-      GEMINID_ASSIGN_OR_RETURN(
-          run.rotary, UploadRotary<T>(run.resources, run.context.positions, length, &rotary_));
-      run.context.rotary = {.cos = run.rotary.data(),
-                            .sin = run.rotary.data() + length * config_.head_dim() / 2};
+      GEMINID_ASSIGN_OR_RETURN(run.rotary,
+                               rotary_.template Of<T>(run.resources, run.context.positions,
+                                                      batch.shape.sequence_length));
+      run.context.rotary = rotary_.Pointers(*run.rotary);
     }
     GEMINID_ASSIGN_OR_RETURN(run.tokens, UploadTokens(run.resources, layers_, batch));
     run.inputs.reserve(2 * parameters_.attention.size() + 1);
@@ -454,7 +453,7 @@ class TransformerOf final : public Transformer {
   LayerShare* const layers_;
   collectives::Communicator* const experts_;
   const ModelParameters parameters_;
-  RotaryPositions rotary_;  // unused where the model has none
+  UploadedRotary rotary_;  // unused where the model has none
   std::vector<ParameterId> embedding_ids_;
   std::vector<ParameterId> output_ids_;
 };

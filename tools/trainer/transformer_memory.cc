@@ -70,7 +70,8 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
                                           .batch = {shape.sequences, shape.sequence_length},
                                           .attention_columns = tiling.attention_columns,
                                           .mlp_columns = tiling.mlp_columns,
-                                          .threads = threads});
+                                          .threads = threads,
+                                          .on_gpu = tiling.for_gpu});
 }
 
 uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, uint64_t tokens) {

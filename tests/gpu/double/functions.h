@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "gpu/cublaslt_api.h"
+#include "gpu/cudnn_api.h"
 #include "gpu/driver_api.h"
 #include "gpu/nccl_api.h"
 #include "tests/gpu/double/node_file.h"
@@ -23,7 +24,10 @@ enum FunctionIndex : int {
 #define GEMINID_NCCL_INDEX(member, name, parameters) kNcclIndex_##member,
       GEMINID_NCCL_FUNCTIONS(GEMINID_NCCL_INDEX) GEMINID_NEWER_NCCL_FUNCTIONS(GEMINID_NCCL_INDEX)
 #undef GEMINID_NCCL_INDEX
-          kAllFunctions
+#define GEMINID_DNN_INDEX(member, name, parameters) kDnnIndex_##member,
+          GEMINID_CUDNN_FUNCTIONS(GEMINID_DNN_INDEX)
+#undef GEMINID_DNN_INDEX
+              kAllFunctions
 };
 
 static_assert(static_cast<int>(kAllFunctions) <= kMostFunctions);
@@ -32,7 +36,7 @@ inline constexpr std::string_view kFunctionNames[] = {
 #define GEMINID_NAME(member, name, parameters) name,
     GEMINID_DRIVER_FUNCTIONS(GEMINID_NAME) GEMINID_NEWER_DRIVER_FUNCTIONS(GEMINID_NAME)
         GEMINID_CUBLASLT_FUNCTIONS(GEMINID_NAME) GEMINID_NCCL_FUNCTIONS(GEMINID_NAME)
-            GEMINID_NEWER_NCCL_FUNCTIONS(GEMINID_NAME)
+            GEMINID_NEWER_NCCL_FUNCTIONS(GEMINID_NAME) GEMINID_CUDNN_FUNCTIONS(GEMINID_NAME)
 #undef GEMINID_NAME
 };
 

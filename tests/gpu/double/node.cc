@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "gpu/cublaslt_api.h"
+#include "gpu/cudnn_api.h"
 #include "gpu/library_search.h"
 #include "gpu/nccl_api.h"
 #include "gpu/nvml_api.h"
@@ -54,6 +55,7 @@ Node::Node(const NodeOptions& options) {
   if (!options.libcuda.empty()) {
     Set(gpu::kCublasLtPathVariable,
         options.libcublaslt.empty() ? gpu::kNoLibrary : options.libcublaslt);
+    Set(gpu::kCudnnPathVariable, options.libcudnn.empty() ? gpu::kNoLibrary : options.libcudnn);
     Set(gpu::kNcclPathVariable, options.libnccl.empty() ? gpu::kNoLibrary : options.libnccl);
   }
 }
@@ -64,7 +66,7 @@ Node::~Node() {
   munmap(file_, sizeof(NodeFile));
   for (const char* variable :
        {kNodeFileVariable, gpu::kDriverPathVariable, gpu::kNvmlPathVariable, kKernelsVariable,
-        gpu::kCublasLtPathVariable, gpu::kNcclPathVariable}) {
+        gpu::kCublasLtPathVariable, gpu::kCudnnPathVariable, gpu::kNcclPathVariable}) {
     unsetenv(variable);
   }
 }
@@ -155,6 +157,12 @@ void Node::SetCreateNeedsContext(bool needs) { file_->create_needs_context = nee
 void Node::SetNoStreamMemoryOperations(bool none) { file_->no_stream_memory_operations = none; }
 void Node::SetMemoryGoesWithExporter(bool goes) { file_->memory_goes_with_exporter = goes; }
 void Node::SetPageableMemoryAccess(bool access) { file_->pageable_memory_access = access; }
+void Node::SetAttentionWrong(int64_t tensor) { file_->attention_wrong_tensor = tensor; }
+void Node::SetAttentionDrifting(int64_t tensor) { file_->attention_drifting_tensor = tensor; }
+void Node::SetAttentionWorkspaceFactor(int factor) { file_->attention_workspace_factor = factor; }
+void Node::SetAttentionSaysNondeterministic(bool says) {
+  file_->attention_says_nondeterministic = says;
+}
 void Node::SetDriverVersion(int version) { file_->driver_version = version; }
 
 uint64_t Node::calls(std::string_view function) const {

@@ -24,6 +24,7 @@ struct NodeOptions {
   std::string kernels = {};
   // Empty ones keep programs from taking the machine's own, which knows no double.
   std::string libcublaslt = {};
+  std::string libcudnn = {};
   std::string libnccl = {};
 };
 
@@ -78,6 +79,13 @@ class Node {
   void SetMemoryGoesWithExporter(bool goes);
   // Whether NCCL takes memory of the host that nobody has registered, as with HMM.
   void SetPageableMemoryAccess(bool access);
+  // Of the attention of cuDNN, by the numbers that tensors have in its graph: a value of one that
+  // is written is wrong, or one has other bits in every second run; 0: none.
+  void SetAttentionWrong(int64_t tensor);
+  void SetAttentionDrifting(int64_t tensor);
+  // So many times the workspace that it has to take; 1 at first.
+  void SetAttentionWorkspaceFactor(int factor);
+  void SetAttentionSaysNondeterministic(bool says);
   void SetDriverVersion(int version);  // 12080 at first; functions that are newer are not there
 
   // How often `function` was called, by all processes.

@@ -85,6 +85,7 @@ void Initialise(NodeFile* node, int devices) {
   node->id = static_cast<uint64_t>(getpid()) * kNodesOfAProcess + nodes++;
   node->devices = devices;
   node->driver_version = kDriverVersion;
+  node->attention_workspace_factor = 1;
   for (DeviceState& device : node->device) {
     device.memory_bytes = kDefaultMemoryBytes;
     device.part_of = kWholeGpu;

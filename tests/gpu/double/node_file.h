@@ -23,7 +23,7 @@ inline constexpr int kMostFunctions = 128;
 inline constexpr int kMostXids = 16;
 inline constexpr size_t kNameBytes = 48;
 inline constexpr uint64_t kGranularityBytes = uint64_t{2} << 20;
-inline constexpr uint64_t kNodeMagic = 0x67656d696e692d35;
+inline constexpr uint64_t kNodeMagic = 0x67656d696e692d36;
 inline constexpr int kWholeGpu = -1;
 
 enum class FaultKind : int { kNone, kFail, kHang };
@@ -75,6 +75,11 @@ struct NodeFile {
   std::atomic<bool> pageable_memory_access;  // GPUs reach all memory of a process
   std::atomic<bool> says_no_health;          // as GPUs without ECC, and drivers without events
   std::atomic<uint64_t> serial;              // of memory
+  // What is not as it should be in cuDNN's attention.
+  std::atomic<int64_t> attention_wrong_tensor;     // by its number in the graph; 0: none
+  std::atomic<int64_t> attention_drifting_tensor;  // has not the same bits in every run
+  std::atomic<int> attention_workspace_factor;     // more than it has to take
+  std::atomic<bool> attention_says_nondeterministic;
   DeviceState device[kMostDevices];
   Fault fault[kMostFaults];
   std::atomic<uint64_t> calls[kMostFunctions];  // in the order of functions.h

@@ -12,10 +12,10 @@ PROGRAMS = pathlib.Path(sys.argv[1]).resolve()
 UNHEALTHY = 8
 
 
-def check(*arguments, before=()):
+def check(*arguments, before=(), only="cuBLASLt"):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GEMINID_")}
     return subprocess.run([str(PROGRAMS / "geminid-with-double"), "--memory", "256", *before,
-                           str(PROGRAMS / "geminid-kernel-check"), "--json", "--only", "cuBLASLt", *arguments],
+                           str(PROGRAMS / "geminid-kernel-check"), "--json", "--only", only, *arguments],
                           env=environment, capture_output=True, text=True, check=False)
 
 
@@ -49,6 +49,27 @@ class Products(unittest.TestCase):
         for product in json.loads(done.stdout)["products"]:
             self.assertFalse(product["passed"])
             self.assertIn("our kernel was refused", product["detail"])
+
+    def test_SmallAttention_IsTestedAndTimedBesideOurs(self):
+        done = check("--no-timing", "--product-edge", "40", only="attention by")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        said = json.loads(done.stdout)
+        self.assertIn("cuDNN 9.19.0 (", said["attention_by"])
+        self.assertEqual(len(said["attention"]), 2)
+        for attention in said["attention"]:
+            self.assertEqual((attention["passed"], attention["taken"], attention["detail"]), (True, True, ""), attention)
+            self.assertGreater(attention["library_seconds"], 0, attention)
+            self.assertGreater(attention["own_seconds"], 0, attention)
+            for tensor in ("out", "dq", "dk", "dv"):
+                self.assertGreater(attention["distances"][tensor], 0, attention)
+                self.assertLess(attention["distances"][tensor], 1 / 64, attention)
+
+    def test_MachineWithoutCudnn_SaysSoAndFailsNothing(self):
+        done = check("--no-timing", "--product-edge", "8", before=["env", "GEMINID_LIBCUDNN=none"], only="attention by")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = json.loads(done.stdout)
+        self.assertEqual(said["attention"], [])
+        self.assertIn("GEMINID_LIBCUDNN", said["attention_by"])
 
     def test_EdgeThatIsNoNumber_IsRefused(self):
         for edge in ("0", "-1", "4k", ""):

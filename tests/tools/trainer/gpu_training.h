@@ -43,6 +43,7 @@ class GpuTraining : public ::testing::TestWithParam<Products> {
                .libnvml = GEMINID_NVML_DOUBLE,
                .kernels = GEMINID_DOUBLE_KERNELS,
                .libcublaslt = GetParam() == Products::kLibrary ? GEMINID_CUBLASLT_DOUBLE : "",
+               .libcudnn = GetParam() == Products::kLibrary ? GEMINID_CUDNN_DOUBLE : "",
                .libnccl = GEMINID_NCCL_DOUBLE}),
         devices_(devices) {}
 

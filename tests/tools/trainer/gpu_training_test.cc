@@ -13,12 +13,15 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/model/attention/attention_graph_cuda.h"
 #include "tests/tools/trainer/trainer_process.h"
 
 namespace geminid::trainer {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 class GpuTrainingByLibrary : public GpuTraining {};
 // Of weights that do not all find room.
@@ -51,8 +54,8 @@ TEST_P(GpuArenas, UnderEveryPlacementAndArena_HasTheBitsOfAnArenaWithoutLimit) {
   ExpectMemoryBack();
 }
 
-// A stream that waits for a word of the host's stands still for a thread's waking up. It does so for
-// chunks that arrive, of weights and of gradients, and not for what the engine notes of each
+// A stream that waits for a word of the host's stands still for a thread's waking up. It does so
+// for chunks that arrive, of weights and of gradients, and not for what the engine notes of each
 // operator, which are four things.
 TEST_P(GpuOptimizers, WhereEverythingFits_OperatorsThemselvesDoNotStopTheirStreamForTheHost) {
   constexpr uint64_t kSteps = 4, kOperators = 2 * (1 + 2 * 4 + 1);  // forward and backward
@@ -67,10 +70,10 @@ TEST_P(GpuOptimizers, WhereEverythingFits_OperatorsThemselvesDoNotStopTheirStrea
 }
 
 TEST_P(GpuTraining, LossesAreThoseOfTheHostToRounding) {
-  for (const Words& model : std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
-                                               {"--model", "llama-tiny", "--dtype", "bf16"},
-                                               {"--model", "gpt2-tiny", "--dtype", "bf16",
-                                                "--vocabulary", "301"}}) {
+  for (const Words& model :
+       std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
+                          {"--model", "llama-tiny", "--dtype", "bf16"},
+                          {"--model", "gpt2-tiny", "--dtype", "bf16", "--vocabulary", "301"}}) {
     const nlohmann::json host = Train(model);
     const nlohmann::json gpu = Train(With(model, {"--device", "cuda"}));
     ExpectNear(gpu, host, model[3] == "fp32" ? kFloatTolerance : kBFloat16Tolerance);
@@ -260,6 +263,48 @@ TEST_P(GpuTrainingByLibrary, LibraryThatDoesNotStart_IsDoneWithout) {
   const nlohmann::json gpu = Train({"--model", "gpt2-tiny", "--device", "cuda"});
   EXPECT_THAT(gpu["products_by"].get<std::string>(), HasSubstr("does not start"));
   EXPECT_LT(gpu["loss"].back(), gpu["loss"].front());
+}
+
+TEST_P(GpuTrainingByLibrary, AttentionThatPassesItsTest_IsCudnnsUnderEveryPlacement) {
+  const Words model = {"--model", "llama-tiny", "--dtype", "bf16"};
+  const nlohmann::json host = Train(model);
+  const nlohmann::json gpu = Train(With(model, {"--device", "cuda"}));
+  EXPECT_THAT(gpu["attention_by"].get<std::string>(), StartsWith("cuDNN 9.19.0 ("));
+  EXPECT_THAT(gpu["attention_by"].get<std::string>(), Not(HasSubstr("a kernel of our own")));
+  EXPECT_THAT(said_, HasSubstr("attention: cuDNN"));
+  constexpr uint64_t kOfTest = 2 * 10, kOfSteps = 3 * 2 * 2;  // both passes of both layers
+  EXPECT_GE(node_.calls("cudnnBackendExecute"), kOfTest + kOfSteps);
+  ExpectNear(gpu, host, kBFloat16Tolerance);
+  const nlohmann::json little = Train(With(model, {"--device", "cuda", "--placement", "cpu"}));
+  EXPECT_EQ(little["loss_hex"], gpu["loss_hex"]);
+}
+
+TEST_P(GpuTrainingByLibrary, AttentionThatFailsItsTest_IsTheKernelAndSaysWhy) {
+  const Words model = {"--model", "llama-tiny", "--dtype", "bf16", "--device", "cuda"};
+  environment_ = {"GEMINID_LIBCUDNN=none"};
+  const nlohmann::json without = Train(model);
+  EXPECT_THAT(without["attention_by"].get<std::string>(), HasSubstr("there is no cuDNN"));
+  environment_ = {};
+  node_.SetAttentionWrong(kernels::kAttentionDk);
+  const nlohmann::json refused = Train(model);
+  EXPECT_THAT(refused["attention_by"].get<std::string>(), HasSubstr("its dk is"));
+  EXPECT_EQ(refused["loss_hex"], without["loss_hex"]);
+  node_.SetAttentionWrong(0);
+}
+
+// The tables are the same for each: only tokens are new.
+TEST_P(GpuTrainingByLibrary, RotaryTables_AreUploadedOnceForAllMicroBatches) {
+  const auto uploads_of_a_micro_batch = [&](const std::string& name) {
+    const auto uploads = [&](const std::string& micro_batches) {
+      const uint64_t before = node_.calls("cuMemcpyHtoDAsync");
+      Train({"--model", name, "--device", "cuda", "--placement", "device", "--accumulate",
+             micro_batches, "--steps", "2"});
+      return node_.calls("cuMemcpyHtoDAsync") - before;
+    };
+    const uint64_t of_one = uploads("1");
+    return (uploads("5") - of_one) / (2 * 4);
+  };
+  EXPECT_EQ(uploads_of_a_micro_batch("llama-tiny"), uploads_of_a_micro_batch("gpt2-tiny"));
 }
 
 TEST_P(GpuTraining, WithoutAGpu_IsRefusedWithAWayOut) {

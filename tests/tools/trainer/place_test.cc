@@ -80,11 +80,13 @@ TEST(Place, BesideFlagsThatItReplaces_IsRefused) {
   EXPECT_THAT(refusal({"--parallel", "auto"}), testing::HasSubstr("it has no \"ranks\""));
 }
 
-// What the trainer tells a run to ask for when its memory was too little.
-TEST(DeviceNeed, OfOneModel_IsTheSameNumberForTheTrainerAndThePlanner) {
+// What the trainer tells a run to ask for when its memory was too little, on the host or on a GPU,
+// where it works on whole matrices.
+void ExpectTheSameNeed(const Words& hardware) {
   const base::TemporaryFolder folder;
   for (const char* const name : {"gpt2-tiny", "llama-3m", "mixtral-tiny"}) {
     TrainOptions options;
+    options.wants_gpu = !hardware.empty();
     options.model = *FindPreset(name);
     folder.Write("config.json", HuggingFaceConfig(options.model, "float32"));
     options.batch = 6;
@@ -93,15 +95,24 @@ TEST(DeviceNeed, OfOneModel_IsTheSameNumberForTheTrainerAndThePlanner) {
     for (const int ranks : {1, 2}) {
       const size_t threads =
           std::max<size_t>(1, base::AllowedProcessors().size() / static_cast<size_t>(ranks));
-      const ctl::Outcome outcome = ctl::RunPlan(
-          {"--config", folder.path(), "--ranks", std::to_string(ranks), "--batch", "6", "--context",
-           "32", "--device-memory", "64KiB", "--host-memory", "8GiB", "--json"});
+      Words arguments = {"--config",        folder.path(), "--ranks",       std::to_string(ranks),
+                         "--batch",         "6",           "--context",     "32",
+                         "--device-memory", "64KiB",       "--host-memory", "8GiB",
+                         "--json"};
+      arguments.insert(arguments.end(), hardware.begin(), hardware.end());
+      const ctl::Outcome outcome = ctl::RunPlan(arguments);
       EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.err;
       EXPECT_EQ(At(base::MustParse(outcome.out), "trainer_device_bytes").text,
                 std::to_string(EnoughDeviceBytes(options, ranks, threads)))
           << name << " on " << ranks;
     }
   }
+}
+
+TEST(DeviceNeed, OfOneModel_IsTheSameNumberForTheTrainerAndThePlanner) { ExpectTheSameNeed({}); }
+
+TEST(DeviceNeed, OnAGpu_IsTheSameNumberForTheTrainerAndThePlanner) {
+  ExpectTheSameNeed({"--hardware", "h200"});
 }
 
 }  // namespace

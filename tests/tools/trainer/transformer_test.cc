@@ -391,31 +391,6 @@ Peak MeasurePeak(const ModelConfig& config, MicroBatchShape shape, bool keeps = 
           WorkspaceBytesBound(config, DataType::kBFloat16, shape)};
 }
 
-// As on a GPU.
-TEST(TransformerLogits, RowsThatLieApart_HaveTheBitsOfDenseRows) {
-  const ModelConfig config = TinyGpt2();  // 17 words
-  const ModelKernels apart = MakeHostKernels(/*row_alignment=*/64);
-  EXPECT_EQ(apart.LogitStride(17), 64U);
-  EXPECT_EQ(apart.LogitStride(64), 64U);
-  EXPECT_EQ(HostKernels().LogitStride(17), 17U);
-  const Batch batch = RandomBatch(config, {.sequences = 3, .sequence_length = 9}, 8);
-  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
-    const Tiling tiling = {.tokens = 5};  // the last rows are fewer
-    const auto dense = MakeTransformer(config, type, tiling);
-    const auto padded = MakeTransformer(config, type, tiling, nullptr, apart);
-    DenseParameters wanted(dense->parameters().specs, type, 1, kWorkspaceBytes);
-    DenseParameters found(padded->parameters().specs, type, 1, kWorkspaceBytes);
-    Stir(wanted);
-    Stir(found);
-    const auto loss = dense->TrainMicroBatch(wanted, batch.view(), 1.0F);
-    const auto padded_loss = padded->TrainMicroBatch(found, batch.view(), 1.0F);
-    ASSERT_TRUE(loss.ok()) << loss.status();
-    ASSERT_TRUE(padded_loss.ok()) << padded_loss.status();
-    EXPECT_EQ(*padded_loss, *loss);
-    for (size_t p = 0; p < wanted.count(); ++p) EXPECT_EQ(found.gradient(p), wanted.gradient(p));
-  }
-}
-
 TEST(TransformerMemory, WithMoreLayers_GrowsByTwoInputsPerLayer) {
   for (const char* name : {"gpt2-3m", "llama-3m", "mixtral-20m"}) {
     ModelConfig config = *FindPreset(name);

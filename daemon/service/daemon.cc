@@ -151,6 +151,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const config::Settings& wa
   absl::Status memory = config::FillInMemory(MemoryOf(options.arena_backing), &settings);
   if (!memory.ok()) return memory;
   if (absl::Status status = MakeFolder(settings.socket); !status.ok()) return status;
+  WarnOfSharedFolder(settings.socket);
   // Before anything is bound: a second gRPC server would take the socket over without a word.
   absl::StatusOr<os::FileLock> lock =
       os::FileLock::Acquire(absl::StrCat(settings.socket, shm::kLockSuffix));

@@ -447,9 +447,10 @@ void Daemon::Close() {
   }
   if (entrance_ != nullptr) entrance_->Stop();
   attach_.reset();
+  bool calls_ended = true;
   if (rpc_ != nullptr) {
     rpc_->Drain();
-    rpc_->Shutdown(kShutdownPatience);
+    calls_ended = rpc_->Shutdown(kShutdownPatience);
   }
   observer_.reset();
   sessions_.reset();
@@ -462,6 +463,11 @@ void Daemon::Close() {
   if (store_ != nullptr && !sessions_go_on) store_->Finish();
   RemoveFiles(sessions_go_on);
   lock_.reset();
+  if (calls_ended) return;
+  os::Log(os::LogLevel::kError, "some calls do not end; this process ends without them");
+  (void)rpc_.release();
+  (void)entrance_.release();
+  (void)hub_.release();
 }
 
 }  // namespace geminid::service

@@ -3,22 +3,23 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 
 namespace geminid::base {
 namespace {
 
 std::string Quote(const std::string& text) {
   std::string quoted = "\"";
-  for (const char character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (character == '"' || character == '\\') {
-      quoted += '\\';
-      quoted += character;
-    } else if (byte < 0x20) {
-      quoted += absl::StrFormat("\\u%04x", byte);
+  for (size_t at = 0; at < text.size();) {
+    const Character next = CharacterAt(text, at);
+    // People look at it too. Bytes that are no UTF-8 stay: a file may have such a name.
+    if (!next.is_printable && next.code != kReplacementCharacter) {
+      AppendEscape(next.code, &quoted);
     } else {
-      quoted += character;
+      if (text[at] == '"' || text[at] == '\\') quoted += '\\';
+      quoted.append(text, at, next.bytes);
     }
+    at += next.bytes;
   }
   return quoted + '"';
 }

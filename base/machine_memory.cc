@@ -119,9 +119,11 @@ CgroupMemory ReadCgroupMemory(const std::string& membership, const std::string& 
   return memory;
 }
 
+CgroupMemory ReadOwnCgroupMemory() { return ReadCgroupMemory(ReadKernelFile("/proc/self/cgroup")); }
+
 uint64_t TotalMemoryBytes() {
   const uint64_t ram = RamBytes();
-  const CgroupMemory cgroup = ReadCgroupMemory(ReadKernelFile("/proc/self/cgroup"));
+  const CgroupMemory cgroup = ReadOwnCgroupMemory();
   return std::min(ram, cgroup.limit_bytes.value_or(ram));
 }
 
@@ -135,7 +137,7 @@ std::string DescribeTotalMemory() {
 uint64_t AvailableMemoryBytes() {
   const uint64_t available =
       KilobytesField(ReadKernelFile("/proc/meminfo"), "MemAvailable").value_or(kUnlimited);
-  const CgroupMemory cgroup = ReadCgroupMemory(ReadKernelFile("/proc/self/cgroup"));
+  const CgroupMemory cgroup = ReadOwnCgroupMemory();
   return std::min(available, cgroup.available_bytes.value_or(available));
 }
 

@@ -18,6 +18,9 @@ struct CgroupMemory {
 CgroupMemory ReadCgroupMemory(const std::string& membership,
                               const std::string& root = "/sys/fs/cgroup");
 
+// Of this process.
+CgroupMemory ReadOwnCgroupMemory();
+
 // The RAM, or less under a cgroup limit. ~0 when unknown. Every default that depends on the size of
 // the machine is made of this.
 uint64_t TotalMemoryBytes();

@@ -254,7 +254,6 @@ absl::StatusOr<pid_t> FindParent(const CommandLine& line) {
   }
   // An interrupt typed at the terminal is for the program; the daemon ends when that has ended.
   ::setsid();
-  base::IgnoreWarnings();
   return parent_pid;
 }
 
@@ -282,6 +281,9 @@ int Main(int argc, char** argv) {
   if (!parent_pid.ok()) {
     return Fail(std::string(parent_pid.status().message()), base::kDaemonExitUsage);
   }
+  // They would end it and leave its socket, on which nobody listens.
+  base::IgnoreWarnings();
+  base::IgnoreStraySignals();
   if (absl::Status status = PrepareProcess(*settings); !status.ok()) return Fail(status);
   return Serve(line, *settings, *parent_pid, ready_fd);
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/files.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/agreement.h"
 #include "client/checkpoint/contents.h"
@@ -73,12 +72,11 @@ class Files {
       files_.push_back(*std::move(file));
     }
     for (const auto& [name, text] : options.texts) {
-      GEMINID_RETURN_IF_ERROR(base::ReplaceFile(absl::StrCat(folder, "/", name), text));
+      GEMINID_RETURN_IF_ERROR(WriteNewFile(absl::StrCat(folder, "/", name), text));
     }
     const std::string index = IndexText(contents_, kModelPrefix);
     if (index.empty()) return absl::OkStatus();
-    return base::ReplaceFile(absl::StrCat(folder, "/", kModelPrefix, ".safetensors.index.json"),
-                             index);
+    return WriteNewFile(absl::StrCat(folder, "/", kModelPrefix, ".safetensors.index.json"), index);
   }
 
   absl::Status Write(const TensorEntry& tensor, std::span<const float> values) {

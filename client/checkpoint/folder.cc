@@ -83,6 +83,12 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& folder) {
   return names;
 }
 
+absl::Status IsLink(const std::string& path) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "'", path, "' is a link that the saver did not make, and nothing was written to where it ",
+      "leads; save in a folder in which only you may rename"));
+}
+
 // Of checkpoints alone: other folders and files are not ours.
 absl::Status RemoveEndingWith(const std::string& folder, const char* ending) {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
@@ -111,6 +117,40 @@ absl::Status MakeFolder(const std::string& path) {
   if (!absl::IsInvalidArgument(status)) return status;
   return absl::InvalidArgumentError(absl::StrCat(
       status.message(), "; give a path to a folder, or to nothing where a folder can be made"));
+}
+
+absl::StatusOr<base::UniqueFd> OpenWithoutLinks(const std::string& path, int flags) {
+  constexpr int kReadableByAll = 0644;
+  const fs::path whole(path);
+  const std::string parent = whole.has_parent_path() ? whole.parent_path().string() : ".";
+  const base::UniqueFd folder(base::RetryOnEintr(
+      [&] { return ::open(parent.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); }));
+  if (!folder.valid()) {
+    const int error = errno;
+    struct stat about = {};
+    const bool is_link = ::lstat(parent.c_str(), &about) == 0 && S_ISLNK(about.st_mode);
+    return is_link ? IsLink(parent) : SystemError(error, "open", parent);
+  }
+  base::UniqueFd fd(base::RetryOnEintr([&] {
+    return ::openat(folder.get(), whole.filename().c_str(), flags | O_NOFOLLOW | O_CLOEXEC,
+                    kReadableByAll);
+  }));
+  if (!fd.valid() && errno == ELOOP) return IsLink(path);
+  if (!fd.valid()) return SystemError(errno, "open", path);
+  return fd;
+}
+
+absl::Status WriteNewFile(const std::string& path, const std::string& text) {
+  GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd fd,
+                           OpenWithoutLinks(path, O_WRONLY | O_CREAT | O_EXCL));
+  for (std::string_view left = text; !left.empty();) {
+    const ssize_t written =
+        base::RetryOnEintr([&] { return ::write(fd.get(), left.data(), left.size()); });
+    if (written < 0) return SystemError(errno, "write", path);
+    left.remove_prefix(static_cast<size_t>(written));
+  }
+  if (::fsync(fd.get()) != 0) return SystemError(errno, "sync", path);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<std::string>> FinishedIn(const std::string& folder) {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/unique_fd.h"
 
 namespace geminid::checkpoint {
 
@@ -17,6 +18,14 @@ std::string UnfinishedNameOfStep(uint64_t step);
 
 // Makes the folder and those above it.
 absl::Status MakeFolder(const std::string& path);
+
+// A file to write, at a path of which neither the last folder nor the file may be a link: whoever
+// may rename in a folder of checkpoints could lead the writer into other files of its user. Links
+// further up are the user's own. `flags` are those of open.
+absl::StatusOr<base::UniqueFd> OpenWithoutLinks(const std::string& path, int flags);
+
+// A new small file, likewise, synced.
+absl::Status WriteNewFile(const std::string& path, const std::string& text);
 
 // The names of the finished checkpoints, the newest last.
 absl::StatusOr<std::vector<std::string>> FinishedIn(const std::string& folder);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/files.h"
 #include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/agreement.h"
@@ -86,7 +85,7 @@ class Writing final : public zero::SnapshotSink {
     checksums_.Add(static_cast<uint32_t>(inventory_->contents.files.size() + texts_.size()), 0,
                    std::as_bytes(std::span(text)));
     texts_.push_back(name);
-    return base::ReplaceFile(PathOf(name), text);
+    return WriteNewFile(PathOf(name), text);
   }
 
   // What this rank wrote is on the disk, and so are its checksums.

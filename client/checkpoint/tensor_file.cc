@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
+#include "client/checkpoint/folder.h"
 #include "kernels/numeric/cast/cast.h"
 
 namespace geminid::checkpoint {
@@ -26,15 +27,7 @@ using base::UniqueFd;
 // As a header's length it would be one of 2^62 bytes.
 // https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
 constexpr char kLfsPointerStart[] = "version ";
-constexpr int kReadableByAll = 0644;
 constexpr size_t kCastElements = 65536;  // through a buffer that stays in the cache
-
-absl::StatusOr<UniqueFd> Open(const std::string& path, int flags) {
-  UniqueFd fd(
-      RetryOnEintr([&] { return ::open(path.c_str(), flags | O_CLOEXEC, kReadableByAll); }));
-  if (!fd.valid()) return SystemError(errno, "open", path);
-  return fd;
-}
 
 absl::Status Reserve(const UniqueFd& fd, const std::string& path, uint64_t bytes) {
   const auto size = static_cast<off_t>(bytes);
@@ -71,7 +64,7 @@ TensorFile::TensorFile(std::string path, UniqueFd fd, Header header)
     : path_(std::move(path)), fd_(std::move(fd)), header_(std::move(header)) {}
 
 absl::StatusOr<TensorFile> TensorFile::Create(const std::string& path, const Header& header) {
-  absl::StatusOr<UniqueFd> fd = Open(path, O_RDWR | O_CREAT | O_EXCL);
+  absl::StatusOr<UniqueFd> fd = OpenWithoutLinks(path, O_RDWR | O_CREAT | O_EXCL);
   if (!fd.ok()) return fd.status();
   GEMINID_RETURN_IF_ERROR(Reserve(*fd, path, header.data_begin + header.data_bytes));
   TensorFile file(path, *std::move(fd), header);
@@ -81,22 +74,23 @@ absl::StatusOr<TensorFile> TensorFile::Create(const std::string& path, const Hea
 }
 
 absl::StatusOr<TensorFile> TensorFile::OpenToWrite(const std::string& path, const Header& header) {
-  absl::StatusOr<UniqueFd> fd = Open(path, O_RDWR);
+  absl::StatusOr<UniqueFd> fd = OpenWithoutLinks(path, O_RDWR);
   if (!fd.ok()) return fd.status();
   return TensorFile(path, *std::move(fd), header);
 }
 
 absl::StatusOr<TensorFile> TensorFile::OpenToRead(const std::string& path) {
   // Never waits for a pipe; what is no regular file is refused below.
-  absl::StatusOr<UniqueFd> fd = Open(path, O_RDONLY | O_NONBLOCK);
-  if (!fd.ok()) return fd.status();
+  UniqueFd fd(
+      RetryOnEintr([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
+  if (!fd.valid()) return SystemError(errno, "open", path);
   struct stat about = {};
-  if (::fstat(fd->get(), &about) != 0) return SystemError(errno, "stat", path);
+  if (::fstat(fd.get(), &about) != 0) return SystemError(errno, "stat", path);
   if (!S_ISREG(about.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat("'", path, "' is not a regular file"));
   }
   const auto file_bytes = static_cast<uint64_t>(about.st_size);
-  TensorFile file(path, *std::move(fd), {});
+  TensorFile file(path, std::move(fd), {});
   std::string text(std::min<uint64_t>(kLengthBytes, file_bytes), '\0');
   GEMINID_RETURN_IF_ERROR(file.Read(0, std::as_writable_bytes(std::span(text))));
   if (text == kLfsPointerStart) {

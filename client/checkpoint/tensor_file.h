@@ -21,6 +21,7 @@ absl::Status Named(const std::string& path, const absl::Status& status);
 
 class TensorFile {
  public:
+  // Both writers follow no link: OpenWithoutLinks.
   // A new file with this header and room for all its tensors, which are zero until written.
   // RESOURCE_EXHAUSTED when the disk has no room for it.
   static absl::StatusOr<TensorFile> Create(const std::string& path, const Header& header);

@@ -3,13 +3,17 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "base/deadline.h"
+#include "base/socket_folder.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
 
 namespace geminid {
@@ -33,6 +37,24 @@ absl::Status ConnectFailed(const std::string& socket) {
         absl::StrCat("the daemon at ", socket, " does not accept connections; try again"));
   }
   return base::SystemError(errno, "connect", absl::StrCat(socket, shm::kAttachSuffix));
+}
+
+// A daemon of root or of this user is trusted; that of another user if nobody else can put a socket
+// in the place of its own.
+absl::Status CheckWhoListens(int fd, const std::string& socket) {
+  ucred owner = {};
+  socklen_t size = sizeof owner;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &size) != 0) {
+    return base::SystemError(errno, "getsockopt(SO_PEERCRED)", socket);
+  }
+  const uid_t self = geteuid();
+  if (owner.uid == 0 || owner.uid == self) return absl::OkStatus();
+  const std::string why = base::WhoElseMayReplace(socket, std::array{owner.uid, self});
+  if (why.empty()) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      "the daemon at ", socket, " is user ", owner.uid, "'s, and ", why,
+      ": anybody could have started it to read this process's memory; have the daemon's sockets in "
+      "a folder that only its user may write to (mode 0755)"));
 }
 
 // Blocking calls on `fd` give up after `timeout`.
@@ -107,6 +129,7 @@ absl::StatusOr<AttachSocket> AttachSocket::Connect(const std::string& socket,
     connected = connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   } while (connected != 0 && errno == EINTR);
   if (connected != 0) return ConnectFailed(socket);
+  GEMINID_RETURN_IF_ERROR(CheckWhoListens(fd.get(), socket));
   return AttachSocket(std::move(fd), socket, timeout);
 }
 

@@ -28,6 +28,19 @@ bool IsNumberAfter(absl::string_view text, absl::string_view prefix) {
   return absl::ConsumePrefix(&text, prefix) && absl::SimpleAtoi(text, &number);
 }
 
+// The owner of a range of ids is a number, or a name that no user has.
+bool IsOwnerAfter(absl::string_view text, absl::string_view prefix) {
+  return absl::ConsumePrefix(&text, prefix) && !text.empty() &&
+         text.find_first_of(",/ ") == absl::string_view::npos;
+}
+
+bool IsUser(absl::string_view text) {
+  return IsNumberAfter(text, "uid:") || IsOwnerAfter(text, "subuid:");
+}
+bool IsGroup(absl::string_view text) {
+  return IsNumberAfter(text, "gid:") || IsOwnerAfter(text, "subgid:");
+}
+
 }  // namespace
 
 absl::StatusOr<TenantBy> ParseTenantBy(const std::string& text) {
@@ -41,11 +54,12 @@ absl::StatusOr<TenantBy> ParseTenantBy(const std::string& text) {
 
 absl::Status CheckTenant(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, ',');
-  const bool is_user = parts.size() <= 2 && IsNumberAfter(parts[0], "uid:") &&
-                       (parts.size() == 1 || IsNumberAfter(parts[1], "gid:"));
+  const bool is_user =
+      parts.size() <= 2 && IsUser(parts[0]) && (parts.size() == 1 || IsGroup(parts[1]));
   if (text == "*" || is_user || absl::StartsWith(text, "cgroup:/")) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "tenant '", text, "' is not uid:NUMBER, uid:NUMBER,gid:NUMBER, cgroup:/PATH or *"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("tenant '", text,
+                   "' is not uid:NUMBER, uid:NUMBER,gid:NUMBER, subuid:OWNER, cgroup:/PATH or *"));
 }
 
 }  // namespace geminid::config

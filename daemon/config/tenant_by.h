@@ -22,7 +22,8 @@ inline bool NeedsProcess(TenantBy by) {
   return by == TenantBy::kContainer || by == TenantBy::kCgroup;
 }
 
-// OK for "*", "uid:NUMBER", "uid:NUMBER,gid:NUMBER" and "cgroup:/PATH".
+// OK for "*", "uid:NUMBER", "uid:NUMBER,gid:NUMBER", "cgroup:/PATH", and
+// "subuid:OWNER" and "subgid:OWNER" in place of numbers.
 absl::Status CheckTenant(const std::string& text);
 
 }  // namespace geminid::config

@@ -360,6 +360,7 @@ class Engine {
   absl::Status Refuse(const Session& session, Account account, uint64_t bytes);
   std::string AdviseOtherDevice(Account account, uint64_t bytes) const;
   Holder TopHolder(Account account) const;
+  uint64_t ReturningBytes(Account account) const;
   ChunkId AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset,
                    uint64_t allocation);
   absl::Status CheckFreeable(const Session& session, const std::vector<ChunkId>& sorted) const;

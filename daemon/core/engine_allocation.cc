@@ -72,6 +72,15 @@ Holder Engine::TopHolder(Account account) const {
   return top;
 }
 
+// What was given up, by sessions that ended or gave memory back, and is still there.
+uint64_t Engine::ReturningBytes(Account account) const {
+  uint64_t bytes = 0;
+  for (const auto& [id, charge] : charges_) {
+    if (charge.session == kNoSession && charge.account == account) bytes += charge.bytes;
+  }
+  return bytes;
+}
+
 // The device on which the arena would fit, if there is one.
 std::string Engine::AdviseOtherDevice(Account account, uint64_t bytes) const {
   if (account.tier != Tier::kDevice) return "";
@@ -92,6 +101,7 @@ absl::Status Engine::Refuse(const Session& session, Account account, uint64_t by
   const uint64_t left = room.LeftByOthers(tenant, account);
   const uint64_t tenant_free = room.LeftOfLimit(tenant, account);
   Refusal refusal{.account = account, .asked_bytes = bytes, .top_holder = TopHolder(account)};
+  refusal.returning_bytes = ReturningBytes(account);
   refusal.free_bytes = std::min(left, tenant_free);
   // Pools and arenas are separate files: whatever is free is free in one piece.
   refusal.largest_hole_bytes = refusal.free_bytes;

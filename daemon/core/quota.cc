@@ -10,6 +10,10 @@ absl::Status ToStatus(const Refusal& refusal) {
       Name(refusal.account), ": asked for ", base::FormatBytes(refusal.asked_bytes), " (",
       refusal.asked_bytes, " bytes), free ", base::FormatBytes(refusal.free_bytes),
       ", largest hole ", base::FormatBytes(refusal.largest_hole_bytes), "; ", refusal.limit);
+  if (refusal.returning_bytes > 0) {
+    absl::StrAppend(&text, "; ", base::FormatBytes(refusal.returning_bytes),
+                    " are being returned to the machine: try again in a moment");
+  }
   if (refusal.top_holder.job.empty()) {
     absl::StrAppend(&text, "; nobody holds any");
   } else {

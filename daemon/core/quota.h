@@ -48,6 +48,7 @@ struct Refusal {
   uint64_t asked_bytes = 0;
   uint64_t free_bytes = 0;
   uint64_t largest_hole_bytes = 0;
+  uint64_t returning_bytes = 0;  // of what is not free: no session holds them any more
   std::string limit{};  // which limit binds: "tenant uid:1000 may have 4 GiB"
   Holder top_holder{};
   std::string advice{};  // what to do next, an imperative

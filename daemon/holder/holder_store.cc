@@ -53,12 +53,26 @@ absl::Status Spawn(const HolderOptions& options, const base::UniqueFd& listener,
   return base::StartChild(program).status();
 }
 
+// The kernel names who made the listener. Another user's process would get, and give, every
+// descriptor of this daemon.
+absl::Status CheckOwner(const base::UniqueFd& socket, const std::string& path) {
+  GEMINID_ASSIGN_OR_RETURN(const os::Peer owner, os::CredentialsOf(socket));
+  const uid_t self = ::geteuid();
+  if (owner.uid == self || owner.uid == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("what listens at ", path, " is user ", owner.uid, "'s, and this daemon is user ",
+                   self, "'s: it is no geminid-holder of this daemon and was told nothing; remove ",
+                   path, ", and give --socket a folder of mode 0700"));
+}
+
 // An earlier daemon's holder; invalid: nobody listens there.
 absl::StatusOr<base::UniqueFd> Connect(const std::string& path) {
   absl::StatusOr<base::UniqueFd> socket = os::ConnectSeqpacket(path);
   const bool nobody = absl::IsNotFound(socket.status()) || absl::IsUnavailable(socket.status());
   if (nobody) return base::UniqueFd();
-  if (socket.ok()) Bound(*socket);
+  if (!socket.ok()) return socket;
+  GEMINID_RETURN_IF_ERROR(CheckOwner(*socket, path));
+  Bound(*socket);
   return socket;
 }
 

@@ -30,7 +30,8 @@ class HolderStore final : public DescriptorStore {
  public:
   // Meets the holder that an earlier daemon started, or starts one where none listens. List() waits
   // half a minute for what it has. FAILED_PRECONDITION, and that holder stays, when it does not
-  // answer or speaks another version.
+  // answer or speaks another version; PERMISSION_DENIED, and it is told nothing, when it is neither
+  // this user's nor root's.
   static absl::StatusOr<std::unique_ptr<HolderStore>> Open(HolderOptions options);
 
   absl::Status Put(const std::string& name, int fd) override;

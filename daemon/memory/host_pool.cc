@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -37,12 +38,22 @@ std::string ByNode(const std::vector<os::NodeMemory>& nodes) {
   return nodes.size() > 1 ? absl::StrCat(" (", os::AvailableText(nodes), ")") : "";
 }
 
-absl::StatusOr<Admission::Hold> Admit(const PoolOptions& options, Admission* admission,
+// For ordinary pages what the machine has available; for reserved huge pages, which it has apart,
+// what the limits of cgroups leave.
+uint64_t AvailableBytes(bool reserved) {
+  if (!reserved) return base::AvailableMemoryBytes();
+  return base::ReadOwnCgroupMemory().available_bytes.value_or(std::numeric_limits<uint64_t>::max());
+}
+
+absl::StatusOr<Admission::Hold> Admit(const PoolOptions& options, bool reserved,
+                                      Admission* admission,
                                       const std::vector<os::NodeMemory>& nodes) {
   uint64_t available = 0;
-  Admission::Hold hold = admission->Admit(options.bytes, kHeadroomBytes, [&available] {
-    return available = base::AvailableMemoryBytes();
-  });
+  Admission::Hold hold =
+      admission->Admit(options.bytes, kHeadroomBytes, [&available, &options, reserved] {
+        return available = options.available_bytes ? options.available_bytes(reserved)
+                                                   : AvailableBytes(reserved);
+      });
   if (hold) return hold;
   const uint64_t promised = admission->promised_bytes();
   const std::string others = promised == 0 ? ""
@@ -50,8 +61,11 @@ absl::StatusOr<Admission::Hold> Admit(const PoolOptions& options, Admission* adm
                                                           base::FormatBytes(promised));
   return absl::ResourceExhaustedError(
       absl::StrCat(options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
-                   " bytes) but the machine has only ", base::FormatBytes(available), " available",
-                   ByNode(nodes), others, "; end other programs, or ask for less"));
+                   " bytes) but ",
+                   reserved ? "cgroups' memory limits, against which huge pages count, leave only "
+                            : "the machine has only ",
+                   base::FormatBytes(available), reserved ? "" : " available", ByNode(nodes),
+                   others, "; end other programs, or ask for less"));
 }
 
 // The node that the pool is bound to: the one asked for if it has room, else none.
@@ -179,9 +193,9 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   const bool populate = options.backing == Backing::kPopulated;
   Admission alone;
   Admission::Hold hold;
-  if (populate && !reserved) {
+  if (populate && (!reserved || machine.huge_pages.counted_by_cgroups)) {
     Admission* admission = options.admission == nullptr ? &alone : options.admission;
-    GEMINID_ASSIGN_OR_RETURN(hold, Admit(options, admission, nodes));
+    GEMINID_ASSIGN_OR_RETURN(hold, Admit(options, reserved, admission, nodes));
   }
   GEMINID_ASSIGN_OR_RETURN(const int node, NodeFor(options, nodes));
   absl::StatusOr<base::UniqueFd> fd =
@@ -192,6 +206,7 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   if (!mapping.ok() && reserved) {
     PoolOptions ordinary = options;
     ordinary.huge_pages = false;
+    hold = Admission::Hold();  // the other one needs it
     return Create(ordinary, machine);
   }
   if (!mapping.ok()) return mapping.status();

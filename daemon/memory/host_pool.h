@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct PoolOptions {
   bool huge_pages = false;
   Backing backing = Backing::kPopulated;
   const std::atomic<bool>* cancelled = nullptr;  // may be null; true ends Create early
+  // What there is of reserved huge pages, or else of ordinary memory; empty: as the kernel says.
+  std::function<uint64_t(bool reserved)> available_bytes{};
   Admission* admission = nullptr;  // of all that make memory on this machine; null: none else does
 };
 

@@ -9,9 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "base/system_error.h"
 
 namespace geminid::os {
@@ -79,21 +81,21 @@ std::string FormatTime(int64_t unix_nanoseconds) {
                          milliseconds);
 }
 
-// The escapes of JSON, which text lines use too.
-std::string Escape(const std::string& text) {
+// The escapes of JSON, which text lines use too, for what is not printable and for `others`.
+std::string Escape(const std::string& text, std::string_view others = "\"\\") {
   std::string escaped;
   escaped.reserve(text.size());
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      escaped += '\\';
-      escaped += c;
-    } else if (c == '\n') {
+  for (size_t at = 0; at < text.size();) {
+    const base::Character next = base::CharacterAt(text, at);
+    if (text[at] == '\n') {
       escaped += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      escaped += absl::StrFormat("\\u%04x", static_cast<unsigned>(c));
+    } else if (!next.is_printable) {
+      base::AppendEscape(next.code, &escaped);
     } else {
-      escaped += c;
+      if (others.find(text[at]) != std::string_view::npos) escaped += '\\';
+      escaped.append(text, at, next.bytes);
     }
+    at += next.bytes;
   }
   return escaped;
 }
@@ -106,19 +108,7 @@ std::string TextValue(const std::string& value) {
   return Escape(value);
 }
 
-std::string TextMessage(const std::string& message) {
-  std::string clean;
-  for (const char c : message) {
-    if (c == '\n') {
-      clean += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      clean += absl::StrFormat("\\u%04x", static_cast<unsigned>(c));
-    } else {
-      clean += c;
-    }
-  }
-  return clean;
-}
+std::string TextMessage(const std::string& message) { return Escape(message, ""); }
 
 // systemd.exec(5): JOURNAL_STREAM is the device and inode of the stream the journal gave us.
 bool StderrIsJournal() {
@@ -222,7 +212,9 @@ std::vector<JournalField> JournalFieldsOf(LogLevel level, const std::string& mes
                                      {"PRIORITY", Severity(level)},
                                      {"SYSLOG_IDENTIFIER", "geminid"},
                                      {JournalFieldName("level"), LowerName(level)}};
-  for (const LogField& field : fields) entry.push_back({JournalFieldName(field.key), field.value});
+  for (const LogField& field : fields) {
+    entry.push_back({JournalFieldName(field.key), TextMessage(field.value)});
+  }
   return entry;
 }
 

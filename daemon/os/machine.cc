@@ -29,6 +29,7 @@ HugePages ReadHugePages(const std::string& meminfo) {
       pages.free_pages = count;
     }
   }
+  pages.counted_by_cgroups = CgroupsCountHugePages(base::ReadKernelFile("/proc/self/mounts"));
   pages.shmem_enabled =
       BracketedWord(base::ReadKernelFile("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
   pages.shmem_on_advice = pages.shmem_enabled == "advise" || pages.shmem_enabled == "always" ||
@@ -42,6 +43,9 @@ MachineFact HugePageFact(const HugePages& pages, bool wanted) {
   fact.value =
       absl::StrCat(pages.free_pages, " free of ", base::FormatBytes(pages.page_bytes),
                    "; memfd: ", pages.shmem_enabled.empty() ? "never" : pages.shmem_enabled);
+  if (pages.counted_by_cgroups) {
+    absl::StrAppend(&fact.value, "; reserved ones count against cgroups' memory limits");
+  }
   const bool offered = pages.free_pages > 0 || pages.shmem_on_advice;
   fact.in_use = wanted && offered;
   if (!wanted) {
@@ -62,12 +66,21 @@ std::string BracketedWord(const std::string& text) {
   return text.substr(begin + 1, end - begin - 1);
 }
 
+bool CgroupsCountHugePages(const std::string& mounts) {
+  for (const absl::string_view line : absl::StrSplit(mounts, '\n')) {
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, ' ');
+    if (fields.size() < 4 || fields[2] != "cgroup2") continue;
+    const std::vector<absl::string_view> options = absl::StrSplit(fields[3], ',');
+    if (std::ranges::find(options, "memory_hugetlb_accounting") != options.end()) return true;
+  }
+  return false;
+}
+
 Machine ReadMachine(const Numa& numa) {
   const std::string meminfo = base::ReadKernelFile("/proc/meminfo");
   Machine machine;
   machine.ram_bytes = base::KilobytesField(meminfo, "MemTotal").value_or(0);
-  const base::CgroupMemory cgroup =
-      base::ReadCgroupMemory(base::ReadKernelFile("/proc/self/cgroup"));
+  const base::CgroupMemory cgroup = base::ReadOwnCgroupMemory();
   if (cgroup.limit_bytes.value_or(kUnlimited) < machine.ram_bytes) {
     machine.cgroup_limit_bytes = cgroup.limit_bytes;
   }

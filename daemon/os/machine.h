@@ -24,6 +24,8 @@ struct HugePages {
   uint64_t free_pages = 0;       // reserved by the administrator and not in use
   bool shmem_on_advice = false;  // a memfd gets transparent huge pages when it is advised to
   std::string shmem_enabled;     // as the kernel says it: never, advise, within_size, always, ...
+  // Reserved pages count against the memory limits of cgroups, as other memory does.
+  bool counted_by_cgroups = false;
 };
 
 struct Machine {
@@ -40,6 +42,10 @@ Machine ReadMachine(const Numa& numa = SystemNuma());
 
 // `use_huge_pages` is the configuration's wish.
 std::vector<MachineFact> Facts(const Machine& machine, bool use_huge_pages);
+
+// From the text of /proc/self/mounts: cgroup version 2 is mounted with memory_hugetlb_accounting
+// (Linux 6.7; systemd 259 and later mount it so).
+bool CgroupsCountHugePages(const std::string& mounts);
 
 // The word in brackets of "always [madvise] never".
 std::string BracketedWord(const std::string& text);

@@ -58,7 +58,10 @@ absl::StatusOr<base::UniqueFd> Listen(int type, const std::string& path, mode_t 
   const int bind_error = errno;
   ::umask(old_mask);
   if (bound != 0) return base::SystemError(bind_error, "bind", absl::StrCat("socket ", path));
-  if (::chmod(path.c_str(), mode) != 0) return base::SystemError(errno, "chmod", path);
+  // Where others may write in the folder, they can put a link in its place.
+  if (::fchmodat(AT_FDCWD, path.c_str(), mode, AT_SYMLINK_NOFOLLOW) != 0) {
+    return base::SystemError(errno, "chmod", path);
+  }
   if (::listen(fd->get(), backlog) != 0) return base::SystemError(errno, "listen", path);
   return fd;
 }

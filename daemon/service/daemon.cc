@@ -151,6 +151,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const config::Settings& wa
   absl::Status memory = config::FillInMemory(MemoryOf(options.arena_backing), &settings);
   if (!memory.ok()) return memory;
   if (absl::Status status = MakeFolder(settings.socket); !status.ok()) return status;
+  WarnOfSharedFolder(settings.socket);
   // Before anything is bound: a second gRPC server would take the socket over without a word.
   absl::StatusOr<os::FileLock> lock =
       os::FileLock::Acquire(absl::StrCat(settings.socket, shm::kLockSuffix));
@@ -446,9 +447,10 @@ void Daemon::Close() {
   }
   if (entrance_ != nullptr) entrance_->Stop();
   attach_.reset();
+  bool calls_ended = true;
   if (rpc_ != nullptr) {
     rpc_->Drain();
-    rpc_->Shutdown(kShutdownPatience);
+    calls_ended = rpc_->Shutdown(kShutdownPatience);
   }
   observer_.reset();
   sessions_.reset();
@@ -461,6 +463,11 @@ void Daemon::Close() {
   if (store_ != nullptr && !sessions_go_on) store_->Finish();
   RemoveFiles(sessions_go_on);
   lock_.reset();
+  if (calls_ended) return;
+  os::Log(os::LogLevel::kError, "some calls do not end; this process ends without them");
+  (void)rpc_.release();
+  (void)entrance_.release();
+  (void)hub_.release();
 }
 
 }  // namespace geminid::service

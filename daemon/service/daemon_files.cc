@@ -5,31 +5,47 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "base/socket_folder.h"
 #include "base/system_error.h"
+#include "daemon/os/log.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
 
 namespace geminid::service {
 namespace {
 
-constexpr mode_t kFolderMode = 0755;
+// root's daemon is everybody's, as far as the modes of its sockets go.
+constexpr mode_t kSharedFolderMode = 0755;
+constexpr mode_t kFolderMode = 0700;
 // What the client library calls it.
 constexpr char kStarterLog[] = "geminid.log";
 
 }  // namespace
 
-// The folder of the default socket, /run/geminid, is not there before a service manager made it.
 absl::Status MakeFolder(const std::string& socket) {
   const std::filesystem::path folder = std::filesystem::path(socket).parent_path();
-  if (folder.empty() || ::mkdir(folder.c_str(), kFolderMode) == 0 || errno == EEXIST) {
+  const mode_t mode = ::geteuid() == 0 ? kSharedFolderMode : kFolderMode;
+  if (folder.empty() || ::mkdir(folder.c_str(), mode) == 0 || errno == EEXIST) {
     return absl::OkStatus();
   }
   absl::Status status = base::SystemError(errno, "mkdir", absl::StrCat("folder ", folder.string()));
-  return absl::Status(status.code(),
-                      absl::StrCat(std::string(status.message()), "; choose another --socket"));
+  return absl::Status(status.code(), absl::StrCat(std::string(status.message()),
+                                                  "; choose another --socket, such "
+                                                  "as $XDG_RUNTIME_DIR/geminid/geminid.sock"));
+}
+
+void WarnOfSharedFolder(const std::string& socket) {
+  const std::string why = base::WhoElseMayReplace(socket, std::array{::geteuid()});
+  if (why.empty()) return;
+  os::Log(os::LogLevel::kWarning,
+          "others may put sockets of their own in the place of this daemon's, and read what its "
+          "clients send",
+          {{"why", why},
+           {"advice", "give --socket a folder of mode 0700, such as $XDG_RUNTIME_DIR/geminid"}});
 }
 
 absl::Status FreePaths(const std::string& socket, const DaemonOptions& options) {

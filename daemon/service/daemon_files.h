@@ -10,7 +10,11 @@
 namespace geminid::service {
 
 // The folder of the default socket, /run/geminid, is not there before a service manager made it.
+// A new one is its user's alone (0700), but root's daemon serves others too (0755).
 absl::Status MakeFolder(const std::string& socket);
+
+// Logs why others could replace the sockets, if they could.
+void WarnOfSharedFolder(const std::string& socket);
 
 // Makes the paths of the sockets free for new listeners; where they are handed over, there is
 // nothing to free. UNAVAILABLE when somebody else listens there.

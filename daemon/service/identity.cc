@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/os/event.h"
+#include "daemon/os/subordinate_ids.h"
 
 namespace geminid::service {
 namespace {
@@ -52,20 +53,29 @@ class Places {
 };
 
 Identify BySettings(config::TenantBy by) {
-  return [by, places = std::make_shared<Places>()](const os::Peer& peer) {
+  return [by, places = std::make_shared<Places>(),
+          ids = std::make_shared<os::SubordinateIds>()](const os::Peer& peer) {
     const bool look = config::NeedsProcess(by) && peer.pid != 0;
-    return IdentityOf(peer, by, look ? places->Of(peer) : std::nullopt, ::geteuid());
+    return IdentityOf(peer, by, look ? places->Of(peer) : std::nullopt, ::geteuid(),
+                      {ids->OwnerOfUser(peer.uid), ids->OwnerOfGroup(peer.gid)});
   };
+}
+
+std::string NameOf(const char* kind, uint64_t id, const std::optional<std::string>& owner) {
+  return owner.has_value() ? absl::StrCat("sub", kind, *owner) : absl::StrCat(kind, id);
 }
 
 }  // namespace
 
 Identity IdentityOf(const os::Peer& peer, config::TenantBy by,
-                    const std::optional<os::ProcessPlace>& place, uid_t self) {
+                    const std::optional<os::ProcessPlace>& place, uid_t self,
+                    const IdOwners& owners) {
   const bool is_operator = peer.uid == 0 || peer.uid == self;
-  const std::string user = absl::StrCat("uid:", peer.uid);
+  const std::string user = NameOf("uid:", peer.uid, is_operator ? std::nullopt : owners.of_user);
   if (by == config::TenantBy::kUid) return {user, is_operator};
-  if (by == config::TenantBy::kUidGid) return {absl::StrCat(user, ",gid:", peer.gid), is_operator};
+  if (by == config::TenantBy::kUidGid) {
+    return {absl::StrCat(user, ",", NameOf("gid:", peer.gid, owners.of_group)), is_operator};
+  }
   // Its process is not in the daemon's PID namespace: nothing more is known of it.
   if (peer.pid == 0) return {user, false};
   if (!place.has_value()) return {kUnresolvedTenant, false};

@@ -17,7 +17,10 @@
 namespace geminid::service {
 
 struct Identity {
-  std::string tenant;        // "uid:1000", "uid:1000,gid:100", "cgroup:/docker/0123"
+  // "uid:1000", "uid:1000,gid:100", "cgroup:/docker/0123"; "subuid:1000" for all ids of that user's
+  // ranges in /etc/subuid, and "uid:1000,subgid:1000" likewise: who may be many users is one
+  // tenant.
+  std::string tenant;
   bool is_operator = false;  // root or the daemon's user: it may see what belongs to others
 };
 
@@ -27,10 +30,17 @@ using Identify = std::function<Identity(const os::Peer&)>;
 // Whose processes cannot be told apart because they had ended before they were looked at.
 inline constexpr char kUnresolvedTenant[] = "unresolved";
 
+// Whose the peer's ids are where they are subordinate ones; nothing: its own.
+struct IdOwners {
+  std::optional<std::string> of_user;
+  std::optional<std::string> of_group;
+};
+
 // `place`: of the peer's process; nothing when it has ended. Only asked for where by != kUid and
 // kUidGid. `self` is the user the daemon runs as.
 Identity IdentityOf(const os::Peer& peer, config::TenantBy by,
-                    const std::optional<os::ProcessPlace>& place, uid_t self);
+                    const std::optional<os::ProcessPlace>& place, uid_t self,
+                    const IdOwners& owners = {});
 
 // Who is at the other end of a connection. Belongs to the event loop's thread.
 struct Client {

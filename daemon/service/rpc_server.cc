@@ -4,14 +4,17 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/server_posix.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 #include <thread>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/start_thread.h"
+#include "base/status_macros.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 #include "daemon/os/unix_socket.h"
@@ -34,10 +37,16 @@ constexpr int64_t kTickNanoseconds = 20'000'000;
 // How soon a tenant without a connection is forgotten.
 constexpr int64_t kIdleTickNanoseconds = 10'000'000'000;
 
-// The same socket has the same inode as long as it is open, and no other has it.
-uint64_t InodeOf(int fd) {
-  struct stat facts = {};
-  return ::fstat(fd, &facts) == 0 && S_ISSOCK(facts.st_mode) ? facts.st_ino : 0;
+// Of gRPC's own, for one tenant: all its workers read requests of the longest kind, and as much
+// again. Beyond that gRPC ends streams.
+constexpr size_t kTenantBytes = size_t{512} << 20;
+// For calls to end that were told to. What hangs longer is left behind.
+constexpr std::chrono::milliseconds kLongestEnd(1500);
+constexpr int64_t kLookNanoseconds = 10'000'000;
+
+// By which tenants share nothing. Root of a namespace that cannot be looked into has root's name.
+std::string KeyOf(const Identity& identity) {
+  return absl::StrCat(identity.is_operator ? "operator " : "", identity.tenant);
 }
 
 }  // namespace
@@ -73,6 +82,7 @@ class RpcServer::Tenant : public grpc::CallbackGenericService {
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
     // The window of a stream that nobody reads stays at 64 KiB.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder.SetResourceQuota(grpc::ResourceQuota("a tenant").Resize(kTenantBytes));
     server_ = builder.BuildAndStart();
   }
 
@@ -82,26 +92,22 @@ class RpcServer::Tenant : public grpc::CallbackGenericService {
     return calls_->Begin(context);
   }
 
-  void Take(base::UniqueFd connection) {
-    connections_.push_back({connection.get(), InodeOf(connection.get())});
+  absl::Status Take(Http2Gate* gate, base::UniqueFd client) {
+    const Identity& identity = calls_->identity();
+    GEMINID_ASSIGN_OR_RETURN(base::UniqueFd connection,
+                             gate->Admit(identity.tenant, KeyOf(identity), std::move(client),
+                                         [open = open_] { --*open; }));
+    ++*open_;
     grpc::AddInsecureChannelFromFd(server_.get(), connection.Release());
+    return absl::OkStatus();
   }
-  // gRPC closes them without a word.
-  size_t CountConnections() {
-    std::erase_if(connections_, [](const Connection& c) { return InodeOf(c.fd) != c.inode; });
-    return connections_.size();
-  }
+  size_t connections() const { return *open_; }
   TenantCalls& calls() { return *calls_; }
   void Shutdown(gpr_timespec deadline) { server_->Shutdown(deadline); }
 
  private:
-  struct Connection {
-    int fd;
-    uint64_t inode;
-  };
-
   const std::shared_ptr<TenantCalls> calls_;
-  std::vector<Connection> connections_;
+  const std::shared_ptr<size_t> open_ = std::make_shared<size_t>(0);  // connections
   std::unique_ptr<grpc::Server> server_;  // last: it uses the others until it is destroyed
 };
 
@@ -118,7 +124,8 @@ RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, 
       loop_(loop),
       log_(log),
       clients_(clients),
-      flood_(&hub->limits()) {
+      flood_(&hub->limits()),
+      gate_(loop, &hub->limits(), log) {
   shared_.hub = hub;
   shared_.limits = &hub->limits();
   shared_.log = log;
@@ -191,10 +198,11 @@ void RpcServer::AddHealth() {
 }
 
 // Closing one at once costs a hundredth of serving it.
-absl::Status RpcServer::CheckRate(const std::string& name) {
+absl::Status RpcServer::CheckRate(const Identity& identity) {
+  const std::string& name = identity.tenant;
   connections_.SetRate(
       shared_.limits->RateOf(config::kConnectionRate, config::kConnectionBurstSeconds));
-  if (connections_.Take(name, Now())) return absl::OkStatus();
+  if (connections_.Take(KeyOf(identity), Now())) return absl::OkStatus();
   return shared_.limits->Refuse(
       config::kConnectionRate, name,
       absl::StrCat("connects more than ", shared_.limits->Get(config::kConnectionRate),
@@ -202,8 +210,9 @@ absl::Status RpcServer::CheckRate(const std::string& name) {
       "keep connections");
 }
 
-absl::Status RpcServer::CheckDescriptors(const base::UniqueFd& newest, const std::string& name) {
-  if (!os::IsFromReserve(newest)) return absl::OkStatus();
+absl::Status RpcServer::CheckDescriptors(const base::UniqueFd& newest, const Identity& identity) {
+  const std::string& name = identity.tenant;
+  if (identity.is_operator || !os::IsFromReserve(newest)) return absl::OkStatus();
   shared_.limits->Count(kOpenFiles, name);
   return absl::ResourceExhaustedError(absl::StrCat(
       "the daemon has no descriptor left for ", name, " of its ", os::MaxDescriptors(),
@@ -222,8 +231,9 @@ absl::Status RpcServer::CheckLimits(const std::string& name, Tenant* tenant) {
   // No tenant may have more than a quarter of the descriptors.
   const size_t most =
       std::min<size_t>(limits->Get(config::kConnections),
-                       static_cast<size_t>(os::MaxDescriptors() - os::ReservedDescriptors()) / 4);
-  if (tenant->CountConnections() < most) return absl::OkStatus();
+                       static_cast<size_t>(os::MaxDescriptors() - os::ReservedDescriptors()) / 4 /
+                           kDescriptorsPerConnection);
+  if (tenant->connections() < most) return absl::OkStatus();
   return limits->Refuse(config::kConnections, name,
                         absl::StrCat("has ", most, " connections, as many as a tenant may"),
                         "close some, raise the limit of open files (LimitNOFILE=)");
@@ -234,11 +244,12 @@ void RpcServer::OnConnection(base::UniqueFd connection) {
   const absl::StatusOr<Client> client = clients_->OfCall(connection);
   if (!client.ok()) return;  // it has gone
   const std::string& name = client->identity.tenant;
-  absl::Status status = CheckRate(name);
-  if (status.ok()) status = CheckDescriptors(connection, name);
+  absl::Status status = CheckRate(client->identity);
+  if (status.ok()) status = CheckDescriptors(connection, client->identity);
   Tenant* const tenant = status.ok() ? FindOrStart(client->identity) : nullptr;
   if (status.ok()) status = CheckLimits(name, tenant);
-  if (status.ok()) return tenant->Take(std::move(connection));
+  if (status.ok()) status = tenant->Take(&gate_, std::move(connection));
+  if (status.ok()) return;
   log_->Write(name, os::LogLevel::kWarning, "connection refused",
               {{"tenant", name}, {"error", std::string(status.message())}});
 }
@@ -247,7 +258,10 @@ RpcServer::Tenant* RpcServer::FindOrStart(const Identity& identity) {
   const std::pair key(identity.tenant, identity.is_operator);
   auto found = tenants_.find(key);
   if (found != tenants_.end()) return found->second.get();
-  if (tenants_.size() >= shared_.limits->Get(config::kTenants)) return nullptr;
+  // Whoever looks after the daemon finds out why nobody else gets in.
+  if (!identity.is_operator && tenants_.size() >= shared_.limits->Get(config::kTenants)) {
+    return nullptr;
+  }
   found = tenants_.emplace(key, std::make_unique<Tenant>(identity, &shared_)).first;
   if (found->second->started()) return found->second.get();
   tenants_.erase(found);
@@ -260,11 +274,12 @@ int64_t RpcServer::NextTick() const {
 
 void RpcServer::Expire(int64_t now_nanoseconds) {
   acceptor_->Expire(now_nanoseconds);
+  gate_.Expire(now_nanoseconds);
   if (tenants_.empty() || now_nanoseconds < NextTick()) return;
   last_tick_ = now_nanoseconds;
   for (auto i = tenants_.begin(); i != tenants_.end();) {
     i->second->calls().Expire(now_nanoseconds);
-    if (i->second->CountConnections() > 0 || !i->second->calls().idle()) {
+    if (i->second->connections() > 0 || !i->second->calls().idle()) {
       ++i;
       continue;
     }
@@ -275,16 +290,45 @@ void RpcServer::Expire(int64_t now_nanoseconds) {
 }
 
 std::optional<int64_t> RpcServer::NextDeadline() const {
-  const std::optional<int64_t> next = acceptor_->NextDeadline();
-  if (tenants_.empty()) return next;
-  return std::min(next.value_or(NextTick()), NextTick());
+  std::optional<int64_t> next = acceptor_->NextDeadline();
+  for (const std::optional<int64_t> other :
+       {gate_.NextDeadline(), tenants_.empty() ? std::nullopt : std::optional(NextTick())}) {
+    if (other.has_value()) next = std::min(next.value_or(*other), *other);
+  }
+  return next;
 }
 
-void RpcServer::Shutdown(absl::Duration patience) {
+bool RpcServer::Shutdown(absl::Duration patience) {
   acceptor_.reset();
-  const gpr_timespec deadline = rpc::DeadlineIn(patience);
-  for (const auto& [name, tenant] : tenants_) tenant->Shutdown(deadline);
+  const auto tenants = std::make_shared<decltype(tenants_)>(std::move(tenants_));
   tenants_.clear();
+  const auto ended = std::make_shared<std::promise<void>>();
+  std::future<void> end = ended->get_future();
+  const auto finish = [tenants, ended, deadline = rpc::DeadlineIn(patience)] {
+    for (const auto& [name, tenant] : *tenants) tenant->Shutdown(deadline);
+    tenants->clear();
+    ended->set_value();
+  };
+  // gRPC's last words come through the gate.
+  absl::StatusOr<std::thread> thread = base::StartThread(finish);
+  const int64_t until = os::MonotonicNanoseconds() + absl::ToInt64Nanoseconds(patience);
+  for (int64_t now = 0; thread.ok() && now < until;) {
+    if (end.wait_for(std::chrono::seconds(0)) == std::future_status::ready) break;
+    now = os::MonotonicNanoseconds();
+    gate_.Expire(now);
+    loop_->RunUntil(std::min(until, now + kLookNanoseconds));
+  }
+  gate_.CloseAll();
+  if (!thread.ok()) {
+    finish();
+    return true;
+  }
+  if (end.wait_for(kLongestEnd) != std::future_status::ready) {
+    thread->detach();
+    return false;
+  }
+  thread->join();
+  return true;
 }
 
 }  // namespace geminid::service

@@ -2,8 +2,8 @@
 //
 // gRPC neither asks the kernel who has connected nor reads a message in part. So connections are
 // accepted here, where the kernel's answer is at hand, and each tenant has a gRPC server of its own
-// that takes them over; calls are asynchronous and their messages bytes until the caller has shown
-// its token. No thread waits for a client.
+// that gets their bytes through the gate; calls are asynchronous and their messages bytes until the
+// caller has shown its token. No thread waits for a client.
 #ifndef GEMINID_DAEMON_SERVICE_RPC_SERVER_H_
 #define GEMINID_DAEMON_SERVICE_RPC_SERVER_H_
 
@@ -24,6 +24,7 @@
 #include "daemon/os/acceptor.h"
 #include "daemon/service/client_services.h"
 #include "daemon/service/flood_guard.h"
+#include "daemon/service/http2_gate.h"
 #include "daemon/service/hub.h"
 #include "daemon/service/identity.h"
 #include "daemon/service/job_services.h"
@@ -47,8 +48,10 @@ class RpcServer {
   // Health checks answer NOT_SERVING from now on.
   void Drain() { draining_.store(true); }
   // Takes no more connections, ends calls that are still running after `patience`, and gives up
-  // those whose work goes on. That work is waited for by the destructor.
-  void Shutdown(absl::Duration patience);
+  // those whose work goes on. That work is waited for by the destructor. No other thread may use
+  // the event loop meanwhile. False where gRPC does not end within two seconds: then the server,
+  // and all that was pointed to, must never be destroyed.
+  bool Shutdown(absl::Duration patience);
 
   // Lets calls go on whose turn has come, cancels those that take too long, forgets tenants who
   // have gone.
@@ -65,11 +68,11 @@ class RpcServer {
   void AddHealth();
   int64_t NextTick() const;
   void OnConnection(base::UniqueFd connection);
-  // Null where there are too many already.
+  // Null where there are too many already; never for the operator.
   Tenant* FindOrStart(const Identity& identity);
   // Why the newest connection cannot be served; OK where it can. A null `tenant` has no server yet.
-  absl::Status CheckRate(const std::string& name);
-  absl::Status CheckDescriptors(const base::UniqueFd& newest, const std::string& name);
+  absl::Status CheckRate(const Identity& identity);
+  absl::Status CheckDescriptors(const base::UniqueFd& newest, const Identity& identity);
   absl::Status CheckLimits(const std::string& name, Tenant* tenant);
 
   SessionRpc session_;
@@ -86,10 +89,11 @@ class RpcServer {
   CallShared shared_;
   std::unique_ptr<FairWorkers> workers_;
   FloodGuard flood_;
+  Http2Gate gate_;
   // Serves nobody. gRPC makes its event engine with the first server, ends it with the last, and
   // aborts the process where it has no descriptor for another: so one server is always there.
   std::unique_ptr<Tenant> keeper_;
-  core::TenantRates connections_{core::Rate{}};
+  core::TenantRates connections_{core::Rate{}};  // by name, the operator's apart
   // By name, and whether it may see all: root in a container of its own may have root's name.
   std::map<std::pair<std::string, bool>, std::unique_ptr<Tenant>> tenants_;
   std::unique_ptr<os::Acceptor> acceptor_;

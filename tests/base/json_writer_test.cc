@@ -15,6 +15,12 @@ TEST(JsonWriter, OfNestedValues_WritesThemInOrder) {
             "{\n  \"a\": [\n    1,\n    0.10000000000000001\n  ],\n  \"b\": {},\n  \"c\": true\n}");
 }
 
+TEST(JsonWriter, OfTextThatRewritesATerminal_Escapes) {
+  JsonWriter json;
+  json.Value("a\x1b\x7f\xc2\x9b\xe2\x80\xae größe");
+  EXPECT_EQ(json.text(), "\"a\\u001b\\u007f\\u009b\\u202e größe\"");
+}
+
 TEST(JsonWriter, OfTextThatNeedsIt_Escapes) {
   JsonWriter json;
   json.Value("a\"\\\n\x01\xc3\xa9");

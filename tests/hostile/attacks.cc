@@ -23,6 +23,7 @@
 #include "geminid/v1/session.grpc.pb.h"
 #include "proto/shm/ring.h"
 #include "tests/daemon_env/raw_client.h"
+#include "tests/daemon_env/raw_http2.h"
 
 namespace geminid::hostile {
 namespace {
@@ -335,6 +336,38 @@ void KeepSegments(const std::string& socket) {
   }
 }
 
+// HTTP/2 that has no end, is taken back at once, or is never read, on a few connections.
+void AbuseHttp2(const std::string& socket) {
+  using testing::Frame;
+  using testing::FrameType;
+  std::string resets;
+  for (uint32_t stream = 1; stream < 4000; stream += 2) {
+    resets += Frame(FrameType::kHeaders, testing::kEndHeaders, stream,
+                    testing::CallHeaders("/geminid.v1.AdminService/GetStatus"));
+    resets += Frame(FrameType::kResetStream, 0, stream, std::string(4, '\0'));
+  }
+  const std::string text_without_end("\x00\x01x\x7f\xff\xff\xff\x7f", 8);
+  const std::array<std::pair<std::string, std::string>, 3> abuses = {{
+      {Frame(FrameType::kHeaders, 0, 1, text_without_end),
+       Frame(FrameType::kContinuation, 0, 1, std::string(16384, 'x'))},
+      {"", resets},
+      {"", Frame(FrameType::kPing, 0, 0, "12345678")},
+  }};
+  constexpr int kPatienceMilliseconds = 20;
+  std::vector<base::UniqueFd> open;
+  const auto end = Clock::now() + kOneAttack;
+  while (Clock::now() < end && open.size() < 30) {
+    for (const auto& [first, then] : abuses) {
+      absl::StatusOr<base::UniqueFd> fd = os::ConnectUnix(SOCK_STREAM, socket);
+      if (!fd.ok()) continue;
+      const std::string beginning = testing::Http2Beginning() + first;
+      (void)testing::SendWithoutEnd(*fd, beginning, beginning.size(), kPatienceMilliseconds);
+      (void)testing::SendWithoutEnd(*fd, then, 16 * kMiB, kPatienceMilliseconds);
+      open.push_back(*std::move(fd));
+    }
+  }
+}
+
 // What is in the sessions of others.
 void ReadOthers(const std::string& socket, Spoils* spoils) {
   const auto admin = v1::AdminService::NewStub(NewChannel(socket));
@@ -386,6 +419,7 @@ const std::vector<Attack>& Attacks() {
       {"plans of garbage", alone(PlanGarbage)},
       {"descriptors never read", alone(LeaveDescriptorsUnread)},
       {"segments kept", alone(KeepSegments)},
+      {"endless, reset and unread HTTP/2", alone(AbuseHttp2)},
       {"reading about others", ReadOthers},
   };
   return attacks;

@@ -27,6 +27,8 @@ if(GEMINID_HAS_DAEMON)
   endforeach()
   install(FILES ${deploy}/systemd/geminid.socket ${deploy}/systemd/geminid-attach.socket
     DESTINATION lib/systemd/system COMPONENT daemon)
+  install(FILES ${deploy}/systemd/geminid.service.d/preserve.conf
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/geminid/examples COMPONENT daemon)
 endif()
 
 # Made from each program's own --help.

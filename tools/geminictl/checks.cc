@@ -112,8 +112,9 @@ Check JudgeNuma(const MachineFindings& found) {
 Check JudgeHugePages(const os::HugePages& pages) {
   const std::string shmem = pages.shmem_enabled.empty() ? "never" : pages.shmem_enabled;
   const std::string found =
-      absl::StrCat(pages.free_pages, " reserved pages of ", FormatBytes(pages.page_bytes),
-                   " free; shmem_enabled is ", shmem);
+      absl::StrCat(pages.free_pages, " reserved pages of ", FormatBytes(pages.page_bytes), " free",
+                   pages.counted_by_cgroups ? ", which count against cgroups' memory limits" : "",
+                   "; shmem_enabled is ", shmem);
   if (pages.free_pages > 0 || pages.shmem_on_advice) {
     return {"huge_pages", Verdict::kPass, found, ""};
   }

@@ -177,11 +177,16 @@ def check_upgrade(machine, root, newer):
 
 
 def check_removal(machine):
+    machine.run(f"systemctl stop {UNIT} && systemctl enable --now geminid.socket geminid-attach.socket && "
+                f"systemctl reset-failed {UNIT}; systemctl start {UNIT}")
+    wait_for("the service", lambda: is_active(machine))
     code, said = under_training(machine, lambda: machine.run("dpkg -r geminid"))
     expect(f"a job whose daemon is removed ends with an error, exit code {code}", code not in (0, 124),
            said)
     expect("that says why", "daemon" in said, said)
     expect("the service has ended", not is_active(machine))
+    sockets = machine.try_run("systemctl is-active geminid.socket geminid-attach.socket").stdout
+    expect("and so have the sockets that start it", "\nactive" not in f"\n{sockets}", sockets)
 
 
 def try_packages(packages, newer, scratch):

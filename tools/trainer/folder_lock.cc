@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -34,9 +35,18 @@ bool HasNoLocks(int error) {
 
 absl::StatusOr<FolderLock> FolderLock::Take(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kLockName);
-  base::UniqueFd fd(base::RetryOnEintr(
-      [&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kWritableByGroup); }));
-  if (!fd.valid()) return base::SystemError(errno, "open", path);
+  // What it says is overwritten: a link could lead to any file of this user.
+  constexpr int kFlags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  base::UniqueFd fd(
+      base::RetryOnEintr([&] { return ::open(path.c_str(), kFlags, kWritableByGroup); }));
+  struct stat about = {};
+  if (!fd.valid() && errno != ELOOP) return base::SystemError(errno, "open", path);
+  if (!fd.valid() || ::fstat(fd.get(), &about) != 0 || !S_ISREG(about.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("'", path,
+                     "' is no file that a run made; remove it, and save in a folder in which only "
+                     "you may rename"));
+  }
   if (base::RetryOnEintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
     const int error = errno;
     if (HasNoLocks(error)) return FolderLock(std::move(fd), std::strerror(error));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/checkpoint/tensor_file.h"
 #include "tests/base/temporary_folder.h"
 
 namespace geminid::checkpoint {
@@ -39,6 +40,52 @@ TEST_F(Folder_OfCheckpoints, Unfinished_IsNoCheckpointUntilFinished) {
   EXPECT_TRUE(FinishedIn(folder_)->empty());
   ASSERT_TRUE(FinishStep(folder_, 20).ok());
   EXPECT_EQ(*FinishedIn(folder_), std::vector<std::string>{"step-000000020"});
+}
+
+// Whoever may rename in the folder puts a link in the place of what is being written.
+TEST_F(Folder_OfCheckpoints, ThatBecameALinkWhileItIsWritten_LeadsTheWriterNowhere) {
+  const base::TemporaryFolder others;
+  const std::string precious = others.Write("model.safetensors", "precious");
+  ASSERT_TRUE(BeginStep(folder_, 20).ok());
+  const std::string unfinished = absl::StrCat(folder_, "/", UnfinishedNameOfStep(20));
+  fs::rename(unfinished, unfinished + ".aside");
+  fs::create_directory_symlink(others.path(), unfinished);
+  const Header header = *LayOut({{.name = "a", .shape = {8}}}, {});
+  const std::string file = unfinished + "/model.safetensors";
+  for (const absl::Status& status :
+       {TensorFile::OpenToWrite(file, header).status(),
+        TensorFile::Create(unfinished + "/new.safetensors", header).status(),
+        WriteNewFile(unfinished + "/new.json", "{}"), WriteNewFile(file, "{}")}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_NE(std::string(status.message()).find("is a link"), std::string::npos) << status;
+  }
+  EXPECT_EQ(others.Entries(), 1u);
+  std::ifstream text(precious);
+  EXPECT_EQ((std::string{std::istreambuf_iterator<char>(text), {}}), "precious");
+}
+
+TEST_F(Folder_OfCheckpoints, FileThatBecameALinkWhileItIsWritten_IsNotFollowed) {
+  const base::TemporaryFolder others;
+  const std::string precious = others.Write("x", "precious");
+  ASSERT_TRUE(BeginStep(folder_, 20).ok());
+  const std::string file = absl::StrCat(folder_, "/", UnfinishedNameOfStep(20), "/x");
+  fs::create_symlink(precious, file);
+  const Header header = *LayOut({{.name = "a", .shape = {8}}}, {});
+  EXPECT_EQ(TensorFile::OpenToWrite(file, header).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_FALSE(WriteNewFile(file, "{}").ok());
+}
+
+// The user's own link, as to a larger disk.
+TEST_F(Folder_OfCheckpoints, BehindALinkOfTheUsers_AreWrittenThere) {
+  const std::string link = folder_ + ".link";
+  fs::create_directory_symlink(folder_, link);
+  ASSERT_TRUE(BeginStep(link, 20).ok());
+  ASSERT_TRUE(
+      WriteNewFile(absl::StrCat(link, "/", UnfinishedNameOfStep(20), "/file"), "text").ok());
+  ASSERT_TRUE(FinishStep(link, 20).ok());
+  EXPECT_EQ(TextOf(20), "text");
+  fs::remove(link);
 }
 
 TEST_F(Folder_OfCheckpoints, WhatAnInterruptedSaveLeft_IsReplaced) {

@@ -1,12 +1,16 @@
 // The handshake against a daemon that says what it should not.
 #include "client/src/attach.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "client/src/segments.h"
+#include "tests/base/temporary_folder.h"
 #include "tests/client/memory_files.h"
 
 namespace geminid {
@@ -61,6 +66,54 @@ class FakeListener {
   base::UniqueFd listener_;
   std::thread thread_;
 };
+
+// Another user's listener at the attach socket of `socket`, until that of `leash` is closed.
+pid_t ListenAsAnother(const std::string& socket, uid_t user, const std::array<int, 2>& ready,
+                      const std::array<int, 2>& leash) {
+  const pid_t other = fork();
+  if (other != 0) return other;
+  close(leash[1]);
+  if (setresuid(user, user, user) != 0) _exit(1);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  (socket + shm::kAttachSuffix).copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const base::UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      listen(listener.get(), 1) != 0 || write(ready[1], "r", 1) != 1) {
+    _exit(2);
+  }
+  char byte;
+  _exit(read(leash[0], &byte, 1) == 0 ? 0 : 3);
+}
+
+// Of a listener of another user in a folder of that user with this mode.
+absl::Status ConnectToAnotherUsers(mode_t mode) {
+  constexpr uid_t kAnother = 64002;
+  const base::TemporaryFolder folder;
+  std::array<int, 2> ready{};
+  std::array<int, 2> leash{};
+  if (chown(folder.path().c_str(), kAnother, kAnother) != 0 ||
+      chmod(folder.path().c_str(), mode) != 0 || pipe2(ready.data(), O_CLOEXEC) != 0 ||
+      pipe2(leash.data(), O_CLOEXEC) != 0) {
+    return absl::InternalError("the scene cannot be set");
+  }
+  const pid_t other = ListenAsAnother(folder / "s", kAnother, ready, leash);
+  char byte;
+  EXPECT_EQ(read(ready[0], &byte, 1), 1);
+  absl::Status status = AttachSocket::Connect(folder / "s", absl::Seconds(20)).status();
+  for (const int end : {ready[0], ready[1], leash[0], leash[1]}) close(end);
+  waitpid(other, nullptr, 0);
+  return status;
+}
+
+TEST(AttachSocket, OfAnotherUser_IsTrustedWhereNobodyElseCouldHavePutIt) {
+  if (getuid() != 0) GTEST_SKIP() << "needs root, to have another user's process";
+  EXPECT_TRUE(ConnectToAnotherUsers(0755).ok());
+  const absl::Status shared = ConnectToAnotherUsers(01777);
+  EXPECT_TRUE(absl::IsPermissionDenied(shared)) << shared;
+  EXPECT_THAT(shared.message(), AllOf(HasSubstr("user 64002's"), HasSubstr("mode 1777"),
+                                      HasSubstr("to read this process's memory")));
+}
 
 void Send(int connection, const void* message, size_t bytes, const std::vector<int>& fds) {
   iovec part = {const_cast<void*>(message), bytes};

@@ -18,12 +18,14 @@ TEST(TenantBy, Names_AreThoseOfTheConfiguration) {
 }
 
 TEST(CheckTenant, EachKindOfTenant_HasItsForm) {
-  for (const char* good : {"*", "uid:0", "uid:4294967295", "uid:1000,gid:100", "cgroup:/",
-                           "cgroup:/kubepods.slice/pod 1"}) {
+  for (const char* good :
+       {"*", "uid:0", "uid:4294967295", "uid:1000,gid:100", "subuid:1000", "uid:1000,subgid:1000",
+        "subuid:alice,gid:7", "cgroup:/", "cgroup:/kubepods.slice/pod 1"}) {
     EXPECT_TRUE(CheckTenant(good).ok()) << good;
   }
-  for (const char* bad : {"", "bob", "uid:", "uid:-1", "uid:x", "uid:1,", "uid:1,gid:",
-                          "uid:1,gid:2,gid:3", "gid:1", "cgroup:", "cgroup:docker", "**"}) {
+  for (const char* bad :
+       {"", "bob", "uid:", "uid:-1", "uid:x", "uid:1,", "uid:1,gid:", "uid:1,gid:2,gid:3", "gid:1",
+        "subuid:", "subuid:a/b", "subgid:1", "cgroup:", "cgroup:docker", "**"}) {
     EXPECT_FALSE(CheckTenant(bad).ok()) << bad;
   }
 }

@@ -91,6 +91,24 @@ TEST_F(EngineAllocation, MoreThanFree_SaysWhoHoldsIt) {
   EXPECT_EQ(engine_->ChunkCount(second), 0u);
 }
 
+// Whoever asks right after a session has ended would otherwise end the job of who holds least.
+TEST_F(EngineAllocation, MoreThanFreeWhileMemoryIsReturned_SaysThatItComes) {
+  const SessionId small = Open(Spec(5));
+  Add(small, ChunkKind::kWeight, 4096);
+  const SessionId ended = Open(Spec(3));
+  Add(ended, ChunkKind::kWeight, uint64_t{768} << 20);
+  const auto releases = engine_->CloseSession(ended, CloseReason::kDied, now_);
+  ASSERT_TRUE(releases.ok());
+  const SessionId next = Open(Spec(4));
+  const std::vector<ChunkSpec> wanted = {{"w", ChunkKind::kWeight, uint64_t{512} << 20, true}};
+  const std::string text(engine_->Allocate(next, wanted).status().message());
+  EXPECT_THAT(text, HasSubstr("768 MiB are being returned to the machine: try again in a moment"));
+  GiveBack(*releases);
+  EXPECT_TRUE(engine_->Allocate(next, wanted).ok());
+  EXPECT_THAT(std::string(engine_->Allocate(next, wanted).status().message()),
+              ::testing::Not(HasSubstr("being returned")));
+}
+
 TEST_F(EngineAllocation, TenantLimit_BindsBeforeTheDaemons) {
   options_.tenants = {{"uid:1000", 8192, 4096}};
   Start();

@@ -9,8 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <thread>
@@ -26,6 +30,7 @@
 namespace geminid::holder {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kMilliseconds = 20'000;  // generous: nothing waits for ever
@@ -33,6 +38,17 @@ constexpr int kMilliseconds = 20'000;  // generous: nothing waits for ever
 ino_t InodeOf(int fd) {
   struct stat file = {};
   return ::fstat(fd, &file) == 0 ? file.st_ino : 0;
+}
+
+// Of the process whose command line names the socket; 0: there is none.
+pid_t PidOf(const std::string& socket) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline");
+    const std::string words{std::istreambuf_iterator<char>(file), {}};
+    const std::string name = entry.path().filename().string();
+    if (words.find(socket) != std::string::npos) return std::atoi(name.c_str());  // NOLINT
+  }
+  return 0;
 }
 
 class HolderTest : public ::testing::Test {
@@ -131,6 +147,19 @@ TEST_F(HolderTest, WhatWasSentBeforeADeath_IsKept) {
   store->Finish();
 }
 
+TEST_F(HolderTest, SignalsThatNobodyHasAReasonToSend_AreIgnored) {
+  const std::unique_ptr<HolderStore> store = Open();
+  const base::UniqueFd socket = PutPair(store.get(), "socket");
+  ASSERT_EQ(Listed(store.get()).size(), 1u);  // it has started
+  const pid_t holder = PidOf(socket_);
+  ASSERT_GT(holder, 0);
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO}) {
+    ASSERT_EQ(::kill(holder, signal), 0);
+  }
+  EXPECT_EQ(Listed(store.get()).size(), 1u);
+  store->Finish();
+}
+
 TEST_F(HolderTest, WithoutADaemonForTooLong_ItEnds) {
   patience_ = absl::Milliseconds(1);
   const base::UniqueFd socket = PutPair(Open().get(), "socket");
@@ -154,6 +183,49 @@ TEST_F(HolderTest, ThatEndsWhileItIsMet_IsSucceededByOneOfTheDaemonsOwn) {
   const base::UniqueFd socket = PutPair(store.get(), "socket");
   EXPECT_EQ(Listed(store.get()).size(), 1u);
   store->Finish();
+}
+
+// Listens at the holder's socket as another user, until it is told to end or meets a daemon. Exits
+// with 1 if it was told anything.
+pid_t StartStranger(const std::string& path, const std::array<int, 2>& ready) {
+  const pid_t stranger = ::fork();
+  if (stranger != 0) return stranger;
+  constexpr uid_t kStranger = 64001;
+  if (::setresuid(kStranger, kStranger, kStranger) != 0) ::_exit(2);
+  const absl::StatusOr<base::UniqueFd> listener = os::ListenSeqpacket(path, 0666, 1);
+  if (!listener.ok() || ::write(ready[1], "r", 1) != 1) ::_exit(3);
+  pollfd waiting = {listener->get(), POLLIN, 0};
+  if (::poll(&waiting, 1, kMilliseconds) != 1) ::_exit(4);
+  const absl::StatusOr<base::UniqueFd> connection = os::Accept(*listener);
+  if (!connection.ok() || !connection->valid()) ::_exit(5);
+  waiting = {connection->get(), POLLIN, 0};
+  char byte;
+  const bool told = ::poll(&waiting, 1, kMilliseconds) == 1 &&
+                    ::recv(connection->get(), &byte, 1, MSG_DONTWAIT) > 0;
+  ::_exit(told ? 1 : 0);
+}
+
+TEST_F(HolderTest, OfAnotherUser_IsToldNothingAndItsUserIsNamed) {
+  if (::getuid() != 0) GTEST_SKIP() << "needs root, to have another user's process";
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 01777), 0);
+  std::array<int, 2> ready{};
+  ASSERT_EQ(::pipe2(ready.data(), O_CLOEXEC), 0);
+  const pid_t stranger = StartStranger(socket_, ready);
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  const base::UniqueFd memory = *base::CreateSealedMemfd("a", 4096);
+  {
+    const absl::StatusOr<std::unique_ptr<HolderStore>> store = HolderStore::Open(Options());
+    EXPECT_TRUE(absl::IsPermissionDenied(store.status())) << store.status();
+    EXPECT_THAT(store.status().message(),
+                AllOf(HasSubstr(socket_), HasSubstr("user 64001's"), HasSubstr("mode 0700")));
+    if (store.ok()) (void)(*store)->Put("memory", memory.get());
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(stranger, &status, 0), stranger);
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "1: it was told something";
+  ::close(ready[0]);
+  ::close(ready[1]);
 }
 
 TEST_F(HolderTest, WithoutADaemonAndItsProcess_ItEnds) {

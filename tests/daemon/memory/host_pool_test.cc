@@ -103,6 +103,26 @@ TEST(HostPool, Create_HugePagesPromisedButGone_FallsBack) {
   EXPECT_EQ(pool->bytes(), options.bytes);
 }
 
+// Whoever takes them beyond the limit is ended by the kernel, or ends somebody else.
+TEST(HostPool, Create_HugePagesThatCountAgainstCgroups_AreBoundByTheirLimits) {
+  os::Machine machine = os::ReadMachine();
+  machine.huge_pages.page_bytes = uint64_t{2} << 20;
+  machine.huge_pages.free_pages = uint64_t{1} << 20;
+  PoolOptions options = Options(uint64_t{4} << 20);
+  options.huge_pages = true;
+  options.available_bytes = [](bool reserved) { return reserved ? uint64_t{1} << 20 : kGiB; };
+  EXPECT_TRUE(HostPool::Create(options, machine).ok()) << "they count against nothing";
+  machine.huge_pages.counted_by_cgroups = true;
+  const absl::Status status = HostPool::Create(options, machine).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr("cgroups' memory limits, against which huge pages count, leave only 1.0 MiB"));
+  // One that falls back to ordinary pages has not taken its own place.
+  options.available_bytes = [](bool) { return uint64_t{70} << 20; };
+  EXPECT_TRUE(HostPool::Create(options, machine).ok());
+}
+
 std::vector<int> NodesOfRanks(int ranks, const std::vector<os::NodeMemory>& nodes) {
   std::vector<int> chosen;
   for (int rank = 0; rank < ranks; ++rank) chosen.push_back(NodeOfLocalRank(rank, ranks, nodes));

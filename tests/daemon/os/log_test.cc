@@ -40,6 +40,24 @@ TEST(Log, ValueWithNewline_CannotForgeALine) {
   EXPECT_EQ(line.find('\x1b'), std::string::npos);
 }
 
+// U+009B begins a command of a terminal, U+202E turns what follows, U+2028 ends a line; so may
+// bytes that are no UTF-8.
+TEST(Log, ValueThatIsNotPrintable_IsEscapedInEachFormat) {
+  const std::string value = "a\xc2\x9b\xe2\x80\xae\xe2\x80\xa8\x9b\xf3\xa0\x81\x81 größe";
+  const std::string escaped = "a\\u009b\\u202e\\u2028\\ufffd\\udb40\\udc41 größe";
+  for (const LogFormat format : {LogFormat::kText, LogFormat::kJson}) {
+    const std::string line =
+        FormatLogLine(LogLevel::kDebug, format, false, kTime, value, {{"name", value}});
+    const size_t first = line.find(escaped);
+    EXPECT_NE(first, std::string::npos) << line;
+    EXPECT_NE(line.find(escaped, first + 1), std::string::npos) << line;
+    EXPECT_EQ(line.find(value), std::string::npos);
+  }
+  for (const JournalField& field : JournalFieldsOf(LogLevel::kDebug, value, {{"name", value}})) {
+    EXPECT_EQ(field.value.find('\x9b'), std::string::npos) << field.name;
+  }
+}
+
 // A log that is a full pipe, as that of a service whose reader has stopped.
 TEST(Log, ReaderThatIsSlow_IsNotWaitedForAndToldWhatItMissed) {
   int ends[2];

@@ -12,6 +12,17 @@ TEST(Machine, BracketedWord_IsTheChosenOne) {
   EXPECT_EQ(BracketedWord("nothing"), "");
 }
 
+TEST(Machine, CgroupsCountHugePages_WhereTheyAreMountedSo) {
+  const std::string others =
+      "proc /proc proc rw,nosuid 0 0\ntmpfs /x tmpfs rw,memory_hugetlb_accounting 0 0\n";
+  EXPECT_FALSE(CgroupsCountHugePages(others));
+  EXPECT_FALSE(CgroupsCountHugePages(
+      others + "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate,memory_recursiveprot 0 0\n"));
+  EXPECT_TRUE(CgroupsCountHugePages(
+      others + "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate,memory_hugetlb_accounting 0 0\n"));
+  EXPECT_FALSE(CgroupsCountHugePages(""));
+}
+
 TEST(Machine, Read_AgreesWithSysconf) {
   const Machine machine = ReadMachine();
   const auto expected = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
@@ -29,8 +40,11 @@ TEST(Machine, Facts_SayWhyNot) {
     EXPECT_NE(fact.why_not, "");
   }
   machine.huge_pages.shmem_on_advice = true;
+  machine.huge_pages.counted_by_cgroups = true;
   for (const MachineFact& fact : Facts(machine, true)) {
     EXPECT_TRUE(fact.in_use || fact.name != "huge pages");
+    if (fact.name != "huge pages") continue;
+    EXPECT_NE(fact.value.find("count against cgroups' memory limits"), std::string::npos);
   }
 }
 

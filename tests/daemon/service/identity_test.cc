@@ -45,6 +45,32 @@ TEST(IdentityOf, ByUidAndGid_EachGroupOfAUserIsATenant) {
             "uid:1000,gid:101");
 }
 
+// Who has a range of ids can be 65,536 users at once.
+TEST(IdentityOf, IdsOfOneOwnersRanges_AreOneTenantWhateverTellsTenantsApart) {
+  const IdOwners owners = {.of_user = "1000", .of_group = "1000"};
+  const os::ProcessPlace outside = {.in_container = false, .cgroup = "/user.slice"};
+  for (const uid_t uid : {100000, 100001, 165535}) {
+    const os::Peer peer = PeerWith(uid, uid + 7);
+    EXPECT_EQ(IdentityOf(peer, TenantBy::kUid, {}, kDaemonsUser, owners).tenant, "subuid:1000");
+    EXPECT_EQ(IdentityOf(peer, TenantBy::kUidGid, {}, kDaemonsUser, owners).tenant,
+              "subuid:1000,subgid:1000");
+    EXPECT_EQ(IdentityOf(peer, TenantBy::kContainer, outside, kDaemonsUser, owners).tenant,
+              "subuid:1000");
+  }
+  EXPECT_EQ(IdentityOf(PeerWith(1000, 100001), TenantBy::kUidGid, {}, kDaemonsUser,
+                       {.of_user = {}, .of_group = "1000"})
+                .tenant,
+            "uid:1000,subgid:1000");
+}
+
+// A range that has been given away by mistake takes nothing from the operator.
+TEST(IdentityOf, DaemonsUserWithinARange_StaysTheOperator) {
+  const Identity self = IdentityOf(PeerWith(kDaemonsUser, 1), TenantBy::kUid, {}, kDaemonsUser,
+                                   {.of_user = "1000", .of_group = {}});
+  EXPECT_EQ(self.tenant, "uid:990");
+  EXPECT_TRUE(self.is_operator);
+}
+
 TEST(IdentityOf, ByContainer_RootOfEachContainerIsATenantAndNoOperator) {
   const Identity a =
       IdentityOf(PeerWith(0, 0), TenantBy::kContainer, InContainer("/docker/a"), kDaemonsUser);

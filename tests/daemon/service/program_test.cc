@@ -335,10 +335,48 @@ TEST_F(Program, LimitOfProcesses_IsNamedInsteadOfEndingInASignal) {
   EXPECT_THAT(Output(), HasSubstr("ulimit -u"));
 }
 
+TEST_F(Program, InAFolderWhereOthersMayCreateFiles_SaysSo) {
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 01777), 0);
+  Start({"--socket", Socket(), "--host-memory", "64MiB", "--device-memory", "1MiB"});
+  WaitUntilReady();
+  EXPECT_THAT(Output(), HasSubstr("has mode 1777, so others may create files in it"));
+  EXPECT_THAT(Output(), HasSubstr("$XDG_RUNTIME_DIR/geminid"));
+}
+
+TEST_F(Program, FolderOfTheSocketThatANewDaemonMakes_IsItsUsersAlone) {
+  if (::getuid() != 0) GTEST_SKIP() << "needs root, to be another user";
+  constexpr uid_t kUser = 64009;
+  ASSERT_EQ(::chown(folder_.path().c_str(), kUser, kUser), 0);
+  const std::string inner = folder_.path() + "/new";
+  Start({"--socket", inner + "/s", "--host-memory", "64MiB", "--device-memory", "1MiB"}, [] {
+    (void)!::setgid(kUser);
+    (void)!::setuid(kUser);
+    ::umask(0);
+  });
+  WaitUntilReady();
+  struct stat facts = {};
+  ASSERT_EQ(::stat(inner.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777u, 0700u);
+  EXPECT_THAT(Output(), ::testing::Not(HasSubstr("others may")));
+}
+
 TEST_F(Program, MoreMemoryThanTheMachineHas_Exits78WithNumbers) {
   EXPECT_EQ(Run({"--socket", Socket(), "--host-memory", "100TiB", "--device-memory", "1MiB"}), 78);
   EXPECT_THAT(Output(), HasSubstr("host_memory (100 TiB)"));
   EXPECT_EQ(Run({"--check-config", "--host-memory", "100TiB", "--device-memory", "1MiB"}), 78);
+}
+
+// Each of them ends a process that does not say otherwise, and would leave the socket.
+TEST_F(Program, SignalsThatNobodyHasAReasonToSend_AreIgnored) {
+  Start({"--socket", Socket(), "--host-memory", "64MiB"});
+  WaitUntilReady();
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU, SIGVTALRM, SIGPROF, SIGIO}) {
+    ASSERT_EQ(::kill(pid_, signal), 0);
+    EXPECT_TRUE(RawClient::Attach(Socket()).ok()) << signal;
+  }
+  ::kill(pid_, SIGTERM);
+  EXPECT_EQ(Wait(), 0);
+  EXPECT_NE(::access(Socket().c_str(), F_OK), 0);
 }
 
 TEST_F(Program, Sigkill_LeavesNothingThatStopsTheNextOne) {

@@ -293,6 +293,44 @@ TEST_F(Tenants, TenantWithoutConnections_IsForgottenThoughAnotherHasCalls) {
   }
 }
 
+class CrowdedTenants : public Tenants {
+ protected:
+  void SetUp() override {}
+  // Whether whoever it is now is served.
+  bool IsServed() {
+    grpc::ClientContext context;
+    v1::Status status;
+    return v1::AdminService::NewStub(geminid::testing::NewChannel(env_.socket()))
+        ->GetStatus(&context, v1::GetStatusRequest(), &status)
+        .ok();
+  }
+};
+
+TEST_F(CrowdedTenants, WhereNoOtherTenantGetsIn_TheOperatorDoes) {
+  DaemonEnvOptions options;
+  options.shares.tenants = 2;
+  StartWith(options);
+  const auto first = AdminAs("uid:100000", false);
+  const auto second = AdminAs("uid:100001", false);
+  Be("uid:100002");
+  EXPECT_FALSE(IsServed());
+  Be("uid:0", true);
+  EXPECT_TRUE(IsServed());
+}
+
+// Root of a container in a PID namespace that cannot be looked into.
+TEST_F(CrowdedTenants, WithTheOperatorsName_TakesNothingOfItsRate) {
+  DaemonEnvOptions options;
+  options.shares.connections_per_second = 1;
+  StartWith(options);
+  Be("uid:0");
+  // Less than a process may connect, whoever it is.
+  for (int i = 0; i < 12; ++i) (void)IsServed();
+  EXPECT_FALSE(IsServed());
+  Be("uid:0", true);
+  EXPECT_TRUE(IsServed());
+}
+
 TEST_F(Tenants, PageTokenOfNoPage_IsRefused) {
   const auto admin = AdminAs("uid:1", false);
   v1::ListChunksRequest request;

@@ -69,6 +69,17 @@ TEST_F(SaveFolder, TakenTwice_IsRefusedUntilTheFirstHasGone) {
   EXPECT_EQ(said_, "");
 }
 
+// What the lock says is overwritten.
+TEST_F(SaveFolder, WhoseLockIsALink_IsRefusedAndNothingIsWrittenToWhereItLeads) {
+  const std::string precious = folder_.Write("precious", "words");
+  folder_.Write("run/other", "");
+  fs::create_symlink(precious, fs::path(options_.save) / ".geminid-lock");
+  const absl::Status status = Take().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is no file that a run made"));
+  EXPECT_EQ(fs::file_size(precious), 5u);
+}
+
 TEST_F(SaveFolder, OfAKilledProcess_IsFree) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);

@@ -31,12 +31,12 @@ std::string EventFileName(absl::Time now) {
 
 }  // namespace
 
-absl::StatusOr<RunLog::File> RunLog::OpenFile(const std::string& path) {
+absl::StatusOr<RunLog::File> RunLog::OpenFile(const std::string& path, int flags) {
   File file;
   file.path = path;
   // Never waits for a pipe; what is no file is refused.
   file.fd = base::UniqueFd(base::RetryOnEintr([&] {
-    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK,
+    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | flags,
                   kReadableByAll);
   }));
   struct stat about = {};
@@ -75,8 +75,9 @@ absl::StatusOr<RunLog> RunLog::Open(const RunLogOptions& options, absl::Time now
   std::error_code error;
   std::filesystem::create_directories(options.tensorboard, error);
   if (error) return base::SystemError(error.value(), "make the folder", options.tensorboard);
-  GEMINID_ASSIGN_OR_RETURN(log.events_,
-                           OpenFile(absl::StrCat(options.tensorboard, "/", EventFileName(now))));
+  // Its name can be foretold, and a link of that name could lead anywhere.
+  const std::string events = absl::StrCat(options.tensorboard, "/", EventFileName(now));
+  GEMINID_ASSIGN_OR_RETURN(log.events_, OpenFile(events, O_NOFOLLOW));
   GEMINID_RETURN_IF_ERROR(log.events_.Append(EventFileStart(now)));
   return log;
 }

@@ -32,7 +32,8 @@ class RunLog {
     base::UniqueFd fd;
     absl::Status Append(const std::string& text) const;
   };
-  static absl::StatusOr<File> OpenFile(const std::string& path);
+  // `flags`: of open, besides.
+  static absl::StatusOr<File> OpenFile(const std::string& path, int flags = 0);
 
   File lines_;
   File events_;

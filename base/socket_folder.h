@@ -1,0 +1,20 @@
+// Who can put a socket of its own in the place of a program's.
+#ifndef GEMINID_BASE_SOCKET_FOLDER_H_
+#define GEMINID_BASE_SOCKET_FOLDER_H_
+
+#include <sys/types.h>
+
+#include <span>
+#include <string>
+
+namespace geminid::base {
+
+// Why users other than root and `trusted` may remove or replace files in the folder of `path`:
+// "folder /tmp has mode 1777, so others may create files in it". Empty where they may not. The
+// folders above count too, where others may rename what is in them. Access control lists and
+// capabilities are not looked at.
+std::string WhoElseMayReplace(const std::string& path, std::span<const uid_t> trusted);
+
+}  // namespace geminid::base
+
+#endif  // GEMINID_BASE_SOCKET_FOLDER_H_

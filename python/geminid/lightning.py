@@ -5,8 +5,11 @@ from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.trainer.states import TrainerFn
 
 import geminid.torch
+from geminid import _releases
 from geminid.errors import Refused
 from geminid.session import Ranks
+
+OLDEST_TRIED, NEWEST_TRIED = "2.6", "2.6"
 
 
 class GeminidStrategy(DDPStrategy):
@@ -23,6 +26,7 @@ class GeminidStrategy(DDPStrategy):
     strategy_name = "geminid"
 
     def __init__(self, *, device_memory, unit=None, **options):
+        _releases.check("lightning", OLDEST_TRIED, NEWEST_TRIED)
         self._device_memory, self._unit = device_memory, unit
         super().__init__(**options)
 

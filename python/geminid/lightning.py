@@ -1,12 +1,32 @@
 """Lightning's Trainer on the engine: Trainer(strategy=GeminidStrategy(device_memory="20GiB"))."""
 
+import sys
+
 import torch
+from lightning.pytorch import callbacks
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.trainer.states import TrainerFn
 
 import geminid.torch
+from geminid import _releases
 from geminid.errors import Refused
 from geminid.session import Ranks
+
+OLDEST_TRIED, NEWEST_TRIED = "2.6", "2.6"
+
+_AVERAGES = ("reads all weights at once, which the device has no room for; leave it out, and average in a callback of your "
+             "own, in `with geminid.torch.full(module):`")
+_FITS_AGAIN = ("fits the module more than once; run it before, with a Trainer without GeminidStrategy, and give its result to "
+               "the module")
+_UNSUPPORTED = {"StochasticWeightAveraging": _AVERAGES, "WeightAveraging": _AVERAGES, "LearningRateFinder": _FITS_AGAIN,
+                "BatchSizeFinder": _FITS_AGAIN}
+
+
+def _check_callbacks(trainer):
+    for name, why in _UNSUPPORTED.items():
+        kind = getattr(callbacks, name, None)  # not all are in every release
+        if kind is not None and any(isinstance(callback, kind) for callback in trainer.callbacks):
+            raise Refused(f"lightning.pytorch.callbacks.{name} {why}")
 
 
 class GeminidStrategy(DDPStrategy):
@@ -17,14 +37,29 @@ class GeminidStrategy(DDPStrategy):
         prediction without a fit() leave the model as it is.
     options: of DDPStrategy that are not about torch's DistributedDataParallel, such as timeout.
 
-    Raises Refused for manual optimization, which several optimizers need, and for a model that has been fitted already.
+    Raises Refused for manual optimization, which several optimizers need, for a model that has been fitted or prepared
+    already, for callbacks that average weights or fit more than once, and where a second Trainer is given the strategy of
+    a first.
     """
 
     strategy_name = "geminid"
 
     def __init__(self, *, device_memory, unit=None, **options):
+        _releases.check("lightning", OLDEST_TRIED, NEWEST_TRIED)
         self._device_memory, self._unit = device_memory, unit
         super().__init__(**options)
+
+    @property
+    def _accelerator(self):
+        # A second Trainer looks at it, and would say that the accelerator was given twice.
+        if self._chosen is not None and sys._getframe(1).f_code.co_name == "_check_config_and_set_final_flags":
+            raise Refused("this GeminidStrategy belongs to another Trainer already; make one for each: "
+                          "Trainer(strategy=GeminidStrategy(device_memory=...))")
+        return self._chosen
+
+    @_accelerator.setter
+    def _accelerator(self, chosen):
+        self._chosen = chosen
 
     def _setup_model(self, model):
         return model
@@ -33,9 +68,13 @@ class GeminidStrategy(DDPStrategy):
         if trainer.state.fn != TrainerFn.FITTING:
             return
         module = self.lightning_module
+        _check_callbacks(trainer)
         if hasattr(module, "_geminid_keeper"):
             raise Refused("this model has been fitted with a GeminidStrategy already; for another fit() make a new model "
                           "and give the checkpoint of the first as trainer.fit(model, ckpt_path=...)")
+        if any(hasattr(p, "_geminid") for p in module.parameters()):
+            raise Refused("GeminidStrategy prepares the module when fit() begins, and a part of this one is prepared already: "
+                          "delete the line with geminid.torch.prepare")
         if not module.automatic_optimization:
             raise Refused("GeminidStrategy needs automatic_optimization: manual optimization may step at times that the "
                           "engine's plan does not have. Train such a model by a loop of your own and geminid.torch.prepare")

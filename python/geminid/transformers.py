@@ -7,7 +7,11 @@ import transformers
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
 
 import geminid.torch
+from geminid import _releases
 from geminid.errors import Refused
+
+#: Of transformers.
+OLDEST_TRIED, NEWEST_TRIED = "4.57", "5.24"
 
 
 class PreparedAdamW:
@@ -16,15 +20,29 @@ class PreparedAdamW:
         Trainer(model, args, optimizer_cls_and_kwargs=(PreparedAdamW, {"device_memory": "20GiB", "lr": 2e-5}))
 
     The Trainer's arguments do not reach it: lr, betas, eps and weight_decay are those of torch.optim.AdamW. Biases and
-    the weights of norms do not decay, as with the Trainer's own optimizer.
+    the weights of norms do not decay, as with the Trainer's own optimizer. Releases of transformers before 5 do not give
+    the model to an optimizer: add "model": model to the dictionary there.
     """
 
-    def __call__(self, model, *, device_memory, unit=None, weight_decay=0.0, **options):
+    def __new__(cls, given=None, /, **options):
+        if given is None:  # from 5 on, which then calls the object
+            return super().__new__(cls)
+        if not isinstance(given, torch.nn.Module):
+            raise Refused(f"transformers {transformers.__version__} gives an optimizer the parameters without their model; "
+                          'add the model, as in optimizer_cls_and_kwargs=(PreparedAdamW, {"model": model, ...})')
+        return cls()(given, **options)
+
+    def __call__(self, model, /, *, device_memory, unit=None, weight_decay=0.0, **options):
+        options.pop("model", None)
         decaying = set(transformers.Trainer.get_decay_parameter_names(None, model))  # it asks no trainer
         groups = [{"params": [p for name, p in model.named_parameters() if p.requires_grad and (name in decaying) == decays],
                    "weight_decay": weight_decay if decays else 0.0} for decays in (True, False)]
         optimizer = torch.optim.AdamW(groups, **options)
         return geminid.torch.prepare(model, optimizer, device_memory=device_memory, unit=unit)[1]
+
+
+def _is_prepared(model):
+    return any(hasattr(p, "_geminid") for p in model.parameters())
 
 
 class Trainer(transformers.Trainer):
@@ -33,10 +51,16 @@ class Trainer(transformers.Trainer):
 
     device_memory, unit: those of geminid.torch.prepare. All other arguments are those of transformers.Trainer.
 
-    Raises Refused for FSDP, DeepSpeed and torch.nn.DataParallel, which shard or copy what the engine shards.
+    A trainer derived from transformers.Trainer gets the same by inheriting from both, this one first:
+
+        class SummaryTrainer(geminid.transformers.Trainer, transformers.Seq2SeqTrainer): pass
+
+    Raises Refused for a prepared model, for FSDP, DeepSpeed and torch.nn.DataParallel, which shard or copy what the
+    engine shards, and for a transformers older than 4.57.
     """
 
     def __init__(self, *args, device_memory, unit=None, **kwargs):
+        _releases.check("transformers", OLDEST_TRIED, NEWEST_TRIED)
         self._device_memory, self._unit = device_memory, unit
         super().__init__(*args, **kwargs)
         for asked, name in ((self.is_fsdp_enabled, "args.fsdp"), (self.is_deepspeed_enabled, "args.deepspeed"),
@@ -44,20 +68,44 @@ class Trainer(transformers.Trainer):
             if asked:
                 raise Refused(f"geminid.transformers.Trainer shards the model itself; leave out {name}, and start a rank "
                               "for each GPU by torchrun")
-        # So that nothing is put around the model, and that all ranks take part in reading it.
-        self.is_distributed_loading_by_transformers = True
+        if _is_prepared(self.model):
+            raise Refused("geminid.transformers.Trainer prepares the model when train() begins, and this one is prepared "
+                          "already: delete the line with geminid.torch.prepare")
+        self._accelerators_prepare_model = self.accelerator.prepare_model
+        self.accelerator.prepare_model = self._prepare_model
+
+    def _prepare_model(self, model, device_placement=None, evaluation_mode=False):
+        """A prepared model is on its device, and the engine adds up its gradients: it gets autocast alone."""
+        if _is_prepared(model):
+            device_placement, evaluation_mode = False, True
+        return self._accelerators_prepare_model(model, device_placement=device_placement, evaluation_mode=evaluation_mode)
+
+    def _move_model_to_device(self, model, device):
+        """prepare does it, without a moment in which the whole model is on the device."""
 
     def create_optimizer(self, model=None):
         model = self.model if model is None else model
-        if not hasattr(model, "_geminid_keeper"):
-            super().create_optimizer(model)
+        if not _is_prepared(model):
+            super().create_optimizer()
             _, optimizer = geminid.torch.prepare(model, self.optimizer, device_memory=self._device_memory, unit=self._unit)
             # With placement its whole state would be read and written once.
             self.optimizer = self.accelerator.prepare(optimizer, device_placement=[False])
         return self.optimizer
 
-    def _sync_replicated_trainable_parameters(self, model):
-        """The engine has done it."""
+    def save_model(self, output_dir=None, _internal_call=False):
+        values = self.model.state_dict()  # by all ranks
+        if self.args.should_save:
+            self._save(output_dir or self.args.output_dir, state_dict=values)
+        if self.args.push_to_hub and not _internal_call:
+            self.push_to_hub(commit_message="Model save", revision=self.args.hub_revision)
+
+    def _load_optimizer_and_scheduler(self, checkpoint):
+        """Through host memory: with several ranks transformers would put the state of all of them on each device."""
+        files = [os.path.join(checkpoint, name) for name in (OPTIMIZER_NAME, SCHEDULER_NAME)] if checkpoint else []
+        if files and all(map(os.path.isfile, files)):
+            state, schedule = (torch.load(file, map_location="cpu", weights_only=True, mmap=True) for file in files)
+            self.optimizer.load_state_dict(state)
+            self.lr_scheduler.load_state_dict(schedule)
 
     def _save_optimizer_and_scheduler(self, output_dir):
         state = self.optimizer.state_dict()  # by all ranks

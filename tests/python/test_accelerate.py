@@ -1,4 +1,8 @@
-"""A loop of Accelerate, on one rank, with what prepare returned."""
+"""A loop of Accelerate with what prepare returned."""
+
+import pathlib
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -7,6 +11,7 @@ from models import batch, make
 
 accelerate = pytest.importorskip("accelerate")
 
+PATIENCE_SECONDS = 300
 STEPS = 6  # even: both models share the accelerator, which counts micro-batches
 
 
@@ -47,3 +52,21 @@ def test_saved_state_is_gone_on_from(tmp_path):
     first_losses, whole.losses = whole.losses, []
     train(whole, accelerator, 3, first=2)
     assert whole.losses == first_losses[2:]
+
+
+def test_two_ranks_of_torchrun_train_as_one(tmp_path):
+    model = make("gpt")
+    expected = twins.Twin(model, twins.adamw(model.parameters()))
+    for number in range(4):
+        loss = expected.model(*batch(number, size=4))
+        expected.losses.append(loss.item())
+        loss.backward()
+        twins.finish(expected)
+    program = pathlib.Path(__file__).parent / "accelerate_program.py"
+    subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(program),
+                    str(tmp_path)], check=True, timeout=PATIENCE_SECONDS)
+    ranks = [torch.load(tmp_path / f"rank{rank}.pt") for rank in range(2)]
+    twins.assert_close([sum(losses) / 2 for losses in zip(*(rank[0] for rank in ranks))], expected.losses, twins.LOSS, "losses")
+    for _, norms in ranks:
+        twins.assert_close(norms, expected.norms, twins.NORM, "norms")
+    assert (tmp_path / "state/model.safetensors").exists()

@@ -14,7 +14,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "python/examples"
 #: The packages that each needs beside torch.
 NEEDED = {"loop": (), "feedback": (), "hugging_face": ("transformers", "accelerate"),
           "adapters": ("transformers", "accelerate", "peft"), "lightning_fit": ("lightning",),
-          "accelerate_loop": ("accelerate",), "jax_blocks": ("jax",), "ray_train": ("ray",)}
+          "accelerate_loop": ("accelerate",), "jax_blocks": ("jax",), "jax_trees": ("jax",), "ray_train": ("ray",)}
 OF_THEIR_OWN = {"ray_train"}  # a minute for Ray to start
 LOSS = 1e-6  # of losses that fp32 has summed up
 
@@ -40,6 +40,7 @@ def test_example_prints_the_losses_that_it_prints_without_the_engine(name, capfd
     for package in NEEDED[name]:
         pytest.importorskip(package)
     monkeypatch.syspath_prepend(str(EXAMPLES))
+    monkeypatch.setattr(sys, "argv", [name])
     made = losses_of(name, capfd)
     monkeypatch.setenv("GEMINID_DISABLE", "1")
     expected = losses_of(name, capfd)

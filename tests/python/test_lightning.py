@@ -134,6 +134,63 @@ def test_second_fit_of_a_model_is_refused(tmp_path):
         ours(tmp_path, max_epochs=1).fit(module, loader())
 
 
+def test_strategy_of_another_trainer_is_refused(tmp_path):
+    strategy = geminid.lightning.GeminidStrategy(device_memory=DEVICE_MEMORY)
+    trainer(tmp_path, strategy)
+    with pytest.raises(errors.Refused, match="belongs to another Trainer already; make one for each"):
+        trainer(tmp_path, strategy)
+
+
+@pytest.mark.parametrize("make_callback, words", [
+    (lambda: lightning.callbacks.StochasticWeightAveraging(1e-3, swa_epoch_start=1), "StochasticWeightAveraging.*torch.full"),
+    (lambda: lightning.callbacks.EMAWeightAveraging(), "WeightAveraging.*torch.full"),
+    (lambda: lightning.callbacks.LearningRateFinder(), "LearningRateFinder fits the module more than once"),
+])
+def test_callback_that_cannot_be_right_is_refused_before_anything_changes(tmp_path, make_callback, words):
+    module = Module()
+    module.lr = 1e-3
+    with pytest.raises(errors.Refused, match=words):
+        ours(tmp_path, callbacks=[make_callback()]).fit(module, loader())
+    assert not hasattr(module, "_geminid_keeper")
+
+
+def test_module_with_a_prepared_part_is_refused_with_the_line_to_delete(tmp_path):
+    module = Module()
+    twins.prepared(module.model, twins.adamw(module.model.parameters()))
+    with pytest.raises(errors.Refused, match="delete the line with geminid.torch.prepare"):
+        ours(tmp_path).fit(module, loader())
+
+
+def test_checkpoint_after_a_test_is_loaded_by_a_plain_module(tmp_path):
+    module = Module()
+    fitted = ours(tmp_path)
+    fitted.fit(module, loader())
+    after, = fitted.test(module, loader(), verbose=False)
+    fitted.save_checkpoint(tmp_path / "tested.ckpt")
+    plain, = trainer(tmp_path).test(Module.load_from_checkpoint(tmp_path / "tested.ckpt"), loader(), verbose=False)
+    assert after["val_loss"] == pytest.approx(plain["val_loss"], rel=1e-6)
+
+
+def test_checkpoint_in_the_middle_of_an_epoch_is_gone_on_from_as_in_the_plain_trainer(tmp_path):
+    losses = []
+    for name, make in (("plain", trainer), ("ours", ours)):
+        saved = lightning.callbacks.ModelCheckpoint(dirpath=tmp_path / name, every_n_train_steps=2, save_top_k=-1)
+        begun, again = Module(), Module()
+        options = dict(accumulate_grad_batches=2)
+        make(tmp_path, enable_checkpointing=True, callbacks=[saved], **options).fit(begun, loader())
+        make(tmp_path, **options).fit(again, loader(), ckpt_path=tmp_path / name / "epoch=0-step=2.ckpt")
+        losses.append(begun.losses + again.losses)
+    twins.assert_close(losses[1], losses[0], twins.LOSS, "losses")
+
+
+def test_bf16_is_that_of_the_plain_trainer(tmp_path):
+    expected, actual = Module(), Module()
+    trainer(tmp_path, precision="bf16-mixed").fit(expected, loader())
+    ours(tmp_path, precision="bf16-mixed").fit(actual, loader())
+    assert actual.losses[0] == expected.losses[0]
+    twins.assert_close(actual.losses, expected.losses, 1e-3, "losses")
+
+
 class Wholes(Batches):
     def __getitem__(self, number):
         return batch(number, size=4)

@@ -29,6 +29,7 @@ def ours():
 def test_explanation_prints_the_table_and_has_the_picture(ours, capsys, tmp_path):
     made = geminid.torch.explain(ours.model)
     assert capsys.readouterr().out == made.table + "\n" == f"{made}\n"
+    assert repr(made) == f"<plan of {len(made.plan['moments'])} moments; .save('plan.svg') writes its picture>"
     assert re.search(r"^device memory +448 KiB$", made.table, re.MULTILINE) and "plans made" in made.table
     # A row for each moment of the plan, with the weights in use.
     assert re.search(r"^\d+: blocks\.1\.\S+ to blocks\.1\.", made.table, re.MULTILINE), made.table

@@ -16,7 +16,7 @@ from geminid.torch.readings import bytes_text, find_keeper, keeper_of
 _MOST_ROWS = 40  # of moments in the table
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The plan of a prepared model. ``str()`` is the table; a notebook shows the picture."""
     table: str
@@ -28,6 +28,11 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.table
+
+    def __repr__(self) -> str:
+        """What a prompt shows after the table."""
+        moments = 0 if self.plan is None else len(self.plan["moments"])
+        return f"<plan of {moments} moments; .save('plan.svg') writes its picture>"
 
     def _repr_svg_(self) -> str:
         return self.svg

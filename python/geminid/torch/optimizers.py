@@ -88,6 +88,11 @@ def step_input(kind: Kind, group: Mapping[str, Any]) -> dict[str, float]:
 def translate(optimizer: torch.optim.Optimizer) -> tuple[Optimizer, Kind]:
     """The engine's optimizer, and its Kind."""
     kind = KNOWN.get(type(optimizer))
+    inner = getattr(optimizer, "optimizer", None)  # of Accelerate, Lightning and DeepSpeed, which wrap one
+    if kind is None and isinstance(inner, torch.optim.Optimizer):
+        raise Refused(f"{name_of(optimizer)} is around {name_of(inner)}. Give geminid.torch.prepare the inner one, and its "
+                      "result to the library that wraps it: for Accelerate, call accelerator.prepare after "
+                      "geminid.torch.prepare")
     if kind is None:
         raise Refused(f"{name_of(optimizer)} is not an optimizer that the engine has; use one of torch.optim's "
                       f"{_names(of_torch=True)}, or one of geminid.torch's {_names(of_torch=False)}")

@@ -128,6 +128,7 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     if unit not in (None, "block", "leaf"):
         raise InvalidArgument(f"unit is {unit!r}; it must be 'block', 'leaf' or None")
     torch_bytes = None if torch_memory is None else bytes_of(torch_memory, "torch_memory")
+    wrappers.check_unwrapped(model)
     chosen, kind = optimizers.translate(optimizer)
     refusals.check_model(model, optimizer, _TYPES)
     sources = weights_.find(model, weights)
@@ -173,6 +174,7 @@ def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, k
     scaling.install()
     wrappers.install()
     made = Optimizer(optimizer, kind, keeper)
+    refusals.retire(optimizer)
     setattr(made, "state", State(keeper, kind, made.param_groups))
     keeper.optimizer = weakref.ref(made)
     model._geminid_keeper = keeper

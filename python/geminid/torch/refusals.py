@@ -81,6 +81,19 @@ def _deepcopy(self: torch.nn.Module, memo: Any) -> NoReturn:
                   "geminid.torch.prepare, or load model.state_dict() into another one")
 
 
+def _retired_step(self: torch.optim.Optimizer, *_: Any, **__: Any) -> NoReturn:
+    raise Refused(f"this {type(self).__name__} was given to geminid.torch.prepare, and the engine has its parameters now; "
+                  "step the optimizer that prepare returned: model, optimizer = geminid.torch.prepare(model, optimizer, ...)")
+
+
+_retired_step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers of it work, and look for this
+
+
+def retire(optimizer: Any) -> None:
+    """The optimizer that prepare was given: its groups and schedulers go on, its steps would change nothing."""
+    optimizer.step = types.MethodType(_retired_step, optimizer)
+
+
 def guard(model: torch.nn.Module) -> None:
     module: Any
     for module in model.modules():

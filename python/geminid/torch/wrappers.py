@@ -18,14 +18,53 @@ def _modules(given: Any) -> list[torch.nn.Module]:
     return [module for module in several if isinstance(module, torch.nn.Module)]
 
 
+#: Who puts a wrapper around a model without a line of the script's that names it, and what to write instead.
+_INSTEAD = {
+    "transformers": "use geminid.transformers.Trainer in place of transformers.Trainer, and delete the line with "
+                    "geminid.torch.prepare",
+    "lightning": "write Trainer(strategy=geminid.lightning.GeminidStrategy(device_memory=...)), and delete the line with "
+                 "geminid.torch.prepare",
+    "accelerate": "write model = accelerator.prepare_model(model, device_placement=False, evaluation_mode=True), and give "
+                  "accelerator.prepare the others alone",
+    "ray": "delete the line with ray.train.torch.prepare_model, and train the model that geminid.torch.prepare returned",
+}
+
+
+def _caller() -> str | None:
+    """The package of _INSTEAD in which the call began that led here: the outermost of them."""
+    found, frame = None, sys._getframe(1)
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        found = package if package in _INSTEAD else found
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
+
+
 def _check(given: Any, wrapper: str) -> None:
     for module in _modules(given):
         for parameter in module.parameters():
             if hasattr(parameter, "_geminid"):
+                instead = _INSTEAD.get(_caller() or "", f"delete the line with {wrapper}, and train the model that "
+                                                        "geminid.torch.prepare returned")
                 raise Refused(
                     f"{wrapper} was given a {type(module).__name__} with '{parameter._geminid.name}', a parameter of a "
                     f"prepared model. The engine shards the parameters over the ranks and adds up their gradients itself: "
-                    f"delete the line with {wrapper}, and train the model that geminid.torch.prepare returned")
+                    f"{instead}")
+
+
+#: Classes of modules around a model, by name: their packages may not be there.
+_AROUND = {"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DeepSpeedEngine", "GeminiDDP"}
+
+
+def check_unwrapped(model: torch.nn.Module) -> None:
+    """Before prepare: a model that something else shards or copies is refused."""
+    for name, module in model.named_modules():
+        wrapper = next((base.__name__ for base in type(module).__mro__ if base.__name__ in _AROUND), None)
+        if wrapper is not None:
+            where = f"'{name}' of the model" if name else "the model"
+            raise Refused(f"{where} is wrapped by {wrapper}, and the engine shards the parameters and adds up their gradients "
+                          f"itself: delete the line with {wrapper}, and call geminid.torch.prepare with the module that it "
+                          "was given, and an optimizer of that module's parameters")
 
 
 def _guarded(call: Callable[..., Any], wrapper: str, position: int) -> Callable[..., Any]:

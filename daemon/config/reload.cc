@@ -12,8 +12,9 @@ namespace geminid::config {
 namespace {
 
 bool CanChange(const std::string& key) {
-  static constexpr const char* kKeys[] = {"log_level",   "log_format",   "keep_time",
-                                          "gather_time", "queue_ageing", "link_bytes_in_flight"};
+  static constexpr const char* kKeys[] = {"log_level",           "log_format",   "keep_time",
+                                          "gather_time",         "queue_ageing", "yield_time",
+                                          "link_bytes_in_flight"};
   const auto is_key = [&key](const ShareKey& share) { return key == share.key; };
   return absl::StartsWith(key, "quotas[") ||
          std::any_of(kShareKeys.begin(), kShareKeys.end(), is_key) ||
@@ -46,6 +47,7 @@ Reload MergeReload(const Settings& now, const Settings& read) {
   reload.settings.keep_time = read.keep_time;
   reload.settings.gather_time = read.gather_time;
   reload.settings.queue_ageing = read.queue_ageing;
+  reload.settings.yield_time = read.yield_time;
   reload.settings.link_bytes_in_flight = read.link_bytes_in_flight;
   reload.settings.quotas = read.quotas;
   reload.settings.shares = read.shares;
@@ -55,6 +57,7 @@ Reload MergeReload(const Settings& now, const Settings& read) {
   reload.settings.effective.set_keep_time(read.effective.keep_time());
   reload.settings.effective.set_gather_time(read.effective.gather_time());
   reload.settings.effective.set_queue_ageing(read.effective.queue_ageing());
+  reload.settings.effective.set_yield_time(read.effective.yield_time());
   reload.settings.effective.set_link_bytes_in_flight(read.effective.link_bytes_in_flight());
   *reload.settings.effective.mutable_quotas() = read.effective.quotas();
 

@@ -15,9 +15,9 @@ struct Reload {
   std::vector<std::string> needs_restart;  // the same of keys that stay as they were
 };
 
-// log_level, log_format, keep_time, gather_time, queue_ageing, link_bytes_in_flight and quotas can
-// change while sessions are attached; the rest waits for a restart. `now` has its memory filled in,
-// `read` does not need it.
+// log_level, log_format, keep_time, gather_time, queue_ageing, yield_time, link_bytes_in_flight,
+// quotas and what each tenant may have can change while sessions are attached; the rest waits for a
+// restart. `now` has its memory filled in, `read` does not need it.
 Reload MergeReload(const Settings& now, const Settings& read);
 
 }  // namespace geminid::config

@@ -64,6 +64,7 @@ v1::Config BuiltIn() {
   config.set_link_bytes_in_flight("64MiB");
   config.set_gather_time("60s");
   config.set_queue_ageing("30m");
+  config.set_yield_time("60s");
   SetShares(TenantShares{}, &config);
   return config;
 }
@@ -343,6 +344,7 @@ class Checker {
         Size("link_bytes_in_flight", config_.link_bytes_in_flight()).value_or(0);
     settings->gather_time = Time("gather_time", config_.gather_time());
     settings->queue_ageing = Time("queue_ageing", config_.queue_ageing());
+    settings->yield_time = Time("yield_time", config_.yield_time());
     if (settings->queue_ageing == absl::ZeroDuration()) {
       Problem("queue_ageing", "it must be more than 0, or priorities would mean nothing");
     }

@@ -56,6 +56,7 @@ struct Settings {
   uint64_t link_bytes_in_flight = 0;  // of all sessions of a device; 0: no such limit
   absl::Duration gather_time;
   absl::Duration queue_ageing;
+  absl::Duration yield_time;
   uint32_t sessions = 0;  // of all tenants
   uint32_t chunks = 0;
   uint64_t plan_memory_bytes = 0;

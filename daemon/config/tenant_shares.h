@@ -23,6 +23,7 @@ struct TenantShares {
   uint32_t handshakes = 64;            // connections that have not said hello
   uint32_t log_lines_per_second = 20;  // a flood comes to about 4 KiB/s
   uint32_t descriptors_in_flight = 0;  // sent and not taken; 0: an eighth of what may be open
+  uint32_t waiting_jobs = 64;          // that were not admitted yet
   uint32_t tenants = 256;              // with connections to the control socket, together
 };
 
@@ -58,11 +59,13 @@ inline constexpr ShareKey kLogRate = {"log_lines_per_second", &TenantShares::log
                                       1, 1'000'000};
 inline constexpr ShareKey kDescriptors = {"descriptors_in_flight_per_tenant",
                                           &TenantShares::descriptors_in_flight, 0, 1'000'000};
+inline constexpr ShareKey kWaitingJobs = {"waiting_jobs_per_tenant", &TenantShares::waiting_jobs, 1,
+                                          65536};
 inline constexpr ShareKey kTenants = {"tenants", &TenantShares::tenants, 1, 65536};
 
-inline constexpr std::array<ShareKey, 11> kShareKeys = {
+inline constexpr std::array<ShareKey, 12> kShareKeys = {
     kCalls,      kCallRate,   kListingRate, kLongCalls,   kConnections, kConnectionRate,
-    kAttachRate, kHandshakes, kLogRate,     kDescriptors, kTenants};
+    kAttachRate, kHandshakes, kLogRate,     kDescriptors, kWaitingJobs, kTenants};
 
 // Between the keys of the configuration and the struct.
 TenantShares SharesOf(const v1::Config& config);

@@ -154,7 +154,7 @@ absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now)
   session->device = *device;
   session->opened_at = now;
   session->barred = jobs_.drained() && !HasJob(spec.tenant, spec.job);
-  scheduler_.AddSession(session->id, session->device, 1);
+  scheduler_.AddSession(session->id, session->device, 1, session->spec.tenant);
   const SessionId id = session->id;
   sessions_.emplace(id, std::move(session));
   ShareLinks(spec.tenant);

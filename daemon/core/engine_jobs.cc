@@ -32,7 +32,12 @@ absl::StatusOr<JobStanding> Engine::Admit(SessionId id, const std::string& run, 
     ask.device_bytes = base::RoundUp(ask.device_bytes, device.granularity_bytes);
     const RankHas has = {.host_bytes = session->pool_bytes, .device_bytes = session->arena_bytes()};
     absl::Status joined = jobs_.Join(id, {spec.tenant, spec.job, run}, ask, now, has);
-    if (!joined.ok()) return joined;
+    if (!joined.ok()) {
+      if (absl::IsResourceExhausted(joined) && jobs_.IsFull(spec.tenant)) {
+        refusals_.Count("waiting_jobs_per_tenant", spec.tenant);
+      }
+      return joined;
+    }
     session->asked_for_admission = true;
     session->spec.weight = weight;
     if (session->books.has_value()) {

@@ -99,8 +99,8 @@ absl::Status Engine::RebuildChunk(Session* session, const InheritedSession& inhe
   chunk->written_back.Add(written.begin, written.end);
   const ChunkStatus status = Concluded(manifest_.Status(record));
   if (status.dirty && status.residency != Residency::kResident) {
-    return Contradiction(session->id,
-                         absl::StrCat("chunk ", number, " was changed on the device, where it is not"));
+    return Contradiction(
+        session->id, absl::StrCat("chunk ", number, " was changed on the device, where it is not"));
   }
   manifest_.SetStatus(record, status);
   manifest_.SetTransfer(record, kNoTicket);
@@ -209,7 +209,7 @@ void Engine::EnterAgain(Session* session) {
   if (session->state == SessionState::kKept) {
     kept_.emplace(session->keep_until, session->id);
   } else {
-    scheduler_.AddSession(session->id, session->device, 1);
+    scheduler_.AddSession(session->id, session->device, 1, session->spec.tenant);
   }
   if (job.has_value() && session->state == SessionState::kAttached) {
     jobs_.Restore(session->id, {spec.tenant, spec.job, job->run}, job->ask, job->state,

@@ -47,7 +47,7 @@ absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time n
   session->moment = 0;
   session->plan_moments = 0;
   session->plan_uses.clear();
-  scheduler_.AddSession(id, session->device, 1);
+  scheduler_.AddSession(id, session->device, 1, session->spec.tenant);
   ShareLinks(spec.tenant);
   ++counters_.sessions_resumed;
   counters_.successor_waits.Add(options_.keep_time - (session->keep_until - now));

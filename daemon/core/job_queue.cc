@@ -10,6 +10,13 @@
 #include "daemon/core/less.h"
 
 namespace geminid::core {
+namespace {
+
+// Nobody comes to fit while there is less and less: that others must be asked can wait so long.
+constexpr Duration kPauseWhileRoomShrinks = Duration::Seconds(1);
+
+}  // namespace
+
 const char* Name(JobState state) {
   switch (state) {
     case JobState::kGathering:
@@ -42,9 +49,8 @@ JobQueue::Needs JobQueue::Job::Wants() const {
   return NeedsOf(state != JobState::kPreempted, true, kNoSession);
 }
 
-JobQueue::Needs JobQueue::Job::Claims() const {
-  const bool admitted = state != JobState::kGathering && state != JobState::kQueued;
-  return NeedsOf(admitted, state == JobState::kRunning, kNoSession);
+JobQueue::Needs JobQueue::Job::Claims(SessionId except) const {
+  return NeedsOf(!is_new(), state == JobState::kRunning, except);
 }
 
 bool JobQueue::Job::has_arenas() const {
@@ -59,12 +65,49 @@ JobQueue::JobQueue(const Ledger* ledger, const Quota* quota, JobQueueOptions opt
 
 void JobQueue::SetOptions(const JobQueueOptions& options) {
   options_ = options;
-  changed_ = true;
+  pace_.changed = true;
 }
 
 void JobQueue::SetDrained(bool drained) {
   drained_ = drained;
-  changed_ = true;
+  pace_.changed = true;
+}
+
+// --- sums over all jobs --------------------------------------------------------------------------
+
+void JobQueue::Note(Job* job) {
+  Sum(job, {.claims = job->Claims(), .waits = job->waits(), .is_new = job->is_new()});
+  untold_.insert(job->id);
+}
+
+void JobQueue::Sum(Job* job, Summed now) {
+  const std::string& tenant = job->name.tenant;
+  for (const auto& [account, bytes] : now.claims) {
+    if (bytes > 0) claims_[{tenant, account}] += bytes;
+  }
+  for (const auto& [account, bytes] : job->summed.claims) {
+    if (bytes == 0) continue;
+    const auto of_tenant = claims_.find({tenant, account});
+    of_tenant->second -= bytes;
+    if (of_tenant->second == 0) claims_.erase(of_tenant);
+  }
+  waiting_ += now.waits ? 1 : 0;
+  waiting_ -= job->summed.waits ? 1 : 0;
+  if (now.is_new) new_jobs_[tenant] += 1;
+  if (job->summed.is_new && --new_jobs_[tenant] == 0) new_jobs_.erase(tenant);
+  job->summed = std::move(now);
+}
+
+void JobQueue::Erase(Job* job) {
+  const JobId id = job->id;
+  Sum(job, {});
+  untold_.erase(id);
+  jobs_.erase(id);
+}
+
+bool JobQueue::IsFull(const std::string& tenant) const {
+  const auto found = new_jobs_.find(tenant);
+  return found != new_jobs_.end() && found->second >= options_.waiting_per_tenant;
 }
 
 // --- ranks that come and go ----------------------------------------------------------------------
@@ -102,6 +145,11 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
           common.priority, "; start all of its ranks with the same options"));
     }
     if (job->state != JobState::kGathering) return Rejoin(job, rank);
+  } else if (IsFull(name.tenant)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "job ", name.job, " is refused: ", options_.waiting_per_tenant, " jobs of ", name.tenant,
+        " wait to be admitted, which is the limit; wait until one has begun, end one (geminictl "
+        "end), or raise waiting_jobs_per_tenant in the daemon's configuration"));
   } else {
     const JobId id{++last_job_};
     job = &jobs_[id];
@@ -115,8 +163,10 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
   if (job->complete()) {
     job->state = JobState::kQueued;
     job->since = now;
+    job->reason = "it has just come";
   }
-  changed_ = true;
+  pace_.changed = true;
+  Note(job);
   return absl::OkStatus();
 }
 
@@ -141,12 +191,14 @@ void JobQueue::Restore(SessionId session, const JobName& name, const RankAsk& as
   job->ranks[ask.rank] = {.session = session, .ask = ask, .yielded = yielded};
   ranks_[session] = job->id;
   if (job->complete() && job->state == JobState::kGathering) job->state = JobState::kQueued;
-  changed_ = true;
+  pace_.changed = true;
+  Note(job);
 }
 
 std::vector<JobQueue::Standing> JobQueue::TakeChanges() {
   std::vector<Standing> changes;
-  for (auto& [id, job] : jobs_) {
+  for (const JobId id : std::exchange(untold_, {})) {
+    Job& job = jobs_.at(id);
     for (auto& [number, rank] : job.ranks) {
       const Standing now{rank.session, job.state, rank.yielded, job.held, job.since};
       if (rank.told.has_value() && *rank.told == now) continue;
@@ -171,7 +223,8 @@ absl::Status JobQueue::Rejoin(Job* job, const Rank& rank) {
   // Of a job that is on its way out, it waits with the others.
   job->ranks[ask.rank].yielded = job->state != JobState::kRunning;
   ranks_[rank.session] = job->id;
-  changed_ = true;
+  pace_.changed = true;
+  Note(job);
   return absl::OkStatus();
 }
 
@@ -181,38 +234,50 @@ void JobQueue::Leave(SessionId session, Time now) {
   if (found == ranks_.end()) return;
   const auto at = jobs_.find(found->second);
   ranks_.erase(found);
-  changed_ = true;
+  pace_.changed = true;
   Job& job = at->second;
   std::erase_if(job.ranks, [&](const auto& rank) { return rank.second.session == session; });
-  if (job.ranks.empty()) {
-    jobs_.erase(at);
-  } else if (job.state == JobState::kQueued) {
+  if (job.ranks.empty()) return Erase(&job);
+  if (job.state == JobState::kQueued) {
     job.state = JobState::kGathering;
     job.since = now;
   } else if (job.state == JobState::kYielding) {
     EndYield(&job, now);
   }
+  Note(&job);
 }
 
 void JobQueue::Charged(SessionId session, Account account, uint64_t bytes) {
-  changed_ = changed_ || !jobs_.empty();
   const auto found = ranks_.find(session);
-  if (found == ranks_.end()) return;
-  for (auto& [number, rank] : jobs_.at(found->second).ranks) {
-    if (rank.session != session) continue;
-    (account.tier == Tier::kHost ? rank.host_charged : rank.device_charged) += bytes;
+  uint64_t taken = 0;  // of what was promised
+  if (found != ranks_.end()) {
+    Job& job = jobs_.at(found->second);
+    const bool had_arenas = job.has_arenas();
+    const uint64_t promised = job.summed.claims[account];
+    for (auto& [number, rank] : job.ranks) {
+      if (rank.session != session) continue;
+      (account.tier == Tier::kHost ? rank.host_charged : rank.device_charged) += bytes;
+    }
+    Note(&job);
+    taken = promised - job.summed.claims[account];
+    // From now on it can be asked to yield.
+    if (!had_arenas && job.has_arenas()) pace_.changed = true;
   }
+  // What was promised was nobody else's before.
+  if (taken < bytes && waiting_ > 0) pace_.room_shrank = true;
 }
 
 void JobQueue::Returned(SessionId session, Account account, uint64_t bytes) {
-  changed_ = changed_ || !jobs_.empty();
+  pace_.changed = pace_.changed || waiting_ > 0;
   const auto found = ranks_.find(session);
   if (found == ranks_.end()) return;
-  for (auto& [number, rank] : jobs_.at(found->second).ranks) {
+  Job& job = jobs_.at(found->second);
+  for (auto& [number, rank] : job.ranks) {
     if (rank.session != session) continue;
     uint64_t& charged = account.tier == Tier::kHost ? rank.host_charged : rank.device_charged;
     charged = Less(charged, bytes);
   }
+  Note(&job);
 }
 
 // --- yielding ------------------------------------------------------------------------------------
@@ -220,7 +285,7 @@ void JobQueue::Returned(SessionId session, Account account, uint64_t bytes) {
 void JobQueue::Yielded(SessionId session, Time now) {
   const auto found = ranks_.find(session);
   if (found == ranks_.end()) return;
-  changed_ = true;
+  pace_.changed = true;
   Job& job = jobs_.at(found->second);
   for (auto& [number, rank] : job.ranks) {
     if (rank.session != session) continue;
@@ -229,6 +294,7 @@ void JobQueue::Yielded(SessionId session, Time now) {
   }
   if (job.state == JobState::kRunning) BeginYield(&job, kAtOnce, now);
   EndYield(&job, now);
+  Note(&job);
 }
 
 void JobQueue::BeginYield(Job* job, double not_before, Time now) {
@@ -237,14 +303,17 @@ void JobQueue::BeginYield(Job* job, double not_before, Time now) {
   job->not_before = not_before;
   job->since = now;
   for (auto& [number, rank] : job->ranks) rank.asked = false;
-  changed_ = true;
+  pace_.changed = true;
+  Note(job);
 }
 
 void JobQueue::EndYield(Job* job, Time now) {
+  if (job->state != JobState::kYielding) return;
   const bool all = std::ranges::all_of(job->ranks, [](const auto& r) { return r.second.yielded; });
-  if (!all || job->state != JobState::kYielding) return;
+  if (!all) return;
   job->state = JobState::kPreempted;
   job->since = Requeued(*job, now);
+  Note(job);
 }
 
 // Before others of its priority that wait already: it was there before them. But behind whoever
@@ -269,7 +338,8 @@ absl::Status JobQueue::Hold(JobId id) {
         " do not give their device memory back when they are asked to; end it instead"));
   }
   job.held = true;
-  changed_ = true;
+  pace_.changed = true;
+  untold_.insert(id);
   return absl::OkStatus();
 }
 
@@ -278,7 +348,8 @@ absl::Status JobQueue::LetGo(JobId id) {
   if (found == jobs_.end()) return absl::NotFoundError("there is no such job");
   found->second.held = false;
   if (found->second.state == JobState::kRunning) found->second.reason.clear();
-  changed_ = true;
+  pace_.changed = true;
+  untold_.insert(id);
   return absl::OkStatus();
 }
 
@@ -294,12 +365,22 @@ void JobQueue::FreeArenas(const Job& job, Room* room) {
   }
 }
 
+void JobQueue::KeepArenas(const Job& job, Room* room) {
+  for (const auto& [number, rank] : job.ranks) {
+    room->Unfree(job.name.tenant, DeviceAccount(rank.ask.device), rank.device_charged);
+  }
+}
+
 Room JobQueue::MakeRoom(SessionId except) const {
-  Room room(*ledger_, *quota_);
-  for (const auto& [id, job] : jobs_) {
-    const bool admitted = job.state != JobState::kGathering && job.state != JobState::kQueued;
-    const bool on_device = job.state == JobState::kRunning;
-    Claim(job.name.tenant, job.NeedsOf(admitted, on_device, except), &room);
+  Room room(*ledger_, *quota_, &claims_);
+  const auto found = ranks_.find(except);
+  if (found == ranks_.end()) return room;
+  const Job& job = jobs_.at(found->second);
+  const Needs of_others = job.Claims(except);
+  for (const auto& [account, bytes] : job.summed.claims) {
+    const auto others = of_others.find(account);
+    room.Unclaim(job.name.tenant, account,
+                 bytes - (others == of_others.end() ? 0 : others->second));
   }
   return room;
 }
@@ -359,14 +440,10 @@ std::vector<JobSnapshot> JobQueue::Jobs() const {
 }
 
 std::optional<Time> JobQueue::NextDeadline() const {
-  if (changed_) return Time();
-  std::optional<Time> next;
-  for (const auto& [id, job] : jobs_) {
-    if (job.state != JobState::kGathering) continue;
-    const Time due = job.since + options_.gather_time;
-    next = std::min(next.value_or(due), due);
-  }
-  return next;
+  if (pace_.changed) return pace_.quiet_until;
+  if (!pace_.room_shrank) return pace_.due;
+  const Time look = std::max(pace_.decided_at + kPauseWhileRoomShrinks, pace_.quiet_until);
+  return std::min(pace_.due.value_or(look), look);
 }
 
 }  // namespace geminid::core

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -101,17 +102,23 @@ struct JobCounters {
 struct JobQueueOptions {
   Duration gather_time = Duration::Seconds(60);  // for all ranks of a job to come
   Duration ageing = Duration::Seconds(1800);     // waiting that is worth a level of priority
+  // For a job to give its device memory back; then others are asked instead.
+  Duration yield_time = Duration::Seconds(60);
+  uint32_t waiting_per_tenant = 64;  // jobs that were not admitted yet
 };
 
-// Not thread-safe. Cost: what is not Decide is linear in the ranks of one job; Decide, after
-// something has changed, in those of all times the jobs that wait.
+// Not thread-safe. Cost: what is not Decide is linear in the ranks of one job, and Join in the
+// jobs. Decide does nothing until something has changed that it could act on; then it is linear in
+// the jobs, and in the jobs once more for each one that is asked to yield. The more jobs it looked
+// at, the later it looks again: whoever fills the queue makes others wait, but takes no processor.
 class JobQueue {
  public:
   // The books outlive the queue; whoever changes them says so.
   JobQueue(const Ledger* ledger, const Quota* quota, JobQueueOptions options);
 
   // A rank asks. INVALID_ARGUMENT where the ranks of a job disagree; FAILED_PRECONDITION for a
-  // session that has asked before; RESOURCE_EXHAUSTED where a rank that comes again finds no room.
+  // session that has asked before; RESOURCE_EXHAUSTED where a rank that comes again finds no room,
+  // or too many jobs of its tenant wait already (see IsFull).
   absl::Status Join(SessionId session, const JobName& name, const RankAsk& ask, Time now,
                     const RankHas& has = {});
   // A rank that an earlier daemon knew, as its job stood then.
@@ -128,6 +135,8 @@ class JobQueue {
   // Of ranks whose standing has changed since the last call.
   std::vector<Standing> TakeChanges();
   bool HasJoined(SessionId session) const { return ranks_.contains(session); }
+  // As many jobs of the tenant wait to be admitted as may.
+  bool IsFull(const std::string& tenant) const;
   // Its session ended.
   void Leave(SessionId session, Time now);
   // Memory of the session was charged, or has been given back.
@@ -155,6 +164,8 @@ class JobQueue {
   // In the order in which they came.
   std::vector<JobSnapshot> Jobs() const;
   const JobCounters& counters() const { return counters_; }
+  // How many jobs were looked at in all decisions so far: what they cost.
+  uint64_t looks() const { return pace_.looks; }
   // What the session may take beyond what is promised to others.
   uint64_t AvailableBytes(SessionId session, const std::string& tenant, Account account) const;
   // Whether others were promised or guaranteed some of what is free.
@@ -171,6 +182,12 @@ class JobQueue {
     std::optional<Standing> told{};  // by TakeChanges
   };
   using Needs = std::map<Account, uint64_t>;
+  // What of a job is in the sums over all jobs.
+  struct Summed {
+    Needs claims;
+    bool waits = false;
+    bool is_new = false;
+  };
   struct Job {
     JobId id{};
     JobName name;
@@ -182,14 +199,16 @@ class JobQueue {
     std::map<int32_t, Rank> ranks;
     uint32_t position = 0;
     std::string reason;
+    Summed summed;
 
     bool complete() const { return ranks.size() == common.ranks; }
     bool waits() const { return state == JobState::kQueued || state == JobState::kPreempted; }
+    bool is_new() const { return state == JobState::kGathering || state == JobState::kQueued; }
     // What it must be admitted for, and was not handed out yet. Host memory stays promised to a job
     // that yields.
     Needs Wants() const;
     // What was promised to it, and not handed out yet.
-    Needs Claims() const;
+    Needs Claims(SessionId except = kNoSession) const;
     Needs NeedsOf(bool host, bool device, SessionId except) const;
     // Of what it has there are whole arenas alone.
     bool has_arenas() const;
@@ -206,6 +225,11 @@ class JobQueue {
   Room MakeRoom(SessionId except) const;
   static void Claim(const std::string& tenant, const Needs& needs, Room* room);
   static void FreeArenas(const Job& job, Room* room);
+  static void KeepArenas(const Job& job, Room* room);
+  // To be called whenever something of a job has changed.
+  void Note(Job* job);
+  void Sum(Job* job, Summed now);
+  void Erase(Job* job);
   // The account on which there is too little; none: it fits.
   static std::optional<Account> Lacks(const Job& job, const Room& room);
 
@@ -214,17 +238,17 @@ class JobQueue {
   void Undo(const Job& job, const absl::Status& why);
   Turn TurnOf(const Job& job) const;
   std::vector<Job*> InTurn();
-  // What is left to a job by those before it.
-  struct Left {
-    Room to_new;
-    Room to_preempted;
-  };
-  void DecideOn(Job* job, Left* left, Time now, JobActions* actions);
-  void ClaimFor(const Job& job, const Needs& wants, Left* left);
+  struct Decision;
+  void DecideOn(Job* job, Decision* decision, JobActions* actions);
+  void ClaimFor(const Job& job, const Needs& wants, Decision* decision);
   void Admit(Job* job, Time now, JobActions* actions);
-  bool MakeWay(const Job& job, const Room& room, Time now);
-  std::vector<Job*> VictimsFor(const Job& job);
+  bool MakeWay(const Job& job, const Room& room, Decision* decision);
+  void FindVictims(Decision* decision);
+  std::vector<Job*> ChooseVictims(const Job& job, Room supposed, const Decision& decision);
+  // It was asked for its device memory, and has not given it back in time.
+  bool IsOverdue(const Job& job, Time now) const;
   void YieldHeld(Time now);
+  void BeginPause(Time now, uint64_t looks_before);
   void BeginYield(Job* job, double not_before, Time now);
   void EndYield(Job* job, Time now);
   void AskYielding(JobActions* actions);
@@ -236,12 +260,26 @@ class JobQueue {
   const Quota* const quota_;
   JobQueueOptions options_;
   bool drained_ = false;
-  bool changed_ = false;
+  // When to decide next.
+  struct Pace {
+    bool changed = false;      // something that a decision could act on
+    bool room_shrank = false;  // for those that wait: others may have to be asked
+    Time decided_at;
+    Time quiet_until;         // no decision before, whatever has changed
+    std::optional<Time> due;  // by the clock alone
+    uint64_t looks = 0;
+  } pace_;
   uint64_t last_job_ = 0;
   JobCounters counters_;
   std::map<JobId, Job> jobs_;
   std::map<SessionId, JobId> ranks_;
   std::map<SessionId, absl::Status> undone_;
+  // Sums over all jobs: what was promised and not handed out, how many wait for room, and of which
+  // tenant how many were not admitted yet. No zeros.
+  TenantBytes claims_;
+  uint64_t waiting_ = 0;
+  std::map<std::string, uint32_t> new_jobs_;
+  std::set<JobId> untold_;  // see TakeChanges
 };
 
 }  // namespace geminid::core

@@ -1,5 +1,6 @@
 // Deciding which jobs are admitted, which are undone, and which must yield.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,12 @@ std::string Came(const Ranks& ranks, uint32_t expected) {
   return absl::StrCat(ranks.size(), " of its ", expected, " ranks on this node came (", came, ")");
 }
 
+// How often a decision looks at each job, at the least.
+constexpr uint64_t kPasses = 8;
+// A look takes a tenth of a microsecond to one: a long queue takes a few hundredths of a processor.
+constexpr Duration kPausePerLook = Duration::Nanoseconds(20'000);
+constexpr uint64_t kLooksWithoutPause = 512;
+
 }  // namespace
 
 void JobQueue::Undo(const Job& job, const absl::Status& why) {
@@ -26,7 +33,7 @@ void JobQueue::Undo(const Job& job, const absl::Status& why) {
     undone_[rank.session] = why;
     ranks_.erase(rank.session);
   }
-  jobs_.erase(job.id);
+  Erase(&jobs_.at(job.id));
 }
 
 void JobQueue::UndoLate(Time now) {
@@ -85,21 +92,70 @@ std::vector<JobQueue::Job*> JobQueue::InTurn() {
   return waiting;
 }
 
+// One look at all jobs.
+struct JobQueue::Decision {
+  Decision(const JobQueue& queue, Time decided_at)
+      : now(decided_at),
+        claims(queue.claims_),
+        to_new(*queue.ledger_, *queue.quota_, &claims),
+        to_preempted(*queue.ledger_, *queue.quota_, &claims) {}
+  Decision(const Decision&) = delete;
+  Decision& operator=(const Decision&) = delete;
+
+  const Time now;
+  const TenantBytes claims;  // as they were before it
+  // What is left to a job by those before it.
+  Room to_new;
+  Room to_preempted;
+  // What those that were asked will give back.
+  TenantBytes yields;
+  // Those that may be asked, the least and the youngest first.
+  std::vector<Job*> victims;
+  // By priority: what those of it and of all lower ones hold.
+  std::map<int32_t, TenantBytes> held_up_to;
+  // Tenants with a job that was asked and has not given back: nothing is expected of their others.
+  std::set<std::string> unreliable;
+};
+
 JobActions JobQueue::Decide(Time now) {
   JobActions actions;
   const std::optional<Time> due = NextDeadline();
   if (!due.has_value() || *due > now) return actions;
-  changed_ = false;
+  const uint64_t looks_before = pace_.looks;
+  pace_.changed = pace_.room_shrank = false;
   UndoLate(now);
   UndoImpossible();
   YieldHeld(now);
   // Of a job that an earlier daemon knew, the last rank may have yielded, or ended, unnoted.
   for (auto& [id, job] : jobs_) EndYield(&job, now);
-  Left left = {MakeRoom(kNoSession), MakeRoom(kNoSession)};
-  for (Job* job : InTurn()) DecideOn(job, &left, now, &actions);
+  Decision decision(*this, now);
+  FindVictims(&decision);
+  for (Job* job : InTurn()) DecideOn(job, &decision, &actions);
   (void)InTurn();  // those that were admitted have left their positions
   AskYielding(&actions);
+  BeginPause(now, looks_before);
   return actions;
+}
+
+// When to look again, by the clock, and not before when.
+void JobQueue::BeginPause(Time now, uint64_t looks_before) {
+  pace_.due.reset();
+  for (const auto& [id, job] : jobs_) {
+    const bool yields = job.state == JobState::kYielding && !IsOverdue(job, now);
+    if (!yields && job.state != JobState::kGathering) continue;
+    const Time due = job.since + (yields ? options_.yield_time : options_.gather_time);
+    pace_.due = std::min(pace_.due.value_or(due), due);
+  }
+  pace_.looks += kPasses * jobs_.size();
+  pace_.decided_at = now;
+  const uint64_t looks = pace_.looks - looks_before;
+  if (looks <= kLooksWithoutPause) return;
+  pace_.quiet_until =
+      now + Duration::Nanoseconds(static_cast<int64_t>(looks) * kPausePerLook.nanoseconds());
+}
+
+bool JobQueue::IsOverdue(const Job& job, Time now) const {
+  return job.state == JobState::kYielding && now - job.since >= options_.yield_time;
 }
 
 void JobQueue::YieldHeld(Time now) {
@@ -110,7 +166,7 @@ void JobQueue::YieldHeld(Time now) {
   }
 }
 
-void JobQueue::DecideOn(Job* job, Left* left, Time now, JobActions* actions) {
+void JobQueue::DecideOn(Job* job, Decision* decision, JobActions* actions) {
   if (job->held) {
     job->reason = "the operator holds it in host memory; geminictl evict --undo lets it go on";
     return;
@@ -124,37 +180,37 @@ void JobQueue::DecideOn(Job* job, Left* left, Time now, JobActions* actions) {
     return;
   }
   const Needs wants = job->Wants();
-  const Room& room = job->state == JobState::kPreempted ? left->to_preempted : left->to_new;
+  const Room& room = job->state == JobState::kPreempted ? decision->to_preempted : decision->to_new;
   const std::optional<Account> lacks = Lacks(*job, room);
   if (!lacks.has_value()) {
-    Claim(job->name.tenant, wants, &left->to_new);
-    Claim(job->name.tenant, wants, &left->to_preempted);
-    return Admit(job, now, actions);
+    Claim(job->name.tenant, wants, &decision->to_new);
+    Claim(job->name.tenant, wants, &decision->to_preempted);
+    return Admit(job, decision->now, actions);
   }
   if (!job->common.may_wait && job->state == JobState::kQueued) {
     return Undo(*job, NoRoom(*job, *lacks, room));
   }
   job->reason = WhyNot(*job, *lacks, room);
-  if (MakeWay(*job, room, now)) {
+  if (MakeWay(*job, room, decision)) {
     absl::StrAppend(&job->reason, "; jobs of lower priority were asked to make room");
   }
-  ClaimFor(*job, wants, left);
+  ClaimFor(*job, wants, decision);
 }
 
 // Whoever is behind gets only what this one leaves. But what its own tenant's limit keeps from it
 // is kept from nobody else. And a preempted job still holds host memory: while that is what this
 // one lacks, it keeps no device from those, or each would wait for the other.
-void JobQueue::ClaimFor(const Job& job, const Needs& wants, Left* left) {
+void JobQueue::ClaimFor(const Job& job, const Needs& wants, Decision* decision) {
   const std::string& tenant = job.name.tenant;
   const bool within_limit = std::ranges::all_of(wants, [&](const auto& want) {
-    return want.second <= left->to_new.LeftOfLimit(tenant, want.first);
+    return want.second <= decision->to_new.LeftOfLimit(tenant, want.first);
   });
   if (!within_limit) return;
   const auto host = wants.find(kHostAccount);
   const bool lacks_host =
-      host != wants.end() && host->second > left->to_new.LeftByOthers(tenant, kHostAccount);
-  Claim(tenant, wants, &left->to_new);
-  if (!lacks_host) Claim(tenant, wants, &left->to_preempted);
+      host != wants.end() && host->second > decision->to_new.LeftByOthers(tenant, kHostAccount);
+  Claim(tenant, wants, &decision->to_new);
+  if (!lacks_host) Claim(tenant, wants, &decision->to_preempted);
 }
 
 void JobQueue::Admit(Job* job, Time now, JobActions* actions) {
@@ -167,53 +223,92 @@ void JobQueue::Admit(Job* job, Time now, JobActions* actions) {
     rank.asked = rank.yielded = false;
     actions->admitted.push_back(rank.session);
   }
+  Note(job);
 }
 
-// Those that a higher priority moves, the least and the youngest first.
-std::vector<JobQueue::Job*> JobQueue::VictimsFor(const Job& job) {
-  std::vector<Job*> victims;
-  for (auto& [id, other] : jobs_) {
-    if (other.state == JobState::kRunning && other.common.preemptible && other.complete() &&
-        other.has_arenas() && other.common.priority < job.common.priority) {
-      victims.push_back(&other);
+// What has been asked for already, and who else may be.
+void JobQueue::FindVictims(Decision* decision) {
+  decision->yields.clear();
+  decision->victims.clear();
+  decision->held_up_to.clear();
+  pace_.looks += jobs_.size();
+  const auto add = [](const Job& job, TenantBytes* held) {
+    for (const auto& [number, rank] : job.ranks) {
+      (*held)[{job.name.tenant, DeviceAccount(rank.ask.device)}] += rank.device_charged;
+    }
+  };
+  for (auto& [id, job] : jobs_) {
+    if (IsOverdue(job, decision->now)) {
+      decision->unreliable.insert(job.name.tenant);
+      job.reason =
+          absl::StrCat("was asked for its device memory, and has not given it back in ",
+                       options_.yield_time.seconds(),
+                       " s; others are asked instead; geminictl end ", job.name.job, " ends it");
+    } else if (job.state == JobState::kYielding) {
+      add(job, &decision->yields);
+    } else if (job.state == JobState::kRunning && job.common.preemptible && job.complete() &&
+               job.has_arenas()) {
+      decision->victims.push_back(&job);
     }
   }
-  std::ranges::sort(victims, [](const Job* a, const Job* b) {
+  std::ranges::sort(decision->victims, [](const Job* a, const Job* b) {
     return std::pair(a->common.priority, -a->since.nanoseconds()) <
            std::pair(b->common.priority, -b->since.nanoseconds());
   });
-  return victims;
+  TenantBytes held;
+  for (const Job* victim : decision->victims) {
+    add(*victim, &held);
+    decision->held_up_to[victim->common.priority] = held;
+  }
 }
 
 // True when the job fits once all that have been asked gave back what they hold. Nobody is asked
 // where that would not do.
-bool JobQueue::MakeWay(const Job& job, const Room& room, Time now) {
-  const auto fits_without = [&](const std::vector<Job*>& gone) {
-    Room supposed = room;
-    for (auto& [id, other] : jobs_) {
-      if (other.state == JobState::kYielding) FreeArenas(other, &supposed);
-    }
-    for (const Job* victim : gone) FreeArenas(*victim, &supposed);
-    return !Lacks(job, supposed).has_value();
+bool JobQueue::MakeWay(const Job& job, const Room& room, Decision* decision) {
+  const auto free_all = [](const TenantBytes& held, Room* supposed) {
+    for (const auto& [key, bytes] : held) supposed->Free(key.first, key.second, bytes);
   };
-  std::vector<Job*> victims;
-  if (fits_without(victims)) return true;
-  for (Job* victim : VictimsFor(job)) {
-    victims.push_back(victim);
-    if (fits_without(victims)) break;
-  }
-  if (victims.empty() || !fits_without(victims)) return false;
-  // Who is not needed after all stays: those of the highest priority before the others.
-  for (size_t i = victims.size(); i-- > 0;) {
-    std::vector<Job*> fewer = victims;
-    fewer.erase(fewer.begin() + static_cast<int64_t>(i));
-    if (fits_without(fewer)) victims = std::move(fewer);
-  }
-  for (Job* victim : victims) {
-    BeginYield(victim, std::get<0>(TurnOf(job)), now);
+  Room supposed = room;
+  free_all(decision->yields, &supposed);
+  if (!Lacks(job, supposed).has_value()) return true;
+  const auto above = decision->held_up_to.lower_bound(job.common.priority);
+  if (above == decision->held_up_to.begin()) return false;
+  Room most = supposed;
+  free_all(std::prev(above)->second, &most);
+  if (Lacks(job, most).has_value()) return false;
+  for (Job* victim : ChooseVictims(job, std::move(supposed), *decision)) {
+    BeginYield(victim, std::get<0>(TurnOf(job)), decision->now);
     victim->reason = absl::StrCat("makes room for a job of priority ", job.common.priority);
   }
+  FindVictims(decision);
   return true;
+}
+
+// Those of a tenant that has not given back what it was asked for are asked, and not counted upon.
+std::vector<JobQueue::Job*> JobQueue::ChooseVictims(const Job& job, Room supposed,
+                                                    const Decision& decision) {
+  const auto counts = [&](const Job* victim) {
+    return !decision.unreliable.contains(victim->name.tenant);
+  };
+  std::vector<Job*> chosen;
+  for (Job* victim : decision.victims) {
+    if (victim->common.priority >= job.common.priority) break;
+    ++pace_.looks;
+    chosen.push_back(victim);
+    if (counts(victim)) FreeArenas(*victim, &supposed);
+    if (!Lacks(job, supposed).has_value()) break;
+  }
+  // Who is not needed after all stays: those of the highest priority before the others.
+  for (size_t i = chosen.size(); i-- > 0;) {
+    if (!counts(chosen[i])) continue;
+    KeepArenas(*chosen[i], &supposed);
+    if (Lacks(job, supposed).has_value()) {
+      FreeArenas(*chosen[i], &supposed);
+    } else {
+      chosen.erase(chosen.begin() + static_cast<int64_t>(i));
+    }
+  }
+  return chosen;
 }
 
 void JobQueue::AskYielding(JobActions* actions) {

@@ -6,55 +6,84 @@
 #include "daemon/core/less.h"
 
 namespace geminid::core {
+void Room::Suppose(const std::string& tenant, Account account, int64_t claimed, int64_t freed) {
+  const auto sum = owed_to_all_.find(account);
+  const uint64_t before = sum == owed_to_all_.end() ? 0 : Owed(tenant, account);
+  Supposed& supposed = supposed_[{tenant, account}];
+  supposed.claimed += claimed;
+  supposed.freed += static_cast<uint64_t>(freed);
+  if (freed != 0) freed_of_[account] += static_cast<uint64_t>(freed);
+  if (sum != owed_to_all_.end()) sum->second += Owed(tenant, account) - before;
+}
+
 void Room::Claim(const std::string& tenant, Account account, uint64_t bytes) {
-  if (bytes > 0) claimed_[{tenant, account}] += bytes;
+  if (bytes > 0) Suppose(tenant, account, static_cast<int64_t>(bytes), 0);
+}
+
+void Room::Unclaim(const std::string& tenant, Account account, uint64_t bytes) {
+  if (bytes > 0) Suppose(tenant, account, -static_cast<int64_t>(bytes), 0);
 }
 
 void Room::Free(const std::string& tenant, Account account, uint64_t bytes) {
-  if (bytes == 0) return;
-  freed_[{tenant, account}] += bytes;
-  freed_of_[account] += bytes;
+  if (bytes > 0) Suppose(tenant, account, 0, static_cast<int64_t>(bytes));
 }
 
-uint64_t Room::At(const std::map<Key, uint64_t>& bytes, const std::string& tenant,
-                  Account account) {
-  const auto found = bytes.find({tenant, account});
-  return found == bytes.end() ? 0 : found->second;
+void Room::Unfree(const std::string& tenant, Account account, uint64_t bytes) {
+  if (bytes > 0) Suppose(tenant, account, 0, -static_cast<int64_t>(bytes));
+}
+
+const Room::Supposed& Room::At(const std::string& tenant, Account account) const {
+  static constexpr Supposed kNothing;
+  const auto found = supposed_.find({tenant, account});
+  return found == supposed_.end() ? kNothing : found->second;
 }
 
 uint64_t Room::Charged(const std::string& tenant, Account account) const {
-  return Less(quota_->ChargedBytes(tenant, account), At(freed_, tenant, account));
+  return Less(quota_->ChargedBytes(tenant, account), At(tenant, account).freed);
+}
+
+uint64_t Room::Claimed(const std::string& tenant, Account account) const {
+  uint64_t claimed = static_cast<uint64_t>(At(tenant, account).claimed);
+  if (claims_ == nullptr) return claimed;
+  const auto found = claims_->find({tenant, account});
+  return claimed + (found == claims_->end() ? 0 : found->second);
 }
 
 // What was promised to its jobs is part of what was guaranteed to a tenant, not beside it.
 uint64_t Room::Owed(const std::string& tenant, Account account) const {
   const uint64_t guaranteed =
       Less(quota_->GuaranteedBytes(tenant, account), Charged(tenant, account));
-  return std::max(guaranteed, At(claimed_, tenant, account));
+  return std::max(guaranteed, Claimed(tenant, account));
 }
 
-uint64_t Room::OwedToOthers(const std::string& tenant, Account account) const {
-  std::set<std::string> others = quota_->GuaranteedTenants();
-  for (const auto& [key, bytes] : claimed_) {
-    if (key.second == account) others.insert(key.first);
-  }
-  others.erase(tenant);
+uint64_t Room::OwedToAll(Account account) const {
+  const auto known = owed_to_all_.find(account);
+  if (known != owed_to_all_.end()) return known->second;
+  std::set<std::string> tenants = quota_->GuaranteedTenants();
+  const auto add = [&](const auto& of_tenants) {
+    for (const auto& [key, of_tenant] : of_tenants) {
+      if (key.second == account) tenants.insert(key.first);
+    }
+  };
+  add(supposed_);
+  if (claims_ != nullptr) add(*claims_);
   uint64_t owed = 0;
-  for (const std::string& other : others) owed += Owed(other, account);
-  return owed;
+  for (const std::string& tenant : tenants) owed += Owed(tenant, account);
+  return owed_to_all_[account] = owed;
 }
 
 uint64_t Room::LeftByOthers(const std::string& tenant, Account account) const {
   const auto freed = freed_of_.find(account);
   const uint64_t free_bytes =
       ledger_->Totals(account).free_bytes + (freed == freed_of_.end() ? 0 : freed->second);
-  return Less(free_bytes, OwedToOthers(tenant, account) + At(claimed_, tenant, account));
+  const uint64_t owed_to_others = OwedToAll(account) - Owed(tenant, account);
+  return Less(free_bytes, owed_to_others + Claimed(tenant, account));
 }
 
 uint64_t Room::LeftOfLimit(const std::string& tenant, Account account) const {
   const uint64_t limit = quota_->LimitBytes(tenant, account);
   if (limit == kUnlimited) return kUnlimited;
-  return Less(limit, Charged(tenant, account) + At(claimed_, tenant, account));
+  return Less(limit, Charged(tenant, account) + Claimed(tenant, account));
 }
 
 uint64_t Room::For(const std::string& tenant, Account account) const {

@@ -14,16 +14,25 @@
 
 namespace geminid::core {
 
+// Bytes of each tenant.
+using TenantBytes = std::map<std::pair<std::string, Account>, uint64_t>;
+
 // A sketch over the books, which must outlive it and not change meanwhile: claims and frees are
-// only supposed. Cost: linear in the tenants with guarantees or claims.
+// only supposed. Cost: the first question about an account is linear in the tenants with guarantees
+// or claims, all else logarithmic in them; a copy is linear in the tenants that it supposes
+// something of.
 class Room {
  public:
-  Room(const Ledger& ledger, const Quota& quota) : ledger_(&ledger), quota_(&quota) {}
+  // `claims`: promised to each tenant, and not handed out yet; null: nothing.
+  Room(const Ledger& ledger, const Quota& quota, const TenantBytes* claims = nullptr)
+      : ledger_(&ledger), quota_(&quota), claims_(claims) {}
 
-  // Promised to the tenant, and not handed out yet.
+  // Promised to the tenant besides, or no longer.
   void Claim(const std::string& tenant, Account account, uint64_t bytes);
-  // What the tenant holds and gives back.
+  void Unclaim(const std::string& tenant, Account account, uint64_t bytes);
+  // What the tenant holds and gives back, or keeps after all.
   void Free(const std::string& tenant, Account account, uint64_t bytes);
+  void Unfree(const std::string& tenant, Account account, uint64_t bytes);
 
   // What the tenant may still take.
   uint64_t For(const std::string& tenant, Account account) const;
@@ -34,19 +43,25 @@ class Room {
   uint64_t MostFor(const std::string& tenant, Account account) const;
 
  private:
-  using Key = std::pair<std::string, Account>;
+  // What is supposed of a tenant and an account, beyond the books.
+  struct Supposed {
+    int64_t claimed = 0;
+    uint64_t freed = 0;
+  };
   uint64_t Charged(const std::string& tenant, Account account) const;
+  uint64_t Claimed(const std::string& tenant, Account account) const;
   uint64_t Owed(const std::string& tenant, Account account) const;
-  // To all but `tenant`.
-  uint64_t OwedToOthers(const std::string& tenant, Account account) const;
-  static uint64_t At(const std::map<Key, uint64_t>& bytes, const std::string& tenant,
-                     Account account);
+  uint64_t OwedToAll(Account account) const;
+  const Supposed& At(const std::string& tenant, Account account) const;
+  // Adds to what is supposed, and keeps the sums.
+  void Suppose(const std::string& tenant, Account account, int64_t claimed, int64_t freed);
 
   const Ledger* ledger_;
   const Quota* quota_;
-  std::map<Key, uint64_t> claimed_;
-  std::map<Key, uint64_t> freed_;
+  const TenantBytes* claims_;
+  std::map<std::pair<std::string, Account>, Supposed> supposed_;
   std::map<Account, uint64_t> freed_of_;
+  mutable std::map<Account, uint64_t> owed_to_all_;  // of accounts that were asked about
 };
 
 }  // namespace geminid::core

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <utility>
 
 namespace geminid::core {
 namespace {
@@ -42,6 +43,7 @@ struct TransferScheduler::Lane {
 struct TransferScheduler::Session {
   DeviceIndex device{};
   Link* link = nullptr;  // the device's
+  Tenant* tenant = nullptr;
   double weight = 1;
   uint16_t moment = 0;
   uint64_t queued = 0;
@@ -51,18 +53,29 @@ struct TransferScheduler::Session {
   std::map<TicketId, Ticket> tickets;
   std::vector<uint16_t> free_indices;
   uint32_t overdue = 0;
+  uint32_t late = 0;
   TransferTotals totals;
 };
 
-void TransferScheduler::Link::Line::Begin(uint64_t bytes, Time now) {
+void TransferScheduler::Link::Line::Begin(const Ticket& ticket, Time now) {
   if (reading.flight.tickets == 0) busy_since = now;
   reading.flight.tickets += 1;
-  reading.flight.bytes += bytes;
+  reading.flight.bytes += ticket.request.bytes;
+  if (!ticket.fills_link) return;
+  filled.tickets += 1;
+  filled.bytes += ticket.request.bytes;
 }
 
-void TransferScheduler::Link::Line::End(uint64_t bytes, Time now) {
+void TransferScheduler::Link::Line::Unfill(const Ticket& ticket) {
+  if (!ticket.fills_link) return;
+  filled.tickets -= 1;
+  filled.bytes -= ticket.request.bytes;
+}
+
+void TransferScheduler::Link::Line::End(const Ticket& ticket, Time now) {
+  Unfill(ticket);
   reading.flight.tickets -= 1;
-  reading.flight.bytes -= bytes;
+  reading.flight.bytes -= ticket.request.bytes;
   if (reading.flight.tickets == 0) reading.busy = reading.busy + (now - busy_since);
 }
 
@@ -81,18 +94,24 @@ TransferScheduler::Session* TransferScheduler::FindSession(SessionId session) co
   return found == sessions_.end() ? nullptr : found->second.get();
 }
 
-void TransferScheduler::AddSession(SessionId session, DeviceIndex device, double weight) {
+void TransferScheduler::AddSession(SessionId session, DeviceIndex device, double weight,
+                                   const std::string& tenant) {
   auto added = std::make_unique<Session>();
   added->device = device;
   added->link = &links_[shm::Value(device)];
   if (weight > 0) added->weight = weight;
+  added->link->weight += added->weight;
+  added->tenant = &tenants_[tenant];
+  added->tenant->sessions += 1;
   for (uint16_t i = shm::kMaxTicketsInFlight; i-- > 0;) added->free_indices.push_back(i);
   sessions_.emplace(session, std::move(added));
 }
 
 void TransferScheduler::SetWeight(SessionId id, double weight) {
   Session* session = FindSession(id);
-  if (session != nullptr && weight > 0) session->weight = weight;
+  if (session == nullptr || weight <= 0) return;
+  session->link->weight += weight - session->weight;
+  session->weight = weight;
 }
 
 std::vector<TransferRequest> TransferScheduler::RemoveSession(SessionId id, Time now) {
@@ -100,7 +119,7 @@ std::vector<TransferRequest> TransferScheduler::RemoveSession(SessionId id, Time
   Session* session = FindSession(id);
   if (session == nullptr) return forgotten;
   for (const auto& [ticket_id, ticket] : session->tickets) {
-    session->link->lines[Index(ticket.request.direction)].End(ticket.request.bytes, now);
+    session->link->lines[Index(ticket.request.direction)].End(ticket, now);
     running_.erase({ticket.granted_at, ticket_id});
     forgotten.push_back(ticket.request);
   }
@@ -116,7 +135,14 @@ std::vector<TransferRequest> TransferScheduler::RemoveSession(SessionId id, Time
       forgotten.push_back(waiting.request);
     }
   }
+  now_ = std::max(now_, now);
+  if (session->late > 0) HoldToParts(session->tenant);
+  session->link->weight -= session->weight;
+  session->tenant->sessions -= 1;
   sessions_.erase(id);
+  std::erase_if(tenants_, [this](const auto& tenant) {
+    return tenant.second.sessions == 0 && tenant.second.in_parts_until <= now_;
+  });
   return forgotten;
 }
 
@@ -138,6 +164,7 @@ TransferScheduler::Head TransferScheduler::HeadOf(const Waiting& waiting) const 
 bool TransferScheduler::Enqueue(SessionId id, const TransferRequest& request, Time now) {
   Session* session = FindSession(id);
   if (session == nullptr || session->queued >= limits_.queued_per_session) return false;
+  now_ = std::max(now_, now);
   const int direction = Index(request.direction);
   Lane& lane = session->lanes[direction];
   if (lane.queued == 0) {
@@ -177,7 +204,8 @@ void TransferScheduler::UpdateTurn(SessionId id, Session* session, Direction dir
   Lane& lane = session->lanes[Index(direction)];
   const Waiting* best = Best(*session, direction);
   const bool ready = best != nullptr && lane.flight.tickets < limits_.tickets_in_flight &&
-                     Fits(lane.flight, best->request.bytes, limits_.bytes_in_flight);
+                     Fits(lane.flight, best->request.bytes, limits_.bytes_in_flight) &&
+                     FitsItsPart(*session, direction, best->request.bytes);
   if (lane.turn_at.has_value() == ready && (!ready || *lane.turn_at == lane.virtual_time)) return;
   std::set<Turn>& turns = session->link->ready[Index(direction)];
   if (lane.turn_at.has_value()) turns.erase({*lane.turn_at, id});
@@ -187,17 +215,35 @@ void TransferScheduler::UpdateTurn(SessionId id, Session* session, Direction dir
   lane.turn_at = lane.virtual_time;
 }
 
-Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& chosen, Time now) {
+bool TransferScheduler::IsHeldToItsPart(const Session& session) const {
+  return session.late > 0 || session.tenant->in_parts_until > now_;
+}
+
+void TransferScheduler::HoldToParts(Tenant* tenant) {
+  tenant->in_parts_until = now_ + limits_.part_time;
+}
+
+// What is in flight already may be more than the part: it was taken while nobody else wanted it.
+bool TransferScheduler::FitsItsPart(const Session& session, Direction direction,
+                                    uint64_t bytes) const {
+  if (limits_.link_bytes_in_flight == 0 || !IsHeldToItsPart(session)) return true;
+  const double part = session.weight / session.link->weight;
+  const double most = static_cast<double>(limits_.link_bytes_in_flight) * part;
+  return Fits(session.lanes[Index(direction)].flight, bytes, static_cast<uint64_t>(most));
+}
+
+Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& chosen) {
   Ticket ticket{.session = id,
                 .id = TicketId{next_ticket_++},
                 .completion_index = session->free_indices.back(),
-                .granted_at = now,
+                .granted_at = now_,
+                .fills_link = !IsHeldToItsPart(*session),
                 .request = chosen.request};
   session->free_indices.pop_back();
   const int direction = Index(ticket.request.direction);
   Lane& lane = session->lanes[direction];
   Link::Line& line = session->link->lines[direction];
-  line.reading.waits.Add(now - chosen.since);
+  line.reading.waits.Add(now_ - chosen.since);
   const auto queue = session->queues.find(ticket.request.destination);
   lane.heads.erase(HeadOf(chosen));
   queue->second.pop_front();  // `chosen` is gone
@@ -213,12 +259,12 @@ Ticket TransferScheduler::Start(SessionId id, Session* session, const Waiting& c
   line.reading.queued_bytes -= ticket.request.bytes;
   lane.flight.tickets += 1;
   lane.flight.bytes += ticket.request.bytes;
-  line.Begin(ticket.request.bytes, now);
+  line.Begin(ticket, now_);
   double& link_time = session->link->virtual_time[direction];
   link_time = std::max(link_time, lane.virtual_time);
   lane.virtual_time += static_cast<double>(ticket.request.bytes) / session->weight;
   session->tickets.emplace(ticket.id, ticket);
-  running_.emplace(std::pair(now, ticket.id), id);
+  running_.emplace(std::pair(now_, ticket.id), id);
   for (int i = 0; i < kDirections; ++i) UpdateTurn(id, session, DirectionAt(i));
   return ticket;
 }
@@ -231,34 +277,59 @@ bool TransferScheduler::Restore(const Ticket& ticket, Time now) {
   const int direction = Index(ticket.request.direction);
   session->lanes[direction].flight.tickets += 1;
   session->lanes[direction].flight.bytes += ticket.request.bytes;
-  session->link->lines[direction].Begin(ticket.request.bytes, now);
+  session->link->lines[direction].Begin(ticket, now);
   session->tickets.emplace(ticket.id, ticket);
   running_.emplace(std::pair(ticket.granted_at, ticket.id), ticket.session);
+  late_until_ = std::min(late_until_, {ticket.granted_at, TicketId{}});
   UpdateTurn(ticket.session, session, ticket.request.direction);
   return true;
 }
 
-void TransferScheduler::GrantOnLink(Link* link, Direction direction, Time now,
-                                    std::vector<Ticket>* granted) {
+bool TransferScheduler::MarkLate(Time now) {
+  now_ = std::max(now_, now);
+  bool freed = false;
+  for (auto next = running_.upper_bound(late_until_);
+       next != running_.end() && now_ - next->first.first >= limits_.link_patience; ++next) {
+    late_until_ = next->first;
+    Session* session = FindSession(next->second);
+    Ticket& ticket = session->tickets.find(next->first.second)->second;
+    if (std::exchange(ticket.late, true)) continue;
+    session->late += 1;
+    HoldToParts(session->tenant);
+    session->link->lines[Index(ticket.request.direction)].Unfill(ticket);
+    freed = std::exchange(ticket.fills_link, false) || freed;
+  }
+  return freed;
+}
+
+void TransferScheduler::GrantOnLink(Link* link, Direction direction, std::vector<Ticket>* granted) {
   const std::set<Turn>& turns = link->ready[Index(direction)];
   while (!turns.empty()) {
     const SessionId id = turns.begin()->second;
     Session* session = FindSession(id);
     const Waiting& next = *Best(*session, direction);
+    if (!FitsItsPart(*session, direction, next.request.bytes)) {
+      UpdateTurn(id, session, direction);  // it is held to its part since it became ready
+      continue;
+    }
     // Whoever is next waits for room on the link; others must not take it meanwhile.
-    const bool link_is_shared = limits_.link_bytes_in_flight > 0;
-    if (link_is_shared && !Fits(link->lines[Index(direction)].reading.flight, next.request.bytes,
-                                limits_.link_bytes_in_flight)) {
+    const bool waits_for_others = limits_.link_bytes_in_flight > 0 && !IsHeldToItsPart(*session);
+    if (waits_for_others && !Fits(link->lines[Index(direction)].filled, next.request.bytes,
+                                  limits_.link_bytes_in_flight)) {
+      if (MarkLate(now_)) continue;
+      link_is_full_ = true;
       return;
     }
-    granted->push_back(Start(id, session, next, now));
+    granted->push_back(Start(id, session, next));
   }
 }
 
 std::vector<Ticket> TransferScheduler::Grant(Time now) {
   std::vector<Ticket> granted;
+  now_ = std::max(now_, now);
+  link_is_full_ = false;
   for (Link& link : links_) {
-    for (int i = 0; i < kDirections; ++i) GrantOnLink(&link, DirectionAt(i), now, &granted);
+    for (int i = 0; i < kDirections; ++i) GrantOnLink(&link, DirectionAt(i), &granted);
   }
   return granted;
 }
@@ -279,14 +350,19 @@ bool TransferScheduler::Complete(SessionId id, TicketId ticket, Time now) {
   const int direction = Index(request.direction);
   session->lanes[direction].flight.tickets -= 1;
   session->lanes[direction].flight.bytes -= request.bytes;
-  session->link->lines[direction].End(request.bytes, now);
+  session->link->lines[direction].End(found->second, now);
   session->link->lines[direction].reading.copies.Add(now - found->second.granted_at);
   for (TransferTotals* totals : {&session->totals, &session->link->totals}) {
     TransferCount& count = totals->At(request.direction, request.cause);
     count.bytes += request.bytes;
     count.transfers += 1;
   }
+  now_ = std::max(now_, now);
   if (found->second.overdue) session->overdue -= 1;
+  if (found->second.late) {
+    session->late -= 1;
+    HoldToParts(session->tenant);
+  }
   running_.erase({found->second.granted_at, ticket});
   session->free_indices.push_back(found->second.completion_index);
   const Direction freed = request.direction;
@@ -297,6 +373,7 @@ bool TransferScheduler::Complete(SessionId id, TicketId ticket, Time now) {
 
 uint64_t TransferScheduler::MarkOverdue(Time now) {
   uint64_t marked = 0;
+  MarkLate(now);
   for (; !running_.empty(); running_.erase(running_.begin())) {
     const auto& [oldest, id] = *running_.begin();
     if (now - oldest.first < limits_.ticket_timeout) break;
@@ -311,7 +388,10 @@ uint64_t TransferScheduler::MarkOverdue(Time now) {
 
 std::optional<Time> TransferScheduler::NextTimeout() const {
   if (running_.empty()) return std::nullopt;
-  return running_.begin()->first.first + limits_.ticket_timeout;
+  const Time overdue = running_.begin()->first.first + limits_.ticket_timeout;
+  const auto fresh = link_is_full_ ? running_.upper_bound(late_until_) : running_.end();
+  if (fresh == running_.end()) return overdue;
+  return std::min(overdue, fresh->first.first + limits_.link_patience);
 }
 
 bool TransferScheduler::IsSlow(SessionId id) const {

@@ -11,6 +11,11 @@
 // link limit, where one is set, is divided by weight: the session that has been granted the fewest
 // bytes per weight is next (start-time fair queueing, Goyal et al., 1996).
 //
+// A ticket fills the shared link for `link_patience` at most: whether its client copies slowly, is
+// stopped or never means to complete it, from then on it counts against its own session alone. The
+// sessions of a tenant with such a ticket are then held to their parts of the link, whatever others
+// do with theirs: they may not fill it again until `part_time` has passed without one.
+//
 // Every call costs time logarithmic in what is there: a session that queues all it may, or a node
 // full of sessions, makes nobody else's requests dearer. So what orders requests never changes with
 // time: of two that wait, both age alike, and the priority plus the multiple of `ageing` at which a
@@ -25,6 +30,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -47,6 +53,9 @@ struct TransferLimits {
   uint64_t bytes_in_flight = uint64_t{64} << 20;
   // Over all sessions of a device, per direction; 0: no shared limit.
   uint64_t link_bytes_in_flight = 0;
+  // Copies of what may be in flight take milliseconds on a link of today.
+  Duration link_patience = Duration::Milliseconds(100);
+  Duration part_time = Duration::Seconds(10);
   uint32_t queued_per_session = 4096;
   Duration ageing = Duration::Milliseconds(10);
   // A ticket without completion for this long marks its session slow. The ticket stays valid.
@@ -76,6 +85,8 @@ struct Ticket {
   uint16_t completion_index = 0;
   Time granted_at;
   bool overdue = false;
+  bool late = false;       // in flight for `link_patience`
+  bool fills_link = true;  // for others; false: it counts against its own session alone
   TransferRequest request;
 };
 
@@ -116,8 +127,9 @@ class TransferScheduler {
   explicit TransferScheduler(const TransferLimits& limits, uint32_t devices = 1);
   ~TransferScheduler();
 
-  // `weight` > 0: the session's part of the device's shared link.
-  void AddSession(SessionId session, DeviceIndex device, double weight);
+  // `weight` > 0: the session's part of the device's shared link, beside the weights of the others.
+  void AddSession(SessionId session, DeviceIndex device, double weight,
+                  const std::string& tenant = "");
   // Both for what is granted from now on.
   void SetLinkLimit(uint64_t bytes_in_flight) { limits_.link_bytes_in_flight = bytes_in_flight; }
   void SetWeight(SessionId session, double weight);
@@ -144,9 +156,10 @@ class TransferScheduler {
   // Ends a ticket: its credits return and it counts as transferred. False when there is none.
   bool Complete(SessionId session, TicketId ticket, Time now);
 
-  // Marks tickets over their time; returns how many were newly marked.
+  // Marks tickets over their time; returns how many were newly marked as overdue.
   uint64_t MarkOverdue(Time now);
-  // When the next ticket will be over its time; nothing when none is in flight.
+  // When the next ticket will be overdue, or will no longer fill a link for which somebody waits;
+  // nothing when none is in flight.
   std::optional<Time> NextTimeout() const;
   bool IsSlow(SessionId session) const;  // has an overdue ticket in flight
 
@@ -166,6 +179,12 @@ class TransferScheduler {
   struct Head;
   struct Lane;
   struct Session;
+  // In flight and not overdue, the oldest first.
+  using Running = std::map<std::pair<Time, TicketId>, SessionId>;
+  struct Tenant {
+    uint32_t sessions = 0;
+    Time in_parts_until;  // its sessions are held to their parts of the links
+  };
   // Bytes granted per weight so far: the least is next.
   using Turn = std::pair<double, SessionId>;
 
@@ -174,9 +193,11 @@ class TransferScheduler {
     // `flight` begins and ends here, so that `busy` is the time in which something is under way.
     struct Line {
       LinkReading reading;
+      InFlight filled;  // of reading.flight, what keeps the link from others
       Time busy_since;  // while a copy is under way
-      void Begin(uint64_t bytes, Time now);
-      void End(uint64_t bytes, Time now);
+      void Begin(const Ticket& ticket, Time now);
+      void End(const Ticket& ticket, Time now);
+      void Unfill(const Ticket& ticket);
     };
     std::array<Line, kDirections> lines{};
     std::array<double, kDirections> virtual_time{};
@@ -184,6 +205,7 @@ class TransferScheduler {
     std::array<std::set<Turn>, kDirections> ready{};
     TransferTotals totals;
     uint64_t overdue_tickets = 0;
+    double weight = 0;  // of all its sessions
   };
 
   Session* FindSession(SessionId session) const;
@@ -194,14 +216,22 @@ class TransferScheduler {
   Head HeadOf(const Waiting& waiting) const;
   // Whether it is the session's turn in a direction, after anything that decides it has changed.
   void UpdateTurn(SessionId id, Session* session, Direction direction);
-  void GrantOnLink(Link* link, Direction direction, Time now, std::vector<Ticket>* granted);
-  Ticket Start(SessionId id, Session* session, const Waiting& chosen, Time now);
+  bool IsHeldToItsPart(const Session& session) const;
+  bool FitsItsPart(const Session& session, Direction direction, uint64_t bytes) const;
+  // True: some link has room that it had not before.
+  bool MarkLate(Time now);
+  void HoldToParts(Tenant* tenant);
+  void GrantOnLink(Link* link, Direction direction, std::vector<Ticket>* granted);
+  Ticket Start(SessionId id, Session* session, const Waiting& chosen);
 
   TransferLimits limits_;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
-  std::vector<Link> links_;  // by device
-  // In flight and not overdue, the oldest first.
-  std::map<std::pair<Time, TicketId>, SessionId> running_;
+  std::vector<Link> links_;                // by device
+  std::map<std::string, Tenant> tenants_;  // with sessions, or held to parts
+  Running running_;
+  Running::key_type late_until_;  // of running_: they are late, and those behind are not
+  bool link_is_full_ = false;     // somebody waits until others have completed
+  Time now_;                      // the latest that was handed in
   uint64_t next_arrival_ = 0;
   // Over all sessions, so that not even a session that was reopened sees one twice.
   uint64_t next_ticket_ = 1;

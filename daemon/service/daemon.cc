@@ -68,7 +68,9 @@ core::Duration KeepTimeOf(const config::Settings& settings) {
 core::JobQueueOptions JobsOf(const config::Settings& settings) {
   return {
       .gather_time = core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.gather_time)),
-      .ageing = core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.queue_ageing))};
+      .ageing = core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.queue_ageing)),
+      .yield_time = core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.yield_time)),
+      .waiting_per_tenant = settings.shares.waiting_jobs};
 }
 
 // The machine's, unless what is handed out is memory in name only.

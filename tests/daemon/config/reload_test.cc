@@ -49,15 +49,17 @@ TEST(MergeReload, WhatCanChange_IsInForce) {
 }
 
 TEST(MergeReload, WhatJobsWaitBy_IsInForce) {
-  const Reload reload = MergeReload(
-      With({}),
-      With({{"gather_time", "5s"}, {"queue_ageing", "1m"}, {"link_bytes_in_flight", "1MiB"}}));
+  const Reload reload = MergeReload(With({}), With({{"gather_time", "5s"},
+                                                    {"queue_ageing", "1m"},
+                                                    {"link_bytes_in_flight", "1MiB"},
+                                                    {"yield_time", "2m"}}));
   EXPECT_THAT(reload.changed,
               ElementsAre("gather_time: 60s -> 5s", "link_bytes_in_flight: 64MiB -> 1MiB",
-                          "queue_ageing: 30m -> 1m"));
+                          "queue_ageing: 30m -> 1m", "yield_time: 60s -> 2m"));
   EXPECT_THAT(reload.needs_restart, IsEmpty());
   EXPECT_EQ(reload.settings.gather_time, absl::Seconds(5));
   EXPECT_EQ(reload.settings.queue_ageing, absl::Minutes(1));
+  EXPECT_EQ(reload.settings.yield_time, absl::Minutes(2));
   EXPECT_EQ(reload.settings.link_bytes_in_flight, uint64_t{1} << 20);
 }
 

@@ -109,6 +109,19 @@ class World {
             ->CreateArena(&context, request, &response)
             .error_message());
   }
+  // A job that waits for its second rank.
+  void AdmitOneOfTwo() {
+    Attach();
+    v1::AdmitRequest request;
+    request.set_ranks(2);
+    request.set_may_wait(true);
+    grpc::ClientContext context;
+    clients.back()->Authenticate(&context);
+    v1::AdmitResponse response;
+    Say(v1::SessionService::NewStub(clients.back()->channel())
+            ->Admit(&context, request, &response)
+            .error_message());
+  }
   // Begins a call whose message never comes.
   void Hang(const std::string& path, bool with_token) {
     Hanging& call = *hanging.emplace_back(std::make_unique<Hanging>());
@@ -227,6 +240,8 @@ std::vector<Case> Cases() {
          if (world->sockets.empty()) return world->Connect(true);
          world->Attach();
        }},
+      {"waiting_jobs_per_tenant", share(&TenantShares::waiting_jobs, 1),
+       [](World* world) { world->AdmitOneOfTwo(); }},
       {"tenants", share(&TenantShares::tenants, 1),
        [](World* world) {
          world->Call();

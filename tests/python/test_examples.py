@@ -14,8 +14,10 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "python/examples"
 #: The packages that each needs beside torch.
 NEEDED = {"loop": (), "feedback": (), "hugging_face": ("transformers", "accelerate"),
           "adapters": ("transformers", "accelerate", "peft"), "lightning_fit": ("lightning",),
-          "accelerate_loop": ("accelerate",), "jax_blocks": ("jax",), "jax_trees": ("jax",), "ray_train": ("ray",)}
-OF_THEIR_OWN = {"ray_train"}  # a minute for Ray to start
+          "accelerate_loop": ("accelerate",), "jax_blocks": ("jax",), "jax_trees": ("jax",), "ray_train": ("ray",),
+          "llamafactory_plugin": ("transformers", "llamafactory", "omegaconf", "torchdata"),
+          "torchtitan_checkpoints": ("torchtitan", "tyro", "docstring_parser")}
+OF_THEIR_OWN = {"ray_train", "torchtitan_checkpoints"}  # a minute for Ray to start; saves what only an engine has
 LOSS = 1e-6  # of losses that fp32 has summed up
 
 
@@ -47,3 +49,12 @@ def test_example_prints_the_losses_that_it_prints_without_the_engine(name, capfd
     sys.modules.pop("loop", None)
     assert len(made) >= 4
     twins.assert_close(made, expected, LOSS, name)
+
+
+def test_checkpoint_manager_of_torchtitan_is_gone_on_from(capfd, monkeypatch):
+    for package in NEEDED["torchtitan_checkpoints"]:
+        pytest.importorskip(package)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    losses = losses_of("torchtitan_checkpoints", capfd)
+    sys.modules.pop("loop", None)
+    assert len(losses) == 7 and losses[5:] == losses[3:5]

@@ -179,6 +179,7 @@ absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, 
   const std::string tenant = session->spec.tenant;
   grants_are_due_ = true;
   Releases releases;
+  ReleaseEmptyPools(session, &releases);
   const bool keep = reason != CloseReason::kDetached &&
                     session->spec.death_policy == shm::DeathPolicy::kKeep &&
                     session->chunk_count > 0;
@@ -274,15 +275,10 @@ std::optional<Time> Engine::NextTick() const {
   return next;
 }
 
-absl::Status Engine::SetPlan(SessionId id, const NextUseTable& table) {
-  absl::StatusOr<Session*> session = FindAttached(id);
-  if (!session.ok()) return session.status();
-  std::map<ChunkId, std::vector<uint32_t>> uses;
+absl::StatusOr<PlanUses> SortUses(const NextUseTable& table) {
+  PlanUses plan;
+  plan.moments = table.moments;
   for (const NextUseTable::Uses& chunk : table.chunks) {
-    if ((*session)->Find(chunk.chunk) == nullptr) {
-      return absl::NotFoundError(absl::StrCat("the plan names chunk ", shm::Index(chunk.chunk),
-                                              ", which the session does not have"));
-    }
     std::vector<uint32_t> moments = chunk.moments;
     std::sort(moments.begin(), moments.end());
     if (!moments.empty() && moments.back() >= table.moments) {
@@ -290,12 +286,44 @@ absl::Status Engine::SetPlan(SessionId id, const NextUseTable& table) {
                                                 " at moment ", moments.back(), " of ",
                                                 table.moments));
     }
-    uses[chunk.chunk] = std::move(moments);
+    plan.uses[chunk.chunk] = std::move(moments);
   }
-  (*session)->plan_moments = table.moments;
-  (*session)->plan_uses = std::move(uses);
-  for (const auto& chunk : (*session)->chunks) {
-    if (chunk != nullptr && chunk->departure.has_value()) UpdateDeparture(*session, chunk.get());
+  return plan;
+}
+
+absl::Status Engine::BeginPlan(SessionId id, PlanUses* plan) {
+  absl::StatusOr<Session*> session = FindAttached(id);
+  if (!session.ok()) return session.status();
+  for (const auto& [chunk, moments] : plan->uses) {
+    if ((*session)->Find(chunk) != nullptr) continue;
+    return absl::NotFoundError(absl::StrCat("the plan names chunk ", shm::Index(chunk),
+                                            ", which the session does not have"));
+  }
+  std::swap((*session)->plan_moments, plan->moments);
+  std::swap((*session)->plan_uses, plan->uses);
+  (*session)->placed_by_plan = false;
+  return absl::OkStatus();
+}
+
+bool Engine::PlaceByPlan(SessionId id, size_t* next, size_t most) {
+  Session* session = Find(id);
+  if (session == nullptr) return true;
+  const size_t end = *next + std::min(most, session->chunks.size() - *next);
+  for (; *next < end; ++*next) {
+    Chunk* chunk = session->chunks[*next].get();
+    if (chunk != nullptr && chunk->departure.has_value()) UpdateDeparture(session, chunk);
+  }
+  if (*next < session->chunks.size()) return false;
+  session->placed_by_plan = true;
+  return true;
+}
+
+absl::Status Engine::SetPlan(SessionId id, const NextUseTable& table) {
+  absl::StatusOr<PlanUses> plan = SortUses(table);
+  if (!plan.ok()) return plan.status();
+  if (absl::Status status = BeginPlan(id, &*plan); !status.ok()) return status;
+  size_t next = 0;
+  while (!PlaceByPlan(id, &next, shm::kMaxChunks)) {
   }
   return absl::OkStatus();
 }

@@ -159,6 +159,14 @@ struct NextUseTable {
   std::vector<Uses> chunks;  // a chunk that is not named is never used
 };
 
+// A plan as the engine keeps it.
+struct PlanUses {
+  uint32_t moments = 0;
+  std::map<ChunkId, std::vector<uint32_t>> uses;  // in order
+};
+// OUT_OF_RANGE for a use beyond the plan's moments. Takes a while, and no engine.
+absl::StatusOr<PlanUses> SortUses(const NextUseTable& table);
+
 struct EngineCounters {
   uint64_t requests = 0;
   uint64_t request_errors = 0;
@@ -228,6 +236,9 @@ class Engine {
                                           uint64_t number = 0);
   // Both Finish: ABORTED when the session was closed meanwhile, whether it is kept or not.
   absl::StatusOr<Allocation> FinishAllocation(ChargeId charge);
+  // The same in slices: each enters `most` chunks at most. Nothing: there are more. From the first
+  // one on the pool is the session's.
+  absl::StatusOr<std::optional<Allocation>> ContinueAllocation(ChargeId charge, size_t most);
   // Ends a charge, of a promise that is not finished or of Releases; another one is ignored.
   void GiveBack(ChargeId charge);
   // Begin and Finish in one, where the memory needs no making.
@@ -235,7 +246,12 @@ class Engine {
   absl::StatusOr<Allocation> Allocate(SessionId session, const std::vector<ChunkSpec>& specs);
   // All or nothing. FAILED_PRECONDITION names a chunk that is leased or in a transfer.
   absl::StatusOr<Releases> Free(SessionId session, const std::vector<ChunkId>& chunks);
+  // What Free would say now, without freeing any.
+  absl::Status CheckFree(SessionId session, const std::vector<ChunkId>& chunks) const;
 
+  // What allocations of the numbers from `first` up to `last` made.
+  absl::StatusOr<std::vector<ChunkId>> MadeBy(SessionId session, uint64_t first,
+                                              uint64_t last) const;
   // Frees what the allocation of that number made, for a client that never learned of it.
   absl::StatusOr<Releases> ForgetAllocation(SessionId session, uint64_t number);
 
@@ -283,6 +299,11 @@ class Engine {
 
   // Replaces the session's plan; evictions go by farthest next use from then on.
   absl::Status SetPlan(SessionId session, const NextUseTable& table);
+  // The same in slices: the first takes the plan, and leaves the older one in `*plan`, for the
+  // caller to destroy. Then PlaceByPlan, until it says true: it looks at `most` chunks from `*next`
+  // on, which moves. Evictions in between may go by either plan.
+  absl::Status BeginPlan(SessionId session, PlanUses* plan);
+  bool PlaceByPlan(SessionId session, size_t* next, size_t most);
 
   // --- for the operator --------------------------------------------------------------------------
   // Ordered by id, beginning with `from`; at most `limit`.
@@ -303,7 +324,7 @@ class Engine {
   const TransferScheduler& transfers() const { return scheduler_; }
   const Manifest& manifest() const { return manifest_; }
   const EngineCounters& counters() const { return counters_; }
-  // Of sessions, chunks, host_memory and device_memory.
+  // Of sessions, chunks, host_memory, device_memory and waiting_jobs_per_tenant.
   const Refusals& refusals() const { return refusals_; }
   const SharedLimit& session_limit() const { return session_limit_; }
   const SharedLimit& chunk_limit() const { return chunk_limit_; }
@@ -355,13 +376,15 @@ class Engine {
   absl::Status ChargeMemory(const Session& session, Account account, uint64_t bytes);
   ChargeId AddCharge(Charge charge);
   absl::StatusOr<Charge*> FindPromise(ChargeId id);
+  void EnterPool(Session* session, Charge* charge);
+  void ReleaseEmptyPools(Session* session, Releases* releases);
   void Void(Charge* charge);
   void ReleaseMemory(const Session& session, Account account, uint64_t bytes, Releases* releases);
   absl::Status Refuse(const Session& session, Account account, uint64_t bytes);
   std::string AdviseOtherDevice(Account account, uint64_t bytes) const;
   Holder TopHolder(Account account) const;
   uint64_t ReturningBytes(Account account) const;
-  ChunkId AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset,
+  ChunkId AddChunk(Session* session, ChunkSpec spec, PoolId pool, uint64_t offset,
                    uint64_t allocation);
   absl::Status CheckFreeable(const Session& session, const std::vector<ChunkId>& sorted) const;
   void FreeChunk(Session* session, ChunkId id, Releases* releases);

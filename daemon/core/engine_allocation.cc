@@ -1,5 +1,6 @@
 // Chunks, pools and arenas: who gets memory, who is refused, and what goes back.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
@@ -170,13 +171,16 @@ void Engine::GiveBack(ChargeId id) {
 // Nobody waits for it any more.
 void Engine::Void(Charge* charge) {
   if (charge->session == kNoSession) return;
-  chunk_limit_.Give(charge->tenant, charge->specs.size());
+  chunk_limit_.Give(charge->tenant, charge->promised_chunks());
   if (Session* session = Find(charge->session); session != nullptr) {
-    session->promised_chunks -= charge->specs.size();
+    session->promised_chunks -= charge->promised_chunks();
     if (charge->account.tier == Tier::kDevice) session->arena_promised = false;
+    const auto pool = session->pools.find(charge->allocation.pool);
+    if (pool != session->pools.end()) pool->second.arriving = false;
   }
   charge->session = kNoSession;
   charge->specs.clear();
+  charge->entered = 0;
 }
 
 void Engine::VoidPromises(const Session& session) {
@@ -282,26 +286,42 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
   return promise;
 }
 
-absl::StatusOr<Allocation> Engine::FinishAllocation(ChargeId id) {
+// Its bytes are the session's from now on.
+void Engine::EnterPool(Session* session, Charge* charge) {
+  const Allocation& allocation = charge->allocation;
+  if (allocation.pool == kNoPool || charge->bytes == 0) return;
+  session->pools[allocation.pool] = {.bytes = allocation.pool_bytes, .arriving = true};
+  session->pool_bytes += allocation.pool_bytes;
+  charge->bytes = 0;
+}
+
+absl::StatusOr<std::optional<Allocation>> Engine::ContinueAllocation(ChargeId id, size_t most) {
   absl::StatusOr<Charge*> found = FindPromise(id);
   if (!found.ok()) return found.status();
   Charge& charge = **found;
   Session* session = Find(charge.session);
-  const std::vector<ChunkSpec> specs = std::move(charge.specs);
-  Allocation allocation = std::move(charge.allocation);
-  const uint64_t number = charge.number;
-  charges_.erase(id);  // its bytes and records are the session's now
-  session->promised_chunks -= specs.size();
-  if (allocation.pool != kNoPool) {
-    session->pools[allocation.pool].bytes = allocation.pool_bytes;
-    session->pool_bytes += allocation.pool_bytes;
+  Allocation& allocation = charge.allocation;
+  EnterPool(session, &charge);
+  const size_t end = charge.entered + std::min<size_t>(most, charge.promised_chunks());
+  for (; charge.entered < end; ++charge.entered) {
+    ChunkSpec& spec = charge.specs[charge.entered];
+    const PoolId pool = spec.has_home ? allocation.pool : kNoPool;
+    const uint64_t offset = allocation.home_offsets[charge.entered];
+    allocation.chunks.push_back(AddChunk(session, std::move(spec), pool, offset, charge.number));
+    session->promised_chunks -= 1;
   }
-  for (size_t i = 0; i < specs.size(); ++i) {
-    const PoolId pool = specs[i].has_home ? allocation.pool : kNoPool;
-    allocation.chunks.push_back(
-        AddChunk(session, specs[i], pool, allocation.home_offsets[i], number));
-  }
-  return allocation;
+  if (charge.promised_chunks() > 0) return std::nullopt;
+  const auto pool = session->pools.find(allocation.pool);
+  if (pool != session->pools.end()) pool->second.arriving = false;
+  Allocation done = std::move(allocation);
+  charges_.erase(id);
+  return done;
+}
+
+absl::StatusOr<Allocation> Engine::FinishAllocation(ChargeId id) {
+  absl::StatusOr<std::optional<Allocation>> allocation = ContinueAllocation(id, shm::kMaxChunks);
+  if (!allocation.ok()) return allocation.status();
+  return **std::move(allocation);
 }
 
 absl::StatusOr<Allocation> Engine::Allocate(SessionId id, const std::vector<ChunkSpec>& specs) {
@@ -310,7 +330,7 @@ absl::StatusOr<Allocation> Engine::Allocate(SessionId id, const std::vector<Chun
   return FinishAllocation(promise->charge);
 }
 
-ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, uint64_t offset,
+ChunkId Engine::AddChunk(Session* session, ChunkSpec spec, PoolId pool, uint64_t offset,
                          uint64_t allocation) {
   uint32_t number = static_cast<uint32_t>(session->chunks.size());
   if (session->free_numbers.empty()) {
@@ -322,12 +342,12 @@ ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, u
   }
   auto chunk = std::make_unique<Chunk>();
   chunk->id = ChunkId{number};
-  chunk->name = spec.name;
+  chunk->name = std::move(spec.name);
   chunk->kind = spec.kind;
   chunk->bytes = spec.bytes;
   chunk->pool = pool;
   chunk->home_offset = offset;
-  if (session->books.has_value()) session->books->SetName(chunk->id, spec.name);
+  if (session->books.has_value()) session->books->SetName(chunk->id, chunk->name);
   // A pool reads as zeros, so a home is valid from the start.
   const ChunkStatus status{
       .valid = chunk->has_home() ? ValidLocation::kHome : ValidLocation::kNowhere,
@@ -353,15 +373,23 @@ ChunkId Engine::AddChunk(Session* session, const ChunkSpec& spec, PoolId pool, u
   return ChunkId{number};
 }
 
-absl::StatusOr<Releases> Engine::ForgetAllocation(SessionId id, uint64_t number) {
+absl::StatusOr<std::vector<ChunkId>> Engine::MadeBy(SessionId id, uint64_t first,
+                                                    uint64_t last) const {
   absl::StatusOr<Session*> session = FindAttached(id);
   if (!session.ok()) return session.status();
   std::vector<ChunkId> made;
   for (const auto& chunk : (*session)->chunks) {
-    if (chunk == nullptr || manifest_.AllocationOf(chunk->record) != number) continue;
-    made.push_back(chunk->id);
+    if (chunk == nullptr) continue;
+    const uint64_t number = manifest_.AllocationOf(chunk->record);
+    if (first <= number && number <= last) made.push_back(chunk->id);
   }
-  return Free(id, made);
+  return made;
+}
+
+absl::StatusOr<Releases> Engine::ForgetAllocation(SessionId id, uint64_t number) {
+  absl::StatusOr<std::vector<ChunkId>> made = MadeBy(id, number, number);
+  if (!made.ok()) return made.status();
+  return Free(id, *made);
 }
 
 absl::Status Engine::CheckFreeable(const Session& session,
@@ -379,6 +407,25 @@ absl::Status Engine::CheckFreeable(const Session& session,
                                                         chunk->pins + chunk->home_uses,
                                                         " transfers; wait until they are done"));
     }
+    const auto pool = session.pools.find(chunk->pool);
+    if (pool != session.pools.end() && pool->second.arriving) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("chunk \"", chunk->name, "\" is being allocated; wait for the answer"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::CheckFree(SessionId id, const std::vector<ChunkId>& chunks) const {
+  absl::StatusOr<Session*> session = FindAttached(id);
+  if (!session.ok()) return session.status();
+  if (absl::Status status = CheckFreeable(**session, chunks); !status.ok()) return status;
+  for (const ChunkId chunk_id : chunks) {
+    const Chunk& chunk = *(*session)->Find(chunk_id);
+    if (StatusOf(chunk).residency != shm::Residency::kResident) continue;
+    if (!IsLeased(**session, chunk)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("chunk \"", chunk.name, "\" is leased; release it first"));
   }
   return absl::OkStatus();
 }
@@ -406,6 +453,18 @@ absl::StatusOr<Releases> Engine::Free(SessionId id, const std::vector<ChunkId>& 
   Releases releases;
   for (const ChunkId chunk : sorted) FreeChunk(session, chunk, &releases);
   return releases;
+}
+
+// Of an allocation that ended before the first of their chunks was entered.
+void Engine::ReleaseEmptyPools(Session* session, Releases* releases) {
+  std::erase_if(session->pools, [&](const auto& entry) {
+    const auto& [id, pool] = entry;
+    if (pool.chunks > 0) return false;
+    ReleaseMemory(*session, kHostAccount, pool.bytes, releases);
+    session->pool_bytes -= pool.bytes;
+    releases->pools.push_back({session->id, id});
+    return true;
+  });
 }
 
 void Engine::FreeChunk(Session* session, ChunkId id, Releases* releases) {

@@ -177,7 +177,7 @@ absl::Status Engine::CheckSums() const {
   for (const auto& [id, charge] : charges_) {
     handed_out[charge.account] += charge.bytes;
     charged[{charge.tenant, charge.account}] += charge.bytes;
-    promised += charge.specs.size();
+    promised += charge.promised_chunks();
   }
   for (const auto& [id, session] : sessions_) {
     chunks += session->chunk_count;

@@ -138,7 +138,9 @@ absl::StatusOr<uint64_t> Engine::PlaceAnywhere(Session* session, Chunk* chunk, b
   absl::StatusOr<uint64_t> placed = arena.AllocateLowest(chunk->bytes, chunk->id);
   // A further round follows only when a victim was leased at the last moment: no candidate then.
   for (int round = 0; round < kEvictionRounds && !placed.ok() && may_evict; ++round) {
-    const std::vector<Extent> victims = FindVictims(session, chunk->bytes);
+    std::vector<Extent> victims = FindVictims(session, chunk->bytes);
+    // A walk moves what it meets to where the new plan wants it, which may be behind it.
+    if (victims.empty() && !session->placed_by_plan) victims = FindVictims(session, chunk->bytes);
     if (victims.empty()) break;
     if (EvictAll(session, victims)) placed = arena.AllocateLowest(chunk->bytes, chunk->id);
   }

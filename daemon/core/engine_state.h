@@ -75,12 +75,16 @@ struct Engine::Charge {
   std::vector<ChunkSpec> specs{};
   Allocation allocation{};
   uint64_t number = 0;  // of the allocation, as the client counts them
+  size_t entered = 0;   // of `specs`: those are chunks of the session already
+
+  uint64_t promised_chunks() const { return specs.size() - entered; }
 };
 
 struct Engine::Pool {
   uint64_t bytes = 0;
   uint64_t in_use_bytes = 0;
   uint64_t chunks = 0;
+  bool arriving = false;  // some of its chunks are not entered yet
 };
 
 struct Engine::Session {
@@ -112,7 +116,8 @@ struct Engine::Session {
   uint64_t touch_clock = 0;
   uint32_t plan_moments = 0;  // 0: no plan
   std::map<ChunkId, std::vector<uint32_t>> plan_uses;
-  Departures departures;  // of those that may leave, as far as the daemon's own books show
+  bool placed_by_plan = true;  // false: some departures are where an older plan had them
+  Departures departures;       // of those that may leave, as far as the daemon's own books show
   uint64_t evictions = 0;
   uint64_t evictions_refused_by_lease = 0;
 

@@ -117,15 +117,10 @@ absl::StatusOr<Allocation> Engine::Claim(SessionId id, const std::vector<ChunkSp
 }
 
 absl::StatusOr<Releases> Engine::FreeOlder(SessionId id, uint64_t number) {
-  absl::StatusOr<Session*> session = FindAttached(id);
-  if (!session.ok()) return session.status();
-  std::vector<ChunkId> older;
-  for (const auto& chunk : (*session)->chunks) {
-    if (chunk != nullptr && manifest_.AllocationOf(chunk->record) < number) {
-      older.push_back(chunk->id);
-    }
-  }
-  return Free(id, older);
+  if (number == 0) return Releases();
+  absl::StatusOr<std::vector<ChunkId>> older = MadeBy(id, 0, number - 1);
+  if (!older.ok()) return older.status();
+  return Free(id, *older);
 }
 
 }  // namespace geminid::core

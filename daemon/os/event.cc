@@ -16,6 +16,12 @@ namespace {
 
 constexpr int64_t kNanosecondsPerSecond = 1000000000;
 
+int64_t Read(clockid_t clock) {
+  timespec now;
+  ::clock_gettime(clock, &now);
+  return static_cast<int64_t>(now.tv_sec) * kNanosecondsPerSecond + now.tv_nsec;
+}
+
 }  // namespace
 
 absl::StatusOr<base::UniqueFd> CreateEvent() {
@@ -84,10 +90,8 @@ absl::StatusOr<base::UniqueFd> OpenPidfd(pid_t pid) {
   return base::SystemError(errno, "pidfd_open", absl::StrCat("process ", pid));
 }
 
-int64_t MonotonicNanoseconds() {
-  timespec now;
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<int64_t>(now.tv_sec) * kNanosecondsPerSecond + now.tv_nsec;
-}
+int64_t MonotonicNanoseconds() { return Read(CLOCK_MONOTONIC); }
+
+int64_t ThreadNanoseconds() { return Read(CLOCK_THREAD_CPUTIME_ID); }
 
 }  // namespace geminid::os

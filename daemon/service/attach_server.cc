@@ -170,7 +170,7 @@ void AttachServer::Finish(Handshake handshake, std::span<const std::byte> hello,
                {"pid", absl::StrCat(spec->pid)},
                {"client", spec->client}});
   // A client that could not be told has gone, or will be seen going by the event loop.
-  if (!sent.ok()) (*session)->Disconnect();
+  if (!sent.ok()) (*session)->Wake(Sleeper::End::kAll);
 }
 
 void AttachServer::Expire(int64_t now_nanoseconds) {

@@ -144,10 +144,14 @@ bool ClientSession::FlushResponses() {
   return waiting_.empty();
 }
 
-void ClientSession::WakeClient() const {
-  if (segments_.client()->cursor.asleep.load(std::memory_order_seq_cst) != 0) {
-    os::Wake(client_event_.ours);
-  }
+bool ClientSession::IsAsleep() const {
+  return segments_.client()->cursor.asleep.load(std::memory_order_seq_cst) != 0;
+}
+
+void ClientSession::Wake(End end) const {
+  os::Wake(client_event_.ours);
+  if (end == End::kWrites) ::shutdown(socket_->get(), SHUT_WR);
+  if (end == End::kAll) ::shutdown(socket_->get(), SHUT_RDWR);
 }
 
 bool ClientSession::TryArm() {
@@ -163,10 +167,7 @@ void ClientSession::Disarm() {
 
 void ClientSession::SetPhase(shm::Phase phase) {
   segments_.state()->header.phase.store(static_cast<uint32_t>(phase), std::memory_order_seq_cst);
-  os::Wake(client_event_.ours);
 }
-
-void ClientSession::Disconnect() { ::shutdown(socket_->get(), SHUT_RDWR); }
 
 ClientNumbers ClientSession::ReadNumbers() const {
   const shm::ClientCounters& counters = segments_.client()->counters;

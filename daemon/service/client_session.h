@@ -27,6 +27,7 @@
 #include "daemon/service/keepsakes.h"
 #include "daemon/service/kept_plan.h"
 #include "daemon/service/token.h"
+#include "daemon/service/waker.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/session_layout.h"
 
@@ -47,7 +48,7 @@ struct PlanNumbers {
 
 // Shared: calls in progress and the event loop keep it alive after the session has ended.
 // What is marked so is guarded by the hub's mutex; the rest never changes.
-class ClientSession {
+class ClientSession : public Sleeper, public std::enable_shared_from_this<ClientSession> {
  public:
   // `socket` is the attach connection, `in_flight` outlives the session. Creates the segments, the
   // two events and the token. `commit`: the segment of a predecessor's, if it has one.
@@ -62,7 +63,7 @@ class ClientSession {
                                                               const core::DeviceDescription& device,
                                                               Keepsakes::OfSession* kept,
                                                               InFlight* in_flight);
-  ~ClientSession();
+  ~ClientSession() override;
 
   shm::SessionId id() const { return id_; }
   const core::SessionSpec& spec() const { return spec_; }
@@ -81,6 +82,10 @@ class ClientSession {
   // All that a successor of the daemon needs, by name: to be kept from now on.
   std::vector<std::pair<std::string, int>> Keepsakes() const;
 
+  const std::string& tenant() const override { return spec_.tenant; }
+  // The client reads the end of its attach connection, although descriptors of it are still open.
+  void Wake(End end) const override;
+
   // Sends the Welcome with its descriptors.
   absl::Status SendWelcome(uint64_t daemon_epoch) const;
   // Sends one Memory message. Both never wait: RESOURCE_EXHAUSTED when the tenant's clients, and
@@ -98,16 +103,14 @@ class ClientSession {
   bool PushResponse(const shm::Response& response);
   // Moves what waits into the ring. True when nothing waits any more.
   bool FlushResponses();
-  // Wakes the client if it said that it sleeps.
-  void WakeClient() const;
+  // It said so: it must be woken for what was put into the ring before this call.
+  bool IsAsleep() const;
   // Asks the client to write the daemon's event from now on. False when a request is there already,
   // and the daemon stays awake.
   bool TryArm();
   void Disarm();
 
   void SetPhase(shm::Phase phase);
-  // The client reads the end of its attach connection, although descriptors of it are still open.
-  void Disconnect();
   ClientNumbers ReadNumbers() const;
 
   // How many the session had before: in the names of what is kept. Not changed once it is kept.

@@ -445,7 +445,9 @@ void Daemon::Close() {
   const bool sessions_go_on = SessionsGoOn();
   if (hub_ != nullptr && !sessions_go_on) {
     hub_->CancelPopulating();
-    for (const SessionPtr& session : hub_->AllSessions()) session->SetPhase(shm::Phase::kDraining);
+    for (const SessionPtr& session : hub_->AllSessions()) {
+      hub_->Tell(session, shm::Phase::kDraining, Sleeper::End::kNothing);
+    }
   }
   if (entrance_ != nullptr) entrance_->Stop();
   attach_.reset();
@@ -458,8 +460,7 @@ void Daemon::Close() {
   sessions_.reset();
   if (hub_ != nullptr && !sessions_go_on) {
     for (const SessionPtr& session : hub_->AllSessions()) {
-      session->SetPhase(shm::Phase::kGone);
-      session->Disconnect();
+      hub_->Tell(session, shm::Phase::kGone, Sleeper::End::kAll);
     }
   }
   if (store_ != nullptr && !sessions_go_on) store_->Finish();

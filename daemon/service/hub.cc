@@ -172,8 +172,7 @@ Hub::Closed Hub::CloseLocked(const SessionPtr& session, core::CloseReason reason
   Closed closed;
   session->ended = true;
   closed.now = true;
-  session->SetPhase(shm::Phase::kGone);
-  session->Disconnect();
+  Tell(session, shm::Phase::kGone, Sleeper::End::kAll);
   Count(*session);  // the engine forgets what it has copied
   absl::StatusOr<core::Releases> releases = engine_->CloseSession(id, reason, Now());
   if (!releases.ok()) {
@@ -339,6 +338,25 @@ void Hub::CountAllocation(shm::Tier tier, core::Time began) {
 
 // --- Hub: the fast path --------------------------------------------------------------------------
 
+// A mutex goes to whoever asks while it is free, and a thread that has just given it back asks
+// first.
+void Hub::LetTheLoopGoFirst() const {
+  constexpr int kMostTurns = 1000;
+  for (int turn = 0; turn < kMostTurns && loop_waits_.load() > 0; ++turn) std::this_thread::yield();
+}
+
+// A slice is shorter than it takes to fall asleep and to be woken.
+std::unique_lock<std::mutex> Hub::LockForTheLoop() {
+  constexpr int kTries = 200;
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) return lock;
+  loop_waits_.fetch_add(1);
+  for (int i = 0; i < kTries && !lock.owns_lock(); ++i) (void)lock.try_lock();
+  if (!lock.owns_lock()) lock.lock();
+  loop_waits_.fetch_sub(1);
+  return lock;
+}
+
 void Hub::Push(const std::vector<core::Outgoing>& out, std::vector<ClientSession*>* served) {
   for (const core::Outgoing& outgoing : out) {
     const auto found = tables_.sessions.find(outgoing.session);
@@ -355,19 +373,32 @@ void Hub::Push(const std::vector<core::Outgoing>& out, std::vector<ClientSession
   }
 }
 
-void Hub::Deliver(const std::vector<core::Outgoing>& out) {
-  std::vector<ClientSession*> served;
-  Push(out, &served);
-  for (const ClientSession* session : served) session->WakeClient();
+void Hub::Tell(const SessionPtr& session, shm::Phase phase, Sleeper::End end) {
+  session->SetPhase(phase);
+  waker_.End(session, end);
 }
 
-void Hub::FlushOthers(core::Time now) {
+void Hub::AddIfAsleep(ClientSession* session, ToWake* to_wake) {
+  if (session->IsAsleep()) to_wake->push_back(session->shared_from_this());
+}
+
+void Hub::Wake(const ToWake& to_wake) {
+  for (const SessionPtr& session : to_wake) waker_.Wake(session);
+}
+
+void Hub::Deliver(const std::vector<core::Outgoing>& out, ToWake* to_wake) {
+  std::vector<ClientSession*> served;
+  Push(out, &served);
+  for (ClientSession* session : served) AddIfAsleep(session, to_wake);
+}
+
+void Hub::FlushOthers(core::Time now, ToWake* to_wake) {
   if (unflushed_.empty() || now < flush_at_) return;
-  const size_t flushed = std::erase_if(unflushed_, [this](shm::SessionId id) {
+  const size_t flushed = std::erase_if(unflushed_, [&](shm::SessionId id) {
     const auto found = tables_.sessions.find(id);
     if (found == tables_.sessions.end() || found->second->ended) return true;
     const bool done = found->second->FlushResponses();
-    found->second->WakeClient();
+    AddIfAsleep(found->second.get(), to_wake);
     return done;
   });
   flush_pause_ = flushed > 0 ? kShortestFlushPause
@@ -377,10 +408,18 @@ void Hub::FlushOthers(core::Time now) {
 }
 
 Hub::Pumped Hub::Pump(const SessionPtr& session) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  ToWake to_wake;
+  std::unique_lock<std::mutex> lock = LockForTheLoop();
+  const Pumped pumped = PumpLocked(session.get(), &to_wake);
+  lock.unlock();
+  Wake(to_wake);
+  return pumped;
+}
+
+Hub::Pumped Hub::PumpLocked(ClientSession* session, ToWake* to_wake) {
   if (session->ended) return Pumped::kEnded;
   if (!session->FlushResponses()) {
-    session->WakeClient();
+    AddIfAsleep(session, to_wake);
     return Pumped::kBlocked;
   }
   std::vector<ClientSession*> served;
@@ -400,7 +439,7 @@ Hub::Pumped Hub::Pump(const SessionPtr& session) {
     Push(out, &served);
     session->HasDone();
   }
-  for (const ClientSession* each : served) each->WakeClient();
+  for (ClientSession* each : served) AddIfAsleep(each, to_wake);
   if (corrupt) return Pumped::kCorrupt;
   unflushed_.erase(session->id());  // its own requests see to it
   if (!drained) return Pumped::kMore;
@@ -410,22 +449,25 @@ Hub::Pumped Hub::Pump(const SessionPtr& session) {
 
 void Hub::Tick() {
   Garbage garbage;
+  ToWake to_wake;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const std::unique_lock<std::mutex> lock = LockForTheLoop();
     const core::Time now = Now();
-    FlushOthers(now);
+    FlushOthers(now, &to_wake);
     const std::optional<core::Time> due = engine_->NextTick();
-    if (!due.has_value() || *due > now) return;
-    std::vector<core::Outgoing> out;
-    const core::Releases releases = engine_->Tick(now, &out);
-    Deliver(out);
-    Collect(releases, /*died=*/false, &garbage);
+    if (due.has_value() && *due <= now) {
+      std::vector<core::Outgoing> out;
+      const core::Releases releases = engine_->Tick(now, &out);
+      Deliver(out, &to_wake);
+      Collect(releases, /*died=*/false, &garbage);
+    }
   }
+  Wake(to_wake);
   DestroyLater(std::move(garbage));
 }
 
 std::optional<int64_t> Hub::NextTick() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const std::unique_lock<std::mutex> lock = LockForTheLoop();
   std::optional<core::Time> due = engine_->NextTick();
   if (!unflushed_.empty()) due = std::min(due.value_or(flush_at_), flush_at_);
   if (!due.has_value()) return std::nullopt;

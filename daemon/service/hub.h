@@ -13,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -30,6 +31,7 @@
 #include "daemon/service/client_session.h"
 #include "daemon/service/keepsakes.h"
 #include "daemon/service/shortage.h"
+#include "daemon/service/waker.h"
 
 namespace geminid::service {
 
@@ -162,6 +164,8 @@ class Hub {
   absl::StatusOr<core::Allocation> Allocate(const SessionPtr& session,
                                             const std::vector<core::ChunkSpec>& specs,
                                             uint64_t number = 0, bool again = false);
+  // None, where one of them may not be; but those before it, where the client begins to use one
+  // during the call.
   absl::Status Free(const SessionPtr& session, std::vector<shm::ChunkId> chunks,
                     bool again = false);
   // Of what a predecessor left; see core::Engine.
@@ -213,6 +217,8 @@ class Hub {
   Pumped Pump(const SessionPtr& session);
   // Lets the engine do what has become due.
   void Tick();
+  // Tells the client in which phase its session is, and ends so much of its connection, soon.
+  void Tell(const SessionPtr& session, shm::Phase phase, Sleeper::End end);
   // When that will be next, in monotonic nanoseconds.
   std::optional<int64_t> NextTick();
 
@@ -273,8 +279,9 @@ class Hub {
   void KeepAgain(shm::SessionId id);
 
   // hub_plans.cc
-  absl::Status PutInForce(const SessionPtr& session, const core::NextUseTable& table,
-                          std::shared_ptr<const KeptPlan>* kept);  // under the mutex
+  // Under the mutex; `uses` are those of `table`.
+  absl::Status PutInForce(const SessionPtr& session, uint64_t table_bytes, core::PlanUses* uses,
+                          std::shared_ptr<const KeptPlan>* kept);
   // Of what a predecessor kept, by number, the newest that is sound; the others go.
   void LoadPlan(const SessionPtr& session, std::map<uint64_t, base::UniqueFd> plans,
                 Garbage* garbage);
@@ -286,12 +293,36 @@ class Hub {
                                     base::UniqueFd socket, Garbage* garbage);
   absl::StatusOr<core::SessionBooks> MakeBooks(const ClientSession& session) const;
 
+  // Work under the mutex that may be long, `slice` by slice until one says that it was the last.
+  // The event loop takes the mutex between any two.
+  template <typename Slice>
+  void InSlices(Slice slice) {
+    while (true) {
+      {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (slice()) return;
+      }
+      LetTheLoopGoFirst();
+    }
+  }
+  void LetTheLoopGoFirst() const;
+  std::unique_lock<std::mutex> LockForTheLoop();
+  absl::StatusOr<core::Allocation> EnterChunks(const SessionPtr& session,
+                                               const core::Promise& promise, Garbage* made);
+  absl::Status FreeInSlices(const SessionPtr& session, std::vector<shm::ChunkId> chunks);
+
   Closed CloseLocked(const SessionPtr& session, core::CloseReason reason);
   absl::StatusOr<SessionPtr> OpenNew(const core::SessionSpec& spec, os::Peer peer,
                                      base::UniqueFd socket);
   void Push(const std::vector<core::Outgoing>& out, std::vector<ClientSession*>* served);
-  void Deliver(const std::vector<core::Outgoing>& out);
-  void FlushOthers(core::Time now);
+  // Who is to be woken once the mutex is free: what a client does with its end of the wake-up must
+  // not keep others waiting.
+  using ToWake = std::vector<SessionPtr>;
+  static void AddIfAsleep(ClientSession* session, ToWake* to_wake);
+  void Deliver(const std::vector<core::Outgoing>& out, ToWake* to_wake);
+  void FlushOthers(core::Time now, ToWake* to_wake);
+  Pumped PumpLocked(ClientSession* session, ToWake* to_wake);
+  void Wake(const ToWake& to_wake);  // without the mutex
   // `died`: the client may use its memory until its process has ended.
   void Collect(const core::Releases& releases, bool died, Garbage* garbage);
   void Count(const ClientSession& session);
@@ -307,8 +338,14 @@ class Hub {
   absl::Status MakeSlabs(const ClientSession& session, uint64_t bytes, Garbage* made);
   absl::Status ForgetAllocation(const SessionPtr& session, uint64_t number);
   void Abandon(const core::Promise& promise, Garbage garbage);
-  absl::Status PassPool(const ClientSession& session, shm::PoolId id, const memory::HostPool& pool);
-  absl::Status PassArena(const ClientSession& session, const memory::DeviceArena& arena);
+  // To the client; what it sends may take as long as the client likes: without the mutex.
+  struct Passed {
+    shm::Memory message = {};
+    base::UniqueFd fd;
+  };
+  static Passed PoolToPass(shm::PoolId id, const memory::HostPool& pool);
+  static std::vector<Passed> ArenaToPass(const memory::DeviceArena& arena);
+  static absl::Status Pass(const ClientSession& session, std::span<const Passed> passed);
 
   const HubOptions options_;
   holder::DescriptorStore* const store_;
@@ -324,7 +361,8 @@ class Hub {
   std::atomic<bool> cancelled_{false};
   memory::Admission admission_;
   std::mutex mutex_;
-  SharedTables tables_;  // guarded by mutex_
+  std::atomic<int> loop_waits_{0};  // for mutex_
+  SharedTables tables_;             // guarded by mutex_
   // Sessions whose rings were full when another's request brought them a response: they may have no
   // request of their own that would make room. Looked at again at this time.
   std::set<shm::SessionId> unflushed_;    // guarded by mutex_
@@ -337,6 +375,7 @@ class Hub {
                                                            {shm::Tier::kDevice, {}}};
   core::SharedLimit plan_memory_;  // guarded by mutex_; in bytes
   metrics::TakeOverReading take_over_;
+  Waker waker_;
   Reaper reaper_;  // last: its thread uses the others
 };
 

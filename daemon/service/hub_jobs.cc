@@ -1,6 +1,4 @@
 // The part of the hub that is about jobs: their admission, their end, and what the operator asks.
-#include <sys/socket.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -71,12 +69,10 @@ absl::StatusOr<Hub::EndedJob> Hub::EndJob(const std::string& tenant, const std::
     ended.sessions.push_back(each.id);
     ended.bytes += each.host_bytes + each.arena_bytes;
     if (!session->ended) {
-      session->SetPhase(shm::Phase::kEnded);
       // The client reads the end of its connection; here that is seen only when it goes.
-      ::shutdown(session->socket().get(), SHUT_WR);
+      Tell(session, shm::Phase::kEnded, now ? Sleeper::End::kAll : Sleeper::End::kWrites);
       if (!now) continue;
       session->ended = true;
-      session->Disconnect();
     }
     Count(*session);  // the engine forgets what it has copied
     absl::StatusOr<core::Releases> releases =

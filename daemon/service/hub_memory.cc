@@ -1,12 +1,22 @@
 // The part of the hub that makes memory: it is charged first, under the mutex; then made and passed
 // to the client, without it; and only then becomes the session's. What fails on the way is taken
 // back from the client before its charge ends.
+#include <fcntl.h>
+
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "daemon/memory/host_arena.h"
 #include "daemon/service/hub.h"
 
 namespace geminid::service {
+namespace {
+
+// About twenty microseconds.
+constexpr size_t kChunksInASlice = 16;
+
+}  // namespace
 
 // A client may have been passed what its session then does not get.
 void Hub::Abandon(const core::Promise& promise, Garbage garbage) {
@@ -19,13 +29,14 @@ absl::StatusOr<core::Allocation> Hub::Allocate(const SessionPtr& session,
                                                uint64_t number, bool again) {
   absl::StatusOr<core::Promise> promise;
   if (again) GEMINID_RETURN_IF_ERROR(ForgetAllocation(session, number));
+  std::vector<core::ChunkSpec> copy = specs;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    promise = engine_->BeginAllocation(session->id(), specs, number);
+    promise = engine_->BeginAllocation(session->id(), std::move(copy), number);
     if (!promise.ok()) return promise.status();
-    if (promise->bytes == 0) return engine_->FinishAllocation(promise->charge);
   }
   Garbage made;
+  if (promise->bytes == 0) return EnterChunks(session, *promise, &made);
   const core::Time began = Now();
   absl::StatusOr<core::Allocation> allocation = MakePool(session, *promise, &made);
   CountAllocation(shm::Tier::kHost, began);
@@ -34,15 +45,30 @@ absl::StatusOr<core::Allocation> Hub::Allocate(const SessionPtr& session,
 }
 
 absl::Status Hub::ForgetAllocation(const SessionPtr& session, uint64_t number) {
-  Garbage garbage;
+  absl::StatusOr<std::vector<shm::ChunkId>> made;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    absl::StatusOr<core::Releases> releases = engine_->ForgetAllocation(session->id(), number);
-    if (!releases.ok()) return releases.status();
-    Collect(*releases, /*died=*/false, &garbage);
+    made = engine_->MadeBy(session->id(), number, number);
   }
-  Destroy(std::move(garbage));
-  return absl::OkStatus();
+  if (!made.ok()) return made.status();
+  return FreeInSlices(session, *std::move(made));
+}
+
+// The pool becomes the session's with the first of its chunks.
+absl::StatusOr<core::Allocation> Hub::EnterChunks(const SessionPtr& session,
+                                                  const core::Promise& promise, Garbage* made) {
+  absl::StatusOr<std::optional<core::Allocation>> entered;
+  InSlices([&] {
+    entered = engine_->ContinueAllocation(promise.charge, kChunksInASlice);
+    if (entered.ok() && !made->pools.empty()) {
+      session->pools.emplace(promise.pool, std::move(made->pools.back()));
+      made->pools.clear();
+      made->keepsakes.clear();
+    }
+    return !entered.ok() || entered->has_value();
+  });
+  if (!entered.ok()) return entered.status();
+  return **std::move(entered);
 }
 
 absl::StatusOr<core::Allocation> Hub::MakePool(const SessionPtr& session,
@@ -61,13 +87,9 @@ absl::StatusOr<core::Allocation> Hub::MakePool(const SessionPtr& session,
   made->keepsakes.push_back(PoolName(session->id(), promise.pool));
   const uint64_t times_kept = times_kept_.load();
   Keep(made->keepsakes.back(), made->pools.back().fd().get());
-  GEMINID_RETURN_IF_ERROR(PassPool(*session, promise.pool, made->pools.back()));
-  absl::StatusOr<core::Allocation> allocation = [&] {
-    std::lock_guard<std::mutex> lock(mutex_);
-    absl::StatusOr<core::Allocation> made_now = engine_->FinishAllocation(promise.charge);
-    if (made_now.ok()) session->pools.emplace(promise.pool, std::move(made->pools.back()));
-    return made_now;
-  }();
+  const Passed passed = PoolToPass(promise.pool, made->pools.back());
+  GEMINID_RETURN_IF_ERROR(Pass(*session, std::span(&passed, 1)));
+  absl::StatusOr<core::Allocation> allocation = EnterChunks(session, promise, made);
   if (allocation.ok() && times_kept_.load() != times_kept) KeepAgain(session->id());
   return allocation;
 }
@@ -87,45 +109,88 @@ memory::PoolOptions Hub::PoolOptionsOf(const ClientSession& session) {
   return options;
 }
 
-absl::Status Hub::PassPool(const ClientSession& session, shm::PoolId id,
-                           const memory::HostPool& pool) {
-  shm::Memory message = {};
-  message.magic = shm::kMemoryMagic;
-  message.type = shm::MemoryType::kHostPool;
-  message.pool = id;
-  message.bytes = pool.bytes();
-  return session.SendMemory(message, pool.fd());
+Hub::Passed Hub::PoolToPass(shm::PoolId id, const memory::HostPool& pool) {
+  Passed passed;
+  passed.message.magic = shm::kMemoryMagic;
+  passed.message.type = shm::MemoryType::kHostPool;
+  passed.message.pool = id;
+  passed.message.bytes = pool.bytes();
+  passed.fd = base::UniqueFd(::fcntl(pool.fd().get(), F_DUPFD_CLOEXEC, 0));
+  return passed;
+}
+
+absl::Status Hub::Pass(const ClientSession& session, std::span<const Passed> passed) {
+  for (const Passed& each : passed) {
+    if (!each.fd.valid()) {
+      return absl::ResourceExhaustedError(
+          "the daemon has no descriptor left to pass memory with; raise its limit of open files "
+          "(LimitNOFILE=)");
+    }
+    GEMINID_RETURN_IF_ERROR(session.SendMemory(each.message, each.fd));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Hub::Free(const SessionPtr& session, std::vector<shm::ChunkId> chunks, bool again) {
-  Garbage garbage;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (again) {
-      std::erase_if(chunks, [&](shm::ChunkId chunk) {
-        return !engine_->FindChunk(session->id(), chunk).has_value();
-      });
-    }
-    absl::StatusOr<core::Releases> releases = engine_->Free(session->id(), chunks);
-    if (!releases.ok()) return releases.status();
-    Collect(*releases, /*died=*/false, &garbage);
+  if (again) {
+    std::vector<shm::ChunkId> there;
+    size_t next = 0;
+    InSlices([&] {
+      const size_t end = std::min(next + kChunksInASlice, chunks.size());
+      for (; next < end; ++next) {
+        if (engine_->FindChunk(session->id(), chunks[next]).has_value()) {
+          there.push_back(chunks[next]);
+        }
+      }
+      return next == chunks.size();
+    });
+    chunks = std::move(there);
   }
+  return FreeInSlices(session, std::move(chunks));
+}
+
+absl::Status Hub::FreeInSlices(const SessionPtr& session, std::vector<shm::ChunkId> chunks) {
+  std::sort(chunks.begin(), chunks.end());
+  if (std::adjacent_find(chunks.begin(), chunks.end()) != chunks.end()) {
+    return absl::InvalidArgumentError("a chunk is named twice");
+  }
+  std::vector<std::vector<shm::ChunkId>> parts(1);
+  for (const shm::ChunkId chunk : chunks) {
+    if (parts.back().size() == kChunksInASlice) parts.emplace_back();
+    parts.back().push_back(chunk);
+  }
+  absl::Status status;
+  size_t next = 0;
+  InSlices([&] {
+    status = engine_->CheckFree(session->id(), parts[next]);
+    return !status.ok() || ++next == parts.size();
+  });
+  if (!status.ok()) return status;
+  Garbage garbage;
+  next = 0;
+  InSlices([&] {
+    absl::StatusOr<core::Releases> releases = engine_->Free(session->id(), parts[next]);
+    status = releases.status();
+    if (releases.ok()) Collect(*releases, /*died=*/false, &garbage);
+    return !status.ok() || ++next == parts.size();
+  });
   Destroy(std::move(garbage));  // before the caller is told
-  return absl::OkStatus();
+  return status;
 }
 
 absl::StatusOr<Hub::ArenaMade> Hub::CreateArena(const SessionPtr& session, uint64_t bytes,
                                                 bool again) {
   absl::StatusOr<core::Promise> promise;
   if (again) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (session->arena != nullptr) {
-      GEMINID_RETURN_IF_ERROR(PassArena(*session, *session->arena));
-      ArenaMade made;
-      for (const memory::DeviceArena::Slab& slab : session->arena->slabs()) {
-        made.bytes += slab.bytes;
-        made.slabs += 1;
-      }
+    std::vector<Passed> slabs;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (session->arena != nullptr) slabs = ArenaToPass(*session->arena);
+    }
+    if (!slabs.empty()) {
+      GEMINID_RETURN_IF_ERROR(Pass(*session, slabs));
+      ArenaMade made = {.slabs = static_cast<uint32_t>(slabs.size())};
+      for (const Passed& slab : slabs) made.bytes += slab.message.bytes;
       return made;
     }
   }
@@ -152,7 +217,7 @@ absl::StatusOr<Hub::ArenaMade> Hub::MakeArena(const SessionPtr& session,
     made->keepsakes.push_back(name);
     Keep(name, fd);
   }
-  GEMINID_RETURN_IF_ERROR(PassArena(*session, *arena));
+  GEMINID_RETURN_IF_ERROR(Pass(*session, ArenaToPass(*arena)));
   {
     std::lock_guard<std::mutex> lock(mutex_);
     GEMINID_RETURN_IF_ERROR(engine_->FinishArena(promise.charge));
@@ -181,21 +246,22 @@ absl::Status Hub::MakeSlabs(const ClientSession& session, uint64_t bytes, Garbag
   return absl::OkStatus();
 }
 
-absl::Status Hub::PassArena(const ClientSession& session, const memory::DeviceArena& arena) {
+std::vector<Hub::Passed> Hub::ArenaToPass(const memory::DeviceArena& arena) {
+  std::vector<Passed> passed;
   uint64_t offset = 0;
   const std::vector<memory::DeviceArena::Slab> slabs = arena.slabs();
   for (size_t i = 0; i < slabs.size(); ++i) {
     const memory::DeviceArena::Slab& slab = slabs[i];
-    shm::Memory message = {};
-    message.magic = shm::kMemoryMagic;
-    message.type = shm::MemoryType::kDeviceSlab;
-    message.slab = static_cast<uint32_t>(i);
-    message.bytes = slab.bytes;
-    message.arena_offset = offset;
-    GEMINID_RETURN_IF_ERROR(session.SendMemory(message, *slab.fd));
+    Passed& each = passed.emplace_back();
+    each.message.magic = shm::kMemoryMagic;
+    each.message.type = shm::MemoryType::kDeviceSlab;
+    each.message.slab = static_cast<uint32_t>(i);
+    each.message.bytes = slab.bytes;
+    each.message.arena_offset = offset;
+    each.fd = base::UniqueFd(::fcntl(slab.fd->get(), F_DUPFD_CLOEXEC, 0));
     offset += slab.bytes;
   }
-  return absl::OkStatus();
+  return passed;
 }
 
 }  // namespace geminid::service

@@ -21,6 +21,9 @@
 namespace geminid::service {
 namespace {
 
+// About ten microseconds.
+constexpr size_t kChunksInASlice = 32;
+
 // About what the engine's copy takes.
 uint64_t MemoryOf(const core::NextUseTable& table) {
   uint64_t bytes = 0;
@@ -49,10 +52,10 @@ std::shared_ptr<const KeptPlan> MakeKept(shm::SessionId session, const v1::Trace
 
 // What there was before is charged no more. Where there is no room to keep the new one, `*kept`
 // becomes null.
-absl::Status Hub::PutInForce(const SessionPtr& session, const core::NextUseTable& table,
+absl::Status Hub::PutInForce(const SessionPtr& session, uint64_t table_bytes, core::PlanUses* uses,
                              std::shared_ptr<const KeptPlan>* kept) {
   const std::string& tenant = session->spec().tenant;
-  uint64_t bytes = MemoryOf(table);
+  uint64_t bytes = table_bytes;
   if (absl::Status status = plan_memory_.Take(tenant, bytes); !status.ok()) {
     options_.limits->Count(plan_memory_.name(), tenant);
     return status;
@@ -63,7 +66,7 @@ absl::Status Hub::PutInForce(const SessionPtr& session, const core::NextUseTable
     options_.limits->Count(plan_memory_.name(), tenant);
     kept->reset();
   }
-  absl::Status status = engine_->SetPlan(session->id(), table);
+  absl::Status status = engine_->BeginPlan(session->id(), uses);
   if (status.ok()) std::swap(session->plan_bytes, bytes);
   plan_memory_.Give(tenant, bytes);
   return status;
@@ -73,18 +76,23 @@ absl::Status Hub::SetPlan(const SessionPtr& session, const core::NextUseTable& t
                           const v1::Trace& trace, const v1::Plan& plan) {
   const shm::SessionId id = session->id();
   std::shared_ptr<const KeptPlan> kept = MakeKept(id, trace, plan);
-  std::shared_ptr<const KeptPlan> older;  // goes without the mutex
+  // What is in force so far goes without the mutex, too.
+  GEMINID_ASSIGN_OR_RETURN(core::PlanUses uses, core::SortUses(table));
+  const uint64_t table_bytes = MemoryOf(table);
+  std::shared_ptr<const KeptPlan> older;
   uint64_t older_number = 0, number = 0;
   const std::lock_guard<std::mutex> keeping(session->keeping_plan);
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (session->ended) return absl::AbortedError("the session ended during the call");
-    GEMINID_RETURN_IF_ERROR(PutInForce(session, table, &kept));
+    GEMINID_RETURN_IF_ERROR(PutInForce(session, table_bytes, &uses, &kept));
     session->plan = NumbersOf(plan);
     number = ++session->plans;
     older = std::exchange(session->kept_plan, kept);
     older_number = std::exchange(session->kept_plan_number, number);
   }
+  size_t placed = 0;
+  InSlices([&] { return engine_->PlaceByPlan(id, &placed, kChunksInASlice); });
   // Without the mutex, too: who keeps descriptors may take its time.
   const std::string name = PlanName(id, number, session->which_client);
   if (kept != nullptr) Keep(name, kept->fd().get());

@@ -201,6 +201,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::CreateNew(const HubOptions& options) {
   // Nothing counts without a manifest: it comes last.
   hub->Keep(kKeptNode, hub->node_fd_.get());
   hub->Keep(kKeptManifest, hub->manifest_fd_.get());
+  if (absl::Status status = hub->waker_.Start(); !status.ok()) return status;
   if (absl::Status status = hub->reaper_.Start(); !status.ok()) return status;
   return hub;
 }
@@ -241,7 +242,9 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& options, Ke
     hub->engine_->HasServed();  // it was not the manifest's fault
     return why;
   };
-  absl::Status started = shortage.Outlast([&] { return hub->reaper_.Start(); });
+  absl::Status started = shortage.Outlast([&] { return hub->waker_.Start(); });
+  if (!started.ok()) return leave_to_the_next(started);
+  started = shortage.Outlast([&] { return hub->reaper_.Start(); });
   if (!started.ok()) return leave_to_the_next(started);
   Garbage garbage;
   size_t ended = 0;
@@ -261,9 +264,11 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& options, Ke
     hub->Destroy(std::move(garbage));
     return absl::DataLossError(status.message());
   }
-  hub->Deliver(out);
+  ToWake to_wake;
+  hub->Deliver(out, &to_wake);
   // The earlier daemon may have answered, and died before it woke the client.
-  for (const auto& [id, session] : hub->tables_.sessions) session->WakeClient();
+  for (const auto& [id, session] : hub->tables_.sessions) AddIfAsleep(session.get(), &to_wake);
+  hub->Wake(to_wake);
   hub->Destroy(std::move(garbage));
   for (const std::string& name : kept->needless) hub->store_->Remove(name).IgnoreError();
   hub->take_over_ = {.sessions = hub->tables_.sessions.size(),
@@ -284,8 +289,7 @@ void Hub::RevokeAll() {
     for (const auto& [pool_id, pool] : session->pools) pool.Revoke().IgnoreError();
     if (session->arena != nullptr)
       session->arena->Revoke(base::UniqueFd(), [](const absl::Status&) {});
-    session->SetPhase(shm::Phase::kGone);
-    session->Disconnect();
+    Tell(session, shm::Phase::kGone, Sleeper::End::kAll);
   }
 }
 
@@ -357,7 +361,8 @@ absl::Status Hub::Adopt(shm::SessionId id, Keepsakes::OfSession* kept, Garbage* 
   absl::Status status = engine_->RestoreSession(inherited, Now());
   if (status.ok()) {
     session->ended = books.KeptUntil().has_value();
-    if (session->ended) session->Disconnect();  // a successor that was not told of it tries again
+    // A successor that was not told of it tries again.
+    if (session->ended) waker_.End(session, Sleeper::End::kAll);
     GiveMemory(session.get(), std::move(memory), garbage);
     LoadPlan(session, std::move(kept->plans), garbage);
     return absl::OkStatus();
@@ -370,8 +375,7 @@ absl::Status Hub::Adopt(shm::SessionId id, Keepsakes::OfSession* kept, Garbage* 
   }
   for (const auto& [pool_id, pool] : memory.pools) pool.Revoke().IgnoreError();
   for (const memory::HostPool& slab : memory.slabs) slab.Revoke().IgnoreError();
-  session->SetPhase(shm::Phase::kGone);
-  session->Disconnect();
+  Tell(session, shm::Phase::kGone, Sleeper::End::kAll);
   return status;
 }
 

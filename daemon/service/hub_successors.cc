@@ -95,25 +95,31 @@ absl::StatusOr<SessionPtr> Hub::Reopen(shm::SessionId id, const core::SessionSpe
 absl::StatusOr<core::Allocation> Hub::Claim(const SessionPtr& session,
                                             const std::vector<core::ChunkSpec>& specs,
                                             uint64_t number) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  absl::StatusOr<core::Allocation> allocation = engine_->Claim(session->id(), specs, number);
-  if (!allocation.ok() || allocation->pool == core::kNoPool) return allocation;
-  const auto pool = session->pools.find(allocation->pool);
-  if (pool == session->pools.end()) return absl::InternalError("a pool that is kept is not there");
-  GEMINID_RETURN_IF_ERROR(PassPool(*session, pool->first, pool->second));
+  absl::StatusOr<core::Allocation> allocation;
+  std::vector<Passed> passed;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    allocation = engine_->Claim(session->id(), specs, number);
+    if (!allocation.ok() || allocation->pool == core::kNoPool) return allocation;
+    const auto pool = session->pools.find(allocation->pool);
+    if (pool == session->pools.end()) {
+      return absl::InternalError("a pool that is kept is not there");
+    }
+    passed.push_back(PoolToPass(pool->first, pool->second));
+  }
+  GEMINID_RETURN_IF_ERROR(Pass(*session, passed));
   return allocation;
 }
 
 absl::Status Hub::FreeOlder(const SessionPtr& session, uint64_t number) {
-  Garbage garbage;
+  if (number == 0) return absl::OkStatus();
+  absl::StatusOr<std::vector<shm::ChunkId>> older;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    absl::StatusOr<core::Releases> releases = engine_->FreeOlder(session->id(), number);
-    if (!releases.ok()) return releases.status();
-    Collect(*releases, /*died=*/false, &garbage);
+    older = engine_->MadeBy(session->id(), 0, number - 1);
   }
-  Destroy(std::move(garbage));  // before the caller is told
-  return absl::OkStatus();
+  if (!older.ok()) return older.status();
+  return FreeInSlices(session, *std::move(older));
 }
 
 }  // namespace geminid::service

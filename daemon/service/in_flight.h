@@ -41,13 +41,19 @@ class InFlight {
     Socket socket;
     size_t descriptors = 0;
   };
+  // A client can make a send last: only its own tenant's wait for it.
+  struct Tenant {
+    std::mutex mutex;
+    std::vector<Sent> sent;  // guarded by `mutex`
+  };
 
-  size_t CountLocked(const std::string& tenant);
+  std::shared_ptr<Tenant> TenantOf(const std::string& name);
+  static size_t CountLocked(Tenant* tenant);
   size_t ShareOfATenant() const;
 
   Limits* const limits_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<Sent>> sent_;  // guarded by mutex_; by tenant
+  std::map<std::string, std::shared_ptr<Tenant>> tenants_;  // guarded by mutex_
 };
 
 }  // namespace geminid::service

@@ -405,23 +405,27 @@ const std::vector<Attack>& Attacks() {
   const auto alone = [](void (*run)(const std::string&)) {
     return [run](const std::string& socket, Spoils*) { run(socket); };
   };
-  static const std::vector<Attack> attacks = {
-      {"events that block", alone(HangItsEvents)},
-      {"freeing what is being made", alone(FreeWhatIsBeingMade)},
-      {"keeping what is given back", alone(KeepWhatIsGivenBack)},
-      {"large and compressed requests", alone(SendLargeRequests)},
-      {"every session and handshake", alone(TakeEveryPlace)},
-      {"listing loops", alone(ListInLoops)},
-      {"calls that hang", alone(HoldCalls)},
-      {"lock file, bad hellos, slow descriptors", alone(AnnoyTheSockets)},
-      {"every descriptor", alone(UseEveryDescriptor)},
-      {"corrupt shared memory", alone(CorruptSharedMemory)},
-      {"plans of garbage", alone(PlanGarbage)},
-      {"descriptors never read", alone(LeaveDescriptorsUnread)},
-      {"segments kept", alone(KeepSegments)},
-      {"endless, reset and unread HTTP/2", alone(AbuseHttp2)},
-      {"reading about others", ReadOthers},
-  };
+  static const std::vector<Attack> attacks = [&] {
+    std::vector<Attack> all = {
+        {"events that block", alone(HangItsEvents)},
+        {"freeing what is being made", alone(FreeWhatIsBeingMade)},
+        {"keeping what is given back", alone(KeepWhatIsGivenBack)},
+        {"large and compressed requests", alone(SendLargeRequests)},
+        {"every session and handshake", alone(TakeEveryPlace)},
+        {"listing loops", alone(ListInLoops)},
+        {"calls that hang", alone(HoldCalls)},
+        {"lock file, bad hellos, slow descriptors", alone(AnnoyTheSockets)},
+        {"every descriptor", alone(UseEveryDescriptor)},
+        {"corrupt shared memory", alone(CorruptSharedMemory)},
+        {"plans of garbage", alone(PlanGarbage)},
+        {"descriptors never read", alone(LeaveDescriptorsUnread)},
+        {"segments kept", alone(KeepSegments)},
+        {"endless, reset and unread HTTP/2", alone(AbuseHttp2)},
+        {"reading about others", ReadOthers},
+    };
+    for (Attack& attack : AttacksOnWhatIsShared()) all.push_back(std::move(attack));
+    return all;
+  }();
   return attacks;
 }
 

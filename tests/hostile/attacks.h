@@ -19,6 +19,8 @@ struct Attack {
 };
 
 const std::vector<Attack>& Attacks();
+// Those of them on links, rings, the queue and the engine's mutex: attacks_shared.cc.
+std::vector<Attack> AttacksOnWhatIsShared();
 
 }  // namespace geminid::hostile
 

@@ -1,6 +1,9 @@
 // hostile DAEMON TRAINER SECONDS [--json]: a daemon, a job that trains, and two strangers who try
 // everything they can think of, for so long, with calm phases in between. Prints what it saw; fails
 // when a target is missed.
+//
+// hostile DAEMON TRAINER SECONDS --attack NAME: how long small tickets of a client take to come,
+// and a job to train, alone and beside two strangers who do only that.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -14,6 +17,7 @@
 #include "daemon/core/manifest.h"
 #include "daemon/memory/session_segments.h"
 #include "tests/hostile/kernel_books.h"
+#include "tests/hostile/probe.h"
 #include "tests/hostile/report.h"
 #include "tests/hostile/scene.h"
 
@@ -228,6 +232,44 @@ int Run(const std::string& daemon, const std::string& trainer, double seconds, b
   return 0;
 }
 
+// A line about tickets and jobs of so many seconds.
+void MeasureFor(double seconds, const char* when, Scene* scene) {
+  const auto time =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  std::vector<double> microseconds;
+  std::thread asking([&] {
+    if (const auto probe = Probe::Attach(scene->Socket())) microseconds = probe->Ask(time);
+  });
+  const auto began = Clock::now();
+  const Job job = scene->Train();
+  const double trained = std::chrono::duration<double>(Clock::now() - began).count();
+  asking.join();
+  std::cout << when << ": " << microseconds.size() << " tickets, p50 "
+            << Percentile(microseconds, 50) << " us, p99 " << Percentile(microseconds, 99)
+            << " us, p99.9 " << Percentile(microseconds, 99.9) << " us, slowest "
+            << Percentile(microseconds, 100) << " us; a job "
+            << (job.bits.empty() ? "failed after " : "trained for ") << trained << " s\n";
+}
+
+int MeasureAttack(const std::string& daemon, const std::string& trainer, double seconds,
+                  const std::string& name) {
+  size_t which = 0;
+  while (which < Attacks().size() && Attacks()[which].name != name) ++which;
+  if (which == Attacks().size()) {
+    std::cerr << "hostile: there is no attack \"" << name << "\"; there are:\n";
+    for (const Attack& attack : Attacks()) std::cerr << "  " << attack.name << "\n";
+    return 64;
+  }
+  Scene scene(daemon, trainer);
+  if (!scene.StartDaemon()) return Complain(scene, "the daemon does not start");
+  MeasureFor(seconds, "calm", &scene);
+  scene.ReleaseStrangers({which});
+  std::this_thread::sleep_for(std::chrono::seconds(2));  // they have begun
+  MeasureFor(seconds, "beside it", &scene);
+  scene.RemoveStrangers();
+  return 0;
+}
+
 }  // namespace
 }  // namespace geminid::hostile
 
@@ -236,9 +278,12 @@ int main(int argc, char** argv) {
   if (argc == 6 && std::strcmp(argv[1], kStrangerFlag) == 0) {
     BeStranger(argv[2], std::atoi(argv[3]), std::atoi(argv[4]), std::atoi(argv[5]));
   }
+  if (argc == 6 && std::strcmp(argv[4], "--attack") == 0) {
+    return MeasureAttack(argv[1], argv[2], std::atof(argv[3]), argv[5]);
+  }
   const bool as_json = argc == 5 && std::strcmp(argv[4], "--json") == 0;
   if (argc != 4 && !as_json) {
-    std::cerr << "usage: " << argv[0] << " DAEMON TRAINER SECONDS [--json]\n";
+    std::cerr << "usage: " << argv[0] << " DAEMON TRAINER SECONDS [--json | --attack NAME]\n";
     return 64;
   }
   return Run(argv[1], argv[2], std::atof(argv[3]), as_json);

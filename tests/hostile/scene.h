@@ -44,6 +44,7 @@ class Scene {
   std::string processors() const;
 
   bool StartDaemon();
+  std::string Socket() const { return Path("s"); }
   Job Train();
   // Each carries out one of these attacks alone; of none: any.
   void ReleaseStrangers(const std::vector<size_t>& attacks = {});
@@ -68,7 +69,6 @@ class Scene {
   std::string LastWords() const;
 
  private:
-  std::string Socket() const { return Path("s"); }
   std::string Path(const std::string& name) const { return folder_.path() + "/" + name; }
 
   const std::string daemon_program_;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -32,11 +33,12 @@ _INSTEAD = {
 
 def _caller() -> str | None:
     """The package of _INSTEAD in which the call began that led here: the outermost of them."""
-    found, frame = None, sys._getframe(1)
+    found: str | None = None
+    frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         package = frame.f_globals.get("__name__", "").partition(".")[0]
         found = package if package in _INSTEAD else found
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return found
 
 

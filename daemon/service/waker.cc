@@ -7,7 +7,6 @@
 #include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "daemon/os/event.h"
-#include "daemon/os/priority.h"
 
 namespace geminid::service {
 namespace {
@@ -130,7 +129,7 @@ bool Waker::RunOne(std::unique_lock<std::mutex>* lock) {
 }
 
 void Waker::Run() {
-  os::GiveWay();
+  // Its mutex is the loop's, too: a thread that gives way would be kept from giving it back.
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     if (stopping_) turns_.DropLasting(Now());

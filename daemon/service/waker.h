@@ -2,9 +2,9 @@
 // A client can make each last as long as it likes: with a million epoll entries at its end, 64 ms.
 //
 // A wake-up is sent by whoever calls, who holds no lock. The first one that lasts is the last for
-// which anybody else waits: from then on a thread sends those of that tenant's clients. It gives
-// way to other threads, takes the tenants in turn, has at most one wake-up of a client waiting, and
-// takes no more than a tenth of a processor for a tenant.
+// which anybody else waits: from then on a thread sends those of that tenant's clients. It takes the
+// tenants in turn, has at most one wake-up of a client waiting, and takes no more than a tenth of a
+// processor for a tenant.
 #ifndef GEMINID_DAEMON_SERVICE_WAKER_H_
 #define GEMINID_DAEMON_SERVICE_WAKER_H_
 

@@ -136,9 +136,10 @@ double SecondsToDecode(int tensors) {
   return least;
 }
 
-// A loop over all names for each name would make it ten.
-TEST(Safetensors_Decode_Time, OfTenTimesTheTensors_IsLessThanThreeTimesMorePerTensor) {
-  EXPECT_LT(SecondsToDecode(30'000), 30 * SecondsToDecode(3'000));
+// A loop over all names for each name would make it forty times more. Caches make it up to four,
+// where others use them too.
+TEST(Safetensors_Decode_Time, OfFortyTimesTheTensors_IsLessThanTenTimesMorePerTensor) {
+  EXPECT_LT(SecondsToDecode(40'000), 40 * 10 * SecondsToDecode(1'000));
 }
 
 TEST(Safetensors_HeaderLength, LongerThanTheFile_IsRefused) {

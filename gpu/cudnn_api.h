@@ -108,9 +108,9 @@ enum class DnnType : int {  // of an attribute: cudnnBackendAttributeType_t
 };
 
 enum class DnnData : int { kFp32 = 0, kInt32 = 4, kBf16 = 9, kBoolean = 11 };  // cudnnDataType_t
-enum class DnnReduce : int { kAdd = 0, kMax = 3 };        // cudnnReduceTensorOp_t
-enum class DnnHeuristic : int { kFallback = 2, kA = 3 };  // cudnnBackendHeurMode_t
-enum class DnnNote : int { kNondeterministic = 4 };       // cudnnBackendNumericalNote_t
+enum class DnnReduce : int { kAdd = 0, kMax = 3 };                    // cudnnReduceTensorOp_t
+enum class DnnHeuristic : int { kFallback = 2, kA = 3 };              // cudnnBackendHeurMode_t
+enum class DnnNote : int { kTensorCore = 0, kNondeterministic = 4 };  // cudnnBackendNumericalNote_t
 inline constexpr int64_t kDnnNotes = 10;
 
 enum class DnnPointwise : int {  // cudnnPointwiseMode_t

@@ -288,7 +288,6 @@ TEST_F(AttentionLibraryTest, PartsOfAShape_HaveTheBitsOfTheWhole) {
   const std::vector<uint16_t> expected = run(whole);
   for (const auto& [batch, kv_heads] : {std::pair(2u, 2u), {1u, 2u}, {1u, 1u}}) {
     AttentionPlan parts;
-    std::string error;
     ASSERT_TRUE(library_->PlanParts(shape, {batch, kv_heads, uint64_t{1} << 30}, parts))
         << parts.why;
     EXPECT_EQ(run(parts), expected) << batch << ", " << kv_heads;

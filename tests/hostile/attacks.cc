@@ -24,6 +24,7 @@
 #include "proto/shm/ring.h"
 #include "tests/daemon_env/raw_client.h"
 #include "tests/daemon_env/raw_http2.h"
+#include "tests/hostile/chunks_request.h"
 
 namespace geminid::hostile {
 namespace {
@@ -59,15 +60,8 @@ std::unique_ptr<grpc::ClientContext> Context(const RawClient* client) {
 
 grpc::Status Allocate(const RawClient& client, int chunks, uint64_t bytes,
                       v1::AllocateChunksResponse* response) {
-  v1::AllocateChunksRequest request;
-  for (int i = 0; i < chunks; ++i) {
-    v1::ChunkSpec* chunk = request.add_chunks();
-    chunk->set_kind(v1::CHUNK_KIND_GENERIC);
-    chunk->set_bytes(bytes);
-    chunk->set_has_home(true);
-  }
   return v1::ChunkService::NewStub(client.channel())
-      ->Allocate(Context(&client).get(), request, response);
+      ->Allocate(Context(&client).get(), ChunksRequest(chunks, bytes), response);
 }
 
 // Both events made to block and filled, then a request, then death.

@@ -36,8 +36,8 @@
 #include "daemon/os/log.h"
 #include "daemon/os/machine.h"
 #include "daemon/os/terminal.h"
-#include "daemon/service/daemon.h"
-#include "daemon/service/version.h"
+#include "daemon/service/entry/daemon.h"
+#include "daemon/service/entry/version.h"
 
 namespace geminid {
 namespace {

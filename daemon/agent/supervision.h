@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "daemon/core/time.h"
+#include "daemon/core/basics/time.h"
 
 namespace geminid::agent {
 

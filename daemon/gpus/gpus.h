@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/core/account.h"
+#include "daemon/core/accounts/account.h"
 #include "daemon/gpus/assign.h"
 #include "daemon/gpus/gpu_agent.h"
 #include "daemon/gpus/gpu_arena.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "daemon/core/time.h"
+#include "daemon/core/basics/time.h"
 #include "daemon/metrics/reading.h"
 
 namespace geminid::metrics {

@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <span>
 
-#include "daemon/core/refusals.h"
-#include "daemon/core/time_histogram.h"
-#include "daemon/core/transfer_scheduler.h"
+#include "daemon/core/basics/time_histogram.h"
+#include "daemon/core/engine/refusals.h"
+#include "daemon/core/transfers/transfer_scheduler.h"
 #include "daemon/metrics/session_counters.h"
 
 namespace geminid::metrics {

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "daemon/core/time_histogram.h"
+#include "daemon/core/basics/time_histogram.h"
 #include "daemon/metrics/catalogue.h"
 
 namespace geminid::metrics {

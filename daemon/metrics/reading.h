@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/core/engine.h"
-#include "daemon/core/time_histogram.h"
+#include "daemon/core/basics/time_histogram.h"
+#include "daemon/core/engine/engine.h"
 #include "daemon/metrics/session_counters.h"
 #include "proto/shm/host_registration.h"
 

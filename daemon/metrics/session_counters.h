@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/ids.h"
-#include "daemon/core/transfer_scheduler.h"
+#include "daemon/core/basics/ids.h"
+#include "daemon/core/transfers/transfer_scheduler.h"
 #include "proto/shm/session_layout.h"
 
 namespace geminid::metrics {

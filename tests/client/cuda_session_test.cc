@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/session.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "tests/daemon_env/daemon_env.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "client/src/session_internal.h"
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/session.h"
 #include "tests/daemon_env/daemon_env.h"
 

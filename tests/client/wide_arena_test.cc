@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/session.h"
 #include "tests/daemon_env/daemon_env.h"
 

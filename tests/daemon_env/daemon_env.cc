@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include "daemon/config/settings.h"
-#include "daemon/service/daemon.h"
-#include "daemon/service/rpc_server.h"
+#include "daemon/service/entry/daemon.h"
+#include "daemon/service/entry/rpc_server.h"
 
 namespace geminid::testing {
 

@@ -22,10 +22,10 @@
 #include "daemon/config/tenant_shares.h"
 #include "daemon/holder/descriptor_store.h"
 #include "daemon/os/numa.h"
-#include "daemon/service/identity.h"
+#include "daemon/service/tenants/identity.h"
 #include "tests/base/temporary_folder.h"
 
-// Whoever asks the daemon itself includes daemon/service/daemon.h; most do not, and need not wait
+// Whoever asks the daemon itself includes daemon/service/entry/daemon.h; most do not, and need not wait
 // for the compiler to read gRPC.
 namespace geminid::service {
 class Daemon;

@@ -15,8 +15,8 @@
 #include "base/system_error.h"
 #include "daemon/os/event.h"
 #include "daemon/os/unix_socket.h"
-#include "daemon/service/rpc_server.h"
-#include "daemon/service/token.h"
+#include "daemon/service/entry/rpc_server.h"
+#include "daemon/service/sessions/token.h"
 
 namespace geminid::testing {
 namespace {

@@ -15,7 +15,7 @@ WORDS = {
     r"\bk[A-Z]\w+": "the value in words",
 }
 # Not for people: names of places in memory and of parts of the manifest, said of our own defects.
-EXEMPT = {"daemon/core/engine_check.cc", "daemon/core/extent_allocator.cc"}
+EXEMPT = {"daemon/core/engine/engine_check.cc", "daemon/core/chunks/extent_allocator.cc"}
 # What programs say to each other.
 PATH_OF_A_CALL = re.compile(r"/geminid\.v\d+\.\w+/\w+")
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "base/unique_fd.h"
-#include "daemon/service/hub.h"
+#include "daemon/service/sessions/hub.h"
 
 namespace geminid::fuzz {
 

@@ -1,7 +1,7 @@
 // The first message of a client.
 #include <span>
 
-#include "daemon/service/hello.h"
+#include "daemon/service/calls/hello.h"
 #include "tests/fuzz/fuzz_target.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "daemon/planner/make_plan.h"
-#include "daemon/service/client_services.h"
-#include "daemon/service/job_services.h"
-#include "daemon/service/library_logs.h"
-#include "daemon/service/operator_services.h"
-#include "daemon/service/plan_messages.h"
+#include "daemon/service/calls/client_services.h"
+#include "daemon/service/calls/job_services.h"
+#include "daemon/service/calls/operator_services.h"
+#include "daemon/service/entry/library_logs.h"
+#include "daemon/service/sessions/plan_messages.h"
 #include "proto/messages/trace_messages.h"
 #include "tests/fuzz/fuzz_hub.h"
 #include "tests/fuzz/fuzz_target.h"

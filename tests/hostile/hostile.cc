@@ -14,7 +14,7 @@
 #include <mutex>
 #include <thread>
 
-#include "daemon/core/manifest.h"
+#include "daemon/core/records/manifest.h"
 #include "daemon/memory/session_segments.h"
 #include "tests/hostile/kernel_books.h"
 #include "tests/hostile/probe.h"

@@ -8,6 +8,7 @@ The rules are those of docs/architecture.md:
      agent alone: the daemon loads no driver.
   2. daemon/core and daemon/planner are pure: they include nothing but the standard library, Abseil,
      base, proto/shm and, each, itself.
+     Rooms of a house stand in an order (ROOMS): a file includes its own room and those before it.
   3. CUDA headers appear only in gpu; public headers include no gRPC, Protocol Buffers, Boost or CUDA
      header, and nothing of the project but each other.
   4. tools/trainer is no utility room, and tools/forecast uses nothing of the daemon but the planner.
@@ -45,6 +46,11 @@ CUDA_ALLOWED = re.compile(r"^gpu/")
 GPU_IN_DAEMON = ("daemon/agent/",)
 FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|.*\.pb\.h$)")
 PURE = ("daemon/core/", "daemon/planner/")
+# The rooms of a folder: each may include those before it.
+ROOMS = {
+    "daemon/core": ("basics", "accounts", "chunks", "jobs", "transfers", "records", "engine"),
+    "daemon/service": ("tenants", "heritage", "sessions", "watch", "calls", "entry"),
+}
 # Of base, what calls the system: not for pure rooms.
 SYSTEM_IN_BASE = {"base/clock.h", "base/deadline.h", "base/files.h", "base/job_signals.h",
                   "base/machine_memory.h", "base/mapping.h", "base/memfd.h",
@@ -68,8 +74,8 @@ READS_WALL_CLOCK = {
     "tools/gpu-verify/run.cc",  # stands alone
 }
 STAMPS = {
-    "daemon/service/daemon.cc",        # metrics: when it started, and was last configured
-    "daemon/service/monitor.cc",       # metrics: since when a job waits
+    "daemon/service/entry/daemon.cc",        # metrics: when it started, and was last configured
+    "daemon/service/watch/monitor.cc",       # metrics: since when a job waits
     "tools/geminictl/bundle.cc",       # the name of the bundle
     "tools/trainer/gather_report.cc",  # lines of the run's log
     "tools/trainer/train.cc",          # the name of the log for TensorBoard
@@ -117,6 +123,23 @@ def violations_of(path, text):
                 yield f"{path}: a public header must not include {included}"
 
 
+def rooms_upward(path, text):
+    """Yields each include of the file at `path` that goes to a later room of its house, or to no room."""
+    for house, rooms in ROOMS.items():
+        if not path.startswith(house + "/"):
+            continue
+        room = path[len(house) + 1:].split("/")[0]
+        if room not in rooms:
+            yield f"{path}: {house} has the rooms {', '.join(rooms)}; put the file into one"
+            continue
+        for _, included in tree.INCLUDE.findall(text):
+            if not included.startswith(house + "/"):
+                continue
+            other = included[len(house) + 1:].split("/")[0]
+            if other not in rooms or rooms.index(other) > rooms.index(room):
+                yield f"{path}: {house}/{room} stands before {other}; it must not include {included}"
+
+
 def wall_clocks(path, text):
     """Yields what the file at `path` has to do with the wall clock and may not."""
     if path.startswith("tests/"):
@@ -152,6 +175,7 @@ def misplaced_tests(tests, sources):
 def check(root):
     texts = tree.read_sources(root, tree.FOLDERS + ("tests",))
     found = [v for path, text in texts.items() for v in violations_of(path, text)]
+    found += [v for path, text in texts.items() for v in rooms_upward(path, text)]
     found += [v for path, text in texts.items() for v in wall_clocks(path, text)]
     found += circles.circles_of(tree.includes_of(texts))
     tests = [path for path in texts if path.startswith("tests/") and path.endswith("_test.cc")]

@@ -18,12 +18,12 @@ class Layering(unittest.TestCase):
         for path, include in [
             ("base/a.h", '"proto/shm/ring.h"'),
             ("gpu/a.h", '"proto/shm/ring.h"'),
-            ("proto/shm/a.h", '"daemon/core/engine.h"'),
+            ("proto/shm/a.h", '"daemon/core/engine/engine.h"'),
             ("kernels/optimizers/adamw/a.cc", '"collectives/reduce.h"'),
             ("collectives/shm/a.cc", '"client/src/control.h"'),
             ("kernels/model/a.h", '"geminid/zero.h"'),
             ("daemon/service/a.cc", '"client/src/control.h"'),
-            ("client/src/a.cc", '"daemon/core/engine.h"'),
+            ("client/src/a.cc", '"daemon/core/engine/engine.h"'),
             ("client/zero/a.cc", '"tools/trainer/train.h"'),
         ]:
             self.assertEqual(len(self.violations(path, include)), 1, (path, include))
@@ -47,8 +47,19 @@ class Layering(unittest.TestCase):
 
     def test_core_and_planner_know_nothing_of_each_other(self):
         self.assertTrue(self.violations("daemon/core/a.cc", '"daemon/planner/contract/plan.h"'))
-        self.assertTrue(self.violations("daemon/planner/a.cc", '"daemon/core/engine.h"'))
+        self.assertTrue(self.violations("daemon/planner/a.cc", '"daemon/core/engine/engine.h"'))
         self.assertEqual(self.violations("daemon/planner/a.cc", '"daemon/planner/contract/plan.h"'), [])
+
+    def test_a_room_includes_no_later_one(self):
+        def rooms(path, include):
+            return list(layering.rooms_upward(path, f'#include "{include}"\n'))
+        self.assertTrue(rooms("daemon/core/accounts/a.h", "daemon/core/engine/engine.h"))
+        self.assertTrue(rooms("daemon/service/heritage/a.cc", "daemon/service/sessions/hub.h"))
+        self.assertTrue(rooms("daemon/service/a.cc", "base/bytes.h"), "a file that is in no room")
+        self.assertTrue(rooms("daemon/core/engine/a.cc", "daemon/core/a.h"), "a room that is none")
+        self.assertEqual(rooms("daemon/core/engine/a.cc", "daemon/core/accounts/ledger.h"), [])
+        self.assertEqual(rooms("daemon/core/engine/a.cc", "daemon/core/engine/engine.h"), [])
+        self.assertEqual(rooms("daemon/memory/a.cc", "daemon/core/engine/engine.h"), [])
 
     def test_the_trainer_is_nobodys_utility_room(self):
         for path in ["tools/forecast/a.cc", "tools/geminictl/a.cc", "tools/sim/a.cc"]:
@@ -57,7 +68,7 @@ class Layering(unittest.TestCase):
             self.assertEqual(self.violations(path, '"tools/trainer/report.h"'), [], path)
 
     def test_the_forecast_needs_no_daemon(self):
-        for include in ['"daemon/service/hub.h"', '"geminid/v1/plan.grpc.pb.h"', "<grpcpp/grpcpp.h>"]:
+        for include in ['"daemon/service/sessions/hub.h"', '"geminid/v1/plan.grpc.pb.h"', "<grpcpp/grpcpp.h>"]:
             self.assertTrue(self.violations("tools/forecast/a.cc", include), include)
         for include in ['"daemon/planner/contract/plan.h"', '"geminid/v1/trace.pb.h"']:
             self.assertEqual(self.violations("tools/forecast/a.cc", include), [], include)
@@ -186,7 +197,7 @@ class Circles(unittest.TestCase):
 
 
 class Mirror(unittest.TestCase):
-    SOURCES = {"kernels/a.h", "kernels/model/attention/attention.h", "daemon/core/engine.cc",
+    SOURCES = {"kernels/a.h", "kernels/model/attention/attention.h", "daemon/core/engine/engine.cc",
                "collectives/tcp/coordinator.h", "collectives/tcp/reduce.h", "collectives/reduce.h"}
 
     def misplaced(self, *tests):

@@ -10,7 +10,7 @@
 #include "base/memfd.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
-#include "daemon/service/keepsakes.h"
+#include "daemon/service/heritage/keepsakes.h"
 
 namespace geminid::simulation {
 namespace {

@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "base/mapping.h"
 #include "base/unique_fd.h"
-#include "daemon/core/engine.h"
+#include "daemon/core/engine/engine.h"
 #include "daemon/holder/shelf.h"
-#include "daemon/service/hub.h"
+#include "daemon/service/sessions/hub.h"
 
 namespace geminid::simulation {
 

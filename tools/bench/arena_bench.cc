@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "daemon/core/extent_allocator.h"
+#include "daemon/core/chunks/extent_allocator.h"
 #include "proto/shm/lease.h"
 
 namespace geminid {

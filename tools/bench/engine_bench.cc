@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/core/engine.h"
+#include "daemon/core/engine/engine.h"
 #include "tools/bench/size.h"
 
 namespace geminid {

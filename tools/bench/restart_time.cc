@@ -26,7 +26,7 @@
 #include "base/units.h"
 #include "daemon/holder/holder_store.h"
 #include "daemon/os/log.h"
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/session.h"
 
 extern char** environ;

@@ -12,7 +12,7 @@
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 #include "daemon/os/unix_socket.h"
-#include "daemon/service/rpc_server.h"
+#include "daemon/service/entry/rpc_server.h"
 #include "proto/rpc/deadline.h"
 
 namespace geminid::ctl {

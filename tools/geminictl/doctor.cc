@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/exit_code.h"
-#include "daemon/service/version.h"
+#include "daemon/service/entry/version.h"
 #include "tools/geminictl/checks.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/exit_code.h"
-#include "daemon/service/version.h"
+#include "daemon/service/entry/version.h"
 #include "proto/shm/attach_messages.h"
 #include "tools/geminictl/json_message.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "daemon/core/engine.h"
+#include "daemon/core/engine/engine.h"
 #include "tools/sim/event_queue.h"
 
 namespace geminid::sim {

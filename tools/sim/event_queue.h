@@ -7,7 +7,7 @@
 #include <queue>
 #include <vector>
 
-#include "daemon/core/time.h"
+#include "daemon/core/basics/time.h"
 
 namespace geminid::sim {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "daemon/core/transfer_scheduler.h"
+#include "daemon/core/transfers/transfer_scheduler.h"
 #include "daemon/planner/contract/trace.h"
 
 namespace geminid::sim {

@@ -10,7 +10,7 @@
 
 #include "client/src/session_impl.h"
 #include "collectives/local/local_communicator.h"
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "tests/daemon_env/daemon_env.h"

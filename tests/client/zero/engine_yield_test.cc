@@ -8,7 +8,7 @@
 #include <future>
 #include <thread>
 
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/session.h"
 #include "tests/client/zero/engine_fixture.h"
 

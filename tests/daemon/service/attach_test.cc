@@ -14,7 +14,7 @@
 #include "base/unique_fd.h"
 #include "daemon/config/settings.h"
 #include "daemon/os/unix_socket.h"
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/daemon_env/raw_client.h"

@@ -13,8 +13,8 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/service/daemon.h"
-#include "daemon/service/monitor.h"
+#include "daemon/service/entry/daemon.h"
+#include "daemon/service/watch/monitor.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"

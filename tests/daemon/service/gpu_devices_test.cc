@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mapping.h"
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
 #include "tests/daemon_env/daemon_env.h"

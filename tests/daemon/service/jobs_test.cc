@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/v1/job.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
 #include "proto/shm/attach_messages.h"

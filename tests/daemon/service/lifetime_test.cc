@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "daemon/os/unix_socket.h"
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "tests/daemon_env/daemon_env.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "daemon/service/plan_messages.h"
+#include "daemon/service/sessions/plan_messages.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/config.grpc.pb.h"

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "daemon/planner/make_plan.h"
-#include "daemon/service/kept_plan.h"
-#include "daemon/service/plan_messages.h"
+#include "daemon/service/sessions/kept_plan.h"
+#include "daemon/service/sessions/plan_messages.h"
 #include "gtest/gtest.h"
 #include "proto/messages/trace_messages.h"
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/mapping.h"
-#include "daemon/service/daemon.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/session.h"
 #include "gtest/gtest.h"
 #include "tests/daemon_env/daemon_env.h"

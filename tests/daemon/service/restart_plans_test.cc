@@ -14,7 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/memfd.h"
-#include "daemon/service/kept_plan.h"
+#include "daemon/service/sessions/kept_plan.h"
 #include "geminid/plan.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

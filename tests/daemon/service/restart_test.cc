@@ -15,7 +15,7 @@
 #include "client/device/host/host_device.h"
 #include "client/src/session_impl.h"
 #include "client/src/session_internal.h"
-#include "daemon/core/manifest.h"
+#include "daemon/core/records/manifest.h"
 #include "daemon/os/unix_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

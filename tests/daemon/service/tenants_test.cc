@@ -9,9 +9,9 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/service/daemon.h"
-#include "daemon/service/monitor.h"
-#include "daemon/service/pages.h"
+#include "daemon/service/entry/daemon.h"
+#include "daemon/service/watch/monitor.h"
+#include "daemon/service/watch/pages.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "geminid/v1/plan.grpc.pb.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/escaping.h"
 #include "base/exit_code.h"
-#include "daemon/service/token.h"
+#include "daemon/service/sessions/token.h"
 #include "tests/daemon_env/raw_client.h"
 #include "tests/tools/geminictl/in_process.h"
 

@@ -17,7 +17,7 @@
 
 #include "base/exit_code.h"
 #include "base/unique_fd.h"
-#include "daemon/service/version.h"
+#include "daemon/service/entry/version.h"
 #include "geminid/session.h"
 #include "tests/base/json_values.h"
 #include "tests/base/temporary_folder.h"

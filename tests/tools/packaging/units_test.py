@@ -101,13 +101,13 @@ class Units(unittest.TestCase):
 
     def test_watchdog_waits_twice_as_long_as_the_probe(self):
         turn = re.search(r"kLongestTurn = core::Duration::Seconds\((\d+)\)",
-                         (ROOT / "daemon/service/health.h").read_text()).group(1)
+                         (ROOT / "daemon/service/watch/health.h").read_text()).group(1)
         for unit in (SYSTEM, USER):
             self.assertIn(f"WatchdogSec={2 * int(turn)}\n", unit.read_text(), unit)
 
     def test_start_may_take_longer_than_finding_the_gpus(self):
         patience = re.search(r"kProbePatience = absl::Seconds\((\d+)\)",
-                             (ROOT / "daemon/service/daemon.h").read_text()).group(1)
+                             (ROOT / "daemon/service/entry/daemon.h").read_text()).group(1)
         start = re.search(r"^TimeoutStartSec=(\d+)$", SYSTEM.read_text(), re.MULTILINE).group(1)
         self.assertGreaterEqual(int(start), int(patience) + 30)
 

@@ -1,0 +1,34 @@
+// The identifiers of the wire contract, by the names the core uses.
+#ifndef GEMINID_DAEMON_CORE_BASICS_IDS_H_
+#define GEMINID_DAEMON_CORE_BASICS_IDS_H_
+
+#include "proto/shm/session_layout.h"
+#include "proto/shm/types.h"
+
+namespace geminid::core {
+
+using shm::ChunkId;
+using shm::ChunkKind;
+using shm::DeviceIndex;
+using shm::Direction;
+using shm::PoolId;
+using shm::Priority;
+using shm::SessionId;
+using shm::TicketId;
+using shm::Tier;
+using shm::TransferCause;
+
+using shm::kNoDeadline;
+
+// Tickets carry the epoch of the daemon that granted them above this many bits, so that a
+// completion word of an earlier one never matches.
+inline constexpr int kTicketCountBits = 40;
+constexpr uint64_t FirstTicketOf(uint64_t epoch) { return (epoch << kTicketCountBits) + 1; }
+
+inline constexpr SessionId kNoSession{0};
+inline constexpr PoolId kNoPool{0};
+inline constexpr TicketId kNoTicket{0};
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_BASICS_IDS_H_

@@ -1,0 +1,20 @@
+// Gemini's states: which step is legal, in words.
+#ifndef GEMINID_DAEMON_CORE_CHUNKS_CHUNK_STATES_H_
+#define GEMINID_DAEMON_CORE_CHUNKS_CHUNK_STATES_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/shm/chunk_state.h"
+
+namespace geminid::core {
+
+using shm::ChunkState;
+
+// OK for the nine legal transitions. Otherwise FAILED_PRECONDITION that names the chunk, both
+// states and what would be legal; INVALID_ARGUMENT when `to` is no state at all.
+absl::Status CheckTransition(const std::string& chunk_name, ChunkState from, ChunkState to);
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_CHUNKS_CHUNK_STATES_H_

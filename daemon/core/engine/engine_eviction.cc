@@ -1,0 +1,231 @@
+// Places in the arena: who gets one, and who leaves to make room.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "daemon/core/engine/engine.h"
+#include "daemon/core/engine/engine_state.h"
+
+namespace geminid::core {
+namespace {
+
+// A client that takes leases as fast as they are looked at only hurts itself.
+constexpr int kEvictionRounds = 4;
+}  // namespace
+
+uint32_t Engine::NextUse(const Session& session, const Chunk& chunk) const {
+  if (StatusOf(chunk).state == ChunkState::kFree) return Departures::kNever;
+  const auto uses = session.plan_uses.find(chunk.id);
+  if (session.plan_moments == 0 || uses == session.plan_uses.end() || uses->second.empty()) {
+    return Departures::kNever;
+  }
+  const auto next =
+      std::lower_bound(uses->second.begin(), uses->second.end(), session.plan_moment());
+  return next != uses->second.end() ? *next : uses->second.front();
+}
+
+// Empty: the device copy may go as far as the daemon's own books show; leases are another matter.
+std::string Engine::WhyNotEvictable(const Session& session, const Chunk& chunk) const {
+  const ChunkStatus status = StatusOf(chunk);
+  if (status.residency == shm::Residency::kFilling) return "its device copy is being filled";
+  if (status.residency != shm::Residency::kResident) return "it has no device copy";
+  if (chunk.pins > 0) return absl::StrCat(chunk.pins, " transfers use its device copy");
+  if (status.state != ChunkState::kHold && status.state != ChunkState::kFree) {
+    return absl::StrCat("it is ", shm::Name(status.state), ", and only HOLD and FREE may leave");
+  }
+  if (status.dirty && chunk.has_home()) return "its device copy is newer than its home";
+  if (status.dirty) return "its device copy was written and is the only one";
+  if (!MayLeave(chunk, status)) return "its device copy is the only one";
+  return IsLeased(session, chunk) ? "it is leased" : "";
+}
+
+bool Engine::MayLeave(const Chunk& chunk, const ChunkStatus& status) const {
+  return status.residency == shm::Residency::kResident && chunk.pins == 0 && !status.dirty &&
+         (status.state == ChunkState::kFree ||
+          (status.state == ChunkState::kHold &&
+           (chunk.has_home() || chunk.kind == ChunkKind::kGatheredWeight)));
+}
+
+bool Engine::IsLeased(const Session& session, const Chunk& chunk) const {
+  return shm::IsHeld(tables_->ReadLease(session.id, chunk.id), StatusOf(chunk).generation);
+}
+
+// To be called whenever something has changed that decides whether, or after whom, it may leave.
+void Engine::UpdateDeparture(Session* session, Chunk* chunk) {
+  std::optional<Departures::Place> place;
+  if (MayLeave(*chunk, StatusOf(*chunk))) {
+    place = {NextUse(*session, *chunk), chunk->touched, chunk->id};
+  }
+  if (place == chunk->departure) return;
+  if (chunk->departure.has_value()) session->departures.Erase(*chunk->departure);
+  if (place.has_value()) session->departures.Insert(*place);
+  chunk->departure = place;
+}
+
+void Engine::Touch(Session* session, Chunk* chunk) {
+  chunk->touched = ++session->touch_clock;
+  UpdateDeparture(session, chunk);
+}
+
+// Those that must leave, and may, so that `bytes` fit in one piece; none: there is no such choice.
+std::vector<Extent> Engine::FindVictims(Session* session, uint64_t bytes) {
+  ExtentAllocator::VictimSearch search(&*session->arena, bytes);
+  bool found = false;
+  session->departures.Walk(
+      session->plan_moment(), kMostLookedAt, [&](const Departures::Place& place) {
+        Chunk* chunk = session->Find(place.chunk);
+        UpdateDeparture(session, chunk);
+        if (chunk->departure != place) return Departures::Visited::kMoved;
+        if (IsLeased(*session, *chunk)) return Departures::Visited::kOn;
+        found = search.Add(*session->arena->Find(StatusOf(*chunk).device_offset()));
+        return found ? Departures::Visited::kStop : Departures::Visited::kOn;
+      });
+  return found ? search.Victims() : std::vector<Extent>{};
+}
+
+Engine::Failure Engine::PlaceExtent(Session* session, Chunk* chunk, uint64_t offset,
+                                    bool may_evict) {
+  if (!session->arena.has_value()) {
+    return {absl::FailedPreconditionError(
+                "the session has no device memory; ask for some when it attaches"),
+            shm::ErrorReason::kArenaFull};
+  }
+  if (StatusOf(*chunk).residency != shm::Residency::kAbsent) {
+    return {absl::FailedPreconditionError(absl::StrCat(
+                "chunk \"", chunk->name, "\" has a device copy already; drop it first")),
+            shm::ErrorReason::kAlreadyResident};
+  }
+  if (offset == shm::kAnyOffset) {
+    const absl::StatusOr<uint64_t> placed = PlaceAnywhere(session, chunk, may_evict);
+    if (!placed.ok()) return {placed.status(), shm::ErrorReason::kArenaFull};
+    offset = *placed;
+  } else if (Failure failure = PlaceAt(session, chunk, offset, may_evict); !failure.ok()) {
+    return failure;
+  }
+  ledger_.Occupy(session->device_account(), session->id, chunk->kind, chunk->bytes).IgnoreError();
+  ChunkStatus status = StatusOf(*chunk);
+  status.residency = shm::Residency::kFilling;
+  status.slot = shm::SlotOf(offset);
+  SetStatus(session, chunk, status);
+  Touch(session, chunk);
+  return Failure::None();
+}
+
+Engine::Failure Engine::PlaceAt(Session* session, Chunk* chunk, uint64_t offset, bool may_evict) {
+  ExtentAllocator& arena = *session->arena;
+  if (offset % shm::kSlotBytes != 0) {
+    return {absl::InvalidArgumentError(
+                absl::StrCat("device offset ", offset, " is not a multiple of ", shm::kSlotBytes)),
+            shm::ErrorReason::kMalformed};
+  }
+  absl::Status status = arena.AllocateAt(offset, chunk->bytes, chunk->id);
+  if (absl::IsInvalidArgument(status)) {
+    return {absl::OutOfRangeError(std::string(status.message())), shm::ErrorReason::kOutOfRange};
+  }
+  // Nobody leaves for a place that the workspace takes.
+  const uint64_t end = offset + arena.RoundUp(chunk->bytes);
+  if (!status.ok() && may_evict && end <= arena.limit_bytes() && MakeRoom(session, offset, end)) {
+    status = arena.AllocateAt(offset, chunk->bytes, chunk->id);
+  }
+  if (status.ok()) return Failure::None();
+  return {absl::ResourceExhaustedError(absl::StrCat("chunk \"", chunk->name, "\" at ", offset, ": ",
+                                                    std::string(status.message()))),
+          shm::ErrorReason::kExtentBusy};
+}
+
+absl::StatusOr<uint64_t> Engine::PlaceAnywhere(Session* session, Chunk* chunk, bool may_evict) {
+  ExtentAllocator& arena = *session->arena;
+  absl::StatusOr<uint64_t> placed = arena.AllocateLowest(chunk->bytes, chunk->id);
+  // A further round follows only when a victim was leased at the last moment: no candidate then.
+  for (int round = 0; round < kEvictionRounds && !placed.ok() && may_evict; ++round) {
+    std::vector<Extent> victims = FindVictims(session, chunk->bytes);
+    // A walk moves what it meets to where the new plan wants it, which may be behind it.
+    if (victims.empty() && !session->placed_by_plan) victims = FindVictims(session, chunk->bytes);
+    if (victims.empty()) break;
+    if (EvictAll(session, victims)) placed = arena.AllocateLowest(chunk->bytes, chunk->id);
+  }
+  if (placed.ok()) return placed;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "chunk \"", chunk->name, "\": ", std::string(placed.status().message()), "; ",
+      base::FormatBytes(arena.top_bytes()), " are workspace; ",
+      may_evict ? "nothing that may leave makes enough room: release or write back a chunk"
+                : "drop a chunk, or allow eviction"));
+}
+
+// Empties [begin, end) of extents if all of them may leave; else none does.
+bool Engine::MakeRoom(Session* session, uint64_t begin, uint64_t end) {
+  if (end > session->arena->size_bytes()) return false;
+  const std::vector<Extent> in_the_way = session->arena->InRange(begin, end, kMostLookedAt + 1);
+  if (in_the_way.size() > kMostLookedAt) return false;
+  for (const Extent& extent : in_the_way) {
+    const Chunk& chunk = *session->Find(extent.owner);
+    if (!MayLeave(chunk, StatusOf(chunk)) || IsLeased(*session, chunk)) return false;
+  }
+  return EvictAll(session, in_the_way);
+}
+
+// All or none. No lease can be taken on any of them before the first of them goes.
+bool Engine::EvictAll(Session* session, const std::vector<Extent>& extents) {
+  for (size_t i = 0; i < extents.size(); ++i) {
+    if (BeginEvict(session, session->Find(extents[i].owner))) continue;
+    ++session->evictions_refused_by_lease;
+    ++counters_.evictions_refused_by_lease;
+    for (size_t k = 0; k < i; ++k) CancelEvict(session, session->Find(extents[k].owner));
+    return false;
+  }
+  for (const Extent& extent : extents) RemoveExtent(session, session->Find(extent.owner));
+  session->evictions += extents.size();
+  counters_.evictions += extents.size();
+  return true;
+}
+
+// Publishes EVICT_PENDING. True: nobody holds the chunk, and nobody can any more. False: somebody
+// does, and it is RESIDENT again.
+bool Engine::BeginEvict(Session* session, Chunk* chunk) {
+  ChunkStatus status = StatusOf(*chunk);
+  status.residency = shm::Residency::kEvictPending;
+  SetStatus(session, chunk, status);
+  if (!IsLeased(*session, *chunk)) return true;
+  CancelEvict(session, chunk);
+  return false;
+}
+
+void Engine::CancelEvict(Session* session, Chunk* chunk) {
+  ChunkStatus status = StatusOf(*chunk);
+  status.residency = shm::Residency::kResident;
+  SetStatus(session, chunk, status);
+}
+
+// Its client gives it up: no eviction, but nobody may hold it either.
+bool Engine::TryDrop(Session* session, Chunk* chunk) {
+  if (!BeginEvict(session, chunk)) return false;
+  RemoveExtent(session, chunk);
+  ++counters_.drops;
+  return true;
+}
+
+// The device copy is gone. The manifest says so before its place can be given to another.
+void Engine::RemoveExtent(Session* session, Chunk* chunk) {
+  ChunkStatus status = StatusOf(*chunk);
+  const uint64_t offset = status.device_offset();
+  if (status.residency == shm::Residency::kEvictPending) {
+    status.residency = shm::Residency::kEvicting;
+    SetStatus(session, chunk, status);
+  }
+  if (status.residency != shm::Residency::kFilling) manifest_.CountDrop(chunk->record);
+  status.residency = shm::Residency::kAbsent;
+  status.generation = (status.generation + 1) & shm::kGenerationMask;
+  status.slot = 0;
+  status.dirty = false;
+  SetStatus(session, chunk, status);
+  if (chunk->publish_when_idle || chunk->drop_when_idle) {
+    chunk->publish_when_idle = chunk->drop_when_idle = false;
+    NoteProgress(*chunk);
+  }
+  chunk->written_back.Clear();
+  manifest_.ClearWrittenBack(chunk->record);
+  session->arena->Free(offset).IgnoreError();
+  ledger_.Vacate(session->device_account(), session->id, chunk->kind, chunk->bytes).IgnoreError();
+}
+
+}  // namespace geminid::core

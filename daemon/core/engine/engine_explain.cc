@@ -1,0 +1,71 @@
+// What is known of a chunk, for the sentences of explanation.h.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/engine/engine.h"
+#include "daemon/core/engine/engine_state.h"
+#include "daemon/core/engine/explanation.h"
+
+namespace geminid::core {
+
+EvictionPlace Engine::PlaceInEvictionOrder(const Session& session, const Chunk& chunk) const {
+  // The places may be behind the time: what counts is the order of what is true.
+  const auto turn = [&](const Chunk& of) {
+    return std::pair(~session.Until(NextUse(session, of)), of.touched);
+  };
+  EvictionPlace place;
+  place.of = 0;
+  place.is_complete = session.departures.size() <= kMostLookedAt;
+  place.largest_hole_bytes = session.arena->largest_hole_bytes();
+  session.departures.Walk(session.plan_moment(), kMostLookedAt,
+                          [&](const Departures::Place& departure) {
+                            const Chunk& other = *session.Find(departure.chunk);
+                            if (IsLeased(session, other)) return Departures::Visited::kOn;
+                            place.of += 1;
+                            if (turn(other) < turn(chunk)) {
+                              place.number += 1;
+                              place.before_bytes += session.arena->RoundUp(other.bytes);
+                            }
+                            return Departures::Visited::kOn;
+                          });
+  return place;
+}
+
+absl::StatusOr<std::vector<std::string>> Engine::Explain(SessionId id, ChunkId chunk_id) const {
+  const Session* session = Find(id);
+  if (session == nullptr) {
+    return absl::NotFoundError(absl::StrCat("there is no session ", shm::Value(id)));
+  }
+  const Chunk* chunk = session->Find(chunk_id);
+  if (chunk == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("session ", shm::Value(id), " has no chunk ", shm::Index(chunk_id)));
+  }
+  ChunkFacts facts;
+  facts.identity = {.session = id,
+                    .chunk = chunk_id,
+                    .kind = chunk->kind,
+                    .bytes = chunk->bytes,
+                    .pool = chunk->pool,
+                    .home_offset = chunk->home_offset};
+  facts.status = StatusOf(*chunk);
+  facts.name = chunk->name;
+  facts.job = session->spec.job;
+  facts.rank = session->spec.rank;
+  facts.device = session->device_account();
+  facts.ticket = manifest_.Transfer(chunk->record);
+  const uint32_t transfers = chunk->pins + chunk->home_uses;
+  facts.other_transfers = transfers - std::min(transfers, chunk->tickets_into);
+  facts.client_died = session->state == SessionState::kKept;
+  facts.plan_moments = session->plan_moments;
+  if (session->plan_moments > 0) facts.moment = session->moment % session->plan_moments;
+  facts.home_is_torn = chunk->home_writes > 0 || chunk->home_lost;
+  const uint32_t next_use = session->Until(NextUse(*session, *chunk));
+  if (next_use != Departures::kNever) facts.next_use = next_use;
+  facts.why_not_evictable = WhyNotEvictable(*session, *chunk);
+  if (facts.why_not_evictable.empty()) facts.place = PlaceInEvictionOrder(*session, *chunk);
+  return core::Explain(facts);
+}
+
+}  // namespace geminid::core

@@ -1,0 +1,144 @@
+// Jobs: what was promised to whom, and who must give back.
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/pages.h"
+#include "daemon/core/engine/engine.h"
+#include "daemon/core/engine/engine_state.h"
+
+namespace geminid::core {
+
+absl::StatusOr<JobStanding> Engine::Admit(SessionId id, const std::string& run, RankAsk ask,
+                                          uint32_t weight, Time now) {
+  absl::StatusOr<Session*> found = FindAttached(id);
+  if (!found.ok()) return found.status();
+  Session* session = *found;
+  const SessionSpec& spec = session->spec;
+  if (!jobs_.HasJoined(id) && !session->asked_for_admission) {
+    const int32_t most = quota_.MaxPriority(spec.tenant);
+    if (ask.priority > most) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("priority ", ask.priority, ": jobs of ", spec.tenant, " may have ", most,
+                       " at most; ask for less, or raise max_priority of its quota in the daemon's "
+                       "configuration"));
+    }
+    ask.rank = spec.rank;
+    ask.device = session->device;
+    const DeviceDescription& device = options_.devices[shm::Value(session->device)];
+    if (ask.device_bytes > shm::kMaxArenaBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("device memory of ", base::FormatBytes(ask.device_bytes),
+                       "; a session can have up to ", base::FormatBytes(shm::kMaxArenaBytes)));
+    }
+    ask.device_bytes = base::RoundUp(ask.device_bytes, device.granularity_bytes);
+    const RankHas has = {.host_bytes = session->pool_bytes, .device_bytes = session->arena_bytes()};
+    absl::Status joined = jobs_.Join(id, {spec.tenant, spec.job, run}, ask, now, has);
+    if (!joined.ok()) {
+      if (absl::IsResourceExhausted(joined) && jobs_.IsFull(spec.tenant)) {
+        refusals_.Count("waiting_jobs_per_tenant", spec.tenant);
+      }
+      return joined;
+    }
+    session->asked_for_admission = true;
+    session->spec.weight = weight;
+    if (session->books.has_value()) {
+      session->books->SetJob({.run = run, .ask = ask, .weight = weight, .since = now});
+    }
+    ShareLinks(spec.tenant);
+  }
+  DecideJobs(now);
+  return jobs_.StandingOf(id);
+}
+
+void Engine::DecideJobs(Time now) {
+  const JobActions actions = jobs_.Decide(now);
+  for (const SessionId session : actions.admitted) tables_->PublishYield(session, false);
+  for (const SessionId session : actions.asked_to_yield) tables_->PublishYield(session, true);
+  NoteJobs();
+}
+
+// In the books of its ranks: how each job stands.
+void Engine::NoteJobs() {
+  for (const JobQueue::Standing& each : jobs_.TakeChanges()) {
+    Session* session = Find(each.session);
+    if (session == nullptr || !session->books.has_value()) continue;
+    session->books->SetStanding(each.state, each.yielded, each.held, each.since);
+  }
+}
+
+// A session that never asked has what it finds, but not while the operator drains the daemon.
+absl::Status Engine::CheckAdmitted(const Session& session, bool arena) const {
+  if (!session.asked_for_admission) {
+    if (!session.barred || !jobs_.drained()) return absl::OkStatus();
+    return absl::UnavailableError(
+        "the operator drains the daemon, which takes no new jobs; geminictl drain --undo ends "
+        "that");
+  }
+  const absl::StatusOr<JobStanding> standing = jobs_.StandingOf(session.id);
+  if (!standing.ok()) return standing.status();
+  const bool was_admitted =
+      standing->state == JobState::kYielding || standing->state == JobState::kPreempted;
+  if (standing->state == JobState::kRunning || (was_admitted && !arena)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("job ", session.spec.job, " is not admitted (",
+                                                    Name(standing->state), ": ", standing->reason,
+                                                    "); wait until it is"));
+}
+
+absl::StatusOr<Releases> Engine::ReleaseArena(SessionId id, Time now) {
+  absl::StatusOr<Session*> found = FindAttached(id);
+  if (!found.ok()) return found.status();
+  Session* session = *found;
+  if (!session->arena.has_value()) {
+    return absl::FailedPreconditionError("the session has no device memory to give back");
+  }
+  const ExtentAllocator& arena = *session->arena;
+  if (arena.used_bytes() + arena.top_bytes() > 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("chunks hold ", base::FormatBytes(arena.used_bytes()), " and workspace ",
+                     base::FormatBytes(arena.top_bytes()), " of the arena; drop them first"));
+  }
+  Releases releases;
+  releases.charges.push_back(AddCharge({.tenant = session->spec.tenant,
+                                        .account = session->device_account(),
+                                        .bytes = session->arena_bytes()}));
+  releases.arenas.push_back(id);
+  session->arena.reset();
+  jobs_.Yielded(id, now);
+  DecideJobs(now);
+  // The last store: from then on nobody asks for the arena again, so its job must have yielded.
+  if (session->books.has_value()) session->books->SetArena(0);
+  return releases;
+}
+
+absl::Status Engine::HoldJob(JobId job, bool hold, Time now) {
+  absl::Status status = hold ? jobs_.Hold(job) : jobs_.LetGo(job);
+  DecideJobs(now);
+  return status;
+}
+
+void Engine::Drain(bool drained, Time now) {
+  jobs_.SetDrained(drained);
+  DecideJobs(now);
+}
+
+bool Engine::HasJob(const std::string& tenant, const std::string& job) const {
+  for (const auto& [id, session] : sessions_) {
+    if (session->spec.tenant == tenant && session->spec.job == job) return true;
+  }
+  return false;
+}
+
+// A tenant's part of each link is the same however many sessions it has there.
+void Engine::ShareLinks(const std::string& tenant) {
+  std::map<DeviceIndex, double> weights;
+  for (const auto& [id, session] : sessions_) {
+    if (session->spec.tenant != tenant || session->state != SessionState::kAttached) continue;
+    weights[session->device] += std::max<uint32_t>(session->spec.weight, 1);
+  }
+  for (const auto& [id, session] : sessions_) {
+    if (session->spec.tenant != tenant || session->state != SessionState::kAttached) continue;
+    const double part = std::max<uint32_t>(session->spec.weight, 1) / weights[session->device];
+    scheduler_.SetWeight(id, quota_.Weight(tenant) * part);
+  }
+}
+
+}  // namespace geminid::core

@@ -1,0 +1,143 @@
+// What the engine remembers: for its own source files alone.
+//
+// The manifest holds what a chunk is and where; here is what can be recomputed or dies with the
+// process.
+#ifndef GEMINID_DAEMON_CORE_ENGINE_ENGINE_STATE_H_
+#define GEMINID_DAEMON_CORE_ENGINE_ENGINE_STATE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/chunks/covered_ranges.h"
+#include "daemon/core/chunks/departures.h"
+#include "daemon/core/engine/engine.h"
+
+namespace geminid::core {
+
+// Chunks that one request may look at before it is refused: the others must not wait for a session
+// that leases all it has.
+inline constexpr size_t kMostLookedAt = 4096;
+
+// Why a request failed: a status for the log and for the response, and the wire's reason.
+struct Engine::Failure {
+  absl::Status status;
+  shm::ErrorReason reason = shm::ErrorReason::kNone;
+
+  bool ok() const { return status.ok(); }
+  static Failure None() { return {}; }
+};
+
+struct Engine::Chunk {
+  ChunkId id{};
+  std::string name;
+  RecordIndex record{};
+  ChunkKind kind = ChunkKind::kNone;
+  uint64_t bytes = 0;
+  PoolId pool = kNoPool;
+  uint64_t home_offset = 0;
+
+  // Transfers, queued or in flight, that touch the device copy; those of them that write it; those
+  // that touch the home; tickets that write either; those of them that write the home.
+  uint32_t pins = 0;
+  uint32_t inbound = 0;
+  uint32_t home_uses = 0;
+  uint32_t tickets_into = 0;
+  uint32_t home_writes = 0;
+  // The client died while it changed the only valid copy: what the home holds is not known, until
+  // it is written whole or the next client loads it all the same.
+  bool home_lost = false;  // this and the next two are in the manifest, too
+  // Asked for by a transfer that is done, and due when the last other transfer is.
+  bool publish_when_idle = false;
+  bool drop_when_idle = false;
+  // Counts how often the chunk became dirty: a write-back saves the content of one such epoch.
+  uint64_t dirty_epoch = 0;
+  CoveredRanges written_back;
+  uint64_t touched = 0;                        // order of last use, as far as requests show it
+  std::optional<Departures::Place> departure;  // where it stands among the session's
+
+  bool has_home() const { return pool != kNoPool; }
+};
+
+// Memory in the making, with what its session will then have; or memory on its way back.
+struct Engine::Charge {
+  std::string tenant;
+  Account account;
+  uint64_t bytes = 0;
+  SessionId session = kNoSession;  // kNoSession: nobody waits for it any more
+  SessionId holder = kNoSession;   // of whose promised memory it is
+  std::vector<ChunkSpec> specs{};
+  Allocation allocation{};
+  uint64_t number = 0;  // of the allocation, as the client counts them
+  size_t entered = 0;   // of `specs`: those are chunks of the session already
+
+  uint64_t promised_chunks() const { return specs.size() - entered; }
+};
+
+struct Engine::Pool {
+  uint64_t bytes = 0;
+  uint64_t in_use_bytes = 0;
+  uint64_t chunks = 0;
+  bool arriving = false;  // some of its chunks are not entered yet
+};
+
+struct Engine::Session {
+  SessionId id{};
+  SessionSpec spec;
+  DeviceIndex device{};
+  std::optional<SessionBooks> books;  // none: nothing of it outlives this process
+  // The next request may have been carried out by an earlier daemon; the one being carried out now.
+  bool in_doubt = false;
+  bool again = false;
+  SessionState state = SessionState::kAttached;
+  Time opened_at;
+  Time keep_until;
+  bool asked_for_admission = false;
+  bool barred = false;  // it came while the daemon was drained
+
+  std::vector<std::unique_ptr<Chunk>> chunks;  // by number; null: the number is free
+  // Outlives the chunk, so that a lease on an old chunk never holds a new one of that number.
+  std::vector<uint32_t> generations;
+  std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_numbers;
+  uint64_t chunk_count = 0;
+  uint64_t promised_chunks = 0;
+
+  std::map<PoolId, Pool> pools;
+  uint64_t pool_bytes = 0;  // of all pools
+  bool arena_promised = false;
+  std::optional<ExtentAllocator> arena;
+  uint64_t moment = 0;
+  uint64_t touch_clock = 0;
+  uint32_t plan_moments = 0;  // 0: no plan
+  std::map<ChunkId, std::vector<uint32_t>> plan_uses;
+  bool placed_by_plan = true;  // false: some departures are where an older plan had them
+  Departures departures;       // of those that may leave, as far as the daemon's own books show
+  uint64_t evictions = 0;
+  uint64_t evictions_refused_by_lease = 0;
+
+  // Within the plan's iteration; 0 without a plan.
+  uint32_t plan_moment() const {
+    return plan_moments == 0 ? 0 : static_cast<uint32_t>(moment % plan_moments);
+  }
+  // Moments until that use; kNever for kNever.
+  uint32_t Until(uint32_t use) const {
+    if (use == Departures::kNever) return use;
+    return use >= plan_moment() ? use - plan_moment() : use + plan_moments - plan_moment();
+  }
+  Chunk* Find(ChunkId chunk) const {
+    const uint32_t number = shm::Index(chunk);
+    return number < chunks.size() ? chunks[number].get() : nullptr;
+  }
+  uint64_t arena_bytes() const { return arena.has_value() ? arena->size_bytes() : 0; }
+  Account device_account() const { return DeviceAccount(device); }
+};
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_ENGINE_ENGINE_STATE_H_

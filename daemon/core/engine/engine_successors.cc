@@ -1,0 +1,126 @@
+// A client that died has a successor, which takes over its session: what it finds there, and what
+// of it goes on to be its own.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/engine/engine.h"
+#include "daemon/core/engine/engine_state.h"
+
+namespace geminid::core {
+namespace {
+
+uint64_t SuccessorOf(uint64_t allocation) { return allocation >> shm::kAllocationBits; }
+
+}  // namespace
+
+std::optional<SessionId> Engine::FindKept(const SessionSpec& spec) const {
+  for (auto it = sessions_.rbegin(); it != sessions_.rend(); ++it) {
+    const Session& session = *it->second;
+    if (session.state == SessionState::kKept && IsSameRank(session.spec, spec)) return session.id;
+  }
+  return std::nullopt;
+}
+
+absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time now) {
+  Session* session = Find(id);
+  if (session == nullptr || session->state != SessionState::kKept) {
+    return absl::NotFoundError(
+        absl::StrCat("no session ", shm::Value(id), " is kept; attach without resuming"));
+  }
+  const SessionSpec& old = session->spec;
+  if (!IsSameRank(spec, old)) {
+    return absl::PermissionDeniedError(absl::StrCat("session ", shm::Value(id), " is kept for job ",
+                                                    old.job, " rank ", old.rank, " of ", old.tenant,
+                                                    "; only that may resume it"));
+  }
+  if (spec.device != shm::kAnyDevice && spec.device != session->device) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "session ", shm::Value(id), " is kept on device ", shm::Value(session->device),
+        ", not on device ", shm::Value(spec.device), "; resume it without asking for a device"));
+  }
+  session->spec = spec;
+  session->state = SessionState::kAttached;
+  kept_.erase({session->keep_until, id});
+  session->opened_at = now;
+  session->asked_for_admission = session->in_doubt = session->again = false;
+  session->moment = 0;
+  session->plan_moments = 0;
+  session->plan_uses.clear();
+  scheduler_.AddSession(id, session->device, 1, session->spec.tenant);
+  ShareLinks(spec.tenant);
+  ++counters_.sessions_resumed;
+  counters_.successor_waits.Add(options_.keep_time - (session->keep_until - now));
+  for (const auto& chunk : session->chunks) {
+    if (chunk == nullptr) continue;
+    if (chunk->departure.has_value()) UpdateDeparture(session, chunk.get());
+    tables_->PublishState(id, chunk->id, StatusOf(*chunk).Published());
+  }
+  return absl::OkStatus();
+}
+
+uint32_t Engine::SuccessorNumber(SessionId id) const {
+  const Session* session = Find(id);
+  if (session == nullptr) return 0;
+  uint64_t last = 0;
+  for (const auto& chunk : session->chunks) {
+    if (chunk != nullptr) last = std::max(last, manifest_.AllocationOf(chunk->record));
+  }
+  return static_cast<uint32_t>(SuccessorOf(last) + 1);
+}
+
+bool Engine::Matches(const std::vector<Chunk*>& chunks, const std::vector<ChunkSpec>& specs) const {
+  PoolId pool = kNoPool;
+  const auto is_it = [&pool](const Chunk* chunk, const ChunkSpec& spec) {
+    if (chunk->has_home() && pool == kNoPool) pool = chunk->pool;
+    return chunk->name == spec.name && chunk->kind == spec.kind && chunk->bytes == spec.bytes &&
+           chunk->has_home() == spec.has_home && (!spec.has_home || chunk->pool == pool);
+  };
+  return std::ranges::equal(chunks, specs, is_it);
+}
+
+Allocation Engine::TakeAllocation(const Session& session, const std::vector<Chunk*>& chunks,
+                                  uint64_t number) {
+  Allocation allocation;
+  for (const Chunk* chunk : chunks) {
+    manifest_.SetAllocation(chunk->record, number);
+    allocation.chunks.push_back(chunk->id);
+    allocation.home_offsets.push_back(chunk->has_home() ? chunk->home_offset : 0);
+    if (chunk->has_home()) allocation.pool = chunk->pool;
+  }
+  const auto pool = session.pools.find(allocation.pool);
+  if (pool != session.pools.end()) allocation.pool_bytes = pool->second.bytes;
+  return allocation;
+}
+
+// Numbers are given in ascending order within an allocation. What a claim of this number has
+// renumbered already, before its daemon died, counts with what it has not.
+absl::StatusOr<Allocation> Engine::Claim(SessionId id, const std::vector<ChunkSpec>& specs,
+                                         uint64_t number) {
+  absl::StatusOr<Session*> session = FindAttached(id);
+  if (!session.ok()) return session.status();
+  std::map<uint64_t, std::vector<Chunk*>> made;
+  made[number] = {};
+  for (const auto& chunk : (*session)->chunks) {
+    if (chunk != nullptr) made[manifest_.AllocationOf(chunk->record)].push_back(chunk.get());
+  }
+  const std::vector<Chunk*>& begun = made.at(number);
+  for (const auto& [allocation, chunks] : made) {
+    if (allocation != number && SuccessorOf(allocation) >= SuccessorOf(number)) continue;
+    std::vector<Chunk*> all = chunks;
+    if (allocation != number) all.insert(all.end(), begun.begin(), begun.end());
+    std::ranges::sort(all, {}, &Chunk::id);
+    if (Matches(all, specs)) return TakeAllocation(**session, all, number);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("nobody left ", specs.size(), " chunks like these in the session"));
+}
+
+absl::StatusOr<Releases> Engine::FreeOlder(SessionId id, uint64_t number) {
+  if (number == 0) return Releases();
+  absl::StatusOr<std::vector<ChunkId>> older = MadeBy(id, 0, number - 1);
+  if (!older.ok()) return older.status();
+  return Free(id, *older);
+}
+
+}  // namespace geminid::core

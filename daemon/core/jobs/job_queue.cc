@@ -1,0 +1,449 @@
+#include "daemon/core/jobs/job_queue.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/bytes.h"
+#include "daemon/core/basics/less.h"
+
+namespace geminid::core {
+namespace {
+
+// Nobody comes to fit while there is less and less: that others must be asked can wait so long.
+constexpr Duration kPauseWhileRoomShrinks = Duration::Seconds(1);
+
+}  // namespace
+
+const char* Name(JobState state) {
+  switch (state) {
+    case JobState::kGathering:
+      return "gathering";
+    case JobState::kQueued:
+      return "queued";
+    case JobState::kRunning:
+      return "running";
+    case JobState::kYielding:
+      return "yielding";
+    case JobState::kPreempted:
+      return "preempted";
+  }
+  return "unknown";
+}
+
+JobQueue::Needs JobQueue::Job::NeedsOf(bool host, bool device, SessionId except) const {
+  Needs needs;
+  for (const auto& [number, rank] : ranks) {
+    if (rank.session == except) continue;
+    if (host) needs[kHostAccount] += Less(rank.ask.host_bytes, rank.host_charged);
+    if (device) {
+      needs[DeviceAccount(rank.ask.device)] += Less(rank.ask.device_bytes, rank.device_charged);
+    }
+  }
+  return needs;
+}
+
+JobQueue::Needs JobQueue::Job::Wants() const {
+  return NeedsOf(state != JobState::kPreempted, true, kNoSession);
+}
+
+JobQueue::Needs JobQueue::Job::Claims(SessionId except) const {
+  return NeedsOf(!is_new(), state == JobState::kRunning, except);
+}
+
+bool JobQueue::Job::has_arenas() const {
+  return std::ranges::all_of(ranks, [](const auto& entry) {
+    const Rank& rank = entry.second;
+    return rank.device_charged > 0 || rank.ask.device_bytes == 0;
+  });
+}
+
+JobQueue::JobQueue(const Ledger* ledger, const Quota* quota, JobQueueOptions options)
+    : ledger_(ledger), quota_(quota), options_(options) {}
+
+void JobQueue::SetOptions(const JobQueueOptions& options) {
+  options_ = options;
+  pace_.changed = true;
+}
+
+void JobQueue::SetDrained(bool drained) {
+  drained_ = drained;
+  pace_.changed = true;
+}
+
+// --- sums over all jobs --------------------------------------------------------------------------
+
+void JobQueue::Note(Job* job) {
+  Sum(job, {.claims = job->Claims(), .waits = job->waits(), .is_new = job->is_new()});
+  untold_.insert(job->id);
+}
+
+void JobQueue::Sum(Job* job, Summed now) {
+  const std::string& tenant = job->name.tenant;
+  for (const auto& [account, bytes] : now.claims) {
+    if (bytes > 0) claims_[{tenant, account}] += bytes;
+  }
+  for (const auto& [account, bytes] : job->summed.claims) {
+    if (bytes == 0) continue;
+    const auto of_tenant = claims_.find({tenant, account});
+    of_tenant->second -= bytes;
+    if (of_tenant->second == 0) claims_.erase(of_tenant);
+  }
+  waiting_ += now.waits ? 1 : 0;
+  waiting_ -= job->summed.waits ? 1 : 0;
+  if (now.is_new) new_jobs_[tenant] += 1;
+  if (job->summed.is_new && --new_jobs_[tenant] == 0) new_jobs_.erase(tenant);
+  job->summed = std::move(now);
+}
+
+void JobQueue::Erase(Job* job) {
+  const JobId id = job->id;
+  Sum(job, {});
+  untold_.erase(id);
+  jobs_.erase(id);
+}
+
+bool JobQueue::IsFull(const std::string& tenant) const {
+  const auto found = new_jobs_.find(tenant);
+  return found != new_jobs_.end() && found->second >= options_.waiting_per_tenant;
+}
+
+// --- ranks that come and go ----------------------------------------------------------------------
+
+// Of several of one name, the oldest that this rank is missing from.
+JobQueue::Job* JobQueue::FindJob(const JobName& name, const RankAsk& ask) {
+  for (auto& [id, job] : jobs_) {
+    if (job.name == name && !job.complete() && !job.ranks.contains(ask.rank)) return &job;
+  }
+  return nullptr;
+}
+
+absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAsk& ask, Time now,
+                            const RankHas& has) {
+  if (ranks_.contains(session) || undone_.contains(session)) {
+    return absl::FailedPreconditionError("the session has asked for admission before");
+  }
+  if (ask.ranks == 0 || ask.priority < kLowestPriority || ask.priority > kHighestPriority) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a job of ", ask.ranks, " ranks with priority ", ask.priority,
+        "; it has one at least, and a priority from ", kLowestPriority, " to ", kHighestPriority));
+  }
+  const Rank rank = {.session = session,
+                     .ask = ask,
+                     .host_charged = has.host_bytes,
+                     .device_charged = has.device_bytes};
+  Job* job = FindJob(name, ask);
+  if (job != nullptr) {
+    const RankAsk& common = job->common;
+    if (common.ranks != ask.ranks || common.priority != ask.priority ||
+        common.preemptible != ask.preemptible || common.may_wait != ask.may_wait) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "rank ", ask.rank, " of job ", name.job, " says ", ask.ranks,
+          " ranks on this node and priority ", ask.priority, ", the others ", common.ranks, " and ",
+          common.priority, "; start all of its ranks with the same options"));
+    }
+    if (job->state != JobState::kGathering) return Rejoin(job, rank);
+  } else if (IsFull(name.tenant)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "job ", name.job, " is refused: ", options_.waiting_per_tenant, " jobs of ", name.tenant,
+        " wait to be admitted, which is the limit; wait until one has begun, end one (geminictl "
+        "end), or raise waiting_jobs_per_tenant in the daemon's configuration"));
+  } else {
+    const JobId id{++last_job_};
+    job = &jobs_[id];
+    job->id = id;
+    job->name = name;
+    job->common = ask;
+    job->since = now;
+  }
+  job->ranks[ask.rank] = rank;
+  ranks_[session] = job->id;
+  if (job->complete()) {
+    job->state = JobState::kQueued;
+    job->since = now;
+    job->reason = "it has just come";
+  }
+  pace_.changed = true;
+  Note(job);
+  return absl::OkStatus();
+}
+
+void JobQueue::Restore(SessionId session, const JobName& name, const RankAsk& ask, JobState state,
+                       bool yielded, Time since, bool held) {
+  Job* job = FindJob(name, ask);
+  if (job == nullptr) {
+    const JobId id{++last_job_};
+    job = &jobs_[id];
+    job->id = id;
+    job->name = name;
+    job->common = ask;
+    job->state = state;
+    job->since = since;
+  }
+  // Its ranks are noted one after the other: the furthest is the truth.
+  if (state > job->state) {
+    job->state = state;
+    job->since = since;
+  }
+  job->held = job->held || held;
+  job->ranks[ask.rank] = {.session = session, .ask = ask, .yielded = yielded};
+  ranks_[session] = job->id;
+  if (job->complete() && job->state == JobState::kGathering) job->state = JobState::kQueued;
+  pace_.changed = true;
+  Note(job);
+}
+
+std::vector<JobQueue::Standing> JobQueue::TakeChanges() {
+  std::vector<Standing> changes;
+  for (const JobId id : std::exchange(untold_, {})) {
+    Job& job = jobs_.at(id);
+    for (auto& [number, rank] : job.ranks) {
+      const Standing now{rank.session, job.state, rank.yielded, job.held, job.since};
+      if (rank.told.has_value() && *rank.told == now) continue;
+      rank.told = now;
+      changes.push_back(now);
+    }
+  }
+  return changes;
+}
+
+// A rank that died comes again, while the others go on: it must fit now.
+absl::Status JobQueue::Rejoin(Job* job, const Rank& rank) {
+  const RankAsk& ask = rank.ask;
+  Job alone;
+  alone.name = job->name;
+  alone.common = ask;
+  alone.ranks[ask.rank] = rank;
+  const Room room = MakeRoom(kNoSession);
+  const std::optional<Account> lacks = Lacks(alone, room);
+  if (lacks.has_value() && job->state == JobState::kRunning) return NoRoom(alone, *lacks, room);
+  job->ranks[ask.rank] = alone.ranks[ask.rank];
+  // Of a job that is on its way out, it waits with the others.
+  job->ranks[ask.rank].yielded = job->state != JobState::kRunning;
+  ranks_[rank.session] = job->id;
+  pace_.changed = true;
+  Note(job);
+  return absl::OkStatus();
+}
+
+void JobQueue::Leave(SessionId session, Time now) {
+  undone_.erase(session);
+  const auto found = ranks_.find(session);
+  if (found == ranks_.end()) return;
+  const auto at = jobs_.find(found->second);
+  ranks_.erase(found);
+  pace_.changed = true;
+  Job& job = at->second;
+  std::erase_if(job.ranks, [&](const auto& rank) { return rank.second.session == session; });
+  if (job.ranks.empty()) return Erase(&job);
+  if (job.state == JobState::kQueued) {
+    job.state = JobState::kGathering;
+    job.since = now;
+  } else if (job.state == JobState::kYielding) {
+    EndYield(&job, now);
+  }
+  Note(&job);
+}
+
+void JobQueue::Charged(SessionId session, Account account, uint64_t bytes) {
+  const auto found = ranks_.find(session);
+  uint64_t taken = 0;  // of what was promised
+  if (found != ranks_.end()) {
+    Job& job = jobs_.at(found->second);
+    const bool had_arenas = job.has_arenas();
+    const uint64_t promised = job.summed.claims[account];
+    for (auto& [number, rank] : job.ranks) {
+      if (rank.session != session) continue;
+      (account.tier == Tier::kHost ? rank.host_charged : rank.device_charged) += bytes;
+    }
+    Note(&job);
+    taken = promised - job.summed.claims[account];
+    // From now on it can be asked to yield.
+    if (!had_arenas && job.has_arenas()) pace_.changed = true;
+  }
+  // What was promised was nobody else's before.
+  if (taken < bytes && waiting_ > 0) pace_.room_shrank = true;
+}
+
+void JobQueue::Returned(SessionId session, Account account, uint64_t bytes) {
+  pace_.changed = pace_.changed || waiting_ > 0;
+  const auto found = ranks_.find(session);
+  if (found == ranks_.end()) return;
+  Job& job = jobs_.at(found->second);
+  for (auto& [number, rank] : job.ranks) {
+    if (rank.session != session) continue;
+    uint64_t& charged = account.tier == Tier::kHost ? rank.host_charged : rank.device_charged;
+    charged = Less(charged, bytes);
+  }
+  Note(&job);
+}
+
+// --- yielding ------------------------------------------------------------------------------------
+
+void JobQueue::Yielded(SessionId session, Time now) {
+  const auto found = ranks_.find(session);
+  if (found == ranks_.end()) return;
+  pace_.changed = true;
+  Job& job = jobs_.at(found->second);
+  for (auto& [number, rank] : job.ranks) {
+    if (rank.session != session) continue;
+    rank.device_charged = 0;
+    rank.yielded = true;
+  }
+  if (job.state == JobState::kRunning) BeginYield(&job, kAtOnce, now);
+  EndYield(&job, now);
+  Note(&job);
+}
+
+void JobQueue::BeginYield(Job* job, double not_before, Time now) {
+  ++counters_.preempted;
+  job->state = JobState::kYielding;
+  job->not_before = not_before;
+  job->since = now;
+  for (auto& [number, rank] : job->ranks) rank.asked = false;
+  pace_.changed = true;
+  Note(job);
+}
+
+void JobQueue::EndYield(Job* job, Time now) {
+  if (job->state != JobState::kYielding) return;
+  const bool all = std::ranges::all_of(job->ranks, [](const auto& r) { return r.second.yielded; });
+  if (!all) return;
+  job->state = JobState::kPreempted;
+  job->since = Requeued(*job, now);
+  Note(job);
+}
+
+// Before others of its priority that wait already: it was there before them. But behind whoever
+// made it yield, or it would come back in that one's place.
+Time JobQueue::Requeued(const Job& job, Time now) const {
+  Time since = now;
+  for (const auto& [id, other] : jobs_) {
+    if (other.id == job.id || !other.waits()) continue;
+    if (other.common.priority == job.common.priority) since = std::min(since, other.since);
+  }
+  const double earliest = job.not_before + job.common.priority * options_.ageing.seconds();
+  return std::max(since, std::min(now, Time::FromNanoseconds(std::llround(earliest * 1e9) + 1)));
+}
+
+absl::Status JobQueue::Hold(JobId id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return absl::NotFoundError("there is no such job");
+  Job& job = found->second;
+  if (job.state == JobState::kRunning && !job.common.preemptible) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the ranks of job ", job.name.job,
+        " do not give their device memory back when they are asked to; end it instead"));
+  }
+  job.held = true;
+  pace_.changed = true;
+  untold_.insert(id);
+  return absl::OkStatus();
+}
+
+absl::Status JobQueue::LetGo(JobId id) {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) return absl::NotFoundError("there is no such job");
+  found->second.held = false;
+  if (found->second.state == JobState::kRunning) found->second.reason.clear();
+  pace_.changed = true;
+  untold_.insert(id);
+  return absl::OkStatus();
+}
+
+// --- what is promised ----------------------------------------------------------------------------
+
+void JobQueue::Claim(const std::string& tenant, const Needs& needs, Room* room) {
+  for (const auto& [account, bytes] : needs) room->Claim(tenant, account, bytes);
+}
+
+void JobQueue::FreeArenas(const Job& job, Room* room) {
+  for (const auto& [number, rank] : job.ranks) {
+    room->Free(job.name.tenant, DeviceAccount(rank.ask.device), rank.device_charged);
+  }
+}
+
+void JobQueue::KeepArenas(const Job& job, Room* room) {
+  for (const auto& [number, rank] : job.ranks) {
+    room->Unfree(job.name.tenant, DeviceAccount(rank.ask.device), rank.device_charged);
+  }
+}
+
+Room JobQueue::MakeRoom(SessionId except) const {
+  Room room(*ledger_, *quota_, &claims_);
+  const auto found = ranks_.find(except);
+  if (found == ranks_.end()) return room;
+  const Job& job = jobs_.at(found->second);
+  const Needs of_others = job.Claims(except);
+  for (const auto& [account, bytes] : job.summed.claims) {
+    const auto others = of_others.find(account);
+    room.Unclaim(job.name.tenant, account,
+                 bytes - (others == of_others.end() ? 0 : others->second));
+  }
+  return room;
+}
+
+uint64_t JobQueue::AvailableBytes(SessionId session, const std::string& tenant,
+                                  Account account) const {
+  return MakeRoom(session).For(tenant, account);
+}
+
+std::optional<Account> JobQueue::Lacks(const Job& job, const Room& room) {
+  for (const auto& [account, bytes] : job.Wants()) {
+    if (bytes > room.For(job.name.tenant, account)) return account;
+  }
+  return std::nullopt;
+}
+
+// --- for people ----------------------------------------------------------------------------------
+
+absl::StatusOr<JobStanding> JobQueue::StandingOf(SessionId session) const {
+  const auto undone = undone_.find(session);
+  if (undone != undone_.end()) return undone->second;
+  const auto found = ranks_.find(session);
+  if (found == ranks_.end()) {
+    return absl::FailedPreconditionError("the session has not asked for admission");
+  }
+  const Job& job = jobs_.at(found->second);
+  return JobStanding{job.state, job.position, job.reason};
+}
+
+// What has been promised to a job that runs, and is still being made: a large arena takes seconds.
+std::string JobQueue::Job::WhatStarts() const {
+  if (state != JobState::kRunning || has_arenas()) return "";
+  std::vector<std::string> parts;
+  for (const auto& [account, bytes] : NeedsOf(false, true, kNoSession)) {
+    if (bytes == 0) continue;
+    parts.push_back(absl::StrCat(base::FormatBytes(bytes), " of ", Name(account)));
+  }
+  return absl::StrCat("starting: does not have its ", absl::StrJoin(parts, " and "), " yet");
+}
+
+std::vector<JobSnapshot> JobQueue::Jobs() const {
+  std::vector<JobSnapshot> jobs;
+  for (const auto& [id, job] : jobs_) {
+    JobSnapshot& shown = jobs.emplace_back();
+    shown.id = id;
+    shown.name = job.name;
+    shown.ranks = job.common.ranks;
+    for (const auto& [number, rank] : job.ranks) shown.sessions.push_back(rank.session);
+    shown.priority = job.common.priority;
+    shown.preemptible = job.common.preemptible;
+    shown.held = job.held;
+    shown.since = job.since;
+    shown.standing = {job.state, job.position, job.reason};
+    if (job.reason.empty()) shown.standing.reason = job.WhatStarts();
+  }
+  return jobs;
+}
+
+std::optional<Time> JobQueue::NextDeadline() const {
+  if (pace_.changed) return pace_.quiet_until;
+  if (!pace_.room_shrank) return pace_.due;
+  const Time look = std::max(pace_.decided_at + kPauseWhileRoomShrinks, pace_.quiet_until);
+  return std::min(pace_.due.value_or(look), look);
+}
+
+}  // namespace geminid::core

@@ -1,0 +1,136 @@
+// The books of one session: what the daemon must know, beside the manifest, to serve the session
+// again after its own death. In memory that no client ever sees.
+//
+//   +-------------+------------+----------------------------+--------------------------+
+//   | BooksHeader | JobRecord  | TransferRecord[kTransfers] | name[kMaxChunks]         |
+//   | what is     | what it    | 128 B each: every transfer | 128 B each, zero-padded  |
+//   | fixed, and  | asked for  | that was taken and is not  |                          |
+//   | single words|            | done                       |                          |
+//   +-------------+------------+----------------------------+--------------------------+
+//
+// Pages that were never written take no memory. What changes is one word at a time, whose store is
+// the change: a transfer exists from the store of its `place` to the clearing of it, so whatever
+// instruction the daemon dies at, the books describe one state of the session. The fixed part is
+// written once, `magic` last, under a CRC-32C.
+#ifndef GEMINID_DAEMON_CORE_RECORDS_SESSION_BOOKS_H_
+#define GEMINID_DAEMON_CORE_RECORDS_SESSION_BOOKS_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/core/basics/ids.h"
+#include "daemon/core/basics/time.h"
+#include "daemon/core/jobs/job_queue.h"
+#include "daemon/core/records/session_spec.h"
+#include "daemon/core/transfers/transfer_scheduler.h"
+#include "proto/shm/attach_messages.h"
+
+namespace geminid::core {
+
+inline constexpr uint32_t kBooksMagic = 0x4b4f4247;  // "GBOK"
+inline constexpr uint32_t kBooksVersion = 2;
+inline constexpr uint32_t kBooksTransfers = 4096 + shm::kMaxTicketsInFlight;
+inline constexpr size_t kMaxTenantBytes = 3072;
+using SessionToken = std::array<uint8_t, shm::kTokenBytes>;
+
+// What is fixed when the session opens.
+struct SessionFacts {
+  SessionId id{};
+  SessionSpec spec;      // its weight is the one that its job asked for, if it did
+  DeviceIndex device{};  // given
+  Time opened_at;
+  SessionToken token{};
+};
+
+// What a session's job asked for, and how it stood.
+struct JobNote {
+  std::string run;
+  RankAsk ask;
+  uint32_t weight = 1;
+  JobState state = JobState::kGathering;
+  bool yielded = false;
+  bool held = false;  // by the operator
+  Time since;
+};
+
+// A transfer that was taken and is not done: with a ticket it is under way, without one it waits.
+struct NotedTransfer {
+  uint32_t place = 0;  // in the books
+  TransferRequest request;
+  Time since;  // it waits, or was granted
+  TicketId ticket{};
+  uint16_t completion_index = 0;
+  uint64_t order = 0;  // in which they were taken
+};
+
+// A view of memory that outlives it, of Bytes() bytes, aligned to a page, zero when it is new.
+// Not thread-safe.
+class SessionBooks {
+ public:
+  static size_t Bytes();
+
+  // Begins the books of a new session. INVALID_ARGUMENT when a text is too long or `memory` too
+  // small.
+  static absl::StatusOr<SessionBooks> Create(std::span<std::byte> memory,
+                                             const SessionFacts& facts);
+  // Books that an earlier daemon kept. FAILED_PRECONDITION when another release did; DATA_LOSS when
+  // they make no sense.
+  static absl::StatusOr<SessionBooks> Open(std::span<std::byte> memory);
+
+  absl::StatusOr<SessionFacts> Facts() const;
+
+  // The client has been told that it is welcome: from now on it counts on the session.
+  void SetWelcomed();
+  bool welcomed() const;
+  // When the memory of a client that died goes; nothing: it lives.
+  void SetKeptUntil(Time until);
+  void SetAttached();
+  std::optional<Time> KeptUntil() const;
+  void SetBarred();  // it came while the daemon was drained
+  bool barred() const;
+  void SetArena(uint64_t bytes);  // 0: none
+  uint64_t arena_bytes() const;
+  void SetWorkspace(uint64_t bytes);
+  uint64_t workspace_bytes() const;
+  void SetMoment(uint64_t moment);
+  uint64_t moment() const;
+
+  void SetJob(const JobNote& note);  // what was asked for, once
+  void SetStanding(JobState state, bool yielded, bool held, Time since);
+  void ClearJob();
+  std::optional<JobNote> Job() const;
+
+  void SetName(ChunkId chunk, const std::string& name);
+  std::string NameOf(ChunkId chunk) const;
+
+  // Notes a transfer, and returns its place; nothing when all are taken.
+  std::optional<uint32_t> AddTransfer(const TransferRequest& request, Time since);
+  void Grant(uint32_t place, const Ticket& ticket);
+  // Linear in the transfers.
+  bool HasTransfer(uint64_t request_id) const;
+  void RemoveTransfer(uint32_t place);
+  void RemoveAllTransfers();
+  // In the order in which they were taken.
+  std::vector<NotedTransfer> Transfers() const;
+
+ private:
+  struct Layout;
+  explicit SessionBooks(Layout* layout) : layout_(layout) {}
+  void CollectFree();
+
+  Layout* layout_;
+  std::vector<uint32_t> free_;  // places, the lowest last
+  uint64_t next_order_ = 1;
+};
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_RECORDS_SESSION_BOOKS_H_

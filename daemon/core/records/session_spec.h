@@ -1,0 +1,37 @@
+// Who a session is.
+#ifndef GEMINID_DAEMON_CORE_RECORDS_SESSION_SPEC_H_
+#define GEMINID_DAEMON_CORE_RECORDS_SESSION_SPEC_H_
+
+#include <cstdint>
+#include <string>
+
+#include "daemon/core/basics/ids.h"
+#include "proto/shm/attach_messages.h"
+
+namespace geminid::core {
+
+struct SessionSpec {
+  std::string tenant;  // who is charged, from the peer's uid
+  std::string job;
+  std::string run{};  // keeps two runs of a job apart; empty: what is kept goes to nobody
+  std::string client;
+  int32_t rank = 0;
+  int32_t world_size = 1;
+  int32_t local_rank = 0;
+  int32_t local_world_size = 0;          // ranks of the job on this node; 0: unknown
+  DeviceIndex device = shm::kAnyDevice;  // asked for
+  uint32_t uid = 0;
+  int64_t pid = 0;
+  uint32_t weight = 1;  // of its tenant's part of a link, beside the tenant's other sessions
+  shm::DeathPolicy death_policy = shm::DeathPolicy::kFree;
+};
+
+// Processes of the same rank of one run follow each other in a session.
+inline bool IsSameRank(const SessionSpec& a, const SessionSpec& b) {
+  return a.tenant == b.tenant && a.job == b.job && a.run == b.run && a.rank == b.rank &&
+         a.world_size == b.world_size;
+}
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_RECORDS_SESSION_SPEC_H_

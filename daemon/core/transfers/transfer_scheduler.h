@@ -1,0 +1,242 @@
+// Decides which copy may start now. Pure: it is handed time and returns grants.
+//
+// Per session and direction a bounded number of tickets and bytes is in flight; the rest waits
+// here. Next is the request of the lowest level; within a level the one whose deadline is the
+// fewest moments away; then the oldest. The level is the priority, less one for each multiple of
+// `ageing` that time has passed since the request came, without a floor: whatever others ask for,
+// everything is granted in time. The best request is never bypassed by a smaller one. Requests of
+// one session with the same destination are granted in order.
+//
+// Each device has a link of its own in each direction. Between the sessions of one device a shared
+// link limit, where one is set, is divided by weight: the session that has been granted the fewest
+// bytes per weight is next (start-time fair queueing, Goyal et al., 1996).
+//
+// A ticket fills the shared link for `link_patience` at most: whether its client copies slowly, is
+// stopped or never means to complete it, from then on it counts against its own session alone. The
+// sessions of a tenant with such a ticket are then held to their parts of the link, whatever others
+// do with theirs: they may not fill it again until `part_time` has passed without one.
+//
+// Every call costs time logarithmic in what is there: a session that queues all it may, or a node
+// full of sessions, makes nobody else's requests dearer. So what orders requests never changes with
+// time: of two that wait, both age alike, and the priority plus the multiple of `ageing` at which a
+// request came orders them for good.
+#ifndef GEMINID_DAEMON_CORE_TRANSFERS_TRANSFER_SCHEDULER_H_
+#define GEMINID_DAEMON_CORE_TRANSFERS_TRANSFER_SCHEDULER_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/basics/ids.h"
+#include "daemon/core/basics/time.h"
+#include "daemon/core/basics/time_histogram.h"
+#include "proto/shm/session_layout.h"
+
+namespace geminid::core {
+
+inline constexpr int kDirections = 2;
+inline constexpr int kCauses = 5;  // TransferCause, kNone included
+constexpr int Index(Direction direction) { return direction == Direction::kHostToDevice ? 0 : 1; }
+
+struct TransferLimits {
+  // Per session and direction. Both directions share kMaxTicketsInFlight completion words, so more
+  // than half of those is taken as half.
+  uint32_t tickets_in_flight = 4;
+  // A single transfer of more is granted when nothing else is in flight.
+  uint64_t bytes_in_flight = uint64_t{64} << 20;
+  // Over all sessions of a device, per direction; 0: no shared limit.
+  uint64_t link_bytes_in_flight = 0;
+  // Copies of what may be in flight take milliseconds on a link of today.
+  Duration link_patience = Duration::Milliseconds(100);
+  Duration part_time = Duration::Seconds(10);
+  uint32_t queued_per_session = 4096;
+  Duration ageing = Duration::Milliseconds(10);
+  // A ticket without completion for this long marks its session slow. The ticket stays valid.
+  Duration ticket_timeout = Duration::Seconds(5);
+};
+
+struct TransferRequest {
+  uint64_t request_id = 0;
+  Direction direction = Direction::kNone;
+  uint64_t bytes = 0;
+  Priority priority = Priority::kNormal;
+  TransferCause cause = TransferCause::kNone;
+  uint16_t deadline_moment = kNoDeadline;
+  ChunkId source{};
+  ChunkId destination{};
+  uint64_t source_offset = 0;
+  uint64_t destination_offset = 0;
+  uint16_t flags = 0;
+  // The engine's own: which content a write-back saves, and the place in the session's books.
+  uint64_t dirty_epoch = 0;
+  uint32_t place = 0;
+};
+
+struct Ticket {
+  SessionId session{};
+  TicketId id{};
+  uint16_t completion_index = 0;
+  Time granted_at;
+  bool overdue = false;
+  bool late = false;       // in flight for `link_patience`
+  bool fills_link = true;  // for others; false: it counts against its own session alone
+  TransferRequest request;
+};
+
+struct TransferCount {
+  uint64_t bytes = 0;
+  uint64_t transfers = 0;
+};
+
+// Completed transfers by direction and cause.
+struct TransferTotals {
+  std::array<std::array<TransferCount, kCauses>, kDirections> counts{};
+  TransferCount& At(Direction direction, TransferCause cause) {
+    return counts[Index(direction)][static_cast<int>(cause)];
+  }
+  const TransferCount& At(Direction direction, TransferCause cause) const {
+    return counts[Index(direction)][static_cast<int>(cause)];
+  }
+};
+
+struct InFlight {
+  uint32_t tickets = 0;
+  uint64_t bytes = 0;
+};
+
+// One direction of a device's link: what it does now, and how long it has taken since the start.
+struct LinkReading {
+  InFlight flight;
+  uint64_t queued = 0;
+  uint64_t queued_bytes = 0;
+  Duration busy;         // at least one copy was under way
+  TimeHistogram waits;   // from the request to its ticket
+  TimeHistogram copies;  // from the ticket to its completion
+};
+
+// Not thread-safe.
+class TransferScheduler {
+ public:
+  explicit TransferScheduler(const TransferLimits& limits, uint32_t devices = 1);
+  ~TransferScheduler();
+
+  // `weight` > 0: the session's part of the device's shared link, beside the weights of the others.
+  void AddSession(SessionId session, DeviceIndex device, double weight,
+                  const std::string& tenant = "");
+  // Both for what is granted from now on.
+  void SetLinkLimit(uint64_t bytes_in_flight) { limits_.link_bytes_in_flight = bytes_in_flight; }
+  void SetWeight(SessionId session, double weight);
+  // Forgets everything queued and in flight; returns it so that the caller can undo its part.
+  std::vector<TransferRequest> RemoveSession(SessionId session, Time now);
+
+  // The moment deadlines are counted from.
+  void SetMoment(SessionId session, uint16_t moment);
+
+  // False when the session's queue is full (or there is no such session): nothing was queued.
+  bool Enqueue(SessionId session, const TransferRequest& request, Time now);
+
+  // Numbers tickets from `first` on: an earlier daemon's are below it.
+  void NumberTicketsFrom(uint64_t first) { next_ticket_ = first; }
+  // Puts a ticket of an earlier daemon back in flight. False when its session is not there, or has
+  // a ticket with that completion word.
+  bool Restore(const Ticket& ticket, Time now);
+
+  // Everything that may start now, in the order to be sent.
+  std::vector<Ticket> Grant(Time now);
+
+  // Null when no such ticket is in flight. Valid until the next call that is not const.
+  const Ticket* Find(SessionId session, TicketId ticket) const;
+  // Ends a ticket: its credits return and it counts as transferred. False when there is none.
+  bool Complete(SessionId session, TicketId ticket, Time now);
+
+  // Marks tickets over their time; returns how many were newly marked as overdue.
+  uint64_t MarkOverdue(Time now);
+  // When the next ticket will be overdue, or will no longer fill a link for which somebody waits;
+  // nothing when none is in flight.
+  std::optional<Time> NextTimeout() const;
+  bool IsSlow(SessionId session) const;  // has an overdue ticket in flight
+
+  InFlight FlightOf(SessionId session, Direction direction) const;
+  InFlight FlightOf(DeviceIndex device, Direction direction) const;
+  uint64_t QueuedCount(SessionId session) const;
+  TransferTotals TotalsOf(SessionId session) const;
+  // Over all sessions of the device, those that have ended included.
+  TransferTotals TotalsOf(DeviceIndex device) const;
+  uint64_t OverdueTickets(DeviceIndex device) const;
+  // Zeros without such a device.
+  LinkReading ReadLink(DeviceIndex device, Direction direction, Time now) const;
+  const TransferLimits& limits() const { return limits_; }
+
+ private:
+  struct Waiting;
+  struct Head;
+  struct Lane;
+  struct Session;
+  // In flight and not overdue, the oldest first.
+  using Running = std::map<std::pair<Time, TicketId>, SessionId>;
+  struct Tenant {
+    uint32_t sessions = 0;
+    Time in_parts_until;  // its sessions are held to their parts of the links
+  };
+  // Bytes granted per weight so far: the least is next.
+  using Turn = std::pair<double, SessionId>;
+
+  // One device's, in both directions.
+  struct Link {
+    // `flight` begins and ends here, so that `busy` is the time in which something is under way.
+    struct Line {
+      LinkReading reading;
+      InFlight filled;  // of reading.flight, what keeps the link from others
+      Time busy_since;  // while a copy is under way
+      void Begin(const Ticket& ticket, Time now);
+      void End(const Ticket& ticket, Time now);
+      void Unfill(const Ticket& ticket);
+    };
+    std::array<Line, kDirections> lines{};
+    std::array<double, kDirections> virtual_time{};
+    // The sessions that their own limits let start something.
+    std::array<std::set<Turn>, kDirections> ready{};
+    TransferTotals totals;
+    uint64_t overdue_tickets = 0;
+    double weight = 0;  // of all its sessions
+  };
+
+  Session* FindSession(SessionId session) const;
+  const Link& LinkOf(DeviceIndex device) const { return links_[shm::Value(device)]; }
+  static bool Fits(const InFlight& flight, uint64_t bytes, uint64_t limit_bytes);
+  // Null: nothing waits in that direction.
+  static const Waiting* Best(const Session& session, Direction direction);
+  Head HeadOf(const Waiting& waiting) const;
+  // Whether it is the session's turn in a direction, after anything that decides it has changed.
+  void UpdateTurn(SessionId id, Session* session, Direction direction);
+  bool IsHeldToItsPart(const Session& session) const;
+  bool FitsItsPart(const Session& session, Direction direction, uint64_t bytes) const;
+  // True: some link has room that it had not before.
+  bool MarkLate(Time now);
+  void HoldToParts(Tenant* tenant);
+  void GrantOnLink(Link* link, Direction direction, std::vector<Ticket>* granted);
+  Ticket Start(SessionId id, Session* session, const Waiting& chosen);
+
+  TransferLimits limits_;
+  std::map<SessionId, std::unique_ptr<Session>> sessions_;
+  std::vector<Link> links_;                // by device
+  std::map<std::string, Tenant> tenants_;  // with sessions, or held to parts
+  Running running_;
+  Running::key_type late_until_;  // of running_: they are late, and those behind are not
+  bool link_is_full_ = false;     // somebody waits until others have completed
+  Time now_;                      // the latest that was handed in
+  uint64_t next_arrival_ = 0;
+  // Over all sessions, so that not even a session that was reopened sees one twice.
+  uint64_t next_ticket_ = 1;
+};
+
+}  // namespace geminid::core
+
+#endif  // GEMINID_DAEMON_CORE_TRANSFERS_TRANSFER_SCHEDULER_H_

@@ -1,0 +1,71 @@
+// The methods of attached clients. Every call carries its session's token.
+#ifndef GEMINID_DAEMON_SERVICE_CALLS_CLIENT_SERVICES_H_
+#define GEMINID_DAEMON_SERVICE_CALLS_CLIENT_SERVICES_H_
+
+#include <functional>
+#include <vector>
+
+#include "daemon/service/calls/rpc_method.h"
+#include "daemon/service/sessions/hub.h"
+#include "daemon/service/tenants/tenant_log.h"
+#include "geminid/v1/chunk.pb.h"
+#include "geminid/v1/plan.pb.h"
+#include "geminid/v1/session.pb.h"
+
+namespace geminid::service {
+
+// At most this many chunks in one call: more come in several.
+inline constexpr int kMaxChunksPerCall = 65536;
+// Each with a name of 128 characters; and of numbers only.
+inline constexpr RpcBounds kAllocateBounds = {.bytes = 12 << 20, .items = 2 * kMaxChunksPerCall};
+inline constexpr RpcBounds kFreeBounds = {.bytes = 512 << 10, .items = 0};
+// In memory a trace of so many moments and uses has some 50 MiB, and a tenant may send several.
+inline constexpr RpcBounds kPlanBounds = {.bytes = 16 << 20, .items = 500'000};
+
+class SessionRpc {
+ public:
+  // `on_detached` is called on the worker's thread after a session has ended.
+  SessionRpc(Hub* hub, TenantLog* log, std::function<void(shm::SessionId)> on_detached)
+      : hub_(hub), log_(log), on_detached_(std::move(on_detached)) {}
+  void AddTo(std::vector<RpcMethod>* methods);
+
+ private:
+  absl::Status CreateArena(const Caller& caller, const v1::CreateArenaRequest& request,
+                           v1::CreateArenaResponse* response);
+  absl::Status Admit(const Caller& caller, const v1::AdmitRequest& request,
+                     v1::AdmitResponse* response);
+  absl::Status Detach(const Caller& caller);
+
+  Hub* const hub_;
+  TenantLog* const log_;
+  const std::function<void(shm::SessionId)> on_detached_;
+};
+
+class ChunkRpc {
+ public:
+  explicit ChunkRpc(Hub* hub) : hub_(hub) {}
+  void AddTo(std::vector<RpcMethod>* methods);
+
+ private:
+  absl::Status Allocate(const Caller& caller, const v1::AllocateChunksRequest& request,
+                        v1::AllocateChunksResponse* response);
+  absl::Status Free(const Caller& caller, const v1::FreeChunksRequest& request);
+
+  Hub* const hub_;
+};
+
+class PlanRpc {
+ public:
+  explicit PlanRpc(Hub* hub) : hub_(hub) {}
+  void AddTo(std::vector<RpcMethod>* methods);
+
+ private:
+  absl::Status MakePlan(const Caller& caller, const v1::MakePlanRequest& request,
+                        v1::MakePlanResponse* response);
+
+  Hub* const hub_;
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_CALLS_CLIENT_SERVICES_H_

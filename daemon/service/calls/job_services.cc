@@ -1,0 +1,209 @@
+#include "daemon/service/calls/job_services.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "daemon/os/log.h"
+
+namespace geminid::service {
+namespace {
+
+// The tenant whose jobs the caller means, if it may touch them.
+absl::StatusOr<std::string> MayTouch(const Caller& caller, const std::string& tenant) {
+  if (tenant.empty() || tenant == caller.identity.tenant) return caller.identity.tenant;
+  if (caller.identity.is_operator) return tenant;
+  return absl::PermissionDeniedError(
+      absl::StrCat(caller.identity.tenant, " may not touch jobs of ", tenant,
+                   "; only root and the user the daemon runs as may touch those of others"));
+}
+
+// Adds what the session holds to its job's sums.
+void AddSession(const core::SessionSnapshot& session, std::map<uint32_t, uint64_t>* device_bytes,
+                v1::JobInfo* job) {
+  job->add_sessions(shm::Value(session.id));
+  job->set_host_bytes(job->host_bytes() + session.host_bytes);
+  if (session.arena_bytes > 0) (*device_bytes)[shm::Value(session.device)] += session.arena_bytes;
+}
+
+void SetDeviceBytes(const std::map<uint32_t, uint64_t>& device_bytes, v1::JobInfo* job) {
+  for (const auto& [device, bytes] : device_bytes) {
+    v1::JobDeviceBytes* line = job->add_device_bytes();
+    line->set_device(device);
+    line->set_bytes(bytes);
+  }
+}
+
+v1::JobInfo JobMessage(const core::JobSnapshot& job,
+                       const std::map<core::SessionId, core::SessionSnapshot>& sessions,
+                       core::Time now) {
+  v1::JobInfo message;
+  message.set_job_id(core::Value(job.id));
+  message.set_tenant(job.name.tenant);
+  message.set_job(job.name.job);
+  message.set_run(job.name.run);
+  message.set_ranks_present(static_cast<uint32_t>(job.sessions.size()));
+  message.set_ranks_expected(job.ranks);
+  message.set_state(core::Name(job.standing.state));
+  message.set_position(job.standing.position);
+  message.set_reason(job.standing.reason);
+  message.set_priority(job.priority);
+  message.set_preemptible(job.preemptible);
+  message.set_held(job.held);
+  message.set_seconds_in_state((now - job.since).seconds());
+  std::map<uint32_t, uint64_t> device_bytes;
+  for (const core::SessionId id : job.sessions) {
+    const auto session = sessions.find(id);
+    if (session != sessions.end()) AddSession(session->second, &device_bytes, &message);
+  }
+  SetDeviceBytes(device_bytes, &message);
+  return message;
+}
+
+// Sessions that did not ask for admission, of one name: a job that has what it found.
+v1::JobInfo UnaskedMessage(const std::vector<core::SessionSnapshot>& sessions, core::Time now) {
+  v1::JobInfo message;
+  const core::SessionSpec& spec = sessions.front().spec;
+  message.set_tenant(spec.tenant);
+  message.set_job(spec.job);
+  core::Time oldest = now;
+  std::optional<core::Time> until;  // the last of them is kept
+  uint32_t attached = 0;
+  std::map<uint32_t, uint64_t> device_bytes;
+  for (const core::SessionSnapshot& session : sessions) {
+    AddSession(session, &device_bytes, &message);
+    attached += session.state == core::SessionState::kAttached ? 1 : 0;
+    oldest = std::min(oldest, session.opened_at);
+    if (session.keep_until.has_value()) {
+      until = std::max(until.value_or(*session.keep_until), *session.keep_until);
+    }
+  }
+  SetDeviceBytes(device_bytes, &message);
+  const int32_t local = spec.local_world_size > 0 ? spec.local_world_size : spec.world_size;
+  message.set_ranks_present(attached);
+  message.set_ranks_expected(std::max(static_cast<uint32_t>(local), attached));
+  message.set_state(attached == 0 ? "kept" : "running");
+  if (attached == 0 && until.has_value()) {
+    message.set_reason(absl::StrCat(
+        "its ranks died; kept for ", std::ceil((*until - now).seconds()),
+        " s, unless they come back or 'geminictl end' frees it"));
+  }
+  message.set_seconds_in_state((now - oldest).seconds());
+  return message;
+}
+
+}  // namespace
+
+v1::ListJobsResponse JobsMessage(const core::Engine& engine, core::Time now) {
+  std::map<core::SessionId, core::SessionSnapshot> sessions;
+  for (core::SessionSnapshot& session : engine.Sessions()) sessions[session.id] = session;
+  v1::ListJobsResponse response;
+  response.set_drained(engine.jobs().drained());
+  std::set<core::SessionId> listed;
+  for (const core::JobSnapshot& job : engine.jobs().Jobs()) {
+    *response.add_jobs() = JobMessage(job, sessions, now);
+    listed.insert(job.sessions.begin(), job.sessions.end());
+  }
+  std::map<std::pair<std::string, std::string>, std::vector<core::SessionSnapshot>> unasked;
+  for (const auto& [id, session] : sessions) {
+    if (!listed.contains(id)) unasked[{session.spec.tenant, session.spec.job}].push_back(session);
+  }
+  for (const auto& [name, of_name] : unasked) *response.add_jobs() = UnaskedMessage(of_name, now);
+  return response;
+}
+
+void JobRpc::AddTo(std::vector<RpcMethod>* methods) {
+  const auto add = [methods](const char* path, bool is_listing, bool is_long) {
+    RpcMethod& method = methods->emplace_back();
+    method.path = path;
+    method.is_listing = is_listing;
+    method.is_long = is_long;
+    return &method;
+  };
+  ServeWith<v1::ListJobsRequest, v1::ListJobsResponse>(
+      add("/geminid.v1.JobService/ListJobs", true, false),
+      [this](const Caller&, const auto&, auto* response) { return List(response); });
+  ServeWith<v1::DrainRequest, v1::DrainResponse>(
+      add("/geminid.v1.JobService/Drain", false, false),
+      [this](const Caller& caller, const auto& request, auto* response) {
+        return Drain(caller, request, response);
+      });
+  ServeWith<v1::EvictJobRequest, v1::EvictJobResponse>(
+      add("/geminid.v1.JobService/EvictJob", false, false),
+      [this](const Caller& caller, const auto& request, auto* response) {
+        return Evict(caller, request, response);
+      });
+  ServeWith<v1::EndJobRequest, v1::EndJobResponse>(
+      add("/geminid.v1.JobService/EndJob", false, true),
+      [this](const Caller& caller, const auto& request, auto* response) {
+        return End(caller, request, response);
+      });
+}
+
+absl::Status JobRpc::List(v1::ListJobsResponse* response) {
+  *response = hub_->Inspect(
+      [](const core::Engine& engine, const auto&) { return JobsMessage(engine, Now()); });
+  return absl::OkStatus();
+}
+
+absl::Status JobRpc::Drain(const Caller& caller, const v1::DrainRequest& request,
+                           v1::DrainResponse* response) {
+  if (!caller.identity.is_operator) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        caller.identity.tenant, " may not drain the daemon; root and the user it runs as may"));
+  }
+  hub_->Drain(!request.undo());
+  log_->Write(caller.identity.tenant, os::LogLevel::kInfo,
+              request.undo() ? "draining ended: new jobs are admitted again"
+                             : "draining: no new job is admitted",
+              {{"by", caller.identity.tenant}});
+  const v1::ListJobsResponse jobs = hub_->Inspect(
+      [](const core::Engine& engine, const auto&) { return JobsMessage(engine, Now()); });
+  response->set_drained(jobs.drained());
+  for (const v1::JobInfo& job : jobs.jobs()) {
+    const bool waits = job.state() == "gathering" || job.state() == "queued";
+    waits ? response->set_queued(response->queued() + 1) : response->set_jobs(response->jobs() + 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status JobRpc::Evict(const Caller& caller, const v1::EvictJobRequest& request,
+                           v1::EvictJobResponse* response) {
+  const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
+  if (!tenant.ok()) return tenant.status();
+  const absl::StatusOr<uint32_t> held = hub_->HoldJobs(*tenant, request.job(), !request.undo());
+  if (!held.ok()) return held.status();
+  log_->Write(caller.identity.tenant, os::LogLevel::kInfo,
+              request.undo() ? "job let go" : "job evicted",
+              {{"tenant", *tenant}, {"job", request.job()}, {"by", caller.identity.tenant}});
+  response->set_jobs(*held);
+  return absl::OkStatus();
+}
+
+absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
+                         v1::EndJobResponse* response) {
+  const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
+  if (!tenant.ok()) return tenant.status();
+  absl::StatusOr<Hub::EndedJob> ended = hub_->EndJob(*tenant, request.job(), request.now());
+  if (!ended.ok()) return ended.status();
+  hub_->Destroy(
+      std::move(ended->garbage));  // so that the memory is free when the caller is told so
+  for (const shm::SessionId session : ended->closed) on_ended_(session);
+  log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job ended by request",
+              {{"tenant", *tenant},
+               {"job", request.job()},
+               {"sessions", absl::StrCat(ended->sessions.size())},
+               {"memory", base::FormatBytes(ended->bytes)},
+               {"at_once", request.now() ? "yes" : "no"},
+               {"by", caller.identity.tenant}});
+  response->set_jobs(1);
+  response->set_sessions(static_cast<uint32_t>(ended->sessions.size()));
+  response->set_bytes(ended->bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::service

@@ -1,0 +1,44 @@
+// The methods about several jobs on a node: who runs and who waits; and what may be done to them,
+// by their tenant and by the operator.
+#ifndef GEMINID_DAEMON_SERVICE_CALLS_JOB_SERVICES_H_
+#define GEMINID_DAEMON_SERVICE_CALLS_JOB_SERVICES_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "daemon/service/calls/rpc_method.h"
+#include "daemon/service/sessions/hub.h"
+#include "daemon/service/tenants/tenant_log.h"
+#include "geminid/v1/job.pb.h"
+
+namespace geminid::service {
+
+class JobRpc {
+ public:
+  // `on_ended` is called on the worker's thread after a session has ended.
+  JobRpc(Hub* hub, TenantLog* log, std::function<void(shm::SessionId)> on_ended)
+      : hub_(hub), log_(log), on_ended_(std::move(on_ended)) {}
+  void AddTo(std::vector<RpcMethod>* methods);
+
+ private:
+  absl::Status List(v1::ListJobsResponse* response);
+  absl::Status Drain(const Caller& caller, const v1::DrainRequest& request,
+                     v1::DrainResponse* response);
+  absl::Status Evict(const Caller& caller, const v1::EvictJobRequest& request,
+                     v1::EvictJobResponse* response);
+  absl::Status End(const Caller& caller, const v1::EndJobRequest& request,
+                   v1::EndJobResponse* response);
+
+  Hub* const hub_;
+  TenantLog* const log_;
+  const std::function<void(shm::SessionId)> on_ended_;
+};
+
+// All jobs: those that asked for admission in the order in which they came, then the others by
+// name.
+v1::ListJobsResponse JobsMessage(const core::Engine& engine, core::Time now);
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_CALLS_JOB_SERVICES_H_

@@ -1,0 +1,104 @@
+// The calls of one tenant: when each may be read, and when it must be given up.
+//
+// A call goes through these: it waits for the tenant's rate, shows its token, waits, if it is a
+// long one, for one of the tenant's places, is read, and is served. Until it is read, its message
+// stays with whoever sends it, but for what one window of HTTP/2 holds.
+#ifndef GEMINID_DAEMON_SERVICE_CALLS_TENANT_CALLS_H_
+#define GEMINID_DAEMON_SERVICE_CALLS_TENANT_CALLS_H_
+
+#include <grpcpp/generic/async_generic_service.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "daemon/core/transfers/token_bucket.h"
+#include "daemon/metrics/call_times.h"
+#include "daemon/service/calls/rpc_method.h"
+#include "daemon/service/tenants/fair_workers.h"
+#include "daemon/service/tenants/identity.h"
+#include "daemon/service/tenants/limits.h"
+#include "daemon/service/tenants/tenant_log.h"
+
+namespace geminid::service {
+
+// For the request to come once it may, and for the answer to be taken.
+inline constexpr int64_t kReceiveNanoseconds = 20'000'000'000;
+inline constexpr int64_t kAnswerNanoseconds = 60'000'000'000;
+
+// What all tenants share.
+struct CallShared {
+  Hub* hub = nullptr;
+  Limits* limits = nullptr;
+  TenantLog* log = nullptr;
+  metrics::CallTimes* times = nullptr;
+  FairWorkers* workers = nullptr;
+  size_t worker_count = 1;
+  std::map<std::string, RpcMethod> methods;
+  std::function<void()> on_first_call;  // there is something to Expire from now on
+  std::atomic<size_t> calls{0};
+};
+
+class RpcCall;
+
+// Thread-safe. Shared: calls keep it alive.
+class TenantCalls : public std::enable_shared_from_this<TenantCalls> {
+ public:
+  TenantCalls(Identity identity, CallShared* shared);
+  ~TenantCalls() = default;
+
+  const Identity& identity() const { return identity_; }
+  const std::string& tenant() const { return identity_.tenant; }
+  CallShared& shared() const { return *shared_; }
+
+  grpc::ServerGenericBidiReactor* Begin(grpc::GenericCallbackServerContext* context);
+  // Lets calls go on whose turn has come, and cancels those whose time is over.
+  void Expire(int64_t now_nanoseconds);
+  bool idle();  // there is no call
+
+ private:
+  friend class RpcCall;
+  // One of the tenant's places for long calls; given back when the last who holds it lets go.
+  class Place;
+
+  // What calls of one kind wait for.
+  struct Gate {
+    config::ShareKey key;
+    core::TokenBucket rate;
+    std::deque<RpcCall*> waiting;  // in the order of their coming
+  };
+
+  // All under the mutex.
+  bool MayPass(Gate* gate, core::Time now);
+  void Admit(RpcCall* call);
+  void AdmitLong(RpcCall* call);
+  size_t MostLongCalls() const;
+  void TellThatOneWaits(const config::ShareKey& key, const std::string& what);
+
+  void Read(RpcCall* call);
+  void OnCancelled(RpcCall* call);  // it will not go on by itself any more
+  void OnDone(RpcCall* call);
+  void GiveBack();
+
+  const Identity identity_;
+  CallShared* const shared_;
+  std::mutex mutex_;
+  Gate ordinary_;                       // guarded by mutex_
+  Gate listings_;                       // guarded by mutex_
+  std::set<RpcCall*> calls_;            // guarded by mutex_
+  std::deque<RpcCall*> without_place_;  // guarded by mutex_; in the order of their coming
+  size_t places_taken_ = 0;             // guarded by mutex_
+  int64_t tell_again_at_ = 0;           // guarded by mutex_
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_CALLS_TENANT_CALLS_H_

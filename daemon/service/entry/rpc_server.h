@@ -1,0 +1,108 @@
+// The control plane: gRPC on the Unix socket, for tenants who do not trust each other.
+//
+// gRPC neither asks the kernel who has connected nor reads a message in part. So connections are
+// accepted here, where the kernel's answer is at hand, and each tenant has a gRPC server of its own
+// that gets their bytes through the gate; calls are asynchronous and their messages bytes until the
+// caller has shown its token. No thread waits for a client.
+#ifndef GEMINID_DAEMON_SERVICE_ENTRY_RPC_SERVER_H_
+#define GEMINID_DAEMON_SERVICE_ENTRY_RPC_SERVER_H_
+
+#include <grpcpp/server.h>
+#include <sys/types.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/config/settings.h"
+#include "daemon/os/acceptor.h"
+#include "daemon/service/calls/client_services.h"
+#include "daemon/service/calls/job_services.h"
+#include "daemon/service/calls/operator_services.h"
+#include "daemon/service/calls/tenant_calls.h"
+#include "daemon/service/entry/http2_gate.h"
+#include "daemon/service/sessions/hub.h"
+#include "daemon/service/tenants/flood_guard.h"
+#include "daemon/service/tenants/identity.h"
+#include "daemon/service/tenants/tenant_log.h"
+
+namespace geminid::service {
+
+// Belongs to its event loop's thread.
+class RpcServer {
+ public:
+  // Listens at `facts.socket`: by `listener`, or, where that is invalid, a new one, for which the
+  // path must be free. All that is pointed to outlives the server.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      const SettingsInForce* settings, const DaemonFacts& facts, base::UniqueFd listener,
+      os::EventLoop* loop, Hub* hub, TenantLog* log, const Clients* clients,
+      std::function<void(shm::SessionId)> on_detached);
+  ~RpcServer();
+
+  // Health checks answer NOT_SERVING from now on.
+  void Drain() { draining_.store(true); }
+  // Takes no more connections, ends calls that are still running after `patience`, and gives up
+  // those whose work goes on. That work is waited for by the destructor. No other thread may use
+  // the event loop meanwhile. False where gRPC does not end within two seconds: then the server,
+  // and all that was pointed to, must never be destroyed.
+  bool Shutdown(absl::Duration patience);
+
+  // Lets calls go on whose turn has come, cancels those that take too long, forgets tenants who
+  // have gone.
+  void Expire(int64_t now_nanoseconds);
+  std::optional<int64_t> NextDeadline() const;
+
+ private:
+  class Tenant;
+
+  RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop,
+            Hub* hub, TenantLog* log, const Clients* clients,
+            std::function<void(shm::SessionId)> on_detached);
+  void AddMethods();
+  void AddHealth();
+  int64_t NextTick() const;
+  void OnConnection(base::UniqueFd connection);
+  // Null where there are too many already; never for the operator.
+  Tenant* FindOrStart(const Identity& identity);
+  // Why the newest connection cannot be served; OK where it can. A null `tenant` has no server yet.
+  absl::Status CheckRate(const Identity& identity);
+  absl::Status CheckDescriptors(const base::UniqueFd& newest, const Identity& identity);
+  absl::Status CheckLimits(const std::string& name, Tenant* tenant);
+
+  SessionRpc session_;
+  ChunkRpc chunk_;
+  PlanRpc plan_;
+  MemoryRpc memory_;
+  AdminRpc admin_;
+  ConfigRpc config_;
+  JobRpc job_;
+  os::EventLoop* const loop_;
+  TenantLog* const log_;
+  const Clients* const clients_;
+  std::atomic<bool> draining_{false};
+  CallShared shared_;
+  std::unique_ptr<FairWorkers> workers_;
+  FloodGuard flood_;
+  Http2Gate gate_;
+  // Serves nobody. gRPC makes its event engine with the first server, ends it with the last, and
+  // aborts the process where it has no descriptor for another: so one server is always there.
+  std::unique_ptr<Tenant> keeper_;
+  core::TenantRates connections_{core::Rate{}};  // by name, the operator's apart
+  // By name, and whether it may see all: root in a container of its own may have root's name.
+  std::map<std::pair<std::string, bool>, std::unique_ptr<Tenant>> tenants_;
+  std::unique_ptr<os::Acceptor> acceptor_;
+  int64_t last_tick_ = 0;
+};
+
+// gRPC's address of a Unix socket: a URI, in which some characters need escapes.
+std::string GrpcAddress(const std::string& path);
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_ENTRY_RPC_SERVER_H_

@@ -1,0 +1,163 @@
+// What the daemon holds for one session besides its accounts: shared memory, descriptors, rings.
+#ifndef GEMINID_DAEMON_SERVICE_SESSIONS_CLIENT_SESSION_H_
+#define GEMINID_DAEMON_SERVICE_SESSIONS_CLIENT_SESSION_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/mapping.h"
+#include "base/unique_fd.h"
+#include "daemon/core/engine/engine.h"
+#include "daemon/memory/device_arena.h"
+#include "daemon/memory/host_pool.h"
+#include "daemon/memory/session_segments.h"
+#include "daemon/os/event.h"
+#include "daemon/os/unix_socket.h"
+#include "daemon/service/heritage/keepsakes.h"
+#include "daemon/service/sessions/kept_plan.h"
+#include "daemon/service/sessions/token.h"
+#include "daemon/service/sessions/waker.h"
+#include "daemon/service/tenants/in_flight.h"
+#include "proto/shm/ring.h"
+#include "proto/shm/session_layout.h"
+
+namespace geminid::service {
+
+// The counters a client keeps about itself, each read once. Only ever shown: they may say anything.
+struct ClientNumbers {
+  std::array<uint64_t, shm::kStallCauses> stall_nanoseconds{};
+  uint64_t queued_nanoseconds = 0;
+  uint64_t step = 0;
+  uint64_t moment = 0;
+};
+
+struct PlanNumbers {
+  uint64_t transfer_bytes = 0;
+  uint64_t transfer_bytes_lower_bound = 0;
+};
+
+// Shared: calls in progress and the event loop keep it alive after the session has ended.
+// What is marked so is guarded by the hub's mutex; the rest never changes.
+class ClientSession : public Sleeper, public std::enable_shared_from_this<ClientSession> {
+ public:
+  // `socket` is the attach connection, `in_flight` outlives the session. Creates the segments, the
+  // two events and the token. `commit`: the segment of a predecessor's, if it has one.
+  static absl::StatusOr<std::shared_ptr<ClientSession>> Create(
+      shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
+      const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
+      InFlight* in_flight, base::UniqueFd commit = base::UniqueFd());
+  // The same session again, for a client that need not know, of the descriptors in `kept`, which
+  // has all kinds. On an error they are all there still, and RESOURCE_EXHAUSTED may pass.
+  static absl::StatusOr<std::shared_ptr<ClientSession>> Adopt(const core::SessionFacts& facts,
+                                                              uint64_t daemon_epoch,
+                                                              const core::DeviceDescription& device,
+                                                              Keepsakes::OfSession* kept,
+                                                              InFlight* in_flight);
+  ~ClientSession() override;
+
+  shm::SessionId id() const { return id_; }
+  const core::SessionSpec& spec() const { return spec_; }
+  const core::DeviceDescription& device() const { return device_; }
+  const Token& token() const { return token_; }
+  // For how long there has been this client.
+  int64_t AgeNanoseconds() const { return os::MonotonicNanoseconds() - opened_nanoseconds_; }
+  const base::UniqueFd& socket() const { return *socket_; }
+  const base::UniqueFd& pidfd() const { return peer_.pidfd; }
+  // Its flags are the client's as well as ours, so it is never read or written here: watched for
+  // its edges, each write of the client is one.
+  const base::UniqueFd& daemon_event() const { return daemon_event_; }
+  const memory::SessionSegments& segments() const { return segments_; }
+  // Zero when the session is new: for core::SessionBooks.
+  std::span<std::byte> books_memory() const { return {books_.data(), books_.bytes()}; }
+  // All that a successor of the daemon needs, by name: to be kept from now on.
+  std::vector<std::pair<std::string, int>> Keepsakes() const;
+
+  const std::string& tenant() const override { return spec_.tenant; }
+  // The client reads the end of its attach connection, although descriptors of it are still open.
+  void Wake(End end) const override;
+
+  // Sends the Welcome with its descriptors.
+  absl::Status SendWelcome(uint64_t daemon_epoch) const;
+  // Sends one Memory message. Both never wait: RESOURCE_EXHAUSTED when the tenant's clients, and
+  // UNAVAILABLE when this one, have too much to read already.
+  absl::Status SendMemory(const shm::Memory& message, const base::UniqueFd& fd) const;
+
+  // --- under the hub's mutex ---------------------------------------------------------------------
+  using Popped = shm::RingReader<shm::Request, shm::kRingEntries>::Result;
+  // The next request stays in the ring until HasDone(): should the daemon die before, the next one
+  // finds it there. It passes over a request that was answered, so that none is answered twice.
+  Popped PeekRequest(shm::Request* request) { return requests_.TryPeek(request); }
+  void HasDone() { requests_.Advance(); }
+  bool HasRequest() const { return !requests_.Empty(); }
+  // Puts `response` into the ring, or, with false, behind those that wait for space in it.
+  bool PushResponse(const shm::Response& response);
+  // Moves what waits into the ring. True when nothing waits any more.
+  bool FlushResponses();
+  // It said so: it must be woken for what was put into the ring before this call.
+  bool IsAsleep() const;
+  // Asks the client to write the daemon's event from now on. False when a request is there already,
+  // and the daemon stays awake.
+  bool TryArm();
+  void Disarm();
+
+  void SetPhase(shm::Phase phase);
+  ClientNumbers ReadNumbers() const;
+
+  // How many the session had before: in the names of what is kept. Not changed once it is kept.
+  uint64_t which_client = 0;
+  bool ended = false;      // its client has gone; its memory may be kept
+  uint32_t successor = 0;  // see shm::Welcome
+  std::map<shm::PoolId, memory::HostPool> pools;
+  std::unique_ptr<memory::DeviceArena> arena;  // null: none
+  PlanNumbers plan;
+  std::shared_ptr<const KeptPlan> kept_plan;  // null: there is none, or it is too large to keep
+  uint64_t kept_plan_number = 0;              // in its name
+  uint64_t plans = 0;                         // the last number that was given
+  uint64_t plan_bytes = 0;  // of the plan and of what is kept of it, from the tenant's share
+  // -----------------------------------------------------------------------------------------------
+
+  // Held, and taken before the hub's, while the newest plan takes the older one's place in the
+  // store.
+  std::mutex keeping_plan;
+
+ private:
+  ClientSession(shm::SessionId id, const core::SessionSpec& spec,
+                const core::DeviceDescription& device, const Token& token, os::Peer peer,
+                base::UniqueFd socket, base::UniqueFd daemon_event, os::WakeUp client_event,
+                memory::SessionSegments segments, base::UniqueFd books_fd, base::Mapping books,
+                InFlight* in_flight);
+  void PassOverAnswered();
+
+  const shm::SessionId id_;
+  const core::SessionSpec spec_;
+  const core::DeviceDescription device_;
+  const Token token_;
+  const os::Peer peer_;
+  const int64_t opened_nanoseconds_ = os::MonotonicNanoseconds();
+  const InFlight::Socket socket_;
+  const base::UniqueFd daemon_event_;
+  const os::WakeUp client_event_;
+  const memory::SessionSegments segments_;
+  const base::UniqueFd books_fd_;
+  const base::Mapping books_;
+  InFlight* const in_flight_;
+  shm::RingReader<shm::Request, shm::kRingEntries> requests_;
+  shm::RingWriter<shm::Response, shm::kRingEntries> responses_;
+  // Bounded by what the engine lets a session have outstanding, because no request is read while
+  // anything waits here.
+  std::deque<shm::Response> waiting_;
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_SESSIONS_CLIENT_SESSION_H_

@@ -1,0 +1,154 @@
+// The part of the hub that keeps the sessions' plans, and gives them to those of a predecessor.
+//
+// A plan comes into the store under a name of its own, and then the older one goes: a successor
+// finds one of them, or both, and takes the newer. Of what it finds it believes nothing that the
+// checks of KeptPlan and of the engine do not: a plan that is given up costs evictions that go by
+// last use, until the client makes its next one.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "daemon/os/log.h"
+#include "daemon/service/sessions/hub.h"
+#include "daemon/service/sessions/plan_messages.h"
+#include "proto/messages/trace_messages.h"
+
+namespace geminid::service {
+namespace {
+
+// About ten microseconds.
+constexpr size_t kChunksInASlice = 32;
+
+// About what the engine's copy takes.
+uint64_t MemoryOf(const core::NextUseTable& table) {
+  uint64_t bytes = 0;
+  for (const core::NextUseTable::Uses& chunk : table.chunks) {
+    bytes += 128 + sizeof(uint32_t) * chunk.moments.size();
+  }
+  return bytes;
+}
+
+PlanNumbers NumbersOf(const v1::Plan& plan) {
+  return {plan.transfer_bytes(), plan.transfer_bytes_lower_bound()};
+}
+
+// Null where it is too large, or there are no descriptors.
+std::shared_ptr<const KeptPlan> MakeKept(shm::SessionId session, const v1::Trace& trace,
+                                         const v1::Plan& plan) {
+  absl::StatusOr<KeptPlan> kept = KeptPlan::Create(session, trace, plan);
+  if (kept.ok()) return std::make_shared<const KeptPlan>(*std::move(kept));
+  os::Log(os::LogLevel::kWarning, "a plan is not kept: a restart of the daemon would lose it",
+          {{"session", absl::StrCat(shm::Value(session))},
+           {"why", std::string(kept.status().message())}});
+  return nullptr;
+}
+
+}  // namespace
+
+// What there was before is charged no more. Where there is no room to keep the new one, `*kept`
+// becomes null.
+absl::Status Hub::PutInForce(const SessionPtr& session, uint64_t table_bytes, core::PlanUses* uses,
+                             std::shared_ptr<const KeptPlan>* kept) {
+  const std::string& tenant = session->spec().tenant;
+  uint64_t bytes = table_bytes;
+  if (absl::Status status = plan_memory_.Take(tenant, bytes); !status.ok()) {
+    options_.limits->Count(plan_memory_.name(), tenant);
+    return status;
+  }
+  if (*kept != nullptr && plan_memory_.Take(tenant, (*kept)->bytes()).ok()) {
+    bytes += (*kept)->bytes();
+  } else if (*kept != nullptr) {
+    options_.limits->Count(plan_memory_.name(), tenant);
+    kept->reset();
+  }
+  absl::Status status = engine_->BeginPlan(session->id(), uses);
+  if (status.ok()) std::swap(session->plan_bytes, bytes);
+  plan_memory_.Give(tenant, bytes);
+  return status;
+}
+
+absl::Status Hub::SetPlan(const SessionPtr& session, const core::NextUseTable& table,
+                          const v1::Trace& trace, const v1::Plan& plan) {
+  const shm::SessionId id = session->id();
+  std::shared_ptr<const KeptPlan> kept = MakeKept(id, trace, plan);
+  // What is in force so far goes without the mutex, too.
+  GEMINID_ASSIGN_OR_RETURN(core::PlanUses uses, core::SortUses(table));
+  const uint64_t table_bytes = MemoryOf(table);
+  std::shared_ptr<const KeptPlan> older;
+  uint64_t older_number = 0, number = 0;
+  const std::lock_guard<std::mutex> keeping(session->keeping_plan);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (session->ended) return absl::AbortedError("the session ended during the call");
+    GEMINID_RETURN_IF_ERROR(PutInForce(session, table_bytes, &uses, &kept));
+    session->plan = NumbersOf(plan);
+    number = ++session->plans;
+    older = std::exchange(session->kept_plan, kept);
+    older_number = std::exchange(session->kept_plan_number, number);
+  }
+  size_t placed = 0;
+  InSlices([&] { return engine_->PlaceByPlan(id, &placed, kChunksInASlice); });
+  // Without the mutex, too: who keeps descriptors may take its time.
+  const std::string name = PlanName(id, number, session->which_client);
+  if (kept != nullptr) Keep(name, kept->fd().get());
+  if (older != nullptr) {
+    store_->Remove(PlanName(id, older_number, session->which_client)).IgnoreError();
+  }
+  bool ended = false;  // meanwhile, and perhaps before the plan was kept
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ended = session->ended;
+  }
+  if (ended && kept != nullptr) store_->Remove(name).IgnoreError();
+  return absl::OkStatus();
+}
+
+void Hub::LoadPlan(const SessionPtr& session, std::map<uint64_t, base::UniqueFd> plans,
+                   Garbage* garbage) {
+  const shm::SessionId id = session->id();
+  for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) {
+    session->plans = std::max(session->plans, plan->first);  // no name is given twice
+    const bool wanted = !session->ended && session->kept_plan == nullptr;
+    const absl::Status loaded = wanted ? LoadOnePlan(session, std::move(plan->second))
+                                       : absl::CancelledError("there is a newer one");
+    if (loaded.ok()) {
+      session->kept_plan_number = plan->first;
+      continue;
+    }
+    garbage->keepsakes.push_back(PlanName(id, plan->first, session->which_client));
+    if (!wanted) continue;
+    os::Log(
+        os::LogLevel::kError,
+        "the plan that was kept of a session is given up; its evictions go by last use until it "
+        "makes another",
+        {{"session", absl::StrCat(shm::Value(id))}, {"why", std::string(loaded.message())}});
+  }
+}
+
+absl::Status Hub::LoadOnePlan(const SessionPtr& session, base::UniqueFd fd) {
+  const shm::SessionId id = session->id();
+  GEMINID_ASSIGN_OR_RETURN(KeptPlan adopted, KeptPlan::Adopt(std::move(fd)));
+  GEMINID_ASSIGN_OR_RETURN(const KeptPlan::Contents contents, adopted.Read(id));
+  const auto trace = messages::TraceFromMessage<planner::Trace>(contents.trace);
+  core::NextUseTable table = NextUses(trace);
+  // The session may have freed some since.
+  std::erase_if(table.chunks, [&](const core::NextUseTable::Uses& uses) {
+    return !engine_->FindChunk(id, uses.chunk).has_value();
+  });
+  if (table.chunks.empty() && contents.trace.chunks_size() > 0) {
+    return absl::DataLossError("the session has none of the chunks that it names");
+  }
+  GEMINID_RETURN_IF_ERROR(engine_->SetPlan(id, table));
+  session->plan = NumbersOf(contents.plan);
+  session->kept_plan = std::make_shared<const KeptPlan>(std::move(adopted));
+  session->plan_bytes = MemoryOf(table) + session->kept_plan->bytes();
+  plan_memory_.TakeAgain(session->spec().tenant, session->plan_bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::service

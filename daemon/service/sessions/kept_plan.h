@@ -1,0 +1,72 @@
+// A session's plan and what it was made from, as they are kept: for the daemon's successor, and for
+// whoever asks to see them.
+//
+//   +----------------+-------------+------------+
+//   | KeptPlanHeader | v1.Trace    | v1.Plan    |
+//   | 48 B           | trace_bytes | plan_bytes |
+//   +----------------+-------------+------------+
+//
+// A file in memory that is written once and then sealed, so whoever reads it sees one plan as a
+// whole. It is given to the store when it is complete: there is no half of one.
+#ifndef GEMINID_DAEMON_SERVICE_SESSIONS_KEPT_PLAN_H_
+#define GEMINID_DAEMON_SERVICE_SESSIONS_KEPT_PLAN_H_
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+#include "geminid/v1/plan.pb.h"
+#include "geminid/v1/trace.pb.h"
+#include "proto/shm/types.h"
+
+namespace geminid::service {
+
+inline constexpr uint32_t kKeptPlanMagic = 0x4e4c5047;  // "GPLN"
+inline constexpr uint32_t kKeptPlanVersion = 1;
+// A plan is kept if the message of its trace is no larger.
+inline constexpr uint64_t kMaxKeptTraceBytes = uint64_t{16} << 20;
+
+struct KeptPlanHeader {
+  uint32_t magic;
+  uint32_t version;
+  uint64_t session;
+  uint64_t trace_bytes;
+  uint64_t plan_bytes;
+  uint32_t crc32c;  // of every byte before it, and of both messages
+  uint32_t reserved[3];
+};
+static_assert(sizeof(KeptPlanHeader) == 48);
+
+// Thread-safe: it never changes.
+class KeptPlan {
+ public:
+  struct Contents {
+    v1::Trace trace;
+    v1::Plan plan;
+  };
+
+  // RESOURCE_EXHAUSTED when the trace is larger than kMaxKeptTraceBytes, or there is no memory.
+  static absl::StatusOr<KeptPlan> Create(shm::SessionId session, const v1::Trace& trace,
+                                         const v1::Plan& plan);
+  // What an earlier daemon kept. Read() says whether it is any good.
+  static absl::StatusOr<KeptPlan> Adopt(base::UniqueFd fd);
+
+  // FAILED_PRECONDITION when another release wrote it; DATA_LOSS when it is damaged, another
+  // session's, or contradicts itself. What it returns has passed ValidateTrace, names no chunk or
+  // moment that the trace lacks, and is the plan of this trace.
+  absl::StatusOr<Contents> Read(shm::SessionId session) const;
+
+  const base::UniqueFd& fd() const { return fd_; }
+  uint64_t bytes() const { return bytes_; }  // whole pages
+
+ private:
+  KeptPlan(base::UniqueFd fd, uint64_t bytes) : fd_(std::move(fd)), bytes_(bytes) {}
+
+  base::UniqueFd fd_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_SESSIONS_KEPT_PLAN_H_

@@ -1,0 +1,39 @@
+// Log lines that a client can cause: so many per tenant, and a count of those left out.
+#ifndef GEMINID_DAEMON_SERVICE_TENANTS_TENANT_LOG_H_
+#define GEMINID_DAEMON_SERVICE_TENANTS_TENANT_LOG_H_
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "daemon/core/transfers/token_bucket.h"
+#include "daemon/os/log.h"
+#include "daemon/service/tenants/limits.h"
+
+namespace geminid::service {
+
+// Thread-safe.
+class TenantLog {
+ public:
+  // `limits` outlives it.
+  explicit TenantLog(Limits* limits) : limits_(limits) {}
+
+  // Writes the line, or counts it. The next line of the tenant says how many were left out.
+  void Write(const std::string& tenant, os::LogLevel level, const std::string& message,
+             std::vector<os::LogField> fields);
+  // Of all tenants, since the start.
+  uint64_t suppressed() const;
+
+ private:
+  Limits* const limits_;
+  mutable std::mutex mutex_;
+  core::TenantRates rates_{core::Rate{}};     // guarded by mutex_
+  std::map<std::string, uint64_t> left_out_;  // guarded by mutex_; of tenants that have some
+  uint64_t suppressed_ = 0;                   // guarded by mutex_
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_TENANTS_TENANT_LOG_H_

@@ -1,0 +1,39 @@
+// What the probes answer. Pure.
+#ifndef GEMINID_DAEMON_SERVICE_WATCH_HEALTH_H_
+#define GEMINID_DAEMON_SERVICE_WATCH_HEALTH_H_
+
+#include <string>
+#include <vector>
+
+#include "daemon/core/basics/time.h"
+#include "daemon/metrics/http_server.h"
+
+namespace geminid::service {
+
+// A loop that takes as long for one turn has come to a stop: four thousand times as long as one
+// may take, and half of what systemd's watchdog waits by the unit that we ship.
+inline constexpr core::Duration kLongestTurn = core::Duration::Seconds(10);
+
+struct HealthReading {
+  bool serving = false;
+  bool stopping = false;
+  bool drained = false;                     // by the operator: no new jobs
+  core::Duration turn;                      // how long the event loop has been at its present turn
+  std::vector<std::string> contradictions;  // of the accounts, found since the start
+  std::vector<std::string> gpus_without_memory;  // a line for each without an agent or unhealthy
+  bool some_device_serves = true;                // memory can be had of it
+};
+
+// Each answers 200, or 503 with a line per reason.
+//   /livez: the event loop turns. Restart the daemon if not; nothing else would help.
+//   /readyz: new jobs may come: it lives, serves, is neither stopping nor drained, its accounts are
+//     right, and at least one device has memory to give.
+//   /healthz: it lives, its accounts are right, all of its GPUs' agents serve,
+//     and none of these GPUs is unhealthy.
+metrics::HttpResponse Livez(const HealthReading& reading);
+metrics::HttpResponse Readyz(const HealthReading& reading);
+metrics::HttpResponse Healthz(const HealthReading& reading);
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_WATCH_HEALTH_H_

@@ -1,0 +1,40 @@
+// What the daemon's threads leave for whoever watches it.
+#ifndef GEMINID_DAEMON_SERVICE_WATCH_VITALS_H_
+#define GEMINID_DAEMON_SERVICE_WATCH_VITALS_H_
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "daemon/core/basics/time.h"
+#include "daemon/metrics/call_times.h"
+
+namespace geminid::service {
+
+// Thread-safe.
+struct Vitals {
+  std::atomic<bool> serving{false};   // the event loop runs
+  std::atomic<bool> stopping{false};  // it is about to end
+  // Since when an event loop has been at its present turn, monotonic; 0: it waits for something to
+  // do. A turn takes well under a millisecond, at the entrance more where others want its
+  // processor.
+  std::atomic<int64_t> turn_since_nanoseconds{0};
+  std::atomic<int64_t> entrance_turn_since_nanoseconds{0};
+  std::atomic<bool> last_reload_good{true};
+  std::atomic<double> last_good_reload_seconds{0};  // since the Unix epoch
+  metrics::CallTimes calls;
+
+  // How long the loop that has been at its present turn for longer has been at it.
+  core::Duration LongestTurn(core::Time now) const {
+    core::Duration longest;
+    for (const auto* since : {&turn_since_nanoseconds, &entrance_turn_since_nanoseconds}) {
+      const int64_t begin = since->load();
+      if (begin != 0) longest = std::max(longest, now - core::Time::FromNanoseconds(begin));
+    }
+    return longest;
+  }
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_WATCH_VITALS_H_

@@ -1,0 +1,516 @@
+#include "daemon/core/jobs/job_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::core {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+constexpr DeviceIndex kDevice{0};
+const std::string kTenant = "uid:1";
+
+Time At(int64_t seconds) { return Time() + Duration::Seconds(seconds); }
+
+// A queue over a device of 100 bytes and a host of 1000; sessions are numbered by the test.
+class JobQueueTest : public ::testing::Test {
+ protected:
+  RankAsk Ask(uint64_t device_bytes, int32_t priority = 0) const {
+    return {.priority = priority, .device_bytes = device_bytes, .preemptible = true};
+  }
+
+  absl::Status Join(uint64_t session, const std::string& job, RankAsk ask, int64_t seconds = 0) {
+    return queue_.Join(SessionId{session}, {tenant_, job, ""}, ask, At(seconds));
+  }
+
+  // As an engine that takes over does it.
+  void Restore(uint64_t session, const std::string& job, const RankAsk& ask, JobState state,
+               bool yielded = false, int64_t seconds = 0) {
+    queue_.Restore(SessionId{session}, {tenant_, job, ""}, ask, state, yielded, At(seconds));
+  }
+
+  // As the engine does it when the session makes its arena.
+  void Charge(uint64_t session, uint64_t bytes) {
+    ASSERT_TRUE(ledger_.HandOut(DeviceAccount(kDevice), bytes).ok());
+    ASSERT_TRUE(quota_.TryCharge(tenant_, DeviceAccount(kDevice), bytes));
+    queue_.Charged(SessionId{session}, DeviceAccount(kDevice), bytes);
+  }
+  void Return(uint64_t session, uint64_t bytes) {
+    ASSERT_TRUE(ledger_.TakeBack(DeviceAccount(kDevice), bytes).ok());
+    ASSERT_TRUE(quota_.Return(tenant_, DeviceAccount(kDevice), bytes).ok());
+    queue_.Returned(SessionId{session}, DeviceAccount(kDevice), bytes);
+  }
+  void Yield(uint64_t session, uint64_t bytes, int64_t seconds) {
+    queue_.Yielded(SessionId{session}, At(seconds));
+    Return(session, bytes);
+  }
+
+  JobState State(uint64_t session) {
+    const absl::StatusOr<JobStanding> standing = queue_.StandingOf(SessionId{session});
+    EXPECT_TRUE(standing.ok()) << standing.status();
+    return standing.ok() ? standing->state : JobState::kGathering;
+  }
+  std::string Reason(uint64_t session) { return queue_.StandingOf(SessionId{session})->reason; }
+
+  std::string tenant_ = kTenant;
+  Ledger ledger_{{100}, 1000, 0};
+  Quota quota_{{}};
+  JobQueue queue_{&ledger_, &quota_, {.gather_time = Duration::Seconds(60)}};
+};
+
+TEST_F(JobQueueTest, JobOfTwoRanks_IsAdmittedWhenBothAreThere) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  EXPECT_THAT(queue_.Decide(At(0)).admitted, IsEmpty());
+  EXPECT_EQ(State(1), JobState::kGathering);
+  EXPECT_THAT(Reason(1), HasSubstr("1 of its 2 ranks on this node came (0)"));
+  ask.rank = 1;
+  ASSERT_TRUE(Join(2, "a", ask, 1).ok());
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, ElementsAre(SessionId{1}, SessionId{2}));
+  EXPECT_EQ(queue_.AvailableBytes(SessionId{3}, kTenant, DeviceAccount(kDevice)), 0u);
+  EXPECT_EQ(queue_.AvailableBytes(SessionId{1}, kTenant, DeviceAccount(kDevice)), 50u);
+}
+
+// While its arenas are being made it holds nothing.
+TEST_F(JobQueueTest, JobAdmittedWithoutAllItsArenas_IsListedWithWhatIsStillLacking) {
+  RankAsk ask = Ask(40);
+  ask.ranks = 2;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  ask.rank = 1;
+  ask.device_bytes = 50;
+  ASSERT_TRUE(Join(2, "a", ask).ok());
+  (void)queue_.Decide(At(0));
+  EXPECT_EQ(queue_.Jobs()[0].standing.state, JobState::kRunning);
+  EXPECT_EQ(queue_.Jobs()[0].standing.reason, "starting: does not have its 90 B of device 0 yet");
+  Charge(1, 40);
+  EXPECT_EQ(queue_.Jobs()[0].standing.reason, "starting: does not have its 50 B of device 0 yet");
+  Charge(2, 50);
+  EXPECT_EQ(queue_.Jobs()[0].standing.reason, "");
+}
+
+TEST_F(JobQueueTest, JobThatAskedForNoDeviceMemory_LacksNothing) {
+  ASSERT_TRUE(Join(1, "a", Ask(0)).ok());
+  (void)queue_.Decide(At(0));
+  EXPECT_EQ(queue_.Jobs()[0].standing.state, JobState::kRunning);
+  EXPECT_EQ(queue_.Jobs()[0].standing.reason, "");
+}
+
+TEST_F(JobQueueTest, RanksThatDoNotAllCome_AreUndoneAndTold) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  EXPECT_EQ(queue_.NextDeadline(), Time());
+  (void)queue_.Decide(At(0));
+  EXPECT_EQ(queue_.NextDeadline(), At(60));
+  (void)queue_.Decide(At(59));
+  EXPECT_EQ(State(1), JobState::kGathering);
+  (void)queue_.Decide(At(60));
+  const absl::Status undone = queue_.StandingOf(SessionId{1}).status();
+  EXPECT_EQ(undone.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(undone.message(), AllOf(HasSubstr("1 of its 2 ranks"), HasSubstr("within 60 s")));
+  EXPECT_THAT(queue_.Jobs(), IsEmpty());
+}
+
+TEST_F(JobQueueTest, MoreThanThereIs_IsRefusedAtOnceWithNumbers) {
+  ASSERT_TRUE(Join(1, "a", Ask(101)).ok());
+  (void)queue_.Decide(At(0));
+  const absl::Status refused = queue_.StandingOf(SessionId{1}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("can never be admitted"), HasSubstr("101 B"),
+                                       HasSubstr("at most 100 B")));
+}
+
+TEST_F(JobQueueTest, TwoRanksTogetherMoreThanThereIs_AreRefusedTogether) {
+  RankAsk ask = Ask(60);
+  ask.ranks = 2;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  ask.rank = 1;
+  ASSERT_TRUE(Join(2, "a", ask).ok());
+  EXPECT_THAT(queue_.Decide(At(0)).admitted, IsEmpty());
+  EXPECT_FALSE(queue_.StandingOf(SessionId{1}).ok());
+  EXPECT_FALSE(queue_.StandingOf(SessionId{2}).ok());
+}
+
+TEST_F(JobQueueTest, JobThatDoesNotFitNow_WaitsWithPositionAndReason) {
+  ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
+  ASSERT_TRUE(Join(2, "b", Ask(30)).ok());
+  ASSERT_TRUE(Join(3, "c", Ask(30)).ok());
+  EXPECT_THAT(queue_.Decide(At(0)).admitted, ElementsAre(SessionId{1}));
+  EXPECT_EQ(queue_.StandingOf(SessionId{2})->position, 1u);
+  EXPECT_EQ(queue_.StandingOf(SessionId{3})->position, 2u);
+  EXPECT_THAT(Reason(2), AllOf(HasSubstr("needs 30 B of device 0"), HasSubstr("can have 20 B")));
+  queue_.Leave(SessionId{1}, At(1));
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, ElementsAre(SessionId{2}, SessionId{3}));
+}
+
+TEST_F(JobQueueTest, JobThatMustNotWait_IsRefused) {
+  ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
+  RankAsk ask = Ask(30);
+  ask.may_wait = false;
+  ASSERT_TRUE(Join(2, "b", ask).ok());
+  (void)queue_.Decide(At(0));
+  EXPECT_EQ(queue_.StandingOf(SessionId{2}).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(JobQueueTest, SmallerJobBehind_DoesNotPassWhatTheFirstWaitsFor) {
+  ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
+  ASSERT_TRUE(Join(2, "b", Ask(90)).ok());
+  ASSERT_TRUE(Join(3, "c", Ask(10)).ok());
+  (void)queue_.Decide(At(0));
+  EXPECT_EQ(State(3), JobState::kQueued);  // 20 are free, and all of them are for b
+  queue_.Leave(SessionId{1}, At(1));
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, ElementsAre(SessionId{2}, SessionId{3}));
+}
+
+TEST_F(JobQueueTest, JobAtItsTenantsLimit_KeepsNothingFromOthers) {
+  quota_.SetLimits({{.tenant = "uid:1", .device_bytes = 50}});
+  ASSERT_TRUE(Join(1, "a", Ask(50)).ok());
+  ASSERT_TRUE(Join(2, "b", Ask(50)).ok());
+  tenant_ = "uid:2";
+  ASSERT_TRUE(Join(3, "c", Ask(50)).ok());
+  EXPECT_THAT(queue_.Decide(At(0)).admitted, ElementsAre(SessionId{1}, SessionId{3}));
+  EXPECT_THAT(Reason(2), HasSubstr("uid:1 may have 50 B"));
+}
+
+TEST_F(JobQueueTest, Guarantee_IsKeptFromOthersUntilItsTenantComes) {
+  quota_.SetLimits({{.tenant = "uid:2", .guaranteed_device_bytes = 40}});
+  ASSERT_TRUE(Join(1, "a", Ask(70)).ok());
+  (void)queue_.Decide(At(0));
+  EXPECT_THAT(queue_.StandingOf(SessionId{1}).status().message(), HasSubstr("at most 60 B"));
+  ASSERT_TRUE(Join(2, "b", Ask(60)).ok());
+  EXPECT_THAT(queue_.Decide(At(0)).admitted, ElementsAre(SessionId{2}));
+  tenant_ = "uid:2";
+  ASSERT_TRUE(Join(3, "c", Ask(40)).ok());
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, ElementsAre(SessionId{3}));
+}
+
+TEST_F(JobQueueTest, HigherPriority_ComesFirst_UntilWaitingOutweighsIt) {
+  queue_.SetOptions({.ageing = Duration::Seconds(100)});
+  ASSERT_TRUE(Join(1, "a", {.device_bytes = 100}).ok());
+  (void)queue_.Decide(At(0));
+  ASSERT_TRUE(Join(2, "old", {.device_bytes = 60}, 0).ok());
+  ASSERT_TRUE(Join(3, "high", {.priority = 1, .device_bytes = 60}, 99).ok());
+  ASSERT_TRUE(Join(4, "late", {.priority = 1, .device_bytes = 60}, 101).ok());
+  (void)queue_.Decide(At(101));
+  EXPECT_EQ(queue_.StandingOf(SessionId{3})->position, 1u);
+  EXPECT_EQ(queue_.StandingOf(SessionId{2})->position, 2u);
+  EXPECT_EQ(queue_.StandingOf(SessionId{4})->position, 3u);
+}
+
+TEST_F(JobQueueTest, HigherPriority_HasTheLowerOneYield_WhichComesBack) {
+  ASSERT_TRUE(Join(1, "low", Ask(80)).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 80);
+  ASSERT_TRUE(Join(2, "high", Ask(80, 1), 1).ok());
+  EXPECT_THAT(queue_.Decide(At(1)).asked_to_yield, ElementsAre(SessionId{1}));
+  EXPECT_EQ(State(1), JobState::kYielding);
+  EXPECT_THAT(Reason(1), HasSubstr("makes room for a job of priority 1"));
+  EXPECT_THAT(Reason(2), HasSubstr("were asked to make room"));
+  EXPECT_THAT(queue_.Decide(At(2)).asked_to_yield, IsEmpty());  // once is enough
+  Yield(1, 80, 3);
+  EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{2}));
+  EXPECT_EQ(State(1), JobState::kPreempted);
+  queue_.Leave(SessionId{2}, At(4));
+  EXPECT_THAT(queue_.Decide(At(4)).admitted, ElementsAre(SessionId{1}));
+}
+
+TEST_F(JobQueueTest, Preempted_DoesNotComeBackBeforeWhoMadeItYield) {
+  queue_.SetOptions({.ageing = Duration::Seconds(10)});
+  ASSERT_TRUE(Join(1, "low", Ask(80)).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 80);
+  ASSERT_TRUE(Join(2, "old", Ask(90), 1).ok());  // of low's priority, and long before high
+  (void)queue_.Decide(At(1));
+  ASSERT_TRUE(Join(3, "high", Ask(80, 1), 100).ok());
+  (void)queue_.Decide(At(100));
+  EXPECT_EQ(queue_.StandingOf(SessionId{2})->position, 1u);
+  if (State(1) == JobState::kYielding) Yield(1, 80, 101);
+  for (int64_t second = 101; second < 110; ++second) {
+    EXPECT_THAT(queue_.Decide(At(second)).asked_to_yield, IsEmpty());
+  }
+}
+
+TEST_F(JobQueueTest, PreemptedJobWhoseHostMemoryTheFirstLacks_PassesIt) {
+  RankAsk low = Ask(80);
+  low.host_bytes = 600;
+  ASSERT_TRUE(Join(1, "low", low).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 80);
+  ASSERT_TRUE(Join(2, "high", Ask(80, 1), 1).ok());
+  (void)queue_.Decide(At(1));
+  Yield(1, 80, 2);
+  (void)queue_.Decide(At(2));
+  RankAsk large = Ask(80, 1);
+  large.host_bytes = 500;
+  ASSERT_TRUE(Join(3, "large", large, 3).ok());
+  (void)queue_.Decide(At(3));
+  queue_.Leave(SessionId{2}, At(4));
+  EXPECT_THAT(queue_.Decide(At(4)).admitted, ElementsAre(SessionId{1}));
+}
+
+// The other rank's session ended with the daemon that knew of it.
+TEST_F(JobQueueTest, RestoredJobWhoseRanksHaveAllYielded_IsPreempted) {
+  queue_.Restore(SessionId{1}, {"uid:1", "job", ""}, {.ranks = 2, .preemptible = true},
+                 JobState::kYielding, /*yielded=*/true, Time());
+  (void)queue_.Decide(Time());
+  EXPECT_EQ(queue_.StandingOf(SessionId{1})->state, JobState::kPreempted);
+}
+
+TEST_F(JobQueueTest, OnlyThoseThatAreNeeded_Yield) {
+  ASSERT_TRUE(Join(1, "a", Ask(40, -2)).ok());
+  ASSERT_TRUE(Join(2, "b", Ask(60, -1)).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 40);
+  Charge(2, 60);
+  ASSERT_TRUE(Join(3, "c", Ask(50), 1).ok());
+  // The lowest alone is not enough; the other alone is.
+  EXPECT_THAT(queue_.Decide(At(1)).asked_to_yield, ElementsAre(SessionId{2}));
+}
+
+TEST_F(JobQueueTest, NobodyYields_WhereThatWouldNotDo) {
+  ASSERT_TRUE(Join(1, "a", Ask(40, -1)).ok());
+  ASSERT_TRUE(Join(2, "b", Ask(60, 0)).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 40);
+  Charge(2, 60);
+  ASSERT_TRUE(Join(3, "c", Ask(50), 1).ok());
+  EXPECT_THAT(queue_.Decide(At(1)).asked_to_yield, IsEmpty());
+}
+
+TEST_F(JobQueueTest, DrainedQueue_AdmitsNobodyNew_ButWhoWasAdmitted) {
+  ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 80);
+  queue_.SetDrained(true);
+  ASSERT_TRUE(Join(2, "b", Ask(10)).ok());
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
+  EXPECT_THAT(Reason(2), HasSubstr("drains"));
+  Yield(1, 80, 2);
+  EXPECT_THAT(queue_.Decide(At(2)).admitted, ElementsAre(SessionId{1}));
+  queue_.SetDrained(false);
+  EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{2}));
+}
+
+TEST_F(JobQueueTest, HeldJob_YieldsAndStaysAwayUntilItIsLetGo) {
+  ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 80);
+  const JobId job = queue_.Jobs()[0].id;
+  ASSERT_TRUE(queue_.Hold(job).ok());
+  EXPECT_THAT(queue_.Decide(At(1)).asked_to_yield, ElementsAre(SessionId{1}));
+  Yield(1, 80, 2);
+  EXPECT_THAT(queue_.Decide(At(2)).admitted, IsEmpty());
+  ASSERT_TRUE(queue_.LetGo(job).ok());
+  EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{1}));
+}
+
+TEST_F(JobQueueTest, JobHeldAgainBeforeItIsBack_YieldsOnceItIs) {
+  ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 80);
+  const JobId job = queue_.Jobs()[0].id;
+  ASSERT_TRUE(queue_.Hold(job).ok());
+  (void)queue_.Decide(At(1));
+  Yield(1, 80, 2);
+  ASSERT_TRUE(queue_.LetGo(job).ok());
+  EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{1}));
+  ASSERT_TRUE(queue_.Hold(job).ok());
+  EXPECT_THAT(queue_.Decide(At(4)).asked_to_yield, IsEmpty());  // it has nothing to give back
+  EXPECT_EQ(State(1), JobState::kRunning);
+  EXPECT_THAT(Reason(1), HasSubstr("the operator moves it"));
+  Charge(1, 80);
+  EXPECT_THAT(queue_.Decide(At(5)).asked_to_yield, ElementsAre(SessionId{1}));
+  Yield(1, 80, 6);
+  EXPECT_THAT(queue_.Decide(At(6)).admitted, IsEmpty());
+  EXPECT_EQ(State(1), JobState::kPreempted);
+}
+
+TEST_F(JobQueueTest, JobLetGoBeforeItIsBack_IsNotAsked) {
+  ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
+  (void)queue_.Decide(At(0));
+  const JobId job = queue_.Jobs()[0].id;
+  ASSERT_TRUE(queue_.Hold(job).ok());
+  (void)queue_.Decide(At(1));
+  ASSERT_TRUE(queue_.LetGo(job).ok());
+  Charge(1, 80);
+  EXPECT_THAT(queue_.Decide(At(2)).asked_to_yield, IsEmpty());
+  EXPECT_EQ(Reason(1), "");
+}
+
+TEST_F(JobQueueTest, JobThatCannotYield_IsNotHeld) {
+  RankAsk ask = Ask(80);
+  ask.preemptible = false;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  (void)queue_.Decide(At(0));
+  const absl::Status refused = queue_.Hold(queue_.Jobs()[0].id);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(State(1), JobState::kRunning);
+}
+
+TEST_F(JobQueueTest, RanksThatDisagree_AreRefused) {
+  RankAsk ask = Ask(10);
+  ask.ranks = 2;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  ask.rank = 1;
+  ask.priority = -1;
+  EXPECT_EQ(Join(2, "a", ask).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(JobQueueTest, RankThatDiedWhileQueued_SendsItsJobBackToGathering) {
+  ASSERT_TRUE(Join(9, "other", Ask(100)).ok());
+  (void)queue_.Decide(At(0));
+  RankAsk ask = Ask(10);
+  ask.ranks = 2;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  ask.rank = 1;
+  ASSERT_TRUE(Join(2, "a", ask).ok());
+  (void)queue_.Decide(At(0));
+  EXPECT_EQ(State(1), JobState::kQueued);
+  queue_.Leave(SessionId{2}, At(1));
+  queue_.Leave(SessionId{9}, At(1));
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
+  EXPECT_EQ(State(1), JobState::kGathering);
+  ASSERT_TRUE(Join(3, "a", ask, 2).ok());
+  EXPECT_THAT(queue_.Decide(At(2)).admitted, UnorderedElementsAre(SessionId{1}, SessionId{3}));
+}
+
+TEST_F(JobQueueTest, TwoRunsOfOneName_AreTwoJobs) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  for (uint64_t session : {1, 2}) {
+    ASSERT_TRUE(
+        queue_.Join(SessionId{session}, {kTenant, "a", absl::StrCat("run", session)}, ask, At(0))
+            .ok());
+  }
+  ask.rank = 1;
+  ASSERT_TRUE(queue_.Join(SessionId{3}, {kTenant, "a", "run2"}, ask, At(0)).ok());
+  EXPECT_THAT(queue_.Decide(At(0)).admitted, UnorderedElementsAre(SessionId{2}, SessionId{3}));
+}
+
+TEST_F(JobQueueTest, RankThatComesAgain_JoinsItsRunningJobWhereItFits) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  ask.rank = 1;
+  ASSERT_TRUE(Join(2, "a", ask).ok());
+  (void)queue_.Decide(At(0));
+  queue_.Leave(SessionId{2}, At(1));
+  ASSERT_TRUE(Join(3, "a", ask, 2).ok());
+  EXPECT_EQ(State(3), JobState::kRunning);
+}
+
+// --- after the daemon's own death ---
+
+TEST_F(JobQueueTest, RestoredJob_RunsWithWhatWasPromisedToIt) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kRunning);
+  ask.rank = 1;
+  Restore(2, "a", ask, JobState::kRunning);
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
+  EXPECT_EQ(State(1), JobState::kRunning);
+  EXPECT_EQ(State(2), JobState::kRunning);
+  EXPECT_EQ(queue_.AvailableBytes(SessionId{3}, kTenant, DeviceAccount(kDevice)), 0u);
+  EXPECT_EQ(queue_.AvailableBytes(SessionId{2}, kTenant, DeviceAccount(kDevice)), 50u);
+}
+
+TEST_F(JobQueueTest, RestoredJobWhoseRanksWereNotedAtDifferentTimes_StandsAsTheFurthestOne) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kQueued);
+  ask.rank = 1;
+  Restore(2, "a", ask, JobState::kRunning);
+  EXPECT_EQ(State(1), JobState::kRunning);
+}
+
+TEST_F(JobQueueTest, RestoredJobOfWhichAllHadCome_IsQueuedAndAdmitted) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kGathering);
+  ask.rank = 1;
+  Restore(2, "a", ask, JobState::kGathering);
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, ElementsAre(SessionId{1}, SessionId{2}));
+}
+
+TEST_F(JobQueueTest, RestoredJobThatStillGathers_IsUndoneInTime) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kGathering, /*yielded=*/false, 10);
+  (void)queue_.Decide(At(69));
+  EXPECT_EQ(State(1), JobState::kGathering);
+  (void)queue_.Decide(At(70));
+  EXPECT_EQ(queue_.StandingOf(SessionId{1}).status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(JobQueueTest, RestoredJobThatYields_IsAskedAgainWhereItHasNotGivenBack) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kYielding, /*yielded=*/true);
+  ask.rank = 1;
+  Restore(2, "a", ask, JobState::kYielding);
+  Charge(2, 50);
+  EXPECT_THAT(queue_.Decide(At(1)).asked_to_yield, ElementsAre(SessionId{2}));
+  Yield(2, 50, 2);
+  EXPECT_THAT(queue_.Decide(At(2)).admitted, UnorderedElementsAre(SessionId{1}, SessionId{2}));
+}
+
+TEST_F(JobQueueTest, RestoredJobThatMadeWay_ComesBackWhenThereIsRoom) {
+  Restore(1, "a", Ask(80), JobState::kPreempted, /*yielded=*/true);
+  ASSERT_TRUE(Join(2, "b", Ask(80, 1), 1).ok());
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, ElementsAre(SessionId{2}));
+  Charge(2, 80);
+  EXPECT_EQ(State(1), JobState::kPreempted);
+  queue_.Leave(SessionId{2}, At(2));
+  Return(2, 80);
+  EXPECT_THAT(queue_.Decide(At(3)).admitted, ElementsAre(SessionId{1}));
+}
+
+TEST_F(JobQueueTest, RestoredJobThatWasHeld_StaysAwayUntilItIsLetGo) {
+  queue_.Restore(SessionId{1}, {tenant_, "a", ""}, Ask(80), JobState::kPreempted, true, At(0),
+                 /*held=*/true);
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
+  ASSERT_TRUE(queue_.LetGo(queue_.Jobs()[0].id).ok());
+  EXPECT_THAT(queue_.Decide(At(2)).admitted, ElementsAre(SessionId{1}));
+}
+
+TEST_F(JobQueueTest, RestoredJobs_AreToldApartByTheirRuns) {
+  RankAsk ask = Ask(40);
+  ask.ranks = 2;
+  for (uint64_t session : {1, 2}) {
+    queue_.Restore(SessionId{session}, {kTenant, "a", absl::StrCat("run", session)}, ask,
+                   JobState::kGathering, false, At(0));
+  }
+  EXPECT_EQ(queue_.Jobs().size(), 2u);
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
+}
+
+TEST_F(JobQueueTest, RankThatComesWithWhatItsPredecessorHad_NeedsNoMore) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  ask.may_wait = false;
+  ASSERT_TRUE(Join(1, "a", ask).ok());
+  ask.rank = 1;
+  ASSERT_TRUE(Join(2, "a", ask).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 50);
+  Charge(2, 50);
+  queue_.Leave(SessionId{2}, At(1));  // what it has is kept
+  ask.rank = 1;
+  EXPECT_EQ(Join(3, "a", ask, 2).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(
+      queue_
+          .Join(SessionId{3}, {tenant_, "a", ""}, ask, At(2), {.host_bytes = 0, .device_bytes = 50})
+          .ok());
+  EXPECT_EQ(State(3), JobState::kRunning);
+}
+
+}  // namespace
+}  // namespace geminid::core

@@ -1,0 +1,286 @@
+// The hub without a daemon around it: what one session's requests do for another.
+#include "daemon/service/sessions/hub.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace geminid::service {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+using Requests = shm::RingWriter<shm::Request, shm::kRingEntries>;
+using Responses = shm::RingReader<shm::Response, shm::kRingEntries>;
+
+// A session with one chunk at home, and its client's end of the rings.
+class Client {
+ public:
+  explicit Client(Hub* hub, const std::string& run = "") : hub_(hub) {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    socket_ = base::UniqueFd(ends[0]);
+    core::SessionSpec spec;
+    spec.tenant = "uid:1";
+    spec.job = "test";
+    spec.run = run;
+    if (!run.empty()) spec.death_policy = shm::DeathPolicy::kKeep;
+    absl::StatusOr<SessionPtr> session = hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
+    EXPECT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+    EXPECT_TRUE(hub->CreateArena(session_, kMiB).ok());
+    core::ChunkSpec chunk;
+    chunk.kind = shm::ChunkKind::kGeneric;
+    chunk.bytes = 4096;
+    EXPECT_TRUE(hub->Allocate(session_, {chunk}).ok());
+    mapping_ = *base::Mapping::Map(session_->segments().client_fd(), sizeof(shm::ClientSegment));
+    requests_ = std::make_unique<Requests>(segment()->requests, &segment()->cursor.requests_written,
+                                           &session_->segments().state()->cursor.requests_read);
+    responses_ = std::make_unique<Responses>(
+        session_->segments().state()->responses,
+        &session_->segments().state()->cursor.responses_written, &segment()->cursor.responses_read);
+  }
+
+  const SessionPtr& session() const { return session_; }
+  shm::ClientSegment* segment() { return reinterpret_cast<shm::ClientSegment*>(mapping_.data()); }
+
+  Hub::Pumped Send(shm::Request request) {
+    request.request_id = ++sent_;
+    EXPECT_TRUE(requests_->TryPush(request));
+    Hub::Pumped pumped = Hub::Pumped::kMore;  // on a busy machine at its bound of time
+    while (pumped == Hub::Pumped::kMore) pumped = hub_->Pump(session_);
+    return pumped;
+  }
+  bool Read(shm::Response* response) {
+    return responses_->TryPop(response) == Responses::Result::kEntry;
+  }
+  // An answer that says only that there is no such chunk.
+  Hub::Pumped Fail() {
+    shm::Request request = {};
+    request.op = shm::RequestOp::kDrop;
+    request.source = request.destination = shm::ChunkId{7};
+    return Send(request);
+  }
+  Hub::Pumped Load() {
+    shm::Request request = {};
+    request.op = shm::RequestOp::kTransfer;
+    request.flags = shm::kAllocateDestination | shm::kPublishWhenDone;
+    request.cause = shm::TransferCause::kDemand;
+    request.bytes = 4096;
+    request.device_offset = shm::kAnyOffset;
+    return Send(request);
+  }
+  Hub::Pumped Done(const shm::Response& ticket) {
+    segment()->completion[ticket.completion_index].store(ticket.ticket);
+    shm::Request request = {};
+    request.op = shm::RequestOp::kTransferDone;
+    request.argument = ticket.ticket;
+    return Send(request);
+  }
+
+ private:
+  Hub* const hub_;
+  base::UniqueFd socket_;
+  SessionPtr session_;
+  base::Mapping mapping_;
+  std::unique_ptr<Requests> requests_;
+  std::unique_ptr<Responses> responses_;
+  uint64_t sent_ = 0;
+};
+
+// A hub of little memory; `store`, unless null, keeps what it has.
+std::unique_ptr<Hub> SmallHub(Limits* limits, holder::DescriptorStore* store = nullptr) {
+  HubOptions options;
+  options.limits = limits;
+  options.store = store;
+  options.machine = os::ReadMachine(os::SystemNuma());
+  options.arena_backing = memory::Backing::kSparse;
+  options.engine.host_capacity_bytes = 16 * kMiB;
+  options.engine.devices = {core::HostDevice(shm::DeviceIndex{0}, 16 * kMiB)};
+  options.engine.transfers.link_bytes_in_flight = 1;
+  absl::StatusOr<std::unique_ptr<Hub>> hub = Hub::Create(options);
+  EXPECT_TRUE(hub.ok()) << hub.status();
+  return *std::move(hub);
+}
+
+absl::StatusOr<SessionPtr> OpenSuccessor(Hub* hub, const core::SessionSpec& spec) {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  const base::UniqueFd client_end(ends[0]);
+  return hub->Open(spec, os::Peer(), base::UniqueFd(ends[1]));
+}
+
+// Asks the hub something, on another thread, whenever it is given something to keep.
+class CuriousStore final : public holder::DescriptorStore {
+ public:
+  absl::Status Put(const std::string&, int) override {
+    if (hub == nullptr) return absl::OkStatus();
+    const auto answer = std::make_shared<std::promise<size_t>>();
+    std::thread([answer, asked = hub] { answer->set_value(asked->AttachedSessions()); }).detach();
+    constexpr auto kPatience = std::chrono::seconds(20);
+    unanswered += answer->get_future().wait_for(kPatience) == std::future_status::ready ? 0 : 1;
+    ++asked_questions;
+    return absl::OkStatus();
+  }
+  absl::Status Remove(const std::string&) override { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<holder::KeptDescriptor>> List() override {
+    return std::vector<holder::KeptDescriptor>();
+  }
+  void Finish() override {}
+
+  Hub* hub = nullptr;
+  int unanswered = 0;
+  int asked_questions = 0;
+};
+
+// A holder that is stopped, or slow, stops the session that it is to keep, and nobody else.
+TEST(Hub, StoreThatTakesItsTime_HoldsUpNobodyElse) {
+  Limits limits{config::TenantShares{}};
+  CuriousStore store;
+  const std::unique_ptr<Hub> hub = SmallHub(&limits, &store);
+  store.hub = hub.get();
+  const Client client(hub.get());
+  EXPECT_GT(store.asked_questions, 3);  // segments, books, a pool, a slab
+  store.asked_questions = 0;
+  hub->KeepAll();
+  EXPECT_GT(store.asked_questions, 3);
+  EXPECT_EQ(store.unanswered, 0);
+}
+
+TEST(Hub, StoreThatTakesItsTime_HoldsUpNobodyWhenASuccessorComes) {
+  Limits limits{config::TenantShares{}};
+  CuriousStore store;
+  const std::unique_ptr<Hub> hub = SmallHub(&limits, &store);
+  const auto killed = std::make_unique<Client>(hub.get(), "run");
+  (void)hub->Close(killed->session(), core::CloseReason::kDied);
+  store.hub = hub.get();
+  const absl::StatusOr<SessionPtr> successor = OpenSuccessor(hub.get(), killed->session()->spec());
+  ASSERT_TRUE(successor.ok()) << successor.status();
+  EXPECT_EQ((*successor)->id(), killed->session()->id());
+  EXPECT_GT(store.asked_questions, 3);
+  EXPECT_EQ(store.unanswered, 0);
+}
+
+// Remembers what it has, and ends a session while it is being given that session's first thing.
+class EndingStore final : public holder::DescriptorStore {
+ public:
+  absl::Status Put(const std::string& name, int) override {
+    std::function<void()> end;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      names_.insert(name);
+      const bool is_sessions = name != kKeptNode && name != kKeptManifest;
+      if (is_sessions) end = std::exchange(end_, {});
+    }
+    if (end) end();
+    return absl::OkStatus();
+  }
+  absl::Status Remove(const std::string& name) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    names_.erase(name);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<holder::KeptDescriptor>> List() override {
+    return std::vector<holder::KeptDescriptor>();
+  }
+  void Finish() override {}
+
+  // All that it had is gone.
+  void LoseAll(std::function<void()> end) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    names_.clear();
+    end_ = std::move(end);
+  }
+  void AtNextPut(std::function<void()> end) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    end_ = std::move(end);
+  }
+  std::set<std::string> names() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return names_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> names_;
+  std::function<void()> end_;
+};
+
+TEST(Hub, SessionThatEndsWhileAllIsKeptAgain_IsNotKept) {
+  Limits limits{config::TenantShares{}};
+  EndingStore store;
+  const std::unique_ptr<Hub> hub = SmallHub(&limits, &store);
+  const std::set<std::string> without_sessions = store.names();
+  const auto client = std::make_unique<Client>(hub.get());
+  const std::set<std::string> with_session = store.names();
+  EXPECT_GT(with_session.size(), without_sessions.size() + 3);
+
+  store.LoseAll({});
+  hub->KeepAll();
+  EXPECT_EQ(store.names(), with_session);
+  store.LoseAll([&] {
+    Hub::Closed closed = hub->Close(client->session(), core::CloseReason::kDetached);
+    hub->Destroy(std::move(closed.garbage));
+  });
+  hub->KeepAll();
+  EXPECT_EQ(store.names(), without_sessions);
+}
+
+// What it had is kept still, and has come to its own successor in the second case.
+TEST(Hub, SuccessorThatDiesWhileItIsKept_TakesNothingOutOfTheStore) {
+  for (const bool has_successor : {false, true}) {
+    SCOPED_TRACE(has_successor);
+    Limits limits{config::TenantShares{}};
+    EndingStore store;
+    const std::unique_ptr<Hub> hub = SmallHub(&limits, &store);
+    const auto killed = std::make_unique<Client>(hub.get(), "run");
+    const size_t all = store.names().size();
+    const shm::SessionId id = killed->session()->id();
+    (void)hub->Close(killed->session(), core::CloseReason::kDied);
+    const core::SessionSpec spec = killed->session()->spec();
+    store.AtNextPut([&] {
+      for (const SessionPtr& session : hub->AllSessions()) {
+        (void)hub->Close(session, core::CloseReason::kDied);
+      }
+      if (!has_successor) return;
+      EXPECT_TRUE(OpenSuccessor(hub.get(), spec).ok());
+    });
+    EXPECT_TRUE(absl::IsAborted(OpenSuccessor(hub.get(), spec).status()));
+    EXPECT_TRUE(store.names().contains(KeepsakeName(id, kKeptCommit)));
+    EXPECT_GE(store.names().size(), all);  // predecessors' go later
+  }
+}
+
+// One copy at a time over the link of both: the end of one's is the beginning of the other's.
+TEST(Hub, TicketThatFindsTheRingFull_ComesWithoutAnyRequestOfItsSession) {
+  Limits limits{config::TenantShares{}};
+  const std::unique_ptr<Hub> hub = SmallHub(&limits);
+  Client busy(hub.get());
+  Client waits(hub.get());
+  ASSERT_EQ(busy.Load(), Hub::Pumped::kArmed);
+  shm::Response ticket;
+  ASSERT_TRUE(busy.Read(&ticket));
+  ASSERT_EQ(ticket.op, shm::ResponseOp::kTicket);
+  ASSERT_EQ(waits.Load(), Hub::Pumped::kArmed);
+  for (uint32_t i = 0; i < shm::kRingEntries; ++i) ASSERT_NE(waits.Fail(), Hub::Pumped::kCorrupt);
+  busy.Done(ticket);
+  // It reads what there is and says nothing.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  shm::Response response = {};
+  while (response.op != shm::ResponseOp::kTicket) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "its ticket never came";
+    if (!waits.Read(&response)) hub->Tick();
+  }
+  EXPECT_EQ(response.request_id, 1u);
+}
+
+}  // namespace
+}  // namespace geminid::service

@@ -1,0 +1,165 @@
+#include "daemon/service/sessions/waker.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::service {
+namespace {
+
+using core::Duration;
+
+constexpr Duration kQuick = Duration::Nanoseconds(5'000);
+constexpr Duration kLong = Duration::Milliseconds(64);
+
+core::Time At(int64_t milliseconds) { return core::Time() + Duration::Milliseconds(milliseconds); }
+
+class FakeSleeper : public Sleeper {
+ public:
+  explicit FakeSleeper(std::string tenant) : tenant_(std::move(tenant)) {}
+  const std::string& tenant() const override { return tenant_; }
+  void Wake(End) const override {}
+
+ private:
+  const std::string tenant_;
+};
+
+SleeperPtr Client(const std::string& tenant) { return std::make_shared<FakeSleeper>(tenant); }
+
+TEST(WakeTurns, TenantWhoseWakeUpLasted_IsLeftToTheThreadUntilItIsQuickAgain) {
+  WakeTurns turns;
+  EXPECT_FALSE(turns.IsLeftToThread("a", At(0)));
+  turns.Suspect("a");
+  EXPECT_TRUE(turns.IsLeftToThread("a", At(5000)));
+  EXPECT_FALSE(turns.IsLeftToThread("b", At(0))) << "it is no business of other tenants";
+  // The processor was somewhere else: the wake-up itself is quick.
+  turns.Took("a", kQuick, At(5000));
+  EXPECT_FALSE(turns.IsLeftToThread("a", At(5000)));
+}
+
+TEST(WakeTurns, TenantWhoseWakeUpsLast_IsLeftToTheThreadTwiceAsLongEachTime) {
+  WakeTurns turns;
+  turns.Took("a", kLong, At(0));
+  EXPECT_TRUE(turns.IsLeftToThread("a", At(999)));
+  EXPECT_FALSE(turns.IsLeftToThread("a", At(1000)));
+  turns.Took("a", kQuick, At(1500));
+  turns.Took("a", kLong, At(2000));
+  EXPECT_TRUE(turns.IsLeftToThread("a", At(3999)));
+  EXPECT_FALSE(turns.IsLeftToThread("a", At(4000)));
+  for (int i = 0; i < 20; ++i) turns.Took("a", kLong, At(5000));
+  EXPECT_TRUE(turns.IsLeftToThread("a", At(5000 + 599'999)));
+  EXPECT_FALSE(turns.IsLeftToThread("a", At(5000 + 600'000)));
+}
+
+TEST(WakeTurns, OneThatWaits_IsNotSentTwice) {
+  WakeTurns turns;
+  const SleeperPtr a = Client("a");
+  for (int i = 0; i < 1000; ++i) turns.Add(a, Sleeper::End::kNothing);
+  turns.Add(a, Sleeper::End::kAll);
+  turns.Add(a, Sleeper::End::kNothing);
+  const WakeTurns::Turn turn = turns.Next(At(0));
+  EXPECT_EQ(turn.sleeper, a);
+  EXPECT_EQ(turn.end, Sleeper::End::kAll);
+  EXPECT_EQ(turns.Next(At(0)).sleeper, nullptr);
+  // One that comes while it is being sent may be for something newer.
+  turns.Add(a, Sleeper::End::kNothing);
+  EXPECT_NE(turns.Next(At(0)).sleeper, nullptr);
+}
+
+TEST(WakeTurns, Tenants_TakeTurnsWhoeverHasMany) {
+  WakeTurns turns;
+  std::vector<SleeperPtr> clients;
+  for (int i = 0; i < 100; ++i) {
+    clients.push_back(Client("many"));
+    turns.Add(clients.back(), Sleeper::End::kNothing);
+  }
+  const SleeperPtr one = Client("one");
+  turns.Add(one, Sleeper::End::kNothing);
+  EXPECT_EQ(turns.Next(At(0)).sleeper->tenant(), "many");
+  EXPECT_EQ(turns.Next(At(0)).sleeper->tenant(), "one");
+}
+
+TEST(WakeTurns, TenantWhoseWakeUpsLast_HasATenthOfAProcessor) {
+  WakeTurns turns;
+  std::vector<SleeperPtr> clients;
+  for (int i = 0; i < 1000; ++i) {
+    clients.push_back(Client("many"));
+    turns.Add(clients.back(), Sleeper::End::kNothing);
+  }
+  int64_t at = 0, busy = 0;
+  while (at < 100'000) {
+    if (turns.Next(At(at)).sleeper != nullptr) {
+      busy += 64;
+      at += 64;
+      turns.Took("many", kLong, At(at));
+    } else {
+      ASSERT_GT(*turns.NextAt(), At(at));
+      at = turns.NextAt()->nanoseconds() / 1'000'000;
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(busy), 10'000, 200);
+}
+
+TEST(WakeTurns, Forgotten_AreThoseWhoseWakeUpsHaveNotLastedForAWhile) {
+  WakeTurns turns;
+  turns.Took("a", kLong, At(0));
+  turns.Forget(At(1999));
+  EXPECT_FALSE(turns.knows_nobody());
+  turns.Forget(At(2000));
+  EXPECT_TRUE(turns.knows_nobody());
+  turns.Suspect("a");
+  turns.Forget(At(100'000));
+  EXPECT_FALSE(turns.knows_nobody()) << "nobody has measured it yet";
+}
+
+// Says by which thread it was woken, and waits there until it may go on.
+class SlowSleeper : public Sleeper {
+ public:
+  const std::string& tenant() const override { return tenant_; }
+  void Wake(End) const override {
+    entered_.set_value(std::this_thread::get_id());
+    go_on_.get_future().wait();
+  }
+  std::thread::id EnteredBy() { return entered_.get_future().get(); }
+  void GoOn() { go_on_.set_value(); }
+
+ private:
+  const std::string tenant_ = "slow";
+  mutable std::promise<std::thread::id> entered_;
+  mutable std::promise<void> go_on_;
+};
+
+class CountingSleeper : public FakeSleeper {
+ public:
+  using FakeSleeper::FakeSleeper;
+  void Wake(End) const override { woken_by.push_back(std::this_thread::get_id()); }
+  mutable std::vector<std::thread::id> woken_by;
+};
+
+TEST(Waker, ConnectionThatEnds_IsEndedByTheThread) {
+  Waker waker;
+  ASSERT_TRUE(waker.Start().ok());
+  const auto slow = std::make_shared<SlowSleeper>();
+  waker.End(slow, Sleeper::End::kAll);  // does not wait
+  EXPECT_NE(slow->EnteredBy(), std::this_thread::get_id());
+  const auto other = std::make_shared<CountingSleeper>("other");
+  waker.Wake(other);  // nobody else's wake-up waits for it
+  EXPECT_EQ(other->woken_by, std::vector{std::this_thread::get_id()});
+  slow->GoOn();
+}
+
+TEST(Waker, WhatWaitsAtTheEnd_IsSent) {
+  const auto client = std::make_shared<CountingSleeper>("a");
+  {
+    Waker waker;
+    ASSERT_TRUE(waker.Start().ok());
+    waker.End(client, Sleeper::End::kAll);
+  }
+  EXPECT_EQ(client->woken_by.size(), 1u);
+}
+
+}  // namespace
+}  // namespace geminid::service

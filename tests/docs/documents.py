@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-FOLDERS = ("base", "gpu", "include", "proto", "kernels", "collectives", "daemon", "client", "deploy", "tools",
+FOLDERS = ("base", "gpu", "include", "proto", "kernels", "collectives", "daemon", "client", "deploy", "tools", "training",
            "tests", "docs")
 PROGRAMS = ("geminid", "geminid-agent", "geminid-train", "geminictl", "geminid-sim",
             "geminid-gpu-verify", "geminid-kernel-check", "geminid-holder")

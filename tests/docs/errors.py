@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-FOLDERS = ("base", "client", "collectives", "daemon", "tools")
+FOLDERS = ("base", "client", "collectives", "daemon", "tools", "training")
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 # Literals that stand side by side are one; between the arguments of a call anything may come.
 JOINED = re.compile(r'"\s*\n?\s*"')

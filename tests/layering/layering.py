@@ -3,15 +3,16 @@
 
 The rules are those of docs/architecture.md:
   1. include, the public headers, uses nothing of ours; collectives, client and tools use it.
-     base <- proto <- kernels <- collectives <- client <- tools;  proto <- daemon <- tools.
-     base <- gpu, the driver's tables, <- kernels, collectives, client, tools and, of the daemon, its
-     agent alone: the daemon loads no driver.
+     base <- proto <- kernels <- collectives <- client <- training <- tools;  proto <- daemon <- tools.
+     base <- gpu, the driver's tables, <- kernels, collectives, client, training, tools and, of the daemon,
+     its agent alone: the daemon loads no driver.
   2. daemon/core and daemon/planner are pure: they include nothing but the standard library, Abseil,
      base, proto/shm and, each, itself.
      Rooms of a house stand in an order (ROOMS): a file includes its own room and those before it.
   3. CUDA headers appear only in gpu; public headers include no gRPC, Protocol Buffers, Boost or CUDA
      header, and nothing of the project but each other.
-  4. tools/trainer is no utility room, and tools/forecast uses nothing of the daemon but the planner.
+  4. tools/trainer is a program: only its own files include it. training/ uses nothing of the daemon but the
+     planner. Its rooms and the trainer's include each other as training_rooms.py says.
   5. No folders include each other in a circle, at any depth, tests/ included (circles.py).
   6. tests/ mirrors the tree: each folder of tests is one of the tree, and a test named after a file
      lies no higher than that file. In kernels the tests of a room lie together.
@@ -27,6 +28,7 @@ import sys
 
 import circles
 import lengths
+import training_rooms
 import tree
 
 MAY_INCLUDE = {
@@ -38,8 +40,10 @@ MAY_INCLUDE = {
     "collectives": {"include", "base", "gpu", "proto", "kernels", "collectives"},
     "client": {"include", "base", "gpu", "proto", "kernels", "collectives", "client"},
     "daemon": {"base", "gpu", "proto", "daemon"},
+    "training": {"include", "base", "gpu", "proto", "kernels", "collectives", "client", "daemon",
+                 "training"},
     "tools": {"include", "base", "gpu", "proto", "kernels", "collectives", "client", "daemon",
-              "tools"},
+              "training", "tools"},
 }
 CUDA = re.compile(r"^(cuda|nccl|nvml|cub/|thrust/)")
 CUDA_ALLOWED = re.compile(r"^gpu/")
@@ -57,8 +61,8 @@ SYSTEM_IN_BASE = {"base/clock.h", "base/deadline.h", "base/files.h", "base/job_s
                   "base/process_limits.h", "base/standard_streams.h",
                   "base/start_thread.h", "base/system_error.h", "base/unique_fd.h"}
 # A folder of tools that others may not include, but for those named.
-USERS_OF_TRAINER = ("tools/trainer/", "tools/bench/")
-FOREIGN_IN_FORECAST = re.compile(r"^(grpc|.*\.grpc\.pb\.h$|daemon/(?!planner/))")
+USERS_OF_TRAINER = ("tools/trainer/",)
+FOREIGN_IN_TRAINING = re.compile(r"^(grpc|.*\.grpc\.pb\.h$|daemon/(?!planner/))")
 # Folders of tests that test no folder of the tree, but the whole of it or what holds it together.
 TESTS_OF_THEIR_OWN = {"tests/end_to_end", "tests/hostile", "tests/simulation"}
 WALL_CLOCK = re.compile(
@@ -115,8 +119,8 @@ def violations_of(path, text):
         if (top == "tools" and included.startswith("tools/trainer/")
                 and not path.startswith(USERS_OF_TRAINER)):
             yield f"{path}: the trainer is a program, not a library: {included}"
-        if path.startswith("tools/forecast/") and FOREIGN_IN_FORECAST.match(included):
-            yield f"{path}: the forecast needs no daemon and no gRPC: {included}"
+        if path.startswith("training/") and FOREIGN_IN_TRAINING.match(included):
+            yield f"{path}: training needs no daemon and no gRPC: {included}"
         if path.startswith("include/"):
             if FOREIGN_IN_PUBLIC.match(included) or (
                     folder is not None and not included.startswith("geminid/")):
@@ -178,6 +182,8 @@ def check(root):
     found += [v for path, text in texts.items() for v in rooms_upward(path, text)]
     found += [v for path, text in texts.items() for v in wall_clocks(path, text)]
     found += circles.circles_of(tree.includes_of(texts))
+    if any(path.startswith(training_rooms.TREES) for path in texts):
+        found += training_rooms.violations_of(texts, training_rooms.lists_of(root))
     tests = [path for path in texts if path.startswith("tests/") and path.endswith("_test.cc")]
     found += misplaced_tests(tests, texts.keys() - tests)
     return len(texts), found

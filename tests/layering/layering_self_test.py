@@ -7,6 +7,7 @@ import unittest
 
 import circles
 import layering
+import training_rooms
 import tree
 
 
@@ -25,6 +26,9 @@ class Layering(unittest.TestCase):
             ("daemon/service/a.cc", '"client/src/control.h"'),
             ("client/src/a.cc", '"daemon/core/engine/engine.h"'),
             ("client/zero/a.cc", '"tools/trainer/train.h"'),
+            ("client/zero/a.cc", '"training/nn/compute.h"'),
+            ("collectives/mesh/a.cc", '"training/nn/parallel/tensor/linear_1d.h"'),
+            ("training/launch/a.cc", '"tools/geminictl/plan.h"'),
         ]:
             self.assertEqual(len(self.violations(path, include)), 1, (path, include))
 
@@ -61,17 +65,17 @@ class Layering(unittest.TestCase):
         self.assertEqual(rooms("daemon/core/engine/a.cc", "daemon/core/engine/engine.h"), [])
         self.assertEqual(rooms("daemon/memory/a.cc", "daemon/core/engine/engine.h"), [])
 
-    def test_the_trainer_is_nobodys_utility_room(self):
-        for path in ["tools/forecast/a.cc", "tools/geminictl/a.cc", "tools/sim/a.cc"]:
+    def test_the_trainer_is_a_program_and_no_library(self):
+        for path in ["tools/bench/a.cc", "tools/geminictl/a.cc", "tools/sim/a.cc"]:
             self.assertTrue(self.violations(path, '"tools/trainer/report.h"'), path)
-        for path in ["tools/trainer/a.cc", "tools/bench/a.cc"]:
-            self.assertEqual(self.violations(path, '"tools/trainer/report.h"'), [], path)
+        self.assertEqual(self.violations("tools/trainer/a.cc", '"tools/trainer/report.h"'), [])
 
-    def test_the_forecast_needs_no_daemon(self):
+    def test_training_needs_no_daemon(self):
         for include in ['"daemon/service/sessions/hub.h"', '"geminid/v1/plan.grpc.pb.h"', "<grpcpp/grpcpp.h>"]:
-            self.assertTrue(self.violations("tools/forecast/a.cc", include), include)
+            for path in ["training/forecast/a.cc", "training/ranks/a.cc"]:
+                self.assertTrue(self.violations(path, include), include)
         for include in ['"daemon/planner/contract/plan.h"', '"geminid/v1/trace.pb.h"']:
-            self.assertEqual(self.violations("tools/forecast/a.cc", include), [], include)
+            self.assertEqual(self.violations("training/forecast/a.cc", include), [], include)
 
     def test_cuda_stays_behind_the_seam(self):
         self.assertTrue(self.violations("client/src/a.cc", "<cuda_runtime.h>"))
@@ -194,6 +198,66 @@ class Circles(unittest.TestCase):
             "kernels/c/u.h": '#include "kernels/c/z.h"',
             "kernels/top.h": '#include "kernels/a/x.h"\n#include "kernels/c/z.h"',
         }), [])
+
+
+class Rooms(unittest.TestCase):
+    # A file for each arrow, and the list that goes with each row.
+    TEXTS = {f"{room}/a{number}.h": f'#include "{other}/a.h"\n'
+             for room, row in training_rooms.ROOMS.items() for number, other in enumerate(sorted(row))}
+    LISTS = {room: "# What it is for.\ngeminid_library(" + training_rooms.library_of(room) + "\n  SOURCES a.cc\n  LIBS "
+                   + " ".join(training_rooms.library_of(other) for other in sorted(row)) + " geminid_base)\n"
+             for room, row in training_rooms.ROOMS.items()}
+
+    def violations(self, texts=(), lists=()):
+        return training_rooms.violations_of(self.TEXTS | dict(texts), self.LISTS | dict(lists))
+
+    def one(self, words, texts=(), lists=()):
+        found = self.violations(texts, lists)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0])
+
+    def test_rows_that_sources_and_libraries_follow_are_allowed(self):
+        self.assertEqual(self.violations(), [])
+
+    def test_include_of_a_room_that_is_not_in_the_row_is_a_violation(self):
+        for path, included in [("training/launch/b.cc", "training/models/model_config.h"),
+                               ("training/nn/b.h", "training/transformer/ends.h"),
+                               ("training/nn/parallel/b.cc", "training/nn/blocks.h"),
+                               ("training/data/b.cc", "training/settings/options.h"),
+                               ("tools/trainer/flags/b.cc", "training/engines/trained_model.h"),
+                               ("tools/geminictl/b.cc", "training/transformer/ends.h"),
+                               ("tools/kernel-check/b.cc", "training/forecast/costs.h")]:
+            self.one("must not include", texts={path: f'#include "{included}"\n'})
+
+    def test_arrow_that_no_source_has_is_a_violation(self):
+        path = next(path for path in self.TEXTS if path.startswith("training/meshes/"))
+        self.one("take it out of the row", texts={path: ""})
+
+    def test_file_of_no_room_is_a_violation(self):
+        self.one("is no room", texts={"training/helpers/b.h": ""})
+        self.one("is no room", texts={"tools/trainer/more/b.h": ""})
+
+    def test_library_that_links_more_or_less_than_the_row_is_a_violation(self):
+        own = self.LISTS["training/meshes"]
+        self.one("do not link geminid_training_launch",
+                 lists={"training/meshes": own.replace("geminid_base", "geminid_training_launch")})
+        self.one("so link geminid_training_forecast",
+                 lists={"training/meshes": own.replace("geminid_training_forecast", "geminid_base")})
+
+    def test_room_of_two_libraries_or_of_none_or_without_a_comment_is_a_violation(self):
+        own = self.LISTS["training/logs"]
+        self.one("is one library", lists={"training/logs": own + "geminid_library(other SOURCES b.cc)\n"})
+        self.one("is one library", lists={"training/logs": ""})
+        self.one("what the room is for", lists={"training/logs": own.split("\n", 1)[1]})
+
+    def test_rows_out_of_order_are_a_violation(self):
+        self.assertEqual(list(training_rooms.wrong_order({"a": set(), "b": {"a"}})), [])
+        self.assertEqual(len(list(training_rooms.wrong_order({"a": {"b"}, "b": {"a"}}))), 1)
+        self.assertEqual(len(list(training_rooms.wrong_order({"a": {"a"}}))), 1)
+
+    def test_room_or_trainer_that_is_too_large_is_a_violation(self):
+        self.one("files", texts={f"training/logs/b{number}.h": "" for number in range(training_rooms.FILES_MAX + 1)})
+        self.one("lines", texts={"tools/trainer/b.cc": "\n" * (training_rooms.TRAINER_LINES_MAX + 1)})
 
 
 class Mirror(unittest.TestCase):

@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-FOLDERS = ("include", "base", "gpu", "proto", "kernels", "collectives", "client", "daemon", "tools")
+FOLDERS = ("include", "base", "gpu", "proto", "kernels", "collectives", "client", "daemon", "training", "tools")
 SOURCES = {".h", ".cc", ".cu", ".cuh", ".c"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 

@@ -29,12 +29,12 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/pipeline/executor.h"
-#include "collectives/pipeline/timeline.h"
 #include "tools/bench/must.h"
 #include "tools/bench/paced_ranks.h"
 #include "tools/bench/size.h"
 #include "tools/bench/thread_ranks.h"
+#include "training/nn/parallel/stages/executor.h"
+#include "training/nn/parallel/stages/timeline.h"
 
 namespace geminid::collectives {
 namespace {

@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "collectives/communicator_backend.h"
-#include "collectives/tensor_parallel/parallel_linear.h"
-#include "collectives/tensor_parallel/tensor_traffic.h"
 #include "tools/bench/must.h"
 #include "tools/bench/size.h"
 #include "tools/bench/thread_ranks.h"
+#include "training/nn/parallel/tensor/parallel_linear.h"
+#include "training/nn/parallel/tensor/tensor_traffic.h"
 
 namespace geminid::collectives {
 namespace {

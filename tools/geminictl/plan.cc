@@ -8,13 +8,13 @@
 #include "base/flag_values.h"
 #include "base/processors.h"
 #include "base/status_macros.h"
-#include "tools/forecast/forecast.h"
-#include "tools/forecast/trainer_need.h"
 #include "tools/geminictl/plan_json.h"
 #include "tools/geminictl/plan_parallel.h"
 #include "tools/geminictl/plan_rules.h"
 #include "tools/geminictl/plan_view.h"
 #include "tools/geminictl/this_machine.h"
+#include "training/forecast/forecast.h"
+#include "training/forecast/trainer_need.h"
 
 namespace geminid::ctl {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/forecast/forecast.h"
-#include "tools/forecast/hardware.h"
+#include "training/forecast/forecast.h"
+#include "training/forecast/hardware.h"
 
 namespace geminid::ctl {
 

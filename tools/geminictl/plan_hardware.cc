@@ -7,9 +7,9 @@
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "base/status_macros.h"
-#include "tools/forecast/forecast.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/plan_numbers.h"
+#include "training/forecast/forecast.h"
 
 namespace geminid::ctl {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "tools/forecast/catalogue.h"
 #include "tools/geminictl/json_message.h"
 #include "tools/geminictl/plan_engine.h"
+#include "training/forecast/catalogue.h"
 
 namespace geminid::ctl {
 namespace {

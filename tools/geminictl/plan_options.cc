@@ -9,11 +9,11 @@
 #include "absl/strings/str_format.h"
 #include "base/files.h"
 #include "base/status_macros.h"
-#include "tools/forecast/hf_config.h"
 #include "tools/geminictl/plan_hardware.h"
 #include "tools/geminictl/plan_numbers.h"
 #include "tools/geminictl/plan_rules.h"
-#include "tools/parallel/placed_choice.h"
+#include "training/forecast/hf_config.h"
+#include "training/meshes/placed_choice.h"
 
 namespace geminid::ctl {
 namespace {

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tools/forecast/catalogue.h"
-#include "tools/forecast/model.h"
-#include "tools/forecast/problem.h"
-#include "tools/forecast/trace_file.h"
 #include "tools/geminictl/this_machine.h"
-#include "tools/parallel/place.h"
+#include "training/forecast/catalogue.h"
+#include "training/forecast/model.h"
+#include "training/forecast/problem.h"
+#include "training/forecast/trace_file.h"
+#include "training/meshes/place.h"
 
 namespace CLI {
 class App;

@@ -10,8 +10,8 @@
 #include "base/status_macros.h"
 #include "tools/geminictl/plan_parallel_json.h"
 #include "tools/geminictl/plan_parallel_view.h"
-#include "tools/parallel/compare.h"
-#include "tools/parallel/placed_choice.h"
+#include "training/meshes/compare.h"
+#include "training/meshes/placed_choice.h"
 
 namespace geminid::ctl {
 namespace {

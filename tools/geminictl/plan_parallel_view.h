@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tools/geminictl/style.h"
-#include "tools/parallel/choose.h"
-#include "tools/parallel/compare.h"
+#include "training/meshes/choose.h"
+#include "training/meshes/compare.h"
 
 namespace geminid::ctl {
 

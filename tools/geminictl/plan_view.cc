@@ -8,10 +8,10 @@
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "base/flag_values.h"
-#include "tools/forecast/catalogue.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/plan_engine.h"
 #include "tools/geminictl/table.h"
+#include "training/forecast/catalogue.h"
 
 namespace geminid::ctl {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/forecast/forecast.h"
 #include "tools/geminictl/style.h"
+#include "training/forecast/forecast.h"
 
 namespace geminid::ctl {
 

@@ -11,7 +11,6 @@
 #include "base/exit_code.h"
 #include "base/files.h"
 #include "base/status_macros.h"
-#include "tools/forecast/trace_file.h"
 #include "tools/geminictl/daemon_client.h"
 #include "tools/geminictl/format.h"
 #include "tools/geminictl/json_message.h"
@@ -21,6 +20,7 @@
 #include "tools/sim/prediction.h"
 #include "tools/sim/step_picture.h"
 #include "tools/sim/timeline.h"
+#include "training/forecast/trace_file.h"
 
 namespace geminid::ctl {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "tools/forecast/problem.h"
-#include "tools/forecast/trace_file.h"
 #include "tools/sim/machine.h"
+#include "training/forecast/problem.h"
+#include "training/forecast/trace_file.h"
 
 namespace geminid::sim {
 

@@ -11,14 +11,14 @@
 #include "base/files.h"
 #include "base/json_writer.h"
 #include "base/status_macros.h"
-#include "tools/forecast/catalogue.h"
-#include "tools/forecast/hardware.h"
 #include "tools/sim/command_line.h"
 #include "tools/sim/compare.h"
 #include "tools/sim/inputs.h"
 #include "tools/sim/memory_picture.h"
 #include "tools/sim/prediction.h"
 #include "tools/sim/timeline.h"
+#include "training/forecast/catalogue.h"
+#include "training/forecast/hardware.h"
 
 namespace geminid::sim {
 namespace {

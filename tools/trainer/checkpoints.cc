@@ -12,12 +12,12 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/folder.h"
-#include "tools/trainer/fine_tuning.h"
-#include "tools/trainer/flags.h"
-#include "tools/trainer/huggingface.h"
-#include "tools/trainer/loaded_values.h"
-#include "tools/trainer/resumed_run.h"
-#include "tools/trainer/run_terms.h"
+#include "tools/trainer/flags/resumed_run.h"
+#include "tools/trainer/flags/run_terms.h"
+#include "training/engines/loaded_values.h"
+#include "training/models/fine_tuning.h"
+#include "training/models/huggingface.h"
+#include "training/settings/flag_words.h"
 
 namespace geminid::trainer {
 namespace {

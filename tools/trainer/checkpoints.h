@@ -14,8 +14,8 @@
 #include "geminid/checkpoint.h"
 #include "geminid/communicator.h"
 #include "geminid/zero.h"
-#include "tools/trainer/options.h"
-#include "tools/trainer/run_description.h"
+#include "training/settings/options.h"
+#include "training/settings/run_description.h"
 
 namespace geminid::trainer {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "geminid/checkpoint.h"
-#include "tools/trainer/stop_signals.h"
+#include "training/launch/stop_signals.h"
 
 namespace geminid::trainer {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "tools/trainer/arithmetic.h"
-#include "tools/trainer/sha256.h"
+#include "training/launch/sha256.h"
+#include "training/ranks/arithmetic.h"
 
 namespace geminid::trainer {
 namespace {

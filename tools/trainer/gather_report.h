@@ -10,10 +10,10 @@
 #include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
-#include "tools/trainer/logs/step_record.h"
-#include "tools/trainer/progress.h"
 #include "tools/trainer/report.h"
-#include "tools/trainer/trained_model.h"
+#include "training/engines/trained_model.h"
+#include "training/logs/progress.h"
+#include "training/logs/step_record.h"
 
 namespace geminid::trainer {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "tools/trainer/rank_session.h"
+#include "training/ranks/rank_session.h"
 
 namespace geminid::trainer {
 

@@ -29,24 +29,24 @@
 #include "base/unique_fd.h"
 #include "geminid/rank_info.h"
 #include "proto/shm/daemon_socket.h"
-#include "tools/trainer/batches.h"
-#include "tools/trainer/command_line.h"
-#include "tools/trainer/daemon_choice.h"
-#include "tools/trainer/data_flags.h"
-#include "tools/trainer/driver_watch.h"
+#include "tools/trainer/flags/command_line.h"
+#include "tools/trainer/flags/data_flags.h"
+#include "tools/trainer/flags/outputs.h"
 #include "tools/trainer/generate.h"
-#include "tools/trainer/host_agent.h"
-#include "tools/trainer/launcher.h"
-#include "tools/trainer/on_hosts.h"
-#include "tools/trainer/options.h"
-#include "tools/trainer/outputs.h"
-#include "tools/trainer/phase.h"
-#include "tools/trainer/rank_process.h"
-#include "tools/trainer/save_folder.h"
-#include "tools/trainer/stop_signals.h"
-#include "tools/trainer/tensor_share.h"
-#include "tools/trainer/terminal.h"
 #include "tools/trainer/train.h"
+#include "training/data/batches.h"
+#include "training/engines/save_folder.h"
+#include "training/launch/host_agent.h"
+#include "training/launch/launcher.h"
+#include "training/launch/on_hosts.h"
+#include "training/launch/rank_process.h"
+#include "training/launch/stop_signals.h"
+#include "training/logs/phase.h"
+#include "training/logs/terminal.h"
+#include "training/ranks/daemon_choice.h"
+#include "training/ranks/driver_watch.h"
+#include "training/settings/options.h"
+#include "training/settings/tensor_share.h"
 
 namespace geminid::trainer {
 namespace {
@@ -316,11 +316,17 @@ absl::StatusOr<int> TrainOnHosts(const TrainOptions& options,
                                  const std::vector<std::string>& arguments) {
   GEMINID_RETURN_IF_ERROR(
       CheckNoOtherLauncher([](const char* name) -> const char* { return std::getenv(name); }));
-  GEMINID_RETURN_IF_ERROR(CheckShares(options, RanksOnHosts(options)));
+  // As many ranks as --ranks says, else as there are slots.
+  const RunOnHosts run = {.hosts = options.hosts,
+                          .remote_shell = options.remote_shell,
+                          .host_timeout = options.host_timeout,
+                          .ranks = options.ranks.value_or(SlotsOf(options.hosts)),
+                          .resume = options.resume};
+  GEMINID_RETURN_IF_ERROR(CheckShares(options, run.ranks));
   LaunchOptions launch = LaunchOf(options, /*trains=*/true, arguments);
   launch.arguments =
       WithoutOptions(launch.arguments, {std::begin(kHostsOptions), std::end(kHostsOptions)});
-  return LaunchOnHosts(options, arguments, std::move(launch),
+  return LaunchOnHosts(run, arguments, std::move(launch),
                        [&](int ranks) { return CheckShares(options, ranks).ok(); });
 }
 

@@ -1,11 +1,6 @@
 #include "tools/trainer/report.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -15,8 +10,6 @@
 
 namespace geminid::trainer {
 namespace {
-
-constexpr mode_t kReportMode = 0644;
 
 uint64_t Sum(const Report& report, uint64_t RankReport::*field) {
   uint64_t sum = 0;
@@ -222,12 +215,6 @@ void WriteTraffic(base::JsonWriter& json, const Report& report) {
   json.EndArray();
 }
 
-absl::Status PathError(const std::string& what, const std::string& path) {
-  return absl::ErrnoToStatus(errno, absl::StrCat(what, " '", path, "'"));
-}
-
-std::string TemporaryPath(const std::string& path) { return absl::StrCat(path, ".tmp.", getpid()); }
-
 }  // namespace
 
 double TokensPerSecond(const Report& report) {
@@ -260,20 +247,6 @@ std::string ToJson(const Report& report) {
   WritePlan(json, report);
   json.EndObject();
   return json.text() + "\n";
-}
-
-absl::Status CheckWritable(const std::string& path) {
-  struct stat file = {};
-  if (stat(path.c_str(), &file) == 0 && !S_ISREG(file.st_mode)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the report '", path, "' is not a file; give --report the name of one"));
-  }
-  const std::string temporary = TemporaryPath(path);
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kReportMode);
-  if (fd < 0) return PathError("cannot write the report", path);
-  close(fd);
-  unlink(temporary.c_str());
-  return absl::OkStatus();
 }
 
 }  // namespace geminid::trainer

@@ -8,11 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "tools/trainer/axis_traffic.h"
-#include "tools/trainer/data/token_source.h"
-#include "tools/trainer/mesh_choice.h"
-#include "tools/trainer/options.h"
+#include "training/data/token_source.h"
+#include "training/logs/axis_traffic.h"
+#include "training/settings/mesh_choice.h"
+#include "training/settings/options.h"
 
 namespace geminid::trainer {
 
@@ -95,9 +94,6 @@ double TokensPerSecond(const Report& report);
 double FlopsPerSecond(const Report& report);
 
 std::string ToJson(const Report& report);
-
-// Whether a file can be made at `path`, without touching what is there. Before hours of training.
-absl::Status CheckWritable(const std::string& path);
 
 }  // namespace geminid::trainer
 

@@ -1,7 +1,7 @@
 #include "tools/trainer/start_lines.h"
 
 #include "absl/strings/str_cat.h"
-#include "tools/trainer/schedule_flags.h"
+#include "tools/trainer/flags/schedule_flags.h"
 
 namespace geminid::trainer {
 

@@ -3,8 +3,8 @@
 #define GEMINID_TOOLS_TRAINER_TRAIN_H_
 
 #include "absl/status/statusor.h"
-#include "tools/trainer/options.h"
-#include "tools/trainer/rank_session.h"
+#include "training/ranks/rank_session.h"
+#include "training/settings/options.h"
 
 namespace geminid::trainer {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "collectives/local/local_communicator.h"
-#include "collectives/pipeline/executor.h"
+#include "training/nn/parallel/stages/executor.h"
 
 namespace geminid::collectives {
 namespace {

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tools/forecast/forecast.h"
 #include "tools/geminictl/this_machine.h"
+#include "training/forecast/forecast.h"
 
 namespace geminid::ctl {
 namespace {

@@ -14,8 +14,8 @@
 
 #include "daemon/planner/hierarchy/hierarchy.h"
 #include "tests/daemon/planner/hierarchy/problems.h"
-#include "tools/forecast/catalogue.h"
-#include "tools/forecast/problem.h"
+#include "training/forecast/catalogue.h"
+#include "training/forecast/problem.h"
 
 namespace geminid::planner {
 namespace {

@@ -1,5 +1,5 @@
 // Training a part of a model: frozen parameters and adapters.
-#include "tools/trainer/fine_tuning.h"
+#include "training/models/fine_tuning.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
 #include "tests/tools/trainer/tensors_in_folder.h"
-#include "tests/tools/trainer/tiny_models.h"
+#include "tests/training/models/tiny_models.h"
 
 namespace geminid::trainer {
 namespace {

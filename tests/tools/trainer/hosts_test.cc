@@ -24,7 +24,6 @@
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
 #include "tests/tools/trainer/trainer_process.h"
-#include "tools/trainer/on_hosts.h"
 
 namespace geminid::trainer {
 namespace {
@@ -494,15 +493,6 @@ TEST_F(TwoHosts, OfAMeshThatFitsNoFewerRanks_EndWithAHost) {
   ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   for (const pid_t pid : hosts_->ProcessesOf(1)) kill(pid, SIGKILL);
   EXPECT_EQ(trainer.Wait(), base::kExitUnavailable) << trainer.output();
-}
-
-TEST(RanksOnThoseLeft, AreTheMostThatFit) {
-  const std::vector<HostSlots> hosts = {{"a", 4}, {"b", 3}};
-  EXPECT_EQ(RanksOnThoseLeft(hosts, 12, [](int) { return true; }), 7);
-  EXPECT_EQ(RanksOnThoseLeft(hosts, 5, [](int) { return true; }), 5) << "there were spare slots";
-  EXPECT_EQ(RanksOnThoseLeft(hosts, 12, [](int ranks) { return 12 % ranks == 0; }), 6);
-  EXPECT_EQ(RanksOnThoseLeft(hosts, 12, [](int ranks) { return ranks == 8; }), 0);
-  EXPECT_EQ(RanksOnThoseLeft({}, 12, [](int) { return true; }), 0);
 }
 
 TEST_F(TwoHosts, AtASignal_EndAfterTheStep) {

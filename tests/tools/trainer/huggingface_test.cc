@@ -1,5 +1,5 @@
 // Folders of Hugging Face models: what they describe, loading and exporting them.
-#include "tools/trainer/huggingface.h"
+#include "training/models/huggingface.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
 #include "tests/tools/trainer/tensors_in_folder.h"
-#include "tests/tools/trainer/tiny_models.h"
+#include "tests/training/models/tiny_models.h"
 
 namespace geminid::trainer {
 namespace {

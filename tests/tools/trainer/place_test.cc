@@ -8,11 +8,11 @@
 #include "base/processors.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/geminictl/outcome.h"
-#include "tools/trainer/command_line.h"
-#include "tools/trainer/device_need.h"
-#include "tools/trainer/huggingface.h"
-#include "tools/trainer/mesh_choice.h"
+#include "tools/trainer/flags/command_line.h"
 #include "tools/trainer/report.h"
+#include "training/models/huggingface.h"
+#include "training/settings/device_need.h"
+#include "training/settings/mesh_choice.h"
 
 namespace geminid::trainer {
 namespace {

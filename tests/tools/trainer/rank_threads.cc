@@ -9,8 +9,8 @@
 #include "base/status_macros.h"
 #include "tests/collectives/world.h"
 #include "tests/daemon_env/daemon_env.h"
-#include "tools/trainer/command_line.h"
-#include "tools/trainer/data_flags.h"
+#include "tools/trainer/flags/command_line.h"
+#include "tools/trainer/flags/data_flags.h"
 #include "tools/trainer/train.h"
 
 namespace geminid::trainer {

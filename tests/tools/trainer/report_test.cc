@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "tests/base/temporary_folder.h"
-#include "tools/trainer/sha256.h"
+#include "training/launch/sha256.h"
 
 namespace geminid::trainer {
 namespace {
@@ -127,20 +127,6 @@ TEST(TokensPerSecond, LeavesOutTheFirstStep_UnlessItIsTheOnlyOne) {
   EXPECT_DOUBLE_EQ(TokensPerSecond(report), 80.0 / 4.0);
   report.step_seconds = {2.0};
   EXPECT_DOUBLE_EQ(TokensPerSecond(report), 20.0);
-}
-
-TEST(CheckWritable, OfAGoodPath_LeavesTheFolderAsItWas) {
-  const base::TemporaryFolder folder;
-  EXPECT_TRUE(CheckWritable(folder / "r.json").ok());
-  EXPECT_EQ(folder.Entries(), 0);
-}
-
-TEST(CheckWritable, OfAPathThatCannotBe_NamesIt) {
-  const base::TemporaryFolder folder;
-  const absl::Status missing = CheckWritable(folder / "no/r.json");
-  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(std::string(missing.message()), HasSubstr("no/r.json"));
-  EXPECT_EQ(CheckWritable(folder.path()).code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-#include "tests/tools/trainer/reference_model.h"
+#include "tests/training/models/reference_model.h"
 
 namespace geminid::trainer {
 

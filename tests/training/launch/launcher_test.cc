@@ -1,0 +1,342 @@
+#include "training/launch/launcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/exit_code.h"
+#include "tests/base/temporary_folder.h"
+#include "training/launch/stop_signals.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Every rank is a shell that runs this script.
+struct Outcome {
+  int code = -1;
+  std::string text;
+};
+Outcome LaunchScript(int ranks, const std::string& script, int restarts = 0,
+                     absl::Duration settle_time = absl::Milliseconds(300),
+                     absl::Duration grace_time = absl::Milliseconds(500)) {
+  // Ignored by whoever starts tests in the background, and a shell cannot trap what it was started
+  // to ignore.
+  for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
+  Outcome outcome;
+  LaunchOptions options;
+  options.ranks = ranks;
+  options.restarts = restarts;
+  options.program = "/bin/sh";
+  options.arguments = {"-c", script};
+  options.environment = {{"LAUNCHER_TEST", "yes"}};
+  options.settle_time = settle_time;
+  options.grace_time = grace_time;
+  options.write_stderr = [&](const std::string& text) { outcome.text += text; };
+  const absl::StatusOr<int> code = Launch(options);
+  EXPECT_TRUE(code.ok()) << code.status();
+  outcome.code = code.value_or(-1);
+  return outcome;
+}
+
+// Of ranks that all end by themselves: more than they need, however busy the machine is.
+constexpr absl::Duration kAmple = absl::Minutes(2);
+
+// In a script: waits for a file, or for the end of the process whose number is in a file, which is
+// there until the launcher has seen it end.
+std::string Await(const std::string& file) {
+  return absl::StrCat("until [ -s ", file, " ]; do sleep 0.01; done; ");
+}
+std::string AwaitEndOf(const std::string& file) {
+  return absl::StrCat(Await(file), "while kill -0 $(cat ", file,
+                      ") 2>/dev/null; do sleep 0.01; done; ");
+}
+
+bool NoChildrenLeft() { return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; }
+
+TEST(Launcher, OfRanksThatSucceed_ReturnsZeroAndGivesEachItsPlace) {
+  const base::TemporaryFolder folder;
+  const Outcome outcome =
+      LaunchScript(3,
+                   "echo $WORLD_SIZE/$LOCAL_WORLD_SIZE/$LOCAL_RANK/$LAUNCHER_TEST/"
+                   "$GEMINID_JOB_ID > " +
+                       (folder / "$RANK"));
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  EXPECT_EQ(outcome.text, "");
+  std::string job;
+  for (int rank = 0; rank < 3; ++rank) {
+    std::string line;
+    std::getline(std::ifstream(folder / std::to_string(rank)), line);
+    const std::string expected = "3/3/" + std::to_string(rank) + "/yes/";
+    EXPECT_THAT(line, testing::StartsWith(expected));
+    if (rank == 0) job = line.substr(expected.size());
+    EXPECT_EQ(line.substr(expected.size()), job);
+  }
+  EXPECT_EQ(job.size(), 16);
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, OfARankThatFails_StopsTheOthersAndShowsItsLastWords) {
+  const absl::Time began = absl::Now();
+  const Outcome outcome =
+      LaunchScript(3, "[ $RANK = 1 ] && { echo the disk is on fire >&2; exit 7; }; exec sleep 60");
+  EXPECT_EQ(outcome.code, base::kExitResourceExhausted);
+  EXPECT_THAT(outcome.text, HasSubstr("rank 1 (pid "));
+  EXPECT_THAT(outcome.text, HasSubstr("exited with code 7; the other ranks were stopped"));
+  EXPECT_THAT(outcome.text, HasSubstr("Its last words:\n  the disk is on fire\n"));
+  EXPECT_LT(absl::Now() - began, absl::Seconds(20));
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, OfARankThatIsKilled_NamesTheSignal) {
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  const Outcome outcome =
+      LaunchScript(2,
+                   absl::StrCat("[ $RANK = 1 ] && { echo $$ > ", file, "; kill -9 $$; }; ",
+                                AwaitEndOf(file), "exit ", int{base::kExitUnavailable}),
+                   /*restarts=*/0, kAmple);
+  EXPECT_EQ(outcome.code, base::kExitFailed);
+  EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
+  EXPECT_THAT(outcome.text, HasSubstr("was killed by signal 9 (Killed)"));
+}
+
+// In the first start rank 1 is killed, while the other waits for it.
+const char kDiesOnce[] =
+    "[ $GEMINID_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 1 ] && kill -9 $$; exec sleep 60";
+
+TEST(Launcher, WithRestarts_StartsAllRanksAgainAfterOneWasKilled) {
+  const Outcome outcome = LaunchScript(2, kDiesOnce, /*restarts=*/2);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("rank 1 (pid "));
+  EXPECT_THAT(outcome.text, HasSubstr("was killed by signal 9 (Killed); all ranks are started "
+                                      "again (1 of 2), to go on from what they left in memory"));
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, WithRestarts_TellsTheRanksWhichStartItIsAndKeepsTheirJob) {
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "$RANK-$GEMINID_RESTART_COUNT";
+  // Rank 0 is stopped when rank 1 is dead, and has to have said what it was told.
+  const Outcome outcome = LaunchScript(
+      2,
+      absl::StrCat("echo $GEMINID_MAX_RESTARTS/$GEMINID_JOB_ID > ", file, "; [ $RANK = 1 ] && { ",
+                   Await(folder / "0-$GEMINID_RESTART_COUNT"), "}; ", kDiesOnce),
+      1);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  std::set<std::string> jobs;
+  for (const char* start : {"0-0", "1-0", "0-1", "1-1"}) {
+    std::string line;
+    std::getline(std::ifstream(folder / start), line);
+    EXPECT_THAT(line, testing::StartsWith("1/")) << start;
+    jobs.insert(line);
+  }
+  EXPECT_EQ(jobs.size(), 1u);
+}
+
+TEST(Launcher, WithRestarts_HandsOnWhatAStartLeft) {
+  const base::TemporaryFolder folder;
+  const Outcome outcome = LaunchScript(2,
+                                       "memory=/proc/self/fd/$GEMINID_RUN_MEMORY_FD\n"
+                                       "if [ $GEMINID_RESTART_COUNT = 0 ]; then\n"
+                                       "  [ $RANK = 1 ] && exec sleep 60\n"
+                                       "  printf data=2 1<>$memory; kill -9 $$\n"
+                                       "fi\n"
+                                       "head -c 6 $memory > " +
+                                           (folder / "$RANK"),
+                                       /*restarts=*/1);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  for (const char* rank : {"0", "1"}) {
+    std::string line;
+    std::getline(std::ifstream(folder / rank), line);
+    EXPECT_EQ(line, "data=2");
+  }
+}
+
+TEST(Launcher, WithRestarts_EndsWhenRanksDieMoreOften) {
+  const Outcome outcome = LaunchScript(2, "[ $RANK = 1 ] && kill -9 $$; exec sleep 60", 1);
+  EXPECT_EQ(outcome.code, base::kExitFailed);
+  EXPECT_THAT(outcome.text, HasSubstr("(1 of 1)"));
+  EXPECT_THAT(outcome.text, HasSubstr("the other ranks were stopped"));
+}
+
+TEST(Launcher, WithRestarts_DoesNotRepeatWhatWouldHappenAgain) {
+  for (const int code : {int{base::kExitUsage}, int{base::kExitResourceExhausted},
+                         int{base::kExitPermission}, int{base::kExitDiverged}}) {
+    const Outcome outcome = LaunchScript(2, "exit " + std::to_string(code), 3);
+    EXPECT_EQ(outcome.code, code);
+    EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+  }
+}
+
+TEST(Launcher, WithRestarts_OfARankKilledWhenTheRunWasDone_ReturnsZero) {
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "pid";
+  const Outcome outcome =
+      LaunchScript(2,
+                   absl::StrCat("[ $RANK = 0 ] && { echo $$ > ", file, "; exit 0; }; ",
+                                AwaitEndOf(file), "kill -9 $$"),
+                   3);
+  EXPECT_EQ(outcome.code, base::kExitOk);
+  EXPECT_THAT(outcome.text, HasSubstr("after the run was done"));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+}
+
+const char kSaysDone[] = "printf d > /proc/self/fd/$GEMINID_DONE_FD; ";
+
+TEST(Launcher, WithRestarts_OfRanksThatSaidDoneAndWereAllKilled_ReturnsZero) {
+  const Outcome outcome = LaunchScript(2, absl::StrCat(kSaysDone, "kill -9 $$"), 3);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("was killed by signal 9 (Killed) after the run was done"));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+// What one says is said for all: they agreed before.
+TEST(Launcher, WithRestarts_OfRanksOfWhichOneSaidDone_ReturnsZero) {
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "done";
+  const Outcome outcome = LaunchScript(2,
+                                       absl::StrCat("[ $RANK = 1 ] && { ", kSaysDone, "echo > ",
+                                                    file, "; }; ", Await(file), "kill -9 $$"),
+                                       3);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+}
+
+TEST(Launcher, WithoutRestarts_OfARankThatSaidDoneAndWasKilled_Fails) {
+  EXPECT_EQ(LaunchScript(1, absl::StrCat(kSaysDone, "kill -9 $$")).code, base::kExitFailed);
+}
+
+TEST(Launcher, WithRestarts_GivenASignal_EndsTheRun) {
+  const Outcome outcome =
+      LaunchScript(2, "[ $RANK = 0 ] && kill -TERM $PPID; while :; do sleep 0.05; done", 3);
+  EXPECT_EQ(outcome.code, base::kExitSignalBase + SIGTERM) << outcome.text;
+  EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+}
+
+// Also one that takes longer to its end than the others may.
+TEST(Launcher, OfARankStoppedByAnother_WaitsForTheOtherAndBlamesIt) {
+  for (const int code : {5, int{base::kExitUnavailable}}) {
+    const base::TemporaryFolder folder;
+    const std::string file = folder / "pid";
+    const Outcome outcome = LaunchScript(
+        2,
+        absl::StrCat("[ $RANK = 0 ] && { echo $$ > ", file, "; exit ", int{base::kExitAborted},
+                     "; }; ", AwaitEndOf(file), "echo it was me >&2; exit ", code),
+        /*restarts=*/0, /*settle_time=*/absl::ZeroDuration(), /*grace_time=*/kAmple);
+    EXPECT_EQ(outcome.code, code) << outcome.text;
+    EXPECT_THAT(outcome.text, HasSubstr("rank 1"));
+    EXPECT_THAT(outcome.text, HasSubstr("it was me"));
+  }
+}
+
+TEST(Launcher, OfRanksThatIgnoreSigterm_KillsThem) {
+  const Outcome outcome =
+      LaunchScript(2, "[ $RANK = 0 ] && exit 1; trap '' TERM; while :; do sleep 0.05; done");
+  EXPECT_EQ(outcome.code, base::kExitFailed);
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, OfRankZerosWords_PassesThemOnAsTheyAre) {
+  const Outcome outcome = LaunchScript(2, "printf '\\rstep %s' $RANK >&2");
+  EXPECT_EQ(outcome.code, base::kExitOk);
+  EXPECT_EQ(outcome.text, "\rstep 0");
+}
+
+TEST(Launcher, GivenASignal_PassesItOnAndReturnsItsCode) {
+  // Rank 0 signals their parent, which is this process, once both have set their traps.
+  const base::TemporaryFolder folder;
+  const std::string ready = folder / "ready";
+  const Outcome outcome = LaunchScript(
+      2, "trap 'exit 0' TERM; if [ $RANK = 1 ]; then : > " + ready + "; else while [ ! -e " +
+             ready + " ]; do sleep 0.01; done; kill -TERM $PPID; fi; while :; do sleep 0.05; done");
+  // Their traps make them exit with 0: then all is well.
+  EXPECT_EQ(outcome.code, base::kExitOk);
+  const Outcome untrapped =
+      LaunchScript(2, "[ $RANK = 0 ] && kill -TERM $PPID; while :; do sleep 0.05; done");
+  EXPECT_EQ(untrapped.code, base::kExitSignalBase + SIGTERM);
+  EXPECT_THAT(untrapped.text, Not(HasSubstr("rank")));
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, OfRanksThatAgreeOnAnEnd_ReturnsItsCodeWithoutBlame) {
+  for (const int code : {int{base::kExitDiverged}, base::kExitSignalBase + SIGTERM}) {
+    const Outcome outcome = LaunchScript(2, "exit " + std::to_string(code));
+    EXPECT_EQ(outcome.code, code);
+    EXPECT_EQ(outcome.text, "");
+  }
+}
+
+TEST(Launcher, GivenASignalThatRanksHandleSlowly_WaitsForThemWithoutALimit) {
+  // Longer than both times after which a failed job is killed.
+  const std::string handle =
+      "trap 'sleep 1; exit " + std::to_string(base::kExitSignalBase + SIGINT) + "' INT; ";
+  const Outcome outcome =
+      LaunchScript(2, handle + "[ $RANK = 0 ] && kill -INT $PPID; while :; do sleep 0.05; done");
+  EXPECT_EQ(outcome.code, base::kExitSignalBase + SIGINT) << outcome.text;
+}
+
+TEST(Launcher, OfARankThatFailsAfterASignal_BlamesIt) {
+  const Outcome outcome =
+      LaunchScript(2,
+                   "trap 'echo no disk >&2; exit 7' TERM; [ $RANK = 0 ] && kill -TERM $PPID; "
+                   "while :; do sleep 0.05; done");
+  EXPECT_EQ(outcome.code, base::kExitResourceExhausted);
+  EXPECT_THAT(outcome.text, HasSubstr("exited with code 7"));
+}
+
+TEST(Launcher, OfRanks_NamesEachOne) {
+  const base::TemporaryFolder folder;
+  LaunchScript(2, "tr '\\0' ' ' < /proc/$$/cmdline > " + (folder / "$RANK"));
+  for (const char* rank : {"0", "1"}) {
+    std::string line;
+    std::getline(std::ifstream(folder / rank), line);
+    EXPECT_THAT(line, testing::StartsWith(std::string("geminid-train: rank ") + rank + " -c "));
+  }
+}
+
+TEST(ShortRankName, OfAnyRank_FitsTheKernelsFifteenCharacters) {
+  std::set<std::string> names;
+  for (int rank = 0; rank < 1024; ++rank) {
+    EXPECT_LE(ShortRankName(rank).size(), 15);
+    names.insert(ShortRankName(rank));
+  }
+  EXPECT_EQ(names.size(), 1024);
+}
+
+TEST(Launcher, ThatIsKilled_TakesItsRanksWithIt) {
+  const base::TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    // Each rank holds the fifo open for writing as long as it lives.
+    LaunchScript(2, "exec 3> " + (folder / "fifo") + "; echo up >&3; exec sleep 600");
+    _exit(0);
+  }
+  std::ifstream fifo(folder / "fifo");
+  std::string line;
+  for (int rank = 0; rank < 2; ++rank) std::getline(fifo, line);
+  kill(launcher, SIGKILL);
+  waitpid(launcher, nullptr, 0);
+  EXPECT_FALSE(std::getline(fifo, line));  // the end of the fifo: nobody holds it any more
+}
+
+TEST(WithoutOptions, RemovesBothFormsAndTheirValues) {
+  EXPECT_THAT(WithoutOptions({"--a", "1", "--b=2", "--c", "--b", "3", "--bb", "4"}, {"--b", "--c"}),
+              testing::ElementsAre("--a", "1", "3", "--bb", "4"));
+  EXPECT_THAT(WithoutOptions({"--a", "1", "--b"}, {"--b"}), testing::ElementsAre("--a", "1"));
+}
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -1,0 +1,250 @@
+// What a rank has of a model: against the whole model, and against published closed forms.
+#include "training/meshes/cut_work.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/planner/contract/trace.h"
+#include "training/forecast/catalogue.h"
+#include "training/forecast/hardware.h"
+#include "training/forecast/problem.h"
+#include "training/meshes/stages.h"
+
+namespace geminid::parallel {
+namespace {
+
+using collectives::TensorMode;
+using forecast::Operator;
+using forecast::Turn;
+
+forecast::Job JobOf(std::uint32_t ranks) {
+  forecast::Job job;
+  job.hardware = *forecast::FindHardware("a100-80gb");
+  job.ranks = ranks;
+  job.host_bytes = std::uint64_t{1} << 40;
+  job.batch = {.sequences = 16, .sequence_length = 2048};
+  job.activations = forecast::Activations::kRecompute;
+  job.only_executable = true;
+  return job;
+}
+
+double Elements(const std::vector<forecast::Tensor>& tensors) {
+  double sum = 0;
+  for (const forecast::Tensor& tensor : tensors) sum += static_cast<double>(tensor.elements());
+  return sum;
+}
+
+CutWork WorkOf(const forecast::Model& model, const forecast::Job& job, const MeshSpec& mesh) {
+  return CutWork(model, job, mesh, {.first = 0, .count = model.layers}, 1);
+}
+
+// Data alone cuts nothing, so the planner is asked what it was always asked.
+TEST(CutWork, OfDataAlone_AsksThePlannerWhatWholeModelsDo) {
+  for (const char* name : {"gpt2", "llama-7b", "opt-350m"}) {
+    const forecast::Model model = *forecast::FindModel(name);
+    for (const auto activations : {forecast::Activations::kRecompute, forecast::Activations::kKeep,
+                                   forecast::Activations::kPlanned}) {
+      forecast::Job job = JobOf(4);
+      job.activations = activations;
+      job.only_executable = activations != forecast::Activations::kPlanned;
+      const auto whole = forecast::MakeProblem(model, job);
+      const auto cut = forecast::MakeProblem(model, job, WorkOf(model, job, {.data = 4}));
+      ASSERT_TRUE(whole.ok() && cut.ok()) << whole.status() << cut.status();
+      EXPECT_EQ(planner::TraceHash(whole->trace), planner::TraceHash(cut->trace)) << name;
+      ASSERT_EQ(whole->activations.size(), cut->activations.size());
+      for (std::size_t i = 0; i < whole->activations.size(); ++i) {
+        EXPECT_EQ(whole->activations[i].bytes, cut->activations[i].bytes);
+        EXPECT_EQ(whole->activations[i].consumed, cut->activations[i].consumed);
+      }
+    }
+  }
+}
+
+TEST(CutWork, TensorsOfAllRanks_AreTheModels) {
+  const forecast::Model model = *forecast::FindModel("gpt3-175b");
+  const double all = static_cast<double>(CountParameters(model));
+  struct Case {
+    MeshSpec mesh;
+    double copies;  // of each weight among the grid's ranks
+  };
+  for (const Case& c : {Case{{.tensor_mode = TensorMode::k1D, .tensor = 8}, 1},
+                        Case{{.tensor_mode = TensorMode::k1DSequence, .tensor = 8}, 1},
+                        Case{{.tensor_mode = TensorMode::k2D, .tensor = 16}, 1},
+                        Case{{.tensor_mode = TensorMode::k25D, .tensor = 32, .depth = 2}, 2},
+                        Case{{.tensor_mode = TensorMode::k3D, .tensor = 64}, 1}}) {
+    const forecast::Job job = JobOf(static_cast<std::uint32_t>(c.mesh.tensor));
+    const double own = Elements(WorkOf(model, job, c.mesh).OwnTensors());
+    // Norms, biases and positions are on more ranks than one.
+    EXPECT_GE(own * c.mesh.tensor, all * c.copies) << ToString(c.mesh);
+    EXPECT_LE(own * c.mesh.tensor, all * c.copies * 1.005) << ToString(c.mesh);
+  }
+}
+
+TEST(CutWork, TensorsOfAllStages_AreTheModelsAndATiedTableTwice) {
+  for (const char* name : {"gpt2", "llama-7b"}) {
+    const forecast::Model model = *forecast::FindModel(name);
+    const forecast::Job job = JobOf(4);
+    double own = 0;
+    for (const forecast::LayerRange& range : SplitLayers(model.layers, 1, 4)) {
+      own += Elements(CutWork(model, job, {.pipeline = 4}, range, 1).OwnTensors());
+    }
+    const double table =
+        model.tied_output ? static_cast<double>(model.vocabulary * model.hidden) : 0;
+    EXPECT_EQ(own, static_cast<double>(CountParameters(model)) + table) << name;
+  }
+}
+
+// 1 / (d q^2) in 2.5D and 1 / d^3 in 3D of what one rank alone saves.
+TEST(CutWork, SavedBytes_AreTheSharesOfEachMode) {
+  const forecast::Model model = *forecast::FindModel("gpt3-175b");
+  const forecast::Job job = JobOf(64);
+  for (const Operator part : {Operator::kAttention, Operator::kMlp}) {
+    const forecast::Saved whole = SavedBytes(model, part, job.batch);
+    const auto bytes = [&](TensorMode mode, int ranks, int depth) {
+      const MeshSpec mesh = {.tensor_mode = mode, .tensor = ranks, .depth = depth};
+      return static_cast<double>(WorkOf(model, job, mesh).SavedOf(part).bytes());
+    };
+    const double all = static_cast<double>(whole.bytes());
+    EXPECT_NEAR(bytes(TensorMode::k2D, 16, 1), all / 16, 3);
+    EXPECT_NEAR(bytes(TensorMode::k25D, 32, 2), all / 32, 3);
+    EXPECT_NEAR(bytes(TensorMode::k3D, 64, 1), all / 64, 3);
+    EXPECT_NEAR(bytes(TensorMode::k1DSequence, 8, 1), all / 8, 3);
+    const double wide = static_cast<double>(whole.wide_bytes);
+    EXPECT_NEAR(bytes(TensorMode::k1D, 8, 1), all - wide + wide / 8, 3);
+  }
+}
+
+// Korthikanti et al. (arXiv:2205.05198) keep 2 s b h for each of the two norms' inputs and outputs
+// in 1D: 8 s b h of bf16 whatever the number of ranks.
+TEST(CutWork, OneDimension_KeepsTheResidualStreamWhole) {
+  const forecast::Model model = *forecast::FindModel("gpt3-175b");
+  const forecast::Job job = JobOf(64);
+  const double stream = 2.0 * 16 * 2048 * 12288;
+  const CutWork work = WorkOf(model, job, {.tensor = 64});
+  const double kept = static_cast<double>(work.SavedOf(Operator::kAttention).bytes() +
+                                          work.SavedOf(Operator::kMlp).bytes());
+  const double inside = stream * (4 + 2 * 4) / 64;  // q, k, v, attended; and two of the MLP's width
+  const double statistics = 2.0 * 16 * 2048 * (2 * 4) + 4.0 * 16 * 2048 * 96 / 64;
+  EXPECT_NEAR(kept, 4 * stream + inside + statistics, 8);
+}
+
+// Narayanan et al. (arXiv:2104.04473): two all-reduces forward and two backward in a layer.
+TEST(CutWork, OneDimension_ReceivesFourAllReducesALayer) {
+  const forecast::Model model = *forecast::FindModel("gpt3-175b");
+  const forecast::Job job = JobOf(8);
+  const CutWork work = WorkOf(model, job, {.tensor = 8});
+  const double stream = 2.0 * 16 * 2048 * 12288;
+  double received = 0;
+  for (const Operator part : {Operator::kAttention, Operator::kMlp}) {
+    for (const Turn turn : {Turn::kForward, Turn::kBackward}) {
+      received += work.ReceivedBytesOf(part, turn);
+    }
+  }
+  EXPECT_NEAR(received, 4 * 2 * 7.0 / 8 * stream, 1);
+}
+
+// DeepSpeed-Ulysses (arXiv:2309.14509): queries, keys, values and the outcome, N h / P each way.
+TEST(CutWork, Ulysses_ReceivesFourTensorsOfEachTurnOfAttention) {
+  const forecast::Model model = *forecast::FindModel("gpt3-175b");
+  const forecast::Job job = JobOf(8);
+  const CutWork work = WorkOf(model, job, {.sequence = 8});
+  const double part = 2.0 * 16 * 2048 * 12288 / 8;
+  EXPECT_NEAR(work.ReceivedBytesOf(Operator::kAttention, Turn::kForward), 4 * part * 7 / 8, 1);
+  EXPECT_EQ(work.ReceivedBytesOf(Operator::kMlp, Turn::kForward), 0);
+  EXPECT_NEAR(static_cast<double>(work.SavedOf(Operator::kMlp).bytes()),
+              static_cast<double>(SavedBytes(model, Operator::kMlp, job.batch).bytes()) / 8, 1);
+}
+
+// By hand: of 16 x 2048 tokens a rank has half, and a key is 4096 wide.
+// What lies between the weights, and what travels, twice as wide; the weights of an operator beside
+// it, widened. Where layers are whole nothing changes.
+TEST(CutWork, InFloats_IsTwiceAsWideWhereLayersAreCut) {
+  const forecast::Model model = *forecast::FindModel("gpt2");
+  forecast::Job narrow = JobOf(8);
+  forecast::Job wide = narrow;
+  wide.float_cut_flops = narrow.hardware.flops * narrow.hardware.achieved_share / 4;
+  forecast::Job floats = wide;  // whose elements are fp32 themselves
+  floats.float_bytes = forecast::kElementBytes;
+  const forecast::LayerRange range = {.first = 0, .count = model.layers};
+  const MeshSpec cut = {.tensor_mode = TensorMode::k2D, .tensor = 4}, whole = {.data = 4};
+  const CutWork of_narrow(model, narrow, cut, range, 1), of_wide(model, wide, cut, range, 1);
+  const CutWork of_floats(model, floats, cut, range, 1), of_whole(model, wide, whole, range, 1);
+  for (const Operator op : {Operator::kAttention, Operator::kMlp}) {
+    EXPECT_EQ(of_wide.SavedOf(op).bytes(), 2 * of_narrow.SavedOf(op).bytes());
+    EXPECT_EQ(of_floats.SavedOf(op).bytes(), of_narrow.SavedOf(op).bytes());
+    EXPECT_EQ(of_wide.ReceivedBytesOf(op, Turn::kForward),
+              2 * of_narrow.ReceivedBytesOf(op, Turn::kForward));
+    std::uint64_t elements = 0;
+    for (const forecast::Tensor& tensor : of_wide.OwnTensors()) {
+      if (tensor.used_by == op && tensor.layer == 0) elements += tensor.elements();
+    }
+    const std::uint64_t workspace = of_wide.WorkspaceOf(op, Turn::kForward);
+    EXPECT_GE(workspace, 4 * elements + of_narrow.WorkspaceOf(op, Turn::kForward));
+    EXPECT_LE(workspace, 4 * elements + 2 * of_narrow.WorkspaceOf(op, Turn::kForward));
+    EXPECT_EQ(of_wide.WeightSecondsOf(op), 4 * of_narrow.WeightSecondsOf(op));
+    EXPECT_EQ(of_whole.SavedOf(op).bytes(),
+              CutWork(model, narrow, whole, range, 1).SavedOf(op).bytes());
+    EXPECT_EQ(of_whole.SecondsOf(op, Turn::kForward),
+              CutWork(model, narrow, whole, range, 1).SecondsOf(op, Turn::kForward));
+  }
+  EXPECT_EQ(of_wide.BoundaryBytes(), 2 * of_narrow.BoundaryBytes());
+}
+
+TEST(CutWork, ARing_WaitsForWhatTakesLongerThanTheAttentionBesideIt) {
+  const forecast::Model model = *forecast::FindModel("llama-7b");
+  const MeshSpec mesh = {.sequence = 2, .sequence_mode = SequenceMode::kRing};
+  constexpr double kKeyBytes = 16 * 1024 * 4096 * 2.0;
+  const auto waits = [&](double rate, Turn turn) {
+    forecast::Job job = JobOf(2);
+    job.hardware.peer_bytes_per_second = rate;
+    const CutWork work = WorkOf(model, job, mesh);
+    EXPECT_DOUBLE_EQ(work.ReceivedBytesOf(Operator::kAttention, turn),
+                     kKeyBytes * (turn == Turn::kForward ? 2 : 6));
+    return work.SecondsOf(Operator::kAttention, turn) -
+           work.ComputeSecondsOf(Operator::kAttention, turn);
+  };
+  for (const auto& [turn, bytes] :
+       {std::pair{Turn::kForward, 2 * kKeyBytes}, std::pair{Turn::kBackward, 6 * kKeyBytes}}) {
+    EXPECT_DOUBLE_EQ(waits(1e13, turn), 0);
+    EXPECT_GT(waits(1e9, turn), 0);
+    EXPECT_LT(waits(1e9, turn), bytes / 1e9);
+    EXPECT_NEAR(waits(1e8, turn) - waits(1e9, turn), bytes / 1e8 - bytes / 1e9, 1e-9);
+  }
+}
+
+TEST(CutWork, Computation_IsCutEvenlyInEveryMode) {
+  const forecast::Model model = *forecast::FindModel("gpt3-175b");
+  const forecast::Job job = JobOf(64);
+  const double whole = WorkOf(model, job, {}).ComputeSecondsOf(Operator::kMlp, Turn::kForward);
+  for (const MeshSpec& mesh :
+       {MeshSpec{.tensor = 8}, MeshSpec{.tensor_mode = TensorMode::k2D, .tensor = 16},
+        MeshSpec{.tensor_mode = TensorMode::k3D, .tensor = 8},
+        MeshSpec{.sequence = 4, .tensor = 2}}) {
+    const CutWork work = WorkOf(model, job, mesh);
+    EXPECT_NEAR(work.ComputeSecondsOf(Operator::kMlp, Turn::kForward) * mesh.tensor * mesh.sequence,
+                whole, 1e-9 * whole)
+        << ToString(mesh);
+    EXPECT_GT(work.SecondsOf(Operator::kAttention, Turn::kForward),
+              work.ComputeSecondsOf(Operator::kAttention, Turn::kForward));
+  }
+}
+
+// What q blocks of a SUMMA product hide is all but the first or the last.
+TEST(CutWork, TwoDimensions_HideBlocksBehindProducts) {
+  const forecast::Model model = *forecast::FindModel("gpt3-175b");
+  forecast::Job job = JobOf(16);
+  job.hardware.exchange_seconds = job.hardware.peer_message_seconds = 0;
+  const MeshSpec mesh = {.tensor_mode = TensorMode::k2D, .tensor = 16};
+  const CutWork work = WorkOf(model, job, mesh);
+  const double compute = work.ComputeSecondsOf(Operator::kMlp, Turn::kForward);
+  const double moved =
+      work.ReceivedBytesOf(Operator::kMlp, Turn::kForward) / job.hardware.peer_bytes_per_second;
+  ASSERT_LT(moved, compute);
+  EXPECT_NEAR(work.SecondsOf(Operator::kMlp, Turn::kForward), compute + moved / 4, 1e-9 * compute);
+}
+
+}  // namespace
+}  // namespace geminid::parallel

@@ -1,0 +1,118 @@
+#include "training/models/model_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace geminid::trainer {
+namespace {
+
+TEST(CountParameters, OfPublishedShapesWithTheirVocabularies_IsThePublishedNumber) {
+  struct Case {
+    const char* preset;
+    uint64_t vocabulary;
+    uint64_t parameters;
+  };
+  // The numbers of elements in the checkpoints of openai-community/gpt2 and gpt2-xl, of
+  // meta-llama/Llama-2-7b, of TinyLlama-1.1B and of mistralai/Mixtral-8x7B-v0.1.
+  for (const Case& c :
+       {Case{"gpt2-small", 50257, 124'439'808}, Case{"gpt2-xl", 50257, 1'557'611'200},
+        Case{"llama-7b", 32000, 6'738'415'616}, Case{"llama-1b", 32000, 1'100'048'384},
+        Case{"mixtral-8x7b", 32000, 46'702'792'704}}) {
+    ModelConfig config = *FindPreset(c.preset);
+    config.vocabulary = c.vocabulary;
+    EXPECT_EQ(CountParameters(config), c.parameters) << c.preset;
+  }
+}
+
+TEST(Presets, Named20m_HaveAtLeastTwentyMillionParameters) {
+  EXPECT_GE(CountParameters(*FindPreset("gpt2-20m")), 20'000'000);
+  EXPECT_GE(CountParameters(*FindPreset("llama-20m")), 20'000'000);
+  EXPECT_GE(CountParameters(*FindPreset("mixtral-20m")), 20'000'000);
+}
+
+TEST(Presets, All_AreValidAndFoundByName) {
+  for (const Preset& preset : Presets()) {
+    EXPECT_TRUE(Validate(preset.config).ok()) << preset.name << Validate(preset.config);
+    EXPECT_TRUE(FindPreset(preset.name).ok());
+  }
+}
+
+TEST(FindPreset, OfAnUnknownName_ListsTheNames) {
+  const auto missing = FindPreset("gpt5");
+  EXPECT_EQ(missing.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(missing.status().message()), testing::HasSubstr("gpt2-20m"));
+}
+
+TEST(DefaultIntermediate, OfLlama_IsEightThirdsRoundedUp) {
+  EXPECT_EQ(DefaultIntermediate(Family::kLlama, 384), 1024);
+  EXPECT_EQ(DefaultIntermediate(Family::kLlama, 4096), 10944);
+  EXPECT_EQ(DefaultIntermediate(Family::kGpt2, 384), 1536);
+}
+
+TEST(DefaultIntermediate, OfMixtral_IsSevenHalvesRoundedUp) {
+  EXPECT_EQ(DefaultIntermediate(Family::kMixtral, 4096), 14336);
+  EXPECT_EQ(DefaultIntermediate(Family::kMixtral, 6), 64);
+}
+
+// Two experts of eight, a router, and all that LLaMA has.
+TEST(FlopsPerToken, OfExperts_CountsThoseThatATokenVisits) {
+  ModelConfig mixtral = *FindPreset("mixtral-8x7b");
+  ModelConfig llama = mixtral;
+  llama.family = Family::kLlama;
+  llama.experts = llama.experts_per_token = 0;
+  const double expert = 6.0 * 3 * 4096 * 14336, router = 6.0 * 4096 * 8;
+  EXPECT_EQ(FlopsPerToken(mixtral) - FlopsPerToken(llama), 32 * (expert + router));
+  mixtral.experts_per_token = 1;
+  EXPECT_EQ(FlopsPerToken(mixtral) - FlopsPerToken(llama), 32 * router);
+}
+
+std::string Complaint(ModelConfig config) { return std::string(Validate(config).message()); }
+
+TEST(Validate, OfAShapeThatCannotBe_SaysWhatIsWrong) {
+  const ModelConfig good = *FindPreset("llama-tiny");
+  ModelConfig bad = good;
+  bad.heads = bad.kv_heads = 5;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("number of heads (5) must divide the hidden"));
+  bad = good;
+  bad.kv_heads = 3;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("key/value heads (3)"));
+  bad = good;
+  bad.layers = 0;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("the number of layers is 0"));
+  bad = good;
+  bad.hidden = 4096;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("use more heads"));
+  bad = good;
+  bad.hidden = bad.heads = bad.kv_heads = 64;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("even head width"));
+  bad = *FindPreset("gpt2-tiny");
+  bad.kv_heads = 2;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("GPT-2"));
+  bad = good;
+  bad.experts = 4;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("use the mixtral family for experts"));
+  const ModelConfig mixtral = *FindPreset("mixtral-tiny");
+  bad = mixtral;
+  bad.experts_per_token = 5;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("experts for each token is 5"));
+  bad = mixtral;
+  bad.experts = 0;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("the number of experts is 0"));
+  bad = mixtral;
+  bad.balance_loss = -1;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("balance loss is -1"));
+  bad.balance_loss = 0;
+  bad.expert_capacity = -1;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("capacity of an expert is -1"));
+  bad = mixtral;
+  bad.lora_rank = 2;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("adapters beside experts"));
+  bad = good;
+  bad.context = uint64_t{1} << 40;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("context"));
+}
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -1,0 +1,336 @@
+#include "tests/training/models/reference_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace geminid::trainer {
+namespace {
+
+using Row = std::vector<double>;
+using Rows = std::vector<Row>;
+
+class Reference {
+ public:
+  Reference(const ModelConfig& config, const NamedTensors& parameters, const Factor& factor = {})
+      : c_(config), p_(parameters), factor_(factor) {}
+
+  // `first_token`: of the sequence among all, for the factors. `balance`: to which the layers'
+  // balance losses are added.
+  Rows Logits(const std::vector<int32_t>& tokens, size_t first_token = 0,
+              double* balance = nullptr) const {
+    const bool gpt2 = c_.family == Family::kGpt2;
+    Rows x(tokens.size(), Row(c_.hidden));
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      for (size_t h = 0; h < c_.hidden; ++h) {
+        const size_t row = static_cast<size_t>(tokens[t]) * c_.hidden;
+        x[t][h] = gpt2 ? At("transformer.wte.weight")[row + h] +
+                             At("transformer.wpe.weight")[t * c_.hidden + h]
+                       : At("model.embed_tokens.weight")[row + h];
+      }
+    }
+    x = Factored(x, 0, first_token);
+    for (size_t layer = 0; layer < c_.layers; ++layer) {
+      const std::string prefix =
+          (gpt2 ? "transformer.h." : "model.layers.") + std::to_string(layer) + ".";
+      Add(&x, Factored(gpt2 ? Gpt2Attention(prefix, x) : LlamaAttention(prefix, x), 1 + 2 * layer,
+                       first_token));
+      const Rows mlp = gpt2                            ? Gpt2Mlp(prefix, x)
+                       : c_.family == Family::kMixtral ? MixtralMlp(prefix, x, balance)
+                                                       : LlamaMlp(prefix, x);
+      Add(&x, Factored(mlp, 2 + 2 * layer, first_token));
+    }
+    const Rows n = gpt2 ? LayerNorm("transformer.ln_f", x) : RmsNorm("model.norm", x);
+    const bool tied = p_.count("lm_head.weight") == 0;
+    const Row& output = At(!tied  ? "lm_head.weight"
+                           : gpt2 ? "transformer.wte.weight"
+                                  : "model.embed_tokens.weight");
+    Rows logits(n.size(), Row(c_.vocabulary, 0.0));
+    for (size_t t = 0; t < n.size(); ++t) {
+      for (size_t v = 0; v < c_.vocabulary; ++v) {
+        for (size_t h = 0; h < c_.hidden; ++h) logits[t][v] += n[t][h] * output[v * c_.hidden + h];
+      }
+    }
+    return logits;
+  }
+
+  double Loss(const std::vector<int32_t>& tokens, const std::vector<int32_t>& targets,
+              size_t first_token, bool with_balance) const {
+    double loss = 0, balance = 0;
+    const Rows logits = Logits(tokens, first_token, &balance);
+    if (with_balance) {
+      loss += c_.balance_loss * static_cast<double>(tokens.size()) * balance /
+              static_cast<double>(c_.layers);
+    }
+    for (size_t t = 0; t < logits.size(); ++t) {
+      const double top = *std::max_element(logits[t].begin(), logits[t].end());
+      double sum = 0;
+      for (const double logit : logits[t]) sum += std::exp(logit - top);
+      loss += top + std::log(sum) - logits[t][static_cast<size_t>(targets[t])];
+    }
+    return loss;
+  }
+
+ private:
+  const Row& At(const std::string& name) const { return p_.at(name); }
+
+  Rows Factored(Rows x, size_t place, size_t first_token) const {
+    for (size_t t = 0; factor_ && t < x.size(); ++t) {
+      for (size_t h = 0; h < x[t].size(); ++h) x[t][h] *= factor_(place, first_token + t, h);
+    }
+    return x;
+  }
+
+  static void Add(Rows* x, const Rows& y) {
+    for (size_t t = 0; t < y.size(); ++t) {
+      for (size_t h = 0; h < y[t].size(); ++h) (*x)[t][h] += y[t][h];
+    }
+  }
+
+  Rows LayerNorm(const std::string& name, const Rows& x) const {
+    Rows y = x;
+    for (Row& row : y) {
+      double mean = 0, variance = 0;
+      for (const double value : row) mean += value / static_cast<double>(row.size());
+      for (const double value : row) {
+        variance += (value - mean) * (value - mean) / static_cast<double>(row.size());
+      }
+      for (size_t h = 0; h < row.size(); ++h) {
+        row[h] = (row[h] - mean) / std::sqrt(variance + c_.norm_epsilon) * At(name + ".weight")[h] +
+                 At(name + ".bias")[h];
+      }
+    }
+    return y;
+  }
+
+  Rows RmsNorm(const std::string& name, const Rows& x) const {
+    Rows y = x;
+    for (Row& row : y) {
+      double square = 0;
+      for (const double value : row) square += value * value / static_cast<double>(row.size());
+      for (size_t h = 0; h < row.size(); ++h) {
+        row[h] *= At(name + ".weight")[h] / std::sqrt(square + c_.norm_epsilon);
+      }
+    }
+    return y;
+  }
+
+  // y = x W + b with W[in, out].
+  Rows Conv1d(const std::string& name, const Rows& x, size_t out) const {
+    const Row& w = At(name + ".weight");
+    Rows y(x.size(), At(name + ".bias"));
+    for (size_t t = 0; t < x.size(); ++t) {
+      for (size_t i = 0; i < x[t].size(); ++i) {
+        for (size_t o = 0; o < out; ++o) y[t][o] += x[t][i] * w[i * out + o];
+      }
+    }
+    return y;
+  }
+
+  // y = x W^T with W[out, in].
+  Rows Linear(const std::string& name, const Rows& x, size_t out) const {
+    const Row& w = At(name + ".weight");
+    Rows y(x.size(), Row(out, 0.0));
+    for (size_t t = 0; t < x.size(); ++t) {
+      const size_t in = x[t].size();
+      for (size_t o = 0; o < out; ++o) {
+        for (size_t i = 0; i < in; ++i) y[t][o] += x[t][i] * w[o * in + i];
+      }
+    }
+    return y;
+  }
+
+  Rows Attend(const Rows& q, const Rows& k, const Rows& v) const {
+    const size_t d = c_.head_dim();
+    Rows out(q.size(), Row(c_.hidden, 0.0));
+    for (size_t head = 0; head < c_.heads; ++head) {
+      const size_t kv = head / (c_.heads / c_.kv_heads);
+      for (size_t t = 0; t < q.size(); ++t) {
+        Row weights(t + 1, 0.0);
+        double sum = 0;
+        for (size_t s = 0; s <= t; ++s) {
+          double score = 0;
+          for (size_t i = 0; i < d; ++i) score += q[t][head * d + i] * k[s][kv * d + i];
+          weights[s] = std::exp(score / std::sqrt(static_cast<double>(d)));
+          sum += weights[s];
+        }
+        for (size_t s = 0; s <= t; ++s) {
+          for (size_t i = 0; i < d; ++i) {
+            out[t][head * d + i] += weights[s] / sum * v[s][kv * d + i];
+          }
+        }
+      }
+    }
+    return out;
+  }
+
+  void Rotate(Rows* x, size_t heads) const {
+    const size_t d = c_.head_dim();
+    for (size_t t = 0; t < x->size(); ++t) {
+      for (size_t head = 0; head < heads; ++head) {
+        for (size_t i = 0; i < d / 2; ++i) {
+          const double angle =
+              static_cast<double>(t) *
+              std::pow(c_.rotary_theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+          double& a = (*x)[t][head * d + i];
+          double& b = (*x)[t][head * d + i + d / 2];
+          const double rotated = a * std::cos(angle) - b * std::sin(angle);
+          b = b * std::cos(angle) + a * std::sin(angle);
+          a = rotated;
+        }
+      }
+    }
+  }
+
+  Rows Gpt2Attention(const std::string& prefix, const Rows& x) const {
+    const size_t hidden = c_.hidden;
+    const Rows qkv = Conv1d(prefix + "attn.c_attn", LayerNorm(prefix + "ln_1", x), 3 * hidden);
+    Rows parts[3];
+    for (size_t part = 0; part < 3; ++part) {
+      for (const Row& row : qkv) {
+        const auto first = row.begin() + static_cast<ptrdiff_t>(part * hidden);
+        parts[part].emplace_back(first, first + static_cast<ptrdiff_t>(hidden));
+      }
+    }
+    return Conv1d(prefix + "attn.c_proj", Attend(parts[0], parts[1], parts[2]), hidden);
+  }
+
+  Rows LlamaAttention(const std::string& prefix, const Rows& x) const {
+    const Rows n = RmsNorm(prefix + "input_layernorm", x);
+    const size_t kv_width = c_.kv_heads * c_.head_dim();
+    Rows q = Linear(prefix + "self_attn.q_proj", n, c_.hidden);
+    Rows k = Linear(prefix + "self_attn.k_proj", n, kv_width);
+    Rotate(&q, c_.heads);
+    Rotate(&k, c_.kv_heads);
+    const Rows v = Linear(prefix + "self_attn.v_proj", n, kv_width);
+    return Linear(prefix + "self_attn.o_proj", Attend(q, k, v), c_.hidden);
+  }
+
+  Rows Gpt2Mlp(const std::string& prefix, const Rows& x) const {
+    Rows h = Conv1d(prefix + "mlp.c_fc", LayerNorm(prefix + "ln_2", x), c_.intermediate);
+    for (Row& row : h) {
+      for (double& a : row) {
+        a = 0.5 * a * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (a + 0.044715 * a * a * a)));
+      }
+    }
+    return Conv1d(prefix + "mlp.c_proj", h, c_.hidden);
+  }
+
+  Rows LlamaMlp(const std::string& prefix, const Rows& x) const {
+    const Rows n = RmsNorm(prefix + "post_attention_layernorm", x);
+    Rows gate = Linear(prefix + "mlp.gate_proj", n, c_.intermediate);
+    const Rows up = Linear(prefix + "mlp.up_proj", n, c_.intermediate);
+    for (size_t t = 0; t < gate.size(); ++t) {
+      for (size_t i = 0; i < gate[t].size(); ++i) {
+        gate[t][i] *= up[t][i] / (1 + std::exp(-gate[t][i]));
+      }
+    }
+    return Linear(prefix + "mlp.down_proj", gate, c_.hidden);
+  }
+
+  // A choice counts nothing if as many of the sequence as the expert takes come before it: better
+  // choices of any token, and equally good ones of earlier tokens.
+  void DropBeyondCapacity(const Rows& z, Rows* weights) const {
+    const auto rank = [&](size_t t, size_t e) {
+      return std::count_if(z[t].begin(), z[t].end(), [&](double other) { return other > z[t][e]; });
+    };
+    const double share = static_cast<double>(c_.experts_per_token) * static_cast<double>(z.size()) /
+                         static_cast<double>(c_.experts);
+    const double most = std::ceil(c_.expert_capacity * share);
+    const Rows chosen = *weights;
+    for (size_t e = 0; e < c_.experts; ++e) {
+      for (size_t t = 0; t < z.size(); ++t) {
+        double before = 0;
+        for (size_t other = 0; other < z.size(); ++other) {
+          if (chosen[other][e] == 0) continue;
+          const bool first = rank(other, e) < rank(t, e);
+          if (first || (other < t && rank(other, e) == rank(t, e))) before += 1;
+        }
+        if (before >= most) (*weights)[t][e] = 0;
+      }
+    }
+  }
+
+  // Every expert computes every token, and what the token did not choose counts 0.
+  Rows MixtralMlp(const std::string& prefix, const Rows& x, double* balance) const {
+    const Rows n = RmsNorm(prefix + "post_attention_layernorm", x);
+    const Rows z = Linear(prefix + "block_sparse_moe.gate", n, c_.experts);
+    Rows weights(n.size(), Row(c_.experts, 0.0)), out(n.size(), Row(c_.hidden, 0.0));
+    Row load(c_.experts, 0.0), probability(c_.experts, 0.0);
+    for (size_t t = 0; t < n.size(); ++t) {
+      double all = 0, chosen = 0;
+      for (size_t e = 0; e < c_.experts; ++e) {
+        all += std::exp(z[t][e]);
+        // An expert is chosen if fewer than experts_per_token come before it.
+        const auto before =
+            std::count_if(z[t].begin(), z[t].end(), [&](double other) { return other > z[t][e]; });
+        if (static_cast<size_t>(before) >= c_.experts_per_token) continue;
+        weights[t][e] = std::exp(z[t][e]);
+        chosen += weights[t][e];
+        load[e] += 1;
+      }
+      for (size_t e = 0; e < c_.experts; ++e) {
+        weights[t][e] /= chosen;
+        probability[e] += std::exp(z[t][e]) / all;
+      }
+    }
+    if (c_.expert_capacity > 0) DropBeyondCapacity(z, &weights);
+    for (size_t e = 0; e < c_.experts; ++e) {
+      const std::string expert = prefix + "block_sparse_moe.experts." + std::to_string(e) + ".";
+      Rows gate = Linear(expert + "w1", n, c_.intermediate);
+      const Rows up = Linear(expert + "w3", n, c_.intermediate);
+      for (size_t t = 0; t < gate.size(); ++t) {
+        for (size_t i = 0; i < gate[t].size(); ++i) {
+          gate[t][i] *= up[t][i] / (1 + std::exp(-gate[t][i]));
+        }
+      }
+      Rows y = Linear(expert + "w2", gate, c_.hidden);
+      for (size_t t = 0; t < y.size(); ++t) {
+        for (double& value : y[t]) value *= weights[t][e];
+      }
+      Add(&out, y);
+    }
+    const auto tokens = static_cast<double>(n.size());
+    for (size_t e = 0; balance != nullptr && e < c_.experts; ++e) {
+      *balance += static_cast<double>(c_.experts) * (load[e] / tokens) * (probability[e] / tokens);
+    }
+    return out;
+  }
+
+  const ModelConfig& c_;
+  const NamedTensors& p_;
+  const Factor factor_;
+};
+
+double LossOf(const Reference& reference, const std::vector<std::vector<int32_t>>& sequences,
+              const std::vector<std::vector<int32_t>>& targets, bool with_balance) {
+  double loss = 0;
+  size_t first_token = 0;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    loss += reference.Loss(sequences[i], targets[i], first_token, with_balance);
+    first_token += sequences[i].size();
+  }
+  return loss;
+}
+
+}  // namespace
+
+double ReferenceLoss(const ModelConfig& config, const NamedTensors& parameters,
+                     const std::vector<std::vector<int32_t>>& sequences,
+                     const std::vector<std::vector<int32_t>>& targets, const Factor& factor) {
+  return LossOf(Reference(config, parameters, factor), sequences, targets, false);
+}
+
+double ReferenceObjective(const ModelConfig& config, const NamedTensors& parameters,
+                          const std::vector<std::vector<int32_t>>& sequences,
+                          const std::vector<std::vector<int32_t>>& targets, const Factor& factor) {
+  return LossOf(Reference(config, parameters, factor), sequences, targets, true);
+}
+
+std::vector<std::vector<double>> ReferenceLogits(const ModelConfig& config,
+                                                 const NamedTensors& parameters,
+                                                 const std::vector<int32_t>& sequence) {
+  return Reference(config, parameters).Logits(sequence);
+}
+
+}  // namespace geminid::trainer

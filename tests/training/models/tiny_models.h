@@ -1,0 +1,152 @@
+// Models so small that a float64 reference can be asked for every number of theirs.
+#ifndef GEMINID_TESTS_TRAINING_MODELS_TINY_MODELS_H_
+#define GEMINID_TESTS_TRAINING_MODELS_TINY_MODELS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "base/counter_random.h"
+#include "tests/training/models/dense_parameters.h"
+#include "tests/training/models/reference_model.h"
+#include "training/transformer/transformer.h"
+
+namespace geminid::trainer {
+
+inline constexpr uint64_t kWorkspaceBytes = 64 << 20;
+
+inline ModelConfig TinyGpt2() {
+  return {.family = Family::kGpt2,
+          .layers = 2,
+          .hidden = 24,
+          .heads = 6,
+          .kv_heads = 6,
+          .intermediate = 40,
+          .context = 9,
+          .vocabulary = 17};
+}
+
+inline ModelConfig TinyLlama() {
+  return {.family = Family::kLlama,
+          .layers = 2,
+          .hidden = 24,
+          .heads = 6,
+          .kv_heads = 3,
+          .intermediate = 40,
+          .context = 9,
+          .vocabulary = 17};
+}
+
+// More experts than some sequences have use for.
+inline ModelConfig TinyMixtral() {
+  ModelConfig config = TinyLlama();
+  config.family = Family::kMixtral;
+  config.experts = 5;
+  config.experts_per_token = 2;
+  config.balance_loss = 0.3;
+  return config;
+}
+
+// Experts that take less than an even share, so that some tokens are dropped.
+inline ModelConfig WithCapacity(ModelConfig config) {
+  config.expert_capacity = 0.7;
+  return config;
+}
+
+// Its gradient is that of the loss alone.
+inline ModelConfig WithoutBalance(ModelConfig config) {
+  config.balance_loss = 0;
+  return config;
+}
+
+inline ModelConfig Tied(ModelConfig config) {
+  config.tied = true;
+  return config;
+}
+
+inline ModelConfig Untied(ModelConfig config) {
+  config.tied = false;
+  return config;
+}
+
+inline ModelConfig WithFp32Norms(ModelConfig config) {
+  config.fp32_norms = true;
+  return config;
+}
+
+// Cuts everything that can be cut, into pieces that do not divide it.
+inline constexpr Tiling kFineTiling = {.attention_columns = 16, .mlp_columns = 12, .tokens = 5};
+
+struct Batch {
+  MicroBatchShape shape;
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> targets;
+  MicroBatch view() const { return {.shape = shape, .tokens = tokens, .targets = targets}; }
+};
+
+inline Batch RandomBatch(const ModelConfig& config, MicroBatchShape shape, uint64_t seed) {
+  Batch batch{.shape = shape, .tokens = {}, .targets = {}};
+  for (uint64_t i = 0; i < shape.tokens(); ++i) {
+    batch.tokens.push_back(static_cast<int32_t>(base::RandomBits(seed, 2 * i) % config.vocabulary));
+    batch.targets.push_back(
+        static_cast<int32_t>(base::RandomBits(seed, 2 * i + 1) % config.vocabulary));
+  }
+  return batch;
+}
+
+// Weights large enough that every part of the model matters, gains and biases that are not 1 and 0.
+inline void Stir(DenseParameters& parameters) {
+  for (size_t p = 0; p < parameters.count(); ++p) {
+    for (size_t i = 0; i < parameters.values(p).size(); ++i) {
+      const double noise = base::UnitInterval(base::RandomBits(77 + p, i)) - 0.5;
+      float& value = parameters.values(p)[i];
+      value = static_cast<float>((value == 1.0F ? 1.0 : 0.0) + 0.8 * noise);
+    }
+  }
+}
+
+// Of a router that is 0, each token chooses the first experts, in every layer. Logits that are
+// nearly equal are told apart by their rounding, which is the processor's: the largest load of an
+// expert, and the peak of the workspace with it, would be too.
+inline void RouteEveryTokenToTheFirstExperts(const Transformer& model,
+                                             DenseParameters& parameters) {
+  for (size_t p = 0; p < parameters.count(); ++p) {
+    if (!model.parameters().specs[p].name.ends_with(".block_sparse_moe.gate.weight")) continue;
+    std::ranges::fill(parameters.values(p), 0.0F);
+  }
+}
+
+inline NamedTensors Named(const Transformer& model, DenseParameters& parameters) {
+  NamedTensors named;
+  for (size_t p = 0; p < parameters.count(); ++p) {
+    named[model.parameters().specs[p].name] = {parameters.values(p).begin(),
+                                               parameters.values(p).end()};
+  }
+  return named;
+}
+
+inline std::vector<std::vector<int32_t>> Sequences(const MicroBatchShape& shape,
+                                                   const std::vector<int32_t>& tokens) {
+  std::vector<std::vector<int32_t>> sequences;
+  for (size_t s = 0; s < shape.sequences; ++s) {
+    const auto first = tokens.begin() + static_cast<ptrdiff_t>(s * shape.sequence_length);
+    sequences.emplace_back(first, first + static_cast<ptrdiff_t>(shape.sequence_length));
+  }
+  return sequences;
+}
+
+inline double ReferenceLoss(const ModelConfig& config, const NamedTensors& named,
+                            const Batch& batch, const Factor& factor = {}) {
+  return ReferenceLoss(config, named, Sequences(batch.shape, batch.tokens),
+                       Sequences(batch.shape, batch.targets), factor);
+}
+
+inline double ReferenceObjective(const ModelConfig& config, const NamedTensors& named,
+                                 const Batch& batch, const Factor& factor = {}) {
+  return ReferenceObjective(config, named, Sequences(batch.shape, batch.tokens),
+                            Sequences(batch.shape, batch.targets), factor);
+}
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TESTS_TRAINING_MODELS_TINY_MODELS_H_

@@ -1,0 +1,155 @@
+// Attention over cut sequences takes the closed forms of the memory that it is given, and gives all
+// of it back; where one rank is refused, it says so and the others do not wait for it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/collectives/world.h"
+#include "tests/training/nn/parallel/counting_memory.h"
+#include "training/nn/parallel/sequence/head_exchange.h"
+#include "training/nn/parallel/sequence/piece_attention.h"
+
+namespace geminid::collectives {
+namespace {
+
+using kernels::AttentionShape;
+using testing::HasSubstr;
+using Values = std::vector<float>;
+
+constexpr size_t kTokens = 24, kBatch = 2, kHeads = 8, kKvHeads = 4, kHeadDim = 6;
+
+AttentionShape Mine(int ranks) {
+  return {.batch = kBatch,
+          .sequence = kTokens / static_cast<size_t>(ranks),
+          .heads = kHeads,
+          .kv_heads = kKvHeads,
+          .head_dim = kHeadDim,
+          .scale = 0.4F};
+}
+
+// One rank's, with what it is called with.
+class Attention {
+ public:
+  Attention(PieceAttention& attention, int ranks) : attention_(attention), mine_(Mine(ranks)) {}
+
+  absl::Status Forward(Memory& memory) {
+    return attention_.Forward(memory, mine_, q_, k_, k_, out_, lse_);
+  }
+  absl::Status Backward(Memory& memory) {
+    Values dq(q_), dk(k_), dv(k_);
+    return attention_.Backward(memory, mine_, {q_, k_, k_, out_, lse_}, q_, dq, dk, dv);
+  }
+
+ private:
+  PieceAttention& attention_;
+  const AttentionShape mine_;
+  const Values q_ = Values(mine_.batch * mine_.sequence * kHeads * kHeadDim, 0.5F);
+  const Values k_ = Values(mine_.batch * mine_.sequence * kKvHeads * kHeadDim, 0.25F);
+  Values out_ = q_, lse_ = Values(mine_.batch * mine_.sequence * kHeads);
+};
+
+struct Kind {
+  const char* name;
+  std::function<std::unique_ptr<PieceAttention>(Communicator&, AsyncCommunicator&)> make;
+  size_t (*bytes)(int ranks, RingTurn turn);
+};
+
+std::vector<Kind> Kinds() {
+  return {
+      {"Ring",
+       [](Communicator&, AsyncCommunicator& queue) { return MakeRingOfPieces(queue, nullptr); },
+       [](int ranks, RingTurn turn) {
+         const RingShape shape = {.batch = kBatch,
+                                  .sequence = kTokens,
+                                  .heads = kHeads,
+                                  .kv_heads = kKvHeads,
+                                  .head_dim = kHeadDim,
+                                  .scale = 1};
+         return RingAttentionBytes(shape, ranks, turn, 1);
+       }},
+      {"Heads",
+       [](Communicator& ranks, AsyncCommunicator&) { return MakeHeadsOfPieces(ranks, nullptr); },
+       [](int ranks, RingTurn turn) { return HeadsOfPiecesBytes(Mine(ranks), ranks, turn, 1); }}};
+}
+
+// Calls `body` on each of so many ranks, with memory of its own that refuses the request `refused`
+// of rank 0.
+void OnRanks(const Kind& kind, int ranks, int refused,
+             const std::function<void(int rank, Attention, CountingMemory&)>& body) {
+  Communicators world = LocalBackend().connect(ranks, absl::Seconds(60));
+  Communicators rings = LocalBackend().connect(ranks, absl::Seconds(60));
+  ForEachRank(world, [&](Communicator& rank) {
+    const auto queue =
+        AsyncCommunicator::Start(std::move(rings[static_cast<size_t>(rank.Rank())])).value();
+    const auto attention = kind.make(rank, *queue);
+    CountingMemory memory(rank.Rank() == 0 ? refused : 0);
+    body(rank.Rank(), Attention(*attention, ranks), memory);
+    EXPECT_EQ(memory.in_use_bytes(), 0u);
+  });
+}
+
+TEST(PieceAttentionMemory, OfEachKind_IsTheClosedForm) {
+  for (const Kind& kind : Kinds()) {
+    for (const int ranks : {1, 2, 4}) {
+      SCOPED_TRACE(std::string(kind.name) + " of " + std::to_string(ranks));
+      OnRanks(kind, ranks, 0, [&](int, Attention attention, CountingMemory& memory) {
+        ASSERT_EQ(attention.Forward(memory), absl::OkStatus());
+        EXPECT_EQ(memory.TakePeakBytes(), kind.bytes(ranks, RingTurn::kForward));
+        EXPECT_EQ(memory.in_use_bytes(), 0u);
+        ASSERT_EQ(attention.Backward(memory), absl::OkStatus());
+        EXPECT_EQ(memory.TakePeakBytes(), kind.bytes(ranks, RingTurn::kBackward));
+      });
+    }
+  }
+}
+
+TEST(PieceAttentionMemory, RefusedOnOneRank_IsSaidThereAndEndsTheOthers) {
+  constexpr int kRanks = 4;
+  for (const Kind& kind : Kinds()) {
+    SCOPED_TRACE(kind.name);
+    for (int refused = 1;; ++refused) {
+      std::vector<absl::Status> ends(kRanks);
+      OnRanks(kind, kRanks, refused, [&](int rank, Attention attention, CountingMemory& memory) {
+        absl::Status end = attention.Forward(memory);
+        if (end.ok()) end = attention.Backward(memory);
+        ends[static_cast<size_t>(rank)] = end;
+      });
+      if (ends[0].ok()) break;  // it asks less often
+      EXPECT_EQ(ends[0].code(), absl::StatusCode::kResourceExhausted) << ends[0];
+      for (const absl::Status& end : ends) {
+        EXPECT_THAT(std::string(end.message()), HasSubstr("B): a test refuses it"));
+      }
+      for (size_t rank = 1; rank < ends.size(); ++rank) {
+        EXPECT_EQ(ends[rank].code(), absl::StatusCode::kAborted) << ends[rank];
+      }
+    }
+  }
+}
+
+TEST(HeadExchangeMemory, OfBothWays_IsTwiceARanksPart) {
+  const HeadsShape shape = {.batch = 3, .sequence = 24, .heads = 12, .head_dim = 5};
+  for (const int ranks : {1, 2, 3}) {
+    Communicators world = LocalBackend().connect(ranks, absl::Seconds(60));
+    ForEachRank(world, [&](Communicator& rank) {
+      auto exchange = HeadExchange::Make(shape, rank);
+      ASSERT_TRUE(exchange.ok()) << exchange.status();
+      const size_t part = shape.elements() / static_cast<size_t>(ranks);
+      CountingMemory memory;
+      const Values from(part);
+      Values to(part);
+      ASSERT_EQ(exchange->ToHeads(from, to, memory), absl::OkStatus());
+      EXPECT_EQ(memory.TakePeakBytes(), 2 * sizeof(float) * part);
+      ASSERT_EQ(exchange->ToTokens(from, to, memory), absl::OkStatus());
+      EXPECT_EQ(memory.TakePeakBytes(), 2 * sizeof(float) * part);
+      EXPECT_EQ(memory.in_use_bytes(), 0u);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace geminid::collectives

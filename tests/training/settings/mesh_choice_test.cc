@@ -1,0 +1,248 @@
+#include "training/settings/mesh_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tools/trainer/flags/command_line.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+TrainOptions Options(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> arguments = {"--text",     "t",    "--model",      "llama-20m",
+                                        "--batch",    "8",    "--accumulate", "2",
+                                        "--parallel", "auto", "--clip-norm",  "0"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  const auto line = ParseCommandLine(arguments);
+  EXPECT_TRUE(line.ok()) << line.status();
+  return *line->options;
+}
+
+// Ranks of one host that talk as fast as they copy.
+RanksPlace Place(int ranks) {
+  return {.ranks = ranks,
+          .device_bytes = uint64_t{4} << 30,
+          .host_bytes = uint64_t{64} << 30,
+          .operations_per_second = 1e11,
+          .float_operations_per_second = 1e11,
+          .copied_bytes_per_second = 1e10,
+          .link_bytes_per_second = 1e10,
+          .peer_bytes_per_second = 1e10,
+          .peer_message_seconds = 1e-5};
+}
+
+MeshChoice Chosen(const TrainOptions& options, const RanksPlace& place) {
+  const auto choice = ChooseMesh(options, place);
+  EXPECT_TRUE(choice.ok()) << choice.status();
+  return choice.value_or(MeshChoice());
+}
+
+// Two counts, each by a closed form of its own.
+TEST(ForecastModelOf, AnyPreset_HasAsManyParametersAsTheTrainersModel) {
+  for (const Preset& preset : Presets()) {
+    SCOPED_TRACE(preset.name);
+    const forecast::Model model = ForecastModelOf(preset.config);
+    EXPECT_TRUE(forecast::Validate(model).ok());
+    EXPECT_EQ(forecast::CountParameters(model), CountParameters(preset.config));
+    ModelConfig other = preset.config;
+    other.tied = !preset.config.tied_output();
+    EXPECT_EQ(forecast::CountParameters(ForecastModelOf(other)), CountParameters(other));
+  }
+}
+
+TEST(ChooseMesh, OfRanksThatTalkFast_SharesDataAlone) {
+  const MeshChoice choice = Chosen(Options(), Place(2));
+  EXPECT_FALSE(choice.parallel.cuts()) << choice.why;
+  EXPECT_EQ(choice.parallel.data, 2);
+  EXPECT_EQ(choice.batch * static_cast<uint64_t>(choice.accumulate), 16u);
+}
+
+// A step moves all weights and gradients among ranks that share data, and between stages only the
+// activations of a boundary.
+TEST(ChooseMesh, OfRanksThatTalkSlowly_CutsTheLayers) {
+  RanksPlace place = Place(2);
+  place.peer_bytes_per_second = 2e7;
+  const MeshChoice choice = Chosen(Options(), place);
+  EXPECT_EQ(choice.parallel.pipeline, 2) << choice.why;
+  EXPECT_GT(choice.accumulate, 2);  // of fewer, more is bubble
+  EXPECT_EQ(choice.batch * static_cast<uint64_t>(choice.accumulate), 16u);
+}
+
+// Two hosts of two ranks, and a network that is slower than the hosts inside.
+TEST(ChooseMesh, OfHostsThatTalkSlowly_CutsTheLayersBetweenThem) {
+  RanksPlace place = Place(4);
+  place.hosts = 2;
+  place.network_bytes_per_second = 1e7;
+  place.network_message_seconds = 1e-4;
+  const MeshChoice choice = Chosen(Options(), place);
+  EXPECT_EQ(choice.parallel.pipeline, 2) << choice.why;
+  EXPECT_EQ(choice.parallel.least_ranks(), 4);
+}
+
+TEST(ChooseMesh, OfAnyRanks_MakesNoMicroBatchLargerThanAsked) {
+  for (const int ranks : {1, 2, 4, 8, 16}) {
+    const MeshChoice choice = Chosen(Options(), Place(ranks));
+    EXPECT_LE(choice.batch, 8u);
+    EXPECT_EQ(choice.batch * static_cast<uint64_t>(choice.accumulate), 16u);
+    EXPECT_EQ(choice.parallel.least_ranks(), ranks);
+    EXPECT_THAT(choice.why, HasSubstr("as predicted"));
+  }
+}
+
+// What the trainer would refuse by name is not chosen for it.
+TEST(ChooseMesh, OfWhatACutModelCannotDo_DoesNotCutIt) {
+  RanksPlace place = Place(2);
+  place.peer_bytes_per_second = 2e7;
+  const MeshChoice choice = Chosen(Options({"--dropout", "0.1"}), place);
+  EXPECT_EQ(choice.parallel.sequence * choice.parallel.tensor.size, 1) << choice.why;
+}
+
+// Whatever the link: of the meshes that the planner knows for experts, tensor=1d among them, those
+// that train.
+TEST(ChooseMesh, OfExperts_IsAMeshThatTrains) {
+  for (const char* balance : {"0", "0.02"}) {
+    const TrainOptions options =
+        Options({"--model", "mixtral-20m", "--balance-loss", balance, "--dtype", "fp32"});
+    for (const double rate : {1e10, 2e7, 1e5}) {
+      for (const int ranks : {2, 4, 8}) {
+        RanksPlace place = Place(ranks);
+        place.peer_bytes_per_second = rate;
+        const MeshChoice choice = Chosen(options, place);
+        SCOPED_TRACE(choice.why);
+        EXPECT_EQ(choice.parallel.least_ranks(), ranks);
+        EXPECT_EQ(choice.parallel.tensor.size, 1);
+        EXPECT_TRUE(CheckParallel(WithChoice(options, choice)).ok());
+      }
+    }
+  }
+}
+
+// As above two stages are what ranks that talk slowly take, and of two that send as slowly the one
+// with less bubble.
+TEST(ChooseMesh, OfStagesThatWaitLongest_TakesTheScheduleThatWaitsLeast) {
+  RanksPlace place = Place(2);
+  place.peer_bytes_per_second = 2e7;
+  const MeshChoice choice = Chosen(Options(), place);
+  EXPECT_EQ(choice.parallel.schedule, collectives::PipelineKind::kZeroBubbleV) << choice.why;
+  EXPECT_EQ(choice.parallel.chunks, 2);
+  EXPECT_TRUE(CheckParallel(WithChoice(Options(), choice)).ok());
+}
+
+// Weights once a step, and not with each micro-batch, where they are what ranks wait for.
+TEST(ChooseMesh, OfDataAlone_TakesTheStageThatReceivesLeast) {
+  RanksPlace place = Place(2);
+  place.peer_bytes_per_second = 1e8;
+  const TrainOptions options = Options({"--layers", "1", "--dropout", "0.1"});
+  const MeshChoice choice = Chosen(options, place);
+  EXPECT_EQ(choice.parallel.data, 2) << choice.why;
+  EXPECT_EQ(choice.parallel.zero, 1) << choice.why;
+  // Weights leave the device after each operator: what stays there is refused, and not chosen.
+  EXPECT_EQ(Chosen(Options({"--layers", "1", "--dropout", "0.1", "--placement", "cpu"}), place)
+                .parallel.zero,
+            3);
+}
+
+// Of bf16 cut layers exchange, and keep, fp32: with fast products in fp32 they may be what is best.
+TEST(ChooseMesh, OfCutLayersInBfloat16_KnowsTheirFloats) {
+  const TrainOptions narrow = Options({"--dtype", "bf16"});
+  const TrainOptions wide = Options({"--dtype", "fp32"});
+  const auto row_of = [](const MeshChoice& from, const std::string& mesh) {
+    for (const PlannedRow& row : from.rows) {
+      if (row.mesh == mesh) return row;
+    }
+    return PlannedRow();
+  };
+  RanksPlace place = Place(2);
+  place.peer_bytes_per_second = 1e12;
+  place.peer_message_seconds = 1e-9;
+  place.float_operations_per_second = 4 * place.operations_per_second;
+  const MeshChoice choice = Chosen(narrow, place);
+  EXPECT_EQ(choice.parallel.tensor.size, 2) << choice.why;
+  const PlannedRow bf16 = row_of(choice, choice.mesh),
+                   fp32 = row_of(Chosen(wide, place), choice.mesh);
+  ASSERT_FALSE(fp32.mesh.empty());
+  EXPECT_NEAR(bf16.step_seconds, fp32.step_seconds, 0.2 * fp32.step_seconds);
+}
+
+TEST(ChooseMesh, OfTooLittleMemoryForAnyMesh_SaysSo) {
+  RanksPlace place = Place(2);
+  place.device_bytes = uint64_t{1} << 20;
+  EXPECT_THAT(Chosen(Options(), place).why, HasSubstr("nothing is predicted to fit"));
+}
+
+TEST(ChooseMesh, OfWhatItCannotWeigh_SaysWhatToDo) {
+  const auto uneven = ChooseMesh(Options(), Place(3));
+  EXPECT_TRUE(absl::IsInvalidArgument(uneven.status()));
+  EXPECT_THAT(std::string(uneven.status().message()),
+              HasSubstr("the 16 sequences of a step (--batch x --accumulate) evenly, and there are "
+                        "3 ranks"));
+  // 16 ranks, and micro-batches of at most 8 sequences, in a model that can be cut in no other way.
+  const auto small = ChooseMesh(Options({"--layers", "1", "--dropout", "0.1"}), Place(16));
+  EXPECT_THAT(std::string(small.status().message()), HasSubstr("a larger --batch allows for more"));
+  TrainOptions adapted = Options();
+  adapted.model.lora_rank = 4;
+  EXPECT_THAT(std::string(ChooseMesh(adapted, Place(2)).status().message()), HasSubstr("adapters"));
+}
+
+TEST(ChooseMesh, OfAnyRanks_SaysWhatItChoseFrom) {
+  const MeshChoice choice = Chosen(Options(), Place(4));
+  ASSERT_GE(choice.rows.size(), 2u);
+  EXPECT_LE(choice.rows.size(), kRowsOfChoice);
+  EXPECT_EQ(choice.rows[0].mesh, choice.mesh);
+  EXPECT_EQ(choice.rows[0].micro_batches, static_cast<uint64_t>(choice.accumulate));
+  EXPECT_EQ(choice.keeps_activations, choice.rows[0].keeps_activations);
+  for (size_t i = 1; i < choice.rows.size(); ++i) {
+    if (!choice.rows[i].fits) continue;
+    EXPECT_LE(choice.rows[0].step_seconds, choice.rows[i].step_seconds);
+  }
+  ASSERT_TRUE(choice.run.has_value());
+  EXPECT_EQ(choice.run->place, Place(4));
+  EXPECT_THAT(choice.run->meshes, testing::Contains("pipeline=2,data=2"));
+}
+
+// Where activations are asked for, nothing is left to plan.
+TEST(ChooseMesh, OfActivationsThatWereAskedFor_LeavesThemAsTheyAre) {
+  for (const char* recompute : {"on", "off"}) {
+    const MeshChoice choice = Chosen(Options({"--recompute", recompute}), Place(2));
+    EXPECT_EQ(choice.keeps_activations, std::nullopt);
+  }
+}
+
+TEST(ChoiceFrom, TheWordsOfAChoice_IsTheSameChoice) {
+  const TrainOptions options = Options();
+  for (const std::optional<bool> keeps : {std::optional<bool>(), {true}, {false}}) {
+    MeshChoice choice = Chosen(options, Place(4));
+    choice.keeps_activations = keeps;
+    const auto read = ChoiceFrom(options, WordsOf(choice));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->mesh, choice.mesh);
+    EXPECT_EQ(read->batch, choice.batch);
+    EXPECT_EQ(read->accumulate, choice.accumulate);
+    EXPECT_EQ(read->keeps_activations, keeps);
+    EXPECT_EQ(read->why, choice.why);
+    EXPECT_EQ(read->parallel.least_ranks(), 4);
+  }
+  for (const char* words : {"", "data=2", "data=2\n0\nkept\nwhy", "data=2\nx\nkept\nwhy"}) {
+    EXPECT_TRUE(absl::IsInternal(ChoiceFrom(options, words).status())) << words;
+  }
+}
+
+TEST(WithChoice, OfAChoice_ChangesWhatWasChosenAndNoMore) {
+  const TrainOptions asked = Options();
+  const TrainOptions options = WithChoice(
+      asked, {.parallel = {.pipeline = 2, .data = 1, .zero = 2}, .batch = 4, .accumulate = 4});
+  EXPECT_EQ(options.parallel.pipeline, 2);
+  EXPECT_EQ(options.zero.stage, zero::Stage::kGradients);
+  EXPECT_FALSE(options.parallel.automatic);
+  EXPECT_EQ(options.batch, 4u);
+  EXPECT_EQ(options.zero.accumulate, 4);
+  EXPECT_EQ(options.seed, asked.seed);
+}
+
+}  // namespace
+}  // namespace geminid::trainer

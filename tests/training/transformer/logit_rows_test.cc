@@ -1,0 +1,85 @@
+// Where the rows of logits lie.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "geminid/zero.h"
+#include "tests/training/models/dense_parameters.h"
+#include "tests/training/models/tiny_models.h"
+#include "training/nn/model_kernels.h"
+#include "training/transformer/transformer.h"
+
+namespace geminid::trainer {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::Pointwise;
+using zero::DataType;
+
+double Largest(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+// As on a GPU. Products of other strides may add up in another order, and what lies between the
+// rows is a NaN at first.
+TEST(TransformerLogits, RowsThatLieApart_HaveTheValuesOfDenseRows) {
+  const ModelConfig config = TinyGpt2();  // 17 words
+  const ModelKernels apart = MakeHostKernels(/*row_alignment=*/64);
+  EXPECT_EQ(apart.LogitStride(17), 64U);
+  EXPECT_EQ(apart.LogitStride(64), 64U);
+  EXPECT_EQ(HostKernels().LogitStride(17), 17U);
+  const Batch batch = RandomBatch(config, {.sequences = 3, .sequence_length = 9}, 8);
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    const Tiling tiling = {.tokens = 5};  // the last rows are fewer
+    const auto dense = MakeTransformer(config, type, tiling);
+    const auto padded = MakeTransformer(config, type, tiling, nullptr, apart);
+    DenseParameters wanted(dense->parameters().specs, type, 1, kWorkspaceBytes);
+    DenseParameters found(padded->parameters().specs, type, 1, kWorkspaceBytes);
+    Stir(wanted);
+    Stir(found);
+    const auto loss = dense->TrainMicroBatch(wanted, batch.view(), 1.0F);
+    const auto padded_loss = padded->TrainMicroBatch(found, batch.view(), 1.0F);
+    ASSERT_TRUE(loss.ok()) << loss.status();
+    ASSERT_TRUE(padded_loss.ok()) << padded_loss.status();
+    const double rounding = type == DataType::kFloat32 ? 1e-5 : 1e-2;
+    EXPECT_NEAR(*padded_loss, *loss, rounding * *loss);
+    for (size_t p = 0; p < wanted.count(); ++p) {
+      EXPECT_THAT(found.gradient(p),
+                  Pointwise(DoubleNear(rounding * Largest(wanted.gradient(p))), wanted.gradient(p)))
+          << p;
+    }
+  }
+}
+
+// So far apart that the logits and their gradients are most of the workspace: it says where they
+// lie, which values do not.
+TEST(TransformerLogits, RowsThatLieFarApart_TakeTheirRoom) {
+  constexpr size_t kApart = 1 << 16;
+  const ModelConfig config = TinyGpt2();
+  const ModelKernels far = MakeHostKernels(/*row_alignment=*/kApart);
+  const MicroBatchShape shape = {.sequences = 3, .sequence_length = 9};
+  const Batch batch = RandomBatch(config, shape, 8);
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+    const Tiling tiling = {.tokens = 5};
+    const auto peak_with = [&](const ModelKernels& math) {
+      const auto model = MakeTransformer(config, type, tiling, nullptr, math);
+      DenseParameters parameters(model->parameters().specs, type, 1, kWorkspaceBytes);
+      Stir(parameters);
+      const auto loss = model->TrainMicroBatch(parameters, batch.view(), 1.0F);
+      EXPECT_TRUE(loss.ok()) << loss.status();
+      return parameters.workspace().peak_bytes();
+    };
+    const uint64_t more = peak_with(far) - peak_with(HostKernels());
+    // fp32 logits of a tile beside the gradients of all tokens, or of a tile.
+    EXPECT_GE(more, tiling.tokens * (kApart - 1024) * (sizeof(float) + zero::SizeOf(type)));
+  }
+}
+
+}  // namespace
+}  // namespace geminid::trainer

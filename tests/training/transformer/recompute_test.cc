@@ -1,0 +1,136 @@
+#include "training/transformer/recompute.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+RecomputeRoom Room(uint64_t arena_mib, zero::Placement placement = zero::Placement::kAuto) {
+  return {.placement = placement,
+          .arena_bytes = arena_mib * kMiB,
+          .workspace_bytes = 10 * kMiB,
+          .kept_bytes = 40 * kMiB,
+          .whole_model_bytes = 100 * kMiB,
+          .weight_bytes = 60 * kMiB,
+          .working_set_bytes = 5 * kMiB,
+          .state_bytes = 10 * kMiB};
+}
+
+TEST(ChooseRecompute, WithRoomForAll_KeepsActivations) {
+  for (const auto placement :
+       {zero::Placement::kAuto, zero::Placement::kCpu, zero::Placement::kDevice}) {
+    const auto choice = ChooseByRoom(Room(150, placement));
+    ASSERT_TRUE(choice.has_value());
+    EXPECT_TRUE(choice->keeps);
+    EXPECT_THAT(choice->why, HasSubstr("40.0 MiB"));
+  }
+}
+
+TEST(ChooseRecompute, WithTooLittleRoom_ComputesThemAgain) {
+  const auto tight = ChooseByRoom(Room(64));
+  ASSERT_TRUE(tight.has_value());
+  EXPECT_FALSE(tight->keeps);
+  EXPECT_THAT(tight->why, HasSubstr("64.0 MiB"));
+  // What lives on the device needs room for all of it.
+  const auto device = ChooseByRoom(Room(149, zero::Placement::kDevice));
+  ASSERT_TRUE(device.has_value());
+  EXPECT_FALSE(device->keeps);
+}
+
+TEST(ChooseRecompute, WhereWeightsLeaveAnyway_KeepsWhatFits) {
+  const auto choice = ChooseByRoom(Room(65, zero::Placement::kCpu));
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_TRUE(choice->keeps);
+}
+
+TEST(ChooseRecompute, WhereWeightsWouldLeaveForThem_TakesTheShorterWay) {
+  ASSERT_FALSE(ChooseByRoom(Room(90)).has_value());
+  // Weights of 30 MiB have no place with activations and none without: 60 are loaded in addition.
+  const double loading = 60 * static_cast<double>(kMiB) / 1e9;
+  RecomputeSpeed speed = {.operations = 1e9,
+                          .operations_per_second = 1e9 / (0.99 * loading),
+                          .link_bytes_per_second = 1e9};
+  EXPECT_FALSE(ChooseBySpeed(Room(90), speed).keeps);
+  speed.operations_per_second = 1e9 / (1.01 * loading);
+  const RecomputeChoice keeps = ChooseBySpeed(Room(90), speed);
+  EXPECT_TRUE(keeps.keeps);
+  EXPECT_THAT(keeps.why, HasSubstr("takes 62.9 ms"));
+}
+
+TEST(ChooseRecompute, OfWeightsThatLeaveEitherWay_CountsTheOthersAlone) {
+  // Weights of 50 MiB have no place with activations, and of 10 without.
+  const double loading = 2 * 40 * static_cast<double>(kMiB) / 1e9;
+  RecomputeSpeed speed = {.operations = 1e9,
+                          .operations_per_second = 1e9 / (1.01 * loading),
+                          .link_bytes_per_second = 1e9};
+  ASSERT_FALSE(ChooseByRoom(Room(70)).has_value());
+  EXPECT_TRUE(ChooseBySpeed(Room(70), speed).keeps);
+  speed.operations_per_second = 1e9 / (0.99 * loading);
+  EXPECT_FALSE(ChooseBySpeed(Room(70), speed).keeps);
+}
+
+TEST(RecomputedOperations, OfBothFamilies_AreTheProductsThatAreNotDoneTwice) {
+  ModelConfig config = {.family = Family::kGpt2,
+                        .layers = 3,
+                        .hidden = 8,
+                        .heads = 2,
+                        .kv_heads = 2,
+                        .intermediate = 32,
+                        .context = 10};
+  const MicroBatchShape shape = {.sequences = 2, .sequence_length = 10};
+  // A layer: 24 columns of q, k, v and 32 of the MLP from 8; scores and values of 8 columns.
+  EXPECT_EQ(RecomputedOperations(config, shape), 3 * (2 * 20 * 8 * (24 + 32) + 2 * 20 * 10 * 8));
+  config.family = Family::kLlama;
+  config.kv_heads = 1;
+  EXPECT_EQ(RecomputedOperations(config, shape),
+            3 * (2 * 20 * 8 * (8 + 2 * 4 + 64) + 2 * 20 * 10 * 8));
+  config.family = Family::kMixtral;
+  config.experts = 5;
+  config.experts_per_token = 3;
+  EXPECT_EQ(RecomputedOperations(config, shape),
+            3 * (2 * 20 * 8 * (8 + 2 * 4 + 3 * 64) + 2 * 20 * 10 * 8));
+}
+
+// One expert beside its router, or the attention, whichever is larger; not all experts.
+TEST(WorkingSetBytes, OfExperts_IsThatOfOneBesideItsRouter) {
+  const ModelConfig config = {.family = Family::kMixtral,
+                              .layers = 1,
+                              .hidden = 8,
+                              .heads = 2,
+                              .kv_heads = 2,
+                              .intermediate = 32,
+                              .context = 10,
+                              .vocabulary = 16,
+                              .experts = 6,
+                              .experts_per_token = 2};
+  const uint64_t chunk = 100, expert = 3 * 8 * 32, router = 6 * 8 + 8;
+  EXPECT_EQ(WorkingSetBytes(MakeParameters(config), zero::DataType::kBFloat16, chunk),
+            2 * 2 * (expert + router + 2 * chunk));
+}
+
+TEST(WorkingSetBytes, IsTwiceTheLargestOperatorWithItsChunks) {
+  const ModelConfig config = {.family = Family::kGpt2,
+                              .layers = 2,
+                              .hidden = 8,
+                              .heads = 2,
+                              .kv_heads = 2,
+                              .intermediate = 32,
+                              .context = 10,
+                              .vocabulary = 17};
+  // The MLP: two matrices of 256, biases of 32 and 8, a norm of 16.
+  EXPECT_EQ(WorkingSetBytes(MakeParameters(config), zero::DataType::kFloat32, 100),
+            2 * 4 * (2 * 256 + 40 + 16 + 2 * 100));
+  // Norms of their own type share chunks: five of 16 in fp32.
+  ModelConfig mixed = config;
+  mixed.fp32_norms = true;
+  EXPECT_EQ(WorkingSetBytes(MakeParameters(mixed), zero::DataType::kBFloat16, 100),
+            2 * (2 * (2 * 256 + 40 + 2 * 100) + 4 * 5 * 16));
+}
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -1,0 +1,245 @@
+#include "tools/trainer/flags/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "base/command_line.h"
+#include "base/flag_values.h"
+#include "base/status_macros.h"
+#include "tools/trainer/flags/data_flags.h"
+#include "tools/trainer/flags/flag_effects.h"
+#include "tools/trainer/flags/flags.h"
+#include "tools/trainer/flags/generate_flags.h"
+#include "tools/trainer/flags/memory_flags.h"
+#include "tools/trainer/flags/model_flags.h"
+#include "tools/trainer/flags/optimizer_flags.h"
+#include "tools/trainer/flags/outputs.h"
+#include "tools/trainer/flags/resumed_run.h"
+#include "tools/trainer/flags/run_flags.h"
+#include "tools/trainer/flags/run_terms.h"
+#include "tools/trainer/flags/schedule_flags.h"
+#include "training/models/fine_tuning.h"
+#include "training/settings/device_check.h"
+#include "training/settings/flag_words.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr FlagSpec kClipFlag = {"--clip-norm", &Flags::clip_norm, "X",
+                                "Limit of the gradients' norm; 0: none"};
+constexpr FlagSpec kUpdateFlag = {
+    "--update", &Flags::update, "WHEN",
+    "Of the parameters: after a step (step), in its backward pass (backward; needs no room for "
+    "gradients), or auto: backward with --clip-norm 0 where nothing else speaks against it"};
+
+constexpr FlagSpec kParallelFlag = {
+    "--parallel", &Flags::parallel, "AXES",
+    "How ranks share the run: pipeline=N, interleaved:N:chunks=V or zbv:N stages of layers, "
+    "tensor=MODE:N "
+    "pieces of each layer, sequence=ulysses:N or ring:N pieces of each sequence, expert=N parts of "
+    "each layer's experts, data=N, zero=1 to 3 for ZeRO's stage or 3:host to gather "
+    "weights from other hosts once a step, such as pipeline=2,data=2; or auto"};
+
+void AddTraining(CLI::App* app, Flags* flags) {
+  AddDataFlags(app, flags);
+  AddFlags(app, flags, "Model", ModelFlags());
+  AddFlags(app, flags, "Model", TypeFlags());
+  AddFlags(app, flags, "Optimizer", OptimizerFlags());
+  AddFlag(app, flags, "Optimizer", kClipFlag);
+  AddFlag(app, flags, "Optimizer", kUpdateFlag);
+  AddFlags(app, flags, "Schedule", ScheduleFlags());
+  for (const OwnedFlag& flag : ShapeFlags()) AddFlag(app, flags, "Schedule", flag.spec);
+  AddFlags(app, flags, "Memory", MemoryFlags());
+  AddFlag(app, flags, "Memory", kStatePlacementFlag);
+  AddFlag(app, flags, "Memory", kRecomputeFlag);
+  AddFlags(app, flags, "Checkpoints", CheckpointFlags());
+  AddFlag(app, flags, "Checkpoints", kLoadFlag);
+  app->add_flag(
+         "--resume", flags->resume,
+         "Go on from the newest checkpoint in --save DIR, with what its run was told where no "
+         "flag says otherwise; begin anew if there is none")
+      ->group("Checkpoints");
+  app->add_flag("--save-over", flags->save_over,
+                "Replace the checkpoints of another run in --save DIR, once this run has saved one")
+      ->group("Checkpoints");
+  AddFlag(app, flags, "Run", kParallelFlag);
+  AddFlags(app, flags, "Run", ProcessFlags());
+  AddFlags(app, flags, "Run", HostsFlags());
+  AddFlags(app, flags, "Run", OutputFlags());
+  app->add_flag("--stop-on-nan", flags->stop_on_nan,
+                "End after the first step whose loss is not finite, with exit code 11")
+      ->group("Run");
+  app->add_flag("--quiet", flags->quiet, "The same as --progress none")->group("Run");
+  std::string models = "Models and their parameters (with a vocabulary of bytes):\n";
+  for (const Preset& preset : Presets()) {
+    absl::StrAppendFormat(&models, "  %-12s %d\n", preset.name, CountParameters(preset.config));
+  }
+  app->footer(models);
+}
+
+CLI::App* AddGenerate(CLI::App* app, Flags* flags) {
+  CLI::App* const generate =
+      app->add_subcommand("generate", "Writes on after a text, with a model's values");
+  generate->footer("");  // the models' names are not for it
+  AddFlag(generate, flags, "Model", kLoadFlag);
+  AddFlags(generate, flags, "Model", TypeFlags());
+  AddFlags(generate, flags, "Text", GenerateFlags());
+  generate->add_flag("--json", flags->json, "Print one JSON object")->group("Text");
+  AddFlags(generate, flags, "Memory", MemoryFlags());
+  AddFlags(generate, flags, "Run", ProcessFlags());
+  return generate;
+}
+
+CLI::App* AddHost(CLI::App* app) {
+  CLI::App* const host = app->add_subcommand(
+      "host", "Runs the ranks of this host for a geminid-train --hosts, which starts it");
+  host->footer("");
+  return host;
+}
+
+// After all that speaks against it has been parsed.
+absl::Status ParseUpdate(const Flags& flags, const Parallel& parallel, zero::Options* options) {
+  using zero::UpdateTime;
+  std::string why;
+  if (options->clip_norm > 0) why = "--clip-norm 0";
+  if (options->loss_scale.has_value()) why = "--loss-scale none";
+  if (options->accumulate > 1) why = "--accumulate 1";
+  if (parallel.tensor.size > 1) why = "a run without tensor";
+  if (parallel.pipeline > 1) why = "a run without a pipeline";
+  if (parallel.expert > 1) why = "a run whose experts are not spread";
+  if (parallel.automatic) why = "a --parallel that names the axes";
+  if (!IsElementwise(options->optimizer)) why = "an --optimizer that needs no sums over tensors";
+  const UpdateTime automatic = why.empty() ? UpdateTime::kInBackward : UpdateTime::kAfterStep;
+  GEMINID_ASSIGN_OR_RETURN(
+      options->update,
+      base::ParseWord(
+          "--update", flags.update,
+          std::array{std::pair{"auto", automatic},
+                     std::pair{Name(UpdateTime::kAfterStep), UpdateTime::kAfterStep},
+                     std::pair{Name(UpdateTime::kInBackward), UpdateTime::kInBackward}}));
+  if (options->update == UpdateTime::kAfterStep || why.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--update backward needs ", why));
+}
+
+absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
+  GEMINID_ASSIGN_OR_RETURN(options->zero.optimizer, ParseOptimizer(flags));
+  GEMINID_ASSIGN_OR_RETURN(options->schedule,
+                           ParseSchedule(flags, UsualLearningRate(options->zero.optimizer)));
+  GEMINID_ASSIGN_OR_RETURN(options->zero.loss_scale, ParseLossScale(flags));
+  GEMINID_ASSIGN_OR_RETURN(options->zero.clip_norm,
+                           base::ParseReal("--clip-norm", flags.clip_norm, 0, 1e9));
+  GEMINID_ASSIGN_OR_RETURN(
+      const uint64_t threads,
+      base::ParseCount("--update-threads", flags.update_threads, 1, zero::kMaxUpdateThreads));
+  options->zero.update_threads = static_cast<int>(threads);
+  GEMINID_RETURN_IF_ERROR(ParseUpdate(flags, options->parallel, &options->zero));
+  return ParseTypes(flags, options);
+}
+
+using Given = std::function<bool(const std::string& flag)>;
+
+absl::Status AddEffects(std::span<const FlagEffect> effects, const Flags& flags, const Given& given,
+                        std::vector<std::string>* notes) {
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> said,
+                           CheckEffects(effects, flags, given));
+  notes->insert(notes->end(), said.begin(), said.end());
+  return absl::OkStatus();
+}
+
+Given GivenTo(const CLI::App& app) {
+  return [&app](const std::string& flag) { return app.get_option(flag)->count() > 0; };
+}
+
+// After all flags are read: whether the run can go on from the checkpoint so.
+absl::Status CheckResumed(const TrainOptions& options, ResumedRun* resumed) {
+  GEMINID_RETURN_IF_ERROR(
+      CheckTerms(resumed->checkpoint, resumed->run.terms, TermsOf(options), &resumed->taken));
+  if (resumed->step <= options.schedule.steps) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--steps is ", options.schedule.steps, ", but '", resumed->checkpoint, "' has ",
+      resumed->step, " steps behind it, so no step is left to train; give --steps at least ",
+      resumed->step, ", or another --save"));
+}
+
+// `notes` gets what is said of flags.
+absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
+                                          std::vector<std::string>* notes) {
+  TrainOptions options;
+  GEMINID_RETURN_IF_ERROR(CheckDataPath(flags));
+  if (flags.resume && !flags.save.empty()) {
+    const std::string save = WithoutSlashesAtEnd(flags.save);
+    absl::StatusOr<std::optional<ResumedRun>> resumed = FindResumed(save);
+    if (!resumed.ok()) return WithPath("--save", save, resumed.status());
+    options.resumed = *std::move(resumed);
+  }
+  if (options.resumed) FillFlags(options.resumed->run.terms, given, &flags);
+  GEMINID_RETURN_IF_ERROR(AddEffects(TrainingEffects(), flags, given, notes));
+  GEMINID_RETURN_IF_ERROR(ParseProcesses(flags, &options));
+  GEMINID_RETURN_IF_ERROR(ParseOutput(flags, &options));
+  const bool loads = !options.resumed && !flags.load.empty();
+  GEMINID_ASSIGN_OR_RETURN(
+      options.model, ParseModel(flags, options.resumed ? options.resumed->checkpoint : flags.load));
+  if (loads) {
+    GEMINID_RETURN_IF_ERROR(
+        WithPath("--load", flags.load, CheckLoadedShape(flags.load, options.model)));
+  }
+  if (!flags.freeze.empty()) options.frozen = absl::StrSplit(flags.freeze, ',');
+  GEMINID_RETURN_IF_ERROR(TrainedParameters(options.model, options.frozen).status());
+  GEMINID_RETURN_IF_ERROR(ParseData(flags, &options));
+  GEMINID_RETURN_IF_ERROR(ParseTraining(flags, &options));
+  GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options));
+  GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));
+  GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, options.wants_gpu));
+  GEMINID_RETURN_IF_ERROR(CheckParallel(options));
+  if (options.resumed) {
+    GEMINID_RETURN_IF_ERROR(CheckResumed(options, &*options.resumed));
+  }
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments) {
+  CLI::App app("Trains a decoder-only transformer with Geminid.", "geminid-train");
+  app.set_version_flag("--version", absl::StrCat("geminid-train ", GEMINID_VERSION));
+  Flags flags;
+  AddTraining(&app, &flags);
+  const CLI::App* const generate = AddGenerate(&app, &flags);
+  const CLI::App* const host = AddHost(&app);
+  base::RefuseEmptyValues(&app);
+  CommandLine line;
+  try {
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));  // the last first
+  } catch (const CLI::CallForVersion& version) {
+    line.text = absl::StrCat(version.what(), "\n");
+    return line;
+  } catch (const CLI::CallForHelp& asked) {
+    if (base::HasUnknownWords(app)) {
+      return absl::InvalidArgumentError(base::DescribeParseError(app, asked));
+    }
+    line.text = app.help();
+    return line;
+  } catch (const CLI::Error& error) {
+    return absl::InvalidArgumentError(base::DescribeParseError(app, error));
+  }
+  if (host->parsed()) {
+    line.is_host = true;
+  } else if (generate->parsed()) {
+    line.notes = RepeatedFlags(*generate);
+    const Given given = GivenTo(*generate);
+    GEMINID_RETURN_IF_ERROR(FillTypes(given, &flags));
+    GEMINID_RETURN_IF_ERROR(AddEffects(GeneratingEffects(), flags, given, &line.notes));
+    GEMINID_ASSIGN_OR_RETURN(line.generate, ReadGenerate(flags));
+  } else {
+    line.notes = RepeatedFlags(app);
+    GEMINID_ASSIGN_OR_RETURN(line.options, ReadTraining(flags, GivenTo(app), &line.notes));
+  }
+  return line;
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,108 @@
+#include "tools/trainer/flags/data_flags.h"
+
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/flag_values.h"
+#include "base/status_macros.h"
+#include "training/data/text.h"
+#include "training/data/token_shards.h"
+#include "training/settings/flag_words.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr uint64_t kBatchMax = 1 << 20;
+constexpr uint64_t kAccumulateMax = 1 << 16;
+constexpr double kDropoutMax = 0.99;
+constexpr uint64_t kValidationEveryMax = 1'000'000'000;
+constexpr uint64_t kValidationBatchesMax = 1 << 20;
+
+// Each may be given several times.
+constexpr FlagSpec kPathFlags[] = {
+    {"--text", &Flags::text, "PATH",
+     "Text file, or directory of text files, to learn; several may be given"},
+    {"--shards", &Flags::shards, "PATH",
+     "In place of --text: .bin file of tokens as llm.c or nanoGPT write it, or a directory of "
+     "them; several may be given"},
+};
+constexpr FlagSpec kDataFlags[] = {
+    {"--batch", &Flags::batch, "N", "Sequences per micro-batch, over all ranks"},
+    {"--accumulate", &Flags::accumulate, "N", "Micro-batches per step"},
+    {"--seed", &Flags::seed, "N", "Of the first weights and of the order of the data"},
+    {"--dropout", &Flags::dropout, "SHARE",
+     "In training, set this share of the embedding and of what each half layer adds to zero [0]"},
+    {"--validation", &Flags::validation, "SHARE",
+     "Hold out this share of the data, from its end, and measure the loss on it"},
+    {"--validation-every", &Flags::validation_every, "N",
+     "Measure it every N steps, and after the last [100]"},
+    {"--validation-batches", &Flags::validation_batches, "N",
+     "Micro-batches, spread over what is held out, that are measured [8]"},
+};
+
+absl::Status ParseValidation(const Flags& flags, TrainOptions* options) {
+  if (flags.validation.empty()) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(options->validation_share,
+                           base::ParseReal("--validation", flags.validation, 0, 1));
+  const auto take = [](const char* flag, const std::string& text, uint64_t max, uint64_t* value) {
+    if (text.empty()) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(*value, base::ParseCount(flag, text, 1, max));
+    return absl::OkStatus();
+  };
+  GEMINID_RETURN_IF_ERROR(take("--validation-every", flags.validation_every, kValidationEveryMax,
+                               &options->validation_every));
+  return take("--validation-batches", flags.validation_batches, kValidationBatchesMax,
+              &options->validation_batches);
+}
+
+}  // namespace
+
+void AddDataFlags(CLI::App* app, Flags* flags) {
+  for (const FlagSpec& flag : kPathFlags) {
+    AddFlag(app, flags, "Data", flag, Repeated::kAllCount);
+  }
+  AddFlags(app, flags, "Data", kDataFlags);
+}
+
+absl::Status CheckDataPath(const Flags& flags) {
+  if (flags.text.empty() != flags.shards.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      flags.text.empty()
+          ? "no text: give --text a file or a directory to learn, or --shards files of tokens"
+          : "--text and --shards are both given; leave one out");
+}
+
+absl::Status ParseData(const Flags& flags, TrainOptions* options) {
+  options->text = absl::StrSplit(flags.text, kBetweenValues, absl::SkipEmpty());
+  options->shards = absl::StrSplit(flags.shards, kBetweenValues, absl::SkipEmpty());
+  if (!flags.text.empty() && options->model.vocabulary < kByteVocabulary) {
+    return absl::InvalidArgumentError(absl::StrCat("--vocabulary is ", options->model.vocabulary,
+                                                   ", but --text is bytes, of ", kByteVocabulary,
+                                                   " kinds; leave --vocabulary out"));
+  }
+  GEMINID_ASSIGN_OR_RETURN(options->batch, base::ParseCount("--batch", flags.batch, 1, kBatchMax));
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
+                           base::ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
+  options->zero.accumulate = static_cast<int>(accumulate);
+  GEMINID_ASSIGN_OR_RETURN(options->seed, base::ParseCount("--seed", flags.seed, 0,
+                                                           std::numeric_limits<uint64_t>::max()));
+  if (!flags.dropout.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(options->dropout,
+                             base::ParseReal("--dropout", flags.dropout, 0, kDropoutMax));
+  }
+  return ParseValidation(flags, options);
+}
+
+absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options,
+                                                      const OnBytesRead& on_progress) {
+  const bool has_shards = !options.shards.empty();
+  auto data = has_shards ? absl::StatusOr<std::unique_ptr<TokenSource>>(TokenShards::Open(
+                               options.shards, options.model.vocabulary))
+                         : Text::Load(options.text, on_progress);
+  if (!data.ok()) return WithFlag(has_shards ? "--shards" : "--text", data.status());
+  return data;
+}
+
+}  // namespace geminid::trainer

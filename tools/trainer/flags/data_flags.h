@@ -1,0 +1,30 @@
+// The flags of what is learnt and what is held out.
+#ifndef GEMINID_TOOLS_TRAINER_FLAGS_DATA_FLAGS_H_
+#define GEMINID_TOOLS_TRAINER_FLAGS_DATA_FLAGS_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/trainer/flags/flags.h"
+#include "training/data/token_source.h"
+#include "training/settings/options.h"
+
+namespace geminid::trainer {
+
+void AddDataFlags(CLI::App* app, Flags* flags);
+
+// INVALID_ARGUMENT unless text or shards are given, and not both.
+absl::Status CheckDataPath(const Flags& flags);
+
+// INVALID_ARGUMENT names the flag. After the model, whose vocabulary the data has.
+absl::Status ParseData(const Flags& flags, TrainOptions* options);
+
+// The text or the shards. Errors as of Text::Load and TokenShards::Open; `on_progress` as of the
+// former.
+absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options,
+                                                      const OnBytesRead& on_progress = nullptr);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_FLAGS_DATA_FLAGS_H_

@@ -1,0 +1,170 @@
+#include "tools/trainer/flags/flag_effects.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::trainer {
+namespace {
+
+using F = const Flags&;
+
+constexpr bool kSaid = true;
+constexpr char kSaveDir[] = "--save DIR, where checkpoints are";
+constexpr char kShare[] = "--validation SHARE, the share of the data to hold out";
+constexpr char kHosts[] = "--hosts FILE, the hosts to start ranks on";
+constexpr char kMomentum[] = "--momentum above 0";
+constexpr char kTemperature[] = "--temperature above 0: at 0 the likeliest token is taken";
+
+bool Saves(F f) { return !f.save.empty(); }
+bool Validates(F f) { return !f.validation.empty() && f.validation != "0"; }
+bool HasHosts(F f) { return !f.hosts.empty(); }
+bool HasMomentum(F f) { return f.optimizer != "sgd" || (!f.momentum.empty() && f.momentum != "0"); }
+bool Chooses(F f) { return f.temperature != "0"; }
+bool IsOnHost(F f) { return f.device != "cuda"; }
+bool HasNarrowWeights(F f) { return f.dtype != "fp32"; }
+
+constexpr FlagEffect kTraining[] = {
+    {"--text"},
+    {"--shards"},
+    {"--batch"},
+    {"--accumulate"},
+    {"--seed"},
+    {"--dropout"},
+    {"--validation"},
+    {"--validation-every", Validates, kShare},
+    {"--validation-batches", Validates, kShare},
+    {"--model"},
+    {"--family"},
+    {"--layers"},
+    {"--hidden"},
+    {"--heads"},
+    {"--context"},
+    {"--vocabulary"},
+    {"--experts"},
+    {"--experts-per-token"},
+    {"--balance-loss"},
+    {"--expert-capacity"},
+    {"--lora-rank"},
+    {"--lora-alpha"},
+    {"--freeze"},
+    {"--dtype"},
+    {"--norm-precision", HasNarrowWeights, "--dtype bf16: all is fp32", kSaid},
+    {"--optimizer"},
+    {"--weight-decay"},
+    {"--beta1"},
+    {"--beta2"},
+    {"--beta3"},
+    {"--epsilon"},
+    {"--epsilon1"},
+    {"--epsilon2"},
+    {"--momentum"},
+    {"--dampening", HasMomentum, kMomentum},
+    {"--nesterov", HasMomentum, kMomentum},
+    {"--decay-after-momentum", HasMomentum, kMomentum},
+    {"--trust-coefficient"},
+    {"--trust-limit"},
+    {"--decoupled"},
+    {"--bias-correction"},
+    {"--grad-averaging"},
+    {"--always-adapt"},
+    {"--max-grad-norm"},
+    {"--rate-decay"},
+    {"--clip-threshold"},
+    {"--decay-exponent"},
+    {"--relative-step"},
+    {"--warmup-init", [](F f) { return f.relative_step != "off"; }, "--relative-step on"},
+    {"--scale-parameter"},
+    {"--clip-norm"},
+    {"--update"},
+    {"--steps"},
+    {"--lr"},
+    {"--schedule"},
+    {"--warmup-steps"},
+    {"--loss-scale"},
+    {"--lr-floor"},
+    {"--lr-first"},
+    {"--lr-power"},
+    {"--lr-milestones"},
+    {"--lr-decay"},
+    {"--placement"},
+    {"--device"},
+    {"--device-memory"},
+    {"--host-memory"},
+    {"--copy-bandwidth", IsOnHost, "a simulated link: copies to a GPU take the time that they take"},
+    {"--optimizer-state"},
+    {"--recompute"},
+    {"--save"},
+    {"--save-every", Saves, kSaveDir},
+    {"--keep", Saves, kSaveDir},
+    {"--export"},
+    {"--export-dtype", [](F f) { return !f.export_to.empty(); }, "--export DIR"},
+    {"--load"},
+    {"--resume", Saves, kSaveDir},
+    {"--save-over", Saves, kSaveDir},
+    {"--parallel"},
+    {"--ranks"},
+    {"--restarts"},
+    {"--threads"},
+    {"--timeout"},
+    {"--socket"},
+    {"--job"},
+    {"--priority"},
+    {"--queue-timeout"},
+    {"--hosts"},
+    {"--remote-shell", HasHosts, kHosts},
+    {"--host-timeout", HasHosts, kHosts},
+    {"--report"},
+    {"--log"},
+    {"--tensorboard"},
+    {"--progress", [](F f) { return !f.quiet || f.progress == "none"; }, "leaving --quiet out"},
+    {"--update-threads"},
+    {"--stop-on-nan"},
+    {"--quiet"},
+};
+
+constexpr FlagEffect kGenerating[] = {
+    {"--load"},
+    {"--dtype"},
+    {"--norm-precision", HasNarrowWeights, "--dtype bf16: all is fp32", kSaid},
+    {"--prompt"},
+    {"--prompt-tokens"},
+    {"--tokens"},
+    {"--temperature"},
+    {"--top-k", Chooses, kTemperature, kSaid},
+    {"--seed", Chooses, kTemperature, kSaid},
+    {"--kv-cache"},
+    {"--json"},
+    {"--placement"},
+    {"--device"},
+    {"--device-memory"},
+    {"--host-memory"},
+    {"--copy-bandwidth", IsOnHost, "a simulated link: copies to a GPU take the time that they take"},
+    {"--ranks"},
+    {"--restarts", [](F f) { return f.restarts == "0"; }, "training, which alone is started again"},
+    {"--threads"},
+    {"--timeout"},
+    {"--socket"},
+    {"--job"},
+    {"--priority"},
+    {"--queue-timeout"},
+};
+
+}  // namespace
+
+std::span<const FlagEffect> TrainingEffects() { return kTraining; }
+std::span<const FlagEffect> GeneratingEffects() { return kGenerating; }
+
+absl::StatusOr<std::vector<std::string>> CheckEffects(
+    std::span<const FlagEffect> effects, const Flags& flags,
+    const std::function<bool(const std::string& flag)>& given) {
+  std::vector<std::string> said;
+  for (const FlagEffect& effect : effects) {
+    if (effect.has == nullptr || !given(effect.flag) || effect.has(flags)) continue;
+    const std::string words =
+        absl::StrCat(effect.flag, ": it does nothing without ", effect.without);
+    if (!effect.is_said) return absl::InvalidArgumentError(absl::StrCat(words, "; leave it out"));
+    said.push_back(words);
+  }
+  return said;
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,87 @@
+// Every value of the command line as it was written. Numbers are parsed here and not by CLI11,
+// which takes "-1" for an unsigned number and ignores what follows one.
+#ifndef GEMINID_TOOLS_TRAINER_FLAGS_FLAGS_H_
+#define GEMINID_TOOLS_TRAINER_FLAGS_FLAGS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}  // namespace CLI
+
+namespace geminid::trainer {
+
+inline constexpr char kUnlimited[] = "unlimited";
+
+// Between the values of a flag that may be given several times: the unit separator, which no name
+// has.
+inline constexpr char kBetweenValues = '\x1f';
+
+// Empty: not given, or as suits the rest. `text` and `shards` may have several values.
+struct Flags {
+  std::string text, shards, validation, validation_every, validation_batches;
+  std::string model, family, layers, hidden, heads, context, vocabulary;
+  std::string experts, experts_per_token, balance_loss, expert_capacity;
+  std::string hosts, remote_shell = "ssh -o BatchMode=yes", host_timeout = "1.2";
+  std::string ranks, parallel, restarts = "0", threads, steps = "100", batch = "4",
+                               accumulate = "1", seed = "1";
+  std::string placement = "auto", dtype = "bf16", norm_precision = "fp32";
+  std::string device, device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
+  std::string lr, schedule = "constant", warmup_steps;
+  std::string lr_floor, lr_first, lr_power, lr_milestones, lr_decay;
+  std::string clip_norm = "1", update = "auto", loss_scale = "none", optimizer_state = "auto",
+              recompute = "auto";
+  std::string optimizer = "adamw", weight_decay, beta1, beta2, beta3, epsilon, epsilon1, epsilon2;
+  std::string momentum, dampening, nesterov, decay_after_momentum;
+  std::string trust_coefficient, trust_limit;
+  std::string decoupled, bias_correction, grad_averaging, always_adapt, max_grad_norm;
+  std::string rate_decay, clip_threshold, decay_exponent;
+  std::string relative_step, warmup_init, scale_parameter;
+  std::string update_threads = "1", timeout = "60", socket, job = "geminid-train", priority = "0",
+              queue_timeout = kUnlimited, report, progress = "auto";
+  std::string save, save_every, keep = "2", load, export_to, export_type = "fp32";
+  std::string log, tensorboard;
+  std::string freeze, lora_rank, lora_alpha, dropout;
+  std::string prompt, prompt_tokens, tokens = "100", temperature = "0", top_k = "0",
+                                     kv_cache = "auto";
+  bool json = false;
+  bool quiet = false, stop_on_nan = false, resume = false, save_over = false;
+};
+
+struct FlagSpec {
+  const char* name;
+  std::string Flags::*value;
+  const char* type;
+  const char* help;
+};
+
+enum class Repeated { kLastCounts, kAllCount };
+
+// The last of several equal flags wins, so that scripts can add to a command line: RepeatedFlags
+// says so. `app` and `flags` outlive the parsing.
+void AddFlag(CLI::App* app, Flags* flags, const char* group, const FlagSpec& spec,
+             Repeated repeated = Repeated::kLastCounts);
+void AddFlags(CLI::App* app, Flags* flags, const char* group, std::span<const FlagSpec> specs);
+
+// A line for each flag that was given several values of which the last one alone counts.
+std::vector<std::string> RepeatedFlags(const CLI::App& app);
+
+// A flag that belongs to some kinds of a thing only, by a bit for each kind.
+struct OwnedFlag {
+  FlagSpec spec;
+  uint32_t kinds = 0;
+};
+
+// INVALID_ARGUMENT if a flag is given that does not belong to `kind`, naming the flag and what it
+// is for. `choice` is the flag that chose, `names` the kinds by bit.
+absl::Status CheckOwnedFlags(const Flags& flags, std::span<const OwnedFlag> owned, uint32_t kind,
+                             const char* choice, std::span<const char* const> names);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_FLAGS_FLAGS_H_

@@ -1,0 +1,110 @@
+#include "tools/trainer/flags/memory_flags.h"
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/flag_values.h"
+#include "base/status_macros.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr uint64_t kDevicesMax = 64;
+constexpr char kAnyGpu[] = "cuda";
+
+constexpr FlagSpec kMemoryFlags[] = {
+    {"--placement", &Flags::placement, "WHERE", "Where weights live: device, cpu or auto"},
+    {"--device", &Flags::device, "N|cuda",
+     "Device of every rank, or cuda for the GPUs in turn; otherwise $GEMINID_DEVICE, or the node's "
+     "devices in turn"},
+    {"--device-memory", &Flags::device_memory, "SIZE", "Of each rank, such as 24MiB, or unlimited"},
+    {"--host-memory", &Flags::host_memory, "SIZE",
+     "What the run's own daemon hands out, or unlimited"},
+    {"--copy-bandwidth", &Flags::copy_bandwidth, "SIZE/s",
+     "Speed of the simulated link, such as 10GB/s, or unlimited"},
+};
+absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::string& text) {
+  if (text == kUnlimited) return std::nullopt;
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t bytes, base::ParseMemory(flag, text));
+  if (bytes == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        base::WithValue(flag, text), "give a size such as 24MiB, or '", kUnlimited, "'"));
+  }
+  return std::optional<uint64_t>(bytes);
+}
+
+absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
+  using zero::StatePlacement;
+  const std::string& text = flags.optimizer_state;
+  if (text == "auto" || text == "host" || text == "device") {
+    options->state_placement = text == "auto"   ? StatePlacement::kAuto
+                               : text == "host" ? StatePlacement::kHost
+                                                : StatePlacement::kDevice;
+  } else {
+    const absl::StatusOr<double> share = base::ParseReal("--optimizer-state", text, 0, 1);
+    if (!share.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(base::WithValue("--optimizer-state", text),
+                       "it must be auto, host, device, or a number from 0 to 1"));
+    }
+    options->state_placement = StatePlacement::kShare;
+    options->state_share = *share;
+  }
+  if (text != "auto" && text != "device" && options->placement != zero::Placement::kAuto) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--optimizer-state ", text, " needs --placement auto; leave it out"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const FlagSpec> MemoryFlags() { return kMemoryFlags; }
+
+absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
+  using zero::Placement;
+  GEMINID_ASSIGN_OR_RETURN(
+      options->zero.placement,
+      base::ParseWord("--placement", flags.placement,
+                      std::array{std::pair{Name(Placement::kDevice), Placement::kDevice},
+                                 std::pair{Name(Placement::kCpu), Placement::kCpu},
+                                 std::pair{Name(Placement::kAuto), Placement::kAuto}}));
+  GEMINID_RETURN_IF_ERROR(ParseStatePlacement(flags, &options->zero));
+  GEMINID_ASSIGN_OR_RETURN(
+      options->recompute,
+      base::ParseWord("--recompute", flags.recompute,
+                      std::array{std::pair{Name(Recompute::kAuto), Recompute::kAuto},
+                                 std::pair{Name(Recompute::kOn), Recompute::kOn},
+                                 std::pair{Name(Recompute::kOff), Recompute::kOff}}));
+  options->wants_gpu = flags.device == kAnyGpu;
+  if (!flags.device.empty() && !options->wants_gpu) {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t device,
+                             base::ParseCount("--device", flags.device, 0, kDevicesMax - 1));
+    options->device = DeviceIndex{static_cast<uint32_t>(device)};
+  }
+  GEMINID_ASSIGN_OR_RETURN(options->device_memory_bytes,
+                           ParseSize("--device-memory", flags.device_memory));
+  if (!flags.host_memory.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(options->host_memory_bytes,
+                             ParseSize("--host-memory", flags.host_memory));
+    if (!flags.socket.empty()) {
+      return absl::InvalidArgumentError(
+          "--host-memory is for a daemon that this run starts; with --socket the daemon has a "
+          "limit of its own. Leave one of the two out");
+    }
+  }
+  if (flags.copy_bandwidth == kUnlimited) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t speed,
+                           base::ParseBandwidth("--copy-bandwidth", flags.copy_bandwidth));
+  if (speed == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        base::WithValue("--copy-bandwidth", flags.copy_bandwidth),
+        "nothing would move; give a size per second, as in 10GB/s, or '", kUnlimited, "'"));
+  }
+  options->copy_bytes_per_second = speed;
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::trainer

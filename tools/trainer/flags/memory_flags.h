@@ -1,0 +1,28 @@
+// The flags of where memory is and how much of it there is.
+#ifndef GEMINID_TOOLS_TRAINER_FLAGS_MEMORY_FLAGS_H_
+#define GEMINID_TOOLS_TRAINER_FLAGS_MEMORY_FLAGS_H_
+
+#include <span>
+
+#include "absl/status/status.h"
+#include "tools/trainer/flags/flags.h"
+#include "training/settings/options.h"
+
+namespace geminid::trainer {
+
+std::span<const FlagSpec> MemoryFlags();
+// For training alone.
+inline constexpr FlagSpec kStatePlacementFlag = {
+    "--optimizer-state", &Flags::optimizer_state, "WHERE",
+    "auto, host, device, or a share of the device memory to spare, from 0 to 1"};
+inline constexpr FlagSpec kRecomputeFlag = {
+    "--recompute", &Flags::recompute, "WHEN",
+    "Activations again in the backward pass: on, off (they are kept), or auto: what fits and is "
+    "faster"};
+
+// INVALID_ARGUMENT names the flag.
+absl::Status ParseMemory(const Flags& flags, TrainOptions* options);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TOOLS_TRAINER_FLAGS_MEMORY_FLAGS_H_

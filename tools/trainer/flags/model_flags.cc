@@ -1,0 +1,157 @@
+#include "tools/trainer/flags/model_flags.h"
+
+#include <array>
+#include <limits>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/flag_values.h"
+#include "base/status_macros.h"
+#include "training/models/huggingface.h"
+#include "training/settings/flag_words.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr FlagSpec kModelFlags[] = {
+    {"--model", &Flags::model, "NAME", "A shape by name, see below; other flags change it"},
+    {"--family", &Flags::family, "NAME", "gpt2, llama or mixtral, for a shape of your own"},
+    {"--layers", &Flags::layers, "N", "Layers"},
+    {"--hidden", &Flags::hidden, "N", "Hidden size"},
+    {"--heads", &Flags::heads, "N", "Attention heads"},
+    {"--context", &Flags::context, "N", "Tokens per sequence"},
+    {"--vocabulary", &Flags::vocabulary, "N", "Kinds of tokens [256, as text is bytes]"},
+    {"--experts", &Flags::experts, "N", "MLPs of each layer, of which a router chooses (mixtral)"},
+    {"--experts-per-token", &Flags::experts_per_token, "N", "How many it chooses for each token"},
+    {"--balance-loss", &Flags::balance_loss, "X",
+     "Weight of the loss that evens out the experts' tokens; 0: none"},
+    {"--expert-capacity", &Flags::expert_capacity, "X",
+     "In training an expert takes X times its even share of a sequence's tokens at most [0: all]"},
+    {"--lora-rank", &Flags::lora_rank, "N",
+     "Train thin matrices of this rank beside each of a layer's, and nothing else"},
+    {"--lora-alpha", &Flags::lora_alpha, "X", "Their weight times their rank [the rank]"},
+    {"--freeze", &Flags::freeze, "PATTERN,...",
+     "Do not train parameters whose names fit one of these, such as '*.wte.*'"},
+};
+
+constexpr FlagSpec kTypeFlags[] = {
+    {"--dtype", &Flags::dtype, "TYPE", "Of weights and activations: bf16 or fp32"},
+    {"--norm-precision", &Flags::norm_precision, "TYPE",
+     "Of the norms' gains and shifts: fp32, or as-weights, what --dtype says"},
+};
+
+// Of a family that was asked for by its name.
+void TakeUsualExperts(ModelConfig* model) {
+  const bool has = model->experts > 0;
+  if (model->routed() == has) return;
+  model->experts = has ? 0 : kUsualExperts;
+  model->experts_per_token = has ? 0 : kUsualExpertsPerToken;
+  model->balance_loss = has ? 0 : kUsualBalanceLoss;
+}
+
+absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
+  constexpr uint64_t kAny = std::numeric_limits<uint32_t>::max();  // Validate knows the bounds
+  const auto take = [&](const char* flag, const std::string& text, uint64_t* value) {
+    if (text.empty()) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(*value, base::ParseCount(flag, text, 1, kAny));
+    return absl::OkStatus();
+  };
+  GEMINID_RETURN_IF_ERROR(take("--layers", flags.layers, &model->layers));
+  GEMINID_RETURN_IF_ERROR(take("--hidden", flags.hidden, &model->hidden));
+  GEMINID_RETURN_IF_ERROR(take("--heads", flags.heads, &model->heads));
+  GEMINID_RETURN_IF_ERROR(take("--context", flags.context, &model->context));
+  GEMINID_RETURN_IF_ERROR(take("--vocabulary", flags.vocabulary, &model->vocabulary));
+  if (!flags.family.empty()) TakeUsualExperts(model);
+  GEMINID_RETURN_IF_ERROR(take("--experts", flags.experts, &model->experts));
+  GEMINID_RETURN_IF_ERROR(
+      take("--experts-per-token", flags.experts_per_token, &model->experts_per_token));
+  if (!flags.balance_loss.empty()) {
+    constexpr double kBalanceLossMax = 1e6;
+    GEMINID_ASSIGN_OR_RETURN(
+        model->balance_loss,
+        base::ParseReal("--balance-loss", flags.balance_loss, 0, kBalanceLossMax));
+  }
+  if (!flags.expert_capacity.empty()) {
+    constexpr double kCapacityMax = 1e6;
+    GEMINID_ASSIGN_OR_RETURN(
+        model->expert_capacity,
+        base::ParseReal("--expert-capacity", flags.expert_capacity, 0, kCapacityMax));
+  }
+  if (!flags.hidden.empty() || !flags.family.empty()) {
+    model->intermediate = DefaultIntermediate(model->family, model->hidden);
+  }
+  if (!flags.heads.empty() || !flags.family.empty()) model->kv_heads = model->heads;
+  return Validate(*model);
+}
+
+absl::Status ParseLora(const Flags& flags, ModelConfig* model) {
+  constexpr uint64_t kRankMax = 1 << 16;
+  constexpr double kAlphaMax = 1e6;
+  if (!flags.lora_rank.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t rank,
+                             base::ParseCount("--lora-rank", flags.lora_rank, 1, kRankMax));
+    // Adapters of this rank that are loaded have a weight of their own.
+    if (rank != model->lora_rank) model->lora_alpha = static_cast<double>(rank);
+    model->lora_rank = rank;
+  }
+  if (flags.lora_alpha.empty()) return absl::OkStatus();
+  if (model->lora_rank == 0) {
+    return absl::InvalidArgumentError("--lora-alpha needs --lora-rank, the rank of the adapters");
+  }
+  GEMINID_ASSIGN_OR_RETURN(model->lora_alpha,
+                           base::ParseReal("--lora-alpha", flags.lora_alpha, 0, kAlphaMax));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const FlagSpec> ModelFlags() { return kModelFlags; }
+std::span<const FlagSpec> TypeFlags() { return kTypeFlags; }
+
+absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& folder) {
+  ModelConfig model;
+  if (!flags.model.empty()) {
+    const absl::StatusOr<ModelConfig> preset = FindPreset(flags.model);
+    if (!preset.ok()) return WithPath("--model", flags.model, preset.status());
+    model = *preset;
+  } else if (flags.family.empty() && !folder.empty()) {
+    const bool is_loaded = folder == flags.load;
+    const absl::StatusOr<ModelConfig> config = ReadHuggingFaceConfig(folder);
+    if (!config.ok()) {
+      return WithPath(is_loaded ? "--load" : "--save", is_loaded ? flags.load : flags.save,
+                      config.status());
+    }
+    model = *config;
+  } else if (flags.family.empty()) {
+    return absl::InvalidArgumentError(
+        "no model: give --model a name, or --family with --layers, --hidden, --heads and "
+        "--context, or --load a folder that says what it holds; --help lists the names");
+  }
+  if (!flags.family.empty()) {
+    const auto family = ParseFamily(flags.family);
+    if (!family.ok()) return WithPath("--family", flags.family, family.status());
+    model.family = *family;
+  }
+  GEMINID_RETURN_IF_ERROR(ParseLora(flags, &model));
+  if (absl::Status status = OverrideModel(flags, &model); !status.ok()) {
+    return WithFlag("the model cannot be built", status);
+  }
+  return model;
+}
+
+absl::Status ParseTypes(const Flags& flags, TrainOptions* options) {
+  using zero::DataType;
+  GEMINID_ASSIGN_OR_RETURN(
+      options->zero.data_type,
+      base::ParseWord("--dtype", flags.dtype,
+                      std::array{std::pair{Name(DataType::kBFloat16), DataType::kBFloat16},
+                                 std::pair{Name(DataType::kFloat32), DataType::kFloat32}}));
+  GEMINID_ASSIGN_OR_RETURN(
+      const bool fp32,
+      base::ParseWord("--norm-precision", flags.norm_precision,
+                      std::array{std::pair{"fp32", true}, std::pair{"as-weights", false}}));
+  options->model.fp32_norms = fp32 && options->zero.data_type != DataType::kFloat32;
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,235 @@
+#include "tools/trainer/flags/optimizer_flags.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/flag_values.h"
+#include "base/status_macros.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr double kHyperparameterMax = 1e9;
+
+constexpr FlagSpec kOptimizerFlags[] = {
+    {"--optimizer", &Flags::optimizer, "NAME",
+     "adamw, adam, lamb, lars, sgd, adagrad, lion, adafactor or came"},
+    {"--weight-decay", &Flags::weight_decay, "X", "Of matrices [0.1 with adamw, 0.01 with lamb]"},
+    {"--beta1", &Flags::beta1, "X", "Decay of the first moment"},
+    {"--beta2", &Flags::beta2, "X", "Decay of the second moment"},
+    {"--beta3", &Flags::beta3, "X", "came: decay of the confidence"},
+    {"--epsilon", &Flags::epsilon, "X", "Added to what is divided by"},
+    {"--epsilon1", &Flags::epsilon1, "X", "adafactor, came: added to squares of gradients"},
+    {"--epsilon2", &Flags::epsilon2, "X",
+     "adafactor: least RMS of weights; came: added to squares of residuals"},
+    {"--momentum", &Flags::momentum, "X", "lars, sgd: momentum"},
+    {"--dampening", &Flags::dampening, "X", "sgd: of the gradient in the momentum"},
+    {"--nesterov", &Flags::nesterov, "on|off", "sgd: look ahead"},
+    {"--decay-after-momentum", &Flags::decay_after_momentum, "on|off",
+     "sgd: weight decay does not enter the momentum"},
+    {"--trust-coefficient", &Flags::trust_coefficient, "X", "lars: scale of its rate per tensor"},
+    {"--trust-limit", &Flags::trust_limit, "X", "lars: most of its rate per tensor"},
+    {"--decoupled", &Flags::decoupled, "on|off", "lamb: weight decay outside of the moments"},
+    {"--bias-correction", &Flags::bias_correction, "on|off", "lamb: of the moments"},
+    {"--grad-averaging", &Flags::grad_averaging, "on|off",
+     "lamb: the gradient enters the first moment with 1 - beta1"},
+    {"--always-adapt", &Flags::always_adapt, "on|off", "lamb: also tensors without decay"},
+    {"--max-grad-norm", &Flags::max_grad_norm, "X", "lamb: limit of its own, after --clip-norm"},
+    {"--rate-decay", &Flags::rate_decay, "X", "adagrad: of the learning rate per step"},
+    {"--clip-threshold", &Flags::clip_threshold, "X", "adafactor, came: of an update's RMS"},
+    {"--decay-exponent", &Flags::decay_exponent, "X", "adafactor: of the second moment"},
+    {"--relative-step", &Flags::relative_step, "on|off",
+     "adafactor: multiply the rate by its own schedule"},
+    {"--warmup-init", &Flags::warmup_init, "on|off", "adafactor: start that schedule from 1e-6"},
+    {"--scale-parameter", &Flags::scale_parameter, "on|off",
+     "adafactor: multiply the rate by the weights' RMS"},
+};
+
+// What an optimizer has, as pairs of a flag and where its value goes.
+using Target = std::variant<double*, bool*>;
+using Fields = std::vector<std::pair<std::string Flags::*, Target>>;
+
+Fields FieldsOf(zero::AdamWOptions& o) {
+  return {{&Flags::beta1, &o.beta1},
+          {&Flags::beta2, &o.beta2},
+          {&Flags::epsilon, &o.epsilon},
+          {&Flags::weight_decay, &o.weight_decay}};
+}
+
+Fields FieldsOf(zero::AdamOptions& o) {
+  return {{&Flags::beta1, &o.beta1},
+          {&Flags::beta2, &o.beta2},
+          {&Flags::epsilon, &o.epsilon},
+          {&Flags::weight_decay, &o.weight_decay}};
+}
+
+Fields FieldsOf(zero::LambOptions& o) {
+  return {{&Flags::beta1, &o.beta1},
+          {&Flags::beta2, &o.beta2},
+          {&Flags::epsilon, &o.epsilon},
+          {&Flags::weight_decay, &o.weight_decay},
+          {&Flags::decoupled, &o.decoupled},
+          {&Flags::bias_correction, &o.bias_correction},
+          {&Flags::grad_averaging, &o.grad_averaging},
+          {&Flags::always_adapt, &o.always_adapt},
+          {&Flags::max_grad_norm, &o.max_grad_norm}};
+}
+
+Fields FieldsOf(zero::LarsOptions& o) {
+  return {{&Flags::momentum, &o.momentum},
+          {&Flags::weight_decay, &o.weight_decay},
+          {&Flags::trust_coefficient, &o.trust_coefficient},
+          {&Flags::trust_limit, &o.trust_limit},
+          {&Flags::epsilon, &o.epsilon}};
+}
+
+Fields FieldsOf(zero::SgdOptions& o) {
+  return {{&Flags::momentum, &o.momentum},
+          {&Flags::dampening, &o.dampening},
+          {&Flags::weight_decay, &o.weight_decay},
+          {&Flags::nesterov, &o.nesterov},
+          {&Flags::decay_after_momentum, &o.decay_after_momentum}};
+}
+
+Fields FieldsOf(zero::AdagradOptions& o) {
+  return {{&Flags::rate_decay, &o.rate_decay},
+          {&Flags::epsilon, &o.epsilon},
+          {&Flags::weight_decay, &o.weight_decay}};
+}
+
+Fields FieldsOf(zero::LionOptions& o) {
+  return {{&Flags::beta1, &o.beta1},
+          {&Flags::beta2, &o.beta2},
+          {&Flags::weight_decay, &o.weight_decay}};
+}
+
+Fields FieldsOf(zero::AdafactorOptions& o) {
+  return {{&Flags::epsilon1, &o.epsilon1},
+          {&Flags::epsilon2, &o.epsilon2},
+          {&Flags::clip_threshold, &o.clip_threshold},
+          {&Flags::decay_exponent, &o.decay_exponent},
+          {&Flags::beta1, &o.beta1},
+          {&Flags::weight_decay, &o.weight_decay},
+          {&Flags::relative_step, &o.relative_step},
+          {&Flags::warmup_init, &o.warmup_init},
+          {&Flags::scale_parameter, &o.scale_parameter}};
+}
+
+Fields FieldsOf(zero::CameOptions& o) {
+  return {{&Flags::beta1, &o.beta1},
+          {&Flags::beta2, &o.beta2},
+          {&Flags::beta3, &o.beta3},
+          {&Flags::epsilon1, &o.epsilon1},
+          {&Flags::epsilon2, &o.epsilon2},
+          {&Flags::clip_threshold, &o.clip_threshold},
+          {&Flags::weight_decay, &o.weight_decay}};
+}
+
+Fields FieldsOf(zero::Optimizer& optimizer) {
+  return std::visit([](auto& options) { return FieldsOf(options); }, optimizer);
+}
+
+// Every optimizer with its defaults.
+template <size_t... kIndex>
+std::vector<zero::Optimizer> AllOptimizers(std::index_sequence<kIndex...>) {
+  return {zero::Optimizer(std::in_place_index<kIndex>)...};
+}
+std::vector<zero::Optimizer> AllOptimizers() {
+  return AllOptimizers(std::make_index_sequence<std::variant_size_v<zero::Optimizer>>());
+}
+
+bool Has(zero::Optimizer& optimizer, std::string Flags::*value) {
+  for (const auto& [field, target] : FieldsOf(optimizer)) {
+    if (field == value) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<zero::Optimizer> FindOptimizer(const std::string& name) {
+  std::string names;
+  for (const zero::Optimizer& optimizer : AllOptimizers()) {
+    if (name == zero::Name(optimizer)) return optimizer;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", zero::Name(optimizer));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(base::WithValue("--optimizer", name), "it must be one of: ", names));
+}
+
+absl::Status RefuseForeignFlag(const Flags& flags, const FlagSpec& spec,
+                               zero::Optimizer& optimizer) {
+  if (spec.value == &Flags::optimizer || (flags.*spec.value).empty()) return absl::OkStatus();
+  if (Has(optimizer, spec.value)) return absl::OkStatus();
+  std::string owners;
+  for (zero::Optimizer& other : AllOptimizers()) {
+    if (!Has(other, spec.value)) continue;
+    absl::StrAppend(&owners, owners.empty() ? "" : ", ", zero::Name(other));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(spec.name, " is for --optimizer ", owners,
+                                                 ", but that is ", zero::Name(optimizer),
+                                                 "; leave it out"));
+}
+
+absl::Status Take(const FlagSpec& spec, const std::string& text, const Target& target) {
+  if (double* const* number = std::get_if<double*>(&target)) {
+    GEMINID_ASSIGN_OR_RETURN(**number, base::ParseReal(spec.name, text, 0, kHyperparameterMax));
+    return absl::OkStatus();
+  }
+  GEMINID_ASSIGN_OR_RETURN(*std::get<bool*>(target), base::ParseSwitch(spec.name, text));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::span<const FlagSpec> OptimizerFlags() { return kOptimizerFlags; }
+
+std::vector<OptimizerValue> OptimizerValues(zero::Optimizer optimizer) {
+  std::vector<OptimizerValue> values;
+  for (const auto& [field, target] : FieldsOf(optimizer)) {
+    const auto spec = std::find_if(std::begin(kOptimizerFlags), std::end(kOptimizerFlags),
+                                   [&](const FlagSpec& flag) { return flag.value == field; });
+    bool* const* const on = std::get_if<bool*>(&target);
+    values.push_back(
+        {.flag = spec->name,
+         .number = on != nullptr ? static_cast<double>(**on) : *std::get<double*>(target),
+         .is_switch = on != nullptr});
+  }
+  return values;
+}
+
+absl::StatusOr<zero::Optimizer> ParseOptimizer(const Flags& flags) {
+  GEMINID_ASSIGN_OR_RETURN(zero::Optimizer optimizer, FindOptimizer(flags.optimizer));
+  for (const FlagSpec& spec : kOptimizerFlags) {
+    GEMINID_RETURN_IF_ERROR(RefuseForeignFlag(flags, spec, optimizer));
+    for (const auto& [field, target] : FieldsOf(optimizer)) {
+      const std::string& text = flags.*field;
+      if (field != spec.value || text.empty()) continue;
+      GEMINID_RETURN_IF_ERROR(Take(spec, text, target));
+    }
+  }
+  GEMINID_RETURN_IF_ERROR(zero::CheckOptimizer(optimizer));
+  return optimizer;
+}
+
+// Of each optimizer's authors, but for AdamW that of arXiv 2005.14165 for its smallest model.
+double UsualLearningRate(const zero::Optimizer& optimizer) {
+  struct Rate {
+    double operator()(const zero::AdamWOptions&) const { return 6e-4; }
+    double operator()(const zero::AdamOptions&) const { return 6e-4; }
+    double operator()(const zero::LambOptions&) const { return 1e-3; }
+    double operator()(const zero::LarsOptions&) const { return 1.0; }
+    double operator()(const zero::SgdOptions&) const { return 0.1; }
+    double operator()(const zero::AdagradOptions&) const { return 0.01; }
+    double operator()(const zero::LionOptions&) const { return 1e-4; }
+    double operator()(const zero::AdafactorOptions& o) const { return o.relative_step ? 1 : 1e-3; }
+    double operator()(const zero::CameOptions&) const { return 2e-4; }
+  };
+  return std::visit(Rate(), optimizer);
+}
+
+}  // namespace geminid::trainer

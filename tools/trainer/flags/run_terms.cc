@@ -1,0 +1,270 @@
+#include "tools/trainer/flags/run_terms.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <iterator>
+#include <system_error>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tools/trainer/flags/optimizer_flags.h"
+#include "tools/trainer/flags/schedule_flags.h"
+
+namespace geminid::trainer {
+namespace {
+
+// What a difference between the checkpoint's run and this one means.
+enum class Change {
+  kRefused,
+  // Zero and another number have different state; two other numbers are another course.
+  kRefusedFromZero,
+  kTaken,    // another course, which is said
+  kIsUsual,  // not said
+};
+
+// On what else it depends whether the checkpoint's value suits where a flag is not given.
+enum class Fill {
+  kNever,
+  kAlways,
+  kUnlessShape,       // --model and --family name a shape of their own
+  kWithTheOptimizer,  // of which it is an option
+  kWithTheSchedule,
+  kWithTheRank,  // of the adapters
+};
+
+std::string Text(uint64_t number) { return absl::StrCat(number); }
+std::string Text(const char* word) { return word; }
+// Few digits where they say the same double, else as many as it takes.
+std::string Text(double number) {
+  std::string few = absl::StrCat(number);
+  double read = 0;
+  if (absl::SimpleAtod(few, &read) && read == number) return few;
+  char all[32];
+  const auto [end, error] = std::to_chars(std::begin(all), std::end(all), number);
+  return error == std::errc() ? std::string(all, end) : few;
+}
+
+std::string IfAny(double number) { return number == 0 ? "" : Text(number); }
+std::string IfAny(uint64_t number) { return number == 0 ? "" : Text(number); }
+
+std::string LossScaleOf(const TrainOptions& options) {
+  const std::optional<LossScalerOptions>& scale = options.zero.loss_scale;
+  if (!scale.has_value()) return "none";
+  return scale->growth_factor == 1 ? Text(scale->initial_scale) : "dynamic";
+}
+
+bool Falls(const Schedule& schedule) {
+  return schedule.shape != ScheduleShape::kConstant && schedule.shape != ScheduleShape::kMultiStep;
+}
+
+uint64_t SequencesPerStep(const TrainOptions& options) {
+  return options.batch * static_cast<uint64_t>(options.zero.accumulate);
+}
+
+using O = const TrainOptions&;
+
+struct Term {
+  const char* name;  // of its flag, without the dashes, if it has one
+  std::string Flags::*flag;
+  Change change;
+  Fill fill;
+  bool is_shape;
+  std::string (*value)(O);
+
+  constexpr Term Filled(Fill when) const { return {name, flag, change, when, is_shape, value}; }
+};
+
+constexpr std::string Flags::*kNoFlag = nullptr;
+
+// Of the model that a folder of values holds.
+constexpr Term Shape(const char* name, std::string Flags::*flag, std::string (*value)(O)) {
+  return {name, flag, Change::kRefused, Fill::kNever, true, value};
+}
+constexpr Term Refused(const char* name, std::string Flags::*flag, std::string (*value)(O)) {
+  return {name,  flag, Change::kRefused, flag == kNoFlag ? Fill::kNever : Fill::kAlways,
+          false, value};
+}
+constexpr Term Taken(const char* name, std::string Flags::*flag, std::string (*value)(O)) {
+  return {name, flag, Change::kTaken, flag == kNoFlag ? Fill::kNever : Fill::kAlways, false, value};
+}
+constexpr Term Usual(const char* name, std::string Flags::*flag, std::string (*value)(O)) {
+  return {name, flag, Change::kIsUsual, Fill::kAlways, false, value};
+}
+
+constexpr Term kTerms[] = {
+    Shape("family", &Flags::family, [](O o) { return Text(Name(o.model.family)); }),
+    Shape("layers", &Flags::layers, [](O o) { return Text(o.model.layers); }),
+    Shape("hidden", &Flags::hidden, [](O o) { return Text(o.model.hidden); }),
+    Shape("heads", &Flags::heads, [](O o) { return Text(o.model.heads); }),
+    Shape("kv_heads", kNoFlag, [](O o) { return Text(o.model.kv_heads); }),
+    Shape("intermediate", kNoFlag, [](O o) { return Text(o.model.intermediate); }),
+    Shape("vocabulary", &Flags::vocabulary, [](O o) { return Text(o.model.vocabulary); }),
+    Shape("tied_output", kNoFlag, [](O o) { return Text(o.model.tied_output() ? "on" : "off"); }),
+    Shape("norm_epsilon", kNoFlag, [](O o) { return Text(o.model.norm_epsilon); }),
+    Shape("rotary_theta", kNoFlag,
+          [](O o) { return o.model.rotary() ? Text(o.model.rotary_theta) : ""; }),
+    Shape("positions", kNoFlag,
+          [](O o) { return o.model.rotary() ? "" : Text(o.model.position_rows()); }),
+    Shape("experts", &Flags::experts, [](O o) { return IfAny(o.model.experts); }),
+    Shape("experts-per-token", &Flags::experts_per_token,
+          [](O o) { return IfAny(o.model.experts_per_token); }),
+    Shape("lora-rank", &Flags::lora_rank, [](O o) { return IfAny(o.model.lora_rank); })
+        .Filled(Fill::kAlways),
+    Shape("lora-alpha", &Flags::lora_alpha,
+          [](O o) { return o.model.lora_rank == 0 ? "" : Text(o.model.lora_alpha); })
+        .Filled(Fill::kWithTheRank),
+    Refused("context", &Flags::context, [](O o) { return Text(o.model.context); })
+        .Filled(Fill::kUnlessShape),
+    Taken("balance-loss", &Flags::balance_loss,
+          [](O o) { return o.model.routed() ? Text(o.model.balance_loss) : ""; })
+        .Filled(Fill::kUnlessShape),
+    Taken("expert-capacity", &Flags::expert_capacity,
+          [](O o) { return IfAny(o.model.expert_capacity); })
+        .Filled(Fill::kUnlessShape),
+    Refused("freeze", &Flags::freeze, [](O o) { return absl::StrJoin(o.frozen, ","); }),
+    Refused("dtype", &Flags::dtype, [](O o) { return Text(Name(o.zero.data_type)); }),
+    Refused(
+        "norm-precision", &Flags::norm_precision,
+        [](O o) { return Text(NormType(o) == zero::DataType::kFloat32 ? "fp32" : "as-weights"); }),
+    Taken("dropout", &Flags::dropout, [](O o) { return Text(o.dropout); }),
+    Refused("optimizer", &Flags::optimizer, [](O o) { return Text(Name(o.zero.optimizer)); }),
+    Taken("clip-norm", &Flags::clip_norm, [](O o) { return Text(o.zero.clip_norm); }),
+    Taken("loss-scale", &Flags::loss_scale, LossScaleOf),
+    Usual("steps", &Flags::steps, [](O o) { return Text(o.schedule.steps); }),
+    Taken("schedule", &Flags::schedule, [](O o) { return Text(Name(o.schedule.shape)); }),
+    Taken("steps of the schedule", kNoFlag,
+          [](O o) { return Falls(o.schedule) ? Text(o.schedule.steps) : ""; }),
+    Taken("lr", &Flags::lr, [](O o) { return Text(o.schedule.peak); }),
+    Taken("warmup-steps", &Flags::warmup_steps, [](O o) { return Text(o.schedule.warmup_steps); })
+        .Filled(Fill::kWithTheSchedule),
+    // Fewer sequences in more micro-batches are the same samples.
+    Usual("batch", &Flags::batch, [](O o) { return Text(o.batch); }),
+    Taken("accumulate", &Flags::accumulate,
+          [](O o) { return Text(static_cast<uint64_t>(o.zero.accumulate)); }),
+    Refused("sequences per step (--batch times --accumulate)", kNoFlag,
+            [](O o) { return Text(SequencesPerStep(o)); }),
+    Refused("seed", &Flags::seed, [](O o) { return Text(o.seed); }),
+    Refused("validation", &Flags::validation, [](O o) { return IfAny(o.validation_share); }),
+    Refused("sampling", kNoFlag, [](O) { return Text("uniform by seed and number"); }),
+    Refused(kDataTerm, kNoFlag, nullptr),
+    Taken(kMeshTerm, kNoFlag, nullptr),
+};
+
+// The learning rate's shapes and the optimizers have tables of their own.
+std::vector<Term> AllTerms() {
+  std::vector<Term> terms(std::begin(kTerms), std::end(kTerms));
+  for (const OwnedFlag& flag : ShapeFlags()) {
+    terms.push_back(
+        Taken(flag.spec.name + 2, flag.spec.value, nullptr).Filled(Fill::kWithTheSchedule));
+  }
+  for (const FlagSpec& flag : OptimizerFlags()) {
+    if (flag.value == &Flags::optimizer) continue;
+    Term term = Taken(flag.name + 2, flag.value, nullptr).Filled(Fill::kWithTheOptimizer);
+    const bool has_state = flag.value == &Flags::momentum || flag.value == &Flags::beta1;
+    if (has_state) term.change = Change::kRefusedFromZero;
+    terms.push_back(term);
+  }
+  return terms;
+}
+
+const std::string* Find(const RunTerms& terms, const char* name) {
+  const auto found = terms.find(name);
+  return found == terms.end() ? nullptr : &found->second;
+}
+
+std::string Words(const std::string& value) { return value.empty() ? "none" : value; }
+
+bool IsRefused(Change change, const std::string& was, const std::string& is) {
+  if (change == Change::kRefusedFromZero) return was == "0" || is == "0";
+  return change == Change::kRefused;
+}
+
+void AddShapeValues(const Schedule& schedule, RunTerms* terms) {
+  const auto add = [&](std::string Flags::*flag, const std::string& value) {
+    for (const OwnedFlag& owned : ShapeFlags()) {
+      const bool has = (owned.kinds >> static_cast<uint32_t>(schedule.shape) & 1) != 0;
+      if (owned.spec.value == flag && has) (*terms)[owned.spec.name + 2] = value;
+    }
+  };
+  add(&Flags::lr_floor, Text(schedule.final_share));
+  add(&Flags::lr_first, Text(schedule.first_share));
+  add(&Flags::lr_power, Text(schedule.power));
+  add(&Flags::lr_milestones, absl::StrJoin(schedule.milestones, ","));
+  add(&Flags::lr_decay, Text(schedule.decay));
+}
+
+}  // namespace
+
+RunTerms TermsOf(const TrainOptions& options) {
+  RunTerms terms;
+  for (const Term& term : kTerms) {
+    if (term.value != nullptr) terms[term.name] = term.value(options);
+  }
+  AddShapeValues(options.schedule, &terms);
+  for (const OptimizerValue& value : OptimizerValues(options.zero.optimizer)) {
+    terms[value.flag + 2] =
+        value.is_switch ? (value.number != 0 ? "on" : "off") : Text(value.number);
+  }
+  return terms;
+}
+
+RunTerms ShapeTermsOf(const ModelConfig& model) {
+  TrainOptions options;
+  options.model = model;
+  RunTerms terms;
+  for (const Term& term : kTerms) {
+    if (term.is_shape) terms[term.name] = term.value(options);
+  }
+  return terms;
+}
+
+TermChanges CompareTerms(const RunTerms& was, const RunTerms& is) {
+  TermChanges changes;
+  for (const Term& term : AllTerms()) {
+    const std::string* const before = Find(was, term.name);
+    const std::string* const now = Find(is, term.name);
+    if (before == nullptr || now == nullptr || *before == *now) continue;
+    std::string words = absl::StrCat(term.flag == kNoFlag ? "" : "--", term.name, " was ",
+                                     Words(*before), " and is ", Words(*now));
+    if (IsRefused(term.change, *before, *now)) {
+      changes.refused.push_back(std::move(words));
+    } else if (term.change != Change::kIsUsual) {
+      changes.taken.push_back(std::move(words));
+    }
+  }
+  return changes;
+}
+
+void FillFlags(const RunTerms& was, const std::function<bool(const std::string& flag)>& given,
+               Flags* flags) {
+  const auto is_same = [&](const char* name, const std::string& now) {
+    const std::string* const before = Find(was, name);
+    return !given(absl::StrCat("--", name)) || (before != nullptr && *before == now);
+  };
+  const auto suits = [&](Fill fill) {
+    switch (fill) {
+      case Fill::kNever:
+        return false;
+      case Fill::kAlways:
+        return true;
+      case Fill::kUnlessShape:
+        return !given("--model") && !given("--family");
+      case Fill::kWithTheOptimizer:
+        return is_same("optimizer", flags->optimizer);
+      case Fill::kWithTheSchedule:
+        return is_same("schedule", flags->schedule);
+      case Fill::kWithTheRank:
+        return is_same("lora-rank", flags->lora_rank);
+    }
+    return false;
+  };
+  for (const Term& term : AllTerms()) {
+    const std::string* const before = Find(was, term.name);
+    if (before == nullptr || before->empty() || !suits(term.fill)) continue;
+    if (!given(absl::StrCat("--", term.name))) flags->*term.flag = *before;
+  }
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,72 @@
+#include "training/data/batches.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/counter_random.h"
+#include "base/status_macros.h"
+#include "training/nn/parallel/sequence/zigzag.h"
+
+namespace geminid::trainer {
+namespace {
+
+// Keeps the samples' stream apart from those of the parameters, which come from the same seed.
+constexpr uint64_t kSampleStream = 0x73616D706C6573;  // "samples"
+
+}  // namespace
+
+absl::Status CheckBatch(uint64_t batch, uint64_t world_size) {
+  if (batch >= 1 && batch % world_size == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--batch ", batch, ": it cannot be divided among ", world_size,
+      " ranks; it counts the sequences of all ranks and must be a multiple of their number"));
+}
+
+Positions PositionsOf(const BatchPlan& plan) {
+  if (!plan.zigzag) return {.first = plan.piece * (plan.context / plan.pieces)};
+  const collectives::Zigzag zigzag = {.sequence = plan.context, .ranks = plan.pieces};
+  return {.first = zigzag.PlaceOf(plan.piece, 0),
+          .second_half = zigzag.PlaceOf(plan.piece, zigzag.chunk())};
+}
+
+absl::StatusOr<Batches> Batches::Create(const TokenRange& data, const BatchPlan& plan) {
+  GEMINID_RETURN_IF_ERROR(CheckLength(data, plan.context));
+  GEMINID_RETURN_IF_ERROR(CheckBatch(plan.batch, plan.world_size));
+  return Batches(data, plan);
+}
+
+template <typename StartOf>
+absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf& start_of) {
+  const Positions positions = PositionsOf(plan_);
+  tokens_.clear();
+  targets_.clear();
+  for (uint64_t sample = first_sample; sample < first_sample + sequences(); ++sample) {
+    const uint64_t start = start_of(sample);
+    for (const Positions::Run& run : positions.RunsOf(length())) {
+      GEMINID_RETURN_IF_ERROR(
+          AppendSequence(data_, start + run.position, run.count, &tokens_, &targets_));
+    }
+  }
+  return MicroBatch{.shape = {.sequences = sequences(), .sequence_length = length()},
+                    .tokens = tokens_,
+                    .targets = targets_,
+                    .positions = positions,
+                    .dropout = {.first_sample = first_sample}};
+}
+
+absl::StatusOr<MicroBatch> Batches::Get(uint64_t step, uint64_t micro_batch) {
+  const uint64_t first = FirstSample(step) + micro_batch * plan_.batch + plan_.rank * sequences();
+  return Gather(first, [this](uint64_t sample) {
+    return base::RandomBits(plan_.seed ^ kSampleStream, sample) % starts();
+  });
+}
+
+absl::StatusOr<MicroBatch> Batches::GetEven(uint64_t index, uint64_t count) {
+  const uint64_t samples = count * plan_.batch;
+  return Gather(index * plan_.batch + plan_.rank * sequences(), [&](uint64_t sample) {
+    // From the first start to the last, without overflow for data of any length.
+    const uint64_t steps = samples > 1 ? samples - 1 : 1;
+    const uint64_t last = starts() - 1;
+    return last / steps * sample + last % steps * sample / steps;
+  });
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,70 @@
+// Which parts of the data are trained on when: a function of the seed and the sample's number, so
+// that any number of ranks with the same global batch sees the same samples in the same steps.
+#ifndef GEMINID_TRAINING_DATA_BATCHES_H_
+#define GEMINID_TRAINING_DATA_BATCHES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "training/data/token_source.h"
+#include "training/nn/micro_batch.h"
+
+namespace geminid::trainer {
+
+struct BatchPlan {
+  uint64_t seed = 0;
+  uint64_t context = 0;     // tokens per sequence
+  uint64_t batch = 0;       // sequences per micro-batch, over all ranks
+  uint64_t accumulate = 1;  // micro-batches per step
+  uint64_t rank = 0;
+  uint64_t world_size = 1;  // that share out the sequences of a micro-batch
+  uint64_t piece = 0;       // which of `pieces` equal pieces of each of them
+  uint64_t pieces = 1;
+  bool zigzag = false;  // pieces are two chunks each, one from the front and one from the back
+};
+
+// Of the tokens that the piece has of each sequence.
+Positions PositionsOf(const BatchPlan& plan);
+
+class Batches {
+ public:
+  // INVALID_ARGUMENT if the data is too short or the batch does not divide.
+  static absl::StatusOr<Batches> Create(const TokenRange& data, const BatchPlan& plan);
+
+  // This rank's part of a micro-batch: consecutive samples. Valid until the next call. Errors are
+  // those of the data.
+  absl::StatusOr<MicroBatch> Get(uint64_t step, uint64_t micro_batch);
+
+  // This rank's part of the `index`-th of `count` micro-batches whose sequences are spread evenly
+  // over the data, the same in every run: for what is compared from step to step.
+  absl::StatusOr<MicroBatch> GetEven(uint64_t index, uint64_t count);
+
+  // The number of the first sample of a step: how many were trained on before it.
+  uint64_t FirstSample(uint64_t step) const { return step * plan_.accumulate * plan_.batch; }
+
+  uint64_t tokens_per_micro_batch() const { return sequences() * length(); }  // of this rank
+  uint64_t tokens_per_step() const {                                          // of all ranks
+    return plan_.accumulate * plan_.batch * plan_.context;
+  }
+
+ private:
+  Batches(const TokenRange& data, const BatchPlan& plan) : data_(data), plan_(plan) {}
+  uint64_t sequences() const { return plan_.batch / plan_.world_size; }
+  uint64_t length() const { return plan_.context / plan_.pieces; }
+  uint64_t starts() const { return data_.tokens - plan_.context; }
+  template <typename StartOf>
+  absl::StatusOr<MicroBatch> Gather(uint64_t first_sample, const StartOf& start_of);
+
+  TokenRange data_;
+  BatchPlan plan_;
+  std::vector<int32_t> tokens_;
+  std::vector<int32_t> targets_;
+};
+
+// INVALID_ARGUMENT unless `world_size` divides `batch`.
+absl::Status CheckBatch(uint64_t batch, uint64_t world_size);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_DATA_BATCHES_H_

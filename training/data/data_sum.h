@@ -1,0 +1,23 @@
+// Tells one text or set of token files from another.
+#ifndef GEMINID_TRAINING_DATA_DATA_SUM_H_
+#define GEMINID_TRAINING_DATA_DATA_SUM_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "training/data/token_source.h"
+
+namespace geminid::trainer {
+
+// Up to so many tokens all of them count; of more, blocks that are spread over them evenly.
+inline constexpr uint64_t kSummedTokens = uint64_t{64} << 20;
+
+// "19000 bytes, CRC-32C 1a2b3c4d": the number of tokens, and a checksum over them. Files of another
+// form with the same tokens have the same one. Reads at most kSummedTokens. Errors of Read.
+absl::StatusOr<std::string> SumOfData(const TokenSource& source,
+                                      uint64_t most_tokens = kSummedTokens);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_DATA_DATA_SUM_H_

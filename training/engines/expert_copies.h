@@ -1,0 +1,44 @@
+// What ranks that have other experts of the same layers have alike: its gradients are added up over
+// them before a step, by shards, for engines of equally many experts cut alike.
+#ifndef GEMINID_TRAINING_ENGINES_EXPERT_COPIES_H_
+#define GEMINID_TRAINING_ENGINES_EXPERT_COPIES_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "geminid/communicator.h"
+#include "geminid/zero.h"
+#include "training/nn/parallel/memory.h"
+
+namespace geminid::trainer {
+
+class ExpertCopies {
+ public:
+  // `copied`: the engine's ids of what is trained and no rank's own. `ranks` have the other
+  // experts; `memory` has room for a piece of a gradient. All outlive it. A collective of `ranks`.
+  // INTERNAL where the engines cut the copies differently.
+  static absl::StatusOr<std::unique_ptr<ExpertCopies>> Create(std::vector<zero::ParameterId> copied,
+                                                              zero::Engine* engine,
+                                                              collectives::Communicator* ranks,
+                                                              collectives::Memory& memory);
+
+  // Gives all copies the mean of their gradients. What of the sum of the squares of this rank's
+  // shards another rank counts, too. Between the engine's GradientNorm, which has to be asked
+  // again, and Step.
+  absl::StatusOr<double> AddUp();
+
+ private:
+  ExpertCopies(std::vector<zero::ParameterId> copied, zero::Engine* engine,
+               collectives::Communicator* ranks, collectives::Memory& memory);
+  absl::Status CheckCuts() const;
+
+  const std::vector<zero::ParameterId> copied_;
+  zero::Engine* const engine_;
+  collectives::Communicator* const ranks_;
+  collectives::Memory& memory_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_ENGINES_EXPERT_COPIES_H_

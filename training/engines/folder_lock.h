@@ -1,0 +1,34 @@
+// Keeps a second run out of a folder of checkpoints.
+#ifndef GEMINID_TRAINING_ENGINES_FOLDER_LOCK_H_
+#define GEMINID_TRAINING_ENGINES_FOLDER_LOCK_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+
+namespace geminid::trainer {
+
+// A lock on a file in the folder, which the kernel drops when the process ends, however it ends.
+// The file stays: a lock on a file that others may remove keeps nobody out.
+class FolderLock {
+ public:
+  // FAILED_PRECONDITION if another process has it: the error names that process. Where the file
+  // system has no locks the folder is taken without one, and without_lock() says why.
+  static absl::StatusOr<FolderLock> Take(const std::string& folder);
+
+  // Empty: the folder is locked.
+  const std::string& without_lock() const { return without_lock_; }
+
+ private:
+  FolderLock(base::UniqueFd fd, std::string without_lock)
+      : fd_(std::move(fd)), without_lock_(std::move(without_lock)) {}
+
+  base::UniqueFd fd_;
+  std::string without_lock_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_ENGINES_FOLDER_LOCK_H_

@@ -1,0 +1,133 @@
+#include "training/engines/loaded_values.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "client/checkpoint/contents.h"
+#include "client/checkpoint/newest.h"
+#include "client/checkpoint/tensor_set.h"
+#include "geminid/checkpoint.h"
+#include "training/models/fine_tuning.h"
+#include "training/models/huggingface.h"
+
+namespace geminid::trainer {
+namespace {
+
+using checkpoint::TensorSet;
+
+constexpr char kHead[] = "lm_head.weight";
+constexpr uint64_t kBlockElements = uint64_t{1} << 20;
+
+// The number of the layer that a tensor belongs to; -1: of none.
+int64_t LayerOf(const std::string& tensor) {
+  std::string before;
+  for (const std::string& word : std::vector<std::string>(absl::StrSplit(tensor, '.'))) {
+    uint64_t layer = 0;
+    if ((before == "h" || before == "layers") && absl::SimpleAtoi(word, &layer)) {
+      return static_cast<int64_t>(layer);
+    }
+    before = word;
+  }
+  return -1;
+}
+
+// What the folder calls the parameters.
+class Names {
+ public:
+  Names(const ModelConfig& model, const std::map<std::string, std::string>& file_of) {
+    const std::string_view prefix = LanguageModelPrefix(model.family);
+    const bool has_prefix = std::any_of(file_of.begin(), file_of.end(), [&](const auto& entry) {
+      return entry.first.starts_with(prefix);
+    });
+    // Files of the base model, as OpenAI's GPT-2 has them, leave out what the language model's add.
+    if (!has_prefix) left_out_ = prefix;
+    has_adapters_ = std::any_of(file_of.begin(), file_of.end(),
+                                [](const auto& entry) { return IsAdapter(entry.first); });
+  }
+
+  std::string Of(const zero::Parameter& parameter) const {
+    if (IsAdapter(parameter) && !has_adapters_) return "";
+    std::string_view name = parameter.name;
+    if (name.starts_with(left_out_)) name.remove_prefix(left_out_.size());
+    return std::string(name);
+  }
+
+ private:
+  std::string_view left_out_;
+  bool has_adapters_ = false;
+};
+
+// Whether the output layer of a folder is its token table once more.
+absl::StatusOr<bool> AreEqual(const TensorSet& set, const std::string& head,
+                              const std::string& table) {
+  GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found a, set.Find(head));
+  GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found b, set.Find(table));
+  if (a.tensor->shape != b.tensor->shape) return false;
+  std::vector<float> of_a, of_b;
+  const uint64_t elements = a.tensor->elements();
+  for (uint64_t at = 0; at < elements; at += kBlockElements) {
+    of_a.resize(std::min(kBlockElements, elements - at));
+    of_b.resize(of_a.size());
+    GEMINID_RETURN_IF_ERROR(a.file->ReadFloats(*a.tensor, at, of_a));
+    GEMINID_RETURN_IF_ERROR(b.file->ReadFloats(*b.tensor, at, of_b));
+    if (std::memcmp(of_a.data(), of_b.data(), of_a.size() * sizeof(float)) != 0) return false;
+  }
+  return true;
+}
+
+absl::Status CheckHead(const TensorSet& set, const std::string& folder, const std::string& table) {
+  GEMINID_ASSIGN_OR_RETURN(const bool are_equal, AreEqual(set, kHead, table));
+  if (are_equal) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", folder, "' has an output layer '", kHead, "' that differs from '", table,
+      "', but the model has one table for both; set \"tie_word_embeddings\" to false in its "
+      "config.json, or remove the tensor"));
+}
+
+// What no parameter asks for, such as buffers, is left alone; what was trained is not.
+absl::Status CheckNothingIsLeftOut(const TensorSet& set, const std::string& folder,
+                                   const ModelConfig& model, const std::set<std::string>& asked) {
+  for (const auto& [name, file] : set.file_of()) {
+    if (asked.contains(name)) continue;
+    if (IsAdapter(name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", folder, "' has the adapter '", name,
+                       "', which the model has no place for; give --lora-rank its rank"));
+    }
+    if (const int64_t layer = LayerOf(name); layer >= static_cast<int64_t>(model.layers)) {
+      return absl::InvalidArgumentError(absl::StrCat("'", folder, "' has '", name, "' of layer ",
+                                                     layer, "; the model has ", model.layers,
+                                                     " layers. Give --layers what the folder has"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* state,
+                             const std::vector<zero::Parameter>& parameters) {
+  GEMINID_ASSIGN_OR_RETURN(const std::string folder, checkpoint::FolderOfValues(options.load));
+  GEMINID_ASSIGN_OR_RETURN(const TensorSet set, TensorSet::Open(folder, checkpoint::kModelPrefix));
+  const Names names(options.model, set.file_of());
+  std::set<std::string> asked;
+  for (const zero::Parameter& parameter : parameters) asked.insert(names.Of(parameter));
+  GEMINID_RETURN_IF_ERROR(CheckNothingIsLeftOut(set, folder, options.model, asked));
+  if (set.file_of().contains(kHead) && !asked.contains(kHead)) {
+    GEMINID_RETURN_IF_ERROR(CheckHead(set, folder, names.Of(parameters.front())));
+  }
+  return checkpoint::LoadValues(folder, state, parameters, [&](const zero::Parameter& parameter) {
+    return names.Of(parameter);
+  });
+}
+
+}  // namespace geminid::trainer

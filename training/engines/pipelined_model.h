@@ -1,0 +1,61 @@
+// One stage of a pipeline: a part of the model, or several with parts of other stages in between,
+// trained by an engine together with the other ranks of the stage, and the way to the stages before
+// and after it.
+//
+// A micro-batch of the engine is one backward pass of one part, with the forward passes that the
+// schedule has before it as evaluation: weights do not change within a step, and what a forward
+// pass leaves for its backward is the model's own. So gradients are summed over the micro-batches
+// as without a pipeline, in the same order. In ZBV it is the second half of a backward pass, that
+// of the weights; the first is evaluation, too.
+#ifndef GEMINID_TRAINING_ENGINES_PIPELINED_MODEL_H_
+#define GEMINID_TRAINING_ENGINES_PIPELINED_MODEL_H_
+
+#include <memory>
+
+#include "training/engines/expert_copies.h"
+#include "training/engines/shared_table.h"
+#include "training/engines/staged_state.h"
+#include "training/engines/trained_model.h"
+#include "training/nn/parallel/stages/executor.h"
+
+namespace geminid::trainer {
+
+class PipelinedModel final : public TrainedModel {
+ public:
+  explicit PipelinedModel(const ModelSurroundings& around) : TrainedModel(around) {}
+  ~PipelinedModel() override;
+  absl::Status Prepare();
+
+  zero::ModelState& state() override;
+  absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale) override;
+  // The norm is that of the whole model's gradient, in which a shared table counts once.
+  absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) override;
+  absl::StatusOr<double> Evaluate(const MicroBatch& batch) override;
+
+ private:
+  class StageStep;
+
+  int stage() const { return stages_->Rank(); }
+  bool is_last() const { return stage() + 1 == stages_->WorldSize(); }
+  bool in_halves() const { return shape_.kind == collectives::PipelineKind::kZeroBubbleV; }
+  collectives::Communicator* parts_of_model() const {
+    return with_experts_ == nullptr ? stages_.get() : with_experts_.get();
+  }
+  absl::StatusOr<double> NormOfModel();
+
+  collectives::PipelineShape shape_;
+
+  // Destroyed before the engine, but for those that it uses.
+  std::unique_ptr<collectives::Communicator> ranks_;   // of this stage
+  std::unique_ptr<collectives::Communicator> stages_;  // one rank of each
+  std::unique_ptr<collectives::PipelineExecutor> executor_;
+  std::unique_ptr<SharedTable> table_;  // null: no two stages share one, or this is neither
+  std::unique_ptr<collectives::Communicator> with_experts_;  // one of each stage and experts
+  std::unique_ptr<ExpertCopies> copies_;                     // null: experts are not spread
+  std::unique_ptr<StagedState> state_;
+  std::unique_ptr<TensorState> joined_;  // of the ranks that share layers; null: there are none
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_ENGINES_PIPELINED_MODEL_H_

@@ -1,0 +1,48 @@
+// What the ranks of a run agree on where --recompute is auto.
+#ifndef GEMINID_TRAINING_ENGINES_RECOMPUTE_CHOICE_H_
+#define GEMINID_TRAINING_ENGINES_RECOMPUTE_CHOICE_H_
+
+#include <cstddef>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "geminid/communicator.h"
+#include "training/engines/trained_model.h"
+#include "training/ranks/measured_speed.h"
+#include "training/settings/options.h"
+#include "training/settings/rank_share.h"
+#include "training/transformer/recompute.h"
+
+namespace geminid::trainer {
+
+// With how much of weights and gradients a step surely runs: the working set of this rank's part of
+// the model, `part_bytes`, and in ZeRO's stages below the third all weights, whose chunks are
+// padded. The first stage's sums of gradients are in the statistics' device_state_bytes.
+uint64_t StepWorkingSetBytes(const TrainOptions& options, uint64_t part_bytes,
+                             const zero::Statistics& statistics);
+
+// What of a rank its choice depends on.
+struct RankPart {
+  uint64_t bytes = 0;  // `part_bytes`, as above
+  int stage = 0;       // of the pipeline
+  // What --parallel auto planned, if it did.
+  std::optional<bool> planned_to_keep = std::nullopt;
+};
+
+// As options.recompute says; for kAuto what fits the smallest arena and is faster: where weights
+// would leave for activations as was planned, or else by some milliseconds of measuring. What was
+// planned to be computed again is. All ranks must call it.
+absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, const RankPart& part,
+                                                const zero::Statistics& statistics,
+                                                const ComputePlace& compute,
+                                                collectives::Communicator& communicator);
+
+// The same for a rank's model, on which `part.bytes` depends.
+absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
+                                                const TrainedModel& model, RankPart part,
+                                                size_t threads,
+                                                collectives::Communicator& communicator);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_ENGINES_RECOMPUTE_CHOICE_H_

@@ -1,0 +1,66 @@
+// The state of a model whose parts, the stages of a pipeline or those with some of the experts,
+// have an engine each: as that of the whole model, so that checkpoints do not depend on how it is
+// cut.
+#ifndef GEMINID_TRAINING_ENGINES_STAGED_STATE_H_
+#define GEMINID_TRAINING_ENGINES_STAGED_STATE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "geminid/communicator.h"
+#include "geminid/zero.h"
+
+namespace geminid::trainer {
+
+class StagedState final : public zero::ModelState {
+ public:
+  // Ids are those of `whole`, the model's parameters; `part` are those of the engine, by the same
+  // names. `stages` has one rank of each part, in order. A parameter may be in several parts, with
+  // the same values: the first of them keeps it. A collective of `stages`, as all calls
+  // are. What is given outlives this. INTERNAL: a parameter that is in no part.
+  static absl::StatusOr<std::unique_ptr<StagedState>> Create(
+      const std::vector<zero::Parameter>& whole, const std::vector<zero::Parameter>& part,
+      zero::Engine* engine, collectives::Communicator* stages);
+
+  absl::Status Initialize(const Fill& fill) override;
+  void Invalidate(std::string why) override { engine_->Invalidate(std::move(why)); }
+  absl::StatusOr<std::vector<float>> ReadParameter(zero::ParameterId id) override;
+  std::vector<zero::ShardRange> ShardOf(zero::ParameterId id) const override;
+  bool HasState(zero::ParameterId id, zero::StateKind kind) const override;
+  absl::Status ReadShard(zero::ParameterId id, zero::StateKind kind, uint64_t offset,
+                         std::span<float> values) override;
+  absl::Status WriteShard(zero::ParameterId id, zero::StateKind kind, uint64_t offset,
+                          std::span<const float> values) override;
+  absl::Status Restore(const zero::Progress& progress) override;
+  absl::StatusOr<zero::Progress> GetProgress() override;
+  absl::Status StartSnapshot(std::shared_ptr<zero::SnapshotSink> sink) override;
+  absl::Status WaitSnapshot() override;
+  // The same step in all stages: Options::all_ranks of their engines.
+  std::optional<zero::Resumed> resumed() const override { return engine_->resumed(); }
+
+ private:
+  // A parameter of the whole model.
+  struct Place {
+    uint64_t elements = 0;
+    std::optional<zero::ParameterId> here = {};  // in this stage's engine
+    int stage = 0;                               // the first that has it, and keeps it
+    std::vector<bool> states = {};               // by StateKind
+  };
+
+  StagedState(zero::Engine* engine, collectives::Communicator* stages)
+      : engine_(engine), stages_(stages) {}
+  absl::StatusOr<zero::ParameterId> Here(zero::ParameterId id) const;
+  const Place& PlaceOf(zero::ParameterId id) const { return places_[static_cast<size_t>(id)]; }
+
+  zero::Engine* const engine_;
+  collectives::Communicator* const stages_;
+  std::vector<Place> places_;             // of the whole model
+  std::vector<zero::ParameterId> whole_;  // by the engine's ids: the model's
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_ENGINES_STAGED_STATE_H_

@@ -1,0 +1,83 @@
+// The ranks that share the layers of a model (tensor parallelism), as one of them sees them: whom
+// it talks to, what it has of each parameter, and what of that counts.
+#ifndef GEMINID_TRAINING_ENGINES_TENSOR_RANKS_H_
+#define GEMINID_TRAINING_ENGINES_TENSOR_RANKS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/device/device.h"
+#include "geminid/communicator.h"
+#include "geminid/mesh.h"
+#include "geminid/zero.h"
+#include "kernels/runtime/parallel/thread_pool.h"
+#include "training/engines/tensor_state.h"
+#include "training/nn/layer_share.h"
+#include "training/nn/parallel/tensor/tensor_groups.h"
+#include "training/settings/options.h"
+#include "training/transformer/tensor_transformer.h"
+
+namespace geminid::trainer {
+
+class TensorRanks {
+ public:
+  // A collective of `world`. This rank trains `part`.
+  static absl::StatusOr<std::unique_ptr<TensorRanks>> Connect(const TrainOptions& options,
+                                                              const ModelPart& part,
+                                                              const collectives::Mesh& mesh,
+                                                              collectives::Communicator& world);
+
+  // This rank's, on micro-batches of `shape`; it and `threads` are outlived by this.
+  absl::StatusOr<std::unique_ptr<Transformer>> MakeModel(const MicroBatchShape& shape,
+                                                         const TensorPieces& pieces,
+                                                         kernels::ThreadPool* threads);
+
+  // INVALID_ARGUMENT on all of the grid's ranks if some compute on GPUs and others do not.
+  absl::Status CheckPlaces(bool on_gpu);
+  // As MakeModel, where `math` computes on `device`, a GPU: of micro-batches of any shape. The
+  // grid is 1D. What the ranks add up goes between their GPUs, or through memory of the host, which
+  // `cut` names, where nothing else moves it.
+  absl::StatusOr<std::unique_ptr<Transformer>> MakeShare(zero::DataType data_type,
+                                                         device::Device* device,
+                                                         const ModelKernels& math,
+                                                         const SequenceCut& cut);
+
+  // This rank's blocks as an engine is told of them: of its part, with the pieces of the model's
+  // parameters, and of the whole model.
+  std::vector<zero::Parameter> PartBlocks() const;
+  std::vector<zero::Parameter> ModelBlocks() const;
+
+  // The whole model's state. `inner` has all of this rank's blocks of it, and outlives that.
+  std::unique_ptr<TensorState> JoinState(zero::ModelState* inner) const;
+
+  const collectives::Communicator& ranks() const { return *ranks_; }
+  // What carries the sums of MakeShare's model, in words, with why where it is not NCCL.
+  const std::string& adds_up_by() const { return adds_up_by_; }
+  // Whether this rank is the first that has this block of its part.
+  bool Keeps(zero::ParameterId id) const { return part_.blocks[static_cast<size_t>(id)].keeps; }
+  // What the step's gradient contributes to the square of the whole model's norm on this rank:
+  // all of them together count each element once. `norm` is the engine's, of the part's blocks;
+  // `leads`: of the engine's ranks, the one that counts it. Between GradientNorm and Step.
+  absl::StatusOr<double> Squares(zero::Engine& engine, double norm, bool leads) const;
+
+ private:
+  TensorRanks(const ModelConfig& config, const collectives::TensorGrid& grid)
+      : config_(config), grid_(grid) {}
+
+  const ModelConfig config_;
+  const collectives::TensorGrid grid_;
+  std::unique_ptr<collectives::Communicator> ranks_;
+  std::unique_ptr<collectives::TensorGroups> groups_;
+  // Where layers are computed on GPUs; the first null where nothing moves memory between these.
+  std::unique_ptr<collectives::Communicator> devices_;
+  std::unique_ptr<LayerShare> share_;
+  std::string adds_up_by_;
+  TensorParameters part_;
+  std::vector<TensorParameters> whole_;  // by rank of the grid
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_ENGINES_TENSOR_RANKS_H_

@@ -1,0 +1,147 @@
+#include "training/forecast/costs.h"
+
+#include <algorithm>
+
+namespace geminid::forecast {
+namespace {
+
+constexpr std::uint64_t kIndexBytes = 4;  // a token or a target
+
+// Of `norms` rows per token: mean and reciprocal deviation of a layer norm, of an RMS norm the
+// latter alone.
+std::uint64_t NormStatisticsBytes(const Model& m, std::uint64_t norms, const Batch& batch) {
+  return (m.norm_shift ? 2 : 1) * norms * kFloatBytes * batch.tokens();
+}
+
+std::uint64_t StreamBytes(const Model& m, const Batch& batch) {
+  return kElementBytes * batch.tokens() * m.hidden;
+}
+
+// Rows that the output layer sees.
+std::uint64_t OutputRows(const Model& m, const Batch& batch) {
+  return m.classifies() ? batch.sequences : batch.tokens();
+}
+
+std::uint64_t LogitBytes(const Model& m, const Batch& batch) {
+  return (kElementBytes + kFloatBytes) * std::min(OutputRows(m, batch), kLogitRows) *
+         (m.classifies() ? m.classes : m.vocabulary);
+}
+
+// What the batch itself takes.
+std::uint64_t InputBytes(const Model& m, const Batch& batch) {
+  if (m.patch_elements > 0) {
+    return kElementBytes * batch.tokens() * m.patch_elements + kIndexBytes * batch.sequences;
+  }
+  return (m.has_both() ? 3 : 2) * kIndexBytes * batch.tokens();
+}
+
+std::uint64_t ProjectionElements(const Model& m) {
+  return m.table_columns() == m.hidden ? 0 : m.table_columns() * m.hidden;
+}
+
+// Of the dense layer that some heads have before their last matrix.
+std::uint64_t DenseElements(const Model& m) {
+  const bool dense = m.head == Head::kMaskedLanguage || m.head == Head::kPooledClassifier;
+  return dense ? m.hidden * m.hidden : 0;
+}
+
+// Elements of the matrices of one operator that are read when `experts` of them are.
+std::uint64_t MatrixElements(const Model& m, Operator op, std::uint64_t experts) {
+  switch (op) {
+    case Operator::kEmbedding:
+      return ProjectionElements(m) + m.patch_elements * m.hidden;
+    case Operator::kEncoderAttention:
+    case Operator::kAttention:
+    case Operator::kCrossAttention:
+      return m.hidden * (2 * m.query_columns() + 2 * m.kv_columns());
+    case Operator::kMlp:
+      return (m.experts > 1 ? m.experts * m.hidden : 0) +
+             experts * (m.mlp_inputs() + 1) * m.hidden * m.intermediate;
+    case Operator::kOutput:
+      if (m.classifies()) return DenseElements(m) + m.hidden * m.classes;
+      return DenseElements(m) + m.vocabulary * m.table_columns() + ProjectionElements(m);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Saved SavedBytes(const Model& m, Operator part, const Batch& batch) {
+  const std::uint64_t tokens = batch.tokens();
+  Saved saved;
+  if (!IsPartOfLayer(part)) return saved;
+  saved.input_bytes = StreamBytes(m, batch);
+  const std::uint64_t norms = m.output_norms ? 2 : 1;
+  saved.rest_bytes = norms * (StreamBytes(m, batch) + NormStatisticsBytes(m, 1, batch));
+  if (IsAttention(part)) {
+    saved.wide_bytes = kElementBytes * tokens * (2 * m.query_columns() + 2 * m.kv_columns());
+    saved.wide_bytes += kFloatBytes * tokens * m.heads;
+    if (m.qk_norm) {
+      saved.wide_bytes += kElementBytes * tokens * (m.query_columns() + m.kv_columns()) +
+                          NormStatisticsBytes(m, m.heads + m.kv_heads, batch);
+    }
+    saved.rest_bytes += saved.wide_bytes;
+    return saved;
+  }
+  const std::uint64_t visits = tokens * m.experts_per_token;
+  saved.wide_bytes = kElementBytes * visits * m.intermediate * (m.mlp_inputs() + 1);
+  saved.rest_bytes += saved.wide_bytes;
+  if (m.experts > 1) {
+    saved.rest_bytes += kFloatBytes * tokens * m.experts + 2 * kElementBytes * visits * m.hidden;
+  }
+  return saved;
+}
+
+std::uint64_t EncoderOutputBytes(const Model& m, const Batch& batch) {
+  return m.has_both() ? StreamBytes(m, batch) : 0;
+}
+
+Workspace WorkspaceOf(const Model& m, Operator op, Turn turn, const Batch& batch) {
+  const std::uint64_t stream = StreamBytes(m, batch);
+  Workspace space = {.batch_bytes = InputBytes(m, batch), .stream_bytes = stream};
+  if (op == Operator::kOutput) {
+    space.stream_bytes = 2 * stream;
+    space.logit_bytes = LogitBytes(m, batch);
+  } else if (op != Operator::kEmbedding && turn == Turn::kBackward) {
+    const Saved saved = SavedBytes(m, op, batch);
+    space.stream_bytes = 2 * stream + saved.rest_bytes - saved.wide_bytes;
+    space.wide_bytes = saved.wide_bytes;
+  }
+  return space;
+}
+
+std::uint64_t WorkspaceBytes(const Model& m, Operator op, Turn turn, const Batch& batch) {
+  return WorkspaceOf(m, op, turn, batch).bytes();
+}
+
+double Operations(const Model& m, Operator op, Turn turn, const Batch& batch) {
+  const std::uint64_t rows = op == Operator::kOutput ? OutputRows(m, batch) : batch.tokens();
+  // The table of the embedding is looked up, not multiplied.
+  const double forward = 2 * static_cast<double>(rows) *
+                         static_cast<double>(MatrixElements(m, op, m.experts_per_token));
+  if (op == Operator::kOutput) return 3 * forward;  // both turns
+  double attended = 0;
+  if (IsAttention(op)) {
+    attended = (op == Operator::kAttention ? 1 : 2) * static_cast<double>(batch.tokens()) *
+               static_cast<double>(batch.sequence_length) * static_cast<double>(m.query_columns());
+  }
+  if (turn == Turn::kForward) return forward + 2 * attended;
+  return 2 * forward + 5 * attended;
+}
+
+double WeightTraffic(const Model& m, Operator op, Turn turn, const Batch& batch) {
+  const std::uint64_t experts = std::min(m.experts, batch.tokens() * m.experts_per_token);
+  std::uint64_t elements = MatrixElements(m, op, experts);
+  if (op == Operator::kEmbedding && m.vocabulary > 0) {
+    elements += batch.tokens() * m.table_columns();
+  }
+  const bool writes_gradient = turn == Turn::kBackward || op == Operator::kOutput;
+  return static_cast<double>(kElementBytes * elements) * (writes_gradient ? 2 : 1);
+}
+
+double DeviceTraffic(const Model& m, Operator op, Turn turn, const Batch& batch) {
+  return WeightTraffic(m, op, turn, batch) + static_cast<double>(SavedBytes(m, op, batch).bytes()) +
+         static_cast<double>(WorkspaceBytes(m, op, turn, batch));
+}
+
+}  // namespace geminid::forecast

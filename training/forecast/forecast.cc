@@ -1,0 +1,225 @@
+#include "training/forecast/forecast.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "geminid/types.h"
+
+namespace geminid::forecast {
+namespace {
+
+using planner::HierarchyPlan;
+using planner::HierarchyProblem;
+using planner::Tier;
+
+// The slowest link that a ring over all ranks crosses. A ring of a node's worth of lanes uses all
+// adapters of the node.
+double CollectiveBytesPerSecond(const Job& job) {
+  const Hardware& hardware = job.hardware;
+  if (job.nodes == 1) return hardware.peer_bytes_per_second;
+  if (job.ranks_per_node() == 1) return hardware.network_bytes_per_second;
+  return std::min(hardware.peer_bytes_per_second, hardware.network_bytes_per_second);
+}
+
+double CollectiveSeconds(const HierarchyProblem& problem, const HierarchyPlan& plan,
+                         const Job& job) {
+  if (job.ranks == 1) return 0;
+  const double ranks = job.ranks;
+  return GatheredOf(problem, plan).bytes * (ranks - 1) / ranks / CollectiveBytesPerSecond(job);
+}
+
+std::uint64_t ParametersOf(const HierarchyProblem& problem, std::uint32_t ranks) {
+  std::uint64_t shard = 0;
+  for (const planner::OptimizerItem& item : problem.optimizer) shard += item.parameters;
+  return shard * ranks;
+}
+
+// The mode is only meant where plans are restricted to what the engine executes.
+absl::StatusOr<ExecutablePlan> MakePlan(const HierarchyProblem& problem, const Job& job,
+                                        Effort effort) {
+  if (job.only_executable) return MakeExecutablePlan(problem);
+  ExecutablePlan made;
+  GEMINID_ASSIGN_OR_RETURN(made.plan, effort == Effort::kFastest
+                                          ? planner::MakeHierarchyPlan(problem)
+                                          : planner::MakeFirstFittingPlan(problem));
+  return made;
+}
+
+// The least host memory of one rank, in whole extents.
+class HostSearch {
+ public:
+  HostSearch(HierarchyProblem problem, const Job& job)
+      : problem_(std::move(problem)),
+        job_(job),
+        most_(RoundDownToExtent(kMostHostBytes / job.ranks_per_node())) {}
+
+  // More than `most_bytes` if that does not fit.
+  absl::StatusOr<std::uint64_t> Run() {
+    GEMINID_ASSIGN_OR_RETURN(bool fits, Fits(0));
+    if (fits) return 0;
+    GEMINID_ASSIGN_OR_RETURN(fits, Fits(std::min(predicted_, most_)));
+    if (!fits) {
+      GEMINID_ASSIGN_OR_RETURN(fits, Fits(most_));
+      if (!fits) return most_ + kExtentAlignmentBytes;
+    }
+    while (fits_ - fails_ > kExtentAlignmentBytes) {
+      GEMINID_RETURN_IF_ERROR(Fits(Next()).status());
+    }
+    return fits_;
+  }
+
+ private:
+  // What the planner says that it takes after a plan that fails is exact where host memory alone is
+  // lacking, so that the last that fits is tried from below. Halving ends it in any case.
+  std::uint64_t Next() {
+    const std::uint64_t below = fits_ - kExtentAlignmentBytes;
+    halve_ = !halve_;
+    if (!halve_) return RoundDownToExtent(fails_ + (fits_ - fails_) / 2);
+    return predicted_ > fails_ && predicted_ < fits_ ? predicted_ : below;
+  }
+
+  absl::StatusOr<bool> Fits(std::uint64_t bytes) {
+    problem_.machine.host_bytes = bytes;
+    GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made,
+                             MakePlan(problem_, job_, Effort::kFirstFit));
+    const HierarchyPlan& plan = made.plan;
+    if (plan.fits) {
+      fits_ = bytes;
+      return true;
+    }
+    fails_ = bytes;
+    predicted_ = most_;
+    for (const planner::Remedy& remedy : plan.remedies) {
+      if (remedy.tier != Tier::kHost) continue;
+      predicted_ = RoundDownToExtent(bytes + remedy.more_bytes + kExtentAlignmentBytes - 1);
+    }
+    return false;
+  }
+
+  HierarchyProblem problem_;
+  const Job& job_;
+  const std::uint64_t most_;
+  std::uint64_t fails_ = 0, fits_ = 0;  // the most that does not fit, the least that does
+  std::uint64_t predicted_ = 0;
+  bool halve_ = false;
+};
+
+}  // namespace
+
+// Each load of a shard is followed by a gather, each update by at least one, each gradient by a
+// reduction.
+Gathered GatheredOf(const HierarchyProblem& problem, const HierarchyPlan& plan) {
+  std::vector<std::uint64_t> gathers(problem.trace.chunks.size(), 0);
+  for (const planner::Step& step : plan.device_plan.steps) {
+    for (const planner::Load& load : step.loads) ++gathers[load.chunk];
+  }
+  Gathered all;
+  for (std::size_t i = 0; i < gathers.size(); ++i) {
+    const planner::Chunk& chunk = problem.trace.chunks[i];
+    const std::uint64_t reductions = chunk.frozen ? 0 : 1;
+    const std::uint64_t gathered = std::max(gathers[i], reductions);
+    const std::uint64_t times = gathered + reductions;
+    const auto bytes = static_cast<double>(chunk.size_bytes);
+    all.bytes += static_cast<double>(times) * bytes;
+    all.collectives += times;
+    all.gather_bytes += static_cast<double>(gathered) * bytes;
+    all.gathers += gathered;
+    if (gathered == 0) continue;
+    all.chunk_bytes += bytes;
+    ++all.chunks;
+  }
+  return all;
+}
+
+absl::StatusOr<Forecast> MakeForecast(HierarchyProblem problem, const Job& job,
+                                      std::uint64_t tokens, Effort effort) {
+  GEMINID_RETURN_IF_ERROR(Validate(job));
+  Forecast forecast;
+  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(problem, job, effort));
+  if (job.only_executable) forecast.state_mode = made.mode;
+  forecast.keeps_activations = job.keeps();
+  forecast.plan = std::move(made.plan);
+  forecast.problem = std::move(problem);
+  forecast.parameters = ParametersOf(forecast.problem, job.ranks);
+  if (!forecast.fits()) return forecast;
+  forecast.collective_seconds = CollectiveSeconds(forecast.problem, forecast.plan, job);
+  forecast.bound_by_collectives = forecast.collective_seconds > forecast.plan.seconds.step;
+  forecast.step_seconds = std::max(forecast.collective_seconds, forecast.plan.seconds.step);
+  if (forecast.step_seconds > 0) {
+    forecast.tokens_per_second = static_cast<double>(tokens) * job.ranks / forecast.step_seconds;
+  }
+  return forecast;
+}
+
+absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job, Effort effort) {
+  GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
+  GEMINID_ASSIGN_OR_RETURN(Forecast forecast,
+                           MakeForecast(std::move(problem), job, job.batch.tokens(), effort));
+  forecast.parameters = CountParameters(model);
+  return forecast;
+}
+
+absl::StatusOr<bool> Fits(const HierarchyProblem& problem, const Job& job) {
+  GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made, MakePlan(problem, job, Effort::kFirstFit));
+  return made.plan.fits;
+}
+
+absl::StatusOr<bool> Fits(const Model& model, const Job& job) {
+  const absl::StatusOr<HierarchyProblem> problem = MakeProblem(model, job);
+  if (absl::IsResourceExhausted(problem.status())) return false;
+  if (!problem.ok()) return problem.status();
+  return Fits(*problem, job);
+}
+
+double BytesPerParameter(const Forecast& forecast, const Job& job, Tier tier) {
+  if (forecast.parameters == 0) return 0;
+  return static_cast<double>(forecast.plan.tier(tier).peak) * job.ranks /
+         static_cast<double>(forecast.parameters);
+}
+
+std::uint64_t UpdatedWeightBytes(const Forecast& forecast) {
+  const std::vector<planner::OptimizerPlace>& places = forecast.plan.decisions.optimizer;
+  std::uint64_t bytes = 0;
+  for (std::size_t c = 0; c < places.size(); ++c) {
+    if (places[c] != planner::OptimizerPlace::kDevice) continue;
+    bytes += forecast.problem.optimizer[c].weight_bytes;
+  }
+  return bytes;
+}
+
+absl::StatusOr<std::uint64_t> LeastHostBytes(HierarchyProblem problem, const Job& job) {
+  GEMINID_ASSIGN_OR_RETURN(const std::uint64_t bytes, HostSearch(std::move(problem), job).Run());
+  if (bytes > kMostHostBytes / job.ranks_per_node()) {
+    return absl::ResourceExhaustedError("it does not fit however much host memory there is");
+  }
+  return bytes * job.ranks_per_node();
+}
+
+absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job) {
+  GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
+  return LeastHostBytes(std::move(problem), job);
+}
+
+absl::StatusOr<Model> LargestThatFits(const Family& family, const Job& job) {
+  std::uint64_t fits = 0;
+  for (std::uint64_t low = 1, high = kMaxFamilyStep; low <= high;) {
+    const std::uint64_t step = (low + high) / 2;
+    GEMINID_ASSIGN_OR_RETURN(const Model model, MemberOfStep(family, step));
+    GEMINID_ASSIGN_OR_RETURN(const bool member_fits, Fits(model, job));
+    if (member_fits) {
+      fits = step;
+      low = step + 1;
+    } else {
+      high = step - 1;
+    }
+  }
+  if (fits == 0) {
+    return absl::NotFoundError(
+        absl::StrCat("not even the smallest ", family.name, " model fits; it needs more memory"));
+  }
+  return MemberOfStep(family, fits);
+}
+
+}  // namespace geminid::forecast

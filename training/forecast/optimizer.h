@@ -1,0 +1,36 @@
+// The engine's optimizers and the state each keeps. Names and sizes are the kernels'.
+#ifndef GEMINID_TRAINING_FORECAST_OPTIMIZER_H_
+#define GEMINID_TRAINING_FORECAST_OPTIMIZER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/optimizers/optimizer.h"
+#include "training/forecast/model.h"
+
+namespace geminid::forecast {
+
+struct Optimizer {
+  kernels::OptimizerOptions options;
+
+  std::string name() const { return std::string(kernels::OptimizerName(options.kind)); }
+  // fp32 arrays beside the master, cut over the ranks.
+  std::uint64_t moment_bytes_per_parameter() const {
+    return sizeof(float) * static_cast<std::uint64_t>(kernels::StateArrays(options));
+  }
+  // What every rank keeps whole for a tensor of this shape: its sums and its factors, in two
+  // versions, of which a step reads one and writes the other.
+  std::uint64_t tensor_state_bytes(std::uint64_t rows, std::uint64_t columns) const;
+  // What kernels need of it on the device, once, while any state lives there.
+  std::uint64_t device_scale_bytes(std::uint64_t rows, std::uint64_t columns) const;
+};
+
+// One of the kernels', with the engine's hyperparameters. `momentum`: sgd and adafactor keep one
+// array that they otherwise do not. INVALID_ARGUMENT listing the names, or for a momentum that is
+// no choice.
+absl::StatusOr<Optimizer> FindOptimizer(const std::string& name, bool momentum = false);
+
+}  // namespace geminid::forecast
+
+#endif  // GEMINID_TRAINING_FORECAST_OPTIMIZER_H_

@@ -1,0 +1,412 @@
+#include "training/forecast/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/pages.h"
+#include "base/status_macros.h"
+#include "client/zero/core/recorder.h"
+#include "client/zero/layout.h"
+#include "geminid/types.h"
+
+namespace geminid::forecast {
+namespace {
+
+// A reduced chunk leaves during the operator after the one that completed its gradient, as in the
+// engine.
+constexpr std::uint32_t kDrainMoments = 1;
+constexpr std::uint64_t kRemainderBytes = 2;
+constexpr std::uint32_t kRanksMax = 1 << 20;
+constexpr std::uint64_t kTokensMax = std::uint64_t{1} << 32;
+
+// What a run on this machine would record.
+planner::LinkModel LinkOf(const planner::Machine& machine) {
+  const double sum = machine.up_bytes_per_second + machine.down_bytes_per_second;
+  planner::LinkModel link;
+  link.h2d_bytes_per_second = machine.up_bytes_per_second;
+  link.d2h_bytes_per_second = machine.down_bytes_per_second;
+  link.latency_seconds = machine.latency_seconds;
+  if (machine.both_bytes_per_second > 0) {
+    link.both_directions_share = std::clamp(machine.both_bytes_per_second / sum, 0.5, 1.0);
+  }
+  if (machine.node_up_bytes_per_second > 0) {
+    link.uplink_bytes_per_second = machine.node_up_bytes_per_second;
+    link.ranks_per_uplink = machine.ranks_on_node;
+  }
+  return link;
+}
+
+// Every rank has the whole model and a batch of its own.
+class WholeModel : public RankWork {
+ public:
+  WholeModel(const Model& model, const Job& job) : model_(model), job_(job) {}
+
+  LayerRange layers() const override { return {.first = 0, .count = model_.layers}; }
+  std::vector<Tensor> OwnTensors() const override { return Tensors(model_); }
+  std::uint32_t sharing_ranks() const override { return job_.ranks; }
+  double held_micro_batches() const override { return 0; }
+  Saved SavedOf(Operator part) const override { return SavedBytes(model_, part, job_.batch); }
+  std::uint64_t WorkspaceOf(Operator op, Turn turn) const override {
+    return WorkspaceBytes(model_, op, turn, job_.batch);
+  }
+  double SecondsOf(Operator op, Turn turn) const override {
+    const Hardware& device = job_.hardware;
+    const double computing =
+        Operations(model_, op, turn, job_.batch) / (device.flops * device.achieved_share);
+    const double moving =
+        DeviceTraffic(model_, op, turn, job_.batch) / device.device_memory_bytes_per_second;
+    return std::max(computing, moving);
+  }
+
+ private:
+  const Model& model_;
+  const Job& job_;
+};
+
+// Builds the problem of one rank, moment by moment.
+class Builder {
+ public:
+  Builder(const Model& model, const Job& job, const RankWork& work)
+      : model_(model), job_(job), work_(work), range_(work.layers()) {}
+
+  absl::StatusOr<planner::HierarchyProblem> Make() {
+    tensors_ = work_.OwnTensors();
+    GEMINID_RETURN_IF_ERROR(LayOut());
+    gradients_missing_.assign(layout_.chunks.size(), 0);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      gradients_missing_[layout_.tensors[i].chunk] += BackwardUses(tensors_[i]);
+    }
+    Forward();
+    if (range_.outputs) Moment(Operator::kOutput, 0, Turn::kBackward);
+    Backward();
+    for (const std::size_t item : held_) problem_.activations[item].consumed = moments_ - 1;
+    AddChunks();
+    AddMoments();
+    Finish();
+    GEMINID_RETURN_IF_ERROR(CheckSizes());
+    return std::move(problem_);
+  }
+
+ private:
+  absl::Status LayOut() {
+    std::vector<zero::TensorShape> shapes;
+    for (const Tensor& tensor : tensors_) {
+      shapes.push_back({.elements = tensor.elements()});
+    }
+    GEMINID_ASSIGN_OR_RETURN(
+        layout_, zero::MakeLayout(shapes, {.world_size = static_cast<int>(work_.sharing_ranks()),
+                                           .extent_bytes = kExtentAlignmentBytes}));
+    for (std::uint32_t i = 0; i < tensors_.size(); ++i) {
+      of_operator_[{tensors_[i].used_by, tensors_[i].layer}].push_back(i);
+      if (tensors_[i].also_output) of_operator_[{Operator::kOutput, 0}].push_back(i);
+    }
+    return absl::OkStatus();
+  }
+
+  // Operators that add to its gradient: encoder and decoder both look up the table.
+  int BackwardUses(const Tensor& tensor) const {
+    const bool twice = tensor.used_by == Operator::kEmbedding && model_.has_both();
+    return 1 + (twice ? 1 : 0) + (tensor.also_output ? 1 : 0);
+  }
+
+  // The layer at which the decoder begins, where there is an encoder too.
+  bool JoinsAt(std::uint64_t layer) const {
+    return model_.has_both() && layer == model_.encoder_layers;
+  }
+
+  void Forward() {
+    if (range_.embeds) Moment(Operator::kEmbedding, 0, Turn::kForward);
+    for (std::uint64_t layer = range_.first; layer < range_.first + range_.count; ++layer) {
+      if (JoinsAt(layer)) {
+        encoder_output_ = problem_.activations.size();
+        problem_.activations.push_back({.id = encoder_output_,
+                                        .bytes = EncoderOutputBytes(model_, job_.batch),
+                                        .produced = moments_ - 1,
+                                        .can_recompute = false,
+                                        .can_offload = false});
+        Moment(Operator::kEmbedding, 0, Turn::kForward);
+      }
+      for (const Operator op : PartsOfLayer(model_, layer)) Moment(op, layer, Turn::kForward);
+    }
+  }
+
+  void Backward() {
+    for (std::uint64_t layer = range_.first + range_.count; layer-- > range_.first;) {
+      std::vector<Operator> parts = PartsOfLayer(model_, layer);
+      std::reverse(parts.begin(), parts.end());
+      for (const Operator op : parts) Moment(op, layer, Turn::kBackward);
+      if (JoinsAt(layer)) {
+        Moment(Operator::kEmbedding, 0, Turn::kBackward);
+        problem_.activations[encoder_output_].consumed = moments_;
+      }
+    }
+    if (range_.embeds) Moment(Operator::kEmbedding, 0, Turn::kBackward);
+  }
+
+  void Moment(Operator op, std::uint64_t layer, Turn turn) {
+    const std::vector<std::uint32_t>& tensors = of_operator_[{op, layer}];
+    std::vector<std::uint32_t> chunks;
+    for (const std::uint32_t tensor : tensors) chunks.push_back(layout_.tensors[tensor].chunk);
+    recorder_.BeginMoment(chunks);
+    std::uint64_t workspace = work_.WorkspaceOf(op, turn);
+    double seconds = work_.SecondsOf(op, turn);
+    if (IsPartOfLayer(op)) {
+      if (job_.recomputes()) {
+        // The part computes all but its input in either turn.
+        workspace += work_.SavedOf(op).rest_bytes;
+        if (turn == Turn::kBackward) seconds += work_.SecondsOf(op, Turn::kForward);
+      }
+      Keep(op, layer, turn);
+      if (turn == Turn::kBackward && !model_.is_encoder(layer)) {
+        workspace += EncoderOutputBytes(model_, job_.batch);  // its gradient
+      }
+    }
+    recorder_.NoteWorkspace(base::RoundUp(workspace, kExtentAlignmentBytes));
+    recorder_.NoteCompute(seconds);
+    if (turn == Turn::kBackward) {
+      for (const std::uint32_t chunk : chunks) {
+        recorder_.NoteGradient(chunk);
+        if (--gradients_missing_[chunk] == 0) recorder_.NoteReduced(chunk);
+      }
+    }
+    ++moments_;
+  }
+
+  // What forward of a part makes for its backward: its input, which nothing can replace, and the
+  // rest, which can be computed from it.
+  void Keep(Operator part, std::uint64_t layer, Turn turn) {
+    const bool planned = !job_.recomputes() && !job_.keeps();
+    std::vector<planner::ActivationItem>& items = problem_.activations;
+    if (turn == Turn::kBackward) {
+      const std::size_t first = kept_[{part, layer}];
+      for (std::size_t i = first; i < first + (planned ? 2 : 1); ++i) items[i].consumed = moments_;
+      return;
+    }
+    kept_[{part, layer}] = items.size();
+    const Saved saved = work_.SavedOf(part);
+    items.push_back({.id = items.size(),
+                     .bytes = job_.keeps() ? saved.bytes() : saved.input_bytes,
+                     .produced = moments_,
+                     .can_recompute = false,
+                     .can_offload = planned});
+    if (!planned) return Hold(items.back().bytes);
+    items.push_back({.id = items.size(),
+                     .bytes = saved.rest_bytes,
+                     .produced = moments_,
+                     .recompute_seconds = work_.SecondsOf(part, turn)});
+    Hold(saved.bytes());
+  }
+
+  // The same of the micro-batches that are on their way through other stages.
+  void Hold(std::uint64_t bytes) {
+    if (work_.held_micro_batches() == 0) return;
+    const double held = std::ceil(work_.held_micro_batches() * static_cast<double>(bytes));
+    held_.push_back(problem_.activations.size());
+    problem_.activations.push_back({.id = held_.back(),
+                                    .bytes = static_cast<std::uint64_t>(held),
+                                    .produced = 0,
+                                    .can_recompute = false,
+                                    .can_offload = false});
+  }
+
+  void AddChunks() {
+    const std::uint64_t world = work_.sharing_ranks();
+    const std::uint64_t moments = job_.optimizer.moment_bytes_per_parameter();
+    std::vector<std::uint64_t> tensor_state(layout_.chunks.size(), 0);
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      tensor_state[layout_.tensors[i].chunk] +=
+          job_.optimizer.tensor_state_bytes(tensors_[i].rows, tensors_[i].columns);
+    }
+    for (std::size_t c = 0; c < layout_.chunks.size(); ++c) {
+      const std::uint64_t shard = layout_.chunks[c].elements / world;
+      problem_.trace.chunks.push_back(
+          {.id = c,
+           .size_bytes =
+               base::RoundUp(layout_.chunks[c].elements * kElementBytes, kExtentAlignmentBytes),
+           .transfer_bytes = shard * kElementBytes,
+           .gradient_bytes = shard * kElementBytes});
+      problem_.optimizer.push_back({.parameters = shard,
+                                    .weight_bytes = shard * kElementBytes,
+                                    .remainder_bytes = shard * kRemainderBytes,
+                                    .moment_bytes = shard * moments + tensor_state[c],
+                                    .gradient_bytes = shard * kElementBytes});
+    }
+  }
+
+  void AddMoments() {
+    for (const zero::Moment& moment : recorder_.Moments()) {
+      planner::MomentTrace& to = problem_.trace.moments.emplace_back();
+      to.workspace_bytes = moment.workspace_bytes;
+      to.compute_seconds = moment.compute_seconds;
+      for (const zero::Moment::Use& use : moment.uses) {
+        to.uses.push_back({.chunk = use.chunk, .invalidates = use.invalidates});
+      }
+    }
+  }
+
+  void Finish() {
+    problem_.machine = MakeMachine(job_);
+    problem_.trace.arena_bytes = RoundDownToExtent(job_.hardware.usable_bytes());
+    problem_.trace.link = LinkOf(problem_.machine);
+    problem_.options.planner = EnginePlannerOptions();
+    if (!job_.only_executable) return;
+    // Of the engine's spare extent, the parts in whole units.
+    const std::uint64_t moments = job_.optimizer.moment_bytes_per_parameter();
+    const std::uint64_t elements = layout_.chunks.front().granule_elements;
+    for (const std::uint64_t bytes : {kElementBytes, kRemainderBytes, moments}) {
+      problem_.options.device_spare_bytes += base::RoundUp(elements * bytes, kExtentAlignmentBytes);
+    }
+    std::uint64_t scales = 0;
+    for (const auto& tensor : tensors_) {
+      scales += job_.optimizer.device_scale_bytes(tensor.rows, tensor.columns);
+    }
+    problem_.options.device_spare_bytes += base::RoundUp(scales, kExtentAlignmentBytes);
+  }
+
+  // What no plan could name.
+  absl::Status CheckSizes() const {
+    std::uint64_t most = 0;
+    for (const planner::ActivationItem& item : problem_.activations) {
+      most = std::max(most, item.bytes);
+    }
+    std::uint64_t workspace = 0;
+    for (const planner::MomentTrace& moment : problem_.trace.moments) {
+      workspace = std::max(workspace, moment.workspace_bytes);
+    }
+    if (most <= planner::kMaxChunkBytes && workspace <= kMaxArenaBytes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "it does not fit any device: with ", job_.batch.sequences, " x ",
+        job_.batch.sequence_length, " tokens one part of a layer keeps ", base::FormatBytes(most),
+        " of activations and works in ", base::FormatBytes(workspace), ", of which at most ",
+        base::FormatBytes(planner::kMaxChunkBytes), " and ", base::FormatBytes(kMaxArenaBytes),
+        " are possible; take a smaller batch or shorter sequences"));
+  }
+
+  const Model& model_;
+  const Job& job_;
+  const RankWork& work_;
+  const LayerRange range_;
+  std::vector<Tensor> tensors_;
+  zero::Layout layout_;
+  using Place = std::pair<Operator, std::uint64_t>;          // and its layer
+  std::map<Place, std::vector<std::uint32_t>> of_operator_;  // tensors
+  std::map<Place, std::size_t> kept_;                        // first activation of each part
+  std::size_t encoder_output_ = 0;                           // an activation
+  std::vector<std::size_t> held_;                            // activations
+  std::vector<int> gradients_missing_;                       // by chunk
+  zero::Recorder recorder_;
+  planner::Moment moments_ = 0;
+  planner::HierarchyProblem problem_;
+};
+
+absl::Status CheckPositive(const char* what, double value) {
+  if (value > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " is ", value, "; it must be more than 0"));
+}
+
+absl::Status CheckRanks(const Job& job) {
+  if (job.nodes == 0 || job.ranks == 0 || job.ranks > kRanksMax || job.ranks % job.nodes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("there are ", job.ranks, " ranks on ", job.nodes,
+                                                   " nodes; there must be from 1 to ", kRanksMax,
+                                                   " ranks, as many on each node"));
+  }
+  const std::uint64_t longest = job.batch.sequence_length;
+  if (job.batch.sequences < 1 || longest < 1 || job.batch.sequences > kTokensMax ||
+      longest > kTokensMax || job.batch.tokens() > kTokensMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", job.batch.sequences, " sequences of ", longest,
+                     " tokens; there must be from 1 to ", kTokensMax, " tokens in all"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Validate(const Job& job) {
+  const Hardware& hardware = job.hardware;
+  if (hardware.reserved_bytes + kExtentAlignmentBytes > hardware.device_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the device has ", base::FormatBytes(hardware.device_bytes), ", of which ",
+                     base::FormatBytes(hardware.reserved_bytes),
+                     " are reserved for its driver; nothing is left"));
+  }
+  if (hardware.usable_bytes() > kMaxArenaBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the device has ", base::FormatBytes(hardware.device_bytes),
+                     "; one arena holds at most ", base::FormatBytes(kMaxArenaBytes)));
+  }
+  GEMINID_RETURN_IF_ERROR(CheckRanks(job));
+  struct Rate {
+    const char* what;
+    double value;
+  };
+  for (const Rate& rate :
+       {Rate{"the compute rate", hardware.flops},
+        Rate{"the achieved share of the compute rate", hardware.achieved_share},
+        Rate{"the rate of device memory", hardware.device_memory_bytes_per_second},
+        Rate{"the rate of the link up", hardware.up_bytes_per_second},
+        Rate{"the rate of the link down", hardware.down_bytes_per_second},
+        Rate{"the rate between devices", hardware.peer_bytes_per_second},
+        Rate{"the rate between nodes", hardware.network_bytes_per_second},
+        Rate{"the rate of host memory", hardware.host_memory_bytes_per_second}}) {
+    GEMINID_RETURN_IF_ERROR(CheckPositive(rate.what, rate.value));
+  }
+  if (job.disk_bytes > 0) {
+    GEMINID_RETURN_IF_ERROR(
+        CheckPositive("the read rate of the disk", job.disk_read_bytes_per_second));
+    GEMINID_RETURN_IF_ERROR(
+        CheckPositive("the write rate of the disk", job.disk_write_bytes_per_second));
+  }
+  return absl::OkStatus();
+}
+
+planner::PlannerOptions EnginePlannerOptions() {
+  planner::PlannerOptions options;
+  options.drain_moments = kDrainMoments;
+  options.alignment_bytes = kExtentAlignmentBytes;
+  return options;
+}
+
+std::uint64_t RoundDownToExtent(std::uint64_t bytes) {
+  return bytes / kExtentAlignmentBytes * kExtentAlignmentBytes;
+}
+
+planner::Machine MakeMachine(const Job& job) {
+  const Hardware& hardware = job.hardware;
+  const std::uint64_t local = job.ranks_per_node();
+  const bool disk = job.disk_bytes > 0;
+  return {.up_bytes_per_second = hardware.up_bytes_per_second,
+          .down_bytes_per_second = hardware.down_bytes_per_second,
+          .both_bytes_per_second = hardware.both_bytes_per_second,
+          .node_up_bytes_per_second = hardware.node_link_bytes_per_second,
+          .node_down_bytes_per_second = hardware.node_link_bytes_per_second,
+          .latency_seconds = hardware.copy_latency_seconds,
+          .host_memory_bytes_per_second = hardware.host_memory_bytes_per_second,
+          .cpu_update_share = job.cpu_update_share,
+          .device_memory_bytes_per_second = hardware.device_memory_bytes_per_second,
+          .disk_read_bytes_per_second = disk ? job.disk_read_bytes_per_second : 0,
+          .disk_write_bytes_per_second = disk ? job.disk_write_bytes_per_second : 0,
+          .disk_endurance_bytes = disk ? job.disk_endurance_bytes : 0,
+          .host_bytes = job.host_bytes / local,
+          .disk_bytes = job.disk_bytes / local,
+          .ranks_on_node = static_cast<std::uint32_t>(local),
+          .world_size = job.ranks};
+}
+
+absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job) {
+  return MakeProblem(model, job, WholeModel(model, job));
+}
+
+absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job,
+                                                      const RankWork& work) {
+  GEMINID_RETURN_IF_ERROR(Validate(model));
+  GEMINID_RETURN_IF_ERROR(Validate(job));
+  return Builder(model, job, work).Make();
+}
+
+}  // namespace geminid::forecast

@@ -1,0 +1,80 @@
+// From a model and a machine to what the planner is asked: the trace of one step as our engine
+// would record it, the state of each chunk and what each half of a layer keeps.
+#ifndef GEMINID_TRAINING_FORECAST_PROBLEM_H_
+#define GEMINID_TRAINING_FORECAST_PROBLEM_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "daemon/planner/hierarchy/hierarchy.h"
+#include "training/forecast/costs.h"
+#include "training/forecast/hardware.h"
+#include "training/forecast/model.h"
+#include "training/forecast/optimizer.h"
+#include "training/forecast/rank_work.h"
+
+namespace geminid::forecast {
+
+enum class Activations : std::uint8_t {
+  kPlanned,    // the planner chooses for each part of a layer: keep, offload or recompute
+  kRecompute,  // every part keeps its input alone, on the device: geminid-train --recompute on
+  kKeep,       // every part keeps all, on the device: --recompute off
+};
+
+// One job on `nodes` equal machines. Sizes are of one node.
+struct Job {
+  Hardware hardware;
+  std::uint32_t nodes = 1;
+  std::uint32_t ranks = 1;       // of all nodes together; a multiple of `nodes`
+  std::uint64_t host_bytes = 0;  // for training
+  std::uint64_t disk_bytes = 0;  // 0: no disk
+  double disk_read_bytes_per_second = 0;
+  double disk_write_bytes_per_second = 0;
+  double disk_endurance_bytes = 0;  // 0: unknown
+  double cpu_update_share = 0.8;    // of host memory's rate, by the CPU optimizer
+  Batch batch;                      // of one rank
+  Optimizer optimizer = {};
+  Activations activations = Activations::kPlanned;
+  // What an fp32 number takes where elements take kElementBytes: 2 where they are fp32 themselves,
+  // and all sizes and rates are given as if they were half as wide.
+  std::uint64_t float_bytes = kFloatBytes;
+  // Of layers that are cut over ranks, where these compute and exchange in fp32 whatever the
+  // weights are: operations per second. 0: as all others.
+  double float_cut_flops = 0;
+  // Only plans that today's engine carries out (executable.h): activations are then recomputed
+  // unless they are to be kept.
+  bool only_executable = false;
+
+  std::uint32_t ranks_per_node() const { return ranks / nodes; }
+  bool keeps() const { return activations == Activations::kKeep; }
+  bool recomputes() const {
+    return activations == Activations::kRecompute || (only_executable && !keeps());
+  }
+};
+
+// INVALID_ARGUMENT naming what is wrong.
+absl::Status Validate(const Job& job);
+
+// What one rank asks the planner. Chunks are those the engine would make (client/zero/layout.h), a
+// moment is one part of a layer or an end of the model, and each chunk stays on its device until
+// the gradients of all its tensors are complete (client/zero/core/recorder.h). The output layer's
+// two turns are one moment, as in the reference trainer. Moments last as long as their operations
+// at the achieved rate or their traffic at the rate of device memory, whichever is more. Each part
+// of a layer gives two activations: its input, and the rest, which can be computed from it.
+// RESOURCE_EXHAUSTED if one operator alone needs more than any arena has.
+absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job);
+
+// The same for a rank that has `work` of the model. Its shards are of work.sharing_ranks().
+absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job,
+                                                      const RankWork& work);
+
+// How the engine has its plans made: gradients leave during one moment, extents are whole units.
+planner::PlannerOptions EnginePlannerOptions();
+std::uint64_t RoundDownToExtent(std::uint64_t bytes);
+
+// The machine of `job` as the planner sees it from one rank.
+planner::Machine MakeMachine(const Job& job);
+
+}  // namespace geminid::forecast
+
+#endif  // GEMINID_TRAINING_FORECAST_PROBLEM_H_

@@ -1,0 +1,59 @@
+// Traces in files: recorded from a running job or made from a model, to plan and simulate without
+// either.
+#ifndef GEMINID_TRAINING_FORECAST_TRACE_FILE_H_
+#define GEMINID_TRAINING_FORECAST_TRACE_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/planner/contract/trace.h"
+#include "daemon/planner/hierarchy/hierarchy.h"
+#include "geminid/v1/trace.pb.h"
+#include "training/forecast/problem.h"
+
+namespace geminid::forecast {
+
+// One step of one rank. Plain values.
+struct RecordedTrace {
+  std::string description;  // what was traced, for people
+  std::uint32_t world_size = 1;
+  std::uint32_t ranks_on_node = 1;
+  std::uint64_t tokens = 0;  // per rank and step; 0: unknown
+  planner::Trace trace;
+  // Either one per chunk, or none where only the trace was recorded: bf16 weights under Adam are
+  // then assumed (DefaultOptimizer).
+  std::vector<planner::OptimizerItem> optimizer;
+  // Empty where they are part of the moments' workspace.
+  std::vector<planner::ActivationItem> activations;
+};
+
+// Larger files are refused unread.
+inline constexpr std::uint64_t kMaxTraceFileBytes = std::uint64_t{64} << 20;
+
+v1::TraceFile ToMessage(const RecordedTrace& recorded);
+// Checks everything: INVALID_ARGUMENT naming the field.
+absl::StatusOr<RecordedTrace> FromMessage(const v1::TraceFile& message);
+
+// By extension: .json, .textproto, and .pb or .trace for binary. Errors name the file. Save
+// replaces the file at once or not at all.
+absl::Status SaveTraceFile(const std::string& path, const v1::TraceFile& message);
+absl::StatusOr<v1::TraceFile> LoadTraceFile(const std::string& path);
+
+// State of each chunk if its bytes are bf16 weights: 12 bytes per parameter of this rank's shard
+// with 8 of moments, and a gradient of 2. Frozen chunks have a weight alone.
+std::vector<planner::OptimizerItem> DefaultOptimizer(const planner::Trace& trace,
+                                                     std::uint32_t world_size,
+                                                     std::uint64_t moment_bytes_per_parameter);
+
+// The links of `hardware` as they were measured, those of a node's ranks together included.
+void UseMeasuredLink(const RecordedTrace& recorded, Hardware* hardware);
+
+// The recorded step on the machine of `job`, whose ranks are those of the trace and whose batch is
+// not used. Operators take the time that was recorded.
+planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& job);
+
+}  // namespace geminid::forecast
+
+#endif  // GEMINID_TRAINING_FORECAST_TRACE_FILE_H_

@@ -1,0 +1,162 @@
+#include "training/forecast/trainer_need.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/pages.h"
+#include "client/zero/layout.h"
+#include "kernels/model/attention/attention.h"
+#include "kernels/model/attention/attention_parts.h"
+#include "training/forecast/catalogue.h"
+#include "training/forecast/forecast.h"
+
+namespace geminid::forecast {
+namespace {
+
+// An operator, by its layer.
+using Place = std::pair<std::uint64_t, Operator>;
+
+struct Chunks {
+  std::uint64_t largest_operator_bytes = 0;  // of the chunks that one operator uses
+  std::uint64_t all_bytes = 0;
+  std::uint64_t elements = 0;  // padded
+};
+
+// Of a layer's experts the trainer has one at a time.
+std::uint64_t TogetherOf(const Model& model, const Place& place, std::uint64_t bytes,
+                         std::uint64_t largest_chunk) {
+  if (model.experts <= 1 || place.second != Operator::kMlp) return bytes;
+  return bytes / model.experts + largest_chunk;
+}
+
+// Packed as the engine packs the trainer's parameters: each part of a layer is a unit.
+Chunks PackedChunks(const Model& model, const TrainerNeed& need) {
+  const std::vector<Tensor> tensors = Tensors(model);
+  std::vector<zero::TensorShape> shapes;
+  std::map<Place, std::uint32_t> units;
+  const zero::DataType type =
+      need.element_bytes == sizeof(float) ? zero::DataType::kFloat32 : zero::DataType::kBFloat16;
+  for (const Tensor& tensor : tensors) {
+    zero::TensorShape shape = {.elements = tensor.elements(), .type = type};
+    if (IsPartOfLayer(tensor.used_by)) {
+      const auto number = static_cast<std::uint32_t>(units.size());
+      shape.unit = units.emplace(Place(tensor.layer, tensor.used_by), number).first->second;
+    }
+    shapes.push_back(shape);
+  }
+  const auto layout =
+      zero::MakeLayout(shapes, {.world_size = static_cast<int>(need.sharing_ranks)});
+  if (!layout.ok()) return {};
+  Chunks chunks;
+  std::uint64_t largest_chunk = 0;
+  const auto bytes_of = [&](std::uint32_t chunk) {
+    return base::RoundUpToPage(layout->chunks[chunk].bytes());
+  };
+  for (std::uint32_t chunk = 0; chunk < layout->chunks.size(); ++chunk) {
+    chunks.all_bytes += bytes_of(chunk);
+    chunks.elements += layout->chunks[chunk].elements;
+    largest_chunk = std::max(largest_chunk, bytes_of(chunk));
+  }
+  std::map<Place, std::set<std::uint32_t>> used;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const bool in_layer = IsPartOfLayer(tensors[i].used_by);
+    used[{in_layer ? tensors[i].layer : 0, tensors[i].used_by}].insert(layout->tensors[i].chunk);
+    if (tensors[i].also_output) used[{0, Operator::kOutput}].insert(layout->tensors[i].chunk);
+  }
+  for (const auto& [place, its_chunks] : used) {
+    std::uint64_t bytes = 0;
+    for (const std::uint32_t chunk : its_chunks) bytes += bytes_of(chunk);
+    chunks.largest_operator_bytes =
+        std::max(chunks.largest_operator_bytes, TogetherOf(model, place, bytes, largest_chunk));
+  }
+  return chunks;
+}
+
+// Of optimizer state that lives on the device: 12 bytes an element, and for the granules that
+// updates are written to up to most of as much again where the model is small.
+std::uint64_t StateBytes(const Chunks& chunks, const TrainerNeed& need) {
+  constexpr std::uint64_t kBytesPerElement = 21;
+  return need.state_on_device ? kBytesPerElement * chunks.elements / need.sharing_ranks : 0;
+}
+
+// What a library takes for attention on a GPU, and its test.
+struct LibraryBytes {
+  std::uint64_t in_a_step = 0;
+  std::uint64_t in_its_test = 0;
+};
+
+LibraryBytes AttentionBytesOf(const WorkspaceShape& shape) {
+  if (!shape.on_gpu || shape.element_bytes != kElementBytes) return {};
+  const kernels::AttentionShape attention = {.batch = shape.batch.sequences,
+                                             .sequence = shape.batch.sequence_length,
+                                             .heads = shape.heads,
+                                             .kv_heads = shape.kv_heads,
+                                             .head_dim = shape.head_dim,
+                                             .scale = 1.0F};
+  const kernels::AttentionParts parts = kernels::PartsOfAttention(attention);
+  if (parts.batch == 0) return {};
+  const std::uint64_t in_a_step = parts.bytes + shape.batch.tokens() * shape.heads * sizeof(float);
+  return {in_a_step, in_a_step + kernels::AttentionTestBytes(attention, parts)};
+}
+
+}  // namespace
+
+std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
+  const LibraryBytes library = AttentionBytesOf(shape);
+  const std::uint64_t element = shape.element_bytes;
+  const std::uint64_t tokens = shape.batch.tokens();
+  const std::uint64_t hidden = shape.hidden;
+  const std::uint64_t stream = tokens * hidden * element;
+  const std::uint64_t head_columns = std::max<std::uint64_t>(
+      shape.attention_columns, shape.head_dim * shape.heads / shape.kv_heads);
+  const std::uint64_t attention =
+      8 * tokens * head_columns * element +
+      kernels::AttentionWorkspaceBytes({.batch = shape.batch.sequences,
+                                        .sequence = shape.batch.sequence_length,
+                                        .heads = shape.heads,
+                                        .kv_heads = shape.kv_heads,
+                                        .head_dim = shape.head_dim,
+                                        .scale = 1.0F},
+                                       shape.threads) +
+      library.in_a_step;
+  const std::uint64_t mlp = 4 * tokens * shape.mlp_columns * element;
+  // Logits, and of an expert's rows what goes in, and the gradients of what comes out and goes in.
+  const std::uint64_t routed = shape.experts > 0
+                                   ? tokens * (shape.experts * (element + sizeof(float)) +
+                                               hidden * (2 * element + sizeof(float)))
+                                   : 0;
+  const std::uint64_t output =
+      tokens * base::RoundUp(shape.vocabulary, kLogitAlignment) * (element + sizeof(float));
+  // Where the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices,
+  // each of which has two of the product's three dimensions.
+  const auto copies = [](std::uint64_t a, std::uint64_t b, std::uint64_t c) {
+    return sizeof(float) * (a * b + b * c + a * c);
+  };
+  const std::uint64_t product =
+      std::max({copies(tokens, hidden, std::max(head_columns, hidden)),
+                copies(tokens, hidden, std::min(shape.mlp_columns, shape.intermediate)),
+                copies(tokens, hidden, shape.vocabulary)});
+  const std::uint64_t step = (2 * shape.layers + 2) * stream + 2 * stream +
+                             tokens * hidden * sizeof(float) +
+                             std::max({attention, mlp + routed, output}) + product;
+  return std::max(step, library.in_its_test);
+}
+
+std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need) {
+  const Chunks chunks = PackedChunks(model, need);
+  // Sums of gradients over micro-batches lie beside the weights.
+  const std::uint64_t copies = need.sums_gradients ? 3 : 2;
+  const std::uint64_t bytes = need.workspace_bytes + (need.weights_stay ? chunks.all_bytes : 0) +
+                              copies * chunks.largest_operator_bytes + StateBytes(chunks, need);
+  return base::RoundUp(bytes, MemoryStep(bytes));
+}
+
+bool TrainerTrains(const Model& model) {
+  return model.name == "gpt2" || model.name == "llama" || model.name == "mixtral" ||
+         TrainersOwn(model.name) != nullptr;
+}
+
+}  // namespace geminid::forecast

@@ -1,0 +1,40 @@
+// The file that says which hosts a run has, as mpirun and deepspeed read it:
+//
+//   # comments, and empty lines
+//   node-a slots=4
+//   node-b slots=4
+//   user@node-c       (one slot; the remote shell logs in as that user)
+#ifndef GEMINID_TRAINING_LAUNCH_HOST_FILE_H_
+#define GEMINID_TRAINING_LAUNCH_HOST_FILE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace geminid::trainer {
+
+inline constexpr int kRanksMax = 1024;  // of a run
+
+struct HostSlots {
+  std::string name;  // as the file has it, for the remote shell: HOST or USER@HOST
+  int ranks = 1;
+  friend bool operator==(const HostSlots&, const HostSlots&) = default;
+};
+
+// INVALID_ARGUMENT names the line and says what would be right: what is no host and its slots, a
+// host that is there twice, no host at all, and a name of the loopback beside other hosts, by which
+// they would not find it. `path` is for the message.
+absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
+                                                     const std::string& text);
+// The same of a file; as ReadFile if it cannot be read.
+absl::StatusOr<std::vector<HostSlots>> ReadHostFile(const std::string& path);
+
+// The first `ranks` slots, host by host. INVALID_ARGUMENT if there are fewer.
+absl::StatusOr<std::vector<HostSlots>> TakeSlots(const std::vector<HostSlots>& hosts, int ranks);
+
+int SlotsOf(const std::vector<HostSlots>& hosts);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_LAUNCH_HOST_FILE_H_

@@ -1,0 +1,133 @@
+#include "training/launch/host_frames.h"
+
+#include <cstddef>
+#include <fstream>
+#include <span>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "training/launch/sha256.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr size_t kHeaderBytes = 5;
+constexpr size_t kWordBytes = 4;
+constexpr size_t kMaxFrameBytes = 16 << 20;  // an environment and a command line have 6 MiB at most
+constexpr char kOwnFile[] = "/proc/self/exe";
+
+void PutWord(std::string* to, size_t word) {
+  for (int shift = 0; shift < 32; shift += 8) to->push_back(static_cast<char>(word >> shift));
+}
+
+size_t GetWord(const std::string& from, size_t at) {
+  size_t word = 0;
+  for (size_t i = 0; i < kWordBytes; ++i) {
+    word |= static_cast<size_t>(static_cast<unsigned char>(from[at + i])) << (8 * i);
+  }
+  return word;
+}
+
+absl::Status NotAFrame() {
+  return absl::InvalidArgumentError("what came is no frame of geminid-train");
+}
+
+}  // namespace
+
+absl::StatusOr<ProgramVersion> OwnVersion() {
+  std::ifstream file(kOwnFile, std::ios::binary);
+  Sha256 hash;
+  std::vector<char> buffer(1 << 20);
+  while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), file.gcount() > 0) {
+    hash.Add(std::as_bytes(std::span(buffer).first(static_cast<size_t>(file.gcount()))));
+  }
+  if (file.bad() || !file.eof()) {
+    return absl::UnavailableError(absl::StrCat("cannot read the program itself, ", kOwnFile));
+  }
+  return ProgramVersion{.version = GEMINID_VERSION, .build = hash.Finish()};
+}
+
+std::string GreetingOf(const ProgramVersion& version) {
+  return absl::StrCat(kHostGreeting, " ", version.version, " ", version.build, "\n");
+}
+
+std::optional<ProgramVersion> ParseGreeting(const std::string& line) {
+  if (!absl::StartsWith(line, absl::StrCat(kHostGreeting, " "))) return std::nullopt;
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  if (words.size() != 4) return std::nullopt;
+  return ProgramVersion{.version = words[2], .build = words[3]};
+}
+
+std::string Encode(const HostFrame& frame) {
+  std::string body;
+  for (const std::string& field : frame.fields) {
+    PutWord(&body, field.size());
+    body += field;
+  }
+  std::string bytes(1, static_cast<char>(frame.type));
+  PutWord(&bytes, body.size());
+  return bytes + body;
+}
+
+absl::StatusOr<std::optional<HostFrame>> HostFrameReader::Next() {
+  if (buffer_.size() < kHeaderBytes) return std::optional<HostFrame>();
+  const auto type = static_cast<uint8_t>(buffer_[0]);
+  const size_t length = GetWord(buffer_, 1);
+  if (type < static_cast<uint8_t>(HostFrameType::kPrepare) ||
+      type > static_cast<uint8_t>(HostFrameType::kBeat) || length > kMaxFrameBytes) {
+    return NotAFrame();
+  }
+  const size_t end = kHeaderBytes + length;
+  if (buffer_.size() < end) return std::optional<HostFrame>();
+  HostFrame frame{.type = static_cast<HostFrameType>(type)};
+  for (size_t at = kHeaderBytes; at < end;) {
+    if (end - at < kWordBytes) return NotAFrame();
+    const size_t bytes = GetWord(buffer_, at);
+    at += kWordBytes;
+    if (end - at < bytes) return NotAFrame();
+    frame.fields.push_back(buffer_.substr(at, bytes));
+    at += bytes;
+  }
+  buffer_.erase(0, end);
+  return std::optional<HostFrame>(std::move(frame));
+}
+
+absl::StatusOr<std::string> FieldReader::Text() {
+  if (next_ >= fields_.size()) return NotAFrame();
+  return fields_[next_++];
+}
+
+absl::StatusOr<int> FieldReader::Number() {
+  GEMINID_ASSIGN_OR_RETURN(const std::string text, Text());
+  int number = 0;
+  if (!absl::SimpleAtoi(text, &number)) return NotAFrame();
+  return number;
+}
+
+absl::StatusOr<std::vector<std::string>> FieldReader::List() {
+  GEMINID_ASSIGN_OR_RETURN(const int count, Number());
+  std::vector<std::string> list;
+  for (int i = 0; i < count; ++i) {
+    GEMINID_ASSIGN_OR_RETURN(std::string text, Text());
+    list.push_back(std::move(text));
+  }
+  return list;
+}
+
+std::vector<std::string> FieldReader::Rest() {
+  std::vector<std::string> rest(fields_.begin() + static_cast<std::ptrdiff_t>(next_),
+                                fields_.end());
+  next_ = fields_.size();
+  return rest;
+}
+
+void AppendList(const std::vector<std::string>& list, HostFrame* frame) {
+  frame->fields.push_back(absl::StrCat(list.size()));
+  frame->fields.insert(frame->fields.end(), list.begin(), list.end());
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,89 @@
+// What the program that --hosts was given to and its agents on the hosts tell each other, and how
+// it lies on the agent's standard input and output.
+//
+// The agent begins with a line, before which a login shell may have written anything:
+//   geminid-host 1 VERSION BUILD
+// Both know then that they are the same program. All that follows are frames.
+#ifndef GEMINID_TRAINING_LAUNCH_HOST_FRAMES_H_
+#define GEMINID_TRAINING_LAUNCH_HOST_FRAMES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace geminid::trainer {
+
+inline constexpr char kHostGreeting[] = "geminid-host 1";
+
+// A program: its version, and what tells builds of one version apart.
+struct ProgramVersion {
+  std::string version;
+  std::string build;
+  friend bool operator==(const ProgramVersion&, const ProgramVersion&) = default;
+};
+
+// Of this process: the SHA-256 of its file.
+absl::StatusOr<ProgramVersion> OwnVersion();
+
+std::string GreetingOf(const ProgramVersion& version);
+// Nothing if the line is not a greeting.
+std::optional<ProgramVersion> ParseGreeting(const std::string& line);
+
+enum class HostFrameType : uint8_t {
+  // To the agent. A list is its length and its items.
+  kPrepare = 1,  // ranks of the run, of them here, milliseconds of silence, folder, list of
+                 // NAME=value, arguments ...
+  kStart,        // rank, list of NAME=value, arguments ...; without fields: those before now start
+  kSignal,       // signal, to all ranks
+  // From the agent.
+  kReady,    // after kPrepare
+  kRefused,  // instead: status code, message. After kStart: a rank could not be started
+  kStarted,  // rank, pid
+  kWords,    // rank, text from its stderr
+  kEnded,    // rank, status as of waitpid, "done" if it said so
+  // Both ways.
+  kBeat,  // who sends it is there
+};
+
+struct HostFrame {
+  HostFrameType type = HostFrameType::kBeat;
+  std::vector<std::string> fields{};
+  friend bool operator==(const HostFrame&, const HostFrame&) = default;
+};
+
+// Little endian: type (1), length of the rest (4), and of each field its length (4) and bytes.
+std::string Encode(const HostFrame& frame);
+
+// Cuts a stream into frames.
+class HostFrameReader {
+ public:
+  void Append(const std::string& bytes) { buffer_ += bytes; }
+  // Nothing if the next frame is not complete; INVALID_ARGUMENT if this is no stream of frames.
+  absl::StatusOr<std::optional<HostFrame>> Next();
+
+ private:
+  std::string buffer_;
+};
+
+// Takes a frame's fields one after the other; INVALID_ARGUMENT for one that is not there.
+class FieldReader {
+ public:
+  explicit FieldReader(const HostFrame& frame) : fields_(frame.fields) {}
+  absl::StatusOr<std::string> Text();
+  absl::StatusOr<int> Number();
+  absl::StatusOr<std::vector<std::string>> List();
+  std::vector<std::string> Rest();
+
+ private:
+  const std::vector<std::string>& fields_;
+  size_t next_ = 0;
+};
+
+void AppendList(const std::vector<std::string>& list, HostFrame* frame);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_LAUNCH_HOST_FRAMES_H_

@@ -1,0 +1,392 @@
+#include "training/launch/launcher.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+#include <random>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "base/clock.h"
+#include "base/exit_code.h"
+#include "base/status_macros.h"
+#include "training/launch/local_host.h"
+#include "training/launch/rank_host.h"
+#include "training/launch/restarts.h"
+#include "training/launch/stop_signals.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr char kProgramName[] = "geminid-train";
+constexpr size_t kProcessNameMax = 15;  // of the kernel
+constexpr int kLastWordsLines = 20;
+
+// Names are what distinguishes two jobs of one user on one host.
+std::string RandomJobId() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x", random(), random());
+}
+
+// What each rank of a host is told.
+Variables EnvironmentOf(const LaunchOptions& options, const std::string& job_id,
+                        const Restarts& restarts) {
+  Variables added = options.environment;
+  if (restarts.most > 0) {
+    added.insert(added.end(), {{kRestartCountVariable, absl::StrCat(restarts.count)},
+                               {kMaxRestartsVariable, absl::StrCat(restarts.most)}});
+  }
+  if (restarts.failed_at.has_value()) {
+    const absl::Duration ago = base::MonotonicNow() - *restarts.failed_at;
+    added.emplace_back(kFailedAgoVariable, absl::StrCat(absl::ToInt64Nanoseconds(ago)));
+  }
+  added.insert(added.end(), {{"WORLD_SIZE", absl::StrCat(options.ranks)},
+                             {"MASTER_ADDR", options.master_address},
+                             {"GEMINID_JOB_ID", job_id}});
+  return added;
+}
+
+// The last lines, each on its own and indented.
+std::string Indented(const std::string& words) {
+  std::vector<std::string> lines =
+      absl::StrSplit(words, absl::ByAnyChar("\r\n"), absl::SkipEmpty());
+  const size_t first = lines.size() - std::min<size_t>(lines.size(), kLastWordsLines);
+  std::string text;
+  for (size_t i = first; i < lines.size(); ++i) absl::StrAppend(&text, "  ", lines[i], "\n");
+  return text;
+}
+
+// Lower is more likely to be the reason why the job failed.
+constexpr int kMissingGuilt = 2;
+constexpr int kStoppedGuilt = 3;
+int Guilt(const RankState& rank) {
+  if (rank.lost()) return -1;
+  const int status = *rank.wait_status();
+  if (WIFSIGNALED(status)) return 0;
+  if (WEXITSTATUS(status) == base::kExitAborted) return kStoppedGuilt;
+  return WEXITSTATUS(status) == base::kExitUnavailable ? kMissingGuilt : 1;
+}
+
+// The code of an end that is no failure of this rank's own: all ranks end like this together.
+std::optional<int> AgreedEnd(int wait_status) {
+  if (!WIFEXITED(wait_status)) return std::nullopt;
+  const int code = WEXITSTATUS(wait_status);
+  if (code == base::kExitDiverged) return code;
+  for (const int signal : kStopSignals) {
+    if (code == base::kExitSignalBase + signal) return code;
+  }
+  return std::nullopt;
+}
+
+// Whoever ended the job does not want it started again.
+constexpr char kEndedOnRequest[] = "the job was ended on request";
+
+// Whether another start may not meet it again.
+bool IsPassing(const RankState& rank) {
+  if (rank.lost() || absl::StrContains(rank.last_words(), kEndedOnRequest)) return false;
+  const int wait_status = *rank.wait_status();
+  if (WIFSIGNALED(wait_status)) return true;
+  switch (WEXITSTATUS(wait_status)) {
+    case base::kExitFailed:
+    case base::kExitUnavailable:
+    case base::kExitDeadline:
+    case base::kExitAborted:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// One start of all ranks.
+class Launcher {
+ public:
+  Launcher(const LaunchOptions& options, int signal_fd, Restarts restarts)
+      : options_(options), signal_fd_(signal_fd), restarts_(restarts) {}
+
+  absl::Status Start(const std::string& job_id) {
+    const Variables environment = EnvironmentOf(options_, job_id, restarts_);
+    int rank = 0;
+    for (const LaunchOptions::Place& place : options_.places) {
+      std::vector<RankStart> starts;
+      for (int local = 0; local < place.ranks; ++local, ++rank) {
+        RankStart start{.rank = rank, .arguments = {RankName(rank)}, .environment = environment};
+        start.arguments.insert(start.arguments.end(), options_.arguments.begin(),
+                               options_.arguments.end());
+        start.environment.insert(start.environment.end(),
+                                 {{"RANK", absl::StrCat(rank)},
+                                  {"LOCAL_RANK", absl::StrCat(local)},
+                                  {"LOCAL_WORLD_SIZE", absl::StrCat(place.ranks)}});
+        starts.push_back(std::move(start));
+      }
+      GEMINID_RETURN_IF_ERROR(place.host->Start(starts));
+      const std::vector<RankState*> started = place.host->ranks();
+      ranks_.insert(ranks_.end(), started.begin(), started.end());
+    }
+    return absl::OkStatus();
+  }
+
+  // Returns when all ranks have ended.
+  void Run() {
+    PollUntil([&] { return Over() || failed_ || policy_.first() != 0 || EndedBySignal() != 0; },
+              absl::InfiniteFuture());
+    // Ranks end alike, but for one that was asked to before it had met the others.
+    if (EndedBySignal() != 0) {
+      PollUntil([&] { return Over() || failed_ || policy_.first() != 0; },
+                base::MonotonicNow() + options_.grace_time);
+      if (!Over() && policy_.first() == 0) SignalAll(EndedBySignal());
+      PollUntil([&] { return Over() || failed_ || policy_.first() != 0; }, absl::InfiniteFuture());
+    }
+    // A failure spreads: whoever notices it ends with words of its own, or the signal that ended
+    // one rank was for all of us.
+    if (failed_) {
+      Settle([&] { return Over() || lost_ || policy_.first() != 0; });
+    }
+    if (policy_.first() != 0 && !Over()) {
+      SignalAll(policy_.first());
+      PollUntil([&] { return Over() || failed_ || at_once_; }, absl::InfiniteFuture());
+      Settle([&] { return Over() || lost_ || at_once_; });
+    }
+    if (!Over()) Stop();
+    LookAtAll();
+    ReadSignals();
+  }
+
+  // Nothing: it must not be started again. Else how.
+  std::optional<Restarts> Again() const {
+    if (!restarts_.keeps() || ended_badly_.empty() || policy_.first() != 0 || IsDone()) return {};
+    if (!IsPassing(Culprit())) return {};
+    return Restarts{restarts_.count + 1, restarts_.most, failed_at_};
+  }
+
+  void SayAgain() const {
+    options_.write_stderr(absl::StrCat(kProgramName, ": ", DescribeCulprit(),
+                                       "; all ranks are started again (", restarts_.count + 1,
+                                       " of ", restarts_.most,
+                                       "), to go on from what they left in memory\n"));
+  }
+
+  int Judge() {
+    if (at_once_) return base::kExitSignalBase + policy_.first();
+    if (ended_badly_.empty()) return agreed_end_;
+    const RankState& culprit = Culprit();
+    // Those that the signal killed are missed by the others.
+    if (agreed_end_ != base::kExitOk && Guilt(culprit) >= kMissingGuilt) return agreed_end_;
+    if (restarts_.most > 0 && IsDone()) {
+      options_.write_stderr(
+          absl::StrCat(kProgramName, ": ", DescribeCulprit(), " after the run was done\n"));
+      return base::kExitOk;
+    }
+    std::string words =
+        absl::StrCat(kProgramName, ": ", DescribeCulprit(), "; the other ranks were stopped\n");
+    // Rank 0's words were passed on already.
+    if (culprit.rank() != 0 && !culprit.last_words().empty()) {
+      absl::StrAppend(&words, "Its last words:\n", Indented(culprit.last_words()));
+    }
+    options_.write_stderr(words);
+    if (culprit.lost()) return base::kExitUnavailable;
+    const int status = *culprit.wait_status();
+    return WIFEXITED(status) ? WEXITSTATUS(status) : base::kExitFailed;
+  }
+
+ private:
+  const RankState& Culprit() const {
+    return **std::min_element(ended_badly_.begin(), ended_badly_.end(),
+                              [](const auto* a, const auto* b) { return Guilt(*a) < Guilt(*b); });
+  }
+
+  std::string DescribeCulprit() const {
+    return absl::StrCat(Culprit().Describe(), " ", Culprit().DescribeEnd());
+  }
+
+  // Ranks end well together, after the last of them has done its part. One that was killed on its
+  // way out has nothing left in memory to go on from, and need not go on.
+  bool IsDone() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const RankState* rank) {
+      return rank->said_done() || rank->wait_status() == std::optional<int>(0);
+    });
+  }
+
+  bool Over() const {
+    return std::none_of(ranks_.begin(), ranks_.end(),
+                        [](const RankState* rank) { return rank->running(); });
+  }
+
+  template <typename Done>
+  void PollUntil(const Done& done, absl::Time deadline) {
+    while (!done()) {
+      const absl::Duration left = deadline - base::MonotonicNow();
+      if (left <= absl::ZeroDuration()) return;
+      PollOnce(left);
+    }
+  }
+
+  // Until those that end by themselves have. Whoever stopped all that ended so far is on its way
+  // out, with the reason, and is given the time to come to its end.
+  template <typename Done>
+  void Settle(const Done& done) {
+    const auto stopped = [](const RankState* rank) { return Guilt(*rank) == kStoppedGuilt; };
+    PollUntil(done, base::MonotonicNow() + options_.settle_time);
+    PollUntil(
+        [&] { return done() || !std::all_of(ended_badly_.begin(), ended_badly_.end(), stopped); },
+        base::MonotonicNow() + options_.grace_time);
+  }
+
+  void PollOnce(absl::Duration at_most) {
+    constexpr absl::Duration kLongest = absl::Hours(1);
+    std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
+    absl::Time until = base::MonotonicNow() + std::min(at_most, kLongest);
+    for (const LaunchOptions::Place& place : options_.places) {
+      place.host->AddTo(&fds);
+      until = std::min(until, place.host->look_by());
+    }
+    const absl::Duration wait = std::max(absl::ZeroDuration(), until - base::MonotonicNow());
+    const int milliseconds = static_cast<int>(absl::ToInt64Milliseconds(wait)) + 1;
+    if (poll(fds.data(), fds.size(), milliseconds) < 0) return;
+    if (fds[0].revents != 0) ReadSignals();
+    LookAtAll();
+  }
+
+  void LookAtAll() {
+    std::vector<RankState*> ran;
+    for (RankState* rank : ranks_) {
+      if (rank->running()) ran.push_back(rank);
+    }
+    for (const LaunchOptions::Place& place : options_.places)
+      place.host->Look(base::MonotonicNow());
+    for (RankState* rank : ranks_) {
+      const std::string words = rank->TakeNewWords();
+      if (rank->rank() == 0 && !words.empty()) options_.write_stderr(words);
+    }
+    for (const RankState* rank : ran) {
+      if (!rank->running()) NoteEnd(*rank);
+    }
+  }
+
+  // The signal by which a rank says that it ended; 0: none does.
+  int EndedBySignal() const {
+    return agreed_end_ > base::kExitSignalBase ? agreed_end_ - base::kExitSignalBase : 0;
+  }
+
+  void SignalAll(int signal) {
+    for (const LaunchOptions::Place& place : options_.places) place.host->Signal(signal);
+  }
+
+  void NoteEnd(const RankState& rank) {
+    if (!rank.lost()) {
+      const int status = *rank.wait_status();
+      if (status == 0) return;
+      if (WIFSIGNALED(status) && WTERMSIG(status) == policy_.first()) {  // it was for all of us
+        agreed_end_ = base::kExitSignalBase + policy_.first();
+        return;
+      }
+      if (const std::optional<int> code = AgreedEnd(status)) {
+        agreed_end_ = *code;
+        return;
+      }
+    }
+    if (!failed_) failed_at_ = base::MonotonicNow();
+    failed_ = true;
+    lost_ = lost_ || rank.lost();
+    if (!stopping_) ended_badly_.push_back(&rank);
+  }
+
+  void ReadSignals() {
+    signalfd_siginfo info = {};
+    while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
+      const auto signal = static_cast<int>(info.ssi_signo);
+      if (policy_.OnSignal(signal, base::MonotonicNow()) != StopAction::kEndAtOnce || at_once_)
+        continue;
+      at_once_ = true;
+      options_.write_stderr(
+          absl::StrCat(kProgramName, ": ended at once by a second ", SignalName(signal), "\n"));
+    }
+  }
+
+  void Stop() {
+    stopping_ = true;
+    if (!at_once_) {
+      SignalAll(SIGTERM);
+      PollUntil([&] { return Over() || at_once_; },
+                base::MonotonicNow() + (lost_ ? options_.lost_grace_time : options_.grace_time));
+    }
+    SignalAll(SIGKILL);
+    PollUntil([&] { return Over(); }, absl::InfiniteFuture());
+  }
+
+  const LaunchOptions& options_;
+  const int signal_fd_;
+  const Restarts restarts_;
+  absl::Time failed_at_;
+  std::vector<RankState*> ranks_;              // of all hosts
+  std::vector<const RankState*> ended_badly_;  // before they were told to stop, in order
+  bool failed_ = false;
+  bool lost_ = false;  // a host
+  bool stopping_ = false;
+  StopPolicy policy_;     // its first signal was passed on
+  bool at_once_ = false;  // a second one came
+  int agreed_end_ = base::kExitOk;
+};
+
+}  // namespace
+
+absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
+  const sigset_t forwarded = WatchedSignals();
+  sigset_t before;
+  sigprocmask(SIG_BLOCK, &forwarded, &before);
+  const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
+  const int signal_fd = signalfd(-1, &forwarded, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signal_fd < 0) return absl::ErrnoToStatus(errno, "cannot watch signals");
+  const absl::Cleanup close_fd = [&] { close(signal_fd); };
+  const std::string job_id = RandomJobId();
+  LocalHost here(options.program, {}, before);
+  LaunchOptions placed = options;
+  if (placed.places.empty()) placed.places = {{&here, options.ranks}};
+  Restarts restarts = {.count = options.restarts_made, .most = options.restarts};
+  for (;;) {
+    Launcher launcher(placed, signal_fd, restarts);
+    GEMINID_RETURN_IF_ERROR(launcher.Start(job_id));
+    launcher.Run();
+    if (restarts_made != nullptr) *restarts_made = restarts.count;
+    const std::optional<Restarts> again = launcher.Again();
+    if (!again.has_value()) return launcher.Judge();
+    launcher.SayAgain();
+    restarts = *again;
+  }
+}
+
+bool IsLaunched() {
+  const char* const launcher = std::getenv(kLauncherVariable);
+  return launcher != nullptr && absl::StrCat(getppid()) == launcher;
+}
+
+std::string RankName(int rank) { return absl::StrCat(kProgramName, ": rank ", rank); }
+
+std::string ShortRankName(int rank) {
+  std::string name = absl::StrCat("geminid-rank ", rank);
+  return name.size() <= kProcessNameMax ? name : absl::StrCat("geminid-rk ", rank);
+}
+
+std::vector<std::string> WithoutOptions(const std::vector<std::string>& arguments,
+                                        const std::vector<std::string>& names) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string name = arguments[i].substr(0, arguments[i].find('='));
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      kept.push_back(arguments[i]);
+    } else if (name == arguments[i]) {
+      ++i;  // its value is the next argument
+    }
+  }
+  return kept;
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,44 @@
+// Ranks as processes of this host.
+#ifndef GEMINID_TRAINING_LAUNCH_LOCAL_HOST_H_
+#define GEMINID_TRAINING_LAUNCH_LOCAL_HOST_H_
+
+#include <signal.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/unique_fd.h"
+#include "training/launch/rank_host.h"
+#include "training/launch/rank_process.h"
+
+namespace geminid::trainer {
+
+// Tells a rank the process that started it; see IsLaunched().
+inline constexpr char kLauncherVariable[] = "GEMINID_LAUNCHER_PID";
+
+// Destroying it kills the ranks that still run.
+class LocalHost final : public RankHost {
+ public:
+  // The ranks have this process's environment with `environment` and their own over it, and the
+  // signal mask `signal_mask`.
+  LocalHost(std::string program, Variables environment, const sigset_t& signal_mask);
+
+  std::string name() const override { return ""; }
+  absl::Status Start(const std::vector<RankStart>& starts) override;
+  std::vector<RankState*> ranks() override;
+  void Signal(int signal) override;
+  void AddTo(std::vector<pollfd>* fds) const override;
+  void Look(absl::Time now) override;
+
+ private:
+  const std::string program_;
+  const Variables environment_;
+  const sigset_t signal_mask_;
+  base::UniqueFd run_memory_;  // of all starts; once there was one
+  std::vector<RankProcess> processes_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_LAUNCH_LOCAL_HOST_H_

@@ -1,0 +1,157 @@
+#include "training/launch/on_hosts.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/exit_code.h"
+#include "base/loopback.h"
+#include "base/status_macros.h"
+#include "training/launch/host_file.h"
+#include "training/launch/host_frames.h"
+#include "training/launch/host_name.h"
+#include "training/launch/remote_host.h"
+
+extern char** environ;
+
+namespace geminid::trainer {
+namespace {
+
+// A daemon of a run's own takes its time.
+constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr char kOwnVariables[] = "GEMINID_";
+constexpr char kSocketEntry[] = "GEMINID_SOCKET=";
+constexpr char kPortVariable[] = "MASTER_PORT";
+
+// Those of this process that mean something on the hosts. What a host sets itself holds there, and
+// which daemon it has is its own affair.
+std::vector<std::string> VariablesForHosts() {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (absl::StartsWith(*entry, kSocketEntry)) continue;
+    if (absl::StartsWith(*entry, kOwnVariables)) variables.emplace_back(*entry);
+  }
+  return variables;
+}
+
+bool IsThisHost(const std::string& name) {
+  char own[HOST_NAME_MAX + 1] = {};
+  gethostname(own, HOST_NAME_MAX);
+  return base::IsLoopback(name) || name == own;
+}
+
+absl::StatusOr<std::string> PathOf(const char* what, const std::filesystem::path& path,
+                                   std::error_code error) {
+  if (!error) return path.string();
+  return absl::UnavailableError(absl::StrCat("cannot find ", what, ": ", error.message()));
+}
+
+absl::StatusOr<RemoteHostOptions> OptionsForAll(const RunOnHosts& run,
+                                                const std::vector<std::string>& arguments) {
+  RemoteHostOptions all;
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  GEMINID_ASSIGN_OR_RETURN(all.program, PathOf("the program itself", program, error));
+  const auto folder = std::filesystem::current_path(error);
+  GEMINID_ASSIGN_OR_RETURN(all.folder, PathOf("the working folder", folder, error));
+  GEMINID_ASSIGN_OR_RETURN(all.version, OwnVersion());
+  all.environment = VariablesForHosts();
+  all.arguments = WithoutOptions(arguments, {std::begin(kHostsOptions), std::end(kHostsOptions)});
+  all.remote_shell = absl::StrSplit(run.remote_shell, ' ', absl::SkipEmpty());
+  all.silence = run.host_timeout;
+  all.ranks = run.ranks;
+  return all;
+}
+
+// `lost` gets the hosts that were; `launch` learns how often the ranks were started again.
+absl::StatusOr<int> LaunchOnce(const std::vector<HostSlots>& on, const RemoteHostOptions& all,
+                               LaunchOptions& launch, std::set<std::string>* lost) {
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<HostSlots> slots, TakeSlots(on, launch.ranks));
+  std::vector<std::unique_ptr<RemoteHost>> hosts;
+  std::vector<RemoteHost*> pointers;
+  LaunchOptions placed = launch;
+  for (const HostSlots& host : slots) {
+    RemoteHostOptions one = all;
+    one.name = host.name;
+    one.ranks_here = host.ranks;
+    if (IsThisHost(host.name)) one.remote_shell.clear();
+    GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<RemoteHost> started,
+                             RemoteHost::Start(std::move(one)));
+    pointers.push_back(started.get());
+    placed.places.push_back({started.get(), host.ranks});
+    hosts.push_back(std::move(started));
+  }
+  // A stopped process says nothing, and the hosts would take it for lost.
+  sigset_t stop, before;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  sigprocmask(SIG_BLOCK, &stop, &before);
+  const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
+  const Beats beats(pointers);
+  GEMINID_RETURN_IF_ERROR(AwaitHosts(pointers, kPatience));
+  placed.master_address = slots.size() == 1 ? "127.0.0.1" : AddressOf(slots.front().name);
+  const char* const port = std::getenv(kPortVariable);
+  if (port != nullptr) placed.environment.emplace_back(kPortVariable, port);
+  GEMINID_ASSIGN_OR_RETURN(const int code, Launch(placed, &launch.restarts_made));
+  for (const auto& host : hosts) {
+    if (!host->failure().ok()) lost->insert(host->name());
+  }
+  return code;
+}
+
+}  // namespace
+
+absl::Status CheckNoOtherLauncher(const collectives::Environment& environment) {
+  GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info,
+                           collectives::RankInfoFrom(environment));
+  if (info.world_size == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--hosts starts the ranks itself, but this process is a rank of another launcher (torchrun, "
+      "mpirun, srun); give --hosts to one process, or leave it out");
+}
+
+int RanksOnThoseLeft(const std::vector<HostSlots>& hosts, int ranks, const Fits& fits) {
+  int fewer = std::min(ranks, SlotsOf(hosts));
+  while (fewer > 0 && !fits(fewer)) --fewer;
+  return fewer;
+}
+
+absl::StatusOr<int> LaunchOnHosts(const RunOnHosts& run, const std::vector<std::string>& arguments,
+                                  LaunchOptions launch, const Fits& fits) {
+  GEMINID_ASSIGN_OR_RETURN(RemoteHostOptions all, OptionsForAll(run, arguments));
+  std::vector<HostSlots> hosts = run.hosts;
+  launch.ranks = run.ranks;
+  for (;;) {
+    all.ranks = launch.ranks;
+    std::set<std::string> lost;
+    GEMINID_ASSIGN_OR_RETURN(const int code, LaunchOnce(hosts, all, launch, &lost));
+    if (code != base::kExitUnavailable || lost.empty()) return code;
+    std::erase_if(hosts, [&](const HostSlots& host) { return lost.contains(host.name); });
+    if (!run.resume || launch.restarts_made >= launch.restarts) return code;
+    launch.ranks = RanksOnThoseLeft(hosts, launch.ranks, fits);
+    if (launch.ranks == 0) return code;
+    ++launch.restarts_made;
+    launch.write_stderr(absl::StrCat(
+        "geminid-train: starts again (", launch.restarts_made, " of ", launch.restarts,
+        ") without ", absl::StrJoin(lost, ", "), ", with ", launch.ranks,
+        launch.ranks == 1 ? " rank" : " ranks", ", to go on from the newest checkpoint\n"));
+    for (auto* words : {&all.arguments, &launch.arguments}) {
+      *words = WithoutOptions(*words, {"--ranks"});
+    }
+  }
+}
+
+}  // namespace geminid::trainer

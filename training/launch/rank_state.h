@@ -1,0 +1,56 @@
+// What is known of a rank that was started, on whichever host.
+#ifndef GEMINID_TRAINING_LAUNCH_RANK_STATE_H_
+#define GEMINID_TRAINING_LAUNCH_RANK_STATE_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace geminid::trainer {
+
+class RankState {
+ public:
+  // `host` is empty for this one.
+  RankState(int rank, std::string host) : rank_(rank), host_(std::move(host)) {}
+
+  void Started(pid_t pid) { pid_ = pid; }
+  void AddWords(const std::string& text);
+  // As waitpid says; `said_done` as kDoneVariable has it.
+  void Ended(int wait_status, bool said_done);
+  // Nobody can say any more how it ended. Nothing if it has ended.
+  void Lost(const std::string& why);
+
+  int rank() const { return rank_; }
+  const std::string& host() const { return host_; }
+  pid_t pid() const { return pid_; }  // of its host; -1: not known yet
+  bool running() const { return !wait_status_ && !lost_; }
+
+  // After the end: one of the two.
+  std::optional<int> wait_status() const { return wait_status_; }
+  bool lost() const { return lost_.has_value(); }
+  bool said_done() const { return said_done_; }
+
+  // "rank 3 (pid 512)", "rank 3 (pid 512 on node-b)".
+  std::string Describe() const;
+  // "exited with code 7", "was killed by signal 9 (Killed)", "was lost with its host: ...".
+  std::string DescribeEnd() const;
+  // What it said on stderr: the last of it, and all since the last call.
+  const std::string& last_words() const { return last_words_; }
+  std::string TakeNewWords() { return std::exchange(new_words_, std::string()); }
+
+ private:
+  int rank_ = 0;
+  std::string host_;
+  pid_t pid_ = -1;
+  std::optional<int> wait_status_;
+  std::optional<std::string> lost_;
+  bool said_done_ = false;
+  std::string last_words_;
+  std::string new_words_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_LAUNCH_RANK_STATE_H_

@@ -1,0 +1,118 @@
+// Another host of the run: an agent there, started by a remote shell, and the words with it.
+#ifndef GEMINID_TRAINING_LAUNCH_REMOTE_HOST_H_
+#define GEMINID_TRAINING_LAUNCH_REMOTE_HOST_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/unique_fd.h"
+#include "training/launch/host_file.h"
+#include "training/launch/host_frames.h"
+#include "training/launch/rank_host.h"
+
+namespace geminid::trainer {
+
+struct RemoteHostOptions {
+  std::string name;
+  int ranks = 1;       // of the run
+  int ranks_here = 1;  // on this host
+  // Begins the command, behind which come the host and what its shell is to run; none: the agent is
+  // started directly, on this host.
+  std::vector<std::string> remote_shell{};
+  std::string program;                                // where the host has it
+  ProgramVersion version;                             // that it must have
+  std::string folder;                                 // to run in
+  std::vector<std::string> environment{};             // NAME=value
+  std::vector<std::string> arguments{};               // what the host is to be ready for
+  absl::Duration silence = absl::Milliseconds(1200);  // after which it is lost
+};
+
+// Any thread may call Beat(), one the others.
+class RemoteHost final : public RankHost {
+ public:
+  // Starts the remote shell. It ends with this object, or if this process dies.
+  static absl::StatusOr<std::unique_ptr<RemoteHost>> Start(RemoteHostOptions options);
+  ~RemoteHost() override;
+  RemoteHost(const RemoteHost&) = delete;
+  RemoteHost& operator=(const RemoteHost&) = delete;
+
+  // Whether ranks can be started, and why there will not be any. Both change in Look().
+  bool ready() const { return phase_ == Phase::kReady; }
+  const absl::Status& failure() const { return failure_; }
+  // Says in the failure that it took too long.
+  void GiveUp(absl::Duration waited);
+
+  std::string name() const override { return options_.name; }
+  absl::Status Start(const std::vector<RankStart>& starts) override;
+  std::vector<RankState*> ranks() override;
+  void Signal(int signal) override;
+  void AddTo(std::vector<pollfd>* fds) const override;
+  absl::Time look_by() const override;
+  void Look(absl::Time now) override;
+
+  void Beat();
+
+ private:
+  enum class Phase { kGreeting, kPreparing, kReady };
+
+  RemoteHost(RemoteHostOptions options, pid_t shell, base::UniqueFd to, base::UniqueFd from,
+             base::UniqueFd errors);
+  void Send(const HostFrame& frame);
+  void Flush();  // with mutex_
+  void ReadErrors();
+  void ReadFrames(absl::Time now);
+  absl::Status OnBytes(const std::string& bytes);
+  absl::Status OnGreeting(const ProgramVersion& version);
+  absl::Status OnFrame(const HostFrame& frame);
+  RankState* RankOf(int rank);
+  void Fail(const absl::Status& status);
+  // Of a shell that has closed its output; waits a moment for its end.
+  std::string DescribeShellsEnd();
+
+  const RemoteHostOptions options_;
+  pid_t shell_ = -1;
+  const base::UniqueFd from_;
+  const base::UniqueFd errors_;
+  bool from_is_open_ = true;
+  bool errors_are_open_ = true;
+  Phase phase_ = Phase::kGreeting;
+  absl::Status failure_;
+  std::string lines_;  // before the greeting, and of it
+  HostFrameReader reader_;
+  std::string last_errors_;
+  absl::Time heard_at_;
+  std::vector<RankState> ranks_;
+
+  std::mutex mutex_;  // of the two below
+  base::UniqueFd to_;
+  std::string unsent_;
+};
+
+// Says to all hosts, as long as it lives, that this process is there.
+class Beats {
+ public:
+  explicit Beats(std::vector<RemoteHost*> hosts);
+  ~Beats();
+  Beats(const Beats&) = delete;
+  Beats& operator=(const Beats&) = delete;
+
+ private:
+  std::jthread thread_;
+};
+
+// Returns when all hosts are ready. Errors name every host that is not, and say why. Hosts have so
+// long for it.
+absl::Status AwaitHosts(const std::vector<RemoteHost*>& hosts, absl::Duration patience);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_LAUNCH_REMOTE_HOST_H_

@@ -1,0 +1,73 @@
+#include "training/launch/restarts.h"
+
+#include <cstdint>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr size_t kRunNameMax = 63;
+
+struct Names {
+  const char* count;
+  const char* most;
+};
+constexpr Names kLaunchers[] = {
+    {kRestartCountVariable, kMaxRestartsVariable},
+    {"TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"},
+};
+
+absl::StatusOr<int> Number(const char* name, const char* text) {
+  int value = 0;
+  if (absl::SimpleAtoi(text, &value) && value >= 0) return value;
+  return absl::InvalidArgumentError(absl::StrCat(name, "=\"", text, "\" is not a number"));
+}
+
+std::optional<int64_t> Nanoseconds(const char* text) {
+  int64_t value = 0;
+  if (text == nullptr || !absl::SimpleAtoi(text, &value)) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environment) {
+  Restarts restarts;
+  for (const Names& names : kLaunchers) {
+    const char* const count = environment(names.count);
+    const char* const most = environment(names.most);
+    if (count == nullptr || most == nullptr) continue;
+    GEMINID_ASSIGN_OR_RETURN(restarts.count, Number(names.count, count));
+    GEMINID_ASSIGN_OR_RETURN(restarts.most, Number(names.most, most));
+    break;
+  }
+  const std::optional<int64_t> ago = Nanoseconds(environment(kFailedAgoVariable));
+  const std::optional<int64_t> started = Nanoseconds(environment(kStartedAtVariable));
+  if (ago && started) restarts.failed_at = absl::FromUnixNanos(*started - *ago);
+  return restarts;
+}
+
+std::string DescribeStart(const Restarts& restarts, const Beginning& beginning, absl::Time now) {
+  std::string words = absl::StrCat("start ", restarts.count + 1, ": ");
+  if (beginning.resumed) {
+    absl::StrAppend(&words, "goes on after step ", beginning.step, ", from ", beginning.from);
+  } else {
+    absl::StrAppend(&words, "not all ranks left their state in memory; begins after step ",
+                    beginning.step);
+    if (!beginning.from.empty()) absl::StrAppend(&words, ", from ", beginning.from);
+  }
+  if (!restarts.failed_at.has_value()) return words;
+  const absl::Duration since = absl::Trunc(now - *restarts.failed_at, absl::Milliseconds(1));
+  return absl::StrCat(words, "; ", absl::FormatDuration(since), " after the failure");
+}
+
+std::string RunName(const collectives::RankInfo& info) {
+  const std::string name = info.job.empty() ? "run" : info.job;
+  const std::string port = absl::StrCat(":", info.master_port);
+  return name.substr(0, kRunNameMax - port.size()) + port;
+}
+
+}  // namespace geminid::trainer

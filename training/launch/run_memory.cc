@@ -1,0 +1,48 @@
+#include "training/launch/run_memory.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/memfd.h"
+#include "base/system_error.h"
+
+namespace geminid::trainer {
+
+absl::StatusOr<base::UniqueFd> MakeRunMemory() {
+  return base::CreateSealedMemfd("geminid-run", kRunMemoryBytes);
+}
+
+RunMemory RunMemory::From(const collectives::Environment& environment) {
+  const char* const text = environment(kRunMemoryVariable);
+  int fd = -1;
+  if (text == nullptr || !absl::SimpleAtoi(text, &fd) || fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    return RunMemory();
+  }
+  return RunMemory(fd);
+}
+
+absl::Status RunMemory::Keep(const std::string& words) const {
+  std::array<char, kRunMemoryBytes> page = {};
+  if (words.size() >= page.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a run remembers at most ", page.size() - 1, " bytes, not ", words.size()));
+  }
+  words.copy(page.data(), words.size());
+  if (pwrite(fd_, page.data(), page.size(), 0) == static_cast<ssize_t>(page.size())) {
+    return absl::OkStatus();
+  }
+  return base::SystemError(errno, "pwrite", "what this run remembers");
+}
+
+std::string RunMemory::Kept() const {
+  std::array<char, kRunMemoryBytes> page = {};
+  if (pread(fd_, page.data(), page.size() - 1, 0) < 0) return "";
+  return page.data();
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,98 @@
+// Says what a process is doing, and how far it is, where that takes longer than people wait without
+// a word.
+#ifndef GEMINID_TRAINING_LOGS_PHASE_H_
+#define GEMINID_TRAINING_LOGS_PHASE_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace geminid::trainer {
+
+struct HowFar {
+  uint64_t done = 0;
+  uint64_t of = 0;             // 0: unknown
+  const char* unit = nullptr;  // null: bytes
+};
+
+struct Patience {
+  std::chrono::milliseconds first{2000};  // without a word
+  std::chrono::milliseconds then{5000};   // between two
+};
+
+// Decides when to speak; no clock of its own. One thread at a time.
+class Phase {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Phase(std::string what, Clock::time_point began, Patience patience = {});
+
+  bool IsDue(Clock::time_point now) const { return now >= next_; }
+  Clock::time_point next() const { return next_; }
+  // The line for now, where one is due: "geminid-train: validation: 12 of 80 micro-batches, 4 s so
+  // far".
+  std::optional<std::string> LineAt(Clock::time_point now, const HowFar& far);
+
+ private:
+  const std::string what_;
+  const Clock::time_point began_;
+  const Patience patience_;
+  Clock::time_point next_;
+};
+
+// Speaks from a thread of its own: what takes long is often one call. One phase at a time, begun
+// and ended by one thread.
+class PhaseTeller {
+ public:
+  using Write = std::function<void(const std::string& line)>;
+  // Asked by the thread of the teller, and never after the end of its phase.
+  using Look = std::function<HowFar()>;
+
+  // `write` is called by the thread of the teller. Null: nobody is told, and there is no thread.
+  explicit PhaseTeller(Write write, Patience patience = {})
+      : write_(std::move(write)), patience_(patience) {}
+  ~PhaseTeller();
+  PhaseTeller(const PhaseTeller&) = delete;
+  PhaseTeller& operator=(const PhaseTeller&) = delete;
+
+  // Ends the phase before. Null: how far it is cannot be known, and its time alone is said.
+  void Begin(std::string what, Look look = nullptr);
+  void End();
+
+ private:
+  void Run();
+
+  const Write write_;
+  const Patience patience_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Phase> phase_;
+  Look look_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+// A phase for as long as this lives.
+class InPhase {
+ public:
+  InPhase(PhaseTeller* teller, std::string what, PhaseTeller::Look look = nullptr)
+      : teller_(teller) {
+    teller_->Begin(std::move(what), std::move(look));
+  }
+  ~InPhase() { teller_->End(); }
+  InPhase(const InPhase&) = delete;
+  InPhase& operator=(const InPhase&) = delete;
+
+ private:
+  PhaseTeller* const teller_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_LOGS_PHASE_H_

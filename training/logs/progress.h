@@ -1,0 +1,77 @@
+// The line that says how training goes.
+#ifndef GEMINID_TRAINING_LOGS_PROGRESS_H_
+#define GEMINID_TRAINING_LOGS_PROGRESS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace geminid::trainer {
+
+// kTerminal rewrites one line several times a second; kLines writes a line every few seconds.
+enum class ProgressMode { kNone, kLines, kTerminal };
+
+struct ProgressSample {
+  uint64_t step = 0;  // done
+  uint64_t steps = 0;
+  double loss = 0;
+  std::optional<double> validation_loss = std::nullopt;  // the last one measured
+  uint64_t non_finite_losses = 0;
+  double tokens_per_second = 0;
+  double flops_per_second = 0;
+  std::string arithmetic{};  // how the products are computed: "bf16 native"
+  uint64_t peak_total_bytes = 0;
+  uint64_t model_bytes_at_peak = 0;  // of that
+  uint64_t device_bytes_limit = 0;
+  uint64_t host_bytes = 0;
+  double stall_share = 0;       // of the time so far
+  std::string longest_stall{};  // what was waited for longest: "daemon 60%"
+  absl::Duration remaining = absl::ZeroDuration();
+};
+
+inline constexpr size_t kAnyColumns = ~size_t{0};
+
+// At most `columns` characters: what matters least leaves first. 39 are enough for step, loss and
+// usually the time that is left.
+std::string FormatProgress(const ProgressSample& sample, size_t columns = kAnyColumns);
+
+std::string FormatFlops(double per_second);  // "31.2 GFLOP/s"
+
+// Decides when to speak; no clock of its own. Warn may be called by any thread.
+class Progress {
+ public:
+  using Write = std::function<void(const std::string& text)>;
+  using Width = std::function<size_t()>;  // of the terminal, in columns; asked for every line
+  Progress(ProgressMode mode, Write write, Width width = nullptr)
+      : mode_(mode), write_(std::move(write)), width_(std::move(width)) {}
+
+  // One line before the first step.
+  void Announce(const std::string& line) const;
+  // A line that is said in every mode.
+  void Warn(const std::string& line);
+  // True when Show would write: ask before gathering the numbers. The first and the last step are
+  // always due.
+  bool Due(uint64_t step, uint64_t steps, absl::Time now) const;
+  void Show(const ProgressSample& sample, absl::Time now);
+  // Ends the line on a terminal, so that what follows starts on its own.
+  void Finish();
+
+ private:
+  const ProgressMode mode_;
+  const Write write_;
+  const Width width_;
+  mutable std::mutex mutex_;  // of what is written, and whether a line is open
+  absl::Time last_ = absl::InfinitePast();
+  bool line_open_ = false;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_LOGS_PROGRESS_H_

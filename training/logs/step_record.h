@@ -1,0 +1,29 @@
+// What a log says of one step.
+#ifndef GEMINID_TRAINING_LOGS_STEP_RECORD_H_
+#define GEMINID_TRAINING_LOGS_STEP_RECORD_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/time/time.h"
+
+namespace geminid::trainer {
+
+struct StepRecord {
+  uint64_t step = 0;  // done
+  absl::Time time;
+  double loss = 0;
+  std::optional<double> validation_loss = std::nullopt;  // if it was measured after this step
+  double gradient_norm = 0;                              // before clipping
+  double learning_rate = 0;
+  double loss_scale = 1;
+  bool overflow = false;
+  uint64_t tokens = 0;  // of all steps so far
+  double seconds = 0;   // of this step
+  double tokens_per_second = 0;
+  double flops_per_second = 0;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_LOGS_STEP_RECORD_H_

@@ -1,0 +1,15 @@
+// The terminal that people read progress on.
+#ifndef GEMINID_TRAINING_LOGS_TERMINAL_H_
+#define GEMINID_TRAINING_LOGS_TERMINAL_H_
+
+#include <cstddef>
+
+namespace geminid::trainer {
+
+// The width of stderr if it is a terminal, else of the terminal that controls this process: a rank
+// writes into a pipe, from which its launcher passes it on. 80 where there is none.
+size_t TerminalColumns();
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_LOGS_TERMINAL_H_

@@ -1,0 +1,54 @@
+// A place where ranks were measured, and what a run there asks of its mesh: what --parallel auto of
+// the trainer chooses by, and geminictl plan from a report of it. Pure.
+#ifndef GEMINID_TRAINING_MESHES_PLACE_H_
+#define GEMINID_TRAINING_MESHES_PLACE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/json_writer.h"
+
+namespace geminid::parallel {
+
+// Ranks that are all alike, on hosts that are, each at full work beside the others.
+struct Place {
+  int ranks = 1;
+  int hosts = 1;                           // each with as many ranks, numbered host by host
+  std::uint64_t device_bytes = 0;          // of a rank
+  std::uint64_t host_bytes = 0;            // of a host, for training
+  double operations_per_second = 0;        // of a rank, in products
+  double float_operations_per_second = 0;  // in those of fp32
+  double copied_bytes_per_second = 0;
+  double link_bytes_per_second = 0;  // to the device
+  // Received by a rank from those of its host, and from those of other hosts; and how long a
+  // message takes.
+  double peer_bytes_per_second = 0;
+  double peer_message_seconds = 0;
+  double network_bytes_per_second = 0;
+  double network_message_seconds = 0;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+struct PlacedRun {
+  Place place = {};
+  std::uint64_t element_bytes = 2;  // of weights and activations
+  std::uint64_t sequences = 1;      // of a step of all ranks
+  std::uint64_t sequence_length = 1;
+  std::uint64_t least_micro_batches = 1;
+  std::string optimizer = {};            // as forecast::FindOptimizer knows it
+  std::string activations = "planned";   // or "recomputed" or "kept"
+  std::vector<std::string> meshes = {};  // that the trainer trains so; another is not chosen
+  friend bool operator==(const PlacedRun&, const PlacedRun&) = default;
+};
+
+// An object of these fields.
+void WritePlacedRun(base::JsonWriter& json, const PlacedRun& run);
+// Of such an object, or of one that has it as "place", as the trainer's report does.
+// INVALID_ARGUMENT naming what is missing or wrong.
+absl::StatusOr<PlacedRun> ReadPlacedRun(const std::string& json);
+
+}  // namespace geminid::parallel
+
+#endif  // GEMINID_TRAINING_MESHES_PLACE_H_

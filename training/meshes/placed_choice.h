@@ -1,0 +1,20 @@
+// What is chosen for a run where ranks were measured. Pure.
+#ifndef GEMINID_TRAINING_MESHES_PLACED_CHOICE_H_
+#define GEMINID_TRAINING_MESHES_PLACED_CHOICE_H_
+
+#include "absl/status/statusor.h"
+#include "training/meshes/choose.h"
+#include "training/meshes/place.h"
+
+namespace geminid::parallel {
+
+// INVALID_ARGUMENT where the ranks do not share the sequences of a step out evenly, and for an
+// optimizer that is not known.
+absl::StatusOr<forecast::Job> JobOf(const PlacedRun& run);
+
+// What is chosen for it. Errors as JobOf and Choose.
+absl::StatusOr<Choice> ChooseFor(const forecast::Model& model, const PlacedRun& run);
+
+}  // namespace geminid::parallel
+
+#endif  // GEMINID_TRAINING_MESHES_PLACED_CHOICE_H_

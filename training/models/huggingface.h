@@ -1,0 +1,31 @@
+// Models as Hugging Face's transformers keep them: config.json, and the names of tensors.
+#ifndef GEMINID_TRAINING_MODELS_HUGGINGFACE_H_
+#define GEMINID_TRAINING_MODELS_HUGGINGFACE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "training/models/model_config.h"
+
+namespace geminid::trainer {
+
+// Sequences of a loaded model are no longer than this unless --context says so.
+inline constexpr uint64_t kLoadedContextMax = 1024;
+
+// The shape that config.json describes: of GPT-2, LLaMA or Mixtral. It is looked for in the folder,
+// and in the newest checkpoint there. NOT_FOUND without one; INVALID_ARGUMENT names the file, the
+// key and why the model cannot be run, as for scaled rotary positions or biases in LLaMA.
+absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder);
+
+// The text of config.json. `data_type` is of the tensors beside it: "float32".
+std::string HuggingFaceConfig(const ModelConfig& model, const std::string& data_type);
+
+// What the names of the tensors of a language model begin with, and those of the base model alone
+// do not.
+std::string_view LanguageModelPrefix(Family family);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_MODELS_HUGGINGFACE_H_

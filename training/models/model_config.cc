@@ -1,0 +1,236 @@
+#include "training/models/model_config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "base/pages.h"
+#include "kernels/model/attention/attention.h"
+#include "training/models/parameters.h"
+
+namespace geminid::trainer {
+namespace {
+
+// Bounds that keep every product of sizes far from overflow; no published model comes near them.
+constexpr uint64_t kLayersMax = 1024;
+constexpr uint64_t kHiddenMax = 1 << 17;
+constexpr uint64_t kIntermediateMax = 1 << 19;
+constexpr uint64_t kContextMax = 1 << 20;
+constexpr uint64_t kVocabularyMax = 1 << 20;
+constexpr uint64_t kExpertsMax = 1024;
+
+constexpr uint64_t kLlamaIntermediateMultiple = 64;
+
+constexpr ModelConfig Gpt2(uint64_t layers, uint64_t hidden, uint64_t heads, uint64_t context) {
+  return {.family = Family::kGpt2,
+          .layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .kv_heads = heads,
+          .intermediate = 4 * hidden,
+          .context = context};
+}
+
+constexpr ModelConfig Llama(uint64_t layers, uint64_t hidden, uint64_t heads, uint64_t kv_heads,
+                            uint64_t intermediate, uint64_t context) {
+  return {.family = Family::kLlama,
+          .layers = layers,
+          .hidden = hidden,
+          .heads = heads,
+          .kv_heads = kv_heads,
+          .intermediate = intermediate,
+          .context = context};
+}
+
+constexpr ModelConfig Mixtral(ModelConfig llama, uint64_t experts, uint64_t experts_per_token) {
+  llama.family = Family::kMixtral;
+  llama.experts = experts;
+  llama.experts_per_token = experts_per_token;
+  llama.balance_loss = kUsualBalanceLoss;
+  return llama;
+}
+
+constexpr std::array kPresets = {
+    Preset{"gpt2-tiny", Gpt2(2, 64, 4, 64)},
+    Preset{"gpt2-3m", Gpt2(4, 256, 4, 128)},
+    Preset{"gpt2-20m", Gpt2(12, 384, 6, 256)},
+    Preset{"gpt2-small", Gpt2(12, 768, 12, 1024)},
+    Preset{"gpt2-medium", Gpt2(24, 1024, 16, 1024)},
+    Preset{"gpt2-large", Gpt2(36, 1280, 20, 1024)},
+    Preset{"gpt2-xl", Gpt2(48, 1600, 25, 1024)},
+    Preset{"llama-tiny", Llama(2, 64, 4, 2, 192, 64)},
+    Preset{"llama-3m", Llama(4, 256, 4, 4, 704, 128)},
+    Preset{"llama-20m", Llama(12, 384, 6, 6, 1024, 256)},
+    Preset{"llama-125m", Llama(12, 768, 12, 12, 2048, 1024)},
+    Preset{"llama-1b", Llama(22, 2048, 32, 4, 5632, 2048)},  // the shape of TinyLlama
+    Preset{"llama-7b", Llama(32, 4096, 32, 32, 11008, 2048)},
+    Preset{"mixtral-tiny", Mixtral(Llama(2, 64, 4, 2, 128, 64), 4, 2)},
+    Preset{"mixtral-20m", Mixtral(Llama(6, 256, 4, 2, 512, 256), 8, 2)},
+    Preset{"mixtral-8x7b", Mixtral(Llama(32, 4096, 32, 8, 14336, 2048), 8, 2)},
+};
+
+absl::Status CheckRange(const char* name, uint64_t value, uint64_t max) {
+  if (value >= 1 && value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is ", value, "; it must be from 1 to ", max));
+}
+
+absl::Status CheckDivides(const char* what, uint64_t part, const char* of, uint64_t whole) {
+  if (whole % part == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " (", part, ") must divide ", of, " (",
+                                                 whole, "); the remainder is ", whole % part));
+}
+
+absl::Status CheckExperts(const ModelConfig& config) {
+  if (!config.routed()) {
+    if (config.experts == 0 && config.experts_per_token == 0 && config.balance_loss == 0 &&
+        config.expert_capacity == 0) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("the ", Name(config.family),
+                     " family has one MLP in each layer; use the mixtral family for experts"));
+  }
+  if (config.experts < 2 || config.experts > kExpertsMax) {
+    return absl::InvalidArgumentError(absl::StrCat("the number of experts is ", config.experts,
+                                                   "; it must be from 2 to ", kExpertsMax));
+  }
+  if (absl::Status status = CheckRange("the number of experts for each token",
+                                       config.experts_per_token, config.experts);
+      !status.ok()) {
+    return status;
+  }
+  if (!(config.balance_loss >= 0 && std::isfinite(config.balance_loss))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the weight of the balance loss is ", config.balance_loss,
+                     "; it must be 0 or more, such as ", kUsualBalanceLoss));
+  }
+  if (!(config.expert_capacity >= 0 && std::isfinite(config.expert_capacity))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the capacity of an expert is ", config.expert_capacity,
+                     " times its even share; it must be 0, for all that come, or more, such as "
+                     "1.25"));
+  }
+  if (config.lora_rank == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "adapters beside experts are not there yet; leave out --lora-rank, or use the llama family");
+}
+
+}  // namespace
+
+const char* Name(Family family) {
+  switch (family) {
+    case Family::kGpt2:
+      return "gpt2";
+    case Family::kLlama:
+      return "llama";
+    case Family::kMixtral:
+      return "mixtral";
+  }
+  return "";
+}
+
+absl::StatusOr<Family> ParseFamily(const std::string& name) {
+  for (const Family family : {Family::kGpt2, Family::kLlama, Family::kMixtral}) {
+    if (name == Name(family)) return family;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no model family '", name, "'; use gpt2, llama or mixtral"));
+}
+
+uint64_t DefaultIntermediate(Family family, uint64_t hidden) {
+  if (family == Family::kGpt2) return 4 * hidden;
+  const uint64_t width = family == Family::kMixtral ? (7 * hidden + 1) / 2 : (8 * hidden + 2) / 3;
+  return base::RoundUp(width, kLlamaIntermediateMultiple);
+}
+
+absl::Status Validate(const ModelConfig& config) {
+  struct Range {
+    const char* name;
+    uint64_t value;
+    uint64_t max;
+  };
+  for (const Range& range : {Range{"the number of layers", config.layers, kLayersMax},
+                             Range{"the hidden size", config.hidden, kHiddenMax},
+                             Range{"the number of heads", config.heads, kHiddenMax},
+                             Range{"the number of key/value heads", config.kv_heads, config.heads},
+                             Range{"the width of the MLP", config.intermediate, kIntermediateMax},
+                             Range{"the context", config.context, kContextMax},
+                             Range{"the number of positions", config.position_rows(), kContextMax},
+                             Range{"the vocabulary", config.vocabulary, kVocabularyMax}}) {
+    if (absl::Status status = CheckRange(range.name, range.value, range.max); !status.ok()) {
+      return status;
+    }
+  }
+  if (absl::Status status =
+          CheckDivides("the number of heads", config.heads, "the hidden size", config.hidden);
+      !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = CheckDivides("the number of key/value heads", config.kv_heads,
+                                         "the number of heads", config.heads);
+      !status.ok()) {
+    return status;
+  }
+  if (config.lora_rank > std::min(config.hidden, config.intermediate)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a LoRA rank of ", config.lora_rank, " is more than a matrix has, ",
+                     std::min(config.hidden, config.intermediate), "; lower --lora-rank"));
+  }
+  if (config.context > config.position_rows()) {
+    return absl::InvalidArgumentError(absl::StrCat("the context (", config.context,
+                                                   ") is more than the ", config.position_rows(),
+                                                   " positions that the model knows"));
+  }
+  if (config.head_dim() > kernels::kAttentionHeadDimMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a head of ", config.head_dim(), " columns (hidden ", config.hidden, " / ",
+                     config.heads, " heads) is wider than the attention kernel's limit of ",
+                     kernels::kAttentionHeadDimMax, "; use more heads"));
+  }
+  if (config.family == Family::kGpt2 && config.kv_heads != config.heads) {
+    return absl::InvalidArgumentError(
+        "GPT-2 has as many key/value heads as heads; use the llama family for fewer");
+  }
+  if (config.rotary() && config.head_dim() % 2 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rotary positions need an even head width, but hidden ", config.hidden, " / ",
+                     config.heads, " heads is ", config.head_dim()));
+  }
+  return CheckExperts(config);
+}
+
+double FlopsPerToken(const ModelConfig& config) {
+  constexpr double kPerWeight = 6;
+  constexpr double kPerScore = 12;
+  const uint64_t kv_width = config.kv_heads * config.head_dim();
+  const uint64_t attention = config.hidden * (2 * config.hidden + 2 * kv_width);
+  const uint64_t mlp =
+      config.hidden * config.intermediate * (config.gated_mlp() ? 3 : 2) * config.mlps_per_token() +
+      config.hidden * config.experts;  // and the router
+  const uint64_t weights =
+      config.layers * (attention + mlp) + config.hidden * config.vocabulary;  // and the output
+  const uint64_t scores = config.layers * config.hidden * config.context;
+  return kPerWeight * static_cast<double>(weights) + kPerScore * static_cast<double>(scores);
+}
+
+uint64_t CountParameters(const ModelConfig& config) {
+  uint64_t count = 0;
+  for (const ParameterSpec& spec : MakeParameters(config).specs) count += spec.elements();
+  return count;
+}
+
+std::span<const Preset> Presets() { return kPresets; }
+
+absl::StatusOr<ModelConfig> FindPreset(const std::string& name) {
+  std::string names;
+  for (const Preset& preset : kPresets) {
+    if (name == preset.name) return preset.config;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", preset.name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no model '", name, "'; the models are: ", names));
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,111 @@
+// The shape of a decoder-only transformer, and the shapes that have names.
+#ifndef GEMINID_TRAINING_MODELS_MODEL_CONFIG_H_
+#define GEMINID_TRAINING_MODELS_MODEL_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace geminid::trainer {
+
+// kGpt2: learned positions, LayerNorm, GELU, biases, one table for input and output (Radford et al.
+// 2019). kLlama: rotary positions, RMSNorm, SwiGLU, no biases, as a rule two tables
+// (arXiv:2302.13971). kMixtral: as kLlama, but each layer has several MLPs, experts, of which a
+// router chooses some for each token (arXiv:2401.04088).
+enum class Family { kGpt2, kLlama, kMixtral };
+const char* Name(Family family);
+absl::StatusOr<Family> ParseFamily(const std::string& name);
+
+// Text is bytes.
+inline constexpr uint64_t kByteVocabulary = 256;
+
+struct ModelConfig {
+  Family family = Family::kGpt2;
+  uint64_t layers = 0;
+  uint64_t hidden = 0;
+  uint64_t heads = 0;
+  uint64_t kv_heads = 0;      // divides heads; below it: grouped-query attention (not GPT-2)
+  uint64_t intermediate = 0;  // width of the MLP, of each expert if there are several
+  uint64_t context = 0;       // tokens per sequence
+  uint64_t vocabulary = kByteVocabulary;
+  // How many positions the model knows, at least `context`; unset: as many.
+  std::optional<uint64_t> positions = std::nullopt;
+  double norm_epsilon = 1e-5;
+  // Gains and shifts of the norms are fp32 beside weights of another type.
+  bool fp32_norms = false;
+  double rotary_theta = 10000;  // not GPT-2; that of LLaMA 2
+  // Whether the output layer is the token table; unset: as is usual in the family.
+  std::optional<bool> tied = std::nullopt;
+
+  // Special tokens of the tokenizer; none where tokens are bytes.
+  std::optional<uint64_t> first_token = std::nullopt;  // before a text
+  std::vector<uint64_t> end_tokens = {};               // each ends a text
+
+  uint64_t experts = 0;            // of each layer (Mixtral only)
+  uint64_t experts_per_token = 0;  // those with the largest logits, weighed by their softmax
+  // What the routers' load-balancing loss counts in the gradient, as transformers'
+  // router_aux_loss_coef: of each sequence and layer, by itself; their mean. 0: nothing.
+  double balance_loss = 0;
+  // In training and validation an expert takes at most this many times its even share of a
+  // sequence's tokens (training/nn/parallel/experts/routing.h); what is beyond adds nothing to its
+  // token. 0: all, as in generating.
+  double expert_capacity = 0;
+
+  // Of how many ranks, each with such a part of each layer, this is one: of heads, kv_heads and
+  // intermediate it has that many of them (layer_share.h). 1: the model.
+  uint64_t layer_parts = 1;
+
+  uint64_t head_dim() const { return hidden / (heads * layer_parts); }
+  bool gated_mlp() const { return family != Family::kGpt2; }
+  bool rotary() const { return family != Family::kGpt2; }
+  bool routed() const { return family == Family::kMixtral; }
+  // Of each layer, how many MLPs a token is computed by.
+  uint64_t mlps_per_token() const { return routed() ? experts_per_token : 1; }
+  // Beside each matrix of a layer two thin ones, of which only these are trained (LoRA, Hu et al.
+  // 2021, arXiv:2106.09685): y = x W + alpha / rank (x A) B. 0: none.
+  uint64_t lora_rank = 0;
+  double lora_alpha = 0;
+
+  uint64_t position_rows() const { return positions.value_or(context); }
+  bool tied_output() const { return tied.value_or(family == Family::kGpt2); }
+};
+
+// The usual MLP width: 4 hidden (GPT-2); 8/3 hidden (LLaMA) or 7/2 hidden (Mixtral), rounded up to
+// a multiple of 64.
+uint64_t DefaultIntermediate(Family family, uint64_t hidden);
+
+// Eight experts, two for each token, balanced as the checkpoints of Mixtral 8x7B say.
+inline constexpr uint64_t kUsualExperts = 8;
+inline constexpr uint64_t kUsualExpertsPerToken = 2;
+inline constexpr double kUsualBalanceLoss = 0.02;
+
+// INVALID_ARGUMENT naming the value that is wrong and what would be right.
+absl::Status Validate(const ModelConfig& config);
+
+uint64_t CountParameters(const ModelConfig& config);
+
+// The floating-point operations that training on one token takes: 6 for each weight of a matrix
+// product (2 forward, 4 backward), of the experts those that it visits, and 12 layers * hidden *
+// context for the attention. As is usual, what is computed a second time to save memory does not
+// count (arXiv:2204.02311, appendix B).
+double FlopsPerToken(const ModelConfig& config);
+
+// A shape with a name. Vocabulary and tokens are bytes whatever the original used, so a preset
+// named after a published model has its shape but fewer parameters.
+struct Preset {
+  const char* name;
+  ModelConfig config;
+};
+std::span<const Preset> Presets();
+
+// NOT_FOUND listing the names.
+absl::StatusOr<ModelConfig> FindPreset(const std::string& name);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_MODELS_MODEL_CONFIG_H_

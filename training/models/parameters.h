@@ -1,0 +1,133 @@
+// The parameters of a model: their names, shapes and first values, and where each operator finds
+// its own. Names and memory layouts are those of the Hugging Face checkpoints of the two families.
+#ifndef GEMINID_TRAINING_MODELS_PARAMETERS_H_
+#define GEMINID_TRAINING_MODELS_PARAMETERS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "geminid/zero.h"
+#include "training/models/model_config.h"
+
+namespace geminid::trainer {
+
+using zero::ParameterId;
+
+struct ParameterSpec {
+  enum class Init { kZeros, kOnes, kNormal };
+  std::string name;
+  std::vector<int64_t> shape;
+  Init init = Init::kZeros;
+  double deviation = 0;  // of kNormal
+  // Of weight and gradient, in place of the model's.
+  std::optional<zero::DataType> data_type = std::nullopt;
+  std::optional<uint32_t> unit = std::nullopt;  // the half of a layer that it belongs to
+  bool trainable = true;
+  // The gradient has a place of its own, so that the weight can be read beside it.
+  bool separate_gradient = false;
+  int backward_uses = 1;  // 2 for a token table that is also the output layer
+
+  uint64_t elements() const;
+  // Matrices decay; biases and gains do not.
+  bool decay() const { return shape.size() > 1; }
+};
+
+// How the matrix of a linear layer lies in memory: [out, in] (torch.nn.Linear) or [in, out] (the
+// Conv1D of GPT-2).
+enum class Layout { kOutIn, kInOut };
+
+// The two thin matrices beside a layer's: A [rank, in] and B [out, rank], as PEFT keeps them.
+struct AdapterPlace {
+  ParameterId a{};
+  ParameterId b{};
+  uint64_t rank = 0;
+  double scale = 0;
+  uint64_t in = 0;
+};
+
+// A linear layer in -> out. Several may be parts of one parameter: GPT-2 keeps q, k and v together.
+struct LinearPlace {
+  ParameterId weight{};
+  std::optional<ParameterId> bias = std::nullopt;
+  Layout layout = Layout::kOutIn;
+  uint64_t in = 0;
+  uint64_t out = 0;
+  uint64_t stride = 0;        // elements between rows of the whole parameter
+  uint64_t first_output = 0;  // within the whole parameter
+  std::optional<AdapterPlace> adapter = std::nullopt;
+};
+
+struct NormPlace {
+  ParameterId gain{};
+  std::optional<ParameterId> shift;  // LayerNorm; without it: RMSNorm
+};
+
+struct AttentionPlaces {
+  NormPlace norm;
+  LinearPlace q, k, v, output;
+  std::vector<ParameterId> all;
+};
+
+// The matrices of an MLP.
+struct MlpMatrices {
+  LinearPlace input;              // GPT-2: c_fc. LLaMA: gate_proj. Mixtral: w1
+  std::optional<LinearPlace> up;  // LLaMA. Mixtral: w3
+  LinearPlace output;
+};
+
+struct MlpPlaces : MlpMatrices {
+  NormPlace norm;
+  std::vector<ParameterId> all;
+};
+
+// An operator of its own, so that its chunks come and go for it alone.
+struct ExpertPlaces : MlpMatrices {
+  std::vector<ParameterId> all;
+};
+
+// In place of an MLP: a router and what it chooses among.
+struct RoutedPlaces {
+  NormPlace norm;
+  LinearPlace router;            // hidden -> experts
+  std::vector<ParameterId> all;  // without the experts'
+  std::vector<ExpertPlaces> experts;
+};
+
+// Which of a model's operators: all of them, or those of one stage of a pipeline.
+struct ModelPart {
+  uint64_t first_layer = 0;
+  uint64_t layers = 0;
+  bool embeds = true;   // it begins with the embedding
+  bool outputs = true;  // it ends with the output layer and the loss
+  // Of the experts of each layer; 0: all of them.
+  uint64_t first_expert = 0;
+  uint64_t experts = 0;
+
+  bool whole() const { return embeds && outputs; }
+  friend bool operator==(const ModelPart&, const ModelPart&) = default;
+};
+ModelPart WholeModel(const ModelConfig& config);
+
+struct ModelParameters {
+  ModelPart part;
+  std::vector<ParameterSpec> specs;  // in order of first use; an id is an index
+  ParameterId token_table{};         // where the part embeds, or its output layer is the table
+  std::optional<ParameterId> position_table;
+  std::vector<LinearPlace> adapted;        // whole layers with an adapter
+  std::vector<AttentionPlaces> attention;  // one per layer of the part
+  std::vector<MlpPlaces> mlp;              // one per layer of the part, or none: these
+  std::vector<RoutedPlaces> routed;
+  NormPlace final_norm;  // where the part outputs
+  LinearPlace output;    // hidden -> vocabulary; likewise
+};
+
+// `config` is valid, and `part` within it. A part's parameters have the names that they have in the
+// whole model. A token table that is also the output layer is in the first and in the last part.
+ModelParameters MakeParameters(const ModelConfig& config);
+ModelParameters MakeParameters(const ModelConfig& config, const ModelPart& part);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_MODELS_PARAMETERS_H_

@@ -1,0 +1,152 @@
+// What the layers are made of: linear layers with what may belong to them, on views of matrices, in
+// terms of the kernels of where the model's memory is (model_kernels.h). T is float or
+// kernels::BFloat16, the type of weights and activations.
+#ifndef GEMINID_TRAINING_NN_COMPUTE_H_
+#define GEMINID_TRAINING_NN_COMPUTE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/status_macros.h"
+#include "kernels/runtime/common/bfloat16.h"
+#include "training/models/parameters.h"
+#include "training/nn/dropout.h"
+#include "training/nn/model_kernels.h"
+#include "training/nn/parameter_source.h"
+#include "training/nn/scratch.h"
+
+namespace geminid::trainer {
+
+// The adapter of a linear layer, or of some of its inputs or outputs. Of a layer's gradient, `da`
+// and `db` are where the gradients are added.
+template <typename T>
+struct AdapterView {
+  const T* a = nullptr;  // [rank, in], rows a_stride apart; null: there is none
+  const T* b = nullptr;  // [out, rank], dense
+  T* da = nullptr;
+  T* db = nullptr;
+  size_t rank = 0;
+  size_t a_stride = 0;
+  float scale = 0;
+};
+
+// The matrix of a linear layer in -> out, or of some of its inputs or outputs. Of a gradient, null
+// where the parameter is frozen.
+template <typename T>
+struct LinearView {
+  T* weight = nullptr;
+  T* bias = nullptr;  // nullable
+  Layout layout = Layout::kOutIn;
+  size_t in = 0;
+  size_t out = 0;
+  size_t stride = 0;
+  AdapterView<std::remove_const_t<T>> adapter = {};
+
+  LinearView Outputs(size_t first, size_t count) const {
+    LinearView part = *this;
+    if (weight != nullptr) part.weight += first * (layout == Layout::kOutIn ? stride : 1);
+    if (bias != nullptr) part.bias += first;
+    if (adapter.b != nullptr) part.adapter.b += first * adapter.rank;
+    if (adapter.db != nullptr) part.adapter.db += first * adapter.rank;
+    part.out = count;
+    return part;
+  }
+  // The bias is added once, not per part: it stays behind.
+  LinearView Inputs(size_t first, size_t count) const {
+    LinearView part = *this;
+    if (weight != nullptr) part.weight += first * (layout == Layout::kOutIn ? 1 : stride);
+    if (adapter.a != nullptr) part.adapter.a += first;
+    if (adapter.da != nullptr) part.adapter.da += first;
+    part.bias = nullptr;
+    part.in = count;
+    return part;
+  }
+};
+
+// The gradient of what a half adds, before its dropout: `gradient` itself where there is none.
+template <typename T>
+struct Dropped {
+  Scratch<T> storage;
+  const T* data = nullptr;
+
+  static absl::StatusOr<Dropped> Of(const Resources& resources, const DropoutPlace& place,
+                                    size_t tokens, const T* gradient) {
+    Dropped dropped;
+    dropped.data = gradient;
+    if (!place.dropout.active()) return dropped;
+    GEMINID_ASSIGN_OR_RETURN(dropped.storage,
+                             Scratch<T>::Allocate(resources, tokens * place.hidden));
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Drop(
+        resources, place, Matrix<const T>(gradient, tokens, place.hidden), dropped.storage.data()));
+    dropped.data = dropped.storage.data();
+    return dropped;
+  }
+};
+
+// Parameters of the operator that `use` holds.
+template <typename T>
+const T* WeightOf(const ParameterUse& use, ParameterId id) {
+  return reinterpret_cast<const T*>(use.Weight(id));
+}
+template <typename T>
+T* GradientOf(ParameterUse& use, ParameterId id) {
+  return reinterpret_cast<T*>(use.Gradient(id));
+}
+template <typename T>
+LinearView<const T> WeightOf(const ParameterUse& use, const LinearPlace& place);
+template <typename T>
+LinearView<T> GradientOf(ParameterUse& use, const LinearPlace& place);
+// Of those that are trained.
+absl::Status GradientsWritten(ParameterUse& use, std::span<const ParameterId> ids);
+
+// A linear layer, or some of its inputs, without its bias, or some of its outputs.
+struct LayerPiece {
+  enum class Of : uint8_t { kAll, kInputs, kOutputs };
+  const LinearPlace& place;
+  Of of = Of::kAll;
+  size_t first = 0;
+  size_t count = 0;
+};
+
+// The gradients of an adapter are added piece by piece: before the first piece, zeros. Now or
+// later.
+template <typename T>
+absl::Status ClearAdapterGradients(const Resources& resources, ParameterUse& use,
+                                   const LinearPlace& place);
+
+// y = x W + b, or y += x W + b. Out is T or float.
+template <typename T, typename Out>
+absl::Status Forward(const Resources& resources, Matrix<const T> x, const LinearView<const T>& w,
+                     Matrix<Out> y, bool accumulate = false);
+
+// dx = dy W^T, or dx += dy W^T.
+template <typename T, typename Out>
+absl::Status BackwardInput(const Resources& resources, Matrix<const T> dy,
+                           const LinearView<const T>& w, Matrix<Out> dx, bool accumulate = false);
+
+// db = the sum of the rows of dy, which is dense. Nothing for a null db.
+template <typename T>
+absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, T* db);
+// The same of a layer's whole bias, if it has one: now or later (Resources::later).
+template <typename T>
+absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, const LinearPlace& place,
+                          ParameterUse& use);
+
+// dW = x^T dy, and the gradients of the bias and the adapter if there are any. Nothing for those
+// that are frozen.
+template <typename T>
+absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
+                            const LinearView<T>& dw, bool accumulate = false);
+// The same now or later. `adds` where the source says that the weight's gradient accumulates.
+template <typename T>
+absl::Status BackwardWeight(const Resources& resources, Matrix<const T> dy, Matrix<const T> x,
+                            const LayerPiece& piece, ParameterUse& use, bool adds = false);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_NN_COMPUTE_H_

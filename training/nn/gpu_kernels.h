@@ -1,0 +1,25 @@
+// The model's arithmetic on a GPU.
+#ifndef GEMINID_TRAINING_NN_GPU_KERNELS_H_
+#define GEMINID_TRAINING_NN_GPU_KERNELS_H_
+
+#include "kernels/model/attention/attention_library_cuda.h"
+#include "kernels/model/matmul/matmul_library_cuda.h"
+#include "training/nn/gpu_queue.h"
+#include "training/nn/model_kernels.h"
+
+namespace geminid::trainer {
+
+// What libraries compute of a model; either is nullable.
+struct GpuLibraries {
+  kernels::MatmulLibrary* products = nullptr;
+  kernels::AttentionLibrary* attention = nullptr;
+};
+
+// Kernels that are queued on `queue`; threads are not used. Where there is no library, it has no
+// algorithm or failed its test, or rows must not depend on each other, products and attention are
+// those of kernels/model. Queue and libraries outlive them.
+ModelKernels GpuKernels(GpuQueue* queue, const GpuLibraries& libraries);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_NN_GPU_KERNELS_H_

@@ -1,0 +1,77 @@
+// The gradients of an operator's weights, left for later: a backward pass in two halves, of which
+// the first computes the gradient of the input and keeps what the second one is made of.
+#ifndef GEMINID_TRAINING_NN_LATER_GRADIENTS_H_
+#define GEMINID_TRAINING_NN_LATER_GRADIENTS_H_
+
+#include <cstddef>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/status_macros.h"
+#include "training/nn/model_kernels.h"
+#include "training/nn/parameter_source.h"
+#include "training/nn/scratch.h"
+
+namespace geminid::trainer {
+
+// Of one operator. What is kept is workspace, until this object is destroyed.
+class LaterGradients {
+ public:
+  // Writes gradients of the operator's parameters.
+  using Work = std::function<absl::Status(const Resources& resources, ParameterUse& use)>;
+
+  template <typename T>
+  absl::StatusOr<T*> Allocate(const Resources& resources, size_t count) {
+    GEMINID_ASSIGN_OR_RETURN(auto bytes,
+                             Scratch<std::byte>::Allocate(resources, count * sizeof(T)));
+    blocks_.push_back({.bytes = std::move(bytes), .size = count * sizeof(T)});
+    return reinterpret_cast<T*>(blocks_.back().bytes.data());
+  }
+  // A dense copy; of what is here already, that.
+  template <typename T>
+  absl::StatusOr<Matrix<const T>> Keep(const Resources& resources, Matrix<const T> matrix) {
+    if (Has(matrix.data)) return matrix;
+    GEMINID_ASSIGN_OR_RETURN(T* const data, Allocate<T>(resources, matrix.size()));
+    const Matrix<T> copy(data, matrix.rows, matrix.cols);
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Copy(resources, matrix, copy));
+    return copy;
+  }
+  void Add(Work work) { works_.push_back(std::move(work)); }
+
+  // All of it, in the order in which it was added.
+  absl::Status Run(const Resources& resources, ParameterUse& use) const {
+    for (const Work& work : works_) GEMINID_RETURN_IF_ERROR(work(resources, use));
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Block {
+    Scratch<std::byte> bytes;
+    size_t size = 0;
+  };
+
+  bool Has(const void* data) const {
+    for (const Block& block : blocks_) {
+      const std::byte* const begin = block.bytes.data();
+      if (data >= begin && data < begin + block.size) return true;
+    }
+    return false;
+  }
+
+  std::vector<Block> blocks_;
+  std::vector<Work> works_;
+};
+
+// What a half of a layer reads for its weights' gradients: kept if they are left for later.
+template <typename T>
+absl::StatusOr<Matrix<const T>> ReadByWeights(const Resources& resources, Matrix<const T> matrix) {
+  if (resources.later == nullptr) return matrix;
+  return resources.later->Keep(resources, matrix);
+}
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_NN_LATER_GRADIENTS_H_

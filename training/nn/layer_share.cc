@@ -1,0 +1,163 @@
+#include "training/nn/layer_share.h"
+
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+
+#include "base/status_macros.h"
+#include "kernels/model/cross_entropy/cross_entropy.h"
+#include "kernels/runtime/common/bfloat16.h"
+
+namespace geminid::trainer {
+namespace {
+
+// What passes through memory of the host at a time.
+constexpr size_t kPassingElements = size_t{1} << 20;
+
+LayerShare::Rows RowsOfTable(const ModelParameters& parameters, ParameterId table, int rank,
+                             uint64_t whole) {
+  const size_t count = static_cast<size_t>(parameters.specs[static_cast<size_t>(table)].shape[0]);
+  const size_t first = static_cast<size_t>(rank) * count;
+  return {.first = first,
+          .count = count,
+          .used = whole > first ? std::min<size_t>(count, whole - first) : 0};
+}
+
+// Consecutive outputs of a block's matrix.
+LinearPlace Outputs(const TensorParameters& blocks, ParameterId weight,
+                    std::optional<ParameterId> bias, Layout layout, uint64_t first,
+                    uint64_t count) {
+  const std::vector<int64_t>& shape = blocks.blocks[static_cast<size_t>(weight)].spec.shape;
+  return {.weight = weight,
+          .bias = bias,
+          .layout = layout,
+          .in = static_cast<uint64_t>(shape[layout == Layout::kOutIn ? 1 : 0]),
+          .out = count,
+          .stride = static_cast<uint64_t>(shape[1]),
+          .first_output = first};
+}
+
+}  // namespace
+
+ModelConfig ConfigOfShare(const ModelConfig& whole, int ranks) {
+  ModelConfig share = whole;
+  const auto parts = static_cast<uint64_t>(ranks);
+  share.layer_parts = parts;
+  share.heads /= parts;
+  share.kv_heads /= parts;
+  share.intermediate /= parts;
+  return share;
+}
+
+ModelParameters ParametersOfBlocks(const ModelConfig& share, const TensorParameters& blocks) {
+  ModelParameters made;
+  made.part = blocks.part;
+  for (const TensorBlock& block : blocks.blocks) made.specs.push_back(block.spec);
+  made.token_table = blocks.token_table;
+  made.position_table = blocks.position_table;
+  const uint64_t queries = share.heads * share.head_dim();
+  const uint64_t keys = share.kv_heads * share.head_dim();
+  const auto first = [&](const TensorHalf& half, uint64_t begin, uint64_t count) {
+    return Outputs(blocks, half.w1, half.b1, half.layout, begin, count);
+  };
+  const auto second = [&](const TensorHalf& half) {
+    return Outputs(blocks, half.w2, half.b2, half.layout, 0, share.hidden);
+  };
+  for (const TensorHalf& half : blocks.attention) {
+    AttentionPlaces& attention = made.attention.emplace_back();
+    attention.norm = half.norm;
+    attention.q = first(half, 0, queries);
+    attention.k = first(half, queries, keys);
+    attention.v = first(half, queries + keys, keys);
+    attention.output = second(half);
+    attention.all = half.all;
+  }
+  for (const TensorHalf& half : blocks.mlp) {
+    MlpPlaces& mlp = made.mlp.emplace_back();
+    mlp.norm = half.norm;
+    mlp.input = first(half, 0, share.intermediate);
+    if (share.gated_mlp()) mlp.up = first(half, share.intermediate, share.intermediate);
+    mlp.output = second(half);
+    mlp.all = half.all;
+  }
+  if (!made.part.outputs) return made;
+  made.final_norm = blocks.final_norm;
+  const auto words = blocks.blocks[static_cast<size_t>(blocks.output)].spec.shape[0];
+  made.output =
+      Outputs(blocks, blocks.output, std::nullopt, Layout::kOutIn, 0, static_cast<uint64_t>(words));
+  return made;
+}
+
+LayerShare::LayerShare(const ModelConfig& config, const ModelParameters& parameters,
+                       collectives::Communicator* ranks, collectives::Communicator* device,
+                       collectives::Memory& memory)
+    : ranks_(ranks), device_(device), memory_(memory) {
+  const int rank = ranks->Rank();
+  if (parameters.part.embeds || parameters.part.outputs) {
+    const ParameterId table =
+        parameters.part.outputs ? parameters.output.weight : parameters.token_table;
+    words_ = RowsOfTable(parameters, table, rank, config.vocabulary);
+  }
+  if (parameters.position_table) {
+    positions_ = RowsOfTable(parameters, *parameters.position_table, rank, config.position_rows());
+  }
+}
+
+std::vector<int32_t> LayerShare::TargetsHere(std::span<const int32_t> targets) const {
+  std::vector<int32_t> here;
+  here.reserve(targets.size());
+  for (const int32_t target : targets) {
+    const size_t word = static_cast<size_t>(target) - words_.first;  // wraps when below
+    const size_t place = std::min(word, words_.used);
+    here.push_back(target == kernels::kIgnoredTarget ? target : static_cast<int32_t>(place));
+  }
+  return here;
+}
+
+absl::Status LayerShare::Sum(const Resources& resources, float* values, size_t count) {
+  if (device_ == nullptr) {
+    return collectives::TellIfRefused(*ranks_, SumThroughHost(resources, values, count));
+  }
+  const KernelsOf<float>& math = KernelsFor<float>(resources);
+  float first = 0;  // what was queued has been waited for
+  GEMINID_RETURN_IF_ERROR(math.Download(resources, values, sizeof(float), &first));
+  constexpr size_t kElements = kDeviceSumBytes / sizeof(float);
+  for (size_t at = 0; at < count; at += kElements) {
+    const std::span<float> piece(values + at, std::min(kElements, count - at));
+    GEMINID_RETURN_IF_ERROR(device_->AllReduce(piece, piece, collectives::ReduceOp::kSum));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LayerShare::SumThroughHost(const Resources& resources, float* values, size_t count) {
+  const KernelsOf<float>& math = KernelsFor<float>(resources);
+  GEMINID_ASSIGN_OR_RETURN(const auto passing,
+                           collectives::FloatBlock::Allocate(memory_, "what cut layers add up",
+                                                             std::min(kPassingElements, count)));
+  for (size_t at = 0; at < count; at += kPassingElements) {
+    const std::span<float> piece = passing.all().first(std::min(kPassingElements, count - at));
+    GEMINID_RETURN_IF_ERROR(
+        math.Download(resources, values + at, piece.size_bytes(), piece.data()));
+    GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(piece, piece, collectives::ReduceOp::kSum));
+    GEMINID_RETURN_IF_ERROR(math.Upload(resources, piece.data(), piece.size_bytes(), values + at));
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status LayerShare::Sum(const Resources& resources, T* values, size_t count) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  GEMINID_ASSIGN_OR_RETURN(auto wide, Scratch<float>::Allocate(resources, count));
+  GEMINID_RETURN_IF_ERROR(math.Widen(resources, values, count, wide.data()));
+  GEMINID_RETURN_IF_ERROR(Sum(resources, wide.data(), count));
+  return math.Round(resources, wide.data(), count, values);
+}
+template absl::Status LayerShare::Sum(const Resources&, kernels::BFloat16*, size_t);
+
+absl::StatusOr<std::vector<float>> LayerShare::Gather(std::span<const float> mine) {
+  std::vector<float> all(ranks() * mine.size());
+  GEMINID_RETURN_IF_ERROR(ranks_->AllGather(mine, all));
+  return all;
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,53 @@
+// What a model works on at a time: tokens, with where they are in their sequences.
+#ifndef GEMINID_TRAINING_NN_MICRO_BATCH_H_
+#define GEMINID_TRAINING_NN_MICRO_BATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "training/models/model_config.h"
+#include "training/nn/blocks.h"
+
+namespace geminid::trainer {
+
+struct MicroBatch {
+  MicroBatchShape shape;
+  std::span<const int32_t> tokens;   // [sequences, sequence_length]
+  std::span<const int32_t> targets;  // the token after each
+  Positions positions = {};          // of the tokens of each sequence
+  Dropout dropout = {};              // in training alone
+  bool keeps_activations = false;    // for the backward pass; changes no bit
+};
+
+// INVALID_ARGUMENT: sizes that do not fit together, or tokens beyond a model's `context`.
+absl::Status CheckMicroBatch(const MicroBatch& batch, uint64_t context);
+
+// The cosines and sines of a model's positions. They are computed once for each position, at first
+// for those of the first micro-batch, and more when a later one reaches further. One thread at a
+// time.
+class RotaryPositions {
+ public:
+  explicit RotaryPositions(const ModelConfig& config)
+      : head_dim_(config.head_dim()), theta_(config.rotary_theta), context_(config.context) {}
+
+  // RotaryTables of `count` tokens from `position` on. Valid until the next call.
+  absl::StatusOr<RotaryTables> Of(size_t position, size_t count);
+
+  size_t head_dim() const { return head_dim_; }
+  size_t computed() const { return positions_; }  // positions whose rows are here
+
+ private:
+  const size_t head_dim_;
+  const double theta_;
+  const size_t context_;
+  size_t positions_ = 0;
+  std::vector<float> tables_;  // cosines [positions_, head_dim_ / 2], then sines
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_NN_MICRO_BATCH_H_

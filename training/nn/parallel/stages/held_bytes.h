@@ -1,0 +1,24 @@
+// What a stage holds of the activations of its parts while it works through its actions. Pure.
+#ifndef GEMINID_TRAINING_NN_PARALLEL_STAGES_HELD_BYTES_H_
+#define GEMINID_TRAINING_NN_PARALLEL_STAGES_HELD_BYTES_H_
+
+#include <cstdint>
+#include <span>
+
+#include "training/nn/parallel/stages/schedule.h"
+
+namespace geminid::collectives {
+
+// Of one part and micro-batch: what its forward leaves, and what its weights' gradients are made
+// from, which takes its place when its input's is there.
+struct PartBytes {
+  uint64_t forward = 0;
+  uint64_t later = 0;
+};
+
+// The most that a stage with these parts holds at once.
+uint64_t MostHeldBytes(std::span<const PipelineAction> actions, std::span<const PartBytes> parts);
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_TRAINING_NN_PARALLEL_STAGES_HELD_BYTES_H_

@@ -1,0 +1,144 @@
+#include "training/nn/parallel/stages/parcels.h"
+
+#include <algorithm>
+#include <set>
+
+namespace geminid::collectives {
+namespace {
+
+// Which parcels have come from another stage, of those that it sends in order.
+class Arrivals {
+ public:
+  Arrivals(const PipelineShape& shape, const Routes& routes, int stage)
+      : shape_(shape), routes_(routes), stage_(stage) {}
+
+  // Whether the action's need must be taken from a stage: what comes before it is taken, too.
+  std::optional<int> WaitsFor(const PipelineAction& action) const {
+    const std::optional<Delivery> need = NeedOf(shape_, stage_, action);
+    if (!need.has_value() || here_.contains(need->parcel)) return std::nullopt;
+    return need->stage;
+  }
+  Parcel TakeNext(int from) {
+    const Parcel& next = routes_.at({from, stage_})[taken_[from]++];
+    here_.insert(next);
+    return next;
+  }
+  size_t TakenFrom(int from) const {
+    const auto found = taken_.find(from);
+    return found == taken_.end() ? 0 : found->second;
+  }
+  // The action has it now.
+  void Use(const Parcel& parcel) { here_.erase(parcel); }
+  void Keep(const Parcel& parcel) { here_.insert(parcel); }
+  size_t here() const { return here_.size(); }
+
+ private:
+  const PipelineShape& shape_;
+  const Routes& routes_;
+  const int stage_;
+  std::map<int, size_t> taken_;  // by stage
+  std::set<Parcel> here_;
+};
+
+// By what `stage` has sent to the others before: how many of this stage's parcels it has taken.
+using TakenBefore = std::map<Parcel, size_t>;
+
+TakenBefore TakenBeforeSending(const PipelineShape& shape, const PipelineSchedule& schedule,
+                               const Routes& routes, int stage, int from) {
+  Arrivals arrivals(shape, routes, stage);
+  TakenBefore taken;
+  for (const PipelineAction& action : schedule[static_cast<size_t>(stage)]) {
+    while (const std::optional<int> other = arrivals.WaitsFor(action)) arrivals.TakeNext(*other);
+    if (const auto need = NeedOf(shape, stage, action)) arrivals.Use(need->parcel);
+    const std::optional<Delivery> delivery = DeliveryOf(shape, stage, action);
+    if (!delivery.has_value()) continue;
+    if (delivery->stage == stage) arrivals.Keep(delivery->parcel);
+    if (delivery->stage == from) taken[delivery->parcel] = arrivals.TakenFrom(from);
+  }
+  return taken;
+}
+
+// What this stage has sent to others, and what of that it knows to have been taken.
+class Sent {
+ public:
+  void Send(int to) { ++ways_[to].sent; }
+  void Know(int to, size_t taken) { ways_[to].taken = std::max(ways_[to].taken, taken); }
+  size_t under_way() const {
+    size_t parcels = 0;
+    for (const auto& [stage, way] : ways_) parcels += way.sent - way.taken;
+    return parcels;
+  }
+
+ private:
+  struct Way {
+    size_t sent = 0, taken = 0;
+  };
+  std::map<int, Way> ways_;
+};
+
+}  // namespace
+
+std::optional<Delivery> NeedOf(const PipelineShape& shape, int stage,
+                               const PipelineAction& action) {
+  if (action.work == PipelineWork::kBackwardWeight) return std::nullopt;
+  const bool gradient = action.work != PipelineWork::kForward;
+  const int own = PositionOf(shape, stage, action.part);
+  const int from = gradient ? own + 1 : own - 1;
+  if (from < 0 || from == shape.stages * shape.parts) return std::nullopt;
+  return Delivery{{gradient, own, action.micro_batch}, PlaceAt(shape, from).stage};
+}
+
+std::optional<Delivery> DeliveryOf(const PipelineShape& shape, int stage,
+                                   const PipelineAction& action) {
+  if (action.work == PipelineWork::kBackwardWeight) return std::nullopt;
+  const bool gradient = action.work != PipelineWork::kForward;
+  const int own = PositionOf(shape, stage, action.part);
+  const int next = gradient ? own - 1 : own + 1;
+  if (next < 0 || next == shape.stages * shape.parts) return std::nullopt;
+  return Delivery{{gradient, next, action.micro_batch}, PlaceAt(shape, next).stage};
+}
+
+Routes RoutesOf(const PipelineShape& shape, const PipelineSchedule& schedule) {
+  Routes routes;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    for (const PipelineAction& action : schedule[static_cast<size_t>(stage)]) {
+      const std::optional<Delivery> delivery = DeliveryOf(shape, stage, action);
+      if (!delivery.has_value() || delivery->stage == stage) continue;
+      routes[{stage, delivery->stage}].push_back(delivery->parcel);
+    }
+  }
+  return routes;
+}
+
+size_t MostParcels(const PipelineShape& shape, const PipelineSchedule& schedule, int stage) {
+  const Routes routes = RoutesOf(shape, schedule);
+  std::map<int, TakenBefore> others;
+  for (const auto& [route, parcels] : routes) {
+    if (route[1] != stage) continue;
+    others[route[0]] = TakenBeforeSending(shape, schedule, routes, route[0], stage);
+  }
+  Arrivals arrivals(shape, routes, stage);
+  Sent sent;
+  size_t most = 0;
+  for (const PipelineAction& action : schedule[static_cast<size_t>(stage)]) {
+    while (const std::optional<int> from = arrivals.WaitsFor(action)) {
+      const Parcel next = arrivals.TakeNext(*from);
+      most = std::max(most, arrivals.here() + sent.under_way());
+      sent.Know(*from, others.at(*from).at(next));
+    }
+    const std::optional<Delivery> need = NeedOf(shape, stage, action);
+    const std::optional<Delivery> delivery = DeliveryOf(shape, stage, action);
+    if (need.has_value()) arrivals.Use(need->parcel);
+    most = std::max(most, arrivals.here() + sent.under_way() + (need.has_value() ? 1 : 0) +
+                              (delivery.has_value() ? 1 : 0));
+    if (!delivery.has_value()) continue;
+    if (delivery->stage == stage) {
+      arrivals.Keep(delivery->parcel);
+    } else {
+      sent.Send(delivery->stage);
+    }
+  }
+  return most;
+}
+
+}  // namespace geminid::collectives

@@ -1,0 +1,200 @@
+#include "training/nn/parallel/tensor/linear_2d.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "kernels/model/elementwise/bias.h"
+#include "kernels/runtime/common/absl_status.h"
+
+namespace geminid::collectives {
+namespace {
+
+// The rank in row i and column j holds X_ij, Y_ij and W_ij, of input features i and output features
+// j. Sums over t, the step:
+//   Y_ij  = X_it W_tj^T    X_it comes along the row, W_tj along the column
+//   dX_it = dY_ij W_tj     W_tj comes along the column; the sum over j goes to column t of the row
+//   dW_tj = dY_ij^T X_it   X_it comes along the row; the sum over i goes to row t of the column
+class Linear2D : public ParallelLinear {
+ public:
+  Linear2D(TensorGroups& groups, const LinearOptions& options, const LinearBlocks& blocks,
+           LinearScratch& scratch)
+      : ParallelLinear(groups, options, blocks),
+        side_(groups.grid().side()),
+        scratch_(scratch),
+        part_{blocks.x.rows.count, blocks.x.columns.count, blocks.y.columns.count} {}
+
+ private:
+  // Of the ranks of this row, by column, and of this column, by row.
+  static constexpr GridAxis kAlongRow = GridAxis::kColumn, kAlongColumn = GridAxis::kRow;
+
+  using Pair = std::array<std::span<float>, 2>;  // of this step and the next
+  using Sums = std::array<Begun, 2>;             // under way
+
+  // What a pass works in.
+  struct Room {
+    FloatBlock x, next_x, w, next_w, partial, bias;
+
+    Pair xs() const { return {x.all(), next_x.all()}; }
+    Pair ws() const { return {w.all(), next_w.all()}; }
+    // Along the rows nothing comes into the place of the next X before these sums are gone.
+    Pair dxs() const { return {partial.all(), next_x.all()}; }
+  };
+  enum class Turn : uint8_t { kForward, kBackward };
+  absl::StatusOr<Room> Take(Turn turn) {
+    Room room;
+    const auto take = [this](FloatBlock& to, std::string_view what, size_t elements) {
+      GEMINID_ASSIGN_OR_RETURN(to, scratch_.Take(what, elements));
+      return absl::OkStatus();
+    };
+    const size_t x = blocks().x.elements(), w = blocks().w.elements();
+    GEMINID_RETURN_IF_ERROR(take(room.x, "a step's X", x));
+    GEMINID_RETURN_IF_ERROR(take(room.next_x, "the next step's X", x));
+    GEMINID_RETURN_IF_ERROR(take(room.w, "a step's W", w));
+    GEMINID_RETURN_IF_ERROR(take(room.next_w, "the next step's W", w));
+    if (turn == Turn::kBackward) {
+      GEMINID_RETURN_IF_ERROR(take(room.partial, "a part of the sum dX", x));
+    }
+    GEMINID_RETURN_IF_ERROR(take(room.bias, "a column's bias", options().bias ? part_.out : 0));
+    return room;
+  }
+  static size_t Of(int step) { return static_cast<size_t>(step) % 2; }
+
+  // The step's block, from the rank at `step` of the axis.
+  Begun Fetch(GridAxis axis, const float* own, const Pair& pair, int step) {
+    return groups().Begin(axis, [own, block = pair[Of(step)], step](Communicator& ranks) {
+      if (ranks.Rank() == step) std::copy_n(own, block.size(), block.begin());
+      return ranks.Broadcast(block, step);
+    });
+  }
+  // None behind the last.
+  Begun FetchNext(GridAxis axis, const float* own, const Pair& pair, int step) {
+    return step + 1 < side_ ? Fetch(axis, own, pair, step + 1) : Begun();
+  }
+
+  // The step's sum, to the rank at `step` of the axis.
+  Begun Sum(GridAxis axis, std::span<const float> partial, float* sum, int step) {
+    return groups().Begin(axis, [partial, sum, step](Communicator& ranks) {
+      return ranks.Reduce(partial, std::span(sum, partial.size()), step);
+    });
+  }
+
+  absl::Status DoForward(const float* x, const float* w, const float* bias, float* y) override {
+    GEMINID_ASSIGN_OR_RETURN(const Room room, Take(Turn::kForward));
+    const Pair xs = room.xs(), ws = room.ws();
+    const std::span<float> whole = room.bias.all();
+    Begun next_x = Fetch(kAlongRow, x, xs, 0), next_w = Fetch(kAlongColumn, w, ws, 0);
+    Begun gathered;
+    for (int step = 0; step < side_; ++step) {
+      const Begun fetched_x = std::exchange(next_x, FetchNext(kAlongRow, x, xs, step));
+      const Begun fetched_w = std::exchange(next_w, FetchNext(kAlongColumn, w, ws, step));
+      if (step + 1 == side_) gathered = GatherBias(bias, whole);
+      GEMINID_RETURN_IF_ERROR(fetched_x.Wait());
+      GEMINID_RETURN_IF_ERROR(fetched_w.Wait());
+      GEMINID_RETURN_IF_ERROR(
+          scratch_.products().Forward(part_, xs[Of(step)].data(), ws[Of(step)].data(), y,
+                                      step == 0 ? Into::kOverwrite : Into::kAdd));
+    }
+    if (!options().bias) return absl::OkStatus();
+    GEMINID_RETURN_IF_ERROR(gathered.Wait());
+    return kernels::FromKernel(kernels::BiasAdd(part_.tokens, part_.out, whole.data(), y), "bias");
+  }
+
+  Begun GatherBias(const float* bias, std::span<float> whole) {
+    if (!options().bias) return Begun();
+    return groups().Begin(kAlongColumn, [own = std::span(bias, blocks().bias.count), whole](
+                                            Communicator& c) { return c.AllGather(own, whole); });
+  }
+
+  // The first X travels before the sums of dX, which share the rows with it, so that these are
+  // under way beside the first product for dW.
+  absl::Status DoBackward(const float* x, const float* w, const float* dy, float* dx, float* dw,
+                          float* db) override {
+    GEMINID_ASSIGN_OR_RETURN(const Room room, Take(Turn::kBackward));
+    Begun first_x = Fetch(kAlongRow, x, room.xs(), 0);
+    Begun first_w = Fetch(kAlongColumn, w, room.ws(), 0);
+    Sums bias_sums, dx_sums;
+    if (options().bias) {
+      const std::span<float> kept(db, blocks().bias.count);
+      GEMINID_RETURN_IF_ERROR(BackwardBias(dy, room.bias.all(), kept, bias_sums));
+    }
+    GEMINID_RETURN_IF_ERROR(BackwardInput(room, w, dy, dx, std::move(first_w), dx_sums));
+    GEMINID_RETURN_IF_ERROR(BackwardWeight(room, x, dy, dw, std::move(first_x)));
+    for (const Sums* sums : {&dx_sums, &bias_sums}) {
+      for (const Begun& sum : *sums) GEMINID_RETURN_IF_ERROR(sum.Wait());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status BackwardInput(const Room& room, const float* w, const float* dy, float* dx,
+                             Begun next, Sums& sums) {
+    const Pair ws = room.ws(), partials = room.dxs();
+    for (int step = 0; step < side_; ++step) {
+      const Begun fetched = std::exchange(next, FetchNext(kAlongColumn, w, ws, step));
+      Begun& sum = sums[Of(step)];
+      GEMINID_RETURN_IF_ERROR(sum.Wait());
+      GEMINID_RETURN_IF_ERROR(fetched.Wait());
+      GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardInput(
+          part_, dy, ws[Of(step)].data(), partials[Of(step)].data(), Into::kOverwrite));
+      sum = Sum(kAlongRow, partials[Of(step)], dx, step);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status BackwardWeight(const Room& room, const float* x, const float* dy, float* dw,
+                              Begun next) {
+    const Pair xs = room.xs();
+    const Pair partials = room.ws();  // W is not needed any more
+    const int row = groups().Along(kAlongColumn).Rank();
+    Sums sums;
+    Begun over_depth;
+    for (int step = 0; step < side_; ++step) {
+      const Begun fetched = std::exchange(next, FetchNext(kAlongRow, x, xs, step));
+      Begun& sum = sums[Of(step)];
+      GEMINID_RETURN_IF_ERROR(sum.Wait());
+      GEMINID_RETURN_IF_ERROR(fetched.Wait());
+      GEMINID_RETURN_IF_ERROR(scratch_.products().BackwardWeight(
+          part_, dy, xs[Of(step)].data(), partials[Of(step)].data(), Into::kOverwrite));
+      sum = Sum(kAlongColumn, partials[Of(step)], dw, step);
+      if (step == row) over_depth = SumOverDepth(sum, std::span(dw, blocks().w.elements()));
+    }
+    for (const Begun& sum : sums) GEMINID_RETURN_IF_ERROR(sum.Wait());
+    return over_depth.Wait();
+  }
+
+  absl::Status BackwardBias(const float* dy, std::span<float> whole, std::span<float> db,
+                            Sums& sums) {
+    GEMINID_RETURN_IF_ERROR(
+        scratch_.products().BackwardBias(part_.tokens, part_.out, dy, whole.data()));
+    sums[0] = groups().Begin(
+        kAlongColumn, [whole, db](Communicator& ranks) { return ranks.ReduceScatter(whole, db); });
+    sums[1] = SumOverDepth(sums[0], db);
+    return absl::OkStatus();
+  }
+
+  // Behind `sum`, whose result it adds up further. Nothing where there is one depth.
+  Begun SumOverDepth(const Begun& sum, std::span<float> values) {
+    if (groups().grid().depth() == 1) return Begun();
+    return groups().Begin(GridAxis::kDepth, [before = sum.pending(), values](Communicator& ranks) {
+      GEMINID_RETURN_IF_ERROR(before->Wait());
+      return ranks.AllReduce(values, values);
+    });
+  }
+
+  const int side_;
+  LinearScratch& scratch_;
+  const LinearShape part_;
+};
+
+}  // namespace
+
+std::unique_ptr<ParallelLinear> MakeLinear2D(TensorGroups& groups, const LinearOptions& options,
+                                             const LinearBlocks& blocks, LinearScratch& scratch) {
+  return std::make_unique<Linear2D>(groups, options, blocks, scratch);
+}
+
+}  // namespace geminid::collectives

@@ -1,0 +1,16 @@
+// SUMMA on a grid of q x q ranks, in each depth of a 2.5D one. See parallel_linear.h.
+#ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_2D_H_
+#define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_2D_H_
+
+#include <memory>
+
+#include "training/nn/parallel/tensor/parallel_linear.h"
+
+namespace geminid::collectives {
+
+std::unique_ptr<ParallelLinear> MakeLinear2D(TensorGroups& groups, const LinearOptions& options,
+                                             const LinearBlocks& blocks, LinearScratch& scratch);
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_2D_H_

@@ -1,0 +1,17 @@
+// Three gathers and scatters, each along an axis of its own of a cube of ranks. See
+// parallel_linear.h.
+#ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_3D_H_
+#define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_3D_H_
+
+#include <memory>
+
+#include "training/nn/parallel/tensor/parallel_linear.h"
+
+namespace geminid::collectives {
+
+std::unique_ptr<ParallelLinear> MakeLinear3D(TensorGroups& groups, const LinearOptions& options,
+                                             const LinearBlocks& blocks, LinearScratch& scratch);
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_3D_H_

@@ -1,0 +1,71 @@
+// The products of one rank's blocks, with the workspace they need.
+#ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LOCAL_PRODUCTS_H_
+#define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LOCAL_PRODUCTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/model/matmul/matmul.h"
+#include "kernels/runtime/parallel/thread_pool.h"
+#include "training/nn/parallel/memory.h"
+#include "training/nn/parallel/tensor/tensor_grid.h"
+
+namespace geminid::collectives {
+
+enum class Into : uint8_t { kOverwrite, kAdd };
+
+// Shapes are those of the blocks. One thread at a time. INTERNAL: a kernel refused its arguments.
+// RESOURCE_EXHAUSTED: there is no memory for what a kernel needs while it runs.
+class LocalProducts {
+ public:
+  // `pool` may be null; it and `memory` outlive this.
+  explicit LocalProducts(kernels::ThreadPool* pool, Memory& memory = HeapMemory())
+      : pool_(pool), memory_(memory) {}
+
+  kernels::ThreadPool* pool() const { return pool_; }
+
+  // y (+)= x w^T.
+  absl::Status Forward(const LinearShape& shape, const float* x, const float* w, float* y,
+                       Into into);
+  // dx (+)= dy w.
+  absl::Status BackwardInput(const LinearShape& shape, const float* dy, const float* w, float* dx,
+                             Into into);
+  // dw (+)= dy^T x.
+  absl::Status BackwardWeight(const LinearShape& shape, const float* dy, const float* x, float* dw,
+                              Into into);
+  // db = the sum of dy's rows.
+  absl::Status BackwardBias(size_t rows, size_t columns, const float* dy, float* db);
+
+  // Called where each product of two matrices begins: tests see what runs beside it.
+  void Watch(std::function<void()> watcher) { watcher_ = std::move(watcher); }
+
+  // So many bytes, for another kernel.
+  absl::StatusOr<Memory::Block> Workspace(size_t bytes) {
+    return memory_.Allocate("what a kernel of a cut layer works in", bytes);
+  }
+
+ private:
+  absl::Status Multiply(const kernels::MatmulShape& shape, const float* a, const float* b,
+                        float* c);
+
+  kernels::ThreadPool* pool_;
+  Memory& memory_;
+  std::function<void()> watcher_;
+};
+
+// What each product takes of the memory while it runs.
+struct ProductBytes {
+  size_t forward = 0;
+  size_t backward_input = 0;
+  size_t backward_weight = 0;
+  size_t backward_bias = 0;
+};
+ProductBytes ProductBytesOf(const LinearShape& shape, size_t threads);
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_TRAINING_NN_PARALLEL_TENSOR_LOCAL_PRODUCTS_H_

@@ -1,0 +1,139 @@
+// Causal self-attention over a tensor-parallel grid, with the layers before and behind it, fp32:
+//
+//   q, k, v = x Wq^T + bq, ...   sections of one first layer; q and k are turned by their positions
+//   y = attention(q, k, v) Wo^T + bo   (kernels/model/attention/attention.h)
+//
+// A rank has whole heads of whole sequences, so it attends by itself: nothing is exchanged beyond
+// what the two layers do (parallel_linear.h). Or all of the grid have the same piece of each
+// sequence, and other grids the others: then ranks with the same place in their grids attend
+// together (sequence_parallel/piece_attention.h), and a sequence below is such a piece. The layers'
+// shapes are, with c = head_dim,
+//
+//   first   {tokens, hidden, (heads + 2 kv_heads) c};  second  {tokens, heads c, hidden}
+//
+//   mode             sequences must be divisible by  heads and kv_heads by
+//   1D, 1D-sequence  1                               P
+//   2D, 2.5D         d q                             q
+//   3D               d^2                             d
+//
+// What a rank keeps for the backward pass, beside x: its block of the first layer's Y, of the
+// second one's X, and a number for each token and head; in every mode 1/P of what one rank would.
+#ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_ATTENTION_H_
+#define GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_ATTENTION_H_
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/model/attention/attention.h"
+#include "kernels/model/rotary/rotary.h"
+#include "training/nn/parallel/sequence/piece_attention.h"
+#include "training/nn/parallel/tensor/fused_outputs.h"
+#include "training/nn/parallel/tensor/linear_scratch.h"
+#include "training/nn/parallel/tensor/parallel_linear.h"
+#include "training/nn/parallel/tensor/tensor_groups.h"
+
+namespace geminid::collectives {
+
+struct AttentionOptions {
+  size_t sequences = 0;
+  size_t sequence_length = 0;  // tokens are sequences, one after the other
+  size_t hidden = 0;
+  size_t heads = 0;
+  size_t kv_heads = 0;  // divides heads
+  size_t head_dim = 0;  // at most kernels::kAttentionHeadDimMax
+  bool bias = false;
+  double rotary_theta = 0;  // 10000 in LLaMA 2; 0: queries and keys are not turned
+  // With whom this rank attends; outlives the block. Null: sequences are whole.
+  PieceAttention* pieces = nullptr;
+  // Where the tokens of a sequence stand in it. Empty: one behind the other, from its beginning.
+  std::vector<size_t> positions = {};
+
+  size_t tokens() const { return sequences * sequence_length; }
+};
+
+// All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
+// those of the layers; INVALID_ARGUMENT for a span that is not its block's size, before anything is
+// sent.
+class ParallelAttention {
+ public:
+  // `groups` and `scratch` outlive the block, which holds no memory of its own but the table of
+  // positions. INVALID_ARGUMENT for sizes that the layers refuse, and for heads or sequences that
+  // would have to be cut, naming by what they must be divisible.
+  static absl::StatusOr<std::unique_ptr<ParallelAttention>> Make(TensorGroups& groups,
+                                                                 const AttentionOptions& options,
+                                                                 LinearScratch& scratch);
+
+  // x lies as first().x, y as second().y, and these are alike.
+  const LinearBlocks& first() const { return first_->blocks(); }
+  const LinearBlocks& second() const { return second_->blocks(); }
+  // Queries, keys, values.
+  const FusedOutputs& outputs() const { return outputs_; }
+  // Elements that the backward pass needs of the forward pass, beside x.
+  size_t kept() const {
+    return first().y.elements() + second().x.elements() + shape_.heads * second().x.rows.count;
+  }
+
+  struct Parameters {
+    std::span<const float> w_qkv, b_qkv, w_out, b_out;  // the b are empty without a bias
+  };
+  absl::Status Forward(std::span<const float> x, const Parameters& parameters,
+                       std::span<float> kept, std::span<float> y);
+
+  struct Gradients {
+    std::span<float> x, w_qkv, b_qkv, w_out, b_out;
+  };
+  // Overwrites the gradients. Where several ranks keep the same elements of a parameter, each gets
+  // their whole gradient.
+  absl::Status Backward(std::span<const float> x, const Parameters& parameters,
+                        std::span<const float> kept, std::span<const float> dy,
+                        const Gradients& gradients);
+
+ private:
+  ParallelAttention(TensorGroups& groups, const AttentionOptions& options, FusedOutputs outputs,
+                    LinearScratch& scratch)
+      : groups_(groups), options_(options), outputs_(std::move(outputs)), scratch_(scratch) {}
+
+  absl::Status MakeLayers();
+  absl::Status MakeTable();
+
+  // A section as a tensor of its own: [tokens, its columns].
+  void Gather(std::span<const float> qkv, size_t section, std::span<float> dense) const;
+  void Scatter(std::span<const float> dense, size_t section, std::span<float> qkv) const;
+  // The three of them, one behind the other, in what holds as much as qkv.
+  struct Dense {
+    std::span<float> q, k, v;
+  };
+  Dense Cut(std::span<float> all) const;
+  Dense GatherAll(std::span<const float> qkv, std::span<float> all) const;
+  absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements);
+  absl::StatusOr<Memory::Block> Workspace();
+
+  // Of what is kept, or of its gradient: queries, keys, values (sections 0 to 2).
+  template <class Float>
+  kernels::HeadsView<Float> Section(std::span<Float> qkv, size_t section) const;
+  using Rotate = kernels::Status (*)(const kernels::RotaryShape&, const float*, const float*,
+                                     float*);
+  absl::Status Turn(Rotate rotate, std::span<float> qkv) const;
+  absl::Status Attend(std::span<const float> qkv, std::span<float> attended, float* lse);
+  absl::Status AttendWithOthers(std::span<const float> kept, std::span<const float> dattended,
+                                std::span<float> dqkv);
+  absl::Status AttendBackward(std::span<const float> kept, std::span<const float> dattended,
+                              std::span<float> dqkv);
+
+  TensorGroups& groups_;
+  const AttentionOptions options_;
+  const FusedOutputs outputs_;
+  LinearScratch& scratch_;
+  std::unique_ptr<ParallelLinear> first_, second_;
+  kernels::AttentionShape shape_;  // of this rank's heads and sequences
+  std::vector<float> cos_, sin_;   // of each token of a sequence; empty without
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_ATTENTION_H_

@@ -1,0 +1,107 @@
+#include "training/nn/parallel/tensor/parallel_cross_entropy.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "kernels/model/cross_entropy/cross_entropy.h"
+#include "kernels/runtime/common/absl_status.h"
+#include "training/nn/parallel/tensor/block_size.h"
+
+namespace geminid::collectives {
+
+using kernels::FromKernel;
+using kernels::kIgnoredTarget;
+
+absl::StatusOr<Block> BlockOf(const TensorGrid& grid, const LogitsShape& shape, int rank) {
+  const ActivationLayout layout = LayoutOfX(grid.mode(), LinearRole::kSecond);
+  Block block;
+  GEMINID_ASSIGN_OR_RETURN(block.rows, PieceOf(grid, layout.tokens, "tokens", shape.tokens, rank));
+  GEMINID_ASSIGN_OR_RETURN(block.columns, PieceOf(grid, layout.features, "words",
+                                                  PaddedVocabulary(grid, shape.vocabulary), rank));
+  return block;
+}
+
+absl::StatusOr<std::unique_ptr<ParallelCrossEntropy>> ParallelCrossEntropy::Make(
+    TensorGroups& groups, const LogitsShape& shape, LinearScratch& scratch) {
+  GEMINID_ASSIGN_OR_RETURN(const Block block, BlockOf(groups.grid(), shape, groups.rank()));
+  return std::unique_ptr<ParallelCrossEntropy>(
+      new ParallelCrossEntropy(groups, shape, block, scratch));
+}
+
+ParallelCrossEntropy::ParallelCrossEntropy(TensorGroups& groups, const LogitsShape& shape,
+                                           const Block& block, LinearScratch& scratch)
+    : groups_(groups),
+      shape_(shape),
+      block_(block),
+      scratch_(scratch),
+      layout_(LayoutOfX(groups.grid().mode(), LinearRole::kSecond)),
+      // Of the columns there, those that are words: none on the last ranks of a small vocabulary.
+      part_{.tokens = block.rows.count,
+            .columns = std::clamp(shape.vocabulary, block.columns.begin,
+                                  block.columns.begin + block.columns.count) -
+                       block.columns.begin,
+            .first_column = block.columns.begin,
+            .row_stride = block.columns.count} {}
+
+absl::Status ParallelCrossEntropy::Check(std::span<const float> logits,
+                                         std::span<const int32_t> targets,
+                                         size_t statistics) const {
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("logits", logits.size(), block_.elements()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("targets", targets.size(), block_.rows.count));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("statistics", statistics, this->statistics()));
+  for (size_t token = 0; token < targets.size(); ++token) {
+    if (targets[token] == kIgnoredTarget) continue;
+    if (targets[token] >= 0 && static_cast<size_t>(targets[token]) < shape_.vocabulary) continue;
+    return absl::InvalidArgumentError(
+        absl::StrFormat("token %d has the target %d; the vocabulary has %d words",
+                        block_.rows.begin + token, targets[token], shape_.vocabulary));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ParallelCrossEntropy::Loss> ParallelCrossEntropy::Forward(
+    std::span<const float> logits, std::span<const int32_t> targets, std::span<float> statistics) {
+  GEMINID_RETURN_IF_ERROR(Check(logits, targets, statistics.size()));
+  const size_t tokens = block_.rows.count;
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock room,
+                           groups_.OrTell(scratch_.Take("sums of cut logits", 2 * tokens)));
+  Communicator& words = groups_.Along(layout_.features.front());
+  const std::span<float> max = statistics.first(tokens);
+  GEMINID_RETURN_IF_ERROR(
+      FromKernel(kernels::CrossEntropyPartMax(part_, logits.data(), max.data()), "cross-entropy"));
+  GEMINID_RETURN_IF_ERROR(words.AllReduce(max, max, ReduceOp::kMax));
+  const std::span<float> both = room.all();
+  const std::span<float> sums = both.first(tokens), at_target = both.last(tokens);
+  GEMINID_RETURN_IF_ERROR(
+      FromKernel(kernels::CrossEntropyPartSums(part_, logits.data(), targets.data(), max.data(),
+                                               sums.data(), at_target.data()),
+                 "cross-entropy"));
+  GEMINID_RETURN_IF_ERROR(words.AllReduce(both, both));
+  std::copy(sums.begin(), sums.end(), statistics.last(tokens).begin());
+  std::array<double, 2> loss = {};  // the sum, and how many
+  for (size_t t = 0; t < tokens; ++t) {
+    if (targets[t] == kIgnoredTarget) continue;
+    loss[0] += std::log(double{sums[t]}) + double{max[t]} - double{at_target[t]};
+    loss[1] += 1;
+  }
+  GEMINID_RETURN_IF_ERROR(groups_.AddAlong(layout_.tokens, loss));
+  return Loss{.sum = loss[0], .counted = static_cast<size_t>(loss[1])};
+}
+
+absl::Status ParallelCrossEntropy::Backward(std::span<const float> logits,
+                                            std::span<const int32_t> targets,
+                                            std::span<const float> statistics, float grad_scale,
+                                            std::span<float> dlogits) {
+  GEMINID_RETURN_IF_ERROR(Check(logits, targets, statistics.size()));
+  GEMINID_RETURN_IF_ERROR(CheckBlockSize("dlogits", dlogits.size(), block_.elements()));
+  const float* const max = statistics.data();
+  return FromKernel(
+      kernels::CrossEntropyPartGradient(part_, logits.data(), targets.data(), max,
+                                        max + block_.rows.count, grad_scale, dlogits.data()),
+      "cross-entropy gradient");
+}
+
+}  // namespace geminid::collectives

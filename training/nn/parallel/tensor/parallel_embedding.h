@@ -1,0 +1,106 @@
+// The embedding of tokens by a table that is cut over a tensor-parallel grid along the vocabulary
+// and, in 2D, 2.5D and 3D, along the features, too. fp32.
+//
+//   mode         table [vocabulary, features]          ids of              gives Y as
+//   1D           words by column                       all tokens          X of a first layer
+//   1D-sequence  words by column                       all tokens          "
+//   2D, 2.5D     words by row, features by column      the depth's tokens  "
+//   3D           words by input, then weight;          the tokens of its   "
+//                features by output                    weight coordinate
+//
+// A rank looks up the words that it has, for more tokens than are its own; zeros stand for the
+// others, and the sum over the axis that cuts the words is scattered along the tokens. In 1D,
+// 1D-sequence and 3D the table lies as the W of a first layer with the vocabulary as its outputs,
+// so that one block serves both where the weights are tied. In 2D and 2.5D rows and columns of the
+// grid are exchanged between the two.
+//
+// Elements received per rank, |Y| = tokens * features, |W| = the table's:
+//
+//   mode         forward                  backward                                   partners
+//   1D           2 (P-1)/P |Y|            none                                       P-1
+//   1D-sequence  (P-1)/P |Y|              (P-1)/P |Y|                                P-1
+//   2D           (q-1)/q^2 |Y|            (q-1)/q^2 |Y|                              q-1
+//   2.5D         (q-1)/(d q^2) |Y|        (q-1)/(d q^2) |Y| + 2 (d-1)/(d q^2) |W|    q-1 + d-1
+//   3D           (d-1)/d^3 (|W| + |Y|)    (d-1)/d^3 (|W| + |Y|)                      2 (d-1)
+//
+// All-reduces of up to kDirectAllReduceBytes, in 1D and along the depth, receive P-1, or d-1, times
+// their size instead. In 2D and 2.5D a rank holds its features of all the depth's tokens for a
+// moment, in 3D its table d times.
+#ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_EMBEDDING_H_
+#define GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_EMBEDDING_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/model/embedding/embedding.h"
+#include "training/nn/parallel/tensor/linear_scratch.h"
+#include "training/nn/parallel/tensor/tensor_groups.h"
+#include "training/nn/parallel/tensor/tensor_layout.h"
+
+namespace geminid::collectives {
+
+struct EmbeddingShape {
+  size_t tokens = 0;
+  size_t vocabulary = 0;  // need not be divisible: tables have PaddedVocabulary() rows
+  size_t hidden = 0;
+};
+
+struct EmbeddingBlocks {
+  Range ids;    // of the tokens
+  Block table;  // [PaddedVocabulary(), hidden]
+  Block y;      // [tokens, hidden]
+};
+
+// INVALID_ARGUMENT naming the size that must be divisible, and by what.
+absl::StatusOr<EmbeddingBlocks> BlocksOf(const TensorGrid& grid, const EmbeddingShape& shape,
+                                         int rank);
+
+// All ranks of the grid call the same methods in the same order. One thread at a time. Errors:
+// those of the communicators; INVALID_ARGUMENT for a span that is not its block's size and for an
+// id that is no word, before anything is sent: where only some ranks have it, the others wait for
+// them until their timeout.
+class ParallelEmbedding {
+ public:
+  // `groups` and `scratch` outlive the layer, which holds no memory of its own. INVALID_ARGUMENT as
+  // BlocksOf.
+  static absl::StatusOr<std::unique_ptr<ParallelEmbedding>> Make(TensorGroups& groups,
+                                                                 const EmbeddingShape& shape,
+                                                                 LinearScratch& scratch);
+
+  const EmbeddingBlocks& blocks() const { return blocks_; }
+
+  absl::Status Forward(std::span<const int32_t> ids, std::span<const float> table,
+                       std::span<float> y);
+
+  // Overwrites the table's gradient. Depths that keep the same block each get its whole gradient.
+  absl::Status Backward(std::span<const int32_t> ids, std::span<const float> dy,
+                        std::span<float> dtable);
+
+ private:
+  ParallelEmbedding(TensorGroups& groups, const EmbeddingShape& shape,
+                    const EmbeddingBlocks& blocks, LinearScratch& scratch);
+
+  absl::Status CheckIds(std::span<const int32_t> ids) const;
+  // The table of all that this rank looks up in, and Y of all tokens that it does so for: where
+  // they are not what it is given.
+  struct Room {
+    FloatBlock table, y;
+  };
+  absl::StatusOr<Room> Take();
+
+  TensorGroups& groups_;
+  const EmbeddingShape shape_;
+  const EmbeddingBlocks blocks_;
+  LinearScratch& scratch_;
+  const bool is_whole_;           // 1D: Y is the same on all ranks
+  Communicator& words_;           // along which Y is added up
+  Communicator* const gathered_;  // along which the table is gathered; null but in 3D
+  const kernels::EmbeddingShape part_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_EMBEDDING_H_

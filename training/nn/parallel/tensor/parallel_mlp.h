@@ -1,0 +1,97 @@
+// The two layers of an MLP with what is between them, over a tensor-parallel grid, fp32:
+//
+//   GELU:    y = gelu(x W1^T + b1) W2^T + b2
+//   SwiGLU:  y = (gate sigmoid(gate) up) W2^T + b2,  gate and up of one first layer: W1's sections
+//
+// A first layer gives what its second takes, and what is between them looks at one element: nothing
+// is exchanged beyond what the two layers do (parallel_linear.h), whose shapes are
+//
+//   first   {tokens, hidden, inner}; in SwiGLU {tokens, hidden, 2 inner}
+//   second  {tokens, inner, hidden}
+//
+// What a rank keeps for the backward pass, beside x, is its block of the first layer's Y, in every
+// mode 1/P of it; what the second layer takes is computed again.
+#ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_MLP_H_
+#define GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_MLP_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "training/nn/parallel/tensor/fused_outputs.h"
+#include "training/nn/parallel/tensor/linear_scratch.h"
+#include "training/nn/parallel/tensor/parallel_linear.h"
+#include "training/nn/parallel/tensor/tensor_groups.h"
+
+namespace geminid::collectives {
+
+enum class Activation : uint8_t { kGelu, kSwiglu };
+
+struct MlpOptions {
+  Activation activation = Activation::kGelu;
+  size_t tokens = 0;
+  size_t hidden = 0;
+  size_t inner = 0;
+  bool bias = false;
+};
+
+// All ranks of the grid call the same methods in the same order. One thread at a time. Errors are
+// those of the layers; INVALID_ARGUMENT for a span that is not its block's size, before anything is
+// sent.
+class ParallelMlp {
+ public:
+  // `groups` and `scratch` outlive the block, which holds no memory of its own. INVALID_ARGUMENT
+  // for sizes that the layers refuse.
+  static absl::StatusOr<std::unique_ptr<ParallelMlp>> Make(TensorGroups& groups,
+                                                           const MlpOptions& options,
+                                                           LinearScratch& scratch);
+
+  // x lies as first().x, y as second().y, and these are alike.
+  const LinearBlocks& first() const { return first_->blocks(); }
+  const LinearBlocks& second() const { return second_->blocks(); }
+  // Gate, then up, where the activation has both.
+  const FusedOutputs& outputs() const { return outputs_; }
+  // Elements that the backward pass needs of the forward pass, beside x.
+  size_t kept() const { return first().y.elements(); }
+
+  struct Parameters {
+    std::span<const float> w1, b1, w2, b2;  // b1 and b2 are empty without a bias
+  };
+  absl::Status Forward(std::span<const float> x, const Parameters& parameters,
+                       std::span<float> kept, std::span<float> y);
+
+  struct Gradients {
+    std::span<float> x, w1, b1, w2, b2;
+  };
+  // Overwrites the gradients. Where several ranks keep the same elements of a parameter, each gets
+  // their whole gradient.
+  absl::Status Backward(std::span<const float> x, const Parameters& parameters,
+                        std::span<const float> kept, std::span<const float> dy,
+                        const Gradients& gradients);
+
+ private:
+  ParallelMlp(TensorGroups& groups, const MlpOptions& options, FusedOutputs outputs,
+              LinearScratch& scratch)
+      : groups_(groups), options_(options), outputs_(std::move(outputs)), scratch_(scratch) {}
+
+  absl::StatusOr<FloatBlock> Take(std::string_view what, size_t elements) {
+    return groups_.OrTell(scratch_.Take(what, elements));
+  }
+  absl::Status Activate(const float* kept, float* inner) const;
+  // Gradients of what the first layer gave.
+  absl::Status ActivateBackward(const float* kept, const float* dinner, float* dkept) const;
+
+  TensorGroups& groups_;
+  const MlpOptions options_;
+  const FusedOutputs outputs_;
+  LinearScratch& scratch_;
+  std::unique_ptr<ParallelLinear> first_, second_;
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_TRAINING_NN_PARALLEL_TENSOR_PARALLEL_MLP_H_

@@ -1,0 +1,39 @@
+// The engine's workspace as the memory that layers cut over ranks work in: their bytes are the
+// arena's, seen by the sampler and planned for, as a whole layer's are.
+#ifndef GEMINID_TRAINING_NN_WORKSPACE_MEMORY_H_
+#define GEMINID_TRAINING_NN_WORKSPACE_MEMORY_H_
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/status_macros.h"
+#include "geminid/zero.h"
+#include "training/nn/parallel/memory.h"
+
+namespace geminid::trainer {
+
+// Where the host computes.
+class WorkspaceMemory final : public collectives::Memory {
+ public:
+  WorkspaceMemory() = default;  // of none yet
+  explicit WorkspaceMemory(zero::Workspace& workspace) : workspace_(&workspace) {}
+
+  // From now on of this one, whose addresses are the host's, and which outlives all blocks.
+  void Bind(zero::Workspace& workspace) { workspace_ = &workspace; }
+
+ private:
+  absl::StatusOr<Block> Take(size_t bytes) override {
+    if (workspace_ == nullptr) return absl::FailedPreconditionError("there is no workspace yet");
+    GEMINID_ASSIGN_OR_RETURN(zero::Workspace::Block block, workspace_->Allocate(bytes));
+    std::byte* const data = block.data();
+    return Block(data, bytes, std::move(block));
+  }
+
+  zero::Workspace* workspace_ = nullptr;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_NN_WORKSPACE_MEMORY_H_

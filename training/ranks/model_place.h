@@ -1,0 +1,52 @@
+// Where a rank's model computes: on its device if that is a GPU, else on the host.
+#ifndef GEMINID_TRAINING_RANKS_MODEL_PLACE_H_
+#define GEMINID_TRAINING_RANKS_MODEL_PLACE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "geminid/session.h"
+#include "geminid/zero.h"
+#include "kernels/model/attention/attention_library_cuda.h"
+#include "kernels/model/matmul/matmul_library_cuda.h"
+#include "training/nn/gpu_queue.h"
+#include "training/nn/model_kernels.h"
+#include "training/nn/parameter_source.h"
+
+namespace geminid::trainer {
+
+// Whether tokens get the same bits whichever others are computed with them (Resources::rows_alone),
+// for which no library is any use.
+enum class Tokens { kTogether, kAlone };
+
+// Made, used and ended by the thread that the model runs on; outlives the engine.
+class ModelPlace {
+ public:
+  // Of the session's device.
+  static absl::StatusOr<std::unique_ptr<ModelPlace>> Find(const Session& session, Tokens tokens);
+
+  bool on_gpu() const { return queue_ != nullptr; }
+  GpuQueue* queue() const { return queue_.get(); }  // null: the host
+  const ModelKernels& math() const { return gpu_kernels_ ? *gpu_kernels_ : HostKernels(); }
+  // Who multiplies matrices, in words, with what has happened so far.
+  std::string Products() const;
+  // The same of attention.
+  std::string Attention() const;
+  // `engine` and `session` outlive it.
+  std::unique_ptr<ParameterSource> Source(zero::Engine* engine, const Session* session) const;
+
+ private:
+  ModelPlace() = default;
+  std::unique_ptr<GpuQueue> queue_;                   // null: the host
+  std::unique_ptr<kernels::MatmulLibrary> products_;  // null: kernels of our own
+  std::string no_library_;                            // then, on a GPU: why
+  std::unique_ptr<kernels::AttentionLibrary> attention_;
+  std::string no_attention_;
+  std::optional<ModelKernels> gpu_kernels_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_RANKS_MODEL_PLACE_H_

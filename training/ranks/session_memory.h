@@ -1,0 +1,40 @@
+// Host memory of the session as the memory of what travels between ranks: the daemon makes it and
+// charges it to the session. For what is not of one size in each step, or outlives a step, and for
+// where the workspace is a GPU's.
+#ifndef GEMINID_TRAINING_RANKS_SESSION_MEMORY_H_
+#define GEMINID_TRAINING_RANKS_SESSION_MEMORY_H_
+
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "geminid/session.h"
+#include "training/nn/parallel/memory.h"
+
+namespace geminid::trainer {
+
+// Any thread. What is given back is kept for who asks next, so that no step calls the daemon; a
+// spare block that is too small goes before a larger one is made.
+class SessionMemory final : public collectives::Memory {
+ public:
+  // `session` outlives it.
+  explicit SessionMemory(Session& session) : session_(session) {}
+  SessionMemory(const SessionMemory&) = delete;
+  SessionMemory& operator=(const SessionMemory&) = delete;
+  // Gives all back to the daemon. No block is there any more.
+  ~SessionMemory() override;
+
+ private:
+  absl::StatusOr<Block> Take(size_t bytes) override;
+  absl::StatusOr<ChunkHandle> Obtain(size_t bytes);
+  void GiveBack(const ChunkHandle& chunk);
+
+  Session& session_;
+  std::mutex mutex_;
+  std::vector<ChunkHandle> spare_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_RANKS_SESSION_MEMORY_H_

@@ -1,0 +1,19 @@
+// Which devices the trainer can use.
+#ifndef GEMINID_TRAINING_SETTINGS_DEVICE_CHECK_H_
+#define GEMINID_TRAINING_SETTINGS_DEVICE_CHECK_H_
+
+#include "absl/status/status.h"
+#include "geminid/types.h"
+#include "training/models/model_config.h"
+
+namespace geminid::trainer {
+
+// `wants_gpu`: --device cuda. FAILED_PRECONDITION for another device then.
+absl::Status CheckDevice(const DeviceDescription& device, bool wants_gpu);
+
+// INVALID_ARGUMENT for a model that a GPU has no kernels for.
+absl::Status CheckModelOnDevice(const ModelConfig& model, bool on_gpu);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_SETTINGS_DEVICE_CHECK_H_

@@ -1,0 +1,98 @@
+// What a run is told: flags, checked and turned into values.
+#ifndef GEMINID_TRAINING_SETTINGS_OPTIONS_H_
+#define GEMINID_TRAINING_SETTINGS_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "geminid/checkpoint.h"
+#include "geminid/schedule.h"
+#include "geminid/types.h"
+#include "geminid/zero.h"
+#include "training/launch/host_file.h"
+#include "training/logs/progress.h"
+#include "training/models/model_config.h"
+#include "training/settings/parallel.h"
+#include "training/settings/run_description.h"
+#include "training/transformer/recompute.h"
+
+namespace geminid::trainer {
+
+inline constexpr int kThreadsMax = 1024;  // of a rank
+
+struct TrainOptions {
+  double dropout = 0;               // share of what layers add that is zero in training
+  std::vector<std::string> frozen;  // patterns of parameters that are not trained
+  std::vector<std::string> text;    // paths of text; empty: `shards`
+  std::vector<std::string> shards;  // paths of files of tokens
+  double validation_share = 0;      // of the data, held out from its end
+  uint64_t validation_every = 100;
+  uint64_t validation_batches = 8;
+  ModelConfig model;
+  std::optional<int> ranks;      // unset: as the environment says, else as many as `parallel` needs
+  Parallel parallel;             // how the model and the batch are cut over the ranks
+  int restarts = 0;              // of all ranks, after one has died
+  std::vector<HostSlots> hosts;  // to start the ranks on; none: this one
+  std::string remote_shell;      // how a command gets to another of them
+  absl::Duration host_timeout;   // of silence, after which one is lost
+  std::optional<int> threads;    // of each rank; unset: the processors that it may use
+  uint64_t batch = 0;            // sequences of all ranks in one micro-batch
+  uint64_t seed = 0;
+  Schedule schedule;  // and the number of steps
+  zero::Options zero;
+  std::optional<DeviceIndex> device;            // unset: $GEMINID_DEVICE, else by local rank
+  bool wants_gpu = false;                       // no device that is not one
+  std::optional<uint64_t> device_memory_bytes;  // per rank; unset: enough for everything
+  std::optional<uint64_t> host_memory_bytes;    // of the private daemon; unset: its default
+  uint64_t copy_bytes_per_second = 0;           // 0: not paced
+  Recompute recompute = Recompute::kAuto;       // of activations, in the backward pass
+  absl::Duration timeout;
+  std::string socket;
+  std::string job;
+  int priority = 0;              // among the daemon's jobs
+  absl::Duration queue_timeout;  // how long to wait for memory that others have
+  std::string report;
+  std::string log;          // file of a JSON line a step; empty: none
+  std::string tensorboard;  // folder of event files; empty: none
+  bool stop_on_nan = false;
+  std::string save;                     // folder of checkpoints; empty: none
+  uint64_t save_every = 0;              // steps; 0: at the end alone
+  uint64_t keep = 0;                    // newest checkpoints
+  bool resume = false;                  // from the newest in `save`, if there is one
+  bool save_over = false;               // in place of another run's checkpoints in `save`
+  std::optional<ResumedRun> resumed{};  // what `resume` has found
+  std::string load;                     // folder of first values; empty: random ones
+  std::string export_to;                // folder of the last values; empty: none
+  checkpoint::ExportType export_type = checkpoint::ExportType::kFloat32;
+  std::optional<ProgressMode> progress;  // unset: as suits stderr
+};
+
+// What to write after a text. Of `run`, the values to load, the model, the memory and the processes
+// count.
+struct GenerateOptions {
+  TrainOptions run;
+  std::vector<int32_t> prompt;
+  uint64_t tokens = 0;     // to add
+  double temperature = 0;  // 0: always the likeliest
+  uint64_t top_k = 0;      // of the likeliest tokens; 0: of all
+  // Whether keys and values of the tokens so far are remembered; unset: where they fit.
+  std::optional<bool> kv_cache;
+  bool json = false;
+};
+
+// How many ranks the run has, in the environment of a launcher that says `launched` of them.
+int RanksOf(const TrainOptions& options, int launched);
+
+const char* Name(zero::Placement placement);
+const char* Name(zero::DataType data_type);
+// Of the norms' gains and shifts.
+zero::DataType NormType(const TrainOptions& options);
+const char* Name(zero::UpdateTime update);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_SETTINGS_OPTIONS_H_

@@ -1,0 +1,233 @@
+#include "training/settings/tensor_share.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "training/meshes/axes.h"
+#include "training/meshes/meshes.h"
+#include "training/nn/parallel/sequence/piece_attention.h"
+#include "training/nn/parallel/tensor/layer_scratch.h"
+#include "training/nn/parallel/tensor/tensor_layout.h"
+#include "training/nn/tensor_parameters.h"
+
+namespace geminid::trainer {
+namespace {
+
+using collectives::LinearRole;
+using collectives::TensorGrid;
+
+constexpr uint64_t kAlignment = 64;  // of a block of workspace
+
+absl::Status Refuse(const std::string& words) { return parallel::RefuseParallel(words); }
+
+// Elements that one rank has of what lies between the layers, and its rows.
+struct Stream {
+  uint64_t elements = 0;
+  uint64_t rows = 0;
+};
+
+Stream StreamOf(const TrainOptions& options, const MicroBatchShape& shape) {
+  const TensorGrid grid = GridOf(options.parallel);
+  const auto layout = collectives::LayoutOfX(grid.mode(), LinearRole::kFirst);
+  const auto pieces = [&](const collectives::Axes& axes) {
+    return static_cast<uint64_t>(collectives::Pieces(grid, axes));
+  };
+  const uint64_t rows = shape.tokens() / pieces(layout.tokens);
+  return {.elements = rows * (options.model.hidden / pieces(layout.features)), .rows = rows};
+}
+
+// What one half keeps beside its input.
+uint64_t KeptElements(const TrainOptions& options, const MicroBatchShape& shape,
+                      uint64_t per_token) {
+  const Stream stream = StreamOf(options, shape);
+  const auto ranks = static_cast<uint64_t>(options.parallel.tensor.size);
+  return stream.elements + 2 * stream.rows + shape.tokens() * per_token / ranks;
+}
+
+uint64_t AttentionPerToken(const ModelConfig& model) {
+  return (2 * model.heads + 2 * model.kv_heads) * model.head_dim() + model.heads;
+}
+uint64_t MlpPerToken(const ModelConfig& model) {
+  return (model.family == Family::kLlama ? 2 : 1) * model.intermediate;
+}
+
+// What the layers take while they run, in bytes: those of a half, the output layer and the loss,
+// the tables. Beside each a norm may be the one that takes most.
+struct LayerBytes {
+  uint64_t half = 0, output = 0, tables = 0;
+};
+
+// Of attention over pieces of sequences, on a rank's heads.
+collectives::ScratchBytes PiecesOf(const TrainOptions& options, const kernels::AttentionShape& mine,
+                                   size_t threads) {
+  const int pieces = options.parallel.sequence;
+  const auto bytes = [&](collectives::RingTurn turn) {
+    if (!options.parallel.rings()) {
+      return collectives::HeadsOfPiecesBytes(mine, pieces, turn, threads);
+    }
+    return collectives::RingAttentionBytes({.batch = mine.batch,
+                                            .sequence = mine.sequence * static_cast<size_t>(pieces),
+                                            .heads = mine.heads,
+                                            .kv_heads = mine.kv_heads,
+                                            .head_dim = mine.head_dim,
+                                            .scale = mine.scale},
+                                           pieces, turn, threads);
+  };
+  return {.forward = bytes(collectives::RingTurn::kForward),
+          .backward = bytes(collectives::RingTurn::kBackward)};
+}
+
+LayerBytes LayersOf(const TrainOptions& options, const MicroBatchShape& shape, size_t threads) {
+  const ModelConfig& model = options.model;
+  const TensorGrid grid = GridOf(options.parallel);
+  const bool gpt2 = model.family == Family::kGpt2;
+  const size_t tokens = shape.tokens(), words = PaddedVocabulary(grid, model.vocabulary);
+  const auto most = [](const collectives::ScratchBytes& bytes) {
+    return std::max(bytes.forward, bytes.backward);
+  };
+  const collectives::AttentionOptions attention = {.sequences = shape.sequences,
+                                                   .sequence_length = shape.sequence_length,
+                                                   .hidden = model.hidden,
+                                                   .heads = model.heads,
+                                                   .kv_heads = model.kv_heads,
+                                                   .head_dim = model.head_dim(),
+                                                   .bias = gpt2};
+  const collectives::ScratchBytes pieces =
+      PiecesOf(options, AttentionOfRank(grid, attention), threads);
+  const collectives::MlpOptions mlp = {
+      .activation = gpt2 ? collectives::Activation::kGelu : collectives::Activation::kSwiglu,
+      .tokens = tokens,
+      .hidden = model.hidden,
+      .inner = model.intermediate,
+      .bias = gpt2};
+  const collectives::NormOptions norm = {
+      .kind = gpt2 ? collectives::NormKind::kLayer : collectives::NormKind::kRms,
+      .tokens = tokens,
+      .hidden = model.hidden};
+  const collectives::LinearOptions logits = {.shape = {tokens, model.hidden, words}};
+  const auto table = [&](size_t rows) {
+    return most(ScratchOf(grid, collectives::EmbeddingShape{tokens, rows, model.hidden}));
+  };
+  const uint64_t of_norm = most(ScratchOf(grid, norm));
+  return {.half = std::max({most(ScratchOf(grid, attention, threads,
+                                           options.parallel.sequence > 1 ? &pieces : nullptr)),
+                            most(ScratchOf(grid, mlp, threads)), of_norm}),
+          .output =
+              std::max({most(ScratchOf(grid, logits, threads)), of_norm,
+                        most(ScratchOf(grid, collectives::LogitsShape{tokens, model.vocabulary}))}),
+          .tables = std::max(table(model.vocabulary), gpt2 ? table(model.position_rows()) : 0)};
+}
+
+// A feature that a run does not have yet.
+absl::Status CheckFeatures(const TrainOptions& options) {
+  const auto not_there = [](const std::string& what, const char* instead) {
+    return Refuse(absl::StrCat(what, " is not there yet with tensor; ", instead));
+  };
+  const Family family = options.model.family;
+  if (family != Family::kGpt2 && family != Family::kLlama) {
+    return not_there(absl::StrCat("the family ", Name(family)), "take gpt2 or llama");
+  }
+  if (options.parallel.chunks > 1) {
+    return not_there(absl::StrCat("pipeline=", collectives::Name(options.parallel.schedule)),
+                     "give pipeline=N");
+  }
+  if (options.dropout > 0) return not_there("--dropout", "leave it out");
+  if (options.model.lora_rank > 0) return not_there("--lora-rank", "leave it out");
+  if (!options.frozen.empty()) return not_there("--freeze", "leave it out");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+TensorGrid GridOf(const Parallel& parallel) {
+  return *TensorGrid::Make(parallel.tensor.mode, parallel.tensor.size, parallel.tensor.depth);
+}
+
+absl::Status CheckTensor(const TrainOptions& options) {
+  GEMINID_RETURN_IF_ERROR(CheckFeatures(options));
+  GEMINID_RETURN_IF_ERROR(CheckSizes(options));
+  const ModelConfig& model = options.model;
+  const parallel::TensorAxis& axis = options.parallel.tensor;
+  // What is left: the tables and the vectors.
+  const auto cut = [&](int ranks) -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(const TensorGrid grid, TensorGrid::Make(axis.mode, ranks, axis.depth));
+    return MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0).status();
+  };
+  absl::Status status = cut(axis.size);
+  if (status.ok()) return status;
+  return parallel::WithNearestSizes(
+      Refuse(std::string(status.message())), axis.size, [&](int ranks) { return cut(ranks).ok(); },
+      [&](int ranks) {
+        return parallel::ToString({.tensor_mode = axis.mode, .tensor = ranks, .depth = axis.depth});
+      });
+}
+
+absl::Status CheckTensorBatch(const TrainOptions& options, int data) {
+  if (options.parallel.tensor.size == 1) return absl::OkStatus();
+  const TensorGrid grid = GridOf(options.parallel);
+  const uint64_t sequences = options.batch / static_cast<uint64_t>(data);
+  const auto check = [&](LinearRole role, const char* what, uint64_t count) {
+    return PieceOf(grid, collectives::LayoutOfX(grid.mode(), role).tokens, what, count, /*rank=*/0)
+        .status();
+  };
+  absl::Status status = check(LinearRole::kSecond, "sequences (--batch over data)", sequences);
+  if (status.ok()) {
+    status = check(
+        LinearRole::kFirst, "tokens (--batch over data)",
+        sequences * (options.model.context / static_cast<uint64_t>(options.parallel.sequence)));
+  }
+  if (status.ok()) return status;
+  return Refuse(absl::StrCat(std::string(status.message()), "; change --batch, or data"));
+}
+
+uint64_t TensorElements(const TrainOptions& options, const ModelPart& part) {
+  return MakeTensorParameters(options.model, part, GridOf(options.parallel), /*rank=*/0)
+      ->elements();
+}
+
+uint64_t TensorKeptBytes(const TrainOptions& options, uint64_t layers,
+                         const MicroBatchShape& shape) {
+  return layers * sizeof(float) *
+         (KeptElements(options, shape, AttentionPerToken(options.model)) +
+          KeptElements(options, shape, MlpPerToken(options.model)));
+}
+
+uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
+                              const MicroBatchShape& shape, size_t threads) {
+  const ModelConfig& model = options.model;
+  const TensorGrid grid = GridOf(options.parallel);
+  const TensorParameters blocks = *MakeTensorParameters(model, WholeModel(model), grid, /*rank=*/0);
+  // What is bf16 is used as fp32, in a place that its gradient takes.
+  const uint64_t widened = options.zero.data_type == zero::DataType::kFloat32 ? 0 : 1;
+  uint64_t largest = 0;  // half: its gradients, and its values turned
+  const auto elements = [&](ParameterId id) {
+    return blocks.blocks[static_cast<size_t>(id)].spec.elements();
+  };
+  for (const auto* halves : {&blocks.attention, &blocks.mlp}) {
+    uint64_t half = 0;
+    for (const ParameterId id : halves->front().all) half += elements(id);
+    largest = std::max(largest, (2 + widened) * half);
+  }
+  const Stream stream = StreamOf(options, shape);
+  const uint64_t again = std::max(KeptElements(options, shape, AttentionPerToken(model)),
+                                  KeptElements(options, shape, MlpPerToken(model)));
+  const uint64_t words = PaddedVocabulary(grid, model.vocabulary);
+  const uint64_t logits = shape.tokens() * words / static_cast<uint64_t>(grid.ranks());
+  const uint64_t output =
+      2 * stream.elements + 4 * stream.rows + logits + (2 + widened) * elements(blocks.output);
+  const uint64_t tables =
+      stream.elements +
+      (1 + widened) * (elements(blocks.token_table) +
+                       (blocks.position_table ? elements(*blocks.position_table) : 0));
+  const uint64_t kept = (2 * layers + 3) * stream.elements;  // inputs and gradients
+  const LayerBytes scratch = LayersOf(options, shape, threads);
+  return sizeof(float) * kept +
+         std::max({sizeof(float) * (again + largest) + scratch.half,
+                   sizeof(float) * output + scratch.output,
+                   sizeof(float) * tables + scratch.tables}) +
+         kAlignment * (8 * layers + 48);
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,496 @@
+#include "training/transformer/attention_half.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/pages.h"
+#include "base/status_macros.h"
+#include "kernels/model/attention/attention.h"
+#include "training/nn/later_gradients.h"
+#include "training/nn/layer_share.h"
+#include "training/nn/parallel/sequence/head_swap.h"
+#include "training/nn/sequence_ring.h"
+#include "training/nn/workspace_memory.h"
+#include "training/transformer/norm_layer.h"
+#include "training/transformer/output_sum.h"
+
+namespace geminid::trainer {
+
+namespace {
+
+// Consecutive key/value heads and the query heads that read them.
+struct Group {
+  size_t first_query;  // column
+  size_t query_columns;
+  size_t first_kv;  // column
+  size_t kv_columns;
+  kernels::AttentionShape shape;
+};
+
+// Cuts the heads into groups of about tiling.attention_columns query columns.
+class Groups {
+ public:
+  explicit Groups(const HalfContext& context) : context_(context) {
+    const ModelConfig& config = *context.config;
+    queries_per_kv_ = config.heads / config.kv_heads;
+    const size_t columns_per_kv = queries_per_kv_ * config.head_dim();
+    kv_heads_per_group_ =
+        std::clamp<size_t>(context.tiling.attention_columns / columns_per_kv, 1, config.kv_heads);
+    if (context.cut.swap == nullptr) return;  // else as many for each rank
+    const size_t ranks = context.cut.swap->ranks();
+    kv_heads_per_group_ = base::RoundUp(kv_heads_per_group_, ranks);
+  }
+
+  size_t count() const {
+    return (context_.config->kv_heads + kv_heads_per_group_ - 1) / kv_heads_per_group_;
+  }
+
+  Group At(size_t index) const {
+    const ModelConfig& config = *context_.config;
+    const size_t first = index * kv_heads_per_group_;
+    const size_t kv_heads = std::min<size_t>(kv_heads_per_group_, config.kv_heads - first);
+    const size_t head_dim = config.head_dim();
+    return {.first_query = first * queries_per_kv_ * head_dim,
+            .query_columns = kv_heads * queries_per_kv_ * head_dim,
+            .first_kv = first * head_dim,
+            .kv_columns = kv_heads * head_dim,
+            .shape = AttentionShapeOf(config, context_.shape, kv_heads)};
+  }
+
+ private:
+  const HalfContext& context_;
+  size_t queries_per_kv_ = 1;
+  size_t kv_heads_per_group_ = 1;
+};
+
+template <typename T>
+kernels::HeadsView<T> Heads(Matrix<T> matrix) {
+  return {.data = matrix.data, .token_stride = matrix.stride};
+}
+
+// Turns queries or keys by their positions, or gradients back. Without tables: nothing.
+template <typename T>
+absl::Status Rotate(const Resources& resources, const HalfContext& context, Turn turn,
+                    Matrix<T> x) {
+  if (context.rotary.cos == nullptr) return absl::OkStatus();
+  const size_t head_dim = context.config->head_dim();
+  const size_t length = context.shape.sequence_length;
+  const kernels::RotaryShape shape = {.batch = context.shape.sequences,
+                                      .sequence = length,
+                                      .heads = x.cols / head_dim,
+                                      .head_dim = head_dim,
+                                      .token_stride = x.stride};
+  return KernelsFor<T>(resources).Rotate(resources, turn, shape, context.rotary, x.data);
+}
+
+// Queries, keys and values of one group, or their gradients. Dense, one after the other.
+template <typename T>
+struct Qkv {
+  Scratch<T> storage;  // empty: somebody else's
+  Matrix<T> q, k, v;
+
+  Qkv(T* data, size_t tokens, const Group& group)
+      : q(data, tokens, group.query_columns),
+        k(data + q.size(), tokens, group.kv_columns),
+        v(k.data + k.size(), tokens, group.kv_columns) {}
+
+  static size_t Elements(size_t tokens, const Group& group) {
+    return tokens * (group.query_columns + 2 * group.kv_columns);
+  }
+  static absl::StatusOr<Qkv> Allocate(const Resources& resources, size_t tokens,
+                                      const Group& group) {
+    GEMINID_ASSIGN_OR_RETURN(auto storage,
+                             Scratch<T>::Allocate(resources, Elements(tokens, group)));
+    Qkv qkv(storage.data(), tokens, group);
+    qkv.storage = std::move(storage);
+    return qkv;
+  }
+};
+
+// What the backward pass needs of one group: in storage of its own, or where it is kept.
+template <typename T>
+struct GroupValues {
+  Scratch<T> storage{};
+  Scratch<float> lse_storage{};
+  Qkv<T> qkv;
+  Matrix<T> attended;
+  float* lse;
+
+  static absl::StatusOr<GroupValues> Of(const Resources& resources, size_t tokens,
+                                        const Group& group, const KeptAttention<T>* kept) {
+    const size_t elements = Qkv<T>::Elements(tokens, group);
+    if (kept != nullptr) {
+      T* const data = kept->qkv.data() + tokens * (group.first_query + 2 * group.first_kv);
+      const size_t first_head = group.first_query / group.shape.head_dim;
+      return GroupValues{.qkv = Qkv<T>(data, tokens, group),
+                         .attended = Matrix<T>(kept->attended.data() + tokens * group.first_query,
+                                               tokens, group.query_columns),
+                         .lse = kept->lse.data() + tokens * first_head};
+    }
+    GEMINID_ASSIGN_OR_RETURN(
+        auto storage, Scratch<T>::Allocate(resources, elements + tokens * group.query_columns));
+    GEMINID_ASSIGN_OR_RETURN(auto lse,
+                             Scratch<float>::Allocate(resources, tokens * group.shape.heads));
+    T* const data = storage.data();
+    float* const lse_data = lse.data();
+    return GroupValues{.storage = std::move(storage),
+                       .lse_storage = std::move(lse),
+                       .qkv = Qkv<T>(data, tokens, group),
+                       .attended = Matrix<T>(data + elements, tokens, group.query_columns),
+                       .lse = lse_data};
+  }
+};
+
+// One half in progress.
+template <typename T>
+class Half {
+ public:
+  Half(const Resources& resources, const HalfContext& context, const AttentionPlaces& places)
+      : resources_(resources), context_(context), places_(places) {}
+
+  absl::Status Project(const ParameterUse& use, const Group& group, Matrix<const T> n,
+                       const Qkv<T>& qkv) {
+    const auto q = WeightOf<T>(use, places_.q).Outputs(group.first_query, group.query_columns);
+    const auto k = WeightOf<T>(use, places_.k).Outputs(group.first_kv, group.kv_columns);
+    const auto v = WeightOf<T>(use, places_.v).Outputs(group.first_kv, group.kv_columns);
+    GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, q, qkv.q));
+    GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, k, qkv.k));
+    GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, v, qkv.v));
+    GEMINID_RETURN_IF_ERROR(Rotate(resources_, context_, Turn::kForward, qkv.q));
+    return Rotate(resources_, context_, Turn::kForward, qkv.k);
+  }
+
+  absl::Status Attend(const Group& group, const Qkv<T>& qkv, Matrix<T> out, float* lse) {
+    const KernelsOf<T>& math = KernelsFor<T>(resources_);
+    if (context_.cut.ring != nullptr) {
+      return context_.cut.ring->AttentionForward<T>(resources_, group.shape, qkv.q, qkv.k, qkv.v,
+                                                    out, lse);
+    }
+    if (context_.cut.swap == nullptr) {
+      return math.AttentionForward(resources_, group.shape, qkv.q, qkv.k, qkv.v, out, lse);
+    }
+    const Group mine = ShareOf(group);
+    const size_t tokens = mine.shape.batch * mine.shape.sequence;
+    GEMINID_ASSIGN_OR_RETURN(auto whole, Qkv<T>::Allocate(resources_, tokens, mine));
+    GEMINID_ASSIGN_OR_RETURN(auto attended, Rows::Allocate(resources_, tokens, mine.query_columns));
+    GEMINID_RETURN_IF_ERROR(ToHeads(group, qkv, whole));
+    GEMINID_RETURN_IF_ERROR(math.AttentionForward(resources_, mine.shape, whole.q, whole.k, whole.v,
+                                                  attended.matrix, lse));
+    return Swap(Way::kToPieces, group.shape.heads, attended.matrix, out);
+  }
+
+  absl::Status AttendBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
+                              Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
+    GEMINID_RETURN_IF_ERROR(context_.cut.swap == nullptr
+                                ? AttentionBackward(group, qkv, out, dout, lse, gradients)
+                                : SwappedBackward(group, qkv, out, dout, lse, gradients));
+    GEMINID_RETURN_IF_ERROR(Rotate(resources_, context_, Turn::kBackward, gradients.q));
+    return Rotate(resources_, context_, Turn::kBackward, gradients.k);
+  }
+
+  absl::Status AttentionBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
+                                 Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
+    const kernels::AttentionSaved<T> saved = {.q = Heads<const T>(qkv.q),
+                                              .k = Heads<const T>(qkv.k),
+                                              .v = Heads<const T>(qkv.v),
+                                              .out = Heads(out),
+                                              .dout = Heads(dout),
+                                              .lse = lse};
+    if (context_.cut.ring != nullptr) {
+      return context_.cut.ring->AttentionBackward(resources_, group.shape, saved, gradients.q,
+                                                  gradients.k, gradients.v);
+    }
+    return KernelsFor<T>(resources_)
+        .AttentionBackward(resources_, group.shape, saved, gradients.q, gradients.k, gradients.v);
+  }
+
+  // Queries, keys and values are exchanged again: to keep them in both forms would take twice the
+  // memory.
+  absl::Status SwappedBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
+                               Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
+    const Group mine = ShareOf(group);
+    const size_t tokens = mine.shape.batch * mine.shape.sequence;
+    GEMINID_ASSIGN_OR_RETURN(auto whole, Qkv<T>::Allocate(resources_, tokens, mine));
+    GEMINID_ASSIGN_OR_RETURN(auto attended, Rows::Allocate(resources_, tokens, mine.query_columns));
+    GEMINID_ASSIGN_OR_RETURN(auto dattended,
+                             Rows::Allocate(resources_, tokens, mine.query_columns));
+    GEMINID_ASSIGN_OR_RETURN(auto dwhole, Qkv<T>::Allocate(resources_, tokens, mine));
+    GEMINID_RETURN_IF_ERROR(ToHeads(group, qkv, whole));
+    const size_t heads = group.shape.heads;
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToHeads, heads, out, attended.matrix));
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToHeads, heads, dout, dattended.matrix));
+    GEMINID_RETURN_IF_ERROR(
+        AttentionBackward(mine, whole, attended.matrix, dattended.matrix, lse, dwhole));
+    const size_t kv_heads = group.shape.kv_heads;
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToPieces, heads, dwhole.q, gradients.q));
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToPieces, kv_heads, dwhole.k, gradients.k));
+    return Swap(Way::kToPieces, kv_heads, dwhole.v, gradients.v);
+  }
+
+  // Adds the gradient of n through one projection, then lets the weight's gradient take its place.
+  absl::Status ProjectBackward(ParameterUse& use, const LinearPlace& place, size_t first,
+                               Matrix<const T> dy, Matrix<const T> n, Matrix<float> dn,
+                               bool accumulate) {
+    GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
+        resources_, dy, WeightOf<T>(use, place).Outputs(first, dy.cols), dn, accumulate));
+    return BackwardWeight<T>(resources_, dy, n, {place, LayerPiece::Of::kOutputs, first, dy.cols},
+                             use);
+  }
+
+  absl::Status GroupBackward(ParameterUse& use, const Group& group, Matrix<const T> n,
+                             Matrix<const T> gradient, Matrix<float> dn,
+                             const KeptAttention<T>* kept) {
+    const size_t tokens = n.rows;
+    GEMINID_ASSIGN_OR_RETURN(auto dqkv, Qkv<T>::Allocate(resources_, tokens, group));
+    {
+      GEMINID_ASSIGN_OR_RETURN(auto values, GroupValues<T>::Of(resources_, tokens, group, kept));
+      GEMINID_ASSIGN_OR_RETURN(auto storage,
+                               Scratch<T>::Allocate(resources_, tokens * group.query_columns));
+      const Matrix<T>& out = values.attended;
+      const Matrix<T> dout(storage.data(), tokens, group.query_columns);
+      if (kept == nullptr) {
+        GEMINID_RETURN_IF_ERROR(Project(use, group, n, values.qkv));
+        GEMINID_RETURN_IF_ERROR(Attend(group, values.qkv, out, values.lse));
+      }
+      GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
+          resources_, gradient,
+          WeightOf<T>(use, places_.output).Inputs(group.first_query, group.query_columns), dout));
+      GEMINID_RETURN_IF_ERROR(BackwardWeight<T>(
+          resources_, gradient, out,
+          {places_.output, LayerPiece::Of::kInputs, group.first_query, group.query_columns}, use));
+      GEMINID_RETURN_IF_ERROR(AttendBackward(group, values.qkv, out, dout, values.lse, dqkv));
+    }
+    const bool first = group.first_query == 0;
+    GEMINID_RETURN_IF_ERROR(
+        ProjectBackward(use, places_.q, group.first_query, dqkv.q, n, dn, !first));
+    GEMINID_RETURN_IF_ERROR(ProjectBackward(use, places_.k, group.first_kv, dqkv.k, n, dn, true));
+    return ProjectBackward(use, places_.v, group.first_kv, dqkv.v, n, dn, true);
+  }
+
+ private:
+  enum class Way { kToHeads, kToPieces };
+
+  // A dense matrix of scratch.
+  struct Rows {
+    Scratch<T> storage;
+    Matrix<T> matrix;
+    static absl::StatusOr<Rows> Allocate(const Resources& resources, size_t rows, size_t cols) {
+      GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * cols));
+      const Matrix<T> matrix(storage.data(), rows, cols);
+      return Rows{std::move(storage), matrix};
+    }
+  };
+
+  // What of a group one rank attends to: whole sequences of some of its heads.
+  Group ShareOf(const Group& group) const {
+    const size_t ranks = context_.cut.swap->ranks();
+    Group mine = group;
+    mine.query_columns /= ranks;
+    mine.kv_columns /= ranks;
+    mine.shape.sequence *= ranks;
+    mine.shape.heads /= ranks;
+    mine.shape.kv_heads /= ranks;
+    return mine;
+  }
+
+  absl::Status ToHeads(const Group& group, const Qkv<T>& pieces, const Qkv<T>& whole) {
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToHeads, group.shape.heads, pieces.q, whole.q));
+    GEMINID_RETURN_IF_ERROR(Swap(Way::kToHeads, group.shape.kv_heads, pieces.k, whole.k));
+    return Swap(Way::kToHeads, group.shape.kv_heads, pieces.v, whole.v);
+  }
+
+  // Dense, both of them, of `heads` heads in all; they travel in fp32.
+  absl::Status Swap(Way way, size_t heads, Matrix<const T> from, Matrix<T> to) {
+    const KernelsOf<T>& math = KernelsFor<T>(resources_);
+    const collectives::HeadsShape whole = {
+        .batch = context_.shape.sequences,
+        .sequence = context_.shape.sequence_length * context_.cut.swap->ranks(),
+        .heads = heads,
+        .head_dim = context_.config->head_dim()};
+    constexpr char kWhat[] = "fp32 copies for an exchange of heads";
+    collectives::HeadSwap& swap = *context_.cut.swap;
+    WorkspaceMemory of_host(resources_.workspace);
+    collectives::Memory& memory = context_.cut.memory == nullptr ? of_host : *context_.cut.memory;
+    const auto exchange = [&](std::span<const float> out, std::span<float> in) {
+      return way == Way::kToHeads ? swap.ToHeads(whole, out, in, memory)
+                                  : swap.ToPieces(whole, out, in, memory);
+    };
+    if constexpr (std::is_same_v<T, float>) {
+      if (&memory == &of_host) {
+        return exchange({from.data, from.size()}, {to.data, to.size()});
+      }
+    }
+    GEMINID_ASSIGN_OR_RETURN(const auto out,
+                             collectives::TakeOrTell(swap, memory, kWhat, from.size()));
+    GEMINID_ASSIGN_OR_RETURN(const auto in,
+                             collectives::TakeOrTell(swap, memory, kWhat, to.size()));
+    GEMINID_RETURN_IF_ERROR(math.DownloadWidened(resources_, from.data, from.size(), out.data()));
+    GEMINID_RETURN_IF_ERROR(exchange(out.all(), in.all()));
+    return math.UploadRounded(resources_, in.data(), in.size(), to.data);
+  }
+
+  const Resources& resources_;
+  const HalfContext& context_;
+  const AttentionPlaces& places_;
+};
+
+}  // namespace
+
+template <typename T>
+absl::StatusOr<KeptAttention<T>> KeptAttention<T>::Allocate(const Resources& resources,
+                                                            const HalfContext& context) {
+  const ModelConfig& config = *context.config;
+  const size_t tokens = context.shape.tokens();
+  KeptAttention kept;
+  GEMINID_ASSIGN_OR_RETURN(
+      kept.qkv, Scratch<T>::Allocate(
+                    resources, tokens * (config.heads + 2 * config.kv_heads) * config.head_dim()));
+  GEMINID_ASSIGN_OR_RETURN(
+      kept.attended, Scratch<T>::Allocate(resources, tokens * config.heads * config.head_dim()));
+  GEMINID_ASSIGN_OR_RETURN(kept.lse, Scratch<float>::Allocate(resources, tokens * config.heads));
+  return kept;
+}
+
+template <typename T>
+absl::Status AttentionHalfForward(const Resources& resources, const HalfContext& context,
+                                  const AttentionPlaces& places, const ParameterUse& use,
+                                  const T* x, T* out, const KeptAttention<T>* kept) {
+  const size_t tokens = context.shape.tokens();
+  const size_t hidden = context.config->hidden;
+  const size_t queries = context.config->heads * context.config->head_dim();
+  GEMINID_ASSIGN_OR_RETURN(auto storage,
+                           Scratch<T>::Allocate(resources, tokens * (queries + hidden)));
+  const Matrix<T> attended(storage.data(), tokens, queries);
+  const Matrix<T> n(attended.data + attended.size(), tokens, hidden);
+  {
+    GEMINID_ASSIGN_OR_RETURN(auto norm,
+                             NormLayer<T>::Create(resources, context, places.norm, tokens));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  }
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  Half<T> half(resources, context, places);
+  const Groups groups(context);
+  for (size_t i = 0; i < groups.count(); ++i) {
+    const Group group = groups.At(i);
+    GEMINID_ASSIGN_OR_RETURN(auto values, GroupValues<T>::Of(resources, tokens, group, kept));
+    GEMINID_RETURN_IF_ERROR(half.Project(use, group, n, values.qkv));
+    GEMINID_RETURN_IF_ERROR(half.Attend(group, values.qkv, values.attended, values.lse));
+    GEMINID_RETURN_IF_ERROR(math.Copy(resources, values.attended,
+                                      attended.Cols(group.first_query, group.query_columns)));
+  }
+  const auto output = WeightOf<T>(use, places.output);
+  if (context.layers != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, x, out));
+    GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, attended, output.Inputs(0, output.in),
+                                               sum.values(), /*accumulate=*/true)));
+    return sum.Finish(resources, output.bias, n.data);  // nobody needs the norm any more
+  }
+  GEMINID_RETURN_IF_ERROR(
+      math.Copy(resources, Matrix<const T>(x, tokens, hidden), Matrix<T>(out, tokens, hidden)));
+  if (!context.dropout.dropout.active()) {
+    return Forward<T>(resources, attended, output, Matrix<T>(out, tokens, hidden),
+                      /*accumulate=*/true);
+  }
+  const Matrix<T>& added = n;  // nobody needs the norm any more
+  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, attended, output, added));
+  return math.AddDropped(resources, context.dropout, added, out);
+}
+
+template <typename T>
+absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& context,
+                                 const AttentionPlaces& places, const ParameterUse& use, const T* x,
+                                 T* out, const RememberedKeys<T>& remembered) {
+  const ModelConfig& config = *context.config;
+  const size_t tokens = context.shape.tokens();
+  const size_t past = context.positions.first;
+  const size_t columns = config.kv_heads * config.head_dim();
+  GEMINID_ASSIGN_OR_RETURN(auto storage,
+                           Scratch<T>::Allocate(resources, 3 * tokens * config.hidden));
+  const Matrix<T> n(storage.data(), tokens, config.hidden);
+  const Matrix<T> q(n.data + n.size(), tokens, config.hidden);
+  const Matrix<T> attended(q.data + q.size(), tokens, config.hidden);
+  const Matrix<T> k(remembered.keys + past * columns, tokens, columns);
+  const Matrix<T> v(remembered.values + past * columns, tokens, columns);
+  {
+    GEMINID_ASSIGN_OR_RETURN(auto norm,
+                             NormLayer<T>::Create(resources, context, places.norm, tokens));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  }
+  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.q), q));
+  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.k), k));
+  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.v), v));
+  GEMINID_RETURN_IF_ERROR(Rotate(resources, context, Turn::kForward, q));
+  GEMINID_RETURN_IF_ERROR(Rotate(resources, context, Turn::kForward, k));
+  const kernels::AttentionShape shape = {
+      .batch = 1,
+      .sequence = past + tokens,
+      .heads = config.heads,
+      .kv_heads = config.kv_heads,
+      .head_dim = config.head_dim(),
+      .scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim())),
+      .first_query = past};
+  GEMINID_ASSIGN_OR_RETURN(auto lse, Scratch<float>::Allocate(resources, tokens * config.heads));
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  GEMINID_RETURN_IF_ERROR(math.AttentionForward(
+      resources, shape, q, Matrix<const T>(remembered.keys, past + tokens, columns),
+      Matrix<const T>(remembered.values, past + tokens, columns), attended, lse.data()));
+  GEMINID_RETURN_IF_ERROR(math.Copy(resources, Matrix<const T>(x, tokens, config.hidden),
+                                    Matrix<T>(out, tokens, config.hidden)));
+  return Forward<T>(resources, attended, WeightOf<T>(use, places.output),
+                    Matrix<T>(out, tokens, config.hidden), /*accumulate=*/true);
+}
+
+template <typename T>
+absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext& context,
+                                   const AttentionPlaces& places, ParameterUse& use, const T* x,
+                                   T* gradient, const KeptAttention<T>* kept) {
+  const size_t tokens = context.shape.tokens();
+  const size_t hidden = context.config->hidden;
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(resources, context, places.norm, tokens));
+  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
+  const Matrix<T> n(n_storage.data(), tokens, hidden);
+  const Matrix<float> dn(dn_storage.data(), tokens, hidden);
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+
+  for (const LinearPlace* layer : {&places.q, &places.k, &places.v, &places.output}) {
+    GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, *layer));
+  }
+  Half<T> half(resources, context, places);
+  const Groups groups(context);
+  GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
+                           Dropped<T>::Of(resources, context.dropout, tokens, gradient));
+  GEMINID_ASSIGN_OR_RETURN(
+      const Matrix<const T> dy,
+      ReadByWeights<T>(resources, Matrix<const T>(dropped.data, tokens, hidden)));
+  GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> read, ReadByWeights<T>(resources, n));
+  for (size_t i = 0; i < groups.count(); ++i) {
+    GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), read, dy, dn, kept));
+  }
+  GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
+  GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
+  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
+  return norm.Backward(use, n.data, x, gradient, gradient);
+}
+
+#define GEMINID_INSTANTIATE(T)                                                                     \
+  template struct KeptAttention<T>;                                                                \
+  template absl::Status AttentionHalfForward(const Resources&, const HalfContext&,                 \
+                                             const AttentionPlaces&, const ParameterUse&,          \
+                                             const T*, T*, const KeptAttention<T>*);               \
+  template absl::Status AttentionHalfBackward(const Resources&, const HalfContext&,                \
+                                              const AttentionPlaces&, ParameterUse&, const T*, T*, \
+                                              const KeptAttention<T>*);                            \
+  template absl::Status AttentionHalfExtend(const Resources&, const HalfContext&,                  \
+                                            const AttentionPlaces&, const ParameterUse&, const T*, \
+                                            T*, const RememberedKeys<T>&);
+GEMINID_INSTANTIATE(float)
+GEMINID_INSTANTIATE(kernels::BFloat16)
+#undef GEMINID_INSTANTIATE
+
+}  // namespace geminid::trainer

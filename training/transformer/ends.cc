@@ -1,0 +1,400 @@
+#include "training/transformer/ends.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "kernels/model/cross_entropy/cross_entropy.h"
+#include "kernels/model/embedding/embedding.h"
+#include "training/nn/later_gradients.h"
+#include "training/nn/layer_share.h"
+#include "training/transformer/norm_layer.h"
+#include "training/transformer/share_loss.h"
+
+namespace geminid::trainer {
+namespace {
+
+kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
+  if (context.layers != nullptr) {
+    const LayerShare::Rows& words = context.layers->words();
+    return {.tokens = context.shape.tokens(),
+            .hidden = context.config->hidden,
+            .vocabulary = context.layers->ranks() * words.count,
+            .first_row = words.first,
+            .rows = words.count};
+  }
+  return {.tokens = context.shape.tokens(),
+          .hidden = context.config->hidden,
+          .vocabulary = context.config->vocabulary,
+          .first_row = 0,
+          .rows = context.config->vocabulary};
+}
+
+// Of the tokens of a sequence those whose positions are in the table, or in the rank's rows of it,
+// by its rows.
+std::vector<Positions::Run> RunsHere(const HalfContext& context) {
+  std::vector<Positions::Run> runs = context.positions.RunsOf(context.shape.sequence_length);
+  if (context.layers == nullptr) return runs;
+  const LayerShare::Rows& rows = context.layers->positions();
+  std::vector<Positions::Run> here;
+  for (const Positions::Run& run : runs) {
+    const size_t begin = std::max(run.position, rows.first);
+    const size_t end = std::min(run.position + run.count, rows.first + rows.count);
+    if (begin >= end) continue;
+    here.push_back({.token = run.token + (begin - run.position),
+                    .position = begin - rows.first,
+                    .count = end - begin});
+  }
+  return here;
+}
+
+// The loss of some tokens; their rows of dlogits are written, if there are any: as far apart as
+// those of the logits, and what lies between them, too.
+template <typename T>
+absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
+                        const LinearView<const T>& output, const int32_t* targets,
+                        float gradient_scale, Matrix<T> dlogits,
+                        kernels::CrossEntropyResult* result) {
+  const size_t stride = resources.math.LogitStride(output.out);
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, n.rows * stride));
+  const Matrix<float> logits(storage.data(), n.rows, output.out, stride);
+  GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, n, output, logits)));
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  const bool gradients = dlogits.data != nullptr;
+  GEMINID_RETURN_IF_ERROR(math.CrossEntropy(resources, logits, targets, gradient_scale, gradients,
+                                            result,
+                                            /*token_loss=*/nullptr));
+  if (!gradients) return absl::OkStatus();
+  return math.Round(resources, logits.data, logits.rows * stride, dlogits.data);
+}
+
+// The rows of learned positions of a sequence's tokens, one behind the other: in the table itself
+// where they are so there.
+template <typename T>
+struct PositionRows {
+  Scratch<T> storage;
+  const T* data = nullptr;  // null: the model learns none
+
+  static absl::StatusOr<PositionRows> Of(const Resources& resources, const HalfContext& context,
+                                         const ModelParameters& parameters,
+                                         const ParameterUse& use) {
+    PositionRows rows;
+    if (!parameters.position_table) return rows;
+    const T* const table = WeightOf<T>(use, *parameters.position_table);
+    const size_t hidden = context.config->hidden;
+    const size_t length = context.shape.sequence_length;
+    const std::vector<Positions::Run> runs = RunsHere(context);
+    if (runs.size() == 1 && runs[0].count == length) {
+      rows.data = table + runs[0].position * hidden;
+      return rows;
+    }
+    GEMINID_ASSIGN_OR_RETURN(rows.storage, Scratch<T>::Allocate(resources, length * hidden));
+    rows.data = rows.storage.data();
+    if (context.layers != nullptr) {  // rows of other ranks
+      GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Zero(resources, rows.storage.data(),
+                                                            length * hidden * sizeof(T)));
+    }
+    for (const Positions::Run& run : runs) {
+      GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Copy(
+          resources, Matrix<const T>(table + run.position * hidden, run.count, hidden),
+          Matrix<T>(rows.storage.data() + run.token * hidden, run.count, hidden)));
+    }
+    return rows;
+  }
+};
+
+// Of the position table's gradient, rows that no token here has: zero is all bits zero in both
+// types.
+template <typename T>
+absl::Status ZeroRows(const Resources& resources, const HalfContext& context, T* table,
+                      size_t first, size_t end) {
+  const size_t hidden = context.config->hidden;
+  return KernelsFor<T>(resources).Zero(resources, table + first * hidden,
+                                       (end - first) * hidden * sizeof(T));
+}
+
+// The sum over the sequences of the gradients of a run of their tokens.
+template <typename T>
+absl::Status PositionBackwardOfRun(const Resources& resources, const HalfContext& context,
+                                   const Positions::Run& run, const T* gradient, T* table,
+                                   bool accumulates) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  const size_t hidden = context.config->hidden;
+  const MicroBatchShape& all = context.shape;
+  const MicroBatchShape shape = {.sequences = all.sequences, .sequence_length = run.count};
+  Scratch<T> storage;
+  if (run.count < all.sequence_length) {
+    GEMINID_ASSIGN_OR_RETURN(storage, Scratch<T>::Allocate(resources, shape.tokens() * hidden));
+    GEMINID_RETURN_IF_ERROR(
+        math.Copy(resources,
+                  Matrix<const T>(gradient, all.sequences, all.sequence_length * hidden)
+                      .Cols(run.token * hidden, run.count * hidden),
+                  Matrix<T>(storage.data(), all.sequences, run.count * hidden)));
+    gradient = storage.data();
+  }
+  return math.PositionBackward(resources, shape, Matrix<const T>(gradient, shape.tokens(), hidden),
+                               table + run.position * hidden, accumulates);
+}
+
+// What the pieces of the tokens give, where the kernels leave it.
+class Losses {
+ public:
+  static absl::StatusOr<Losses> Of(const Resources& resources, const HalfContext& context) {
+    Losses losses;
+    const size_t tokens = context.shape.tokens();
+    losses.count_ = (tokens + context.tiling.tokens - 1) / context.tiling.tokens;
+    GEMINID_ASSIGN_OR_RETURN(
+        losses.results_, Scratch<kernels::CrossEntropyResult>::Allocate(resources, losses.count_));
+    return losses;
+  }
+
+  kernels::CrossEntropyResult* At(size_t piece) const { return results_.data() + piece; }
+
+  // Waits for them.
+  template <typename T>
+  absl::StatusOr<double> Sum(const Resources& resources) const {
+    std::vector<kernels::CrossEntropyResult> here(count_);
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Download(
+        resources, results_.data(), count_ * sizeof(here[0]), here.data()));
+    double sum = 0;
+    for (const kernels::CrossEntropyResult& result : here) sum += result.loss_sum;
+    return sum;
+  }
+
+ private:
+  size_t count_ = 0;
+  Scratch<kernels::CrossEntropyResult> results_;
+};
+
+// Rows of logits that are worked on at a time: as many elements as of one rank's whole rows.
+size_t RowsOfShare(const HalfContext& context) {
+  return context.tiling.tokens * context.layers->ranks();
+}
+
+// As OutputAndLoss, of a rank that has some of the words. The gradient of what the output layer
+// reads is the sum of all ranks'.
+template <typename T>
+absl::StatusOr<double> OutputAndLossOfShare(const Resources& resources, const HalfContext& context,
+                                            const ModelParameters& parameters, ParameterUse& use,
+                                            const T* x, const int32_t* targets,
+                                            float gradient_scale, T* gradient) {
+  const size_t tokens = context.shape.tokens(), hidden = context.config->hidden;
+  const size_t words = context.layers->words().count;
+  const size_t stride = resources.math.LogitStride(words);
+  GEMINID_ASSIGN_OR_RETURN(auto losses,
+                           ShareLosses::Of(resources, *context.layers, targets, tokens));
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
+  GEMINID_ASSIGN_OR_RETURN(auto storage,
+                           Scratch<T>::Allocate(resources, tokens * (hidden + stride)));
+  const Matrix<T> dlogits(storage.data(), tokens, words, stride);
+  const Matrix<T> n(dlogits.data + tokens * stride, tokens, hidden);
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
+  for (size_t first = 0; first < tokens; first += RowsOfShare(context)) {
+    const size_t rows = std::min(RowsOfShare(context), tokens - first);
+    GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, n.Rows(first, rows), output,
+                                             gradient_scale, dlogits.Rows(first, rows)));
+  }
+  {
+    GEMINID_ASSIGN_OR_RETURN(auto sum, Scratch<float>::Allocate(resources, tokens * hidden));
+    const Matrix<float> dn(sum.data(), tokens, hidden);
+    GEMINID_RETURN_IF_ERROR((BackwardInput<T, float>(resources, dlogits, output, dn)));
+    GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
+    GEMINID_RETURN_IF_ERROR(
+        KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), gradient));
+  }
+  GEMINID_RETURN_IF_ERROR(
+      BackwardWeight<T>(resources, dlogits, n, {parameters.output}, use, /*adds=*/true));
+  GEMINID_RETURN_IF_ERROR(norm.Backward(use, gradient, x, nullptr, gradient));
+  return losses.Sum(resources);
+}
+
+template <typename T>
+absl::StatusOr<double> OutputLossOfShare(const Resources& resources, const HalfContext& context,
+                                         const ModelParameters& parameters, const ParameterUse& use,
+                                         const T* x, const int32_t* targets) {
+  const size_t tokens = context.shape.tokens(), hidden = context.config->hidden;
+  GEMINID_ASSIGN_OR_RETURN(auto losses,
+                           ShareLosses::Of(resources, *context.layers, targets, tokens));
+  for (size_t first = 0; first < tokens; first += RowsOfShare(context)) {
+    const size_t rows = std::min(RowsOfShare(context), tokens - first);
+    GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * hidden));
+    const Matrix<T> n(storage.data(), rows, hidden);
+    GEMINID_ASSIGN_OR_RETURN(auto norm,
+                             NormLayer<T>::Create(resources, context, parameters.final_norm, rows));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
+    GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, n,
+                                             WeightOf<T>(use, parameters.output),
+                                             /*gradient_scale=*/0, Matrix<T>()));
+  }
+  return losses.Sum(resources);
+}
+
+}  // namespace
+
+absl::StatusOr<Scratch<int32_t>> UploadTokens(const Resources& resources, LayerShare* layers,
+                                              const MicroBatch& batch) {
+  const KernelsOf<float>& math = KernelsFor<float>(resources);
+  const size_t tokens = batch.shape.tokens();
+  GEMINID_ASSIGN_OR_RETURN(auto here, Scratch<int32_t>::Allocate(resources, 2 * tokens));
+  GEMINID_RETURN_IF_ERROR(
+      math.Upload(resources, batch.tokens.data(), batch.tokens.size_bytes(), here.data()));
+  std::vector<int32_t> of_share;
+  if (layers != nullptr) of_share = layers->TargetsHere(batch.targets);
+  const int32_t* const targets = layers != nullptr ? of_share.data() : batch.targets.data();
+  GEMINID_RETURN_IF_ERROR(
+      math.Upload(resources, targets, tokens * sizeof(int32_t), here.data() + tokens));
+  return here;
+}
+
+template <typename T>
+absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
+                              const ModelParameters& parameters, const ParameterUse& use,
+                              const int32_t* tokens, T* x) {
+  GEMINID_ASSIGN_OR_RETURN(const auto positions,
+                           PositionRows<T>::Of(resources, context, parameters, use));
+  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).EmbeddingForward(
+      resources, ShapeOf(context), tokens, WeightOf<T>(use, parameters.token_table), positions.data,
+      context.shape.sequence_length, x));
+  if (context.layers == nullptr) return absl::OkStatus();
+  return context.layers->Sum(resources, x, context.shape.tokens() * context.config->hidden);
+}
+
+template <typename T>
+absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& context,
+                               const ModelParameters& parameters, ParameterUse& use,
+                               const int32_t* tokens, const T* gradient) {
+  const kernels::EmbeddingShape shape = ShapeOf(context);
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  if (T* const table = GradientOf<T>(use, parameters.token_table)) {
+    GEMINID_RETURN_IF_ERROR(
+        math.EmbeddingBackward(resources, shape, tokens, gradient, table,
+                               use.GradientAccumulates(parameters.token_table)));
+  }
+  T* const positions =
+      parameters.position_table ? GradientOf<T>(use, *parameters.position_table) : nullptr;
+  if (positions == nullptr) return absl::OkStatus();
+  const bool accumulates = use.GradientAccumulates(*parameters.position_table);
+  size_t done = 0;  // rows
+  for (const Positions::Run& run : RunsHere(context)) {
+    if (!accumulates) {
+      GEMINID_RETURN_IF_ERROR(ZeroRows(resources, context, positions, done, run.position));
+    }
+    GEMINID_RETURN_IF_ERROR(
+        PositionBackwardOfRun(resources, context, run, gradient, positions, accumulates));
+    done = run.position + run.count;
+  }
+  if (accumulates) return absl::OkStatus();
+  const size_t rows = context.layers != nullptr ? context.layers->positions().count
+                                                : context.config->position_rows();
+  return ZeroRows(resources, context, positions, done, rows);
+}
+
+template <typename T>
+absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfContext& context,
+                                     const ModelParameters& parameters, ParameterUse& use,
+                                     const T* x, const int32_t* targets, float gradient_scale,
+                                     T* gradient) {
+  if (context.layers != nullptr) {
+    return OutputAndLossOfShare<T>(resources, context, parameters, use, x, targets, gradient_scale,
+                                   gradient);
+  }
+  const size_t tokens = context.shape.tokens();
+  const size_t hidden = context.config->hidden;
+  const size_t vocabulary = context.config->vocabulary;
+  const size_t stride = resources.math.LogitStride(vocabulary);
+  GEMINID_ASSIGN_OR_RETURN(const Losses losses, Losses::Of(resources, context));
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
+  Scratch<T> storage;  // empty where the weights' gradients read it later
+  T* data = nullptr;
+  if (const size_t size = tokens * (hidden + stride); resources.later != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(data, resources.later->Allocate<T>(resources, size));
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(storage, Scratch<T>::Allocate(resources, size));
+    data = storage.data();
+  }
+  const Matrix<T> dlogits(data, tokens, vocabulary, stride);
+  const Matrix<T> n(data + tokens * stride, tokens, hidden);
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+
+  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
+  for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
+    const size_t rows = std::min(context.tiling.tokens, tokens - first);
+    GEMINID_RETURN_IF_ERROR(LossOfRows<T>(resources, n.Rows(first, rows), output, targets + first,
+                                          gradient_scale, dlogits.Rows(first, rows),
+                                          losses.At(first / context.tiling.tokens)));
+  }
+  GEMINID_RETURN_IF_ERROR(
+      (BackwardInput<T, T>(resources, dlogits, output, Matrix<T>(gradient, tokens, hidden))));
+  GEMINID_RETURN_IF_ERROR(
+      BackwardWeight<T>(resources, dlogits, n, {parameters.output}, use, /*adds=*/true));
+  GEMINID_RETURN_IF_ERROR(norm.Backward(use, gradient, x, nullptr, gradient));
+  return losses.Sum<T>(resources);
+}
+
+template <typename T>
+absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext& context,
+                                  const ModelParameters& parameters, const ParameterUse& use,
+                                  const T* x, const int32_t* targets) {
+  if (context.layers != nullptr) {
+    return OutputLossOfShare<T>(resources, context, parameters, use, x, targets);
+  }
+  const size_t tokens = context.shape.tokens();
+  const size_t hidden = context.config->hidden;
+  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
+  GEMINID_ASSIGN_OR_RETURN(const Losses losses, Losses::Of(resources, context));
+  for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
+    const size_t rows = std::min(context.tiling.tokens, tokens - first);
+    GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * hidden));
+    const Matrix<T> n(storage.data(), rows, hidden);
+    GEMINID_ASSIGN_OR_RETURN(auto norm,
+                             NormLayer<T>::Create(resources, context, parameters.final_norm, rows));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
+    GEMINID_RETURN_IF_ERROR(LossOfRows<T>(resources, n, output, targets + first,
+                                          /*gradient_scale=*/0, Matrix<T>(),
+                                          losses.At(first / context.tiling.tokens)));
+  }
+  return losses.Sum<T>(resources);
+}
+
+template <typename T>
+absl::Status LogitsOfToken(const Resources& resources, const HalfContext& context,
+                           const ModelParameters& parameters, const ParameterUse& use, const T* x,
+                           std::span<float> logits) {
+  const size_t hidden = context.config->hidden;
+  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto logits_storage, Scratch<float>::Allocate(resources, logits.size()));
+  const Matrix<T> n(n_storage.data(), 1, hidden);
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(resources, context, parameters.final_norm, 1));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  GEMINID_RETURN_IF_ERROR(
+      (Forward<T, float>(resources, n, WeightOf<T>(use, parameters.output),
+                         Matrix<float>(logits_storage.data(), 1, logits.size()))));
+  return KernelsFor<T>(resources).Download(resources, logits_storage.data(), logits.size_bytes(),
+                                           logits.data());
+}
+
+#define GEMINID_INSTANTIATE(T)                                                                   \
+  template absl::Status EmbeddingForward(const Resources&, const HalfContext&,                   \
+                                         const ModelParameters&, const ParameterUse&,            \
+                                         const int32_t*, T*);                                    \
+  template absl::Status EmbeddingBackward(const Resources&, const HalfContext&,                  \
+                                          const ModelParameters&, ParameterUse&, const int32_t*, \
+                                          const T*);                                             \
+  template absl::StatusOr<double> OutputAndLoss(const Resources&, const HalfContext&,            \
+                                                const ModelParameters&, ParameterUse&, const T*, \
+                                                const int32_t*, float, T*);                      \
+  template absl::StatusOr<double> OutputLoss(const Resources&, const HalfContext&,               \
+                                             const ModelParameters&, const ParameterUse&,        \
+                                             const T*, const int32_t*);                          \
+  template absl::Status LogitsOfToken(const Resources&, const HalfContext&,                      \
+                                      const ModelParameters&, const ParameterUse&, const T*,     \
+                                      std::span<float>);
+GEMINID_INSTANTIATE(float)
+GEMINID_INSTANTIATE(kernels::BFloat16)
+#undef GEMINID_INSTANTIATE
+
+}  // namespace geminid::trainer

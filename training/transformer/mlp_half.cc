@@ -1,0 +1,91 @@
+#include "training/transformer/mlp_half.h"
+
+#include "base/status_macros.h"
+#include "training/nn/later_gradients.h"
+#include "training/nn/layer_share.h"
+#include "training/transformer/norm_layer.h"
+#include "training/transformer/output_sum.h"
+
+namespace geminid::trainer {
+
+template <typename T>
+absl::StatusOr<KeptMlp<T>> KeptMlp<T>::Allocate(const Resources& resources,
+                                                const HalfContext& context) {
+  const ModelConfig& config = *context.config;
+  const size_t size = context.shape.tokens() * config.mlps_per_token() * config.intermediate;
+  KeptMlp kept;
+  kept.width = config.intermediate;
+  GEMINID_ASSIGN_OR_RETURN(kept.input, Scratch<T>::Allocate(resources, size));
+  if (config.gated_mlp()) {
+    GEMINID_ASSIGN_OR_RETURN(kept.up, Scratch<T>::Allocate(resources, size));
+  }
+  return kept;
+}
+
+template <typename T>
+KeptColumns<T> RowsOf(const KeptMlp<T>* kept, size_t first, size_t rows) {
+  if (kept == nullptr) return {};
+  const size_t at = first * kept->width;
+  T* const up = kept->up.data();
+  return {.input = kept->input.data() + at, .up = up == nullptr ? nullptr : up + at, .rows = rows};
+}
+
+template <typename T>
+absl::Status MlpHalfForward(const Resources& resources, const HalfContext& context,
+                            const MlpPlaces& places, const ParameterUse& use, const T* x, T* out,
+                            const KeptMlp<T>* kept) {
+  const size_t tokens = context.shape.tokens();
+  const size_t hidden = context.config->hidden;
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, tokens * hidden));
+  const Matrix<T> n(storage.data(), tokens, hidden);
+  {
+    GEMINID_ASSIGN_OR_RETURN(auto norm,
+                             NormLayer<T>::Create(resources, context, places.norm, tokens));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  }
+  GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, x, out));
+  GEMINID_RETURN_IF_ERROR(MlpForward<T>(resources, places, use, context.tiling.mlp_columns, n,
+                                        sum.values(), RowsOf(kept, 0, tokens)));
+  const T* const bias = WeightOf<T>(use, places.output).bias;
+  return sum.Finish(resources, bias, n.data);  // nobody needs the norm any more
+}
+
+template <typename T>
+absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& context,
+                             const MlpPlaces& places, ParameterUse& use, const T* x, T* gradient,
+                             const KeptMlp<T>* kept) {
+  const size_t tokens = context.shape.tokens();
+  const size_t hidden = context.config->hidden;
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(resources, context, places.norm, tokens));
+  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
+  const Matrix<T> n(n_storage.data(), tokens, hidden);
+  const Matrix<float> dn(dn_storage.data(), tokens, hidden);
+  GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
+                           Dropped<T>::Of(resources, context.dropout, tokens, gradient));
+  GEMINID_ASSIGN_OR_RETURN(
+      const Matrix<const T> dy,
+      ReadByWeights<T>(resources, Matrix<const T>(dropped.data, tokens, hidden)));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> read, ReadByWeights<T>(resources, n));
+  GEMINID_RETURN_IF_ERROR(MlpBackward<T>(resources, places, use, context.tiling.mlp_columns, read,
+                                         dy, dn, RowsOf(kept, 0, tokens)));
+  GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
+  GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
+  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
+  return norm.Backward(use, n.data, x, gradient, gradient);
+}
+
+#define GEMINID_INSTANTIATE(T)                                                                  \
+  template struct KeptMlp<T>;                                                                   \
+  template KeptColumns<T> RowsOf(const KeptMlp<T>*, size_t, size_t);                            \
+  template absl::Status MlpHalfForward(const Resources&, const HalfContext&, const MlpPlaces&,  \
+                                       const ParameterUse&, const T*, T*, const KeptMlp<T>*);   \
+  template absl::Status MlpHalfBackward(const Resources&, const HalfContext&, const MlpPlaces&, \
+                                        ParameterUse&, const T*, T*, const KeptMlp<T>*);
+GEMINID_INSTANTIATE(float)
+GEMINID_INSTANTIATE(kernels::BFloat16)
+#undef GEMINID_INSTANTIATE
+
+}  // namespace geminid::trainer

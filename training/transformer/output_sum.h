@@ -1,0 +1,84 @@
+// What a half layer adds to the residual stream, while it is added up.
+#ifndef GEMINID_TRAINING_TRANSFORMER_OUTPUT_SUM_H_
+#define GEMINID_TRAINING_TRANSFORMER_OUTPUT_SUM_H_
+
+#include <cstddef>
+#include <type_traits>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/status_macros.h"
+#include "training/nn/blocks.h"
+#include "training/nn/layer_share.h"
+#include "training/nn/model_kernels.h"
+#include "training/nn/scratch.h"
+
+namespace geminid::trainer {
+
+// The sum over the pieces of an MLP's output: in fp32, and in `out` itself where that is fp32.
+template <typename T>
+class OutputSum {
+ public:
+  // Begins with x; or with zeros where dropout comes before x is added, and on all ranks but the
+  // first of those that share layers.
+  static absl::StatusOr<OutputSum> Begin(const Resources& resources, const HalfContext& context,
+                                         const T* x, T* out) {
+    OutputSum sum(context, x, out);
+    const size_t size = sum.rows_ * sum.cols_;
+    if constexpr (std::is_same_v<T, float>) {
+      sum.data_ = out;
+    } else {
+      GEMINID_ASSIGN_OR_RETURN(sum.storage_, Scratch<float>::Allocate(resources, size));
+      sum.data_ = sum.storage_.data();
+    }
+    const KernelsOf<T>& math = KernelsFor<T>(resources);
+    if (sum.drops() || (context.layers != nullptr && context.layers->rank() > 0)) {
+      GEMINID_RETURN_IF_ERROR(math.Zero(resources, sum.data_, size * sizeof(float)));
+    } else {
+      GEMINID_RETURN_IF_ERROR(math.Widen(resources, x, size, sum.data_));
+    }
+    return sum;
+  }
+
+  Matrix<float> values() const { return {data_, rows_, cols_}; }
+
+  // Adds up what the ranks have that share layers, and the bias, if there is one, and leaves the
+  // half's output in `out`. `spare` has room for as many elements.
+  absl::Status Finish(const Resources& resources, const T* bias, T* spare) {
+    const KernelsOf<T>& math = KernelsFor<T>(resources);
+    GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, *context_, values()));
+    if (bias != nullptr) GEMINID_RETURN_IF_ERROR(math.AddBias(resources, bias, values()));
+    if (!drops()) {
+      return data_ == Address(out_) ? absl::OkStatus() : math.Round(resources, data_, size(), out_);
+    }
+    GEMINID_RETURN_IF_ERROR(math.Round(resources, data_, size(), spare));
+    GEMINID_RETURN_IF_ERROR(
+        math.Copy(resources, Matrix<const T>(x_, rows_, cols_), Matrix<T>(out_, rows_, cols_)));
+    return math.AddDropped(resources, context_->dropout, Matrix<const T>(spare, rows_, cols_),
+                           out_);
+  }
+
+ private:
+  OutputSum(const HalfContext& context, const T* x, T* out)
+      : context_(&context),
+        x_(x),
+        out_(out),
+        rows_(context.shape.tokens()),
+        cols_(context.config->hidden) {}
+
+  bool drops() const { return context_->dropout.dropout.active(); }
+  size_t size() const { return rows_ * cols_; }
+  static const void* Address(const T* data) { return data; }
+
+  const HalfContext* context_;
+  const T* x_;
+  T* out_;
+  size_t rows_;
+  size_t cols_;
+  Scratch<float> storage_;
+  float* data_ = nullptr;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_TRANSFORMER_OUTPUT_SUM_H_

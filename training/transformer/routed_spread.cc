@@ -1,0 +1,230 @@
+#include "training/transformer/routed_spread.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "training/nn/parallel/experts/row_exchange.h"
+#include "training/nn/workspace_memory.h"
+#include "training/transformer/mlp_columns.h"
+#include "training/transformer/routed_rows.h"
+
+namespace geminid::trainer {
+namespace {
+
+using collectives::FloatBlock;
+using collectives::RoutedRow;
+using collectives::Routing;
+using collectives::RowExchange;
+
+// to = columns [first, first + to.cols) of the rows of a buffer, then zeros.
+template <typename T>
+absl::Status Unpack(const Resources& resources, Matrix<const float> rows, size_t first,
+                    Matrix<T> to) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  for (size_t r = 0; r < rows.rows; ++r) {
+    GEMINID_RETURN_IF_ERROR(
+        math.Round(resources, rows.Rows(r, 1).data + first, to.cols, to.Rows(r, 1).data));
+  }
+  const Matrix<T> rest = to.Rows(rows.rows, to.rows - rows.rows);
+  return math.Zero(resources, rest.data, rest.size() * sizeof(T));
+}
+
+template <typename T>
+absl::Status Scale(const Resources& resources, const ExpertPlaces& places, ParameterUse& use,
+                   float factor) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  std::vector<float> row;
+  for (const LinearPlace* place : {&places.input, &*places.up, &places.output}) {
+    T* const gradient = GradientOf<T>(use, place->weight);
+    if (gradient == nullptr) continue;
+    row.resize(place->in);
+    for (size_t r = 0; r < place->out; ++r) {
+      T* const at = gradient + r * place->in;
+      GEMINID_RETURN_IF_ERROR(math.Widen(resources, at, row.size(), row.data()));
+      for (float& value : row) value *= factor;
+      GEMINID_RETURN_IF_ERROR(math.Round(resources, row.data(), row.size(), at));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Rows on their way, where the context has memory for them. If there is none left, the other ranks
+// are told.
+class RowMemory {
+ public:
+  RowMemory(const Resources& resources, const HalfContext& context)
+      : workspace_(resources.workspace), context_(context) {}
+
+  collectives::Memory& memory() {
+    return context_.cut.memory == nullptr ? workspace_ : *context_.cut.memory;
+  }
+  absl::StatusOr<FloatBlock> Take(size_t rows, size_t width) {
+    absl::StatusOr<FloatBlock> taken =
+        FloatBlock::Allocate(memory(), "rows of experts", rows * width);
+    (void)collectives::TellIfRefused(*context_.experts, taken.status());
+    return taken;
+  }
+
+ private:
+  WorkspaceMemory workspace_;
+  const HalfContext& context_;
+};
+
+// The rows of one of this rank's experts in a buffer of the exchange.
+Matrix<float> RowsAt(const RowExchange& exchange, size_t expert, size_t width,
+                     const FloatBlock& buffer) {
+  const size_t first = exchange.FirstOf(expert);
+  return {buffer.data() + first * width, exchange.FirstOf(expert + 1) - first, width};
+}
+
+}  // namespace
+
+template <typename T>
+absl::Status SpreadForward(const Resources& resources, const HalfContext& context,
+                           const RoutedPlaces& places, const ExpertSource& experts,
+                           const Routing& routing, Matrix<const T> n, Matrix<float> sum) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  const size_t hidden = n.cols;
+  const size_t most = n.rows * static_cast<size_t>(context.experts->WorldSize());
+  GEMINID_ASSIGN_OR_RETURN(RowExchange exchange, RowExchange::Make(routing, *context.experts));
+  RowMemory memory(resources, context);
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock at_tokens, memory.Take(routing.rows.size(), hidden));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock at_experts,
+                           memory.Take(exchange.rows_at_experts(), hidden));
+  for (size_t r = 0; r < routing.rows.size(); ++r) {
+    GEMINID_RETURN_IF_ERROR(math.Widen(resources, n.Rows(routing.rows[r].token, 1).data, hidden,
+                                       at_tokens.data() + r * hidden));
+  }
+  GEMINID_RETURN_IF_ERROR(
+      exchange.ToExperts(hidden, at_tokens.all(), at_experts.all(), memory.memory()));
+  GEMINID_ASSIGN_OR_RETURN(auto x_rows, Scratch<T>::Allocate(resources, most * hidden));
+  GEMINID_ASSIGN_OR_RETURN(auto y_rows, Scratch<float>::Allocate(resources, most * hidden));
+  for (size_t e = 0; e < places.experts.size(); ++e) {
+    GEMINID_ASSIGN_OR_RETURN(auto use, experts.source.Use(experts.pass, places.experts[e].all));
+    const Matrix<float> rows = RowsAt(exchange, e, hidden, at_experts);
+    if (rows.rows > 0) {
+      const size_t computed = RowsComputed(rows.rows, most);
+      const Matrix<T> x(x_rows.data(), computed, hidden);
+      const Matrix<float> y(y_rows.data(), computed, hidden);
+      GEMINID_RETURN_IF_ERROR(Unpack<T>(resources, rows, 0, x));
+      GEMINID_RETURN_IF_ERROR(math.Zero(resources, y.data, y.size() * sizeof(float)));
+      GEMINID_RETURN_IF_ERROR(
+          MlpForward<T>(resources, places.experts[e], *use, context.tiling.mlp_columns, x, y, {}));
+      std::copy_n(y.data, rows.size(), rows.data);
+    }
+    GEMINID_RETURN_IF_ERROR(use->Finish());
+  }
+  GEMINID_RETURN_IF_ERROR(
+      exchange.ToTokens(hidden, at_experts.all(), at_tokens.all(), memory.memory()));
+  for (size_t r = 0; r < routing.rows.size(); ++r) {
+    float* const to = sum.Rows(routing.rows[r].token, 1).data;
+    const float weight = routing.WeightOf(routing.rows[r]);
+    for (size_t i = 0; i < hidden; ++i) to[i] += weight * at_tokens.data()[r * hidden + i];
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Of one of this rank's experts. There come x, dy and the weight of each row, and leave dx and the
+// weight's gradient.
+template <typename T>
+struct SpreadExpert {
+  const Resources& resources;
+  const HalfContext& context;
+  const size_t hidden;
+  const size_t most;  // rows
+  Scratch<T> x_rows, dy_rows;
+  Scratch<float> dx_rows;
+
+  absl::Status Allocate() {
+    GEMINID_ASSIGN_OR_RETURN(x_rows, Scratch<T>::Allocate(resources, most * hidden));
+    GEMINID_ASSIGN_OR_RETURN(dy_rows, Scratch<T>::Allocate(resources, most * hidden));
+    GEMINID_ASSIGN_OR_RETURN(dx_rows, Scratch<float>::Allocate(resources, most * hidden));
+    return absl::OkStatus();
+  }
+
+  absl::Status Run(const ExpertPlaces& expert, ParameterUse& use, Matrix<const float> there,
+                   Matrix<float> back) const {
+    const size_t computed = RowsComputed(there.rows, most);
+    const Matrix<T> x(x_rows.data(), computed, hidden), dy(dy_rows.data(), computed, hidden);
+    const Matrix<float> dx(dx_rows.data(), computed, hidden);
+    GEMINID_RETURN_IF_ERROR(Unpack<T>(resources, there, 0, x));
+    GEMINID_RETURN_IF_ERROR(Unpack<T>(resources, there, hidden, dy));
+    std::vector<float> weights(computed), gradients(computed);
+    for (size_t r = 0; r < there.rows; ++r) weights[r] = there.Rows(r, 1).data[2 * hidden];
+    GEMINID_RETURN_IF_ERROR(MlpBackward<T>(resources, expert, use, context.tiling.mlp_columns, x,
+                                           dy, dx, {}, {weights.data(), gradients.data()}));
+    for (size_t r = 0; r < there.rows; ++r) {
+      float* const to = back.Rows(r, 1).data;
+      std::copy_n(dx.Rows(r, 1).data, hidden, to);
+      to[hidden] = gradients[r];
+    }
+    return Scale<T>(resources, expert, use, 1 / static_cast<float>(context.experts->WorldSize()));
+  }
+};
+
+}  // namespace
+
+template <typename T>
+absl::Status SpreadBackward(const Resources& resources, const HalfContext& context,
+                            const RoutedPlaces& places, const ExpertSource& experts,
+                            const Routing& routing, Matrix<const T> n, Matrix<const T> dy,
+                            Matrix<float> dn, std::span<float> weight_gradients) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  const size_t hidden = n.cols, there = 2 * hidden + 1, back = hidden + 1;
+  const size_t most = n.rows * static_cast<size_t>(context.experts->WorldSize());
+  GEMINID_ASSIGN_OR_RETURN(RowExchange exchange, RowExchange::Make(routing, *context.experts));
+  RowMemory memory(resources, context);
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock at_tokens, memory.Take(routing.rows.size(), there));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock at_experts,
+                           memory.Take(exchange.rows_at_experts(), there));
+  GEMINID_ASSIGN_OR_RETURN(const FloatBlock results, memory.Take(exchange.rows_at_experts(), back));
+  for (size_t r = 0; r < routing.rows.size(); ++r) {
+    const RoutedRow& row = routing.rows[r];
+    float* const to = at_tokens.data() + r * there;
+    GEMINID_RETURN_IF_ERROR(math.Widen(resources, n.Rows(row.token, 1).data, hidden, to));
+    GEMINID_RETURN_IF_ERROR(math.Widen(resources, dy.Rows(row.token, 1).data, hidden, to + hidden));
+    to[2 * hidden] = routing.WeightOf(row);
+  }
+  GEMINID_RETURN_IF_ERROR(
+      exchange.ToExperts(there, at_tokens.all(), at_experts.all(), memory.memory()));
+  SpreadExpert<T> expert = {resources, context, hidden, most, {}, {}, {}};
+  GEMINID_RETURN_IF_ERROR(expert.Allocate());
+  for (size_t e = 0; e < places.experts.size(); ++e) {
+    GEMINID_ASSIGN_OR_RETURN(auto use, experts.source.Use(experts.pass, places.experts[e].all));
+    const Matrix<float> rows = RowsAt(exchange, e, there, at_experts);
+    if (rows.rows > 0) {
+      GEMINID_RETURN_IF_ERROR(
+          expert.Run(places.experts[e], *use, rows, RowsAt(exchange, e, back, results)));
+    } else {
+      GEMINID_RETURN_IF_ERROR(ZeroGradients<T>(resources, places.experts[e], *use));
+    }
+    GEMINID_RETURN_IF_ERROR(GradientsWritten(*use, places.experts[e].all));
+    GEMINID_RETURN_IF_ERROR(use->Finish());
+  }
+  const std::span<float> came_back = at_tokens.all().first(routing.rows.size() * back);
+  GEMINID_RETURN_IF_ERROR(exchange.ToTokens(back, results.all(), came_back, memory.memory()));
+  for (size_t r = 0; r < routing.rows.size(); ++r) {
+    const RoutedRow& row = routing.rows[r];
+    const float* const from = came_back.data() + r * back;
+    float* const to = dn.Rows(row.token, 1).data;
+    for (size_t i = 0; i < hidden; ++i) to[i] += from[i];
+    weight_gradients[row.token * routing.options.choices + row.choice] = from[hidden];
+  }
+  return absl::OkStatus();
+}
+
+#define GEMINID_INSTANTIATE(T)                                                                    \
+  template absl::Status SpreadForward(const Resources&, const HalfContext&, const RoutedPlaces&,  \
+                                      const ExpertSource&, const Routing&, Matrix<const T>,       \
+                                      Matrix<float>);                                             \
+  template absl::Status SpreadBackward(const Resources&, const HalfContext&, const RoutedPlaces&, \
+                                       const ExpertSource&, const Routing&, Matrix<const T>,      \
+                                       Matrix<const T>, Matrix<float>, std::span<float>);
+GEMINID_INSTANTIATE(float)
+GEMINID_INSTANTIATE(kernels::BFloat16)
+#undef GEMINID_INSTANTIATE
+
+}  // namespace geminid::trainer

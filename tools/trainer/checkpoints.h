@@ -1,4 +1,5 @@
-// Where a run's first values come from, and where it is kept: --load, --resume and --save.
+// Loads the first values of a run (--load, --resume), and saves and exports checkpoints (--save,
+// --export).
 #ifndef GEMINID_TOOLS_TRAINER_CHECKPOINTS_H_
 #define GEMINID_TOOLS_TRAINER_CHECKPOINTS_H_
 

@@ -1,4 +1,4 @@
-// What a run says of itself where it diverges, meets a limit of its driver, or ends.
+// The messages of a run that diverges, reaches a limit of its driver, or ends.
 #ifndef GEMINID_TOOLS_TRAINER_END_WORDS_H_
 #define GEMINID_TOOLS_TRAINER_END_WORDS_H_
 

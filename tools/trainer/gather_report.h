@@ -1,4 +1,4 @@
-// Brings the numbers of all ranks into the report.
+// Collects the figures of all ranks and fills the report with them.
 #ifndef GEMINID_TOOLS_TRAINER_GATHER_REPORT_H_
 #define GEMINID_TOOLS_TRAINER_GATHER_REPORT_H_
 

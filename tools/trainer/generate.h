@@ -1,4 +1,4 @@
-// One rank of writing on after a text.
+// Runs one rank of `geminid-train generate`, which continues a text.
 #ifndef GEMINID_TOOLS_TRAINER_GENERATE_H_
 #define GEMINID_TOOLS_TRAINER_GENERATE_H_
 

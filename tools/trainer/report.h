@@ -1,4 +1,4 @@
-// What a run leaves behind: one JSON file, in place whole or not at all.
+// The report of a run as JSON: settings, losses, times, memory and traffic.
 #ifndef GEMINID_TOOLS_TRAINER_REPORT_H_
 #define GEMINID_TOOLS_TRAINER_REPORT_H_
 

@@ -1,4 +1,4 @@
-// What a run says of itself before its first step.
+// The lines that a run prints before its first step: the model, the mesh, and how it computes.
 #ifndef GEMINID_TOOLS_TRAINER_START_LINES_H_
 #define GEMINID_TOOLS_TRAINER_START_LINES_H_
 

@@ -1,4 +1,4 @@
-// One rank of a training run, from connecting to the report.
+// Runs one rank of a training run, from the connection to the daemon to the report.
 #ifndef GEMINID_TOOLS_TRAINER_TRAIN_H_
 #define GEMINID_TOOLS_TRAINER_TRAIN_H_
 

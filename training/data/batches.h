@@ -1,5 +1,6 @@
-// Which parts of the data are trained on when: a function of the seed and the sample's number, so
-// that any number of ranks with the same global batch sees the same samples in the same steps.
+// Says which samples each rank trains on in each step. The order depends on the seed and the
+// sample's number alone, so any number of ranks with the same global batch sees the same samples in
+// the same steps.
 #ifndef GEMINID_TRAINING_DATA_BATCHES_H_
 #define GEMINID_TRAINING_DATA_BATCHES_H_
 

@@ -1,4 +1,4 @@
-// The files that paths of data name.
+// Finds the files that a path of --text or --shards names.
 #ifndef GEMINID_TRAINING_DATA_DATA_FILES_H_
 #define GEMINID_TRAINING_DATA_DATA_FILES_H_
 

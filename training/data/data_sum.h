@@ -1,4 +1,4 @@
-// Tells one text or set of token files from another.
+// A checksum of the training data, by which a checkpoint recognises the data of its run.
 #ifndef GEMINID_TRAINING_DATA_DATA_SUM_H_
 #define GEMINID_TRAINING_DATA_DATA_SUM_H_
 

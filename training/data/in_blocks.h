@@ -1,4 +1,4 @@
-// Work on a long range, block by block, on several threads.
+// Works through a long range block by block, on several threads.
 #ifndef GEMINID_TRAINING_DATA_IN_BLOCKS_H_
 #define GEMINID_TRAINING_DATA_IN_BLOCKS_H_
 

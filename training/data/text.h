@@ -1,4 +1,4 @@
-// Text as training data: bytes, each a token.
+// Text as training data: each byte is a token.
 #ifndef GEMINID_TRAINING_DATA_TEXT_H_
 #define GEMINID_TRAINING_DATA_TEXT_H_
 

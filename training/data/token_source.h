@@ -1,4 +1,4 @@
-// What is learnt: tokens by number, wherever they are kept.
+// The interface of training data: tokens by number, from a text or from token files.
 #ifndef GEMINID_TRAINING_DATA_TOKEN_SOURCE_H_
 #define GEMINID_TRAINING_DATA_TOKEN_SOURCE_H_
 

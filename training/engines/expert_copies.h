@@ -1,5 +1,6 @@
-// What ranks that have other experts of the same layers have alike: its gradients are added up over
-// them before a step, by shards, for engines of equally many experts cut alike.
+// Reduces the gradients of the parameters that ranks with different experts have in common. Each
+// rank reduces its shard before a step, over engines that have equally many experts and equal
+// shards.
 #ifndef GEMINID_TRAINING_ENGINES_EXPERT_COPIES_H_
 #define GEMINID_TRAINING_ENGINES_EXPERT_COPIES_H_
 

@@ -1,4 +1,4 @@
-// Keeps a second run out of a folder of checkpoints.
+// A lock on a folder of checkpoints, so that two runs do not write to it at once.
 #ifndef GEMINID_TRAINING_ENGINES_FOLDER_LOCK_H_
 #define GEMINID_TRAINING_ENGINES_FOLDER_LOCK_H_
 

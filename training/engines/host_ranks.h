@@ -1,4 +1,5 @@
-// Who gathers weights within a host.
+// Connects the ranks of one host that have the same weights, which then gather weights from each
+// other.
 #ifndef GEMINID_TRAINING_ENGINES_HOST_RANKS_H_
 #define GEMINID_TRAINING_ENGINES_HOST_RANKS_H_
 

@@ -1,4 +1,4 @@
-// The values of --load: from a checkpoint or a Hugging Face folder into a model.
+// Loads the values of --load, from a checkpoint or a Hugging Face folder, into a model.
 #ifndef GEMINID_TRAINING_ENGINES_LOADED_VALUES_H_
 #define GEMINID_TRAINING_ENGINES_LOADED_VALUES_H_
 

@@ -1,4 +1,4 @@
-// What the ranks of a run agree on where --recompute is auto.
+// Decides with all ranks whether to recompute activations, where --recompute is auto.
 #ifndef GEMINID_TRAINING_ENGINES_RECOMPUTE_CHOICE_H_
 #define GEMINID_TRAINING_ENGINES_RECOMPUTE_CHOICE_H_
 

@@ -1,4 +1,5 @@
-// What a rank tells of the phases of its run, and how long the run still takes.
+// Reports the phases of a rank's run (load, train, validate, save), and how long the run still
+// takes.
 #ifndef GEMINID_TRAINING_ENGINES_RUN_PHASES_H_
 #define GEMINID_TRAINING_ENGINES_RUN_PHASES_H_
 

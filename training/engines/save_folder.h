@@ -1,4 +1,4 @@
-// The folder of --save, taken for one run.
+// Prepares the folder of --save and locks it for one run.
 #ifndef GEMINID_TRAINING_ENGINES_SAVE_FOLDER_H_
 #define GEMINID_TRAINING_ENGINES_SAVE_FOLDER_H_
 

@@ -1,6 +1,6 @@
-// A token table that is also the output layer, where the first stage of a pipeline embeds with it
-// and the last one outputs with it. Each has a copy, and half of its gradient; with the sum of both
-// the copies stay the same.
+// The token table that is also the output layer, in a pipeline. The first and the last stage each
+// have a copy and compute one part of its gradient. Each applies the sum of both parts, so the
+// copies stay equal.
 #ifndef GEMINID_TRAINING_ENGINES_SHARED_TABLE_H_
 #define GEMINID_TRAINING_ENGINES_SHARED_TABLE_H_
 

@@ -1,6 +1,5 @@
-// The state of a model whose parts, the stages of a pipeline or those with some of the experts,
-// have an engine each: as that of the whole model, so that checkpoints do not depend on how it is
-// cut.
+// The state of a model in several engines, one for each stage of a pipeline or group of experts, as
+// the state of the whole model. So checkpoints do not depend on how the model is partitioned.
 #ifndef GEMINID_TRAINING_ENGINES_STAGED_STATE_H_
 #define GEMINID_TRAINING_ENGINES_STAGED_STATE_H_
 

@@ -1,5 +1,5 @@
-// A model whose layers are cut over ranks. Those with the same blocks of it, over data, train them
-// with one engine; the engines share the norm of the whole gradient.
+// A model whose layers are sharded over ranks (tensor parallelism). Data-parallel ranks that have
+// the same shards share one engine. All engines share the norm of the whole gradient.
 #ifndef GEMINID_TRAINING_ENGINES_TENSOR_MODEL_H_
 #define GEMINID_TRAINING_ENGINES_TENSOR_MODEL_H_
 

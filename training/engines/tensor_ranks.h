@@ -1,5 +1,5 @@
-// The ranks that share the layers of a model (tensor parallelism), as one of them sees them: whom
-// it talks to, what it has of each parameter, and what of that counts.
+// The tensor-parallel group as one of its ranks sees it: its communicators, its shard of each
+// parameter, and which shards count in the norm of the gradient.
 #ifndef GEMINID_TRAINING_ENGINES_TENSOR_RANKS_H_
 #define GEMINID_TRAINING_ENGINES_TENSOR_RANKS_H_
 

@@ -1,5 +1,5 @@
-// The state of a model whose layers are cut over the ranks of a grid: as that of the whole model,
-// so that checkpoints do not depend on how it is cut.
+// The state of a tensor-parallel model as the state of the whole model, so that checkpoints do not
+// depend on the grid of ranks.
 #ifndef GEMINID_TRAINING_ENGINES_TENSOR_STATE_H_
 #define GEMINID_TRAINING_ENGINES_TENSOR_STATE_H_
 

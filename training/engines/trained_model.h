@@ -1,5 +1,5 @@
-// What one rank trains: the model, or the part of it that its stage of a pipeline has, with the
-// engine that keeps it.
+// The model that one rank trains, or its stage of a pipeline, with the engine that holds the
+// parameters.
 #ifndef GEMINID_TRAINING_ENGINES_TRAINED_MODEL_H_
 #define GEMINID_TRAINING_ENGINES_TRAINED_MODEL_H_
 

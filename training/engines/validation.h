@@ -1,4 +1,4 @@
-// The loss on what training does not see.
+// Computes the loss on held-out data.
 #ifndef GEMINID_TRAINING_ENGINES_VALIDATION_H_
 #define GEMINID_TRAINING_ENGINES_VALIDATION_H_
 

@@ -1,4 +1,4 @@
-// Published models by name, and families whose members are made to measure.
+// Published models by name, and families of models whose size can be chosen.
 #ifndef GEMINID_TRAINING_FORECAST_CATALOGUE_H_
 #define GEMINID_TRAINING_FORECAST_CATALOGUE_H_
 

@@ -1,4 +1,4 @@
-// What today's engine makes of a problem: of all decisions only those that it carries out.
+// The best plan that today's engine can carry out, of the decisions that it implements.
 #ifndef GEMINID_TRAINING_FORECAST_EXECUTABLE_H_
 #define GEMINID_TRAINING_FORECAST_EXECUTABLE_H_
 

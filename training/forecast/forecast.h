@@ -1,4 +1,5 @@
-// Will it fit, how fast, and what would make it fit. Every answer is the planner's.
+// Answers whether a model fits, how fast a step is, and what would make it fit. The planner gives
+// every answer.
 #ifndef GEMINID_TRAINING_FORECAST_FORECAST_H_
 #define GEMINID_TRAINING_FORECAST_FORECAST_H_
 

@@ -1,4 +1,4 @@
-// What accelerators and the machines around them can do, each number with its source.
+// The speeds and capacities of accelerators and their machines, each number with its source.
 #ifndef GEMINID_TRAINING_FORECAST_HARDWARE_H_
 #define GEMINID_TRAINING_FORECAST_HARDWARE_H_
 

@@ -1,4 +1,4 @@
-// Models from the config.json of Hugging Face checkpoints.
+// Reads a model's shape from the config.json of a Hugging Face checkpoint.
 #ifndef GEMINID_TRAINING_FORECAST_HF_CONFIG_H_
 #define GEMINID_TRAINING_FORECAST_HF_CONFIG_H_
 

@@ -1,4 +1,5 @@
-// The engine's optimizers and the state each keeps. Names and sizes are the kernels'.
+// The engine's optimizers and the bytes of state that each keeps per parameter. The kernels define
+// both.
 #ifndef GEMINID_TRAINING_FORECAST_OPTIMIZER_H_
 #define GEMINID_TRAINING_FORECAST_OPTIMIZER_H_
 

@@ -1,5 +1,5 @@
-// From a model and a machine to what the planner is asked: the trace of one step as our engine
-// would record it, the state of each chunk and what each half of a layer keeps.
+// Turns a model and a machine into the planner's question: the trace of one step as the engine
+// would record it, the state of each chunk, and the activations that each sublayer keeps.
 #ifndef GEMINID_TRAINING_FORECAST_PROBLEM_H_
 #define GEMINID_TRAINING_FORECAST_PROBLEM_H_
 

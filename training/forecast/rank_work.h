@@ -1,4 +1,4 @@
-// What one rank does of a model's step: which tensors it keeps and what each operator costs it.
+// One rank's part of a model's step: the tensors that it keeps, and the cost of each operator.
 #ifndef GEMINID_TRAINING_FORECAST_RANK_WORK_H_
 #define GEMINID_TRAINING_FORECAST_RANK_WORK_H_
 

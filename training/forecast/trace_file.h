@@ -1,5 +1,5 @@
-// Traces in files: recorded from a running job or made from a model, to plan and simulate without
-// either.
+// Reads and writes traces in files, so that a recorded or computed trace can be planned and
+// simulated without a job.
 #ifndef GEMINID_TRAINING_FORECAST_TRACE_FILE_H_
 #define GEMINID_TRAINING_FORECAST_TRACE_FILE_H_
 

@@ -1,5 +1,5 @@
-// The least device memory that geminid-train is told to ask for: by the trainer when its memory was
-// too little, and by geminictl plan beforehand. Pure.
+// The least device memory that geminid-train needs. The trainer names it in the error for too
+// little memory, and geminictl plan prints it beforehand. Pure.
 #ifndef GEMINID_TRAINING_FORECAST_TRAINER_NEED_H_
 #define GEMINID_TRAINING_FORECAST_TRAINER_NEED_H_
 

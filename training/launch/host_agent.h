@@ -1,4 +1,5 @@
-// What runs on each host of --hosts: starts the ranks it is told to, and says what becomes of them.
+// The agent on each host of --hosts. It starts the ranks that the launcher asks for, and reports
+// how each of them ends.
 #ifndef GEMINID_TRAINING_LAUNCH_HOST_AGENT_H_
 #define GEMINID_TRAINING_LAUNCH_HOST_AGENT_H_
 

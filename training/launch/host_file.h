@@ -1,4 +1,4 @@
-// The file that says which hosts a run has, as mpirun and deepspeed read it:
+// Reads the file of --hosts, in the form that mpirun and deepspeed read:
 //
 //   # comments, and empty lines
 //   node-a slots=4

@@ -1,5 +1,5 @@
-// What the program that --hosts was given to and its agents on the hosts tell each other, and how
-// it lies on the agent's standard input and output.
+// The protocol between the launcher and its agents on other hosts, over the agent's standard input
+// and output.
 //
 // The agent begins with a line, before which a login shell may have written anything:
 //   geminid-host 1 VERSION BUILD

@@ -1,4 +1,4 @@
-// How a host file names a host: HOST, or USER@HOST for the remote shell.
+// The name of a host in a host file: HOST, or USER@HOST for the remote shell.
 #ifndef GEMINID_TRAINING_LAUNCH_HOST_NAME_H_
 #define GEMINID_TRAINING_LAUNCH_HOST_NAME_H_
 

@@ -1,4 +1,5 @@
-// Runs the ranks of a job as processes of this host or of several, and ends them together.
+// Starts the ranks of a job as processes, on this host or on several, and ends all of them
+// together.
 #ifndef GEMINID_TRAINING_LAUNCH_LAUNCHER_H_
 #define GEMINID_TRAINING_LAUNCH_LAUNCHER_H_
 

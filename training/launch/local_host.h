@@ -1,4 +1,4 @@
-// Ranks as processes of this host.
+// Starts ranks as child processes of this host.
 #ifndef GEMINID_TRAINING_LAUNCH_LOCAL_HOST_H_
 #define GEMINID_TRAINING_LAUNCH_LOCAL_HOST_H_
 

@@ -1,4 +1,4 @@
-// A run on the hosts of --hosts.
+// Launches a run on the hosts of --hosts, and again on the remaining hosts after one is lost.
 #ifndef GEMINID_TRAINING_LAUNCH_ON_HOSTS_H_
 #define GEMINID_TRAINING_LAUNCH_ON_HOSTS_H_
 

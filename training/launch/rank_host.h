@@ -1,4 +1,4 @@
-// A host that ranks run on, as the launcher sees it: this one, or another behind a connection.
+// The launcher's interface to a host that ranks run on, whether this host or another one.
 #ifndef GEMINID_TRAINING_LAUNCH_RANK_HOST_H_
 #define GEMINID_TRAINING_LAUNCH_RANK_HOST_H_
 

@@ -1,4 +1,4 @@
-// One rank as a child process: its pid, what it says on stderr, and that it is done.
+// One rank as a child process: its pid, its output on stderr, and its end.
 #ifndef GEMINID_TRAINING_LAUNCH_RANK_PROCESS_H_
 #define GEMINID_TRAINING_LAUNCH_RANK_PROCESS_H_
 

@@ -1,4 +1,4 @@
-// What is known of a rank that was started, on whichever host.
+// The state of a rank that was started, on any host: running, ended, and how.
 #ifndef GEMINID_TRAINING_LAUNCH_RANK_STATE_H_
 #define GEMINID_TRAINING_LAUNCH_RANK_STATE_H_
 

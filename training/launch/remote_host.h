@@ -1,4 +1,5 @@
-// Another host of the run: an agent there, started by a remote shell, and the words with it.
+// Another host of the run: starts the agent there through a remote shell, and exchanges frames with
+// it.
 #ifndef GEMINID_TRAINING_LAUNCH_REMOTE_HOST_H_
 #define GEMINID_TRAINING_LAUNCH_REMOTE_HOST_H_
 

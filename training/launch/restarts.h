@@ -1,4 +1,4 @@
-// How often the ranks of this run were started again, and may be: as their launcher says.
+// The number of restarts of this run so far and the limit, which the launcher tells its ranks.
 #ifndef GEMINID_TRAINING_LAUNCH_RESTARTS_H_
 #define GEMINID_TRAINING_LAUNCH_RESTARTS_H_
 

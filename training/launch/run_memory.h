@@ -1,4 +1,5 @@
-// What one start of a run's ranks leaves to the next: some words, in memory of whoever starts them.
+// Words that one start of a run's ranks leaves for the next start, in memory of the process that
+// starts them.
 #ifndef GEMINID_TRAINING_LAUNCH_RUN_MEMORY_H_
 #define GEMINID_TRAINING_LAUNCH_RUN_MEMORY_H_
 

@@ -1,3 +1,4 @@
+// The SHA-256 digest of bytes, given in any number of pieces.
 #ifndef GEMINID_TRAINING_LAUNCH_SHA256_H_
 #define GEMINID_TRAINING_LAUNCH_SHA256_H_
 

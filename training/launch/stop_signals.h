@@ -1,5 +1,5 @@
-// Signals as a wish to end: the first asks for an end at the next micro-batch, with what is done
-// saved; a second one ends the process.
+// Ends a run by a signal: the first signal asks for an end at the next micro-batch, with the work
+// saved, and the second one ends the process.
 #ifndef GEMINID_TRAINING_LAUNCH_STOP_SIGNALS_H_
 #define GEMINID_TRAINING_LAUNCH_STOP_SIGNALS_H_
 

@@ -1,4 +1,4 @@
-// What the ranks of a run moved for each other, by axis of the mesh and by operation.
+// Counts the bytes that the ranks of a run exchanged, by axis of the mesh and by collective.
 #ifndef GEMINID_TRAINING_LOGS_AXIS_TRAFFIC_H_
 #define GEMINID_TRAINING_LOGS_AXIS_TRAFFIC_H_
 

@@ -1,5 +1,5 @@
-// A model's state that counts what goes into it and out of it, to say how far loading, saving or
-// hashing is.
+// A model's state that counts the bytes read and written, for the progress of loading, saving and
+// hashing.
 #ifndef GEMINID_TRAINING_LOGS_COUNTED_STATE_H_
 #define GEMINID_TRAINING_LOGS_COUNTED_STATE_H_
 

@@ -1,4 +1,4 @@
-// How a step is written: as a line of JSON, and as an event of TensorBoard. Pure.
+// Writes a step as a line of JSON or as an event of TensorBoard. Pure.
 //
 // An event file is a row of records: the length of the data as 8 bytes, its checksum, the data, its
 // checksum, all little-endian. A checksum is the CRC-32C, rotated and moved so that checksums of

@@ -1,5 +1,5 @@
-// Says what a process is doing, and how far it is, where that takes longer than people wait without
-// a word.
+// Prints the phase of a process and its progress, when a phase takes longer than people wait
+// without a message.
 #ifndef GEMINID_TRAINING_LOGS_PHASE_H_
 #define GEMINID_TRAINING_LOGS_PHASE_H_
 

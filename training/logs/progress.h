@@ -1,4 +1,4 @@
-// The line that says how training goes.
+// The progress line of a training run: step, loss, speed and time left.
 #ifndef GEMINID_TRAINING_LOGS_PROGRESS_H_
 #define GEMINID_TRAINING_LOGS_PROGRESS_H_
 

@@ -1,4 +1,4 @@
-// How long a run still takes.
+// Estimates how long a run still takes.
 #ifndef GEMINID_TRAINING_LOGS_REMAINING_H_
 #define GEMINID_TRAINING_LOGS_REMAINING_H_
 

@@ -1,4 +1,4 @@
-// The files that say how a run goes while it goes: --log and --tensorboard.
+// Writes the files of --log and --tensorboard while a run goes on.
 #ifndef GEMINID_TRAINING_LOGS_RUN_LOG_H_
 #define GEMINID_TRAINING_LOGS_RUN_LOG_H_
 

@@ -1,4 +1,4 @@
-// What a log says of one step.
+// The figures of one step that a log records.
 #ifndef GEMINID_TRAINING_LOGS_STEP_RECORD_H_
 #define GEMINID_TRAINING_LOGS_STEP_RECORD_H_
 

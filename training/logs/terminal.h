@@ -1,4 +1,4 @@
-// The terminal that people read progress on.
+// The width of the terminal on which people read the progress line.
 #ifndef GEMINID_TRAINING_LOGS_TERMINAL_H_
 #define GEMINID_TRAINING_LOGS_TERMINAL_H_
 

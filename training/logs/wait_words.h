@@ -1,4 +1,4 @@
-// What a rank says while its job waits for memory.
+// The messages of a rank whose job waits for memory.
 #ifndef GEMINID_TRAINING_LOGS_WAIT_WORDS_H_
 #define GEMINID_TRAINING_LOGS_WAIT_WORDS_H_
 

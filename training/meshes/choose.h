@@ -1,5 +1,6 @@
-// Chooses how a model is trained on a cluster: cuts, micro-batches and recomputation. The planner
-// that plans running jobs plans a rank of each stage. Pure: the same answer for the same question.
+// Chooses how to train a model on a cluster: the mesh, the micro-batches and recomputation. The
+// planner of running jobs plans one rank of each stage. Pure: the same question gets the same
+// answer.
 #ifndef GEMINID_TRAINING_MESHES_CHOOSE_H_
 #define GEMINID_TRAINING_MESHES_CHOOSE_H_
 

@@ -1,4 +1,4 @@
-// The ways of cutting layers beside each other, over more and more ranks. Pure.
+// Compares the modes of tensor parallelism over more and more ranks. Pure.
 #ifndef GEMINID_TRAINING_MESHES_COMPARE_H_
 #define GEMINID_TRAINING_MESHES_COMPARE_H_
 

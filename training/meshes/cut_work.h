@@ -1,4 +1,4 @@
-// What one rank of a mesh does of a model's step, as the planner is asked. Pure.
+// The work of one rank of a mesh in a model's step, as the planner's question. Pure.
 #ifndef GEMINID_TRAINING_MESHES_CUT_WORK_H_
 #define GEMINID_TRAINING_MESHES_CUT_WORK_H_
 

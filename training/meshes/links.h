@@ -1,5 +1,5 @@
-// Over which link a group of a mesh talks, and how fast it is for one rank while all ranks talk.
-// Pure.
+// The link that a group of a mesh communicates over, and its speed for one rank while all ranks use
+// it. Pure.
 #ifndef GEMINID_TRAINING_MESHES_LINKS_H_
 #define GEMINID_TRAINING_MESHES_LINKS_H_
 

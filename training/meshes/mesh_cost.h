@@ -1,5 +1,4 @@
-// What a step costs on a mesh before anything is planned, from closed forms: bounds that no plan of
-// the same setting beats. Pure.
+// Lower bounds on the time of a step on a mesh, in closed form, before anything is planned. Pure.
 #ifndef GEMINID_TRAINING_MESHES_MESH_COST_H_
 #define GEMINID_TRAINING_MESHES_MESH_COST_H_
 

@@ -1,4 +1,4 @@
-// How a model and a batch are cut over ranks, of what mesh_axes.h reads that which is planned.
+// The mesh that the planner plans, from the text that mesh_axes.h reads.
 //
 // In the mesh the pipeline is outermost, then data, then sequence; tensor, which talks most, is
 // innermost, so that its groups lie within a node. Pure.

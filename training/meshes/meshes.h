@@ -1,4 +1,5 @@
-// Which meshes there are for a model on a cluster, and which of them can be cut so. Pure.
+// Lists the meshes of a model on a cluster, and tells which of them the model can be partitioned
+// for. Pure.
 #ifndef GEMINID_TRAINING_MESHES_MESHES_H_
 #define GEMINID_TRAINING_MESHES_MESHES_H_
 

@@ -1,5 +1,5 @@
-// A place where ranks were measured, and what a run there asks of its mesh: what --parallel auto of
-// the trainer chooses by, and geminictl plan from a report of it. Pure.
+// The measurements of the place where ranks run, and the run's requirements on its mesh. --parallel
+// auto chooses by them, and geminictl plan reads them from a report. Pure.
 #ifndef GEMINID_TRAINING_MESHES_PLACE_H_
 #define GEMINID_TRAINING_MESHES_PLACE_H_
 

@@ -1,4 +1,4 @@
-// What is chosen for a run where ranks were measured. Pure.
+// Chooses the mesh of a run from measurements of its ranks. Pure.
 #ifndef GEMINID_TRAINING_MESHES_PLACED_CHOICE_H_
 #define GEMINID_TRAINING_MESHES_PLACED_CHOICE_H_
 

@@ -1,4 +1,5 @@
-// What ranks that have the same weights gather and reduce (ZeRO), and how long it takes. Pure.
+// The bytes that ranks with the same weights gather and reduce (ZeRO), and the time that it takes.
+// Pure.
 #ifndef GEMINID_TRAINING_MESHES_SHARING_H_
 #define GEMINID_TRAINING_MESHES_SHARING_H_
 

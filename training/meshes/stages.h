@@ -1,5 +1,5 @@
-// How a model's layers are cut into the stages of a pipeline, and what the pipeline makes of their
-// times. Pure.
+// Partitions a model's layers into the stages of a pipeline, and computes the time of the pipeline
+// from the times of its stages. Pure.
 #ifndef GEMINID_TRAINING_MESHES_STAGES_H_
 #define GEMINID_TRAINING_MESHES_STAGES_H_
 

@@ -1,4 +1,4 @@
-// What of a loaded model is trained: --freeze and --lora-rank.
+// Selects the parameters of a loaded model that are trained: --freeze and --lora-rank.
 #ifndef GEMINID_TRAINING_MODELS_FINE_TUNING_H_
 #define GEMINID_TRAINING_MODELS_FINE_TUNING_H_
 

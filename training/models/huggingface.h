@@ -1,4 +1,5 @@
-// Models as Hugging Face's transformers keep them: config.json, and the names of tensors.
+// Reads and writes models in the form of Hugging Face's transformers: config.json and the names of
+// tensors.
 #ifndef GEMINID_TRAINING_MODELS_HUGGINGFACE_H_
 #define GEMINID_TRAINING_MODELS_HUGGINGFACE_H_
 

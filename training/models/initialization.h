@@ -1,6 +1,6 @@
-// The first values of parameters, each a function of the seed, the parameter's name and the
-// element's index alone: the same for every number of ranks, every chunk size and every order of
-// filling.
+// The first value of each parameter. It depends on the seed, the parameter's name and the element's
+// index alone, so it is the same for every number of ranks, every chunk size and every order of
+// initialization.
 #ifndef GEMINID_TRAINING_MODELS_INITIALIZATION_H_
 #define GEMINID_TRAINING_MODELS_INITIALIZATION_H_
 

@@ -1,4 +1,4 @@
-// The shape of a decoder-only transformer, and the shapes that have names.
+// The shape of a decoder-only transformer, and presets: shapes with a name.
 #ifndef GEMINID_TRAINING_MODELS_MODEL_CONFIG_H_
 #define GEMINID_TRAINING_MODELS_MODEL_CONFIG_H_
 

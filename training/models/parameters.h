@@ -1,5 +1,6 @@
-// The parameters of a model: their names, shapes and first values, and where each operator finds
-// its own. Names and memory layouts are those of the Hugging Face checkpoints of the two families.
+// The parameters of a model: names, shapes and first values, and the place of each operator's
+// parameters among them. Names and memory layouts are those of the Hugging Face checkpoints of
+// GPT-2, LLaMA and Mixtral.
 #ifndef GEMINID_TRAINING_MODELS_PARAMETERS_H_
 #define GEMINID_TRAINING_MODELS_PARAMETERS_H_
 

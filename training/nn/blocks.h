@@ -1,4 +1,5 @@
-// What the parts of a transformer share: the micro-batch they work on and how finely they cut it.
+// The types that the sublayers of a transformer share: the shape of a micro-batch, the tile sizes,
+// and the context of a sublayer.
 #ifndef GEMINID_TRAINING_NN_BLOCKS_H_
 #define GEMINID_TRAINING_NN_BLOCKS_H_
 

@@ -1,6 +1,6 @@
-// What the layers are made of: linear layers with what may belong to them, on views of matrices, in
-// terms of the kernels of where the model's memory is (model_kernels.h). T is float or
-// kernels::BFloat16, the type of weights and activations.
+// Linear layers with their optional bias and adapter, on views of matrices, by the kernels of the
+// place where the model computes (model_kernels.h). T is float or kernels::BFloat16, the type of
+// weights and activations.
 #ifndef GEMINID_TRAINING_NN_COMPUTE_H_
 #define GEMINID_TRAINING_NN_COMPUTE_H_
 

@@ -1,7 +1,7 @@
-// Dropout (Srivastava et al. 2014): in training each element is zero with a probability, and larger
-// otherwise so that its mean stays. Which elements is a function of the seed, the sample, the place
-// in the model and the element alone: the same for any number of ranks, when a pass is computed
-// again and after a restart.
+// Dropout (Srivastava et al. 2014): in training each element becomes zero with a given probability,
+// and the others are scaled so that the mean stays. The choice of elements depends on the seed, the
+// sample, the place in the model and the element alone. So it is the same for any number of ranks,
+// in recomputation and after a restart.
 #ifndef GEMINID_TRAINING_NN_DROPOUT_H_
 #define GEMINID_TRAINING_NN_DROPOUT_H_
 

@@ -1,4 +1,4 @@
-// Attention of bf16 on a GPU by a library, where it has passed its test.
+// Attention in bf16 on a GPU by cuDNN, if cuDNN has passed its test.
 #ifndef GEMINID_TRAINING_NN_GPU_ATTENTION_H_
 #define GEMINID_TRAINING_NN_GPU_ATTENTION_H_
 

@@ -1,4 +1,4 @@
-// The model's arithmetic on a GPU.
+// The table of kernels (model_kernels.h) for a model on a GPU.
 #ifndef GEMINID_TRAINING_NN_GPU_KERNELS_H_
 #define GEMINID_TRAINING_NN_GPU_KERNELS_H_
 

@@ -1,4 +1,4 @@
-// The GPU that a rank's model computes on: a stream of the driver's for its kernels and copies.
+// The stream of the driver on which a rank's model queues its kernels and copies.
 #ifndef GEMINID_TRAINING_NN_GPU_QUEUE_H_
 #define GEMINID_TRAINING_NN_GPU_QUEUE_H_
 

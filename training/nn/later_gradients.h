@@ -1,5 +1,5 @@
-// The gradients of an operator's weights, left for later: a backward pass in two halves, of which
-// the first computes the gradient of the input and keeps what the second one is made of.
+// Postpones the gradients of an operator's weights. The first half of such a backward pass computes
+// the gradient of the input, and keeps what the second half needs for the gradients of the weights.
 #ifndef GEMINID_TRAINING_NN_LATER_GRADIENTS_H_
 #define GEMINID_TRAINING_NN_LATER_GRADIENTS_H_
 

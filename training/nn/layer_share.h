@@ -1,8 +1,7 @@
-// What one rank has of a model whose layers are cut over ranks so that it computes on its part as
-// on a model: some heads, some columns of the MLPs, some rows of the tables (1D tensor
-// parallelism; tensor_parameters.h says which). What a half layer gives, and the gradient of what
-// goes into it, are sums over the ranks; norms and what lies between the halves are on every rank,
-// with the same bits.
+// One rank's shard of each layer as a model of its own (1D tensor parallelism): some heads, some
+// columns of the MLPs, and some rows of the tables, as tensor_parameters.h says. The output of a
+// sublayer and the gradient of its input are sums over the ranks. Norms and the residual stream are
+// on every rank, with the same bits.
 #ifndef GEMINID_TRAINING_NN_LAYER_SHARE_H_
 #define GEMINID_TRAINING_NN_LAYER_SHARE_H_
 

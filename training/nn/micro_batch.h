@@ -1,4 +1,4 @@
-// What a model works on at a time: tokens, with where they are in their sequences.
+// A micro-batch: tokens, targets, and the positions of the tokens in their sequences.
 #ifndef GEMINID_TRAINING_NN_MICRO_BATCH_H_
 #define GEMINID_TRAINING_NN_MICRO_BATCH_H_
 

@@ -1,5 +1,5 @@
-// The arithmetic of the model, done where its memory is: by the host's kernels at once, or by a
-// GPU's in the order of a stream (kernels/ says what each computes).
+// The table of kernels that a model computes with. The host's kernels run at once, and a GPU's in
+// the order of a stream. The headers in kernels/ say what each computes.
 //
 // Of every call: addresses are of that memory, and scratch is from the workspace. What is queued
 // may be given back or used again by the calls that follow, but is read by the host after Download

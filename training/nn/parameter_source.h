@@ -1,5 +1,6 @@
-// Where a model gets its parameters from, and leaves their gradients: the ZeRO engine in training,
-// a dense store in tests. The calls mean what they mean for zero::Engine and zero::Operation.
+// The interface through which a model reads its parameters and leaves their gradients. In training
+// the ZeRO engine is behind it, and in tests a plain store. The calls mean what those of
+// zero::Engine and zero::Operation mean.
 #ifndef GEMINID_TRAINING_NN_PARAMETER_SOURCE_H_
 #define GEMINID_TRAINING_NN_PARAMETER_SOURCE_H_
 

@@ -1,5 +1,5 @@
-// One part of a model among several whose parameters one source has, as in a stage of an
-// interleaved pipeline.
+// The parameters of one part of a model, from a source that has those of several parts, as in a
+// stage of an interleaved pipeline.
 #ifndef GEMINID_TRAINING_NN_PART_SOURCE_H_
 #define GEMINID_TRAINING_NN_PART_SOURCE_H_
 

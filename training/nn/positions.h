@@ -1,4 +1,4 @@
-// Where the tokens that a rank has of each sequence stand in it.
+// The positions in the sequence of the tokens that a rank has of it.
 #ifndef GEMINID_TRAINING_NN_POSITIONS_H_
 #define GEMINID_TRAINING_NN_POSITIONS_H_
 

@@ -1,4 +1,4 @@
-// The cosines and sines of a micro-batch's positions, brought to where the kernels run.
+// Copies the cosines and sines of a micro-batch's positions to the memory that the kernels read.
 #ifndef GEMINID_TRAINING_NN_ROTARY_UPLOAD_H_
 #define GEMINID_TRAINING_NN_ROTARY_UPLOAD_H_
 

@@ -1,4 +1,5 @@
-// What a computation of the model works with: matrices, scratch from the workspace, threads.
+// The resources of a computation: views of matrices, scratch memory from the workspace, and
+// threads.
 #ifndef GEMINID_TRAINING_NN_SCRATCH_H_
 #define GEMINID_TRAINING_NN_SCRATCH_H_
 

@@ -1,5 +1,5 @@
-// The parameters of a model whose layers are cut over the ranks of a grid (tensor parallelism): for
-// each what one rank has of it, laid out as the whole lies in checkpoints. Pure.
+// The parameters of a model whose layers are sharded over a grid of ranks (tensor parallelism): one
+// rank's block of each, in the memory layout of checkpoints. Pure.
 //
 // Layers that make several things of one input are one layer, and one block: queries, keys and
 // values; gate and up (training/nn/parallel/tensor/fused_outputs.h). A token table that is also the

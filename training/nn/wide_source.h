@@ -1,4 +1,4 @@
-// Parameters of a 16-bit type for layers that compute in fp32.
+// Presents parameters of a 16-bit type as fp32, for layers that compute in fp32.
 #ifndef GEMINID_TRAINING_NN_WIDE_SOURCE_H_
 #define GEMINID_TRAINING_NN_WIDE_SOURCE_H_
 

@@ -1,5 +1,5 @@
-// The engine's workspace as the memory that layers cut over ranks work in: their bytes are the
-// arena's, seen by the sampler and planned for, as a whole layer's are.
+// The engine's workspace as memory for layers over ranks. Their bytes belong to the arena, so the
+// sampler sees them and the plan has room for them.
 #ifndef GEMINID_TRAINING_NN_WORKSPACE_MEMORY_H_
 #define GEMINID_TRAINING_NN_WORKSPACE_MEMORY_H_
 

@@ -1,4 +1,4 @@
-// How the host computes, in words.
+// Describes how the host computes, for the report.
 #ifndef GEMINID_TRAINING_RANKS_ARITHMETIC_H_
 #define GEMINID_TRAINING_RANKS_ARITHMETIC_H_
 

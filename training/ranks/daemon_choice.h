@@ -1,4 +1,4 @@
-// Which daemon a run uses.
+// Chooses the daemon that a run uses: one that serves already, or one of its own.
 #ifndef GEMINID_TRAINING_RANKS_DAEMON_CHOICE_H_
 #define GEMINID_TRAINING_RANKS_DAEMON_CHOICE_H_
 

@@ -1,5 +1,5 @@
-// Ends a rank whose GPU does not answer any more: a call of its driver that does not return keeps
-// the thread that made it, and every destructor that waits for that thread.
+// Ends a rank whose GPU no longer answers. A call of the driver that does not return blocks its
+// thread, and every destructor that waits for this thread.
 #ifndef GEMINID_TRAINING_RANKS_DRIVER_WATCH_H_
 #define GEMINID_TRAINING_RANKS_DRIVER_WATCH_H_
 

@@ -1,4 +1,4 @@
-// How the ranks of a run agree to end after the same micro-batch or step.
+// Lets the ranks of a run agree to end after the same micro-batch or step.
 #ifndef GEMINID_TRAINING_RANKS_END_AGREEMENT_H_
 #define GEMINID_TRAINING_RANKS_END_AGREEMENT_H_
 

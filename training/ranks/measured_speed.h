@@ -1,4 +1,4 @@
-// How fast a rank multiplies and loads, by trying: some milliseconds.
+// Measures for some milliseconds how fast a rank multiplies matrices and loads weights.
 #ifndef GEMINID_TRAINING_RANKS_MEASURED_SPEED_H_
 #define GEMINID_TRAINING_RANKS_MEASURED_SPEED_H_
 

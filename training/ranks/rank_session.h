@@ -1,4 +1,4 @@
-// One rank among the others, and with its daemon.
+// Connects one rank to the other ranks and to its daemon.
 #ifndef GEMINID_TRAINING_RANKS_RANK_SESSION_H_
 #define GEMINID_TRAINING_RANKS_RANK_SESSION_H_
 

@@ -1,5 +1,5 @@
-// What the ranks of a run find where they are: speeds by trying, some tens of milliseconds; memory
-// as the flags have it, or else of what a daemon hands out by default.
+// Measures, for some tens of milliseconds, the speeds of the ranks where they run. The memory is
+// that of the flags, or else what a daemon grants by default.
 #ifndef GEMINID_TRAINING_RANKS_RANKS_PLACE_H_
 #define GEMINID_TRAINING_RANKS_RANKS_PLACE_H_
 

@@ -1,6 +1,6 @@
-// Host memory of the session as the memory of what travels between ranks: the daemon makes it and
-// charges it to the session. For what is not of one size in each step, or outlives a step, and for
-// where the workspace is a GPU's.
+// Host memory of the session for what travels between ranks. The daemon allocates it and charges it
+// to the session. It serves buffers whose size changes from step to step, buffers that outlive a
+// step, and ranks whose workspace is on a GPU.
 #ifndef GEMINID_TRAINING_RANKS_SESSION_MEMORY_H_
 #define GEMINID_TRAINING_RANKS_SESSION_MEMORY_H_
 

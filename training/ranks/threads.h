@@ -1,4 +1,4 @@
-// How many threads a rank computes on.
+// Chooses how many threads a rank computes on.
 #ifndef GEMINID_TRAINING_RANKS_THREADS_H_
 #define GEMINID_TRAINING_RANKS_THREADS_H_
 

@@ -1,4 +1,4 @@
-// Which devices the trainer can use.
+// Checks that the trainer can use a device, and can run a model on it.
 #ifndef GEMINID_TRAINING_SETTINGS_DEVICE_CHECK_H_
 #define GEMINID_TRAINING_SETTINGS_DEVICE_CHECK_H_
 

@@ -1,4 +1,4 @@
-// What a run is told to ask for when its device memory was too little.
+// Computes the device memory that an error recommends when a run had too little.
 #ifndef GEMINID_TRAINING_SETTINGS_DEVICE_NEED_H_
 #define GEMINID_TRAINING_SETTINGS_DEVICE_NEED_H_
 

@@ -1,4 +1,4 @@
-// The flag that an error is about, before the error's own words.
+// Puts the flag that an error is about before the message of the error.
 #ifndef GEMINID_TRAINING_SETTINGS_FLAG_WORDS_H_
 #define GEMINID_TRAINING_SETTINGS_FLAG_WORDS_H_
 

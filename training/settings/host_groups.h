@@ -1,5 +1,4 @@
-// Which ranks share a host; and whether those that talk most, which share layers or experts, do.
-// Pure.
+// Tells which ranks share a host, and warns if ranks that share layers or experts do not. Pure.
 #ifndef GEMINID_TRAINING_SETTINGS_HOST_GROUPS_H_
 #define GEMINID_TRAINING_SETTINGS_HOST_GROUPS_H_
 

@@ -1,5 +1,5 @@
-// What --parallel auto trains with: of the meshes that the trainer has, the one whose step
-// geminictl plan would find the shortest (training/meshes/choose.h). Pure.
+// Chooses the mesh of --parallel auto: among the meshes that the trainer supports, the one with the
+// shortest step by geminictl plan (training/meshes/choose.h). Pure.
 #ifndef GEMINID_TRAINING_SETTINGS_MESH_CHOICE_H_
 #define GEMINID_TRAINING_SETTINGS_MESH_CHOICE_H_
 

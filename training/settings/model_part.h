@@ -1,5 +1,5 @@
-// How a model's layers are cut into the stages of a pipeline: by what they cost, not by how many
-// they are. Pure.
+// Partitions a model's layers into the stages of a pipeline, by the layers' costs and not by their
+// number. Pure.
 #ifndef GEMINID_TRAINING_SETTINGS_MODEL_PART_H_
 #define GEMINID_TRAINING_SETTINGS_MODEL_PART_H_
 

@@ -1,4 +1,4 @@
-// What a run is told: flags, checked and turned into values.
+// The options of a run: its flags, checked and turned into values.
 #ifndef GEMINID_TRAINING_SETTINGS_OPTIONS_H_
 #define GEMINID_TRAINING_SETTINGS_OPTIONS_H_
 

@@ -1,4 +1,4 @@
-// How a run cuts its model and its batch over the ranks: --parallel.
+// The partition of a run's model and batch over its ranks: --parallel.
 //
 // It is written as training/meshes/mesh_axes.h says; auto leaves the axes to mesh_choice.h. In the
 // mesh the pipeline is outermost, then data, then sequence; tensor or expert, which talk most, are

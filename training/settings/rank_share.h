@@ -1,4 +1,4 @@
-// What of the model and of the batch one rank has, and how much memory that is.
+// The part of the model and of the batch that one rank has, and the memory that it needs.
 #ifndef GEMINID_TRAINING_SETTINGS_RANK_SHARE_H_
 #define GEMINID_TRAINING_SETTINGS_RANK_SHARE_H_
 

@@ -1,4 +1,4 @@
-// What a checkpoint says of the run that wrote it.
+// What a checkpoint records of the run that wrote it.
 #ifndef GEMINID_TRAINING_SETTINGS_RUN_DESCRIPTION_H_
 #define GEMINID_TRAINING_SETTINGS_RUN_DESCRIPTION_H_
 

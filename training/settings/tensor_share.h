@@ -1,5 +1,4 @@
-// How large a rank's share is where layers are cut over ranks, and whether a model can be cut so.
-// Pure.
+// The size of a rank's shard in tensor parallelism, and whether a model can be sharded so. Pure.
 #ifndef GEMINID_TRAINING_SETTINGS_TENSOR_SHARE_H_
 #define GEMINID_TRAINING_SETTINGS_TENSOR_SHARE_H_
 

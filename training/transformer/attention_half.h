@@ -1,4 +1,4 @@
-// The first half of a transformer layer: out = x + attention(norm(x)).
+// The attention sublayer of a transformer layer: out = x + attention(norm(x)).
 //
 // The backward pass computes again what is not kept, in the same pieces, so that keeping it changes
 // no bit. Heads are worked on in groups, because each group's queries, keys, values and their

@@ -1,4 +1,4 @@
-// The two ends of the model: the embedding, and the output layer with the loss.
+// The first and the last operator of a model: the embedding, and the output layer with the loss.
 #ifndef GEMINID_TRAINING_TRANSFORMER_ENDS_H_
 #define GEMINID_TRAINING_TRANSFORMER_ENDS_H_
 

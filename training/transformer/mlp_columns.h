@@ -1,5 +1,5 @@
-// The matrices of an MLP on rows: y = W2 activation(W1 x), or SwiGLU with W3 x. A piece of its
-// columns at a time, which changes no sum over rows.
+// The matrix products of an MLP on rows: y = W2 activation(W1 x), or SwiGLU with W3 x. They work on
+// some columns at a time, which changes no sum over rows.
 #ifndef GEMINID_TRAINING_TRANSFORMER_MLP_COLUMNS_H_
 #define GEMINID_TRAINING_TRANSFORMER_MLP_COLUMNS_H_
 

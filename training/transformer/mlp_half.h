@@ -1,4 +1,4 @@
-// The second half of a transformer layer: out = x + mlp(norm(x)).
+// The MLP sublayer of a transformer layer: out = x + mlp(norm(x)).
 //
 // Both passes work on tiling.mlp_columns columns of the MLP at a time: each column's part in the
 // output and in all gradients needs the norm alone. Beyond x and out (or dx) a pass needs n, a sum

@@ -1,4 +1,4 @@
-// LayerNorm or RMSNorm, whichever the model has.
+// LayerNorm or RMSNorm, as the model's family has it.
 #ifndef GEMINID_TRAINING_TRANSFORMER_NORM_LAYER_H_
 #define GEMINID_TRAINING_TRANSFORMER_NORM_LAYER_H_
 

@@ -1,4 +1,4 @@
-// What a half layer adds to the residual stream, while it is added up.
+// The sum that a sublayer adds to the residual stream, while it is computed.
 #ifndef GEMINID_TRAINING_TRANSFORMER_OUTPUT_SUM_H_
 #define GEMINID_TRAINING_TRANSFORMER_OUTPUT_SUM_H_
 

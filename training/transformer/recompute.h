@@ -1,4 +1,4 @@
-// Whether the backward pass computes activations again, or finds them kept. Pure.
+// Decides whether the backward pass recomputes activations or finds them kept. Pure.
 #ifndef GEMINID_TRAINING_TRANSFORMER_RECOMPUTE_H_
 #define GEMINID_TRAINING_TRANSFORMER_RECOMPUTE_H_
 

@@ -1,6 +1,6 @@
-// The second half of a transformer layer of experts: out = x + sum_e w_e mlp_e(n), n = norm(x),
-// over the experts that each token chooses by its router (training/nn/parallel/experts/routing.h).
-// None is dropped. On the host alone.
+// The sublayer of a layer of experts: out = x + sum_e w_e mlp_e(n), n = norm(x). The sum is over
+// the experts that a router chooses for each token (training/nn/parallel/experts/routing.h). No
+// token is dropped. It runs on the host alone.
 //
 // Each expert is an operator of its own, in the order of their numbers, whether a token chose it or
 // not: what is used when does not depend on the tokens, so that plans hold and ranks agree. The

@@ -1,4 +1,4 @@
-// What layers of experts share, whether the experts are all here or spread over ranks.
+// What layers of experts have in common, whether a rank has all experts or some of them.
 #ifndef GEMINID_TRAINING_TRANSFORMER_ROUTED_ROWS_H_
 #define GEMINID_TRAINING_TRANSFORMER_ROUTED_ROWS_H_
 

@@ -1,6 +1,7 @@
-// A layer's experts where each rank has some of them (training/nn/parallel/experts/row_exchange.h).
-// Rows travel in fp32, in memory that the context has for them (SequenceCut::memory), as there may
-// be other numbers of them in each step; in the backward pass they travel again.
+// The experts of a layer when each rank has some of them
+// (training/nn/parallel/experts/row_exchange.h). Rows travel in fp32, in memory of the context
+// (SequenceCut::memory), as their number changes from step to step. In the backward pass they
+// travel again.
 //
 // Each rank has as many tokens. An expert may be chosen by all of them: beside the buffers a pass
 // needs ranks x tokens x hidden elements for its rows, and as many of what comes of them.

@@ -1,4 +1,4 @@
-// Which token comes next, given how likely each is.
+// Chooses the next token by the probabilities of all tokens.
 #ifndef GEMINID_TRAINING_TRANSFORMER_SAMPLER_H_
 #define GEMINID_TRAINING_TRANSFORMER_SAMPLER_H_
 

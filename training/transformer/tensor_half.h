@@ -1,5 +1,5 @@
-// What the operators of a model with cut layers work with: floats of the workspace, and the
-// parameters of two layers as the library takes them.
+// Helpers of the tensor-parallel operators: floats of the workspace, and the parameters of two
+// layers in the form of training/nn/parallel/tensor.
 #ifndef GEMINID_TRAINING_TRANSFORMER_TENSOR_HALF_H_
 #define GEMINID_TRAINING_TRANSFORMER_TENSOR_HALF_H_
 

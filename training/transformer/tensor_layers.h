@@ -1,5 +1,5 @@
-// The layers of a model over a tensor-parallel grid, of one size of micro-batch. All layers of a
-// kind are alike, and hold no memory of their own: one of each does for the whole model.
+// The tensor-parallel layers of a model, for one size of micro-batch. Layers of one kind are equal
+// and hold no memory, so one of each kind serves the whole model.
 #ifndef GEMINID_TRAINING_TRANSFORMER_TENSOR_LAYERS_H_
 #define GEMINID_TRAINING_TRANSFORMER_TENSOR_LAYERS_H_
 

@@ -1,4 +1,4 @@
-// What the command line asks for.
+// Parses the command lines of `geminid-train` and of `geminid-train generate`.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_COMMAND_LINE_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_COMMAND_LINE_H_
 

@@ -1,4 +1,4 @@
-// The flags of what is learnt and what is held out.
+// The flags that name the training data and the data held out for validation.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_DATA_FLAGS_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_DATA_FLAGS_H_
 

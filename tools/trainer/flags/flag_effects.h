@@ -1,4 +1,4 @@
-// Which flags have an effect only beside others.
+// Finds flags that were given and have no effect without another flag.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_FLAG_EFFECTS_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_FLAG_EFFECTS_H_
 

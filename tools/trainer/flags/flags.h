@@ -1,5 +1,5 @@
-// Every value of the command line as it was written. Numbers are parsed here and not by CLI11,
-// which takes "-1" for an unsigned number and ignores what follows one.
+// Every flag's value, as text. The trainer parses numbers itself: CLI11 takes "-1" for an unsigned
+// number, and ignores what follows a number.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_FLAGS_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_FLAGS_H_
 

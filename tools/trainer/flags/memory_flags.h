@@ -1,4 +1,4 @@
-// The flags of where memory is and how much of it there is.
+// The flags of device memory and host memory: where state lies, and the limits.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_MEMORY_FLAGS_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_MEMORY_FLAGS_H_
 

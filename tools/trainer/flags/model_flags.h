@@ -1,4 +1,4 @@
-// The flags of the model's shape and of its numbers' types.
+// The flags of the model's shape and of the data types of weights and norms.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_MODEL_FLAGS_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_MODEL_FLAGS_H_
 

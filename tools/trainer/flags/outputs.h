@@ -1,4 +1,4 @@
-// Where a run writes, looked at before its first step.
+// Checks before the first step that a run can write everything that it is told to write.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_OUTPUTS_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_OUTPUTS_H_
 

@@ -1,4 +1,5 @@
-// The run that a checkpoint in the folder of --save comes from: "run.json" beside its state.
+// Finds the checkpoint that --resume continues, and reads what "run.json" beside its state says of
+// the run.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_RESUMED_RUN_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_RESUMED_RUN_H_
 

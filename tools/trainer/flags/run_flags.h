@@ -1,4 +1,4 @@
-// The flags of the processes of a run, of what they say, and of where the run is kept.
+// The flags of a run's processes, of its messages and log files, and of its checkpoints.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_RUN_FLAGS_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_RUN_FLAGS_H_
 

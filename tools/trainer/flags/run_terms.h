@@ -1,5 +1,5 @@
-// The terms of a run: what a checkpoint says of the run that wrote it, and what --resume and --load
-// compare with the flags. One table has all of them: a new term is one line there.
+// The terms of a run are the settings that its checkpoints record. --resume and --load compare them
+// with the flags. One table has all terms: a new term is one line there.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_RUN_TERMS_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_RUN_TERMS_H_
 

@@ -1,5 +1,4 @@
-// Where layers and exchanges have what they need while they run: memory that somebody counts, and
-// that can be refused.
+// The memory that layers over ranks work in. It is counted, and a request for it can be refused.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_MEMORY_H_
 #define GEMINID_TRAINING_NN_PARALLEL_MEMORY_H_
 

@@ -1,5 +1,6 @@
-// Between a cut of the tokens and a cut of the heads, by one all-to-all (DeepSpeed-Ulysses,
-// arXiv:2309.14509). Attention needs all tokens of a head, everything else all heads of a token.
+// Exchanges a partition of the tokens for a partition of the heads, by one all-to-all
+// (DeepSpeed-Ulysses, arXiv:2309.14509). Attention needs all tokens of a head, and all other
+// operators need all heads of a token.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_HEAD_EXCHANGE_H_
 #define GEMINID_TRAINING_NN_PARALLEL_SEQUENCE_HEAD_EXCHANGE_H_
 

@@ -1,4 +1,4 @@
-// What a stage holds of the activations of its parts while it works through its actions. Pure.
+// The bytes of activations that a stage holds while it works through its actions. Pure.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_STAGES_HELD_BYTES_H_
 #define GEMINID_TRAINING_NN_PARALLEL_STAGES_HELD_BYTES_H_
 

@@ -1,4 +1,4 @@
-// What passes between the stages of a pipeline, and how much of it a stage has at once. Pure.
+// The buffers that stages of a pipeline send to each other, and how many a stage has at once. Pure.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_STAGES_PARCELS_H_
 #define GEMINID_TRAINING_NN_PARALLEL_STAGES_PARCELS_H_
 

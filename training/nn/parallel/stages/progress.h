@@ -1,4 +1,4 @@
-// What of a pipeline's work is done, and when: the dependences between actions, in one place.
+// Which actions of a pipeline are done, and when: all dependences between actions are here.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_STAGES_PROGRESS_H_
 #define GEMINID_TRAINING_NN_PARALLEL_STAGES_PROGRESS_H_
 

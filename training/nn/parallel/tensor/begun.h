@@ -1,4 +1,4 @@
-// An operation that goes on while its caller does something else.
+// An operation that runs while its caller does something else.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_BEGUN_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_BEGUN_H_
 

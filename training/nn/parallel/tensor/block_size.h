@@ -1,3 +1,4 @@
+// Checks that a span has the size of this rank's block.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_BLOCK_SIZE_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_BLOCK_SIZE_H_
 

@@ -1,5 +1,5 @@
-// One way of cutting: W by its rows (a first layer) or by its columns (a second one). See
-// parallel_linear.h.
+// The linear layer that is sharded along one axis: by the rows of W (a first layer) or by its
+// columns (a second layer). See parallel_linear.h.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_1D_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LINEAR_1D_H_
 

@@ -1,4 +1,4 @@
-// The products of one rank's blocks, with the workspace they need.
+// Matrix products of one rank's blocks, with the workspace that they need.
 #ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LOCAL_PRODUCTS_H_
 #define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LOCAL_PRODUCTS_H_
 

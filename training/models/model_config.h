@@ -56,8 +56,8 @@ struct ModelConfig {
   // token. 0: all, as in generating.
   double expert_capacity = 0;
 
-  // Of how many ranks, each with such a part of each layer, this is one: of heads, kv_heads and
-  // intermediate it has that many of them (layer_share.h). 1: the model.
+  // The number of ranks that share each layer (training/nn/layer_share.h): heads, kv_heads and
+  // intermediate are those of one rank. 1: the layers are whole.
   uint64_t layer_parts = 1;
 
   uint64_t head_dim() const { return hidden / (heads * layer_parts); }

@@ -1,5 +1,6 @@
 // Attention over sequences that are partitioned over ranks (Ring Attention). Each rank has two
-// chunks of every sequence (zigzag.h), and the keys and values of all chunks go round the ranks.
+// chunks of every sequence (training/nn/parallel/sequence/zigzag.h), and the keys and values of
+// all chunks go round the ranks.
 #ifndef GEMINID_TRAINING_NN_SEQUENCE_RING_H_
 #define GEMINID_TRAINING_NN_SEQUENCE_RING_H_
 

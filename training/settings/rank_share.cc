@@ -64,7 +64,7 @@ uint64_t HeldInHalves(const TrainOptions& options, const MicroBatchShape& shape,
   return most;
 }
 
-// Layers that a rank computes its part of as a model (layer_share.h): on a GPU.
+// Whether a rank computes its shard of each layer as a model (training/nn/layer_share.h): on a GPU.
 bool MayBeShare(const TrainOptions& options) {
   return options.parallel.tensor.size > 1 && !options.parallel.needs_host();
 }

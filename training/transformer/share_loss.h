@@ -1,6 +1,6 @@
-// The loss of a rank that has some of the words (layer_share.h). No rank has a whole row of logits:
-// of the other ranks' words it knows one number for each row, the logarithm of the sum of their
-// exponentials, which stands in its own row as one more word.
+// The loss of a rank that has some of the vocabulary (training/nn/layer_share.h). No rank has a
+// whole row of logits. It has one number for the other ranks' words, the logarithm of the sum of
+// their exponentials, which stands in its own row as one more word.
 #ifndef GEMINID_TRAINING_TRANSFORMER_SHARE_LOSS_H_
 #define GEMINID_TRAINING_TRANSFORMER_SHARE_LOSS_H_
 

@@ -1,8 +1,10 @@
-// A transformer, or a part of one, whose layers are cut over the ranks of a grid: the layers of
-// training/nn/parallel/tensor in a row, in fp32, on parameters that the source gives as fp32
-// (wide_source.h). Of a layer a rank keeps its blocks of what goes
-// in, of what the norm gave, and of what the layer keeps; or, where activations are computed again,
-// of what goes in alone. All of it is workspace, and so is what a layer takes while it runs.
+// A transformer, or a part of one, whose layers are sharded over the ranks of a grid: the layers of
+// training/nn/parallel/tensor in a row, in fp32. training/nn/wide_source.h presents its parameters
+// as fp32.
+//
+// Of each layer a rank keeps its blocks of the input, of the norm's output, and of what the layer
+// keeps; or the input alone, if activations are recomputed. All of it is workspace, and so is the
+// scratch memory of a layer.
 #ifndef GEMINID_TRAINING_TRANSFORMER_TENSOR_TRANSFORMER_H_
 #define GEMINID_TRAINING_TRANSFORMER_TENSOR_TRANSFORMER_H_
 

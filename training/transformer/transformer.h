@@ -116,10 +116,10 @@ std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
                                                  const SequenceCut& cut = {},
                                                  collectives::Communicator* experts = nullptr);
 
-// What one rank has of a model, or of a part of one, whose layers are cut over ranks: `share` and
-// `parameters` as layer_share.h makes them. All ranks make the same calls with the same tokens, and
-// have the whole of what goes in and out of a part; each has the loss of those tokens whose targets
-// are its words. Without dropout; does not say what follows (UNIMPLEMENTED). `layers` outlive it.
+// One rank's shard of a model, or of a part of one: training/nn/layer_share.h makes `share` and
+// `parameters`. All ranks make the same calls with the same tokens, and have the whole of what goes
+// in and out of a part; each has the loss of those tokens whose targets are its words. Without
+// dropout; does not say what follows (UNIMPLEMENTED). `layers` outlive it.
 std::unique_ptr<Transformer> MakeTransformerShare(const ModelConfig& share,
                                                   zero::DataType data_type,
                                                   ModelParameters parameters, LayerShare* layers,

@@ -100,7 +100,7 @@ TEST(Route, BeyondItsCapacity_DropsSecondChoicesFirstThenLaterTokens) {
   EXPECT_EQ(roomy->dropped(), 0u);
 }
 
-// By its definition in routing.h.
+// By the definition in training/nn/parallel/experts/routing.h.
 double BalanceLoss(const Routing& routing, const TokenGroup& group) {
   const size_t experts = routing.options.experts;
   const size_t choices = routing.options.choices;

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/json_writer.h"
-#include "base/status_macros.h"
 
 namespace geminid::trainer {
 namespace {

@@ -37,17 +37,16 @@ class HostWorkspace final : public zero::Workspace {
   std::map<std::byte*, Block> blocks_;
 };
 
+// Addresses are the host's in the arena of `session`; null: the device's.
 class EngineUse final : public ParameterUse {
  public:
   EngineUse(zero::Operation operation, const Session* session)
       : operation_(std::move(operation)), session_(session) {}
 
   const std::byte* Weight(zero::ParameterId id) const override {
-    return session_->HostAddress(operation_.Weight(id));
+    return AddressOf(operation_.Weight(id));
   }
-  std::byte* Gradient(zero::ParameterId id) override {
-    return session_->HostAddress(operation_.Gradient(id));
-  }
+  std::byte* Gradient(zero::ParameterId id) override { return AddressOf(operation_.Gradient(id)); }
   bool GradientAccumulates(zero::ParameterId id) const override {
     return operation_.GradientAccumulates(id);
   }
@@ -57,6 +56,11 @@ class EngineUse final : public ParameterUse {
   absl::Status Finish() override { return operation_.Finish(); }
 
  private:
+  template <typename Byte>
+  Byte* AddressOf(Byte* address) const {
+    return session_ == nullptr ? address : session_->HostAddress(address);
+  }
+
   zero::Operation operation_;
   const Session* const session_;
 };
@@ -84,24 +88,6 @@ class EngineSource final : public ParameterSource {
 };
 
 // On a stream of the device, at the device's addresses.
-class StreamUse final : public ParameterUse {
- public:
-  explicit StreamUse(zero::Operation operation) : operation_(std::move(operation)) {}
-
-  const std::byte* Weight(zero::ParameterId id) const override { return operation_.Weight(id); }
-  std::byte* Gradient(zero::ParameterId id) override { return operation_.Gradient(id); }
-  bool GradientAccumulates(zero::ParameterId id) const override {
-    return operation_.GradientAccumulates(id);
-  }
-  absl::Status GradientWritten(zero::ParameterId id) override {
-    return operation_.GradientWritten(id);
-  }
-  absl::Status Finish() override { return operation_.Finish(); }
-
- private:
-  zero::Operation operation_;
-};
-
 class StreamSource final : public ParameterSource {
  public:
   StreamSource(zero::Engine* engine, StreamHandle stream) : engine_(engine), stream_(stream) {}
@@ -110,7 +96,7 @@ class StreamSource final : public ParameterSource {
   absl::StatusOr<std::unique_ptr<ParameterUse>> Use(
       zero::Pass pass, std::span<const zero::ParameterId> parameters) override {
     GEMINID_ASSIGN_OR_RETURN(zero::Operation operation, engine_->Use(pass, parameters, stream_));
-    return std::make_unique<StreamUse>(std::move(operation));
+    return std::make_unique<EngineUse>(std::move(operation), /*session=*/nullptr);
   }
   zero::Workspace& workspace() override { return engine_->workspace(); }
 

@@ -366,11 +366,7 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
                            Scratch<T>::Allocate(resources, tokens * (queries + hidden)));
   const Matrix<T> attended(storage.data(), tokens, queries);
   const Matrix<T> n(attended.data + attended.size(), tokens, hidden);
-  {
-    GEMINID_ASSIGN_OR_RETURN(auto norm,
-                             NormLayer<T>::Create(resources, context, places.norm, tokens));
-    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
-  }
+  GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, x, n.data));
   const KernelsOf<T>& math = KernelsFor<T>(resources);
   Half<T> half(resources, context, places);
   const Groups groups(context);
@@ -415,11 +411,7 @@ absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& 
   const Matrix<T> attended(q.data + q.size(), tokens, config.hidden);
   const Matrix<T> k(remembered.keys + past * columns, tokens, columns);
   const Matrix<T> v(remembered.values + past * columns, tokens, columns);
-  {
-    GEMINID_ASSIGN_OR_RETURN(auto norm,
-                             NormLayer<T>::Create(resources, context, places.norm, tokens));
-    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
-  }
+  GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, x, n.data));
   GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.q), q));
   GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.k), k));
   GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.v), v));
@@ -450,13 +442,10 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
                                    T* gradient, const KeptAttention<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
-  GEMINID_ASSIGN_OR_RETURN(auto norm,
-                           NormLayer<T>::Create(resources, context, places.norm, tokens));
-  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
-  GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
-  const Matrix<T> n(n_storage.data(), tokens, hidden);
-  const Matrix<float> dn(dn_storage.data(), tokens, hidden);
-  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  GEMINID_ASSIGN_OR_RETURN(auto norm, NormBackward<T>::Create(resources, context, places.norm));
+  const Matrix<T>& n = norm.n;
+  const Matrix<float>& dn = norm.dn;
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x));
 
   for (const LinearPlace* layer : {&places.q, &places.k, &places.v, &places.output}) {
     GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, *layer));
@@ -474,8 +463,7 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
   }
   GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
   GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
-  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
-  return norm.Backward(use, n.data, x, gradient, gradient);
+  return norm.Finish(resources, use, x, gradient);
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                     \

@@ -38,11 +38,7 @@ absl::Status MlpHalfForward(const Resources& resources, const HalfContext& conte
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, tokens * hidden));
   const Matrix<T> n(storage.data(), tokens, hidden);
-  {
-    GEMINID_ASSIGN_OR_RETURN(auto norm,
-                             NormLayer<T>::Create(resources, context, places.norm, tokens));
-    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
-  }
+  GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, x, n.data));
   GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, x, out));
   GEMINID_RETURN_IF_ERROR(MlpForward<T>(resources, places, use, context.tiling.mlp_columns, n,
                                         sum.values(), RowsOf(kept, 0, tokens)));
@@ -56,25 +52,21 @@ absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& cont
                              const KeptMlp<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
-  GEMINID_ASSIGN_OR_RETURN(auto norm,
-                           NormLayer<T>::Create(resources, context, places.norm, tokens));
-  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
-  GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
-  const Matrix<T> n(n_storage.data(), tokens, hidden);
-  const Matrix<float> dn(dn_storage.data(), tokens, hidden);
+  GEMINID_ASSIGN_OR_RETURN(auto norm, NormBackward<T>::Create(resources, context, places.norm));
+  const Matrix<T>& n = norm.n;
+  const Matrix<float>& dn = norm.dn;
   GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
                            Dropped<T>::Of(resources, context.dropout, tokens, gradient));
   GEMINID_ASSIGN_OR_RETURN(
       const Matrix<const T> dy,
       ReadByWeights<T>(resources, Matrix<const T>(dropped.data, tokens, hidden)));
-  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x));
   GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> read, ReadByWeights<T>(resources, n));
   GEMINID_RETURN_IF_ERROR(MlpBackward<T>(resources, places, use, context.tiling.mlp_columns, read,
                                          dy, dn, RowsOf(kept, 0, tokens)));
   GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
   GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
-  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
-  return norm.Backward(use, n.data, x, gradient, gradient);
+  return norm.Finish(resources, use, x, gradient);
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                  \

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "base/status_macros.h"
 #include "training/nn/blocks.h"
 #include "training/nn/compute.h"
 
@@ -40,6 +41,49 @@ class NormLayer {
   Scratch<float> statistics_;
   bool wide_ = false;  // gain and shift are fp32
   Scratch<std::byte> gain_;
+};
+
+// y = norm(x), dense, in a forward pass that keeps no statistics.
+template <typename T>
+absl::Status Normalise(const Resources& resources, const HalfContext& context,
+                       const NormPlace& place, const ParameterUse& use, const T* x, T* y) {
+  GEMINID_ASSIGN_OR_RETURN(
+      auto norm, NormLayer<T>::Create(resources, context, place, context.shape.tokens()));
+  return norm.Forward(use, x, y);
+}
+
+// The norm of a sublayer out = x + f(norm(x)) in the backward pass, with room for n = norm(x) and
+// for the gradient of n in fp32. Freed with this object.
+template <typename T>
+struct NormBackward {
+  static absl::StatusOr<NormBackward> Create(const Resources& resources,
+                                             const HalfContext& context, const NormPlace& place) {
+    const size_t tokens = context.shape.tokens();
+    const size_t hidden = context.config->hidden;
+    NormBackward made;
+    GEMINID_ASSIGN_OR_RETURN(made.norm,
+                             NormLayer<T>::Create(resources, context, place, tokens));
+    GEMINID_ASSIGN_OR_RETURN(made.n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
+    GEMINID_ASSIGN_OR_RETURN(made.dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
+    made.n = Matrix<T>(made.n_storage.data(), tokens, hidden);
+    made.dn = Matrix<float>(made.dn_storage.data(), tokens, hidden);
+    return made;
+  }
+
+  // n = norm(x).
+  absl::Status Forward(const ParameterUse& use, const T* x) { return norm.Forward(use, x, n.data); }
+
+  // Adds the gradient of x to `gradient`, by way of dn, which is rounded into the place of n.
+  absl::Status Finish(const Resources& resources, ParameterUse& use, const T* x, T* gradient) {
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
+    return norm.Backward(use, n.data, x, gradient, gradient);
+  }
+
+  NormLayer<T> norm;
+  Scratch<T> n_storage;
+  Scratch<float> dn_storage;
+  Matrix<T> n;
+  Matrix<float> dn;
 };
 
 }  // namespace geminid::trainer

@@ -153,11 +153,7 @@ absl::Status RoutedHalfForward(const Resources& resources, const HalfContext& co
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, tokens * hidden));
   const Matrix<T> n(storage.data(), tokens, hidden);
-  {
-    GEMINID_ASSIGN_OR_RETURN(auto norm,
-                             NormLayer<T>::Create(resources, context, places.norm, tokens));
-    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
-  }
+  GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, x, n.data));
   GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, x, out));
   GEMINID_ASSIGN_OR_RETURN(const Routing routing,
                            RouteTokens<T>(resources, context, places, use, n));
@@ -178,16 +174,13 @@ absl::Status RoutedHalfBackward(const Resources& resources, const HalfContext& c
                                 const KeptMlp<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
-  GEMINID_ASSIGN_OR_RETURN(auto norm,
-                           NormLayer<T>::Create(resources, context, places.norm, tokens));
-  GEMINID_ASSIGN_OR_RETURN(auto n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
-  GEMINID_ASSIGN_OR_RETURN(auto dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
-  const Matrix<T> n(n_storage.data(), tokens, hidden);
-  const Matrix<float> dn(dn_storage.data(), tokens, hidden);
+  GEMINID_ASSIGN_OR_RETURN(auto norm, NormBackward<T>::Create(resources, context, places.norm));
+  const Matrix<T>& n = norm.n;
+  const Matrix<float>& dn = norm.dn;
   GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
                            Dropped<T>::Of(resources, context.dropout, tokens, gradient));
   const Matrix<const T> dy(dropped.data, tokens, hidden);
-  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x));
   GEMINID_RETURN_IF_ERROR(
       KernelsFor<T>(resources).Zero(resources, dn.data, dn.size() * sizeof(float)));
   GEMINID_ASSIGN_OR_RETURN(const Routing routing,
@@ -206,8 +199,7 @@ absl::Status RoutedHalfBackward(const Resources& resources, const HalfContext& c
   }
   GEMINID_RETURN_IF_ERROR(
       RouterBackward<T>(resources, context, places, use, routing, weight_gradients, n, dn));
-  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
-  return norm.Backward(use, n.data, x, gradient, gradient);
+  return norm.Finish(resources, use, x, gradient);
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                   \

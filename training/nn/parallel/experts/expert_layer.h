@@ -5,7 +5,7 @@
 //
 // over the experts e that token t chose (routing.h). Each rank has other tokens, as many as it
 // likes, the same router and E / P experts. Rows go to the experts' ranks and their results come
-// back (row_exchange.h); what moves in closed form is in expert_traffic.h.
+// back (row_exchange.h).
 //
 // Where nothing is dropped, y, dx and the gradients of the experts have the same bits however the
 // same tokens are cut over ranks that follow each other. The router's are added up over the ranks,

@@ -10,7 +10,7 @@
 #include "tests/collectives/tcp_backend.h"
 #include "tests/collectives/world.h"
 #include "tests/training/nn/parallel/counting_memory.h"
-#include "training/nn/parallel/experts/expert_traffic.h"
+#include "tests/training/nn/parallel/experts/expert_traffic.h"
 
 namespace geminid::collectives {
 namespace {

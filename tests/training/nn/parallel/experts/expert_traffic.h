@@ -1,6 +1,6 @@
-// What an expert layer moves, in closed form: what its counters are tested against.
-#ifndef GEMINID_TRAINING_NN_PARALLEL_EXPERTS_EXPERT_TRAFFIC_H_
-#define GEMINID_TRAINING_NN_PARALLEL_EXPERTS_EXPERT_TRAFFIC_H_
+// The bytes that an expert layer moves, in closed form: the counters of its communicator must agree.
+#ifndef GEMINID_TESTS_TRAINING_NN_PARALLEL_EXPERTS_EXPERT_TRAFFIC_H_
+#define GEMINID_TESTS_TRAINING_NN_PARALLEL_EXPERTS_EXPERT_TRAFFIC_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -33,4 +33,4 @@ struct ExpertTraffic {
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_TRAINING_NN_PARALLEL_EXPERTS_EXPERT_TRAFFIC_H_
+#endif  // GEMINID_TESTS_TRAINING_NN_PARALLEL_EXPERTS_EXPERT_TRAFFIC_H_

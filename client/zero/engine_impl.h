@@ -63,6 +63,7 @@ class EngineImpl final : public Engine {
   uint64_t DeviceBytes(std::span<const ParameterId> weights,
                        std::span<const ParameterId> gradients) const override;
   Workspace& workspace() override { return residency_->workspace(); }
+  absl::StatusOr<ActivationStack*> MakeActivationStack(const ActivationShape& shape) override;
   absl::Status ReportWorkspace(uint64_t bytes) override {
     return residency_->workspace().Report(bytes);
   }
@@ -150,6 +151,7 @@ class EngineImpl final : public Engine {
   absl::Status CheckNew(const char* call);
   absl::Status CheckBetweenSteps(const char* call);
   absl::Status CheckGradientCall(const char* call, ParameterId id);
+  absl::Status CheckActivations(const ActivationShape& shape) const;
   absl::Status AgreeOnFill(const char* call, const absl::Status& filled);
   absl::Status ForgetDeviceCopies();
   absl::Status WaitNobodyReadsState();

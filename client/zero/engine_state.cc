@@ -2,7 +2,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/status_macros.h"
+#include "client/zero/core/extent.h"
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
@@ -53,6 +55,45 @@ absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
   GEMINID_RETURN_IF_ERROR(store_->MoveToDevice(chunks));
   residency_->SetStateBytes(store_->device_bytes());
   return ReadHostBytes();
+}
+
+// What can fail on one rank alone comes first, and changes nothing.
+absl::StatusOr<ActivationStack*> EngineImpl::MakeActivationStack(const ActivationShape& shape) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(CheckNotStarted("MakeActivationStack"));
+  GEMINID_RETURN_IF_ERROR(residency_->mover().WaitIdle());
+  absl::Status mine = CheckActivations(shape);
+  if (mine.ok()) mine = residency_->PrepareActivations(shape);
+  std::vector<double> failed = {mine.ok() ? 0 : links_->rank() + 1.0};
+  GEMINID_RETURN_IF_ERROR(Fail(links_->agreement().Worst(&failed)));
+  if (failed[0] > 0) {
+    residency_->ForgetActivations();
+    if (!mine.ok()) return mine;
+    return absl::ResourceExhaustedError(
+        absl::StrCat("rank ", failed[0] - 1, " has no memory for its activations, it says why"));
+  }
+  GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> places,
+                           store_->MakePlaces("place of activations", shape.places,
+                                              RoundUpToExtent(PlaceBytes(shape))));
+  residency_->SetStateBytes(store_->device_bytes());
+  GEMINID_RETURN_IF_ERROR(ReadHostBytes());
+  residency_->activations()->SetPlaces(std::move(places));
+  return residency_->activations();
+}
+
+absl::Status EngineImpl::CheckActivations(const ActivationShape& shape) const {
+  GEMINID_RETURN_IF_ERROR(CheckActivationShape(shape));
+  if (residency_->activations() != nullptr) {
+    return absl::FailedPreconditionError("the engine has an ActivationStack already");
+  }
+  const uint64_t place = RoundUpToExtent(PlaceBytes(shape));
+  const uint64_t taken = store_->device_bytes();
+  const uint64_t arena = setup_.session->arena_bytes();
+  if (shape.places <= (arena - taken) / place) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      shape.places, " places of ", base::FormatBytes(place), " for activations do not fit the ",
+      "device arena of ", base::FormatBytes(arena), ", of which state takes ",
+      base::FormatBytes(taken), "; use fewer places, a smaller batch, or more device memory"));
 }
 
 // --- values --------------------------------------------------------------------------------------

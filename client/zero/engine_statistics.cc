@@ -73,6 +73,10 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   const TransferTotals totals = setup_.session->Totals();
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
+  if (const OffloadedActivations* activations = residency_->activations(); activations != nullptr) {
+    statistics.activation_place_bytes = activations->place_bytes();
+    statistics.activation_bytes = activations->returned_bytes();
+  }
   links_->AddTo(&statistics);
   statistics.queued_seconds = absl::ToDoubleSeconds(setup_.session->Queued());
   const std::array<absl::Duration, kStallCauses> stalls = setup_.session->Stalls();

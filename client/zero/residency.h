@@ -21,6 +21,7 @@
 #include "client/zero/core/placer.h"
 #include "client/zero/engine_setup.h"
 #include "client/zero/mover.h"
+#include "client/zero/offloaded_activations.h"
 #include "client/zero/workspace.h"
 #include "geminid/session.h"
 
@@ -64,6 +65,13 @@ class Residency {
   void BeginOperator(uint64_t moment, Stream* stream);
   // A moment begins within one.
   void BeginMoment(uint64_t moment, Stream* stream);
+
+  // But for their places, which are chunks below the placer's floor. RESOURCE_EXHAUSTED where there
+  // is no host memory for what leaves them.
+  absl::Status PrepareActivations(const ActivationShape& shape);
+  void ForgetActivations() { activations_.reset(); }
+  // Null: there are none.
+  OffloadedActivations* activations() const { return activations_.get(); }
 
   // --- places ---
 
@@ -143,6 +151,7 @@ class Residency {
   ArenaWorkspace workspace_;
   std::unique_ptr<Compute> compute_;
   std::unique_ptr<Mover> mover_;
+  std::unique_ptr<OffloadedActivations> activations_;
   std::map<uint32_t, HoleBlock> hole_blocks_;  // by their numbers for the Placer
   uint64_t operation_ = 0;                     // of this micro-batch: how many have begun
   uint32_t moment_ = 0;                        // that moves are for

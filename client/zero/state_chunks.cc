@@ -55,14 +55,17 @@ absl::Status StateChunks::WaitSettled() {
 
 // --- in the arena --------------------------------------------------------------------------------
 
+absl::Status StateChunks::TakeExtent(ChunkId chunk) {
+  // The daemon has the words for what does not fit.
+  const bool fits = session_.Bytes(chunk) <= session_.arena_bytes() - device_bytes_;
+  return session_.AllocateExtent(chunk, fits ? device_bytes_ : kAnyOffset, /*may_evict=*/true)
+      .Wait(timeout_);
+}
+
 absl::Status StateChunks::Place(const std::vector<ChunkId>& chunks, const ComputePlace& place,
                                 bool keeps) {
   for (ChunkId chunk : chunks) {
-    // The daemon has the words for what does not fit.
-    const bool fits = session_.Bytes(chunk) <= session_.arena_bytes() - device_bytes_;
-    absl::Status status =
-        session_.AllocateExtent(chunk, fits ? device_bytes_ : kAnyOffset, /*may_evict=*/true)
-            .Wait(timeout_);
+    absl::Status status = TakeExtent(chunk);
     if (status.ok()) {
       place.ops->Zero(*place.stream, session_.Device(chunk), session_.Bytes(chunk));
       status = place.Finish();
@@ -78,6 +81,15 @@ absl::Status StateChunks::Place(const std::vector<ChunkId>& chunks, const Comput
                                        std::string(status.message())));
     }
     GEMINID_RETURN_IF_ERROR(Hold(chunk, keeps));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StateChunks::PlaceOpen(const std::vector<ChunkId>& chunks) {
+  for (ChunkId chunk : chunks) {
+    GEMINID_RETURN_IF_ERROR(TakeExtent(chunk));
+    held_.push_back({.chunk = chunk, .keeps = false, .open = true});
+    device_bytes_ += RoundUpToExtent(session_.Bytes(chunk));
   }
   return absl::OkStatus();
 }
@@ -182,7 +194,7 @@ absl::Status StateChunks::Return() {
   for (const Held& held : held_) {
     if (!held.keeps) {
       done.push_back(session_.AllocateExtent(held.chunk, held.offset, /*may_evict=*/true));
-      done.push_back(session_.Publish(held.chunk));
+      if (!held.open) done.push_back(session_.Publish(held.chunk));
       continue;
     }
     done.push_back(session_.Transfer({.source = held.refuge,
@@ -196,6 +208,7 @@ absl::Status StateChunks::Return() {
   }
   for (const Pending& copy : done) GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
   for (Held& held : held_) {
+    if (held.open) continue;
     held.lease = session_.TryLease(held.chunk);
     if (!held.lease.has_value()) {
       return absl::InternalError("a chunk just brought back to the device could not be leased");

@@ -37,6 +37,8 @@ class StateChunks {
   // Zeroed, at its lowest free places. `keeps`: their contents, between steps.
   absl::Status Place(const std::vector<ChunkId>& chunks, const ComputePlace& place,
                      bool keeps = true);
+  // Likewise, for copies and the trainer to fill again and again: never published, of no contents.
+  absl::Status PlaceOpen(const std::vector<ChunkId>& chunks);
   // One that is there.
   absl::Status Hold(ChunkId chunk, bool keeps = true);
   // Copies homes there; the homes are the older copies from then on.
@@ -62,8 +64,10 @@ class StateChunks {
     ChunkId refuge = kNoChunk;  // its home, or a chunk for it
     uint64_t offset = 0;
     bool keeps = true;
+    bool open = false;  // not published: nobody can lease it
   };
 
+  absl::Status TakeExtent(ChunkId chunk);
   void MakeHomeOlder(ChunkId chunk);
 
   Session& session_;

@@ -253,13 +253,27 @@ absl::Status StateStore::MakeGradientSums() {
             "ZeRO's stage 1 keeps sums of gradients on the device, ", base::FormatBytes(bytes),
             "; use stage 2, or more device memory: ", std::string(ids.status().message())));
   }
-  gradients_.sum_bytes = chunks_.device_bytes() - before;
+  passing_bytes_ += chunks_.device_bytes() - before;
   auto next = ids->begin();
   for (const ChunkShape& chunk : layout_.chunks) {
     std::byte* const sum = chunk.trainable ? Address(*next++, kDevice) : nullptr;
     gradients_.sums.push_back(reinterpret_cast<float*>(sum));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ChunkId>> StateStore::MakePlaces(const std::string& name, size_t count,
+                                                            uint64_t bytes) {
+  std::vector<ChunkSpec> specs;
+  for (size_t i = 0; i < count; ++i) {
+    specs.push_back({absl::StrCat(name, " ", i), ChunkKind::kGeneric, bytes, /*has_home=*/false});
+  }
+  const uint64_t before = chunks_.device_bytes();
+  GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> ids, chunks_.Allocate(specs));
+  absl::Status placed = chunks_.PlaceOpen(ids);
+  passing_bytes_ += chunks_.device_bytes() - before;
+  if (!placed.ok()) return placed;
+  return ids;
 }
 
 absl::Status StateStore::MoveToDevice(std::span<const uint32_t> chunks) {
@@ -324,7 +338,7 @@ void StateStore::StayOnHost() {
     tensor_states_.addresses[i] = Address(tensor_states_.chunks[i], kHost);
   }
   device_scales_ = nullptr;
-  gradients_.sum_bytes = 0;
+  passing_bytes_ = 0;
   FindAddresses();
 }
 

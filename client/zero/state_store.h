@@ -141,13 +141,17 @@ class StateStore {
     return compute_->Of(granule_on_device(granule));
   }
   const ComputePlace& ComputeOfTensors() const { return compute_->Of(any_on_device()); }
-  bool any_on_device() const { return chunks_.device_bytes() > gradients_.sum_bytes; }
+  bool any_on_device() const { return chunks_.device_bytes() > passing_bytes_; }
   // What MoveToDevice would take of the arena: for a chunk, and once if any of them is trained.
   uint64_t device_bytes_of(uint32_t chunk) const;
   uint64_t device_spare_bytes() const;
   // Copies the state of chunks to the lowest places of the arena, and uses it there from now on;
   // the homes keep the older copies. Nothing may be in motion or being updated. At most once.
   absl::Status MoveToDevice(std::span<const uint32_t> chunks);
+  // Chunks at the bottom of the arena, for what passes within a micro-batch: StateChunks::PlaceOpen.
+  // Before there is state above them. RESOURCE_EXHAUSTED as the daemon words it.
+  absl::StatusOr<std::vector<ChunkId>> MakePlaces(const std::string& name, size_t count,
+                                                  uint64_t bytes);
   // See StateChunks. Nothing may be in motion or being updated until it is back.
   absl::Status PrepareToLeave() { return chunks_.PrepareToLeave(); }
   void StayAfterAll() { chunks_.StayAfterAll(); }
@@ -158,7 +162,7 @@ class StateStore {
 
   // Weights, remainders, the optimizer's arrays and numbers per tensor; spares not included.
   uint64_t model_state_bytes() const { return model_state_bytes_; }
-  // Of all chunks that live on the device, and of sums of gradients.
+  // Of all chunks that live on the device, of sums of gradients, and of MakePlaces.
   uint64_t device_bytes() const { return chunks_.device_bytes(); }
 
  private:
@@ -241,7 +245,6 @@ class StateStore {
     std::vector<ChunkId> staging_chunks;
     std::vector<std::byte*> staging;
     std::vector<float*> sums;  // by chunk
-    uint64_t sum_bytes = 0;    // of the arena
   };
   struct TensorStates {
     std::array<ChunkId, 2> chunks = {kNoChunk, kNoChunk};
@@ -263,6 +266,7 @@ class StateStore {
   Left left_;
   std::optional<StepNotes> notes_;
   uint64_t model_state_bytes_ = 0;
+  uint64_t passing_bytes_ = 0;  // of the arena, for what is no state
   std::unique_ptr<Compute> compute_;  // last: it finishes what it was given
 };
 

@@ -15,9 +15,10 @@ namespace geminid::zero {
 struct Statistics {
   uint64_t parameters = 0;
   uint64_t model_state_bytes = 0;  // weights, remainders and moments of this rank
-  // The part of the arena that state takes, with its gradients and spare extents, and the sums of
-  // gradients of Stage::kState.
+  // The part of the arena that state takes, with its gradients and spare extents, the sums of
+  // gradients of Stage::kState, and the places of an ActivationStack.
   uint64_t device_state_bytes = 0;
+  uint64_t activation_place_bytes = 0;  // those places
   uint64_t state_chunks_on_device = 0;
   uint64_t host_bytes = 0;  // host memory the daemon's ledger charges to this rank
   uint64_t arena_bytes = 0;
@@ -29,6 +30,7 @@ struct Statistics {
   uint64_t workspace_bytes = 0;      // now
   uint64_t host_to_device_bytes = 0;
   uint64_t device_to_host_bytes = 0;
+  uint64_t activation_bytes = 0;  // of an ActivationStack, in each of the two above
   uint64_t transfer_bytes_lower_bound = 0;  // host to device, of micro-batches that followed plans
   // Per micro-batch. What is gathered once after an update comes on top (Options::stage).
   uint64_t planned_transfer_bytes = 0;

@@ -57,6 +57,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "geminid/activation_stack.h"
 #include "geminid/data_type.h"
 #include "geminid/export.h"
 #include "geminid/loss_scaler.h"
@@ -444,6 +445,12 @@ class GEMINID_EXPORT Engine : public ModelState {
                                std::span<const ParameterId> gradients) const = 0;
 
   virtual Workspace& workspace() = 0;
+
+  // For what the forward pass leaves for the backward pass and the arena has no room for. All ranks
+  // make one, before the first micro-batch, at most once. It and its places, the bottom of the
+  // arena, are the engine's as long as that lives. RESOURCE_EXHAUSTED with the numbers where one
+  // rank lacks memory: nothing has changed on any.
+  virtual absl::StatusOr<ActivationStack*> MakeActivationStack(const ActivationShape& shape) = 0;
 
   // For trainers with an allocator of their own: the bytes of non-model device memory used since
   // the last call of Use. Must be called before they are used.

@@ -1,6 +1,6 @@
 // What a fifth of the memory costs: the same training, limited and unlimited, in turn.
 //
-// With all the memory that it wants, a run also retains its activations, where a limited one may
+// With all the memory that it wants, a run keeps its activations, where a limited one may offload or
 // recompute them. So each limited run is compared with two others:
 //
 //   over_unlimited   its tokens per second over those of a run without a limit
@@ -99,9 +99,9 @@ class Rounds {
   bool Run(const fs::path& folder, const std::string& limit) {
     google::protobuf::Struct limited, unlimited, same_work;
     if (!Train(folder, limit, &limited)) return false;
-    const std::string recompute = limited.fields().at("recompute").string_value();
+    const std::string how = limited.fields().at("activations").string_value();
     if (!Train(folder, "--device-memory unlimited", &unlimited) ||
-        !Train(folder, "--device-memory unlimited --recompute " + recompute, &same_work)) {
+        !Train(folder, "--device-memory unlimited --activations " + how, &same_work)) {
       return false;
     }
     Add("limited_tokens_per_second", TokensPerSecond(limited));

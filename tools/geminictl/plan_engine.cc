@@ -63,8 +63,8 @@ EnginePart Activations(const forecast::Forecast& forecast) {
           .executed = executed,
           .today = !executed       ? "the trainer keeps all or recomputes all but inputs"
                    : items.empty() ? ""
-                   : keeps         ? "--recompute off"
-                                   : "--recompute on"};
+                   : keeps         ? "--activations keep"
+                                   : "--activations recompute"};
 }
 
 }  // namespace

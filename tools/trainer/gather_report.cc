@@ -29,6 +29,8 @@ constexpr std::array kFields = {
     Field{&zero::Statistics::peak_workspace_bytes, &RankReport::peak_workspace_bytes},
     Field{&zero::Statistics::peak_total_bytes, &RankReport::peak_total_bytes},
     Field{&zero::Statistics::host_to_device_bytes, &RankReport::host_to_device_bytes},
+    Field{&zero::Statistics::activation_bytes, &RankReport::activation_bytes},
+    Field{&zero::Statistics::activation_place_bytes, &RankReport::activation_place_bytes},
     Field{&zero::Statistics::device_to_host_bytes, &RankReport::device_to_host_bytes},
     Field{&zero::Statistics::transfer_bytes_lower_bound, &RankReport::transfer_bytes_lower_bound},
     Field{&zero::Statistics::received_bytes, &RankReport::received_bytes},

@@ -22,7 +22,7 @@
 #include "training/settings/device_need.h"
 #include "training/settings/flag_words.h"
 #include "training/settings/rank_share.h"
-#include "training/transformer/recompute.h"
+#include "training/transformer/activations.h"
 #include "training/transformer/sampler.h"
 #include "training/transformer/transformer.h"
 

@@ -72,7 +72,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("layers_add_up_by").Value(report.layers_add_up_by);
   json.Key("nccl_registered_bytes").Value(report.registered_bytes);
   json.Key("threads").Value(report.threads);
-  json.Key("recompute").Value(Name(report.recompute));
+  json.Key("activations").Value(Name(report.activations));
   json.Key("final_loss_scale").Value(report.final_loss_scale);
 }
 
@@ -152,6 +152,7 @@ void WriteMemory(base::JsonWriter& json, const Report& report) {
   json.EndArray();
   json.Key("device_bytes_limit").Value(Most(report, &RankReport::device_bytes_limit));
   json.Key("device_state_bytes").Value(Sum(report, &RankReport::device_state_bytes));
+  json.Key("activation_place_bytes").Value(Sum(report, &RankReport::activation_place_bytes));
   json.Key("device_bytes_peak").BeginObject();
   json.Key("model").Value(Most(report, &RankReport::peak_model_bytes));
   json.Key("non_model").Value(Most(report, &RankReport::peak_workspace_bytes));
@@ -170,6 +171,7 @@ void WriteMemory(base::JsonWriter& json, const Report& report) {
 void WriteTransfers(base::JsonWriter& json, const Report& report) {
   json.Key("h2d_bytes").Value(Sum(report, &RankReport::host_to_device_bytes));
   json.Key("d2h_bytes").Value(Sum(report, &RankReport::device_to_host_bytes));
+  json.Key("activation_bytes").Value(Sum(report, &RankReport::activation_bytes));
   json.Key("transfer_bytes_lower_bound")
       .Value(Sum(report, &RankReport::transfer_bytes_lower_bound));
   json.Key("received_bytes").Value(Sum(report, &RankReport::received_bytes));

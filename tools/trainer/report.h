@@ -29,6 +29,8 @@ struct RankReport {
   uint64_t peak_workspace_bytes = 0;
   uint64_t peak_total_bytes = 0;
   uint64_t host_to_device_bytes = 0;
+  uint64_t activation_bytes = 0;  // of that; as many left
+  uint64_t activation_place_bytes = 0;
   uint64_t device_to_host_bytes = 0;
   uint64_t transfer_bytes_lower_bound = 0;
   uint64_t received_bytes = 0;
@@ -75,7 +77,7 @@ struct Report {
   // Of rank 0's host memory, by its GPU's driver: HostRegistration.
   uint64_t host_bytes_registered = 0;
   uint64_t host_bytes_refused = 0;
-  Recompute recompute = Recompute::kOn;  // what was done
+  Activations activations = Activations::kRecompute;  // what was done
   uint64_t tokens_per_step = 0;
   std::vector<RankReport> ranks;
   std::vector<TrafficRow> traffic;                                     // in the whole run

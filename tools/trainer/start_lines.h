@@ -17,7 +17,7 @@ struct StartFacts {
   std::string mesh;           // empty: nothing but the data is shared out
   std::string products;       // who multiplies on a GPU; empty: no GPU
   std::string attention;      // who computes attention there; likewise
-  std::string why_recompute;  // or why not
+  std::string why_activations;  // or why not
 };
 
 std::vector<std::string> StartLines(const StartFacts& facts);

@@ -25,7 +25,7 @@
 #include "tools/trainer/start_lines.h"
 #include "training/data/batches.h"
 #include "training/data/data_sum.h"
-#include "training/engines/recompute_choice.h"
+#include "training/engines/activation_choice.h"
 #include "training/engines/run_phases.h"
 #include "training/engines/trained_model.h"
 #include "training/engines/validation.h"
@@ -109,7 +109,7 @@ class RankTrainer {
          .mesh = options_.parallel.cuts() ? mesh_->ToString() : "",
          .products = model_->on_gpu() ? model_->place().Products() : "",
          .attention = model_->on_gpu() ? model_->place().Attention() : "",
-         .why_recompute = recompute_.why})) {
+         .why_activations = activations_.why})) {
       progress_.Announce(line);
     }
     const uint64_t first = report_.first_step;
@@ -293,7 +293,7 @@ class RankTrainer {
                             terms_, context_.restarts.count > 0,
                             [this](const std::string& line) { progress_.Warn(line); }));
     phases_.Begin("measuring what recomputing costs");
-    GEMINID_RETURN_IF_ERROR(DecideOnRecompute());
+    GEMINID_RETURN_IF_ERROR(DecideOnActivations());
     const absl::Status begun = BeginValues();
     phases_.End();
     return begun;
@@ -314,14 +314,20 @@ class RankTrainer {
     return absl::OkStatus();
   }
 
-  absl::Status DecideOnRecompute() {
+  absl::Status DecideOnActivations() {
     const std::optional<bool> planned =
         report_.choice ? report_.choice->keeps_activations : std::nullopt;
     GEMINID_ASSIGN_OR_RETURN(
-        recompute_,
-        ChooseRecompute(options_, *model_, {.stage = Stage(), .planned_to_keep = planned},
+        activations_,
+        ChooseActivations(options_, *model_, {.stage = Stage(), .planned_to_keep = planned},
                         report_.threads, *loss_communicator_));
-    report_.recompute = recompute_.keeps ? Recompute::kOff : Recompute::kOn;
+    if (activations_.how == Activations::kOffload) {
+      const absl::Status made = model_->OffloadActivations(activations_.places);
+      const bool is_choice = options_.activations == Activations::kAuto;
+      if (!made.ok() && !(is_choice && absl::IsResourceExhausted(made))) return made;
+      if (!made.ok()) activations_ = {.why = std::string(made.message())};
+    }
+    report_.activations = activations_.how;
     return absl::OkStatus();
   }
 
@@ -364,7 +370,8 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_->Get(step, micro_batch));
     batch.dropout.share = options_.dropout;
     batch.dropout.seed = options_.seed;
-    batch.keeps_activations = recompute_.keeps;
+    batch.keeps_activations = activations_.keeps();
+    batch.stack = model_->stack();
     session_->AddStall(StallCause::kData, base::MonotonicNow() - waits);
     return batch;
   }
@@ -477,7 +484,7 @@ class RankTrainer {
   absl::Status log_status_;
   bool said_refused_ = false;
   zero::StepResult last_step_;
-  RecomputeChoice recompute_;
+  ActivationChoice activations_;
   Report report_;
   TrainEnd end_;
   std::string saved_in_;

@@ -16,10 +16,11 @@
 #include "training/nn/part_source.h"
 #include "training/nn/wide_source.h"
 #include "training/ranks/driver_watch.h"
+#include "training/ranks/engine_source.h"
 #include "training/settings/device_check.h"
 #include "training/settings/rank_share.h"
 #include "training/transformer/attention_half.h"
-#include "training/transformer/recompute.h"
+#include "training/transformer/activations.h"
 
 namespace geminid::trainer {
 namespace {
@@ -166,6 +167,22 @@ TensorPieces TrainedModel::PiecesOfLayers() const {
   const RankShare share = ShareOf(around_.options, around_.mesh, around_.world.Rank());
   return {.positions = PositionsOf(share.batch),
           .attention = ring_ != nullptr ? &ring_->attention() : heads_.get()};
+}
+
+std::vector<uint64_t> TrainedModel::ItemBytes() const {
+  const Parallel& parallel = around_.options.parallel;
+  if (parallel.pipeline > 1 || parallel.tensor.size > 1) return {};
+  return parts_.front().transformer->ItemBytes(
+      ShapeOfShare(around_.options, around_.world.WorldSize()));
+}
+
+absl::Status TrainedModel::OffloadActivations(uint32_t places) {
+  zero::ActivationShape shape = {.item_bytes = ItemBytes(), .places = places};
+  if (on_gpu()) shape.stream = place_->queue()->handle();
+  GEMINID_ASSIGN_OR_RETURN(zero::ActivationStack* const stack,
+                           engine_->MakeActivationStack(shape));
+  stack_ = MakeSourceStack(stack, on_gpu() ? nullptr : &around_.session);
+  return absl::OkStatus();
 }
 
 uint64_t TrainedModel::MostWorkingSetBytes(uint64_t chunk_elements) const {

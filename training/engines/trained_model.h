@@ -58,6 +58,12 @@ class TrainedModel {
   // WorkingSetBytes of this rank's part that needs the most.
   uint64_t MostWorkingSetBytes(uint64_t chunk_elements) const;
   zero::Engine& engine() const { return *engine_; }
+  // Of what a micro-batch of the run can offload; empty where the model can offload nothing.
+  std::vector<uint64_t> ItemBytes() const;
+  // Micro-batches that are given stack() leave these items in so many places and in host memory.
+  // Before the first one, at most once.
+  absl::Status OffloadActivations(uint32_t places);
+  zero::ActivationStack* stack() const { return stack_.get(); }  // null: there is none
   // Of the whole model, as are its ids.
   virtual zero::ModelState& state() { return *engine_; }
   const std::vector<zero::Parameter>& parameters() const { return whole_; }
@@ -111,6 +117,7 @@ class TrainedModel {
   std::unique_ptr<ModelPlace> place_;
   std::unique_ptr<zero::Engine> engine_;
   std::unique_ptr<ParameterSource> source_;
+  std::unique_ptr<zero::ActivationStack> stack_;  // at the addresses that the model computes with
   std::vector<Part> parts_;  // in the order in which tokens pass them
 
  private:

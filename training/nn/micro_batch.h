@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "geminid/activation_stack.h"
 #include "training/models/model_config.h"
 #include "training/nn/blocks.h"
 
@@ -21,6 +22,8 @@ struct MicroBatch {
   Positions positions = {};          // of the tokens of each sequence
   Dropout dropout = {};              // in training alone
   bool keeps_activations = false;    // for the backward pass; changes no bit
+  // Where they are kept then, as Transformer::ItemBytes shapes it; null: in the workspace.
+  zero::ActivationStack* stack = nullptr;
 };
 
 // INVALID_ARGUMENT: sizes that do not fit together, or tokens beyond a model's `context`.

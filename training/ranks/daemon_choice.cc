@@ -44,9 +44,9 @@ uint64_t UnlimitedBytes(const TrainOptions& options, int ranks, uint64_t budget)
   const size_t threads = options.threads ? static_cast<size_t>(*options.threads)
                                          : std::max<size_t>(1, base::AllowedProcessors().size());
   const uint64_t bytes = UnlimitedDeviceBytes(options, ranks, threads);
-  if (options.recompute != Recompute::kAuto || bytes <= budget) return bytes;
+  if (options.activations != Activations::kAuto || bytes <= budget) return bytes;
   TrainOptions smaller = options;
-  smaller.recompute = Recompute::kOn;
+  smaller.activations = Activations::kRecompute;
   return UnlimitedDeviceBytes(smaller, ranks, threads);
 }
 

@@ -105,7 +105,33 @@ class StreamSource final : public ParameterSource {
   const StreamHandle stream_;
 };
 
+class SourceStack final : public zero::ActivationStack {
+ public:
+  SourceStack(zero::ActivationStack* inner, const Session* session)
+      : inner_(*inner), session_(session) {}
+
+  absl::Status Begin() override { return inner_.Begin(); }
+  absl::StatusOr<std::byte*> Push() override { return AddressOf(inner_.Push()); }
+  absl::Status Written(uint32_t item) override { return inner_.Written(item); }
+  absl::StatusOr<std::byte*> Top() override { return AddressOf(inner_.Top()); }
+  absl::Status Pop() override { return inner_.Pop(); }
+
+ private:
+  absl::StatusOr<std::byte*> AddressOf(absl::StatusOr<std::byte*> place) const {
+    if (!place.ok() || session_ == nullptr) return place;
+    return session_->HostAddress(*place);
+  }
+
+  zero::ActivationStack& inner_;
+  const Session* const session_;
+};
+
 }  // namespace
+
+std::unique_ptr<zero::ActivationStack> MakeSourceStack(zero::ActivationStack* stack,
+                                                       const Session* session) {
+  return std::make_unique<SourceStack>(stack, session);
+}
 
 std::unique_ptr<ParameterSource> MakeStreamSource(zero::Engine* engine, StreamHandle stream) {
   return std::make_unique<StreamSource>(engine, stream);

@@ -19,6 +19,11 @@ std::unique_ptr<ParameterSource> MakeEngineSource(zero::Engine* engine, const Se
 // synchronised.
 std::unique_ptr<ParameterSource> MakeStreamSource(zero::Engine* engine, StreamHandle stream);
 
+// The engine's `stack`, which outlives it, at the addresses of such a source: the host's in the
+// arena of `session`; null: the device's.
+std::unique_ptr<zero::ActivationStack> MakeSourceStack(zero::ActivationStack* stack,
+                                                       const Session* session);
+
 }  // namespace geminid::trainer
 
 #endif  // GEMINID_TRAINING_RANKS_ENGINE_SOURCE_H_

@@ -138,9 +138,9 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectToTrain(const TrainOptions& opti
   };
   absl::StatusOr<std::unique_ptr<Session>> session = connect(options);
   if (absl::IsResourceExhausted(session.status()) && !options.device_memory_bytes &&
-      options.recompute == Recompute::kAuto) {
+      options.activations == Activations::kAuto) {
     TrainOptions smaller = options;
-    smaller.recompute = Recompute::kOn;
+    smaller.activations = Activations::kRecompute;
     session = connect(smaller);
   }
   return session;

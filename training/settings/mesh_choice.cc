@@ -29,9 +29,9 @@ bool Trains(const TrainOptions& options, const parallel::MeshSpec& mesh) {
   return CheckParallel(on_mesh).ok();
 }
 
-const char* ActivationsOf(Recompute recompute) {
-  if (recompute == Recompute::kAuto) return "planned";
-  return recompute == Recompute::kOn ? "recomputed" : "kept";
+const char* ActivationsOf(Activations activations) {
+  if (recompute == Activations::kAuto) return "planned";
+  return recompute == Activations::kRecompute ? "recomputed" : "kept";
 }
 
 std::string InWords(const parallel::PlannedMesh& planned) {
@@ -120,7 +120,7 @@ parallel::PlacedRun PlacedRunOf(const TrainOptions& options, const RanksPlace& p
       .sequence_length = options.model.context,
       .least_micro_batches = static_cast<uint64_t>(options.zero.accumulate),
       .optimizer = Name(options.zero.optimizer),
-      .activations = ActivationsOf(options.recompute)};
+      .activations = ActivationsOf(options.activations)};
   const forecast::Model model = ForecastModelOf(options.model);
   for (const parallel::MeshSpec& mesh : parallel::MeshesOf(place.ranks)) {
     if (CheckMesh(model, options.model.context, mesh).ok() && Trains(options, mesh)) {
@@ -141,7 +141,7 @@ absl::StatusOr<MeshChoice> ChooseMesh(const TrainOptions& options, const RanksPl
   const parallel::Setting& setting = found.planned.front().setting;
   GEMINID_ASSIGN_OR_RETURN(MeshChoice choice, MakeChoice(options, parallel::ToString(setting.mesh),
                                                          setting.micro_batches));
-  if (options.recompute == Recompute::kAuto) choice.keeps_activations = Keeps(setting);
+  if (options.activations == Activations::kAuto) choice.keeps_activations = Keeps(setting);
   choice.why = WhyOf(found);
   choice.rows = RowsOf(found);
   choice.run = run;

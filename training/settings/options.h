@@ -18,7 +18,7 @@
 #include "training/models/model_config.h"
 #include "training/settings/parallel.h"
 #include "training/settings/run_description.h"
-#include "training/transformer/recompute.h"
+#include "training/transformer/activations.h"
 
 namespace geminid::trainer {
 
@@ -49,7 +49,7 @@ struct TrainOptions {
   std::optional<uint64_t> device_memory_bytes;  // per rank; unset: enough for everything
   std::optional<uint64_t> host_memory_bytes;    // of the private daemon; unset: its default
   uint64_t copy_bytes_per_second = 0;           // 0: not paced
-  Recompute recompute = Recompute::kAuto;       // of activations, in the backward pass
+  Activations activations = Activations::kAuto;       // of activations, in the backward pass
   absl::Duration timeout;
   std::string socket;
   std::string job;

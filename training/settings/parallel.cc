@@ -44,8 +44,8 @@ absl::Status CheckExperts(const TrainOptions& options) {
         "expert is not there yet beside pipeline for a model whose token table is its output "
         "layer; take data alone beside it");
   }
-  if (options.recompute == Recompute::kOff) {
-    return Refuse("--recompute off is not there yet with spread experts; leave it out");
+  if (options.activations == Activations::kKeep) {
+    return Refuse("--activations keep is not there yet with spread experts; leave it out");
   }
   return absl::OkStatus();
 }
@@ -133,6 +133,13 @@ absl::Status CheckParallel(const TrainOptions& options) {
                                " has 2 stages or more; leave it out for one"));
   }
   if (!options.parallel.cuts()) return absl::OkStatus();
+  const bool cuts_layers = options.parallel.tensor.size > 1 || options.parallel.expert > 1;
+  if (options.activations == Activations::kOffload &&
+      (cuts_layers || options.parallel.pipeline > 1)) {
+    return Refuse(
+        "--activations offload is not there yet with cut layers, spread experts or a pipeline; "
+        "take keep, recompute or auto");
+  }
   if (options.wants_gpu && options.parallel.needs_host()) {
     return Refuse(
         "--device cuda is not there yet with cut layers but those of tensor=1d:N, a ring or spread "

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "training/nn/compute.h"
+#include "training/nn/item_workspace.h"
 #include "training/nn/later_gradients.h"
 #include "training/nn/rotary_upload.h"
 #include "training/transformer/attention_half.h"
@@ -49,11 +50,28 @@ class TransformerOf final : public Transformer {
     GEMINID_RETURN_IF_ERROR(source.BeginMicroBatch());
     Run run(source, math_, threads_);
     GEMINID_RETURN_IF_ERROR(PrepareTraining(run, batch));
+    if (batch.stack != nullptr) {
+      run.stack = batch.stack;
+      run.item_bytes = ItemBytes(batch.shape);
+      GEMINID_RETURN_IF_ERROR(run.stack->Begin());
+    }
     GEMINID_ASSIGN_OR_RETURN(run.gradient, Scratch<T>::Allocate(run.resources, run.elements()));
     GEMINID_RETURN_IF_ERROR(RunForward(run, Pass::kForward, {}));
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, RunOutput(run, gradient_scale));
     GEMINID_RETURN_IF_ERROR(RunBackward(run, gradient_scale));
     return loss_sum;
+  }
+
+  std::vector<uint64_t> ItemBytes(const MicroBatchShape& shape) const override {
+    if (experts_ != nullptr) return {};  // other ranks decide how many rows a rank's experts have
+    MicroBatch batch = {.shape = shape};
+    const HalfContext context = ContextOf(batch);
+    std::vector<uint64_t> bytes;
+    for (size_t layer = 0; layer < parameters_.attention.size(); ++layer) {
+      bytes.push_back(BytesOfItem<KeptAttention<T>>(context));
+      bytes.push_back(BytesOfItem<KeptMlp<T>>(context));
+    }
+    return bytes;
   }
 
   absl::StatusOr<std::unique_ptr<PassedForward>> ForwardPart(ParameterSource& source,
@@ -193,6 +211,10 @@ class TransformerOf final : public Transformer {
     std::shared_ptr<const UploadedRotary::Tables> rotary;
     Scratch<int32_t> tokens;         // then the targets
     Scratch<T> gradient;             // of the residual stream
+    // Where the halves' inputs and what they keep lie, if not in the workspace: an item for each.
+    zero::ActivationStack* stack = nullptr;
+    std::vector<uint64_t> item_bytes;
+    std::vector<std::unique_ptr<ItemWorkspace>> items;
     std::vector<Scratch<T>> inputs;  // of each half layer, and of the output layer
     bool goes_back = false;          // else an input is given back when its half layer has run
     // Of each half layer, between an input and the next, where they are kept.
@@ -205,12 +227,35 @@ class TransformerOf final : public Transformer {
     size_t elements() const { return context.shape.tokens() * context.config->hidden; }
     const int32_t* targets() const { return tokens.data() + context.shape.tokens(); }
     T* Top() { return inputs.back().data(); }
+    // For what lies with the newest input.
+    Resources ForInput() const {
+      const bool in_item = stack != nullptr && inputs.size() <= item_bytes.size();
+      return in_item ? Resources{*items.back(), resources.math} : resources;
+    }
     absl::Status Push() {
-      GEMINID_ASSIGN_OR_RETURN(auto input, Scratch<T>::Allocate(resources, elements()));
+      if (stack != nullptr && inputs.size() < item_bytes.size()) {
+        GEMINID_ASSIGN_OR_RETURN(std::byte* const place, stack->Push());
+        items.push_back(std::make_unique<ItemWorkspace>(place, item_bytes[inputs.size()]));
+        return PushTo(Resources{*items.back(), resources.math});
+      }
+      return PushTo(resources);
+    }
+    absl::Status PushTo(const Resources& place) {
+      GEMINID_ASSIGN_OR_RETURN(auto input, Scratch<T>::Allocate(place, elements()));
       inputs.push_back(std::move(input));
       return absl::OkStatus();
     }
   };
+
+  template <typename Kept>
+  uint64_t BytesOfItem(const HalfContext& context) const {
+    ItemWorkspace counted;
+    const Resources resources = {counted, math_};
+    // Nothing but the count comes of these.
+    Scratch<T>::Allocate(resources, context.shape.tokens() * config_.hidden).IgnoreError();
+    Kept::Allocate(resources, context).IgnoreError();
+    return counted.used_bytes();
+  }
 
   absl::Status Prepare(Run& run, const MicroBatch& batch) {
     if (config_.rotary()) {
@@ -423,13 +468,15 @@ class TransformerOf final : public Transformer {
     run.context.dropout.place = PlaceOf(places);
     const T* input = run.Top();
     if (run.keeps) {
-      GEMINID_ASSIGN_OR_RETURN(Kept values, Kept::Allocate(run.resources, run.context));
+      GEMINID_ASSIGN_OR_RETURN(Kept values, Kept::Allocate(run.ForInput(), run.context));
       kept.push_back(std::move(values));
     }
+    const auto half = static_cast<uint32_t>(run.inputs.size() - 1);
     GEMINID_RETURN_IF_ERROR(run.Push());
     GEMINID_RETURN_IF_ERROR(forward(run.resources, run.context, places, *use, input, run.Top(),
                                     run.keeps ? &kept.back() : nullptr));
     if (!run.goes_back) run.inputs.erase(run.inputs.begin());
+    if (run.stack != nullptr) GEMINID_RETURN_IF_ERROR(run.stack->Written(half));
     return use->Finish();
   }
 
@@ -438,10 +485,12 @@ class TransformerOf final : public Transformer {
                             std::vector<Kept>& kept) {
     GEMINID_ASSIGN_OR_RETURN(auto use, UseBackward(run, places.all));
     run.context.dropout.place = PlaceOf(places);
+    if (run.stack != nullptr) GEMINID_RETURN_IF_ERROR(run.stack->Top().status());
     GEMINID_RETURN_IF_ERROR(backward(run.resources, run.context, places, *use, run.Top(),
                                      run.gradient.data(), run.keeps ? &kept.back() : nullptr));
     if (run.keeps) kept.pop_back();
     run.inputs.pop_back();
+    if (run.stack != nullptr) GEMINID_RETURN_IF_ERROR(run.stack->Pop());
     return FinishBackward(run, places.all, *use);
   }
 

@@ -60,6 +60,34 @@ TEST_F(StateChunksTest, HomesThatMoveIn_LieOneBehindTheOther) {
   EXPECT_EQ(chunks_->device_bytes(), 2 * kBytes);
 }
 
+TEST_F(StateChunksTest, PlacesThatAreOpen_ComeBackToBeFilledAgain) {
+  const std::vector<ChunkId> ids = Make(/*has_home=*/false, 2);
+  const std::vector<ChunkId> homes = Make(/*has_home=*/true, 1);
+  ASSERT_TRUE(chunks_->PlaceOpen(ids).ok());
+  EXPECT_EQ(chunks_->device_bytes(), 2 * kBytes);
+  EXPECT_FALSE(session_->TryLease(ids[1]).has_value());
+  std::byte* const address = session_->Device(ids[1]);
+  const auto copy_there_and_back = [&](std::byte value) {
+    std::fill_n(address, kBytes, value);
+    const auto copy = [&](ChunkId from, ChunkId to) {
+      return session_->Transfer({.source = from, .destination = to, .bytes = kBytes})
+          .Wait(absl::Seconds(30));
+    };
+    EXPECT_TRUE(copy(ids[1], homes[0]).ok());
+    std::fill_n(address, kBytes, std::byte{0});
+    EXPECT_TRUE(copy(homes[0], ids[1]).ok());
+    EXPECT_EQ(std::count(address, address + kBytes, value), kBytes);
+  };
+  copy_there_and_back(std::byte{5});
+  ASSERT_TRUE(chunks_->PrepareToLeave().ok());
+  EXPECT_EQ(chunks_->all().size(), 3u) << "their contents need no refuge";
+  ASSERT_TRUE(chunks_->Leave().ok());
+  EXPECT_EQ(session_->ResidencyOf(ids[1]), geminid::Residency::kAbsent);
+  ASSERT_TRUE(chunks_->Return().ok());
+  EXPECT_EQ(session_->Device(ids[1]), address);
+  copy_there_and_back(std::byte{6});
+}
+
 TEST_F(StateChunksTest, WhatStaysOnTheHost_IsInItsRefuge) {
   const std::vector<ChunkId> ids = Make(/*has_home=*/true, 1);
   ASSERT_TRUE(chunks_->MoveIn(ids).ok());

@@ -75,9 +75,9 @@ TEST(Plan, Activations_KeptTakeMoreMemoryAndLessTime) {
     return std::string();
   };
   const JsonValue again = value({}), kept = value({"--activations", "keep"});
-  EXPECT_EQ(told(again), "--recompute on");
-  EXPECT_EQ(told(value({"--activations", "recompute"})), "--recompute on");
-  EXPECT_EQ(told(kept), "--recompute off");
+  EXPECT_EQ(told(again), "--activations recompute");
+  EXPECT_EQ(told(value({"--activations", "recompute"})), "--activations recompute");
+  EXPECT_EQ(told(kept), "--activations keep");
   const auto seconds = [&](const JsonValue& answer) {
     return std::stod(At(At(answer, "step"), "seconds").text);
   };

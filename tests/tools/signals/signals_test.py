@@ -43,7 +43,7 @@ class Signals(runs.Runs):
         for number in EVERY:
             process = self.start("--steps", runs.FOREVER, "--accumulate", MANY, "--save",
                                  self.save, "--report", self.report)
-            self.await_word(process, "recompute ")
+            self.await_word(process, "activations ")
             process.send_signal(number)
             self.assertEqual(self.code_of(process), 128 + number, self.said)
             self.assertIn(f"stopped at step 0 of {runs.FOREVER} by {number.name}", self.said)
@@ -80,7 +80,7 @@ class Signals(runs.Runs):
                      self.save]
         for number in (signal.SIGTERM, signal.SIGUSR1):
             process = self.start(*arguments)
-            self.await_word(process, "recompute ")
+            self.await_word(process, "activations ")
             os.kill(self.ranks_of(process)["geminid-train: rank 1"], number)
             self.assertEqual(self.code_of(process), 128 + number, self.said)
 

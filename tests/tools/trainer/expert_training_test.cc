@@ -47,8 +47,8 @@ TEST_F(ExpertTraining, WhereverExpertsAre_HasTheSameBits) {
     const json unlimited = RunOnce(flags);
     for (const Words& where : std::vector<Words>{{"--placement", "device"},
                                                  {"--placement", "cpu"},
-                                                 {"--recompute", "on"},
-                                                 {"--recompute", "off"},
+                                                 {"--activations", "recompute"},
+                                                 {"--activations", "keep"},
                                                  {"--update", "step"},
                                                  {"--threads", "2"}}) {
       SCOPED_TRACE(testing::PrintToString(where));
@@ -190,7 +190,7 @@ TEST_F(SpreadExpertTraining, SpreadOverRanks_DoesNotDependOnMemory) {
                          "--dtype",  dtype, "--parallel", "expert=2"};
     const json unlimited = RunOnce(flags);
     EXPECT_EQ(unlimited["mesh"], "pipeline=1 x data=1 x sequence=1 x expert=2");
-    EXPECT_EQ(unlimited["recompute"], "on");
+    EXPECT_EQ(unlimited["activations"], "recompute");
     for (const Words& where :
          std::vector<Words>{{"--placement", "cpu"}, {"--device-memory", "2MiB"}}) {
       SCOPED_TRACE(testing::PrintToString(where));
@@ -330,7 +330,7 @@ TEST_F(ExpertTraining, WhatExpertsCannotDoYet_IsRefusedInWords) {
            {{"--parallel", "expert=2,tensor=1d:2"}, "beside tensor or sequence"},
            {{"--parallel", "expert=2,sequence=ring:2"}, "beside tensor or sequence"},
            {{"--parallel", "expert=2", "--update", "backward"}, "whose experts are not spread"},
-           {{"--parallel", "expert=2", "--recompute", "off"}, "--recompute off"},
+           {{"--parallel", "expert=2", "--activations", "keep"}, "--activations keep"},
            {{"--parallel", "expert=4,data=2"}, "--batch 4: it cannot be divided among 8 ranks"},
            {{"--parallel", "expert=2", "--model", "llama-tiny"}, "family has none"},
            {{"--experts-per-token", "5"}, "experts for each token is 5"},

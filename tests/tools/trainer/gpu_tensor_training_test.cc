@@ -74,8 +74,8 @@ TEST_P(GpuTensorTraining, WhateverTheArenaAndWhatIsComputedAgain_HasTheSameBits)
   const std::vector<Words> few = {{"--placement", "cpu"}, {"--device-memory", "2MiB"}};
   const std::vector<Words> many = {{"--placement", "cpu"},
                                    {"--device-memory", "2MiB"},
-                                   {"--device-memory", "2MiB", "--recompute", "off"},
-                                   {"--recompute", "on"},
+                                   {"--device-memory", "2MiB", "--activations", "keep"},
+                                   {"--activations", "recompute"},
                                    {"--optimizer-state", "host"}};
   // 2.4 MB of weights of a rank, or more.
   std::vector<std::tuple<Words, const char*, std::vector<Words>>> runs = {{kGpt2, "6", many},

@@ -35,8 +35,8 @@ class ParallelTraining : public ComparedRuns {
 
   // Of `flags`, however memory is used.
   void ExpectBitsInAnyMemory(const Words& flags, const nlohmann::json& one) const {
-    for (const Words& how : std::vector<Words>{{"--recompute", "on"},
-                                               {"--recompute", "off"},
+    for (const Words& how : std::vector<Words>{{"--activations", "recompute"},
+                                               {"--activations", "keep"},
                                                {"--placement", "cpu"},
                                                {"--placement", "device"}}) {
       SCOPED_TRACE(testing::PrintToString(how));
@@ -408,8 +408,8 @@ TEST_F(ParallelTraining, InARing_DoesNotDependOnMemory) {
   // 3 heads, which 2 does not divide.
   const Words flags = {"--model", "gpt2-tiny", "--layers", "2",          "--hidden",
                        "96",      "--heads",   "3",        "--parallel", "sequence=ring:2"};
-  const nlohmann::json kept = Run(flags + Words{"--recompute", "off"});
-  ExpectSameBits(Run(flags + Words{"--recompute", "on"}), kept);
+  const nlohmann::json kept = Run(flags + Words{"--activations", "keep"});
+  ExpectSameBits(Run(flags + Words{"--activations", "recompute"}), kept);
   ExpectSameBits(Run(flags + Words{"--placement", "cpu"}), kept);
 }
 
@@ -485,7 +485,7 @@ TEST_F(ParallelTraining, TrafficOfEachAxis_IsItsClosedForm) {
 TEST_F(ZeroStagesTraining, InTheSecondStage_DoesNotDependOnMemory) {
   const Words flags = kLlama + Words{"--dropout", "0.1"};
   const nlohmann::json third = RunOnce(flags + Words{"--parallel", "data=2"});
-  for (const Words& how : std::vector<Words>{{"--recompute", "on"},
+  for (const Words& how : std::vector<Words>{{"--activations", "recompute"},
                                              {"--placement", "device"},
                                              {"--optimizer-state", "host"},
                                              {"--device-memory", "1MiB"}}) {
@@ -574,7 +574,7 @@ TEST_F(ParallelTraining, WithTheMeshLeftToIt_HasTheBitsOfTheMeshItChose) {
   EXPECT_EQ(batch * accumulate, 16);
   const nlohmann::json best = chosen["mesh_choice"]["planned"][0];
   EXPECT_EQ(best["micro_batches"], accumulate);
-  EXPECT_EQ(chosen["recompute"], best["activations"] == "kept" ? "off" : "on");
+  EXPECT_EQ(chosen["activations"], best["activations"] == "kept" ? "keep" : "recompute");
   EXPECT_EQ(chosen["place"]["ranks"], 2);
   ExpectSameBits(Run(flags + Words{"--batch", std::to_string(batch), "--accumulate",
                                    std::to_string(accumulate), "--update", "step", "--parallel",

@@ -111,7 +111,7 @@ TEST_F(TensorTraining, WithSequencesThatAreCutToo_IsCloseToOneRank) {
 TEST_F(TensorTraining, WithSequencesThatAreCutToo_DoesNotDependOnMemoryNorOnThreads) {
   for (const std::string axes : {"tensor=1d:2,sequence=ring:2", "tensor=1d:2,sequence=ulysses:2"}) {
     ExpectSameWeights(kGpt2 + Cut(axes),
-                      {{"--recompute", "on"}, kLittleMemory, {"--threads", "2"}});
+                      {{"--activations", "recompute"}, kLittleMemory, {"--threads", "2"}});
   }
 }
 
@@ -133,7 +133,7 @@ TEST_F(TensorTraining, InEachOfZerosStages_IsThatOfTheThirdAndReceivesLess) {
 TEST_F(TensorTraining, OfOneMesh_DoesNotDependOnMemoryNorOnThreads) {
   ExpectSameWeights(
       kGpt2 + Cut("tensor=2d:4"),
-      {{"--recompute", "on"}, {"--placement", "cpu"}, kLittleMemory, {"--threads", "2"}});
+      {{"--activations", "recompute"}, {"--placement", "cpu"}, kLittleMemory, {"--threads", "2"}});
 }
 
 // Norms, rows and columns of which each rank has blocks, some of them on several ranks.
@@ -201,7 +201,7 @@ TEST_F(TensorTraining, InBfloat16_IsCloseToOneRankAndToTheOtherModes) {
 TEST_F(TensorTraining, InBfloat16_DoesNotDependOnMemoryNorOnThreads) {
   ExpectSameWeights(
       kGpt2 + Words{"--dtype", "bf16"} + Cut("tensor=2d:4"),
-      {{"--recompute", "on"}, {"--placement", "cpu"}, kLittleMemory, {"--threads", "2"}});
+      {{"--activations", "recompute"}, {"--placement", "cpu"}, kLittleMemory, {"--threads", "2"}});
 }
 
 // With an optimizer that does not make large steps of small gradients, whose rounding shows.
@@ -281,13 +281,13 @@ struct CutOfStream {
 // layers cancels out.
 TEST_F(TensorMemory, ActivationsOfALayer_AreTheClosedFormsInTheLedger) {
   constexpr double kTokens = 4 * 16, kHidden = 64, kHeads = 4;
-  const auto bytes_of_layer = [&](const char* axes, const char* recompute) {
+  const auto bytes_of_layer = [&](const char* axes, const char* activations) {
     std::array<double, 2> peaks;
     for (size_t i = 0; i < peaks.size(); ++i) {
       const nlohmann::json report =
           Run(Words{"--family", "gpt2", "--layers", i == 0 ? "2" : "4", "--hidden", "64", "--heads",
-                    "4", "--context", "16", "--accumulate", "1", "--steps", "1", "--recompute",
-                    recompute} +
+                    "4", "--context", "16", "--accumulate", "1", "--steps", "1", "--activations",
+                    activations} +
               Cut(axes));
       peaks[i] = report["device_bytes_peak"]["non_model"];
     }
@@ -307,8 +307,8 @@ TEST_F(TensorMemory, ActivationsOfALayer_AreTheClosedFormsInTheLedger) {
     const double kept = sizeof(float) * (2 * stream + 4 * kTokens / cut.tokens +
                                          kTokens * (4 * kHidden + kHeads) / cut.ranks +
                                          kTokens * 4 * kHidden / cut.ranks);
-    EXPECT_EQ(bytes_of_layer(cut.axes, "on"), inputs);
-    EXPECT_EQ(bytes_of_layer(cut.axes, "off"), inputs + kept);
+    EXPECT_EQ(bytes_of_layer(cut.axes, "recompute"), inputs);
+    EXPECT_EQ(bytes_of_layer(cut.axes, "keep"), inputs + kept);
   }
 }
 
@@ -341,7 +341,7 @@ TEST_F(TensorTraining, WhatALayerWorksIn_IsInTheLedger) {
     SCOPED_TRACE(cut.axes);
     const nlohmann::json report =
         Run(Words{"--family", "gpt2", "--layers", "1", "--hidden", "64", "--heads", "4",
-                  "--context", "64", "--steps", "1", "--recompute", "on"} +
+                  "--context", "64", "--steps", "1", "--activations", "recompute"} +
             Cut(cut.axes));
     ASSERT_FALSE(report.is_null());
     const double peak = report["device_bytes_peak"]["non_model"];
@@ -359,7 +359,7 @@ TEST_F(TensorMemory, OnADeviceThatIsTooSmall_SaysWhatFindsNoRoom) {
        {std::tuple("tensor=1d-sequence:2", 1024, 1536), std::tuple("tensor=2d:4", 512, 768)}) {
     SCOPED_TRACE(axes);
     const auto on = [](int kib) {
-      return Words{"--recompute", "on", "--device-memory", std::to_string(kib) + "KiB"};
+      return Words{"--activations", "recompute", "--device-memory", std::to_string(kib) + "KiB"};
     };
     const CommandResult small =
         RunTrainer(Words{"--text", text_, "--dtype", "fp32", "--batch", "4", "--accumulate", "2",

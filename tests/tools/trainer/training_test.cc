@@ -152,18 +152,19 @@ TEST_F(Training, WithoutAskingForThreads_TakesTheProcessorsThatItsRanksMayUse) {
 
 TEST_F(Training, ThatKeepsOrRecomputesActivations_GivesTheSameBits) {
   for (const char* ranks : {"1", "2"}) {
-    ASSERT_EQ(Run({"--ranks", ranks, "--recompute", "on"}).code, 0);
+    ASSERT_EQ(Run({"--ranks", ranks, "--activations", "recompute"}).code, 0);
     const std::string losses = Field("loss_hex"), weights = Field("weights_sha256");
-    EXPECT_EQ(Field("recompute"), "\"on\"");
+    EXPECT_EQ(Field("activations"), "\"recompute\"");
     const double least = PeakWorkspace();
     for (const char* placement : {"auto", "cpu", "device"}) {
       const CommandResult kept =
-          Run({"--ranks", ranks, "--recompute", "off", "--placement", placement});
+          Run({"--ranks", ranks, "--activations", "keep", "--placement", placement});
       ASSERT_EQ(kept.code, 0) << kept.err;
-      EXPECT_EQ(Field("recompute"), "\"off\"");
+      EXPECT_EQ(Field("activations"), "\"keep\"");
       EXPECT_EQ(Field("loss_hex"), losses);
       EXPECT_EQ(Field("weights_sha256"), weights);
       EXPECT_GT(PeakWorkspace(), least);
+      EXPECT_EQ(Number("activation_bytes"), 0);
     }
   }
 }
@@ -171,20 +172,20 @@ TEST_F(Training, ThatKeepsOrRecomputesActivations_GivesTheSameBits) {
 TEST_F(Training, ThatChoosesWhatToKeep_FitsWhereverRecomputingDoesAndSaysWhy) {
   const CommandResult ample = Run({"--steps", "2"});
   ASSERT_EQ(ample.code, 0) << ample.err;
-  EXPECT_EQ(Field("recompute"), "\"off\"");
-  EXPECT_THAT(ample.err, HasSubstr("recompute off: keeping activations takes "));
+  EXPECT_EQ(Field("activations"), "\"keep\"");
+  EXPECT_THAT(ample.err, HasSubstr("activations keep: keeping activations takes "));
   const std::string losses = Field("loss_hex");
-  int kept = 0, recomputed = 0;
+  int kept = 0, left = 0;
   for (uint64_t kib = 1024; kib <= 8192; kib *= 2) {
     const std::string memory = std::to_string(kib) + "KiB";
-    if (Run({"--steps", "2", "--device-memory", memory, "--recompute", "on"}).code != 0) continue;
+    if (Run({"--steps", "2", "--device-memory", memory, "--activations", "recompute"}).code != 0) continue;
     const CommandResult result = Run({"--steps", "2", "--device-memory", memory});
     ASSERT_EQ(result.code, 0) << memory << ": " << result.err;
     EXPECT_EQ(Field("loss_hex"), losses) << memory;
-    ++(Field("recompute") == "\"off\"" ? kept : recomputed);
+    ++(Field("activations") == "\"keep\"" ? kept : left);
   }
   EXPECT_GT(kept, 0);
-  EXPECT_GT(recomputed, 0);
+  EXPECT_GT(left, 0);
 }
 
 TEST_F(Training, OnAStrictDevice_GivesTheSameBits) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "training/engines/recompute_choice.h"
+#include "training/engines/activation_choice.h"
 #include "training/transformer/transformer.h"
 
 namespace geminid::trainer {
@@ -26,8 +26,8 @@ TrainOptions InStages(int stages, int chunks) {
 TEST(UnlimitedDeviceBytes, OfLaterStages_IsLess) {
   for (const int chunks : {1, 2}) {
     TrainOptions options = InStages(4, chunks);
-    for (const Recompute recompute : {Recompute::kAuto, Recompute::kOn}) {
-      options.recompute = recompute;
+    for (const Activations activations : {Activations::kAuto, Activations::kRecompute}) {
+      options.activations = recompute;
       uint64_t before = UnlimitedDeviceBytes(options, 4, 1);
       EXPECT_EQ(UnlimitedDeviceBytes(options, 4, 1, 0), before);
       for (int stage = 1; stage < 4; ++stage) {
@@ -59,7 +59,7 @@ TEST(LayersInFlight, OfAStage_AreThoseOfTheMicroBatchesThatItHolds) {
 TEST(WorkspaceBytesOfShare, InHalves_HasRoomForWhatTheWeightsWaitFor) {
   TrainOptions options = InStages(2, 2);
   options.model.layers = 4;
-  options.recompute = Recompute::kOn;
+  options.activations = Activations::kRecompute;
   const uint64_t interleaved = WorkspaceBytesOfShare(options, 2, 1);
   options.parallel.schedule = collectives::PipelineKind::kZeroBubbleV;
   const uint64_t in_halves = WorkspaceBytesOfShare(options, 2, 1);

@@ -208,7 +208,7 @@ TEST(ChooseMesh, OfAnyRanks_SaysWhatItChoseFrom) {
 // Where activations are asked for, nothing is left to plan.
 TEST(ChooseMesh, OfActivationsThatWereAskedFor_LeavesThemAsTheyAre) {
   for (const char* recompute : {"on", "off"}) {
-    const MeshChoice choice = Chosen(Options({"--recompute", recompute}), Place(2));
+    const MeshChoice choice = Chosen(Options({"--activations", recompute}), Place(2));
     EXPECT_EQ(choice.keeps_activations, std::nullopt);
   }
 }

@@ -91,7 +91,7 @@ constexpr FlagEffect kTraining[] = {
     {"--host-memory"},
     {"--copy-bandwidth", IsOnHost, "a simulated link: copies to a GPU take the time that they take"},
     {"--optimizer-state"},
-    {"--recompute"},
+    {"--activations"},
     {"--save"},
     {"--save-every", Saves, kSaveDir},
     {"--keep", Saves, kSaveDir},

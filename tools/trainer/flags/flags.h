@@ -35,7 +35,7 @@ struct Flags {
   std::string lr, schedule = "constant", warmup_steps;
   std::string lr_floor, lr_first, lr_power, lr_milestones, lr_decay;
   std::string clip_norm = "1", update = "auto", loss_scale = "none", optimizer_state = "auto",
-              recompute = "auto";
+              activations = "auto";
   std::string optimizer = "adamw", weight_decay, beta1, beta2, beta3, epsilon, epsilon1, epsilon2;
   std::string momentum, dampening, nesterov, decay_after_momentum;
   std::string trust_coefficient, trust_limit;

@@ -15,10 +15,10 @@ std::span<const FlagSpec> MemoryFlags();
 inline constexpr FlagSpec kStatePlacementFlag = {
     "--optimizer-state", &Flags::optimizer_state, "WHERE",
     "auto, host, device, or a share of the device memory to spare, from 0 to 1"};
-inline constexpr FlagSpec kRecomputeFlag = {
-    "--recompute", &Flags::recompute, "WHEN",
-    "Activations again in the backward pass: on, off (they are kept), or auto: what fits and is "
-    "faster"};
+inline constexpr FlagSpec kActivationsFlag = {
+    "--activations", &Flags::activations, "HOW",
+    "What the backward pass needs of the forward pass: keep (it stays on the device), offload (it "
+    "waits in host memory), recompute, or auto: the fastest that fits"};
 
 // INVALID_ARGUMENT names the flag.
 absl::Status ParseMemory(const Flags& flags, TrainOptions* options);

@@ -230,9 +230,10 @@ TEST(ParseCommandLine, WithThreads_TakesTheirNumber) {
 }
 
 TEST(ParseCommandLine, WithRecompute_TakesItsKind) {
-  EXPECT_EQ(Parse({}).recompute, Recompute::kAuto);
-  EXPECT_EQ(Parse({"--recompute", "on"}).recompute, Recompute::kOn);
-  EXPECT_EQ(Parse({"--recompute", "off"}).recompute, Recompute::kOff);
+  EXPECT_EQ(Parse({}).activations, Activations::kAuto);
+  EXPECT_EQ(Parse({"--activations", "recompute"}).activations, Activations::kRecompute);
+  EXPECT_EQ(Parse({"--activations", "keep"}).activations, Activations::kKeep);
+  EXPECT_EQ(Parse({"--activations", "offload"}).activations, Activations::kOffload);
 }
 
 TEST(ParseCommandLine, WithALossScale_TakesItsKind) {
@@ -317,7 +318,7 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--optimizer-state", "gpu"}, "--optimizer-state gpu: it must be auto, host"},
            {{"--optimizer-state", "1.5"}, "--optimizer-state 1.5: "},
            {{"--optimizer-state", "0.5", "--placement", "cpu"}, "needs --placement auto"},
-           {{"--recompute", "yes"}, "--recompute yes: it must be one of: auto, on, off"},
+           {{"--activations", "yes"}, "--activations yes: it must be one of: auto, keep, offload, recompute"},
            {{"--loss-scale", "big"}, "--loss-scale big: "},
            {{"--loss-scale", "0"}, "--loss-scale 0: "},
            {{"--timeout", "0"}, "--timeout 0: "},

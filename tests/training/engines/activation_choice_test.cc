@@ -1,4 +1,4 @@
-#include "training/engines/recompute_choice.h"
+#include "training/engines/activation_choice.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,11 @@
-// Decides with all ranks whether to recompute activations, where --recompute is auto.
-#ifndef GEMINID_TRAINING_ENGINES_RECOMPUTE_CHOICE_H_
-#define GEMINID_TRAINING_ENGINES_RECOMPUTE_CHOICE_H_
+// Decides with all ranks whether to recompute activations, where --activations is auto.
+#ifndef GEMINID_TRAINING_ENGINES_ACTIVATION_CHOICE_H_
+#define GEMINID_TRAINING_ENGINES_ACTIVATION_CHOICE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "geminid/communicator.h"
@@ -11,7 +13,7 @@
 #include "training/ranks/measured_speed.h"
 #include "training/settings/options.h"
 #include "training/settings/rank_share.h"
-#include "training/transformer/recompute.h"
+#include "training/transformer/activations.h"
 
 namespace geminid::trainer {
 
@@ -25,24 +27,26 @@ uint64_t StepWorkingSetBytes(const TrainOptions& options, uint64_t part_bytes,
 struct RankPart {
   uint64_t bytes = 0;  // `part_bytes`, as above
   int stage = 0;       // of the pipeline
+  // TrainedModel::ItemBytes.
+  std::vector<uint64_t> item_bytes{};
   // What --parallel auto planned, if it did.
   std::optional<bool> planned_to_keep = std::nullopt;
 };
 
-// As options.recompute says; for kAuto what fits the smallest arena and is faster: where weights
+// As options.activations says; for kAuto what fits the smallest arena and is faster: where weights
 // would leave for activations as was planned, or else by some milliseconds of measuring. What was
 // planned to be computed again is. All ranks must call it.
-absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options, const RankPart& part,
+absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options, const RankPart& part,
                                                 const zero::Statistics& statistics,
                                                 const ComputePlace& compute,
                                                 collectives::Communicator& communicator);
 
 // The same for a rank's model, on which `part.bytes` depends.
-absl::StatusOr<RecomputeChoice> ChooseRecompute(const TrainOptions& options,
+absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options,
                                                 const TrainedModel& model, RankPart part,
                                                 size_t threads,
                                                 collectives::Communicator& communicator);
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TRAINING_ENGINES_RECOMPUTE_CHOICE_H_
+#endif  // GEMINID_TRAINING_ENGINES_ACTIVATION_CHOICE_H_

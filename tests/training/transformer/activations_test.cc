@@ -1,4 +1,4 @@
-#include "training/transformer/recompute.h"
+#include "training/transformer/activations.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ using testing::HasSubstr;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-RecomputeRoom Room(uint64_t arena_mib, zero::Placement placement = zero::Placement::kAuto) {
+ActivationRoom Room(uint64_t arena_mib, zero::Placement placement = zero::Placement::kAuto) {
   return {.placement = placement,
           .arena_bytes = arena_mib * kMiB,
           .workspace_bytes = 10 * kMiB,
@@ -21,57 +21,57 @@ RecomputeRoom Room(uint64_t arena_mib, zero::Placement placement = zero::Placeme
           .state_bytes = 10 * kMiB};
 }
 
-TEST(ChooseRecompute, WithRoomForAll_KeepsActivations) {
+TEST(ChooseActivations, WithRoomForAll_KeepsActivations) {
   for (const auto placement :
        {zero::Placement::kAuto, zero::Placement::kCpu, zero::Placement::kDevice}) {
     const auto choice = ChooseByRoom(Room(150, placement));
     ASSERT_TRUE(choice.has_value());
-    EXPECT_TRUE(choice->keeps);
+    EXPECT_TRUE(choice->keeps());
     EXPECT_THAT(choice->why, HasSubstr("40.0 MiB"));
   }
 }
 
-TEST(ChooseRecompute, WithTooLittleRoom_ComputesThemAgain) {
+TEST(ChooseActivations, WithTooLittleRoom_ComputesThemAgain) {
   const auto tight = ChooseByRoom(Room(64));
   ASSERT_TRUE(tight.has_value());
-  EXPECT_FALSE(tight->keeps);
+  EXPECT_FALSE(tight->keeps());
   EXPECT_THAT(tight->why, HasSubstr("64.0 MiB"));
   // What lives on the device needs room for all of it.
   const auto device = ChooseByRoom(Room(149, zero::Placement::kDevice));
   ASSERT_TRUE(device.has_value());
-  EXPECT_FALSE(device->keeps);
+  EXPECT_FALSE(device->keeps());
 }
 
-TEST(ChooseRecompute, WhereWeightsLeaveAnyway_KeepsWhatFits) {
+TEST(ChooseActivations, WhereWeightsLeaveAnyway_KeepsWhatFits) {
   const auto choice = ChooseByRoom(Room(65, zero::Placement::kCpu));
   ASSERT_TRUE(choice.has_value());
-  EXPECT_TRUE(choice->keeps);
+  EXPECT_TRUE(choice->keeps());
 }
 
-TEST(ChooseRecompute, WhereWeightsWouldLeaveForThem_TakesTheShorterWay) {
+TEST(ChooseActivations, WhereWeightsWouldLeaveForThem_TakesTheShorterWay) {
   ASSERT_FALSE(ChooseByRoom(Room(90)).has_value());
   // Weights of 30 MiB have no place with activations and none without: 60 are loaded in addition.
   const double loading = 60 * static_cast<double>(kMiB) / 1e9;
-  RecomputeSpeed speed = {.operations = 1e9,
+  ActivationSpeed speed = {.operations = 1e9,
                           .operations_per_second = 1e9 / (0.99 * loading),
                           .link_bytes_per_second = 1e9};
-  EXPECT_FALSE(ChooseBySpeed(Room(90), speed).keeps);
+  EXPECT_FALSE(ChooseBySpeed(Room(90), speed).keeps());
   speed.operations_per_second = 1e9 / (1.01 * loading);
-  const RecomputeChoice keeps = ChooseBySpeed(Room(90), speed);
-  EXPECT_TRUE(keeps.keeps);
-  EXPECT_THAT(keeps.why, HasSubstr("takes 62.9 ms"));
+  const ActivationChoice keeps = ChooseBySpeed(Room(90), speed);
+  EXPECT_TRUE(keeps.keeps());
+  EXPECT_THAT(keeps.why, HasSubstr("40.0 MiB of them 62.9 ms"));
 }
 
-TEST(ChooseRecompute, OfWeightsThatLeaveEitherWay_CountsTheOthersAlone) {
+TEST(ChooseActivations, OfWeightsThatLeaveEitherWay_CountsTheOthersAlone) {
   // Weights of 50 MiB have no place with activations, and of 10 without.
   const double loading = 2 * 40 * static_cast<double>(kMiB) / 1e9;
-  RecomputeSpeed speed = {.operations = 1e9,
+  ActivationSpeed speed = {.operations = 1e9,
                           .operations_per_second = 1e9 / (1.01 * loading),
                           .link_bytes_per_second = 1e9};
   ASSERT_FALSE(ChooseByRoom(Room(70)).has_value());
-  EXPECT_TRUE(ChooseBySpeed(Room(70), speed).keeps);
+  EXPECT_TRUE(ChooseBySpeed(Room(70), speed).keeps());
   speed.operations_per_second = 1e9 / (0.99 * loading);
-  EXPECT_FALSE(ChooseBySpeed(Room(70), speed).keeps);
+  EXPECT_FALSE(ChooseBySpeed(Room(70), speed).keeps());
 }
 
 TEST(RecomputedOperations, OfBothFamilies_AreTheProductsThatAreNotDoneTwice) {

@@ -1,0 +1,201 @@
+#include "training/transformer/activations.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/bytes.h"
+
+namespace geminid::trainer {
+namespace {
+
+uint64_t Beyond(uint64_t bytes, uint64_t limit) { return bytes > limit ? bytes - limit : 0; }
+
+// Bytes of weights that find no place beside a workspace of that size.
+uint64_t Displaced(const ActivationRoom& room, uint64_t workspace_bytes) {
+  return std::min(room.weight_bytes,
+                  Beyond(workspace_bytes + room.state_bytes + room.weight_bytes, room.arena_bytes));
+}
+
+// With how much of the model a step runs beside its workspace.
+uint64_t LeastModelBytes(const ActivationRoom& room) {
+  const bool never_leaves = room.placement == zero::Placement::kDevice;
+  return never_leaves ? room.whole_model_bytes : room.state_bytes + room.working_set_bytes;
+}
+
+uint64_t PlaceBytes(const ActivationRoom& room) {
+  return *std::ranges::max_element(room.item_bytes);
+}
+
+// Inputs lie in the items.
+uint64_t OffloadingBytes(const ActivationRoom& room, uint32_t places) {
+  const uint64_t inputs = room.item_bytes.size() * room.input_bytes;
+  return Beyond(room.workspace_bytes, inputs) + places * PlaceBytes(room);
+}
+
+uint64_t LeavingBytes(const ActivationRoom& room, uint32_t places) {
+  const auto end = room.item_bytes.end() - places;
+  return std::accumulate(room.item_bytes.begin(), end, uint64_t{0});
+}
+
+std::string Kept(const ActivationRoom& room) {
+  return absl::StrCat("keeping activations takes ", base::FormatBytes(room.kept_bytes));
+}
+
+bool KeepingFits(const ActivationRoom& room) {
+  return room.workspace_bytes + room.kept_bytes + LeastModelBytes(room) <= room.arena_bytes;
+}
+
+bool OffloadingFits(const ActivationRoom& room, uint32_t places) {
+  return OffloadingBytes(room, places) + LeastModelBytes(room) <= room.arena_bytes;
+}
+
+// Seconds of a micro-batch beyond what every choice takes.
+struct Cost {
+  const ActivationRoom& room;
+  const ActivationSpeed& speed;
+
+  // Forward and backward pass each load what is not there.
+  double Loading(uint64_t workspace_bytes) const {
+    return 2 * static_cast<double>(Displaced(room, workspace_bytes)) / speed.link_bytes_per_second;
+  }
+  double Computing() const { return speed.operations / speed.operations_per_second; }
+  double Keeping() const { return Loading(room.workspace_bytes + room.kept_bytes); }
+  double Recomputing() const { return Loading(room.workspace_bytes) + Computing(); }
+  double Copying(uint32_t places) const {
+    const double copies =
+        2 * static_cast<double>(LeavingBytes(room, places)) / speed.copy_bytes_per_second;
+    // The passes compute at least three times what recomputing would.
+    const double hidden = speed.copies_run_beside ? 3 * Computing() : 0;
+    return std::max(0.0, copies - hidden);
+  }
+  double Offloading(uint32_t places) const {
+    return Loading(OffloadingBytes(room, places)) + Copying(places);
+  }
+};
+
+// The fastest that fits; 0: none does.
+uint32_t BestPlaces(const Cost& cost) {
+  const auto items = static_cast<uint32_t>(cost.room.item_bytes.size());
+  uint32_t best = 0;
+  for (uint32_t places = kFewestPlaces; places < items; ++places) {
+    if (!OffloadingFits(cost.room, places)) break;
+    if (best == 0 || cost.Offloading(places) < cost.Offloading(best)) best = places;
+  }
+  return best;
+}
+
+}  // namespace
+
+const char* Name(Activations activations) {
+  switch (activations) {
+    case Activations::kAuto:
+      return "auto";
+    case Activations::kKeep:
+      return "keep";
+    case Activations::kOffload:
+      return "offload";
+    case Activations::kRecompute:
+      return "recompute";
+  }
+  return "";
+}
+
+uint32_t MostPlaces(const ActivationRoom& room) {
+  const auto items = static_cast<uint32_t>(room.item_bytes.size());
+  uint32_t places = std::min(kFewestPlaces, items);
+  while (places < items && OffloadingFits(room, places + 1)) ++places;
+  return places;
+}
+
+std::optional<ActivationChoice> ChooseByRoom(const ActivationRoom& room) {
+  const uint64_t workspace = room.workspace_bytes + room.kept_bytes;
+  if (workspace + room.whole_model_bytes <= room.arena_bytes) {
+    return ActivationChoice{.how = Activations::kKeep,
+                            .why = absl::StrCat(Kept(room), ", and all of the model fits beside")};
+  }
+  const bool offloads = room.item_bytes.size() > kFewestPlaces;
+  if (!KeepingFits(room) && !(offloads && OffloadingFits(room, kFewestPlaces))) {
+    return ActivationChoice{
+        .how = Activations::kRecompute,
+        .why = absl::StrCat(Kept(room), ", for which ", base::FormatBytes(room.arena_bytes),
+                            " of device memory may be too little")};
+  }
+  if (room.placement == zero::Placement::kCpu && KeepingFits(room)) {
+    return ActivationChoice{.how = Activations::kKeep,
+                            .why = absl::StrCat(Kept(room), ", and the weights leave anyway")};
+  }
+  return std::nullopt;
+}
+
+ActivationChoice ChooseBySpeed(const ActivationRoom& room, const ActivationSpeed& speed) {
+  const Cost cost{room, speed};
+  const uint32_t places = BestPlaces(cost);
+  ActivationChoice best = {.how = Activations::kRecompute};
+  double least = cost.Recomputing();
+  if (places > 0 && cost.Offloading(places) <= least) {
+    best = {.how = Activations::kOffload, .places = places};
+    least = cost.Offloading(places);
+  }
+  if (KeepingFits(room) && cost.Keeping() <= least) best = {.how = Activations::kKeep};
+  best.why = absl::StrFormat("computing them again takes %.1f ms", 1e3 * cost.Recomputing());
+  if (places > 0) {
+    absl::StrAppendFormat(&best.why, ", copying %s to host memory and back %.1f ms",
+                          base::FormatBytes(LeavingBytes(room, places)),
+                          1e3 * cost.Offloading(places));
+  }
+  if (KeepingFits(room)) {
+    absl::StrAppendFormat(&best.why, ", loading the weights that leave for %s of them %.1f ms",
+                          base::FormatBytes(room.kept_bytes), 1e3 * cost.Keeping());
+  }
+  return best;
+}
+
+double RecomputedOperations(const ModelConfig& config, const MicroBatchShape& shape) {
+  const auto tokens = static_cast<double>(shape.tokens());
+  const auto hidden = static_cast<double>(config.hidden);
+  const auto queries = static_cast<double>(config.heads * config.head_dim());
+  const auto keys = static_cast<double>(config.kv_heads * config.head_dim());
+  const auto inner = static_cast<double>(config.intermediate);
+  const auto gate = static_cast<double>((config.gated_mlp() ? 2 : 1) * config.mlps_per_token());
+  return static_cast<double>(config.layers) * 2 * tokens *
+         (hidden * (queries + 2 * keys) + static_cast<double>(shape.sequence_length) * queries +
+          hidden * gate * inner);
+}
+
+uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_type,
+                         uint64_t chunk_elements) {
+  uint64_t largest = 0;
+  const auto note = [&](std::span<const ParameterId> ids) {
+    uint64_t elements = 0;
+    for (const ParameterId id : ids) {
+      const ParameterSpec& spec = parameters.specs[static_cast<size_t>(id)];
+      if (!spec.data_type) elements += spec.elements();
+    }
+    largest = std::max(largest, elements);
+  };
+  // Those of a type of their own are small, and share chunks over operators: all of them stay.
+  uint64_t staying_bytes = 0;
+  for (const ParameterSpec& spec : parameters.specs) {
+    if (spec.data_type) staying_bytes += spec.elements() * zero::SizeOf(*spec.data_type);
+  }
+  for (const AttentionPlaces& half : parameters.attention) note(half.all);
+  for (const MlpPlaces& half : parameters.mlp) note(half.all);
+  for (const RoutedPlaces& half : parameters.routed) {
+    for (const ExpertPlaces& expert : half.experts) {
+      std::vector<ParameterId> together = half.all;
+      together.insert(together.end(), expert.all.begin(), expert.all.end());
+      note(together);
+    }
+  }
+  note(std::vector<ParameterId>{parameters.token_table});
+  note(std::vector<ParameterId>{parameters.output.weight});
+  // Chunks are whole, and an operator's may begin and end within one.
+  constexpr uint64_t kEnds = 2;
+  return 2 * ((largest + kEnds * chunk_elements) * zero::SizeOf(data_type) + staying_bytes);
+}
+
+}  // namespace geminid::trainer

@@ -60,7 +60,7 @@ class StateChunks {
   // A chunk in the arena, and where it waits while it is not there.
   struct Held {
     ChunkId chunk = kNoChunk;
-    std::optional<Lease> lease;
+    std::optional<Lease> lease{};
     ChunkId refuge = kNoChunk;  // its home, or a chunk for it
     uint64_t offset = 0;
     bool keeps = true;

@@ -30,8 +30,8 @@ bool Trains(const TrainOptions& options, const parallel::MeshSpec& mesh) {
 }
 
 const char* ActivationsOf(Activations activations) {
-  if (recompute == Activations::kAuto) return "planned";
-  return recompute == Activations::kRecompute ? "recomputed" : "kept";
+  if (activations == Activations::kAuto) return "planned";
+  return activations == Activations::kRecompute ? "recomputed" : "kept";
 }
 
 std::string InWords(const parallel::PlannedMesh& planned) {

@@ -53,7 +53,7 @@ struct ActivationSpeed {
 struct ActivationChoice {
   Activations how = Activations::kRecompute;
   uint32_t places = 0;  // kOffload
-  std::string why;
+  std::string why{};
 
   bool keeps() const { return how != Activations::kRecompute; }
 };

@@ -64,7 +64,8 @@ class TransformerOf final : public Transformer {
 
   std::vector<uint64_t> ItemBytes(const MicroBatchShape& shape) const override {
     if (experts_ != nullptr) return {};  // other ranks decide how many rows a rank's experts have
-    MicroBatch batch = {.shape = shape};
+    MicroBatch batch;
+    batch.shape = shape;
     const HalfContext context = ContextOf(batch);
     std::vector<uint64_t> bytes;
     for (size_t layer = 0; layer < parameters_.attention.size(); ++layer) {

@@ -31,7 +31,7 @@ std::byte PatternOf(uint32_t round, uint32_t item) {
 class OffloadedActivationsTest : public RoomsTest {
  protected:
   void Make(std::vector<uint64_t> sizes, uint32_t places, Stream* stream = nullptr) {
-    stack_.reset();
+    GiveBack();
     shape_ = {.item_bytes = std::move(sizes), .places = places};
     ASSERT_TRUE(CheckActivationShape(shape_).ok());
     auto stack = OffloadedActivations::Create(session_.get(), shape_, stream, kTimeout);
@@ -45,10 +45,17 @@ class OffloadedActivationsTest : public RoomsTest {
       ids.push_back(made->front().id);
       ASSERT_TRUE(session_->AllocateExtent(ids.back(), kAnyOffset, true).Wait(kTimeout).ok());
     }
+    places_ = ids;
     stack_->SetPlaces(std::move(ids));
   }
-  void TearDown() override {
+  void GiveBack() {
     stack_.reset();
+    for (const ChunkId place : places_) EXPECT_TRUE(session_->Drop(place).Wait(kTimeout).ok());
+    EXPECT_TRUE(session_->Free(places_).ok());
+    places_.clear();
+  }
+  void TearDown() override {
+    GiveBack();
     RoomsTest::TearDown();
   }
 
@@ -86,6 +93,7 @@ class OffloadedActivationsTest : public RoomsTest {
   }
 
   ActivationShape shape_;
+  std::vector<ChunkId> places_;
   std::unique_ptr<OffloadedActivations> stack_;
 };
 
@@ -93,7 +101,7 @@ TEST_F(OffloadedActivationsTest, ItemsOfAnyNumber_ComeBackAsTheyWereWritten) {
   for (const uint32_t count : {2u, 3u, 4u, 7u, 12u}) {
     for (const uint32_t places : {2u, 3u, count}) {
       if (places > count) continue;
-      SCOPED_TRACE(testing::Message() << count << " items, " << places << " places");
+      SCOPED_TRACE(::testing::Message() << count << " items, " << places << " places");
       Make(SizesOf(count), places);
       const TransferTotals before = session_->Totals();
       constexpr uint32_t kRounds = 3;
@@ -154,7 +162,7 @@ TEST_F(OffloadedActivationsTest, WorkOnAStream_IsDoneBeforeItsItemLeaves) {
     }
   }
   (*stream)->Synchronize();
-  stack_.reset();
+  GiveBack();
 }
 
 TEST_F(OffloadedActivationsTest, CallsOutOfTurn_AreRefused) {

@@ -120,6 +120,12 @@ TEST_F(EngineYieldTest, Float32WithAccumulation_SameBits) {
   ExpectUndisturbedBits();
 }
 
+TEST_F(EngineYieldTest, ActivationsInHostMemory_SameBits) {
+  run_.arena_bytes = 8 << 20;
+  run_.activation_places = 2;
+  ExpectUndisturbedBits();
+}
+
 TEST_F(EngineYieldTest, WeightsThatStay_SameBits) {
   run_.arena_bytes = 8 << 20;
   run_.options.accumulate = 2;

@@ -103,6 +103,57 @@ void WriteGradient(uint32_t parameter, const std::byte* weight, std::byte* gradi
 struct Driven {
   Session* session = nullptr;
   Engine* engine = nullptr;
+  ActivationStack* stack = nullptr;  // null: activations lie in the workspace
+};
+
+// What an operator leaves from the forward to the backward pass, in the workspace or on a stack.
+class LeftActivations {
+ public:
+  LeftActivations(const Driven& driven, uint64_t bytes) : driven_(driven), bytes_(bytes) {}
+
+  absl::Status Begin() { return OnStack() ? driven_.stack->Begin() : absl::OkStatus(); }
+
+  absl::Status Write() {
+    if (OnStack()) {
+      const absl::StatusOr<std::byte*> place = driven_.stack->Push();
+      if (!place.ok()) return place.status();
+      std::memset(driven_.session->HostAddress(*place), Pattern(count_), bytes_);
+      return driven_.stack->Written(count_++);
+    }
+    absl::StatusOr<Workspace::Block> block = driven_.engine->workspace().Allocate(bytes_);
+    if (!block.ok()) return block.status();
+    std::memset(driven_.session->HostAddress(block->data()), Pattern(count_++), bytes_);
+    blocks_.push_back(*std::move(block));
+    return absl::OkStatus();
+  }
+
+  // What weights and gradients do must not have reached the last one.
+  absl::Status Check() {
+    const std::byte* at = OnStack() ? nullptr : blocks_.back().data();
+    if (OnStack()) {
+      const absl::StatusOr<std::byte*> place = driven_.stack->Top();
+      if (!place.ok()) return place.status();
+      at = *place;
+    }
+    at = driven_.session->HostAddress(at);
+    --count_;
+    const auto same = [&](std::byte b) { return b == std::byte(Pattern(count_)); };
+    if (!std::all_of(at, at + bytes_, same)) {
+      return absl::DataLossError("an activation was overwritten");
+    }
+    if (OnStack()) return driven_.stack->Pop();
+    blocks_.pop_back();
+    return absl::OkStatus();
+  }
+
+ private:
+  bool OnStack() const { return driven_.stack != nullptr; }
+  static unsigned char Pattern(uint32_t item) { return static_cast<unsigned char>(0x5a + item); }
+
+  const Driven driven_;
+  const uint64_t bytes_;
+  uint32_t count_ = 0;
+  std::vector<Workspace::Block> blocks_;
 };
 
 absl::Status Backward(const Driven& driven, const SyntheticRun& run,
@@ -144,31 +195,22 @@ absl::Status RunMicroBatch(const Driven& driven, const SyntheticRun& run, const 
   const uint64_t bytes = run.activation_bytes_at ? run.activation_bytes_at(sample.rank, sample.step,
                                                                            run.activation_bytes)
                                                  : run.activation_bytes;
-  std::vector<Workspace::Block> activations;
+  LeftActivations activations(driven, bytes);
+  if (absl::Status status = activations.Begin(); !status.ok()) return status;
   for (const std::vector<uint32_t>& parameters : operators) {
     std::vector<ParameterId> ids;
     for (uint32_t parameter : parameters) ids.push_back(ParameterId{parameter});
     absl::StatusOr<Operation> operation = engine->Use(Pass::kForward, ids);
     if (!operation.ok()) return operation.status();
     PassTime(run, sample);
-    absl::StatusOr<Workspace::Block> block = engine->workspace().Allocate(bytes);
-    if (!block.ok()) return block.status();
-    std::memset(driven.session->HostAddress(block->data()), 0x5a, block->bytes());
-    activations.push_back(*std::move(block));
+    if (absl::Status status = activations.Write(); !status.ok()) return status;
     if (absl::Status status = operation->Finish(); !status.ok()) return status;
   }
   for (size_t i = operators.size(); i-- > 0;) {
     if (absl::Status status = Backward(driven, run, operators[i], sample); !status.ok()) {
       return status;
     }
-    // What weights and gradients do must not reach the activations.
-    const std::byte* const kept = driven.session->HostAddress(activations.back().data());
-    for (uint64_t at = 0; at < activations.back().bytes(); ++at) {
-      if (kept[at] != std::byte{0x5a}) {
-        return absl::DataLossError("an activation was overwritten");
-      }
-    }
-    activations.pop_back();
+    if (absl::Status status = activations.Check(); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -471,12 +513,20 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
     status =
         run.prepare ? run.prepare(engine->get(), communicator, rank) : (*engine)->Initialize(fill);
   }
+  ActivationStack* stack = nullptr;
+  if (status.ok() && run.activation_places > 0) {
+    const std::vector<uint64_t> items(run.model.operators.size(), run.activation_bytes);
+    const absl::StatusOr<ActivationStack*> made = (*engine)->MakeActivationStack(
+        {.item_bytes = items, .places = run.activation_places});
+    status = made.status();
+    if (made.ok()) stack = *made;
+  }
   for (int step = first_step; status.ok() && step < run.steps; ++step) {
     if (run.before_step) status = run.before_step(rank, step);
     if (status.ok()) status = (*engine)->BeginStep({.learning_rate = kLearningRate});
     for (int micro = 0; status.ok() && micro < run.options.accumulate; ++micro) {
       const float loss_scale = static_cast<float>((*engine)->loss_scale());
-      status = RunMicroBatch({session->get(), engine->get()}, run,
+      status = RunMicroBatch({session->get(), engine->get(), stack}, run,
                              {rank, step, micro, loss_scale, &clock});
     }
     if (!status.ok()) break;

@@ -37,6 +37,7 @@ struct SyntheticRun {
   int steps = 4;       // up to here
   uint64_t arena_bytes = 8 << 20;
   uint64_t activation_bytes = 4096;  // per operator, from forward to backward
+  uint32_t activation_places = 0;    // above 0: they are items of an ActivationStack
   double copy_bytes_per_second = 0;
   std::string job = "synthetic";
   std::optional<Admission> admission;

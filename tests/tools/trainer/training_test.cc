@@ -169,6 +169,32 @@ TEST_F(Training, ThatKeepsOrRecomputesActivations_GivesTheSameBits) {
   }
 }
 
+TEST_F(Training, ThatOffloadsActivations_GivesTheSameBitsInLessMemory) {
+  const std::vector<std::string> deep = {"--layers", "6", "--steps", "2"};
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.end(), deep.begin(), deep.end());
+    return Run(more).code;
+  };
+  for (const char* dtype : {"bf16", "fp32"}) {
+    ASSERT_EQ(run({"--activations", "keep", "--dtype", dtype}), 0);
+    const std::string losses = Field("loss_hex"), weights = Field("weights_sha256");
+    const double most = PeakWorkspace();
+    for (const char* ranks : {"1", "2"}) {
+      const std::string memory = std::string(dtype) == "bf16" ? "1280KiB" : "2560KiB";
+      ASSERT_EQ(run({"--activations", "offload", "--dtype", dtype, "--ranks", ranks,
+                     "--device-memory", memory}),
+                0);
+      EXPECT_EQ(Field("activations"), "\"offload\"");
+      if (std::string(ranks) == "1") {
+        EXPECT_EQ(Field("loss_hex"), losses);
+        EXPECT_EQ(Field("weights_sha256"), weights);
+        EXPECT_LT(PeakWorkspace() + Number("activation_place_bytes"), most);
+        EXPECT_GT(Number("activation_bytes"), 0);
+      }
+    }
+  }
+}
+
 TEST_F(Training, ThatChoosesWhatToKeep_FitsWhereverRecomputingDoesAndSaysWhy) {
   const CommandResult ample = Run({"--steps", "2"});
   ASSERT_EQ(ample.code, 0) << ample.err;

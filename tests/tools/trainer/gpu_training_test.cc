@@ -265,6 +265,23 @@ TEST_P(GpuArenas, WhereWeightsWouldLeaveForActivations_TakesWhatItMeasuredToBeSh
   EXPECT_EQ(slow["loss_hex"], fast["loss_hex"]);
 }
 
+TEST_P(GpuArenas, ActivationsInHostMemory_HaveTheBitsOfThoseThatStay) {
+  for (const char* family : {"gpt2-tiny", "llama-tiny"}) {
+    const Words model = {"--model",  family, "--layers", "8",       "--device",         "cuda",
+                         "--dtype",  "bf16", "--steps",  "2",       "--optimizer-state", "host",
+                         "--dropout", "0.1",  "--batch",  "4",       "--hidden",         "128"};
+    const nlohmann::json stays = Train(With(model, {"--activations", "keep"}));
+    const nlohmann::json leaves =
+        Train(With(model, {"--activations", "offload", "--device-memory", "4MiB"}));
+    EXPECT_EQ(leaves["activations"], "offload");
+    EXPECT_GT(leaves["activation_bytes"], 0);
+    EXPECT_EQ(stays["activation_bytes"], 0);
+    EXPECT_EQ(leaves["loss_hex"], stays["loss_hex"]) << family;
+    EXPECT_EQ(leaves["weights_sha256"], stays["weights_sha256"]) << family;
+  }
+  ExpectMemoryBack();
+}
+
 TEST_P(GpuTrainingByLibrary, ProductsThatTheLibraryCannot_AreTheKernels) {
   const Words model = {"--model", "gpt2-tiny", "--dtype", "fp32"};
   const nlohmann::json host = Train(model);

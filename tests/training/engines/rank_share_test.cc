@@ -27,7 +27,7 @@ TEST(UnlimitedDeviceBytes, OfLaterStages_IsLess) {
   for (const int chunks : {1, 2}) {
     TrainOptions options = InStages(4, chunks);
     for (const Activations activations : {Activations::kAuto, Activations::kRecompute}) {
-      options.activations = recompute;
+      options.activations = activations;
       uint64_t before = UnlimitedDeviceBytes(options, 4, 1);
       EXPECT_EQ(UnlimitedDeviceBytes(options, 4, 1, 0), before);
       for (int stage = 1; stage < 4; ++stage) {

@@ -272,7 +272,7 @@ TEST_P(GpuArenas, ActivationsInHostMemory_HaveTheBitsOfThoseThatStay) {
                          "--dropout", "0.1",  "--batch",  "4",       "--hidden",         "128"};
     const nlohmann::json stays = Train(With(model, {"--activations", "keep"}));
     const nlohmann::json leaves =
-        Train(With(model, {"--activations", "offload", "--device-memory", "4MiB"}));
+        Train(With(model, {"--activations", "offload", "--device-memory", "2MiB"}));
     EXPECT_EQ(leaves["activations"], "offload");
     EXPECT_GT(leaves["activation_bytes"], 0);
     EXPECT_EQ(stays["activation_bytes"], 0);

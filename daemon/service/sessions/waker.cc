@@ -6,15 +6,13 @@
 
 #include "base/start_thread.h"
 #include "base/status_macros.h"
-#include "daemon/os/event.h"
+#include "daemon/service/sessions/now.h"
 
 namespace geminid::service {
 namespace {
 
 // Of each ten parts of a processor's time, a tenant's wake-ups get one.
 constexpr int64_t kPauses = 9;
-
-core::Time Now() { return core::Time::FromNanoseconds(os::MonotonicNanoseconds()); }
 
 }  // namespace
 

@@ -78,7 +78,7 @@ READS_WALL_CLOCK = {
     "tools/gpu-verify/run.cc",  # stands alone
 }
 STAMPS = {
-    "daemon/service/entry/daemon.cc",        # metrics: when it started, and was last configured
+    "daemon/service/entry/reloader.cc",      # metrics: when it started, and was last configured
     "daemon/service/watch/monitor.cc",       # metrics: since when a job waits
     "tools/geminictl/bundle.cc",       # the name of the bundle
     "tools/trainer/gather_report.cc",  # lines of the run's log

@@ -161,7 +161,7 @@ absl::Status SimulatedDaemon::Adopt(shm::SessionId id, Keepsakes::OfSession* kep
   for (const auto& word : session->segments().state()->state) {
     inherited.state_words.push_back(word.load(std::memory_order_relaxed));
   }
-  inherited.request_in_doubt = session->HasRequest();
+  inherited.request_in_doubt = session->rings().HasRequest();
   tables_.sessions[id] = session;
   GEMINID_RETURN_IF_ERROR(engine_->RestoreSession(inherited, kNow));
   std::set<shm::PoolId> used;
@@ -299,7 +299,7 @@ bool SimulatedDaemon::Destroy() {
 void SimulatedDaemon::Deliver(const std::vector<core::Outgoing>& out) {
   for (const core::Outgoing& outgoing : out) {
     const SessionPtr session = Find(outgoing.session);
-    if (session != nullptr) (void)session->PushResponse(outgoing.response);
+    if (session != nullptr) (void)session->rings().PushResponse(outgoing.response);
     Step();
   }
 }
@@ -308,12 +308,12 @@ bool SimulatedDaemon::Pump(shm::SessionId id) {
   const SessionPtr session = Find(id);
   if (session == nullptr || !session->FlushResponses()) return false;
   shm::Request request;
-  if (session->PeekRequest(&request) != service::ClientSession::Popped::kEntry) return false;
+  if (session->rings().PeekRequest(&request) != service::SessionRings::Popped::kEntry) return false;
   std::vector<core::Outgoing> out;
   engine_->HandleRequest(id, request, kNow, &out);
   Step();
   Deliver(out);
-  session->HasDone();
+  session->rings().HasDone();
   Step();
   return true;
 }

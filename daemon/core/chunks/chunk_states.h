@@ -1,4 +1,5 @@
-// Gemini's states: which step is legal, in words.
+// The states that a chunk goes through in a training step, as in the memory manager Gemini: which
+// step from one to another is legal, and the words of an error where it is not.
 #ifndef GEMINID_DAEMON_CORE_CHUNKS_CHUNK_STATES_H_
 #define GEMINID_DAEMON_CORE_CHUNKS_CHUNK_STATES_H_
 

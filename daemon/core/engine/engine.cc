@@ -9,11 +9,6 @@
 namespace geminid::core {
 namespace {
 
-absl::Status NoSuchSession(SessionId session) {
-  return absl::NotFoundError(
-      absl::StrCat("there is no attached session ", shm::Value(session), "; attach first"));
-}
-
 std::vector<uint64_t> CapacitiesOf(const std::vector<DeviceDescription>& devices) {
   std::vector<uint64_t> bytes;
   for (const DeviceDescription& device : devices) bytes.push_back(device.capacity_bytes);
@@ -34,6 +29,11 @@ absl::Status CheckSpec(const SessionSpec& spec) {
 
 }  // namespace
 
+absl::Status NoSuchSession(SessionId session) {
+  return absl::NotFoundError(
+      absl::StrCat("there is no attached session ", shm::Value(session), "; attach first"));
+}
+
 const char* Name(SessionState state) {
   switch (state) {
     case SessionState::kAttached:
@@ -51,8 +51,7 @@ Engine::Engine(const EngineOptions& options, Tables* tables, Manifest manifest)
       ledger_(CapacitiesOf(options.devices), options.host_capacity_bytes, 0),
       quota_(options.tenants),
       jobs_(&ledger_, &quota_, options.jobs),
-      session_limit_("sessions", options.max_sessions),
-      chunk_limit_("chunks", manifest_.record_count()),
+      limits_(options.max_sessions, manifest_.record_count()),
       scheduler_(options.transfers, static_cast<uint32_t>(options.devices.size())) {
   scheduler_.NumberTicketsFrom(FirstTicketOf(manifest_.epoch()));
 }
@@ -128,7 +127,9 @@ DeviceIndex Engine::DeviceFor(const SessionSpec& spec) const {
     if (device.capacity_bytes == 0) continue;  // its GPU is not there
     if (unfit_.count(device.index) != 0) continue;
     int64_t sessions = 0;
-    for (const auto& [id, session] : sessions_) sessions += session->device == device.index ? 1 : 0;
+    for (const auto& [id, session] : sessions_) {
+      sessions += session->device == device.index && !session->is_ending() ? 1 : 0;
+    }
     const uint64_t free_bytes = ledger_.Totals(DeviceAccount(device.index)).free_bytes;
     const std::pair<uint64_t, int64_t> room = {free_bytes, -sessions};
     if (room <= most) continue;
@@ -143,11 +144,7 @@ absl::StatusOr<SessionId> Engine::OpenSession(const SessionSpec& spec, Time now)
   const absl::StatusOr<DeviceIndex> device =
       ChooseDevice(options_.devices, DeviceFor(spec), spec.local_rank);
   if (!device.ok()) return device.status();
-  absl::Status admitted = session_limit_.Take(spec.tenant, 1);
-  if (!admitted.ok()) {
-    refusals_.Count(session_limit_.name(), spec.tenant);
-    return admitted;
-  }
+  if (absl::Status taken = limits_.TakeSession(spec.tenant); !taken.ok()) return taken;
   auto session = std::make_unique<Session>();
   session->id = manifest_.NewSessionId();
   session->spec = spec;
@@ -168,97 +165,19 @@ absl::StatusOr<DeviceDescription> Engine::DeviceOf(SessionId id) const {
   return options_.devices[shm::Value(session->device)];
 }
 
-absl::StatusOr<Releases> Engine::CloseSession(SessionId id, CloseReason reason, Time now) {
-  Session* session = Find(id);
-  const bool may_close = session != nullptr && (session->state == SessionState::kAttached ||
-                                                reason == CloseReason::kDetached);
-  if (!may_close) return NoSuchSession(id);
-  scheduler_.RemoveSession(id, now);
-  VoidPromises(*session);
-  jobs_.Leave(id, now);
-  const std::string tenant = session->spec.tenant;
-  grants_are_due_ = true;
-  Releases releases;
-  ReleaseEmptyPools(session, &releases);
-  const bool keep = reason != CloseReason::kDetached &&
-                    session->spec.death_policy == shm::DeathPolicy::kKeep &&
-                    session->chunk_count > 0;
-  if (keep) {
-    KeepSession(session, now + options_.keep_time);
-    ++counters_.sessions_kept;
-  } else {
-    EndSession(session, &releases);
-  }
-  ShareLinks(tenant);
+Releases Engine::Tick(Time now, std::vector<Outgoing>* out) {
+  Releases releases = BeginTick(now, out);
+  CloseAll(&releases);
   return releases;
 }
 
-void Engine::EndSession(Session* session, Releases* releases) {
-  // A transfer is never noted without its chunks, whenever the daemon dies.
-  if (session->books.has_value()) session->books->RemoveAllTransfers();
-  for (const auto& chunk : session->chunks) {
-    if (chunk != nullptr) FreeChunk(session, chunk->id, releases);
-  }
-  if (session->arena.has_value()) {
-    ReleaseMemory(*session, session->device_account(), session->arena_bytes(), releases);
-    releases->arenas.push_back(session->id);
-  }
-  releases->sessions.push_back(session->id);
-  session_limit_.Give(session->spec.tenant, 1);
-  kept_.erase({session->keep_until, session->id});
-  sessions_.erase(session->id);
-}
-
-// Nobody computes, copies or holds a lease any more. What was being written is not whole: a device
-// copy that was being filled, was leased or in COMPUTE, and a home that a ticket was copying to. A
-// gathered weight may be half a gradient. Such copies go; what is whole stays where it is.
-void Engine::KeepChunk(Session* session, Chunk* chunk) {
-  ChunkStatus status = StatusOf(*chunk);
-  const bool resident = status.residency == shm::Residency::kResident;
-  // Of a run, the next client's commit record tells what is whole.
-  const bool noted = !session->spec.run.empty();
-  const bool changing =
-      !noted && (status.state == ChunkState::kCompute || IsLeased(*session, *chunk));
-  const bool whole = resident && !changing && chunk->kind != ChunkKind::kGatheredWeight;
-  const bool home_torn = chunk->has_home() && chunk->home_writes > 0;
-  chunk->pins = chunk->inbound = chunk->home_uses = chunk->tickets_into = chunk->home_writes = 0;
-  chunk->publish_when_idle = chunk->drop_when_idle = false;
-  chunk->written_back.Clear();
-  manifest_.SetTransfer(chunk->record, kNoTicket);
-  chunk->home_lost = chunk->home_lost || (!whole && (home_torn || status.dirty));
-  NoteProgress(*chunk);
-  manifest_.ClearWrittenBack(chunk->record);
-  if (!whole && status.residency != shm::Residency::kAbsent) {
-    // Its state stays until the copy is gone: by it the next daemon knows that the copy must go.
-    RemoveExtent(session, chunk);
-    status = StatusOf(*chunk);
-  }
-  if (whole && home_torn) status.dirty = true;
-  if (status.state != ChunkState::kFree) status.state = ChunkState::kHold;
-  SetStatus(session, chunk, status);
-}
-
-void Engine::KeepSession(Session* session, Time until) {
-  session->state = SessionState::kKept;
-  session->keep_until = until;
-  kept_.emplace(session->keep_until, session->id);
-  if (session->books.has_value()) session->books->SetKeptUntil(session->keep_until);
-  for (const auto& chunk : session->chunks) {
-    if (chunk != nullptr) KeepChunk(session, chunk.get());
-  }
-  if (session->arena.has_value()) session->arena->ReserveTop(0).IgnoreError();  // cannot fail
-  if (!session->books.has_value()) return;
-  session->books->SetWorkspace(0);
-  session->books->ClearJob();
-  session->books->RemoveAllTransfers();
-}
-
-Releases Engine::Tick(Time now, std::vector<Outgoing>* out) {
+Releases Engine::BeginTick(Time now, std::vector<Outgoing>* out) {
   scheduler_.MarkOverdue(now);
   Releases releases;
   while (!kept_.empty() && kept_.begin()->first <= now) {
-    EndSession(Find(kept_.begin()->second), &releases);
-    ++counters_.sessions_expired;
+    Session* session = Find(kept_.begin()->second);
+    counters_.sessions_expired += session->is_ending() ? 0 : 1;
+    BeginEnd(session, &releases);
   }
   DecideJobs(now);
   GrantTransfers(now, out);

@@ -38,6 +38,9 @@
 #include "daemon/core/basics/time_histogram.h"
 #include "daemon/core/chunks/chunk_states.h"
 #include "daemon/core/chunks/extent_allocator.h"
+#include "daemon/core/engine/charges.h"
+#include "daemon/core/engine/engine_types.h"
+#include "daemon/core/engine/node_limits.h"
 #include "daemon/core/engine/refusals.h"
 #include "daemon/core/engine/snapshots.h"
 #include "daemon/core/jobs/job_queue.h"
@@ -50,135 +53,7 @@
 
 namespace geminid::core {
 
-// Homes begin at multiples of this within their pool.
-inline constexpr uint64_t kHomeAlignmentBytes = 64;
-inline constexpr size_t kMaxChunkNameBytes = 128;
-
-// The shared tables of the sessions, as the shell maps them and tests fake them. Accesses are
-// sequentially consistent: eviction relies on it (proto/shm/lease.h).
-class Tables {
- public:
-  virtual ~Tables() = default;
-  virtual void PublishState(SessionId session, ChunkId chunk, uint64_t word) = 0;
-  virtual uint64_t ReadLease(SessionId session, ChunkId chunk) = 0;
-  virtual uint64_t ReadCompletion(SessionId session, uint16_t index) = 0;
-  // Whether the session is asked to give its arena back.
-  virtual void PublishYield(SessionId session, bool asked) = 0;
-};
-
-struct EngineOptions {
-  uint64_t host_capacity_bytes = 0;
-  std::vector<DeviceDescription> devices;  // by index; at least one
-  std::vector<TenantLimits> tenants;
-  TransferLimits transfers;
-  uint32_t max_sessions = 512;  // of all tenants, kept ones included: see SharedLimit
-  // How long the memory of a session that died with DeathPolicy::kKeep is kept.
-  Duration keep_time = Duration::Seconds(600);
-  JobQueueOptions jobs{};
-};
-
-// What may change while sessions are attached.
-struct RunningLimits {
-  std::vector<TenantLimits> tenants;
-  Duration keep_time;
-  JobQueueOptions jobs;
-  uint64_t link_bytes_in_flight = 0;
-};
-
-// What an earlier daemon left of a session, beside its records in the manifest.
-struct InheritedSession {
-  explicit InheritedSession(SessionBooks its_books) : books(std::move(its_books)) {}
-
-  SessionBooks books;
-  std::map<PoolId, uint64_t> pools;   // the bytes of those that there are
-  uint64_t arena_bytes = 0;           // of the slabs that there are
-  std::vector<uint64_t> state_words;  // as they were published, by chunk number
-  // Its ring has a request that the earlier daemon may have carried out, wholly or in part.
-  bool request_in_doubt = false;
-};
-
-struct ChunkSpec {
-  std::string name;
-  ChunkKind kind = ChunkKind::kNone;
-  uint64_t bytes = 0;
-  bool has_home = true;
-};
-
-struct Allocation {
-  std::vector<ChunkId> chunks;         // in the order asked for
-  std::vector<uint64_t> home_offsets;  // within the pool; 0 for chunks without a home
-  PoolId pool = kNoPool;               // kNoPool: no chunk has a home
-  uint64_t pool_bytes = 0;             // exact, whole pages
-};
-
-// A charge for memory that is no session's: it is being made, or being destroyed.
-enum class ChargeId : uint64_t {};
-
-// Memory to be made for a session.
-struct Promise {
-  ChargeId charge{};
-  PoolId pool = kNoPool;      // of an allocation with homes
-  uint64_t bytes = 0;         // exact, whole pages; 0: there is nothing to make
-  bool is_elsewhere = false;  // the client has it already: the pool stays empty
-};
-
-// Memory the shell must give back to the system.
-struct Releases {
-  struct OfPool {
-    SessionId session{};
-    PoolId pool = kNoPool;
-  };
-  std::vector<OfPool> pools;
-  std::vector<SessionId> arenas;    // the arena of this session
-  std::vector<SessionId> sessions;  // ended for good: its segments and books too
-  std::vector<ChargeId> charges;    // for all of them: to be given back once they are destroyed
-};
-
-// One response for a session's ring. `error` is for the daemon's log: empty unless kError.
-struct Outgoing {
-  SessionId session{};
-  shm::Response response{};
-  std::string error{};
-};
-
-enum class CloseReason {
-  kDetached,       // said goodbye: its memory is freed whatever its death policy says
-  kDied,           // its death policy decides
-  kProtocolError,  // broke the wire contract: its death policy decides
-};
-
 struct EvictionPlace;  // explanation.h
-
-// When each chunk is used within an iteration of `moments` moments, from the session's plan.
-struct NextUseTable {
-  struct Uses {
-    ChunkId chunk{};
-    std::vector<uint32_t> moments;
-  };
-  uint32_t moments = 0;
-  std::vector<Uses> chunks;  // a chunk that is not named is never used
-};
-
-// A plan as the engine keeps it.
-struct PlanUses {
-  uint32_t moments = 0;
-  std::map<ChunkId, std::vector<uint32_t>> uses;  // in order
-};
-// OUT_OF_RANGE for a use beyond the plan's moments. Takes a while, and no engine.
-absl::StatusOr<PlanUses> SortUses(const NextUseTable& table);
-
-struct EngineCounters {
-  uint64_t requests = 0;
-  uint64_t request_errors = 0;
-  uint64_t drops = 0;      // device copies that their client gave up
-  uint64_t evictions = 0;  // device copies that had to make room for others
-  uint64_t evictions_refused_by_lease = 0;
-  uint64_t sessions_opened = 0;
-  uint64_t sessions_kept = 0;
-  uint64_t sessions_resumed = 0;  // of those kept, by a successor
-  TimeHistogram successor_waits;  // from the death to then
-  uint64_t sessions_expired = 0;
-};
 
 class Engine {
  public:
@@ -205,10 +80,16 @@ class Engine {
   // leased, but not in a run, whose clients note what is whole themselves. NOT_FOUND: no such
   // session; a kept one can only be closed as kDetached.
   absl::StatusOr<Releases> CloseSession(SessionId session, CloseReason reason, Time now);
+  // The same in slices: the first call decides, and nobody can use the session from then on. Then
+  // ContinueClose for each session of Releases::closing, until it says true; it closes `most` chunks
+  // at most, and adds to `*releases`. An engine that takes over in between ends the session, or
+  // retains it, as was decided.
+  absl::StatusOr<Releases> BeginClose(SessionId session, CloseReason reason, Time now);
+  bool ContinueClose(SessionId session, size_t most, Releases* releases);
 
-  // --- after a restart: engine_restore.cc
-  // ---------------------------------------------------------- Notes the session there from now on;
-  // their facts are the session's. Without it, the session ends with this process.
+  // --- after a restart: engine_restore.cc --------------------------------------------------------
+  // Notes the session there from now on; their facts are the session's. Without it, the session ends
+  // with this process.
   void KeepBooks(SessionId session, const SessionBooks& books);
   // Its client knows of it, and counts on it from now on.
   void SetWelcomed(SessionId session);
@@ -293,6 +174,8 @@ class Engine {
   // Marks overdue tickets, ends kept sessions whose time is over, and gives the credits of sessions
   // that ended to those that wait.
   Releases Tick(Time now, std::vector<Outgoing>* out);
+  // The same, but the sessions that end are in Releases::closing.
+  Releases BeginTick(Time now, std::vector<Outgoing>* out);
   // When Tick has something to do next, unless something else happens first. Time() after
   // CloseSession: at once.
   std::optional<Time> NextTick() const;
@@ -325,9 +208,9 @@ class Engine {
   const Manifest& manifest() const { return manifest_; }
   const EngineCounters& counters() const { return counters_; }
   // Of sessions, chunks, host_memory, device_memory and waiting_jobs_per_tenant.
-  const Refusals& refusals() const { return refusals_; }
-  const SharedLimit& session_limit() const { return session_limit_; }
-  const SharedLimit& chunk_limit() const { return chunk_limit_; }
+  const Refusals& refusals() const { return limits_.refusals(); }
+  const SharedLimit& session_limit() const { return limits_.sessions(); }
+  const SharedLimit& chunk_limit() const { return limits_.chunks(); }
   // Where the chunk is, why, and what would evict it: sentences.
   absl::StatusOr<std::vector<std::string>> Explain(SessionId session, ChunkId chunk) const;
   // Recomputes everything that can be recomputed and compares: ledger, quotas, extents, pins,
@@ -341,16 +224,18 @@ class Engine {
   struct Chunk;
   struct Pool;
   struct Session;
-  struct Charge;
   struct Failure;
 
   // engine.cc
   Session* Find(SessionId session) const;
   absl::StatusOr<Session*> FindAttached(SessionId session) const;
-  void EndSession(Session* session, Releases* releases);
-  void KeepSession(Session* session, Time until);
+  // engine_close.cc
+  void BeginEnd(Session* session, Releases* releases);
+  void BeginKeep(Session* session, Time until);
   void KeepChunk(Session* session, Chunk* chunk);
-  void VoidPromises(const Session& session);
+  void FinishEnd(Session* session, Releases* releases);
+  void FinishKeep(Session* session);
+  void CloseAll(Releases* releases);
 
   DeviceIndex DeviceFor(const SessionSpec& spec) const;
 
@@ -374,11 +259,10 @@ class Engine {
   // engine_allocation.cc
   absl::Status CheckSpecs(const Session& session, const std::vector<ChunkSpec>& specs) const;
   absl::Status ChargeMemory(const Session& session, Account account, uint64_t bytes);
-  ChargeId AddCharge(Charge charge);
-  absl::StatusOr<Charge*> FindPromise(ChargeId id);
   void EnterPool(Session* session, Charge* charge);
-  void ReleaseEmptyPools(Session* session, Releases* releases);
+  void ReleasePool(Session* session, PoolId pool, Releases* releases);
   void Void(Charge* charge);
+  void VoidPromises(Session* session, Releases* releases);
   void ReleaseMemory(const Session& session, Account account, uint64_t bytes, Releases* releases);
   absl::Status Refuse(const Session& session, Account account, uint64_t bytes);
   std::string AdviseOtherDevice(Account account, uint64_t bytes) const;
@@ -467,19 +351,16 @@ class Engine {
   Ledger ledger_;
   Quota quota_;
   JobQueue jobs_;
-  SharedLimit session_limit_;
-  SharedLimit chunk_limit_;  // of the manifest's records
+  NodeLimits limits_;
   TransferScheduler scheduler_;
   EngineCounters counters_;
-  Refusals refusals_;
   bool grants_are_due_ = false;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
-  std::set<std::pair<Time, SessionId>> kept_;  // by the end of their time
-  std::map<ChargeId, Charge> charges_;
-  uint64_t last_charge_ = 0;
+  // Retained sessions by the end of their time, but for those that somebody ends already.
+  std::set<std::pair<Time, SessionId>> kept_;
+  Charges charges_;
   // Between the first RestoreSession and FinishRestore: records that no session has claimed.
-  std::map<SessionId, std::vector<RecordIndex>> unclaimed_;
-  bool restoring_ = false;
+  std::optional<std::map<SessionId, std::vector<RecordIndex>>> unclaimed_;
 };
 
 }  // namespace geminid::core

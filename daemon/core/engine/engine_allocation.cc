@@ -64,6 +64,7 @@ absl::Status Engine::CheckSpecs(const Session& session, const std::vector<ChunkS
 Holder Engine::TopHolder(Account account) const {
   Holder top;
   for (const auto& [id, session] : sessions_) {
+    if (session->is_ending()) continue;
     if (account.tier == Tier::kDevice && session->device != account.device) continue;
     const uint64_t bytes =
         account.tier == Tier::kHost ? session->pool_bytes : session->arena_bytes();
@@ -78,6 +79,11 @@ uint64_t Engine::ReturningBytes(Account account) const {
   uint64_t bytes = 0;
   for (const auto& [id, charge] : charges_) {
     if (charge.session == kNoSession && charge.account == account) bytes += charge.bytes;
+  }
+  for (const auto& [id, session] : sessions_) {
+    if (!session->is_ending()) continue;
+    if (account == kHostAccount) bytes += session->pool_bytes;
+    if (account == session->device_account()) bytes += session->arena_bytes();
   }
   return bytes;
 }
@@ -96,7 +102,7 @@ std::string Engine::AdviseOtherDevice(Account account, uint64_t bytes) const {
 
 absl::Status Engine::Refuse(const Session& session, Account account, uint64_t bytes) {
   const std::string& tenant = session.spec.tenant;
-  refusals_.Count(account.tier == Tier::kHost ? "host_memory" : "device_memory", tenant);
+  limits_.CountRefusal(account.tier == Tier::kHost ? "host_memory" : "device_memory", tenant);
   const AccountTotals totals = ledger_.Totals(account);
   const Room room = jobs_.RoomFor(session.id);
   const uint64_t left = room.LeftByOthers(tenant, account);
@@ -143,35 +149,28 @@ absl::Status Engine::ChargeMemory(const Session& session, Account account, uint6
   return absl::OkStatus();
 }
 
-ChargeId Engine::AddCharge(Charge charge) {
-  const ChargeId id{++last_charge_};
-  charges_.emplace(id, std::move(charge));
-  return id;
-}
-
 // The session has it no longer; its tenant stays charged until the shell gives it back.
 void Engine::ReleaseMemory(const Session& session, Account account, uint64_t bytes,
                            Releases* releases) {
-  releases->charges.push_back(AddCharge(
+  releases->charges.push_back(charges_.Add(
       {.tenant = session.spec.tenant, .account = account, .bytes = bytes, .holder = session.id}));
 }
 
 // Of bytes charged before; Check() would show a refusal as a sum that is wrong.
 void Engine::GiveBack(ChargeId id) {
-  const auto found = charges_.find(id);
-  if (found == charges_.end()) return;
-  Charge& charge = found->second;
-  Void(&charge);
-  ledger_.TakeBack(charge.account, charge.bytes).IgnoreError();
-  quota_.Return(charge.tenant, charge.account, charge.bytes).IgnoreError();
-  jobs_.Returned(charge.holder, charge.account, charge.bytes);
-  charges_.erase(found);
+  Charge* charge = charges_.Find(id);
+  if (charge == nullptr) return;
+  Void(charge);
+  ledger_.TakeBack(charge->account, charge->bytes).IgnoreError();
+  quota_.Return(charge->tenant, charge->account, charge->bytes).IgnoreError();
+  jobs_.Returned(charge->holder, charge->account, charge->bytes);
+  charges_.End(id);
 }
 
 // Nobody waits for it any more.
 void Engine::Void(Charge* charge) {
   if (charge->session == kNoSession) return;
-  chunk_limit_.Give(charge->tenant, charge->promised_chunks());
+  limits_.GiveChunks(charge->tenant, charge->promised_chunks());
   if (Session* session = Find(charge->session); session != nullptr) {
     session->promised_chunks -= charge->promised_chunks();
     if (charge->account.tier == Tier::kDevice) session->arena_promised = false;
@@ -183,16 +182,16 @@ void Engine::Void(Charge* charge) {
   charge->entered = 0;
 }
 
-void Engine::VoidPromises(const Session& session) {
+// A pool goes whose allocation ends before the first of its chunks was entered.
+void Engine::VoidPromises(Session* session, Releases* releases) {
   for (auto& [id, charge] : charges_) {
-    if (charge.session == session.id) Void(&charge);
+    if (charge.session != session->id) continue;
+    Void(&charge);
+    const auto pool = session->pools.find(charge.allocation.pool);
+    if (pool != session->pools.end() && pool->second.chunks == 0) {
+      ReleasePool(session, pool->first, releases);
+    }
   }
-}
-
-absl::StatusOr<Engine::Charge*> Engine::FindPromise(ChargeId id) {
-  const auto found = charges_.find(id);
-  if (found != charges_.end() && found->second.session != kNoSession) return &found->second;
-  return absl::AbortedError("the session ended during the call");
 }
 
 absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
@@ -215,7 +214,7 @@ absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
   absl::Status status = ChargeMemory(*session, session->device_account(), rounded);
   if (!status.ok()) return status;
   session->arena_promised = true;
-  return Promise{.charge = AddCharge({.tenant = session->spec.tenant,
+  return Promise{.charge = charges_.Add({.tenant = session->spec.tenant,
                                       .account = session->device_account(),
                                       .bytes = rounded,
                                       .session = id,
@@ -224,13 +223,13 @@ absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
 }
 
 absl::Status Engine::FinishArena(ChargeId id) {
-  absl::StatusOr<Charge*> charge = FindPromise(id);
+  absl::StatusOr<Charge*> charge = charges_.FindPromise(id);
   if (!charge.ok()) return charge.status();
   Session* session = Find((*charge)->session);
   session->arena.emplace((*charge)->bytes, shm::kSlotBytes);
   if (session->books.has_value()) session->books->SetArena((*charge)->bytes);
   session->arena_promised = false;
-  charges_.erase(id);
+  charges_.End(id);
   return absl::OkStatus();
 }
 
@@ -258,15 +257,12 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
     if (spec.has_home) end += base::RoundUp(spec.bytes, kHomeAlignmentBytes);
   }
   allocation.pool_bytes = base::RoundUpToPage(end);
-  absl::Status admitted = chunk_limit_.Take(session->spec.tenant, specs.size());
-  if (!admitted.ok()) {
-    refusals_.Count(chunk_limit_.name(), session->spec.tenant);
-    return admitted;
-  }
+  absl::Status taken = limits_.TakeChunks(session->spec.tenant, specs.size());
+  if (!taken.ok()) return taken;
   if (end > 0) {
     absl::Status status = ChargeMemory(*session, kHostAccount, allocation.pool_bytes);
     if (!status.ok()) {
-      chunk_limit_.Give(session->spec.tenant, specs.size());
+      limits_.GiveChunks(session->spec.tenant, specs.size());
       return status;
     }
     allocation.pool = manifest_.NewPoolId();
@@ -275,7 +271,7 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
   Promise promise{.pool = allocation.pool,
                   .bytes = allocation.pool_bytes,
                   .is_elsewhere = IsShared(specs.front())};
-  promise.charge = AddCharge({.tenant = session->spec.tenant,
+  promise.charge = charges_.Add({.tenant = session->spec.tenant,
                               .account = kHostAccount,
                               .bytes = allocation.pool_bytes,
                               .session = id,
@@ -296,7 +292,7 @@ void Engine::EnterPool(Session* session, Charge* charge) {
 }
 
 absl::StatusOr<std::optional<Allocation>> Engine::ContinueAllocation(ChargeId id, size_t most) {
-  absl::StatusOr<Charge*> found = FindPromise(id);
+  absl::StatusOr<Charge*> found = charges_.FindPromise(id);
   if (!found.ok()) return found.status();
   Charge& charge = **found;
   Session* session = Find(charge.session);
@@ -314,7 +310,7 @@ absl::StatusOr<std::optional<Allocation>> Engine::ContinueAllocation(ChargeId id
   const auto pool = session->pools.find(allocation.pool);
   if (pool != session->pools.end()) pool->second.arriving = false;
   Allocation done = std::move(allocation);
-  charges_.erase(id);
+  charges_.End(id);
   return done;
 }
 
@@ -455,16 +451,12 @@ absl::StatusOr<Releases> Engine::Free(SessionId id, const std::vector<ChunkId>& 
   return releases;
 }
 
-// Of an allocation that ended before the first of their chunks was entered.
-void Engine::ReleaseEmptyPools(Session* session, Releases* releases) {
-  std::erase_if(session->pools, [&](const auto& entry) {
-    const auto& [id, pool] = entry;
-    if (pool.chunks > 0) return false;
-    ReleaseMemory(*session, kHostAccount, pool.bytes, releases);
-    session->pool_bytes -= pool.bytes;
-    releases->pools.push_back({session->id, id});
-    return true;
-  });
+void Engine::ReleasePool(Session* session, PoolId id, Releases* releases) {
+  const auto pool = session->pools.find(id);
+  ReleaseMemory(*session, kHostAccount, pool->second.bytes, releases);
+  session->pool_bytes -= pool->second.bytes;
+  releases->pools.push_back({session->id, id});
+  session->pools.erase(pool);
 }
 
 void Engine::FreeChunk(Session* session, ChunkId id, Releases* releases) {
@@ -473,18 +465,13 @@ void Engine::FreeChunk(Session* session, ChunkId id, Releases* releases) {
   const uint32_t generation = StatusOf(*chunk).generation;
   tables_->PublishState(session->id, id, shm::StateWord{.generation = generation}.Encode());
   manifest_.Remove(chunk->record);
-  chunk_limit_.Give(session->spec.tenant, 1);
+  limits_.GiveChunks(session->spec.tenant, 1);
   if (chunk->has_home()) {
     ledger_.Vacate(kHostAccount, session->id, chunk->kind, chunk->bytes).IgnoreError();
     const auto pool = session->pools.find(chunk->pool);
     pool->second.in_use_bytes -= chunk->bytes;
     pool->second.chunks -= 1;
-    if (pool->second.chunks == 0) {
-      ReleaseMemory(*session, kHostAccount, pool->second.bytes, releases);
-      session->pool_bytes -= pool->second.bytes;
-      releases->pools.push_back({session->id, pool->first});
-      session->pools.erase(pool);
-    }
+    if (pool->second.chunks == 0) ReleasePool(session, chunk->pool, releases);
   }
   session->generations[shm::Index(id)] = generation;
   session->chunks[shm::Index(id)].reset();

@@ -34,7 +34,7 @@ absl::StatusOr<JobStanding> Engine::Admit(SessionId id, const std::string& run, 
     absl::Status joined = jobs_.Join(id, {spec.tenant, spec.job, run}, ask, now, has);
     if (!joined.ok()) {
       if (absl::IsResourceExhausted(joined) && jobs_.IsFull(spec.tenant)) {
-        refusals_.Count("waiting_jobs_per_tenant", spec.tenant);
+        limits_.CountRefusal("waiting_jobs_per_tenant", spec.tenant);
       }
       return joined;
     }
@@ -97,7 +97,7 @@ absl::StatusOr<Releases> Engine::ReleaseArena(SessionId id, Time now) {
                      base::FormatBytes(arena.top_bytes()), " of the arena; drop them first"));
   }
   Releases releases;
-  releases.charges.push_back(AddCharge({.tenant = session->spec.tenant,
+  releases.charges.push_back(charges_.Add({.tenant = session->spec.tenant,
                                         .account = session->device_account(),
                                         .bytes = session->arena_bytes()}));
   releases.arenas.push_back(id);
@@ -122,6 +122,7 @@ void Engine::Drain(bool drained, Time now) {
 
 bool Engine::HasJob(const std::string& tenant, const std::string& job) const {
   for (const auto& [id, session] : sessions_) {
+    if (session->is_ending()) continue;
     if (session->spec.tenant == tenant && session->spec.job == job) return true;
   }
   return false;

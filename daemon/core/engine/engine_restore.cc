@@ -164,7 +164,7 @@ absl::StatusOr<std::unique_ptr<Engine::Session>> Engine::RebuildSession(
     absl::Status reserved = session->arena->ReserveTop(inherited.books.workspace_bytes());
     if (!reserved.ok()) return Contradiction(session->id, "its workspace is not in its arena");
   }
-  for (const RecordIndex record : unclaimed_[session->id]) {
+  for (const RecordIndex record : (*unclaimed_)[session->id]) {
     if (absl::Status status = RebuildChunk(session.get(), inherited, record); !status.ok()) {
       return status;
     }
@@ -193,8 +193,7 @@ absl::Status Engine::HandOutAgain(const Session& session) {
 
 void Engine::EnterAgain(Session* session) {
   const SessionSpec& spec = session->spec;
-  session_limit_.TakeAgain(spec.tenant, 1);
-  chunk_limit_.TakeAgain(spec.tenant, session->chunk_count);
+  limits_.TakeAgain(spec.tenant, session->chunk_count);
   for (const auto& chunk : session->chunks) {
     if (chunk == nullptr) continue;
     if (chunk->has_home()) {
@@ -235,7 +234,7 @@ absl::Status Engine::RebuildTransfer(Session* session, const NotedTransfer& note
       !(load ? source : destination)->has_home()) {
     return Contradiction(session->id, "one of its transfers makes no sense");
   }
-  // Of a session whose client died, KeepSession may have removed that device copy already.
+  // Of a session whose client died, KeepChunk may have removed that device copy already.
   if (session->state == SessionState::kAttached &&
       StatusOf(load ? *destination : *source).residency == Residency::kAbsent) {
     return Contradiction(session->id, "one of its transfers uses a device copy that is not there");
@@ -263,11 +262,11 @@ absl::Status Engine::RebuildTransfer(Session* session, const NotedTransfer& note
 }
 
 absl::Status Engine::RestoreSession(const InheritedSession& inherited, Time now) {
-  if (!restoring_) {
+  if (!unclaimed_.has_value()) {
+    unclaimed_.emplace();
     for (const RecordIndex record : manifest_.Used()) {
-      unclaimed_[manifest_.Identity(record).session].push_back(record);
+      (*unclaimed_)[manifest_.Identity(record).session].push_back(record);
     }
-    restoring_ = true;
   }
   absl::StatusOr<std::unique_ptr<Session>> rebuilt = RebuildSession(inherited);
   if (!rebuilt.ok()) return rebuilt.status();
@@ -276,7 +275,7 @@ absl::Status Engine::RestoreSession(const InheritedSession& inherited, Time now)
   const SessionId id = session->id;
   sessions_.emplace(id, *std::move(rebuilt));
   EnterAgain(session);
-  unclaimed_.erase(id);
+  unclaimed_->erase(id);
   for (const NotedTransfer& noted : session->books->Transfers()) {
     absl::Status status = RebuildTransfer(session, noted, now);
     if (status.ok()) continue;
@@ -287,7 +286,8 @@ absl::Status Engine::RestoreSession(const InheritedSession& inherited, Time now)
     for (const auto& chunk : session->chunks) {
       if (chunk != nullptr) chunk->pins = chunk->home_uses = 0;
     }
-    EndSession(session, &releases);
+    BeginEnd(session, &releases);
+    CloseAll(&releases);
     for (const ChargeId charge : releases.charges) GiveBack(charge);
     return status;
   }
@@ -316,7 +316,7 @@ void Engine::FinishRestore(Time now, std::vector<Outgoing>* out) {
   for (const RecordIndex record : manifest_.Used()) {
     if (Find(manifest_.Identity(record).session) == nullptr) manifest_.Remove(record);
   }
-  unclaimed_.clear();
+  unclaimed_.reset();
   std::set<std::string> tenants;
   for (const auto& [id, session] : sessions_) {
     tenants.insert(session->spec.tenant);
@@ -329,7 +329,11 @@ void Engine::FinishRestore(Time now, std::vector<Outgoing>* out) {
       UpdateDeparture(session.get(), chunk.get());
     }
     if (session->state == SessionState::kKept) {
-      KeepSession(session.get(), session->keep_until);
+      // Also of a session that was being ended: Tick goes on with that.
+      for (const auto& chunk : session->chunks) {
+        if (chunk != nullptr) KeepChunk(session.get(), chunk.get());
+      }
+      FinishKeep(session.get());
       continue;
     }
     for (const auto& chunk : session->chunks) {

@@ -11,6 +11,7 @@ std::vector<SessionSnapshot> Engine::Sessions(SessionId from, size_t limit) cons
   for (auto it = sessions_.lower_bound(from); it != sessions_.end(); ++it) {
     if (snapshots.size() >= limit) break;
     const auto& [id, session] = *it;
+    if (session->is_ending()) continue;
     SessionSnapshot snapshot{
         .id = id,
         .spec = session->spec,

@@ -25,6 +25,11 @@ namespace geminid::core {
 // that leases all it has.
 inline constexpr size_t kMostLookedAt = 4096;
 
+// As the time up to which a session is retained: its memory ends, and nobody can take it over.
+inline constexpr Time kEndedTime = Time::FromNanoseconds(1);
+
+absl::Status NoSuchSession(SessionId session);
+
 // Why a request failed: a status for the log and for the response, and the wire's reason.
 struct Engine::Failure {
   absl::Status status;
@@ -65,21 +70,6 @@ struct Engine::Chunk {
   bool has_home() const { return pool != kNoPool; }
 };
 
-// Memory in the making, with what its session will then have; or memory on its way back.
-struct Engine::Charge {
-  std::string tenant;
-  Account account;
-  uint64_t bytes = 0;
-  SessionId session = kNoSession;  // kNoSession: nobody waits for it any more
-  SessionId holder = kNoSession;   // of whose promised memory it is
-  std::vector<ChunkSpec> specs{};
-  Allocation allocation{};
-  uint64_t number = 0;  // of the allocation, as the client counts them
-  size_t entered = 0;   // of `specs`: those are chunks of the session already
-
-  uint64_t promised_chunks() const { return specs.size() - entered; }
-};
-
 struct Engine::Pool {
   uint64_t bytes = 0;
   uint64_t in_use_bytes = 0;
@@ -98,6 +88,7 @@ struct Engine::Session {
   SessionState state = SessionState::kAttached;
   Time opened_at;
   Time keep_until;
+  std::optional<size_t> closed_chunks;  // by number, up to this one; none: it is not being closed
   bool asked_for_admission = false;
   bool barred = false;  // it came while the daemon was drained
 
@@ -121,6 +112,7 @@ struct Engine::Session {
   uint64_t evictions = 0;
   uint64_t evictions_refused_by_lease = 0;
 
+  bool is_ending() const { return state == SessionState::kKept && keep_until == kEndedTime; }
   // Within the plan's iteration; 0 without a plan.
   uint32_t plan_moment() const {
     return plan_moments == 0 ? 0 : static_cast<uint32_t>(moment % plan_moments);

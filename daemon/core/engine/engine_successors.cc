@@ -17,14 +17,15 @@ uint64_t SuccessorOf(uint64_t allocation) { return allocation >> shm::kAllocatio
 std::optional<SessionId> Engine::FindKept(const SessionSpec& spec) const {
   for (auto it = sessions_.rbegin(); it != sessions_.rend(); ++it) {
     const Session& session = *it->second;
-    if (session.state == SessionState::kKept && IsSameRank(session.spec, spec)) return session.id;
+    if (session.state != SessionState::kKept || session.is_ending()) continue;
+    if (IsSameRank(session.spec, spec)) return session.id;
   }
   return std::nullopt;
 }
 
 absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time now) {
   Session* session = Find(id);
-  if (session == nullptr || session->state != SessionState::kKept) {
+  if (session == nullptr || session->state != SessionState::kKept || session->is_ending()) {
     return absl::NotFoundError(
         absl::StrCat("no session ", shm::Value(id), " is kept; attach without resuming"));
   }
@@ -39,6 +40,8 @@ absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time n
         "session ", shm::Value(id), " is kept on device ", shm::Value(session->device),
         ", not on device ", shm::Value(spec.device), "; resume it without asking for a device"));
   }
+  Releases none;  // what is retained is not released
+  ContinueClose(id, shm::kMaxChunks, &none);
   session->spec = spec;
   session->state = SessionState::kAttached;
   kept_.erase({session->keep_until, id});

@@ -1,4 +1,4 @@
-// What the engine shows of itself to the operator.
+// Copies of sessions, chunks and pools at one moment, for listings and metrics.
 #ifndef GEMINID_DAEMON_CORE_ENGINE_SNAPSHOTS_H_
 #define GEMINID_DAEMON_CORE_ENGINE_SNAPSHOTS_H_
 

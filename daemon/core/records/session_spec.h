@@ -1,4 +1,5 @@
-// Who a session is.
+// What a client says of itself when it attaches. A session is one attached client process: one rank
+// of one training job.
 #ifndef GEMINID_DAEMON_CORE_RECORDS_SESSION_SPEC_H_
 #define GEMINID_DAEMON_CORE_RECORDS_SESSION_SPEC_H_
 

@@ -1,4 +1,5 @@
-// The methods of attached clients. Every call carries its session's token.
+// The gRPC methods of attached training processes: memory, plans and admission. Every call carries
+// the token of its session.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_CLIENT_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_CLIENT_SERVICES_H_
 

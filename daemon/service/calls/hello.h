@@ -1,4 +1,4 @@
-// The first message of a client, checked field by field.
+// The first message of a client on the attach socket, checked field by field.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_HELLO_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_HELLO_H_
 

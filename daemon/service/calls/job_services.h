@@ -1,5 +1,5 @@
-// The methods about several jobs on a node: who runs and who waits; and what may be done to them,
-// by their tenant and by the operator.
+// The gRPC methods for several training jobs on one node: list those that run and those that wait,
+// hold or end one, and drain the node.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_JOB_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_JOB_SERVICES_H_
 

@@ -20,8 +20,6 @@
 namespace geminid::service {
 namespace {
 
-using Sessions = std::map<shm::SessionId, SessionPtr>;
-
 const ClientSession* Find(const Sessions& sessions, shm::SessionId id) {
   const auto found = sessions.find(id);
   return found == sessions.end() ? nullptr : found->second.get();

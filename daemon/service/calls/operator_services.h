@@ -1,5 +1,6 @@
-// The methods of the operator: what is, who holds it, and why. They change nothing. Who is no
-// operator gets what is in its own sessions, and of the others' only what they hold.
+// The gRPC methods that show the daemon's state: its sessions, memory and configuration. They change
+// nothing. A caller who is no operator sees the contents of its own sessions; of the others it sees
+// how much memory they hold.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_OPERATOR_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_OPERATOR_SERVICES_H_
 

@@ -8,6 +8,9 @@
 #include "absl/strings/str_join.h"
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "daemon/config/guarantees.h"
+#include "daemon/gpus/probe.h"
+#include "daemon/os/log.h"
 
 namespace geminid::service {
 namespace {
@@ -62,7 +65,36 @@ void DescribeGpu(const gpus::NodeDevice& device, core::DeviceDescription* descri
   }
 }
 
+// Says once what is missing; without a driver that is one line, whatever it was wanted for.
+void LogMissing(const absl::Status& found, const std::vector<gpus::NodeDevice>& devices) {
+  std::map<std::string, std::vector<size_t>> by_reason;
+  if (!found.ok()) by_reason[std::string(found.message())];
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i].why_not.empty()) by_reason[devices[i].why_not].push_back(i);
+  }
+  for (const auto& [why, indices] : by_reason) {
+    os::Log(os::LogLevel::kWarning, "no GPU; the other devices are served",
+            {{"for_devices", absl::StrJoin(indices, ",")}, {"why", why}});
+  }
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<gpus::NodeDevice>> FindDevices(const std::string& agent_program,
+                                                          config::Settings* settings) {
+  absl::StatusOr<std::vector<agent::GpuFacts>> found = std::vector<agent::GpuFacts>();
+  if (gpus::WantsGpus(settings->devices)) {
+    found = gpus::FindGpus(agent_program, kProbePatience);
+  }
+  absl::StatusOr<std::vector<gpus::NodeDevice>> devices =
+      gpus::AssignGpus(settings->devices, found);
+  if (!devices.ok()) return devices;
+  LogMissing(found.status(), *devices);
+  settings->devices.clear();
+  for (const gpus::NodeDevice& device : *devices) settings->devices.push_back(device.setting);
+  if (absl::Status status = config::CheckGuarantees(*settings); !status.ok()) return status;
+  return devices;
+}
 
 absl::StatusOr<std::vector<core::DeviceDescription>> DescribeDevices(
     const std::vector<gpus::NodeDevice>& devices, const std::string& socket,

@@ -114,13 +114,7 @@ class RpcServer::Tenant : public grpc::CallbackGenericService {
 RpcServer::RpcServer(const SettingsInForce* settings, const DaemonFacts& facts, os::EventLoop* loop,
                      Hub* hub, TenantLog* log, const Clients* clients,
                      std::function<void(shm::SessionId)> on_detached)
-    : session_(hub, log, on_detached),
-      chunk_(hub),
-      plan_(hub),
-      memory_(hub),
-      admin_(hub, facts),
-      config_(settings),
-      job_(hub, log, std::move(on_detached)),
+    : services_(settings, facts, hub, log, std::move(on_detached)),
       loop_(loop),
       log_(log),
       clients_(clients),
@@ -167,13 +161,7 @@ RpcServer::~RpcServer() { Shutdown(absl::ZeroDuration()); }
 
 void RpcServer::AddMethods() {
   std::vector<RpcMethod> methods;
-  session_.AddTo(&methods);
-  chunk_.AddTo(&methods);
-  plan_.AddTo(&methods);
-  memory_.AddTo(&methods);
-  admin_.AddTo(&methods);
-  config_.AddTo(&methods);
-  job_.AddTo(&methods);
+  services_.AddTo(&methods);
   for (RpcMethod& method : methods) shared_.methods[method.path] = std::move(method);
   AddHealth();
 }

@@ -22,9 +22,7 @@
 #include "absl/time/time.h"
 #include "daemon/config/settings.h"
 #include "daemon/os/acceptor.h"
-#include "daemon/service/calls/client_services.h"
-#include "daemon/service/calls/job_services.h"
-#include "daemon/service/calls/operator_services.h"
+#include "daemon/service/calls/services.h"
 #include "daemon/service/calls/tenant_calls.h"
 #include "daemon/service/entry/http2_gate.h"
 #include "daemon/service/sessions/hub.h"
@@ -75,13 +73,7 @@ class RpcServer {
   absl::Status CheckDescriptors(const base::UniqueFd& newest, const Identity& identity);
   absl::Status CheckLimits(const std::string& name, Tenant* tenant);
 
-  SessionRpc session_;
-  ChunkRpc chunk_;
-  PlanRpc plan_;
-  MemoryRpc memory_;
-  AdminRpc admin_;
-  ConfigRpc config_;
-  JobRpc job_;
+  Services services_;
   os::EventLoop* const loop_;
   TenantLog* const log_;
   const Clients* const clients_;

@@ -1,5 +1,7 @@
 #include "daemon/service/heritage/keepsakes.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -8,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/memfd.h"
 
 namespace geminid::service {
 namespace {
@@ -161,6 +164,22 @@ Keepsakes Sort(std::vector<holder::KeptDescriptor> kept) {
   for (auto& [session, of] : unsorted.clients) ChooseClient(session, &of, &sorted);
   for (auto& [session, of] : unsorted.plans) ChoosePlans(session, &of, &sorted);
   return sorted;
+}
+
+void GiveUp(holder::DescriptorStore* store, const Keepsakes::OfSession& kept) {
+  // The client reads the end of its connection, whoever else has descriptors of it.
+  const auto socket = kept.kinds.find(kKeptSocket);
+  if (socket != kept.kinds.end()) ::shutdown(socket->second.get(), SHUT_RDWR);
+  for (const auto& [id, pool] : kept.pools) base::Revoke(pool).IgnoreError();
+  for (const auto& [number, slab] : kept.slabs) base::Revoke(slab).IgnoreError();
+  for (const std::string& name : kept.names) store->Remove(name).IgnoreError();
+}
+
+void GiveUpAll(holder::DescriptorStore* store, const Keepsakes& kept) {
+  for (const auto& [id, session] : kept.sessions) GiveUp(store, session);
+  for (const std::string& name : kept.needless) store->Remove(name).IgnoreError();
+  store->Remove(kKeptManifest).IgnoreError();
+  store->Remove(kKeptNode).IgnoreError();
 }
 
 }  // namespace geminid::service

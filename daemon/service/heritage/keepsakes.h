@@ -61,6 +61,12 @@ struct Keepsakes {
 
 Keepsakes Sort(std::vector<holder::KeptDescriptor> kept);
 
+// Ends the session as far as its client is concerned: takes its memory back, closes its connection,
+// and removes all of it from the store.
+void GiveUp(holder::DescriptorStore* store, const Keepsakes::OfSession& kept);
+// Of every session, and the node's own descriptors.
+void GiveUpAll(holder::DescriptorStore* store, const Keepsakes& kept);
+
 }  // namespace geminid::service
 
 #endif  // GEMINID_DAEMON_SERVICE_HERITAGE_KEEPSAKES_H_

@@ -13,9 +13,9 @@ namespace geminid::service {
 // Nothing was wrong with what the call was made with: it may succeed later.
 bool IsShortage(const absl::Status& status);
 
-// The longest that the calls of one Shortage wait in all. A daemon has two: one while it takes over
-// what was kept, and one while it begins to watch the sessions. A service manager that starts a daemon 5
-// times a minute at most goes on starting one that waits so long.
+// The longest that the calls of one Shortage wait in all. A daemon has one, for all of its start. A
+// service manager that starts a daemon 5 times a minute at most goes on starting one that waits so
+// long.
 inline constexpr core::Duration kShortagePatience = core::Duration::Seconds(15);
 
 // Repeats calls that fail for a shortage, with pauses from 10 ms to 1 s between them. Its patience

@@ -59,18 +59,8 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Adopt(
       std::move(fd(kKeptDaemonEvent)), std::move(client_event), std::move(segments),
       std::move(fd(kKeptBooks)), std::move(books), in_flight));
   session->which_client = kept->which_client;
-  session->PassOverAnswered();
+  session->rings_.PassOverAnswered();
   return session;
-}
-
-// Only the first request in the ring may have been carried out. What was answered was carried out
-// whole; the client may have acted on the answer, so that carrying it out again were another thing.
-void ClientSession::PassOverAnswered() {
-  shm::Request request;
-  if (PeekRequest(&request) != Popped::kEntry) return;
-  const bool answered = responses_.HasWritten(
-      [&](const shm::Response& response) { return response.request_id == request.request_id; });
-  if (answered) HasDone();
 }
 
 std::vector<std::pair<std::string, int>> ClientSession::Keepsakes() const {
@@ -105,10 +95,7 @@ ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec,
       books_fd_(std::move(books_fd)),
       books_(std::move(books)),
       in_flight_(in_flight),
-      requests_(segments_.client()->requests, &segments_.client()->cursor.requests_written,
-                &segments_.state()->cursor.requests_read),
-      responses_(segments_.state()->responses, &segments_.state()->cursor.responses_written,
-                 &segments_.client()->cursor.responses_read) {}
+      rings_(segments_) {}
 
 // What the client has taken is counted no more, and its socket closes.
 ClientSession::~ClientSession() { (void)in_flight_->Count(spec_.tenant); }
@@ -133,17 +120,6 @@ absl::Status ClientSession::SendMemory(const shm::Memory& message, const base::U
   return in_flight_->Send(spec_.tenant, socket_, std::as_bytes(std::span(&message, 1)), fds);
 }
 
-bool ClientSession::PushResponse(const shm::Response& response) {
-  if (waiting_.empty() && responses_.TryPush(response)) return true;
-  waiting_.push_back(response);
-  return false;
-}
-
-bool ClientSession::FlushResponses() {
-  while (!waiting_.empty() && responses_.TryPush(waiting_.front())) waiting_.pop_front();
-  return waiting_.empty();
-}
-
 bool ClientSession::IsAsleep() const {
   return segments_.client()->cursor.asleep.load(std::memory_order_seq_cst) != 0;
 }
@@ -156,7 +132,7 @@ void ClientSession::Wake(End end) const {
 
 bool ClientSession::TryArm() {
   segments_.state()->cursor.asleep.store(1, std::memory_order_seq_cst);
-  if (requests_.Empty()) return true;
+  if (!rings_.HasRequest()) return true;
   Disarm();
   return false;
 }
@@ -180,6 +156,21 @@ ClientNumbers ClientSession::ReadNumbers() const {
   numbers.step = counters.step.load(std::memory_order_relaxed);
   numbers.moment = counters.moment.load(std::memory_order_relaxed);
   return numbers;
+}
+
+absl::StatusOr<core::SessionBooks> MakeBooks(const ClientSession& session, core::Time opened_at) {
+  core::SessionFacts facts;
+  facts.id = session.id();
+  facts.spec = session.spec();
+  facts.device = session.device().index;
+  facts.opened_at = opened_at;
+  facts.token = session.token();
+  return core::SessionBooks::Create(session.books_memory(), facts);
+}
+
+void Tell(const SessionPtr& session, shm::Phase phase, Sleeper::End end, Waker* waker) {
+  session->SetPhase(phase);
+  waker->End(session, end);
 }
 
 }  // namespace geminid::service

@@ -1,14 +1,13 @@
-// What the daemon holds for one session besides its accounts: shared memory, descriptors, rings.
+// One attached client process, a rank of a job: its shared memory, descriptors and rings. How much
+// memory it is charged for is the engine's.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_CLIENT_SESSION_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_CLIENT_SESSION_H_
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,10 +24,10 @@
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/heritage/keepsakes.h"
 #include "daemon/service/sessions/kept_plan.h"
+#include "daemon/service/sessions/session_rings.h"
 #include "daemon/service/sessions/token.h"
 #include "daemon/service/sessions/waker.h"
 #include "daemon/service/tenants/in_flight.h"
-#include "proto/shm/ring.h"
 #include "proto/shm/session_layout.h"
 
 namespace geminid::service {
@@ -47,7 +46,7 @@ struct PlanNumbers {
 };
 
 // Shared: calls in progress and the event loop keep it alive after the session has ended.
-// What is marked so is guarded by the hub's mutex; the rest never changes.
+// What is marked so is guarded by the mutex of the SessionTable; the rest never changes.
 class ClientSession : public Sleeper, public std::enable_shared_from_this<ClientSession> {
  public:
   // `socket` is the attach connection, `in_flight` outlives the session. Creates the segments, the
@@ -92,17 +91,8 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   // UNAVAILABLE when this one, have too much to read already.
   absl::Status SendMemory(const shm::Memory& message, const base::UniqueFd& fd) const;
 
-  // --- under the hub's mutex ---------------------------------------------------------------------
-  using Popped = shm::RingReader<shm::Request, shm::kRingEntries>::Result;
-  // The next request stays in the ring until HasDone(): should the daemon die before, the next one
-  // finds it there. It passes over a request that was answered, so that none is answered twice.
-  Popped PeekRequest(shm::Request* request) { return requests_.TryPeek(request); }
-  void HasDone() { requests_.Advance(); }
-  bool HasRequest() const { return !requests_.Empty(); }
-  // Puts `response` into the ring, or, with false, behind those that wait for space in it.
-  bool PushResponse(const shm::Response& response);
-  // Moves what waits into the ring. True when nothing waits any more.
-  bool FlushResponses();
+  // --- under the table's mutex -------------------------------------------------------------------
+  SessionRings& rings() { return rings_; }
   // It said so: it must be woken for what was put into the ring before this call.
   bool IsAsleep() const;
   // Asks the client to write the daemon's event from now on. False when a request is there already,
@@ -126,7 +116,7 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   uint64_t plan_bytes = 0;  // of the plan and of what is kept of it, from the tenant's share
   // -----------------------------------------------------------------------------------------------
 
-  // Held, and taken before the hub's, while the newest plan takes the older one's place in the
+  // Held, and taken before the table's, while the newest plan takes the older one's place in the
   // store.
   std::mutex keeping_plan;
 
@@ -136,7 +126,6 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
                 base::UniqueFd socket, base::UniqueFd daemon_event, os::WakeUp client_event,
                 memory::SessionSegments segments, base::UniqueFd books_fd, base::Mapping books,
                 InFlight* in_flight);
-  void PassOverAnswered();
 
   const shm::SessionId id_;
   const core::SessionSpec spec_;
@@ -151,12 +140,16 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   const base::UniqueFd books_fd_;
   const base::Mapping books_;
   InFlight* const in_flight_;
-  shm::RingReader<shm::Request, shm::kRingEntries> requests_;
-  shm::RingWriter<shm::Response, shm::kRingEntries> responses_;
-  // Bounded by what the engine lets a session have outstanding, because no request is read while
-  // anything waits here.
-  std::deque<shm::Response> waiting_;
+  SessionRings rings_;
 };
+
+using SessionPtr = std::shared_ptr<ClientSession>;
+
+// The session's books, before anything else is noted there.
+absl::StatusOr<core::SessionBooks> MakeBooks(const ClientSession& session, core::Time opened_at);
+
+// Tells the client in which phase its session is, and ends so much of its connection, soon.
+void Tell(const SessionPtr& session, shm::Phase phase, Sleeper::End end, Waker* waker);
 
 }  // namespace geminid::service
 

@@ -6,15 +6,13 @@
 
 #include "base/start_thread.h"
 #include "base/status_macros.h"
-#include "daemon/os/event.h"
+#include "daemon/service/sessions/now.h"
 
 namespace geminid::service {
 namespace {
 
 // Of each ten parts of a processor's time, a tenant's wake-ups get one.
 constexpr int64_t kPauses = 9;
-
-core::Time MonotonicTime() { return core::Time::FromNanoseconds(os::MonotonicNanoseconds()); }
 
 }  // namespace
 
@@ -91,15 +89,15 @@ Waker::~Waker() {
 void Waker::Wake(const SleeperPtr& sleeper) {
   if (knows_anybody_.load(std::memory_order_relaxed)) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (turns_.IsLeftToThread(sleeper->tenant(), MonotonicTime())) {
+    if (turns_.IsLeftToThread(sleeper->tenant(), Now())) {
       turns_.Add(sleeper, Sleeper::End::kNothing);
       changed_.notify_one();
       return;
     }
   }
-  const core::Time began = MonotonicTime();
+  const core::Time began = Now();
   sleeper->Wake(Sleeper::End::kNothing);
-  if (MonotonicTime() - began < WakeTurns::kLasting) return;
+  if (Now() - began < WakeTurns::kLasting) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   turns_.Suspect(sleeper->tenant());
   knows_anybody_.store(true, std::memory_order_relaxed);
@@ -115,7 +113,7 @@ void Waker::End(const SleeperPtr& sleeper, Sleeper::End end) {
 }
 
 bool Waker::RunOne(std::unique_lock<std::mutex>* lock) {
-  WakeTurns::Turn turn = turns_.Next(MonotonicTime());
+  WakeTurns::Turn turn = turns_.Next(Now());
   if (turn.sleeper == nullptr) return false;
   lock->unlock();
   const std::string tenant = turn.sleeper->tenant();
@@ -124,7 +122,7 @@ bool Waker::RunOne(std::unique_lock<std::mutex>* lock) {
   const core::Duration took = core::Duration::Nanoseconds(os::ThreadNanoseconds() - began);
   turn.sleeper.reset();
   lock->lock();
-  turns_.Took(tenant, took, MonotonicTime());
+  turns_.Took(tenant, took, Now());
   return true;
 }
 
@@ -132,14 +130,14 @@ void Waker::Run() {
   // Its mutex is the loop's, too: a thread that gives way would be kept from giving it back.
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    if (stopping_) turns_.DropLasting(MonotonicTime());
+    if (stopping_) turns_.DropLasting(Now());
     if (RunOne(&lock)) continue;
     const std::optional<core::Time> next = turns_.NextAt();
     if (stopping_ && !next.has_value()) return;
-    turns_.Forget(MonotonicTime());
+    turns_.Forget(Now());
     knows_anybody_.store(!turns_.knows_nobody(), std::memory_order_relaxed);
     if (next.has_value()) {
-      changed_.wait_for(lock, std::chrono::nanoseconds((*next - MonotonicTime()).nanoseconds()));
+      changed_.wait_for(lock, std::chrono::nanoseconds((*next - Now()).nanoseconds()));
     } else if (turns_.knows_nobody()) {
       changed_.wait(lock);
     } else {

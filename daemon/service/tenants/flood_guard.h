@@ -1,4 +1,4 @@
-// Against processes that connect as fast as a processor can.
+// Notices processes that connect as fast as a processor can, so that they can be refused.
 #ifndef GEMINID_DAEMON_SERVICE_TENANTS_FLOOD_GUARD_H_
 #define GEMINID_DAEMON_SERVICE_TENANTS_FLOOD_GUARD_H_
 

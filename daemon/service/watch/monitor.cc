@@ -65,8 +65,6 @@ void AddGpus(const gpus::Gpus& gpus, HealthReading* reading) {
   reading->some_device_serves = some_agent_serves || gpus.has_other_devices();
 }
 
-using Sessions = std::map<shm::SessionId, SessionPtr>;
-
 void ReadMemory(const core::Engine& engine, metrics::Reading* reading) {
   for (const core::Account& account : engine.ledger().Accounts()) {
     reading->accounts.emplace_back(account, engine.ledger().Totals(account));

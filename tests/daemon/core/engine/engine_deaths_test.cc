@@ -324,6 +324,48 @@ TEST_F(EngineDeaths, InTheEndOfASession_LeaveOneThatCanEnd) {
       });
 }
 
+class CloseInSlices : public EngineDeaths {
+ protected:
+  // One chunk a slice.
+  static void Close(World* world, SessionId session, CloseReason reason) {
+    absl::StatusOr<Releases> releases =
+        world->engine().BeginClose(session, reason, world->now());
+    ASSERT_TRUE(releases.ok()) << releases.status();
+    while (!world->engine().ContinueClose(session, 1, &*releases)) {
+    }
+  }
+};
+
+// Its client said goodbye, and the daemon dies between two slices: the next one never takes it for
+// a session that goes on or that a replacement can have.
+TEST_F(CloseInSlices, OfASessionThatEnds_AreFinishedByTheNextDaemon) {
+  SessionId session{};
+  const SessionSpec spec = SpecOf("job", shm::DeathPolicy::kKeep, "run-1");
+  DieAtEveryStore(
+      [&](World& world) {
+        session = world.Open(spec);
+        ASSERT_TRUE(world.engine().CreateArena(session, kArenaBytes).ok());
+        const ChunkId loading = world.Add(session, ChunkKind::kWeight);
+        world.Copy(session, loading, loading, shm::kAllocateDestination);
+        for (int i = 0; i < 3; ++i) world.Add(session, ChunkKind::kExpAvg);
+      },
+      [&](World& world) { Close(&world, session, CloseReason::kDetached); },
+      [&](World& world, bool) {
+        EXPECT_EQ(world.engine().FindKept(spec), std::nullopt);
+        if (!world.engine().Sessions().empty()) {
+          // Before the first slice.
+          EXPECT_EQ(world.engine().ChunkCount(session), 4u);
+          Close(&world, session, CloseReason::kDetached);
+        }
+        std::vector<Outgoing> out;
+        EXPECT_EQ(world.engine().Sessions().size(), 0u);
+        (void)world.engine().Tick(world.now(), &out);
+        EXPECT_EQ(world.engine().manifest().used_records(), 0u);
+        EXPECT_EQ(world.engine().counters().sessions_expired, 0u);
+        EXPECT_EQ(world.engine().Check(), absl::OkStatus());
+      });
+}
+
 // A job that makes way for another, and is to go on after it.
 TEST_F(EngineDeaths, InGivingAnArenaBack_LeaveAJobThatGoesOn) {
   SessionId low{};

@@ -644,19 +644,60 @@ void Simulation::Close(SessionModel* session, CloseReason reason) {
   const bool keep = reason != CloseReason::kDetached && has_chunks &&
                     session->spec.death_policy == shm::DeathPolicy::kKeep;
   session->leaving = keep ? Leaving::kUnused : Leaving::kAll;
-  absl::StatusOr<Releases> releases;
-  for (bool closed = false; !closed;) {
+  const SessionId id = session->id;
+  for (bool closed = false; !closed && violation_.empty();) {
     if (keep) Judge(session);
-    closed = Survives([&] { releases = engine_->CloseSession(session->id, reason, now_); });
+    closed = BeginClose(session, reason) && ContinueClose(session);
     if (closed) break;
     ++counts_.deaths_in_ends;
     if (!violation_.empty()) return;
-    if (IsKept(session->id)) return keep ? Keep(session) : Violate("it was retained");
+    if (IsKept(id)) return keep ? Keep(session) : Violate("it was retained");
   }
-  if (!releases.ok()) return Violate("a session could not be closed");
-  if (releases->sessions.empty() != keep) Violate("the death policy was not followed");
+  if (!violation_.empty()) return;
+  if (sessions_.contains(id) != keep) return Violate("the death policy was not followed");
   if (keep) Keep(session);
+}
+
+// False: the daemon died, here and in the next.
+bool Simulation::BeginClose(SessionModel* session, CloseReason reason) {
+  absl::StatusOr<Releases> releases;
+  if (!Survives([&] { releases = engine_->BeginClose(session->id, reason, now_); })) return false;
+  if (!releases.ok()) {
+    Violate("a session could not be closed");
+    return false;
+  }
   Collect(*releases);
+  return true;
+}
+
+// Slice by slice; the clients of others, and the daemon's deaths, come in between.
+bool Simulation::ContinueClose(SessionModel* session) {
+  const SessionId id = session->id;
+  for (bool done = false; !done;) {
+    if (const absl::Status status = engine_->Check(); !status.ok()) {
+      Violate(std::string(status.message()));
+    }
+    const uint64_t restarts = counts_.restarts;
+    if (Chance(20)) ActBeside(id);
+    if (!violation_.empty() || counts_.restarts != restarts) return false;
+    Releases releases;
+    const size_t most = 1 + Pick(3);
+    const bool lives = Survives([&] {
+      releases = {};
+      done = engine_->ContinueClose(id, most, &releases);
+    });
+    if (!lives) return false;
+    Collect(releases);
+    ++counts_.slices;
+  }
+  return true;
+}
+
+void Simulation::ActBeside(SessionId id) {
+  for (auto& [other, session] : sessions_) {
+    if (other == id || session.kept || session.dead) continue;
+    return Chance(50) ? CompleteTicket(&session) : SendSensible(&session);
+  }
 }
 
 void Simulation::Keep(SessionModel* session) {

@@ -46,6 +46,7 @@ struct SimulationCounts {
   uint64_t deaths_in_allocations = 0;
   uint64_t deaths_in_frees = 0;
   uint64_t deaths_in_ends = 0;  // of sessions, their retaining included
+  uint64_t slices = 0;          // in which sessions were closed
   uint64_t deaths_after_answers = 0;
   uint64_t died_without_daemon = 0;
   uint64_t deaths_at_stores = 0;
@@ -154,6 +155,9 @@ class Simulation : private Tables {
   void Free(SessionModel* session);
   void Remove(SessionModel* session, ChunkId chunk);
   void Close(SessionModel* session, CloseReason reason);
+  bool BeginClose(SessionModel* session, CloseReason reason);
+  bool ContinueClose(SessionModel* session);
+  void ActBeside(SessionId session);
   void BuryDead();
   void SendPosted();
   void Keep(SessionModel* session);

@@ -43,6 +43,7 @@ TEST(Simulation, ManyActions_EveryInvariantHoldsAfterEach) {
     total.deaths_in_allocations += counts.deaths_in_allocations;
     total.deaths_in_frees += counts.deaths_in_frees;
     total.deaths_in_ends += counts.deaths_in_ends;
+    total.slices += counts.slices;
     total.deaths_after_answers += counts.deaths_after_answers;
     total.died_without_daemon += counts.died_without_daemon;
     total.arenas_refused += counts.arenas_refused;
@@ -65,6 +66,7 @@ TEST(Simulation, ManyActions_EveryInvariantHoldsAfterEach) {
   EXPECT_GT(total.deaths_in_allocations, AtLeast(500));
   EXPECT_GT(total.deaths_in_frees, AtLeast(500));
   EXPECT_GT(total.deaths_in_ends, AtLeast(500));
+  EXPECT_GT(total.slices, AtLeast(2'000));
   EXPECT_GT(total.deaths_after_answers, AtLeast(5'000));
   EXPECT_GT(total.died_without_daemon, AtLeast(1'000));
   EXPECT_GT(total.arenas_refused, AtLeast(500));

@@ -259,6 +259,33 @@ TEST(Hub, SuccessorThatDiesWhileItIsKept_TakesNothingOutOfTheStore) {
   }
 }
 
+// Its end is left to whoever destroys the garbage, slice by slice: others are served before that.
+TEST(Hub, SessionThatCloses_HoldsUpNobodyUntilItsChunksAreFreed) {
+  Limits limits{config::TenantShares{}};
+  const std::unique_ptr<Hub> hub = SmallHub(&limits);
+  const auto closes = std::make_unique<Client>(hub.get());
+  const std::vector<core::ChunkSpec> specs(
+      1000, core::ChunkSpec{.name = "c", .kind = shm::ChunkKind::kGeneric, .bytes = 64});
+  ASSERT_TRUE(hub->Allocate(closes->session(), specs).ok());
+  Client other(hub.get());
+  const auto chunks = [&] {
+    return hub->Inspect(
+        [](const core::Engine& engine, const auto&) { return engine.ChunkCount(core::kNoSession); });
+  };
+  EXPECT_EQ(chunks(), 1002u);
+  Hub::Closed closed = hub->Close(closes->session(), core::CloseReason::kDied);
+  EXPECT_TRUE(closed.now);
+  EXPECT_EQ(chunks(), 1002u);
+  EXPECT_EQ(hub->AttachedSessions(), 1u);
+  EXPECT_EQ(other.Load(), Hub::Pumped::kArmed);
+  shm::Response ticket;
+  ASSERT_TRUE(other.Read(&ticket));
+  EXPECT_EQ(ticket.op, shm::ResponseOp::kTicket);
+  hub->Destroy(std::move(closed.garbage));
+  EXPECT_EQ(chunks(), 1u);
+  EXPECT_EQ(hub->AllSessions().size(), 1u);
+}
+
 // One copy at a time over the link of both: the end of one's is the beginning of the other's.
 TEST(Hub, TicketThatFindsTheRingFull_ComesWithoutAnyRequestOfItsSession) {
   Limits limits{config::TenantShares{}};

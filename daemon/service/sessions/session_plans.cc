@@ -1,20 +1,12 @@
-// The part of the hub that keeps the sessions' plans, and gives them to those of a predecessor.
-//
-// A plan comes into the store under a name of its own, and then the older one goes: a successor
-// finds one of them, or both, and takes the newer. Of what it finds it believes nothing that the
-// checks of KeptPlan and of the engine do not: a plan that is given up costs evictions that go by
-// last use, until the client makes its next one.
+#include "daemon/service/sessions/session_plans.h"
+
 #include <algorithm>
-#include <map>
-#include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "daemon/os/log.h"
-#include "daemon/service/sessions/hub.h"
+#include "daemon/service/heritage/keepsakes.h"
 #include "daemon/service/sessions/plan_messages.h"
 #include "proto/messages/trace_messages.h"
 
@@ -50,77 +42,77 @@ std::shared_ptr<const KeptPlan> MakeKept(shm::SessionId session, const v1::Trace
 
 }  // namespace
 
-// What there was before is charged no more. Where there is no room to keep the new one, `*kept`
-// becomes null.
-absl::Status Hub::PutInForce(const SessionPtr& session, uint64_t table_bytes, core::PlanUses* uses,
-                             std::shared_ptr<const KeptPlan>* kept) {
+// The plan that was in force before is charged no more.
+absl::Status SessionPlans::PutInForce(const Locked& locked, ClientSession* session,
+                                      uint64_t table_bytes, core::PlanUses* uses,
+                                      std::shared_ptr<const KeptPlan>* kept) {
   const std::string& tenant = session->spec().tenant;
   uint64_t bytes = table_bytes;
-  if (absl::Status status = plan_memory_.Take(tenant, bytes); !status.ok()) {
-    options_.limits->Count(plan_memory_.name(), tenant);
+  if (absl::Status status = memory_.Take(tenant, bytes); !status.ok()) {
+    limits_->Count(memory_.name(), tenant);
     return status;
   }
-  if (*kept != nullptr && plan_memory_.Take(tenant, (*kept)->bytes()).ok()) {
+  if (*kept != nullptr && memory_.Take(tenant, (*kept)->bytes()).ok()) {
     bytes += (*kept)->bytes();
   } else if (*kept != nullptr) {
-    options_.limits->Count(plan_memory_.name(), tenant);
+    limits_->Count(memory_.name(), tenant);
     kept->reset();
   }
-  absl::Status status = engine_->BeginPlan(session->id(), uses);
+  absl::Status status = locked.engine().BeginPlan(session->id(), uses);
   if (status.ok()) std::swap(session->plan_bytes, bytes);
-  plan_memory_.Give(tenant, bytes);
+  memory_.Give(tenant, bytes);
   return status;
 }
 
-absl::Status Hub::SetPlan(const SessionPtr& session, const core::NextUseTable& table,
-                          const v1::Trace& trace, const v1::Plan& plan) {
+absl::Status SessionPlans::Set(const SessionPtr& session, const core::NextUseTable& table,
+                               const v1::Trace& trace, const v1::Plan& plan) {
   const shm::SessionId id = session->id();
   std::shared_ptr<const KeptPlan> kept = MakeKept(id, trace, plan);
-  // What is in force so far goes without the mutex, too.
+  // The plan that was in force is destroyed without the mutex, too.
   GEMINID_ASSIGN_OR_RETURN(core::PlanUses uses, core::SortUses(table));
   const uint64_t table_bytes = MemoryOf(table);
   std::shared_ptr<const KeptPlan> older;
   uint64_t older_number = 0, number = 0;
   const std::lock_guard<std::mutex> keeping(session->keeping_plan);
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const Locked locked = table_->Lock();
     if (session->ended) return absl::AbortedError("the session ended during the call");
-    GEMINID_RETURN_IF_ERROR(PutInForce(session, table_bytes, &uses, &kept));
+    GEMINID_RETURN_IF_ERROR(PutInForce(locked, session.get(), table_bytes, &uses, &kept));
     session->plan = NumbersOf(plan);
     number = ++session->plans;
     older = std::exchange(session->kept_plan, kept);
     older_number = std::exchange(session->kept_plan_number, number);
   }
   size_t placed = 0;
-  InSlices([&] { return engine_->PlaceByPlan(id, &placed, kChunksInASlice); });
-  // Without the mutex, too: who keeps descriptors may take its time.
+  table_->InSlices([&](const Locked& locked) {
+    return locked.engine().PlaceByPlan(id, &placed, kChunksInASlice);
+  });
   const std::string name = PlanName(id, number, session->which_client);
-  if (kept != nullptr) Keep(name, kept->fd().get());
-  if (older != nullptr) {
-    store_->Remove(PlanName(id, older_number, session->which_client)).IgnoreError();
-  }
+  if (kept != nullptr) store_->Put(name, kept->fd().get());
+  if (older != nullptr) store_->Remove(PlanName(id, older_number, session->which_client));
   bool ended = false;  // meanwhile, and perhaps before the plan was kept
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const Locked locked = table_->Lock();
     ended = session->ended;
   }
-  if (ended && kept != nullptr) store_->Remove(name).IgnoreError();
+  if (ended && kept != nullptr) store_->Remove(name);
   return absl::OkStatus();
 }
 
-void Hub::LoadPlan(const SessionPtr& session, std::map<uint64_t, base::UniqueFd> plans,
-                   Garbage* garbage) {
+void SessionPlans::Load(const Locked& locked, ClientSession* session,
+                        std::map<uint64_t, base::UniqueFd> plans,
+                        std::vector<std::string>* unused) {
   const shm::SessionId id = session->id();
   for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) {
     session->plans = std::max(session->plans, plan->first);  // no name is given twice
     const bool wanted = !session->ended && session->kept_plan == nullptr;
-    const absl::Status loaded = wanted ? LoadOnePlan(session, std::move(plan->second))
+    const absl::Status loaded = wanted ? LoadOne(locked, session, std::move(plan->second))
                                        : absl::CancelledError("there is a newer one");
     if (loaded.ok()) {
       session->kept_plan_number = plan->first;
       continue;
     }
-    garbage->keepsakes.push_back(PlanName(id, plan->first, session->which_client));
+    unused->push_back(PlanName(id, plan->first, session->which_client));
     if (!wanted) continue;
     os::Log(
         os::LogLevel::kError,
@@ -130,7 +122,8 @@ void Hub::LoadPlan(const SessionPtr& session, std::map<uint64_t, base::UniqueFd>
   }
 }
 
-absl::Status Hub::LoadOnePlan(const SessionPtr& session, base::UniqueFd fd) {
+absl::Status SessionPlans::LoadOne(const Locked& locked, ClientSession* session,
+                                   base::UniqueFd fd) {
   const shm::SessionId id = session->id();
   GEMINID_ASSIGN_OR_RETURN(KeptPlan adopted, KeptPlan::Adopt(std::move(fd)));
   GEMINID_ASSIGN_OR_RETURN(const KeptPlan::Contents contents, adopted.Read(id));
@@ -138,17 +131,22 @@ absl::Status Hub::LoadOnePlan(const SessionPtr& session, base::UniqueFd fd) {
   core::NextUseTable table = NextUses(trace);
   // The session may have freed some since.
   std::erase_if(table.chunks, [&](const core::NextUseTable::Uses& uses) {
-    return !engine_->FindChunk(id, uses.chunk).has_value();
+    return !locked.engine().FindChunk(id, uses.chunk).has_value();
   });
   if (table.chunks.empty() && contents.trace.chunks_size() > 0) {
     return absl::DataLossError("the session has none of the chunks that it names");
   }
-  GEMINID_RETURN_IF_ERROR(engine_->SetPlan(id, table));
+  GEMINID_RETURN_IF_ERROR(locked.engine().SetPlan(id, table));
   session->plan = NumbersOf(contents.plan);
   session->kept_plan = std::make_shared<const KeptPlan>(std::move(adopted));
   session->plan_bytes = MemoryOf(table) + session->kept_plan->bytes();
-  plan_memory_.TakeAgain(session->spec().tenant, session->plan_bytes);
+  memory_.TakeAgain(session->spec().tenant, session->plan_bytes);
   return absl::OkStatus();
+}
+
+void SessionPlans::Forget(const Locked&, ClientSession* session) {
+  memory_.Give(session->spec().tenant, session->plan_bytes);
+  session->plan_bytes = 0;
 }
 
 }  // namespace geminid::service

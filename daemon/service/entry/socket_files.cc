@@ -1,16 +1,17 @@
-// The part of the daemon that has to do with files: the folder of its sockets, and what is left in
-// it.
-#include "daemon/service/entry/daemon_files.h"
+#include "daemon/service/entry/socket_files.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <filesystem>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/socket_folder.h"
+#include "base/status_macros.h"
 #include "base/system_error.h"
+#include "daemon/config/settings.h"
 #include "daemon/os/log.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
@@ -23,8 +24,6 @@ constexpr mode_t kSharedFolderMode = 0755;
 constexpr mode_t kFolderMode = 0700;
 // What the client library calls it.
 constexpr char kStarterLog[] = "geminid.log";
-
-}  // namespace
 
 absl::Status MakeFolder(const std::string& socket) {
   const std::filesystem::path folder = std::filesystem::path(socket).parent_path();
@@ -48,40 +47,65 @@ void WarnOfSharedFolder(const std::string& socket) {
            {"advice", "give --socket a folder of mode 0700, such as $XDG_RUNTIME_DIR/geminid"}});
 }
 
-absl::Status FreePaths(const std::string& socket, const DaemonOptions& options) {
+}  // namespace
+
+absl::StatusOr<SocketFiles> SocketFiles::Acquire(const std::string& socket,
+                                                 const DaemonOptions& options) {
+  GEMINID_RETURN_IF_ERROR(MakeFolder(socket));
+  WarnOfSharedFolder(socket);
+  // Before anything is bound: a second gRPC server would take the socket over without a word.
+  GEMINID_ASSIGN_OR_RETURN(os::FileLock lock,
+                           os::FileLock::Acquire(absl::StrCat(socket, shm::kLockSuffix)));
+  SocketFiles files(socket, options, std::move(lock));
+  GEMINID_RETURN_IF_ERROR(files.FreePaths(options));
+  return files;
+}
+
+SocketFiles::SocketFiles(std::string socket, const DaemonOptions& options, os::FileLock lock)
+    : socket_(std::move(socket)),
+      listeners_handed_over_(options.control_listener.valid()),
+      is_private_(options.parent_pid != 0),
+      lock_(std::move(lock)) {}
+
+absl::Status SocketFiles::FreePaths(const DaemonOptions& options) const {
   if (options.control_listener.valid() != options.attach_listener.valid()) {
     return absl::FailedPreconditionError(
         "one of the two listeners was handed over; geminid.socket needs ListenStream= and "
         "ListenSequentialPacket=, with their names");
   }
-  if (options.control_listener.valid()) return absl::OkStatus();
-  for (const std::string& path : {socket, absl::StrCat(socket, shm::kAttachSuffix)}) {
-    if (absl::Status status = os::RemoveStaleSocket(path); !status.ok()) return status;
+  if (listeners_handed_over_) return absl::OkStatus();
+  for (const std::string& path : {socket_, absl::StrCat(socket_, shm::kAttachSuffix)}) {
+    GEMINID_RETURN_IF_ERROR(os::RemoveStaleSocket(path));
   }
   return absl::OkStatus();
 }
 
-void Daemon::RemoveFiles(bool sessions_go_on) {
-  std::error_code ignored;  // what is not there need not be removed
+absl::Status SocketFiles::AddMetricsSocket() {
+  metrics_socket_ = absl::StrCat(socket_, config::kHttpSuffix);
+  return os::RemoveStaleSocket(metrics_socket_);
+}
+
+void SocketFiles::Release(const Ends& ends) {
+  std::error_code ignored;  // a file that is not there need not be removed
   if (!listeners_handed_over_) {
-    if (rpc_ != nullptr) std::filesystem::remove(settings_.socket, ignored);
-    std::filesystem::remove(absl::StrCat(settings_.socket, shm::kAttachSuffix), ignored);
+    if (ends.control) std::filesystem::remove(socket_, ignored);
+    std::filesystem::remove(absl::StrCat(socket_, shm::kAttachSuffix), ignored);
   }
   if (!metrics_socket_.empty()) std::filesystem::remove(metrics_socket_, ignored);
   // Its listener may live a little longer, but nobody is to meet it.
-  if (store_ != nullptr && !sessions_go_on) {
-    std::filesystem::remove(absl::StrCat(settings_.socket, shm::kHolderSuffix), ignored);
+  if (ends.holder) std::filesystem::remove(absl::StrCat(socket_, shm::kHolderSuffix), ignored);
+  if (is_private_ && ends.sessions) {
+    // The lock file of a shared socket stays: removing it would let two daemons lock two files of
+    // one name.
+    std::filesystem::remove(absl::StrCat(socket_, shm::kLockSuffix), ignored);
+    RemoveStartersFolder();
   }
-  if (options_.parent_pid == 0 || sessions_go_on) return;
-  // The lock file of a shared socket stays: removing it would let two daemons lock two files of one
-  // name.
-  std::filesystem::remove(absl::StrCat(settings_.socket, shm::kLockSuffix), ignored);
-  RemoveStartersFolder();
+  lock_.reset();
 }
 
 // Nothing else is removed of a folder that somebody named on the command line.
-void Daemon::RemoveStartersFolder() {
-  const std::filesystem::path folder = std::filesystem::path(settings_.socket).parent_path();
+void SocketFiles::RemoveStartersFolder() const {
+  const std::filesystem::path folder = std::filesystem::path(socket_).parent_path();
   const std::filesystem::path log = folder / kStarterLog;
   struct stat file = {};
   struct stat output = {};

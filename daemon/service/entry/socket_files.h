@@ -1,0 +1,57 @@
+// The folder of the daemon's sockets: makes it, locks it against other daemons, frees the paths for
+// new listeners, and removes the daemon's files when it ends.
+#ifndef GEMINID_DAEMON_SERVICE_ENTRY_SOCKET_FILES_H_
+#define GEMINID_DAEMON_SERVICE_ENTRY_SOCKET_FILES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/os/file_lock.h"
+#include "daemon/service/entry/daemon_options.h"
+
+namespace geminid::service {
+
+class SocketFiles {
+ public:
+  // The folder of the default socket, /run/geminid, is not there before a service manager made it:
+  // a new one is its user's alone (0700), but root's daemon serves others too (0755). Logs why
+  // others could replace the sockets, if they could. UNAVAILABLE when another daemon has the socket.
+  static absl::StatusOr<SocketFiles> Acquire(const std::string& socket,
+                                             const DaemonOptions& options);
+
+  const std::string& socket() const { return socket_; }
+  // A path; empty: metrics are not served.
+  const std::string& metrics_socket() const { return metrics_socket_; }
+  // How many daemons have had this socket, this one included.
+  uint64_t epoch() const { return lock_->epoch(); }
+  bool is_locked() const { return lock_.has_value(); }
+
+  // Frees the path of the metrics' socket.
+  absl::Status AddMetricsSocket();
+
+  struct Ends {
+    bool control = false;   // the control socket was opened
+    bool holder = false;    // geminid-holder's socket is not needed any more
+    bool sessions = false;  // no daemon comes that goes on with them
+  };
+  // Removes what the daemon made, and lets others have the socket.
+  void Release(const Ends& ends);
+
+ private:
+  SocketFiles(std::string socket, const DaemonOptions& options, os::FileLock lock);
+  // Where the listeners are handed over there is nothing to free.
+  absl::Status FreePaths(const DaemonOptions& options) const;
+  void RemoveStartersFolder() const;
+
+  std::string socket_;
+  std::string metrics_socket_;
+  bool listeners_handed_over_;
+  bool is_private_;
+  std::optional<os::FileLock> lock_;
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_ENTRY_SOCKET_FILES_H_

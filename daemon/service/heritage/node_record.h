@@ -1,0 +1,55 @@
+// What a daemon notes about the node for the next daemon: how much memory there was to hand out,
+// whether the operator has drained the node, and whether the daemon crashed.
+//
+// A small sealed file in memory, which lies in the descriptor store beside the manifest.
+#ifndef GEMINID_DAEMON_SERVICE_HERITAGE_NODE_RECORD_H_
+#define GEMINID_DAEMON_SERVICE_HERITAGE_NODE_RECORD_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "base/mapping.h"
+#include "base/unique_fd.h"
+#include "daemon/core/engine/engine.h"
+#include "daemon/os/crash_note.h"
+
+namespace geminid::service {
+
+class NodeRecord {
+ public:
+  // A record that is not there: notes nothing.
+  NodeRecord() = default;
+  // Of this daemon's capacities.
+  static absl::StatusOr<NodeRecord> Create(const core::EngineOptions& engine);
+  // The one that an earlier daemon wrote into `fd`; one that is not there where `fd` is invalid or
+  // another release wrote it. `fd` stays with the caller until Own().
+  static absl::StatusOr<NodeRecord> Open(const base::UniqueFd& fd);
+  void Own(base::UniqueFd fd) { fd_ = std::move(fd); }
+
+  // Nobody chose these capacities: those of the earlier daemon take their place. After a restart the
+  // machine would say that it has less.
+  void ReplaceHostCapacity(core::EngineOptions* engine) const;
+  void ReplaceDeviceCapacities(core::EngineOptions* engine) const;
+
+  // Whether the earlier daemon ended by its own fault. From now on the note is this daemon's.
+  bool TakeCrashNote();
+
+  bool IsDrained() const;
+  void NoteDrain(bool drained);
+
+  const base::UniqueFd& fd() const { return fd_; }
+
+ private:
+  struct Layout;
+
+  explicit NodeRecord(base::Mapping memory) : memory_(std::move(memory)) {}
+  Layout* layout() const { return reinterpret_cast<Layout*>(memory_.data()); }  // null: not there
+
+  base::UniqueFd fd_;
+  base::Mapping memory_;
+  std::unique_ptr<os::CrashNote> crash_note_;  // in memory_
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_HERITAGE_NODE_RECORD_H_

@@ -1,0 +1,15 @@
+// The time that the engine and the turns of the waker are given.
+#ifndef GEMINID_DAEMON_SERVICE_SESSIONS_NOW_H_
+#define GEMINID_DAEMON_SERVICE_SESSIONS_NOW_H_
+
+#include "daemon/core/basics/time.h"
+#include "daemon/os/event.h"
+
+namespace geminid::service {
+
+// By the monotonic clock.
+inline core::Time Now() { return core::Time::FromNanoseconds(os::MonotonicNanoseconds()); }
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_SESSIONS_NOW_H_

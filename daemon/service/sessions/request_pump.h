@@ -1,0 +1,69 @@
+// The fast path: carries out the requests in the sessions' rings, and puts the engine's answers into
+// the rings of whoever they are for.
+#ifndef GEMINID_DAEMON_SERVICE_SESSIONS_REQUEST_PUMP_H_
+#define GEMINID_DAEMON_SERVICE_SESSIONS_REQUEST_PUMP_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "daemon/service/sessions/reclaimer.h"
+#include "daemon/service/sessions/session_table.h"
+#include "daemon/service/sessions/waker.h"
+
+namespace geminid::service {
+
+// What a look at a session's ring has come to.
+enum class Pumped {
+  kMore,     // stopped at its bound of work: call again soon
+  kArmed,    // no request is left; the client will write the daemon's event
+  kBlocked,  // the client does not read its responses: call again in a while
+  kCorrupt,  // the ring contradicts itself: the session must be closed
+  kEnded,
+};
+
+// For the event loop's thread.
+class RequestPump {
+ public:
+  // All outlive it.
+  RequestPump(SessionTable* table, Waker* waker, Reclaimer* reclaimer)
+      : table_(table), waker_(waker), reclaimer_(reclaimer) {}
+
+  // Carries out requests of the session: at most 64, and no further one after half a millisecond.
+  Pumped Pump(const SessionPtr& session);
+  // Lets the engine do what has become due.
+  void Tick();
+  // When that will be next, in monotonic nanoseconds.
+  std::optional<int64_t> NextTick();
+  // After a restart: delivers `out`, and wakes every client that sleeps. The earlier daemon may have
+  // answered, and died before it woke the client.
+  void ResumeAll(const std::vector<core::Outgoing>& out);
+
+ private:
+  using Locked = SessionTable::Locked;
+  // Who is to be woken once the mutex is free: what a client does with its end of the wake-up must
+  // not keep others waiting.
+  using ToWake = std::vector<SessionPtr>;
+
+  Pumped PumpLocked(const Locked& locked, ClientSession* session, ToWake* to_wake);
+  void Push(const Locked& locked, const std::vector<core::Outgoing>& out,
+            std::vector<ClientSession*>* served);
+  void Deliver(const Locked& locked, const std::vector<core::Outgoing>& out, ToWake* to_wake);
+  void FlushOthers(const Locked& locked, core::Time now, ToWake* to_wake);
+  void Wake(const ToWake& to_wake);  // without the mutex
+
+  SessionTable* const table_;
+  Waker* const waker_;
+  Reclaimer* const reclaimer_;
+  // Sessions whose rings were full when another's request brought them a response: they may have no
+  // request of their own that would make room. Looked at again at this time. All three are guarded
+  // by the mutex of the table.
+  std::set<shm::SessionId> unflushed_;
+  core::Time flush_at_;
+  core::Duration flush_pause_;
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_SESSIONS_REQUEST_PUMP_H_

@@ -1,0 +1,45 @@
+// Ends sessions whose clients have gone, and those that an operator or their tenant ends.
+#ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_ENDS_H_
+#define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_ENDS_H_
+
+#include "daemon/service/sessions/reclaimer.h"
+#include "daemon/service/sessions/session_table.h"
+#include "daemon/service/sessions/tally.h"
+#include "daemon/service/sessions/waker.h"
+
+namespace geminid::service {
+
+struct Closed {
+  bool now = false;  // false: it had ended before
+  Garbage garbage;   // for the caller to Destroy, now or later
+};
+
+// Thread-safe.
+class SessionEnds {
+ public:
+  using Locked = SessionTable::Locked;
+
+  // All outlive it.
+  SessionEnds(SessionTable* table, Waker* waker, Tally* tally, Reclaimer* reclaimer)
+      : table_(table), waker_(waker), tally_(tally), reclaimer_(reclaimer) {}
+
+  // The client's part of the session ends. Its memory ends with the garbage, or is retained for a replacement of
+  // the client, as the session's death policy says.
+  [[nodiscard]] Closed Close(const SessionPtr& session, core::CloseReason reason);
+  // The same under the mutex, of a session that has not ended; adds to *garbage.
+  void Close(const Locked& locked, const SessionPtr& session, core::CloseReason reason,
+             Garbage* garbage);
+  // The session ends for good, whether its client has gone before or not. False: the engine has no
+  // such session.
+  bool EndForGood(const Locked& locked, const SessionPtr& session, Garbage* garbage);
+
+ private:
+  SessionTable* const table_;
+  Waker* const waker_;
+  Tally* const tally_;
+  Reclaimer* const reclaimer_;
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_ENDS_H_

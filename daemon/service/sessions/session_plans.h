@@ -1,0 +1,64 @@
+// The sessions' plans: what the engine evicts by, what people look at, and what the next daemon
+// finds of them.
+//
+// A plan comes into the descriptor store under a name of its own, and then the older one goes: the
+// next daemon finds one of them, or both, and takes the newer. Of what it finds it believes nothing
+// that the checks of KeptPlan and of the engine do not. A session whose plan is given up evicts by
+// last use until its client makes another plan.
+#ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_PLANS_H_
+#define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_PLANS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/unique_fd.h"
+#include "daemon/core/accounts/shared_limit.h"
+#include "daemon/metrics/reading.h"
+#include "daemon/service/sessions/kept_plan.h"
+#include "daemon/service/sessions/session_store.h"
+#include "daemon/service/sessions/session_table.h"
+#include "daemon/service/tenants/limits.h"
+
+namespace geminid::service {
+
+// Thread-safe.
+class SessionPlans {
+ public:
+  using Locked = SessionTable::Locked;
+
+  // `memory_bytes`: for the plans and traces of all sessions. The others outlive it.
+  SessionPlans(uint64_t memory_bytes, Limits* limits, SessionTable* table, SessionStore* store)
+      : limits_(limits), table_(table), store_(store), memory_("plan_memory", memory_bytes) {}
+
+  // See Hub::SetPlan.
+  absl::Status Set(const SessionPtr& session, const core::NextUseTable& table,
+                   const v1::Trace& trace, const v1::Plan& plan);
+  // Of the plans that an earlier daemon left, by number, the newest that is sound. The names of the
+  // others go to `unused`.
+  void Load(const Locked& locked, ClientSession* session, std::map<uint64_t, base::UniqueFd> plans,
+            std::vector<std::string>* unused);
+  // The session's plan takes no memory of its tenant any more.
+  void Forget(const Locked&, ClientSession* session);
+
+  metrics::UsedOfLimit memory(const Locked&) const { return {memory_.used(), memory_.total()}; }
+
+ private:
+  // `uses` are those of a table of so many bytes. Where there is no room to keep the plan, `*kept`
+  // becomes null.
+  absl::Status PutInForce(const Locked& locked, ClientSession* session, uint64_t table_bytes,
+                          core::PlanUses* uses, std::shared_ptr<const KeptPlan>* kept);
+  absl::Status LoadOne(const Locked& locked, ClientSession* session, base::UniqueFd fd);
+
+  Limits* const limits_;
+  SessionTable* const table_;
+  SessionStore* const store_;
+  core::SharedLimit memory_;  // in bytes; guarded by the mutex of the table
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_PLANS_H_

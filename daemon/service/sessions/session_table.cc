@@ -1,0 +1,52 @@
+#include "daemon/service/sessions/session_table.h"
+
+#include <thread>
+
+namespace geminid::service {
+
+void SharedTables::PublishState(shm::SessionId session, shm::ChunkId chunk, uint64_t word) {
+  const auto found = sessions.find(session);
+  if (found == sessions.end() || shm::Index(chunk) >= shm::kMaxChunks) return;
+  found->second->segments().state()->state[shm::Index(chunk)].store(word,
+                                                                    std::memory_order_seq_cst);
+}
+
+uint64_t SharedTables::ReadLease(shm::SessionId session, shm::ChunkId chunk) {
+  const auto found = sessions.find(session);
+  // A session whose client has gone holds nothing.
+  if (found == sessions.end() || shm::Index(chunk) >= shm::kMaxChunks) return 0;
+  return found->second->segments().client()->lease[shm::Index(chunk)].load(
+      std::memory_order_seq_cst);
+}
+
+uint64_t SharedTables::ReadCompletion(shm::SessionId session, uint16_t index) {
+  const auto found = sessions.find(session);
+  if (found == sessions.end() || index >= shm::kCompletionWords) return 0;
+  return found->second->segments().client()->completion[index].load(std::memory_order_seq_cst);
+}
+
+void SharedTables::PublishYield(shm::SessionId session, bool asked) {
+  const auto found = sessions.find(session);
+  if (found == sessions.end()) return;
+  found->second->segments().state()->header.yield.store(asked ? 1 : 0, std::memory_order_seq_cst);
+}
+
+// A mutex goes to whoever asks while it is free, and a thread that has just released it asks first.
+void SessionTable::LetTheLoopGoFirst() const {
+  constexpr int kMostTurns = 1000;
+  for (int turn = 0; turn < kMostTurns && loop_waits_.load() > 0; ++turn) std::this_thread::yield();
+}
+
+// A slice is shorter than it takes to fall asleep and to be woken.
+SessionTable::Locked SessionTable::LockForTheLoop() {
+  constexpr int kTries = 200;
+  std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) return Locked(this, std::move(lock));
+  loop_waits_.fetch_add(1);
+  for (int i = 0; i < kTries && !lock.owns_lock(); ++i) (void)lock.try_lock();
+  if (!lock.owns_lock()) lock.lock();
+  loop_waits_.fetch_sub(1);
+  return Locked(this, std::move(lock));
+}
+
+}  // namespace geminid::service

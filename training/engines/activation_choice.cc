@@ -94,7 +94,7 @@ absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options, 
         .how = Activations::kOffload, .places = MostPlaces(room), .why = "as asked"};
   }
   if (auto choice = ChooseByRoom(room)) return *std::move(choice);
-  if (part.planned_to_keep.has_value()) {
+  if (part.planned_to_keep.has_value() && KeepingFits(room)) {
     return ActivationChoice{.how = Activations::kKeep, .why = kPlanned};
   }
   // What is timed is a layer that is whole.

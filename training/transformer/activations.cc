@@ -45,10 +45,6 @@ std::string Kept(const ActivationRoom& room) {
   return absl::StrCat("keeping activations takes ", base::FormatBytes(room.kept_bytes));
 }
 
-bool KeepingFits(const ActivationRoom& room) {
-  return room.workspace_bytes + room.kept_bytes + LeastModelBytes(room) <= room.arena_bytes;
-}
-
 bool OffloadingFits(const ActivationRoom& room, uint32_t places) {
   return OffloadingBytes(room, places) + LeastModelBytes(room) <= room.arena_bytes;
 }
@@ -102,6 +98,10 @@ const char* Name(Activations activations) {
       return "recompute";
   }
   return "";
+}
+
+bool KeepingFits(const ActivationRoom& room) {
+  return room.workspace_bytes + room.kept_bytes + LeastModelBytes(room) <= room.arena_bytes;
 }
 
 uint32_t MostPlaces(const ActivationRoom& room) {

@@ -58,6 +58,9 @@ struct ActivationChoice {
   bool keeps() const { return how != Activations::kRecompute; }
 };
 
+// All that a step needs fits beside activations that are kept.
+bool KeepingFits(const ActivationRoom& room);
+
 // The choice where room alone decides: there is enough for all, or too little for any but
 // kRecompute, or no weight would have to come again. Otherwise weights or activations would leave:
 // nullopt.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace geminid::trainer {
 namespace {
 
@@ -72,6 +74,58 @@ TEST(ChooseActivations, OfWeightsThatLeaveEitherWay_CountsTheOthersAlone) {
   EXPECT_TRUE(ChooseBySpeed(Room(70), speed).keeps());
   speed.operations_per_second = 1e9 / (0.99 * loading);
   EXPECT_FALSE(ChooseBySpeed(Room(70), speed).keeps());
+}
+
+// Eight items of 5 MiB each, of which 1 MiB is an input that the workspace has otherwise.
+ActivationRoom RoomWithItems(uint64_t arena_mib) {
+  ActivationRoom room = Room(arena_mib);
+  room.item_bytes = std::vector<uint64_t>(8, 5 * kMiB);
+  room.input_bytes = kMiB;
+  return room;
+}
+
+TEST(ChooseActivations, WhereItemsCanLeave_TakesTheFastestOfThreeWays) {
+  // Three places fit: 2 MiB of workspace, 15 of places and 15 of model. Kept they do not.
+  ASSERT_FALSE(ChooseByRoom(RoomWithItems(32)).has_value());
+  ActivationSpeed speed = {.operations = 1e9,
+                           .operations_per_second = 1e9,
+                           .link_bytes_per_second = 1e12,
+                           .copy_bytes_per_second = 1e9};
+  const ActivationChoice offloads = ChooseBySpeed(RoomWithItems(32), speed);
+  EXPECT_EQ(offloads.how, Activations::kOffload);
+  EXPECT_EQ(offloads.places, 3u);
+  EXPECT_THAT(offloads.why, HasSubstr("copying 25.0 MiB to host memory and back"));
+  speed.copy_bytes_per_second = 1e7;
+  EXPECT_EQ(ChooseBySpeed(RoomWithItems(32), speed).how, Activations::kRecompute);
+  // A GPU's copies cost nothing while it computes.
+  speed.copies_run_beside = true;
+  speed.copy_bytes_per_second = 2e7;  // 2.6 s of copies, 3 s of computation
+  EXPECT_EQ(ChooseBySpeed(RoomWithItems(32), speed).how, Activations::kOffload);
+}
+
+TEST(ChooseActivations, WithMoreRoom_TakesMorePlacesAsLongAsWeightsNeedNotLeave) {
+  ActivationSpeed speed = {.operations = 1e9,
+                           .operations_per_second = 1e9,
+                           .link_bytes_per_second = 1e8,
+                           .copy_bytes_per_second = 1e9};
+  // State of 10, weights of 60 and workspace of 2 leave 28 MiB: five places. A sixth would displace
+  // 2 MiB of weights, which cost more than the copies of an item.
+  const ActivationChoice choice = ChooseBySpeed(RoomWithItems(100), speed);
+  EXPECT_EQ(choice.how, Activations::kOffload);
+  EXPECT_EQ(choice.places, 5u);
+}
+
+TEST(ChooseActivations, WithoutRoomForThreePlaces_ComputesThemAgain) {
+  const auto choice = ChooseByRoom(RoomWithItems(31));
+  ASSERT_TRUE(choice.has_value());
+  EXPECT_EQ(choice->how, Activations::kRecompute);
+}
+
+TEST(MostPlaces, AreThoseThatFitOrTheFewest) {
+  EXPECT_EQ(MostPlaces(Room(100)), 0u);
+  EXPECT_EQ(MostPlaces(RoomWithItems(10)), kFewestPlaces);
+  EXPECT_EQ(MostPlaces(RoomWithItems(37)), 4u);
+  EXPECT_EQ(MostPlaces(RoomWithItems(1000)), 8u);
 }
 
 TEST(RecomputedOperations, OfBothFamilies_AreTheProductsThatAreNotDoneTwice) {

@@ -1,5 +1,5 @@
-// An account counts the bytes of one memory of the node: of the host, of the disk, or of one device,
-// which is a GPU or stands in for one.
+// An account counts the bytes of one memory of the node: of the host, of the disk, or of one
+// device, which is a GPU or stands in for one.
 #ifndef GEMINID_DAEMON_CORE_ACCOUNTS_ACCOUNT_H_
 #define GEMINID_DAEMON_CORE_ACCOUNTS_ACCOUNT_H_
 

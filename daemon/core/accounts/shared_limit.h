@@ -1,5 +1,5 @@
-// A limit that all tenants share, such as the number of sessions: no tenant can use it up, so another
-// one always gets some.
+// A limit that all tenants share, such as the number of sessions: no tenant can use it up, so
+// another one always gets some.
 #ifndef GEMINID_DAEMON_CORE_ACCOUNTS_SHARED_LIMIT_H_
 #define GEMINID_DAEMON_CORE_ACCOUNTS_SHARED_LIMIT_H_
 

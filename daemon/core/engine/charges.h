@@ -1,5 +1,5 @@
-// Charges for memory that belongs to no session: memory that is being made for one, and memory that is
-// being destroyed. While a charge lives, its bytes count against its tenant.
+// Charges for memory that belongs to no session: memory that is being made for one, and memory that
+// is being destroyed. While a charge lives, its bytes count against its tenant.
 #ifndef GEMINID_DAEMON_CORE_ENGINE_CHARGES_H_
 #define GEMINID_DAEMON_CORE_ENGINE_CHARGES_H_
 

@@ -81,15 +81,15 @@ class Engine {
   // session; a kept one can only be closed as kDetached.
   absl::StatusOr<Releases> CloseSession(SessionId session, CloseReason reason, Time now);
   // The same in slices: the first call decides, and nobody can use the session from then on. Then
-  // ContinueClose for each session of Releases::closing, until it says true; it closes `most` chunks
-  // at most, and adds to `*releases`. An engine that takes over in between ends the session, or
-  // retains it, as was decided.
+  // ContinueClose for each session of Releases::closing, until it says true; it closes `most`
+  // chunks at most, and adds to `*releases`. An engine that takes over in between ends the session,
+  // or retains it, as was decided.
   absl::StatusOr<Releases> BeginClose(SessionId session, CloseReason reason, Time now);
   bool ContinueClose(SessionId session, size_t most, Releases* releases);
 
   // --- after a restart: engine_restore.cc --------------------------------------------------------
-  // Notes the session there from now on; their facts are the session's. Without it, the session ends
-  // with this process.
+  // Notes the session there from now on; their facts are the session's. Without it, the session
+  // ends with this process.
   void KeepBooks(SessionId session, const SessionBooks& books);
   // Its client knows of it, and counts on it from now on.
   void SetWelcomed(SessionId session);

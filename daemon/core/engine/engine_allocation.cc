@@ -215,10 +215,10 @@ absl::StatusOr<Promise> Engine::BeginArena(SessionId id, uint64_t bytes) {
   if (!status.ok()) return status;
   session->arena_promised = true;
   return Promise{.charge = charges_.Add({.tenant = session->spec.tenant,
-                                      .account = session->device_account(),
-                                      .bytes = rounded,
-                                      .session = id,
-                                      .holder = id}),
+                                         .account = session->device_account(),
+                                         .bytes = rounded,
+                                         .session = id,
+                                         .holder = id}),
                  .bytes = rounded};
 }
 
@@ -272,13 +272,13 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
                   .bytes = allocation.pool_bytes,
                   .is_elsewhere = IsShared(specs.front())};
   promise.charge = charges_.Add({.tenant = session->spec.tenant,
-                              .account = kHostAccount,
-                              .bytes = allocation.pool_bytes,
-                              .session = id,
-                              .holder = id,
-                              .specs = std::move(specs),
-                              .allocation = std::move(allocation),
-                              .number = number});
+                                 .account = kHostAccount,
+                                 .bytes = allocation.pool_bytes,
+                                 .session = id,
+                                 .holder = id,
+                                 .specs = std::move(specs),
+                                 .allocation = std::move(allocation),
+                                 .number = number});
   return promise;
 }
 

@@ -123,7 +123,8 @@ absl::Status Engine::CheckSession(const Session& session) const {
     transfers += scheduler_.FlightOf(session.id, direction).tickets;
   }
   // While the session is being closed, its transfers have ended and some chunks have not heard.
-  if (touches != 2 * transfers && !session.closed_chunks.has_value()) return Wrong(session.id, "pins and transfers do not agree");
+  if (touches != 2 * transfers && !session.closed_chunks.has_value())
+    return Wrong(session.id, "pins and transfers do not agree");
   for (const auto& [id, pool] : session.pools) {
     if (pools[id].in_use_bytes != pool.in_use_bytes || pools[id].chunks != pool.chunks ||
         pool.in_use_bytes > pool.bytes) {

@@ -98,8 +98,8 @@ absl::StatusOr<Releases> Engine::ReleaseArena(SessionId id, Time now) {
   }
   Releases releases;
   releases.charges.push_back(charges_.Add({.tenant = session->spec.tenant,
-                                        .account = session->device_account(),
-                                        .bytes = session->arena_bytes()}));
+                                           .account = session->device_account(),
+                                           .bytes = session->arena_bytes()}));
   releases.arenas.push_back(id);
   session->arena.reset();
   jobs_.Yielded(id, now);

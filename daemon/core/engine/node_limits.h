@@ -1,5 +1,5 @@
-// How many sessions and chunks the tenants of a node may have between them, and whom these and other
-// limits have refused.
+// How many sessions and chunks the tenants of a node may have between them, and whom these and
+// other limits have refused.
 #ifndef GEMINID_DAEMON_CORE_ENGINE_NODE_LIMITS_H_
 #define GEMINID_DAEMON_CORE_ENGINE_NODE_LIMITS_H_
 

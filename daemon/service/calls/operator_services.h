@@ -1,6 +1,6 @@
-// The gRPC methods that show the daemon's state: its sessions, memory and configuration. They change
-// nothing. A caller who is no operator sees the contents of its own sessions; of the others it sees
-// how much memory they hold.
+// The gRPC methods that show the daemon's state: its sessions, memory and configuration. They
+// change nothing. A caller who is no operator sees the contents of its own sessions; of the others
+// it sees how much memory they hold.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_OPERATOR_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_OPERATOR_SERVICES_H_
 

@@ -96,10 +96,9 @@ absl::Status Daemon::OpenServers() {
                                                    .hub = hub_.get(),
                                                    .tenancy = &tenancy_,
                                                    .vitals = &vitals_});
-  GEMINID_RETURN_IF_ERROR(
-      servers_->OpenMetrics(settings_, options_.parent_pid != 0, &files_));
-  stop_signs_ = std::make_unique<StopSigns>(&options_, loop_.get(), &vitals_,
-                                            [this] { reloader_.Reload(); });
+  GEMINID_RETURN_IF_ERROR(servers_->OpenMetrics(settings_, options_.parent_pid != 0, &files_));
+  stop_signs_ =
+      std::make_unique<StopSigns>(&options_, loop_.get(), &vitals_, [this] { reloader_.Reload(); });
   GEMINID_RETURN_IF_ERROR(stop_signs_->Watch());
   GEMINID_RETURN_IF_ERROR(servers_->OpenEntrance(settings_, files_, &options_));
   const auto or_off = [](const std::string& text) { return text.empty() ? "off" : text; };
@@ -129,8 +128,7 @@ void Daemon::Run() {
 }
 
 bool Daemon::Finished() const {
-  return vitals_.stopping.load() ||
-         (stop_signs_->parent_gone() && hub_->AttachedSessions() == 0);
+  return vitals_.stopping.load() || (stop_signs_->parent_gone() && hub_->AttachedSessions() == 0);
 }
 
 void Daemon::Step(Watchdog* watchdog) {

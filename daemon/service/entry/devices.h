@@ -18,8 +18,8 @@ namespace geminid::service {
 // nothing keeps it initialised. The unit's TimeoutStartSec= is longer.
 inline constexpr absl::Duration kProbePatience = absl::Seconds(60);
 
-// The devices of the settings with the GPUs that are there, by the word of `agent_program`, and puts
-// them into the settings. GPUs that are missing are logged.
+// The devices of the settings with the GPUs that are there, by the word of `agent_program`, and
+// puts them into the settings. GPUs that are missing are logged.
 absl::StatusOr<std::vector<gpus::NodeDevice>> FindDevices(const std::string& agent_program,
                                                           config::Settings* settings);
 

@@ -40,8 +40,8 @@ class Reloader {
 
  private:
   void Refuse(const absl::Status& why);
-  // What the log says of a reload, by the old level or the new one: whoever sent the signal looks for
-  // it.
+  // What the log says of a reload, by the old level or the new one: whoever sent the signal looks
+  // for it.
   static void LogReload(const config::Settings& before, const config::Settings& now,
                         const std::vector<std::string>& changed,
                         const std::vector<std::string>& needs_restart);

@@ -47,17 +47,17 @@ absl::Status Servers::OpenEntrance(const config::Settings& settings, const Socke
   };
   Tenancy* const tenancy = of_.tenancy;
   GEMINID_ASSIGN_OR_RETURN(
-      rpc_, RpcServer::Start(of_.in_force, facts, std::move(options->control_listener),
-                             entrance_->loop(), of_.hub, &tenancy->log, &tenancy->clients,
-                             on_detached));
+      rpc_,
+      RpcServer::Start(of_.in_force, facts, std::move(options->control_listener), entrance_->loop(),
+                       of_.hub, &tenancy->log, &tenancy->clients, on_detached));
   const auto on_attached = [of = of_](const SessionPtr& session) {
     of.loop->Post([of, session] { of.sessions->Add(session); });
   };
   GEMINID_ASSIGN_OR_RETURN(
-      attach_, AttachServer::Create(absl::StrCat(files.socket(), shm::kAttachSuffix),
-                                    settings.socket_mode, std::move(options->attach_listener),
-                                    entrance_->loop(), of_.hub, &tenancy->log, &tenancy->clients,
-                                    on_attached));
+      attach_,
+      AttachServer::Create(absl::StrCat(files.socket(), shm::kAttachSuffix), settings.socket_mode,
+                           std::move(options->attach_listener), entrance_->loop(), of_.hub,
+                           &tenancy->log, &tenancy->clients, on_attached));
   return entrance_->Start(attach_.get(), rpc_.get());
 }
 

@@ -17,7 +17,8 @@ class SocketFiles {
  public:
   // The folder of the default socket, /run/geminid, is not there before a service manager made it:
   // a new one is its user's alone (0700), but root's daemon serves others too (0755). Logs why
-  // others could replace the sockets, if they could. UNAVAILABLE when another daemon has the socket.
+  // others could replace the sockets, if they could. UNAVAILABLE when another daemon has the
+  // socket.
   static absl::StatusOr<SocketFiles> Acquire(const std::string& socket,
                                              const DaemonOptions& options);
 

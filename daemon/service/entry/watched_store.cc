@@ -30,9 +30,8 @@ void WatchedStore::OnEnd() {
   loop_->Unwatch(watch_);
   if (vitals_->stopping.load()) return;
   // One that cannot live is not started for ever.
-  absl::Status renewed = ++renewals_ <= kMostRenewals
-                             ? store_->Renew()
-                             : absl::UnavailableError("it ended too often");
+  absl::Status renewed =
+      ++renewals_ <= kMostRenewals ? store_->Renew() : absl::UnavailableError("it ended too often");
   os::Log(renewed.ok() ? os::LogLevel::kWarning : os::LogLevel::kError,
           "what kept the sessions for this daemon's successor has ended",
           {{"now", renewed.ok() ? "another keeps them"

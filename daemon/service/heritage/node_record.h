@@ -26,8 +26,8 @@ class NodeRecord {
   static absl::StatusOr<NodeRecord> Open(const base::UniqueFd& fd);
   void Own(base::UniqueFd fd) { fd_ = std::move(fd); }
 
-  // Nobody chose these capacities: those of the earlier daemon take their place. After a restart the
-  // machine would say that it has less.
+  // Nobody chose these capacities: those of the earlier daemon take their place. After a restart
+  // the machine would say that it has less.
   void ReplaceHostCapacity(core::EngineOptions* engine) const;
   void ReplaceDeviceCapacities(core::EngineOptions* engine) const;
 

@@ -76,10 +76,9 @@ absl::StatusOr<SessionPtr> Attachments::MakeSession(const Locked& locked, shm::S
   core::Engine& engine = locked.engine();
   const core::DeviceDescription device = *engine.DeviceOf(id);
   if (gpus_ != nullptr) GEMINID_RETURN_IF_ERROR(gpus_->CheckFit(device.index));
-  GEMINID_ASSIGN_OR_RETURN(
-      SessionPtr session,
-      ClientSession::Create(id, table_->epoch(), spec, device, std::move(peer),
-                            std::move(socket), in_flight_));
+  GEMINID_ASSIGN_OR_RETURN(SessionPtr session,
+                           ClientSession::Create(id, table_->epoch(), spec, device, std::move(peer),
+                                                 std::move(socket), in_flight_));
   GEMINID_ASSIGN_OR_RETURN(const core::SessionBooks books, MakeBooks(*session, Now()));
   engine.KeepBooks(id, books);
   locked.sessions()[id] = session;

@@ -70,8 +70,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::CreateNew(const HubOptions& options) {
       core::Manifest::Create(std::span(file.memory.data(), bytes), options.daemon_epoch));
   GEMINID_ASSIGN_OR_RETURN(NodeRecord node, NodeRecord::Create(options.engine));
   (void)node.TakeCrashNote();
-  std::unique_ptr<Hub> hub(
-      new Hub(options, std::move(node), std::move(file), std::move(manifest)));
+  std::unique_ptr<Hub> hub(new Hub(options, std::move(node), std::move(file), std::move(manifest)));
   for (const auto& [name, fd] : hub->NodeDescriptors()) hub->store_.Put(name, fd);
   GEMINID_RETURN_IF_ERROR(hub->waker_.Start());
   GEMINID_RETURN_IF_ERROR(hub->reclaimer_.Start());
@@ -90,9 +89,9 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::Adopt(const HubOptions& wanted, Keepsa
   GEMINID_ASSIGN_OR_RETURN(file.memory, base::Mapping::Map(kept->manifest, bytes));
   // What is taken over may be what ends this daemon, too.
   const bool crashed = node.TakeCrashNote();
-  GEMINID_ASSIGN_OR_RETURN(core::Manifest manifest,
-                           core::Manifest::Open(std::span(file.memory.data(), bytes),
-                                                options.daemon_epoch, crashed));
+  GEMINID_ASSIGN_OR_RETURN(
+      core::Manifest manifest,
+      core::Manifest::Open(std::span(file.memory.data(), bytes), options.daemon_epoch, crashed));
   node.Own(std::move(kept->node));
   file.fd = std::move(kept->manifest);
   return std::unique_ptr<Hub>(
@@ -100,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::Adopt(const HubOptions& wanted, Keepsa
 }
 
 absl::StatusOr<std::unique_ptr<Hub>> Hub::TakeOver(const HubOptions& options, Keepsakes* kept,
-                                                    Shortage* shortage) {
+                                                   Shortage* shortage) {
   const core::Time began = Now();
   std::unique_ptr<Hub> hub;
   GEMINID_RETURN_IF_ERROR(shortage->Outlast([&]() -> absl::Status {

@@ -155,8 +155,8 @@ class Hub {
   }
 
   // --- plans -------------------------------------------------------------------------------------
-  // `plan`, and what it was made from: kept where there is room, for the next daemon and for people.
-  // RESOURCE_EXHAUSTED when there is none for `table`, which evictions go by.
+  // `plan`, and what it was made from: kept where there is room, for the next daemon and for
+  // people. RESOURCE_EXHAUSTED when there is none for `table`, which evictions go by.
   absl::Status SetPlan(const SessionPtr& session, const core::NextUseTable& table,
                        const v1::Trace& trace, const v1::Plan& plan) {
     return plans_.Set(session, table, trace, plan);

@@ -58,8 +58,7 @@ void Reclaimer::FinishClosing(Garbage* garbage) {
   for (const Garbage::Closing& closing : std::exchange(garbage->closing, {})) {
     table_->InSlices([&](const SessionTable::Locked& locked) {
       core::Releases releases;
-      const bool done =
-          locked.engine().ContinueClose(closing.session, kChunksInASlice, &releases);
+      const bool done = locked.engine().ContinueClose(closing.session, kChunksInASlice, &releases);
       Collect(locked, releases, closing.died, garbage);
       return done;
     });

@@ -34,12 +34,13 @@ class Reclaimer {
   void Collect(const SessionTable::Locked& locked, const core::Releases& releases, bool died,
                Garbage* garbage);
 
-  // Closes what is left of the sessions in garbage->closing, slice by slice, and adds what they had.
+  // Closes what is left of the sessions in garbage->closing, slice by slice, and adds what they
+  // had.
   void FinishClosing(Garbage* garbage);
 
-  // Finishes closing, takes the memory back from whoever still holds it, and only then ends its charges: about 50
-  // ms/GiB, so the event loop leaves it to the reaper's thread. The memory of a GPU comes back when
-  // its agent says so, after this has returned.
+  // Finishes closing, takes the memory back from whoever still holds it, and only then ends its
+  // charges: about 50 ms/GiB, so the event loop leaves it to the reaper's thread. The memory of a
+  // GPU comes back when its agent says so, after this has returned.
   void Destroy(Garbage garbage);
   void DestroyLater(Garbage garbage) { reaper_.Destroy(std::move(garbage)); }
 

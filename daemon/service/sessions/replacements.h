@@ -1,10 +1,10 @@
 // Gives the retained session of a dead client to its replacement: the process that the launcher
 // starts for the same rank of the same run.
 //
-// The replacement gets new segments but for the commit segment, a new token and new books. They come
-// into the descriptor store under names of their own, the books last, and then the old ones go. Until
-// the replacement was told, the new books say that the session is retained. So whatever instruction
-// the daemon dies at, the next daemon finds a retained session, or the replacement's.
+// The replacement gets new segments but for the commit segment, a new token and new books. They
+// come into the descriptor store under names of their own, the books last, and then the old ones
+// go. Until the replacement was told, the new books say that the session is retained. So whatever
+// instruction the daemon dies at, the next daemon finds a retained session, or the replacement's.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_REPLACEMENTS_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_REPLACEMENTS_H_
 

@@ -1,5 +1,5 @@
-// The fast path: carries out the requests in the sessions' rings, and puts the engine's answers into
-// the rings of whoever they are for.
+// The fast path: carries out the requests in the sessions' rings, and puts the engine's answers
+// into the rings of whoever they are for.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_REQUEST_PUMP_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_REQUEST_PUMP_H_
 
@@ -36,8 +36,8 @@ class RequestPump {
   void Tick();
   // When that will be next, in monotonic nanoseconds.
   std::optional<int64_t> NextTick();
-  // After a restart: delivers `out`, and wakes every client that sleeps. The earlier daemon may have
-  // answered, and died before it woke the client.
+  // After a restart: delivers `out`, and wakes every client that sleeps. The earlier daemon may
+  // have answered, and died before it woke the client.
   void ResumeAll(const std::vector<core::Outgoing>& out);
 
  private:

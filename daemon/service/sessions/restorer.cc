@@ -165,8 +165,8 @@ absl::Status Restorer::Adopt(shm::SessionId id, Keepsakes::OfSession* kept) {
   core::Engine& engine = locked.engine();
   GEMINID_ASSIGN_OR_RETURN(
       SessionPtr session,
-      ClientSession::Adopt(facts, table_->epoch(),
-                           engine.devices()[shm::Value(facts.device)], kept, in_flight_));
+      ClientSession::Adopt(facts, table_->epoch(), engine.devices()[shm::Value(facts.device)], kept,
+                           in_flight_));
   GEMINID_ASSIGN_OR_RETURN(const core::SessionBooks books,
                            core::SessionBooks::Open(session->books_memory()));
   core::InheritedSession inherited(books);

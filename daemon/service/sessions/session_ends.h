@@ -23,8 +23,8 @@ class SessionEnds {
   SessionEnds(SessionTable* table, Waker* waker, Tally* tally, Reclaimer* reclaimer)
       : table_(table), waker_(waker), tally_(tally), reclaimer_(reclaimer) {}
 
-  // The client's part of the session ends. Its memory ends with the garbage, or is retained for a replacement of
-  // the client, as the session's death policy says.
+  // The client's part of the session ends. Its memory ends with the garbage, or is retained for a
+  // replacement of the client, as the session's death policy says.
   [[nodiscard]] Closed Close(const SessionPtr& session, core::CloseReason reason);
   // The same under the mutex, of a session that has not ended; adds to *garbage.
   void Close(const Locked& locked, const SessionPtr& session, core::CloseReason reason,

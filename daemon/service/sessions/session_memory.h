@@ -1,9 +1,9 @@
 // Makes memory for sessions, and frees it.
 //
-// Memory is charged first, under the mutex; then made and passed to the client, without it; and only
-// then becomes the session's. If a step fails, the memory is taken back from the client before its
-// charge ends. Chunks are entered, checked and freed in slices, between which the event loop can
-// take the mutex.
+// Memory is charged first, under the mutex; then made and passed to the client, without it; and
+// only then becomes the session's. If a step fails, the memory is taken back from the client before
+// its charge ends. Chunks are entered, checked and freed in slices, between which the event loop
+// can take the mutex.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_MEMORY_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_MEMORY_H_
 

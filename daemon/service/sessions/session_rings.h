@@ -27,8 +27,8 @@ class SessionRings {
   Popped PeekRequest(shm::Request* request) { return requests_.TryPeek(request); }
   void HasDone() { requests_.Advance(); }
   bool HasRequest() const { return !requests_.Empty(); }
-  // After a restart: passes over a request that the earlier daemon answered, so that none is carried
-  // out twice.
+  // After a restart: passes over a request that the earlier daemon answered, so that none is
+  // carried out twice.
   void PassOverAnswered();
 
   // Puts `response` into the ring, or, with false, behind those that wait for space in it.

@@ -1,9 +1,10 @@
-// The sessions of this node, the engine that decides about their memory, and the one mutex over both.
+// The sessions of this node, the engine that decides about their memory, and the one mutex over
+// both.
 //
-// The event loop's thread and the threads of gRPC meet here. Nobody reaches a session's shared state
-// or the engine without a SessionTable::Locked, which holds the mutex for as long as it lives. A
-// function that takes a `const Locked&` runs under the mutex. Nothing slow happens there: memory is
-// created before the mutex is taken and destroyed after it is released.
+// The event loop's thread and the threads of gRPC meet here. Nobody reaches a session's shared
+// state or the engine without a SessionTable::Locked, which holds the mutex for as long as it
+// lives. A function that takes a `const Locked&` runs under the mutex. Nothing slow happens there:
+// memory is created before the mutex is taken and destroyed after it is released.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_TABLE_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_TABLE_H_
 

@@ -1,4 +1,5 @@
-// What the health probes answer (/livez, /readyz, /healthz), from what was read of the daemon. Pure.
+// What the health probes answer (/livez, /readyz, /healthz), from what was read of the daemon.
+// Pure.
 #ifndef GEMINID_DAEMON_SERVICE_WATCH_HEALTH_H_
 #define GEMINID_DAEMON_SERVICE_WATCH_HEALTH_H_
 

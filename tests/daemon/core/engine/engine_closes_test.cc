@@ -67,8 +67,9 @@ TEST_F(EngineCloses, SessionThatIsEnding_IsNobodysAnyMore) {
   EXPECT_EQ(engine_->FindKept(KeptSpec()), std::nullopt);
   EXPECT_EQ(engine_->ReopenSession(session, KeptSpec(), now_).code(), StatusCode::kNotFound);
   EXPECT_EQ(engine_->Free(session, {ChunkId{3}}).status().code(), StatusCode::kNotFound);
-  EXPECT_EQ(engine_->BeginAllocation(session, {{"c", ChunkKind::kGeneric, 100, true}}).status().code(),
-            StatusCode::kNotFound);
+  EXPECT_EQ(
+      engine_->BeginAllocation(session, {{"c", ChunkKind::kGeneric, 100, true}}).status().code(),
+      StatusCode::kNotFound);
   EXPECT_THAT(Send(session, Make(shm::RequestOp::kDrop, ChunkId{3})), IsEmpty());
   EXPECT_EQ(engine_->NextTick(), Time()) << "nothing but the credits of the session is due";
 }
@@ -161,7 +162,8 @@ TEST_F(EngineCloses, MemoryThatIsStillBeingFreed_IsSaidToBeReturning) {
   const absl::Status refused =
       engine_->BeginAllocation(other, {{"c", ChunkKind::kGeneric, 4096, true}}).status();
   EXPECT_EQ(refused.code(), StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("32 KiB are being returned")) << refused;
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr("32.0 KiB are being returned"))
+      << refused;
 }
 
 }  // namespace

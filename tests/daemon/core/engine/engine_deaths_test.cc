@@ -328,8 +328,7 @@ class CloseInSlices : public EngineDeaths {
  protected:
   // One chunk a slice.
   static void Close(World* world, SessionId session, CloseReason reason) {
-    absl::StatusOr<Releases> releases =
-        world->engine().BeginClose(session, reason, world->now());
+    absl::StatusOr<Releases> releases = world->engine().BeginClose(session, reason, world->now());
     ASSERT_TRUE(releases.ok()) << releases.status();
     while (!world->engine().ContinueClose(session, 1, &*releases)) {
     }

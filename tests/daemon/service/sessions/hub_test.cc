@@ -269,8 +269,9 @@ TEST(Hub, SessionThatCloses_HoldsUpNobodyUntilItsChunksAreFreed) {
   ASSERT_TRUE(hub->Allocate(closes->session(), specs).ok());
   Client other(hub.get());
   const auto chunks = [&] {
-    return hub->Inspect(
-        [](const core::Engine& engine, const auto&) { return engine.ChunkCount(core::kNoSession); });
+    return hub->Inspect([](const core::Engine& engine, const auto&) {
+      return engine.ChunkCount(core::kNoSession);
+    });
   };
   EXPECT_EQ(chunks(), 1002u);
   Hub::Closed closed = hub->Close(closes->session(), core::CloseReason::kDied);

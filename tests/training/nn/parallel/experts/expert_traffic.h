@@ -1,4 +1,4 @@
-// The bytes that an expert layer moves, in closed form: the counters of its communicator must agree.
+// The bytes that an expert layer moves, in closed form. The communicator's counters must agree.
 #ifndef GEMINID_TESTS_TRAINING_NN_PARALLEL_EXPERTS_EXPERT_TRAFFIC_H_
 #define GEMINID_TESTS_TRAINING_NN_PARALLEL_EXPERTS_EXPERT_TRAFFIC_H_
 

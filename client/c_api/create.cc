@@ -86,6 +86,8 @@ absl::Status CheckNumbers(const geminid_engine_options& given) {
   GEMINID_RETURN_IF_ERROR(
       CheckNumber(given.data_type, GEMINID_BFLOAT16, GEMINID_FLOAT32, "data_type"));
   GEMINID_RETURN_IF_ERROR(
+      CheckNumber(given.state_type, GEMINID_BFLOAT16, GEMINID_FLOAT32, "state_type"));
+  GEMINID_RETURN_IF_ERROR(
       CheckNumber(given.stage, GEMINID_STAGE_STATE, GEMINID_STAGE_WEIGHTS, "stage"));
   GEMINID_RETURN_IF_ERROR(
       CheckNumber(given.placement, GEMINID_PLACE_DEVICE, GEMINID_PLACE_AUTO, "placement"));
@@ -98,12 +100,17 @@ absl::Status CheckNumbers(const geminid_engine_options& given) {
   return CheckNumber(given.update, GEMINID_UPDATE_AFTER_STEP, GEMINID_UPDATE_IN_BACKWARD, "update");
 }
 
+// Headers without state_type had all before it.
+constexpr Growth<geminid_engine_options> kGrowthOfEngineOptions = {
+    .least = offsetof(geminid_engine_options, state_type), .init = geminid_engine_options_init};
+
 absl::StatusOr<zero::Options> ToOptions(const geminid_engine_options& given) {
   GEMINID_RETURN_IF_ERROR(CheckNumbers(given));
   zero::Options options;
   GEMINID_ASSIGN_OR_RETURN(options.optimizer, ToOptimizer(given.optimizer));
   GEMINID_ASSIGN_OR_RETURN(options.loss_scale, ToLossScaler(given.loss_scaler));
   options.data_type = ToType(given.data_type);
+  options.state_type = ToType(given.state_type);
   options.stage = static_cast<zero::Stage>(given.stage);
   options.placement = static_cast<zero::Placement>(given.placement);
   options.state_placement = static_cast<zero::StatePlacement>(given.state_placement);
@@ -158,6 +165,7 @@ void geminid_engine_options_init(geminid_engine_options* options, size_t struct_
   const geminid::zero::Options defaults;
   geminid_engine_options filled = {};
   filled.data_type = GEMINID_BFLOAT16;
+  filled.state_type = GEMINID_FLOAT32;
   filled.stage = static_cast<int32_t>(defaults.stage);
   filled.placement = static_cast<int32_t>(defaults.placement);
   filled.state_placement = static_cast<int32_t>(defaults.state_placement);
@@ -181,7 +189,8 @@ geminid_code geminid_engine_create(geminid_session* session, geminid_ranks* rank
     GEMINID_ASSIGN_OR_RETURN(auto of_session, Sessions().Find(session));
     GEMINID_ASSIGN_OR_RETURN(auto of_ranks, AllRanks().Find(ranks));
     GEMINID_ASSIGN_OR_RETURN(auto all, ToParameters(parameters, parameter_count));
-    GEMINID_ASSIGN_OR_RETURN(const geminid_engine_options read, Read(options, "options"));
+    GEMINID_ASSIGN_OR_RETURN(const geminid_engine_options read,
+                             Read(options, "options", kGrowthOfEngineOptions));
     GEMINID_ASSIGN_OR_RETURN(auto chosen, ToOptions(read));
     const geminid::zero::DataType data_type = chosen.data_type;
     GEMINID_ASSIGN_OR_RETURN(

@@ -13,11 +13,11 @@ namespace {
 
 using zero::StateKind;
 
-TensorEntry EntryOf(const zero::Parameter& parameter, StateKind kind) {
+TensorEntry EntryOf(const zero::Parameter& parameter, StateKind kind, zero::DataType state_type) {
   TensorEntry entry;
   entry.name = TensorName(parameter.name, kind);
-  entry.type = ElementType::kFloat32;
-  entry.bytes = sizeof(float);
+  entry.type = TypeInFiles(kind, state_type);
+  entry.bytes = SizeOf(entry.type);
   for (int64_t dimension : parameter.shape) {
     entry.shape.push_back(static_cast<uint64_t>(dimension));
     entry.bytes *= entry.shape.back();
@@ -76,6 +76,11 @@ absl::Status CheckNames(const std::vector<zero::Parameter>& parameters) {
 
 }  // namespace
 
+ElementType TypeInFiles(StateKind kind, zero::DataType state_type) {
+  const bool small = kind != StateKind::kMaster && state_type == zero::DataType::kBFloat16;
+  return small ? ElementType::kBFloat16 : ElementType::kFloat32;
+}
+
 std::string TensorName(const std::string& parameter, StateKind kind) {
   switch (kind) {
     case StateKind::kExpAvg:
@@ -89,15 +94,16 @@ std::string TensorName(const std::string& parameter, StateKind kind) {
 
 absl::StatusOr<Contents> PlanContents(
     const std::vector<zero::Parameter>& parameters,
-    const std::function<bool(zero::ParameterId, StateKind)>& has_state, uint64_t tensor_state_bytes,
-    uint64_t max_file_bytes) {
+    const std::function<bool(zero::ParameterId, StateKind)>& has_state, zero::DataType state_type,
+    uint64_t tensor_state_bytes, uint64_t max_file_bytes) {
   GEMINID_RETURN_IF_ERROR(CheckNames(parameters));
   std::vector<TensorEntry> values;
   std::vector<TensorEntry> states;
   for (uint32_t id = 0; id < parameters.size(); ++id) {
-    values.push_back(EntryOf(parameters[id], StateKind::kMaster));
+    values.push_back(EntryOf(parameters[id], StateKind::kMaster, state_type));
     for (StateKind kind : {StateKind::kExpAvg, StateKind::kExpAvgSq}) {
-      if (has_state(zero::ParameterId{id}, kind)) states.push_back(EntryOf(parameters[id], kind));
+      if (!has_state(zero::ParameterId{id}, kind)) continue;
+      states.push_back(EntryOf(parameters[id], kind, state_type));
     }
   }
   if (tensor_state_bytes > 0) {

@@ -39,12 +39,15 @@ struct Contents {
 // What a parameter's state is called in the files.
 std::string TensorName(const std::string& parameter, zero::StateKind kind);
 
+// How the files have a kind of state, where the optimizer's arrays are of `state_type`.
+ElementType TypeInFiles(zero::StateKind kind, zero::DataType state_type);
+
 // The values in order in files of at most `max_file_bytes`, then the optimizer's arrays, for those
 // that `has_state` says exist, in files of their own, and at their end `tensor_state_bytes`.
 absl::StatusOr<Contents> PlanContents(
     const std::vector<zero::Parameter>& parameters,
     const std::function<bool(zero::ParameterId, zero::StateKind)>& has_state,
-    uint64_t tensor_state_bytes, uint64_t max_file_bytes);
+    zero::DataType state_type, uint64_t tensor_state_bytes, uint64_t max_file_bytes);
 
 // Tensors whose name, type, shape and bytes are set, in order in files of the model.
 absl::StatusOr<Contents> PlanModel(std::vector<TensorEntry> tensors, uint64_t max_file_bytes);

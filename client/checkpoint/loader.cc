@@ -18,6 +18,8 @@
 #include "client/checkpoint/tensor_set.h"
 #include "geminid/checkpoint.h"
 #include "geminid/communicator.h"
+#include "kernels/numeric/cast/cast.h"
+#include "kernels/runtime/common/bfloat16.h"
 
 namespace geminid::checkpoint {
 namespace {
@@ -69,6 +71,28 @@ absl::Status LoadValue(const TensorSet& set, const std::string& name,
     }
   }
   return absl::OkStatus();
+}
+
+// Moments of another type are no damage, and are never rounded or widened in silence.
+absl::Status CheckType(const TensorSet::Found& found, zero::StateKind kind,
+                       zero::DataType state_type) {
+  const auto& [file, tensor] = found;
+  const ElementType expected = TypeInFiles(kind, state_type);
+  if (tensor->type == expected) return absl::OkStatus();
+  const bool could_be =
+      tensor->type == ElementType::kFloat32 || tensor->type == ElementType::kBFloat16;
+  if (kind == zero::StateKind::kMaster || !could_be) {
+    return absl::DataLossError(absl::StrCat("'", file->path(), "': tensor '", tensor->name,
+                                            "' has dtype ", tensor->type_name(), ", not ",
+                                            Name(expected)));
+  }
+  const auto word = [](ElementType type) {
+    return type == ElementType::kBFloat16 ? "bf16" : "fp32";
+  };
+  return absl::FailedPreconditionError(absl::StrCat(
+      "'", file->path(), "' has the optimizer's state in ", word(tensor->type),
+      ", and this run keeps it in ", word(expected), " (Options::state_type, --state-dtype): give ",
+      word(tensor->type), " to go on, or begin another run from the values alone"));
 }
 
 // Of files without checksums. What is there is loaded before what is missing is an error.
@@ -207,6 +231,7 @@ class StateLoader {
     FileRange bytes;
     zero::ParameterId id;
     zero::StateKind kind;
+    ElementType type;
     uint64_t element;
     std::string path;  // of the file
     std::string tensor;
@@ -233,19 +258,17 @@ class StateLoader {
     const std::string name = TensorName(called, kind);
     GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, FindOfShape(*set, name, parameter));
     const auto& [file, tensor] = found;
-    if (tensor->type != ElementType::kFloat32) {
-      return absl::DataLossError(absl::StrCat("'", file->path(), "': tensor '", name,
-                                              "' has dtype ", tensor->type_name(), ", not F32"));
-    }
+    GEMINID_RETURN_IF_ERROR(CheckType(found, kind, state.state_type()));
     GEMINID_ASSIGN_OR_RETURN(const uint32_t number,
                              files_.Find(file->path().substr(folder_.size() + 1)));
     const uint64_t begin = file->PlaceOf(*tensor, 0);
     tensors_.push_back({{number, begin, begin + tensor->bytes}, name});
     for (const zero::ShardRange& range : state.ShardOf(id)) {
       const uint64_t at = file->PlaceOf(*tensor, range.offset);
-      places_.push_back({{number, at, at + range.elements * sizeof(float)},
+      places_.push_back({{number, at, at + range.elements * SizeOf(tensor->type)},
                          id,
                          kind,
+                         tensor->type,
                          range.offset,
                          file->path(),
                          name});
@@ -266,15 +289,21 @@ class StateLoader {
     reading.take = [&](size_t i, uint64_t offset,
                        std::span<const std::byte> bytes) -> absl::Status {
       const Place& place = places_[i];
-      const bool is_cut = offset % sizeof(float) != 0 || bytes.size() % sizeof(float) != 0 ||
-                          reinterpret_cast<uintptr_t>(bytes.data()) % alignof(float) != 0;
+      const size_t size = SizeOf(place.type);
+      const bool is_cut = offset % size != 0 || bytes.size() % size != 0 ||
+                          reinterpret_cast<uintptr_t>(bytes.data()) % size != 0;
       if (is_cut) {
         return absl::DataLossError(
             absl::StrCat("'", folder_, "' has checksums of parts of numbers: they were altered"));
       }
-      const uint64_t element = place.element + offset / sizeof(float);
-      const std::span values(reinterpret_cast<const float*>(bytes.data()),
-                             bytes.size() / sizeof(float));
+      const uint64_t element = place.element + offset / size;
+      if (place.type == ElementType::kBFloat16) {
+        std::vector<float> widened(bytes.size() / size);
+        (void)kernels::CastToFloat(reinterpret_cast<const kernels::BFloat16*>(bytes.data()),
+                                   widened.size(), widened.data());
+        return state->WriteShard(place.id, place.kind, element, widened);
+      }
+      const std::span values(reinterpret_cast<const float*>(bytes.data()), bytes.size() / size);
       if (checks_finite) {
         GEMINID_RETURN_IF_ERROR(CheckFinite(place.path, place.tensor, element, values));
       }

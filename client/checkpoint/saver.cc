@@ -18,6 +18,8 @@
 #include "client/checkpoint/tensor_file.h"
 #include "geminid/checkpoint.h"
 #include "geminid/communicator.h"
+#include "kernels/numeric/cast/cast.h"
+#include "kernels/runtime/common/bfloat16.h"
 
 namespace geminid::checkpoint {
 namespace {
@@ -28,6 +30,7 @@ constexpr absl::Duration kDiskTimeout = absl::Hours(1);
 // What is in every checkpoint of a saver.
 struct Inventory {
   std::vector<zero::Parameter> parameters;
+  zero::DataType state_type = zero::DataType::kFloat32;
   Contents contents;
 };
 
@@ -63,8 +66,14 @@ class Writing final : public zero::SnapshotSink {
   absl::Status Write(zero::ParameterId id, zero::StateKind kind, uint64_t offset,
                      std::span<const float> values) override {
     if (given_up_) return absl::CancelledError("the checkpoint was given up");
-    return WriteAt(TensorName(inventory_->parameters[static_cast<uint32_t>(id)].name, kind), offset,
-                   std::as_bytes(values));
+    const std::string tensor =
+        TensorName(inventory_->parameters[static_cast<uint32_t>(id)].name, kind);
+    if (TypeInFiles(kind, inventory_->state_type) == ElementType::kFloat32) {
+      return WriteAt(tensor, offset, std::as_bytes(values));
+    }
+    std::vector<kernels::BFloat16> halves(values.size());  // which have all of their bits
+    (void)kernels::CastToBFloat16(values.data(), values.size(), halves.data());
+    return WriteAt(tensor, offset, std::as_bytes(std::span(halves)));
   }
 
   // No rank needs the parts that are still to come: the snapshot ends at the next one.
@@ -177,13 +186,15 @@ class Saver::Impl {
   absl::Status Plan(std::vector<zero::Parameter> parameters) {
     GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
     auto inventory = std::make_shared<Inventory>();
-    GEMINID_ASSIGN_OR_RETURN(inventory->contents,
-                             PlanContents(
-                                 parameters,
-                                 [this](zero::ParameterId id, zero::StateKind kind) {
-                                   return state_->HasState(id, kind);
-                                 },
-                                 progress.tensor_state.size(), options_.max_file_bytes));
+    GEMINID_ASSIGN_OR_RETURN(
+        inventory->contents,
+        PlanContents(
+            parameters,
+            [this](zero::ParameterId id, zero::StateKind kind) {
+              return state_->HasState(id, kind);
+            },
+            state_->state_type(), progress.tensor_state.size(), options_.max_file_bytes));
+    inventory->state_type = state_->state_type();
     inventory->parameters = std::move(parameters);
     inventory_ = std::move(inventory);
     return absl::OkStatus();

@@ -7,6 +7,7 @@ namespace {
 
 using kernels::GradientType;
 using kernels::ParameterArrays;
+using kernels::StateForm;
 using kernels::WeightForm;
 
 uint64_t BytesOf(GradientType type) {
@@ -21,7 +22,11 @@ void ForEach(Arrays& arrays, Visit visit) {
   if (split || arrays.form == WeightForm::kFloatAndBFloat16) visit(arrays.bfloat16);
   if (split) visit(arrays.remainder);
   if (arrays.form == WeightForm::kFloatAndFloat16) visit(arrays.float16);
-  for (auto& state : arrays.state) visit(state);
+  if (arrays.state_form == StateForm::kBFloat16) {
+    for (auto& state : arrays.small_state) visit(state);
+  } else {
+    for (auto& state : arrays.state) visit(state);
+  }
 }
 
 template <typename Arrays>

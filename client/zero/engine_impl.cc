@@ -187,6 +187,7 @@ StateStoreOptions EngineImpl::StoreOptions() const {
                                          options.state_placement == StatePlacement::kDevice,
                             .gradient_sums = setup_.sums_gradients(),
                             .state_arrays = optimizer_->state_arrays(),
+                            .state_type = options.state_type,
                             .tensor_state_bytes = optimizer_->tensor_state_bytes(),
                             .device_scale_bytes = optimizer_->device_scale_bytes(),
                             .resume = options.resume,

@@ -88,6 +88,7 @@ absl::Status EngineSetup::Check() const {
   GEMINID_RETURN_IF_ERROR(CheckNotFinite());
   GEMINID_RETURN_IF_ERROR(CheckStage());
   GEMINID_RETURN_IF_ERROR(CheckOptimizer(options.optimizer));
+  GEMINID_RETURN_IF_ERROR(CheckStateType(options.optimizer, options.state_type));
   if (updates_in_backward()) GEMINID_RETURN_IF_ERROR(CheckUpdatesInBackward());
   GEMINID_RETURN_IF_ERROR(CheckAllRanks());
   if (!(options.state_share >= 0 && options.state_share <= 1)) {

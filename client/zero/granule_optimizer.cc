@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "client/zero/optimizer_options.h"
 #include "client/zero/tensor_runs.h"
 #include "kernels/runtime/common/absl_status.h"
@@ -36,6 +37,9 @@ std::vector<kernels::TensorOptions> TensorsOf(const std::vector<Parameter>& para
     tensor.learning_rate_scale = parameter.learning_rate_scale;
     tensor.weight_decay = parameter.decay ? parameter.weight_decay : 0.0;
     tensor.frozen = !parameter.trainable;
+    base::Fnv1a name;
+    name.AddText(parameter.name);
+    tensor.rounding_id = name.value();
     tensors.push_back(tensor);
   }
   return tensors;
@@ -51,8 +55,15 @@ kernels::ParameterArrays ArraysOf(const StateStore::View& view, uint64_t offset)
     arrays.bfloat16 = reinterpret_cast<kernels::BFloat16*>(view.weight) + offset;
     arrays.remainder = view.remainder + offset;
   }
+  const bool small = view.state_type == DataType::kBFloat16;
+  arrays.state_form = small ? kernels::StateForm::kBFloat16 : kernels::StateForm::kFloat;
   for (size_t i = 0; i < kMaxStateArrays; ++i) {
-    if (view.arrays[i] != nullptr) arrays.state[i] = view.arrays[i] + offset;
+    if (view.arrays[i] == nullptr) continue;
+    if (small) {
+      arrays.small_state[i] = reinterpret_cast<kernels::BFloat16*>(view.arrays[i]) + offset;
+    } else {
+      arrays.state[i] = reinterpret_cast<float*>(view.arrays[i]) + offset;
+    }
   }
   return arrays;
 }

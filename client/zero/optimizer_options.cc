@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/zero/data_types.h"
 
 namespace geminid::zero {
 namespace {
@@ -163,6 +164,21 @@ absl::StatusOr<Optimizer> WithOwn(Optimizer optimizer, const Engine::GroupInput&
       absl::StrCat(Name(optimizer), " was created ", arrays == 0 ? "without" : "with",
                    " a first moment, whose beta1 is ", arrays == 0 ? "0" : "positive",
                    ": Step's groups cannot change that"));
+}
+
+absl::Status CheckStateType(const Optimizer& optimizer, DataType type) {
+  if (type == DataType::kFloat32) return absl::OkStatus();
+  if (type != DataType::kBFloat16) {
+    const char* const name = Name(type);
+    return absl::InvalidArgumentError(
+        absl::StrCat("Options::state_type is ",
+                     name == nullptr ? absl::StrCat(static_cast<int>(type)) : std::string(name),
+                     "; the optimizer's state is kept in fp32 or bf16"));
+  }
+  if (kernels::StateArrays(ToKernel(optimizer)) > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("Options::state_type is bf16, but ", Name(optimizer),
+                   " with these options keeps no array of state; leave the type fp32"));
 }
 
 bool IsElementwise(const Optimizer& optimizer) {

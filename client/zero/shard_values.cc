@@ -12,8 +12,23 @@
 namespace geminid::zero {
 namespace {
 
-const float* ArrayOf(const StateStore::View& view, StateKind kind) {
+std::byte* ArrayOf(const StateStore::View& view, StateKind kind) {
   return kind == StateKind::kExpAvg ? view.arrays[0] : view.arrays[1];
+}
+
+// What is kept as an array of one type: the optimizer's state, and masters that are not split. From
+// the element `at` on; null: there is none.
+struct PlainArray {
+  std::byte* data;
+  DataType type;
+};
+
+PlainArray PlainAt(const StateStore::View& view, StateKind kind, uint64_t at) {
+  const bool is_master = kind == StateKind::kMaster;
+  PlainArray array = {is_master ? view.weight : ArrayOf(view, kind),
+                      is_master ? DataType::kFloat32 : view.state_type};
+  if (array.data != nullptr) array.data += at * SizeOf(array.type);
+  return array;
 }
 
 bool IsSplit(const StateStore::View& view, StateKind kind) {
@@ -62,13 +77,6 @@ bool ShardValues::Has(uint32_t granule, StateKind kind) const {
   return kind == StateKind::kMaster || ArrayOf(store_.Current(granule), kind) != nullptr;
 }
 
-float* ShardValues::Find(const StateStore::View& view, const ShardPart& part,
-                         StateKind kind) const {
-  const float* const from = kind == StateKind::kMaster ? reinterpret_cast<const float*>(view.weight)
-                                                       : ArrayOf(view, kind);
-  return from == nullptr ? nullptr : const_cast<float*>(from) + part.granule_offset;
-}
-
 absl::Status ShardValues::Read(const ShardPart& part, StateKind kind,
                                std::span<float> values) const {
   const StateStore::View view = store_.Current(part.granule);
@@ -78,9 +86,15 @@ absl::Status ShardValues::Read(const ShardPart& part, StateKind kind,
   if (IsSplit(view, kind)) {
     const Split split = SplitAt(view, part.granule_offset);
     place.ops->JoinMaster(*place.stream, split.weight, split.remainder, read->size(), read->data());
-  } else if (const float* const from = Find(view, part, kind)) {
-    place.ops->Copy(*place.stream, reinterpret_cast<std::byte*>(read->data()),
-                    reinterpret_cast<const std::byte*>(from), values.size_bytes());
+  } else if (const PlainArray from = PlainAt(view, kind, part.granule_offset);
+             from.data != nullptr) {
+    auto* const to = reinterpret_cast<std::byte*>(read->data());
+    if (from.type == DataType::kFloat32) {
+      place.ops->Copy(*place.stream, to, from.data, values.size_bytes());
+    } else {
+      place.ops->Assign(*place.stream, {from.data, read->size(), ToDType(from.type)}, to,
+                        collectives::DType::kFloat32);
+    }
   }
   place.Keep(read);
   const absl::Status status = place.Finish();
@@ -98,9 +112,14 @@ absl::Status ShardValues::Write(const ShardPart& part, StateKind kind,
     const Split split = SplitAt(view, part.granule_offset);
     place.ops->SplitMaster(*place.stream, written->data(), written->size(), split.weight,
                            split.remainder);
-  } else if (float* const to = Find(view, part, kind)) {
-    place.ops->Copy(*place.stream, reinterpret_cast<std::byte*>(to),
-                    reinterpret_cast<const std::byte*>(written->data()), values.size_bytes());
+  } else if (const PlainArray to = PlainAt(view, kind, part.granule_offset); to.data != nullptr) {
+    const auto* const from = reinterpret_cast<const std::byte*>(written->data());
+    if (to.type == DataType::kFloat32) {
+      place.ops->Copy(*place.stream, to.data, from, values.size_bytes());
+    } else {
+      place.ops->Assign(*place.stream, {from, written->size(), collectives::DType::kFloat32},
+                        to.data, ToDType(to.type));
+    }
   }
   place.Keep(written);
   return place.Finish();

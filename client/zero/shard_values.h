@@ -29,8 +29,6 @@ class ShardValues {
   absl::Status WriteGradient(const ShardPart& part, std::span<const float> values) const;
 
  private:
-  float* Find(const StateStore::View& view, const ShardPart& part, StateKind kind) const;
-
   const StateStore& store_;
 };
 

@@ -72,7 +72,7 @@ StateStore::ExtentSlots StateStore::AddExtent(const ChunkShape& chunk, bool spar
     slots.remainder = add(ChunkKind::kRemainder, elements * sizeof(int16_t));
   }
   for (size_t i = 0; i < options_.state_arrays; ++i) {
-    slots.arrays[i] = add(kArrayKinds[i], elements * sizeof(float));
+    slots.arrays[i] = add(kArrayKinds[i], elements * SizeOf(options_.state_type));
   }
   return slots;
 }
@@ -308,10 +308,11 @@ void StateStore::FindAddresses() {
   for (Extent& extent : extents_) {
     View& view = extent.view;
     view.type = extent.type;
+    view.state_type = options_.state_type;
     view.weight = Address(extent.weight, extent.tier);
     view.remainder = reinterpret_cast<int16_t*>(Address(extent.remainder, extent.tier));
     for (size_t i = 0; i < kMaxStateArrays; ++i) {
-      view.arrays[i] = reinterpret_cast<float*>(Address(extent.arrays[i], extent.tier));
+      view.arrays[i] = Address(extent.arrays[i], extent.tier);
     }
   }
   gradients_.places.clear();

@@ -41,8 +41,9 @@ struct StateStoreOptions {
   uint32_t landing_places = 0;
   bool on_device = false;      // no host homes: everything lives in the arena
   bool gradient_sums = false;  // of whole chunks, over micro-batches, before ranks add them up
-  // Full-size fp32 arrays that the optimizer keeps per parameter, at most kMaxStateArrays.
+  // Full-size arrays that the optimizer keeps per parameter, at most kMaxStateArrays.
   size_t state_arrays = 2;
+  DataType state_type = DataType::kFloat32;   // of their elements, or kBFloat16
   uint64_t tensor_state_bytes = 0;            // numbers per tensor, which every rank keeps whole
   uint64_t device_scale_bytes = 0;            // for kernels, beside state on the device
   bool resume = false;                        // from what a predecessor left, if it left this
@@ -63,7 +64,8 @@ class StateStore {
     DataType type = DataType::kBFloat16;  // of the weight
     std::byte* weight = nullptr;
     int16_t* remainder = nullptr;
-    std::array<float*, kMaxStateArrays> arrays = {};
+    DataType state_type = DataType::kFloat32;  // of the arrays
+    std::array<std::byte*, kMaxStateArrays> arrays = {};
   };
   View Current(uint32_t granule) const { return extents_[current_[granule].load()].view; }
   // Where the granule's next version goes.

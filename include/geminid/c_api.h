@@ -296,6 +296,7 @@ typedef struct geminid_engine_options {
   double clip_norm;
   double timeout_seconds;
   uint64_t chunk_elements;
+  int32_t state_type;  // of the optimizer's arrays: GEMINID_FLOAT32 or GEMINID_BFLOAT16
 } geminid_engine_options;
 void geminid_engine_options_init(geminid_engine_options* options, size_t struct_size);
 

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "geminid/data_type.h"
 #include "geminid/export.h"
 #include "geminid/loss_scaler.h"
 
@@ -26,8 +27,8 @@ namespace geminid::zero {
 // A parameter's place in the list of the model's parameters.
 enum class ParameterId : uint32_t {};
 
-// What training keeps of each parameter, in fp32: the value itself and the optimizer's arrays, of
-// which an optimizer may have none or one.
+// What training keeps of each parameter: the value itself, in fp32, and the optimizer's arrays, of
+// which an optimizer may have none or one. All of it is read and written as fp32.
 enum class StateKind : uint8_t { kMaster, kExpAvg, kExpAvgSq };
 inline constexpr std::array kStateKinds = {StateKind::kMaster, StateKind::kExpAvg,
                                            StateKind::kExpAvgSq};
@@ -93,6 +94,9 @@ class GEMINID_EXPORT ModelState {
   virtual std::vector<ShardRange> ShardOf(ParameterId id) const = 0;
   // Whether a parameter has this kind of state; frozen ones have their value alone.
   virtual bool HasState(ParameterId id, StateKind kind) const = 0;
+  // In which the optimizer's arrays are kept (Options::state_type). All values of theirs that are
+  // read or handed out are of this type; those that are written are rounded to it, to nearest.
+  virtual DataType state_type() const = 0;
 
   // Elements of this rank's shard, in fp32. Between steps; waits for the update. INVALID_ARGUMENT
   // for a range that is not wholly in the shard, and nothing is read or written.

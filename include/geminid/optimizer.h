@@ -1,6 +1,7 @@
 // The optimizers, each with its hyperparameters. The rate of a step is given with the step.
 //
 // w: weight, g: gradient (unscaled and clipped), lr: learning rate, t: updates so far, from 1.
+// Bytes of state are those of fp32 arrays; with Options::state_type kBFloat16 they are half.
 #ifndef GEMINID_OPTIMIZER_H_
 #define GEMINID_OPTIMIZER_H_
 
@@ -8,6 +9,7 @@
 #include <variant>
 
 #include "absl/status/status.h"
+#include "geminid/data_type.h"
 #include "geminid/export.h"
 
 namespace geminid::zero {
@@ -112,6 +114,10 @@ GEMINID_EXPORT bool IsElementwise(const Optimizer& optimizer);
 
 // INVALID_ARGUMENT naming the optimizer if a hyperparameter is out of its range.
 GEMINID_EXPORT absl::Status CheckOptimizer(const Optimizer& optimizer);
+
+// INVALID_ARGUMENT where the optimizer's arrays cannot be kept in this type (Options::state_type):
+// another type than fp32 and bf16, or bf16 for an optimizer that keeps none.
+GEMINID_EXPORT absl::Status CheckStateType(const Optimizer& optimizer, DataType type);
 
 }  // namespace geminid::zero
 

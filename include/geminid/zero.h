@@ -3,7 +3,8 @@
 //
 // The parameters are packed, in the order given, into chunks. Each rank keeps its shard of every
 // chunk: the weight, the bits that its fp32 master has beyond that, and the optimizer's state. With
-// Adam's moments these take 12 bytes per parameter. The reduced gradient comes on top.
+// Adam's moments these take 12 bytes per parameter (Options::state_type). The reduced gradient
+// comes on top.
 //
 // A micro-batch is one forward and backward pass; a step of the optimizer has one or more. An
 // operator is the work between a Use and its Finish, as a layer's forward, and each Use begins a
@@ -147,7 +148,7 @@ struct Parameter {
   std::string name{};
   std::vector<int64_t> shape{};
   // Of weight and gradient, in place of Options::data_type: fp32 norms and routers beside bf16, or
-  // a frozen base of 8 bits. The state of a trained parameter is fp32 in either of its types.
+  // a frozen base of 8 bits. A trained parameter has an fp32 master in either of its types.
   std::optional<DataType> data_type = std::nullopt;
   // The same for parameters that are used together, as those of a block: they share chunks with
   // each other alone, so that no others are gathered and held with them. A unit with very few
@@ -196,6 +197,10 @@ struct Options {
   GradientScale gradient_scale = GradientScale::kMean;
   UpdateTime update = UpdateTime::kAfterStep;
   Optimizer optimizer{};  // AdamW unless another one is given
+  // Of the optimizer's arrays between steps: kFloat32, or kBFloat16 in half the bytes. A step
+  // rounds to it at random with an exact mean, by a hash of the parameter's name, the element and
+  // the update: bits depend on nothing else. Refused where CheckStateType does.
+  DataType state_type = DataType::kFloat32;
   // Gradients arrive multiplied by loss_scale() and are divided by it in the update. Only with
   // NotFinite::kSkip.
   std::optional<LossScalerOptions> loss_scale{};

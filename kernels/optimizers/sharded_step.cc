@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/numeric/stochastic_rounding/stochastic_rounding_rule.h"
 #include "kernels/optimizers/adafactor/adafactor_rule.h"
 #include "kernels/optimizers/adam/adam.h"
 #include "kernels/optimizers/came/came_rule.h"
@@ -51,6 +52,7 @@ Status SplitStep(const AdamWOptions& o, const ConstParameterArrays& from, const 
 // By the kernels made for AdamW where they have the form, whose bits are the same.
 Status FastAdamWStep(const AdamWOptions& o, const ConstParameterArrays& from,
                      const GradientArray& gradient, size_t count, const ParameterArrays& to) {
+  if (to.state_form != StateForm::kFloat) return AdamWStep(o, from, gradient, count, to);
   if (from.form == to.form && to.form == WeightForm::kSplit) {
     if (gradient.type == GradientType::kBFloat16) {
       return SplitStep(o, from, static_cast<const BFloat16*>(gradient.data), count, to);
@@ -389,13 +391,19 @@ bool ShardedStep::Copies(const Segment& s) const {
   return ready_ && CheckSegment(s) == Status::kOk && !Trains(s);
 }
 
-Status ShardedStep::Apply(const Segment& s, const ParameterArrays& new_arrays) const {
+ParameterArrays ShardedStep::WithRounding(const Segment& s, ParameterArrays new_arrays) const {
+  const TensorOptions& tensor = tensors_[s.tensor];
+  const uint64_t step = tensor.step > 0 ? tensor.step : scalars_.step;
+  new_arrays.rounding = {RoundingSeed(tensor.rounding_id, step), s.offset};
+  return new_arrays;
+}
+
+Status ShardedStep::Apply(const Segment& s, const ParameterArrays& arrays) const {
   const ScopedFloatEnvironment environment;
   if (!ready_) return Status::kInvalidParameter;
   if (const Status status = CheckSegment(s); status != Status::kOk) return status;
-  if (!Trains(s)) {
-    return CopyParameters(s.arrays, s.count, StateArrays(options_), new_arrays);
-  }
+  if (!Trains(s)) return CopyParameters(s.arrays, s.count, StateArrays(options_), arrays);
+  const ParameterArrays new_arrays = WithRounding(s, arrays);
   if (factor_total_ > 0 && !has_scales_) return Status::kUnsupported;
   const FactorShape& shape = tensors_[s.tensor].shape;
   const OptimizerOptions o = OptionsOf(tensors_[s.tensor]);

@@ -25,7 +25,8 @@
 // number of times on every rank: 0 for elementwise optimizers, 1 for LAMB and LARS, 2 for
 // Adafactor, 3 for CAME. Apply is the step itself, from old arrays to new ones or in place.
 //
-// Bits: for elementwise optimizers those of the dense step, whatever the cuts. For the others sums
+// Bits: for elementwise optimizers those of the dense step, whatever the cuts, with state in either
+// form. For the others sums
 // over segments are added in the order of the segments given, in float64: the same for the same
 // segments in the same order, equal to rounding for other cuts and world sizes.
 namespace geminid::kernels {
@@ -44,6 +45,8 @@ struct TensorOptions {
   // Updates of this tensor, the next one included, where it was left out of some; 0: StepScalars'.
   uint64_t step = 0;
   bool frozen = false;  // Apply copies; Prepare ignores its segments
+  // Tells this tensor from others where state is rounded (StateRounding): a hash of its name.
+  uint64_t rounding_id = 0;
 };
 
 // The scalars of one step.
@@ -149,12 +152,15 @@ class ShardedStep {
   void SetDeviceScales(const float* scales) { device_scales_ = scales; }
   const float* device_scales() const { return device_scales_; }
 
+  // The arrays with the rounding of this segment's tensor in this step.
+  ParameterArrays WithRounding(const Segment& segment, ParameterArrays new_arrays) const;
+
   // Whether Prepare or Restore has succeeded, so that segments can be applied...
   bool ready() const { return ready_; }
   // ... and whether Apply copies this one.
   bool Copies(const Segment& segment) const;
 
-  // After Prepare or Restore. Thread-safe.
+  // After Prepare or Restore. The rounding of state is the step's own. Thread-safe.
   Status Apply(const Segment& segment, const ParameterArrays& new_arrays) const;
 
  private:

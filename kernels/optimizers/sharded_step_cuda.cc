@@ -126,7 +126,8 @@ Status ApplyCuda(const ShardedStep& step, const Segment& segment, const Paramete
   const std::optional<OptimizerOptions> options = step.OptionsFor(segment);
   if (!step.ready() || !options.has_value()) return Status::kUnsupported;
   const double* const sums = step.TensorSums().data() + 2 * size_t{segment.tensor};
-  const CudaTensor tensor = {segment.arrays, segment.gradient, segment.count, new_arrays};
+  const CudaTensor tensor = {segment.arrays, segment.gradient, segment.count,
+                             step.WithRounding(segment, new_arrays)};
   const FactorShape& shape = step.ShapeOf(segment.tensor);
   const float* scales = step.device_scales();
   if (step.FactorTotal() > 0 && scales == nullptr) return Status::kUnsupported;

@@ -54,7 +54,8 @@ class EngineOptions(ctypes.Structure):
         ("data_type", _INT), ("stage", _INT), ("placement", _INT), ("state_placement", _INT),
         ("gradient_scale", _INT), ("update", _INT), ("not_finite", _INT), ("accumulate", _INT), ("stable_addresses", _INT),
         ("max_lookahead_moments", _INT), ("update_threads", _INT), ("resume", _INT),
-        ("state_share", _REAL), ("clip_norm", _REAL), ("timeout_seconds", _REAL), ("chunk_elements", _U64)]
+        ("state_share", _REAL), ("clip_norm", _REAL), ("timeout_seconds", _REAL), ("chunk_elements", _U64),
+        ("state_type", _INT)]
 
 
 class Range(ctypes.Structure):

@@ -15,11 +15,12 @@ from typing import Any, NoReturn, TypedDict
 from geminid import _structs
 from geminid._dlpack import Exported
 from geminid._library import LIB
-from geminid.errors import FailedPrecondition
+from geminid.errors import FailedPrecondition, InvalidArgument
 from geminid.session import Ranks, Session
 
 FORWARD, BACKWARD, EVALUATE = 0, 1, 2
 BFLOAT16, FLOAT32, FLOAT16, INT8, UINT8 = 1, 2, 3, 4, 5  # the last three: frozen
+_STATE_TYPES = {"fp32": FLOAT32, "bf16": BFLOAT16}
 VALUE, EXP_AVG, EXP_AVG_SQ = 0, 1, 2
 NOT_FINITE_SKIP, NOT_FINITE_WRITE, NOT_FINITE_FAIL = 0, 1, 2
 OPTIMIZERS = ("adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came")
@@ -56,6 +57,7 @@ class Options(TypedDict, total=False):
     update_threads: int
     timeout_seconds: float
     not_finite: int | None
+    state_dtype: str
 
 
 class _Here(threading.local):
@@ -120,6 +122,8 @@ class Engine:
     resume: goes on with the memory that a rank of this place has left (keep_on_death).
     not_finite: one of NOT_FINITE_SKIP, _WRITE and _FAIL, for gradients that are not finite; None writes them as torch
         does, or fails where the optimizer cannot.
+    state_dtype: "fp32", or "bf16" for optimizer state in half the bytes: each step rounds it, up or down at random so that
+        the mean is exact. The same on all ranks and whenever a run goes on.
     stable_addresses: parameters have one address each (``stable_address``); on the host device alone.
 
     Calls raise an error of geminid.errors; after one that ``is_final`` every call does.
@@ -129,7 +133,10 @@ class Engine:
 
     def __init__(self, session: Session, ranks: Ranks, parameters: Sequence[Parameter], optimizer: Optimizer, *,
                  chunk_elements: int = 0, accumulate: int = 2, update_threads: int = 1, timeout_seconds: float = 300.0,
-                 resume: bool = False, not_finite: int | None = None, stable_addresses: bool = True) -> None:
+                 resume: bool = False, not_finite: int | None = None, stable_addresses: bool = True,
+                 state_dtype: str = "fp32") -> None:
+        if state_dtype not in _STATE_TYPES:
+            raise InvalidArgument(f"state_dtype is {state_dtype!r}; it must be 'fp32' or 'bf16'")
         if not_finite is None:
             not_finite = NOT_FINITE_FAIL if optimizer.kind in _SUMMING else NOT_FINITE_WRITE
         options = LIB.filled(_structs.EngineOptions)
@@ -138,6 +145,7 @@ class Engine:
         options.data_type, options.gradient_scale = FLOAT32, 1
         options.accumulate, options.stable_addresses, options.clip_norm = accumulate, stable_addresses, 0.0
         options.chunk_elements, options.update_threads = chunk_elements, update_threads
+        options.state_type = _STATE_TYPES[state_dtype]
         options.timeout_seconds, options.resume, options.not_finite = timeout_seconds, resume, not_finite
         array, _shapes = _parameters(parameters)
         self.handle = ctypes.c_void_p()

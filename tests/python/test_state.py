@@ -100,6 +100,30 @@ def test_checkpoint_of_the_engine_goes_on_to_the_bit(tmp_path):
     assert again.losses == ours.losses and again.norms == ours.norms
 
 
+def test_state_in_bf16_follows_fp32_and_goes_on_to_the_bit_and_in_no_other_type(tmp_path):
+    plain, ours = twins.pair(make("gpt"), twins.adamw, state_dtype="bf16")
+    twins.run((plain, ours), one_batch, steps=6)
+    assert ours.losses != plain.losses
+    torch.testing.assert_close(torch.tensor(ours.losses), torch.tensor(plain.losses), rtol=1e-2, atol=1e-2)
+    for entry in ours.optimizer.state.values():
+        assert torch.equal(entry["exp_avg_sq"], entry["exp_avg_sq"].bfloat16().float())
+    geminid.torch.save(ours.model, tmp_path)
+
+    def another(**options):
+        model = make("gpt", seed=9)
+        return twins.Twin(*twins.prepared(model, twins.adamw(model.parameters()), **options))
+
+    again = another(state_dtype="bf16")
+    geminid.torch.load(again.model, tmp_path)
+    ours.losses.clear()
+    twins.run((ours, again), one_batch, steps=3)
+    assert again.losses == ours.losses
+    with pytest.raises(errors.FailedPrecondition, match="state in bf16, and this run keeps it in fp32"):
+        geminid.torch.load(another().model, tmp_path)
+    with pytest.raises(errors.InvalidArgument, match="state_dtype is 'fp8'; it must be 'fp32' or 'bf16'"):
+        another(state_dtype="fp8")
+
+
 def test_full_reads_and_changes_between_steps():
     plain, ours = trained()
     with torch.no_grad():

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/optimizers/compact_adamw/compact_adamw.h"
 #include "kernels/runtime/common/status.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "tools/bench/memory_traffic.h"
@@ -114,10 +113,6 @@ class CaseMaker {
     To* const to = arena_.Take<To>(kParameters);
     Add(nullptr, to, sizeof(To));
     return {from, to};
-  }
-  std::pair<float*, float*> Scales(bool in_place) {  // too few to be counted
-    float* const from = arena_.Take<float>(kernels::QuantiseScaleCount(kParameters));
-    return {from, in_place ? from : arena_.Take<float>(kernels::QuantiseScaleCount(kParameters))};
   }
   float* Scratch() { return arena_.Take<float>(kParameters); }
 

@@ -23,7 +23,6 @@
 #include "kernels/numeric/norm/cast_norm.h"
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/optimizers/adamw/adamw.h"
-#include "kernels/optimizers/compact_adamw/compact_adamw.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 #include "tools/bench/case_maker.h"
 #include "tools/bench/memory_traffic.h"
@@ -76,40 +75,26 @@ Case Master(bool in_place) {
   });
 }
 
-Case EightBit(bool in_place) {
-  using State = kernels::CompactState<kernels::SplitWeights, kernels::EightBitMoments>;
-  CaseMaker make;
-  const auto weight = make.Both<BFloat16>(in_place);
-  const auto remainder = make.Both<int16_t>(in_place);
-  const auto avg = make.Both<uint8_t>(in_place);
-  const auto root = make.Both<uint8_t>(in_place);
-  const auto avg_scale = make.Scales(in_place);
-  const auto root_scale = make.Scales(in_place);
-  const BFloat16* const gradient = make.Input<BFloat16>();
-  return make.Make(!in_place, [=](const Granule& g) {
-    const size_t i = g.begin, b = g.begin / kernels::kQuantiseBlock;
-    const State from = {{weight.first + i, remainder.first + i},
-                        {avg.first + i, avg_scale.first + b, root.first + i, root_scale.first + b}};
-    const State to = {
-        {weight.second + i, remainder.second + i},
-        {avg.second + i, avg_scale.second + b, root.second + i, root_scale.second + b}};
-    Require(AdamWCompact(kOptions, i, from, gradient + i, g.end - g.begin, to));
-  });
-}
-
 Case HalfMoments(bool in_place) {
-  using State = kernels::CompactState<kernels::SplitWeights, kernels::BFloat16Moments>;
   CaseMaker make;
   const auto weight = make.Both<BFloat16>(in_place);
   const auto remainder = make.Both<int16_t>(in_place);
   const auto avg = make.Both<BFloat16>(in_place);
   const auto sq = make.Both<BFloat16>(in_place);
   const BFloat16* const gradient = make.Input<BFloat16>();
+  kernels::ParameterArrays from = {.form = kernels::WeightForm::kSplit,
+                                   .bfloat16 = weight.first,
+                                   .remainder = remainder.first,
+                                   .state_form = kernels::StateForm::kBFloat16,
+                                   .small_state = {avg.first, sq.first}};
+  kernels::ParameterArrays to = from;
+  to.bfloat16 = weight.second;
+  to.remainder = remainder.second;
+  to.small_state[0] = avg.second;
+  to.small_state[1] = sq.second;
   return make.Make(!in_place, [=](const Granule& g) {
-    const size_t i = g.begin;
-    const State from = {{weight.first + i, remainder.first + i}, {avg.first + i, sq.first + i}};
-    const State to = {{weight.second + i, remainder.second + i}, {avg.second + i, sq.second + i}};
-    Require(AdamWCompact(kOptions, i, from, gradient + i, g.end - g.begin, to));
+    Require(AdamWStep(kOptions, Advance(from.View(), g.begin), gradient + g.begin, g.end - g.begin,
+                      Advance(to, g.begin)));
   });
 }
 
@@ -303,8 +288,6 @@ void RegisterAgainstTraffic() {
   AgainstTraffic("SplitOutOfPlace<fp32>", [] { return Split<float>(false); });
   AgainstTraffic("MasterInPlace", [] { return Master(true); });
   AgainstTraffic("MasterOutOfPlace", [] { return Master(false); });
-  AgainstTraffic("EightBitInPlace", [] { return EightBit(true); });
-  AgainstTraffic("EightBitOutOfPlace", [] { return EightBit(false); });
   AgainstTraffic("HalfMomentsInPlace", [] { return HalfMoments(true); });
   AgainstTraffic("HalfMomentsOutOfPlace", [] { return HalfMoments(false); });
   AgainstTraffic("NormCast<fp32,bf16>",
@@ -337,20 +320,16 @@ void RegisterAgainstOtherForms() {
       "MasterInPlace/vs_unfused", [] { return Master(true); }, [] { return Unfused(); },
       Per::kParameter);
   Against(
-      "EightBitInPlace/vs_fp32_moments", [] { return EightBit(true); },
-      [] { return Split<BFloat16>(true); }, Per::kParameter);
-  Against(
-      "EightBitOutOfPlace/vs_fp32_moments", [] { return EightBit(false); },
-      [] { return Split<BFloat16>(false); }, Per::kParameter);
-  Against(
       "HalfMomentsInPlace/vs_fp32_moments", [] { return HalfMoments(true); },
       [] { return Split<BFloat16>(true); }, Per::kParameter);
+  Against(
+      "HalfMomentsOutOfPlace/vs_fp32_moments", [] { return HalfMoments(false); },
+      [] { return Split<BFloat16>(false); }, Per::kParameter);
 }
 
 void RegisterInCache() {
   InCache("SplitInPlace<bf16>", [] { return Split<BFloat16>(true); });
   InCache("MasterInPlace", [] { return Master(true); });
-  InCache("EightBitInPlace", [] { return EightBit(true); });
   InCache("HalfMomentsInPlace", [] { return HalfMoments(true); });
   InCache("NormCast<fp32,bf16>", [] { return Convert(kernels::CastToBFloat16AndAddSquares); });
   InCache("NormCast<bf16,fp32>",

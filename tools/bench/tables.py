@@ -107,7 +107,6 @@ ADAMW = (("split master, bf16 gradient, in place", "SplitInPlace<bf16>"),
          ("split master, bf16 gradient, out of place", "SplitOutOfPlace<bf16>"),
          ("split master, fp32 gradient, out of place", "SplitOutOfPlace<fp32>"),
          ("fp32 master, in place", "MasterInPlace"), ("fp32 master, out of place", "MasterOutOfPlace"),
-         ("8-bit moments, split master, in place", "EightBitInPlace"),
          ("bf16 moments, split master, in place", "HalfMomentsInPlace"))
 OTHER_KERNELS = (("cast fp32 to bf16 with norm and overflow", "NormCast<fp32,bf16>"),
                  ("cast fp32 to fp16 with norm and overflow", "NormCast<fp32,fp16>"),
@@ -124,9 +123,8 @@ FORMS = (("bf16 in and out over fp32 master, per byte, in place", "SplitInPlace<
          ("the same, out of place", "MasterOnAvx2OutOfPlace/vs_best"),
          ("out of place over in place, split master", "SplitOutOfPlace/vs_in_place"),
          ("out of place over in place, fp32 master", "MasterOutOfPlace/vs_in_place"),
-         ("8-bit moments over fp32 ones, parameters/s, in place", "EightBitInPlace/vs_fp32_moments"),
-         ("the same, out of place", "EightBitOutOfPlace/vs_fp32_moments"),
-         ("bf16 moments over fp32 ones, parameters/s, in place", "HalfMomentsInPlace/vs_fp32_moments"))
+         ("bf16 moments over fp32 ones, parameters/s, in place", "HalfMomentsInPlace/vs_fp32_moments"),
+         ("the same, out of place", "HalfMomentsOutOfPlace/vs_fp32_moments"))
 
 
 def optimizer(runs):

@@ -45,6 +45,8 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
   add("--context,--sequence", &flags->sequence,
       "Tokens per sequence; otherwise the most that the model takes, but 4096 at most");
   add("--optimizer", &flags->optimizer, optimizers.c_str());
+  add("--state-dtype", &flags->state_dtype,
+      "Of the optimizer's state, as geminid-train has it: fp32 or bf16; otherwise fp32");
   app->add_flag("--momentum", flags->momentum, "sgd and adafactor keep a momentum");
   app->add_flag("--as-planned", flags->as_planned,
                 "Plans with all that the planner knows, also with what today's engine does not "

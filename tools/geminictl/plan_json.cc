@@ -86,6 +86,7 @@ void WriteJob(const PlanAnswer& answer, base::JsonWriter* json) {
   json->Key("sequences").Value(job.batch.sequences);
   json->Key("sequence_length").Value(job.batch.sequence_length);
   json->Key("optimizer").Value(job.optimizer.name());
+  json->Key("state_dtype").Value(job.optimizer.state_dtype());
   json->Key("only_executable").Value(job.only_executable);
   json->EndObject();
 }

@@ -147,6 +147,15 @@ absl::Status ReadOptimizer(const PlanFlags& flags, forecast::Job* job) {
       job->optimizer,
       forecast::FindOptimizer(flags.optimizer.empty() ? job->optimizer.name() : flags.optimizer,
                               flags.momentum));
+  if (flags.state_dtype.empty() || flags.state_dtype == "fp32") return absl::OkStatus();
+  if (flags.state_dtype != "bf16") {
+    return WrongFlag("--state-dtype", flags.state_dtype, "it must be fp32 or bf16");
+  }
+  if (kernels::StateArrays(job->optimizer.options) == 0) {
+    return WrongFlag("--state-dtype", flags.state_dtype,
+                     absl::StrCat(job->optimizer.name(), " without a momentum keeps no state"));
+  }
+  job->optimizer.small_state = true;
   return absl::OkStatus();
 }
 
@@ -222,9 +231,13 @@ absl::Status ReadTrace(const PlanFlags& flags, PlanRequest* request) {
   GEMINID_ASSIGN_OR_RETURN(const v1::TraceFile file, forecast::LoadTraceFile(flags.trace));
   absl::StatusOr<forecast::RecordedTrace> trace = forecast::FromMessage(file);
   if (!trace.ok()) return NamedFlag(flags.trace, trace.status());
-  if (!trace->optimizer.empty() && (!flags.optimizer.empty() || flags.momentum)) {
+  const char* const of_state = flags.momentum               ? "--momentum"
+                               : !flags.optimizer.empty()   ? "--optimizer"
+                               : !flags.state_dtype.empty() ? "--state-dtype"
+                                                            : nullptr;
+  if (!trace->optimizer.empty() && of_state != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
-        flags.momentum ? "--momentum" : "--optimizer",
+        of_state,
         " and this --trace do not go together: its state was recorded; leave the flag out"));
   }
   if (trace->world_size % trace->ranks_on_node != 0) {

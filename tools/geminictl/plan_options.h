@@ -25,7 +25,8 @@ struct PlanFlags {
   std::string model, config, trace;
   std::string layers, hidden, heads, parameters;
   std::string hardware;
-  std::string ranks, ranks_per_node, nodes, batch, sequence, optimizer, activations;
+  std::string ranks, ranks_per_node, nodes, batch, sequence, optimizer, state_dtype;
+  std::string activations;
   std::string device_memory, host_memory, disk;
   std::string link_up, link_down, link_both, link_latency, uplink, peer, network;
   std::string peer_latency, network_latency;

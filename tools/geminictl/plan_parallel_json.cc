@@ -73,6 +73,7 @@ void WriteJob(const forecast::Model& model, const forecast::Job& job, JsonWriter
   json->Key("sequences_per_rank").Value(job.batch.sequences);
   json->Key("sequence_length").Value(job.batch.sequence_length);
   json->Key("optimizer").Value(job.optimizer.name());
+  json->Key("state_dtype").Value(job.optimizer.state_dtype());
   json->EndObject();
 }
 

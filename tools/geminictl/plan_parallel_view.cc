@@ -34,7 +34,7 @@ std::string Cluster(const ParallelAnswer& answer) {
       answer.host_is_given ? absl::StrCat(FormatBytes(job.host_bytes), " of host memory")
                            : std::string("as much host memory as it takes"),
       "\n", job.batch.sequences * job.ranks, " x ", job.batch.sequence_length,
-      " tokens in a step of all ranks, ", job.optimizer.name(), "\n");
+      " tokens in a step of all ranks, ", job.optimizer.words(), "\n");
   for (const std::string& note : answer.notes) absl::StrAppend(&text, note, "\n");
   return absl::StrCat(text, "\n");
 }

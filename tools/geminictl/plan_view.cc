@@ -51,7 +51,7 @@ std::string Heading(const PlanAnswer& answer) {
                           : absl::StrCat(base::FormatBytes(job.disk_bytes), " of disk"));
   if (answer.model.has_value()) {
     absl::StrAppend(&text, "\n", job.batch.sequences, " x ", job.batch.sequence_length,
-                    " tokens per rank and step, ", job.optimizer.name());
+                    " tokens per rank and step, ", job.optimizer.words());
   }
   for (const std::string& note : answer.notes) absl::StrAppend(&text, "\n", note);
   return absl::StrCat(text, "\n\n");

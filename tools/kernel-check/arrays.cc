@@ -15,10 +15,13 @@ using kernels::Float16;
 using kernels::GradientArray;
 using kernels::GradientType;
 using kernels::ParameterArrays;
+using kernels::StateForm;
 using kernels::WeightForm;
 
 namespace {
 
+// Of the arrays within a tensor: indices whose lower half begins anew among those compared.
+constexpr uint64_t kFirstElement = (uint64_t{3} << 32) - 1003;
 constexpr size_t kArrayAlignment = 256;  // more than a word, so that only the shift disturbs it
 
 float RandomValue(std::mt19937_64& random, float scale) {
@@ -71,8 +74,18 @@ size_t WeightBytes(WeightForm form) {
   return form == WeightForm::kFloat || form == WeightForm::kSplit ? 4 : 6;
 }
 
-Layout::Layout(WeightForm form, GradientType type, int states, size_t count, size_t shift_bytes)
-    : form_(form), type_(type), states_(states), count_(count), shift_bytes_(shift_bytes) {
+size_t StateBytes(StateForm form) {
+  return form == StateForm::kFloat ? sizeof(float) : sizeof(BFloat16);
+}
+
+Layout::Layout(WeightForm form, GradientType type, StateForm state_form, int states, size_t count,
+               size_t shift_bytes)
+    : form_(form),
+      type_(type),
+      state_form_(state_form),
+      states_(states),
+      count_(count),
+      shift_bytes_(shift_bytes) {
   if (form == WeightForm::kSplit) {
     Add("bfloat16", sizeof(BFloat16));
     Add("remainder", sizeof(int16_t));
@@ -81,7 +94,7 @@ Layout::Layout(WeightForm form, GradientType type, int states, size_t count, siz
     if (form == WeightForm::kFloatAndBFloat16) Add("bfloat16", sizeof(BFloat16));
     if (form == WeightForm::kFloatAndFloat16) Add("float16", sizeof(Float16));
   }
-  for (int s = 0; s < states; ++s) Add(s == 0 ? "state 0" : "state 1", sizeof(float));
+  for (int s = 0; s < states; ++s) Add(s == 0 ? "state 0" : "state 1", StateBytes(state_form));
   gradient_at_ = bytes_;
   Add("gradient", GradientBytes(type));
 }
@@ -97,6 +110,8 @@ size_t Layout::Add(const char* name, size_t element_bytes) {
 ParameterArrays Layout::Arrays(std::byte* base) const {
   ParameterArrays arrays;
   arrays.form = form_;
+  arrays.state_form = state_form_;
+  arrays.rounding = {.seed = 77, .first_element = kFirstElement};
   int state = 0;
   for (const Part& part : parts_) {
     std::byte* const at = base + part.at;
@@ -105,7 +120,11 @@ ParameterArrays Layout::Arrays(std::byte* base) const {
     if (name == "bfloat16") arrays.bfloat16 = reinterpret_cast<BFloat16*>(at);
     if (name == "float16") arrays.float16 = reinterpret_cast<Float16*>(at);
     if (name == "remainder") arrays.remainder = reinterpret_cast<int16_t*>(at);
-    if (name.starts_with("state")) arrays.state[state++] = reinterpret_cast<float*>(at);
+    if (!name.starts_with("state")) continue;
+    if (state_form_ == StateForm::kFloat) arrays.state[state++] = reinterpret_cast<float*>(at);
+    if (state_form_ == StateForm::kBFloat16) {
+      arrays.small_state[state++] = reinterpret_cast<BFloat16*>(at);
+    }
   }
   return arrays;
 }
@@ -130,7 +149,13 @@ std::vector<std::byte> Layout::RandomBytes(uint64_t seed) const {
     } else {
       arrays.master[i] = weight;
     }
-    for (int s = 0; s < states_; ++s) arrays.state[s][i] = std::fabs(RandomValue(random, 1e-3F));
+    for (int s = 0; s < states_; ++s) {
+      const float state = std::fabs(RandomValue(random, 1e-3F));
+      if (state_form_ == StateForm::kFloat) arrays.state[s][i] = state;
+      if (state_form_ == StateForm::kBFloat16) {
+        arrays.small_state[s][i] = BFloat16::FromFloat(state);
+      }
+    }
     const float gradient = RandomValue(random, 1e-2F);
     std::byte* const at = bytes.data() + parts_.back().at + i * GradientBytes(type_);
     const auto put = [at](auto value) { std::memcpy(at, &value, sizeof(value)); };

@@ -16,16 +16,17 @@ const char* FormName(kernels::WeightForm form);
 const char* GradientTypeName(kernels::GradientType type);
 size_t GradientBytes(kernels::GradientType type);
 
-// Bytes of the weights of one parameter in a form.
+// Bytes of the weights of one parameter in a form, and of one of its states.
 size_t WeightBytes(kernels::WeightForm form);
+size_t StateBytes(kernels::StateForm form);
 
 // `count` parameters: weights, states and gradient lie one after the other in one block of bytes,
 // so that the block is what is copied and compared. `shift_bytes` moves every array off a 16-byte
 // word.
 class Layout {
  public:
-  Layout(kernels::WeightForm form, kernels::GradientType type, int states, size_t count,
-         size_t shift_bytes);
+  Layout(kernels::WeightForm form, kernels::GradientType type, kernels::StateForm state_form,
+         int states, size_t count, size_t shift_bytes);
 
   size_t bytes() const { return bytes_; }
   // Weights and states: what a step writes.
@@ -50,6 +51,7 @@ class Layout {
 
   kernels::WeightForm form_;
   kernels::GradientType type_;
+  kernels::StateForm state_form_;
   int states_;
   size_t count_;
   size_t shift_bytes_;

@@ -246,9 +246,7 @@ StepCase Factored(std::string name, int states, int gradient_reads, int state_re
 
 uint64_t AdafactorFactorCount(const FactorShape& shape) { return shape.Count(); }
 
-}  // namespace
-
-std::vector<StepCase> AllStepCases() {
+std::vector<StepCase> CasesOfFloatState() {
   using namespace kernels;  // NOLINT(google-build-using-namespace): every line below is of it
   const AdamWOptions adam = {.learning_rate = 3e-4, .beta2 = 0.95, .weight_decay = 0.1};
   return {
@@ -278,6 +276,22 @@ std::vector<StepCase> AllStepCases() {
       Factored("came of a vector", 1, 3, 1, CameOptions{}, VectorOf, CameFactorCount, CameStep,
                RunCame),
   };
+}
+
+}  // namespace
+
+// Every optimizer that has state, also with state in bf16.
+std::vector<StepCase> AllStepCases() {
+  std::vector<StepCase> all = CasesOfFloatState();
+  const size_t of_float = all.size();
+  for (size_t i = 0; i < of_float; ++i) {
+    if (all[i].states == 0) continue;
+    StepCase small = all[i];
+    small.name += " with bf16 state";
+    small.state_form = kernels::StateForm::kBFloat16;
+    all.push_back(std::move(small));
+  }
+  return all;
 }
 
 }  // namespace geminid::kernel_check

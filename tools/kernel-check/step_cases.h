@@ -21,6 +21,7 @@ inline constexpr size_t kComparedColumns = 2109;
 struct StepCase {
   std::string name;
   int states = 0;
+  kernels::StateForm state_form = kernels::StateForm::kFloat;
   int gradient_reads = 1;  // passes that read the gradient
   int state_reads = 1;     // passes that read weights and states
   bool timed = true;       // its speed says something of the kernel, not of the check

@@ -11,6 +11,7 @@ namespace {
 
 using kernels::CudaTensor;
 using kernels::GradientType;
+using kernels::StateForm;
 using kernels::Status;
 using kernels::WeightForm;
 
@@ -25,12 +26,29 @@ struct Variant {
   GradientType type;
   bool in_place;
   size_t shift_bytes;
+  StateForm state_form = StateForm::kFloat;
 
   std::string Name() const {
     return std::string(FormName(form)) + " weights, " + GradientTypeName(type) + " gradients, " +
+           (state_form == StateForm::kFloat ? "" : "bf16 state, ") +
            (in_place ? "in place" : "out of place") + (shift_bytes == 0 ? "" : ", off 16 bytes");
   }
 };
+
+// Of steps with state in bf16: the forms that training has on a device.
+std::vector<Variant> SmallStateVariants() {
+  std::vector<Variant> all;
+  for (WeightForm form : {WeightForm::kFloat, WeightForm::kSplit}) {
+    for (GradientType type : {GradientType::kFloat, GradientType::kBFloat16}) {
+      for (bool in_place : {true, false}) {
+        for (size_t shift_bytes : {size_t{0}, kOffWordBytes}) {
+          all.push_back({form, type, in_place, shift_bytes, StateForm::kBFloat16});
+        }
+      }
+    }
+  }
+  return all;
+}
 
 std::vector<Variant> Variants() {
   std::vector<Variant> all;
@@ -94,7 +112,8 @@ std::vector<std::byte> CudaResult(const StepCase& one, const Layout& layout,
 
 // Empty if all bits agree.
 std::string Difference(const StepCase& one, const Variant& variant) {
-  const Layout layout(variant.form, variant.type, one.states, kComparedCount, variant.shift_bytes);
+  const Layout layout(variant.form, variant.type, variant.state_form, one.states, kComparedCount,
+                      variant.shift_bytes);
   const std::vector<std::byte> bytes = layout.RandomBytes(/*seed=*/kComparedCount);
   std::string reason;
   const auto expected = HostResult(one, layout, bytes, variant.in_place, &reason);
@@ -114,7 +133,8 @@ std::string Difference(const StepCase& one, const Variant& variant) {
 
 // Reads and writes per second; 0 if it cannot be measured.
 double Speed(const StepCase& one, size_t count) {
-  const Layout layout(WeightForm::kSplit, GradientType::kBFloat16, one.states, count, 0);
+  const Layout layout(WeightForm::kSplit, GradientType::kBFloat16, one.state_form, one.states,
+                      count, 0);
   CudaBuffer buffer(layout.bytes());
   if (!buffer || !CudaFill(&buffer, 0)) return 0;
   const CudaTensor tensor = {.old_arrays = layout.Arrays(buffer.as<std::byte>()).View(),
@@ -128,8 +148,8 @@ double Speed(const StepCase& one, size_t count) {
     if (one.cuda_step(tensor) != Status::kOk) return 0;
   }
   const double seconds = timer.StopSeconds();
-  const size_t state_bytes =
-      WeightBytes(WeightForm::kSplit) + static_cast<size_t>(one.states) * sizeof(float);
+  const size_t state_bytes = WeightBytes(WeightForm::kSplit) +
+                             static_cast<size_t>(one.states) * StateBytes(one.state_form);
   const size_t step_bytes =
       state_bytes * static_cast<size_t>(one.state_reads + 1) +
       GradientBytes(GradientType::kBFloat16) * static_cast<size_t>(one.gradient_reads);
@@ -142,7 +162,8 @@ Finding CheckStep(const StepCase& one, size_t timed_count) {
   Finding finding;
   finding.name = one.name;
   finding.passed = true;
-  for (const Variant& variant : Variants()) {
+  const bool small = one.state_form == StateForm::kBFloat16;
+  for (const Variant& variant : small ? SmallStateVariants() : Variants()) {
     finding.detail = Difference(one, variant);
     if (!finding.detail.empty()) {
       finding.passed = false;

@@ -149,10 +149,9 @@ struct KernelCase {
   std::function<void(Trial&)> timed;
 };
 
-// Those of kernels/numeric, of AdamW with compact moments, of kernels/model but for those that
-// follow, of products and dropout, and of attention.
+// Those of kernels/numeric, of kernels/model but for those that follow, of products and dropout,
+// and of attention.
 std::vector<KernelCase> NumericCases();
-std::vector<KernelCase> CompactCases();
 std::vector<KernelCase> ModelCases();
 std::vector<KernelCase> ProductCases();
 std::vector<KernelCase> AttentionCases();

@@ -62,6 +62,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("clip_norm").Value(options.zero.clip_norm);
   json.Key("update").Value(Name(options.zero.update));
   json.Key("optimizer").Value(Name(options.zero.optimizer));
+  json.Key("state_dtype").Value(Name(options.zero.state_type));
   json.Key("learning_rate").Value(options.schedule.peak);
   json.Key("schedule").Value(Name(options.schedule.shape));
   json.Key("instruction_set").Value(report.instruction_set);

@@ -12,8 +12,10 @@ std::vector<std::string> StartLines(const StartFacts& facts) {
       absl::StrCat(CountParameters(options.model), " parameters, ", facts.ranks,
                    facts.ranks == 1 ? " rank of " : " ranks of ", report.threads,
                    report.threads == 1 ? " thread, " : " threads, ", facts.arithmetic, ", ",
-                   Name(options.zero.optimizer), ", placement ", Name(options.zero.placement), ", ",
-                   report.tokens_per_step, " tokens per step")};
+                   Name(options.zero.optimizer),
+                   options.zero.state_type == zero::DataType::kBFloat16 ? " with bf16 state" : "",
+                   ", placement ", Name(options.zero.placement), ", ", report.tokens_per_step,
+                   " tokens per step")};
   if (!facts.limit.empty()) lines.push_back(facts.limit);
   if (std::string note = WarmupNote(options.schedule); !note.empty()) lines.push_back(note);
   lines.push_back(absl::StrCat("data: ", Describe(report.data)));

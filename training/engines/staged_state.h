@@ -29,6 +29,7 @@ class StagedState final : public zero::ModelState {
   absl::StatusOr<std::vector<float>> ReadParameter(zero::ParameterId id) override;
   std::vector<zero::ShardRange> ShardOf(zero::ParameterId id) const override;
   bool HasState(zero::ParameterId id, zero::StateKind kind) const override;
+  zero::DataType state_type() const override { return engine_->state_type(); }
   absl::Status ReadShard(zero::ParameterId id, zero::StateKind kind, uint64_t offset,
                          std::span<float> values) override;
   absl::Status WriteShard(zero::ParameterId id, zero::StateKind kind, uint64_t offset,

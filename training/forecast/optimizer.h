@@ -14,11 +14,16 @@ namespace geminid::forecast {
 
 struct Optimizer {
   kernels::OptimizerOptions options;
+  bool small_state = false;  // arrays in bf16: Options::state_type of the engine
 
   std::string name() const { return std::string(kernels::OptimizerName(options.kind)); }
-  // fp32 arrays beside the master, cut over the ranks.
+  const char* state_dtype() const { return small_state ? "bf16" : "fp32"; }
+  // "adamw", or "adamw with bf16 state".
+  std::string words() const { return small_state ? name() + " with bf16 state" : name(); }
+  // Arrays beside the master, cut over the ranks.
   std::uint64_t moment_bytes_per_parameter() const {
-    return sizeof(float) * static_cast<std::uint64_t>(kernels::StateArrays(options));
+    const std::uint64_t element = small_state ? sizeof(std::uint16_t) : sizeof(float);
+    return element * static_cast<std::uint64_t>(kernels::StateArrays(options));
   }
   // What every rank keeps whole for a tensor of this shape: its sums and its factors, in two
   // versions, of which a step reads one and writes the other.

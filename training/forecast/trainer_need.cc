@@ -75,11 +75,11 @@ Chunks PackedChunks(const Model& model, const TrainerNeed& need) {
   return chunks;
 }
 
-// Of optimizer state that lives on the device: 12 bytes an element, and for the granules that
-// updates are written to up to most of as much again where the model is small.
+// Of optimizer state that lives on the device: that of each element, and for the granules that
+// updates are written to up to three quarters of as much again where the model is small.
 std::uint64_t StateBytes(const Chunks& chunks, const TrainerNeed& need) {
-  constexpr std::uint64_t kBytesPerElement = 21;
-  return need.state_on_device ? kBytesPerElement * chunks.elements / need.sharing_ranks : 0;
+  const std::uint64_t bytes = need.state_bytes + need.state_bytes * 3 / 4;
+  return need.state_on_device ? bytes * chunks.elements / need.sharing_ranks : 0;
 }
 
 // What a library takes for attention on a GPU, and its test.

@@ -57,6 +57,7 @@ struct TrainerNeed {
   bool sums_gradients = false;      // over several micro-batches
   bool weights_stay = false;        // on the device between operators
   bool state_on_device = false;     // the optimizer's
+  std::uint64_t state_bytes = 12;   // of an element: weight, remainder and the optimizer's arrays
 };
 
 // A size of --device-memory with which the trainer trains, recomputing activations: its workspace,

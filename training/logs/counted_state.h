@@ -47,6 +47,7 @@ class CountedState final : public zero::ModelState {
   bool HasState(zero::ParameterId id, zero::StateKind kind) const override {
     return state_->HasState(id, kind);
   }
+  zero::DataType state_type() const override { return state_->state_type(); }
   absl::Status ReadShard(zero::ParameterId id, zero::StateKind kind, uint64_t offset,
                          std::span<float> values) override {
     return state_->ReadShard(id, kind, offset, values);

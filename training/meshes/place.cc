@@ -114,6 +114,7 @@ void WritePlacedRun(base::JsonWriter& json, const PlacedRun& run) {
   for (const RateField& field : kRates) json.Key(field.key).Value(run.place.*field.value);
   for (const CountField& field : kCounts) json.Key(field.key).Value(run.*field.value);
   json.Key("optimizer").Value(run.optimizer);
+  json.Key("state_dtype").Value(run.small_state ? "bf16" : "fp32");
   json.Key("activations").Value(run.activations);
   json.Key("meshes").BeginArray();
   for (const std::string& mesh : run.meshes) json.Value(mesh);
@@ -135,6 +136,8 @@ absl::StatusOr<PlacedRun> ReadPlacedRun(const std::string& json) {
   for (const RateField& field : kRates) run.place.*field.value = fields.Number(field.key, 0);
   for (const CountField& field : kCounts) run.*field.value = fields.Count(field.key);
   run.optimizer = fields.Text("optimizer");
+  const JsonValue* const state = Find(inside == nullptr ? file : *inside, "state_dtype");
+  run.small_state = state != nullptr && state->text == "bf16";  // reports had none before bf16
   run.activations = fields.Text("activations");
   run.meshes = fields.Texts("meshes");
   GEMINID_RETURN_IF_ERROR(fields.status());

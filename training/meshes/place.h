@@ -38,6 +38,7 @@ struct PlacedRun {
   std::uint64_t sequence_length = 1;
   std::uint64_t least_micro_batches = 1;
   std::string optimizer = {};            // as forecast::FindOptimizer knows it
+  bool small_state = false;              // the optimizer's arrays are bf16
   std::string activations = "planned";   // or "recomputed" or "kept"
   std::vector<std::string> meshes = {};  // that the trainer trains so; another is not chosen
   friend bool operator==(const PlacedRun&, const PlacedRun&) = default;

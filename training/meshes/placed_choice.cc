@@ -56,6 +56,7 @@ absl::StatusOr<forecast::Job> JobOf(const PlacedRun& run) {
       .float_cut_flops = run.place.float_operations_per_second,
       .only_executable = true};
   GEMINID_ASSIGN_OR_RETURN(job.optimizer, forecast::FindOptimizer(run.optimizer));
+  job.optimizer.small_state = run.small_state;
   if (run.activations == "recomputed") job.activations = forecast::Activations::kRecompute;
   if (run.activations == "kept") job.activations = forecast::Activations::kKeep;
   return job;

@@ -37,7 +37,8 @@ uint64_t EnoughDeviceBytes(const TrainOptions& options, int world_size, size_t t
        .sums_gradients = options.zero.accumulate > 1,
        .weights_stay = on_device || options.zero.stage != zero::Stage::kWeights,
        .state_on_device =
-           on_device || options.zero.state_placement == zero::StatePlacement::kDevice});
+           on_device || options.zero.state_placement == zero::StatePlacement::kDevice,
+       .state_bytes = StateBytesPerParameter(options)});
 }
 
 absl::Status WithDeviceAdvice(const absl::Status& status, const TrainOptions& options,

@@ -120,6 +120,7 @@ parallel::PlacedRun PlacedRunOf(const TrainOptions& options, const RanksPlace& p
       .sequence_length = options.model.context,
       .least_micro_batches = static_cast<uint64_t>(options.zero.accumulate),
       .optimizer = Name(options.zero.optimizer),
+      .small_state = options.zero.state_type == zero::DataType::kBFloat16,
       .activations = ActivationsOf(options.activations)};
   const forecast::Model model = ForecastModelOf(options.model);
   for (const parallel::MeshSpec& mesh : parallel::MeshesOf(place.ranks)) {

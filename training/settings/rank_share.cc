@@ -232,14 +232,19 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
   return bytes + WorkspaceBytesBound(half, type, shape, tiling, threads);
 }
 
+uint64_t StateBytesPerParameter(const TrainOptions& options) {
+  constexpr uint64_t kMasterBytes = 4;
+  constexpr uint64_t kArraysMax = 2;
+  return kMasterBytes + kArraysMax * zero::SizeOf(options.zero.state_type);
+}
+
 uint64_t WholeModelBytes(const TrainOptions& options, OfStage stage) {
-  // Per parameter: 12 bytes of state, a gathered weight, its gradient, and sums of gradients in
-  // fp32 when there are several micro-batches, with a place to land but in ZeRO's first stage.
-  constexpr uint64_t kStateBytes = 12;
+  // Per parameter: its state, a gathered weight, its gradient, and sums of gradients in fp32 when
+  // there are several micro-batches, with a place to land but in ZeRO's first stage.
   const uint64_t element = zero::SizeOf(options.zero.data_type);
   const uint64_t landing = options.zero.stage == zero::Stage::kState ? 0 : element;
-  const uint64_t per_parameter =
-      kStateBytes + 2 * element + (options.zero.accumulate > 1 ? sizeof(float) + landing : 0);
+  const uint64_t per_parameter = StateBytesPerParameter(options) + 2 * element +
+                                 (options.zero.accumulate > 1 ? sizeof(float) + landing : 0);
   const uint64_t model = ParametersOfShare(options, stage) * per_parameter;
   return model + model / 4 + SpareBytes(model);
 }

@@ -48,6 +48,9 @@ uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage s
 uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads,
                                OfStage stage = {});
 
+// Weight, remainder and the optimizer's arrays, of the optimizers that have most of them.
+uint64_t StateBytesPerParameter(const TrainOptions& options);
+
 // What of the model may lie on a rank's device at once, with room to spare.
 uint64_t WholeModelBytes(const TrainOptions& options, OfStage stage = {});
 

@@ -65,6 +65,7 @@ kernels::Segment HostOps::OnHost(const kernels::Segment& segment) const {
   arrays.float16 = OnHost(arrays.float16);
   arrays.remainder = OnHost(arrays.remainder);
   for (const float*& state : arrays.state) state = OnHost(state);
+  for (const BFloat16*& state : arrays.small_state) state = OnHost(state);
   there.gradient.data = OnHost(static_cast<const std::byte*>(segment.gradient.data));
   return there;
 }
@@ -76,6 +77,7 @@ kernels::ParameterArrays HostOps::OnHost(const kernels::ParameterArrays& arrays)
   there.float16 = OnHost(arrays.float16);
   there.remainder = OnHost(arrays.remainder);
   for (float*& state : there.state) state = OnHost(state);
+  for (BFloat16*& state : there.small_state) state = OnHost(state);
   return there;
 }
 

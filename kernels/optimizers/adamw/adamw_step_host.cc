@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"  // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/optimizers/adamw/adamw_rule.h"
+#include "kernels/optimizers/adamw/small_moments.h"
 #include "kernels/optimizers/step/elementwise.h"
 #include "kernels/optimizers/step/rule_loop-inl.h"
 #include "kernels/runtime/common/float_environment.h"
@@ -50,8 +51,8 @@ HWY_NOINLINE Status MakeRule(const AdamWOptions& options, AdamWRule* rule) {
   return DeriveAdamWCoefficients(options, &rule->k);
 }
 
-// The forms that have a loop of their own (adamw_host.cc) go there: the same bits, and a quarter
-// faster.
+// The forms that have a loop of their own (adamw_host.cc, small_moments_host.cc) go there: the same
+// bits, and a quarter faster.
 Status AdamWStep(const AdamWOptions& options, const ConstParameterArrays& old_arrays,
                  const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
   const ScopedFloatEnvironment environment;
@@ -61,6 +62,13 @@ Status AdamWStep(const AdamWOptions& options, const ConstParameterArrays& old_ar
     status = CheckStepArrays(old_arrays, gradient, count, AdamWRule::kStates, new_arrays);
   }
   if (status != Status::kOk) return status;
+  if (HasSmallMomentsLoop(new_arrays, gradient)) {
+    if (count > 0) AdamWSmallMoments(rule.k, old_arrays, gradient, count, new_arrays);
+    return Status::kOk;
+  }
+  if (new_arrays.state_form != StateForm::kFloat) {
+    return StepElements(CallOf(rule), old_arrays, gradient, count, new_arrays);
+  }
   const bool fp32 = gradient.type == GradientType::kFloat;
   if (new_arrays.form == WeightForm::kSplit && fp32) {
     return SplitStep<float>(options, old_arrays, gradient, count, new_arrays);

@@ -40,17 +40,22 @@ bool OnLine(const void* p) { return reinterpret_cast<uintptr_t>(p) % kLineBytes 
 // Whether every array is null or starts a line.
 bool AllOnLine(const ParameterArrays& a, int states) {
   bool on_line = OnLine(a.master) && OnLine(a.bfloat16) && OnLine(a.float16) && OnLine(a.remainder);
-  for (int s = 0; s < states; ++s) on_line = on_line && OnLine(a.state[s]);
+  for (int s = 0; s < states; ++s) {
+    on_line = on_line && OnLine(a.state[s]) && OnLine(a.small_state[s]);
+  }
   return on_line;
 }
 
-// Only the arrays of the form, so that the others, null or not, decide nothing.
+// Only the arrays of the forms, so that the others, null or not, decide nothing.
 ParameterArrays OfForm(ParameterArrays a) {
   const bool split = a.form == WeightForm::kSplit;
   if (split) a.master = nullptr;
   if (!split) a.remainder = nullptr;
   if (!split && a.form != WeightForm::kFloatAndBFloat16) a.bfloat16 = nullptr;
   if (a.form != WeightForm::kFloatAndFloat16) a.float16 = nullptr;
+  const bool small = a.state_form == StateForm::kBFloat16;
+  for (float*& state : a.state) state = small ? nullptr : state;
+  for (BFloat16*& state : a.small_state) state = small ? state : nullptr;
   return a;
 }
 
@@ -72,21 +77,24 @@ void UpdateOneBlock(const RuleCall& call, const ReadPass& pass, bool stream,
                     const ParameterArrays& to) {
   alignas(kLineBytes) float gradient_space[kBlock];
   alignas(kLineBytes) float weight_space[kBlock];
+  alignas(kLineBytes) float state_space[kMaxStateArrays][kBlock];
   const bool direct = to.form == WeightForm::kFloat;
+  const bool small = to.state_form == StateForm::kBFloat16;
   RuleBlock block = {};
   block.count = pass.count;
   block.gradient = StageGradient(pass.gradient, pass.count, gradient_space);
   block.weight = StageWeights(pass.arrays, pass.count, weight_space);
   block.new_weight = direct ? to.master : weight_space;
   for (int s = 0; s < call.states; ++s) {
-    block.state[s] = pass.arrays.state[s];
-    block.new_state[s] = to.state[s];
+    block.state[s] = StageState(pass.arrays, s, pass.count, state_space[s]);
+    block.new_state[s] = small ? state_space[s] : to.state[s];
   }
   for (int f = 0; f < call.factors; ++f) block.factor[f] = pass.factor[f];
   block.store_state = true;
-  block.stream = stream;
-  block.stream_weight = stream && direct;
+  block.stream = stream && !small;
+  block.stream_weight = block.stream && direct;
   call.loop(call.rule, block);
+  if (small) StoreStates(block.new_state, call.states, pass.count, stream, to);
   if (!direct) StoreWeights(weight_space, pass.count, stream, to);
 }
 
@@ -126,6 +134,7 @@ void MeasureElements(const RuleCall& call, const ReadPass& pass, const SquareTot
   alignas(kLineBytes) float gradient_space[kSumBlock];
   alignas(kLineBytes) float weight_space[kSumBlock] = {};
   alignas(kLineBytes) float result[kSumBlock];
+  alignas(kLineBytes) float state_space[kMaxStateArrays][kSumBlock];
   BlockTree result_squares(totals.result == nullptr ? 0 : *totals.result);
   BlockTree weight_squares(totals.weight == nullptr ? 0 : *totals.weight);
   const bool weights = pass.arrays.master != nullptr || pass.arrays.bfloat16 != nullptr;
@@ -136,7 +145,9 @@ void MeasureElements(const RuleCall& call, const ReadPass& pass, const SquareTot
     block.gradient = StageGradient(rest.gradient, block.count, gradient_space);
     block.weight = weights ? StageWeights(rest.arrays, block.count, weight_space) : weight_space;
     block.new_weight = result;
-    for (int s = 0; s < call.states; ++s) block.state[s] = rest.arrays.state[s];
+    for (int s = 0; s < call.states; ++s) {
+      block.state[s] = StageState(rest.arrays, s, block.count, state_space[s]);
+    }
     for (int f = 0; f < call.factors; ++f) block.factor[f] = rest.factor[f];
     call.loop(call.rule, block);
     if (totals.result != nullptr) result_squares.Add(BlockSquares(result, block.count));

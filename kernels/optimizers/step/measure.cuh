@@ -96,7 +96,7 @@ __device__ float ResultOf(const Tensor<Rule, Weight, Gradient>& tensor, size_t a
   e.weight = LoadMasterElement(tensor.weight, at);
   *weight = e.weight;
 #pragma unroll
-  for (int s = 0; s < Rule::kStates; ++s) e.state[s] = tensor.old_state[s][at];
+  for (int s = 0; s < Rule::kStates; ++s) e.state[s] = LoadStateElement(tensor, s, at);
   tensor.rule(at, e);
   return e.weight;
 }

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "kernels/numeric/split_master/split_master.h"
+#include "kernels/numeric/stochastic_rounding/stochastic_rounding_rule.h"
 #include "kernels/optimizers/step/cuda_tensor.h"
 #include "kernels/optimizers/step/rule.h"
 #include "kernels/runtime/cuda/pack.cuh"
@@ -109,20 +110,26 @@ struct Tensor {
   Rule rule;
   Weight weight;
   const Gradient* gradient;
-  const float* old_state[kArrays] = {};
-  float* new_state[kArrays] = {};
+  const void* old_state[kArrays] = {};  // float, or BFloat16 where it is small
+  void* new_state[kArrays] = {};
+  StateRounding rounding;  // of small state
   uint64_t count;
+  bool small_state;
   bool words;  // every array lies on 16 bytes
 
   Tensor(const Rule& its_rule, const CudaTensor& t)
       : rule(its_rule),
         weight(t),
         gradient(static_cast<const Gradient*>(t.gradient.data)),
+        rounding(t.new_arrays.rounding),
         count(t.count),
+        small_state(t.old_arrays.state_form == StateForm::kBFloat16),
         words(LiesOnWord(t.gradient.data) && WeightsLieOnWords(t)) {
     for (int s = 0; s < kStates; ++s) {
       old_state[s] = t.old_arrays.state[s];
       new_state[s] = t.new_arrays.state[s];
+      if (small_state) old_state[s] = t.old_arrays.small_state[s];
+      if (small_state) new_state[s] = t.new_arrays.small_state[s];
       words = words && LiesOnWord(old_state[s]) && LiesOnWord(new_state[s]);
     }
   }
@@ -148,6 +155,50 @@ struct Table {
   }
 };
 
+// The elements of one array of state. The branch is the same for all threads of a block.
+template <class OneTensor>
+__device__ void LoadState(const OneTensor& tensor, int s, size_t at, unsigned count,
+                          Pack<float>* state) {
+  if (!tensor.small_state) {
+    LoadPack(static_cast<const float*>(tensor.old_state[s]) + at, tensor.words, count, state);
+    return;
+  }
+  Pack<BFloat16> small = {};
+  LoadPack(static_cast<const BFloat16*>(tensor.old_state[s]) + at, tensor.words, count, &small);
+#pragma unroll
+  for (unsigned i = 0; i < kVector; ++i) state->element[i] = Widen(small.element[i]);
+}
+
+template <class OneTensor>
+__device__ float LoadStateElement(const OneTensor& tensor, int s, size_t at) {
+  if (!tensor.small_state) return static_cast<const float*>(tensor.old_state[s])[at];
+  return Widen(static_cast<const BFloat16*>(tensor.old_state[s])[at]);
+}
+
+template <class OneTensor>
+__device__ void StoreState(const OneTensor& tensor, int s, size_t at, unsigned count,
+                           const Pack<float>& state) {
+  if (!tensor.small_state) {
+    StorePack(state, tensor.words, count, static_cast<float*>(tensor.new_state[s]) + at);
+    return;
+  }
+  Pack<BFloat16> small;
+  uint64_t high = (tensor.rounding.first_element + at) >> 32;
+  uint32_t key = RoundingKey(tensor.rounding.seed, high);
+#pragma unroll
+  for (unsigned i = 0; i < kVector; ++i) {
+    const uint64_t index = tensor.rounding.first_element + at + i;
+    if (index >> 32 != high) {  // seldom
+      high = index >> 32;
+      key = RoundingKey(tensor.rounding.seed, high);
+    }
+    const uint32_t random = RoundingBits(key, static_cast<uint32_t>(index));
+    small.element[i] =
+        RoundStochastically(state.element[i], s == 0 ? random & 0xFFFFu : random >> 16);
+  }
+  StorePack(small, tensor.words, count, static_cast<BFloat16*>(tensor.new_state[s]) + at);
+}
+
 // kVector parameters, or the `count` that are left, from `at` on.
 template <class Rule, class Weight, typename Gradient>
 __device__ void UpdatePack(const Tensor<Rule, Weight, Gradient>& tensor, size_t at,
@@ -160,7 +211,7 @@ __device__ void UpdatePack(const Tensor<Rule, Weight, Gradient>& tensor, size_t 
   LoadPack(tensor.gradient + at, words, count, &gradient);
   LoadMaster(tensor.weight, at, words, count, &weight);
 #pragma unroll
-  for (int s = 0; s < kStates; ++s) LoadPack(tensor.old_state[s] + at, words, count, &state[s]);
+  for (int s = 0; s < kStates; ++s) LoadState(tensor, s, at, count, &state[s]);
 #pragma unroll
   for (unsigned i = 0; i < kVector; ++i) {
     Element<float> e = {};
@@ -175,7 +226,7 @@ __device__ void UpdatePack(const Tensor<Rule, Weight, Gradient>& tensor, size_t 
   }
   StoreMaster(weight, at, words, count, tensor.weight);
 #pragma unroll
-  for (int s = 0; s < kStates; ++s) StorePack(state[s], words, count, tensor.new_state[s] + at);
+  for (int s = 0; s < kStates; ++s) StoreState(tensor, s, at, count, state[s]);
 }
 
 // Rule is one that takes the index of an element too, such as PlainRule.

@@ -44,7 +44,10 @@ ArrayList ListArrays(const ConstParameterArrays& a, size_t count, int state_arra
       list.Add(a.float16, count);
       break;
   }
-  for (int i = 0; i < state_arrays; ++i) list.Add(a.state[i], count);
+  for (int i = 0; i < state_arrays; ++i) {
+    if (a.state_form == StateForm::kFloat) list.Add(a.state[i], count);
+    if (a.state_form == StateForm::kBFloat16) list.Add(a.small_state[i], count);
+  }
   return list;
 }
 
@@ -64,6 +67,12 @@ bool SameArrays(const ArrayList& a, const ArrayList& b) {
 
 // Foreign values of the enumerations.
 bool Known(WeightForm form) { return form <= WeightForm::kFloatAndFloat16; }
+bool Known(const ConstParameterArrays& a) {
+  return Known(a.form) && a.state_form <= StateForm::kBFloat16;
+}
+bool SameForms(const ConstParameterArrays& a, const ParameterArrays& b) {
+  return a.form == b.form && a.state_form == b.state_form;
+}
 bool Known(GradientType type) { return type <= GradientType::kFloat16; }
 
 Status CheckUpdate(const ArrayList& from, const Buffer* gradient, const ArrayList& to) {
@@ -87,6 +96,10 @@ Arrays Advanced(Arrays a, size_t offset) {
   for (auto& state : a.state) {
     if (state != nullptr) state += offset;
   }
+  for (auto& state : a.small_state) {
+    if (state != nullptr) state += offset;
+  }
+  if constexpr (requires { a.rounding; }) a.rounding.first_element += offset;
   return a;
 }
 
@@ -109,8 +122,8 @@ GradientArray Advance(const GradientArray& gradient, size_t offset) {
 
 Status CheckStepArrays(const ConstParameterArrays& old_arrays, const GradientArray& gradient,
                        size_t count, int state_arrays, const ParameterArrays& new_arrays) {
-  if (!Known(old_arrays.form) || !Known(gradient.type)) return Status::kUnsupported;
-  if (old_arrays.form != new_arrays.form) return Status::kInvalidShape;
+  if (!Known(old_arrays) || !Known(gradient.type)) return Status::kUnsupported;
+  if (!SameForms(old_arrays, new_arrays)) return Status::kInvalidShape;
   const Buffer gradient_buffer = GradientBuffer(gradient, count);
   return CheckUpdate(ListArrays(old_arrays, count, state_arrays), &gradient_buffer,
                      ListArrays(new_arrays.View(), count, state_arrays));
@@ -118,7 +131,7 @@ Status CheckStepArrays(const ConstParameterArrays& old_arrays, const GradientArr
 
 Status CheckReadArrays(const ConstParameterArrays& arrays, const GradientArray& gradient,
                        size_t count, int state_arrays) {
-  if (!Known(arrays.form) || !Known(gradient.type)) return Status::kUnsupported;
+  if (!Known(arrays) || !Known(gradient.type)) return Status::kUnsupported;
   const ArrayList list = ListArrays(arrays, count, state_arrays);
   const Status status = CheckBuffer(GradientBuffer(gradient, count));
   return status == Status::kOk ? CheckBuffers(list.Span(), {}) : status;
@@ -126,8 +139,8 @@ Status CheckReadArrays(const ConstParameterArrays& arrays, const GradientArray& 
 
 Status CopyParameters(const ConstParameterArrays& old_arrays, size_t count, int state_arrays,
                       const ParameterArrays& new_arrays) {
-  if (!Known(old_arrays.form)) return Status::kUnsupported;
-  if (old_arrays.form != new_arrays.form) return Status::kInvalidShape;
+  if (!Known(old_arrays)) return Status::kUnsupported;
+  if (!SameForms(old_arrays, new_arrays)) return Status::kInvalidShape;
   const ArrayList from = ListArrays(old_arrays, count, state_arrays);
   const ArrayList to = ListArrays(new_arrays.View(), count, state_arrays);
   const Status status = CheckUpdate(from, nullptr, to);

@@ -19,10 +19,26 @@ enum class WeightForm : uint8_t {
   kFloatAndFloat16,   // master, and float16, its value rounded to nearest even
 };
 
-// The most full-size fp32 arrays of state that an optimizer has.
+// The most full-size arrays of state that an optimizer has.
 inline constexpr int kMaxStateArrays = 2;
 
-// Only the arrays of the form and the state arrays that the optimizer has are read; the rest may
+// How they are stored between steps. A step computes in fp32 in either form.
+enum class StateForm : uint8_t {
+  kFloat,     // `state`
+  kBFloat16,  // `small_state`, rounded up or down at random: StateRounding
+};
+
+// The rounding of a kBFloat16 state: up with the probability that makes the mean exact. To nearest,
+// a second moment would stand still when a step changes it by less than 2^-9, as it does with beta2
+// = 0.999. The random bits are a hash of the seed, which is the tensor's and the step's, and of the
+// element's index in the tensor (kernels/numeric/stochastic_rounding). So they depend on neither
+// calls, threads nor ranks.
+struct StateRounding {
+  uint64_t seed = 0;           // RoundingSeed
+  uint64_t first_element = 0;  // of the arrays, in the tensor
+};
+
+// Only the arrays of the forms and the state arrays that the optimizer has are read; the rest may
 // be null. Each optimizer's header names its state arrays; all zero is the state before step 1.
 struct ConstParameterArrays {
   WeightForm form = WeightForm::kFloat;
@@ -31,6 +47,8 @@ struct ConstParameterArrays {
   const Float16* float16 = nullptr;
   const int16_t* remainder = nullptr;
   const float* state[kMaxStateArrays] = {};
+  StateForm state_form = StateForm::kFloat;
+  const BFloat16* small_state[kMaxStateArrays] = {};
 };
 struct ParameterArrays {
   WeightForm form = WeightForm::kFloat;
@@ -39,9 +57,15 @@ struct ParameterArrays {
   Float16* float16 = nullptr;
   int16_t* remainder = nullptr;
   float* state[kMaxStateArrays] = {};
+  StateForm state_form = StateForm::kFloat;
+  BFloat16* small_state[kMaxStateArrays] = {};
+  StateRounding rounding = {};  // of small_state
 
   ConstParameterArrays View() const {
-    return {form, master, bfloat16, float16, remainder, {state[0], state[1]}};
+    return {form,       master,
+            bfloat16,   float16,
+            remainder,  {state[0], state[1]},
+            state_form, {small_state[0], small_state[1]}};
   }
 };
 
@@ -67,8 +91,9 @@ struct GradientArray {
 GradientArray Advance(const GradientArray& gradient, size_t offset);
 
 // What every step checks of its arrays before it writes: that the old and the new form are the
-// same (else kInvalidShape), and pointers, alignment, size. Either every array of the new state is
-// that of the old one (in place), or the new ones are disjoint from all others (kOverlap).
+// same, of weights and of state (else kInvalidShape), and pointers, alignment, size. Either every
+// array of the new state is that of the old one (in place), or the new ones are disjoint from all
+// others (kOverlap).
 Status CheckStepArrays(const ConstParameterArrays& old_arrays, const GradientArray& gradient,
                        size_t count, int state_arrays, const ParameterArrays& new_arrays);
 // The same of a step's reading half.

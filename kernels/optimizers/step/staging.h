@@ -15,6 +15,14 @@ const float* StageGradient(const GradientArray& gradient, size_t count, float* s
 // `count` masters: in `space` if the form is kSplit, else where they are.
 const float* StageWeights(const ConstParameterArrays& arrays, size_t count, float* space);
 
+// `count` elements of one state array: in `space` if the form is kBFloat16, else where they are.
+const float* StageState(const ConstParameterArrays& arrays, int index, size_t count, float* space);
+
+// Rounds `states` arrays of `count` elements, which lie in the cache, into arrays of kBFloat16
+// form. With `stream` these are aligned to 64 bytes and stored past the cache.
+void StoreStates(const float* const* values, int states, size_t count, bool stream,
+                 const ParameterArrays& arrays);
+
 // Stores masters that lie in the cache in a form other than kFloat; with `stream`, all arrays of
 // the form are aligned to 64 bytes and stored past the cache.
 void StoreWeights(const float* masters, size_t count, bool stream, const ParameterArrays& arrays);

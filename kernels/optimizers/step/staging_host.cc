@@ -12,6 +12,7 @@
 #include "hwy/highway.h"
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/numeric/split_master/split_master.h"
+#include "kernels/numeric/stochastic_rounding/stochastic_lanes-inl.h"
 #include "kernels/optimizers/step/elementwise.h"
 #include "kernels/runtime/simd/half_lanes-inl.h"
 #include "kernels/runtime/simd/lanes-inl.h"
@@ -116,6 +117,51 @@ void StoreFloat(const float* from, size_t count, bool stream, float* to) {
   std::copy(from + i, from + count, to + i);
 }
 
+// Stochastically. The first of two arrays is rounded by the lower half of an element's random bits,
+// the second by the upper one. `first` is the lower half of the first element's index; no element's
+// index has another upper half.
+template <bool kSecond>
+HWY_INLINE void Round(const float* from, uint32_t key, uint32_t first, size_t count, bool stream,
+                      uint16_t* to) {
+  size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du32;
+  const hn::Repartition<uint16_t, decltype(d)> du16;
+  const size_t n = hn::Lanes(d);
+  const auto keys = hn::Set(du32, key);
+  const auto rounded = [&](size_t at) HWY_ATTR {
+    const auto index = hn::Iota(du32, first + static_cast<uint32_t>(at));
+    const auto random = RandomLanes(du32, keys, index);
+    const auto half =
+        kSecond ? hn::ShiftRight<16>(random) : hn::And(random, hn::Set(du32, 0xFFFFu));
+    return hn::BitCast(du16, hn::Add(hn::BitCast(du32, hn::LoadU(d, from + at)), half));
+  };
+  for (; i + 2 * n <= count; i += 2 * n) {
+    const auto halves = hn::ConcatOdd(du16, rounded(i + n), rounded(i));
+    if (stream) {
+      hn::Stream(halves, du16, to + i);
+    } else {
+      hn::StoreU(halves, du16, to + i);
+    }
+  }
+#else
+  (void)stream;
+#endif
+  for (; i < count; ++i) {
+    const uint32_t random = RoundingBits(key, first + static_cast<uint32_t>(i));
+    to[i] = RoundStochastically(from[i], kSecond ? random >> 16 : random & 0xFFFFu).bits;
+  }
+}
+void RoundFirst(const float* from, uint32_t key, uint32_t first, size_t count, bool stream,
+                BFloat16* to) {
+  Round<false>(from, key, first, count, stream, Bits(to));
+}
+void RoundSecond(const float* from, uint32_t key, uint32_t first, size_t count, bool stream,
+                 BFloat16* to) {
+  Round<true>(from, key, first, count, stream, Bits(to));
+}
+
 double LaneSquares(const float* values, size_t count) {
   const hn::CappedTag<double, kNormLanes / 2> d;
   const hn::Rebind<float, decltype(d)> df;
@@ -169,6 +215,8 @@ HWY_EXPORT(StoreSplit);
 HWY_EXPORT(StoreBFloat16);
 HWY_EXPORT(StoreFloat16);
 HWY_EXPORT(StoreFloat);
+HWY_EXPORT(RoundFirst);
+HWY_EXPORT(RoundSecond);
 HWY_EXPORT(LaneSquares);
 HWY_EXPORT(ColumnSquares);
 
@@ -199,6 +247,34 @@ const float* StageWeights(const ConstParameterArrays& arrays, size_t count, floa
   if (arrays.form != WeightForm::kSplit) return PrefetchNext(arrays.master, count);
   HWY_DYNAMIC_DISPATCH(Join)(arrays.bfloat16, arrays.remainder, count, space);
   return space;
+}
+
+const float* StageState(const ConstParameterArrays& arrays, int index, size_t count, float* space) {
+  if (arrays.state_form == StateForm::kFloat) return arrays.state[index];
+  HWY_DYNAMIC_DISPATCH(WidenBFloat16)(arrays.small_state[index], count, space);
+  return space;
+}
+
+void StoreStates(const float* const* values, int states, size_t count, bool stream,
+                 const ParameterArrays& arrays) {
+  const uint64_t first = arrays.rounding.first_element;
+  for (size_t at = 0; at < count;) {
+    const uint64_t index = first + at;
+    const auto low = static_cast<uint32_t>(index);
+    const uint32_t key = RoundingKey(arrays.rounding.seed, index >> 32);
+    const uint64_t before_next_key = (uint64_t{1} << 32) - low;
+    const size_t part = std::min<uint64_t>(count - at, before_next_key);
+    const bool past_cache = stream && at == 0;  // from the next key on arrays may not be aligned
+    if (states > 0) {
+      HWY_DYNAMIC_DISPATCH(RoundFirst)
+      (values[0] + at, key, low, part, past_cache, arrays.small_state[0] + at);
+    }
+    if (states > 1) {
+      HWY_DYNAMIC_DISPATCH(RoundSecond)
+      (values[1] + at, key, low, part, past_cache, arrays.small_state[1] + at);
+    }
+    at += part;
+  }
 }
 
 void StoreWeights(const float* masters, size_t count, bool stream, const ParameterArrays& arrays) {

@@ -308,6 +308,10 @@ TEST_F(ErrorsTest, NumbersOutsideTheirEnumeration_AreRefused) {
   EXPECT_TRUE(refused(options));
   EXPECT_THAT(Message(), HasSubstr("stage is 4; it must be from 1 to 3"));
   options = EngineOptions(nullptr);
+  options.state_type = GEMINID_FLOAT16;
+  EXPECT_TRUE(refused(options));
+  EXPECT_THAT(Message(), HasSubstr("state_type is 3; it must be from 1 to 2"));
+  options = EngineOptions(nullptr);
   options.data_type = GEMINID_DEFAULT_TYPE;
   EXPECT_TRUE(refused(options));
   geminid_optimizer unknown;

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "geminid/optimizer.h"
 #include "geminid/c_checkpoint.h"
+#include "geminid/optimizer.h"
 #include "tests/client/c_api/c_api_fixture.h"
 
 namespace geminid::c_api {
@@ -248,6 +249,29 @@ TEST_F(TrainingTest, HasState_IsWhatTheOptimizerKeeps) {
   EXPECT_EQ(has, 1);
   ASSERT_EQ(geminid_engine_has_state(engine_, kA, GEMINID_EXP_AVG, &has, error_), GEMINID_OK);
   EXPECT_EQ(has, 0) << "descent without momentum";
+}
+
+TEST_F(TrainingTest, StateInBFloat16_IsReadAsSuchAndOlderHeadersHaveItInFp32) {
+  geminid_optimizer adamw;
+  geminid_optimizer_init(&adamw, sizeof adamw, GEMINID_ADAMW);
+  for (const bool older : {false, true}) {
+    geminid_engine_free(&engine_);
+    geminid_engine_options options = EngineOptions(&adamw);
+    EXPECT_EQ(options.state_type, GEMINID_FLOAT32);
+    options.state_type = GEMINID_BFLOAT16;
+    if (older) options.struct_size = offsetof(geminid_engine_options, state_type);
+    ASSERT_EQ(Create(options, Parameters()), GEMINID_OK) << Message();
+    ASSERT_NO_FATAL_FAILURE(InitializeWith(0));
+    const float written = 1.0F + 1.0F / 1024;  // between two of bf16
+    ASSERT_EQ(geminid_engine_write_shard(engine_, kA, GEMINID_EXP_AVG, 0, &written, 1, error_),
+              GEMINID_OK)
+        << Message();
+    float read = 0;
+    ASSERT_EQ(geminid_engine_read_shard(engine_, kA, GEMINID_EXP_AVG, 0, &read, 1, error_),
+              GEMINID_OK)
+        << Message();
+    EXPECT_EQ(read, older ? written : 1.0F);
+  }
 }
 
 TEST_F(TrainingTest, CheckpointLoaded_GoesOnWhereItWasSaved) {

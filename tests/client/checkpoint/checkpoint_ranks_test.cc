@@ -63,6 +63,7 @@ class FaultyState final : public ModelState {
   bool HasState(ParameterId id, StateKind kind) const override {
     return state_->HasState(id, kind);
   }
+  DataType state_type() const override { return state_->state_type(); }
   absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
                          std::span<float> values) override {
     return state_->ReadShard(id, kind, offset, values);

@@ -24,7 +24,7 @@ bool TrainedHasMoments(ParameterId id, StateKind kind) {
 
 TEST(Contents_Plan, SmallModel_HasOneFileOfValuesAndOneOfMoments) {
   const absl::StatusOr<Contents> contents =
-      PlanContents(Parameters(), TrainedHasMoments, 24, 1 << 20);
+      PlanContents(Parameters(), TrainedHasMoments, zero::DataType::kFloat32, 24, 1 << 20);
   ASSERT_TRUE(contents.ok()) << contents.status();
   ASSERT_EQ(contents->files.size(), 2u);
   EXPECT_EQ(contents->files[0].name, "model.safetensors");
@@ -37,9 +37,18 @@ TEST(Contents_Plan, SmallModel_HasOneFileOfValuesAndOneOfMoments) {
   EXPECT_EQ(IndexText(*contents, kModelPrefix), "");
 }
 
+TEST(Contents_Plan, StateInBFloat16_TakesHalfTheBytesAndValuesStay) {
+  const absl::StatusOr<Contents> contents =
+      PlanContents(Parameters(), TrainedHasMoments, zero::DataType::kBFloat16, 24, 1 << 20);
+  ASSERT_TRUE(contents.ok()) << contents.status();
+  EXPECT_EQ(contents->files[0].header.data_bytes, 52u * 4);
+  EXPECT_EQ(contents->files[1].header.data_bytes, 2 * 44u * 2 + 24);
+}
+
 TEST(Contents_Plan, LimitOfAFile_CutsBetweenTensorsAndWritesAnIndex) {
   // 160, 32 and 16 bytes of values.
-  const absl::StatusOr<Contents> contents = PlanContents(Parameters(), TrainedHasMoments, 0, 48);
+  const absl::StatusOr<Contents> contents =
+      PlanContents(Parameters(), TrainedHasMoments, zero::DataType::kFloat32, 0, 48);
   ASSERT_TRUE(contents.ok()) << contents.status();
   EXPECT_EQ(contents->files[0].name, "model-00001-of-00002.safetensors");
   EXPECT_EQ(contents->files[1].name, "model-00002-of-00002.safetensors");
@@ -52,9 +61,11 @@ TEST(Contents_Plan, LimitOfAFile_CutsBetweenTensorsAndWritesAnIndex) {
 
 TEST(Contents_Plan, NameThatAFileCannotHold_IsRefused) {
   for (const char* name : {"", "a b", "a\n", "\xff"}) {
-    EXPECT_EQ(
-        PlanContents({{.name = name, .shape = {1}}}, TrainedHasMoments, 0, 100).status().code(),
-        absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(PlanContents({{.name = name, .shape = {1}}}, TrainedHasMoments,
+                           zero::DataType::kFloat32, 0, 100)
+                  .status()
+                  .code(),
+              absl::StatusCode::kInvalidArgument);
   }
 }
 

@@ -205,6 +205,58 @@ kernels::ParameterArrays ArraysAt(float* master, float* first, float* second) {
   return arrays;
 }
 
+TEST_P(DeviceOpsConformance, StateInBFloat16_GivesTheBitsOfTheDenseStepOnAnyNumberOfThreads) {
+  for (const kernels::OptimizerKind kind :
+       {kernels::OptimizerKind::kAdamW, kernels::OptimizerKind::kLamb}) {
+    kernels::OptimizerOptions options;
+    options.kind = kind;
+    kernels::TensorOptions tensor;
+    tensor.shape = {200, kCount / 200};
+    tensor.rounding_id = 7;
+    const std::vector<float> master = Values(11), gradient = Values(14);
+    std::vector<BFloat16> first, second;
+    for (const float value : Values(12)) first.push_back(BFloat16::FromFloat(value));
+    for (const float value : Values(13)) second.push_back(BFloat16::FromFloat(std::abs(value)));
+    const kernels::StepScalars scalars = {.step = 3, .learning_rate = 0.01};
+    const auto alone = [](std::span<double>) { return true; };
+    const auto small = [](float* weights, BFloat16* m, BFloat16* v) {
+      return kernels::ParameterArrays{
+          .master = weights, .state_form = kernels::StateForm::kBFloat16, .small_state = {m, v}};
+    };
+
+    std::vector<float> expected = master;
+    std::vector<BFloat16> expected_first = first, expected_second = second;
+    const kernels::ParameterArrays dense =
+        small(expected.data(), expected_first.data(), expected_second.data());
+    const kernels::Segment whole = {0, 0, kCount, dense.View(), gradient.data()};
+    kernels::ShardedStep step(options, {tensor});
+    ASSERT_EQ(step.Prepare(scalars, std::span(&whole, 1), nullptr, alone, nullptr),
+              kernels::Status::kOk);
+    ASSERT_EQ(step.Apply(whole, dense), kernels::Status::kOk);
+
+    Put(0, master);
+    Put(1, first);
+    Put(2, second);
+    Put(3, gradient);
+    const kernels::Segment segment = {
+        0, 0, kCount, small(As<float>(0), As<BFloat16>(1), As<BFloat16>(2)).View(), As<float>(3)};
+    kernels::ShardedStep there(options, {tensor});
+    ASSERT_EQ(ops().Prepare(*stream_, &there, scalars, std::span(&segment, 1), nullptr, alone,
+                            nullptr, nullptr),
+              kernels::Status::kOk);
+    for (size_t threads : {1u, 3u}) {
+      std::unique_ptr<kernels::ThreadPool> pool;
+      ASSERT_EQ(kernels::ThreadPool::Create({.threads = threads}, &pool), kernels::Status::kOk);
+      ops().Apply(*stream_, there, segment, small(As<float>(4), As<BFloat16>(5), As<BFloat16>(6)),
+                  pool.get());
+      ASSERT_TRUE(Finish().ok());
+      EXPECT_TRUE(SameBits(Get<float>(4), expected));
+      EXPECT_TRUE(SameBits(Get<BFloat16>(5), expected_first));
+      EXPECT_TRUE(SameBits(Get<BFloat16>(6), expected_second));
+    }
+  }
+}
+
 TEST_P(DeviceOpsConformance, PrepareAndApply_GiveTheBitsOfTheDenseStepOnAnyNumberOfThreads) {
   for (const kernels::OptimizerKind kind :
        {kernels::OptimizerKind::kAdamW, kernels::OptimizerKind::kLamb}) {

@@ -206,6 +206,9 @@ TEST_F(EngineRanksTest, OptionsThatAreNotTheSameOnAllRanks_AreNamedByCreate) {
   given.emplace_back("optimizer sgd", [](Options* options, std::vector<Parameter>*) {
     options->optimizer = SgdOptions{};
   });
+  given.emplace_back("state_type bf16", [](Options* options, std::vector<Parameter>*) {
+    options->state_type = DataType::kBFloat16;
+  });
   given.emplace_back("clip_norm 7", [](Options* options, std::vector<Parameter>*) {
     options->clip_norm = 7;
   });

@@ -81,6 +81,19 @@ TEST_F(StateStoreTest, WithoutTensorState_HasNoneAndNoWordForIt) {
   EXPECT_EQ(store->model_state_bytes(), 3u * 16384 * 4);
 }
 
+TEST_F(StateStoreTest, StateInBFloat16_TakesHalfTheBytesInEveryExtent) {
+  for (const bool on_device : {false, true}) {
+    const std::unique_ptr<StateStore> store =
+        Make({.on_device = on_device, .state_type = DataType::kBFloat16});
+    EXPECT_EQ(store->model_state_bytes(), 3u * 16384 * 8);
+    for (const StateStore::View& view : {store->Current(0), store->Spare(0)}) {
+      EXPECT_EQ(view.state_type, DataType::kBFloat16);
+      EXPECT_NE(view.arrays[1], nullptr);
+    }
+    EXPECT_EQ(store->Free(), absl::OkStatus());
+  }
+}
+
 // A granule's next version never goes where there is no room for it.
 TEST_F(StateStoreTest, GranulesOfTwoTypes_FlipAmongExtentsOfTheirOwn) {
   const std::vector<TensorShape> shapes = {{16384, true, DataType::kBFloat16},
@@ -112,7 +125,7 @@ TEST_F(StateStoreTest, GranulesOfTwoTypes_FlipAmongExtentsOfTheirOwn) {
 TEST_F(StateStoreTest, ChunkMovedToTheDevice_KeepsItsBytesAndFlipsAmongDeviceExtents) {
   const std::unique_ptr<StateStore> store = Make({});
   store->Flip(1, 1);  // so that extents are not in the order of granules
-  std::fill_n(store->Current(1).arrays[1], layout_.chunks[1].granule_elements, 2.5f);
+  std::fill_n(store->Current(1).arrays[1], 4 * layout_.chunks[1].granule_elements, std::byte{7});
   std::fill_n(store->Gradient(1), 2 * layout_.chunks[1].granule_elements, std::byte{9});
   const uint64_t expected = store->device_bytes_of(1) + store->device_spare_bytes();
   const std::vector<uint32_t> moved = {1};
@@ -120,7 +133,7 @@ TEST_F(StateStoreTest, ChunkMovedToTheDevice_KeepsItsBytesAndFlipsAmongDeviceExt
   EXPECT_EQ(store->device_bytes(), expected);
   EXPECT_TRUE(store->on_device(1));
   EXPECT_FALSE(store->on_device(0));
-  EXPECT_EQ(store->Current(1).arrays[1][layout_.chunks[1].granule_elements - 1], 2.5f);
+  EXPECT_EQ(store->Current(1).arrays[1][4 * layout_.chunks[1].granule_elements - 1], std::byte{7});
   EXPECT_EQ(store->Gradient(1)[0], std::byte{9});
   for (uint64_t epoch = 2; epoch < 6; ++epoch) {
     for (uint32_t granule = 0; granule < 3; ++granule) {

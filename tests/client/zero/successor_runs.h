@@ -16,7 +16,8 @@ inline constexpr int kSuccessorSteps = 6;
 // "came": and factors; "summed": fp32 gradients of two micro-batches; "second": these in ZeRO's
 // second stage; "first": in its first; "hosts": weights sharded within two hosts of a rank each;
 // "one host": within one of both ranks, which is refused; "negative": with a limit of norms that is
-// refused before anything else; "overflow": a step that changes nothing;
+// refused before anything else; "overflow": a step that changes nothing; "small", "small moved",
+// "small lamb": state in bf16;
 // "left out": parameters without a gradient in some steps, whose updates are counted each;
 // "apart", "apart overflow": ranks with engines of their own, which are clipped alike; "apart
 // lamb", "apart came": whose sums are of the tensors of both.
@@ -30,7 +31,8 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   run.options.state_placement = StatePlacement::kHost;
   run.options.timeout = absl::Seconds(60);
   if (name == "tight" || name == "hosts" || name == "one host") run.arena_bytes = 320 << 10;
-  if (name == "moved") {
+  if (name.starts_with("small")) run.options.state_type = DataType::kBFloat16;
+  if (name.ends_with("moved")) {
     run.options.state_placement = StatePlacement::kShare;
     run.options.state_share = 0.5;
     run.arena_bytes = 2 << 20;

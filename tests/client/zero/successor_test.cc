@@ -272,8 +272,8 @@ TEST_F(SuccessorTest, OneEngineBehindThoseOfOtherParts_IsToldTheStep) {
 }
 
 TEST_F(SuccessorTest, StateOfEveryKindAndPlace_IsFinishedInTheMiddleOfAnUpdate) {
-  for (const std::string name :
-       {"moved", "device", "lamb", "came", "left out", "summed", "first", "hosts"}) {
+  for (const std::string name : {"moved", "device", "lamb", "came", "left out", "summed", "first",
+                                 "hosts", "small", "small moved", "small lamb"}) {
     for (const char* point : {"granule written", "granule flipped"}) {
       SCOPED_TRACE(absl::StrCat(name, ", ", point));
       const std::vector<int> ends = Start(name, false, {{"kill", point, 40}, {"kill", point, 45}});
@@ -317,9 +317,10 @@ TEST_F(SuccessorTest, SuccessorsThatAreRefused_LoseNothing) {
   EXPECT_GE(MustFinish("tight"), 1);
 }
 
-// It keeps gradients of another size.
-TEST_F(SuccessorTest, SuccessorsFromOrToTheFirstStage_BeginAnew) {
-  for (const auto& [before, after] : {std::pair{"first", "summed"}, std::pair{"second", "first"}}) {
+// Gradients have another size in the first stage, and state in bf16 has another one than in fp32.
+TEST_F(SuccessorTest, SuccessorsOfAnotherStageOrStateType_BeginAnew) {
+  for (const auto& [before, after] : {std::pair{"first", "summed"}, std::pair{"second", "first"},
+                                      std::pair{"tight", "small"}, std::pair{"small", "tight"}}) {
     SCOPED_TRACE(absl::StrCat(before, " to ", after));
     const std::vector<int> ends =
         Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});

@@ -8,11 +8,13 @@
 #include <thread>
 
 #include "absl/cleanup/cleanup.h"
+#include "base/hash.h"
 #include "client/zero/data_types.h"
 #include "client/zero/optimizer_options.h"
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
 #include "kernels/numeric/split_master/split_master.h"
+#include "kernels/numeric/stochastic_rounding/stochastic_rounding_rule.h"
 #include "kernels/optimizers/adamw/adamw.h"
 #include "kernels/optimizers/sharded_step.h"
 #include "kernels/runtime/common/bfloat16.h"
@@ -378,6 +380,21 @@ void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int upda
   if (status != kernels::Status::kOk) std::abort();
 }
 
+// What Options::state_type says of bf16, element by element.
+void RoundState(const Parameter& parameter, int updates, DenseState* state) {
+  base::Fnv1a name;
+  name.AddText(parameter.name);
+  const uint64_t seed = kernels::RoundingSeed(name.value(), static_cast<uint64_t>(updates) + 1);
+  for (uint64_t i = 0; i < state->master.size(); ++i) {
+    const uint32_t random =
+        kernels::RoundingBits(kernels::RoundingKey(seed, i >> 32), static_cast<uint32_t>(i));
+    float& first = state->arrays[0][i];
+    float& second = state->arrays[1][i];
+    first = kernels::RoundStochastically(first, random & 0xFFFFu).ToFloat();
+    second = kernels::RoundStochastically(second, random >> 16).ToFloat();
+  }
+}
+
 }  // namespace
 
 SyntheticModel SmallModel() {
@@ -613,6 +630,9 @@ DenseResult RunDensely(const SyntheticRun& run) {
       const Parameter& parameter = run.model.parameters[p];
       if (!parameter.trainable) continue;
       UpdateDensely(run, parameter, updates, clip, gradients[p], &states[p]);
+      if (run.options.state_type == DataType::kBFloat16) {
+        RoundState(parameter, updates, &states[p]);
+      }
     }
     ++updates;
   }

@@ -199,6 +199,7 @@ TEST(Plan, WrongFlags_AreNamedAndExitWith2) {
                                                         {"--cpu-update-share", "nan"},
                                                         {"--optimizer", "magic"},
                                                         {"--optimizer", "sgd-momentum"},
+                                                        {"--state-dtype", "fp16"},
                                                         {"--link-latency", "10"},
                                                         {"--sequence", "2048"},
                                                         {"--activations", "maybe"},
@@ -374,6 +375,21 @@ TEST_F(PlanFiles, MeasuredLink_IsUsedAndFlagsComeFirst) {
   const Outcome optimizer = RunPlan({"--trace", file, "--hardware", "h200", "--optimizer", "lion"});
   EXPECT_EQ(optimizer.code, base::kExitUsage);
   EXPECT_THAT(optimizer.err, AllOf(HasSubstr("--optimizer"), HasSubstr("--trace")));
+}
+
+TEST(Plan, StateInBFloat16_TakesTwoThirdsOfTheMemory) {
+  const auto plan = [](const std::vector<std::string>& more) {
+    return RunPlan(With({"--model", "gpt2", "--hardware", "h200", "--host-memory", "64GiB"}, more));
+  };
+  EXPECT_THAT(plan({"--state-dtype", "bf16"}).out, HasSubstr("adamw with bf16 state"));
+  const auto job = [&](const std::vector<std::string>& more) {
+    return At(At(Parse(plan(With({"--json"}, more))), "job"), "state_dtype").text;
+  };
+  EXPECT_EQ(job({}), "fp32");
+  EXPECT_EQ(job({"--state-dtype", "bf16"}), "bf16");
+  const Outcome without = plan({"--state-dtype", "bf16", "--optimizer", "sgd"});
+  EXPECT_EQ(without.code, base::kExitUsage);
+  EXPECT_THAT(without.err, AllOf(HasSubstr("--state-dtype"), HasSubstr("keeps no state")));
 }
 
 TEST(Plan, HeadsThatNobodyChose_DivideAndAreSaid) {

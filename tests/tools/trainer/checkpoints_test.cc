@@ -156,6 +156,35 @@ TEST_F(CheckpointsOfRuns, ResumeWithoutACheckpoint_BeginsAnew) {
   EXPECT_EQ(Report()["weights_sha256"], undisturbed);
 }
 
+TEST_F(CheckpointsOfRuns, WithStateInBFloat16_AreResumedToTheBitAndInNoOtherType) {
+  const std::vector<std::string> small = {"--state-dtype", "bf16"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), small.begin(), small.end());
+    return more;
+  };
+  const std::string of_fp32 = UndisturbedWeights();
+  const uint64_t fp32_bytes = Report()["model_state_bytes"];
+  const CommandResult run = Run(with({"--save", run_, "--save-every", "3"}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("adamw with bf16 state"));
+  const std::string undisturbed = Report()["weights_sha256"];
+  EXPECT_NE(undisturbed, of_fp32);
+  EXPECT_EQ(Report()["state_dtype"], "bf16");
+  EXPECT_EQ(Report()["model_state_bytes"].get<uint64_t>() / 8, fp32_bytes / 12);
+  fs::remove_all(run_ + "/step-000000008");
+  const CommandResult other = Run({"--save", run_, "--resume", "--state-dtype", "fp32"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("--state-dtype was bf16 and is fp32"));
+  const CommandResult resumed = Run({"--save", run_, "--resume"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(Report()["weights_sha256"], undisturbed);
+  // An optimizer without state has none to keep.
+  const CommandResult none = Run(with({"--optimizer", "sgd"}));
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("--state-dtype bf16: "));
+  EXPECT_THAT(none.err, HasSubstr("sgd with these options keeps no array of state"));
+}
+
 TEST_F(CheckpointsOfRuns, OfOtherTypes_AreLoadedAllTheSame) {
   ASSERT_EQ(Run({"--save", run_}).code, 0);
   const std::string trained = Report()["weights_sha256"];

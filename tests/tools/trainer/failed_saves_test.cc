@@ -37,6 +37,7 @@ class OneValue final : public zero::ModelState {
   bool HasState(zero::ParameterId, zero::StateKind kind) const override {
     return kind == zero::StateKind::kMaster;
   }
+  zero::DataType state_type() const override { return zero::DataType::kFloat32; }
   absl::Status ReadShard(zero::ParameterId, zero::StateKind, uint64_t,
                          std::span<float> values) override {
     values[0] = value_;

@@ -111,6 +111,15 @@ TEST(Optimizers, StatePerParameter_IsWhatThePapersSay) {
   EXPECT_EQ(bytes("sgd"), 0u);
 }
 
+TEST(Optimizers, StateInBFloat16_IsHalfOfItAndSaid) {
+  Optimizer optimizer = *FindOptimizer("adamw");
+  EXPECT_EQ(optimizer.words(), "adamw");
+  optimizer.small_state = true;
+  EXPECT_EQ(optimizer.moment_bytes_per_parameter(), 4u);  // 8 with the master
+  EXPECT_EQ(optimizer.words(), "adamw with bf16 state");
+  EXPECT_EQ(optimizer.name(), "adamw");
+}
+
 TEST(FindOptimizer, UnknownName_ListsAll) {
   EXPECT_THAT(std::string(FindOptimizer("sgd-momentum").status().message()),
               AllOf(HasSubstr("adafactor"), HasSubstr("came"), HasSubstr("sgd")));

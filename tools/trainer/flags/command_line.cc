@@ -128,6 +128,8 @@ absl::Status ParseUpdate(const Flags& flags, const Parallel& parallel, zero::Opt
 
 absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
   GEMINID_ASSIGN_OR_RETURN(options->zero.optimizer, ParseOptimizer(flags));
+  GEMINID_ASSIGN_OR_RETURN(options->zero.state_type,
+                           ParseStateType(flags, options->zero.optimizer));
   GEMINID_ASSIGN_OR_RETURN(options->schedule,
                            ParseSchedule(flags, UsualLearningRate(options->zero.optimizer)));
   GEMINID_ASSIGN_OR_RETURN(options->zero.loss_scale, ParseLossScale(flags));

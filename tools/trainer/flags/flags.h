@@ -36,7 +36,8 @@ struct Flags {
   std::string lr_floor, lr_first, lr_power, lr_milestones, lr_decay;
   std::string clip_norm = "1", update = "auto", loss_scale = "none", optimizer_state = "auto",
               activations = "auto";
-  std::string optimizer = "adamw", weight_decay, beta1, beta2, beta3, epsilon, epsilon1, epsilon2;
+  std::string optimizer = "adamw", state_dtype = "fp32";
+  std::string weight_decay, beta1, beta2, beta3, epsilon, epsilon1, epsilon2;
   std::string momentum, dampening, nesterov, decay_after_momentum;
   std::string trust_coefficient, trust_limit;
   std::string decoupled, bias_correction, grad_averaging, always_adapt, max_grad_norm;

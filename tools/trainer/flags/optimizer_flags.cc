@@ -1,6 +1,7 @@
 #include "tools/trainer/flags/optimizer_flags.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -20,6 +21,8 @@ constexpr double kHyperparameterMax = 1e9;
 constexpr FlagSpec kOptimizerFlags[] = {
     {"--optimizer", &Flags::optimizer, "NAME",
      "adamw, adam, lamb, lars, sgd, adagrad, lion, adafactor or came"},
+    {"--state-dtype", &Flags::state_dtype, "TYPE",
+     "Of the optimizer's state: fp32, or bf16 with random rounding in half the bytes"},
     {"--weight-decay", &Flags::weight_decay, "X", "Of matrices [0.1 with adamw, 0.01 with lamb]"},
     {"--beta1", &Flags::beta1, "X", "Decay of the first moment"},
     {"--beta2", &Flags::beta2, "X", "Decay of the second moment"},
@@ -163,7 +166,8 @@ absl::StatusOr<zero::Optimizer> FindOptimizer(const std::string& name) {
 
 absl::Status RefuseForeignFlag(const Flags& flags, const FlagSpec& spec,
                                zero::Optimizer& optimizer) {
-  if (spec.value == &Flags::optimizer || (flags.*spec.value).empty()) return absl::OkStatus();
+  const bool is_of_all = !IsHyperparameter(spec);
+  if (is_of_all || (flags.*spec.value).empty()) return absl::OkStatus();
   if (Has(optimizer, spec.value)) return absl::OkStatus();
   std::string owners;
   for (zero::Optimizer& other : AllOptimizers()) {
@@ -187,6 +191,22 @@ absl::Status Take(const FlagSpec& spec, const std::string& text, const Target& t
 }  // namespace
 
 std::span<const FlagSpec> OptimizerFlags() { return kOptimizerFlags; }
+
+bool IsHyperparameter(const FlagSpec& flag) {
+  return flag.value != &Flags::optimizer && flag.value != &Flags::state_dtype;
+}
+
+absl::StatusOr<zero::DataType> ParseStateType(const Flags& flags,
+                                              const zero::Optimizer& optimizer) {
+  using zero::DataType;
+  GEMINID_ASSIGN_OR_RETURN(const DataType type,
+                           base::ParseWord("--state-dtype", flags.state_dtype,
+                                           std::array{std::pair{"fp32", DataType::kFloat32},
+                                                      std::pair{"bf16", DataType::kBFloat16}}));
+  const absl::Status status = zero::CheckStateType(optimizer, type);
+  if (!status.ok()) return WithFlag("--state-dtype bf16", status);
+  return type;
+}
 
 std::vector<OptimizerValue> OptimizerValues(zero::Optimizer optimizer) {
   std::vector<OptimizerValue> values;

@@ -6,13 +6,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "geminid/data_type.h"
 #include "geminid/optimizer.h"
 #include "tools/trainer/flags/flags.h"
 
 namespace geminid::trainer {
 
-// --optimizer, and the hyperparameters: each belongs to some optimizers only.
+// --optimizer, --state-dtype, and the hyperparameters: each of these belongs to some optimizers
+// only.
 std::span<const FlagSpec> OptimizerFlags();
+bool IsHyperparameter(const FlagSpec& flag);
 
 // The value of one of its flags that an optimizer has.
 struct OptimizerValue {
@@ -25,6 +28,9 @@ std::vector<OptimizerValue> OptimizerValues(zero::Optimizer optimizer);
 // INVALID_ARGUMENT names the flag: an unknown optimizer, a value out of range, or a hyperparameter
 // of another optimizer.
 absl::StatusOr<zero::Optimizer> ParseOptimizer(const Flags& flags);
+
+// --state-dtype. INVALID_ARGUMENT names the flag: an unknown type, or an optimizer without arrays.
+absl::StatusOr<zero::DataType> ParseStateType(const Flags& flags, const zero::Optimizer& optimizer);
 
 // The peak of the learning rate without --lr.
 double UsualLearningRate(const zero::Optimizer& optimizer);

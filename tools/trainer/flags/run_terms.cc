@@ -130,6 +130,7 @@ constexpr Term kTerms[] = {
         [](O o) { return Text(NormType(o) == zero::DataType::kFloat32 ? "fp32" : "as-weights"); }),
     Taken("dropout", &Flags::dropout, [](O o) { return Text(o.dropout); }),
     Refused("optimizer", &Flags::optimizer, [](O o) { return Text(Name(o.zero.optimizer)); }),
+    Refused("state-dtype", &Flags::state_dtype, [](O o) { return Text(Name(o.zero.state_type)); }),
     Taken("clip-norm", &Flags::clip_norm, [](O o) { return Text(o.zero.clip_norm); }),
     Taken("loss-scale", &Flags::loss_scale, LossScaleOf),
     Usual("steps", &Flags::steps, [](O o) { return Text(o.schedule.steps); }),
@@ -160,7 +161,7 @@ std::vector<Term> AllTerms() {
         Taken(flag.spec.name + 2, flag.spec.value, nullptr).Filled(Fill::kWithTheSchedule));
   }
   for (const FlagSpec& flag : OptimizerFlags()) {
-    if (flag.value == &Flags::optimizer) continue;
+    if (!IsHyperparameter(flag)) continue;
     Term term = Taken(flag.name + 2, flag.value, nullptr).Filled(Fill::kWithTheOptimizer);
     const bool has_state = flag.value == &Flags::momentum || flag.value == &Flags::beta1;
     if (has_state) term.change = Change::kRefusedFromZero;

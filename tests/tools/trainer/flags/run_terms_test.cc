@@ -78,6 +78,7 @@ TEST(ResumedWithoutFlags, IsTheSameRun) {
            Tiny() + Words{"--batch", "6", "--accumulate", "2", "--validation", "0.125"},
            Tiny() + Words{"--loss-scale", "dynamic", "--clip-norm", "0.5"},
            Tiny() + Words{"--loss-scale", "128"},
+           Tiny() + Words{"--state-dtype", "bf16"},
            Words{"--model", "llama-tiny"},
            Words{"--model", "mixtral-tiny", "--balance-loss", "0.5", "--expert-capacity", "1.5"},
        }) {
@@ -112,6 +113,7 @@ TEST_P(RefusedChange, IsNamedWithBothValues) {
 INSTANTIATE_TEST_SUITE_P(
     Terms, RefusedChange,
     testing::Values(Change{"--optimizer", "lion", "--optimizer was adamw and is lion"},
+                    Change{"--state-dtype", "bf16", "--state-dtype was fp32 and is bf16"},
                     Change{"--layers", "3", "--layers was 2 and is 3"},
                     Change{"--hidden", "32", "--hidden was 64 and is 32"},
                     Change{"--heads", "2", "--heads was 4 and is 2"},

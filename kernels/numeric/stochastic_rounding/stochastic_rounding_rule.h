@@ -1,5 +1,5 @@
-#ifndef GEMINID_KERNELS_NUMERIC_QUANTISE_STOCHASTIC_ROUNDING_RULE_H_
-#define GEMINID_KERNELS_NUMERIC_QUANTISE_STOCHASTIC_ROUNDING_RULE_H_
+#ifndef GEMINID_KERNELS_NUMERIC_STOCHASTIC_ROUNDING_STOCHASTIC_ROUNDING_RULE_H_
+#define GEMINID_KERNELS_NUMERIC_STOCHASTIC_ROUNDING_STOCHASTIC_ROUNDING_RULE_H_
 
 #include <bit>
 #include <cstdint>
@@ -27,9 +27,12 @@ GEMINID_HOST_DEVICE inline uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// What step `step` adds to the indices whose upper 32 bits are `index_high`.
-GEMINID_HOST_DEVICE inline uint32_t RoundingKey(uint64_t step, uint64_t index_high) {
-  return static_cast<uint32_t>(Mix64(Mix64(step) ^ index_high));
+// Of one tensor in one step: what the indices of its elements are hashed with.
+inline uint64_t RoundingSeed(uint64_t tensor, uint64_t step) { return Mix64(tensor) ^ step; }
+
+// What `seed` adds to the indices whose upper 32 bits are `index_high`.
+GEMINID_HOST_DEVICE inline uint32_t RoundingKey(uint64_t seed, uint64_t index_high) {
+  return static_cast<uint32_t>(Mix64(Mix64(seed) ^ index_high));
 }
 
 // 32 random bits of one element, by the lower 32 bits of its index: 16 for each of two roundings.
@@ -48,4 +51,4 @@ GEMINID_HOST_DEVICE inline BFloat16 RoundStochastically(float value, uint32_t ra
 
 }  // namespace geminid::kernels
 
-#endif  // GEMINID_KERNELS_NUMERIC_QUANTISE_STOCHASTIC_ROUNDING_RULE_H_
+#endif  // GEMINID_KERNELS_NUMERIC_STOCHASTIC_ROUNDING_STOCHASTIC_ROUNDING_RULE_H_

@@ -319,14 +319,8 @@ class RankTrainer {
         report_.choice ? report_.choice->keeps_activations : std::nullopt;
     GEMINID_ASSIGN_OR_RETURN(
         activations_,
-        ChooseActivations(options_, *model_, {.stage = Stage(), .planned_to_keep = planned},
-                        report_.threads, *loss_communicator_));
-    if (activations_.how == Activations::kOffload) {
-      const absl::Status made = model_->OffloadActivations(activations_.places);
-      const bool is_choice = options_.activations == Activations::kAuto;
-      if (!made.ok() && !(is_choice && absl::IsResourceExhausted(made))) return made;
-      if (!made.ok()) activations_ = {.why = std::string(made.message())};
-    }
+        PrepareActivations(options_, {.stage = Stage(), .planned_to_keep = planned},
+                           report_.threads, *loss_communicator_, model_.get()));
     report_.activations = activations_.how;
     return absl::OkStatus();
   }

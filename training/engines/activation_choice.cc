@@ -1,6 +1,7 @@
 #include "training/engines/activation_choice.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -107,14 +108,22 @@ absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options, 
   return ChooseBySpeed(room, speed);
 }
 
-absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options,
-                                                const TrainedModel& model, RankPart part,
-                                                size_t threads,
-                                                collectives::Communicator& communicator) {
-  GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model.engine().GetStatistics());
-  part.bytes = model.MostWorkingSetBytes(statistics.chunk_elements);
-  part.item_bytes = model.ItemBytes();
-  return ChooseActivations(options, part, statistics, model.ComputesWith(threads), communicator);
+absl::StatusOr<ActivationChoice> PrepareActivations(const TrainOptions& options, RankPart part,
+                                                    size_t threads,
+                                                    collectives::Communicator& communicator,
+                                                    TrainedModel* model) {
+  GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model->engine().GetStatistics());
+  part.bytes = model->MostWorkingSetBytes(statistics.chunk_elements);
+  part.item_bytes = model->ItemBytes();
+  GEMINID_ASSIGN_OR_RETURN(ActivationChoice choice,
+                           ChooseActivations(options, part, statistics,
+                                             model->ComputesWith(threads), communicator));
+  if (choice.how != Activations::kOffload) return choice;
+  const absl::Status made = model->OffloadActivations(choice.places);
+  if (made.ok()) return choice;
+  const bool may_differ = options.activations == Activations::kAuto;
+  if (!may_differ || !absl::IsResourceExhausted(made)) return made;
+  return ActivationChoice{.why = std::string(made.message())};
 }
 
 }  // namespace geminid::trainer

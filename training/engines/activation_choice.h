@@ -41,11 +41,12 @@ absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options, 
                                                 const ComputePlace& compute,
                                                 collectives::Communicator& communicator);
 
-// The same for a rank's model, on which `part.bytes` depends.
-absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options,
-                                                const TrainedModel& model, RankPart part,
-                                                size_t threads,
-                                                collectives::Communicator& communicator);
+// The same for a rank's model, on which `part.bytes` and `part.item_bytes` depend, and makes it
+// offload where that was chosen. Where a rank has no memory for that, kAuto computes again.
+absl::StatusOr<ActivationChoice> PrepareActivations(const TrainOptions& options, RankPart part,
+                                                    size_t threads,
+                                                    collectives::Communicator& communicator,
+                                                    TrainedModel* model);
 
 }  // namespace geminid::trainer
 

@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "training/nn/compute.h"
-#include "training/nn/item_workspace.h"
 #include "training/nn/later_gradients.h"
 #include "training/nn/rotary_upload.h"
 #include "training/transformer/attention_half.h"
 #include "training/transformer/ends.h"
+#include "training/transformer/micro_batch_run.h"
 #include "training/transformer/mlp_half.h"
 #include "training/transformer/routed_half.h"
 
@@ -69,8 +69,8 @@ class TransformerOf final : public Transformer {
     const HalfContext context = ContextOf(batch);
     std::vector<uint64_t> bytes;
     for (size_t layer = 0; layer < parameters_.attention.size(); ++layer) {
-      bytes.push_back(BytesOfItem<KeptAttention<T>>(context));
-      bytes.push_back(BytesOfItem<KeptMlp<T>>(context));
+      bytes.push_back(BytesOfItem<T, KeptAttention<T>>(math_, context));
+      bytes.push_back(BytesOfItem<T, KeptMlp<T>>(math_, context));
     }
     return bytes;
   }
@@ -186,6 +186,8 @@ class TransformerOf final : public Transformer {
   }
 
  private:
+  using Run = MicroBatchRun<T>;
+
   struct Remembered final : RememberedTokens {
     explicit Remembered(size_t tokens_max) : most(tokens_max) {}
     size_t count() const override { return tokens; }
@@ -194,69 +196,6 @@ class TransformerOf final : public Transformer {
     size_t tokens = 0;
     std::vector<Scratch<T>> blocks;  // keys and values, layer by layer
   };
-
-  // The second half of an operator's backward pass.
-  struct LaterOperator {
-    std::span<const ParameterId> ids;
-    std::unique_ptr<LaterGradients> gradients;
-  };
-
-  // One micro-batch. Members are destroyed in reverse order, so the workspace is a stack.
-  struct Run final : PassedForward {
-    Run(ParameterSource& parameter_source, const ModelKernels& math, kernels::ThreadPool* threads)
-        : source(parameter_source), resources{parameter_source.workspace(), math, threads} {}
-
-    ParameterSource& source;
-    Resources resources;
-    HalfContext context;
-    std::shared_ptr<const UploadedRotary::Tables> rotary;
-    Scratch<int32_t> tokens;         // then the targets
-    Scratch<T> gradient;             // of the residual stream
-    // Where the halves' inputs and what they keep lie, if not in the workspace: an item for each.
-    zero::ActivationStack* stack = nullptr;
-    std::vector<uint64_t> item_bytes;
-    std::vector<std::unique_ptr<ItemWorkspace>> items;
-    std::vector<Scratch<T>> inputs;  // of each half layer, and of the output layer
-    bool goes_back = false;          // else an input is given back when its half layer has run
-    // Of each half layer, between an input and the next, where they are kept.
-    bool keeps = false;
-    std::vector<KeptAttention<T>> attention;
-    std::vector<KeptMlp<T>> mlp;
-    bool in_halves = false;  // it goes back, and what is left for the second
-    std::vector<LaterOperator> later;
-
-    size_t elements() const { return context.shape.tokens() * context.config->hidden; }
-    const int32_t* targets() const { return tokens.data() + context.shape.tokens(); }
-    T* Top() { return inputs.back().data(); }
-    // For what lies with the newest input.
-    Resources ForInput() const {
-      const bool in_item = stack != nullptr && inputs.size() <= item_bytes.size();
-      return in_item ? Resources{*items.back(), resources.math} : resources;
-    }
-    absl::Status Push() {
-      if (stack != nullptr && inputs.size() < item_bytes.size()) {
-        GEMINID_ASSIGN_OR_RETURN(std::byte* const place, stack->Push());
-        items.push_back(std::make_unique<ItemWorkspace>(place, item_bytes[inputs.size()]));
-        return PushTo(Resources{*items.back(), resources.math});
-      }
-      return PushTo(resources);
-    }
-    absl::Status PushTo(const Resources& place) {
-      GEMINID_ASSIGN_OR_RETURN(auto input, Scratch<T>::Allocate(place, elements()));
-      inputs.push_back(std::move(input));
-      return absl::OkStatus();
-    }
-  };
-
-  template <typename Kept>
-  uint64_t BytesOfItem(const HalfContext& context) const {
-    ItemWorkspace counted;
-    const Resources resources = {counted, math_};
-    // Nothing but the count comes of these.
-    Scratch<T>::Allocate(resources, context.shape.tokens() * config_.hidden).IgnoreError();
-    Kept::Allocate(resources, context).IgnoreError();
-    return counted.used_bytes();
-  }
 
   absl::Status Prepare(Run& run, const MicroBatch& batch) {
     if (config_.rotary()) {

@@ -306,7 +306,7 @@ void SimulatedDaemon::Deliver(const std::vector<core::Outgoing>& out) {
 
 bool SimulatedDaemon::Pump(shm::SessionId id) {
   const SessionPtr session = Find(id);
-  if (session == nullptr || !session->FlushResponses()) return false;
+  if (session == nullptr || !session->rings().FlushResponses()) return false;
   shm::Request request;
   if (session->rings().PeekRequest(&request) != service::SessionRings::Popped::kEntry) return false;
   std::vector<core::Outgoing> out;

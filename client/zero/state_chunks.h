@@ -3,6 +3,7 @@
 #ifndef GEMINID_CLIENT_ZERO_STATE_CHUNKS_H_
 #define GEMINID_CLIENT_ZERO_STATE_CHUNKS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -44,6 +45,10 @@ class StateChunks {
   // Copies homes there; the homes are the older copies from then on.
   absl::Status MoveIn(const std::vector<ChunkId>& chunks);
   uint64_t device_bytes() const { return device_bytes_; }
+  // There is something whose contents are kept.
+  bool any_kept() const {
+    return std::ranges::any_of(held_, [](const Held& held) { return held.keeps; });
+  }
 
   // --- other jobs' turn ---
 

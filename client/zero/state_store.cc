@@ -235,7 +235,6 @@ absl::Status StateStore::MakeDeviceScales() {
 }
 
 absl::Status StateStore::MakeGradientSums() {
-  const uint64_t before = chunks_.device_bytes();
   std::vector<ChunkSpec> specs;
   for (size_t c = 0; c < layout_.chunks.size(); ++c) {
     const ChunkShape& chunk = layout_.chunks[c];
@@ -253,7 +252,6 @@ absl::Status StateStore::MakeGradientSums() {
             "ZeRO's stage 1 keeps sums of gradients on the device, ", base::FormatBytes(bytes),
             "; use stage 2, or more device memory: ", std::string(ids.status().message())));
   }
-  passing_bytes_ += chunks_.device_bytes() - before;
   auto next = ids->begin();
   for (const ChunkShape& chunk : layout_.chunks) {
     std::byte* const sum = chunk.trainable ? Address(*next++, kDevice) : nullptr;
@@ -268,11 +266,8 @@ absl::StatusOr<std::vector<ChunkId>> StateStore::MakePlaces(const std::string& n
   for (size_t i = 0; i < count; ++i) {
     specs.push_back({absl::StrCat(name, " ", i), ChunkKind::kGeneric, bytes, /*has_home=*/false});
   }
-  const uint64_t before = chunks_.device_bytes();
   GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> ids, chunks_.Allocate(specs));
-  absl::Status placed = chunks_.PlaceOpen(ids);
-  passing_bytes_ += chunks_.device_bytes() - before;
-  if (!placed.ok()) return placed;
+  GEMINID_RETURN_IF_ERROR(chunks_.PlaceOpen(ids));
   return ids;
 }
 
@@ -339,7 +334,6 @@ void StateStore::StayOnHost() {
     tensor_states_.addresses[i] = Address(tensor_states_.chunks[i], kHost);
   }
   device_scales_ = nullptr;
-  passing_bytes_ = 0;
   FindAddresses();
 }
 

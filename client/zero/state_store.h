@@ -143,7 +143,7 @@ class StateStore {
     return compute_->Of(granule_on_device(granule));
   }
   const ComputePlace& ComputeOfTensors() const { return compute_->Of(any_on_device()); }
-  bool any_on_device() const { return chunks_.device_bytes() > passing_bytes_; }
+  bool any_on_device() const { return chunks_.any_kept(); }
   // What MoveToDevice would take of the arena: for a chunk, and once if any of them is trained.
   uint64_t device_bytes_of(uint32_t chunk) const;
   uint64_t device_spare_bytes() const;
@@ -268,7 +268,6 @@ class StateStore {
   Left left_;
   std::optional<StepNotes> notes_;
   uint64_t model_state_bytes_ = 0;
-  uint64_t passing_bytes_ = 0;  // of the arena, for what is no state
   std::unique_ptr<Compute> compute_;  // last: it finishes what it was given
 };
 

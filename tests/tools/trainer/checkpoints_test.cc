@@ -166,7 +166,6 @@ TEST_F(CheckpointsOfRuns, WithStateInBFloat16_AreResumedToTheBitAndInNoOtherType
   const uint64_t fp32_bytes = Report()["model_state_bytes"];
   const CommandResult run = Run(with({"--save", run_, "--save-every", "3"}));
   ASSERT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("adamw with bf16 state"));
   const std::string undisturbed = Report()["weights_sha256"];
   EXPECT_NE(undisturbed, of_fp32);
   EXPECT_EQ(Report()["state_dtype"], "bf16");

@@ -214,6 +214,12 @@ TEST_F(Training, ThatChoosesWhatToKeep_FitsWhereverRecomputingDoesAndSaysWhy) {
   EXPECT_GT(left, 0);
 }
 
+TEST_F(Training, WithStateInBFloat16_SaysSo) {
+  const CommandResult result = Run({"--steps", "1", "--state-dtype", "bf16"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("adamw with bf16 state"));
+}
+
 TEST_F(Training, OnAStrictDevice_GivesTheSameBits) {
   const std::vector<std::string> tight = {"--ranks", "2", "--device-memory", "1280KiB"};
   ASSERT_EQ(Run(tight).code, 0);

@@ -30,7 +30,8 @@ bool Trains(const TrainOptions& options, const parallel::MeshSpec& mesh) {
 }
 
 const char* ActivationsOf(Activations activations) {
-  if (activations == Activations::kAuto) return "planned";
+  // What is offloaded takes the room that a plan leaves it.
+  if (activations == Activations::kAuto || activations == Activations::kOffload) return "planned";
   return activations == Activations::kRecompute ? "recomputed" : "kept";
 }
 

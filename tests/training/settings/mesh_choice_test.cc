@@ -207,8 +207,8 @@ TEST(ChooseMesh, OfAnyRanks_SaysWhatItChoseFrom) {
 
 // Where activations are asked for, nothing is left to plan.
 TEST(ChooseMesh, OfActivationsThatWereAskedFor_LeavesThemAsTheyAre) {
-  for (const char* recompute : {"on", "off"}) {
-    const MeshChoice choice = Chosen(Options({"--activations", recompute}), Place(2));
+  for (const char* how : {"recompute", "keep", "offload"}) {
+    const MeshChoice choice = Chosen(Options({"--activations", how}), Place(2));
     EXPECT_EQ(choice.keeps_activations, std::nullopt);
   }
 }

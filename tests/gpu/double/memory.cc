@@ -29,9 +29,28 @@ std::byte* Pointer(CUdeviceptr address) {
 
 bool IsMultiple(uint64_t bytes) { return bytes != 0 && bytes % kGranularityBytes == 0; }
 
-// Addresses alone, a multiple of the granularity; null when there are none left.
-std::byte* ReserveAddresses(uint64_t bytes, uint64_t alignment) {
-  void* const data = mmap(nullptr, bytes + alignment, PROT_NONE,
+// Where the next range of the device should begin. An argument's word that is no address must not
+// look like one (DeviceMemory::Translate): such as a float whose other half is padding, and what was
+// on the stack there. So the upper half is none that addresses of the host have, and the lower one
+// none that floats of any size have.
+void* NextDeviceAddress(uint64_t bytes) {
+  constexpr uint64_t kUpperHalf = uint64_t{0x3a5c} << 32;
+  constexpr uint64_t kFirst = uint64_t{1} << 24;
+  constexpr uint64_t kLast = uint64_t{1} << 29;  // as a float 1e-19
+  constexpr uint64_t kHalf = uint64_t{1} << 32;
+  static std::mutex mutex;
+  static uint64_t next = kUpperHalf + kFirst;
+  const std::lock_guard lock(mutex);
+  if (next % kHalf + bytes > kLast) next = next / kHalf * kHalf + kHalf + kFirst;
+  const uint64_t begin = next;
+  next += bytes;
+  return reinterpret_cast<void*>(begin);
+}
+
+// Addresses alone, a multiple of the granularity, at `hint` if that is free; null when there are
+// none left.
+std::byte* ReserveAddresses(uint64_t bytes, uint64_t alignment, void* hint = nullptr) {
+  void* const data = mmap(hint, bytes + alignment, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) return nullptr;
   const auto begin = reinterpret_cast<uintptr_t>(data);
@@ -163,7 +182,8 @@ CUresult DeviceMemory::Import(int fd, CUmemGenericAllocationHandle* handle) {
 CUresult DeviceMemory::Reserve(uint64_t bytes, uint64_t alignment, CUdeviceptr* address) {
   if (!IsMultiple(bytes) || (alignment & (alignment - 1)) != 0) return CUDA_ERROR_INVALID_VALUE;
   alignment = alignment < kGranularityBytes ? kGranularityBytes : alignment;
-  std::byte* const outer = ReserveAddresses(bytes + kGuardBytes, alignment);
+  void* const hint = NextDeviceAddress(bytes + kGuardBytes + alignment);
+  std::byte* const outer = ReserveAddresses(bytes + kGuardBytes, alignment, hint);
   std::byte* const mirror = outer == nullptr ? nullptr : ReserveAddresses(bytes, kGranularityBytes);
   if (mirror == nullptr) {
     if (outer != nullptr) munmap(outer, bytes + kGuardBytes);

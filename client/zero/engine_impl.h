@@ -153,6 +153,9 @@ class EngineImpl final : public Engine {
   absl::Status CheckBetweenSteps(const char* call);
   absl::Status CheckGradientCall(const char* call, ParameterId id);
   absl::Status CheckActivations(const ActivationShape& shape) const;
+  // But for their places.
+  absl::StatusOr<std::unique_ptr<OffloadedActivations>> PrepareActivations(
+      const ActivationShape& shape) const;
   absl::Status AgreeOnFill(const char* call, const absl::Status& filled);
   absl::Status ForgetDeviceCopies();
   absl::Status WaitNobodyReadsState();

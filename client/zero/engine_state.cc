@@ -62,23 +62,32 @@ absl::StatusOr<ActivationStack*> EngineImpl::MakeActivationStack(const Activatio
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNotStarted("MakeActivationStack"));
   GEMINID_RETURN_IF_ERROR(residency_->mover().WaitIdle());
-  absl::Status mine = CheckActivations(shape);
-  if (mine.ok()) mine = residency_->PrepareActivations(shape);
+  auto mine = PrepareActivations(shape);
   std::vector<double> failed = {mine.ok() ? 0 : links_->rank() + 1.0};
   GEMINID_RETURN_IF_ERROR(Fail(links_->agreement().Worst(&failed)));
+  if (!mine.ok()) return mine.status();
   if (failed[0] > 0) {
-    residency_->ForgetActivations();
-    if (!mine.ok()) return mine;
     return absl::ResourceExhaustedError(
         absl::StrCat("rank ", failed[0] - 1, " has no memory for its activations, it says why"));
   }
-  GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> places,
-                           store_->MakePlaces("place of activations", shape.places,
-                                              RoundUpToExtent(PlaceBytes(shape))));
+  GEMINID_ASSIGN_OR_RETURN(
+      std::vector<ChunkId> places,
+      store_->MakePlaces("place of activations", shape.places, RoundUpToExtent(PlaceBytes(shape))));
   residency_->SetStateBytes(store_->device_bytes());
   GEMINID_RETURN_IF_ERROR(ReadHostBytes());
-  residency_->activations()->SetPlaces(std::move(places));
+  (*mine)->SetPlaces(std::move(places));
+  residency_->KeepActivations(*std::move(mine));
   return residency_->activations();
+}
+
+absl::StatusOr<std::unique_ptr<OffloadedActivations>> EngineImpl::PrepareActivations(
+    const ActivationShape& shape) const {
+  GEMINID_RETURN_IF_ERROR(CheckActivations(shape));
+  Stream* stream = nullptr;
+  if (shape.stream.has_value()) {
+    GEMINID_ASSIGN_OR_RETURN(stream, StreamOf(*shape.stream));
+  }
+  return OffloadedActivations::Create(setup_.session, shape, stream, setup_.options.timeout);
 }
 
 absl::Status EngineImpl::CheckActivations(const ActivationShape& shape) const {

@@ -47,17 +47,6 @@ absl::Status Residency::Start(MoverContext context) {
   return absl::OkStatus();
 }
 
-absl::Status Residency::PrepareActivations(const ActivationShape& shape) {
-  Stream* stream = nullptr;
-  if (shape.stream.has_value()) {
-    GEMINID_ASSIGN_OR_RETURN(stream, DeviceOf(*setup_.session)->StreamOf(*shape.stream));
-  }
-  GEMINID_ASSIGN_OR_RETURN(activations_,
-                           OffloadedActivations::Create(setup_.session, shape, stream,
-                                                        setup_.options.timeout));
-  return absl::OkStatus();
-}
-
 bool Residency::Stop() {
   activations_.reset();
   const bool passed = mover_ == nullptr || mover_->StreamsPassed();

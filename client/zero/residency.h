@@ -66,10 +66,10 @@ class Residency {
   // A moment begins within one.
   void BeginMoment(uint64_t moment, Stream* stream);
 
-  // But for their places, which are chunks below the placer's floor. RESOURCE_EXHAUSTED where there
-  // is no host memory for what leaves them.
-  absl::Status PrepareActivations(const ActivationShape& shape);
-  void ForgetActivations() { activations_.reset(); }
+  // Their places are chunks below the placer's floor.
+  void KeepActivations(std::unique_ptr<OffloadedActivations> activations) {
+    activations_ = std::move(activations);
+  }
   // Null: there are none.
   OffloadedActivations* activations() const { return activations_.get(); }
 

@@ -56,9 +56,13 @@ TEST_F(EngineActivationsTest, ThatARankHasNoRoomFor_AreRefusedOnAllAndCanBeAsked
     EXPECT_THAT(refused.status().message(),
                 HasSubstr(rank == 1 ? "4000 places of 4.0 KiB" : "rank 1 has no memory"));
     EXPECT_EQ(engine->GetStatistics()->activation_place_bytes, 0u);
-    EXPECT_TRUE(engine->MakeActivationStack({.item_bytes = {1, 1, 1}, .places = 2}).ok());
+    const auto first = engine->MakeActivationStack({.item_bytes = {1, 1, 1}, .places = 2});
+    EXPECT_TRUE(first.ok()) << first.status();
     const auto second = engine->MakeActivationStack({.item_bytes = {1, 1, 1}, .places = 2});
     EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
+    // The first one is as it was.
+    EXPECT_EQ(engine->GetStatistics()->activation_place_bytes, 2u);
+    EXPECT_TRUE(first.ok() && (*first)->Begin().ok() && (*first)->Push().ok());
     return engine->Initialize([](ParameterId, std::span<float>) { return absl::OkStatus(); });
   };
   MustTrain();

@@ -31,9 +31,9 @@ absl::Status CheckActivationShape(const ActivationShape& shape) {
   }
   if (shape.places < std::min<size_t>(kFewestPlaces, shape.item_bytes.size()) ||
       shape.places > shape.item_bytes.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ActivationShape::places is ", shape.places, ", and must be from ", kFewestPlaces,
-        " to the number of items, ", shape.item_bytes.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("ActivationShape::places is ", shape.places, ", and must be from ",
+                     kFewestPlaces, " to the number of items, ", shape.item_bytes.size()));
   }
   return absl::OkStatus();
 }
@@ -62,7 +62,9 @@ absl::StatusOr<std::unique_ptr<OffloadedActivations>> OffloadedActivations::Crea
 OffloadedActivations::~OffloadedActivations() {
   {
     Lock lock(mutex_);
-    Await(&lock, [this] { return !AnyOnItsWay(); }, "to end").IgnoreError();
+    Await(
+        &lock, [this] { return !AnyOnItsWay(); }, "to end")
+        .IgnoreError();
   }
   guard_->End();
   std::vector<ChunkId> homes;
@@ -75,8 +77,7 @@ OffloadedActivations::~OffloadedActivations() {
 absl::Status OffloadedActivations::AllocateHomes() {
   std::vector<ChunkSpec> specs;
   for (uint32_t i = 0; leaves(i); ++i) {
-    specs.push_back(
-        {absl::StrCat("activations ", i), ChunkKind::kGeneric, shape_.item_bytes[i]});
+    specs.push_back({absl::StrCat("activations ", i), ChunkKind::kGeneric, shape_.item_bytes[i]});
   }
   if (specs.empty()) return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkHandle> homes, session_.Allocate(specs));
@@ -127,13 +128,12 @@ absl::StatusOr<std::byte*> OffloadedActivations::Push() {
     if (before.where == Where::kPlace) {
       return OutOfTurn("Push", depth_ - shape_.places, "has that place and is not Written");
     }
-    GEMINID_RETURN_IF_ERROR(
-        Await(&lock, [&] { return before.where == Where::kHost; }, "to leave its place"));
-    before.in_place = false;
+    GEMINID_RETURN_IF_ERROR(Await(
+        &lock, [&] { return before.where == Where::kPlaceAndHost; }, "to leave its place"));
+    before.where = Where::kHost;
   }
   GEMINID_RETURN_IF_ERROR(status_);
   items_[depth_].where = Where::kPlace;
-  items_[depth_].in_place = true;
   return session_.Device(PlaceOf(depth_++));
 }
 
@@ -153,9 +153,9 @@ absl::Status OffloadedActivations::Written(uint32_t item) {
 absl::StatusOr<std::byte*> OffloadedActivations::Top() {
   Lock lock(mutex_);
   if (depth_ == 0) return OutOfTurn("Top", 0, "is not on the stack");
-  Item& item = items_[depth_ - 1];
+  const Item& item = items_[depth_ - 1];
   const auto here = [&] {
-    return item.where == Where::kPlace || (item.where == Where::kHost && item.in_place);
+    return item.where == Where::kPlace || item.where == Where::kPlaceAndHost;
   };
   GEMINID_RETURN_IF_ERROR(Await(&lock, here, "to come back"));
   return session_.Device(PlaceOf(depth_ - 1));
@@ -205,9 +205,8 @@ void OffloadedActivations::Copy(uint32_t item, bool to_device) {
 void OffloadedActivations::CopyEnded(uint32_t item, bool to_device, const absl::Status& status) {
   {
     const Lock lock(mutex_);
-    items_[item].where = to_device ? Where::kPlace : Where::kHost;
+    items_[item].where = to_device ? Where::kPlace : Where::kPlaceAndHost;
     if (to_device) {
-      items_[item].in_place = true;
       returned_bytes_.fetch_add(shape_.item_bytes[item], std::memory_order_relaxed);
     }
     if (!status.ok() && status_.ok()) {

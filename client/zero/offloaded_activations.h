@@ -57,12 +57,12 @@ class OffloadedActivations final : public ActivationStack {
     kNowhere,  // not pushed, or popped
     kPlace,
     kLeaving,
-    kHost,  // and, while `in_place`, still in its place, too
+    kPlaceAndHost,  // until another item is pushed to its place
+    kHost,
     kComing,
   };
   struct Item {
     Where where = Where::kNowhere;
-    bool in_place = false;  // no other item has been pushed to its place since
     ChunkId home = kNoChunk;
   };
   using Lock = std::unique_lock<std::mutex>;

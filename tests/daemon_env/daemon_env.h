@@ -25,8 +25,8 @@
 #include "daemon/service/tenants/identity.h"
 #include "tests/base/temporary_folder.h"
 
-// Whoever asks the daemon itself includes daemon/service/entry/daemon.h; most do not, and need not wait
-// for the compiler to read gRPC.
+// Whoever asks the daemon itself includes daemon/service/entry/daemon.h; most do not, and need not
+// wait for the compiler to read gRPC.
 namespace geminid::service {
 class Daemon;
 }

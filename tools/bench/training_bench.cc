@@ -1,11 +1,12 @@
 // What a fifth of the memory costs: the same training, limited and unlimited, in turn.
 //
-// With all the memory that it wants, a run keeps its activations, where a limited one may offload or
-// recompute them. So each limited run is compared with two others:
+// With all the memory that it wants, a run keeps its activations, where a limited one may offload
+// or recompute them. So each limited run is compared with two others:
 //
 //   over_unlimited   its tokens per second over those of a run without a limit
-//   over_same_work   the same, where the run without a limit recomputes what the limited one does:
-//                    what moving the weights costs alone
+//   over_same_work   the same, where the run without a limit does with activations what the limited
+//                    one does: what moving the weights costs alone, or, of one that offloads them,
+//                    moving both, since they all find a place where there is no limit
 //
 // Each iteration is one run of each kind, so that a machine whose speed drifts slows all three.
 // Counters are medians over the iterations; ratios are those of one iteration. The first step of a

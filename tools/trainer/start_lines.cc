@@ -25,7 +25,8 @@ std::vector<std::string> StartLines(const StartFacts& facts) {
   if (!facts.mesh.empty()) lines.push_back(absl::StrCat("cut over the ranks: ", facts.mesh));
   if (!facts.products.empty()) lines.push_back(absl::StrCat("products: ", facts.products));
   if (!facts.attention.empty()) lines.push_back(absl::StrCat("attention: ", facts.attention));
-  lines.push_back(absl::StrCat("activations ", Name(report.activations), ": ", facts.why_activations));
+  lines.push_back(
+      absl::StrCat("activations ", Name(report.activations), ": ", facts.why_activations));
   return lines;
 }
 

@@ -318,9 +318,8 @@ class RankTrainer {
     const std::optional<bool> planned =
         report_.choice ? report_.choice->keeps_activations : std::nullopt;
     GEMINID_ASSIGN_OR_RETURN(
-        activations_,
-        PrepareActivations(options_, {.stage = Stage(), .planned_to_keep = planned},
-                           report_.threads, *loss_communicator_, model_.get()));
+        activations_, PrepareActivations(options_, {.stage = Stage(), .planned_to_keep = planned},
+                                         report_.threads, *loss_communicator_, model_.get()));
     report_.activations = activations_.how;
     return absl::OkStatus();
   }

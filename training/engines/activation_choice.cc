@@ -11,8 +11,8 @@ namespace geminid::trainer {
 namespace {
 
 absl::StatusOr<ActivationSpeed> Measure(const TrainOptions& options, const MicroBatchShape& shape,
-                                       const ComputePlace& compute,
-                                       collectives::Communicator& communicator) {
+                                        const ComputePlace& compute,
+                                        collectives::Communicator& communicator) {
   GEMINID_ASSIGN_OR_RETURN(const MeasuredSpeed speed,
                            MeasureSpeed(options.model, options.zero.data_type, shape, compute));
   const double link = options.copy_bytes_per_second > 0
@@ -76,10 +76,11 @@ uint64_t StepWorkingSetBytes(const TrainOptions& options, uint64_t part_bytes,
   return sums * part_bytes + static_cast<uint64_t>(weights);
 }
 
-absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options, const RankPart& part,
-                                                const zero::Statistics& statistics,
-                                                const ComputePlace& compute,
-                                                collectives::Communicator& communicator) {
+absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options,
+                                                   const RankPart& part,
+                                                   const zero::Statistics& statistics,
+                                                   const ComputePlace& compute,
+                                                   collectives::Communicator& communicator) {
   if (options.activations == Activations::kKeep || options.activations == Activations::kRecompute) {
     return ActivationChoice{.how = options.activations, .why = "as asked"};
   }
@@ -115,9 +116,9 @@ absl::StatusOr<ActivationChoice> PrepareActivations(const TrainOptions& options,
   GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model->engine().GetStatistics());
   part.bytes = model->MostWorkingSetBytes(statistics.chunk_elements);
   part.item_bytes = model->ItemBytes();
-  GEMINID_ASSIGN_OR_RETURN(ActivationChoice choice,
-                           ChooseActivations(options, part, statistics,
-                                             model->ComputesWith(threads), communicator));
+  GEMINID_ASSIGN_OR_RETURN(
+      ActivationChoice choice,
+      ChooseActivations(options, part, statistics, model->ComputesWith(threads), communicator));
   if (choice.how != Activations::kOffload) return choice;
   const absl::Status made = model->OffloadActivations(choice.places);
   if (made.ok()) return choice;

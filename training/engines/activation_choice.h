@@ -1,4 +1,4 @@
-// Decides with all ranks whether to recompute activations, where --activations is auto.
+// Decides with all ranks what becomes of activations, and makes the model do it.
 #ifndef GEMINID_TRAINING_ENGINES_ACTIVATION_CHOICE_H_
 #define GEMINID_TRAINING_ENGINES_ACTIVATION_CHOICE_H_
 
@@ -33,13 +33,13 @@ struct RankPart {
   std::optional<bool> planned_to_keep = std::nullopt;
 };
 
-// As options.activations says; for kAuto what fits the smallest arena and is faster: where weights
-// would leave for activations as was planned, or else by some milliseconds of measuring. What was
-// planned to be computed again is. All ranks must call it.
-absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options, const RankPart& part,
-                                                const zero::Statistics& statistics,
-                                                const ComputePlace& compute,
-                                                collectives::Communicator& communicator);
+// As options.activations says. For kAuto what fits the smallest arena and is fastest, by some
+// milliseconds of measuring; but what was planned is done where it fits. All ranks must call it.
+absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options,
+                                                   const RankPart& part,
+                                                   const zero::Statistics& statistics,
+                                                   const ComputePlace& compute,
+                                                   collectives::Communicator& communicator);
 
 // The same for a rank's model, on which `part.bytes` and `part.item_bytes` depend, and makes it
 // offload where that was chosen. Where a rank has no memory for that, kAuto computes again.

@@ -1,5 +1,5 @@
-// A model whose experts are spread over ranks. A rank's engine has this rank's experts and a copy of
-// all other parameters. The ranks with the same experts and other data train it together.
+// A model whose experts are spread over ranks. A rank's engine has this rank's experts and a copy
+// of all other parameters. The ranks with the same experts and other data train it together.
 #ifndef GEMINID_TRAINING_ENGINES_SPREAD_MODEL_H_
 #define GEMINID_TRAINING_ENGINES_SPREAD_MODEL_H_
 

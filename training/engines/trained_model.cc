@@ -19,8 +19,8 @@
 #include "training/ranks/engine_source.h"
 #include "training/settings/device_check.h"
 #include "training/settings/rank_share.h"
-#include "training/transformer/attention_half.h"
 #include "training/transformer/activations.h"
+#include "training/transformer/attention_half.h"
 
 namespace geminid::trainer {
 namespace {
@@ -179,8 +179,7 @@ std::vector<uint64_t> TrainedModel::ItemBytes() const {
 absl::Status TrainedModel::OffloadActivations(uint32_t places) {
   zero::ActivationShape shape = {.item_bytes = ItemBytes(), .places = places};
   if (on_gpu()) shape.stream = place_->queue()->handle();
-  GEMINID_ASSIGN_OR_RETURN(zero::ActivationStack* const stack,
-                           engine_->MakeActivationStack(shape));
+  GEMINID_ASSIGN_OR_RETURN(zero::ActivationStack* const stack, engine_->MakeActivationStack(shape));
   stack_ = MakeSourceStack(stack, on_gpu() ? nullptr : &around_.session);
   return absl::OkStatus();
 }

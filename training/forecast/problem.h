@@ -17,7 +17,8 @@ namespace geminid::forecast {
 
 enum class Activations : std::uint8_t {
   kPlanned,    // the planner chooses for each part of a layer: keep, offload or recompute
-  kRecompute,  // every part keeps its input alone, on the device: geminid-train --activations recompute
+  kRecompute,  // every part keeps its input alone, on the device: geminid-train --activations
+               // recompute
   kKeep,       // every part keeps all, on the device: --activations keep
 };
 

@@ -50,8 +50,8 @@ struct LaunchOptions {
 //
 // With restarts, a failure that another start may not meet again (a rank that was killed, lost its
 // daemon or another rank) has the others end, and all ranks started again, who learn of it from
-// training/launch/restarts.h; each time a line says so. A rank that has returned 0 says that all have
-// done their part: what fails after that is said and no failure.
+// training/launch/restarts.h; each time a line says so. A rank that has returned 0 says that all
+// have done their part: what fails after that is said and no failure.
 //
 // Returns the exit code for this process: 0 if all ranks returned 0; the code of an end that all
 // ranks agree on (128 plus a signal of those three, kExitDiverged); 128 plus the signal that was

@@ -43,8 +43,8 @@ std::vector<PartLinear> LinearsOf(const forecast::Model& model, forecast::Operat
 // products in fp32 instead, and the weights of an operator widened beside it, whose place its
 // gradients take.
 //
-// Memory is sharded as training/nn/parallel/tensor/tensor_traffic.h says: the residual stream as the
-// X of a first layer, heads and the MLP's inside as that of a second, matrices as W.
+// Memory is sharded as training/nn/parallel/tensor/tensor_traffic.h says: the residual stream as
+// the X of a first layer, heads and the MLP's inside as that of a second, matrices as W.
 class CutWork : public forecast::RankWork {
  public:
   // All outlive this. `range` is of the stage; `in_flight`: micro-batches whose activations the

@@ -49,7 +49,7 @@ struct TrainOptions {
   std::optional<uint64_t> device_memory_bytes;  // per rank; unset: enough for everything
   std::optional<uint64_t> host_memory_bytes;    // of the private daemon; unset: its default
   uint64_t copy_bytes_per_second = 0;           // 0: not paced
-  Activations activations = Activations::kAuto;       // of activations, in the backward pass
+  Activations activations = Activations::kAuto;  // of activations, in the backward pass
   absl::Duration timeout;
   std::string socket;
   std::string job;

@@ -251,8 +251,9 @@ uint64_t WholeModelBytes(const TrainOptions& options, OfStage stage) {
 
 uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads,
                               OfStage stage) {
-  const uint64_t kept =
-      options.activations == Activations::kRecompute ? 0 : KeptBytesOfShare(options, world_size, stage);
+  const uint64_t kept = options.activations == Activations::kRecompute
+                            ? 0
+                            : KeptBytesOfShare(options, world_size, stage);
   return WholeModelBytes(options, stage) + kept +
          2 * WorkspaceBytesOfShare(options, world_size, threads, stage);
 }

@@ -1,5 +1,5 @@
-// One micro-batch on its way through a model or a part of one: what the forward pass has left for the
-// backward pass, and where.
+// One micro-batch on its way through a model or a part of one: what the forward pass has left for
+// the backward pass, and where.
 #ifndef GEMINID_TRAINING_TRANSFORMER_MICRO_BATCH_RUN_H_
 #define GEMINID_TRAINING_TRANSFORMER_MICRO_BATCH_RUN_H_
 

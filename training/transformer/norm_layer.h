@@ -47,8 +47,8 @@ class NormLayer {
 template <typename T>
 absl::Status Normalise(const Resources& resources, const HalfContext& context,
                        const NormPlace& place, const ParameterUse& use, const T* x, T* y) {
-  GEMINID_ASSIGN_OR_RETURN(
-      auto norm, NormLayer<T>::Create(resources, context, place, context.shape.tokens()));
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(resources, context, place, context.shape.tokens()));
   return norm.Forward(use, x, y);
 }
 
@@ -56,13 +56,12 @@ absl::Status Normalise(const Resources& resources, const HalfContext& context,
 // for the gradient of n in fp32. Freed with this object.
 template <typename T>
 struct NormBackward {
-  static absl::StatusOr<NormBackward> Create(const Resources& resources,
-                                             const HalfContext& context, const NormPlace& place) {
+  static absl::StatusOr<NormBackward> Create(const Resources& resources, const HalfContext& context,
+                                             const NormPlace& place) {
     const size_t tokens = context.shape.tokens();
     const size_t hidden = context.config->hidden;
     NormBackward made;
-    GEMINID_ASSIGN_OR_RETURN(made.norm,
-                             NormLayer<T>::Create(resources, context, place, tokens));
+    GEMINID_ASSIGN_OR_RETURN(made.norm, NormLayer<T>::Create(resources, context, place, tokens));
     GEMINID_ASSIGN_OR_RETURN(made.n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
     GEMINID_ASSIGN_OR_RETURN(made.dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
     made.n = Matrix<T>(made.n_storage.data(), tokens, hidden);

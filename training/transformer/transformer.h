@@ -75,8 +75,8 @@ class Transformer {
   virtual absl::StatusOr<double> EvaluatePart(ParameterSource& source, const MicroBatch& batch,
                                               std::span<const float> in, std::span<float> out) = 0;
 
-  // Of the items that TrainMicroBatch pushes to MicroBatch::stack: for each half layer its input and
-  // what keeping takes. Empty: this model keeps what it keeps in the workspace.
+  // Of the items that TrainMicroBatch pushes to MicroBatch::stack: for each half layer its input
+  // and what keeping takes. Empty: this model keeps what it keeps in the workspace.
   virtual std::vector<uint64_t> ItemBytes(const MicroBatchShape& /*shape*/) const { return {}; }
 
   // Computes the sum of the cross-entropy over the tokens, and leaves the gradients of

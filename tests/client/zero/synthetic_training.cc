@@ -533,8 +533,8 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
   ActivationStack* stack = nullptr;
   if (status.ok() && run.activation_places > 0) {
     const std::vector<uint64_t> items(run.model.operators.size(), run.activation_bytes);
-    const absl::StatusOr<ActivationStack*> made = (*engine)->MakeActivationStack(
-        {.item_bytes = items, .places = run.activation_places});
+    const absl::StatusOr<ActivationStack*> made =
+        (*engine)->MakeActivationStack({.item_bytes = items, .places = run.activation_places});
     status = made.status();
     if (made.ok()) stack = *made;
   }

@@ -30,9 +30,9 @@ std::byte* Pointer(CUdeviceptr address) {
 bool IsMultiple(uint64_t bytes) { return bytes != 0 && bytes % kGranularityBytes == 0; }
 
 // Where the next range of the device should begin. An argument's word that is no address must not
-// look like one (DeviceMemory::Translate): such as a float whose other half is padding, and what was
-// on the stack there. So the upper half is none that addresses of the host have, and the lower one
-// none that floats of any size have.
+// look like one (DeviceMemory::Translate): such as a float whose other half is padding, and what
+// was on the stack there. So the upper half is none that addresses of the host have, and the lower
+// one none that floats of any size have.
 void* NextDeviceAddress(uint64_t bytes) {
   constexpr uint64_t kUpperHalf = uint64_t{0x3a5c} << 32;
   constexpr uint64_t kFirst = uint64_t{1} << 24;
@@ -50,8 +50,8 @@ void* NextDeviceAddress(uint64_t bytes) {
 // Addresses alone, a multiple of the granularity, at `hint` if that is free; null when there are
 // none left.
 std::byte* ReserveAddresses(uint64_t bytes, uint64_t alignment, void* hint = nullptr) {
-  void* const data = mmap(hint, bytes + alignment, PROT_NONE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const data =
+      mmap(hint, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) return nullptr;
   const auto begin = reinterpret_cast<uintptr_t>(data);
   const uintptr_t aligned = (begin + alignment - 1) / alignment * alignment;

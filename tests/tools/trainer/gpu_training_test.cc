@@ -267,9 +267,9 @@ TEST_P(GpuArenas, WhereWeightsWouldLeaveForActivations_TakesWhatItMeasuredToBeSh
 
 TEST_P(GpuArenas, ActivationsInHostMemory_HaveTheBitsOfThoseThatStay) {
   for (const char* family : {"gpt2-tiny", "llama-tiny"}) {
-    const Words model = {"--model",  family, "--layers", "8",       "--device",         "cuda",
-                         "--dtype",  "bf16", "--steps",  "2",       "--optimizer-state", "host",
-                         "--dropout", "0.1",  "--batch",  "4",       "--hidden",         "128"};
+    const Words model = {"--model",   family, "--layers", "8", "--device",          "cuda",
+                         "--dtype",   "bf16", "--steps",  "2", "--optimizer-state", "host",
+                         "--dropout", "0.1",  "--batch",  "4", "--hidden",          "128"};
     const nlohmann::json stays = Train(With(model, {"--activations", "keep"}));
     const nlohmann::json leaves =
         Train(With(model, {"--activations", "offload", "--device-memory", "2MiB"}));

@@ -46,7 +46,8 @@ RanksPlace Place(int hosts, double network) {
 TEST(Place, OfOneModel_GivesTheTrainerAndThePlannerTheSameMesh) {
   const base::TemporaryFolder folder;
   const std::string report_path = folder / "report.json";
-  for (const Words& more : {Words{}, Words{"--optimizer", "lamb"}, Words{"--activations", "recompute"}}) {
+  for (const Words& more :
+       {Words{}, Words{"--optimizer", "lamb"}, Words{"--activations", "recompute"}}) {
     for (const RanksPlace& place : {Place(1, 0), Place(2, 1e7), Place(4, 1e5)}) {
       Report report;
       report.options = Options(more);

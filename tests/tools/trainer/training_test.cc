@@ -204,7 +204,8 @@ TEST_F(Training, ThatChoosesWhatToKeep_FitsWhereverRecomputingDoesAndSaysWhy) {
   int kept = 0, left = 0;
   for (uint64_t kib = 1024; kib <= 8192; kib *= 2) {
     const std::string memory = std::to_string(kib) + "KiB";
-    if (Run({"--steps", "2", "--device-memory", memory, "--activations", "recompute"}).code != 0) continue;
+    if (Run({"--steps", "2", "--device-memory", memory, "--activations", "recompute"}).code != 0)
+      continue;
     const CommandResult result = Run({"--steps", "2", "--device-memory", memory});
     ASSERT_EQ(result.code, 0) << memory << ": " << result.err;
     EXPECT_EQ(Field("loss_hex"), losses) << memory;

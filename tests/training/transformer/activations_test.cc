@@ -55,8 +55,8 @@ TEST(ChooseActivations, WhereWeightsWouldLeaveForThem_TakesTheShorterWay) {
   // Weights of 30 MiB have no place with activations and none without: 60 are loaded in addition.
   const double loading = 60 * static_cast<double>(kMiB) / 1e9;
   ActivationSpeed speed = {.operations = 1e9,
-                          .operations_per_second = 1e9 / (0.99 * loading),
-                          .link_bytes_per_second = 1e9};
+                           .operations_per_second = 1e9 / (0.99 * loading),
+                           .link_bytes_per_second = 1e9};
   EXPECT_FALSE(ChooseBySpeed(Room(90), speed).keeps());
   speed.operations_per_second = 1e9 / (1.01 * loading);
   const ActivationChoice keeps = ChooseBySpeed(Room(90), speed);
@@ -68,8 +68,8 @@ TEST(ChooseActivations, OfWeightsThatLeaveEitherWay_CountsTheOthersAlone) {
   // Weights of 50 MiB have no place with activations, and of 10 without.
   const double loading = 2 * 40 * static_cast<double>(kMiB) / 1e9;
   ActivationSpeed speed = {.operations = 1e9,
-                          .operations_per_second = 1e9 / (1.01 * loading),
-                          .link_bytes_per_second = 1e9};
+                           .operations_per_second = 1e9 / (1.01 * loading),
+                           .link_bytes_per_second = 1e9};
   ASSERT_FALSE(ChooseByRoom(Room(70)).has_value());
   EXPECT_TRUE(ChooseBySpeed(Room(70), speed).keeps());
   speed.operations_per_second = 1e9 / (0.99 * loading);

@@ -74,12 +74,12 @@ absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
   GEMINID_RETURN_IF_ERROR(ParseStatePlacement(flags, &options->zero));
   GEMINID_ASSIGN_OR_RETURN(
       options->activations,
-      base::ParseWord("--activations", flags.activations,
-                      std::array{std::pair{Name(Activations::kAuto), Activations::kAuto},
-                                 std::pair{Name(Activations::kKeep), Activations::kKeep},
-                                 std::pair{Name(Activations::kOffload), Activations::kOffload},
-                                 std::pair{Name(Activations::kRecompute),
-                                           Activations::kRecompute}}));
+      base::ParseWord(
+          "--activations", flags.activations,
+          std::array{std::pair{Name(Activations::kAuto), Activations::kAuto},
+                     std::pair{Name(Activations::kKeep), Activations::kKeep},
+                     std::pair{Name(Activations::kOffload), Activations::kOffload},
+                     std::pair{Name(Activations::kRecompute), Activations::kRecompute}}));
   options->wants_gpu = flags.device == kAnyGpu;
   if (!flags.device.empty() && !options->wants_gpu) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t device,

@@ -1,5 +1,4 @@
 // The metrics port and the Unix socket beside it, as a collector meets them.
-#include "daemon/service/entry/daemon.h"
 #include "daemon/service/watch/observer.h"
 
 #include <arpa/inet.h>
@@ -18,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "daemon/metrics/session_counters.h"
 #include "daemon/os/unix_socket.h"
+#include "daemon/service/entry/daemon.h"
 #include "geminid/v1/chunk.grpc.pb.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"

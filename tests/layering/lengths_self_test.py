@@ -42,7 +42,8 @@ class Functions(unittest.TestCase):
 
 class Rules(unittest.TestCase):
     def broken(self, texts):
-        return lengths.is_broken(*lengths.measure(texts))
+        functions, long_functions, _ = lengths.measure(texts)
+        return lengths.is_broken(functions, long_functions)
 
     def test_one_function_in_a_hundred_too_long_is_a_violation(self):
         short = function(70) * 3 + function(2) * 96
@@ -50,10 +51,10 @@ class Rules(unittest.TestCase):
         self.assertTrue(self.broken({"a.cc": short, "b.cc": function(71)}))
         self.assertFalse(self.broken({"a.cc": short + function(2), "b.cc": function(71)}))
 
-    def test_file_too_long_is_a_violation(self):
-        text = "int F() {\n}\n"
-        self.assertFalse(self.broken({"a.cc": text + "\n" * 498}))
-        self.assertTrue(self.broken({"a.cc": text + "\n" * 499}))
+    def test_long_file_is_named_and_no_violation(self):
+        text = "int F() {\n}\n" + "\n" * 499
+        self.assertEqual(lengths.measure({"a.cc": text})[2], [("a.cc", 501)])
+        self.assertFalse(self.broken({"a.cc": text}))
 
     def test_tree_without_functions_is_a_violation(self):
         self.assertTrue(self.broken({}))

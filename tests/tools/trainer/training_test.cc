@@ -180,7 +180,9 @@ TEST_F(Training, ThatOffloadsActivations_GivesTheSameBitsInLessMemory) {
     const std::string losses = Field("loss_hex"), weights = Field("weights_sha256");
     const double most = PeakWorkspace();
     for (const char* ranks : {"1", "2"}) {
-      const std::string memory = std::string(dtype) == "bf16" ? "1280KiB" : "2560KiB";
+      // One rank's bf16 products take up to 1.3 MiB where no instruction multiplies bf16.
+      const bool less = std::string(dtype) == "bf16" && std::string(ranks) == "2";
+      const std::string memory = less ? "1280KiB" : "2560KiB";
       ASSERT_EQ(run({"--activations", "offload", "--dtype", dtype, "--ranks", ranks,
                      "--device-memory", memory}),
                 0);

@@ -1,5 +1,6 @@
 #include "tests/tools/trainer/command.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -83,11 +84,14 @@ CommandResult RunTrainerUnder(const std::string& setup, const std::vector<std::s
     _exit(127);
   }
   int status = 0;
-  waitpid(pid, &status, 0);
+  rusage used = {};
+  wait4(pid, &status, 0, &used);
   constexpr int kSignalBase = 128;
+  constexpr uint64_t kUnitOfMaxRssBytes = 1024;  // getrusage(2)
   return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalBase + WTERMSIG(status),
           .out = ReadFile(out),
-          .err = ReadFile(err)};
+          .err = ReadFile(err),
+          .peak_resident_bytes = kUnitOfMaxRssBytes * static_cast<uint64_t>(used.ru_maxrss)};
 }
 
 }  // namespace geminid::trainer

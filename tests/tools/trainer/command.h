@@ -2,6 +2,7 @@
 #ifndef GEMINID_TESTS_TOOLS_TRAINER_COMMAND_H_
 #define GEMINID_TESTS_TOOLS_TRAINER_COMMAND_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@ struct CommandResult {
   int code = -1;  // of exit; 128 plus the signal if one ended it
   std::string out;
   std::string err;
+  uint64_t peak_resident_bytes = 0;  // of the largest of its processes
 };
 
 // The words of a command that runs the program with the variables of launchers and of Geminid

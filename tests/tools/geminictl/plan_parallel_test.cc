@@ -147,7 +147,7 @@ TEST(PlanParallel, TableOfThePage_IsWhatTheCommandPrints) {
       RunPlan({"--model", "gpt3-175b", "--hardware", "a100-80gb", "--batch", "4", "--sequence",
                "2048", "--host-memory", "0", "--parallel", "compare"});
   ASSERT_EQ(outcome.code, base::kExitOk) << outcome.err;
-  EXPECT_THAT(Page("parallelism.md"), HasSubstr("```\n" + outcome.out + "```\n"));
+  EXPECT_THAT(Page("mesh-plans.md"), HasSubstr("```\n" + outcome.out + "```\n"));
 }
 
 TEST(PlanParallel, HeadlinesOfThePage_AreWhatTheCommandsPrint) {
@@ -155,14 +155,14 @@ TEST(PlanParallel, HeadlinesOfThePage_AreWhatTheCommandsPrint) {
                                  "--ranks-per-node", "8", "--batch", "128", "--context", "2048",
                                  "--parallel", "auto"});
   ASSERT_EQ(llama.code, base::kExitOk) << llama.err;
-  EXPECT_THAT(Page("parallelism.md"), HasSubstr("```\n" + llama.out + "```\n"));
+  EXPECT_THAT(Page("mesh-plans.md"), HasSubstr("```\n" + llama.out + "```\n"));
   const Outcome gpt3 = RunPlan({"--model", "gpt3-175b", "--hardware", "a100-80gb", "--nodes", "8",
                                 "--ranks-per-node", "8", "--batch", "128", "--context", "2048",
                                 "--parallel", "auto"});
   ASSERT_EQ(gpt3.code, base::kExitOk) << gpt3.err;
   const std::size_t begin = gpt3.out.find("Chosen: "), end = gpt3.out.find("geminid-train does");
   ASSERT_LT(begin, end);
-  EXPECT_THAT(Page("parallelism.md"),
+  EXPECT_THAT(Page("mesh-plans.md"),
               HasSubstr("```\n" + gpt3.out.substr(begin, end - begin) + "```\n"));
 }
 

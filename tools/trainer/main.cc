@@ -31,7 +31,6 @@
 #include "proto/shm/daemon_socket.h"
 #include "tools/trainer/flags/command_line.h"
 #include "tools/trainer/flags/data_flags.h"
-#include "tools/trainer/flags/outputs.h"
 #include "tools/trainer/generate.h"
 #include "tools/trainer/train.h"
 #include "training/data/batches.h"
@@ -46,6 +45,7 @@
 #include "training/ranks/daemon_choice.h"
 #include "training/ranks/driver_watch.h"
 #include "training/settings/options.h"
+#include "training/settings/outputs.h"
 #include "training/settings/tensor_share.h"
 
 namespace geminid::trainer {

@@ -18,7 +18,6 @@
 #include "tools/trainer/flags/memory_flags.h"
 #include "tools/trainer/flags/model_flags.h"
 #include "tools/trainer/flags/optimizer_flags.h"
-#include "tools/trainer/flags/outputs.h"
 #include "tools/trainer/flags/resumed_run.h"
 #include "tools/trainer/flags/run_flags.h"
 #include "tools/trainer/flags/run_terms.h"
@@ -26,6 +25,7 @@
 #include "training/models/fine_tuning.h"
 #include "training/settings/device_check.h"
 #include "training/settings/flag_words.h"
+#include "training/settings/outputs.h"
 
 namespace geminid::trainer {
 namespace {

@@ -14,10 +14,10 @@
 #include "client/checkpoint/newest.h"
 #include "tools/trainer/flags/memory_flags.h"
 #include "tools/trainer/flags/model_flags.h"
-#include "tools/trainer/flags/outputs.h"
 #include "tools/trainer/flags/resumed_run.h"
 #include "tools/trainer/flags/run_flags.h"
 #include "training/settings/flag_words.h"
+#include "training/settings/outputs.h"
 
 namespace geminid::trainer {
 namespace {

@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
-#include "tools/trainer/flags/outputs.h"
 #include "training/launch/host_file.h"
 #include "training/launch/restarts.h"
 #include "training/settings/flag_words.h"
+#include "training/settings/outputs.h"
 
 namespace geminid::trainer {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/trainer/flags/outputs.h"
+#include "training/settings/outputs.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

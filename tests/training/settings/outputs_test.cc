@@ -1,4 +1,4 @@
-#include "tools/trainer/flags/outputs.h"
+#include "training/settings/outputs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Checks before the first step that a run can write everything that it is told to write.
-#ifndef GEMINID_TOOLS_TRAINER_FLAGS_OUTPUTS_H_
-#define GEMINID_TOOLS_TRAINER_FLAGS_OUTPUTS_H_
+#ifndef GEMINID_TRAINING_SETTINGS_OUTPUTS_H_
+#define GEMINID_TRAINING_SETTINGS_OUTPUTS_H_
 
 #include <string>
 
@@ -24,4 +24,4 @@ absl::Status CheckOutputs(const TrainOptions& options, bool exports);
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TOOLS_TRAINER_FLAGS_OUTPUTS_H_
+#endif  // GEMINID_TRAINING_SETTINGS_OUTPUTS_H_

@@ -1,10 +1,11 @@
 """python -m geminid doctor [--json]: whether this machine can train, and the fix for what it lacks.
+python -m geminid tokens [--help]: text into tokens for geminid-train, by a model's own tokenizer.
 python -m geminid COMMAND ...: as geminictl, such as status, top and ls sessions.
 """
 
 import sys
 
-from geminid import _programs, doctor
+from geminid import _programs, doctor, tokens
 from geminid.errors import NotFound
 
 _USAGE, _NOT_FOUND = 2, 4  # docs/exit_codes.md
@@ -16,6 +17,8 @@ def main(arguments: list[str]) -> int:
         return _USAGE
     if arguments[0] == "doctor":
         return doctor.main(arguments[1:])
+    if arguments[0] == "tokens":
+        return tokens.main(arguments[1:])
     try:
         return _programs.become("geminictl", arguments)
     except NotFound as problem:

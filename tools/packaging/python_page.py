@@ -18,7 +18,8 @@ raised. [pytorch.md](pytorch.md) shows how to use them.
 """
 
 #: The modules that are meant for users, in the order of the page.
-MODULES = ("geminid", "geminid.torch", "geminid.session", "geminid.engine", "geminid.errors", "geminid.doctor")
+MODULES = ("geminid", "geminid.torch", "geminid.session", "geminid.engine", "geminid.errors", "geminid.doctor",
+           "geminid.tokens")
 # Theirs that stand for themselves in C, or only hold numbers.
 _UNSHOWN_METHODS = ("__init__", "__str__")
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,8 @@
 #include "training/forecast/trainer_need.h"
 #include "training/settings/mesh_choice.h"
 #include "training/settings/rank_share.h"
+#include "training/transformer/activations.h"
+#include "training/transformer/transformer.h"
 
 namespace geminid::trainer {
 namespace {
@@ -18,10 +21,53 @@ namespace {
 // What all errors of an arena that is too small say.
 constexpr char kArenaWords[] = "device arena";
 
+std::vector<uint64_t> ItemBytes(const TrainOptions& options, int world_size) {
+  const Parallel& parallel = options.parallel;
+  if (parallel.pipeline > 1 || parallel.tensor.size > 1 || parallel.expert > 1) return {};
+  return MakeTransformer(options.model, options.zero.data_type, TilingOf(options))
+      ->ItemBytes(ShapeOfShare(options, world_size));
+}
+
+// With what stays on the device of activations: where the run decides, nothing.
+uint64_t BytesBesideModel(const TrainOptions& options, int world_size, size_t threads) {
+  const uint64_t recomputing = WorkspaceBytesOfShare(options, world_size, threads);
+  if (options.activations == Activations::kKeep) {
+    return recomputing + KeptBytesOfShare(options, world_size);
+  }
+  if (options.activations != Activations::kOffload) return recomputing;
+  const ActivationRoom room = {
+      .workspace_bytes = recomputing,
+      .item_bytes = ItemBytes(options, world_size),
+      .input_bytes = ShapeOfShare(options, world_size).tokens() * options.model.hidden *
+                     zero::SizeOf(options.zero.data_type)};
+  if (room.item_bytes.empty()) return recomputing;
+  return OffloadingBytes(
+      room, std::min(kFewestPlaces, static_cast<uint32_t>(room.item_bytes.size())));
+}
+
+// What the run would take instead if it did not keep all activations on the device.
+std::string OtherActivations(const TrainOptions& options, int world_size, size_t threads,
+                             uint64_t kept) {
+  std::string words;
+  TrainOptions other = options;
+  for (const Activations activations : {Activations::kOffload, Activations::kRecompute}) {
+    other.activations = activations;
+    if (activations == Activations::kOffload &&
+        ItemBytes(options, world_size).size() <= kFewestPlaces) {
+      continue;
+    }
+    const uint64_t enough = EnoughDeviceBytes(other, world_size, threads);
+    if (enough >= kept) continue;
+    absl::StrAppend(&words, "with --activations ", Name(activations), " it takes ",
+                    base::ExactBytes(enough), "; ");
+  }
+  return words;
+}
+
 }  // namespace
 
 uint64_t EnoughDeviceBytes(const TrainOptions& options, int world_size, size_t threads) {
-  const uint64_t workspace = WorkspaceBytesOfShare(options, world_size, threads);
+  const uint64_t workspace = BytesBesideModel(options, world_size, threads);
   const uint64_t element = zero::SizeOf(options.zero.data_type);
   if (options.parallel.tensor.size > 1) {
     const uint64_t bytes = workspace + 2 * element * ParametersOfShare(options);
@@ -49,8 +95,11 @@ absl::Status WithDeviceAdvice(const absl::Status& status, const TrainOptions& op
   const uint64_t enough = EnoughDeviceBytes(options, world_size, threads);
   std::string advice = "give a smaller --batch or --context, or more --ranks";
   if (enough > *options.device_memory_bytes) {
-    advice = absl::StrCat("this run trains with --device-memory ", base::ExactBytes(enough),
-                          "; or ", advice);
+    const std::string other = options.activations == Activations::kKeep
+                                  ? OtherActivations(options, world_size, threads, enough)
+                                  : "";
+    advice = absl::StrCat("this run trains with --device-memory ", base::ExactBytes(enough), "; ",
+                          other, "or ", advice);
   }
   return absl::Status(status.code(), absl::StrCat(std::string(status.message()), "; ", advice));
 }

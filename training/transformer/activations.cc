@@ -30,12 +30,6 @@ uint64_t PlaceBytes(const ActivationRoom& room) {
   return *std::ranges::max_element(room.item_bytes);
 }
 
-// Inputs lie in the items.
-uint64_t OffloadingBytes(const ActivationRoom& room, uint32_t places) {
-  const uint64_t inputs = room.item_bytes.size() * room.input_bytes;
-  return Beyond(room.workspace_bytes, inputs) + places * PlaceBytes(room);
-}
-
 uint64_t LeavingBytes(const ActivationRoom& room, uint32_t places) {
   const auto end = room.item_bytes.end() - places;
   return std::accumulate(room.item_bytes.begin(), end, uint64_t{0});
@@ -98,6 +92,12 @@ const char* Name(Activations activations) {
       return "recompute";
   }
   return "";
+}
+
+// Inputs lie in the items.
+uint64_t OffloadingBytes(const ActivationRoom& room, uint32_t places) {
+  const uint64_t inputs = room.item_bytes.size() * room.input_bytes;
+  return Beyond(room.workspace_bytes, inputs) + places * PlaceBytes(room);
 }
 
 bool KeepingFits(const ActivationRoom& room) {

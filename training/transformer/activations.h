@@ -58,6 +58,9 @@ struct ActivationChoice {
   bool keeps() const { return how != Activations::kRecompute; }
 };
 
+// Device memory beside the model with so many places, of items that there are.
+uint64_t OffloadingBytes(const ActivationRoom& room, uint32_t places);
+
 // All that a step needs fits beside activations that are kept.
 bool KeepingFits(const ActivationRoom& room);
 

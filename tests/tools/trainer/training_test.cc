@@ -333,6 +333,30 @@ std::vector<std::string> RandomShape(std::mt19937* random) {
   return words;
 }
 
+// And what the run takes where it keeps less on the device: each number trains as it is printed.
+TEST_F(Training, ThatKeepsActivationsWithoutRoom_IsToldWhatTheOtherWaysTake) {
+  const std::vector<std::string> run = {"--batch", "16", "--layers", "6", "--threads", "1"};
+  const auto with = [&](const std::string& how, const std::string& memory) {
+    std::vector<std::string> words = run;
+    words.insert(words.end(), {"--activations", how, "--device-memory", memory, "--steps", "2"});
+    return Run(words);
+  };
+  const CommandResult refused = with("keep", "64KiB");
+  EXPECT_EQ(refused.code, 7) << refused.err;
+  for (const char* how : {"offload", "recompute"}) {
+    std::smatch said;
+    ASSERT_TRUE(std::regex_search(
+        refused.err, said,
+        std::regex(std::string("with --activations ") + how + " it takes ([^;]+);")))
+        << refused.err;
+    const CommandResult trained = with(how, said[1]);
+    EXPECT_EQ(trained.code, 0) << said[1] << ": " << trained.err;
+    EXPECT_EQ(with("keep", said[1]).code, 7) << said[1];
+  }
+  EXPECT_THAT(with("recompute", "64KiB").err,
+              testing::Not(HasSubstr("with --activations")));
+}
+
 // One number, accepted as it is printed, that trains.
 TEST_F(Training, InADeviceThatIsTooSmall_NamesASizeThatTrains) {
   const std::vector<std::vector<std::string>> shapes = {{},
@@ -344,6 +368,11 @@ TEST_F(Training, InADeviceThatIsTooSmall_NamesASizeThatTrains) {
                                                         {"--model", "mixtral-tiny"},
                                                         {"--placement", "device"},
                                                         {"--optimizer-state", "device"},
+                                                        {"--activations", "keep"},
+                                                        {"--activations", "keep", "--dtype", "fp32",
+                                                         "--batch", "16", "--layers", "6"},
+                                                        {"--activations", "offload", "--batch", "16",
+                                                         "--layers", "6"},
                                                         {"--parallel", "data=2,zero=1"},
                                                         {"--parallel", "tensor=1d:2"}};
   for (std::vector<std::string> shape : shapes) {

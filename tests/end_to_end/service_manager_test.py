@@ -50,7 +50,7 @@ class Job:
                 [program, "--text", text, "--socket", manager.daemon_socket, "--progress", "lines",
                  "--model", "gpt2-tiny", "--ranks", "2", "--batch", "4", "--steps", str(steps),
                  "--device-memory", "1500KiB", "--threads", "1", "--report", self.report,
-                 "--log", self.log, *flags],
+                 "--weights-hash", "always", "--log", self.log, *flags],
                 stderr=written, env={"TMPDIR": str(folder), **LEVEL},
                 preexec_fn=die_with_this_process)
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "geminid/session.h"
-#include "tools/trainer/report.h"
 #include "tools/trainer/train.h"
+#include "training/engines/report.h"
 
 namespace geminid::trainer {
 

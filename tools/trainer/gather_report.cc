@@ -83,11 +83,23 @@ std::string LongestStall(const zero::Statistics& statistics, double seconds) {
   return absl::StrFormat("%s %.0f%%", longest->first, 100 * longest->second / seconds);
 }
 
+void DescribeRun(const TrainOptions& options, const TrainedModel& model, const Session& session,
+                 Report* report) {
+  report->options = options;
+  report->notes = options.notes;
+  report->instruction_set = InstructionSet();
+  if (model.on_gpu()) report->computes_on = session.device_description().name;
+  report->products_by = model.place().Products();
+  report->attention_by = model.place().Attention();
+  report->flops_per_token = FlopsPerToken(options.model);
+  report->native_data_type = IsNative(options.zero.data_type, model.on_gpu());
+}
+
 absl::Status GatherRun(collectives::Communicator& communicator, const TrainedModel& model,
                        const Session& session, Report* report) {
   GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model.engine().GetStatistics());
   const HostRegistration host = session.GetHostRegistration();
-  report->products_by = model.place().Products();
+  report->products_by = model.place().Products();  // with what has happened since DescribeRun
   report->attention_by = model.place().Attention();
   report->layers_add_up_by = model.LayersAddUpBy();
   GEMINID_ASSIGN_OR_RETURN(report->traffic, model.traffic().Gather(communicator));
@@ -111,6 +123,7 @@ StepRecord LastStepOf(const Report& report, const zero::StepResult& result, doub
   StepRecord record = {.step = done,
                        .time = base::WallClockNow(),
                        .loss = report.losses.back(),
+                       .epoch = EpochsDone(report),
                        .gradient_norm = result.gradient_norm,
                        .learning_rate = learning_rate,
                        .loss_scale = result.loss_scale,

@@ -10,7 +10,7 @@
 #include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
-#include "tools/trainer/report.h"
+#include "training/engines/report.h"
 #include "training/engines/trained_model.h"
 #include "training/logs/progress.h"
 #include "training/logs/step_record.h"
@@ -23,7 +23,11 @@ absl::Status GatherStatistics(collectives::Communicator& communicator,
                               const zero::Statistics& statistics, DeviceIndex device,
                               Report* report);
 
-// The same, with what the model and the session say of the run.
+// What options, model and session say of a run before its first step.
+void DescribeRun(const TrainOptions& options, const TrainedModel& model, const Session& session,
+                 Report* report);
+
+// As GatherStatistics, with what the model and the session say of the run.
 absl::Status GatherRun(collectives::Communicator& communicator, const TrainedModel& model,
                        const Session& session, Report* report);
 

@@ -29,8 +29,10 @@
 #include "base/unique_fd.h"
 #include "geminid/rank_info.h"
 #include "proto/shm/daemon_socket.h"
+#include "tools/trainer/evaluate.h"
 #include "tools/trainer/flags/command_line.h"
 #include "tools/trainer/flags/data_flags.h"
+#include "tools/trainer/flags/run_length.h"
 #include "tools/trainer/generate.h"
 #include "tools/trainer/train.h"
 #include "training/data/batches.h"
@@ -213,7 +215,8 @@ absl::StatusOr<int> TrainOneRank(const TrainOptions& options, const collectives:
   Surroundings around;
   GEMINID_RETURN_IF_ERROR(Surround(options, info, &around));
   around.context.data = &data;
-  const absl::StatusOr<TrainEnd> end = TrainAsRank(options, around.context);
+  const absl::StatusOr<TrainEnd> end = options.eval_only ? EvaluateAsRank(options, around.context)
+                                                         : TrainAsRank(options, around.context);
   if (!end.ok()) return EndBeforeTheStart(around, end.status());
   return ExitCodeOf(*end);
 }
@@ -298,6 +301,7 @@ absl::StatusOr<std::unique_ptr<TokenSource>> OpenAndCheckData(const TrainOptions
                            }));
   GEMINID_RETURN_IF_ERROR(
       SplitTokens(*data, options.validation_share, options.model.context).status());
+  GEMINID_RETURN_IF_ERROR(WithStepsOf(options, *data).status());
   GEMINID_RETURN_IF_ERROR(CheckTokens(options, info, *data, &teller));
   return data;
 }

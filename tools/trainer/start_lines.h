@@ -5,19 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "tools/trainer/report.h"
+#include "training/engines/report.h"
 
 namespace geminid::trainer {
 
 struct StartFacts {
-  const Report& report;  // with what is known before the first step
+  const Report& report;  // with what DescribeRun knows
   int ranks = 1;
-  std::string arithmetic;     // "bf16 emulated"
-  std::string limit;          // of instruction sets; empty: none
-  std::string mesh;           // empty: nothing but the data is shared out
-  std::string products;       // who multiplies on a GPU; empty: no GPU
-  std::string attention;      // who computes attention there; likewise
-  std::string why_activations;  // or why not
+  std::string mesh;  // empty: nothing but the data is shared out
+  std::string why_activations;
 };
 
 std::vector<std::string> StartLines(const StartFacts& facts);

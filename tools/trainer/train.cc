@@ -19,13 +19,14 @@
 #include "kernels/runtime/parallel/tasks.h"
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/end_words.h"
+#include "tools/trainer/flags/run_length.h"
 #include "tools/trainer/flags/run_terms.h"
 #include "tools/trainer/gather_report.h"
-#include "tools/trainer/report.h"
 #include "tools/trainer/start_lines.h"
 #include "training/data/batches.h"
 #include "training/data/data_sum.h"
 #include "training/engines/activation_choice.h"
+#include "training/engines/report.h"
 #include "training/engines/run_phases.h"
 #include "training/engines/trained_model.h"
 #include "training/engines/validation.h"
@@ -33,11 +34,11 @@
 #include "training/logs/counted_state.h"
 #include "training/logs/run_log.h"
 #include "training/models/initialization.h"
-#include "training/ranks/arithmetic.h"
 #include "training/ranks/end_agreement.h"
 #include "training/ranks/ranks_place.h"
 #include "training/ranks/threads.h"
 #include "training/settings/device_need.h"
+#include "training/settings/idle_flags.h"
 #include "training/settings/mesh_choice.h"
 #include "training/settings/rank_share.h"
 
@@ -92,24 +93,17 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(Prepare());
     GEMINID_RETURN_IF_ERROR(OpenLog());
     SetNothingToSave(false);
-    report_.options = options_;
-    report_.instruction_set = InstructionSet();
+    DescribeRun(options_, *model_, *session_, &report_);
     report_.data = context_.data->listing();
-    if (model_->on_gpu()) report_.computes_on = session_->device_description().name;
     report_.tokens_per_step = batches_->tokens_per_step();
-    report_.flops_per_token = FlopsPerToken(options_.model);
-    report_.native_data_type = IsNative(options_.zero.data_type, model_->on_gpu());
+    report_.samples_per_epoch = batches_->samples_per_epoch();
+    SayNotes();
     training_began_ = SteadyClock::now();
     GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // agree on a stop before the first step
-    for (const std::string& line :
-         StartLines({.report = report_,
-         .ranks = context_.info.world_size,
-         .arithmetic = Arithmetic(options_.zero.data_type, report_.native_data_type),
-         .limit = InstructionSetIsLimited() ? LimitOfInstructionSets() : "",
-         .mesh = options_.parallel.cuts() ? mesh_->ToString() : "",
-         .products = model_->on_gpu() ? model_->place().Products() : "",
-         .attention = model_->on_gpu() ? model_->place().Attention() : "",
-         .why_activations = activations_.why})) {
+    for (const std::string& line : StartLines({.report = report_,
+                                   .ranks = context_.info.world_size,
+                                   .mesh = options_.parallel.cuts() ? mesh_->ToString() : "",
+                                   .why_activations = activations_.why})) {
       progress_.Announce(line);
     }
     const uint64_t first = report_.first_step;
@@ -224,13 +218,19 @@ class RankTrainer {
     progress_.Warn(RefusedMemoryWords(rank(), host));
   }
 
+  // Those of the command line were said when it was read.
+  void SayNotes() {
+    for (const std::string& note : IdleFlags(options_, report_.samples_per_epoch)) {
+      report_.notes.push_back(note);
+      if (rank() == 0) progress_.Warn(absl::StrCat("geminid-train: ", note));
+    }
+  }
+
   void NoteLoss(uint64_t step) {
     if (std::isfinite(report_.losses.back())) return;
     if (++report_.non_finite_losses == 1) {
       report_.first_non_finite_step = step;
-      if (rank() == 0) {
-        progress_.Warn(DivergenceWords(step, options_.stop_on_nan));
-      }
+      if (rank() == 0) progress_.Warn(DivergenceWords(step, options_.stop_on_nan));
     }
     end_.diverged = options_.stop_on_nan && end_.signal == 0;
   }
@@ -443,7 +443,9 @@ class RankTrainer {
 
   // All ranks take part; rank 0 writes.
   absl::Status FinishReport() {
-    if (!options_.report.empty()) {
+    // Whoever stops a run may kill it soon.
+    const bool in_time = options_.weights_hash == WeightsHash::kAlways || end_.signal == 0;
+    if (!options_.report.empty() && options_.weights_hash != WeightsHash::kNever && in_time) {
       const InPhase phase = phases_.Passing("hashing the weights");
       GEMINID_ASSIGN_OR_RETURN(report_.weights_sha256,
                                HashOfWeights(*state_, model_->parameters().size(), rank() == 0));
@@ -488,7 +490,8 @@ class RankTrainer {
 }  // namespace
 
 absl::StatusOr<TrainEnd> TrainAsRank(const TrainOptions& options, const RankContext& context) {
-  return RankTrainer(options, context).Run();
+  GEMINID_ASSIGN_OR_RETURN(const TrainOptions run, WithStepsOf(options, *context.data));
+  return RankTrainer(run, context).Run();
 }
 
 }  // namespace geminid::trainer

@@ -1,17 +1,10 @@
 #include "training/data/batches.h"
 
 #include "absl/strings/str_cat.h"
-#include "base/counter_random.h"
 #include "base/status_macros.h"
 #include "training/nn/parallel/sequence/zigzag.h"
 
 namespace geminid::trainer {
-namespace {
-
-// Keeps the samples' stream apart from those of the parameters, which come from the same seed.
-constexpr uint64_t kSampleStream = 0x73616D706C6573;  // "samples"
-
-}  // namespace
 
 absl::Status CheckBatch(uint64_t batch, uint64_t world_size) {
   if (batch >= 1 && batch % world_size == 0) return absl::OkStatus();
@@ -55,7 +48,7 @@ absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf&
 absl::StatusOr<MicroBatch> Batches::Get(uint64_t step, uint64_t micro_batch) {
   const uint64_t first = FirstSample(step) + micro_batch * plan_.batch + plan_.rank * sequences();
   return Gather(first, [this](uint64_t sample) {
-    return base::RandomBits(plan_.seed ^ kSampleStream, sample) % starts();
+    return StartOfSample(plan_.sampling, plan_.seed, data_.tokens, plan_.context, sample);
   });
 }
 

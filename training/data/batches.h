@@ -1,6 +1,5 @@
-// Says which samples each rank trains on in each step. The order depends on the seed and the
-// sample's number alone, so any number of ranks with the same global batch sees the same samples in
-// the same steps.
+// Says which samples each rank trains on in each step. A sample depends on the seed and its number
+// alone, so any number of ranks with the same global batch sees the same samples in the same steps.
 #ifndef GEMINID_TRAINING_DATA_BATCHES_H_
 #define GEMINID_TRAINING_DATA_BATCHES_H_
 
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "training/data/sampling.h"
 #include "training/data/token_source.h"
 #include "training/nn/micro_batch.h"
 
@@ -15,6 +15,7 @@ namespace geminid::trainer {
 
 struct BatchPlan {
   uint64_t seed = 0;
+  Sampling sampling = Sampling::kReplacement;
   uint64_t context = 0;     // tokens per sequence
   uint64_t batch = 0;       // sequences per micro-batch, over all ranks
   uint64_t accumulate = 1;  // micro-batches per step
@@ -43,6 +44,12 @@ class Batches {
 
   // The number of the first sample of a step: how many were trained on before it.
   uint64_t FirstSample(uint64_t step) const { return step * plan_.accumulate * plan_.batch; }
+
+  // 0: there are no epochs.
+  uint64_t samples_per_epoch() const {
+    const bool has_epochs = plan_.sampling != Sampling::kReplacement;
+    return has_epochs ? WindowsIn(data_.tokens, plan_.context) : 0;
+  }
 
   uint64_t tokens_per_micro_batch() const { return sequences() * length(); }  // of this rank
   uint64_t tokens_per_step() const {                                          // of all ranks

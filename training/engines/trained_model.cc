@@ -93,6 +93,7 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
     GEMINID_ASSIGN_OR_RETURN(experts_, ConnectAlong(TrafficAxis::kExpert, {kExpertAxis}));
   }
   GEMINID_ASSIGN_OR_RETURN(whole_, TrainedParameters(options.model, options.frozen));
+  for (zero::Parameter& parameter : whole_) parameter.trainable &= !options.eval_only;
   for (const ModelPart& part : parts) GEMINID_RETURN_IF_ERROR(AddPart(part));
   zero::Options zero = options.zero;
   zero.resume = around_.resumes;

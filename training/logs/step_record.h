@@ -14,6 +14,7 @@ struct StepRecord {
   absl::Time time;
   double loss = 0;
   std::optional<double> validation_loss = std::nullopt;  // if it was measured after this step
+  std::optional<double> epoch = std::nullopt;            // how many are done; unset: there are none
   double gradient_norm = 0;                              // before clipping
   double learning_rate = 0;
   double loss_scale = 1;

@@ -35,14 +35,14 @@ uint64_t BytesBesideModel(const TrainOptions& options, int world_size, size_t th
     return recomputing + KeptBytesOfShare(options, world_size);
   }
   if (options.activations != Activations::kOffload) return recomputing;
-  const ActivationRoom room = {
-      .workspace_bytes = recomputing,
-      .item_bytes = ItemBytes(options, world_size),
-      .input_bytes = ShapeOfShare(options, world_size).tokens() * options.model.hidden *
-                     zero::SizeOf(options.zero.data_type)};
+  const ActivationRoom room = {.workspace_bytes = recomputing,
+                               .item_bytes = ItemBytes(options, world_size),
+                               .input_bytes = ShapeOfShare(options, world_size).tokens() *
+                                              options.model.hidden *
+                                              zero::SizeOf(options.zero.data_type)};
   if (room.item_bytes.empty()) return recomputing;
-  return OffloadingBytes(
-      room, std::min(kFewestPlaces, static_cast<uint32_t>(room.item_bytes.size())));
+  return OffloadingBytes(room,
+                         std::min(kFewestPlaces, static_cast<uint32_t>(room.item_bytes.size())));
 }
 
 // What the run would take instead if it did not keep all activations on the device.

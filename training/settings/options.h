@@ -13,6 +13,7 @@
 #include "geminid/schedule.h"
 #include "geminid/types.h"
 #include "geminid/zero.h"
+#include "training/data/sampling.h"
 #include "training/launch/host_file.h"
 #include "training/logs/progress.h"
 #include "training/models/model_config.h"
@@ -24,7 +25,12 @@ namespace geminid::trainer {
 
 inline constexpr int kThreadsMax = 1024;  // of a rank
 
+// When the report gets a hash of all weights, for which all ranks gather them.
+enum class WeightsHash { kNever, kUnlessStopped, kAlways };
+
 struct TrainOptions {
+  std::vector<std::string> given{};  // the flags of the command line, by name
+  std::vector<std::string> notes{};  // what was said of them
   double dropout = 0;               // share of what layers add that is zero in training
   std::vector<std::string> frozen;  // patterns of parameters that are not trained
   std::vector<std::string> text;    // paths of text; empty: `shards`
@@ -32,6 +38,7 @@ struct TrainOptions {
   double validation_share = 0;      // of the data, held out from its end
   uint64_t validation_every = 100;
   uint64_t validation_batches = 8;
+  bool eval_only = false;  // measures the loss of `load`, and trains nothing
   ModelConfig model;
   std::optional<int> ranks;      // unset: as the environment says, else as many as `parallel` needs
   Parallel parallel;             // how the model and the batch are cut over the ranks
@@ -42,7 +49,10 @@ struct TrainOptions {
   std::optional<int> threads;    // of each rank; unset: the processors that it may use
   uint64_t batch = 0;            // sequences of all ranks in one micro-batch
   uint64_t seed = 0;
-  Schedule schedule;  // and the number of steps
+  Sampling sampling = Sampling::kReplacement;
+  uint64_t epochs = 0;        // 0: the schedule has the number of steps; else WithStepsOf sets it
+  Schedule schedule;          // and the number of steps
+  bool usual_warmup = false;  // the schedule's warm-up is not what a flag says
   zero::Options zero;
   std::optional<DeviceIndex> device;            // unset: $GEMINID_DEVICE, else by local rank
   bool wants_gpu = false;                       // no device that is not one
@@ -56,6 +66,7 @@ struct TrainOptions {
   int priority = 0;              // among the daemon's jobs
   absl::Duration queue_timeout;  // how long to wait for memory that others have
   std::string report;
+  WeightsHash weights_hash = WeightsHash::kUnlessStopped;
   std::string log;          // file of a JSON line a step; empty: none
   std::string tensorboard;  // folder of event files; empty: none
   bool stop_on_nan = false;

@@ -74,7 +74,8 @@ absl::Status CheckApart(const std::vector<Output>& outputs, const TrainOptions& 
     const fs::path path = Resolved(output.path);
     for (const auto& [flag, inputs] :
          {std::pair("--text", &options.text), std::pair("--shards", &options.shards)}) {
-      if (std::ranges::none_of(*inputs, [&](const auto& in) { return path == Resolved(in); })) continue;
+      if (std::ranges::none_of(*inputs, [&](const auto& in) { return path == Resolved(in); }))
+        continue;
       return Named(output.flag, output.path,
                    absl::InvalidArgumentError(absl::StrCat(
                        "it is ", flag, " too, and would be written over; give another path")));

@@ -119,6 +119,7 @@ RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, in
   }
   return {.parts = std::move(parts),
           .batch = {.seed = options.seed,
+                    .sampling = options.sampling,
                     .context = options.model.context,
                     .batch = options.batch,
                     .accumulate = static_cast<uint64_t>(options.zero.accumulate),

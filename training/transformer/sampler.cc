@@ -15,7 +15,7 @@ constexpr uint64_t kChoiceStream = 0x63686F696365;  // "choice"
 
 }  // namespace
 
-int32_t SampleToken(const Sampling& sampling, uint64_t number, std::span<const float> logits) {
+int32_t SampleToken(const TokenSampling& sampling, uint64_t number, std::span<const float> logits) {
   const auto likeliest = std::max_element(logits.begin(), logits.end());
   if (sampling.temperature == 0 || sampling.top_k == 1) {
     return static_cast<int32_t>(likeliest - logits.begin());

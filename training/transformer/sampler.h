@@ -7,7 +7,7 @@
 
 namespace geminid::trainer {
 
-struct Sampling {
+struct TokenSampling {
   double temperature = 0;  // 0: the likeliest, and of equals the first
   uint64_t top_k = 0;      // of the likeliest; 0: of all
   uint64_t seed = 0;
@@ -15,7 +15,7 @@ struct Sampling {
 
 // The `number`-th choice of a text: a function of the arguments alone. A token v of those that may
 // be chosen has the probability exp(logits[v] / temperature) over their sum.
-int32_t SampleToken(const Sampling& sampling, uint64_t number, std::span<const float> logits);
+int32_t SampleToken(const TokenSampling& sampling, uint64_t number, std::span<const float> logits);
 
 }  // namespace geminid::trainer
 

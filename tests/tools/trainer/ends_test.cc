@@ -51,8 +51,28 @@ TEST_F(Ends, AskedToByASignal_FinishesTheStepAndWritesTheReport) {
       EXPECT_EQ(report["ended_by"], name);
       EXPECT_EQ(report["loss"].size(), report["steps_done"]);
       EXPECT_EQ(report["world_size"], std::stoi(ranks));
+      EXPECT_EQ(report["weights_sha256"], "") << "who stops a run may kill it soon";
     }
   }
+}
+
+TEST_F(Ends, OfARunWhoseWeightsAreHashed_IsThatOfTheFlag) {
+  constexpr size_t kHexDigits = 64;
+  const std::vector<std::string> short_run = {"--steps", "2"};
+  const auto hash_of = [&](const char* when) {
+    std::vector<std::string> words = Arguments(short_run);
+    words.insert(words.end(), {"--weights-hash", when});
+    EXPECT_EQ(RunTrainer(words).code, 0);
+    return Report()["weights_sha256"].get<std::string>();
+  };
+  EXPECT_EQ(hash_of("end").size(), kHexDigits);
+  EXPECT_EQ(hash_of("always"), hash_of("end"));
+  EXPECT_EQ(hash_of("never"), "");
+  TrainerProcess trainer(Arguments({"--weights-hash", "always"}), kWide);
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
+  trainer.Signal(SIGTERM);
+  EXPECT_EQ(trainer.Wait(), 128 + SIGTERM) << trainer.output();
+  EXPECT_EQ(Report()["weights_sha256"].get<std::string>().size(), kHexDigits);
 }
 
 TEST_F(Ends, AskedToAtTheTerminal_EndsAllRanksOnceAndAlike) {

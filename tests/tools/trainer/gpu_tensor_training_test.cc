@@ -190,8 +190,8 @@ TEST_P(GpuTensorTrainingBesideADaemon, KilledRank_IsNamedAndEndsTheOtherWithinTw
 // All go on after the last step that any of them had committed.
 TEST_P(GpuTensorTrainingBesideADaemon, KilledRankOfARunWithRestarts_CostsAStartAndNoBit) {
   const auto cut = [](const std::string& steps) {
-    return With(With(kGpt2, kCuda),
-                {"--parallel", "tensor=1d:2", "--restarts", "1", "--steps", steps});
+    return With(With(kGpt2, kCuda), {"--parallel", "tensor=1d:2", "--restarts", "1",
+                                     "--weights-hash", "always", "--steps", steps});
   };
   TrainerProcess run(Arguments(cut("1000000")), /*columns=*/400, environment_);
   ASSERT_TRUE(run.WaitForStep(2)) << run.output();

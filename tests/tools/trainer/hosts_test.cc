@@ -51,9 +51,10 @@ class Hosts : public testing::Test {
   std::string HostFile(const std::string& text) const { return folder_.Write("hosts", text); }
 
   Words Training(const std::string& steps) const {
-    return {"--text",    text_, "--model",    "gpt2-tiny", "--layers", "2",
-            "--batch",   "4",   "--steps",    steps,       "--lr",     "3e-3",
-            "--threads", "1",   "--progress", "lines",     "--report", report_};
+    return {"--text",         text_,   "--model",    "gpt2-tiny", "--layers", "2",
+            "--batch",        "4",     "--steps",    steps,       "--lr",     "3e-3",
+            "--threads",      "1",     "--progress", "lines",     "--report", report_,
+            "--weights-hash", "always"};
   }
   Words OnHosts(const std::string& hosts, const std::string& shell) const {
     return {"--hosts", HostFile(hosts), "--remote-shell", shell};

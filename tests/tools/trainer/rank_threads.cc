@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "tests/collectives/world.h"
 #include "tests/daemon_env/daemon_env.h"
+#include "tools/trainer/evaluate.h"
 #include "tools/trainer/flags/command_line.h"
 #include "tools/trainer/flags/data_flags.h"
 #include "tools/trainer/train.h"
@@ -61,7 +62,9 @@ absl::Status RankThreads::Train(const std::vector<std::string>& arguments) {
                         .write_stderr = [](const std::string&) {},
                         .terminal_width = nullptr};
     if (rank == 0) context.write_stderr = [&said](const std::string& words) { said += words; };
-    ends[static_cast<size_t>(rank)] = TrainAsRank(options, context).status();
+    ends[static_cast<size_t>(rank)] =
+        (options.eval_only ? EvaluateAsRank(options, context) : TrainAsRank(options, context))
+            .status();
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(train, rank);

@@ -20,7 +20,8 @@ class RankThreads {
   RankThreads();
   ~RankThreads();
 
-  // Trains as `geminid-train arguments` does: with all ranks that the flags ask for, and a report.
+  // Trains, or evaluates, as `geminid-train arguments` does: with all ranks that the flags ask for,
+  // and a report.
   // Returns the failure of a rank, not of one that only stopped for another, with what the run
   // said.
   absl::Status Train(const std::vector<std::string>& arguments);

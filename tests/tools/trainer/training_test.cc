@@ -353,28 +353,26 @@ TEST_F(Training, ThatKeepsActivationsWithoutRoom_IsToldWhatTheOtherWaysTake) {
     EXPECT_EQ(trained.code, 0) << said[1] << ": " << trained.err;
     EXPECT_EQ(with("keep", said[1]).code, 7) << said[1];
   }
-  EXPECT_THAT(with("recompute", "64KiB").err,
-              testing::Not(HasSubstr("with --activations")));
+  EXPECT_THAT(with("recompute", "64KiB").err, testing::Not(HasSubstr("with --activations")));
 }
 
 // One number, accepted as it is printed, that trains.
 TEST_F(Training, InADeviceThatIsTooSmall_NamesASizeThatTrains) {
-  const std::vector<std::vector<std::string>> shapes = {{},
-                                                        {"--batch", "16"},
-                                                        {"--dtype", "fp32"},
-                                                        {"--accumulate", "2"},
-                                                        {"--ranks", "2"},
-                                                        {"--model", "llama-tiny"},
-                                                        {"--model", "mixtral-tiny"},
-                                                        {"--placement", "device"},
-                                                        {"--optimizer-state", "device"},
-                                                        {"--activations", "keep"},
-                                                        {"--activations", "keep", "--dtype", "fp32",
-                                                         "--batch", "16", "--layers", "6"},
-                                                        {"--activations", "offload", "--batch", "16",
-                                                         "--layers", "6"},
-                                                        {"--parallel", "data=2,zero=1"},
-                                                        {"--parallel", "tensor=1d:2"}};
+  const std::vector<std::vector<std::string>> shapes = {
+      {},
+      {"--batch", "16"},
+      {"--dtype", "fp32"},
+      {"--accumulate", "2"},
+      {"--ranks", "2"},
+      {"--model", "llama-tiny"},
+      {"--model", "mixtral-tiny"},
+      {"--placement", "device"},
+      {"--optimizer-state", "device"},
+      {"--activations", "keep"},
+      {"--activations", "keep", "--dtype", "fp32", "--batch", "16", "--layers", "6"},
+      {"--activations", "offload", "--batch", "16", "--layers", "6"},
+      {"--parallel", "data=2,zero=1"},
+      {"--parallel", "tensor=1d:2"}};
   for (std::vector<std::string> shape : shapes) {
     shape.insert(shape.end(), {"--threads", "1"});
     TrainWithTheSizeNamed(shape);

@@ -148,6 +148,7 @@ TEST_F(Log, OfSteps_IsALineOfJsonEach) {
   ASSERT_TRUE(log.ok()) << log.status();
   StepRecord second = Step(2);
   second.validation_loss = 2.75;
+  second.epoch = 1.5;
   second.loss = std::nan("");
   second.overflow = true;
   ASSERT_TRUE(log->Add(Step(1)).ok());
@@ -169,6 +170,7 @@ TEST_F(Log, OfSteps_IsALineOfJsonEach) {
   EXPECT_EQ(lines[0], expected);
   EXPECT_TRUE(lines[1]["loss"].is_null());
   EXPECT_EQ(lines[1]["validation_loss"], 2.75);
+  EXPECT_EQ(lines[1]["epoch"], 1.5);
   EXPECT_EQ(lines[1]["overflow"], true);
 }
 

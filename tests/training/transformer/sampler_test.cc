@@ -11,7 +11,7 @@ namespace {
 
 const std::vector<float> kLogits = {0.5F, 2.0F, -1.0F, 2.0F, 1.0F};
 
-std::vector<double> Frequencies(const Sampling& sampling, uint64_t draws) {
+std::vector<double> Frequencies(const TokenSampling& sampling, uint64_t draws) {
   std::vector<double> shares(kLogits.size());
   for (uint64_t i = 0; i < draws; ++i) {
     shares[static_cast<size_t>(SampleToken(sampling, i, kLogits))] +=
@@ -49,7 +49,7 @@ TEST(SampleToken, WithATemperature_FollowsTheSoftmax) {
 }
 
 TEST(SampleToken, OfTheSameNumberAndSeed_IsTheSame) {
-  const Sampling sampling = {.temperature = 1, .seed = 3};
+  const TokenSampling sampling = {.temperature = 1, .seed = 3};
   for (uint64_t i = 0; i < 50; ++i) {
     EXPECT_EQ(SampleToken(sampling, i, kLogits), SampleToken(sampling, i, kLogits));
   }

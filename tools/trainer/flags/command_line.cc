@@ -20,10 +20,12 @@
 #include "tools/trainer/flags/optimizer_flags.h"
 #include "tools/trainer/flags/resumed_run.h"
 #include "tools/trainer/flags/run_flags.h"
+#include "tools/trainer/flags/run_length.h"
 #include "tools/trainer/flags/run_terms.h"
 #include "tools/trainer/flags/schedule_flags.h"
 #include "training/models/fine_tuning.h"
 #include "training/settings/device_check.h"
+#include "training/settings/evaluation_flags.h"
 #include "training/settings/flag_words.h"
 #include "training/settings/outputs.h"
 
@@ -67,6 +69,11 @@ void AddTraining(CLI::App* app, Flags* flags) {
   app->add_flag("--save-over", flags->save_over,
                 "Replace the checkpoints of another run in --save DIR, once this run has saved one")
       ->group("Checkpoints");
+  app->add_flag(
+         "--eval-only", flags->eval_only,
+         "Measure the loss of --load's values on the data, or on what --validation holds out, "
+         "and end; nothing is trained or saved")
+      ->group("Run");
   AddFlag(app, flags, "Run", kParallelFlag);
   AddFlags(app, flags, "Run", ProcessFlags());
   AddFlags(app, flags, "Run", HostsFlags());
@@ -132,6 +139,7 @@ absl::Status ParseTraining(const Flags& flags, TrainOptions* options) {
                            ParseStateType(flags, options->zero.optimizer));
   GEMINID_ASSIGN_OR_RETURN(options->schedule,
                            ParseSchedule(flags, UsualLearningRate(options->zero.optimizer)));
+  options->usual_warmup = flags.warmup_steps.empty();
   GEMINID_ASSIGN_OR_RETURN(options->zero.loss_scale, ParseLossScale(flags));
   GEMINID_ASSIGN_OR_RETURN(options->zero.clip_norm,
                            base::ParseReal("--clip-norm", flags.clip_norm, 0, 1e9));
@@ -157,22 +165,18 @@ Given GivenTo(const CLI::App& app) {
   return [&app](const std::string& flag) { return app.get_option(flag)->count() > 0; };
 }
 
-// After all flags are read: whether the run can go on from the checkpoint so.
-absl::Status CheckResumed(const TrainOptions& options, ResumedRun* resumed) {
-  GEMINID_RETURN_IF_ERROR(
-      CheckTerms(resumed->checkpoint, resumed->run.terms, TermsOf(options), &resumed->taken));
-  if (resumed->step <= options.schedule.steps) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--steps is ", options.schedule.steps, ", but '", resumed->checkpoint, "' has ",
-      resumed->step, " steps behind it, so no step is left to train; give --steps at least ",
-      resumed->step, ", or another --save"));
-}
-
 // `notes` gets what is said of flags.
 absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
                                           std::vector<std::string>* notes) {
   TrainOptions options;
+  for (const FlagEffect& effect : TrainingEffects()) {
+    if (given(effect.flag)) options.given.emplace_back(effect.flag);
+  }
   GEMINID_RETURN_IF_ERROR(CheckDataPath(flags));
+  if (flags.eval_only) {
+    GEMINID_RETURN_IF_ERROR(CheckEvaluationFlags(options.given, notes));
+    GEMINID_RETURN_IF_ERROR(FillTypes(given, &flags));
+  }
   if (flags.resume && !flags.save.empty()) {
     const std::string save = WithoutSlashesAtEnd(flags.save);
     absl::StatusOr<std::optional<ResumedRun>> resumed = FindResumed(save);
@@ -180,6 +184,7 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
     options.resumed = *std::move(resumed);
   }
   if (options.resumed) FillFlags(options.resumed->run.terms, given, &flags);
+  GEMINID_RETURN_IF_ERROR(ChooseLength(given, &flags));
   GEMINID_RETURN_IF_ERROR(AddEffects(TrainingEffects(), flags, given, notes));
   GEMINID_RETURN_IF_ERROR(ParseProcesses(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseOutput(flags, &options));
@@ -198,9 +203,8 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
   GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, options.wants_gpu));
   GEMINID_RETURN_IF_ERROR(CheckParallel(options));
-  if (options.resumed) {
-    GEMINID_RETURN_IF_ERROR(CheckResumed(options, &*options.resumed));
-  }
+  if (flags.eval_only) GEMINID_RETURN_IF_ERROR(MakeEvaluation(&options));
+  if (options.epochs == 0) GEMINID_RETURN_IF_ERROR(CheckResumed(&options));
   return options;
 }
 
@@ -240,6 +244,7 @@ absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arg
   } else {
     line.notes = RepeatedFlags(app);
     GEMINID_ASSIGN_OR_RETURN(line.options, ReadTraining(flags, GivenTo(app), &line.notes));
+    line.options->notes = line.notes;
   }
   return line;
 }

@@ -1,7 +1,9 @@
 #include "tools/trainer/flags/data_flags.h"
 
+#include <array>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -16,6 +18,7 @@ namespace {
 
 constexpr uint64_t kBatchMax = 1 << 20;
 constexpr uint64_t kAccumulateMax = 1 << 16;
+constexpr uint64_t kEpochsMax = 1'000'000;
 constexpr double kDropoutMax = 0.99;
 constexpr uint64_t kValidationEveryMax = 1'000'000'000;
 constexpr uint64_t kValidationBatchesMax = 1 << 20;
@@ -32,6 +35,10 @@ constexpr FlagSpec kDataFlags[] = {
     {"--batch", &Flags::batch, "N", "Sequences per micro-batch, over all ranks"},
     {"--accumulate", &Flags::accumulate, "N", "Micro-batches per step"},
     {"--seed", &Flags::seed, "N", "Of the first weights and of the order of the data"},
+    {"--sampling", &Flags::sampling, "HOW",
+     "How sequences are taken from the data: replacement, from anywhere at random; shuffle, each "
+     "once an epoch in a random order; sequential, each once an epoch in the order of the data "
+     "[replacement; shuffle with --epochs]"},
     {"--dropout", &Flags::dropout, "SHARE",
      "In training, set this share of the embedding and of what each half layer adds to zero [0]"},
     {"--validation", &Flags::validation, "SHARE",
@@ -42,10 +49,30 @@ constexpr FlagSpec kDataFlags[] = {
      "Micro-batches, spread over what is held out, that are measured [8]"},
 };
 
+absl::Status ParseSampling(const Flags& flags, TrainOptions* options) {
+  if (!flags.epochs.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(options->epochs,
+                             base::ParseCount("--epochs", flags.epochs, 1, kEpochsMax));
+    options->sampling = Sampling::kShuffle;
+  }
+  if (flags.sampling.empty()) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(
+      options->sampling,
+      base::ParseWord("--sampling", flags.sampling,
+                      std::array{std::pair{Name(Sampling::kReplacement), Sampling::kReplacement},
+                                 std::pair{Name(Sampling::kShuffle), Sampling::kShuffle},
+                                 std::pair{Name(Sampling::kSequential), Sampling::kSequential}}));
+  if (options->epochs == 0 || options->sampling != Sampling::kReplacement) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--sampling replacement has no epochs: a sequence may come twice before another comes once; "
+      "leave --epochs out and give --steps, or take --sampling shuffle");
+}
+
 absl::Status ParseValidation(const Flags& flags, TrainOptions* options) {
-  if (flags.validation.empty()) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(options->validation_share,
-                           base::ParseReal("--validation", flags.validation, 0, 1));
+  if (!flags.validation.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(options->validation_share,
+                             base::ParseReal("--validation", flags.validation, 0, 1));
+  }
   const auto take = [](const char* flag, const std::string& text, uint64_t max, uint64_t* value) {
     if (text.empty()) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(*value, base::ParseCount(flag, text, 1, max));
@@ -88,6 +115,7 @@ absl::Status ParseData(const Flags& flags, TrainOptions* options) {
   options->zero.accumulate = static_cast<int>(accumulate);
   GEMINID_ASSIGN_OR_RETURN(options->seed, base::ParseCount("--seed", flags.seed, 0,
                                                            std::numeric_limits<uint64_t>::max()));
+  GEMINID_RETURN_IF_ERROR(ParseSampling(flags, options));
   if (!flags.dropout.empty()) {
     GEMINID_ASSIGN_OR_RETURN(options->dropout,
                              base::ParseReal("--dropout", flags.dropout, 0, kDropoutMax));

@@ -1,6 +1,7 @@
 #include "tools/trainer/flags/flag_effects.h"
 
 #include "absl/strings/str_cat.h"
+#include "training/data/sampling.h"
 
 namespace geminid::trainer {
 namespace {
@@ -19,6 +20,11 @@ bool Validates(F f) { return !f.validation.empty() && f.validation != "0"; }
 bool HasHosts(F f) { return !f.hosts.empty(); }
 bool HasMomentum(F f) { return f.optimizer != "sgd" || (!f.momentum.empty() && f.momentum != "0"); }
 bool Chooses(F f) { return f.temperature != "0"; }
+bool SeedCounts(F f) {
+  const bool all_loaded = !f.load.empty() && f.lora_rank.empty();
+  const bool drops = !f.dropout.empty() && f.dropout != "0";
+  return !all_loaded || f.sampling != Name(Sampling::kSequential) || drops;
+}
 bool IsOnHost(F f) { return f.device != "cuda"; }
 bool HasNarrowWeights(F f) { return f.dtype != "fp32"; }
 
@@ -27,11 +33,12 @@ constexpr FlagEffect kTraining[] = {
     {"--shards"},
     {"--batch"},
     {"--accumulate"},
-    {"--seed"},
+    {"--seed", SeedCounts, "random first weights, a random order or --dropout", kSaid},
+    {"--sampling"},
     {"--dropout"},
     {"--validation"},
     {"--validation-every", Validates, kShare},
-    {"--validation-batches", Validates, kShare},
+    {"--validation-batches", [](F f) { return Validates(f) || f.eval_only; }, kShare},
     {"--model"},
     {"--family"},
     {"--layers"},
@@ -77,6 +84,7 @@ constexpr FlagEffect kTraining[] = {
     {"--clip-norm"},
     {"--update"},
     {"--steps"},
+    {"--epochs"},
     {"--lr"},
     {"--schedule"},
     {"--warmup-steps"},
@@ -102,6 +110,7 @@ constexpr FlagEffect kTraining[] = {
     {"--load"},
     {"--resume", Saves, kSaveDir},
     {"--save-over", Saves, kSaveDir},
+    {"--eval-only"},
     {"--parallel"},
     {"--ranks"},
     {"--restarts"},
@@ -115,6 +124,7 @@ constexpr FlagEffect kTraining[] = {
     {"--remote-shell", HasHosts, kHosts},
     {"--host-timeout", HasHosts, kHosts},
     {"--report"},
+    {"--weights-hash", [](F f) { return !f.report.empty(); }, "--report PATH, which has the hash"},
     {"--log"},
     {"--tensorboard"},
     {"--progress", [](F f) { return !f.quiet || f.progress == "none"; }, "leaving --quiet out"},

@@ -29,7 +29,7 @@ struct Flags {
   std::string experts, experts_per_token, balance_loss, expert_capacity;
   std::string hosts, remote_shell = "ssh -o BatchMode=yes", host_timeout = "1.2";
   std::string ranks, parallel, restarts = "0", threads, steps = "100", batch = "4",
-                               accumulate = "1", seed = "1";
+                               accumulate = "1", seed = "1", sampling, epochs;
   std::string placement = "auto", dtype = "bf16", norm_precision = "fp32";
   std::string device, device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
   std::string lr, schedule = "constant", warmup_steps;
@@ -44,14 +44,14 @@ struct Flags {
   std::string rate_decay, clip_threshold, decay_exponent;
   std::string relative_step, warmup_init, scale_parameter;
   std::string update_threads = "1", timeout = "60", socket, job = "geminid-train", priority = "0",
-              queue_timeout = kUnlimited, report, progress = "auto";
+              queue_timeout = kUnlimited, report, weights_hash = "end", progress = "auto";
   std::string save, save_every, keep = "2", load, export_to, export_type = "fp32";
   std::string log, tensorboard;
   std::string freeze, lora_rank, lora_alpha, dropout;
   std::string prompt, prompt_tokens, tokens = "100", temperature = "0", top_k = "0",
                                      kv_cache = "auto";
   bool json = false;
-  bool quiet = false, stop_on_nan = false, resume = false, save_over = false;
+  bool quiet = false, stop_on_nan = false, resume = false, save_over = false, eval_only = false;
 };
 
 struct FlagSpec {

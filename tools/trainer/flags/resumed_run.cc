@@ -14,6 +14,7 @@
 #include "client/checkpoint/newest.h"
 #include "client/checkpoint/run_record.h"
 #include "tools/trainer/flags/run_terms.h"
+#include "training/data/sampling.h"
 #include "training/models/huggingface.h"
 
 namespace geminid::trainer {
@@ -86,6 +87,11 @@ absl::StatusOr<RunDescription> ReadRunText(const std::string& text) {
   }
   RunDescription run = {.id = id->text, .terms = {}};
   for (const JsonValue::Member& term : terms->members) run.terms[term.key] = term.value.text;
+  // So versions without --sampling called the one way that they had.
+  const auto sampling = run.terms.find("sampling");
+  if (sampling != run.terms.end() && sampling->second == "uniform by seed and number") {
+    sampling->second = Name(Sampling::kReplacement);
+  }
   return run;
 }
 

@@ -48,6 +48,8 @@ constexpr FlagSpec kHostsFlags[] = {
 };
 constexpr FlagSpec kOutputFlags[] = {
     {"--report", &Flags::report, "PATH", "Write a JSON report to this file"},
+    {"--weights-hash", &Flags::weights_hash, "WHEN",
+     "Of all weights into the report: end, unless a signal ends the run; always; or never"},
     {"--log", &Flags::log, "PATH", "Write a line of JSON to this file after each step"},
     {"--tensorboard", &Flags::tensorboard, "DIR", "Write the same for TensorBoard in this folder"},
     {"--progress", &Flags::progress, "MODE", "auto, terminal, lines or none"},
@@ -147,6 +149,11 @@ absl::Status ParseOutput(const Flags& flags, TrainOptions* options) {
   options->log = flags.log;
   options->tensorboard = WithoutSlashesAtEnd(flags.tensorboard);
   options->stop_on_nan = flags.stop_on_nan;
+  GEMINID_ASSIGN_OR_RETURN(options->weights_hash,
+                           base::ParseWord("--weights-hash", flags.weights_hash,
+                                           std::array{std::pair{"end", WeightsHash::kUnlessStopped},
+                                                      std::pair{"always", WeightsHash::kAlways},
+                                                      std::pair{"never", WeightsHash::kNever}}));
   using Mode = std::optional<ProgressMode>;
   GEMINID_ASSIGN_OR_RETURN(
       options->progress,

@@ -134,6 +134,7 @@ constexpr Term kTerms[] = {
     Taken("clip-norm", &Flags::clip_norm, [](O o) { return Text(o.zero.clip_norm); }),
     Taken("loss-scale", &Flags::loss_scale, LossScaleOf),
     Usual("steps", &Flags::steps, [](O o) { return Text(o.schedule.steps); }),
+    Usual("epochs", &Flags::epochs, [](O o) { return IfAny(o.epochs); }),
     Taken("schedule", &Flags::schedule, [](O o) { return Text(Name(o.schedule.shape)); }),
     Taken("steps of the schedule", kNoFlag,
           [](O o) { return Falls(o.schedule) ? Text(o.schedule.steps) : ""; }),
@@ -148,7 +149,7 @@ constexpr Term kTerms[] = {
             [](O o) { return Text(SequencesPerStep(o)); }),
     Refused("seed", &Flags::seed, [](O o) { return Text(o.seed); }),
     Refused("validation", &Flags::validation, [](O o) { return IfAny(o.validation_share); }),
-    Refused("sampling", kNoFlag, [](O) { return Text("uniform by seed and number"); }),
+    Refused("sampling", &Flags::sampling, [](O o) { return Text(Name(o.sampling)); }),
     Refused(kDataTerm, kNoFlag, nullptr),
     Taken(kMeshTerm, kNoFlag, nullptr),
 };

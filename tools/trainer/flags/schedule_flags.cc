@@ -11,7 +11,6 @@
 namespace geminid::trainer {
 namespace {
 
-constexpr uint64_t kStepsMax = 1'000'000'000;
 constexpr double kRateMax = 1e3;
 constexpr double kPowerMax = 100;
 // Without --warmup-steps. One cycle rises for the share of the run that its authors' code uses.
@@ -31,6 +30,8 @@ constexpr uint32_t kFalling = Bit(ScheduleShape::kLinear) | Bit(ScheduleShape::k
 
 constexpr FlagSpec kScheduleFlags[] = {
     {"--steps", &Flags::steps, "N", "Optimizer steps"},
+    {"--epochs", &Flags::epochs, "N",
+     "In place of --steps: as many steps as N passes over the data take"},
     {"--lr", &Flags::lr, "X",
      "Learning rate at its peak [as suits the optimizer; 6e-4 with adamw]"},
     {"--schedule", &Flags::schedule, "NAME",
@@ -66,11 +67,8 @@ absl::StatusOr<ScheduleShape> ParseShape(const Flags& flags) {
 }
 
 absl::StatusOr<uint64_t> ParseWarmup(const Flags& flags, const Schedule& schedule) {
-  if (!flags.warmup_steps.empty()) {
-    return base::ParseCount("--warmup-steps", flags.warmup_steps, 0, kStepsMax);
-  }
-  if (schedule.shape != ScheduleShape::kOneCycle) return kWarmupSteps;
-  return static_cast<uint64_t>(kOneCycleRise * static_cast<double>(schedule.steps));
+  if (flags.warmup_steps.empty()) return UsualWarmup(schedule);
+  return base::ParseCount("--warmup-steps", flags.warmup_steps, 0, kStepsMax);
 }
 
 absl::Status ParseMilestones(const std::string& text, std::vector<uint64_t>* milestones) {
@@ -88,10 +86,19 @@ absl::Status ParseMilestones(const std::string& text, std::vector<uint64_t>* mil
 std::span<const FlagSpec> ScheduleFlags() { return kScheduleFlags; }
 std::span<const OwnedFlag> ShapeFlags() { return kShapeFlags; }
 
+uint64_t UsualWarmup(const Schedule& schedule) {
+  if (schedule.shape != ScheduleShape::kOneCycle) return kWarmupSteps;
+  return static_cast<uint64_t>(kOneCycleRise * static_cast<double>(schedule.steps));
+}
+
 absl::StatusOr<Schedule> ParseSchedule(const Flags& flags, double usual_rate) {
   Schedule schedule;
   GEMINID_ASSIGN_OR_RETURN(schedule.shape, ParseShape(flags));
-  GEMINID_ASSIGN_OR_RETURN(schedule.steps, base::ParseCount("--steps", flags.steps, 1, kStepsMax));
+  schedule.steps = 1;  // with --epochs the data says how many
+  if (flags.epochs.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(schedule.steps,
+                             base::ParseCount("--steps", flags.steps, 1, kStepsMax));
+  }
   GEMINID_ASSIGN_OR_RETURN(schedule.warmup_steps, ParseWarmup(flags, schedule));
   schedule.peak = usual_rate;
   const auto take = [](const char* flag, const std::string& text, double max, double* value) {
@@ -107,13 +114,6 @@ absl::StatusOr<Schedule> ParseSchedule(const Flags& flags, double usual_rate) {
   GEMINID_RETURN_IF_ERROR(ParseMilestones(flags.lr_milestones, &schedule.milestones));
   GEMINID_RETURN_IF_ERROR(CheckSchedule(schedule));
   return schedule;
-}
-
-std::string WarmupNote(const Schedule& schedule) {
-  if (schedule.warmup_steps < schedule.steps || schedule.warmup_steps == 0) return "";
-  return absl::StrCat("the learning rate still rises when the run ends: warm-up takes ",
-                      schedule.warmup_steps, " steps, and the run has ", schedule.steps,
-                      "; --warmup-steps takes a smaller number");
 }
 
 absl::StatusOr<std::optional<LossScalerOptions>> ParseLossScale(const Flags& flags) {

@@ -2,9 +2,9 @@
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_SCHEDULE_FLAGS_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_SCHEDULE_FLAGS_H_
 
+#include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "geminid/loss_scaler.h"
@@ -13,15 +13,17 @@
 
 namespace geminid::trainer {
 
+inline constexpr uint64_t kStepsMax = 1'000'000'000;
+
 std::span<const FlagSpec> ScheduleFlags();  // of every shape
 std::span<const OwnedFlag> ShapeFlags();    // of some shapes only
 
 // INVALID_ARGUMENT names the flag: a value out of range, or a flag of another shape.
-// `usual_rate`: the peak without --lr.
+// `usual_rate`: the peak without --lr. With --epochs the number of steps is not known yet.
 absl::StatusOr<Schedule> ParseSchedule(const Flags& flags, double usual_rate);
 
-// What to say of a warm-up that is as long as the run or longer; else nothing.
-std::string WarmupNote(const Schedule& schedule);
+// The warm-up without --warmup-steps.
+uint64_t UsualWarmup(const Schedule& schedule);
 
 // Unset for none.
 absl::StatusOr<std::optional<LossScalerOptions>> ParseLossScale(const Flags& flags);

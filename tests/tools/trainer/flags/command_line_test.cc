@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "tools/trainer/flags/schedule_flags.h"
-
 namespace geminid::trainer {
 namespace {
 
@@ -62,11 +60,10 @@ TEST(ParseCommandLine, UnknownWordsBesideHelp_AreAnError) {
               HasSubstr("'nosuch' is not known"));
 }
 
-TEST(WarmupNote, OfAWarmUpAsLongAsTheRun_IsSaid) {
-  EXPECT_EQ(WarmupNote(Parse({"--steps", "51"}).schedule), "");
-  EXPECT_EQ(WarmupNote(Parse({"--steps", "5", "--warmup-steps", "0"}).schedule), "");
-  EXPECT_THAT(WarmupNote(Parse({"--steps", "50"}).schedule),
-              HasSubstr("warm-up takes 50 steps, and the run has 50"));
+TEST(ParseCommandLine, WhatWasGivenAndSaid_GoesWithTheOptions) {
+  const TrainOptions options = Parse({"--steps", "5", "--steps", "7"});
+  EXPECT_THAT(options.given, testing::UnorderedElementsAre("--text", "--model", "--steps"));
+  EXPECT_THAT(options.notes, testing::ElementsAre(HasSubstr("--steps is given 2 times")));
 }
 
 TEST(ParseCommandLine, NormsBesideBf16Weights_AreInFp32UnlessToldOtherwise) {

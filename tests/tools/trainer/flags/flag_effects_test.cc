@@ -48,12 +48,14 @@ struct Case {
 
 const std::map<std::string, Case>& TrainingCases() {
   static const auto& cases = *new std::map<std::string, Case>{
+      {"--seed",
+       {{"--seed", "3", "--load", "none"}, {"--sampling", "sequential"}, {"--dropout", "0.1"}}},
+      {"--weights-hash", {{"--weights-hash", "always"}, {}, {"--report", "none"}}},
       {"--validation-every", {{"--validation-every", "5"}, {}, {"--validation", "0.1"}}},
       {"--validation-batches", {{"--validation-batches", "5"}, {}, {"--validation", "0.1"}}},
       {"--norm-precision",
        {{"--norm-precision", "as-weights"}, {"--dtype", "fp32"}, {"--dtype", "bf16"}}},
-      {"--dampening",
-       {{"--optimizer", "sgd", "--dampening", "0.1"}, {}, {"--momentum", "0.9"}}},
+      {"--dampening", {{"--optimizer", "sgd", "--dampening", "0.1"}, {}, {"--momentum", "0.9"}}},
       {"--nesterov", {{"--optimizer", "sgd", "--nesterov", "on"}, {}, {"--momentum", "0.9"}}},
       {"--decay-after-momentum",
        {{"--optimizer", "sgd", "--decay-after-momentum", "on"}, {}, {"--momentum", "0.9"}}},

@@ -13,6 +13,8 @@
 #include "tests/base/temporary_folder.h"
 #include "tools/trainer/flags/command_line.h"
 #include "tools/trainer/flags/resumed_run.h"
+#include "tools/trainer/flags/run_length.h"
+#include "training/data/text.h"
 #include "training/models/huggingface.h"
 
 namespace geminid::trainer {
@@ -77,6 +79,9 @@ TEST(ResumedWithoutFlags, IsTheSameRun) {
            Tiny() + Words{"--schedule", "cosine", "--lr", "0.1234567890123", "--lr-floor", "0"},
            Tiny() + Words{"--batch", "6", "--accumulate", "2", "--validation", "0.125"},
            Tiny() + Words{"--loss-scale", "dynamic", "--clip-norm", "0.5"},
+           Tiny() + Words{"--epochs", "3"},
+           Tiny() + Words{"--epochs", "2", "--sampling", "sequential", "--schedule", "one-cycle"},
+           Tiny() + Words{"--steps", "30", "--sampling", "shuffle"},
            Tiny() + Words{"--loss-scale", "128"},
            Tiny() + Words{"--state-dtype", "bf16"},
            Words{"--model", "llama-tiny"},
@@ -128,6 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
                            "--norm-precision was fp32 and is as-weights"},
                     Change{"--batch", "8", "(--batch times --accumulate) was 4 and is 8"},
                     Change{"--seed", "2", "--seed was 1 and is 2"},
+                    Change{"--sampling", "shuffle", "--sampling was replacement and is shuffle"},
                     Change{"--validation", "0.5", "--validation was none and is 0.5"}),
     [](const auto& test) {
       std::string name = std::string(test.param.flag).substr(2);
@@ -156,6 +162,55 @@ TEST(ResumedWithChanges, OfAFallingSchedule_SaysThatItsStepsCount) {
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_THAT(other->resumed->taken, ElementsAre("--schedule was cosine and is constant",
                                                  "steps of the schedule was 100 and is none"));
+}
+
+// 10 sequences, so an epoch of batches of 4 takes 2.5 steps.
+absl::StatusOr<TrainOptions> OnTenSequences(const absl::StatusOr<TrainOptions>& options) {
+  if (!options.ok()) return options.status();
+  return WithStepsOf(*options, Text(std::vector<uint8_t>(16 * 10 + 1, 'x')));
+}
+
+TEST(ResumedWithChanges, OfHowLongTheRunIs_TakesWhatWasGiven) {
+  const SavedRun saved(Tiny() + Words{"--context", "16", "--epochs", "2"});
+  EXPECT_EQ(OnTenSequences(saved.Resume({}))->schedule.steps, 5);
+  const absl::StatusOr<TrainOptions> more = OnTenSequences(saved.Resume({"--epochs", "4"}));
+  ASSERT_TRUE(more.ok()) << more.status();
+  EXPECT_EQ(more->schedule.steps, 10);
+  EXPECT_THAT(more->resumed->taken, IsEmpty());
+  const absl::StatusOr<TrainOptions> steps = OnTenSequences(saved.Resume({"--steps", "7"}));
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  EXPECT_EQ(steps->schedule.steps, 7);
+  EXPECT_EQ(steps->sampling, Sampling::kShuffle) << "the order stays";
+}
+
+TEST(ResumedWithChanges, OfEpochsThatAreOver_IsRefusedOnceTheDataIsKnown) {
+  const SavedRun saved(Tiny() + Words{"--context", "16", "--epochs", "2"}, /*step=*/5);
+  EXPECT_TRUE(OnTenSequences(saved.Resume({})).ok());
+  const absl::Status past = OnTenSequences(saved.Resume({"--epochs", "1"})).status();
+  EXPECT_EQ(past.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(past.message()), HasSubstr("the steps of --epochs are 3"));
+  EXPECT_THAT(std::string(past.message()), HasSubstr("5 steps behind it"));
+}
+
+TEST(ResumedWithChanges, ToEpochsOfARunWithout_AreRefusedForTheOrder) {
+  const SavedRun saved(Tiny() + Words{"--context", "16"});
+  EXPECT_THAT(std::string(OnTenSequences(saved.Resume({"--epochs", "9"})).status().message()),
+              HasSubstr("--sampling was replacement and is shuffle"));
+}
+
+TEST(ResumedWithChanges, OfTheSequencesPerStep_IsRefusedInEpochsToo) {
+  const SavedRun saved(Tiny() + Words{"--context", "16", "--epochs", "4"});
+  const auto other = [&](const Words& flags) { return OnTenSequences(saved.Resume(flags)); };
+  EXPECT_THAT(std::string(other({"--batch", "2"}).status().message()),
+              HasSubstr("(--batch times --accumulate) was 4 and is 2"));
+  EXPECT_EQ(other({"--batch", "2", "--accumulate", "2"})->schedule.steps, 10);
+  EXPECT_EQ(other({"--ranks", "4"})->schedule.steps, 10);
+}
+
+TEST(RunText, OfBeforeThereWasSampling_IsWithReplacement) {
+  const std::string text =
+      RunText({.id = "0123", .terms = {{"sampling", "uniform by seed and number"}}});
+  EXPECT_EQ(ReadRunText(text)->terms, (RunTerms{{"sampling", "replacement"}}));
 }
 
 TEST(ResumedWithChanges, BetweenNoStateAndSome_AreRefused) {

@@ -1,6 +1,7 @@
-#include "tools/trainer/report.h"
+#include "training/engines/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -56,6 +57,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("dtype").Value(Name(options.zero.data_type));
   json.Key("norm_dtype").Value(Name(NormType(options)));
   json.Key("seed").Value(options.seed);
+  json.Key("sampling").Value(Name(options.sampling));
   json.Key("steps").Value(options.schedule.steps);
   json.Key("batch").Value(options.batch);
   json.Key("accumulate").Value(static_cast<uint64_t>(options.zero.accumulate));
@@ -86,6 +88,9 @@ void WriteData(base::JsonWriter& json, const Report& report) {
   json.Key("data_left_out").BeginArray();
   for (const std::string& what : report.data.left_out) json.Value(what);
   json.EndArray();
+  json.Key("notes").BeginArray();
+  for (const std::string& note : report.notes) json.Value(note);
+  json.EndArray();
 }
 
 void WriteChoice(base::JsonWriter& json, const Report& report) {
@@ -107,6 +112,17 @@ void WriteChoice(base::JsonWriter& json, const Report& report) {
   if (!report.choice->run) return;
   json.Key("place");
   parallel::WritePlacedRun(json, *report.choice->run);
+}
+
+// Null where sequences are drawn with replacement.
+void WriteEpochs(base::JsonWriter& json, const Report& report) {
+  const std::optional<double> done = EpochsDone(report);
+  if (!done.has_value()) {
+    json.Key("samples_per_epoch").Null().Key("epochs_done").Null();
+    return;
+  }
+  json.Key("samples_per_epoch").Value(report.samples_per_epoch);
+  json.Key("epochs_done").Value(*done);
 }
 
 void WriteResults(base::JsonWriter& json, const Report& report) {
@@ -133,6 +149,7 @@ void WriteResults(base::JsonWriter& json, const Report& report) {
   json.Key("first_step").Value(report.first_step);
   json.Key("load_seconds").Value(report.load_seconds);
   json.Key("steps_done").Value(report.first_step + report.losses.size());
+  WriteEpochs(json, report);
   json.Key("ended_by").Value(report.ended_by);
   json.Key("weights_sha256").Value(report.weights_sha256);
   WriteNumbers(json, "step_seconds", report.step_seconds);
@@ -217,6 +234,33 @@ void WriteTraffic(base::JsonWriter& json, const Report& report) {
   json.EndArray();
 }
 
+void WriteVersions(base::JsonWriter& json) {
+  json.Key("schema_version").Value(kReportSchemaVersion);
+  json.Key("versions").BeginObject().Key("geminid").Value(GEMINID_VERSION).EndObject();
+}
+
+void WriteEvaluation(base::JsonWriter& json, const Report& report) {
+  const bool has_loss = !report.validation.empty();
+  const double loss = has_loss ? report.validation.back().loss : std::nan("");  // null
+  const double seconds = has_loss ? report.step_seconds.back() : 0;
+  json.Key("evaluated").Value(report.options.load);
+  json.Key("validation_loss").Value(loss);
+  json.Key("validation_loss_hex").Value(absl::StrFormat("%a", loss));
+  json.Key("perplexity").Value(std::exp(loss));
+  json.Key("validation_tokens").Value(report.validation_tokens);
+  json.Key("seconds").Value(seconds);
+  json.Key("ended_by").Value(report.ended_by);
+  json.Key("world_size").Value(static_cast<uint64_t>(report.ranks.size()));
+  json.Key("mesh").Value(report.mesh);
+  json.Key("placement").Value(Name(report.options.zero.placement));
+  json.Key("dtype").Value(Name(report.options.zero.data_type));
+  json.Key("norm_dtype").Value(Name(NormType(report.options)));
+  json.Key("batch").Value(report.options.batch);
+  json.Key("instruction_set").Value(report.instruction_set);
+  json.Key("computes_on").Value(report.computes_on);
+  json.Key("threads").Value(report.threads);
+}
+
 }  // namespace
 
 double TokensPerSecond(const Report& report) {
@@ -233,11 +277,17 @@ double FlopsPerSecond(const Report& report) {
   return report.flops_per_token * TokensPerSecond(report);
 }
 
+std::optional<double> EpochsDone(const Report& report) {
+  if (report.samples_per_epoch == 0) return std::nullopt;
+  const uint64_t steps = report.first_step + report.losses.size();
+  const uint64_t samples = steps * report.tokens_per_step / report.options.model.context;
+  return static_cast<double>(samples) / static_cast<double>(report.samples_per_epoch);
+}
+
 std::string ToJson(const Report& report) {
   base::JsonWriter json;
   json.BeginObject();
-  json.Key("schema_version").Value(kReportSchemaVersion);
-  json.Key("versions").BeginObject().Key("geminid").Value(GEMINID_VERSION).EndObject();
+  WriteVersions(json);
   WriteModel(json, report);
   WriteRun(json, report);
   WriteData(json, report);
@@ -247,6 +297,19 @@ std::string ToJson(const Report& report) {
   WriteTransfers(json, report);
   WriteTraffic(json, report);
   WritePlan(json, report);
+  json.EndObject();
+  return json.text() + "\n";
+}
+
+std::string EvaluationJson(const Report& report) {
+  base::JsonWriter json;
+  json.BeginObject();
+  WriteVersions(json);
+  WriteModel(json, report);
+  WriteEvaluation(json, report);
+  WriteData(json, report);
+  WriteMemory(json, report);
+  WriteTransfers(json, report);
   json.EndObject();
   return json.text() + "\n";
 }

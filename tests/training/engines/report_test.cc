@@ -1,4 +1,4 @@
-#include "tools/trainer/report.h"
+#include "training/engines/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -112,6 +112,42 @@ TEST(ToJson, OfTwoRanks_AddsWhatAddsAndTakesTheMostOfPeaks) {
                             "\"geminid\": \""}) {
     EXPECT_THAT(json, HasSubstr(field));
   }
+}
+
+TEST(ToJson, OfARunInEpochs_SaysHowManyAreDoneAndOfAnotherNothing) {
+  Report report = TwoRanks();
+  EXPECT_THAT(ToJson(report), HasSubstr("\"epochs_done\": null"));
+  EXPECT_EQ(EpochsDone(report), std::nullopt);
+  report.options.model.context = 8;  // 5 sequences a step
+  report.samples_per_epoch = 10;
+  report.options.sampling = Sampling::kShuffle;
+  report.first_step = 2;
+  EXPECT_EQ(EpochsDone(report), 2.5);
+  const std::string json = ToJson(report);
+  for (const char* field :
+       {"\"sampling\": \"shuffle\"", "\"samples_per_epoch\": 10", "\"epochs_done\": 2.5"}) {
+    EXPECT_THAT(json, HasSubstr(field));
+  }
+}
+
+TEST(ToJson, OfWhatWasSaid_HasEachLine) {
+  Report report = TwoRanks();
+  EXPECT_THAT(ToJson(report), HasSubstr("\"notes\": []"));
+  report.notes = {"--save-every 9: it does nothing"};
+  EXPECT_THAT(ToJson(report), HasSubstr("--save-every 9: it does nothing"));
+  EXPECT_THAT(EvaluationJson(report), HasSubstr("--save-every 9: it does nothing"));
+}
+
+TEST(EvaluationJson, WithoutALoss_HasNullInItsPlace) {
+  Report report = TwoRanks();
+  EXPECT_THAT(EvaluationJson(report), HasSubstr("\"validation_loss\": null"));
+  report.validation = {{.step = 0, .loss = 0.5}};
+  const std::string json = EvaluationJson(report);
+  for (const char* field : {"\"validation_loss\": 0.5", "\"validation_loss_hex\": \"0x1p-1\"",
+                            "\"perplexity\": 1.648", "\"seconds\": 3"}) {
+    EXPECT_THAT(json, HasSubstr(field));
+  }
+  EXPECT_THAT(json, testing::Not(HasSubstr("learning_rate")));
 }
 
 TEST(TrafficTable, OfARow_HasItsNumbersBelowTheirNames) {

@@ -1,6 +1,6 @@
 // The report of a run as JSON: settings, losses, times, memory and traffic.
-#ifndef GEMINID_TOOLS_TRAINER_REPORT_H_
-#define GEMINID_TOOLS_TRAINER_REPORT_H_
+#ifndef GEMINID_TRAINING_ENGINES_REPORT_H_
+#define GEMINID_TRAINING_ENGINES_REPORT_H_
 
 #include <cstdint>
 #include <optional>
@@ -79,6 +79,8 @@ struct Report {
   uint64_t host_bytes_refused = 0;
   Activations activations = Activations::kRecompute;  // what was done
   uint64_t tokens_per_step = 0;
+  uint64_t samples_per_epoch = 0;  // sequences; 0: there are no epochs
+  std::vector<std::string> notes;  // of flags without effect and the like, for people
   std::vector<RankReport> ranks;
   std::vector<TrafficRow> traffic;                                     // in the whole run
   std::vector<std::pair<std::string, double>> stall_seconds_by_cause;  // of rank 0
@@ -88,15 +90,21 @@ struct Report {
   std::vector<std::pair<std::string, uint64_t>> replans_by_cause;
   bool everything_fits = false;
   std::string plan_explanation;
-  std::string weights_sha256;  // of the fp32 masters of all parameters, in order, little-endian
+  // Of the fp32 masters of all parameters, in order, little-endian; empty: they were not hashed.
+  std::string weights_sha256;
 };
 
 // Tokens per second over all ranks, without the first step, which samples and plans.
 double TokensPerSecond(const Report& report);
 double FlopsPerSecond(const Report& report);
+// With the newest step; unset: there are no epochs.
+std::optional<double> EpochsDone(const Report& report);
 
 std::string ToJson(const Report& report);
 
+// Of --eval-only: the loss of `validation`, if there is one, and what else is known of such a run.
+std::string EvaluationJson(const Report& report);
+
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TOOLS_TRAINER_REPORT_H_
+#endif  // GEMINID_TRAINING_ENGINES_REPORT_H_

@@ -1,0 +1,48 @@
+// Measures the loss of a model on data. There is no optimizer, no gradient and no checkpoint.
+#ifndef GEMINID_TRAINING_ENGINES_EVALUATION_H_
+#define GEMINID_TRAINING_ENGINES_EVALUATION_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "geminid/communicator.h"
+#include "geminid/mesh.h"
+#include "geminid/session.h"
+#include "training/engines/trained_model.h"
+#include "training/ranks/rank_session.h"
+#include "training/settings/options.h"
+
+namespace geminid::trainer {
+
+struct Evaluation {
+  int signal = 0;       // asked for an end before there was a loss; 0: none
+  double loss = 0;      // the mean over the tokens
+  uint64_t tokens = 0;  // of all ranks
+  double seconds = 0;   // of the measurement alone
+  uint64_t threads = 1;
+};
+
+// What the ranks still have at the end, for who writes a report with all of them.
+struct EvaluatedRun {
+  const TrainOptions& options;
+  const Evaluation& evaluation;
+  const collectives::Mesh& mesh;
+  collectives::Communicator& communicator;
+  const TrainedModel& model;
+  const Session& session;
+};
+
+// One rank of it: loads options.load, and measures options.validation_batches micro-batches that
+// are spread evenly over what options.validation_share holds out of the context's data, or over all
+// of it where that is 0. The loss is the one that a training run measures after a step that left
+// these values. `on_end` is called on all ranks, also after a signal. Blocks; the other ranks must
+// run at the same time. If it fails, the other ranks fail too, with ABORTED.
+absl::StatusOr<Evaluation> EvaluateOnRank(
+    const TrainOptions& options, const RankContext& context,
+    const std::function<absl::Status(const EvaluatedRun& run)>& on_end);
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_ENGINES_EVALUATION_H_

@@ -98,7 +98,7 @@ def command_of(line, helps):
     words = line.split()
     for at, word in enumerate(words):
         command = (pathlib.PurePath(word).name,)
-        if command not in helps:
+        if command not in helps or words[at - 1:at] == ["-m"]:  # a package of Python may have a program's name
             continue
         for word in words[at + 1:]:
             if command + (word,) in helps:

@@ -62,7 +62,7 @@ class Documents(unittest.TestCase):
         for code in ("`geminictl --json`", "`other --its-own 2 geminictl --json`",
                      "`geminictl --json ls chunks --session 1 --limit 3`",
                      "    geminid-sim run --trace x  # or --tarce\n", "`--trace FILE`",
-                     "`git log --oneline`"):
+                     "`git log --oneline`", "`python -m geminictl doctor --of-its-own`"):
             self.assertEqual(self.violations(code), [], code)
 
 

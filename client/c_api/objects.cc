@@ -59,6 +59,13 @@ bool EngineObject::IsOnHost() const {
   return session_->session->device_description().kind != DeviceKind::kCuda;
 }
 
+absl::StatusOr<zero::ActivationStore*> EngineObject::Activations() const {
+  zero::ActivationStore* const store = activations_.load();
+  if (store != nullptr) return store;
+  return absl::FailedPreconditionError(
+      "the engine has no activation store; call geminid_engine_make_activation_store first");
+}
+
 uint64_t EngineObject::Add(zero::Operation operation) {
   const std::lock_guard<std::mutex> lock(mutex_);
   operations_[next_].operation = std::make_shared<zero::Operation>(std::move(operation));

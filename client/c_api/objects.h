@@ -2,6 +2,7 @@
 #ifndef GEMINID_CLIENT_C_API_OBJECTS_H_
 #define GEMINID_CLIENT_C_API_OBJECTS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/c_api/handles.h"
+#include "geminid/activation_store.h"
 #include "geminid/c_api.h"
 #include "geminid/communicator.h"
 #include "geminid/private_daemon.h"
@@ -48,6 +50,10 @@ class EngineObject : public std::enable_shared_from_this<EngineObject> {
   zero::DataType TypeOf(uint32_t parameter) const;
   bool IsOnHost() const;
 
+  // FAILED_PRECONDITION: none was made.
+  absl::StatusOr<zero::ActivationStore*> Activations() const;
+  void SetActivations(zero::ActivationStore* of_engine) { activations_.store(of_engine); }
+
   uint64_t Add(zero::Operation operation);
   uint64_t Add(zero::Workspace::Block block);
   // INVALID_ARGUMENT: there is no such operation. It lives while it is used, whoever finishes it
@@ -77,6 +83,7 @@ class EngineObject : public std::enable_shared_from_this<EngineObject> {
   const std::vector<zero::Parameter> parameters_;
   const zero::DataType data_type_;
   const std::unique_ptr<zero::Engine> engine_;
+  std::atomic<zero::ActivationStore*> activations_{nullptr};  // the engine's
   std::mutex mutex_;
   uint64_t next_ = 1;  // operations and blocks have no number in common
   std::map<uint64_t, Open> operations_;

@@ -36,6 +36,15 @@ void PutMemory(const zero::Statistics& statistics, base::JsonWriter& json) {
   json.Key("waste_ratio").Value(statistics.waste_ratio);
 }
 
+void PutActivations(const zero::Statistics& statistics, const EngineObject& engine,
+                    base::JsonWriter& json) {
+  const auto store = engine.Activations();
+  json.Key("activation_place_bytes").Value(statistics.activation_place_bytes);
+  json.Key("activation_bytes").Value(statistics.activation_bytes);
+  json.Key("activation_host_bytes").Value(store.ok() ? (*store)->host_bytes() : uint64_t{0});
+  json.Key("activation_items").Value(store.ok() ? (*store)->items() : uint64_t{0});
+}
+
 void PutTransfers(const zero::Statistics& statistics, base::JsonWriter& json) {
   json.Key("host_to_device_bytes").Value(statistics.host_to_device_bytes);
   json.Key("device_to_host_bytes").Value(statistics.device_to_host_bytes);
@@ -63,10 +72,11 @@ void PutPlan(const zero::Statistics& statistics, base::JsonWriter& json) {
   json.EndObject().EndObject();
 }
 
-std::string ToJson(const zero::Statistics& statistics) {
+std::string ToJson(const zero::Statistics& statistics, const EngineObject& engine) {
   base::JsonWriter json;
   json.BeginObject();
   PutMemory(statistics, json);
+  PutActivations(statistics, engine, json);
   PutTransfers(statistics, json);
   PutPlan(statistics, json);
   json.EndObject();
@@ -108,7 +118,7 @@ geminid_code geminid_engine_statistics(geminid_engine* engine, char** json, gemi
   return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {
     GEMINID_RETURN_IF_ERROR(CheckGiven(json, "json"));
     GEMINID_ASSIGN_OR_RETURN(const auto statistics, object.engine().GetStatistics());
-    GEMINID_ASSIGN_OR_RETURN(*json, NewText(ToJson(statistics)));
+    GEMINID_ASSIGN_OR_RETURN(*json, NewText(ToJson(statistics, object)));
     return absl::OkStatus();
   });
 }

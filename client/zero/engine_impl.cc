@@ -272,7 +272,8 @@ std::string EngineImpl::NameOfGathered(uint32_t chunk) const {
 // When memory was allocated or freed: a look at the statistics must not wait for the daemon.
 absl::Status EngineImpl::ReadHostBytes() {
   absl::StatusOr<uint64_t> bytes = setup_.session->HostBytes();
-  if (bytes.ok()) standing_.host_bytes = *bytes;
+  const SavedActivations* const saved = residency_->saved_activations();
+  if (bytes.ok()) standing_.host_bytes = *bytes - (saved == nullptr ? 0 : saved->host_bytes());
   return bytes.status();
 }
 

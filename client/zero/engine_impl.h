@@ -64,6 +64,7 @@ class EngineImpl final : public Engine {
                        std::span<const ParameterId> gradients) const override;
   Workspace& workspace() override { return residency_->workspace(); }
   absl::StatusOr<ActivationStack*> MakeActivationStack(const ActivationShape& shape) override;
+  absl::StatusOr<ActivationStore*> MakeActivationStore(const ActivationStoreOptions& options);
   absl::Status ReportWorkspace(uint64_t bytes) override {
     return residency_->workspace().Report(bytes);
   }
@@ -118,7 +119,8 @@ class EngineImpl final : public Engine {
     bool may_resume = false;
     std::optional<Resumed> resumed{};
     uint64_t micro_batches = 0;  // that were run
-    uint64_t host_bytes = 0;     // as the daemon's ledger had it after the last change
+    // As the daemon's ledger had it after the last change, without the ActivationStore's.
+    uint64_t host_bytes = 0;
   };
 
   // engine_impl.cc: creation, health and the end
@@ -152,7 +154,10 @@ class EngineImpl final : public Engine {
   absl::Status CheckNew(const char* call);
   absl::Status CheckBetweenSteps(const char* call);
   absl::Status CheckGradientCall(const char* call, ParameterId id);
-  absl::Status CheckActivations(const ActivationShape& shape) const;
+  absl::Status CheckPlaces(uint32_t places, uint64_t place_bytes) const;
+  // On all ranks. `mine`: what this one lacks for it; where one lacks something, nothing changes.
+  absl::StatusOr<std::vector<ChunkId>> MakePlaces(const absl::Status& mine, uint32_t places,
+                                                  uint64_t place_bytes);
   // But for their places.
   absl::StatusOr<std::unique_ptr<OffloadedActivations>> PrepareActivations(
       const ActivationShape& shape) const;

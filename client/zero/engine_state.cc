@@ -61,28 +61,57 @@ absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
 absl::StatusOr<ActivationStack*> EngineImpl::MakeActivationStack(const ActivationShape& shape) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNotStarted("MakeActivationStack"));
-  GEMINID_RETURN_IF_ERROR(residency_->mover().WaitIdle());
   auto mine = PrepareActivations(shape);
-  std::vector<double> failed = {mine.ok() ? 0 : links_->rank() + 1.0};
-  GEMINID_RETURN_IF_ERROR(Fail(links_->agreement().Worst(&failed)));
-  if (!mine.ok()) return mine.status();
-  if (failed[0] > 0) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("rank ", failed[0] - 1, " has no memory for its activations, it says why"));
-  }
   GEMINID_ASSIGN_OR_RETURN(
       std::vector<ChunkId> places,
-      store_->MakePlaces("place of activations", shape.places, RoundUpToExtent(PlaceBytes(shape))));
-  residency_->SetStateBytes(store_->device_bytes());
-  GEMINID_RETURN_IF_ERROR(ReadHostBytes());
+      MakePlaces(mine.status(), shape.places, mine.ok() ? PlaceBytes(shape) : 0));
   (*mine)->SetPlaces(std::move(places));
   residency_->KeepActivations(*std::move(mine));
   return residency_->activations();
 }
 
+absl::StatusOr<ActivationStore*> EngineImpl::MakeActivationStore(
+    const ActivationStoreOptions& options) {
+  const Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(CheckNotStarted("MakeActivationStore"));
+  absl::Status mine = CheckActivationStoreOptions(options);
+  if (mine.ok()) mine = CheckPlaces(options.places, options.place_bytes);
+  GEMINID_ASSIGN_OR_RETURN(std::vector<ChunkId> places,
+                           MakePlaces(mine, options.places, options.place_bytes));
+  residency_->KeepSavedActivations(std::make_unique<SavedActivations>(
+      setup_.session, options, std::move(places), setup_.options.timeout));
+  return residency_->saved_activations();
+}
+
+absl::StatusOr<ActivationStore*> MakeActivationStore(Engine* engine,
+                                                     const ActivationStoreOptions& options) {
+  auto* const made_here = dynamic_cast<EngineImpl*>(engine);
+  if (made_here != nullptr) return made_here->MakeActivationStore(options);
+  return absl::InvalidArgumentError("MakeActivationStore: the engine is none of Engine::Create");
+}
+
+absl::StatusOr<std::vector<ChunkId>> EngineImpl::MakePlaces(const absl::Status& mine,
+                                                            uint32_t places, uint64_t place_bytes) {
+  GEMINID_RETURN_IF_ERROR(residency_->mover().WaitIdle());
+  std::vector<double> failed = {mine.ok() ? 0 : links_->rank() + 1.0};
+  GEMINID_RETURN_IF_ERROR(Fail(links_->agreement().Worst(&failed)));
+  GEMINID_RETURN_IF_ERROR(mine);
+  if (failed[0] > 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("rank ", failed[0] - 1, " has no memory for its activations, it says why"));
+  }
+  GEMINID_ASSIGN_OR_RETURN(
+      std::vector<ChunkId> made,
+      store_->MakePlaces("place of activations", places, RoundUpToExtent(place_bytes)));
+  residency_->SetStateBytes(store_->device_bytes());
+  GEMINID_RETURN_IF_ERROR(ReadHostBytes());
+  return made;
+}
+
 absl::StatusOr<std::unique_ptr<OffloadedActivations>> EngineImpl::PrepareActivations(
     const ActivationShape& shape) const {
-  GEMINID_RETURN_IF_ERROR(CheckActivations(shape));
+  GEMINID_RETURN_IF_ERROR(CheckActivationShape(shape));
+  GEMINID_RETURN_IF_ERROR(CheckPlaces(shape.places, PlaceBytes(shape)));
   Stream* stream = nullptr;
   if (shape.stream.has_value()) {
     GEMINID_ASSIGN_OR_RETURN(stream, StreamOf(*shape.stream));
@@ -90,17 +119,17 @@ absl::StatusOr<std::unique_ptr<OffloadedActivations>> EngineImpl::PrepareActivat
   return OffloadedActivations::Create(setup_.session, shape, stream, setup_.options.timeout);
 }
 
-absl::Status EngineImpl::CheckActivations(const ActivationShape& shape) const {
-  GEMINID_RETURN_IF_ERROR(CheckActivationShape(shape));
-  if (residency_->activations() != nullptr) {
-    return absl::FailedPreconditionError("the engine has an ActivationStack already");
+absl::Status EngineImpl::CheckPlaces(uint32_t places, uint64_t place_bytes) const {
+  if (residency_->activations() != nullptr || residency_->saved_activations() != nullptr) {
+    return absl::FailedPreconditionError(
+        "the engine has an ActivationStack or an ActivationStore already");
   }
-  const uint64_t place = RoundUpToExtent(PlaceBytes(shape));
   const uint64_t taken = store_->device_bytes();
   const uint64_t arena = setup_.session->arena_bytes();
-  if (shape.places <= (arena - taken) / place) return absl::OkStatus();
+  const uint64_t place = place_bytes > arena ? place_bytes : RoundUpToExtent(place_bytes);
+  if (places <= (arena - taken) / place) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
-      shape.places, " places of ", base::FormatBytes(place), " for activations do not fit the ",
+      places, " places of ", base::FormatBytes(place), " for activations do not fit the ",
       "device arena of ", base::FormatBytes(arena), ", of which state takes ",
       base::FormatBytes(taken), "; use fewer places, a smaller batch, or more device memory"));
 }

@@ -77,6 +77,11 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
     statistics.activation_place_bytes = activations->place_bytes();
     statistics.activation_bytes = activations->returned_bytes();
   }
+  if (const SavedActivations* saved = residency_->saved_activations(); saved != nullptr) {
+    statistics.activation_place_bytes = saved->place_bytes();
+    statistics.activation_bytes = saved->returned_bytes();
+    statistics.host_bytes += saved->host_bytes();
+  }
   links_->AddTo(&statistics);
   statistics.queued_seconds = absl::ToDoubleSeconds(setup_.session->Queued());
   const std::array<absl::Duration, kStallCauses> stalls = setup_.session->Stalls();

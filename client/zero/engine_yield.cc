@@ -29,8 +29,10 @@ absl::Status EngineImpl::YieldIfAsked() {
   GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(setup_.options.timeout));
   // It reads the state where it is; what became of it is said by WaitSnapshot.
   const bool read = !absl::IsDeadlineExceeded(state_->snapshotter().Wait(setup_.options.timeout));
-  const bool idle =
-      read && residency_->workspace().in_use_bytes() == 0 && !residency_->AnyBlockInHoles();
+  SavedActivations* const saved = residency_->saved_activations();
+  const SavedActivations::Pause pause(saved);  // likewise
+  const bool idle = read && pause.status().ok() && residency_->workspace().in_use_bytes() == 0 &&
+                    !residency_->AnyBlockInHoles();
   const bool ready = idle && store_->PrepareToLeave().ok();
   GEMINID_ASSIGN_OR_RETURN(const bool all_ready, AllRanks(ready));
   if (!all_ready) {
@@ -45,6 +47,7 @@ absl::Status EngineImpl::YieldIfAsked() {
     GEMINID_RETURN_IF_ERROR(store_->ReturnToDevice());
   } else {
     store_->StayOnHost();
+    if (saved != nullptr) saved->Fail(standing_.wait_ended);
   }
   return ReadHostBytes();
 }

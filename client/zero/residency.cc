@@ -49,6 +49,7 @@ absl::Status Residency::Start(MoverContext context) {
 
 bool Residency::Stop() {
   activations_.reset();
+  saved_.reset();
   const bool passed = mover_ == nullptr || mover_->StreamsPassed();
   mover_.reset();
   return passed;

@@ -22,6 +22,7 @@
 #include "client/zero/engine_setup.h"
 #include "client/zero/mover.h"
 #include "client/zero/offloaded_activations.h"
+#include "client/zero/saved_activations.h"
 #include "client/zero/workspace.h"
 #include "geminid/session.h"
 
@@ -72,6 +73,8 @@ class Residency {
   }
   // Null: there are none.
   OffloadedActivations* activations() const { return activations_.get(); }
+  void KeepSavedActivations(std::unique_ptr<SavedActivations> saved) { saved_ = std::move(saved); }
+  SavedActivations* saved_activations() const { return saved_.get(); }
 
   // --- places ---
 
@@ -152,6 +155,7 @@ class Residency {
   std::unique_ptr<Compute> compute_;
   std::unique_ptr<Mover> mover_;
   std::unique_ptr<OffloadedActivations> activations_;
+  std::unique_ptr<SavedActivations> saved_;
   std::map<uint32_t, HoleBlock> hole_blocks_;  // by their numbers for the Placer
   uint64_t operation_ = 0;                     // of this micro-batch: how many have begun
   uint32_t moment_ = 0;                        // that moves are for

@@ -471,13 +471,41 @@ geminid_code geminid_engine_step(geminid_engine* engine, const geminid_step_inpu
                                  geminid_step_result* result, geminid_error* error);
 geminid_code geminid_engine_synchronize(geminid_engine* engine, geminid_error* error);
 
-// --- other device memory, and numbers ------------------------------------------------------------
+// --- other device memory -------------------------------------------------------------------------
 
 geminid_code geminid_engine_allocate(geminid_engine* engine, uint64_t bytes, uint64_t* block,
                                      void** address, geminid_error* error);
 geminid_code geminid_engine_release(geminid_engine* engine, uint64_t block, geminid_error* error);
 geminid_code geminid_engine_report_workspace(geminid_engine* engine, uint64_t bytes,
                                              geminid_error* error);
+
+// --- activations in host memory ------------------------------------------------------------------
+
+// geminid::zero::ActivationStoreOptions.
+typedef struct geminid_activation_store_options {
+  size_t struct_size;
+  uint64_t place_bytes;
+  uint32_t places;
+} geminid_activation_store_options;
+void geminid_activation_store_options_init(geminid_activation_store_options* options,
+                                           size_t struct_size);
+
+// What the four functions do: geminid/activation_store.h. On all ranks, before the first
+// micro-batch. The engine owns its store; without one the others return FAILED_PRECONDITION.
+geminid_code geminid_engine_make_activation_store(geminid_engine* engine,
+                                                  const geminid_activation_store_options* options,
+                                                  geminid_error* error);
+// The item is a number that the engine gives to no other. Freeing the engine drops all items.
+geminid_code geminid_engine_save_activation(geminid_engine* engine, const void* from,
+                                            uint64_t bytes, uint64_t stream, uint64_t* item,
+                                            geminid_error* error);
+geminid_code geminid_engine_load_activation(geminid_engine* engine, uint64_t item, void* to,
+                                            uint64_t bytes, uint64_t stream, geminid_error* error);
+// Never waits: also for a collector of garbage, on any thread.
+geminid_code geminid_engine_drop_activation(geminid_engine* engine, uint64_t item,
+                                            geminid_error* error);
+
+// --- numbers -------------------------------------------------------------------------------------
 
 // geminid::zero::Statistics as a JSON object, with the plan's explanation. For geminid_free.
 geminid_code geminid_engine_statistics(geminid_engine* engine, char** json, geminid_error* error);

@@ -1,8 +1,10 @@
 // What the forward pass leaves in places of the arena and in host memory, beside chunks that move.
 #include <gmock/gmock.h>
 
+#include <span>
 #include <vector>
 
+#include "geminid/activation_store.h"
 #include "tests/client/zero/engine_fixture.h"
 
 namespace geminid::zero {
@@ -66,6 +68,35 @@ TEST_F(EngineActivationsTest, ThatARankHasNoRoomFor_AreRefusedOnAllAndCanBeAsked
     return engine->Initialize([](ParameterId, std::span<float>) { return absl::OkStatus(); });
   };
   MustTrain();
+}
+
+TEST_F(EngineActivationsTest, StoreOfThem_IsMadeOnAllRanksOrNone_AndTrainingHasTheSameBits) {
+  run_.world_size = 2;
+  run_.prepare = [](Engine* engine, collectives::Communicator*, int rank) -> absl::Status {
+    const auto refused =
+        MakeActivationStore(engine, {.place_bytes = 4096, .places = rank == 1 ? 1u : 2u});
+    EXPECT_EQ(refused.status().code(), rank == 1 ? absl::StatusCode::kInvalidArgument
+                                                 : absl::StatusCode::kResourceExhausted);
+    const auto too_large = MakeActivationStore(engine, {.place_bytes = ~uint64_t{0}});
+    EXPECT_TRUE(absl::IsResourceExhausted(too_large.status())) << too_large.status();
+    const auto made = MakeActivationStore(engine, {.place_bytes = 4096, .places = 2});
+    EXPECT_TRUE(made.ok()) << made.status();
+    const auto second = engine->MakeActivationStack({.item_bytes = {1, 1, 1}, .places = 2});
+    EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
+    if (!made.ok()) return made.status();
+    const uint64_t before = engine->GetStatistics()->host_bytes;
+    const std::vector<std::byte> bytes(10000, std::byte{1});
+    EXPECT_TRUE((*made)->Save(bytes.data(), bytes.size(), {}).ok());
+    const Statistics statistics = *engine->GetStatistics();
+    EXPECT_EQ(statistics.activation_place_bytes, 2u * 4096);
+    EXPECT_EQ(statistics.host_bytes, before + (*made)->host_bytes());
+    return engine->Initialize([](ParameterId, std::span<float>) { return absl::OkStatus(); });
+  };
+  const std::vector<std::vector<float>> with = MustTrain().weights;
+  run_.prepare = [](Engine* engine, collectives::Communicator*, int) {
+    return engine->Initialize([](ParameterId, std::span<float>) { return absl::OkStatus(); });
+  };
+  ExpectSameBits(with, MustTrain().weights);
 }
 
 }  // namespace

@@ -6,9 +6,12 @@
 
 #include <atomic>
 #include <future>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include "daemon/service/entry/daemon.h"
+#include "geminid/activation_store.h"
 #include "geminid/session.h"
 #include "tests/client/zero/engine_fixture.h"
 
@@ -124,6 +127,34 @@ TEST_F(EngineYieldTest, ActivationsInHostMemory_SameBits) {
   run_.arena_bytes = 8 << 20;
   run_.activation_places = 2;
   ExpectUndisturbedBits();
+}
+
+TEST_F(EngineYieldTest, ItemsOfAStore_ComeBackAfterwards_SameBits) {
+  run_.arena_bytes = 8 << 20;
+  const std::vector<std::byte> saved(100000, std::byte{5});
+  ActivationStore* store = nullptr;
+  std::vector<uint64_t> items;
+  run_.prepare = [&](Engine* engine, collectives::Communicator*, int) -> absl::Status {
+    const auto made = MakeActivationStore(engine, {.place_bytes = 16384, .places = 2});
+    if (!made.ok()) return made.status();
+    store = *made;
+    items.clear();
+    return engine->Initialize([](ParameterId, std::span<float>) { return absl::OkStatus(); });
+  };
+  run_.between_steps = [&](Engine*, int, int) {
+    items.push_back(store->Save(saved.data(), saved.size(), {}).value());
+    for (const uint64_t item : items) {
+      std::vector<std::byte> back(saved.size());
+      EXPECT_TRUE(store->Load(item, back.data(), back.size(), {}).ok());
+      EXPECT_EQ(back, saved);
+    }
+  };
+  const SyntheticResult calm = MustTrain();
+  Disturb();
+  const SyntheticResult disturbed = MustTrain();
+  if (high_.joinable()) high_.join();
+  EXPECT_EQ(low_was_, "preempted");
+  ExpectSameBits(disturbed.weights, calm.weights);
 }
 
 TEST_F(EngineYieldTest, WeightsThatStay_SameBits) {

@@ -1,0 +1,90 @@
+#include "client/zero/home_ranges.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/pages.h"
+#include "base/status_macros.h"
+
+namespace geminid::zero {
+namespace {
+
+constexpr uint64_t kAlignment = 64;  // that of homes
+constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
+
+}  // namespace
+
+HomeRanges::HomeRanges(Session* session, std::string name, uint64_t chunk_bytes)
+    : session_(*session),
+      name_(std::move(name)),
+      chunk_bytes_(base::RoundUp(chunk_bytes, kAlignment)) {}
+
+// Requests are carried out in order: copies that have ended are settled when the chunks are free.
+HomeRanges::~HomeRanges() {
+  std::vector<ChunkId> chunks;
+  std::vector<Pending> freed;
+  for (const Slab& slab : slabs_) {
+    chunks.push_back(slab.chunk);
+    freed.push_back(session_.Transition(slab.chunk, ChunkState::kFree));
+  }
+  for (const Pending& free : freed) free.Wait(kFarewellTimeout).IgnoreError();
+  if (!chunks.empty()) session_.Free(chunks).IgnoreError();  // else they end with the session
+}
+
+absl::StatusOr<HomeRanges::Range> HomeRanges::Take(uint64_t bytes) {
+  const uint64_t rounded = base::RoundUp(std::max<uint64_t>(bytes, 1), kAlignment);
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (const std::optional<Range> found = TakeLocked(rounded); found.has_value()) return *found;
+    const size_t number = slabs_.size();
+    lock.unlock();
+    GEMINID_ASSIGN_OR_RETURN(
+        const std::vector<ChunkHandle> made,
+        session_.Allocate({{absl::StrCat(name_, " ", number), ChunkKind::kGeneric,
+                            std::max(chunk_bytes_, rounded)}}));
+    session_.Transition(made.front().id, ChunkState::kHold);
+    lock.lock();
+    slabs_.push_back({.chunk = made.front().id, .free = {{0, made.front().bytes}}});
+  }
+}
+
+std::optional<HomeRanges::Range> HomeRanges::TakeLocked(uint64_t bytes) {
+  for (Slab& slab : slabs_) {
+    const auto found =
+        std::ranges::find_if(slab.free, [&](const auto& range) { return range.second >= bytes; });
+    if (found == slab.free.end()) continue;
+    const auto [offset, size] = *found;
+    slab.free.erase(found);
+    if (size > bytes) slab.free.emplace(offset + bytes, size - bytes);
+    return Range{.chunk = slab.chunk, .offset = offset, .bytes = bytes};
+  }
+  return std::nullopt;
+}
+
+void HomeRanges::Give(const Range& range) {
+  const std::lock_guard lock(mutex_);
+  const auto slab = std::ranges::find(slabs_, range.chunk, &Slab::chunk);
+  const auto here = slab->free.emplace(range.offset, range.bytes).first;
+  if (const auto after = std::next(here);
+      after != slab->free.end() && here->first + here->second == after->first) {
+    here->second += after->second;
+    slab->free.erase(after);
+  }
+  if (here == slab->free.begin()) return;
+  const auto before = std::prev(here);
+  if (before->first + before->second != here->first) return;
+  before->second += here->second;
+  slab->free.erase(here);
+}
+
+uint64_t HomeRanges::bytes() const {
+  const std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const Slab& slab : slabs_) bytes += session_.Bytes(slab.chunk);
+  return bytes;
+}
+
+}  // namespace geminid::zero

@@ -31,6 +31,8 @@ _ARGUMENTS = {
     "engine_copy_weights": (_P, _U64, _P, _P, _U64), "engine_finish_all": (_P, _U64), "engine_stable_address": (_P, _U32, _P),
     "engine_add_gradient": (_P, _U32, _P, _U64, _INT, _U64), "engine_gradient_norm": (_P, _P),
     "engine_step": (_P, _P, _P),
+    "engine_make_activation_store": (_P, _P), "engine_save_activation": (_P, _P, _U64, _U64, _P),
+    "engine_load_activation": (_P, _U64, _P, _U64, _U64), "engine_drop_activation": (_P, _U64),
     "engine_statistics": (_P, _P), "engine_plan": (_P, _P), "engine_export_weight": (_P, _U64, _U32, _P)}
 
 

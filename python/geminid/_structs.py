@@ -93,10 +93,14 @@ class StepResult(ctypes.Structure):
         ("loss_scale", _REAL), ("overflow", _INT), ("wait_ended", _INT)]
 
 
+class ActivationStoreOptions(ctypes.Structure):
+    _fields_ = [("struct_size", _SIZE), ("place_bytes", _U64), ("places", _U32)]
+
+
 #: The function that fills each.
 INIT = {SessionOptions: "session_options", RanksOptions: "ranks_options", Place: "place",
         Parameter: "parameter", Optimizer: "optimizer", EngineOptions: "engine_options",
         Progress: "progress", Resumed: "resumed", Group: "group", StepInput: "step_input",
-        StepResult: "step_result"}
+        StepResult: "step_result", ActivationStoreOptions: "activation_store_options"}
 
 FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, _U32, _U64, ctypes.POINTER(ctypes.c_float), _U64)

@@ -236,6 +236,29 @@ class Engine:
         if code:
             LIB.raise_error(code)
 
+    def make_activation_store(self, place_bytes: int, places: int) -> None:
+        """Host memory for what a forward pass saves, and `places` of the device memory that all of it passes through. On
+        all ranks, before the first micro-batch, at most once."""
+        options = LIB.filled(_structs.ActivationStoreOptions)
+        options.place_bytes, options.places = place_bytes, places
+        LIB.call("engine_make_activation_store", self.handle, ctypes.byref(options))
+
+    def save_activation(self, address: int, nbytes: int, stream: int = 0) -> int:
+        """Copies bytes of the device to host memory, in the order of the stream, and returns the item's number. What is at
+        the address may be written or freed in the order of the stream."""
+        item = ctypes.c_uint64()
+        LIB.call("engine_save_activation", self.handle, address, nbytes, stream, ctypes.byref(item))
+        return int(item.value)
+
+    def load_activation(self, item: int, address: int, nbytes: int, stream: int = 0) -> None:
+        """Copies the item's bytes to the device, in the order of the stream: in any order of items, and any number of
+        times."""
+        LIB.call("engine_load_activation", self.handle, item, address, nbytes, stream)
+
+    def drop_activation(self, item: int) -> None:
+        """Frees an item. Never waits, and does nothing where the engine has ended."""
+        LIB.function("engine_drop_activation")(self.handle, item, None)
+
     def gradient_norm(self) -> float:
         """Of the step, before clipping. Ends its last micro-batch; all ranks must."""
         norm = ctypes.c_double()

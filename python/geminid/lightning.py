@@ -33,7 +33,7 @@ class GeminidStrategy(DDPStrategy):
     """Ranks are started, and batches are spread over them, as with Lightning's "ddp"; the engine keeps the model's
     parameters and adds the gradients up.
 
-    device_memory, unit: those of geminid.torch.prepare, which is called when fit() begins. Validation, testing and
+    device_memory, unit, activations: those of geminid.torch.prepare, which is called when fit() begins. Validation, testing and
         prediction without a fit() leave the model as it is.
     options: of DDPStrategy that are not about torch's DistributedDataParallel, such as timeout.
 
@@ -44,9 +44,9 @@ class GeminidStrategy(DDPStrategy):
 
     strategy_name = "geminid"
 
-    def __init__(self, *, device_memory, unit=None, **options):
+    def __init__(self, *, device_memory, unit=None, activations="keep", **options):
         _releases.check("lightning", OLDEST_TRIED, NEWEST_TRIED)
-        self._device_memory, self._unit = device_memory, unit
+        self._options = {"device_memory": device_memory, "unit": unit, "activations": activations}
         super().__init__(**options)
 
     @property
@@ -81,8 +81,7 @@ class GeminidStrategy(DDPStrategy):
         super().setup_optimizers(trainer)
         for tensor in (*module.parameters(), *module.buffers()):  # the first rank's are everybody's, as with "ddp"
             torch.distributed.broadcast(tensor.detach(), 0)
-        _, optimizer = geminid.torch.prepare(module, self.optimizers[0], device_memory=self._device_memory,
-                                             unit=self._unit, ranks=self._ranks())
+        _, optimizer = geminid.torch.prepare(module, self.optimizers[0], **self._options, ranks=self._ranks())
         self.optimizers = [optimizer]
         # Of those that Lightning makes alike on all ranks when it validates.
         module._ddp_params_and_buffers_to_ignore = [name for name, _ in module.named_parameters()]

@@ -32,13 +32,13 @@ class PreparedAdamW:
                           'add the model, as in optimizer_cls_and_kwargs=(PreparedAdamW, {"model": model, ...})')
         return cls()(given, **options)
 
-    def __call__(self, model, /, *, device_memory, unit=None, weight_decay=0.0, **options):
+    def __call__(self, model, /, *, device_memory, unit=None, activations="keep", weight_decay=0.0, **options):
         options.pop("model", None)
         decaying = set(transformers.Trainer.get_decay_parameter_names(None, model))  # it asks no trainer
         groups = [{"params": [p for name, p in model.named_parameters() if p.requires_grad and (name in decaying) == decays],
                    "weight_decay": weight_decay if decays else 0.0} for decays in (True, False)]
         optimizer = torch.optim.AdamW(groups, **options)
-        return geminid.torch.prepare(model, optimizer, device_memory=device_memory, unit=unit)[1]
+        return geminid.torch.prepare(model, optimizer, device_memory=device_memory, unit=unit, activations=activations)[1]
 
 
 def _is_prepared(model):
@@ -49,7 +49,8 @@ class Trainer(transformers.Trainer):
     """transformers.Trainer whose model and optimizer geminid.torch.prepare prepares when train() begins, on one rank
     or several, which torchrun starts.
 
-    device_memory, unit: those of geminid.torch.prepare. All other arguments are those of transformers.Trainer.
+    device_memory, unit, activations: those of geminid.torch.prepare. All other arguments are those of
+        transformers.Trainer.
 
     A trainer derived from transformers.Trainer gets the same by inheriting from both, this one first:
 
@@ -59,9 +60,9 @@ class Trainer(transformers.Trainer):
     engine shards, and for a transformers older than 4.57.
     """
 
-    def __init__(self, *args, device_memory, unit=None, **kwargs):
+    def __init__(self, *args, device_memory, unit=None, activations="keep", **kwargs):
         _releases.check("transformers", OLDEST_TRIED, NEWEST_TRIED)
-        self._device_memory, self._unit = device_memory, unit
+        self._options = {"device_memory": device_memory, "unit": unit, "activations": activations}
         super().__init__(*args, **kwargs)
         for asked, name in ((self.is_fsdp_enabled, "args.fsdp"), (self.is_deepspeed_enabled, "args.deepspeed"),
                             (self.args.n_gpu > 1, "torch.nn.DataParallel over several GPUs in one process")):
@@ -87,7 +88,7 @@ class Trainer(transformers.Trainer):
         model = self.model if model is None else model
         if not _is_prepared(model):
             super().create_optimizer()
-            _, optimizer = geminid.torch.prepare(model, self.optimizer, device_memory=self._device_memory, unit=self._unit)
+            _, optimizer = geminid.torch.prepare(model, self.optimizer, **self._options)
             # With placement its whole state would be read and written once.
             self.optimizer = self.accelerator.prepare(optimizer, device_placement=[False])
         return self.optimizer

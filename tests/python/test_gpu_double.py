@@ -11,7 +11,8 @@ import pytest
 import twins
 
 WITH_DOUBLE = pathlib.Path(os.environ.get("GEMINID_DAEMON", "")).parent / "geminid-with-double"
-SCENARIOS = ("one_batch:block", "accumulate:leaf", "evaluate_between:block", "generate:leaf")
+OFFLOADED = ("accumulate:block:offload", "retained:leaf:offload")
+SCENARIOS = ("one_batch:block", "accumulate:leaf", "evaluate_between:block", "generate:leaf", *OFFLOADED)
 STEPS = 3
 
 
@@ -35,6 +36,11 @@ def test_scenario_on_gpu_without_one_is_that_of_torch(found, scenario):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_weights_nobody_uses_take_no_memory_of_torch(found, scenario):
     assert found[scenario]["bytes_left_in_torch"] == 0
+
+
+@pytest.mark.parametrize("scenario", OFFLOADED)
+def test_activations_cross_the_link_to_the_gpu_and_are_forgotten(found, scenario):
+    assert found[scenario]["activation_bytes"] > 0 and found[scenario]["activation_items"] == 0
 
 
 def test_torch_gets_what_the_arena_leaves_of_the_gpu(found):

@@ -14,6 +14,7 @@ import torch
 import geminid.torch
 from geminid import errors
 from geminid.session import Session
+from geminid.torch import activations
 from models import batch, make
 from resumed_program import Noisy, loader, prepared, train
 from twins import adamw
@@ -69,14 +70,14 @@ def life(daemon, name):
         session.close()
 
 
-def dies_at(daemon, name, *event):
+def dies_at(daemon, name, *event, **options):
     """One process of the run, which dies there."""
     def at(*here):
         if here == event:
             raise Died
 
     with pytest.raises(Died), life(daemon, name) as session:
-        train(at, session=session)
+        train(at, session=session, **options)
     gc.collect()  # the frames of the exception had the model
 
 
@@ -101,6 +102,16 @@ def test_process_that_takes_over_goes_on_to_the_bit(daemon, name, undisturbed, e
         made = train(lambda *_: None, session=session)
     assert made["resumed"]
     assert "goes on after step" in capfd.readouterr().err
+    assert_same(made, undisturbed)
+
+
+@pytest.mark.parametrize("event", EVENTS[:4], ids=lambda event: f"{event[0]} {event[1]} {event[2]}")
+def test_process_whose_activations_are_in_host_memory_goes_on_to_the_bit(daemon, name, undisturbed, event, monkeypatch):
+    monkeypatch.setattr(activations, "SMALLEST", 512)
+    dies_at(daemon, name, *event, activations="offload")
+    with life(daemon, name) as session:
+        made = train(lambda *_: None, session=session, activations="offload")
+    assert made["resumed"]
     assert_same(made, undisturbed)
 
 

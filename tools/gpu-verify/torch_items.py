@@ -54,6 +54,7 @@ class Item:
     model: str  # of MODELS; the type of scenarios
     limit_gib: int = 0
     engine_gib: int = 0
+    activations: str = "keep"
 
 
 # In the order of their worth; a published rival's figures: qwen3-4b 5.63 s per step with 20.1 GiB, 7b-x158 27.2 s per step.
@@ -66,6 +67,8 @@ ITEMS = [
     Item("qwen3-4b/fsdp2-offload", 70, "fsdp2", "qwen3-4b"),
     Item("7b/geminid-24GiB", 120, "geminid", "7b", 24, 12),
     Item("1.5b/geminid-4GiB", 40, "geminid", "1.5b", 4, 1),
+    Item("1.5b/geminid-4GiB-offload", 40, "geminid", "1.5b", 4, 1, activations="offload"),
+    Item("scenarios-fp32-offload", 50, "scenarios", "fp32", activations="offload"),
     Item("1.5b/geminid-12GiB", 40, "geminid", "1.5b", 12, 6),
     Item("1.5b/geminid-24GiB", 40, "geminid", "1.5b", 24, 16),
     Item("1.5b/geminid-unlimited", 40, "geminid", "1.5b", 100, 60),
@@ -111,6 +114,9 @@ def scenarios(options, item):
     import steps
     import twins
 
+    from geminid.torch import activations
+
+    activations.SMALLEST = 512  # of models this small
     plain_batch = models.batch
     device = torch.device(options.device)
     torch.set_default_device(device)
@@ -125,7 +131,7 @@ def scenarios(options, item):
         for unit in ("block", "leaf"):
             model = models.make("gpt").to(device=device, dtype=dtype)
             memory = twins.AMPLE if options.device == "cuda" or step in steps.WHOLE else twins.SMALL["gpt", unit]
-            pair = twins.pair(model, device_memory=memory, unit=unit)
+            pair = twins.pair(model, device_memory=memory, unit=unit, activations=item.activations)
             twins.run(pair, step)
             plain, ours = pair
             worst[f"{step.__name__} {unit}"] = twins.difference(ours.losses + ours.norms, plain.losses + plain.norms)
@@ -197,9 +203,9 @@ def make_model(torch, options, shape):
 def by_geminid(torch, options, item, shape, model, optimizer):
     import geminid.torch
     if options.device == "cpu":
-        return geminid.torch.prepare(model, optimizer, device_memory=TINY_MEMORY)
+        return geminid.torch.prepare(model, optimizer, device_memory=TINY_MEMORY, activations=item.activations)
     return geminid.torch.prepare(model, optimizer, device_memory=TINY_MEMORY if options.tiny else item.engine_gib * GIB,
-                                 torch_memory=(item.limit_gib - item.engine_gib) * GIB)
+                                 torch_memory=(item.limit_gib - item.engine_gib) * GIB, activations=item.activations)
 
 
 def by_fsdp2(torch, options, item, shape, model, optimizer):

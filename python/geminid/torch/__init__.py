@@ -16,6 +16,7 @@ import os
 import torch as _torch
 
 from geminid.errors import Refused
+from geminid.torch.activations import offload_activations
 from geminid.torch.explain import Explanation, explain
 from geminid.torch.optim import Adafactor, Came, Lamb, Lars, Lion
 from geminid.torch.prepare import prepare
@@ -26,7 +27,7 @@ from geminid.torch.readings import keeper_of, log, statistics
 from geminid.torch.weights import empty_weights
 
 __all__ = ["Adafactor", "Came", "Explanation", "Lamb", "Lars", "Lion", "ProgressLine", "Refused", "Run", "empty_weights",
-           "explain", "full", "load", "log", "prepare", "progress", "resume", "save", "statistics"]
+           "explain", "full", "load", "log", "offload_activations", "prepare", "progress", "resume", "save", "statistics"]
 
 
 def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *, keep: int = 2, data_position: int = 0) -> str:

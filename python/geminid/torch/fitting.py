@@ -12,6 +12,7 @@ import torch
 from geminid import engine as engine_
 from geminid.errors import ResourceExhausted
 from geminid.session import Ranks, Session
+from geminid.torch.activations import PLACES, place_bytes
 from geminid.torch import weights as weights_
 from geminid.torch.parameter import Record
 from geminid.torch.placing import Place
@@ -66,24 +67,30 @@ def _needed_bytes(engine: engine_.Engine, unit: Unit, place: Place) -> int:
     return max(engine.device_bytes(ids, []), *(engine.device_bytes(beside, [id_]) for id_ in trained), 0)
 
 
-def _check_units(engine: engine_.Engine, units: Sequence[Unit], place: Place, arena_bytes: int) -> None:
+def _check_units(engine: engine_.Engine, units: Sequence[Unit], place: Place, arena_bytes: int, passing_bytes: int) -> None:
     needed, largest = max(((_needed_bytes(engine, unit, place), unit) for unit in units), key=lambda found: found[0])
-    if needed > arena_bytes:
+    least = needed + passing_bytes
+    if least > arena_bytes:
+        beside = f", and activations on their way to host memory take {passing_bytes >> 10} KiB" if passing_bytes else ""
         raise ResourceExhausted(
             f"device_memory is {arena_bytes >> 10} KiB; '{largest.name}' needs {needed >> 10} KiB for its weights and one "
-            f"gradient. Raise device_memory to at least {needed >> 10} KiB")
+            f"gradient{beside}. Raise device_memory to at least {least >> 10} KiB")
 
 
 def make_engine(model: torch.nn.Module, records: Records, sources: weights_.Sources, session: Session, ranks: Ranks,
-                optimizer: engine_.Optimizer, granularity: str | None, place: Place,
+                optimizer: engine_.Optimizer, granularity: str | None, place: Place, offloads: bool,
                 options: Mapping[str, Any]) -> tuple[engine_.Engine, list[Unit], str]:
-    """(engine, units, granularity). The engine has the parameters' values, or those of the process before."""
+    """(engine, units, granularity). The engine has the parameters' values, or those of the process before. offloads: and a
+    store of activations."""
     arena_bytes = session.describe()["arena_bytes"]
+    passing_bytes = PLACES * place_bytes(arena_bytes) if offloads else 0
     for tried in ("block", "leaf") if granularity is None else (granularity,):
         units = choose_units(model, lambda parameter: parameter in records, tried)
         engine = _engine(session, ranks, records, units, optimizer, place, options)
         try:
-            _check_units(engine, units, place, arena_bytes)
+            _check_units(engine, units, place, arena_bytes, passing_bytes)
+            if offloads:
+                engine.make_activation_store(place_bytes(arena_bytes), PLACES)
             if engine.resumed() is None:
                 _initialize(engine, records, sources)
             _try_units(engine, units)

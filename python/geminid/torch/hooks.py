@@ -70,6 +70,8 @@ def _before_model(keeper: Keeper) -> Hook:
             keeper.recover()
             if torch.is_grad_enabled():
                 keeper.begin_micro_batch()
+                if keeper.activations is not None and not keeper.depth:
+                    keeper.activations.begin()
         keeper.depth += 1
     return hook
 
@@ -77,6 +79,8 @@ def _before_model(keeper: Keeper) -> Hook:
 def _after_model(keeper: Keeper) -> Hook:
     def hook(_module: torch.nn.Module, _args: Any, result: Any) -> None:
         keeper.depth = max(0, keeper.depth - 1)
+        if keeper.activations is not None and not keeper.depth:
+            keeper.activations.end()
         wants_backward = torch.is_grad_enabled()
         if not keeper.depth and not wants_backward:
             keeper.release_outside()

@@ -16,6 +16,7 @@ from geminid.torch.torch_memory import BACKWARD
 
 if TYPE_CHECKING:
     from geminid.session import Ranks, Session
+    from geminid.torch.activations import SavedTensors
     from geminid.torch.holding import Holding
     from geminid.torch.optimizer import Optimizer
     from geminid.torch.parameter import ManagedParameter, Record
@@ -94,6 +95,7 @@ class Keeper:
         self.holding: Holding | None = None  # of geminid.torch.resume
         self.run: Run | None = None
         self.torch_memory: TorchMemory | None = None  # on a GPU
+        self.activations: SavedTensors | None = None  # where they are offloaded
         self.micro_batch_open = False
         self.has_gradient = False
         self.clipping: tuple[float, float, float] | None = None  # (largest norm, norm, gradient_scale) when it was asked for
@@ -154,6 +156,8 @@ class Keeper:
         self.outside.clear()
         self.used_outside.clear()
         self.depth, self.changing = 0, False
+        if self.activations is not None:
+            self.activations.end()
         if self.torch_memory is not None:
             self.torch_memory.peaks.forget_open()
 

@@ -42,6 +42,9 @@ class Place(Protocol):
     def stream(self) -> int:
         """On which torch computes now, in this thread."""
 
+    def queued(self, tensor: torch.Tensor) -> None:
+        """The engine's copy from or to the tensor is queued on that stream: its memory is not reused before."""
+
 
 class InArena:
     """The host device."""
@@ -67,6 +70,9 @@ class InArena:
 
     def stream(self) -> int:
         return 0
+
+    def queued(self, tensor: torch.Tensor) -> None:
+        pass  # it is done
 
 
 class InTorch:
@@ -112,6 +118,10 @@ class InTorch:
 
     def stream(self) -> int:
         return int(torch.cuda.current_stream(self.device).cuda_stream)
+
+    def queued(self, tensor: torch.Tensor) -> None:
+        # The allocator waits for no other stream than the one on which the tensor was made.
+        tensor.record_stream(torch.cuda.current_stream(self.device))
 
 
 def daemon_flags() -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from geminid.torch import clipping, compiling, fitting, holding, hooks, optimize
 from geminid.torch import torch_memory as torch_memory_
 from geminid.torch import weights as weights_
 from geminid.torch import wrappers
+from geminid.torch.activations import SavedTensors
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
 from geminid.torch.optimizer_state import State, put
@@ -94,7 +95,7 @@ def _hold(session: Session, model: torch.nn.Module, records: Mapping[torch.nn.Pa
 def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | str, unit: str | None = None,
             weights: weights_.Source | None = None, session: Session | None = None, ranks: Ranks | None = None,
             resume: bool | str = False, held_bytes: int | None = None, torch_memory: int | str | None = None,
-            **options: Unpack[engine_.Options]) -> tuple[M, torch.optim.Optimizer]:
+            activations: str = "keep", **options: Unpack[engine_.Options]) -> tuple[M, torch.optim.Optimizer]:
     """Hands the parameters of a model to the engine, and returns (model, optimizer) for a loop that
     stays as it was.
 
@@ -115,6 +116,8 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     torch_memory: on a GPU, the most that PyTorch's own allocator may take in this process for activations and the weights in
         use, like device_memory. None: what the device has beside device_memory, or less where
         torch.cuda.set_per_process_memory_fraction has set less.
+    activations: "keep", or "offload" to have the tensors that the forward pass saves wait in host memory until the backward
+        pass needs them. The results have the same bits. A sixteenth of device_memory, at most 64 MiB, is for their way.
     options: of geminid.engine.Engine, such as update_threads.
 
     Raises Refused for what could not be right, before anything has changed; ResourceExhausted with the
@@ -127,6 +130,8 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
         return model, optimizer
     if unit not in (None, "block", "leaf"):
         raise InvalidArgument(f"unit is {unit!r}; it must be 'block', 'leaf' or None")
+    if activations not in ("keep", "offload"):
+        raise InvalidArgument(f"activations is {activations!r}; it must be 'keep' or 'offload'")
     torch_bytes = None if torch_memory is None else bytes_of(torch_memory, "torch_memory")
     wrappers.check_unwrapped(model)
     chosen, kind = optimizers.translate(optimizer)
@@ -141,7 +146,9 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     placing.check_device(model, place)
     memory = torch_memory_.limit_of(place.allocator, session, torch_bytes)
     held, unit = _hold(session, model, records, chosen, options, unit, held_bytes)
-    engine, units, granularity = fitting.make_engine(model, records, sources, session, ranks, chosen, unit, place, options)
+    offloads = activations == "offload"
+    engine, units, granularity = fitting.make_engine(model, records, sources, session, ranks, chosen, unit, place, offloads,
+                                                     options)
     if held is not None:
         held.agree({**held.mine, "unit": granularity})
     for parameter, source in sources.items():
@@ -150,6 +157,8 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     keeper = Keeper(engine, list(records.values()), units, place, granularity, session, ranks)
     keeper.holding, keeper.torch_memory = held, memory
     bound = _bind(model, optimizer, kind, keeper, records)
+    if offloads:
+        keeper.activations = SavedTensors(engine, place, model)
     if memory is not None:
         memory.apply()
     return model, bound

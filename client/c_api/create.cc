@@ -49,6 +49,7 @@ absl::StatusOr<zero::Parameter> ToParameter(const geminid_parameter& given) {
   parameter.learning_rate_scale = given.learning_rate_scale;
   parameter.backward_uses = given.backward_uses;
   parameter.separate_gradient = given.separate_gradient != 0;
+  parameter.orthogonal = given.orthogonal != 0;
   parameter.update_without_gradient = given.update_without_gradient != 0;
   parameter.group = given.group;
   return parameter;
@@ -141,6 +142,7 @@ void geminid_parameter_init(geminid_parameter* parameter, size_t struct_size) {
   filled.decay = defaults.decay ? 1 : 0;
   filled.backward_uses = defaults.backward_uses;
   filled.separate_gradient = defaults.separate_gradient ? 1 : 0;
+  filled.orthogonal = defaults.orthogonal ? 1 : 0;
   filled.update_without_gradient = defaults.update_without_gradient ? 1 : 0;
   filled.unit = -1;
   filled.weight_decay = NAN;

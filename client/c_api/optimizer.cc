@@ -66,13 +66,26 @@ void Match(zero::CameOptions& o, geminid_optimizer& c, const Move& move) {
   move(o.clip_threshold, c.clip_threshold), move(o.weight_decay, c.weight_decay);
 }
 
+template <typename Move>
+void Match(zero::MuonOptions& o, geminid_optimizer& c, const Move& move) {
+  move(o.momentum, c.momentum), move(o.nesterov, c.nesterov), move(o.rate, c.muon_rate);
+  move(o.beta1, c.beta1), move(o.beta2, c.beta2), move(o.epsilon, c.epsilon);
+  move(o.weight_decay, c.weight_decay);
+}
+
 struct ToC {
   void operator()(double option, double& field) const { field = option; }
+  void operator()(zero::MuonRate option, int32_t& field) const {
+    field = static_cast<int32_t>(option);
+  }
   void operator()(bool option, int32_t& field) const { field = option ? 1 : 0; }
 };
 struct FromC {
   void operator()(double& option, double field) const { option = field; }
   void operator()(bool& option, int32_t field) const { option = field != 0; }
+  void operator()(zero::MuonRate& option, int32_t field) const {
+    option = static_cast<zero::MuonRate>(field);
+  }
 };
 
 template <size_t kKind = 0>
@@ -91,7 +104,11 @@ absl::StatusOr<zero::Optimizer> ToOptimizer(const geminid_optimizer* given) {
   GEMINID_ASSIGN_OR_RETURN(geminid_optimizer read, Read(given, "optimizer"));
   std::optional<zero::Optimizer> optimizer = OfKind(read.kind);
   if (!optimizer.has_value()) {
-    return CheckNumber(read.kind, GEMINID_ADAMW, GEMINID_CAME, "the optimizer's kind");
+    return CheckNumber(read.kind, GEMINID_ADAMW, GEMINID_MUON, "the optimizer's kind");
+  }
+  if (read.kind == GEMINID_MUON) {
+    GEMINID_RETURN_IF_ERROR(CheckNumber(read.muon_rate, GEMINID_MUON_AS_ADAMW,
+                                        GEMINID_MUON_ORIGINAL, "the optimizer's muon_rate"));
   }
   std::visit([&](auto& options) { Match(options, read, FromC()); }, *optimizer);
   return *optimizer;

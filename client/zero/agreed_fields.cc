@@ -121,6 +121,16 @@ void AddOptions(const CameOptions& o, Collector* to) {
   to->Add("weight_decay", o.weight_decay);
 }
 
+void AddOptions(const MuonOptions& o, Collector* to) {
+  to->Add("momentum", o.momentum);
+  to->Add("nesterov", o.nesterov);
+  to->Add("rate", o.rate == MuonRate::kOriginal ? "original" : "as adamw");
+  to->Add("weight_decay", o.weight_decay);
+  to->Add("beta1", o.beta1);
+  to->Add("beta2", o.beta2);
+  to->Add("epsilon", o.epsilon);
+}
+
 AgreedFields FieldsOf(const Optimizer& optimizer) {
   Collector fields(absl::StrCat(" of ", Name(optimizer)));
   std::visit([&](const auto& options) { AddOptions(options, &fields); }, optimizer);
@@ -151,6 +161,7 @@ AgreedFields FieldsOf(const Parameter& parameter, const Options& options) {
   fields.Add("backward_uses", parameter.backward_uses);
   fields.Add("separate_gradient", parameter.separate_gradient);
   fields.Add("update_without_gradient", parameter.update_without_gradient);
+  fields.Add("orthogonal", parameter.orthogonal);
   fields.Add("group", static_cast<double>(parameter.group));
   return fields.Take();
 }

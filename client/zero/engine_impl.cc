@@ -187,6 +187,7 @@ StateStoreOptions EngineImpl::StoreOptions() const {
                                          options.state_placement == StatePlacement::kDevice,
                             .gradient_sums = setup_.sums_gradients(),
                             .state_arrays = optimizer_->state_arrays(),
+                            .whole_state_arrays = optimizer_->matrix_state_arrays(),
                             .state_type = options.state_type,
                             .tensor_state_bytes = optimizer_->tensor_state_bytes(),
                             .device_scale_bytes = optimizer_->device_scale_bytes(),
@@ -202,7 +203,11 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
   GEMINID_RETURN_IF_ERROR(optimizer_->status());
   GEMINID_RETURN_IF_ERROR(links_->CheckCounted(optimizer_->CountedElements()));
   StateStoreOptions options = StoreOptions();
+  GEMINID_ASSIGN_OR_RETURN(
+      options.workspace_bytes,
+      optimizer_->WorkspaceBytes(static_cast<size_t>(setup_.options.update_threads)));
   GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(setup_.session, setup_.layout, options));
+  optimizer_->SetWorkspace(store_->Workspace());
   RunPosition run;
   if (const shm::CommitRecord* last = shm::NewestRecord(*store_->commit()); last != nullptr) {
     run.epoch = last->epoch;
@@ -216,6 +221,7 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
     GEMINID_RETURN_IF_ERROR(store_->Free());
     options.resume = false;
     GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(setup_.session, setup_.layout, options));
+    optimizer_->SetWorkspace(store_->Workspace());
   }
   state_ = std::make_unique<StateIo>(setup_, store_.get(), links_.get());
   residency_->SetStateBytes(store_->device_bytes());

@@ -33,6 +33,20 @@ std::function<absl::Time()> ClockOf(const Options& options) {
   };
 }
 
+bool IsOnGpu(const Session* session) {
+  return session != nullptr && session->device_description().kind == DeviceKind::kCuda;
+}
+
+// There are no kernels that make matrices orthogonal: with them state stays on the host.
+Options WithPlaceOfState(const Session* session, Options options) {
+  const bool automatic = options.state_placement == StatePlacement::kAuto &&
+                         options.placement != Placement::kDevice;
+  if (IsMuon(options.optimizer) && IsOnGpu(session) && automatic) {
+    options.state_placement = StatePlacement::kHost;
+  }
+  return options;
+}
+
 }  // namespace
 
 EngineSetup::EngineSetup(Session* of_session, collectives::Communicator* ranks,
@@ -40,7 +54,7 @@ EngineSetup::EngineSetup(Session* of_session, collectives::Communicator* ranks,
     : session(of_session),
       communicator(ranks),
       parameters(std::move(of_model)),
-      options(std::move(given)),
+      options(WithPlaceOfState(of_session, std::move(given))),
       clock(ClockOf(options)) {}
 
 absl::Status EngineSetup::MakeLayout() {
@@ -48,8 +62,11 @@ absl::Status EngineSetup::MakeLayout() {
   std::vector<std::string> names;
   for (const Parameter& parameter : parameters) {
     elements.push_back(ElementsOf(parameter));
-    shapes.push_back(
-        {elements.back(), parameter.trainable, TypeOf(parameter, options), parameter.unit});
+    shapes.push_back({.elements = elements.back(),
+                      .trainable = parameter.trainable,
+                      .type = TypeOf(parameter, options),
+                      .unit = parameter.unit,
+                      .whole = IsMatrix(parameter, options.optimizer)});
     names.push_back(parameter.name);
   }
   absl::StatusOr<Layout> made = zero::MakeLayout(shapes, {.world_size = communicator->WorldSize(),
@@ -99,6 +116,13 @@ absl::Status EngineSetup::Check() const {
         "with placement device the optimizer's state is on the device too; use state placement "
         "auto or device, or placement auto");
   }
+  const bool on_host =
+      options.placement != Placement::kDevice && options.state_placement == StatePlacement::kHost;
+  if (IsMuon(options.optimizer) && IsOnGpu(session) && !on_host) {
+    return absl::UnimplementedError(
+        "muon has no kernels for a GPU, and updates state in host memory alone; use state placement "
+        "host, and placement auto or cpu");
+  }
   std::set<std::string> names;
   for (const Parameter& parameter : parameters) {
     if (!names.insert(parameter.name).second) {
@@ -119,7 +143,7 @@ absl::Status EngineSetup::CheckNotFinite() const {
           "Options::not_finite at kSkip");
     }
   }
-  if (options.not_finite == NotFinite::kWrite && !IsElementwise(options.optimizer)) {
+  if (options.not_finite == NotFinite::kWrite && NeedsSums(options.optimizer)) {
     return absl::InvalidArgumentError(
         absl::StrCat(Name(options.optimizer),
                      " needs sums over whole tensors, which are finite: with it steps "
@@ -159,7 +183,7 @@ absl::Status EngineSetup::CheckAllRanks() const {
         "Options::model is of ranks with different parts of a model; give Options::all_ranks, too");
   }
   const char* why = nullptr;
-  if (!IsElementwise(options.optimizer) && options.model.empty()) {
+  if (NeedsSums(options.optimizer) && options.model.empty()) {
     why = "the optimizer keeps numbers for each tensor; say with Options::model which there are";
   }
   for (const Parameter& parameter : parameters) {
@@ -176,7 +200,7 @@ absl::Status EngineSetup::CheckUpdatesInBackward() const {
   if (options.clip_norm > 0) why = "clipping needs the norm of the whole gradient first";
   if (options.loss_scale.has_value()) why = "loss scaling may leave a whole step out";
   if (options.accumulate > 1) why = "gradients are complete with the last micro-batch only";
-  if (!IsElementwise(options.optimizer)) why = "the optimizer needs sums over whole tensors first";
+  if (NeedsSums(options.optimizer)) why = "the optimizer needs sums over whole tensors first";
   for (const Parameter& parameter : parameters) {
     if (!parameter.update_without_gradient) {
       why = "which parameters have no gradient is known at the step's end only";
@@ -214,11 +238,23 @@ absl::Status EngineSetup::CheckParameter(const Parameter& parameter) const {
                      "' needs a learning_rate_scale and weight_decay that are finite and not "
                      "negative"));
   }
+  if (IsMatrix(parameter, options.optimizer)) GEMINID_RETURN_IF_ERROR(CheckMatrix(parameter));
   if (parameter.backward_uses < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "parameter '", parameter.name, "' has negative backward_uses; 0 stands for any number"));
   }
   return absl::OkStatus();
+}
+
+absl::Status EngineSetup::CheckMatrix(const Parameter& parameter) const {
+  const char* why = nullptr;
+  if (parameter.shape.size() < 2) why = "has fewer than two dimensions";
+  if (parameter.pieces.has_value()) why = "is a part of a tensor that is cut (Parameter::pieces)";
+  if (why == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("parameter '", parameter.name, "' ", why,
+                   ", and only a whole matrix can be made orthogonal; leave it to AdamW "
+                   "(Parameter::orthogonal), or take another optimizer"));
 }
 
 absl::Status EngineSetup::CheckStep(const Engine::StepInput& input) const {

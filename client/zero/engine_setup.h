@@ -26,7 +26,8 @@ struct EngineSetup {
   EngineSetup(Session* of_session, collectives::Communicator* ranks,
               std::vector<Parameter> of_model, Options given);
 
-  // INVALID_ARGUMENT names the option or the parameter, and says what to do.
+  // INVALID_ARGUMENT names the option or the parameter, and says what to do. UNIMPLEMENTED for what
+  // there are no kernels for.
   absl::Status Check() const;
   // INVALID_ARGUMENT where learning rates, decays, norms or groups of a step cannot be.
   absl::Status CheckStep(const Engine::StepInput& input) const;
@@ -78,6 +79,7 @@ struct EngineSetup {
   absl::Status CheckAllRanks() const;
   absl::Status CheckUpdatesInBackward() const;
   absl::Status CheckParameter(const Parameter& parameter) const;
+  absl::Status CheckMatrix(const Parameter& parameter) const;
 };
 
 }  // namespace geminid::zero

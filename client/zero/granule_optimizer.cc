@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "base/status_macros.h"
 #include "client/zero/optimizer_options.h"
 #include "client/zero/tensor_runs.h"
 #include "kernels/runtime/common/absl_status.h"
@@ -29,7 +30,8 @@ kernels::FactorShape ShapeOf(const Parameter& parameter) {
   return shape;
 }
 
-std::vector<kernels::TensorOptions> TensorsOf(const std::vector<Parameter>& parameters) {
+std::vector<kernels::TensorOptions> TensorsOf(const std::vector<Parameter>& parameters,
+                                              const Optimizer& optimizer) {
   std::vector<kernels::TensorOptions> tensors;
   for (const Parameter& parameter : parameters) {
     kernels::TensorOptions tensor;
@@ -37,6 +39,9 @@ std::vector<kernels::TensorOptions> TensorsOf(const std::vector<Parameter>& para
     tensor.learning_rate_scale = parameter.learning_rate_scale;
     tensor.weight_decay = parameter.decay ? parameter.weight_decay : 0.0;
     tensor.frozen = !parameter.trainable;
+    if (IsMatrix(parameter, optimizer)) {
+      tensor.matrix_rows = static_cast<uint64_t>(*(parameter.shape.end() - 2));
+    }
     base::Fnv1a name;
     name.AddText(parameter.name);
     tensor.rounding_id = name.value();
@@ -75,10 +80,9 @@ GranuleOptimizer::GranuleOptimizer(const Layout& layout, const std::vector<Param
     : layout_(layout),
       options_(ToKernel(options.optimizer)),
       needs_sums_(kernels::NeedsSums(options_.kind)),
-      state_arrays_(static_cast<size_t>(kernels::StateArrays(options_))),
       of_model_(needs_sums_ && !options.model.empty()),
       tensors_(of_model_ ? options.model.size() : parameters.size()),
-      tensor_options_(TensorsOf(of_model_ ? options.model : parameters)),
+      tensor_options_(TensorsOf(of_model_ ? options.model : parameters, options.optimizer)),
       step_(options_, tensor_options_) {
   MakeRuns(parameters, rank, of_model_ ? options.model : std::vector<Parameter>());
   const bool leaves_out = std::ranges::any_of(parameters, [](const Parameter& parameter) {
@@ -88,6 +92,13 @@ GranuleOptimizer::GranuleOptimizer(const Layout& layout, const std::vector<Param
 }
 
 absl::Status GranuleOptimizer::status() const { return FromKernel(step_.status(), "ShardedStep"); }
+
+absl::StatusOr<uint64_t> GranuleOptimizer::WorkspaceBytes(size_t threads) const {
+  size_t bytes = 0;
+  GEMINID_RETURN_IF_ERROR(
+      FromKernel(step_.MatrixWorkspaceBytes(threads, &bytes), "MatrixWorkspaceBytes"));
+  return bytes;
+}
 
 uint64_t GranuleOptimizer::SumsAndFactorsBytes() const {
   return TensorStateBytes(options_, tensors_, step_.FactorTotal());
@@ -306,9 +317,29 @@ kernels::Status GranuleOptimizer::Apply(const Run& run, uint32_t granule,
                      ArraysOf(store.Spare(granule), run.granule_offset));
 }
 
+bool GranuleOptimizer::HasMatrices(uint32_t granule) const {
+  return std::ranges::any_of(runs_[granule], [this](const Run& run) {
+    return run.tensor != kernels::kNoTensor && tensor_options_[run.tensor].matrix_rows != 0;
+  });
+}
+
+absl::Status GranuleOptimizer::UpdateMatrices(uint32_t granule, const StateStore& store,
+                                              kernels::ThreadPool* pool) const {
+  for (const Run& run : runs_[granule]) {
+    const kernels::Segment segment = SegmentOf(run, granule, store);
+    const kernels::Status status =
+        step_.OfMatrices(segment)
+            ? step_.ApplyMatrices(segment, ArraysOf(store.Spare(granule), run.granule_offset), pool)
+            : Apply(run, granule, store);
+    GEMINID_RETURN_IF_ERROR(FromKernel(status, "ShardedStep"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
                                       kernels::ThreadPool* pool) const {
   if (store.granule_on_device(granule)) return UpdateOnDevice(granule, store, pool);
+  if (HasMatrices(granule)) return UpdateMatrices(granule, store, pool);
   std::atomic<kernels::Status> status = kernels::Status::kOk;
   const auto update = [&](uint64_t begin, uint64_t end) {
     // The first one begins with the granule.

@@ -31,8 +31,14 @@ class GranuleOptimizer {
   absl::Status status() const;
 
   // What the state store must have for it.
-  size_t state_arrays() const { return state_arrays_; }
+  size_t state_arrays() const { return static_cast<size_t>(kernels::StateArrays(options_)); }
+  size_t matrix_state_arrays() const {
+    return static_cast<size_t>(kernels::MatrixStateArrays(options_));
+  }
   uint64_t tensor_state_bytes() const;
+  // Host memory that updates of matrices need on so many threads, and where it is: before the first.
+  absl::StatusOr<uint64_t> WorkspaceBytes(size_t threads) const;
+  void SetWorkspace(std::span<std::byte> workspace) { step_.SetMatrixWorkspace(workspace); }
   uint64_t device_scale_bytes() const { return step_.FactorTotal() * sizeof(float); }
 
   // Of each tensor, the elements that this rank adds to sums; none for optimizers that need none.
@@ -77,6 +83,10 @@ class GranuleOptimizer {
   uint64_t SumsAndFactorsBytes() const;
   kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateStore& store) const;
   kernels::Status Apply(const Run& run, uint32_t granule, const StateStore& store) const;
+  // On the host: all runs are whole tensors, or none.
+  absl::Status UpdateMatrices(uint32_t granule, const StateStore& store,
+                              kernels::ThreadPool* pool) const;
+  bool HasMatrices(uint32_t granule) const;
   absl::Status UpdateOnDevice(uint32_t granule, const StateStore& store,
                               kernels::ThreadPool* pool) const;
   std::vector<kernels::Segment> AllSegments(const StateStore& store) const;
@@ -84,7 +94,6 @@ class GranuleOptimizer {
   const Layout& layout_;
   const kernels::OptimizerOptions options_;
   const bool needs_sums_;
-  const size_t state_arrays_;
   const bool of_model_;
   const size_t tensors_;
   const std::vector<kernels::TensorOptions> tensor_options_;  // as given at the start

@@ -31,9 +31,10 @@ struct Group {
   uint64_t elements = 0;  // with what aligns them
 };
 
-// The tensors of one type, which are packed as if there were no others.
+// The tensors of one type, whole or not, which are packed as if there were no others.
 struct Kind {
   DataType type = DataType::kBFloat16;
+  bool whole = false;
   std::vector<uint32_t> members{};    // by the list of all
   std::vector<TensorShape> shapes{};  // of the members
   std::vector<size_t> group_of{};     // by member
@@ -64,20 +65,27 @@ void AddMember(uint32_t tensor, const TensorShape& shape, Kind* kind) {
 std::vector<Kind> KindsOf(std::span<const TensorShape> tensors) {
   std::vector<Kind> kinds;
   for (uint32_t i = 0; i < tensors.size(); ++i) {
-    auto kind = std::ranges::find(kinds, tensors[i].type, &Kind::type);
-    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {.type = tensors[i].type});
+    const TensorShape& tensor = tensors[i];
+    auto kind = std::ranges::find_if(kinds, [&](const Kind& other) {
+      return other.type == tensor.type && other.whole == tensor.whole;
+    });
+    if (kind == kinds.end()) {
+      kind = kinds.insert(kinds.end(), {.type = tensor.type, .whole = tensor.whole});
+    }
     AddMember(i, tensors[i], &*kind);
   }
   return kinds;
 }
 
-// Packs one kind; `quantum` is the unit in which a chunk grows that is not of the ordinary size.
+// Packs one kind; `quantum` is the unit in which a chunk grows that is not of the ordinary size, and
+// `granule` what whole tensors do not go beyond.
 class Packer {
  public:
-  Packer(const Kind& kind, uint64_t chunk_elements, uint64_t quantum)
+  Packer(const Kind& kind, uint64_t chunk_elements, uint64_t quantum, uint64_t granule)
       : kind_(kind),
         chunk_elements_(chunk_elements),
         quantum_(quantum),
+        granule_(granule),
         open_(kind.groups.size()) {}
 
   // Of each member; their chunks are added to `chunks`.
@@ -109,10 +117,17 @@ class Packer {
       return {own, 0};
     }
     OpenChunk& open = Find(member, aligned, chunks);
-    const TensorPlace place{open.chunk, open.fill};
-    open.fill += aligned;
+    const TensorPlace place{open.chunk, Begin(open.fill, aligned)};
+    open.fill = place.offset + aligned;
     (*chunks)[open.chunk].used_elements += elements;
     return place;
+  }
+
+  // Where a tensor begins in a chunk that is filled so far.
+  uint64_t Begin(uint64_t fill, uint64_t aligned) const {
+    if (!kind_.whole) return fill;
+    const uint64_t left = granule_ - fill % granule_;
+    return aligned <= left ? fill : fill + left;
   }
 
   // Small tensors between large ones would cost a unit chunks, so that all of its stay open; of
@@ -122,7 +137,7 @@ class Packer {
     if (kind_.groups[group].elements < quantum_) group = kind_.groups[group].trainable ? 1 : 0;
     std::vector<OpenChunk>& open = open_[group];
     for (OpenChunk& candidate : open) {
-      if (candidate.fill + aligned <= chunk_elements_) return candidate;
+      if (Begin(candidate.fill, aligned) + aligned <= chunk_elements_) return candidate;
     }
     if (!kind_.groups[group].unit.has_value()) open.clear();
     open.push_back({Add(chunk_elements_, kind_.groups[group].trainable, chunks), 0});
@@ -139,12 +154,13 @@ class Packer {
   const Kind& kind_;
   uint64_t chunk_elements_;
   uint64_t quantum_;
+  uint64_t granule_;
   std::vector<std::vector<OpenChunk>> open_;  // by group
 };
 
-uint64_t PaddingOf(const Kind& kind, uint64_t chunk_elements, uint64_t quantum) {
+uint64_t PaddingOf(const Kind& kind, uint64_t chunk_elements, uint64_t quantum, uint64_t granule) {
   std::vector<ChunkShape> chunks;
-  Packer(kind, chunk_elements, quantum).Pack(&chunks);
+  Packer(kind, chunk_elements, quantum, granule).Pack(&chunks);
   uint64_t total = 0;
   for (const ChunkShape& chunk : chunks) total += chunk.elements;
   return total - kind.elements;
@@ -171,7 +187,7 @@ uint64_t LargestOrdinary(std::span<const TensorShape> tensors, uint64_t alignmen
   return largest;
 }
 
-uint64_t SearchChunkElements(const Kind& kind, uint64_t start, uint64_t shard_unit,
+uint64_t SearchChunkElements(const Kind& kind, uint64_t start, uint64_t shard_unit, uint64_t world,
                              uint64_t granules_per_shard) {
   const uint64_t first = base::RoundUp(start, shard_unit);
   const uint64_t step = base::RoundUp(std::max<uint64_t>(first / kSearchCandidates, 1), shard_unit);
@@ -179,7 +195,7 @@ uint64_t SearchChunkElements(const Kind& kind, uint64_t start, uint64_t shard_un
   uint64_t least = ~uint64_t{0};
   for (uint64_t candidate = first; candidate <= 2 * first; candidate += step) {
     const uint64_t quantum = candidate / granules_per_shard;
-    const uint64_t padding = PaddingOf(kind, candidate, quantum);
+    const uint64_t padding = PaddingOf(kind, candidate, quantum, quantum / world);
     if (padding < least) {
       least = padding;
       best = candidate;
@@ -211,8 +227,26 @@ struct Grain {
   uint64_t granule_elements = 0;
 };
 
+// Of whole tensors: a granule on each rank, none smaller than the largest.
+Grain GrainOfWhole(const Kind& kind, const LayoutOptions& options) {
+  const uint64_t world = static_cast<uint64_t>(options.world_size);
+  const uint64_t alignment = kind.alignment();
+  uint64_t granule = std::max<uint64_t>(options.chunk_elements / world, 1);
+  if (options.chunk_elements == 0) granule = std::max<uint64_t>(kMinChunkElements / world, 1);
+  for (const TensorShape& tensor : kind.shapes) granule = std::max(granule, tensor.elements);
+  const uint64_t start = world * base::RoundUp(granule, alignment);
+  const uint64_t shard_unit = std::lcm(world * alignment, options.extent_bytes / SizeOf(kind.type));
+  Grain grain;
+  grain.chunk_elements = options.chunk_elements != 0
+                             ? base::RoundUp(start, shard_unit)
+                             : SearchChunkElements(kind, start, shard_unit, world, 1);
+  grain.granule_elements = grain.chunk_elements / world;
+  return grain;
+}
+
 // `alone`: there is no other kind, and a chunk size that is given may be larger than all of it.
 Grain GrainOf(const Kind& kind, const LayoutOptions& options, bool alone) {
+  if (kind.whole) return GrainOfWhole(kind, options);
   const uint64_t world = static_cast<uint64_t>(options.world_size);
   const uint64_t alignment = kind.alignment();
   // A model smaller than one chunk is one chunk.
@@ -236,7 +270,7 @@ Grain GrainOf(const Kind& kind, const LayoutOptions& options, bool alone) {
   Grain grain;
   grain.chunk_elements = options.chunk_elements != 0
                              ? base::RoundUp(start, shard_unit)
-                             : SearchChunkElements(kind, start, shard_unit, per_shard);
+                             : SearchChunkElements(kind, start, shard_unit, world, per_shard);
   grain.granule_elements = grain.chunk_elements / world / per_shard;
   return grain;
 }
@@ -246,7 +280,7 @@ void Pack(const Kind& kind, const Grain& grain, uint64_t world, Layout* layout) 
   const uint64_t quantum = grain.granule_elements * world;
   const size_t first = layout->chunks.size();
   const std::vector<TensorPlace> places =
-      Packer(kind, grain.chunk_elements, quantum).Pack(&layout->chunks);
+      Packer(kind, grain.chunk_elements, quantum, grain.granule_elements).Pack(&layout->chunks);
   for (size_t i = 0; i < places.size(); ++i) {
     layout->tensors[kind.members[i]] = places[i];
     layout->chunks[places[i].chunk].tensors.push_back(kind.members[i]);
@@ -254,6 +288,7 @@ void Pack(const Kind& kind, const Grain& grain, uint64_t world, Layout* layout) 
   for (size_t c = first; c < layout->chunks.size(); ++c) {
     ChunkShape& chunk = layout->chunks[c];
     chunk.type = kind.type;
+    chunk.whole = kind.whole;
     chunk.granule_elements = grain.granule_elements;
     chunk.first_granule = layout->granules;
     chunk.granules = static_cast<uint32_t>(chunk.elements / quantum);

@@ -32,6 +32,7 @@ struct TensorShape {
   bool trainable = true;
   DataType type = DataType::kBFloat16;  // of the gathered weight
   std::optional<uint32_t> unit = {};    // that it is used with
+  bool whole = false;                   // never cut: it lies within one granule
 };
 
 struct LayoutOptions {
@@ -54,6 +55,7 @@ struct ChunkShape {
   uint32_t first_granule = 0;  // of this rank's shard, in the layout's numbering
   uint32_t granules = 0;       // per rank
   bool trainable = true;
+  bool whole = false;             // its tensors are never cut
   std::vector<uint32_t> tensors;  // in order of offset
   std::string name{};             // of its tensors, for people; NameChunks
 
@@ -75,7 +77,9 @@ struct Layout {
 // INVALID_ARGUMENT for no tensors, a tensor without elements, or sizes beyond 2^40 elements. A
 // tensor is ordinary if it is no larger than the mean plus three standard deviations. The search
 // tries chunk sizes from the largest ordinary tensor to twice that, and takes the one with the
-// least padding, the smallest of equals. Cost: a few thousand packings of the list.
+// least padding, the smallest of equals. Cost: a few thousand packings of the list. Tensors that are
+// whole share chunks with each other alone, of one granule per rank that is at least as large as the
+// largest.
 absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
                                   const LayoutOptions& options);
 

@@ -98,6 +98,18 @@ void Fill(const CameOptions& from, kernels::OptimizerOptions* to) {
   to->came.weight_decay = from.weight_decay;
 }
 
+void Fill(const MuonOptions& from, kernels::OptimizerOptions* to) {
+  to->kind = OptimizerKind::kMuon;
+  to->muon.momentum = from.momentum;
+  to->muon.nesterov = from.nesterov;
+  to->muon.rate = from.rate == MuonRate::kOriginal ? kernels::MuonRate::kOriginal
+                                                   : kernels::MuonRate::kAsAdamW;
+  to->muon.weight_decay = from.weight_decay;
+  to->muon.beta1 = from.beta1;
+  to->muon.beta2 = from.beta2;
+  to->muon.epsilon = from.epsilon;
+}
+
 }  // namespace
 
 kernels::OptimizerOptions ToKernel(const Optimizer& optimizer) {
@@ -117,6 +129,7 @@ bool CountsUpdates(const kernels::OptimizerOptions& options) {
     case OptimizerKind::kAdamW:
     case OptimizerKind::kAdam:
     case OptimizerKind::kAdafactor:
+    case OptimizerKind::kMuon:
       return true;
     case OptimizerKind::kLamb:
       return options.lamb.bias_correction;
@@ -181,8 +194,8 @@ absl::Status CheckStateType(const Optimizer& optimizer, DataType type) {
                    " with these options keeps no array of state; leave the type fp32"));
 }
 
-bool IsElementwise(const Optimizer& optimizer) {
-  return !kernels::NeedsSums(ToKernel(optimizer).kind);
+bool NeedsSums(const Optimizer& optimizer) {
+  return kernels::NeedsSums(ToKernel(optimizer).kind);
 }
 
 absl::Status CheckOptimizer(const Optimizer& optimizer) {

@@ -3,6 +3,7 @@
 #define GEMINID_CLIENT_ZERO_OPTIMIZER_OPTIONS_H_
 
 #include <cstdint>
+#include <variant>
 
 #include "absl/status/statusor.h"
 #include "geminid/optimizer.h"
@@ -18,6 +19,16 @@ kernels::OptimizerOptions ToKernel(const Optimizer& optimizer);
 uint64_t TensorStateBytes(const kernels::OptimizerOptions& options, uint64_t tensors,
                           uint64_t factors);
 // Whether its step depends on how many there were before.
+// Its orthogonal parameters are stepped as whole matrices.
+inline bool IsMuon(const Optimizer& optimizer) {
+  return std::holds_alternative<MuonOptions>(optimizer);
+}
+
+// A parameter that is stepped as whole matrices.
+inline bool IsMatrix(const Parameter& parameter, const Optimizer& optimizer) {
+  return IsMuon(optimizer) && parameter.trainable && parameter.orthogonal;
+}
+
 bool CountsUpdates(const kernels::OptimizerOptions& options);
 
 // The optimizer with what a group has of its own. INVALID_ARGUMENT naming what is out of its range,

@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<RankLinks>> RankLinks::Connect(
   std::unique_ptr<RankLinks> links(
       new RankLinks(session, ranks, options, std::move(control), std::move(names)));
   links->mover_ = std::move(mover);
-  if (!options.model.empty() && !IsElementwise(options.optimizer)) {
+  if (!options.model.empty() && NeedsSums(options.optimizer)) {
     GEMINID_ASSIGN_OR_RETURN(links->sums_,
                              Duplicate(options.all_ranks, "geminid-sums", options.timeout));
   }

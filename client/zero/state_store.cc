@@ -49,6 +49,9 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   if (options.on_device && store->left_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->MakeDeviceScales());
   }
+  if (options.workspace_bytes > 0 && store->left_.status.ok()) {
+    GEMINID_RETURN_IF_ERROR(store->MakeWorkspace());
+  }
   if (options.gradient_sums && store->left_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->MakeGradientSums());
   }
@@ -64,26 +67,26 @@ StateStore::ExtentSlots StateStore::AddExtent(const ChunkShape& chunk, bool spar
     return specs->size() - 1;
   };
   ExtentSlots slots;
-  slots.type = chunk.type;
+  slots.form = FormOf(chunk);
   slots.trainable = chunk.trainable;
   slots.weight = add(ChunkKind::kWeight, chunk.granule_bytes());
   if (!slots.trainable) return slots;
-  if (slots.type == DataType::kBFloat16) {
+  if (chunk.type == DataType::kBFloat16) {
     slots.remainder = add(ChunkKind::kRemainder, elements * sizeof(int16_t));
   }
-  for (size_t i = 0; i < options_.state_arrays; ++i) {
+  for (size_t i = 0; i < ArraysOf(slots.form); ++i) {
     slots.arrays[i] = add(kArrayKinds[i], elements * SizeOf(options_.state_type));
   }
   return slots;
 }
 
-// One for each type that anything is trained of.
+// One for each form that anything is trained of.
 std::vector<StateStore::ExtentSlots> StateStore::AddSpares(bool has_home, const std::string& name,
                                                            std::vector<ChunkSpec>* specs) const {
   std::vector<ExtentSlots> spares;
   for (const ChunkShape& chunk : layout_.chunks) {
     const bool there = std::ranges::any_of(
-        spares, [&](const ExtentSlots& spare) { return spare.type == chunk.type; });
+        spares, [&](const ExtentSlots& spare) { return spare.form == FormOf(chunk); });
     if (chunk.trainable && !there) {
       spares.push_back(AddExtent(chunk, /*spare=*/true, has_home, name, specs));
     }
@@ -95,11 +98,11 @@ StateStore::Extent StateStore::MakeExtent(const ExtentSlots& slots, const std::v
                                           Tier tier) const {
   Extent extent;
   extent.tier = tier;
-  extent.type = slots.type;
+  extent.form = slots.form;
   extent.weight = ids[slots.weight];
   if (!slots.trainable) return extent;
-  if (slots.type == DataType::kBFloat16) extent.remainder = ids[slots.remainder];
-  for (size_t i = 0; i < options_.state_arrays; ++i) extent.arrays[i] = ids[slots.arrays[i]];
+  if (slots.form.type == DataType::kBFloat16) extent.remainder = ids[slots.remainder];
+  for (size_t i = 0; i < ArraysOf(slots.form); ++i) extent.arrays[i] = ids[slots.arrays[i]];
   return extent;
 }
 
@@ -154,7 +157,7 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   }
   for (const ExtentSlots& extent : slots) extents_.push_back(MakeExtent(extent, *ids, tier));
   for (const ExtentSlots& spare : spares) {
-    spare_[SpareOf(tier, spare.type)] = static_cast<uint32_t>(extents_.size());
+    spare_[SpareOf(tier, spare.form)] = static_cast<uint32_t>(extents_.size());
     extents_.push_back(MakeExtent(spare, *ids, tier));
   }
   gradients_.chunks.resize(layout.granules, kNoChunk);
@@ -213,7 +216,7 @@ absl::Status StateStore::MakeDeviceSpares() {
   if (!ids.ok()) return ids.status();
   GEMINID_RETURN_IF_ERROR(chunks_.Place(*ids, compute_->on_device()));
   for (const ExtentSlots& spare : spares) {
-    spare_[SpareOf(kDevice, spare.type)] = static_cast<uint32_t>(extents_.size());
+    spare_[SpareOf(kDevice, spare.form)] = static_cast<uint32_t>(extents_.size());
     extents_.push_back(MakeExtent(spare, *ids, kDevice));
   }
   return absl::OkStatus();
@@ -231,6 +234,14 @@ absl::Status StateStore::MakeDeviceScales() {
                            MakePassing({{"scales of rows and columns", ChunkKind::kSpare,
                                          options_.device_scale_bytes, /*has_home=*/false}}));
   device_scales_ = reinterpret_cast<float*>(Address(ids.front(), kDevice));
+  return absl::OkStatus();
+}
+
+absl::Status StateStore::MakeWorkspace() {
+  GEMINID_ASSIGN_OR_RETURN(
+      const std::vector<ChunkId> ids,
+      chunks_.Allocate({{"workspace of the optimizer", ChunkKind::kSpare, options_.workspace_bytes}}));
+  workspace_ = {session_->Home(ids.front()), options_.workspace_bytes};
   return absl::OkStatus();
 }
 
@@ -302,7 +313,7 @@ std::byte* StateStore::Address(ChunkId chunk, Tier tier) const {
 void StateStore::FindAddresses() {
   for (Extent& extent : extents_) {
     View& view = extent.view;
-    view.type = extent.type;
+    view.type = extent.form.type;
     view.state_type = options_.state_type;
     view.weight = Address(extent.weight, extent.tier);
     view.remainder = reinterpret_cast<int16_t*>(Address(extent.remainder, extent.tier));

@@ -1,8 +1,8 @@
 // This rank's shard of the model state: where each granule's weight, remainder, moments and
 // gradient lie, and the spare that makes every update out of place.
 //
-// Every trained granule's kinds of state form an extent; for each data type there is one extent
-// more than granules, the spare. An update reads a granule's extent, writes the spare, and flips
+// Every trained granule's kinds of state form an extent; for each form of extents there is one more
+// than granules, the spare. A form is a data type, and whether granules hold whole tensors. An update reads a granule's extent, writes the spare, and flips
 // them: one 64-bit store in the commit segment says which extent is the granule's from now on. Its
 // old extent becomes the spare. Chunks whose state lives on the device have a spare of their own
 // there.
@@ -41,11 +41,14 @@ struct StateStoreOptions {
   uint32_t landing_places = 0;
   bool on_device = false;      // no host homes: everything lives in the arena
   bool gradient_sums = false;  // of whole chunks, over micro-batches, before ranks add them up
-  // Full-size arrays that the optimizer keeps per parameter, at most kMaxStateArrays.
+  // Full-size arrays that the optimizer keeps per parameter, at most kMaxStateArrays, and of those
+  // that are never cut.
   size_t state_arrays = 2;
+  size_t whole_state_arrays = 2;
   DataType state_type = DataType::kFloat32;   // of their elements, or kBFloat16
   uint64_t tensor_state_bytes = 0;            // numbers per tensor, which every rank keeps whole
   uint64_t device_scale_bytes = 0;            // for kernels, beside state on the device
+  uint64_t workspace_bytes = 0;               // of the optimizer, in host memory
   bool resume = false;                        // from what a predecessor left, if it left this
   std::optional<size_t> noted_tensors{};      // steps are noted for a successor; none: they are not
   absl::Duration timeout = absl::Minutes(5);  // for each answer of the daemon
@@ -101,6 +104,9 @@ class StateStore {
   // In the arena, where trained state lives there; else null. They hold anything between steps.
   float* DeviceScales() const { return device_scales_; }
 
+  // StateStoreOptions::workspace_bytes, aligned to a line. They hold anything between updates.
+  std::span<std::byte> Workspace() const { return workspace_; }
+
   // As many bytes as there are. They wait for what is being computed where it lies.
   absl::Status ReadTensorState(std::span<std::byte> bytes) const;
   absl::Status WriteTensorState(std::span<const std::byte> bytes);
@@ -111,7 +117,7 @@ class StateStore {
   // Without a place of its own, until its update: where it lies.
   void SetGradient(uint32_t granule, std::byte* gradient) { gradients_.places[granule] = gradient; }
   DataType GradientType(uint32_t granule) const {
-    return options_.accumulate ? DataType::kFloat32 : extents_[current_[granule].load()].type;
+    return options_.accumulate ? DataType::kFloat32 : extents_[current_[granule].load()].form.type;
   }
 
   // Of all elements of the trained chunk, in fp32, in the arena; null: gradients are not summed
@@ -171,13 +177,25 @@ class StateStore {
  private:
   enum Tier { kHost, kDevice };
 
+  // Extents of one form take each other's place.
+  struct Form {
+    DataType type = DataType::kBFloat16;
+    bool whole = false;  // ChunkShape::whole
+    friend bool operator==(const Form&, const Form&) = default;
+  };
+  static constexpr size_t kForms = 2 * kTrainedTypes;
+  static Form FormOf(const ChunkShape& chunk) { return {chunk.type, chunk.whole}; }
+  size_t ArraysOf(const Form& form) const {
+    return form.whole ? options_.whole_state_arrays : options_.state_arrays;
+  }
+
   // What an extent does not have is kNoChunk.
   struct Extent {
     ChunkId weight = kNoChunk;
     ChunkId remainder = kNoChunk;
     std::array<ChunkId, kMaxStateArrays> arrays = {kNoChunk, kNoChunk};
     Tier tier = kHost;
-    DataType type = DataType::kBFloat16;
+    Form form{};
     View view{};  // where that is
   };
   // Sessions allocate by lists: an extent's places in one.
@@ -185,7 +203,7 @@ class StateStore {
     size_t weight = 0;
     size_t remainder = 0;
     std::array<size_t, kMaxStateArrays> arrays = {};
-    DataType type = DataType::kBFloat16;
+    Form form{};
     bool trainable = false;
   };
 
@@ -214,22 +232,24 @@ class StateStore {
   absl::Status TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t granule,
                                    std::vector<bool>* used);
   absl::Status FindSpares(const std::vector<bool>& used);
-  // Of the type, and nobody's.
-  std::optional<uint32_t> UnusedExtent(DataType type, const std::vector<bool>& used) const;
+  // Of the form, and nobody's.
+  std::optional<uint32_t> UnusedExtent(const Form& form, const std::vector<bool>& used) const;
   absl::Status MakeDeviceSpares();
   absl::Status MakeDeviceScales();
+  absl::Status MakeWorkspace();
   absl::Status MakeGradientSums();
   // In the arena, apart from the list of all else, which a successor claims: what these hold is
   // nobody's.
   absl::StatusOr<std::vector<ChunkId>> MakePassing(const std::vector<ChunkSpec>& specs);
   absl::Status WriteTo(std::byte* tensor_state, std::span<const std::byte> bytes);
   Tier TierOf(uint32_t granule) const { return extents_[current_[granule].load()].tier; }
-  static size_t SpareOf(Tier tier, DataType type) {
-    return static_cast<size_t>(tier) * kTrainedTypes + static_cast<size_t>(type);
+  static size_t SpareOf(Tier tier, const Form& form) {
+    const size_t whole = form.whole ? kTrainedTypes : 0;
+    return static_cast<size_t>(tier) * kForms + whole + static_cast<size_t>(form.type);
   }
   size_t SpareOf(uint32_t granule) const {
     const Extent& extent = extents_[current_[granule].load()];
-    return SpareOf(extent.tier, extent.type);
+    return SpareOf(extent.tier, extent.form);
   }
   std::vector<ChunkId> ChunksOf(uint32_t chunk) const;
   std::byte* Address(ChunkId chunk, Tier tier) const;
@@ -262,10 +282,11 @@ class StateStore {
   shm::CommitSegment* commit_ = nullptr;
   std::vector<Extent> extents_;
   std::vector<std::atomic<uint32_t>> current_;       // by granule: its extent
-  std::array<uint32_t, 2 * kTrainedTypes> spare_ = {};  // by tier and type
+  std::array<uint32_t, 2 * kForms> spare_ = {};  // by tier and form
   Gradients gradients_;
   TensorStates tensor_states_;
   float* device_scales_ = nullptr;
+  std::span<std::byte> workspace_;
   Left left_;
   std::optional<StepNotes> notes_;
   uint64_t model_state_bytes_ = 0;

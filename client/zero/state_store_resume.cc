@@ -103,33 +103,33 @@ absl::Status StateStore::TakeUp() {
   return absl::OkStatus();
 }
 
-// One for each type that is trained.
+// One for each form that is trained.
 absl::Status StateStore::FindSpares(const std::vector<bool>& used) {
   const Tier tier = options_.on_device ? kDevice : kHost;
   std::vector<ChunkSpec> specs;
   for (const ExtentSlots& spare : AddSpares(/*has_home=*/!options_.on_device, "spare", &specs)) {
-    const std::optional<uint32_t> extent = UnusedExtent(spare.type, used);
+    const std::optional<uint32_t> extent = UnusedExtent(spare.form, used);
     if (!extent.has_value()) return absl::DataLossError("no extent is spare");
-    spare_[SpareOf(tier, spare.type)] = *extent;
+    spare_[SpareOf(tier, spare.form)] = *extent;
   }
   return absl::OkStatus();
 }
 
-std::optional<uint32_t> StateStore::UnusedExtent(DataType type,
+std::optional<uint32_t> StateStore::UnusedExtent(const Form& form,
                                                  const std::vector<bool>& used) const {
   for (uint32_t extent = 0; extent < used.size(); ++extent) {
-    if (!used[extent] && extents_[extent].type == type) return extent;
+    if (!used[extent] && extents_[extent].form == form) return extent;
   }
   return std::nullopt;
 }
 
-// An extent is one granule's, of its type. Beyond those of the list there are the device's spares.
+// An extent is one granule's, of its form. Beyond those of the list there are the device's spares.
 absl::Status StateStore::ReadVersions(std::vector<bool>* used, OnDeviceSpares* on_device_spares) {
   for (const ChunkShape& chunk : layout_.chunks) {
     for (uint32_t g = chunk.first_granule; g < chunk.first_granule + chunk.granules; ++g) {
       const uint32_t extent = shm::ChunkVersion::Decode(commit_->versions[g].load()).extent;
       const bool there =
-          extent < used->size() && !(*used)[extent] && extents_[extent].type == chunk.type;
+          extent < used->size() && !(*used)[extent] && extents_[extent].form == FormOf(chunk);
       const size_t spare = extent - std::min<size_t>(extent, used->size());
       const bool on_spare = extent >= used->size() && spare < on_device_spares->size() &&
                             !(*on_device_spares)[spare].has_value();
@@ -170,7 +170,7 @@ absl::Status StateStore::CopyAllHome() {
 
 absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t granule,
                                              std::vector<bool>* used) {
-  const std::optional<uint32_t> place = UnusedExtent(spare.type, *used);
+  const std::optional<uint32_t> place = UnusedExtent(spare.form, *used);
   if (!place.has_value()) return absl::DataLossError("no extent is spare");
   const uint32_t to = *place;
   const Extent source = MakeExtent(spare, left_.device_spare, kDevice);

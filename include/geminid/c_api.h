@@ -204,6 +204,7 @@ typedef struct geminid_parameter {
   double weight_decay;  // NAN: the optimizer's
   double learning_rate_scale;
   uint64_t group;
+  int32_t orthogonal;
 } geminid_parameter;
 void geminid_parameter_init(geminid_parameter* parameter, size_t struct_size);
 
@@ -216,8 +217,10 @@ enum geminid_optimizers {
   GEMINID_ADAGRAD = 5,
   GEMINID_LION = 6,
   GEMINID_ADAFACTOR = 7,
-  GEMINID_CAME = 8
+  GEMINID_CAME = 8,
+  GEMINID_MUON = 9
 };
+enum geminid_muon_rates { GEMINID_MUON_AS_ADAMW = 0, GEMINID_MUON_ORIGINAL = 1 };
 
 // The options of all of geminid/optimizer.h; each reads those that it has there.
 typedef struct geminid_optimizer {
@@ -237,6 +240,7 @@ typedef struct geminid_optimizer {
   double rate_decay;
   double clip_threshold;
   double decay_exponent;
+  int32_t muon_rate;  // of enum geminid_muon_rates
 } geminid_optimizer;
 
 // The defaults of `kind`; a number that is no kind is refused by geminid_engine_create.

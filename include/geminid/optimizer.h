@@ -102,15 +102,35 @@ struct CameOptions {
   double weight_decay = 0;
 };
 
-using Optimizer = std::variant<AdamWOptions, AdamOptions, LambOptions, LarsOptions, SgdOptions,
-                               AdagradOptions, LionOptions, AdafactorOptions, CameOptions>;
+// What Muon multiplies the learning rate of a matrix of r rows and c columns by.
+enum class MuonRate {
+  kAsAdamW,   // 0.2 sqrt(max(r, c)): one learning rate serves matrices and AdamW's parameters
+  kOriginal,  // sqrt(max(1, r / c)), for weights that are stored as [outputs, inputs]
+};
 
-// "adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", in the order of
-// the variant.
+// For parameters that are Parameter::orthogonal, a momentum made orthogonal by five steps of Newton
+// and Schulz in bf16 (Jordan et al., "Muon", 2024; Liu et al., arXiv 2502.16982). 4 bytes. AdamW for
+// all others, 8 bytes. A group's beta1 is the momentum of its orthogonal parameters.
+struct MuonOptions {
+  double momentum = 0.95;
+  bool nesterov = true;
+  MuonRate rate = MuonRate::kAsAdamW;
+  double weight_decay = 0.1;  // of all
+  double beta1 = 0.9;         // of AdamW, as are the other two
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+};
+
+using Optimizer =
+    std::variant<AdamWOptions, AdamOptions, LambOptions, LarsOptions, SgdOptions, AdagradOptions,
+                 LionOptions, AdafactorOptions, CameOptions, MuonOptions>;
+
+// "adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", "muon", in the
+// order of the variant.
 GEMINID_EXPORT const char* Name(const Optimizer& optimizer);
 
-// An element's step needs its own gradient and nothing of the tensor's other elements.
-GEMINID_EXPORT bool IsElementwise(const Optimizer& optimizer);
+// A step needs sums over whole tensors first, which ranks exchange.
+GEMINID_EXPORT bool NeedsSums(const Optimizer& optimizer);
 
 // INVALID_ARGUMENT naming the optimizer if a hyperparameter is out of its range.
 GEMINID_EXPORT absl::Status CheckOptimizer(const Optimizer& optimizer);

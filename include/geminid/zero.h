@@ -103,8 +103,8 @@ enum class UpdateTime {
   kAfterStep,  // a step as a whole or not at all: its gradient is kept until Step
   // Chunk by chunk, each as soon as its gradient is reduced: 2 bytes less of host memory for each
   // parameter in bf16. The bits are those of kAfterStep. Only where nothing must be known of the
-  // whole gradient first: no clipping, no loss scaling, one micro-batch per step, an optimizer
-  // that IsElementwise, and no Parameter::update_without_gradient that is false. What it costs:
+  // whole gradient first: no clipping, no loss scaling, one micro-batch per step, no optimizer that
+  // NeedsSums, and no Parameter::update_without_gradient that is false. What it costs:
   // from the first update on a step can only be completed. CancelMicroBatch, operators that use
   // what is updated, ReadGradient and WriteGradient are refused. A gradient that is not finite is
   // DATA_LOSS, not StepResult::overflow. A run that ends in between has its last checkpoint alone.
@@ -137,7 +137,7 @@ enum class GradientScale { kMean, kSum };
 // What Step does where the gradient has an element that is not finite.
 enum class NotFinite {
   kSkip,  // leaves the weights as they are, and says StepResult::overflow
-  // Updates with it, as PyTorch does; optimizers that IsElementwise alone. Clipped by a norm that
+  // Updates with it, as PyTorch does; not with an optimizer that NeedsSums. Clipped by a norm that
   // is NaN, all weights are NaN then.
   kWrite,
   // FAILED_PRECONDITION naming a parameter: nothing has changed. CancelMicroBatch gives the step
@@ -172,6 +172,11 @@ struct Parameter {
   // geminid/optimizer.h).
   bool update_without_gradient = true;
   size_t group = 0;  // of StepInput::groups
+  // With MuonOptions: its update is made orthogonal. Its last two dimensions are a matrix, those
+  // before count matrices, as a layer's experts. Whole matrices lie on one rank: a chunk has room
+  // for the largest on each. False: AdamW, as for embeddings, output layers, norms and biases. No
+  // other optimizer looks at it.
+  bool orthogonal = false;
   // With Options::model: what it has of its tensors; elements in no piece are never updated. Unset:
   // it is the tensor of its name.
   std::optional<std::vector<TensorPiece>> pieces = std::nullopt;
@@ -239,7 +244,7 @@ struct Options {
   // weights, and receives none again. Used in Create alone, by all ranks or by none. Null: every
   // gather is over all ranks.
   collectives::Communicator* host_ranks = nullptr;
-  // With all_ranks and an optimizer that is not IsElementwise: the whole model's tensors, the same
+  // With all_ranks and an optimizer that NeedsSums: the whole model's tensors, the same
   // on all of them. What is said of a tensor here counts, not what the parameters that have pieces
   // of it say (Parameter::pieces). Norms, rows and columns are those of these tensors, added up
   // over all ranks in a fixed order. Every rank keeps the numbers of every tensor, so that Progress

@@ -7,7 +7,7 @@
 namespace geminid::kernels {
 
 // Foreign values of the enumeration are possible.
-inline bool IsKnown(OptimizerKind kind) { return kind <= OptimizerKind::kCame; }
+inline bool IsKnown(OptimizerKind kind) { return kind <= OptimizerKind::kMuon; }
 
 // Calls `body` with the options of options.kind, which all have learning_rate, weight_decay, step
 // and grad_scale. `Options` is OptimizerOptions, const or not.
@@ -31,6 +31,8 @@ auto VisitOptions(Options& options, Body body) {
       return body(options.adafactor);
     case OptimizerKind::kCame:
       return body(options.came);
+    case OptimizerKind::kMuon:
+      return body(options.muon);
   }
   return body(options.adamw);
 }

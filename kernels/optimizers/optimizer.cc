@@ -17,6 +17,7 @@ Status Check(OptimizerKind, const AdagradOptions& o) { return CheckAdagradOption
 Status Check(OptimizerKind, const LionOptions& o) { return CheckLionOptions(o); }
 Status Check(OptimizerKind, const AdafactorOptions& o) { return CheckAdafactorOptions(o); }
 Status Check(OptimizerKind, const CameOptions& o) { return CheckCameOptions(o); }
+Status Check(OptimizerKind, const MuonOptions& o) { return CheckMuonOptions(o); }
 
 int States(const AdamWOptions&) { return 2; }
 int States(const LambOptions&) { return 2; }
@@ -26,6 +27,7 @@ int States(const AdagradOptions&) { return 1; }
 int States(const LionOptions&) { return 1; }
 int States(const AdafactorOptions& o) { return AdafactorStateArrays(o); }
 int States(const CameOptions&) { return 1; }
+int States(const MuonOptions&) { return 2; }
 
 }  // namespace
 
@@ -49,6 +51,8 @@ std::string_view OptimizerName(OptimizerKind kind) {
       return "adafactor";
     case OptimizerKind::kCame:
       return "came";
+    case OptimizerKind::kMuon:
+      return "muon";
   }
   return "unknown";
 }
@@ -80,6 +84,10 @@ double LearningRate(const OptimizerOptions& options) {
 
 int StateArrays(const OptimizerOptions& options) {
   return VisitOptions(options, [](const auto& o) { return States(o); });
+}
+
+int MatrixStateArrays(const OptimizerOptions& options) {
+  return options.kind == OptimizerKind::kMuon ? 1 : StateArrays(options);
 }
 
 uint64_t FactorCount(const OptimizerOptions& options, const FactorShape& shape) {

@@ -13,6 +13,7 @@
 #include "kernels/optimizers/lamb/lamb.h"
 #include "kernels/optimizers/lars/lars.h"
 #include "kernels/optimizers/lion/lion.h"
+#include "kernels/optimizers/muon/muon.h"
 #include "kernels/optimizers/sgd/sgd.h"
 #include "kernels/runtime/common/status.h"
 
@@ -30,14 +31,16 @@ enum class OptimizerKind : uint8_t {
   kLion,
   kAdafactor,
   kCame,
+  kMuon,
 };
 inline constexpr OptimizerKind kAllOptimizerKinds[] = {
     OptimizerKind::kAdamW, OptimizerKind::kAdam,      OptimizerKind::kLamb,
     OptimizerKind::kLars,  OptimizerKind::kSgd,       OptimizerKind::kAdagrad,
     OptimizerKind::kLion,  OptimizerKind::kAdafactor, OptimizerKind::kCame,
+    OptimizerKind::kMuon,
 };
 
-// "adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came".
+// "adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", "muon".
 std::string_view OptimizerName(OptimizerKind kind);
 // Nothing for any other name.
 std::optional<OptimizerKind> ParseOptimizerKind(std::string_view name);
@@ -56,6 +59,7 @@ struct OptimizerOptions {
   LionOptions lion;
   AdafactorOptions adafactor;
   CameOptions came;
+  MuonOptions muon;
 };
 
 // kInvalidParameter unless every hyperparameter of the kind is in its range.
@@ -67,6 +71,8 @@ double LearningRate(const OptimizerOptions& options);
 // Full-size fp32 arrays of state beside the weights: 0 to kMaxStateArrays. For AdamW and Adam these
 // are exp_avg and exp_avg_sq; each optimizer's header names its own.
 int StateArrays(const OptimizerOptions& options);
+// The same of a tensor that is stepped as a matrix: Muon's has one, its others have two.
+int MatrixStateArrays(const OptimizerOptions& options);
 
 // fp32 numbers of state beside those for a tensor of this shape, which every rank keeps whole: 0
 // but for Adafactor and CAME.

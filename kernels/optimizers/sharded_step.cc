@@ -119,13 +119,18 @@ ShardedStep::ShardedStep(const OptimizerOptions& options, std::vector<TensorOpti
 Status ShardedStep::CheckTensor(const TensorOptions& tensor) const {
   if (!SaneShape(tensor.shape)) return Status::kInvalidShape;
   if (!Finite(tensor.learning_rate_scale)) return Status::kInvalidParameter;
+  if (tensor.matrix_rows != 0 && tensor.shape.rows % tensor.matrix_rows != 0) {
+    return Status::kInvalidShape;
+  }
   return CheckOptimizerOptions(OptionsOf(tensor));
 }
 
 void ShardedStep::SetTensor(size_t tensor, const TensorOptions& options) {
   const FactorShape shape = tensors_[tensor].shape;
+  const uint64_t matrix_rows = tensors_[tensor].matrix_rows;
   tensors_[tensor] = options;
   tensors_[tensor].shape = shape;
+  tensors_[tensor].matrix_rows = matrix_rows;
 }
 
 __attribute__((noinline)) OptimizerOptions ShardedStep::OptionsOf(
@@ -156,7 +161,26 @@ Status ShardedStep::CheckSegment(const Segment& segment) const {
   const bool inside = segment.offset <= elements && segment.count <= elements - segment.offset;
   if (!inside) return Status::kInvalidShape;
   if (!Trains(segment)) return Status::kOk;
-  return CheckReadArrays(segment.arrays, segment.gradient, segment.count, StateArrays(options_));
+  return CheckReadArrays(segment.arrays, segment.gradient, segment.count, StateArraysOf(segment));
+}
+
+MatrixShape ShardedStep::MatricesOf(const TensorOptions& tensor) const {
+  return {tensor.shape.rows / tensor.matrix_rows, tensor.matrix_rows, tensor.shape.cols};
+}
+
+// What lies between tensors has as many arrays as they.
+int ShardedStep::StateArraysOf(const Segment& segment) const {
+  if (segment.tensor != kNoTensor) {
+    return tensors_[segment.tensor].matrix_rows == 0 ? StateArrays(options_)
+                                                     : MatrixStateArrays(options_);
+  }
+  const ConstParameterArrays& a = segment.arrays;
+  int arrays = 0;
+  while (arrays < StateArrays(options_) &&
+         (a.state[arrays] != nullptr || a.small_state[arrays] != nullptr)) {
+    ++arrays;
+  }
+  return arrays;
 }
 
 // What Apply would say of every tensor: it must not fail once a step is committed.
@@ -402,7 +426,7 @@ Status ShardedStep::Apply(const Segment& s, const ParameterArrays& arrays) const
   const ScopedFloatEnvironment environment;
   if (!ready_) return Status::kInvalidParameter;
   if (const Status status = CheckSegment(s); status != Status::kOk) return status;
-  if (!Trains(s)) return CopyParameters(s.arrays, s.count, StateArrays(options_), arrays);
+  if (!Trains(s)) return CopyParameters(s.arrays, s.count, StateArraysOf(s), arrays);
   const ParameterArrays new_arrays = WithRounding(s, arrays);
   if (factor_total_ > 0 && !has_scales_) return Status::kUnsupported;
   const FactorShape& shape = tensors_[s.tensor].shape;
@@ -431,8 +455,40 @@ Status ShardedStep::Apply(const Segment& s, const ParameterArrays& arrays) const
     case OptimizerKind::kCame:
       return CameApply(o.came, shape, s.offset, scales, second, s.arrays, s.gradient, s.count,
                        new_arrays);
+    case OptimizerKind::kMuon:
+      if (OfMatrices(s)) return Status::kUnsupported;
+      return FastAdamWStep(AdamWOf(o.muon), s.arrays, s.gradient, s.count, new_arrays);
   }
   return Status::kUnsupported;
+}
+
+bool ShardedStep::OfMatrices(const Segment& s) const {
+  return options_.kind == OptimizerKind::kMuon && Trains(s) && tensors_[s.tensor].matrix_rows != 0;
+}
+
+Status ShardedStep::MatrixWorkspaceBytes(size_t threads, size_t* bytes) const {
+  *bytes = 0;
+  if (options_.kind != OptimizerKind::kMuon) return Status::kOk;
+  for (const TensorOptions& tensor : tensors_) {
+    if (tensor.frozen || tensor.matrix_rows == 0) continue;
+    size_t needed = 0;
+    const Status status = MuonWorkspaceBytes(MatricesOf(tensor), threads, &needed);
+    if (status != Status::kOk) return status;
+    *bytes = std::max(*bytes, needed);
+  }
+  return Status::kOk;
+}
+
+Status ShardedStep::ApplyMatrices(const Segment& s, const ParameterArrays& arrays,
+                                  ThreadPool* pool) const {
+  if (!ready_) return Status::kInvalidParameter;
+  if (const Status status = CheckSegment(s); status != Status::kOk) return status;
+  if (!OfMatrices(s)) return Status::kUnsupported;
+  const TensorOptions& tensor = tensors_[s.tensor];
+  if (s.count != tensor.shape.Elements()) return Status::kInvalidShape;
+  return MuonStep(OptionsOf(tensor).muon, MatricesOf(tensor), s.arrays, s.gradient,
+                  WithRounding(s, arrays), matrix_workspace_.data(), matrix_workspace_.size(),
+                  pool);
 }
 
 }  // namespace geminid::kernels

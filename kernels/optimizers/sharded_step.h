@@ -13,6 +13,7 @@
 #include "kernels/optimizers/step/elementwise.h"
 #include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
+#include "kernels/runtime/parallel/thread_pool.h"
 
 // A step of any optimizer over tensors that are cut into segments and spread over ranks.
 //
@@ -24,6 +25,8 @@
 // Prepare reads the old state and all gradients, writes no parameters, and calls `reduce` the same
 // number of times on every rank: 0 for elementwise optimizers, 1 for LAMB and LARS, 2 for
 // Adafactor, 3 for CAME. Apply is the step itself, from old arrays to new ones or in place.
+//
+// Muon's matrices are not cut: a segment has a whole tensor, and is stepped by ApplyMatrices.
 //
 // Bits: for elementwise optimizers those of the dense step, whatever the cuts, with state in either
 // form. For the others sums
@@ -45,6 +48,9 @@ struct TensorOptions {
   // Updates of this tensor, the next one included, where it was left out of some; 0: StepScalars'.
   uint64_t step = 0;
   bool frozen = false;  // Apply copies; Prepare ignores its segments
+  // With Muon: the tensor is matrices of so many of its rows, one after the other; 0: it is none,
+  // and AdamW steps it.
+  uint64_t matrix_rows = 0;
   // Tells this tensor from others where state is rounded (StateRounding): a hash of its name.
   uint64_t rounding_id = 0;
 };
@@ -160,14 +166,27 @@ class ShardedStep {
   // ... and whether Apply copies this one.
   bool Copies(const Segment& segment) const;
 
-  // After Prepare or Restore. The rounding of state is the step's own. Thread-safe.
+  // After Prepare or Restore. The rounding of state is the step's own. Thread-safe. kUnsupported for
+  // what ApplyMatrices steps.
   Status Apply(const Segment& segment, const ParameterArrays& new_arrays) const;
+
+  // Whether ApplyMatrices is to step this one, which must have all of its tensor.
+  bool OfMatrices(const Segment& segment) const;
+  // What ApplyMatrices needs, for the largest of all tensors, on so many threads.
+  Status MatrixWorkspaceBytes(size_t threads, size_t* bytes) const;
+  // Memory for that, aligned to 64 bytes. It stays the caller's.
+  void SetMatrixWorkspace(std::span<std::byte> workspace) { matrix_workspace_ = workspace; }
+  // As Apply, on the pool's threads or, without one, on the caller's; one call at a time.
+  Status ApplyMatrices(const Segment& segment, const ParameterArrays& new_arrays,
+                       ThreadPool* pool) const;
 
  private:
   OptimizerOptions OptionsOf(const TensorOptions& tensor) const;
   Status CheckTensor(const TensorOptions& tensor) const;
   Status CheckSegment(const Segment& segment) const;
   Status CheckRules() const;
+  int StateArraysOf(const Segment& segment) const;
+  MatrixShape MatricesOf(const TensorOptions& tensor) const;
   bool Trains(const Segment& segment) const;
 
   // Zeroes the sums of the pass, adds those of all segments, and reduces them. With another
@@ -198,6 +217,7 @@ class ShardedStep {
   std::vector<float> scales_;
   bool has_scales_ = false;
   const float* device_scales_ = nullptr;
+  std::span<std::byte> matrix_workspace_;
 };
 
 }  // namespace geminid::kernels

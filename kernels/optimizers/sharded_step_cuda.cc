@@ -152,6 +152,10 @@ Status ApplyCuda(const ShardedStep& step, const Segment& segment, const Paramete
                                 {sums[0], sums[1]}, tensor, stream);
     case OptimizerKind::kCame:
       return CameApplyCuda(options->came, shape, segment.offset, scales, sums[1], tensor, stream);
+    case OptimizerKind::kMuon: {
+      if (step.OfMatrices(segment)) return Status::kUnsupported;
+      return AdamWStepCuda(AdamWOf(options->muon), &tensor, 1, stream);
+    }
   }
   return Status::kUnsupported;
 }

@@ -34,7 +34,7 @@ class Parameter(ctypes.Structure):
         ("struct_size", _SIZE), ("name", _TEXT), ("shape", ctypes.POINTER(_I64)), ("dimensions", _SIZE),
         ("data_type", _INT), ("trainable", _INT), ("decay", _INT), ("backward_uses", _INT),
         ("separate_gradient", _INT), ("update_without_gradient", _INT), ("unit", _I64),
-        ("weight_decay", _REAL), ("learning_rate_scale", _REAL), ("group", _U64)]
+        ("weight_decay", _REAL), ("learning_rate_scale", _REAL), ("group", _U64), ("orthogonal", _INT)]
 
 
 class Optimizer(ctypes.Structure):
@@ -45,7 +45,7 @@ class Optimizer(ctypes.Structure):
         (name, _REAL) for name in (
             "beta1", "beta2", "beta3", "epsilon", "epsilon1", "epsilon2", "weight_decay", "max_grad_norm",
             "momentum", "dampening", "trust_coefficient", "trust_limit", "rate_decay", "clip_threshold",
-            "decay_exponent")]
+            "decay_exponent")] + [("muon_rate", _INT)]
 
 
 class EngineOptions(ctypes.Structure):

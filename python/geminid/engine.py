@@ -23,11 +23,11 @@ BFLOAT16, FLOAT32, FLOAT16, INT8, UINT8 = 1, 2, 3, 4, 5  # the last three: froze
 _STATE_TYPES = {"fp32": FLOAT32, "bf16": BFLOAT16}
 VALUE, EXP_AVG, EXP_AVG_SQ = 0, 1, 2
 NOT_FINITE_SKIP, NOT_FINITE_WRITE, NOT_FINITE_FAIL = 0, 1, 2
-OPTIMIZERS = ("adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came")
+OPTIMIZERS = ("adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", "muon")
 
 
 # Whose tensor_state is the number of updates of each parameter, and nothing else.
-_COUNTING = ("adamw", "adam", "sgd", "adagrad", "lion")
+_COUNTING = ("adamw", "adam", "sgd", "adagrad", "lion", "muon")
 # Who needs sums over whole tensors, which must be finite.
 _SUMMING = ("lamb", "lars", "adafactor", "came")
 
@@ -41,6 +41,7 @@ class Parameter:
     trainable: bool = True
     unit: int = -1
     group: int = 0
+    orthogonal: bool = False
 
 
 @dataclass
@@ -89,6 +90,7 @@ def _parameters(parameters: Sequence[Parameter]) -> tuple[Any, list[Any]]:
         made.data_type, made.trainable, made.unit, made.group = (
             given.data_type, given.trainable, given.unit, given.group)
         made.separate_gradient, made.update_without_gradient = True, False
+        made.orthogonal = given.orthogonal
     return array, shapes
 
 

@@ -100,7 +100,7 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
   zero.timeout = kStandstill * options.timeout;
   if (ranks->WorldSize() < around_.world.WorldSize()) {
     zero.all_ranks = &around_.world;
-    if (!IsElementwise(zero.optimizer)) {
+    if (NeedsSums(zero.optimizer)) {
       zero.model = whole_;
       LeaveCopiesUncounted();
     }

@@ -25,6 +25,15 @@ struct Optimizer {
     const std::uint64_t element = small_state ? sizeof(std::uint16_t) : sizeof(float);
     return element * static_cast<std::uint64_t>(kernels::StateArrays(options));
   }
+  // The same of tensors that it steps as whole matrices, which StepsWhole names.
+  std::uint64_t matrix_moment_bytes_per_parameter() const {
+    const std::uint64_t element = small_state ? sizeof(std::uint16_t) : sizeof(float);
+    return element * static_cast<std::uint64_t>(kernels::MatrixStateArrays(options));
+  }
+  bool StepsWhole(const Tensor& tensor) const {
+    return options.kind == kernels::OptimizerKind::kMuon && IsPartOfLayer(tensor.used_by) &&
+           tensor.rows > 1 && tensor.columns > 1;
+  }
   // What every rank keeps whole for a tensor of this shape: its sums and its factors, in two
   // versions, of which a step reads one and writes the other.
   std::uint64_t tensor_state_bytes(std::uint64_t rows, std::uint64_t columns) const;

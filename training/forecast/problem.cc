@@ -96,7 +96,8 @@ class Builder {
   absl::Status LayOut() {
     std::vector<zero::TensorShape> shapes;
     for (const Tensor& tensor : tensors_) {
-      shapes.push_back({.elements = tensor.elements()});
+      shapes.push_back({.elements = tensor.elements(),
+                        .whole = job_.optimizer.StepsWhole(tensor)});
     }
     GEMINID_ASSIGN_OR_RETURN(
         layout_, zero::MakeLayout(shapes, {.world_size = static_cast<int>(work_.sharing_ranks()),
@@ -216,7 +217,6 @@ class Builder {
 
   void AddChunks() {
     const std::uint64_t world = work_.sharing_ranks();
-    const std::uint64_t moments = job_.optimizer.moment_bytes_per_parameter();
     std::vector<std::uint64_t> tensor_state(layout_.chunks.size(), 0);
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       tensor_state[layout_.tensors[i].chunk] +=
@@ -224,6 +224,9 @@ class Builder {
     }
     for (std::size_t c = 0; c < layout_.chunks.size(); ++c) {
       const std::uint64_t shard = layout_.chunks[c].elements / world;
+      const std::uint64_t moments = layout_.chunks[c].whole
+                                        ? job_.optimizer.matrix_moment_bytes_per_parameter()
+                                        : job_.optimizer.moment_bytes_per_parameter();
       problem_.trace.chunks.push_back(
           {.id = c,
            .size_bytes =

@@ -34,7 +34,8 @@ zero::Parameter AsParameter(const ParameterSpec& spec) {
           .trainable = spec.trainable,
           .decay = spec.decay(),
           .backward_uses = spec.backward_uses,
-          .separate_gradient = spec.separate_gradient};
+          .separate_gradient = spec.separate_gradient,
+          .orthogonal = spec.is_layer_matrix()};
 }
 
 absl::StatusOr<std::vector<zero::Parameter>> TrainedParameters(

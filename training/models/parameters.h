@@ -33,6 +33,8 @@ struct ParameterSpec {
   uint64_t elements() const;
   // Matrices decay; biases and gains do not.
   bool decay() const { return shape.size() > 1; }
+  // Those of layers, which Muon makes orthogonal: not the tables, and not an output layer.
+  bool is_layer_matrix() const { return decay() && unit.has_value(); }
 };
 
 // How the matrix of a linear layer lies in memory: [out, in] (torch.nn.Linear) or [in, out] (the

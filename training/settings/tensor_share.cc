@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -132,6 +133,10 @@ absl::Status CheckFeatures(const TrainOptions& options) {
   if (options.parallel.chunks > 1) {
     return not_there(absl::StrCat("pipeline=", collectives::Name(options.parallel.schedule)),
                      "give pipeline=N");
+  }
+  if (std::holds_alternative<zero::MuonOptions>(options.zero.optimizer)) {
+    return not_there("--optimizer muon, which needs whole matrices,",
+                     "take another optimizer, or a pipeline or data in place of tensor");
   }
   if (options.dropout > 0) return not_there("--dropout", "leave it out");
   if (options.model.lora_rank > 0) return not_there("--lora-rank", "leave it out");

@@ -30,6 +30,7 @@ const T* As(const Elements& elements) {
 
 Status ApplyInPieces(const kernels::ShardedStep& step, const kernels::Segment& segment,
                      const kernels::ParameterArrays& to, kernels::ThreadPool* threads) {
+  if (step.OfMatrices(segment)) return step.ApplyMatrices(segment, to, threads);
   if (threads == nullptr || threads->threads() == 1) return step.Apply(segment, to);
   std::atomic<Status> status = Status::kOk;
   threads->Run(segment.count, kPieceElements, [&](const kernels::Granule& piece) {

@@ -18,7 +18,7 @@ import torch as _torch
 from geminid.errors import Refused
 from geminid.torch.activations import offload_activations
 from geminid.torch.explain import Explanation, explain
-from geminid.torch.optim import Adafactor, Came, Lamb, Lars, Lion
+from geminid.torch.optim import Adafactor, Came, Lamb, Lars, Lion, Muon
 from geminid.torch.prepare import prepare
 from geminid.torch.progress_line import ProgressLine, progress
 from geminid.torch.resume import Run, resume
@@ -26,7 +26,7 @@ from geminid.torch.state import full
 from geminid.torch.readings import keeper_of, log, statistics
 from geminid.torch.weights import empty_weights
 
-__all__ = ["Adafactor", "Came", "Explanation", "Lamb", "Lars", "Lion", "ProgressLine", "Refused", "Run", "empty_weights",
+__all__ = ["Adafactor", "Came", "Explanation", "Lamb", "Lars", "Lion", "Muon", "ProgressLine", "Refused", "Run", "empty_weights",
            "explain", "full", "load", "log", "offload_activations", "prepare", "progress", "resume", "save", "statistics"]
 
 

@@ -30,7 +30,8 @@ def _engine(session: Session, ranks: Ranks, records: Records, units: Sequence[Un
         for parameter in unit.parameters:
             unit_of.setdefault(parameter, number)
     parameters = [engine_.Parameter(record.name, tuple(parameter.shape), record.data_type, record.trained,
-                                    unit_of[parameter], record.group) for parameter, record in records.items()]
+                                    unit_of[parameter], record.group, record.orthogonal)
+                  for parameter, record in records.items()]
     return engine_.Engine(session, ranks, parameters, optimizer, resume=session.run is not None,
                           stable_addresses=place.stable_addresses, **options)
 

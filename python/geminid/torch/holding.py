@@ -79,7 +79,7 @@ def warn_of_own_daemon(session: Session) -> None:
 
 
 def _code(record: Record, shape: Iterable[int]) -> str:
-    return f"{zlib.crc32(repr((record.name, tuple(shape), record.data_type, record.trained, record.group)).encode()):08x}"
+    return f"{zlib.crc32(repr((record.name, tuple(shape), record.data_type, record.trained, record.group, record.orthogonal)).encode()):08x}"
 
 
 def terms_of(records: Mapping[torch.nn.Parameter, Record], optimizer: Optimizer,

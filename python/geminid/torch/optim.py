@@ -72,3 +72,20 @@ class Came(_OfTheEngine):
                  weight_decay: float = 0.0) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "clip_threshold": clip_threshold,
                                   "weight_decay": weight_decay})
+
+
+class Muon(_OfTheEngine):
+    """An orthogonal momentum for matrices (Jordan et al. 2024; arXiv 2502.16982), and AdamW, with betas and eps, for all
+    other parameters: embeddings, the output layer, norms and biases. Groups say which is which::
+
+        Muon([{"params": matrices_of_layers}, {"params": others, "orthogonal": False}])
+
+    rate: "as_adamw" multiplies the learning rate of an r x c matrix by 0.2 sqrt(max(r, c)), so that one learning rate
+    serves both; "original" by sqrt(max(1, r / c)).
+    """
+
+    def __init__(self, params: Parameters, lr: float = 1e-3, momentum: float = 0.95, nesterov: bool = True,
+                 weight_decay: float = 0.1, betas: tuple[float, float] = (0.9, 0.95), eps: float = 1e-8,
+                 rate: str = "as_adamw", orthogonal: bool = True) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay,
+                                  "betas": betas, "eps": eps, "rate": rate, "orthogonal": orthogonal})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,6 +22,8 @@ class Kind:
     state: dict[str, int]  # the kind of state by torch's name
     counts: bool = True  # "step" is part of a parameter's state
     elementwise: bool = True  # else it has numbers of whole tensors, too, which torch's state does not hold
+    choices: dict[str, tuple[str, dict[Any, int]]] = field(default_factory=dict)  # the engine's number by torch's word
+    only: dict[str, Any] = field(default_factory=dict)  # what the engine has in no other way
 
 
 def _same(*names: str) -> dict[str, str | tuple[str, ...]]:
@@ -47,9 +49,16 @@ KNOWN: dict[type[torch.optim.Optimizer], Kind] = {
                                         **_same("clip_threshold", "decay_exponent", "beta1", "weight_decay",
                                                 "relative_step", "warmup_init", "scale_parameter")},
                           (), {"exp_avg": EXP_AVG}, elementwise=False),
+    optim.Muon: Kind("muon", {"betas": ("beta1", "beta2"), "eps": "epsilon", **_same("momentum", "nesterov", "weight_decay")},
+                     (), _MOMENTS, choices={"rate": ("muon_rate", {"as_adamw": 0, "original": 1})}),
     optim.Came: Kind("came", {"betas": ("beta1", "beta2", "beta3"), "eps": ("epsilon1", "epsilon2"),
                               **_same("clip_threshold", "weight_decay")}, (), {"exp_avg": EXP_AVG}, elementwise=False),
 }
+if hasattr(torch.optim, "Muon"):  # since 2.9
+    KNOWN[torch.optim.Muon] = Kind(
+        "muon", _same("momentum", "nesterov", "weight_decay"), (), {"momentum_buffer": EXP_AVG}, counts=False,
+        choices={"adjust_lr_fn": ("muon_rate", {None: 1, "original": 1, "match_rms_adamw": 0})},
+        only={"ns_coefficients": (3.4445, -4.775, 2.0315), "ns_steps": 5, "eps": 1e-7})
 _MUST_BE_UNSET = ("amsgrad", "maximize", "differentiable", "decoupled_weight_decay", "initial_accumulator_value")
 
 
@@ -66,12 +75,32 @@ def _options(kind: Kind, group: Mapping[str, Any]) -> dict[str, float]:
     for theirs, ours in kind.options.items():
         pairs = zip(ours, group[theirs]) if isinstance(ours, tuple) else [(ours, group[theirs])]
         made.update((name, int(value) if isinstance(value, bool) else float(value)) for name, value in pairs)
+    made.update((ours, numbers[group[theirs]]) for theirs, (ours, numbers) in kind.choices.items())
     return made
+
+
+def is_orthogonal(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) -> bool:
+    """Whether Muon makes the updates of this group orthogonal. torch's does so with all it has."""
+    kind = KNOWN.get(type(optimizer))
+    return kind is not None and kind.name == "muon" and bool(group.get("orthogonal", True))
+
+
+def _check_values(optimizer: torch.optim.Optimizer, kind: Kind, group: Mapping[str, Any]) -> None:
+    """Refuses values that the engine has no number for."""
+    for theirs, (_, numbers) in kind.choices.items():
+        if group[theirs] not in numbers:
+            raise Refused(f"{name_of(optimizer)} with {theirs}={group[theirs]!r} is not something that the engine has; use "
+                          f"one of {', '.join(repr(word) for word in numbers)}")
+    for theirs, value in kind.only.items():
+        if group[theirs] != value:
+            raise Refused(f"{name_of(optimizer)} with {theirs}={group[theirs]!r} is not something that the engine has; "
+                          f"leave it at {value!r}")
 
 
 def fixed_options(kind: Kind, group: Mapping[str, Any]) -> dict[str, Any]:
     """What all groups must have alike, in every step."""
-    return {name: group[name] for name in kind.options if name not in kind.per_step and name != "weight_decay"}
+    return {name: group[name] for name in (*kind.options, *kind.choices)
+            if name not in kind.per_step and name != "weight_decay"}
 
 
 def step_input(kind: Kind, group: Mapping[str, Any]) -> dict[str, float]:
@@ -103,6 +132,7 @@ def translate(optimizer: torch.optim.Optimizer) -> tuple[Optimizer, Kind]:
             if group.get(option):
                 raise Refused(f"{name_of(optimizer)} with {option}={group[option]!r} is not something that the engine "
                               f"has; leave {option} out")
+        _check_values(optimizer, kind, group)
     fixed = [fixed_options(kind, group) for group in optimizer.param_groups]
     if any(options != fixed[0] for options in fixed):
         raise Refused(f"groups of {name_of(optimizer)} differ in what the engine has once for all of them: {fixed}")

@@ -52,12 +52,13 @@ class Record:
     """What is known of one managed parameter."""
 
     __slots__ = ("id", "name", "keeper", "held", "opened", "has_gradient", "trained", "data_type", "group",
-                 "__weakref__")
+                 "orthogonal", "__weakref__")
 
     keeper: Keeper
 
-    def __init__(self, id_: int, name: str, data_type: int, trained: bool, group: int) -> None:
+    def __init__(self, id_: int, name: str, data_type: int, trained: bool, group: int, orthogonal: bool = False) -> None:
         self.id, self.name, self.data_type, self.trained, self.group = id_, name, data_type, trained, group
+        self.orthogonal = orthogonal  # with Muon: not stepped by AdamW
         self.held = 0  # operations that have it on the device
         self.opened = False  # by geminid.torch.full
         self.has_gradient = False  # in this step

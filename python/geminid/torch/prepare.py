@@ -52,7 +52,9 @@ def _records(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[t
     for name, parameter in model.named_parameters():
         data_type = _type_of(parameter)
         if data_type is not None and parameter.numel():
-            records[parameter] = Record(len(records), name, data_type, parameter in group_of, group_of.get(parameter, 0))
+            trained, group = parameter in group_of, group_of.get(parameter, 0)
+            orthogonal = trained and optimizers.is_orthogonal(optimizer, optimizer.param_groups[group])
+            records[parameter] = Record(len(records), name, data_type, trained, group, orthogonal)
     return records
 
 
@@ -102,7 +104,7 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     model: any module; it is changed in place and returned. Trained parameters are fp32 or bf16, and frozen ones may
         also be fp16, int8 or uint8. Parameters of other types or of classes that quantise stay torch's. The model may be
         on the host, also where the daemon has given a GPU: buffers and all parameters are on that one afterwards.
-    optimizer: AdamW, Adam, SGD or Adagrad of torch.optim, or Lion, Lamb, Lars, Adafactor or Came of
+    optimizer: AdamW, Adam, SGD, Adagrad or Muon of torch.optim, or Lion, Lamb, Lars, Adafactor, Came or Muon of
         geminid.torch, with the parameters that are trained.
     device_memory: bytes of the device for weights and gradients, as 1 << 30 or "1GiB".
     unit: what is gathered together: "block", "leaf", or None for blocks where they fit.

@@ -96,6 +96,43 @@ TEST(Layout, FrozenTensors_DoNotShareChunksWithTrainedOnes) {
   EXPECT_NE(layout->tensors[0].chunk, layout->tensors[1].chunk);
 }
 
+// Muon's matrices: none may be cut by the end of a granule, on any number of ranks.
+TEST(Layout, WholeTensors_LieWithinOneGranuleAndShareChunksWithEachOtherAlone) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 60; ++round) {
+    LayoutOptions options;
+    options.world_size = 1 + static_cast<int>(random() % 5);
+    if (random() % 3 == 0) options.chunk_elements = 1 + random() % 300000;
+    std::vector<TensorShape> tensors(2 + random() % 30);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      tensors[i] = {1 + random() % 90000, true};
+      tensors[i].whole = i % 2 == 0;
+      if (random() % 2 == 0) tensors[i].unit = static_cast<uint32_t>(random() % 3);
+      if (random() % 4 == 0) tensors[i].type = DataType::kFloat32;
+    }
+    absl::StatusOr<Layout> layout = MakeLayout(tensors, options);
+    ASSERT_TRUE(layout.ok()) << layout.status();
+    ExpectSound(*layout, tensors, options);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const TensorPlace& place = layout->tensors[i];
+      const ChunkShape& chunk = layout->chunks[place.chunk];
+      ASSERT_EQ(chunk.whole, tensors[i].whole);
+      if (!chunk.whole) continue;
+      EXPECT_EQ(place.offset / chunk.granule_elements,
+                (place.offset + tensors[i].elements - 1) / chunk.granule_elements);
+    }
+  }
+}
+
+// GPT-2's layer of width 256, of four matrices, on two ranks: two fill one granule.
+TEST(Layout, WholeTensorsThatFillGranules_WasteNothing) {
+  std::vector<TensorShape> tensors = Trainable({3 << 16, 1 << 16, 4 << 16, 4 << 16, 3 << 16, 1 << 16});
+  for (TensorShape& tensor : tensors) tensor.whole = true;
+  absl::StatusOr<Layout> layout = MakeLayout(tensors, {.world_size = 2});
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(layout->padding_elements, 0u);
+}
+
 std::vector<TensorShape> Matrices() {
   std::vector<TensorShape> tensors;
   for (int layer = 0; layer < 24; ++layer) {

@@ -17,7 +17,7 @@ inline constexpr int kSuccessorSteps = 6;
 // second stage; "first": in its first; "hosts": weights sharded within two hosts of a rank each;
 // "one host": within one of both ranks, which is refused; "negative": with a limit of norms that is
 // refused before anything else; "overflow": a step that changes nothing; "small", "small moved",
-// "small lamb": state in bf16;
+// "small lamb": state in bf16; "muon": matrices that are whole;
 // "left out": parameters without a gradient in some steps, whose updates are counted each;
 // "apart", "apart overflow": ranks with engines of their own, which are clipped alike; "apart
 // lamb", "apart came": whose sums are of the tensors of both.
@@ -40,6 +40,12 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   if (name == "device") run.options.state_placement = StatePlacement::kDevice;
   if (name.ends_with("lamb")) run.options.optimizer = LambOptions{};
   if (name.ends_with("came")) run.options.optimizer = CameOptions{};
+  if (name == "muon") {
+    run.options.optimizer = MuonOptions{};
+    for (Parameter& parameter : run.model.parameters) {
+      parameter.orthogonal = parameter.shape.size() == 2 && parameter.name != "embedding";
+    }
+  }
   if (name == "summed" || name == "second" || name == "first") run.options.accumulate = 2;
   if (name == "first") run.options.stage = Stage::kState;
   if (name == "second") run.options.stage = Stage::kGradients;

@@ -273,7 +273,7 @@ TEST_F(SuccessorTest, OneEngineBehindThoseOfOtherParts_IsToldTheStep) {
 
 TEST_F(SuccessorTest, StateOfEveryKindAndPlace_IsFinishedInTheMiddleOfAnUpdate) {
   for (const std::string name : {"moved", "device", "lamb", "came", "left out", "summed", "first",
-                                 "hosts", "small", "small moved", "small lamb"}) {
+                                 "hosts", "small", "small moved", "small lamb", "muon"}) {
     for (const char* point : {"granule written", "granule flipped"}) {
       SCOPED_TRACE(absl::StrCat(name, ", ", point));
       const std::vector<int> ends = Start(name, false, {{"kill", point, 40}, {"kill", point, 45}});

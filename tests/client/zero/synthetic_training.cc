@@ -18,6 +18,7 @@
 #include "kernels/optimizers/adamw/adamw.h"
 #include "kernels/optimizers/sharded_step.h"
 #include "kernels/runtime/common/bfloat16.h"
+#include "kernels/runtime/common/workspace.h"
 
 namespace geminid::zero {
 namespace {
@@ -359,6 +360,9 @@ void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int upda
   tensor.shape.rows = gradient.size() / tensor.shape.cols;
   tensor.learning_rate_scale = parameter.learning_rate_scale;
   tensor.weight_decay = parameter.decay ? parameter.weight_decay : 0;
+  if (IsMatrix(parameter, run.options.optimizer)) {
+    tensor.matrix_rows = static_cast<uint64_t>(*(parameter.shape.end() - 2));
+  }
   kernels::ShardedStep step(ToKernel(run.options.optimizer), {tensor});
   state->factors.resize(step.FactorTotal());
   kernels::ParameterArrays arrays;
@@ -376,7 +380,14 @@ void UpdateDensely(const SyntheticRun& run, const Parameter& parameter, int upda
   const auto alone = [](std::span<double>) { return true; };
   kernels::Status status = step.Prepare(scalars, std::span(&segment, 1), state->factors.data(),
                                         alone, state->factors.data());
-  if (status == kernels::Status::kOk) status = step.Apply(segment, arrays);
+  kernels::Workspace workspace;
+  size_t bytes = 0;
+  if (status == kernels::Status::kOk) status = step.MatrixWorkspaceBytes(1, &bytes);
+  step.SetMatrixWorkspace({static_cast<std::byte*>(workspace.Bytes(bytes)), bytes});
+  if (status == kernels::Status::kOk) {
+    status = step.OfMatrices(segment) ? step.ApplyMatrices(segment, arrays, nullptr)
+                                      : step.Apply(segment, arrays);
+  }
   if (status != kernels::Status::kOk) std::abort();
 }
 
@@ -494,7 +505,7 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
   std::vector<Parameter> parameters = run.model.parameters;
   if (run.apart) {
     options.all_ranks = communicator;
-    if (!IsElementwise(options.optimizer)) {
+    if (NeedsSums(options.optimizer)) {
       for (int r = 0; r < run.world_size; ++r) AddPart(run, r, &options.model);
       parameters.clear();
       AddPart(run, rank, &parameters);

@@ -30,6 +30,7 @@ OptimizerOptions OracleOptions(OptimizerOptions o, const StepScalars& scalars,
   set(o.lion);
   set(o.adafactor);
   set(o.came);
+  set(o.muon);
   o.lamb.gradient_norm = scalars.gradient_norm;
   return o;
 }

@@ -33,6 +33,7 @@ inline OptimizerCase MakeCase(std::string name, OptimizerKind kind) {
   o.lion = {.learning_rate = 1e-3, .weight_decay = 0.1};
   o.adafactor.weight_decay = 0.1;
   o.came.weight_decay = 0.1;
+  o.muon.learning_rate = 3e-3;
   return {std::move(name), o};
 }
 

@@ -22,7 +22,7 @@ TEST(OptimizerOptions, Names_ParseBack) {
   EXPECT_EQ(names.size(), std::size(kAllOptimizerKinds));
   EXPECT_EQ(ParseOptimizerKind("Adam"), std::nullopt);
   EXPECT_EQ(ParseOptimizerKind(""), std::nullopt);
-  EXPECT_EQ(OptimizerNames(), "adamw, adam, lamb, lars, sgd, adagrad, lion, adafactor, came");
+  EXPECT_EQ(OptimizerNames(), "adamw, adam, lamb, lars, sgd, adagrad, lion, adafactor, came, muon");
 }
 
 TEST(OptimizerOptions, Defaults_Valid) {
@@ -52,6 +52,9 @@ TEST(OptimizerOptions, State_AsSmallAsTheOptimizerNeeds) {
   expect(OptimizerKind::kLion, 1, 0, 0);
   expect(OptimizerKind::kAdafactor, 0, 1300, 300);
   expect(OptimizerKind::kCame, 1, 2600, 300);
+  EXPECT_EQ(MatrixStateArrays(o), 1);
+  expect(OptimizerKind::kMuon, 2, 0, 0);
+  EXPECT_EQ(MatrixStateArrays(o), 1);
   o.sgd.momentum = 0.9;
   o.adafactor.beta1 = 0.9;
   expect(OptimizerKind::kSgd, 1, 0, 0);
@@ -112,6 +115,11 @@ TEST(OptimizerOptions, BadHyperparameter_Refused) {
                               &CameOptions::beta3, &CameOptions::epsilon1, &CameOptions::epsilon2,
                               &CameOptions::clip_threshold, &CameOptions::weight_decay}) {
       ExpectRefused(kCame, [&](OptimizerOptions& o) { o.came.*member = bad; });
+    }
+    for (const auto member : {&MuonOptions::learning_rate, &MuonOptions::momentum,
+                              &MuonOptions::weight_decay, &MuonOptions::beta1, &MuonOptions::beta2,
+                              &MuonOptions::epsilon}) {
+      ExpectRefused(kMuon, [&](OptimizerOptions& o) { o.muon.*member = bad; });
     }
   }
 }

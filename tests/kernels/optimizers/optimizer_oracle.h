@@ -53,6 +53,9 @@ class Oracle {
       case OptimizerKind::kCame:
         CameStep(o.came, g);
         break;
+      case OptimizerKind::kMuon:  // of what is no matrix
+        AdamStep(AdamWOf(o.muon), g, /*coupled=*/false);
+        break;
     }
     for (size_t i = 0; i < w.size(); ++i) travelled[i] += std::fabs(w[i] - before[i]);
   }

@@ -21,7 +21,8 @@ const std::vector<zero::Optimizer>& EngineOptimizers() {
   static const auto* const kAll = new std::vector<zero::Optimizer>{
       zero::AdamWOptions{}, zero::AdamOptions{},      zero::LambOptions{},
       zero::LarsOptions{},  zero::SgdOptions{},       zero::AdagradOptions{},
-      zero::LionOptions{},  zero::AdafactorOptions{}, zero::CameOptions{}};
+      zero::LionOptions{},  zero::AdafactorOptions{}, zero::CameOptions{},
+      zero::MuonOptions{}};
   return *kAll;
 }
 
@@ -53,11 +54,13 @@ StateBytes Predicted(const Optimizer& optimizer) {
 // What the engine's state store is asked for: an array per shard for each of state_arrays, and the
 // numbers per tensor in two versions.
 StateBytes Allocated(const zero::Optimizer& optimizer) {
+  const bool muon = std::holds_alternative<zero::MuonOptions>(optimizer);
   std::vector<zero::TensorShape> shapes;
   std::vector<zero::Parameter> parameters;
   for (const Tensor& tensor : Tensors(SmallModel())) {
-    shapes.push_back({.elements = tensor.elements()});
     zero::Parameter& parameter = parameters.emplace_back();
+    parameter.orthogonal = IsPartOfLayer(tensor.used_by) && tensor.rows > 1 && tensor.columns > 1;
+    shapes.push_back({.elements = tensor.elements(), .whole = muon && parameter.orthogonal});
     parameter.shape = {static_cast<std::int64_t>(tensor.rows),
                        static_cast<std::int64_t>(tensor.columns)};
   }
@@ -69,13 +72,17 @@ StateBytes Allocated(const zero::Optimizer& optimizer) {
   const zero::GranuleOptimizer engine(*layout, parameters, 0, options);
   EXPECT_TRUE(engine.status().ok()) << engine.status();
   StateBytes bytes;
-  bytes.shard = layout->granules * layout->chunks.front().granule_elements;
-  bytes.moments =
-      bytes.shard * engine.state_arrays() * sizeof(float) + 2 * engine.tensor_state_bytes();
+  for (const zero::ChunkShape& chunk : layout->chunks) {
+    const std::uint64_t shard = chunk.granules * chunk.granule_elements;
+    const std::size_t arrays = chunk.whole ? engine.matrix_state_arrays() : engine.state_arrays();
+    bytes.shard += shard;
+    bytes.moments += shard * arrays * sizeof(float);
+  }
+  bytes.moments += 2 * engine.tensor_state_bytes();
   return bytes;
 }
 
-TEST(Optimizers, NamesAndStateOfAllNine_AreThoseOfTheEngine) {
+TEST(Optimizers, NamesAndStateOfAllTen_AreThoseOfTheEngine) {
   ASSERT_EQ(EngineOptimizers().size(), std::size(kernels::kAllOptimizerKinds));
   for (const zero::Optimizer& engine : EngineOptimizers()) {
     const std::string name(zero::Name(engine));

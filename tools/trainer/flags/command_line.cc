@@ -120,7 +120,7 @@ absl::Status ParseUpdate(const Flags& flags, const Parallel& parallel, zero::Opt
   if (parallel.pipeline > 1) why = "a run without a pipeline";
   if (parallel.expert > 1) why = "a run whose experts are not spread";
   if (parallel.automatic) why = "a --parallel that names the axes";
-  if (!IsElementwise(options->optimizer)) why = "an --optimizer that needs no sums over tensors";
+  if (NeedsSums(options->optimizer)) why = "an --optimizer that needs no sums over tensors";
   const UpdateTime automatic = why.empty() ? UpdateTime::kInBackward : UpdateTime::kAfterStep;
   GEMINID_ASSIGN_OR_RETURN(
       options->update,

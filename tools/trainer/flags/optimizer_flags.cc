@@ -20,7 +20,7 @@ constexpr double kHyperparameterMax = 1e9;
 
 constexpr FlagSpec kOptimizerFlags[] = {
     {"--optimizer", &Flags::optimizer, "NAME",
-     "adamw, adam, lamb, lars, sgd, adagrad, lion, adafactor or came"},
+     "adamw, adam, lamb, lars, sgd, adagrad, lion, adafactor, came or muon"},
     {"--state-dtype", &Flags::state_dtype, "TYPE",
      "Of the optimizer's state: fp32, or bf16 with random rounding in half the bytes"},
     {"--weight-decay", &Flags::weight_decay, "X", "Of matrices [0.1 with adamw, 0.01 with lamb]"},
@@ -31,9 +31,9 @@ constexpr FlagSpec kOptimizerFlags[] = {
     {"--epsilon1", &Flags::epsilon1, "X", "adafactor, came: added to squares of gradients"},
     {"--epsilon2", &Flags::epsilon2, "X",
      "adafactor: least RMS of weights; came: added to squares of residuals"},
-    {"--momentum", &Flags::momentum, "X", "lars, sgd: momentum"},
+    {"--momentum", &Flags::momentum, "X", "lars, sgd, muon: momentum"},
     {"--dampening", &Flags::dampening, "X", "sgd: of the gradient in the momentum"},
-    {"--nesterov", &Flags::nesterov, "on|off", "sgd: look ahead"},
+    {"--nesterov", &Flags::nesterov, "on|off", "sgd, muon: look ahead"},
     {"--decay-after-momentum", &Flags::decay_after_momentum, "on|off",
      "sgd: weight decay does not enter the momentum"},
     {"--trust-coefficient", &Flags::trust_coefficient, "X", "lars: scale of its rate per tensor"},
@@ -131,6 +131,15 @@ Fields FieldsOf(zero::CameOptions& o) {
           {&Flags::epsilon1, &o.epsilon1},
           {&Flags::epsilon2, &o.epsilon2},
           {&Flags::clip_threshold, &o.clip_threshold},
+          {&Flags::weight_decay, &o.weight_decay}};
+}
+
+Fields FieldsOf(zero::MuonOptions& o) {
+  return {{&Flags::momentum, &o.momentum},
+          {&Flags::nesterov, &o.nesterov},
+          {&Flags::beta1, &o.beta1},
+          {&Flags::beta2, &o.beta2},
+          {&Flags::epsilon, &o.epsilon},
           {&Flags::weight_decay, &o.weight_decay}};
 }
 
@@ -248,6 +257,7 @@ double UsualLearningRate(const zero::Optimizer& optimizer) {
     double operator()(const zero::LionOptions&) const { return 1e-4; }
     double operator()(const zero::AdafactorOptions& o) const { return o.relative_step ? 1 : 1e-3; }
     double operator()(const zero::CameOptions&) const { return 2e-4; }
+    double operator()(const zero::MuonOptions&) const { return 6e-4; }  // as AdamW
   };
   return std::visit(Rate(), optimizer);
 }

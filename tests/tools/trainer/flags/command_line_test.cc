@@ -192,7 +192,7 @@ TEST(ParseCommandLine, WithAnOptimizer_TakesItsFlagsAndItsUsualRate) {
   EXPECT_EQ(std::get<zero::AdafactorOptions>(given.zero.optimizer).epsilon2, 0.5);
   EXPECT_EQ(given.schedule.peak, 0.25);
   for (const char* name :
-       {"adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came"}) {
+       {"adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", "muon"}) {
     EXPECT_STREQ(Name(Parse({"--optimizer", name}).zero.optimizer), name);
   }
 }

@@ -24,16 +24,23 @@ AttentionShape ShapeOf(size_t batch, size_t sequence, size_t heads, size_t kv_he
 }
 
 // Less than a block, whole blocks, a broken last one; groups of heads; heads of an odd size, of
-// more than one slice, of more than one slab.
+// more than one slice, of more than one slab. Windows of less than a block, and of more.
 std::vector<AttentionShape> ComparedShapes() {
-  return {ShapeOf(1, 1, 1, 1, 1), ShapeOf(2, 9, 2, 1, 20), ShapeOf(1, 130, 2, 2, 64),
-          ShapeOf(1, 70, 4, 2, 80), ShapeOf(1, 65, 1, 1, 200)};
+  std::vector<AttentionShape> shapes = {ShapeOf(1, 1, 1, 1, 1),    ShapeOf(2, 9, 2, 1, 20),
+                                        ShapeOf(1, 130, 2, 2, 64), ShapeOf(1, 70, 4, 2, 80),
+                                        ShapeOf(1, 65, 1, 1, 200), ShapeOf(1, 200, 2, 1, 20),
+                                        ShapeOf(1, 150, 1, 1, 80)};
+  shapes[shapes.size() - 2].window = 5;
+  shapes.back().window = 70;
+  return shapes;
 }
 // After tokens of before: the last one alone, some within a block, from a block's first on.
 std::vector<AttentionShape> RememberingShapes() {
   std::vector<AttentionShape> shapes = {ShapeOf(2, 130, 4, 2, 20), ShapeOf(1, 200, 2, 1, 80),
-                                        ShapeOf(2, 70, 2, 2, 64), ShapeOf(1, 2, 1, 1, 200)};
-  const size_t first_queries[] = {129, 70, 64, 1};
+                                        ShapeOf(2, 70, 2, 2, 64), ShapeOf(1, 2, 1, 1, 200),
+                                        ShapeOf(1, 150, 2, 1, 20)};
+  shapes.back().window = 70;
+  const size_t first_queries[] = {129, 70, 64, 1, 140};
   for (size_t i = 0; i < shapes.size(); ++i) shapes[i].first_query = first_queries[i];
   return shapes;
 }

@@ -1,7 +1,7 @@
 // Causal multi-head attention in blocks (FlashAttention, arXiv:2205.14135 and 2307.08691): no score
 // matrix is stored, memory beyond inputs and outputs is O(sequence).
 //
-//   S = scale Q K^T, masked to key <= query;  P = softmax(S);  O = P V
+//   S = scale Q K^T, masked to query - window < key <= query;  P = softmax(S);  O = P V
 //   backward: P from the saved lse; D = rowsum(dO * O); dV = P^T dO; dS = P * (dO V^T - D);
 //             dQ = scale dS K; dK = scale dS^T Q
 //
@@ -33,6 +33,10 @@ struct AttentionShape {
   // Forward only: queries, out and lse begin with this token, for what was computed before. The
   // bits of a token are the same whether those before it are computed with it or not.
   size_t first_query = 0;
+
+  // A query sees this many keys at most, its own the last of them (sliding windows, as Mistral's,
+  // arXiv:2310.06825); 0: all before it.
+  size_t window = 0;
 
   size_t queries() const { return sequence - first_query; }  // per batch entry
 };

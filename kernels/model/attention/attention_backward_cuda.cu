@@ -39,8 +39,9 @@ struct AttentionDelta {
 GEMINID_KERNEL(geminid_attention_delta_fp32, AttentionDelta<float>);
 GEMINID_KERNEL(geminid_attention_delta_bf16, AttentionDelta<BFloat16>);
 
-// What both kernels below read of the forward pass.
-template <typename T>
+// What both kernels below read of the forward pass. Windows have kernels of their own, since they
+// take more registers.
+template <typename T, bool kWindow = false>
 struct AttentionRead {
   TileShape shape;
   HeadsView<const T> q;
@@ -71,6 +72,7 @@ struct AttentionRead {
                                  float (&ds)[kThreadRows][kThreadColumns]) const {
     TileProduct(shape, Queries(batch, head, query), Keys(batch, kv_head, key), left, right, p);
     if (key == query) MaskAboveDiagonal(p);
+    if constexpr (kWindow) MaskBeforeWindow(shape.window, query - key, p);
     TileProduct(shape, Gradients(batch, head, query), Values(batch, kv_head, key), left, right, ds);
     const TilePlace me;
     const uint64_t rows = (batch * shape.heads + head) * shape.sequence;
@@ -101,7 +103,7 @@ __device__ inline void StoreScores(const float (&from)[kThreadRows][kThreadColum
 }
 
 // A block of threads makes dQ of a block of queries of one head.
-template <typename T, unsigned kSlab>
+template <typename T, unsigned kSlab, bool kWindow = false>
 struct AttentionQueryGradient {
   static constexpr unsigned kThreads = kTileThreads;
 
@@ -122,7 +124,7 @@ struct AttentionQueryGradient {
     const uint64_t query = static_cast<uint64_t>(block) * kTile;
     const TilePlace me;
     float sums[kThreadRows][kSlab / kLanes] = {};
-    for (uint64_t key = 0; key <= query; key += kTile) {
+    for (uint64_t key = kWindow ? shape.FirstKey(query) : 0; key <= query; key += kTile) {
       float p[kThreadRows][kThreadColumns];
       float ds[kThreadRows][kThreadColumns];
       read.ScoreGradients(batch, head, kv_head, query, key, left, right, p, ds);
@@ -135,17 +137,25 @@ struct AttentionQueryGradient {
     StoreTile<kSlab>(shape, shape.Head(dq, batch, head), query, column, shape.scale, sums);
   }
 
-  AttentionRead<T> read;
+  AttentionRead<T, kWindow> read;
   HeadsView<T> dq;
 };
 GEMINID_KERNEL(geminid_attention_dq_fp32_64, AttentionQueryGradient<float, kNarrowSlab>);
 GEMINID_KERNEL(geminid_attention_dq_fp32_128, AttentionQueryGradient<float, kWideSlab>);
 GEMINID_KERNEL(geminid_attention_dq_bf16_64, AttentionQueryGradient<BFloat16, kNarrowSlab>);
 GEMINID_KERNEL(geminid_attention_dq_bf16_128, AttentionQueryGradient<BFloat16, kWideSlab>);
+GEMINID_KERNEL(geminid_attention_dq_window_fp32_64,
+               AttentionQueryGradient<float, kNarrowSlab, true>);
+GEMINID_KERNEL(geminid_attention_dq_window_fp32_128,
+               AttentionQueryGradient<float, kWideSlab, true>);
+GEMINID_KERNEL(geminid_attention_dq_window_bf16_64,
+               AttentionQueryGradient<BFloat16, kNarrowSlab, true>);
+GEMINID_KERNEL(geminid_attention_dq_window_bf16_128,
+               AttentionQueryGradient<BFloat16, kWideSlab, true>);
 
 // A block of threads makes dK and dV of a block of keys of one key/value head, over all query heads
 // that read it.
-template <typename T, unsigned kSlab>
+template <typename T, unsigned kSlab, bool kWindow = false>
 struct AttentionKeyGradient {
   static constexpr unsigned kThreads = kTileThreads;
 
@@ -171,6 +181,7 @@ struct AttentionKeyGradient {
     float dv_sums[kThreadRows][kSlab / kLanes] = {};
     for (unsigned head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       for (uint64_t query = key; query < shape.sequence; query += kTile) {
+        if (kWindow && shape.FirstKey(query) > key) break;
         float p[kThreadRows][kThreadColumns];
         float ds[kThreadRows][kThreadColumns];
         read.ScoreGradients(batch, head, kv_head, query, key, left, right, p, ds);
@@ -184,7 +195,7 @@ struct AttentionKeyGradient {
     StoreTile<kSlab>(shape, shape.Head(dv, batch, kv_head), key, column, 1.0F, dv_sums);
   }
 
-  AttentionRead<T> read;
+  AttentionRead<T, kWindow> read;
   HeadsView<T> dk;
   HeadsView<T> dv;
 };
@@ -192,6 +203,26 @@ GEMINID_KERNEL(geminid_attention_dkv_fp32_64, AttentionKeyGradient<float, kNarro
 GEMINID_KERNEL(geminid_attention_dkv_fp32_128, AttentionKeyGradient<float, kWideSlab>);
 GEMINID_KERNEL(geminid_attention_dkv_bf16_64, AttentionKeyGradient<BFloat16, kNarrowSlab>);
 GEMINID_KERNEL(geminid_attention_dkv_bf16_128, AttentionKeyGradient<BFloat16, kWideSlab>);
+GEMINID_KERNEL(geminid_attention_dkv_window_fp32_64,
+               AttentionKeyGradient<float, kNarrowSlab, true>);
+GEMINID_KERNEL(geminid_attention_dkv_window_fp32_128,
+               AttentionKeyGradient<float, kWideSlab, true>);
+GEMINID_KERNEL(geminid_attention_dkv_window_bf16_64,
+               AttentionKeyGradient<BFloat16, kNarrowSlab, true>);
+GEMINID_KERNEL(geminid_attention_dkv_window_bf16_128,
+               AttentionKeyGradient<BFloat16, kWideSlab, true>);
+
+template <unsigned kSlab, bool kWindow, typename T>
+Status LaunchGradients(const AttentionRead<T, kWindow>& read, const AttentionShape& shape,
+                       const HeadsView<T>& dq, const HeadsView<T>& dk, const HeadsView<T>& dv,
+                       CudaStream stream) {
+  const size_t blocks = shape.batch * read.shape.blocks * read.shape.slabs;
+  const Status status = LaunchKernel(AttentionQueryGradient<T, kSlab, kWindow>{read, dq},
+                                     blocks * shape.heads, stream);
+  if (status != Status::kOk) return status;
+  return LaunchKernel(AttentionKeyGradient<T, kSlab, kWindow>{read, dk, dv},
+                      blocks * shape.kv_heads, stream);
+}
 
 template <unsigned kSlab, typename T>
 Status LaunchBackward(const AttentionShape& shape, const AttentionSaved<T>& saved,
@@ -200,15 +231,16 @@ Status LaunchBackward(const AttentionShape& shape, const AttentionSaved<T>& save
   const TileShape tiles = ShapeOfTiles(shape, kSlab);
   const size_t rows = shape.batch * shape.heads * shape.sequence;
   using Delta = AttentionDelta<T>;
-  Status status = LaunchKernel(Delta{tiles, saved.out, saved.dout, delta, rows},
-                               BlocksFor(rows, Delta::kRowsPerBlock), stream);
+  const Status status = LaunchKernel(Delta{tiles, saved.out, saved.dout, delta, rows},
+                                     BlocksFor(rows, Delta::kRowsPerBlock), stream);
   if (status != Status::kOk) return status;
-  const AttentionRead<T> read = {tiles, saved.q, saved.k, saved.v, saved.dout, saved.lse, delta};
-  const size_t blocks = shape.batch * tiles.blocks * tiles.slabs;
-  status = LaunchKernel(AttentionQueryGradient<T, kSlab>{read, dq}, blocks * shape.heads, stream);
-  if (status != Status::kOk) return status;
-  return LaunchKernel(AttentionKeyGradient<T, kSlab>{read, dk, dv}, blocks * shape.kv_heads,
-                      stream);
+  if (shape.window != 0) {
+    return LaunchGradients<kSlab, true, T>(
+        {tiles, saved.q, saved.k, saved.v, saved.dout, saved.lse, delta}, shape, dq, dk, dv,
+        stream);
+  }
+  return LaunchGradients<kSlab, false, T>(
+      {tiles, saved.q, saved.k, saved.v, saved.dout, saved.lse, delta}, shape, dq, dk, dv, stream);
 }
 
 }  // namespace cuda

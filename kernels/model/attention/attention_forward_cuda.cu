@@ -7,8 +7,9 @@
 namespace geminid::kernels {
 namespace cuda {
 
-// A block of threads makes a block of queries of one head.
-template <typename T, unsigned kSlab>
+// A block of threads makes a block of queries of one head. Windows have kernels of their own, since
+// they take more registers.
+template <typename T, unsigned kSlab, bool kWindow = false>
 struct AttendQueries {
   static constexpr unsigned kThreads = kTileThreads;
 
@@ -83,11 +84,15 @@ struct AttendQueries {
       state.max[i] = -std::numeric_limits<float>::infinity();
       state.sum[i] = 0;
     }
-    for (uint64_t key = 0; key <= query; key += kTile) {
+    const uint64_t begin = kWindow ? shape.FirstKey(query) : 0;
+    for (uint64_t next = begin; next <= query; next += kTile) {
+      // With a window the block on the diagonal comes first, as on the host.
+      const uint64_t key = kWindow ? query + begin - next : next;
       float s[kThreadRows][kThreadColumns];
       TileProduct(shape, queries, {shape.Head(k, batch, kv_head), key, 1.0F}, left, right, s);
       if (key == query) MaskAboveDiagonal(s);
-      Softmax(s, key == 0, p, state);
+      if constexpr (kWindow) MaskBeforeWindow(shape.window, query - key, s);
+      Softmax(s, next == begin, p, state);
       const TilePlace me;
       AddTokens<kSlab>(
           shape, TileOperand<T>{shape.Head(v, batch, kv_head), key, 1.0F}, slab * kSlab,
@@ -109,14 +114,23 @@ GEMINID_KERNEL(geminid_attention_forward_fp32_64, AttendQueries<float, kNarrowSl
 GEMINID_KERNEL(geminid_attention_forward_fp32_128, AttendQueries<float, kWideSlab>);
 GEMINID_KERNEL(geminid_attention_forward_bf16_64, AttendQueries<BFloat16, kNarrowSlab>);
 GEMINID_KERNEL(geminid_attention_forward_bf16_128, AttendQueries<BFloat16, kWideSlab>);
+GEMINID_KERNEL(geminid_attention_forward_window_fp32_64, AttendQueries<float, kNarrowSlab, true>);
+GEMINID_KERNEL(geminid_attention_forward_window_fp32_128, AttendQueries<float, kWideSlab, true>);
+GEMINID_KERNEL(geminid_attention_forward_window_bf16_64,
+               AttendQueries<BFloat16, kNarrowSlab, true>);
+GEMINID_KERNEL(geminid_attention_forward_window_bf16_128,
+               AttendQueries<BFloat16, kWideSlab, true>);
 
 template <unsigned kSlab, typename T>
 Status LaunchAttend(const AttentionShape& shape, const HeadsView<const T>& q,
                     const HeadsView<const T>& k, const HeadsView<const T>& v,
                     const HeadsView<T>& out, float* lse, CudaStream stream) {
   const TileShape tiles = ShapeOfTiles(shape, kSlab);
-  return LaunchKernel(AttendQueries<T, kSlab>{tiles, q, k, v, out, lse},
-                      shape.batch * shape.heads * tiles.blocks * tiles.slabs, stream);
+  const size_t blocks = shape.batch * shape.heads * tiles.blocks * tiles.slabs;
+  if (shape.window != 0) {
+    return LaunchKernel(AttendQueries<T, kSlab, true>{tiles, q, k, v, out, lse}, blocks, stream);
+  }
+  return LaunchKernel(AttendQueries<T, kSlab>{tiles, q, k, v, out, lse}, blocks, stream);
 }
 
 }  // namespace cuda

@@ -7,6 +7,7 @@
 #define GEMINID_KERNELS_MODEL_ATTENTION_BLOCKS_INL_H_
 #endif
 
+#include <algorithm>
 #include <limits>
 
 #include "kernels/model/attention/layout.h"
@@ -93,6 +94,16 @@ inline HWY_NOINLINE void BlockScores(size_t width, const float* left, const floa
 inline HWY_NOINLINE void MaskAboveDiagonal(float* scores) {
   for (size_t r = 0; r < kAttentionBlock; ++r) {
     for (size_t c = r + 1; c < kAttentionBlock; ++c) scores[r * kAttentionBlock + c] = kMasked;
+  }
+}
+
+// Keys that the window has left behind, in a block whose first key is `ahead` tokens before its
+// first query.
+inline HWY_NOINLINE void MaskBeforeWindow(size_t window, size_t ahead, float* scores) {
+  for (size_t r = 0; r < kAttentionBlock; ++r) {
+    if (ahead + r < window) continue;
+    const size_t behind = std::min(kAttentionBlock, ahead + r - window + 1);
+    for (size_t c = 0; c < behind; ++c) scores[r * kAttentionBlock + c] = kMasked;
   }
 }
 

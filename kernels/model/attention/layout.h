@@ -13,6 +13,12 @@ namespace geminid::kernels {
 // head_dim 64) stay in the L2 cache.
 inline constexpr size_t kAttentionBlock = 64;
 
+// The first key of the first block of keys that a block of queries sees; `query` is its first.
+constexpr size_t FirstKeyOf(size_t window, size_t query) {
+  if (window == 0 || query < window) return 0;
+  return (query - window + 1) / kAttentionBlock * kAttentionBlock;
+}
+
 // The workspace as fp32 arrays, in elements. One key/value head at a time is unpacked.
 struct AttentionLayout {
   size_t rows;   // sequence in whole blocks

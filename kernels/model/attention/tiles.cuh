@@ -49,6 +49,7 @@ struct TileHead {
 struct TileShape {
   uint64_t sequence;
   uint64_t first_query;
+  uint64_t window;  // AttentionShape::window
   unsigned head_dim;
   unsigned heads;
   unsigned kv_heads;
@@ -57,6 +58,10 @@ struct TileShape {
   float scale;
 
   __device__ uint64_t queries() const { return sequence - first_query; }
+  // As FirstKeyOf.
+  __device__ uint64_t FirstKey(uint64_t query) const {
+    return window == 0 || query < window ? 0 : (query - window + 1) / kTile * kTile;
+  }
   template <typename T>
   __device__ TileHead<T> Head(const HeadsView<T>& view, uint64_t batch, unsigned head) const {
     return {
@@ -203,6 +208,22 @@ __device__ inline void MaskAboveDiagonal(float (&scores)[kThreadRows][kThreadCol
   }
 }
 
+// Keys that the window has left behind, in a block whose first key is `ahead` tokens before its
+// first query.
+__device__ inline void MaskBeforeWindow(uint64_t window, uint64_t ahead,
+                                        float (&scores)[kThreadRows][kThreadColumns]) {
+  const TilePlace me;
+#pragma unroll
+  for (unsigned i = 0; i < kThreadRows; ++i) {
+#pragma unroll
+    for (unsigned j = 0; j < kThreadColumns; ++j) {
+      if (me.x + j * kLanes + window <= ahead + me.y * kThreadRows + i) {
+        scores[i][j] = -std::numeric_limits<float>::infinity();
+      }
+    }
+  }
+}
+
 // Columns that a block of threads writes: whole heads up to 128 elements.
 inline constexpr unsigned kNarrowSlab = 64;
 inline constexpr unsigned kWideSlab = 128;
@@ -211,6 +232,7 @@ inline TileShape ShapeOfTiles(const AttentionShape& shape, unsigned slab) {
   return {
       .sequence = shape.sequence,
       .first_query = shape.first_query,
+      .window = shape.window,
       .head_dim = static_cast<unsigned>(shape.head_dim),
       .heads = static_cast<unsigned>(shape.heads),
       .kv_heads = static_cast<unsigned>(shape.kv_heads),

@@ -4,11 +4,13 @@
 //   y[i]   = x[i] cos - x[i+h] sin
 //   y[i+h] = x[i+h] cos + x[i] sin,  0 <= i < h
 //
-// The backward pass is the rotation by the opposite angle. T is float or BFloat16.
+// The backward pass is the rotation by the opposite angle, by the same table. T is float or
+// BFloat16.
 #ifndef GEMINID_KERNELS_MODEL_ROTARY_ROTARY_H_
 #define GEMINID_KERNELS_MODEL_ROTARY_ROTARY_H_
 
 #include <cstddef>
+#include <span>
 
 #include "kernels/runtime/common/bfloat16.h"
 #include "kernels/runtime/common/status.h"
@@ -18,6 +20,11 @@ namespace geminid::kernels {
 // Fills cos[positions, head_dim/2] and sin[..] in float64, rounded once. theta is 10000 in LLaMA 2.
 // head_dim is even.
 Status RotaryTable(size_t positions, size_t head_dim, double theta, float* cos, float* sin);
+
+// The same with angle(p,i) = p angles[i], and cosines and sines multiplied by `length`: scaled
+// rotary positions (training/models/rotary_scaling.h). Of head_dim/2 angles; `length` is positive.
+Status RotaryTable(size_t positions, std::span<const double> angles, double length, float* cos,
+                   float* sin);
 
 struct RotaryShape {
   size_t batch = 0;

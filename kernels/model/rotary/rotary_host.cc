@@ -75,27 +75,46 @@ Status Rotate(const RotaryShape& shape, const float* cos, const float* sin, floa
   return Status::kOk;
 }
 
-}  // namespace
-
-Status RotaryTable(size_t positions, size_t head_dim, double theta, float* cos, float* sin) {
-  if (head_dim == 0 || head_dim % 2 != 0) return Status::kInvalidShape;
-  if (!std::isfinite(theta) || theta <= 0) return Status::kInvalidParameter;
-  const size_t half = head_dim / 2;
+// angle_of(i): of pair i, from one position to the next.
+template <class AngleOf>
+Status FillTable(size_t positions, size_t half, const AngleOf& angle_of, double length, float* cos,
+                 float* sin) {
   size_t count = 0;
   Status status = CheckedProduct(positions, half, &count);
   if (status != Status::kOk) return status;
   status = CheckBuffers({}, {Buffer::Of(cos, count), Buffer::Of(sin, count)});
   if (status != Status::kOk) return status;
   for (size_t i = 0; i < half; ++i) {
-    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(head_dim);
-    const double frequency = std::pow(theta, exponent);
+    const double per_position = angle_of(i);
     for (size_t p = 0; p < positions; ++p) {
-      const double angle = static_cast<double>(p) * frequency;
-      cos[p * half + i] = static_cast<float>(std::cos(angle));
-      sin[p * half + i] = static_cast<float>(std::sin(angle));
+      const double angle = static_cast<double>(p) * per_position;
+      cos[p * half + i] = static_cast<float>(length * std::cos(angle));
+      sin[p * half + i] = static_cast<float>(length * std::sin(angle));
     }
   }
   return Status::kOk;
+}
+
+}  // namespace
+
+Status RotaryTable(size_t positions, size_t head_dim, double theta, float* cos, float* sin) {
+  if (head_dim == 0 || head_dim % 2 != 0) return Status::kInvalidShape;
+  if (!std::isfinite(theta) || theta <= 0) return Status::kInvalidParameter;
+  const auto angle_of = [&](size_t i) {
+    return std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+  };
+  return FillTable(positions, head_dim / 2, angle_of, 1.0, cos, sin);
+}
+
+Status RotaryTable(size_t positions, std::span<const double> angles, double length, float* cos,
+                   float* sin) {
+  if (angles.empty()) return Status::kInvalidShape;
+  if (!std::isfinite(length) || length <= 0) return Status::kInvalidParameter;
+  for (const double angle : angles) {
+    if (!std::isfinite(angle)) return Status::kInvalidParameter;
+  }
+  return FillTable(
+      positions, angles.size(), [&](size_t i) { return angles[i]; }, length, cos, sin);
 }
 
 template <typename T>

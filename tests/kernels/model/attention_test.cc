@@ -19,12 +19,17 @@ struct Reference {
     return ((b * s.sequence + t) * heads + h) * s.head_dim + i;
   }
   size_t Kv(size_t h) const { return h / (s.heads / s.kv_heads); }
+  bool Sees(size_t t, size_t j) const { return j <= t && (s.window == 0 || t - j < s.window); }
 
   // Row t of P, and its log-sum-exp.
   Doubles Row(const Doubles& q, const Doubles& k, size_t b, size_t h, size_t t, double* lse) const {
     Doubles p(t + 1);
     double max = -INFINITY;
     for (size_t j = 0; j <= t; ++j) {
+      if (!Sees(t, j)) {
+        p[j] = -INFINITY;
+        continue;
+      }
       for (size_t i = 0; i < s.head_dim; ++i) {
         p[j] += static_cast<double>(s.scale) * q[At(b, t, h, s.heads, i)] *
                 k[At(b, j, Kv(h), s.kv_heads, i)];
@@ -103,6 +108,11 @@ AttentionShape Shape(size_t batch, size_t sequence, size_t heads, size_t kv_head
           .kv_heads = kv_heads,
           .head_dim = head_dim,
           .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))};
+}
+
+AttentionShape WithWindow(AttentionShape shape, size_t window) {
+  shape.window = window;
+  return shape;
 }
 
 // Both passes on dense tensors.
@@ -237,6 +247,21 @@ TEST(AttentionQueries, FromAnyTokenOn_HaveTheBitsOfTheWhole) {
   }
 }
 
+TEST(AttentionQueries, WithAWindow_HaveTheBitsOfTheWhole) {
+  for (const size_t window : {size_t{1}, size_t{5}, size_t{64}, size_t{70}, size_t{200}}) {
+    SCOPED_TRACE(window);
+    CheckLaterQueries<float>(WithWindow(Shape(1, 130, 4, 2, 20), window));
+    CheckLaterQueries<BFloat16>(WithWindow(Shape(1, 65, 3, 3, 16), window));
+  }
+}
+
+// Of one token, the query's own, the values themselves are what comes out.
+TEST(AttentionWindow, OfOneToken_SeesTheQuerysOwnAlone) {
+  AttentionRun<float> run(WithWindow(Shape(2, 70, 1, 1, 16), 1), 31);
+  run.Forward();
+  EXPECT_TRUE(SameBits(run.out.data(), run.v.data(), run.v.size()));
+}
+
 TEST(AttentionQueries, BeyondTheSequenceOrInTheBackwardPass_AreRefused) {
   AttentionRun<float> run(Shape(1, 4, 1, 1, 16), 31);
   run.shape.first_query = 4;
@@ -268,6 +293,17 @@ TYPED_TEST(Attention, BothPasses_ManyShapes_MatchFloat64) {
     CheckAgainstReference<TypeParam>(shape, 1.0);
     if (this->HasFatalFailure()) return;
   }
+}
+
+TYPED_TEST(Attention, BothPasses_WithAWindow_MatchFloat64) {
+  for (const size_t window : {2, 3, 63, 64, 65, 100, 127, 128, 129, 150, 199, 200, 1000}) {
+    SCOPED_TRACE(::testing::Message() << "a window of " << window);
+    CheckAgainstReference<TypeParam>(WithWindow(Shape(1, 200, 2, 1, 20), window), 1.0);
+    if (this->HasFatalFailure()) return;
+  }
+  CheckAgainstReference<TypeParam>(WithWindow(Shape(2, 65, 4, 2, 16), 7), 6.0);
+  ForEachTarget(
+      [] { CheckAgainstReference<TypeParam>(WithWindow(Shape(1, 130, 2, 1, 24), 66), 1.0); });
 }
 
 TYPED_TEST(Attention, BothPasses_EveryTarget_MatchFloat64) {

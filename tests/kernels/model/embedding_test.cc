@@ -212,6 +212,25 @@ TYPED_TEST(Embedding, RotaryBackward_IsTheTransposeOfForward) {
               2 * RoundingOf<TypeParam>() * norm);
 }
 
+TEST(Embedding, RotaryTableOfAngles_HasThemAndTheLength) {
+  const std::vector<double> angles = {1.0, 0.3, 0.01};
+  GuardedArray<float> cos(5 * 3, 0);
+  GuardedArray<float> sin(5 * 3, 0);
+  ASSERT_EQ(RotaryTable(5, angles, 1.25, cos.data(), sin.data()), Status::kOk);
+  for (size_t p = 0; p < 5; ++p) {
+    for (size_t i = 0; i < 3; ++i) {
+      const double angle = static_cast<double>(p) * angles[i];
+      EXPECT_EQ(cos.data()[p * 3 + i], static_cast<float>(1.25 * std::cos(angle)));
+      EXPECT_EQ(sin.data()[p * 3 + i], static_cast<float>(1.25 * std::sin(angle)));
+    }
+  }
+  EXPECT_EQ(RotaryTable(5, std::span<const double>{}, 1, cos.data(), sin.data()),
+            Status::kInvalidShape);
+  EXPECT_EQ(RotaryTable(5, angles, 0, cos.data(), sin.data()), Status::kInvalidParameter);
+  EXPECT_EQ(RotaryTable(5, std::vector<double>{NAN}, 1, cos.data(), sin.data()),
+            Status::kInvalidParameter);
+}
+
 TEST(Embedding, RotaryBadArguments_AreRefused) {
   GuardedArray<float> x(64, 0);
   GuardedArray<float> table(64, 0);

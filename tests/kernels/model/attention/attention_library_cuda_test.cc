@@ -179,6 +179,10 @@ TEST_F(AttentionLibraryTest, MoreWorkspaceThanTheShapeAllows_IsRefused) {
 TEST_F(AttentionLibraryTest, ShapeThatNoEngineTakes_IsRefused) {
   ExpectRefused(Shape(1, 64, 2, 2, 12), "no multiple of 8 wide");
   ExpectRefused(Shape(1, 1, 2, 2, 16), "sequences are of one token");
+  AttentionShape windowed = Shape(1, 64, 2, 2, 16);
+  ExpectTaken(windowed);
+  windowed.window = 64;
+  ExpectRefused(windowed, "see a sliding window");
   ExpectRefused(Shape(1, 16384, 2, 2, 64), "bytes of workspace, of which 268435456 are allowed");
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/model/activation/gelu.h"
+#include "kernels/model/activation/relu.h"
 #include "kernels/model/activation/swiglu.h"
 #include "kernels/model/elementwise/bias.h"
 #include "kernels/model/elementwise/residual.h"
@@ -67,6 +68,29 @@ TYPED_TEST(Activations, GeluBackward_AnySize_MatchesFloat64AndDifferences) {
   ASSERT_EQ(GeluBackward(dy.data(), x.data(), count, dx.data()), Status::kOk);
   ExpectClose(dx, want, 5e-7);
   ExpectClose(dx, numeric, 2e-6);
+}
+
+TYPED_TEST(Activations, Relu_OfEverySign_PassesWhatIsAboveZero) {
+  std::mt19937 random(3);
+  for (const size_t count : {1, 16, 17, 1000}) {
+    auto x = RandomTensor<TypeParam>(random, count, 2.0, 0.0, 1);
+    x.data()[0] = TypeParam{};  // zero has a derivative of zero
+    auto dy = RandomTensor<TypeParam>(random, count, 1.0, 0.0, 1);
+    GuardedArray<TypeParam> y(count, 1), dx(count, 1);
+    ASSERT_EQ(ReluForward(x.data(), count, y.data()), Status::kOk);
+    ASSERT_EQ(ReluBackward(dy.data(), x.data(), count, dx.data()), Status::kOk);
+    for (size_t i = 0; i < count; ++i) {
+      const bool passes = ToDouble(x.data()[i]) > 0;
+      EXPECT_EQ(ToDouble(y.data()[i]), passes ? ToDouble(x.data()[i]) : 0);
+      EXPECT_EQ(ToDouble(dx.data()[i]), passes ? ToDouble(dy.data()[i]) : 0);
+    }
+    ASSERT_EQ(ReluForward(x.data(), count, x.data()), Status::kOk);
+    EXPECT_TRUE(SameBits(x.data(), y.data(), count));
+    EXPECT_TRUE(y.GuardsIntact() && dx.GuardsIntact());
+  }
+  GuardedArray<TypeParam> x(16, 0);
+  EXPECT_EQ(ReluForward(x.data(), 15, x.data() + 1), Status::kOverlap);
+  EXPECT_EQ(ReluForward<TypeParam>(nullptr, 16, x.data()), Status::kNullPointer);
 }
 
 TYPED_TEST(Activations, Gelu_ExtremeInputs_StayExact) {

@@ -84,6 +84,7 @@ void UseTrainersNumber(PlanAnswer* answer) {
                                     .intermediate = model.intermediate,
                                     .vocabulary = model.vocabulary,
                                     .experts = model.experts > 1 ? model.experts : 0,
+                                    .norms_heads = model.qk_norm,
                                     .batch = job.batch,
                                     .threads = threads};
   if (forecast::IsInTable(job.hardware)) shape.UseGpu();

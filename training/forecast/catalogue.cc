@@ -116,7 +116,14 @@ Model Experts(Model model, std::uint64_t experts, std::uint64_t experts_per_toke
   return model;
 }
 
-// A model of geminid-train: shapes of GPT-2, LLaMA and Mixtral over bytes.
+Model Qwen3(Model model, std::uint64_t head_dim) {
+  model.head_dim = head_dim;
+  model.qk_norm = true;
+  model.tied_output = true;
+  return model;
+}
+
+// A model of geminid-train: shapes of GPT-2, LLaMA and the like over bytes.
 Model OverBytes(Model model, std::uint64_t context) {
   model.vocabulary = 256;
   model.context = context;
@@ -147,6 +154,8 @@ const std::vector<Model>& ModelsOfTrainer() {
       OverBytes(Llama("llama-125m", {12, 768, 12}), 12, 2048, 1024),
       OverBytes(Llama("llama-1b", {22, 2048, 32}), 4, 5632, 2048),
       OverBytes(Llama("llama-7b", {32, 4096, 32}), 32, 11008, 2048),
+      OverBytes(Llama("mistral-tiny", {2, 64, 4}), 2, 192, 64),
+      OverBytes(Qwen3(Llama("qwen3-tiny", {2, 64, 4}), 32), 2, 192, 64),
       OverBytes(Experts(Llama("mixtral-tiny", {2, 64, 4}), 4, 2), 2, 128, 64),
       OverBytes(Experts(Llama("mixtral-20m", {6, 256, 4}), 8, 2), 2, 512, 256),
       OverBytes(Experts(Llama("mixtral-8x7b", {32, 4096, 32}), 8, 2), 8, 14336, 2048),

@@ -1,6 +1,7 @@
 #include "training/forecast/trainer_need.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -110,8 +111,13 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
   const std::uint64_t tokens = shape.batch.tokens();
   const std::uint64_t hidden = shape.hidden;
   const std::uint64_t stream = tokens * hidden * element;
-  const std::uint64_t head_columns = std::max<std::uint64_t>(
-      shape.attention_columns, shape.head_dim * shape.heads / shape.kv_heads);
+  const std::uint64_t queries = shape.heads * shape.head_dim;
+  const std::uint64_t head_columns =
+      shape.norms_heads ? queries
+                        : std::max<std::uint64_t>(shape.attention_columns,
+                                                  shape.head_dim * shape.heads / shape.kv_heads);
+  // Where heads are wider together than the stream, so are queries and what is attended to.
+  const std::uint64_t wide = std::max(queries, hidden);
   const std::uint64_t attention =
       8 * tokens * head_columns * element +
       kernels::AttentionWorkspaceBytes({.batch = shape.batch.sequences,
@@ -136,12 +142,12 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
     return sizeof(float) * (a * b + b * c + a * c);
   };
   const std::uint64_t product =
-      std::max({copies(tokens, hidden, std::max(head_columns, hidden)),
+      std::max({copies(tokens, hidden, std::max(head_columns, wide)),
                 copies(tokens, hidden, std::min(shape.mlp_columns, shape.intermediate)),
                 copies(tokens, hidden, shape.vocabulary)});
-  const std::uint64_t step = (2 * shape.layers + 2) * stream + 2 * stream +
-                             tokens * hidden * sizeof(float) +
-                             std::max({attention, mlp + routed, output}) + product;
+  const std::uint64_t step =
+      (2 * shape.layers + 2) * stream + 2 * stream + 2 * tokens * (wide - hidden) * element +
+      tokens * hidden * sizeof(float) + std::max({attention, mlp + routed, output}) + product;
   return std::max(step, library.in_its_test);
 }
 
@@ -155,7 +161,10 @@ std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need) {
 }
 
 bool TrainerTrains(const Model& model) {
-  return model.name == "gpt2" || model.name == "llama" || model.name == "mixtral" ||
+  // Not OPT-350m, whose norms stand behind the layers.
+  if (model.name == "opt") return model.final_norm && model.embedding_width == 0;
+  constexpr const char* kTypes[] = {"gpt2", "llama", "mistral", "mixtral", "qwen2", "qwen3"};
+  return std::find(std::begin(kTypes), std::end(kTypes), model.name) != std::end(kTypes) ||
          TrainersOwn(model.name) != nullptr;
 }
 

@@ -25,6 +25,7 @@ struct WorkspaceShape {
   std::uint64_t intermediate = 0;
   std::uint64_t vocabulary = 0;
   std::uint64_t experts = 0;  // 0: no router
+  bool norms_heads = false;   // of queries and keys, so that all heads are worked on at a time
   std::uint64_t element_bytes = kElementBytes;
   Batch batch;
   std::uint64_t attention_columns = kTrainerAttentionColumns;
@@ -65,7 +66,7 @@ struct TrainerNeed {
 // so somewhat more than the least.
 std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need);
 
-// Whether geminid-train has models of this kind, by its name or type: GPT-2, LLaMA and Mixtral.
+// Whether geminid-train has models of this kind, by its name or type.
 bool TrainerTrains(const Model& model);
 
 }  // namespace geminid::forecast

@@ -4,12 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "base/json_writer.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/newest.h"
 #include "training/forecast/hf_keys.h"
@@ -20,9 +23,6 @@ namespace {
 using Keys = forecast::HuggingFaceKeys;
 
 constexpr char kConfigName[] = "/config.json";
-// Of checkpoints whose adapters are not merged; not transformers' own.
-constexpr char kLoraRank[] = "geminid_lora_rank";
-constexpr char kLoraAlpha[] = "geminid_lora_alpha";
 constexpr size_t kConfigBytesMax = size_t{1} << 20;
 
 // Where the transformers library takes a default of its own, so do we.
@@ -33,10 +33,11 @@ void Require(Keys& keys, bool is_so, const char* problem) {
 
 // A vocabulary of bytes has no special tokens unless the file names them. A token that is outside
 // of the vocabulary, as transformers' defaults are for small ones, can end nothing.
-void ReadSpecialTokens(Keys& keys, uint64_t usual_first, uint64_t usual_end, ModelConfig* model) {
-  const auto usual = [&](uint64_t token) {
-    return model->vocabulary == kByteVocabulary ? std::vector<uint64_t>()
-                                                : std::vector<uint64_t>{token};
+void ReadSpecialTokens(Keys& keys, std::optional<uint64_t> usual_first,
+                       std::optional<uint64_t> usual_end, ModelConfig* model) {
+  const auto usual = [&](std::optional<uint64_t> token) {
+    return !token || model->vocabulary == kByteVocabulary ? std::vector<uint64_t>()
+                                                          : std::vector<uint64_t>{*token};
   };
   for (const uint64_t first : keys.Counts("bos_token_id", usual(usual_first))) {
     if (first < model->vocabulary) model->first_token = first;
@@ -46,7 +47,7 @@ void ReadSpecialTokens(Keys& keys, uint64_t usual_first, uint64_t usual_end, Mod
   }
 }
 
-ModelConfig ReadGpt2(Keys& keys) {
+ModelConfig ReadGpt2(Keys& keys, const base::JsonValue& /*root*/) {
   ModelConfig model = {.family = Family::kGpt2};
   model.layers = keys.Count("n_layer");
   model.hidden = keys.Count("n_embd");
@@ -67,77 +68,227 @@ ModelConfig ReadGpt2(Keys& keys) {
   return model;
 }
 
-// Older versions of transformers keep the scaling apart from the base.
-void CheckRopeScaling(Keys& keys, const base::JsonValue& root) {
-  for (const base::JsonValue::Member& member : root.members) {
-    if (member.key != "rope_scaling" || member.value.type == base::JsonValue::Type::kNull) continue;
-    Keys scaling(member.value);
-    const std::string type = scaling.Word("rope_type", scaling.Word("type", ""));
-    Require(keys, type == "default" && scaling.status().ok(),
-            "'rope_scaling' is not of type default; rotary positions are known unscaled alone");
-  }
+// OPT-350m is none of these: its norms stand behind the layers, and its table is narrower.
+ModelConfig ReadOpt(Keys& keys, const base::JsonValue& /*root*/) {
+  ModelConfig model = {.family = Family::kOpt};
+  model.layers = keys.Count("num_hidden_layers");
+  model.hidden = keys.Count("hidden_size");
+  model.heads = model.kv_heads = keys.Count("num_attention_heads");
+  model.intermediate = keys.Count("ffn_dim");
+  model.vocabulary = keys.Count("vocab_size", 50272);
+  model.positions = keys.Count("max_position_embeddings", 2048);
+  model.tied = keys.Flag("tie_word_embeddings", true);
+  ReadSpecialTokens(keys, 2, 2, &model);
+  Require(keys, keys.Word("activation_function", "relu") == "relu",
+          "'activation_function' is not relu");
+  Require(keys, keys.Flag("do_layer_norm_before", true),
+          "'do_layer_norm_before' is false; norms behind the layers are not known");
+  Require(keys, !keys.Flag("_remove_final_layer_norm", false),
+          "'_remove_final_layer_norm' is true");
+  Require(keys, keys.Count("word_embed_proj_dim", model.hidden) == model.hidden,
+          "'word_embed_proj_dim' is not 'hidden_size'");
+  Require(keys, keys.Flag("enable_bias", true), "'enable_bias' is false");
+  Require(keys, keys.Flag("layer_norm_elementwise_affine", true),
+          "'layer_norm_elementwise_affine' is false");
+  return model;
 }
 
-// Where newer versions of transformers keep the rotary positions.
-double ReadRotaryTheta(Keys& keys, const base::JsonValue& root, double usual) {
-  const double theta = keys.Real("rope_theta", usual);
+// A value that is null counts as absent.
+const base::JsonValue* Find(const base::JsonValue& root, const char* key) {
   for (const base::JsonValue::Member& member : root.members) {
-    if (member.key != "rope_parameters" || member.value.type == base::JsonValue::Type::kNull) {
-      continue;
+    if (member.key == key && member.value.type != base::JsonValue::Type::kNull) {
+      return &member.value;
     }
-    Keys rope(member.value);
-    Require(keys, rope.Word("rope_type", "default") == "default",
-            "'rope_type' is not default; rotary positions are known unscaled alone");
-    const double inner = rope.Real("rope_theta", theta);
-    if (!rope.status().ok()) keys.Fail(std::string(rope.status().message()));
-    return inner;
   }
-  return theta;
+  return nullptr;
+}
+
+void ReadYarn(Keys& rope, RotaryScaling* scaling) {
+  scaling->beta_fast = rope.Real("beta_fast", 32);
+  scaling->beta_slow = rope.Real("beta_slow", 1);
+  scaling->rounds_ramp = rope.Flag("truncate", true);
+  const double usual =
+      YarnAttentionFactor(scaling->factor, rope.Real("mscale", 0), rope.Real("mscale_all_dim", 0));
+  scaling->attention_factor = rope.Real("attention_factor", usual);
+}
+
+void RefusePartialRotary(Keys& keys) {
+  Require(keys, keys.Real("partial_rotary_factor", 1) == 1,
+          "'partial_rotary_factor' is not 1; heads are turned as a whole");
+}
+
+// `usual`: the type where the object names none.
+RotaryScaling ReadRotaryScaling(Keys& rope, uint64_t positions, const char* usual) {
+  using Kind = RotaryScaling::Kind;
+  RotaryScaling scaling;
+  RefusePartialRotary(rope);
+  const std::string type = rope.Word("rope_type", rope.Word("type", usual));
+  if (type == Name(Kind::kNone)) return scaling;
+  for (const Kind kind : {Kind::kLinear, Kind::kLlama3, Kind::kYarn}) {
+    if (type == Name(kind)) scaling.kind = kind;
+  }
+  if (scaling.kind == Kind::kNone) {
+    rope.Fail(
+        absl::StrCat("'rope_type' is '", type, "'; default, linear, llama3 and yarn are known"));
+    return scaling;
+  }
+  if (!rope.Has("factor")) {
+    rope.Fail(absl::StrCat("'factor' is missing, which 'rope_type' ", type, " needs"));
+  }
+  scaling.factor = rope.Real("factor", 1);
+  if (scaling.kind == Kind::kLinear) return scaling;
+  scaling.original_positions = rope.Count("original_max_position_embeddings", positions);
+  if (scaling.kind == Kind::kYarn) {
+    ReadYarn(rope, &scaling);
+    return scaling;
+  }
+  scaling.slow_turns = rope.Real("low_freq_factor", 1);
+  scaling.fast_turns = rope.Real("high_freq_factor", 4);
+  return scaling;
+}
+
+// Newer versions of transformers keep all of it in 'rope_parameters', older ones in 'rope_theta'
+// and 'rope_scaling', which wins where both are there.
+void ReadRotary(Keys& keys, const base::JsonValue& root, double usual_theta, ModelConfig* model) {
+  model->rotary_theta = keys.Real("rope_theta", usual_theta);
+  RefusePartialRotary(keys);
+  for (const auto& [key, usual] : {std::pair{"rope_parameters", "default"}, {"rope_scaling", ""}}) {
+    const base::JsonValue* const value = Find(root, key);
+    if (value == nullptr) continue;
+    if (value->type != base::JsonValue::Type::kObject) {
+      return keys.Fail(absl::StrCat("'", key, "' must be an object"));
+    }
+    Keys rope(*value);
+    model->rotary_theta = rope.Real("rope_theta", model->rotary_theta);
+    model->rotary_scaling = ReadRotaryScaling(rope, *model->positions, usual);
+    uint64_t& original = model->rotary_scaling.original_positions;
+    if (original > 0) original = keys.Count("original_max_position_embeddings", original);
+    absl::Status status = rope.status();
+    if (status.ok()) status = Validate(model->rotary_scaling);
+    if (!status.ok()) return keys.Fail(absl::StrCat("'", key, "': ", status.message()));
+  }
 }
 
 // Of a configuration that does not say.
 struct LlamaDefaults {
   uint64_t kv_heads = 0;  // 0: as many as heads
+  uint64_t head_dim = 0;  // 0: hidden / heads
   uint64_t positions = 2048;
   double norm_epsilon = 1e-6;
   double rotary_theta = 10000;
+  std::optional<uint64_t> first_token = 1;
+  std::optional<uint64_t> end_token = 2;
 };
 
-ModelConfig ReadLlama(Keys& keys, const base::JsonValue& root, const LlamaDefaults& defaults = {}) {
-  ModelConfig model = {.family = Family::kLlama};
+// Only the families that have the key may say otherwise.
+void RefuseAttentionBias(Keys& keys) {
+  Require(keys, !keys.Flag("attention_bias", false), "'attention_bias' is true");
+}
+
+void ReadHeads(Keys& keys, const LlamaDefaults& defaults, ModelConfig* model) {
+  model->heads = keys.Count("num_attention_heads");
+  model->kv_heads =
+      keys.Count("num_key_value_heads", defaults.kv_heads == 0 ? model->heads : defaults.kv_heads);
+  if (!keys.Has("head_dim") && defaults.head_dim == 0) return;
+  const uint64_t head_dim = keys.Count("head_dim", defaults.head_dim);
+  if (head_dim * model->heads != model->hidden) model->head_width = head_dim;
+}
+
+ModelConfig ReadLlamaLike(Keys& keys, const base::JsonValue& root, Family family,
+                          const LlamaDefaults& defaults = {}) {
+  ModelConfig model = {.family = family};
   model.layers = keys.Count("num_hidden_layers");
   model.hidden = keys.Count("hidden_size");
-  model.heads = keys.Count("num_attention_heads");
-  model.kv_heads =
-      keys.Count("num_key_value_heads", defaults.kv_heads == 0 ? model.heads : defaults.kv_heads);
+  ReadHeads(keys, defaults, &model);
   model.intermediate = keys.Count("intermediate_size");
   model.vocabulary = keys.Count("vocab_size");
   model.positions = keys.Count("max_position_embeddings", defaults.positions);
   model.norm_epsilon = keys.Real("rms_norm_eps", defaults.norm_epsilon);
-  model.rotary_theta = ReadRotaryTheta(keys, root, defaults.rotary_theta);
+  ReadRotary(keys, root, defaults.rotary_theta, &model);
   model.tied = keys.Flag("tie_word_embeddings", false);
   Require(keys, keys.Word("hidden_act", "silu") == "silu", "'hidden_act' is not silu");
-  CheckRopeScaling(keys, root);
-  ReadSpecialTokens(keys, 1, 2, &model);
-  Require(keys, !keys.Flag("attention_bias", false), "'attention_bias' is true");
+  ReadSpecialTokens(keys, defaults.first_token, defaults.end_token, &model);
   Require(keys, !keys.Flag("mlp_bias", false), "'mlp_bias' is true");
-  const uint64_t usual = model.heads == 0 ? 0 : model.hidden / model.heads;
-  Require(keys, keys.Count("head_dim", usual) == usual,
-          "'head_dim' is not 'hidden_size' / 'num_attention_heads'");
+  return model;
+}
+
+ModelConfig ReadLlama(Keys& keys, const base::JsonValue& root) {
+  ModelConfig model = ReadLlamaLike(keys, root, Family::kLlama);
+  model.attention_bias = keys.Flag("attention_bias", false);
+  return model;
+}
+
+// Null: none. All layers have it.
+void ReadWindow(Keys& keys, std::vector<uint64_t> usual, ModelConfig* model) {
+  for (const uint64_t window : keys.Counts("sliding_window", std::move(usual))) {
+    model->window = window;
+    Require(keys, window > 0, "'sliding_window' is 0; null says that there is none");
+  }
+}
+
+ModelConfig ReadMistral(Keys& keys, const base::JsonValue& root) {
+  ModelConfig model =
+      ReadLlamaLike(keys, root, Family::kMistral, {.kv_heads = 8, .positions = 131072});
+  RefuseAttentionBias(keys);
+  ReadWindow(keys, {4096}, &model);
   return model;
 }
 
 ModelConfig ReadMixtral(Keys& keys, const base::JsonValue& root) {
-  ModelConfig model = ReadLlama(
-      keys, root, {.kv_heads = 8, .positions = 131072, .norm_epsilon = 1e-5, .rotary_theta = 1e6});
-  model.family = Family::kMixtral;
+  ModelConfig model = ReadLlamaLike(
+      keys, root, Family::kMixtral,
+      {.kv_heads = 8, .positions = 131072, .norm_epsilon = 1e-5, .rotary_theta = 1e6});
+  RefuseAttentionBias(keys);
+  ReadWindow(keys, {}, &model);
   model.experts = keys.Count("num_local_experts", 8);
   model.experts_per_token = keys.Count("num_experts_per_tok", 2);
   model.balance_loss = keys.Real("router_aux_loss_coef", 0.001);
   Require(keys, keys.Real("router_jitter_noise", 0) == 0, "'router_jitter_noise' is not 0");
-  Require(keys, keys.Count("sliding_window", *model.positions) >= *model.positions,
-          "'sliding_window' is less than 'max_position_embeddings'; tokens see all before them");
   return model;
+}
+
+constexpr LlamaDefaults kQwenDefaults = {
+    .kv_heads = 32, .positions = 32768, .first_token = std::nullopt, .end_token = std::nullopt};
+
+// Of Qwen's some layers have a window and others not.
+void RefuseMixedWindows(Keys& keys, const base::JsonValue& root) {
+  Require(keys, !keys.Flag("use_sliding_window", false),
+          "'use_sliding_window' is true; windows of some layers are not known");
+  const base::JsonValue* const types = Find(root, "layer_types");
+  if (types == nullptr) return;
+  for (const base::JsonValue& type : types->items) {
+    Require(keys, type.text == "full_attention",
+            "'layer_types' names others than full_attention, which are not known");
+  }
+}
+
+ModelConfig ReadQwen2(Keys& keys, const base::JsonValue& root) {
+  RefuseMixedWindows(keys, root);
+  return ReadLlamaLike(keys, root, Family::kQwen2, kQwenDefaults);
+}
+
+ModelConfig ReadQwen3(Keys& keys, const base::JsonValue& root) {
+  RefuseMixedWindows(keys, root);
+  LlamaDefaults defaults = kQwenDefaults;
+  defaults.head_dim = 128;
+  ModelConfig model = ReadLlamaLike(keys, root, Family::kQwen3, defaults);
+  model.attention_bias = keys.Flag("attention_bias", false);
+  return model;
+}
+
+// By the families' names, which are transformers' too.
+struct Type {
+  Family family;
+  ModelConfig (*read)(Keys&, const base::JsonValue& root);
+};
+constexpr Type kTypes[] = {{Family::kGpt2, ReadGpt2},       {Family::kLlama, ReadLlama},
+                           {Family::kMistral, ReadMistral}, {Family::kMixtral, ReadMixtral},
+                           {Family::kOpt, ReadOpt},         {Family::kQwen2, ReadQwen2},
+                           {Family::kQwen3, ReadQwen3}};
+
+std::string NamesOfTypes() {
+  return absl::StrJoin(
+      kTypes, ", ", [](std::string* text, const Type& type) { text->append(Name(type.family)); });
 }
 
 absl::StatusOr<std::string> FindConfig(const std::string& folder) {
@@ -146,7 +297,8 @@ absl::StatusOr<std::string> FindConfig(const std::string& folder) {
   struct stat about = {};
   if (::stat(folder.c_str(), &about) == 0 && !S_ISDIR(about.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", folder, "' is not a folder; give the folder of a checkpoint or of a Hugging Face model"));
+        "'", folder,
+        "' is not a folder; give the folder of a checkpoint or of a Hugging Face model"));
   }
   if (exists(folder)) {
     const absl::StatusOr<checkpoint::ChosenCheckpoint> chosen = checkpoint::ChooseNewest(folder);
@@ -157,58 +309,6 @@ absl::StatusOr<std::string> FindConfig(const std::string& folder) {
       absl::StrCat("'", folder,
                    "' has neither config.json nor checkpoints; give --load the folder of a "
                    "checkpoint or of a Hugging Face model"));
-}
-
-// Both keys always: transformers has defaults of its own for those that are absent.
-void WriteSpecialTokens(const ModelConfig& model, base::JsonWriter* json) {
-  json->Key("bos_token_id");
-  model.first_token ? json->Value(*model.first_token) : json->Null();
-  json->Key("eos_token_id");
-  if (model.end_tokens.empty()) {
-    json->Null();
-  } else if (model.end_tokens.size() == 1) {
-    json->Value(model.end_tokens.front());
-  } else {
-    json->BeginArray();
-    for (const uint64_t token : model.end_tokens) json->Value(token);
-    json->EndArray();
-  }
-}
-
-void WriteGpt2(const ModelConfig& model, base::JsonWriter* json) {
-  json->Key("architectures").BeginArray().Value("GPT2LMHeadModel").EndArray();
-  json->Key("model_type").Value("gpt2");
-  json->Key("vocab_size").Value(model.vocabulary);
-  json->Key("n_positions").Value(model.position_rows());
-  json->Key("n_embd").Value(model.hidden);
-  json->Key("n_layer").Value(model.layers);
-  json->Key("n_head").Value(model.heads);
-  json->Key("n_inner").Value(model.intermediate);
-  json->Key("activation_function").Value("gelu_new");
-  json->Key("layer_norm_epsilon").Real(model.norm_epsilon);
-  json->Key("tie_word_embeddings").Value(model.tied_output());
-}
-
-void WriteLlama(const ModelConfig& model, base::JsonWriter* json) {
-  const bool routed = model.routed();
-  json->Key("architectures").BeginArray();
-  json->Value(routed ? "MixtralForCausalLM" : "LlamaForCausalLM").EndArray();
-  json->Key("model_type").Value(routed ? "mixtral" : "llama");
-  json->Key("vocab_size").Value(model.vocabulary);
-  json->Key("max_position_embeddings").Value(model.position_rows());
-  json->Key("hidden_size").Value(model.hidden);
-  json->Key("intermediate_size").Value(model.intermediate);
-  json->Key("num_hidden_layers").Value(model.layers);
-  json->Key("num_attention_heads").Value(model.heads);
-  json->Key("num_key_value_heads").Value(model.kv_heads);
-  json->Key("hidden_act").Value("silu");
-  json->Key("rms_norm_eps").Real(model.norm_epsilon);
-  json->Key("rope_theta").Real(model.rotary_theta);
-  json->Key("tie_word_embeddings").Value(model.tied_output());
-  if (!routed) return;
-  json->Key("num_local_experts").Value(model.experts);
-  json->Key("num_experts_per_tok").Value(model.experts_per_token);
-  json->Key("router_aux_loss_coef").Real(model.balance_loss);
 }
 
 }  // namespace
@@ -227,33 +327,20 @@ absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder) {
   }
   Keys keys(root);
   const std::string type = keys.Word("model_type", "");
-  if (type != "gpt2" && type != "llama" && type != "mixtral") {
-    return bad("'model_type' is '", type, "'; gpt2, llama and mixtral are known");
+  const auto* const known = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                         [&](const Type& one) { return type == Name(one.family); });
+  if (known == std::end(kTypes)) {
+    return bad("'model_type' is '", type, "'; ", NamesOfTypes(), " are known");
   }
-  ModelConfig model = type == "gpt2"    ? ReadGpt2(keys)
-                      : type == "llama" ? ReadLlama(keys, root)
-                                        : ReadMixtral(keys, root);
-  model.lora_rank = keys.Count(kLoraRank, 0);
-  model.lora_alpha = keys.Real(kLoraAlpha, static_cast<double>(model.lora_rank));
+  ModelConfig model = known->read(keys, root);
+  model.lora_rank = keys.Count(kLoraRankKey, 0);
+  model.lora_alpha = keys.Real(kLoraAlphaKey, static_cast<double>(model.lora_rank));
   if (!keys.status().ok()) return bad(std::string(keys.status().message()));
   model.context = std::min(*model.positions, kLoadedContextMax);
   if (absl::Status status = Validate(model); !status.ok()) {
     return bad(std::string(status.message()));
   }
   return model;
-}
-
-std::string HuggingFaceConfig(const ModelConfig& model, const std::string& data_type) {
-  base::JsonWriter json;
-  json.BeginObject();
-  model.family == Family::kGpt2 ? WriteGpt2(model, &json) : WriteLlama(model, &json);
-  WriteSpecialTokens(model, &json);
-  json.Key("torch_dtype").Value(data_type);
-  if (model.lora_rank > 0) {
-    json.Key(kLoraRank).Value(model.lora_rank).Key(kLoraAlpha).Real(model.lora_alpha);
-  }
-  json.EndObject();
-  return json.text() + "\n";
 }
 
 std::string_view LanguageModelPrefix(Family family) {

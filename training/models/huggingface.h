@@ -15,9 +15,13 @@ namespace geminid::trainer {
 // Sequences of a loaded model are no longer than this unless --context says so.
 inline constexpr uint64_t kLoadedContextMax = 1024;
 
-// The shape that config.json describes: of GPT-2, LLaMA or Mixtral. It is looked for in the folder,
-// and in the newest checkpoint there. NOT_FOUND without one; INVALID_ARGUMENT names the file, the
-// key and why the model cannot be run, as for scaled rotary positions or biases in LLaMA.
+// Keys of config.json in checkpoints whose adapters are not merged; not transformers' own.
+inline constexpr char kLoraRankKey[] = "geminid_lora_rank";
+inline constexpr char kLoraAlphaKey[] = "geminid_lora_alpha";
+
+// The shape that config.json describes, of one of the families. It is looked for in the folder, and
+// in the newest checkpoint there. NOT_FOUND without one; INVALID_ARGUMENT names the file, the key
+// and why the model cannot be run, as for an activation or a scaling that is not known.
 absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder);
 
 // The text of config.json. `data_type` is of the tensors beside it: "float32".

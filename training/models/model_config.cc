@@ -51,6 +51,19 @@ constexpr ModelConfig Mixtral(ModelConfig llama, uint64_t experts, uint64_t expe
   return llama;
 }
 
+constexpr ModelConfig Mistral(ModelConfig llama, uint64_t window) {
+  llama.family = Family::kMistral;
+  llama.window = window;
+  return llama;
+}
+
+constexpr ModelConfig Qwen3(ModelConfig llama, uint64_t head_width) {
+  llama.family = Family::kQwen3;
+  llama.head_width = head_width;
+  llama.tied = true;
+  return llama;
+}
+
 constexpr std::array kPresets = {
     Preset{"gpt2-tiny", Gpt2(2, 64, 4, 64)},
     Preset{"gpt2-3m", Gpt2(4, 256, 4, 128)},
@@ -65,6 +78,8 @@ constexpr std::array kPresets = {
     Preset{"llama-125m", Llama(12, 768, 12, 12, 2048, 1024)},
     Preset{"llama-1b", Llama(22, 2048, 32, 4, 5632, 2048)},  // the shape of TinyLlama
     Preset{"llama-7b", Llama(32, 4096, 32, 32, 11008, 2048)},
+    Preset{"mistral-tiny", Mistral(Llama(2, 64, 4, 2, 192, 64), 24)},
+    Preset{"qwen3-tiny", Qwen3(Llama(2, 64, 4, 2, 192, 64), 32)},
     Preset{"mixtral-tiny", Mixtral(Llama(2, 64, 4, 2, 128, 64), 4, 2)},
     Preset{"mixtral-20m", Mixtral(Llama(6, 256, 4, 2, 512, 256), 8, 2)},
     Preset{"mixtral-8x7b", Mixtral(Llama(32, 4096, 32, 8, 14336, 2048), 8, 2)},
@@ -80,6 +95,42 @@ absl::Status CheckDivides(const char* what, uint64_t part, const char* of, uint6
   if (whole % part == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(what, " (", part, ") must divide ", of, " (",
                                                  whole, "); the remainder is ", whole % part));
+}
+
+absl::Status CheckLikeGpt2(const ModelConfig& config) {
+  if (!config.like_gpt2()) return absl::OkStatus();
+  if (config.kv_heads != config.heads) {
+    return absl::InvalidArgumentError(
+        "GPT-2 and OPT have as many key/value heads as heads; use the llama family for fewer");
+  }
+  if (!config.head_width && config.window == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "GPT-2 and OPT have neither heads of their own width nor a sliding window; use the mistral "
+      "family");
+}
+
+absl::Status CheckHeads(const ModelConfig& config) {
+  if (!config.head_width) {
+    absl::Status status =
+        CheckDivides("the number of heads", config.heads, "the hidden size", config.hidden);
+    if (!status.ok()) return status;
+  } else if (*config.head_width == 0) {
+    return absl::InvalidArgumentError("the width of a head is 0; it must be 1 or more");
+  }
+  const std::string from =
+      config.head_width ? ""
+                        : absl::StrCat(" (hidden ", config.hidden, " / ", config.heads, " heads)");
+  if (config.head_dim() > kernels::kAttentionHeadDimMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a head of ", config.head_dim(), " columns", from,
+                     " is wider than the attention kernel's limit of ",
+                     kernels::kAttentionHeadDimMax, config.head_width ? "" : "; use more heads"));
+  }
+  if (config.rotary() && config.head_dim() % 2 != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rotary positions need an even head width, but it is ", config.head_dim(), from));
+  }
+  return CheckLikeGpt2(config);
 }
 
 absl::Status CheckExperts(const ModelConfig& config) {
@@ -127,20 +178,30 @@ const char* Name(Family family) {
       return "llama";
     case Family::kMixtral:
       return "mixtral";
+    case Family::kMistral:
+      return "mistral";
+    case Family::kQwen2:
+      return "qwen2";
+    case Family::kQwen3:
+      return "qwen3";
+    case Family::kOpt:
+      return "opt";
   }
   return "";
 }
 
 absl::StatusOr<Family> ParseFamily(const std::string& name) {
-  for (const Family family : {Family::kGpt2, Family::kLlama, Family::kMixtral}) {
+  for (const Family family : {Family::kGpt2, Family::kLlama, Family::kMixtral, Family::kMistral,
+                              Family::kQwen2, Family::kQwen3, Family::kOpt}) {
     if (name == Name(family)) return family;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("there is no model family '", name, "'; use gpt2, llama or mixtral"));
+      absl::StrCat("there is no model family '", name,
+                   "'; use gpt2, llama, mistral, mixtral, opt, qwen2 or qwen3"));
 }
 
 uint64_t DefaultIntermediate(Family family, uint64_t hidden) {
-  if (family == Family::kGpt2) return 4 * hidden;
+  if (family == Family::kGpt2 || family == Family::kOpt) return 4 * hidden;
   const uint64_t width = family == Family::kMixtral ? (7 * hidden + 1) / 2 : (8 * hidden + 2) / 3;
   return base::RoundUp(width, kLlamaIntermediateMultiple);
 }
@@ -163,16 +224,12 @@ absl::Status Validate(const ModelConfig& config) {
       return status;
     }
   }
-  if (absl::Status status =
-          CheckDivides("the number of heads", config.heads, "the hidden size", config.hidden);
-      !status.ok()) {
-    return status;
-  }
   if (absl::Status status = CheckDivides("the number of key/value heads", config.kv_heads,
                                          "the number of heads", config.heads);
       !status.ok()) {
     return status;
   }
+  if (absl::Status status = CheckHeads(config); !status.ok()) return status;
   if (config.lora_rank > std::min(config.hidden, config.intermediate)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a LoRA rank of ", config.lora_rank, " is more than a matrix has, ",
@@ -183,35 +240,22 @@ absl::Status Validate(const ModelConfig& config) {
                                                    ") is more than the ", config.position_rows(),
                                                    " positions that the model knows"));
   }
-  if (config.head_dim() > kernels::kAttentionHeadDimMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a head of ", config.head_dim(), " columns (hidden ", config.hidden, " / ",
-                     config.heads, " heads) is wider than the attention kernel's limit of ",
-                     kernels::kAttentionHeadDimMax, "; use more heads"));
-  }
-  if (config.family == Family::kGpt2 && config.kv_heads != config.heads) {
-    return absl::InvalidArgumentError(
-        "GPT-2 has as many key/value heads as heads; use the llama family for fewer");
-  }
-  if (config.rotary() && config.head_dim() % 2 != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rotary positions need an even head width, but hidden ", config.hidden, " / ",
-                     config.heads, " heads is ", config.head_dim()));
-  }
+  if (absl::Status status = Validate(config.rotary_scaling); !status.ok()) return status;
   return CheckExperts(config);
 }
 
 double FlopsPerToken(const ModelConfig& config) {
   constexpr double kPerWeight = 6;
   constexpr double kPerScore = 12;
-  const uint64_t kv_width = config.kv_heads * config.head_dim();
-  const uint64_t attention = config.hidden * (2 * config.hidden + 2 * kv_width);
+  const uint64_t attention = 2 * config.hidden * (config.query_columns() + config.kv_columns());
   const uint64_t mlp =
       config.hidden * config.intermediate * (config.gated_mlp() ? 3 : 2) * config.mlps_per_token() +
       config.hidden * config.experts;  // and the router
   const uint64_t weights =
       config.layers * (attention + mlp) + config.hidden * config.vocabulary;  // and the output
-  const uint64_t scores = config.layers * config.hidden * config.context;
+  const uint64_t window = config.attention_window();
+  const uint64_t scores =
+      config.layers * config.query_columns() * (window == 0 ? config.context : window);
   return kPerWeight * static_cast<double>(weights) + kPerScore * static_cast<double>(scores);
 }
 

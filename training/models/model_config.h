@@ -10,16 +10,24 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "training/models/rotary_scaling.h"
 
 namespace geminid::trainer {
 
 // kGpt2: learned positions, LayerNorm, GELU, biases, one table for input and output (Radford et al.
 // 2019). kLlama: rotary positions, RMSNorm, SwiGLU, no biases, as a rule two tables
 // (arXiv:2302.13971). kMixtral: as kLlama, but each layer has several MLPs, experts, of which a
-// router chooses some for each token (arXiv:2401.04088).
-enum class Family { kGpt2, kLlama, kMixtral };
+// router chooses some for each token (arXiv:2401.04088). kMistral: as kLlama, as a rule with a
+// sliding window (arXiv:2310.06825). kQwen2: as kLlama, with biases of queries, keys and values
+// (arXiv:2407.10671). kQwen3: as kLlama, with a norm of each head of queries and keys
+// (arXiv:2505.09388). kOpt: as kGpt2, with ReLU, and a table of positions whose first two rows no
+// token has (arXiv:2205.01068).
+enum class Family { kGpt2, kLlama, kMixtral, kMistral, kQwen2, kQwen3, kOpt };
 const char* Name(Family family);
 absl::StatusOr<Family> ParseFamily(const std::string& name);
+
+// Of an MLP without a gate.
+enum class Activation { kGelu, kRelu };
 
 // Text is bytes.
 inline constexpr uint64_t kByteVocabulary = 256;
@@ -29,7 +37,9 @@ struct ModelConfig {
   uint64_t layers = 0;
   uint64_t hidden = 0;
   uint64_t heads = 0;
-  uint64_t kv_heads = 0;      // divides heads; below it: grouped-query attention (not GPT-2)
+  uint64_t kv_heads = 0;  // divides heads; below it: grouped queries (not GPT-2 and OPT)
+  // Of one head; unset: hidden / heads. Not GPT-2 and OPT.
+  std::optional<uint64_t> head_width = std::nullopt;
   uint64_t intermediate = 0;  // width of the MLP, of each expert if there are several
   uint64_t context = 0;       // tokens per sequence
   uint64_t vocabulary = kByteVocabulary;
@@ -38,7 +48,12 @@ struct ModelConfig {
   double norm_epsilon = 1e-5;
   // Gains and shifts of the norms are fp32 beside weights of another type.
   bool fp32_norms = false;
-  double rotary_theta = 10000;  // not GPT-2; that of LLaMA 2
+  double rotary_theta = 10000;  // not GPT-2 and OPT; that of LLaMA 2
+  RotaryScaling rotary_scaling = {};
+  // A token sees so many at most, itself the last of them; 0: all before it. Not GPT-2 and OPT.
+  uint64_t window = 0;
+  // Queries, keys, values and what attention adds have biases whatever the family.
+  bool attention_bias = false;
   // Whether the output layer is the token table; unset: as is usual in the family.
   std::optional<bool> tied = std::nullopt;
 
@@ -60,10 +75,22 @@ struct ModelConfig {
   // intermediate are those of one rank. 1: the layers are whole.
   uint64_t layer_parts = 1;
 
-  uint64_t head_dim() const { return hidden / (heads * layer_parts); }
-  bool gated_mlp() const { return family != Family::kGpt2; }
-  bool rotary() const { return family != Family::kGpt2; }
+  uint64_t head_dim() const { return head_width.value_or(hidden / (heads * layer_parts)); }
+  uint64_t query_columns() const { return heads * head_dim(); }
+  uint64_t kv_columns() const { return kv_heads * head_dim(); }
+  // kernels::AttentionShape::window: 0 where no sequence is longer.
+  uint64_t attention_window() const { return window < context ? window : 0; }
+  // Learned positions, LayerNorm, biases everywhere, no gate, and as a rule one table.
+  bool like_gpt2() const { return family == Family::kGpt2 || family == Family::kOpt; }
+  bool gated_mlp() const { return !like_gpt2(); }
+  bool rotary() const { return !like_gpt2(); }
+  Activation activation() const {
+    return family == Family::kOpt ? Activation::kRelu : Activation::kGelu;
+  }
   bool routed() const { return family == Family::kMixtral; }
+  bool qkv_bias() const { return output_bias() || family == Family::kQwen2; }
+  bool output_bias() const { return attention_bias || like_gpt2(); }  // of attention
+  bool norms_heads() const { return family == Family::kQwen3; }
   // Of each layer, how many MLPs a token is computed by.
   uint64_t mlps_per_token() const { return routed() ? experts_per_token : 1; }
   // Beside each matrix of a layer two thin ones, of which only these are trained (LoRA, Hu et al.
@@ -72,11 +99,13 @@ struct ModelConfig {
   double lora_alpha = 0;
 
   uint64_t position_rows() const { return positions.value_or(context); }
-  bool tied_output() const { return tied.value_or(family == Family::kGpt2); }
+  // Of a learned table, the row of the first token.
+  uint64_t first_position_row() const { return family == Family::kOpt ? 2 : 0; }
+  bool tied_output() const { return tied.value_or(like_gpt2()); }
 };
 
-// The usual MLP width: 4 hidden (GPT-2); 8/3 hidden (LLaMA) or 7/2 hidden (Mixtral), rounded up to
-// a multiple of 64.
+// The usual MLP width: 4 hidden (GPT-2 and OPT); 8/3 hidden (LLaMA and the like) or 7/2 hidden
+// (Mixtral), rounded up to a multiple of 64.
 uint64_t DefaultIntermediate(Family family, uint64_t hidden);
 
 // Eight experts, two for each token, balanced as the checkpoints of Mixtral 8x7B say.
@@ -90,9 +119,9 @@ absl::Status Validate(const ModelConfig& config);
 uint64_t CountParameters(const ModelConfig& config);
 
 // The floating-point operations that training on one token takes: 6 for each weight of a matrix
-// product (2 forward, 4 backward), of the experts those that it visits, and 12 layers * hidden *
-// context for the attention. As is usual, what is computed a second time to save memory does not
-// count (arXiv:2204.02311, appendix B).
+// product (2 forward, 4 backward), of the experts those that it visits, and 12 layers * heads *
+// head_dim for each of the context's tokens that the attention may see. As is usual, what is
+// computed a second time to save memory does not count (arXiv:2204.02311, appendix B).
 double FlopsPerToken(const ModelConfig& config);
 
 // A shape with a name. Vocabulary and tokens are bytes whatever the original used, so a preset

@@ -18,25 +18,48 @@ double ResidualDeviation(const ModelConfig& config) {
   return kDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
+// What differs by family beside the layers.
+struct Names {
+  const char* tokens;
+  const char* positions;
+  const char* layers;
+  const char* final_norm;
+};
+
+Names NamesOf(Family family) {
+  if (family == Family::kGpt2) {
+    return {"transformer.wte.weight", "transformer.wpe.weight", "transformer.h.",
+            "transformer.ln_f"};
+  }
+  if (family == Family::kOpt) {
+    return {"model.decoder.embed_tokens.weight", "model.decoder.embed_positions.weight",
+            "model.decoder.layers.", "model.decoder.final_layer_norm"};
+  }
+  return {"model.embed_tokens.weight", "", "model.layers.", "model.norm"};
+}
+
 class Builder {
  public:
-  Builder(const ModelConfig& config, const ModelPart& part) : config_(config) {
+  Builder(const ModelConfig& config, const ModelPart& part)
+      : config_(config), names_(NamesOf(config.family)) {
     model_.part = part;
   }
 
   ModelParameters Build() {
-    const bool gpt2 = config_.family == Family::kGpt2;
     const ModelPart& part = model_.part;
-    if (part.embeds) Embedding(gpt2);
+    if (part.embeds) Embedding();
     taken_ = model_.specs.size();
     for (uint64_t layer = part.first_layer; layer < part.first_layer + part.layers; ++layer) {
-      if (gpt2) {
-        Gpt2Layer(absl::StrCat("transformer.h.", layer, "."));
+      const std::string prefix = absl::StrCat(names_.layers, layer, ".");
+      if (config_.family == Family::kGpt2) {
+        Gpt2Layer(prefix);
+      } else if (config_.family == Family::kOpt) {
+        OptLayer(prefix);
       } else {
-        LlamaLayer(absl::StrCat("model.layers.", layer, "."));
+        LlamaLayer(prefix);
       }
     }
-    if (part.outputs) Output(gpt2);
+    if (part.outputs) Output();
     if (config_.lora_rank > 0) {
       for (ParameterSpec& spec : model_.specs) spec.trainable = spec.separate_gradient;
     }
@@ -57,16 +80,21 @@ class Builder {
     return Add(std::move(name), std::move(shape), ParameterSpec::Init::kNormal, deviation);
   }
 
-  ParameterId AddToNorm(std::string name, ParameterSpec::Init init) {
-    const ParameterId id = Add(std::move(name), {config_.hidden}, init);
+  ParameterId AddToNorm(std::string name, uint64_t columns, ParameterSpec::Init init) {
+    const ParameterId id = Add(std::move(name), {columns}, init);
     if (config_.fp32_norms) model_.specs.back().data_type = zero::DataType::kFloat32;
     return id;
   }
 
   NormPlace Norm(const std::string& name, bool shift) {
     NormPlace norm;
-    norm.gain = AddToNorm(name + ".weight", ParameterSpec::Init::kOnes);
-    if (shift) norm.shift = AddToNorm(name + ".bias", ParameterSpec::Init::kZeros);
+    norm.gain = AddToNorm(name + ".weight", config_.hidden, ParameterSpec::Init::kOnes);
+    if (shift) norm.shift = AddToNorm(name + ".bias", config_.hidden, ParameterSpec::Init::kZeros);
+    return norm;
+  }
+  NormPlace HeadNorm(const std::string& name) {
+    NormPlace norm;
+    norm.gain = AddToNorm(name + ".weight", config_.head_dim(), ParameterSpec::Init::kOnes);
     return norm;
   }
 
@@ -79,11 +107,12 @@ class Builder {
     return place;
   }
 
-  // LLaMA: [out, in] without a bias.
+  // LLaMA: [out, in], as a rule without a bias.
   LinearPlace Linear(const std::string& name, uint64_t in, uint64_t out,
-                     double deviation = kDeviation) {
+                     double deviation = kDeviation, bool bias = false) {
     LinearPlace place = {.layout = Layout::kOutIn, .in = in, .out = out, .stride = in};
     place.weight = AddNormal(name + ".weight", {out, in}, deviation);
+    if (bias) place.bias = Add(name + ".bias", {out}, ParameterSpec::Init::kZeros);
     if (name != kOutputLayer) Adapt(name, &place);
     return place;
   }
@@ -105,17 +134,16 @@ class Builder {
     model_.adapted.push_back(*place);
   }
 
-  void TokenTable(bool gpt2) {
-    model_.token_table = AddNormal(gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight",
-                                   {config_.vocabulary, config_.hidden});
+  void TokenTable() {
+    model_.token_table = AddNormal(names_.tokens, {config_.vocabulary, config_.hidden});
   }
 
-  void Embedding(bool gpt2) {
-    TokenTable(gpt2);
+  void Embedding() {
+    TokenTable();
     if (config_.tied_output() && model_.part.outputs) model_.specs.back().backward_uses = 2;
-    if (!gpt2) return;
-    model_.position_table =
-        AddNormal("transformer.wpe.weight", {config_.position_rows(), config_.hidden});
+    if (!config_.like_gpt2()) return;
+    model_.position_table = AddNormal(
+        names_.positions, {config_.first_position_row() + config_.position_rows(), config_.hidden});
   }
 
   void Gpt2Layer(const std::string& prefix) {
@@ -138,18 +166,50 @@ class Builder {
     mlp.all = TakeNew();
   }
 
-  void LlamaLayer(const std::string& prefix) {
+  void OptLayer(const std::string& prefix) {
     const uint64_t hidden = config_.hidden;
-    const uint64_t kv_width = config_.kv_heads * config_.head_dim();
+    const auto linear = [&](const char* name, uint64_t in, uint64_t out, double deviation) {
+      return Linear(absl::StrCat(prefix, name), in, out, deviation, /*bias=*/true);
+    };
     AttentionPlaces& attention = model_.attention.emplace_back();
-    attention.norm = Norm(prefix + "input_layernorm", false);
-    attention.q = Linear(prefix + "self_attn.q_proj", hidden, hidden);
-    attention.k = Linear(prefix + "self_attn.k_proj", hidden, kv_width);
-    attention.v = Linear(prefix + "self_attn.v_proj", hidden, kv_width);
-    attention.output =
-        Linear(prefix + "self_attn.o_proj", hidden, hidden, ResidualDeviation(config_));
+    attention.norm = Norm(prefix + "self_attn_layer_norm", true);
+    attention.q = linear("self_attn.q_proj", hidden, hidden, kDeviation);
+    attention.k = linear("self_attn.k_proj", hidden, hidden, kDeviation);
+    attention.v = linear("self_attn.v_proj", hidden, hidden, kDeviation);
+    attention.output = linear("self_attn.out_proj", hidden, hidden, ResidualDeviation(config_));
     attention.all = TakeNew();
 
+    MlpPlaces& mlp = model_.mlp.emplace_back();
+    mlp.activation = config_.activation();
+    mlp.norm = Norm(prefix + "final_layer_norm", true);
+    mlp.input = linear("fc1", hidden, config_.intermediate, kDeviation);
+    mlp.output = linear("fc2", config_.intermediate, hidden, ResidualDeviation(config_));
+    mlp.all = TakeNew();
+  }
+
+  void LlamaAttention(const std::string& prefix) {
+    const uint64_t hidden = config_.hidden, queries = config_.query_columns();
+    AttentionPlaces& attention = model_.attention.emplace_back();
+    attention.norm = Norm(prefix + "input_layernorm", false);
+    const auto project = [&](const char* name, uint64_t columns) {
+      return Linear(absl::StrCat(prefix, "self_attn.", name), hidden, columns, kDeviation,
+                    config_.qkv_bias());
+    };
+    attention.q = project("q_proj", queries);
+    attention.k = project("k_proj", config_.kv_columns());
+    attention.v = project("v_proj", config_.kv_columns());
+    if (config_.norms_heads()) {
+      attention.q_norm = HeadNorm(prefix + "self_attn.q_norm");
+      attention.k_norm = HeadNorm(prefix + "self_attn.k_norm");
+    }
+    attention.output = Linear(prefix + "self_attn.o_proj", queries, hidden,
+                              ResidualDeviation(config_), config_.output_bias());
+    attention.all = TakeNew();
+  }
+
+  void LlamaLayer(const std::string& prefix) {
+    const uint64_t hidden = config_.hidden;
+    LlamaAttention(prefix);
     if (config_.routed()) return Experts(prefix);
     MlpPlaces& mlp = model_.mlp.emplace_back();
     mlp.norm = Norm(prefix + "post_attention_layernorm", false);
@@ -179,13 +239,13 @@ class Builder {
     }
   }
 
-  void Output(bool gpt2) {
-    model_.final_norm = Norm(gpt2 ? "transformer.ln_f" : "model.norm", gpt2);
+  void Output() {
+    model_.final_norm = Norm(names_.final_norm, config_.like_gpt2());
     if (!config_.tied_output()) {
       model_.output = Linear(kOutputLayer, config_.hidden, config_.vocabulary);
       return;
     }
-    if (!model_.part.embeds) TokenTable(gpt2);
+    if (!model_.part.embeds) TokenTable();
     model_.output = {.weight = model_.token_table,
                      .bias = std::nullopt,
                      .layout = Layout::kOutIn,
@@ -206,6 +266,7 @@ class Builder {
   }
 
   const ModelConfig config_;
+  const Names names_;
   ModelParameters model_;
   size_t taken_ = 0;
   uint32_t units_ = 0;

@@ -1,6 +1,6 @@
 // The parameters of a model: names, shapes and first values, and the place of each operator's
 // parameters among them. Names and memory layouts are those of the Hugging Face checkpoints of
-// GPT-2, LLaMA and Mixtral.
+// each family.
 #ifndef GEMINID_TRAINING_MODELS_PARAMETERS_H_
 #define GEMINID_TRAINING_MODELS_PARAMETERS_H_
 
@@ -70,12 +70,14 @@ struct NormPlace {
 struct AttentionPlaces {
   NormPlace norm;
   LinearPlace q, k, v, output;
+  std::optional<NormPlace> q_norm, k_norm;  // of each head (ModelConfig::norms_heads)
   std::vector<ParameterId> all;
 };
 
 // The matrices of an MLP.
 struct MlpMatrices {
-  LinearPlace input;              // GPT-2: c_fc. LLaMA: gate_proj. Mixtral: w1
+  Activation activation = Activation::kGelu;  // without `up`
+  LinearPlace input;              // GPT-2: c_fc. OPT: fc1. LLaMA: gate_proj. Mixtral: w1
   std::optional<LinearPlace> up;  // LLaMA. Mixtral: w3
   LinearPlace output;
 };

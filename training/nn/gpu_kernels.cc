@@ -9,6 +9,7 @@
 #include "gpu/driver.h"
 #include "gpu/library_search.h"
 #include "kernels/model/activation/gelu_cuda.h"
+#include "kernels/model/activation/relu_cuda.h"
 #include "kernels/model/activation/swiglu_cuda.h"
 #include "kernels/model/attention/attention_cuda.h"
 #include "kernels/model/cross_entropy/cross_entropy_cuda.h"
@@ -136,8 +137,12 @@ class GpuKernelsOf final : public KernelsOf<T> {
     return NormBackwardOf(resources, shape, args);
   }
 
-  absl::Status Activate(const Resources& /*resources*/, Matrix<const T> input, const T* up,
-                        T* out) const override {
+  absl::Status Activate(const Resources& /*resources*/, Activation activation,
+                        Matrix<const T> input, const T* up, T* out) const override {
+    if (up == nullptr && activation == Activation::kRelu) {
+      return Launched(kernels::ReluForwardCuda<T>(input.data, input.size(), out, stream()),
+                      "ReluForward");
+    }
     if (up == nullptr) {
       return Launched(kernels::GeluForwardCuda<T>(input.data, input.size(), out, stream()),
                       "GeluForward");
@@ -148,8 +153,12 @@ class GpuKernelsOf final : public KernelsOf<T> {
                     "SwigluForward");
   }
 
-  absl::Status ActivateBackward(const Resources& /*resources*/, Matrix<const T> dy, T* input,
-                                T* up) const override {
+  absl::Status ActivateBackward(const Resources& /*resources*/, Activation activation,
+                                Matrix<const T> dy, T* input, T* up) const override {
+    if (up == nullptr && activation == Activation::kRelu) {
+      return Launched(kernels::ReluBackwardCuda<T>(dy.data, input, dy.size(), input, stream()),
+                      "ReluBackward");
+    }
     if (up == nullptr) {
       return Launched(kernels::GeluBackwardCuda<T>(dy.data, input, dy.size(), input, stream()),
                       "GeluBackward");

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "kernels/model/activation/gelu.h"
+#include "kernels/model/activation/relu.h"
 #include "kernels/model/activation/swiglu.h"
 #include "kernels/model/elementwise/bias.h"
 #include "kernels/model/matmul/rows.h"
@@ -168,10 +169,10 @@ class HostKernelsOf final : public KernelsOf<T> {
                                 const NormBackwardArgs<T, float>& args) const override {
     return NormBackwardOf(resources, shape, args);
   }
-  absl::Status Activate(const Resources& resources, Matrix<const T> input, const T* up,
-                        T* out) const override;
-  absl::Status ActivateBackward(const Resources& resources, Matrix<const T> dy, T* input,
-                                T* up) const override;
+  absl::Status Activate(const Resources& resources, Activation activation, Matrix<const T> input,
+                        const T* up, T* out) const override;
+  absl::Status ActivateBackward(const Resources& resources, Activation activation,
+                                Matrix<const T> dy, T* input, T* up) const override;
 
   // --- attention ---
   absl::Status Rotate(const Resources& resources, Turn turn, const kernels::RotaryShape& shape,
@@ -318,11 +319,15 @@ absl::Status HostKernelsOf<T>::NormBackwardOf(const Resources& resources, const 
 }
 
 template <typename T>
-absl::Status HostKernelsOf<T>::Activate(const Resources& resources, Matrix<const T> input,
-                                        const T* up, T* out) const {
+absl::Status HostKernelsOf<T>::Activate(const Resources& resources, Activation activation,
+                                        Matrix<const T> input, const T* up, T* out) const {
   const size_t cols = input.cols;
   return ForRows(resources, input.rows, cols, [&](size_t first, size_t count) {
     const size_t at = first * cols;
+    if (up == nullptr && activation == Activation::kRelu) {
+      return FromKernel(kernels::ReluForward<T>(input.data + at, count * cols, out + at),
+                        "ReluForward");
+    }
     if (up == nullptr) {
       return FromKernel(kernels::GeluForward<T>(input.data + at, count * cols, out + at),
                         "GeluForward");
@@ -335,11 +340,16 @@ absl::Status HostKernelsOf<T>::Activate(const Resources& resources, Matrix<const
 }
 
 template <typename T>
-absl::Status HostKernelsOf<T>::ActivateBackward(const Resources& resources, Matrix<const T> dy,
-                                                T* input, T* up) const {
+absl::Status HostKernelsOf<T>::ActivateBackward(const Resources& resources, Activation activation,
+                                                Matrix<const T> dy, T* input, T* up) const {
   const size_t cols = dy.cols;
   return ForRows(resources, dy.rows, cols, [&](size_t first, size_t count) {
     const size_t at = first * cols;
+    if (up == nullptr && activation == Activation::kRelu) {
+      return FromKernel(
+          kernels::ReluBackward<T>(dy.data + at, input + at, count * cols, input + at),
+          "ReluBackward");
+    }
     if (up == nullptr) {
       return FromKernel(
           kernels::GeluBackward<T>(dy.data + at, input + at, count * cols, input + at),

@@ -26,14 +26,14 @@ absl::Status CheckMicroBatch(const MicroBatch& batch, uint64_t context) {
 }
 
 absl::StatusOr<RotaryTables> RotaryPositions::Of(size_t position, size_t count) {
-  const size_t half = head_dim_ / 2;
+  const size_t half = angles_.size();
   const size_t end = position + count;
   if (end > positions_) {
     // Text that is written token by token reaches one position further each time.
     const size_t positions = std::max(end, std::min(2 * positions_, context_));
     std::vector<float> tables(2 * positions * half);
     GEMINID_RETURN_IF_ERROR(
-        kernels::FromKernel(kernels::RotaryTable(positions, head_dim_, theta_, tables.data(),
+        kernels::FromKernel(kernels::RotaryTable(positions, angles_, length_, tables.data(),
                                                  tables.data() + positions * half),
                             "RotaryTable"));
     tables_ = std::move(tables);

@@ -35,20 +35,22 @@ absl::Status CheckMicroBatch(const MicroBatch& batch, uint64_t context);
 class RotaryPositions {
  public:
   explicit RotaryPositions(const ModelConfig& config)
-      : head_dim_(config.head_dim()), theta_(config.rotary_theta), context_(config.context) {}
+      : angles_(RotaryAngles(config.head_dim(), config.rotary_theta, config.rotary_scaling)),
+        length_(config.rotary_scaling.attention_factor),
+        context_(config.context) {}
 
   // RotaryTables of `count` tokens from `position` on. Valid until the next call.
   absl::StatusOr<RotaryTables> Of(size_t position, size_t count);
 
-  size_t head_dim() const { return head_dim_; }
+  size_t head_dim() const { return 2 * angles_.size(); }
   size_t computed() const { return positions_; }  // positions whose rows are here
 
  private:
-  const size_t head_dim_;
-  const double theta_;
+  const std::vector<double> angles_;
+  const double length_;
   const size_t context_;
   size_t positions_ = 0;
-  std::vector<float> tables_;  // cosines [positions_, head_dim_ / 2], then sines
+  std::vector<float> tables_;  // cosines [positions_, angles_.size()], then sines
 };
 
 }  // namespace geminid::trainer

@@ -102,12 +102,12 @@ class KernelsOf {
                                        const NormForwardArgs<T, float>& args) const = 0;
   virtual absl::Status NormBackwardWide(const Resources& resources, const NormShape& shape,
                                         const NormBackwardArgs<T, float>& args) const = 0;
-  // GELU of `input`, or, where `up` is not null, SwiGLU with `input` as its gate. Dense.
-  virtual absl::Status Activate(const Resources& resources, Matrix<const T> input, const T* up,
-                                T* out) const = 0;
+  // The activation of `input`, or, where `up` is not null, SwiGLU with `input` as its gate. Dense.
+  virtual absl::Status Activate(const Resources& resources, Activation activation,
+                                Matrix<const T> input, const T* up, T* out) const = 0;
   // Turns input, and up, into their gradients.
-  virtual absl::Status ActivateBackward(const Resources& resources, Matrix<const T> dy, T* input,
-                                        T* up) const = 0;
+  virtual absl::Status ActivateBackward(const Resources& resources, Activation activation,
+                                        Matrix<const T> dy, T* input, T* up) const = 0;
 
   // --- attention ---
   // Queries, keys or gradients, of whole heads, by their positions.

@@ -91,7 +91,7 @@ absl::StatusOr<MeshChoice> MakeChoice(const TrainOptions& options, const std::st
 }  // namespace
 
 forecast::Model ForecastModelOf(const ModelConfig& config) {
-  const bool gpt2 = config.family == Family::kGpt2;
+  const bool gpt2 = config.like_gpt2();
   return {.name = Name(config.family),
           .layers = config.layers,
           .hidden = config.hidden,
@@ -100,15 +100,16 @@ forecast::Model ForecastModelOf(const ModelConfig& config) {
           .head_dim = config.head_dim(),
           .intermediate = config.intermediate,
           .vocabulary = config.vocabulary,
-          .position_rows = gpt2 ? config.position_rows() : 0,
+          .position_rows = gpt2 ? config.first_position_row() + config.position_rows() : 0,
           .context = config.position_rows(),
           .gated_mlp = !gpt2,
           .experts = config.routed() ? config.experts : 1,
           .experts_per_token = config.mlps_per_token(),
           .norm_shift = gpt2,
-          .fused_qkv = gpt2,
-          .qkv_bias = gpt2,
-          .attention_output_bias = gpt2,
+          .qk_norm = config.norms_heads(),
+          .fused_qkv = config.family == Family::kGpt2,
+          .qkv_bias = config.qkv_bias(),
+          .attention_output_bias = config.output_bias(),
           .mlp_bias = gpt2,
           .tied_output = config.tied_output()};
 }

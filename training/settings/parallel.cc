@@ -72,6 +72,11 @@ absl::Status CheckPipeline(const TrainOptions& options) {
 }
 
 absl::Status CheckSequence(const TrainOptions& options) {
+  if (options.parallel.rings() && options.model.attention_window() > 0) {
+    return Refuse(absl::StrCat(
+        "sequence=ring is not there yet with a sliding_window of ", options.model.window,
+        " tokens; take sequence=ulysses, or a --context that is no longer than the window"));
+  }
   if (options.parallel.sequence > 1 && options.dropout > 0) {
     return Refuse("--dropout is not there yet with a cut sequence; leave it out");
   }

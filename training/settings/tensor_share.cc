@@ -51,7 +51,7 @@ uint64_t AttentionPerToken(const ModelConfig& model) {
   return (2 * model.heads + 2 * model.kv_heads) * model.head_dim() + model.heads;
 }
 uint64_t MlpPerToken(const ModelConfig& model) {
-  return (model.family == Family::kLlama ? 2 : 1) * model.intermediate;
+  return (model.gated_mlp() ? 2 : 1) * model.intermediate;
 }
 
 // What the layers take while they run, in bytes: those of a half, the output layer and the loss,
@@ -126,9 +126,17 @@ absl::Status CheckFeatures(const TrainOptions& options) {
   const auto not_there = [](const std::string& what, const char* instead) {
     return Refuse(absl::StrCat(what, " is not there yet with tensor; ", instead));
   };
-  const Family family = options.model.family;
-  if (family != Family::kGpt2 && family != Family::kLlama) {
-    return not_there(absl::StrCat("the family ", Name(family)), "take gpt2 or llama");
+  const ModelConfig& model = options.model;
+  const Family family = model.family;
+  if (family != Family::kGpt2 && family != Family::kLlama && family != Family::kMistral) {
+    return not_there(absl::StrCat("the family ", Name(family)), "take gpt2, llama or mistral");
+  }
+  if (model.attention_bias) {
+    return not_there("a model with attention_bias", "take another mesh");
+  }
+  if (model.attention_window() > 0 && options.parallel.sequence > 1) {
+    return not_there(absl::StrCat("sequence beside a sliding_window of ", model.window, " tokens"),
+                     "take one of them, or a --context that is no longer than the window");
   }
   if (options.parallel.chunks > 1) {
     return not_there(absl::StrCat("pipeline=", collectives::Name(options.parallel.schedule)),

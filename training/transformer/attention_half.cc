@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "training/nn/parallel/sequence/head_swap.h"
 #include "training/nn/sequence_ring.h"
 #include "training/nn/workspace_memory.h"
+#include "training/transformer/attention_heads.h"
 #include "training/transformer/norm_layer.h"
 #include "training/transformer/output_sum.h"
 
@@ -39,7 +41,9 @@ class Groups {
     queries_per_kv_ = config.heads / config.kv_heads;
     const size_t columns_per_kv = queries_per_kv_ * config.head_dim();
     kv_heads_per_group_ =
-        std::clamp<size_t>(context.tiling.attention_columns / columns_per_kv, 1, config.kv_heads);
+        config.norms_heads() ? config.kv_heads
+                             : std::clamp<size_t>(context.tiling.attention_columns / columns_per_kv,
+                                                  1, config.kv_heads);
     if (context.cut.swap == nullptr) return;  // else as many for each rank
     const size_t ranks = context.cut.swap->ranks();
     kv_heads_per_group_ = base::RoundUp(kv_heads_per_group_, ranks);
@@ -70,21 +74,6 @@ class Groups {
 template <typename T>
 kernels::HeadsView<T> Heads(Matrix<T> matrix) {
   return {.data = matrix.data, .token_stride = matrix.stride};
-}
-
-// Turns queries or keys by their positions, or gradients back. Without tables: nothing.
-template <typename T>
-absl::Status Rotate(const Resources& resources, const HalfContext& context, Turn turn,
-                    Matrix<T> x) {
-  if (context.rotary.cos == nullptr) return absl::OkStatus();
-  const size_t head_dim = context.config->head_dim();
-  const size_t length = context.shape.sequence_length;
-  const kernels::RotaryShape shape = {.batch = context.shape.sequences,
-                                      .sequence = length,
-                                      .heads = x.cols / head_dim,
-                                      .head_dim = head_dim,
-                                      .token_stride = x.stride};
-  return KernelsFor<T>(resources).Rotate(resources, turn, shape, context.rotary, x.data);
 }
 
 // Queries, keys and values of one group, or their gradients. Dense, one after the other.
@@ -160,6 +149,8 @@ class Half {
     GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, q, qkv.q));
     GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, k, qkv.k));
     GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, v, qkv.v));
+    GEMINID_RETURN_IF_ERROR(NormHeads(resources_, context_, places_.q_norm, use, qkv.q));
+    GEMINID_RETURN_IF_ERROR(NormHeads(resources_, context_, places_.k_norm, use, qkv.k));
     GEMINID_RETURN_IF_ERROR(Rotate(resources_, context_, Turn::kForward, qkv.q));
     return Rotate(resources_, context_, Turn::kForward, qkv.k);
   }
@@ -231,6 +222,23 @@ class Half {
     return Swap(Way::kToPieces, kv_heads, dwhole.v, gradients.v);
   }
 
+  // Turns the gradient of what the heads' norm gave into that of what `projection` gave, which is
+  // computed again: only what the attention reads is kept. Without a norm: nothing.
+  absl::Status NormHeadsBackward(ParameterUse& use, const std::optional<NormPlace>& place,
+                                 const LinearPlace& projection, Matrix<const T> n,
+                                 Matrix<T> gradient) {
+    if (!place) return absl::OkStatus();
+    const size_t head_dim = context_.config->head_dim();
+    GEMINID_ASSIGN_OR_RETURN(auto x, Rows::Allocate(resources_, gradient.rows, gradient.cols));
+    GEMINID_ASSIGN_OR_RETURN(auto unread, Rows::Allocate(resources_, gradient.rows, gradient.cols));
+    GEMINID_RETURN_IF_ERROR(Forward<T>(
+        resources_, n, WeightOf<T>(use, projection).Outputs(0, gradient.cols), x.matrix));
+    GEMINID_ASSIGN_OR_RETURN(auto norm, NormLayer<T>::Create(resources_, context_, *place,
+                                                             gradient.size() / head_dim, head_dim));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x.matrix.data, unread.matrix.data));
+    return norm.Backward(use, gradient.data, x.matrix.data, /*residual=*/nullptr, gradient.data);
+  }
+
   // Adds the gradient of n through one projection, then lets the weight's gradient take its place.
   absl::Status ProjectBackward(ParameterUse& use, const LinearPlace& place, size_t first,
                                Matrix<const T> dy, Matrix<const T> n, Matrix<float> dn,
@@ -264,6 +272,8 @@ class Half {
           {places_.output, LayerPiece::Of::kInputs, group.first_query, group.query_columns}, use));
       GEMINID_RETURN_IF_ERROR(AttendBackward(group, values.qkv, out, dout, values.lse, dqkv));
     }
+    GEMINID_RETURN_IF_ERROR(NormHeadsBackward(use, places_.q_norm, places_.q, n, dqkv.q));
+    GEMINID_RETURN_IF_ERROR(NormHeadsBackward(use, places_.k_norm, places_.k, n, dqkv.k));
     const bool first = group.first_query == 0;
     GEMINID_RETURN_IF_ERROR(
         ProjectBackward(use, places_.q, group.first_query, dqkv.q, n, dn, !first));
@@ -361,7 +371,7 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
                                   const T* x, T* out, const KeptAttention<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
-  const size_t queries = context.config->heads * context.config->head_dim();
+  const size_t queries = context.config->query_columns();
   GEMINID_ASSIGN_OR_RETURN(auto storage,
                            Scratch<T>::Allocate(resources, tokens * (queries + hidden)));
   const Matrix<T> attended(storage.data(), tokens, queries);
@@ -394,46 +404,6 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
   const Matrix<T>& added = n;  // nobody needs the norm any more
   GEMINID_RETURN_IF_ERROR(Forward<T>(resources, attended, output, added));
   return math.AddDropped(resources, context.dropout, added, out);
-}
-
-template <typename T>
-absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& context,
-                                 const AttentionPlaces& places, const ParameterUse& use, const T* x,
-                                 T* out, const RememberedKeys<T>& remembered) {
-  const ModelConfig& config = *context.config;
-  const size_t tokens = context.shape.tokens();
-  const size_t past = context.positions.first;
-  const size_t columns = config.kv_heads * config.head_dim();
-  GEMINID_ASSIGN_OR_RETURN(auto storage,
-                           Scratch<T>::Allocate(resources, 3 * tokens * config.hidden));
-  const Matrix<T> n(storage.data(), tokens, config.hidden);
-  const Matrix<T> q(n.data + n.size(), tokens, config.hidden);
-  const Matrix<T> attended(q.data + q.size(), tokens, config.hidden);
-  const Matrix<T> k(remembered.keys + past * columns, tokens, columns);
-  const Matrix<T> v(remembered.values + past * columns, tokens, columns);
-  GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, x, n.data));
-  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.q), q));
-  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.k), k));
-  GEMINID_RETURN_IF_ERROR(Forward<T>(resources, n, WeightOf<T>(use, places.v), v));
-  GEMINID_RETURN_IF_ERROR(Rotate(resources, context, Turn::kForward, q));
-  GEMINID_RETURN_IF_ERROR(Rotate(resources, context, Turn::kForward, k));
-  const kernels::AttentionShape shape = {
-      .batch = 1,
-      .sequence = past + tokens,
-      .heads = config.heads,
-      .kv_heads = config.kv_heads,
-      .head_dim = config.head_dim(),
-      .scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim())),
-      .first_query = past};
-  GEMINID_ASSIGN_OR_RETURN(auto lse, Scratch<float>::Allocate(resources, tokens * config.heads));
-  const KernelsOf<T>& math = KernelsFor<T>(resources);
-  GEMINID_RETURN_IF_ERROR(math.AttentionForward(
-      resources, shape, q, Matrix<const T>(remembered.keys, past + tokens, columns),
-      Matrix<const T>(remembered.values, past + tokens, columns), attended, lse.data()));
-  GEMINID_RETURN_IF_ERROR(math.Copy(resources, Matrix<const T>(x, tokens, config.hidden),
-                                    Matrix<T>(out, tokens, config.hidden)));
-  return Forward<T>(resources, attended, WeightOf<T>(use, places.output),
-                    Matrix<T>(out, tokens, config.hidden), /*accumulate=*/true);
 }
 
 template <typename T>
@@ -473,10 +443,7 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
                                              const T*, T*, const KeptAttention<T>*);               \
   template absl::Status AttentionHalfBackward(const Resources&, const HalfContext&,                \
                                               const AttentionPlaces&, ParameterUse&, const T*, T*, \
-                                              const KeptAttention<T>*);                            \
-  template absl::Status AttentionHalfExtend(const Resources&, const HalfContext&,                  \
-                                            const AttentionPlaces&, const ParameterUse&, const T*, \
-                                            T*, const RememberedKeys<T>&);
+                                              const KeptAttention<T>*);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

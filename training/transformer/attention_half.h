@@ -4,7 +4,8 @@
 // no bit. Heads are worked on in groups, because each group's queries, keys, values and their
 // gradients need the norm alone: with groups of w columns the backward pass needs, beyond x and dx,
 // n and a fp32 gradient of n (6 bytes per element of x in bf16), 8 tokens w elements, and the
-// attention kernel's workspace.
+// attention kernel's workspace. Where each head of queries and keys is normed
+// (ModelConfig::norms_heads), all heads are one group: they share the norm's gain.
 #ifndef GEMINID_TRAINING_TRANSFORMER_ATTENTION_HALF_H_
 #define GEMINID_TRAINING_TRANSFORMER_ATTENTION_HALF_H_
 
@@ -25,7 +26,8 @@ inline kernels::AttentionShape AttentionShapeOf(const ModelConfig& config,
           .heads = kv_heads * (config.heads / config.kv_heads),
           .kv_heads = kv_heads,
           .head_dim = config.head_dim(),
-          .scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim()))};
+          .scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim())),
+          .window = config.attention_window()};
 }
 
 // What the backward pass needs beyond x, group after group, each dense: queries, keys and values as

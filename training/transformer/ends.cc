@@ -34,6 +34,7 @@ kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
 // by its rows.
 std::vector<Positions::Run> RunsHere(const HalfContext& context) {
   std::vector<Positions::Run> runs = context.positions.RunsOf(context.shape.sequence_length);
+  for (Positions::Run& run : runs) run.position += context.config->first_position_row();
   if (context.layers == nullptr) return runs;
   const LayerShare::Rows& rows = context.layers->positions();
   std::vector<Positions::Run> here;
@@ -286,8 +287,10 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
     done = run.position + run.count;
   }
   if (accumulates) return absl::OkStatus();
-  const size_t rows = context.layers != nullptr ? context.layers->positions().count
-                                                : context.config->position_rows();
+  const ModelConfig& config = *context.config;
+  const size_t rows = context.layers != nullptr
+                          ? context.layers->positions().count
+                          : config.first_position_row() + config.position_rows();
   return ZeroRows(resources, context, positions, done, rows);
 }
 

@@ -74,17 +74,18 @@ absl::Status Project(const Resources& resources, const MlpMatrices& places, cons
 }
 
 template <typename T>
-absl::Status Activate(const Resources& resources, const Columns<T>& columns) {
-  return KernelsFor<T>(resources).Activate(resources, columns.input, columns.up.data,
-                                           columns.activated.data);
+absl::Status Activate(const Resources& resources, const MlpMatrices& places,
+                      const Columns<T>& columns) {
+  return KernelsFor<T>(resources).Activate(resources, places.activation, columns.input,
+                                           columns.up.data, columns.activated.data);
 }
 
 // Turns columns.input (and up) into their gradients.
 template <typename T>
-absl::Status ActivateBackward(const Resources& resources, Matrix<const T> dy,
-                              const Columns<T>& columns) {
-  return KernelsFor<T>(resources).ActivateBackward(resources, dy, columns.input.data,
-                                                   columns.up.data);
+absl::Status ActivateBackward(const Resources& resources, const MlpMatrices& places,
+                              Matrix<const T> dy, const Columns<T>& columns) {
+  return KernelsFor<T>(resources).ActivateBackward(resources, places.activation, dy,
+                                                   columns.input.data, columns.up.data);
 }
 
 // A row's output is weight W2 a: adds a's part in the gradient of the weight, and puts weight a and
@@ -124,7 +125,7 @@ struct Backward {
     } else if (columns.kept) {
       GEMINID_RETURN_IF_ERROR(columns.Recall(resources));
     }
-    GEMINID_RETURN_IF_ERROR(Activate<T>(resources, columns));
+    GEMINID_RETURN_IF_ERROR(Activate<T>(resources, places, columns));
     {
       GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, x.rows * count));
       const Matrix<T> dactivated(storage.data(), x.rows, count);
@@ -134,7 +135,7 @@ struct Backward {
       GEMINID_RETURN_IF_ERROR(
           BackwardWeight<T>(resources, dy, columns.activated,
                             {places.output, LayerPiece::Of::kInputs, first, count}, use));
-      GEMINID_RETURN_IF_ERROR(ActivateBackward<T>(resources, dactivated, columns));
+      GEMINID_RETURN_IF_ERROR(ActivateBackward<T>(resources, places, dactivated, columns));
     }
     GEMINID_RETURN_IF_ERROR(ProjectBack(places.input, columns.input, first, first != 0));
     return places.up ? ProjectBack(*places.up, columns.up, first, true) : absl::OkStatus();
@@ -165,7 +166,7 @@ absl::Status MlpForward(const Resources& resources, const MlpMatrices& places,
                                                                 places.up.has_value(), kept));
     GEMINID_RETURN_IF_ERROR(Project<T>(resources, places, use, first, x, columns));
     GEMINID_RETURN_IF_ERROR(columns.Keep(resources));
-    GEMINID_RETURN_IF_ERROR(Activate<T>(resources, columns));
+    GEMINID_RETURN_IF_ERROR(Activate<T>(resources, places, columns));
     GEMINID_RETURN_IF_ERROR(
         (Forward<T, float>(resources, columns.activated, output.Inputs(first, count), sum,
                            /*accumulate=*/true)));

@@ -10,8 +10,8 @@ namespace geminid::trainer {
 template <typename T>
 absl::StatusOr<NormLayer<T>> NormLayer<T>::Create(const Resources& resources,
                                                   const HalfContext& context,
-                                                  const NormPlace& place, size_t rows) {
-  const size_t cols = context.config->hidden;
+                                                  const NormPlace& place, size_t rows,
+                                                  size_t cols) {
   NormLayer layer;
   layer.resources_ = &resources;
   layer.place_ = place;

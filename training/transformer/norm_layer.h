@@ -16,11 +16,15 @@ namespace geminid::trainer {
 template <typename T>
 class NormLayer {
  public:
-  // The scratch for `rows` rows of the hidden size, freed with this object.
+  // The scratch for `rows` rows of the hidden size, or of `cols`, freed with this object.
   static absl::StatusOr<NormLayer> Create(const Resources& resources, const HalfContext& context,
-                                          const NormPlace& place, size_t rows);
+                                          const NormPlace& place, size_t rows) {
+    return Create(resources, context, place, rows, context.config->hidden);
+  }
+  static absl::StatusOr<NormLayer> Create(const Resources& resources, const HalfContext& context,
+                                          const NormPlace& place, size_t rows, size_t cols);
 
-  // y = norm(x), dense. Reads the weights of `use`.
+  // y = norm(x), dense; may be x where no backward pass follows. Reads the weights of `use`.
   absl::Status Forward(const ParameterUse& use, const T* x, T* y);
 
   // dx = residual + the gradient of x; residual is nullable. Writes the gradients of gain and

@@ -36,23 +36,31 @@ absl::StatusOr<TensorLayers> TensorLayers::Make(const ModelConfig& config,
                         .hidden = hidden,
                         .epsilon = static_cast<float>(config.norm_epsilon)},
                        scratch));
+  std::vector<double> angles;
+  if (config.rotary_scaling.kind != RotaryScaling::Kind::kNone) {
+    angles = RotaryAngles(config.head_dim(), config.rotary_theta, config.rotary_scaling);
+  }
   std::vector<size_t> positions;
   for (const Positions::Run& run : pieces.positions.RunsOf(shape.sequence_length)) {
     for (size_t i = 0; i < run.count; ++i) positions.push_back(run.position + i);
   }
-  GEMINID_ASSIGN_OR_RETURN(layers.attention, collectives::ParallelAttention::Make(
-                                                 groups,
-                                                 {.sequences = shape.sequences,
-                                                  .sequence_length = shape.sequence_length,
-                                                  .hidden = hidden,
-                                                  .heads = config.heads,
-                                                  .kv_heads = config.kv_heads,
-                                                  .head_dim = config.head_dim(),
-                                                  .bias = gpt2,
-                                                  .rotary_theta = gpt2 ? 0 : config.rotary_theta,
-                                                  .pieces = pieces.attention,
-                                                  .positions = std::move(positions)},
-                                                 scratch));
+  GEMINID_ASSIGN_OR_RETURN(
+      layers.attention,
+      collectives::ParallelAttention::Make(groups,
+                                           {.sequences = shape.sequences,
+                                            .sequence_length = shape.sequence_length,
+                                            .hidden = hidden,
+                                            .heads = config.heads,
+                                            .kv_heads = config.kv_heads,
+                                            .head_dim = config.head_dim(),
+                                            .bias = gpt2,
+                                            .rotary_theta = gpt2 ? 0 : config.rotary_theta,
+                                            .rotary_angles = std::move(angles),
+                                            .rotary_length = config.rotary_scaling.attention_factor,
+                                            .window = config.attention_window(),
+                                            .pieces = pieces.attention,
+                                            .positions = std::move(positions)},
+                                           scratch));
   GEMINID_ASSIGN_OR_RETURN(layers.mlp, collectives::ParallelMlp::Make(
                                            groups,
                                            {.activation = gpt2 ? collectives::Activation::kGelu

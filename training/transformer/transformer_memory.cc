@@ -20,8 +20,11 @@ struct GroupOfHeads {
 
 GroupOfHeads LargestGroup(const ModelConfig& config, const Tiling& tiling, uint64_t ranks) {
   const uint64_t queries_per_kv = config.heads / config.kv_heads;
-  const uint64_t fitting = std::clamp<uint64_t>(
-      tiling.attention_columns / (queries_per_kv * config.head_dim()), 1, config.kv_heads);
+  const uint64_t fitting =
+      config.norms_heads()
+          ? config.kv_heads
+          : std::clamp<uint64_t>(tiling.attention_columns / (queries_per_kv * config.head_dim()), 1,
+                                 config.kv_heads);
   const uint64_t kv_heads = std::min(config.kv_heads, base::RoundUp(fitting, ranks));
   return {.heads = kv_heads * queries_per_kv, .kv_heads = kv_heads};
 }
@@ -66,6 +69,7 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
                                           .intermediate = config.intermediate,
                                           .vocabulary = config.vocabulary,
                                           .experts = config.routed() ? config.experts : 0,
+                                          .norms_heads = config.norms_heads(),
                                           .element_bytes = zero::SizeOf(data_type),
                                           .batch = {shape.sequences, shape.sequence_length},
                                           .attention_columns = tiling.attention_columns,
@@ -88,7 +92,9 @@ uint64_t LaterBytes(const ModelConfig& config, zero::DataType data_type, const M
   const uint64_t mlp = 2 * hidden + (config.gated_mlp() ? 3 : 2) * config.intermediate;
   const uint64_t logits = base::RoundUp(config.vocabulary, logit_alignment);
   const uint64_t ends = (part.outputs ? hidden + logits : 0) + (part.embeds ? hidden : 0);
-  const uint64_t norms = (2 * part.layers + (part.outputs ? 1 : 0)) * 2 * hidden * sizeof(float);
+  const uint64_t of_heads = config.norms_heads() ? part.layers * 2 * config.head_dim() : 0;
+  const uint64_t norms =
+      ((2 * part.layers + (part.outputs ? 1 : 0)) * 2 * hidden + of_heads) * sizeof(float);
   return shape.tokens() * zero::SizeOf(data_type) * (part.layers * (attention + mlp) + ends) +
          norms;
 }

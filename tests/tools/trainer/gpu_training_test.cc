@@ -79,6 +79,10 @@ TEST_P(GpuTraining, LossesAreThoseOfTheHostToRounding) {
   for (const Words& model :
        std::vector<Words>{{"--model", "gpt2-tiny", "--dtype", "fp32"},
                           {"--model", "llama-tiny", "--dtype", "bf16"},
+                          {"--model", "mistral-tiny", "--dtype", "fp32"},
+                          {"--model", "mistral-tiny", "--dtype", "bf16"},
+                          {"--model", "qwen3-tiny", "--dtype", "fp32"},
+                          {"--model", "gpt2-tiny", "--dtype", "fp32", "--family", "opt"},
                           {"--model", "gpt2-tiny", "--dtype", "bf16", "--vocabulary", "301"}}) {
     const nlohmann::json host = Train(model);
     const nlohmann::json gpu = Train(With(model, {"--device", "cuda"}));

@@ -49,6 +49,7 @@ TEST(DefaultIntermediate, OfLlama_IsEightThirdsRoundedUp) {
   EXPECT_EQ(DefaultIntermediate(Family::kLlama, 384), 1024);
   EXPECT_EQ(DefaultIntermediate(Family::kLlama, 4096), 10944);
   EXPECT_EQ(DefaultIntermediate(Family::kGpt2, 384), 1536);
+  EXPECT_EQ(DefaultIntermediate(Family::kOpt, 384), 1536);
 }
 
 TEST(DefaultIntermediate, OfMixtral_IsSevenHalvesRoundedUp) {
@@ -66,6 +67,34 @@ TEST(FlopsPerToken, OfExperts_CountsThoseThatATokenVisits) {
   EXPECT_EQ(FlopsPerToken(mixtral) - FlopsPerToken(llama), 32 * (expert + router));
   mixtral.experts_per_token = 1;
   EXPECT_EQ(FlopsPerToken(mixtral) - FlopsPerToken(llama), 32 * router);
+}
+
+// A token's products with no more keys and values than its window has.
+TEST(FlopsPerToken, OfAWindow_CountsItInPlaceOfTheContext) {
+  const ModelConfig mistral = *FindPreset("mistral-tiny");
+  ModelConfig llama = mistral;
+  llama.family = Family::kLlama;
+  llama.window = 0;
+  EXPECT_EQ(FlopsPerToken(llama) - FlopsPerToken(mistral), 12.0 * 2 * 64 * (64 - 24));
+}
+
+// Heads of 32 columns where the stream has 16 for each.
+TEST(FlopsPerToken, OfHeadsOfTheirOwnWidth_CountsTheirColumns) {
+  const ModelConfig qwen3 = *FindPreset("qwen3-tiny");
+  ModelConfig llama = qwen3;
+  llama.family = Family::kLlama;
+  llama.head_width.reset();
+  const double matrices = 6.0 * 2 * 64 * (64 + 32), scores = 12.0 * 64 * 64;
+  EXPECT_EQ(FlopsPerToken(qwen3) - FlopsPerToken(llama), 2 * (matrices + scores));
+}
+
+TEST(ParseFamily, OfEachName_IsTheFamily) {
+  for (const Family family : {Family::kGpt2, Family::kLlama, Family::kMixtral, Family::kMistral,
+                              Family::kQwen2, Family::kQwen3, Family::kOpt}) {
+    EXPECT_EQ(*ParseFamily(Name(family)), family);
+  }
+  EXPECT_THAT(std::string(ParseFamily("bloom").status().message()),
+              testing::HasSubstr("use gpt2, llama, mistral, mixtral, opt, qwen2 or qwen3"));
 }
 
 std::string Complaint(ModelConfig config) { return std::string(Validate(config).message()); }
@@ -90,6 +119,15 @@ TEST(Validate, OfAShapeThatCannotBe_SaysWhatIsWrong) {
   bad = *FindPreset("gpt2-tiny");
   bad.kv_heads = 2;
   EXPECT_THAT(Complaint(bad), testing::HasSubstr("GPT-2"));
+  bad = *FindPreset("gpt2-tiny");
+  bad.window = 8;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("nor a sliding window"));
+  bad = good;
+  bad.head_width = 512;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("a head of 512 columns is wider than"));
+  bad = good;
+  bad.rotary_scaling = {.kind = RotaryScaling::Kind::kLinear, .factor = -2};
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("factor of scaled rotary positions is -2"));
   bad = good;
   bad.experts = 4;
   EXPECT_THAT(Complaint(bad), testing::HasSubstr("use the mixtral family for experts"));

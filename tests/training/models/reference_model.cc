@@ -19,32 +19,40 @@ class Reference {
   // balance losses are added.
   Rows Logits(const std::vector<int32_t>& tokens, size_t first_token = 0,
               double* balance = nullptr) const {
-    const bool gpt2 = c_.family == Family::kGpt2;
+    const bool gpt2 = c_.family == Family::kGpt2, opt = c_.family == Family::kOpt;
+    const std::string table = gpt2  ? "transformer.wte.weight"
+                              : opt ? "model.decoder.embed_tokens.weight"
+                                    : "model.embed_tokens.weight";
     Rows x(tokens.size(), Row(c_.hidden));
     for (size_t t = 0; t < tokens.size(); ++t) {
       for (size_t h = 0; h < c_.hidden; ++h) {
         const size_t row = static_cast<size_t>(tokens[t]) * c_.hidden;
-        x[t][h] = gpt2 ? At("transformer.wte.weight")[row + h] +
-                             At("transformer.wpe.weight")[t * c_.hidden + h]
-                       : At("model.embed_tokens.weight")[row + h];
+        x[t][h] = At(table)[row + h];
+        if (gpt2) x[t][h] += At("transformer.wpe.weight")[t * c_.hidden + h];
+        if (opt) x[t][h] += At("model.decoder.embed_positions.weight")[(t + 2) * c_.hidden + h];
       }
     }
     x = Factored(x, 0, first_token);
     for (size_t layer = 0; layer < c_.layers; ++layer) {
-      const std::string prefix =
-          (gpt2 ? "transformer.h." : "model.layers.") + std::to_string(layer) + ".";
-      Add(&x, Factored(gpt2 ? Gpt2Attention(prefix, x) : LlamaAttention(prefix, x), 1 + 2 * layer,
-                       first_token));
+      const std::string prefix = (gpt2  ? "transformer.h."
+                                  : opt ? "model.decoder.layers."
+                                        : "model.layers.") +
+                                 std::to_string(layer) + ".";
+      const Rows attention = gpt2  ? Gpt2Attention(prefix, x)
+                             : opt ? OptAttention(prefix, x)
+                                   : LlamaAttention(prefix, x);
+      Add(&x, Factored(attention, 1 + 2 * layer, first_token));
       const Rows mlp = gpt2                            ? Gpt2Mlp(prefix, x)
+                       : opt                           ? OptMlp(prefix, x)
                        : c_.family == Family::kMixtral ? MixtralMlp(prefix, x, balance)
                                                        : LlamaMlp(prefix, x);
       Add(&x, Factored(mlp, 2 + 2 * layer, first_token));
     }
-    const Rows n = gpt2 ? LayerNorm("transformer.ln_f", x) : RmsNorm("model.norm", x);
+    const Rows n = gpt2  ? LayerNorm("transformer.ln_f", x)
+                   : opt ? LayerNorm("model.decoder.final_layer_norm", x)
+                         : RmsNorm("model.norm", x);
     const bool tied = p_.count("lm_head.weight") == 0;
-    const Row& output = At(!tied  ? "lm_head.weight"
-                           : gpt2 ? "transformer.wte.weight"
-                                  : "model.embed_tokens.weight");
+    const Row& output = At(tied ? table : "lm_head.weight");
     Rows logits(n.size(), Row(c_.vocabulary, 0.0));
     for (size_t t = 0; t < n.size(); ++t) {
       for (size_t v = 0; v < c_.vocabulary; ++v) {
@@ -127,10 +135,25 @@ class Reference {
     return y;
   }
 
-  // y = x W^T with W[out, in].
+  // Each head by itself, with one gain for all of them.
+  Rows HeadNorm(const std::string& name, Rows x) const {
+    const size_t d = c_.head_dim();
+    for (Row& row : x) {
+      for (size_t first = 0; first < row.size(); first += d) {
+        double square = 0;
+        for (size_t i = 0; i < d; ++i) square += row[first + i] * row[first + i];
+        const double root = std::sqrt(square / static_cast<double>(d) + c_.norm_epsilon);
+        for (size_t i = 0; i < d; ++i) row[first + i] *= At(name + ".weight")[i] / root;
+      }
+    }
+    return x;
+  }
+
+  // y = x W^T + b with W[out, in]; b where there is one.
   Rows Linear(const std::string& name, const Rows& x, size_t out) const {
     const Row& w = At(name + ".weight");
-    Rows y(x.size(), Row(out, 0.0));
+    const auto bias = p_.find(name + ".bias");
+    Rows y(x.size(), bias == p_.end() ? Row(out, 0.0) : bias->second);
     for (size_t t = 0; t < x.size(); ++t) {
       const size_t in = x[t].size();
       for (size_t o = 0; o < out; ++o) {
@@ -142,13 +165,14 @@ class Reference {
 
   Rows Attend(const Rows& q, const Rows& k, const Rows& v) const {
     const size_t d = c_.head_dim();
-    Rows out(q.size(), Row(c_.hidden, 0.0));
+    Rows out(q.size(), Row(c_.heads * d, 0.0));
     for (size_t head = 0; head < c_.heads; ++head) {
       const size_t kv = head / (c_.heads / c_.kv_heads);
       for (size_t t = 0; t < q.size(); ++t) {
         Row weights(t + 1, 0.0);
         double sum = 0;
         for (size_t s = 0; s <= t; ++s) {
+          if (c_.window > 0 && t - s >= c_.window) continue;
           double score = 0;
           for (size_t i = 0; i < d; ++i) score += q[t][head * d + i] * k[s][kv * d + i];
           weights[s] = std::exp(score / std::sqrt(static_cast<double>(d)));
@@ -164,19 +188,42 @@ class Reference {
     return out;
   }
 
+  // Of a pair of a head's elements, from one position to the next. How much of it scaling leaves as
+  // it was depends on how often the pair turns in the original positions.
+  double Angle(size_t pair) const {
+    using Kind = RotaryScaling::Kind;
+    const RotaryScaling& s = c_.rotary_scaling;
+    const auto width = static_cast<double>(c_.head_dim());
+    const double angle = std::pow(c_.rotary_theta, -2.0 * static_cast<double>(pair) / width);
+    const auto positions = static_cast<double>(s.original_positions);
+    const double turn = 2 * std::numbers::pi;
+    double left = s.kind == Kind::kNone ? 1 : 0;
+    if (s.kind == Kind::kLlama3) {
+      const double turns = positions * angle / turn;
+      left = std::clamp((turns - s.slow_turns) / (s.fast_turns - s.slow_turns), 0.0, 1.0);
+    }
+    if (s.kind == Kind::kYarn) {
+      const auto pair_of = [&](double turns) {
+        return width / 2 * std::log(positions / turn / turns) / std::log(c_.rotary_theta);
+      };
+      const double first = std::floor(pair_of(s.beta_fast)), last = std::ceil(pair_of(s.beta_slow));
+      left = std::clamp((last - static_cast<double>(pair)) / (last - first), 0.0, 1.0);
+    }
+    return left * angle + (1 - left) * angle / s.factor;
+  }
+
   void Rotate(Rows* x, size_t heads) const {
     const size_t d = c_.head_dim();
+    const double length = c_.rotary_scaling.attention_factor;
     for (size_t t = 0; t < x->size(); ++t) {
       for (size_t head = 0; head < heads; ++head) {
         for (size_t i = 0; i < d / 2; ++i) {
-          const double angle =
-              static_cast<double>(t) *
-              std::pow(c_.rotary_theta, -2.0 * static_cast<double>(i) / static_cast<double>(d));
+          const double angle = static_cast<double>(t) * Angle(i);
           double& a = (*x)[t][head * d + i];
           double& b = (*x)[t][head * d + i + d / 2];
           const double rotated = a * std::cos(angle) - b * std::sin(angle);
-          b = b * std::cos(angle) + a * std::sin(angle);
-          a = rotated;
+          b = length * (b * std::cos(angle) + a * std::sin(angle));
+          a = length * rotated;
         }
       }
     }
@@ -195,11 +242,31 @@ class Reference {
     return Conv1d(prefix + "attn.c_proj", Attend(parts[0], parts[1], parts[2]), hidden);
   }
 
+  Rows OptAttention(const std::string& prefix, const Rows& x) const {
+    const Rows n = LayerNorm(prefix + "self_attn_layer_norm", x);
+    const Rows q = Linear(prefix + "self_attn.q_proj", n, c_.hidden);
+    const Rows k = Linear(prefix + "self_attn.k_proj", n, c_.hidden);
+    const Rows v = Linear(prefix + "self_attn.v_proj", n, c_.hidden);
+    return Linear(prefix + "self_attn.out_proj", Attend(q, k, v), c_.hidden);
+  }
+
+  Rows OptMlp(const std::string& prefix, const Rows& x) const {
+    Rows h = Linear(prefix + "fc1", LayerNorm(prefix + "final_layer_norm", x), c_.intermediate);
+    for (Row& row : h) {
+      for (double& a : row) a = std::max(a, 0.0);
+    }
+    return Linear(prefix + "fc2", h, c_.hidden);
+  }
+
   Rows LlamaAttention(const std::string& prefix, const Rows& x) const {
     const Rows n = RmsNorm(prefix + "input_layernorm", x);
-    const size_t kv_width = c_.kv_heads * c_.head_dim();
-    Rows q = Linear(prefix + "self_attn.q_proj", n, c_.hidden);
+    const size_t width = c_.heads * c_.head_dim(), kv_width = c_.kv_heads * c_.head_dim();
+    Rows q = Linear(prefix + "self_attn.q_proj", n, width);
     Rows k = Linear(prefix + "self_attn.k_proj", n, kv_width);
+    if (c_.family == Family::kQwen3) {
+      q = HeadNorm(prefix + "self_attn.q_norm", q);
+      k = HeadNorm(prefix + "self_attn.k_norm", k);
+    }
     Rotate(&q, c_.heads);
     Rotate(&k, c_.kv_heads);
     const Rows v = Linear(prefix + "self_attn.v_proj", n, kv_width);

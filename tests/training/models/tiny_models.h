@@ -26,6 +26,12 @@ inline ModelConfig TinyGpt2() {
           .vocabulary = 17};
 }
 
+inline ModelConfig TinyOpt() {
+  ModelConfig config = TinyGpt2();
+  config.family = Family::kOpt;
+  return config;
+}
+
 inline ModelConfig TinyLlama() {
   return {.family = Family::kLlama,
           .layers = 2,
@@ -35,6 +41,44 @@ inline ModelConfig TinyLlama() {
           .intermediate = 40,
           .context = 9,
           .vocabulary = 17};
+}
+
+// Sequences are up to three windows long.
+inline ModelConfig TinyMistral() {
+  ModelConfig config = TinyLlama();
+  config.family = Family::kMistral;
+  config.window = 3;
+  return config;
+}
+
+inline ModelConfig TinyQwen2() {
+  ModelConfig config = TinyLlama();
+  config.family = Family::kQwen2;
+  return config;
+}
+
+// Heads that are wider together than the stream.
+inline ModelConfig TinyQwen3() {
+  ModelConfig config = TinyLlama();
+  config.family = Family::kQwen3;
+  config.head_width = 6;
+  return config;
+}
+
+inline ModelConfig WithAttentionBias(ModelConfig config) {
+  config.attention_bias = true;
+  return config;
+}
+
+// Four pairs, of which the first turns fast and the last slowly.
+inline ModelConfig WithScaledRotary(ModelConfig config, RotaryScaling::Kind kind) {
+  config.head_width = 8;
+  config.rotary_theta = 100;
+  config.rotary_scaling = {.kind = kind, .factor = 4, .original_positions = 64};
+  if (kind != RotaryScaling::Kind::kYarn) return config;
+  config.rotary_scaling.beta_fast = 4;
+  config.rotary_scaling.attention_factor = YarnAttentionFactor(4, 0, 0);
+  return config;
 }
 
 // More experts than some sequences have use for.

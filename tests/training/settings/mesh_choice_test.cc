@@ -55,6 +55,21 @@ TEST(ForecastModelOf, AnyPreset_HasAsManyParametersAsTheTrainersModel) {
   }
 }
 
+TEST(ForecastModelOf, FamiliesWithBiases_HaveAsManyParametersAsTheTrainersModel) {
+  ModelConfig config = *FindPreset("llama-tiny");
+  config.family = Family::kQwen2;
+  EXPECT_EQ(forecast::CountParameters(ForecastModelOf(config)), CountParameters(config));
+  config.attention_bias = true;
+  EXPECT_EQ(forecast::CountParameters(ForecastModelOf(config)), CountParameters(config));
+  config.attention_bias = false;
+  config.family = Family::kOpt;
+  config.kv_heads = config.heads;
+  EXPECT_EQ(forecast::CountParameters(ForecastModelOf(config)), CountParameters(config));
+  config.attention_bias = true;
+  config.family = Family::kQwen3;
+  EXPECT_EQ(forecast::CountParameters(ForecastModelOf(config)), CountParameters(config));
+}
+
 TEST(ChooseMesh, OfRanksThatTalkFast_SharesDataAlone) {
   const MeshChoice choice = Chosen(Options(), Place(2));
   EXPECT_FALSE(choice.parallel.cuts()) << choice.why;

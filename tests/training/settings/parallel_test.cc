@@ -223,6 +223,17 @@ TEST(CheckParallel, OfAPipelineInHalves_SaysWhatDoesNotGoWithIt) {
       HasSubstr("pipeline=zbv is not there yet for models with experts"));
 }
 
+// Attention of whole sequences has windows; that of pieces has not.
+TEST(CheckParallel, OfARingBesideASlidingWindow_NamesTheWindow) {
+  const auto with = [](const char* axes, const char* context) {
+    return Error({"--model", "mistral-tiny", "--parallel", axes, "--context", context});
+  };
+  EXPECT_EQ(with("sequence=ulysses:2", "64"), "");
+  EXPECT_THAT(with("sequence=ring:2", "64"),
+              HasSubstr("sequence=ring is not there yet with a sliding_window of 24 tokens"));
+  EXPECT_EQ(with("sequence=ring:2", "24"), "");  // no sequence is longer than the window
+}
+
 TEST(CheckParallel, OfWhatIsIncomplete_NamesWhatIsMissing) {
   EXPECT_THAT(Error({"--parallel", "tensor=2.5d:size=8"}),
               HasSubstr("or give a depth, as in tensor=2.5d:size=8:depth=2"));

@@ -18,6 +18,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 std::string Error(const Words& more) {
   Words arguments = {"--text", "t", "--model", "llama-tiny", "--dtype", "fp32"};
   arguments.insert(arguments.end(), more.begin(), more.end());
@@ -58,6 +63,20 @@ TEST(CheckTensor, WithSequencesThatAreCutToo_WantsHeadsForEachRankOfAnExchange) 
   EXPECT_THAT(Error({"--parallel", "tensor=1d:2,sequence=ulysses:2"}),
               HasSubstr("sequence=ulysses:2 beside tensor must divide the model's 2 key/value "
                         "heads by 4"));
+}
+
+TEST(CheckTensor, OfFamilies_RefusesWhatItDoesNotCut) {
+  const auto with = [](const Words& model, const char* axes) {
+    return Error(model + Words{"--parallel", axes});
+  };
+  const Words mistral = {"--model", "mistral-tiny"};
+  EXPECT_EQ(with(mistral, "tensor=1d:2"), "");
+  EXPECT_THAT(with(mistral, "tensor=1d:2,sequence=ring:2"),
+              HasSubstr("sequence beside a sliding_window of 24 tokens is not there yet"));
+  EXPECT_EQ(with(mistral + Words{"--context", "24"}, "tensor=1d:2,sequence=ring:2"), "");
+  EXPECT_THAT(with({"--model", "qwen3-tiny"}, "tensor=1d:2"), HasSubstr("the family qwen3 is not"));
+  EXPECT_THAT(with({"--family", "opt"}, "tensor=1d:2"), HasSubstr("the family opt is not"));
+  EXPECT_THAT(with({"--family", "qwen2"}, "tensor=1d:2"), HasSubstr("the family qwen2 is not"));
 }
 
 TEST(CheckTensor, OfWhatIsNotThereYet_RefusesItByName) {

@@ -114,13 +114,16 @@ TEST_P(Evaluation, BeyondTheContext_IsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Evaluation,
-                         testing::Values(ModelCase{"gpt2", TinyGpt2()},
-                                         ModelCase{"gpt2_untied", Untied(TinyGpt2())},
-                                         ModelCase{"llama", TinyLlama()},
-                                         ModelCase{"llama_tied", Tied(TinyLlama())},
-                                         ModelCase{"mixtral", TinyMixtral()}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, Evaluation,
+    testing::Values(ModelCase{"gpt2", TinyGpt2()}, ModelCase{"gpt2_untied", Untied(TinyGpt2())},
+                    ModelCase{"llama", TinyLlama()}, ModelCase{"llama_tied", Tied(TinyLlama())},
+                    ModelCase{"opt", TinyOpt()}, ModelCase{"mistral", TinyMistral()},
+                    ModelCase{"qwen2", TinyQwen2()}, ModelCase{"qwen3_tied", Tied(TinyQwen3())},
+                    ModelCase{"qwen3_yarn",
+                              WithScaledRotary(TinyQwen3(), RotaryScaling::Kind::kYarn)},
+                    ModelCase{"mixtral", TinyMixtral()}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace geminid::trainer

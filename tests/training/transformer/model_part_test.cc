@@ -68,7 +68,8 @@ TEST(SplitModel, HasEveryLayerOnceAndTheEndsAtTheEnds) {
 }
 
 TEST(MakeParameters, OfParts_HaveTheNamesOfTheWholeInItsOrder) {
-  for (const ModelConfig& config : {TinyGpt2(), Untied(TinyGpt2()), TinyLlama(), TinyMixtral()}) {
+  for (const ModelConfig& config :
+       {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(), TinyMixtral(), Tied(TinyQwen3())}) {
     std::vector<std::string> whole, parts;
     for (const ParameterSpec& spec : MakeParameters(config).specs) whole.push_back(spec.name);
     for (const ModelPart& part : SplitModel(config, 2)) {
@@ -150,7 +151,8 @@ void ExpectGradientsOf(const Held& whole, const Held& first, const Held& last) {
 // Two micro-batches go forward before the first goes back, as in a pipeline.
 TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
   constexpr float kScale = 0.25F;
-  for (const ModelConfig& config : {Untied(TinyGpt2()), TinyLlama(), TinyMixtral()}) {
+  for (const ModelConfig& config : {Untied(TinyGpt2()), Untied(TinyOpt()), TinyLlama(),
+                                    TinyMistral(), TinyMixtral(), TinyQwen3()}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
       for (const bool keeps : {false, true}) {
         Held whole = Whole(config, type);
@@ -202,7 +204,8 @@ TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
 TEST(PartsOfTheModel, GoneBackInHalves_GiveTheBitsOfTheWhole) {
   constexpr float kScale = 0.25F;
   constexpr size_t kBatches = 2;
-  for (const ModelConfig& config : {Untied(TinyGpt2()), TinyLlama()}) {
+  for (const ModelConfig& config :
+       {Untied(TinyGpt2()), TinyLlama(), TinyQwen2(), TinyQwen3(), WithFp32Norms(TinyQwen3())}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
       for (const bool keeps : {false, true}) {
         Held whole = Whole(config, type);
@@ -389,14 +392,16 @@ void ExpectPiecesGiveTheWhole(const ModelConfig& config, bool keeps, int pieces,
 
 TEST(PiecesOfSequences, WithHeadsSwapped_GiveTheLossAndGradientsOfTheWhole) {
   for (const ModelConfig& config :
-       {TinyGpt2(), Untied(TinyGpt2()), TinyLlama(), WithoutBalance(TinyMixtral())}) {
+       {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(), TinyMistral(), TinyQwen2(),
+        TinyQwen3(), WithoutBalance(TinyMixtral())}) {
     for (const bool keeps : {false, true}) ExpectPiecesGiveTheWhole(config, keeps, 3, Swapped);
   }
 }
 
 // Four ranks, which do not divide the heads.
 TEST(PiecesOfSequences, InARing_GiveTheLossAndGradientsOfTheWhole) {
-  for (ModelConfig config : {TinyGpt2(), Untied(TinyGpt2()), TinyLlama()}) {
+  for (ModelConfig config : {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(),
+                             WithScaledRotary(TinyQwen3(), RotaryScaling::Kind::kYarn)}) {
     config.context = 24;
     for (const bool keeps : {false, true}) {
       for (const int pieces : {2, 4}) ExpectPiecesGiveTheWhole(config, keeps, pieces, InARing);

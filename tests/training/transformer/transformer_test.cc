@@ -115,9 +115,11 @@ TEST_P(TransformerGradient, InBf16_IsFiniteAndCloseToFp32) {
   ASSERT_TRUE(rounded_loss.ok()) << rounded_loss.status();
   EXPECT_NEAR(*rounded_loss, *exact_loss, 0.02 * *exact_loss);
   // bf16 keeps 8 bits of every activation: each is off by up to 2^-9, and two layers with large
-  // random weights amplify that.
-  constexpr double kRelativeError = 0.08;
+  // random weights amplify that. The derivative of ReLU jumps where rounding turns a sign.
+  const double relative_error = config.activation() == Activation::kRelu ? 0.15 : 0.08;
   for (size_t p = 0; p < fp32.count(); ++p) {
+    // Without rotary positions a bias of the keys adds the same to all scores of a query.
+    if (exact->parameters().specs[p].name.ends_with("k_proj.bias") && !config.rotary()) continue;
     double error = 0, norm = 0;
     for (size_t i = 0; i < fp32.gradient(p).size(); ++i) {
       const double difference = bf16.gradient(p)[i] - fp32.gradient(p)[i];
@@ -125,25 +127,42 @@ TEST_P(TransformerGradient, InBf16_IsFiniteAndCloseToFp32) {
       error += difference * difference;
       norm += fp32.gradient(p)[i] * fp32.gradient(p)[i];
     }
-    EXPECT_LE(std::sqrt(error), kRelativeError * std::sqrt(norm))
+    EXPECT_LE(std::sqrt(error), relative_error * std::sqrt(norm))
         << exact->parameters().specs[p].name;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Models, TransformerGradient,
-    testing::Values(GradientCase{"gpt2", TinyGpt2(), Tiling{}},
-                    GradientCase{"gpt2_in_pieces", TinyGpt2(), kFineTiling},
-                    GradientCase{"llama", TinyLlama(), Tiling{}},
-                    GradientCase{"llama_tied", Tied(TinyLlama()), Tiling{}},
-                    GradientCase{"gpt2_untied", Untied(TinyGpt2()), kFineTiling},
-                    GradientCase{"llama_in_pieces", TinyLlama(), kFineTiling},
-                    GradientCase{"gpt2_fp32_norms", WithFp32Norms(TinyGpt2()), kFineTiling},
-                    GradientCase{"llama_fp32_norms", WithFp32Norms(TinyLlama()), Tiling{}},
-                    GradientCase{"mixtral", TinyMixtral(), Tiling{}},
-                    GradientCase{"mixtral_tied_in_pieces", Tied(TinyMixtral()), kFineTiling},
-                    GradientCase{"mixtral_with_capacity", WithCapacity(TinyMixtral()), Tiling{}},
-                    GradientCase{"mixtral_fp32_norms", WithFp32Norms(TinyMixtral()), Tiling{}}),
+    testing::Values(
+        GradientCase{"gpt2", TinyGpt2(), Tiling{}},
+        GradientCase{"gpt2_in_pieces", TinyGpt2(), kFineTiling},
+        GradientCase{"llama", TinyLlama(), Tiling{}},
+        GradientCase{"llama_tied", Tied(TinyLlama()), Tiling{}},
+        GradientCase{"gpt2_untied", Untied(TinyGpt2()), kFineTiling},
+        GradientCase{"llama_in_pieces", TinyLlama(), kFineTiling},
+        GradientCase{"gpt2_fp32_norms", WithFp32Norms(TinyGpt2()), kFineTiling},
+        GradientCase{"llama_fp32_norms", WithFp32Norms(TinyLlama()), Tiling{}},
+        GradientCase{"opt", TinyOpt(), Tiling{}},
+        GradientCase{"opt_untied_in_pieces", Untied(TinyOpt()), kFineTiling},
+        GradientCase{"mistral", TinyMistral(), Tiling{}},
+        GradientCase{"mistral_in_pieces", TinyMistral(), kFineTiling},
+        GradientCase{"qwen2", TinyQwen2(), Tiling{}},
+        GradientCase{"qwen2_in_pieces", TinyQwen2(), kFineTiling},
+        GradientCase{"qwen3", TinyQwen3(), Tiling{}},
+        GradientCase{"qwen3_tied_in_pieces", Tied(TinyQwen3()), kFineTiling},
+        GradientCase{"qwen3_fp32_norms", WithFp32Norms(TinyQwen3()), Tiling{}},
+        GradientCase{"llama_biases", WithAttentionBias(TinyLlama()), kFineTiling},
+        GradientCase{"llama_linear", WithScaledRotary(TinyLlama(), RotaryScaling::Kind::kLinear),
+                     kFineTiling},
+        GradientCase{"llama_llama3", WithScaledRotary(TinyLlama(), RotaryScaling::Kind::kLlama3),
+                     Tiling{}},
+        GradientCase{"qwen3_yarn", WithScaledRotary(TinyQwen3(), RotaryScaling::Kind::kYarn),
+                     Tiling{}},
+        GradientCase{"mixtral", TinyMixtral(), Tiling{}},
+        GradientCase{"mixtral_tied_in_pieces", Tied(TinyMixtral()), kFineTiling},
+        GradientCase{"mixtral_with_capacity", WithCapacity(TinyMixtral()), Tiling{}},
+        GradientCase{"mixtral_fp32_norms", WithFp32Norms(TinyMixtral()), Tiling{}}),
     [](const auto& test) { return std::string(test.param.name); });
 
 void AdamWStep(DenseParameters& parameters, std::vector<std::vector<float>>& m,
@@ -193,10 +212,11 @@ TEST_P(TransformerTraining, OnARepeatingText_LowersTheLossFromThatOfGuessing) {
   EXPECT_LT(last, 2.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, TransformerTraining,
-    testing::Combine(testing::Values("gpt2-tiny", "llama-tiny", "mixtral-tiny"),
-                     testing::Values(DataType::kFloat32, DataType::kBFloat16)));
+INSTANTIATE_TEST_SUITE_P(Models, TransformerTraining,
+                         testing::Combine(testing::Values("gpt2-tiny", "llama-tiny", "mistral-tiny",
+                                                          "qwen3-tiny", "mixtral-tiny"),
+                                          testing::Values(DataType::kFloat32,
+                                                          DataType::kBFloat16)));
 
 TEST(Transformer, EachHalf_IsOneOperationForwardAndOneBackward) {
   const auto model = MakeTransformer(TinyGpt2(), DataType::kFloat32);
@@ -299,7 +319,10 @@ TEST(Transformer, ThatKeepsActivations_GivesTheBitsOfOneThatComputesThemAgain) {
         Case{WithFp32Norms(TinyGpt2()), kFineTiling, 0.25},
         Case{WithFp32Norms(TinyLlama()), kFineTiling, 0}, Case{TinyMixtral(), kFineTiling, 0},
         Case{TinyMixtral(), Tiling{}, 0.25}, Case{WithAdapters(TinyGpt2()), kFineTiling, 0.25},
-        Case{WithAdapters(TinyLlama()), kFineTiling, 0}}) {
+        Case{WithAdapters(TinyLlama()), kFineTiling, 0}, Case{TinyMistral(), kFineTiling, 0.25},
+        Case{TinyOpt(), kFineTiling, 0.25}, Case{TinyQwen2(), kFineTiling, 0},
+        Case{TinyQwen3(), kFineTiling, 0.25}, Case{WithFp32Norms(TinyQwen3()), Tiling{}, 0},
+        Case{WithAdapters(TinyQwen3()), Tiling{}, 0}}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
       const auto model = MakeTransformer(c.config, type, c.tiling);
       DenseParameters again(model->parameters().specs, type, 1, kWorkspaceBytes);
@@ -392,7 +415,7 @@ Peak MeasurePeak(const ModelConfig& config, MicroBatchShape shape, bool keeps = 
 }
 
 TEST(TransformerMemory, WithMoreLayers_GrowsByTwoInputsPerLayer) {
-  for (const char* name : {"gpt2-3m", "llama-3m", "mixtral-20m"}) {
+  for (const char* name : {"gpt2-3m", "llama-3m", "qwen3-tiny", "mixtral-20m"}) {
     ModelConfig config = *FindPreset(name);
     const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
     config.layers = 2;
@@ -419,7 +442,7 @@ TEST(TransformerMemory, WithMoreLayers_GrowsByTheKeptActivationsToo) {
 }
 
 TEST(TransformerMemory, OfAMicroBatchThatKeepsActivations_IsWithinItsBound) {
-  for (const char* name : {"gpt2-3m", "llama-3m", "mixtral-20m"}) {
+  for (const char* name : {"gpt2-3m", "llama-3m", "mistral-tiny", "qwen3-tiny", "mixtral-20m"}) {
     const ModelConfig config = *FindPreset(name);
     const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
     const uint64_t kept = KeptBytes(config, DataType::kBFloat16, shape);

@@ -15,7 +15,8 @@ namespace {
 
 constexpr FlagSpec kModelFlags[] = {
     {"--model", &Flags::model, "NAME", "A shape by name, see below; other flags change it"},
-    {"--family", &Flags::family, "NAME", "gpt2, llama or mixtral, for a shape of your own"},
+    {"--family", &Flags::family, "NAME",
+     "gpt2, llama, mistral, mixtral, opt, qwen2 or qwen3, for a shape of your own"},
     {"--layers", &Flags::layers, "N", "Layers"},
     {"--hidden", &Flags::hidden, "N", "Hidden size"},
     {"--heads", &Flags::heads, "N", "Attention heads"},

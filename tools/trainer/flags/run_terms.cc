@@ -49,6 +49,20 @@ std::string Text(double number) {
 std::string IfAny(double number) { return number == 0 ? "" : Text(number); }
 std::string IfAny(uint64_t number) { return number == 0 ? "" : Text(number); }
 
+// Of one kind, what differs.
+std::string Text(const RotaryScaling& scaling) {
+  if (scaling.kind == RotaryScaling::Kind::kNone) return "";
+  std::string text = absl::StrCat(Name(scaling.kind), " ", Text(scaling.factor));
+  if (scaling.kind == RotaryScaling::Kind::kLinear) return text;
+  absl::StrAppend(&text, " of ", scaling.original_positions);
+  const bool yarn = scaling.kind == RotaryScaling::Kind::kYarn;
+  absl::StrAppend(&text, ", ", Text(yarn ? scaling.beta_slow : scaling.slow_turns), " to ",
+                  Text(yarn ? scaling.beta_fast : scaling.fast_turns));
+  if (!yarn) return text;
+  return absl::StrCat(text, scaling.rounds_ramp ? ", times " : " not rounded, times ",
+                      Text(scaling.attention_factor));
+}
+
 std::string LossScaleOf(const TrainOptions& options) {
   const std::optional<LossScalerOptions>& scale = options.zero.loss_scale;
   if (!scale.has_value()) return "none";
@@ -99,12 +113,16 @@ constexpr Term kTerms[] = {
     Shape("hidden", &Flags::hidden, [](O o) { return Text(o.model.hidden); }),
     Shape("heads", &Flags::heads, [](O o) { return Text(o.model.heads); }),
     Shape("kv_heads", kNoFlag, [](O o) { return Text(o.model.kv_heads); }),
+    Shape("head_dim", kNoFlag, [](O o) { return IfAny(o.model.head_width.value_or(0)); }),
+    Shape("attention_bias", kNoFlag, [](O o) { return Text(o.model.attention_bias ? "on" : ""); }),
+    Shape("sliding_window", kNoFlag, [](O o) { return IfAny(o.model.window); }),
     Shape("intermediate", kNoFlag, [](O o) { return Text(o.model.intermediate); }),
     Shape("vocabulary", &Flags::vocabulary, [](O o) { return Text(o.model.vocabulary); }),
     Shape("tied_output", kNoFlag, [](O o) { return Text(o.model.tied_output() ? "on" : "off"); }),
     Shape("norm_epsilon", kNoFlag, [](O o) { return Text(o.model.norm_epsilon); }),
     Shape("rotary_theta", kNoFlag,
           [](O o) { return o.model.rotary() ? Text(o.model.rotary_theta) : ""; }),
+    Shape("rope_scaling", kNoFlag, [](O o) { return Text(o.model.rotary_scaling); }),
     Shape("positions", kNoFlag,
           [](O o) { return o.model.rotary() ? "" : Text(o.model.position_rows()); }),
     Shape("experts", &Flags::experts, [](O o) { return IfAny(o.model.experts); }),

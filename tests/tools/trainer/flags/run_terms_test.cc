@@ -68,6 +68,8 @@ Words Tiny() { return {"--model", "gpt2-tiny"}; }
 TEST(ResumedWithoutFlags, IsTheSameRun) {
   for (const Words& run : std::vector<Words>{
            Tiny(),
+           Words{"--model", "mistral-tiny"},
+           Words{"--model", "qwen3-tiny"},
            Tiny() + Words{"--layers", "3", "--context", "48", "--dtype", "fp32", "--seed", "7"},
            Tiny() + Words{"--lora-rank", "4", "--lora-alpha", "9", "--dropout", "0.25"},
            Tiny() + Words{"--freeze", "*.wte.*,*.wpe.*", "--norm-precision", "as-weights"},

@@ -34,6 +34,14 @@ absl::Status CheckHeads(const AttentionOptions& options) {
         "even; or it is 0",
         head_dim, theta));
   }
+  if (!options.rotary_angles.empty() && options.rotary_angles.size() != head_dim / 2) {
+    return absl::InvalidArgumentError(absl::StrFormat("%d angles for heads of %d features",
+                                                      options.rotary_angles.size(), head_dim));
+  }
+  if (options.window > 0 && options.pieces != nullptr) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "a window of %d tokens beside sequences in pieces: one of them can be", options.window));
+  }
   if (!options.positions.empty() && options.positions.size() != options.sequence_length) {
     return absl::InvalidArgumentError(absl::StrFormat("%d positions for sequences of %d tokens",
                                                       options.positions.size(),
@@ -79,7 +87,8 @@ absl::Status ParallelAttention::MakeLayers() {
             .heads = outputs_.PartOf(0).count / options_.head_dim,
             .kv_heads = outputs_.PartOf(1).count / options_.head_dim,
             .head_dim = options_.head_dim,
-            .scale = 1.0F / std::sqrt(static_cast<float>(options_.head_dim))};
+            .scale = 1.0F / std::sqrt(static_cast<float>(options_.head_dim)),
+            .window = options_.window};
   return absl::OkStatus();
 }
 
@@ -92,8 +101,11 @@ absl::Status ParallelAttention::MakeTable() {
   cos_.resize(rows * half);
   sin_.resize(rows * half);
   GEMINID_RETURN_IF_ERROR(
-      FromKernel(kernels::RotaryTable(rows, options_.head_dim, options_.rotary_theta, cos_.data(),
-                                      sin_.data()),
+      FromKernel(options_.rotary_angles.empty()
+                     ? kernels::RotaryTable(rows, options_.head_dim, options_.rotary_theta,
+                                            cos_.data(), sin_.data())
+                     : kernels::RotaryTable(rows, options_.rotary_angles, options_.rotary_length,
+                                            cos_.data(), sin_.data()),
                  "table of positions"));
   if (positions.empty()) return absl::OkStatus();
   for (std::vector<float>* table : {&cos_, &sin_}) {

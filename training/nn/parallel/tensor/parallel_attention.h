@@ -48,6 +48,11 @@ struct AttentionOptions {
   size_t head_dim = 0;  // at most kernels::kAttentionHeadDimMax
   bool bias = false;
   double rotary_theta = 0;  // 10000 in LLaMA 2; 0: queries and keys are not turned
+  // In place of those of rotary_theta, head_dim/2 angles, and what cosines and sines are multiplied
+  // by (kernels/model/rotary/rotary.h); empty: neither.
+  std::vector<double> rotary_angles = {};
+  double rotary_length = 1;
+  size_t window = 0;  // kernels::AttentionShape::window; not with `pieces`
   // With whom this rank attends; outlives the block. Null: sequences are whole.
   PieceAttention* pieces = nullptr;
   // Where the tokens of a sequence stand in it. Empty: one behind the other, from its beginning.

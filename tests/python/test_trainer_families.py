@@ -1,0 +1,122 @@
+"""geminid-train beside transformers: a folder that transformers saved has the same loss, gradients and text in both, and
+what geminid-train exports is the same model for transformers again."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+TRAIN = pathlib.Path(os.environ["GEMINID_DAEMON"]).resolve().with_name("geminid-train")
+CONTEXT = 48
+
+SHAPE = dict(hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             vocab_size=256, max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=256)
+YARN = dict(rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0, original_max_position_embeddings=64)
+
+FAMILIES = {
+    "gpt2": ("GPT2", dict(n_embd=32, n_layer=2, n_head=4, n_positions=64, vocab_size=256, bos_token_id=None,
+                          eos_token_id=None, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
+    "opt": ("OPT", dict(hidden_size=32, ffn_dim=56, num_hidden_layers=2, num_attention_heads=4, vocab_size=256,
+                        max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None,
+                        dropout=0.0)),
+    "llama": ("Llama", dict(SHAPE)),
+    "llama with wide heads": ("Llama", dict(SHAPE, head_dim=16)),
+    "llama with biases": ("Llama", dict(SHAPE, attention_bias=True)),
+    "llama, linear": ("Llama", dict(SHAPE, rope_scaling=dict(rope_type="linear", factor=4.0))),
+    "llama 3": ("Llama", dict(SHAPE, head_dim=16, rope_theta=500.0, rope_scaling=LLAMA3)),
+    "llama, yarn": ("Llama", dict(SHAPE, head_dim=16, rope_theta=500.0, rope_scaling=YARN)),
+    "llama, yarn, tied": ("Llama", dict(SHAPE, head_dim=16, rope_theta=500.0, tie_word_embeddings=True,
+                                        rope_scaling=dict(YARN, mscale=0.707, mscale_all_dim=1.2, truncate=False))),
+    "mistral": ("Mistral", dict(SHAPE, sliding_window=8)),
+    "mistral with a window of one token": ("Mistral", dict(SHAPE, sliding_window=1)),
+    "mistral without a window": ("Mistral", dict(SHAPE, sliding_window=None)),
+    "qwen2": ("Qwen2", dict(SHAPE)),
+    "qwen2, tied": ("Qwen2", dict(SHAPE, tie_word_embeddings=True)),
+    "qwen3": ("Qwen3", dict(SHAPE, head_dim=16)),
+    "qwen3, tied": ("Qwen3", dict(SHAPE, head_dim=16, tie_word_embeddings=True)),
+    "qwen3, yarn": ("Qwen3", dict(SHAPE, head_dim=16, rope_theta=500.0, rope_scaling=YARN)),
+}
+
+
+def make(name):
+    """A model whose every weight matters, gains and biases that are not 1 and 0."""
+    family, options = FAMILIES[name]
+    config = getattr(transformers, f"{family}Config")(**options)
+    config._attn_implementation = "eager"
+    model = getattr(transformers, f"{family}LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM")(config)
+    generator = torch.Generator().manual_seed(len(name))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            parameter.copy_(parameter + 0.1 * noise if parameter.dim() == 1 else 0.2 * noise)
+    return model.float().eval()
+
+
+def train(*arguments):
+    done = subprocess.run([TRAIN, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def text_of(folder):
+    """As many bytes as one sequence and its last target: there is one place where it can begin."""
+    data = bytes(torch.randint(0, 256, (CONTEXT + 1,), generator=torch.Generator().manual_seed(1)).tolist())
+    (folder / "text").write_bytes(data)
+    return torch.tensor(list(data))
+
+
+def loss_of(model, tokens):
+    logits = model(tokens[None, :-1]).logits[0]
+    return torch.nn.functional.cross_entropy(logits, tokens[1:])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_loss_gradients_and_export_are_those_of_transformers(name, tmp_path):
+    model, tokens = make(name), text_of(tmp_path)
+    model.save_pretrained(tmp_path / "saved")
+    rate = 0.25
+    train("--load", tmp_path / "saved", "--text", tmp_path / "text", "--context", CONTEXT, "--batch", 1, "--steps", 1,
+          "--optimizer", "sgd", "--momentum", 0, "--weight-decay", 0, "--lr", rate, "--schedule", "constant",
+          "--warmup-steps", 0, "--clip-norm", 0, "--dtype", "fp32", "--report", tmp_path / "report",
+          "--export", tmp_path / "exported", "--export-dtype", "fp32")
+    loss = loss_of(model, tokens)
+    loss.backward()
+    assert json.loads((tmp_path / "report").read_text())["loss"][0] == pytest.approx(loss.item(), rel=2e-6)
+
+    exported = load_file(tmp_path / "exported" / "model.safetensors")
+    expected = dict(model.named_parameters())  # a tied output layer is not there twice
+    assert set(exported) == set(expected)
+    for key, parameter in expected.items():
+        gradient = (parameter.detach() - exported[key]) / rate
+        scale = parameter.grad.abs().max().item()
+        torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-4 * scale + 2e-6, msg=lambda m: f"{key}: {m}")
+
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "exported", attn_implementation="eager").eval()
+    assert type(again) is type(model)
+    with torch.no_grad():
+        for key, parameter in expected.items():
+            parameter.copy_(exported[key])
+        torch.testing.assert_close(again(tokens[None]).logits, model(tokens[None]).logits, rtol=1e-5, atol=1e-5)
+    if model.config.tie_word_embeddings:
+        assert again.get_output_embeddings().weight is again.get_input_embeddings().weight
+
+
+# Longer than the windows, with keys and values that are cached in both.
+@pytest.mark.parametrize("name", FAMILIES)
+def test_text_that_is_written_on_is_that_of_transformers(name, tmp_path):
+    model = make(name)
+    model.save_pretrained(tmp_path / "saved")
+    prompt = [7, 3, 200, 45, 9]
+    answer = json.loads(train("generate", "--load", tmp_path / "saved", "--prompt-tokens", ",".join(map(str, prompt)),
+                              "--tokens", 40, "--dtype", "fp32", "--json"))
+    caches = FAMILIES[name][1].get("sliding_window") != 1  # its cache of a window of one token holds all of them
+    with torch.no_grad():
+        written = model.generate(torch.tensor([prompt]), max_new_tokens=40, do_sample=False, use_cache=caches)
+    assert answer["tokens"] == written[0, len(prompt):].tolist()

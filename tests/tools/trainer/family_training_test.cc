@@ -1,0 +1,120 @@
+// What tells the families apart, in runs that are divided over ranks: sliding windows, biases of
+// queries and keys, norms of heads, scaled rotary positions. Against the same runs of one rank.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/tools/trainer/compared_runs.h"
+
+namespace geminid::trainer {
+namespace {
+
+using nlohmann::json;
+
+// A window of half a sequence.
+const Words kMistral = {"--model", "mistral-tiny"};
+const Words kQwen2 = {"--model", "llama-tiny", "--family", "qwen2"};
+// Positions that begin with row 2 of their table, which is the output layer too.
+const Words kOpt = {"--model", "gpt2-tiny", "--family", "opt"};
+// Heads that are wider together than the stream, and one table.
+const Words kQwen3 = {"--model", "qwen3-tiny"};
+
+Words Cut(const std::string& axes) { return {"--parallel", axes}; }
+
+class FamilyTraining : public ComparedRuns {
+ protected:
+  FamilyTraining()
+      : ComparedRuns({"--accumulate", "4", "--context", "48", "--layers", "4", "--dtype", "fp32"}) {
+  }
+
+  // The flags that load a model of `flags` with rotary positions of that scaling.
+  Words Scaled(const Words& flags, const json& scaling) const {
+    const std::string folder = made_here_ / "scaled";
+    std::filesystem::remove_all(folder);
+    Run(flags + Words{"--steps", "1", "--export", folder});
+    json config = json::parse(std::ifstream(folder + "/config.json"));
+    config["rope_scaling"] = scaling;
+    std::ofstream(folder + "/config.json") << config.dump();
+    return {"--load", folder};
+  }
+
+  const base::TemporaryFolder made_here_;
+};
+
+TEST_F(FamilyTraining, InAPipelineOrOverData_IsThatOfOneRank) {
+  for (const Words& model : {kMistral, kQwen2, kQwen3, kOpt}) {
+    SCOPED_TRACE(testing::PrintToString(model));
+    const Words unclipped = model + Words{"--clip-norm", "0"};
+    const json one = RunOnce(unclipped);
+    const json staged = Run(unclipped + Cut("pipeline=2"));
+    if (model == kMistral || model == kQwen2) {
+      ExpectSameBits(staged, one);
+    } else {  // the gradients of both ends' tables are added up
+      ExpectNear(staged, one);
+    }
+    ExpectNear(Run(unclipped + Cut("data=2")), one);
+  }
+  const Words unclipped = kQwen2 + Words{"--clip-norm", "0"};
+  ExpectSameBits(Run(unclipped + Cut("pipeline=zbv:2")), RunOnce(unclipped));
+}
+
+TEST_F(FamilyTraining, HoweverMemoryIsUsed_HasTheSameBits) {
+  for (const Words& model : {kMistral, kQwen3}) {
+    const json one = RunOnce(model);
+    for (const Words& how : std::vector<Words>{{"--activations", "recompute"},
+                                               {"--activations", "keep"},
+                                               {"--activations", "offload"},
+                                               {"--placement", "cpu"}}) {
+      SCOPED_TRACE(testing::PrintToString(model + how));
+      ExpectSameBits(Run(model + how), one);
+    }
+  }
+}
+
+TEST_F(FamilyTraining, WithCutSequences_IsCloseToOneRank) {
+  for (const Words& model : {kMistral, kQwen2, kQwen3}) {
+    SCOPED_TRACE(testing::PrintToString(model));
+    ExpectNear(Run(model + Cut("sequence=ulysses:2")), RunOnce(model));
+  }
+  for (const Words& model : {kQwen2, kQwen3, kOpt}) {
+    SCOPED_TRACE(testing::PrintToString(model));
+    ExpectNear(Run(model + Cut("sequence=ring:2")), RunOnce(model));
+  }
+}
+
+TEST_F(FamilyTraining, WithCutLayers_IsCloseToOneRank) {
+  const json one = RunOnce(kMistral);
+  for (const char* axes : {"tensor=1d:2", "tensor=2d:4"}) {
+    SCOPED_TRACE(axes);
+    ExpectNear(Run(kMistral + Cut(axes)), one);
+  }
+}
+
+TEST_F(FamilyTraining, WithAWindow_IsNotThatWithout) {
+  const json windowed = RunOnce(kMistral);
+  const json whole = RunOnce({"--model", "llama-tiny"});
+  EXPECT_EQ(windowed["parameters"], whole["parameters"]);
+  EXPECT_NE(windowed["loss_hex"], whole["loss_hex"]);
+}
+
+// Positions of cut sequences, and of layers that are cut, are scaled too.
+TEST_F(FamilyTraining, WithScaledRotaryPositions_IsCloseToOneRankInEveryMesh) {
+  const json yarn = {
+      {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 16}};
+  const Words scaled = Scaled({"--model", "llama-tiny"}, yarn);
+  const json one = Run(scaled);
+  for (const char* axes : {"tensor=1d:2", "sequence=ring:2", "sequence=ulysses:2"}) {
+    SCOPED_TRACE(axes);
+    ExpectNear(Run(scaled + Cut(axes)), one);
+  }
+  const Words plain = Scaled({"--model", "llama-tiny"}, nullptr);
+  EXPECT_NE(Run(plain)["loss_hex"], one["loss_hex"]);
+}
+
+}  // namespace
+}  // namespace geminid::trainer

@@ -1,0 +1,394 @@
+// What config.json says, read and written.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/training/models/huggingface_configs.h"
+#include "training/models/huggingface.h"
+#include "training/models/parameters.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+TEST_F(HuggingFace, Gpt2_HasItsOwnDefaults) {
+  const auto model = Read(kGpt2);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->family, Family::kGpt2);
+  EXPECT_EQ(model->intermediate, 96u);
+  EXPECT_EQ(model->position_rows(), 9u);
+  EXPECT_TRUE(model->tied_output());
+}
+
+TEST_F(HuggingFace, Llama_HasTheDefaultsOfTransformers) {
+  json config = kLlama;
+  config.erase("rms_norm_eps");
+  config.erase("rope_theta");
+  config.erase("num_key_value_heads");
+  const auto model = Read(config);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->kv_heads, 6u);
+  EXPECT_EQ(model->norm_epsilon, 1e-6);
+  EXPECT_EQ(model->rotary_theta, 10000);
+  EXPECT_FALSE(model->tied_output());
+}
+
+TEST_F(HuggingFace, Mixtral_HasTheDefaultsOfTransformers) {
+  json config = kMixtral;
+  for (const char* key :
+       {"rms_norm_eps", "rope_theta", "num_key_value_heads", "max_position_embeddings",
+        "num_local_experts", "num_experts_per_tok", "router_aux_loss_coef"}) {
+    config.erase(key);
+  }
+  config["sliding_window"] = nullptr;
+  config["hidden_size"] = 64;
+  config["num_attention_heads"] = 16;
+  const auto model = Read(config);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->family, Family::kMixtral);
+  EXPECT_EQ(model->experts, 8u);
+  EXPECT_EQ(model->experts_per_token, 2u);
+  EXPECT_EQ(model->balance_loss, 0.001);
+  EXPECT_EQ(model->kv_heads, 8u);
+  EXPECT_EQ(model->norm_epsilon, 1e-5);
+  EXPECT_EQ(model->rotary_theta, 1e6);
+  EXPECT_EQ(model->position_rows(), 131072u);
+  EXPECT_FALSE(model->tied_output());
+}
+
+TEST_F(HuggingFace, Mistral_HasTheDefaultsOfTransformers) {
+  json config = kMistral;
+  for (const char* key : {"rms_norm_eps", "rope_theta", "num_key_value_heads",
+                          "max_position_embeddings", "sliding_window"}) {
+    config.erase(key);
+  }
+  config["num_attention_heads"] = 8;
+  config["hidden_size"] = 64;
+  const auto model = Read(config);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->family, Family::kMistral);
+  EXPECT_EQ(model->kv_heads, 8u);
+  EXPECT_EQ(model->window, 4096u);
+  EXPECT_EQ(model->norm_epsilon, 1e-6);
+  EXPECT_EQ(model->rotary_theta, 10000);
+  EXPECT_EQ(model->position_rows(), 131072u);
+  EXPECT_EQ(model->attention_window(), 0u);  // sequences of 1024 tokens reach no further
+  config["sliding_window"] = nullptr;
+  EXPECT_EQ(Read(config)->window, 0u);
+}
+
+TEST_F(HuggingFace, Opt_HasTheDefaultsOfTransformers) {
+  json config = kOpt;
+  config.erase("max_position_embeddings");
+  const auto model = Read(config);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->family, Family::kOpt);
+  EXPECT_EQ(model->position_rows(), 2048u);
+  EXPECT_TRUE(model->tied_output());
+  EXPECT_EQ(model->first_token, 2u);
+  EXPECT_THAT(model->end_tokens, testing::ElementsAre(2));
+}
+
+// As OPTForCausalLM keeps them: two positions that no token has.
+TEST_F(HuggingFace, ParametersOfOpt_HaveTheNamesAndShapesOfTransformers) {
+  using Shape = std::vector<int64_t>;
+  std::map<std::string, Shape> shapes;
+  for (const ParameterSpec& spec : MakeParameters(*Read(kOpt)).specs) {
+    shapes[spec.name] = spec.shape;
+  }
+  EXPECT_EQ(shapes.size(), 4u + 2 * 16);
+  EXPECT_EQ(shapes["model.decoder.embed_positions.weight"], (Shape{11, 24}));
+  EXPECT_EQ(shapes["model.decoder.embed_tokens.weight"], (Shape{300, 24}));
+  EXPECT_EQ(shapes["model.decoder.final_layer_norm.bias"], (Shape{24}));
+  const std::string layer = "model.decoder.layers.1.";
+  EXPECT_EQ(shapes[layer + "self_attn.k_proj.bias"], (Shape{24}));
+  EXPECT_EQ(shapes[layer + "self_attn.out_proj.weight"], (Shape{24, 24}));
+  EXPECT_EQ(shapes[layer + "self_attn_layer_norm.weight"], (Shape{24}));
+  EXPECT_EQ(shapes[layer + "fc1.weight"], (Shape{40, 24}));
+  EXPECT_EQ(shapes[layer + "fc2.bias"], (Shape{24}));
+  EXPECT_EQ(shapes[layer + "final_layer_norm.bias"], (Shape{24}));
+}
+
+TEST_F(HuggingFace, Qwen_HasTheDefaultsOfTransformers) {
+  for (json config : {kQwen2, kQwen3}) {
+    for (const char* key : {"rms_norm_eps", "rope_theta", "num_key_value_heads",
+                            "max_position_embeddings", "head_dim"}) {
+      config.erase(key);
+    }
+    config["num_attention_heads"] = 32;
+    config["hidden_size"] = 64;
+    config["vocab_size"] = 1000;
+    config["sliding_window"] = 4096;  // used only where 'use_sliding_window' is true
+    const auto model = Read(config);
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ(model->kv_heads, 32u);
+    EXPECT_EQ(model->head_dim(), config["model_type"] == "qwen3" ? 128u : 2u);
+    EXPECT_EQ(model->window, 0u);
+    EXPECT_EQ(model->norm_epsilon, 1e-6);
+    EXPECT_EQ(model->position_rows(), 32768u);
+    EXPECT_FALSE(model->tied_output());
+    EXPECT_FALSE(model->first_token.has_value());
+    EXPECT_THAT(model->end_tokens, testing::IsEmpty());
+  }
+}
+
+TEST_F(HuggingFace, HeadsOfTheirOwnWidth_AreTakenWhereHiddenHasOthers) {
+  json config = kLlama;
+  config["head_dim"] = 4;  // as 24 / 6
+  EXPECT_FALSE(Read(config)->head_width.has_value());
+  config["head_dim"] = 8;
+  EXPECT_EQ(Read(config)->head_dim(), 8u);
+  EXPECT_EQ(Read(config)->query_columns(), 48u);
+  EXPECT_THAT(Refusal(kQwen3, "head_dim", 7), HasSubstr("even head width"));
+  EXPECT_THAT(Refusal(kQwen3, "head_dim", 0), HasSubstr("the width of a head is 0"));
+}
+
+using Shapes = std::map<std::string, std::vector<int64_t>>;
+Shapes ShapesOf(const ModelConfig& model) {
+  Shapes shapes;
+  for (const ParameterSpec& spec : MakeParameters(model).specs) shapes[spec.name] = spec.shape;
+  return shapes;
+}
+
+// As Qwen2ForCausalLM, Qwen3ForCausalLM and LlamaForCausalLM with 'attention_bias' keep them.
+TEST_F(HuggingFace, ParametersOfAttention_HaveTheNamesAndShapesOfTransformers) {
+  using Shape = std::vector<int64_t>;
+  const std::string attention = "model.layers.1.self_attn.";
+  Shapes shapes = ShapesOf(*Read(kQwen2));
+  EXPECT_EQ(shapes.size(), 3u + 2 * (9 + 3));
+  EXPECT_EQ(shapes[attention + "q_proj.bias"], (Shape{24}));
+  EXPECT_EQ(shapes[attention + "k_proj.bias"], (Shape{12}));
+  EXPECT_EQ(shapes[attention + "v_proj.bias"], (Shape{12}));
+  EXPECT_EQ(shapes.count(attention + "o_proj.bias"), 0u);
+  shapes = ShapesOf(*Read(kQwen3));
+  EXPECT_EQ(shapes.size(), 3u + 2 * (9 + 2));
+  EXPECT_EQ(shapes[attention + "q_norm.weight"], (Shape{6}));
+  EXPECT_EQ(shapes[attention + "k_norm.weight"], (Shape{6}));
+  EXPECT_EQ(shapes[attention + "q_proj.weight"], (Shape{36, 24}));
+  EXPECT_EQ(shapes[attention + "o_proj.weight"], (Shape{24, 36}));
+  json biased = kLlama;
+  biased["attention_bias"] = true;
+  shapes = ShapesOf(*Read(biased));
+  EXPECT_EQ(shapes.size(), 3u + 2 * (9 + 4));
+  EXPECT_EQ(shapes[attention + "o_proj.bias"], (Shape{24}));
+}
+
+// As MixtralForCausalLM keeps them.
+TEST_F(HuggingFace, ParametersOfMixtral_HaveTheNamesAndShapesOfTransformers) {
+  const ModelConfig model = *Read(kMixtral);
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const ParameterSpec& spec : MakeParameters(model).specs) shapes[spec.name] = spec.shape;
+  EXPECT_EQ(shapes.size(), 3u + 2 * (7 + 3 * 4));
+  const std::string layer = "model.layers.1.";
+  using Shape = std::vector<int64_t>;
+  EXPECT_EQ(shapes[layer + "block_sparse_moe.gate.weight"], (Shape{4, 24}));
+  for (const char* expert : {"0", "3"}) {
+    const std::string name = layer + "block_sparse_moe.experts." + expert;
+    EXPECT_EQ(shapes[name + ".w1.weight"], (Shape{40, 24}));
+    EXPECT_EQ(shapes[name + ".w2.weight"], (Shape{24, 40}));
+    EXPECT_EQ(shapes[name + ".w3.weight"], (Shape{40, 24}));
+  }
+  EXPECT_EQ(shapes[layer + "self_attn.k_proj.weight"], (Shape{12, 24}));
+  EXPECT_EQ(shapes[layer + "post_attention_layernorm.weight"], (Shape{24}));
+  EXPECT_EQ(shapes.count("lm_head.weight"), 1u);
+}
+
+TEST_F(HuggingFace, OfNewerTransformers_KeepsItsRotaryPositionsTogether) {
+  json config = kLlama;
+  config.erase("rope_theta");
+  config["rope_parameters"] = {{"rope_theta", 500000.0}, {"rope_type", "default"}};
+  EXPECT_EQ(Read(config)->rotary_theta, 500000);
+  EXPECT_THAT(Refusal(kLlama, "rope_parameters", {{"rope_type", "yarn"}}),
+              HasSubstr("'rope_type'"));
+}
+
+TEST_F(HuggingFace, WithRotaryPositionsOfTypeDefault_IsUnscaled) {
+  json config = kLlama;
+  for (const char* const key : {"type", "rope_type"}) {
+    config["rope_scaling"] = {{key, "default"}};
+    EXPECT_EQ(Read(config)->rotary_theta, 500000) << key;
+  }
+  EXPECT_THAT(Refusal(kLlama, "rope_scaling", json::object()), HasSubstr("'rope_scaling'"));
+}
+
+TEST_F(HuggingFace, WithScaledRotaryPositions_HasTheScalingOfEitherKey) {
+  for (const char* const key : {"rope_scaling", "rope_parameters"}) {
+    json config = kLlama;
+    config[key] = {{"type", "linear"}, {"factor", 2}};
+    EXPECT_EQ(Read(config)->rotary_scaling,
+              (RotaryScaling{.kind = RotaryScaling::Kind::kLinear, .factor = 2}));
+    config[key] = kLlama3Scaling;
+    EXPECT_EQ(Read(config)->rotary_scaling, (RotaryScaling{.kind = RotaryScaling::Kind::kLlama3,
+                                                           .factor = 8,
+                                                           .original_positions = 64,
+                                                           .slow_turns = 1,
+                                                           .fast_turns = 4}));
+  }
+  json config = kLlama;
+  config["rope_parameters"] = kYarn;
+  config["rope_parameters"]["rope_theta"] = 1e6;
+  EXPECT_EQ(Read(config)->rotary_theta, 1e6);
+  EXPECT_EQ(Read(config)->rotary_scaling, (RotaryScaling{.kind = RotaryScaling::Kind::kYarn,
+                                                         .factor = 4,
+                                                         .original_positions = 64,
+                                                         .beta_slow = 1,
+                                                         .beta_fast = 4,
+                                                         .attention_factor = 1.25}));
+}
+
+// What a configuration with YaRN leaves out comes from the paper and from the other keys.
+TEST_F(HuggingFace, WithYarn_HasTheDefaultsOfTransformers) {
+  json config = kLlama;
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 40}};
+  RotaryScaling scaling = Read(config)->rotary_scaling;
+  EXPECT_EQ(scaling.original_positions, 9u);  // all that the model has
+  EXPECT_EQ(scaling.beta_fast, 32);
+  EXPECT_EQ(scaling.beta_slow, 1);
+  EXPECT_TRUE(scaling.rounds_ramp);
+  EXPECT_DOUBLE_EQ(scaling.attention_factor, 0.1 * std::log(40) + 1);
+  config["original_max_position_embeddings"] = 5;  // wins, as in Phi-3's files
+  EXPECT_EQ(Read(config)->rotary_scaling.original_positions, 5u);
+  config["rope_scaling"].update({{"mscale", 0.707}, {"mscale_all_dim", 1.5}, {"truncate", false}});
+  scaling = Read(config)->rotary_scaling;
+  EXPECT_DOUBLE_EQ(scaling.attention_factor, YarnAttentionFactor(40, 0.707, 1.5));
+  EXPECT_FALSE(scaling.rounds_ramp);
+}
+
+TEST_F(HuggingFace, NumbersThatAreNotFinite_MatterOnlyWhereTheyAreRead) {
+  std::string text = kLlama.dump();
+  text.insert(1, "\"time_step_limit\": [0.0, Infinity], \"unused\": NaN, ");
+  folder_.Write("config.json", text);
+  const auto model = ReadHuggingFaceConfig(folder_.path());
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->hidden, 24u);
+  json without = kLlama;
+  without.erase("rope_theta");
+  text = without.dump();
+  text.insert(1, "\"rope_theta\": Infinity, ");
+  folder_.Write("config.json", text);
+  EXPECT_THAT(std::string(ReadHuggingFaceConfig(folder_.path()).status().message()),
+              HasSubstr("'rope_theta' must be a finite number"));
+}
+
+TEST_F(HuggingFace, SpecialTokens_AreThoseOfTheFileOrOfTransformers) {
+  json config = kGpt2;
+  EXPECT_THAT(Read(config)->end_tokens, testing::IsEmpty());  // 50256 is no token of 300
+  config["eos_token_id"] = {7, 299, 300};
+  EXPECT_THAT(Read(config)->end_tokens, testing::ElementsAre(7, 299));
+  config["vocab_size"] = 50257;
+  config["eos_token_id"] = nullptr;
+  EXPECT_THAT(Read(config)->end_tokens, testing::IsEmpty());
+  config.erase("eos_token_id");
+  EXPECT_THAT(Read(config)->end_tokens, testing::ElementsAre(50256));
+  EXPECT_EQ(Read(config)->first_token, 50256u);
+  EXPECT_THAT(Read(kLlama)->end_tokens, testing::ElementsAre(2));
+  config = kLlama;
+  config["vocab_size"] = 256;  // bytes
+  EXPECT_THAT(Read(config)->end_tokens, testing::IsEmpty());
+}
+
+// As transformers insists: a float has a point, and its own defaults for tokens are overwritten.
+TEST_F(HuggingFace, Exported_HasFloatsAndSpecialTokens) {
+  json config = kMixtral;
+  config["router_aux_loss_coef"] = 0;
+  config["rope_theta"] = 10000;
+  config["eos_token_id"] = {4, 5};
+  const std::string text = HuggingFaceConfig(*Read(config), "float32");
+  EXPECT_THAT(text, HasSubstr("\"router_aux_loss_coef\": 0.0"));
+  EXPECT_THAT(text, HasSubstr("\"rope_theta\": 10000.0"));
+  const json written = json::parse(text);
+  EXPECT_TRUE(written["rms_norm_eps"].is_number_float());
+  EXPECT_EQ(written["eos_token_id"], json({4, 5}));
+  EXPECT_EQ(written["bos_token_id"], 1);
+  const json bytes = json::parse(HuggingFaceConfig({.family = Family::kGpt2}, "float32"));
+  EXPECT_TRUE(bytes["eos_token_id"].is_null());
+  EXPECT_TRUE(bytes["bos_token_id"].is_null());
+}
+
+TEST_F(HuggingFace, OfALongContext_IsCutToSequencesThatAreUsual) {
+  json config = kLlama;
+  config["max_position_embeddings"] = 131072;
+  EXPECT_EQ(Read(config)->context, kLoadedContextMax);
+  EXPECT_EQ(Read(config)->position_rows(), 131072u);
+}
+
+TEST_F(HuggingFace, ThatCannotBeRun_IsRefusedByItsKey) {
+  EXPECT_THAT(Refusal(kLlama, "rope_scaling", {{"type", "linear"}}), HasSubstr("'rope_scaling'"));
+  EXPECT_THAT(Refusal(kLlama, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}),
+              HasSubstr("'rope_scaling': 'rope_type' is 'dynamic'"));
+  json scaling = kLlama3Scaling;
+  scaling["high_freq_factor"] = 1;
+  EXPECT_THAT(Refusal(kLlama, "rope_scaling", scaling),
+              HasSubstr("'rope_scaling': the high_freq_factor"));
+  scaling = kYarn;
+  scaling["partial_rotary_factor"] = 0.5;
+  EXPECT_THAT(Refusal(kLlama, "rope_parameters", scaling), HasSubstr("'partial_rotary_factor'"));
+  EXPECT_THAT(Refusal(kLlama, "partial_rotary_factor", 0.5), HasSubstr("'partial_rotary_factor'"));
+  EXPECT_THAT(Refusal(kLlama, "rope_scaling", "yarn"), HasSubstr("'rope_scaling' must be an"));
+  EXPECT_THAT(Refusal(kMistral, "attention_bias", true), HasSubstr("'attention_bias'"));
+  EXPECT_THAT(Refusal(kMixtral, "attention_bias", true), HasSubstr("'attention_bias'"));
+  EXPECT_THAT(Refusal(kMistral, "sliding_window", 0), HasSubstr("'sliding_window' is 0"));
+  for (const json& qwen : {kQwen2, kQwen3}) {
+    EXPECT_THAT(Refusal(qwen, "use_sliding_window", true), HasSubstr("'use_sliding_window'"));
+    EXPECT_THAT(Refusal(qwen, "layer_types", {"full_attention", "sliding_attention"}),
+                HasSubstr("'layer_types'"));
+  }
+  EXPECT_THAT(Refusal(kLlama, "mlp_bias", true), HasSubstr("'mlp_bias'"));
+  EXPECT_THAT(Refusal(kLlama, "hidden_act", "gelu"), HasSubstr("'hidden_act'"));
+  EXPECT_THAT(Refusal(kMixtral, "router_jitter_noise", 0.1), HasSubstr("'router_jitter_noise'"));
+  EXPECT_THAT(Refusal(kMixtral, "num_experts_per_tok", 5), HasSubstr("experts for each token"));
+  EXPECT_THAT(Refusal(kGpt2, "activation_function", "relu"), HasSubstr("'activation_function'"));
+  for (const auto& [key, value] :
+       std::map<const char*, json>{{"activation_function", "gelu"},
+                                   {"do_layer_norm_before", false},
+                                   {"_remove_final_layer_norm", true},
+                                   {"word_embed_proj_dim", 12},
+                                   {"enable_bias", false},
+                                   {"layer_norm_elementwise_affine", false}}) {
+    EXPECT_THAT(Refusal(kOpt, key, value), HasSubstr(std::string("'") + key + "'"));
+  }
+  EXPECT_THAT(Refusal(kGpt2, "model_type", "mamba"), HasSubstr("'model_type' is 'mamba'"));
+  EXPECT_THAT(Refusal(kGpt2, "n_head", 5), HasSubstr("must divide"));
+  EXPECT_THAT(Refusal(kGpt2, "n_layer", "two"), HasSubstr("'n_layer' must be a whole number"));
+  EXPECT_THAT(Refusal(kGpt2, "n_layer", 0), HasSubstr("config.json"));
+  folder_.Write("config.json", "{");
+  EXPECT_EQ(ReadHuggingFaceConfig(folder_.path()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadHuggingFaceConfig(folder_ / "none").status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(HuggingFace, WrittenAndReadAgain_IsTheSame) {
+  json biased = kLlama, windowed = kMixtral, whole = kMistral, narrow = kQwen3;
+  whole["sliding_window"] = nullptr;  // not the 4096 of a configuration without the key
+  narrow["head_dim"] = 4;             // as 24 / 6, and not the 128 of one without
+  biased["attention_bias"] = true;
+  windowed["sliding_window"] = 4;
+  json linear = {{"rope_type", "linear"}, {"factor", 2.0}}, not_rounded = kYarn;
+  not_rounded["truncate"] = false;
+  for (const json& config : {kGpt2, kOpt, kLlama, kMixtral, kMistral, kQwen2, kQwen3, biased,
+                             windowed, Scaled(kLlama, linear), Scaled(kLlama, kLlama3Scaling),
+                             Scaled(kQwen3, kYarn), Scaled(kMistral, not_rounded), whole, narrow}) {
+    const ModelConfig model = *Read(config);
+    folder_.Write("config.json", HuggingFaceConfig(model, "float32"));
+    const ModelConfig again = *ReadHuggingFaceConfig(folder_.path());
+    EXPECT_EQ(HuggingFaceConfig(again, "float32"), HuggingFaceConfig(model, "float32"));
+    EXPECT_EQ(again.rotary_theta, model.rotary_theta);
+    EXPECT_EQ(again.rotary_scaling, model.rotary_scaling);
+    EXPECT_EQ(again.window, model.window);
+    EXPECT_EQ(again.head_dim(), model.head_dim());
+    EXPECT_EQ(again.attention_bias, model.attention_bias);
+    EXPECT_EQ(again.experts, model.experts);
+    EXPECT_EQ(again.experts_per_token, model.experts_per_token);
+    EXPECT_EQ(again.balance_loss, model.balance_loss);
+    EXPECT_EQ(again.norm_epsilon, model.norm_epsilon);
+  }
+}
+
+}  // namespace
+}  // namespace geminid::trainer

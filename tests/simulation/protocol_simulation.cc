@@ -17,6 +17,7 @@
 #include "client/src/transfers.h"
 #include "client/src/wire.h"
 #include "collectives/async/pending_state.h"
+#include "daemon/os/log.h"
 #include "proto/shm/lease.h"
 #include "tests/simulation/simulated_device.h"
 
@@ -83,6 +84,8 @@ class ProtocolSimulation::Client {
   void Act();
   bool StepPort() { return port_->Step(); }
   void StepLink();
+  // While there is no daemon: anything but a call.
+  void ActAlone();
   bool IsIdle() const { return due_ == 0 && links_idle(); }
   // At any instant, as another thread of the client: no request.
   void TakeOrReleaseLease();
@@ -116,6 +119,7 @@ class ProtocolSimulation::Client {
   std::byte* OnDevice(const Chunk& chunk) const {
     return device_->base() + chunk.held.device_offset();
   }
+  void ActOnChunk();
   void Take(Chunk* chunk);
   void Release(Chunk* chunk);
   void Check(const Chunk& chunk);
@@ -331,9 +335,12 @@ void ProtocolSimulation::Client::Drop(Chunk* chunk) {
 void ProtocolSimulation::Client::AllocateOrFree() {
   if (extra_.empty()) {
     const uint64_t number = ++allocations_;
+    if (world_->Chance(10)) world_->few_.emplace(0);
     const auto made = world_->Call([&](bool again) {
       return world_->daemon_->Allocate(id_, Specs(kExtraChunks), number, again);
     });
+    world_->counts_.shortages += world_->few_.has_value() && !made.ok() ? 1 : 0;
+    world_->few_.reset();
     if (made.ok()) extra_ = made->chunks;
     ++(made.ok() ? world_->counts_.allocations : world_->counts_.allocations_refused);
     return;
@@ -347,6 +354,25 @@ void ProtocolSimulation::Client::AllocateOrFree() {
 void ProtocolSimulation::Client::Act() {
   if (!connected()) return;
   if (world_->Chance(5)) return AllocateOrFree();
+  ActOnChunk();
+}
+
+void ProtocolSimulation::Client::ActAlone() {
+  if (!connected()) return;
+  switch (world_->Pick(6)) {
+    case 0:
+      return TakeOrReleaseLease();
+    case 1:
+      return ActOnChunk();
+    case 2:
+      (void)StepPort();
+      return;
+    default:
+      return StepLink();
+  }
+}
+
+void ProtocolSimulation::Client::ActOnChunk() {
   Chunk& chunk = chunks_[world_->Pick(kChunks)];
   if (chunk.lease_is_late) {
     shm::StateWord ignored;
@@ -398,11 +424,20 @@ void ProtocolSimulation::Client::CheckHomes() {
 
 ProtocolSimulation::ProtocolSimulation(uint32_t seed, Mutant mutant)
     : random_(seed), mutant_(mutant) {
+  os::ConfigureLog(os::LogLevel::kError, os::LogFormat::kText);  // a shortage here is no news
   options_.engine.host_capacity_bytes = kHostBytes;
   options_.engine.devices = {core::HostDevice(shm::DeviceIndex{0}, kClients * kArenaBytes)};
   options_.engine.max_sessions = 2 * kClients;
   options_.engine.transfers.tickets_in_flight = static_cast<uint32_t>(1 + Pick(3));
   options_.on_step = [this] { OnDaemonStep(); };
+  options_.on_take_over = [this] {
+    if (!calm_ && Chance(20)) few_.emplace(static_cast<int>(Pick(2 * kClients)));
+  };
+  options_.pause = [this](core::Duration) {
+    ++counts_.shortages;
+    few_.reset();
+  };
+  options_.repeats_answered = mutant == Mutant::kRepeatedAnswered;
   options_.loses_resends = mutant == Mutant::kLostResend;
   options_.credits_early = mutant == Mutant::kCreditBeforeItsHole;
   calm_ = true;
@@ -434,9 +469,11 @@ void ProtocolSimulation::OnDaemonStep() {
 }
 
 void ProtocolSimulation::MakeDaemon() {
+  few_.reset();
   if (daemon_ != nullptr) counts_.evictions += daemon_->evictions();
   daemon_ = std::make_unique<SimulatedDaemon>(options_, &node_);
   const absl::Status started = daemon_->Start();
+  few_.reset();
   if (!started.ok()) Violate(absl::StrCat("a daemon did not start: ", started.message()));
 }
 
@@ -446,6 +483,7 @@ void ProtocolSimulation::Restart() {
   for (int deaths = 0;; ++deaths) {
     const bool dies = deaths < kMostDeathsInARow && Chance(10);
     die_in_ = dies ? static_cast<int>(Pick(30)) : -1;
+    ActWithoutDaemon();
     try {
       MakeDaemon();
       break;
@@ -458,18 +496,28 @@ void ProtocolSimulation::Restart() {
   MeetSessions();
 }
 
+void ProtocolSimulation::ActWithoutDaemon() {
+  if (calm_) return;
+  for (uint64_t acts = Pick(60); acts > 0; --acts) {
+    clients_[Pick(clients_.size())]->ActAlone();
+    ++counts_.acts_without_daemon;
+  }
+}
+
 // Who was hung up on begins anew.
 void ProtocolSimulation::MeetSessions() {
   const bool was_calm = std::exchange(calm_, true);
   for (const auto& client : clients_) {
     if (client->connected() && !client->HungUp()) continue;
     if (client->connected()) {
+      if (!holder_lost_) Violate("a session ended although its holder lived");
       ++counts_.sessions_lost;
       client->End();
     }
     client->Connect();
   }
   calm_ = was_calm;
+  holder_lost_ = false;
 }
 
 // The daemon notices, and has another one keep everything; unless it dies as well.
@@ -482,6 +530,7 @@ void ProtocolSimulation::HolderDies() {
     die_in_ = -1;
   } catch (const Death&) {
     // What was not kept is nobody's: the connection ends with its last descriptor.
+    holder_lost_ = true;
     Restart();
   }
 }
@@ -512,6 +561,16 @@ void ProtocolSimulation::Step() {
   CheckMemory();
 }
 
+// Every client has said of all its copies that they are done.
+void ProtocolSimulation::CheckLink() {
+  for (const shm::Direction direction :
+       {shm::Direction::kHostToDevice, shm::Direction::kDeviceToHost}) {
+    const core::InFlight flight =
+        daemon_->engine().transfers().FlightOf(shm::DeviceIndex{0}, direction);
+    if (flight.tickets != 0) Violate("a copy is under way that no client knows");
+  }
+}
+
 bool ProtocolSimulation::IsIdle() {
   return std::ranges::all_of(clients_, [](const auto& client) { return client->IsIdle(); });
 }
@@ -520,11 +579,13 @@ void ProtocolSimulation::Finish() {
   if (!violation_.empty()) return;
   calm_ = true;
   const auto settle = [this] {
-    for (int i = 0; i < kLongestEnd && !IsIdle(); ++i) {
+    bool moves = true;
+    for (int i = 0; i < kLongestEnd && (moves || !IsIdle()); ++i) {
+      moves = false;
       for (const auto& client : clients_) {
-        client->StepPort();
+        moves = client->StepPort() || moves;
         client->StepLink();
-        (void)daemon_->Pump(client->id());
+        moves = daemon_->Pump(client->id()) || moves;
       }
     }
     if (!IsIdle()) Violate("a request was never answered");
@@ -537,6 +598,7 @@ void ProtocolSimulation::Finish() {
   }
   settle();
   for (const auto& client : clients_) client->CheckHomes();
+  CheckLink();
   counts_.evictions += daemon_->evictions();
   for (const auto& client : clients_) {
     if (!daemon_->Close(client->id()).ok()) Violate("a session could not be ended");

@@ -3,12 +3,15 @@
 // Clients whose requests, answers and copies go through the library's own port and transfers; rings
 // in shared memory; links that copy real bytes, in pieces; the daemon's engine; and a holder that
 // keeps the daemon's descriptors. One thread, one action at a time, all of them chosen by the seed.
-// The daemon dies at any of its steps, also while it takes over from another; the holder dies, and
-// with the daemon, which ends sessions.
+// The daemon dies at any of its steps, also while it takes over from another. Until the next one is
+// there, clients go on: they read answers, copy, and say that copies are done. At times the system
+// lacks descriptors, from the n-th call on. The holder dies, and with the daemon, which ends
+// sessions.
 //
 // What must hold, whatever happens:
 //   * a chunk that a client holds is where it was, and has the bytes that were last written to it;
-//   * every request, transfer and call is answered exactly once;
+//   * every request, transfer and call is answered exactly once, and then nothing is under way;
+//   * a session whose holder lives outlives the daemon;
 //   * host memory that is there never comes to more than the node has;
 //   * at the end every home can be brought up to date, and nothing is left behind.
 //
@@ -18,10 +21,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "tests/base/few_descriptors.h"
 #include "tests/simulation/simulated_daemon.h"
 
 namespace geminid::simulation {
@@ -32,6 +37,7 @@ enum class Mutant {
   kFlipBeforeItsData,    // a copy is said to be done, and then made
   kCreditBeforeItsHole,  // memory counts as free before it is
   kLostResend,           // a successor forgets the tickets that were on their way
+  kRepeatedAnswered,     // a successor carries out a request again that was answered before
 };
 
 struct ProtocolCounts {
@@ -46,6 +52,8 @@ struct ProtocolCounts {
   uint64_t deaths = 0;           // of the daemon
   uint64_t deaths_within = 0;    // a request or a call
   uint64_t deaths_starting = 0;  // while it took over
+  uint64_t acts_without_daemon = 0;
+  uint64_t shortages = 0;  // of descriptors, that somebody met
   uint64_t holder_deaths = 0;
   uint64_t sessions_lost = 0;
   uint64_t evictions = 0;
@@ -74,6 +82,7 @@ class ProtocolSimulation {
 
   // At each step of the daemon.
   void OnDaemonStep();
+  void ActWithoutDaemon();
   void MakeDaemon();
   void Restart();
   // Calls `action(again)` until it returns: each time that the daemon dies in it, its successor is
@@ -83,6 +92,7 @@ class ProtocolSimulation {
   void HolderDies();
   void MeetSessions();
   void CheckMemory();
+  void CheckLink();
   bool IsIdle();
 
   std::mt19937_64 random_;
@@ -92,6 +102,8 @@ class ProtocolSimulation {
   int die_in_ = -1;    // steps of the daemon; negative: not now
   bool calm_ = false;  // nobody dies any more
   bool starting_ = false;
+  bool holder_lost_ = false;             // it died, and what it had was not put there again
+  std::optional<FewDescriptors> few_{};  // there are no more
   std::unique_ptr<SimulatedDaemon> daemon_;
   std::vector<std::unique_ptr<Client>> clients_;
   ProtocolCounts counts_;

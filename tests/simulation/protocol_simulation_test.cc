@@ -43,6 +43,8 @@ TEST(ProtocolSimulation, ManyActions_EverythingHoldsAfterEach) {
     total.deaths += counts.deaths;
     total.deaths_within += counts.deaths_within;
     total.deaths_starting += counts.deaths_starting;
+    total.acts_without_daemon += counts.acts_without_daemon;
+    total.shortages += counts.shortages;
     total.holder_deaths += counts.holder_deaths;
     total.sessions_lost += counts.sessions_lost;
     total.evictions += counts.evictions;
@@ -60,6 +62,8 @@ TEST(ProtocolSimulation, ManyActions_EverythingHoldsAfterEach) {
   EXPECT_GT(total.deaths, AtLeast(8'000));
   EXPECT_GT(total.deaths_within, AtLeast(2'000));
   EXPECT_GT(total.deaths_starting, AtLeast(500));
+  EXPECT_GT(total.acts_without_daemon, AtLeast(200'000));
+  EXPECT_GT(total.shortages, AtLeast(500));
   EXPECT_GT(total.holder_deaths, AtLeast(1'000));
   EXPECT_GT(total.sessions_lost, AtLeast(500));
   RecordProperty("loads", static_cast<int>(total.loads));
@@ -120,6 +124,12 @@ TEST_F(ProtocolMutant, CreditBeforeItsHole_IsCaught) {
 
 TEST_F(ProtocolMutant, LostResend_IsCaught) {
   ExpectCaught(Mutant::kLostResend, "a request was never answered");
+}
+
+// A daemon died between the answer and its note that the request is done; the client copied and said
+// so before the next daemon came.
+TEST_F(ProtocolMutant, RepeatedAnswered_IsCaught) {
+  ExpectCaught(Mutant::kRepeatedAnswered, "a request was never answered");
 }
 
 }  // namespace

@@ -115,15 +115,17 @@ absl::Status SimulatedDaemon::Begin() {
 }
 
 absl::Status SimulatedDaemon::TakeOver(Keepsakes* kept) {
+  options_.on_take_over();
   manifest_fd_ = std::move(kept->manifest);
   GEMINID_ASSIGN_OR_RETURN(manifest_memory_, base::Mapping::Map(manifest_fd_, ManifestBytes()));
   GEMINID_ASSIGN_OR_RETURN(
       core::Manifest manifest,
       core::Manifest::Open({manifest_memory_.data(), core::Manifest::BytesFor(kRecords)}));
   engine_ = std::make_unique<core::Engine>(options_.engine, &tables_, std::move(manifest));
+  service::Shortage shortage(options_.pause);
   for (auto& [id, session] : kept->sessions) {
     if (IsWhole(session)) {
-      GEMINID_RETURN_IF_ERROR(Adopt(id, &session));
+      GEMINID_RETURN_IF_ERROR(shortage.Outlast([&] { return Adopt(id, &session); }));
     } else {
       GiveUp(session);
     }
@@ -138,15 +140,30 @@ absl::Status SimulatedDaemon::TakeOver(Keepsakes* kept) {
   return engine_->Check();
 }
 
+absl::StatusOr<SessionPtr> SimulatedDaemon::AdoptClient(const core::SessionFacts& facts,
+                                                        Keepsakes::OfSession* kept) {
+  const uint64_t bytes = base::RoundUpToPage(sizeof(shm::StateSegment));
+  GEMINID_ASSIGN_OR_RETURN(const base::Mapping state,
+                           base::Mapping::Map(kept->kinds.at(service::kKeptState), bytes));
+  const uint64_t read = reinterpret_cast<const shm::StateSegment*>(state.data())
+                            ->cursor.requests_read.load(std::memory_order_relaxed);
+  GEMINID_ASSIGN_OR_RETURN(SessionPtr session, service::ClientSession::Adopt(
+                                                   facts, engine_->manifest().epoch(),
+                                                   engine_->devices()[0], kept, &node_->in_flight));
+  if (options_.repeats_answered) {
+    session->segments().state()->cursor.requests_read.store(read, std::memory_order_relaxed);
+    session->rings() = service::SessionRings(session->segments());
+  }
+  return session;
+}
+
 absl::Status SimulatedDaemon::Adopt(shm::SessionId id, Keepsakes::OfSession* kept) {
   GEMINID_ASSIGN_OR_RETURN(const base::Mapping memory,
                            base::Mapping::Map(kept->kinds.at(service::kKeptBooks), BooksBytes()));
   GEMINID_ASSIGN_OR_RETURN(const core::SessionBooks its_books,
                            core::SessionBooks::Open({memory.data(), memory.bytes()}));
   GEMINID_ASSIGN_OR_RETURN(const core::SessionFacts facts, its_books.Facts());
-  GEMINID_ASSIGN_OR_RETURN(SessionPtr session, service::ClientSession::Adopt(
-                                                   facts, engine_->manifest().epoch(),
-                                                   engine_->devices()[0], kept, &node_->in_flight));
+  GEMINID_ASSIGN_OR_RETURN(SessionPtr session, AdoptClient(facts, kept));
   GEMINID_ASSIGN_OR_RETURN(const core::SessionBooks books,
                            core::SessionBooks::Open(session->books_memory()));
   core::InheritedSession inherited(books);
@@ -230,13 +247,19 @@ absl::StatusOr<core::Allocation> SimulatedDaemon::Allocate(
   GEMINID_ASSIGN_OR_RETURN(const core::Promise promise,
                            engine_->BeginAllocation(id, specs, number));
   Step();
-  GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd fd,
-                           base::CreateRevocableMemfd("pool", promise.bytes));
+  absl::StatusOr<core::Allocation> allocation = MakePool(id, promise);
+  if (!allocation.ok()) engine_->GiveBack(promise.charge);
+  return allocation;
+}
+
+absl::StatusOr<core::Allocation> SimulatedDaemon::MakePool(shm::SessionId id,
+                                                           const core::Promise& promise) {
+  GEMINID_ASSIGN_OR_RETURN(base::UniqueFd fd, base::CreateRevocableMemfd("pool", promise.bytes));
   const std::string name = service::PoolName(id, promise.pool);
   node_->pools[name] = promise.bytes;
   node_->shelf.Handle({.op = holder::Op::kPut, .name = name}, Another(fd.get()));
   Step();
-  GEMINID_ASSIGN_OR_RETURN(memory::HostPool pool, memory::HostPool::Adopt(Another(fd.get())));
+  GEMINID_ASSIGN_OR_RETURN(memory::HostPool pool, memory::HostPool::Adopt(std::move(fd)));
   GEMINID_ASSIGN_OR_RETURN(core::Allocation allocation, engine_->FinishAllocation(promise.charge));
   tables_.sessions.at(id)->pools.emplace(promise.pool, std::move(pool));
   Step();

@@ -18,6 +18,7 @@
 #include "base/unique_fd.h"
 #include "daemon/core/engine/engine.h"
 #include "daemon/holder/shelf.h"
+#include "daemon/service/heritage/shortage.h"
 #include "daemon/service/sessions/hub.h"
 
 namespace geminid::simulation {
@@ -36,9 +37,15 @@ struct DaemonOptions {
   core::EngineOptions engine;
   // Called at each step. What it throws is the daemon's death.
   std::function<void()> on_step;
+  // Called once a daemon knows what an earlier one left, and begins to take it over.
+  std::function<void()> on_take_over;
+  // Waits while the system lacks descriptors.
+  service::Shortage::Pause pause;
   // Mutants.
   bool loses_resends = false;  // tickets that earlier daemons gave are not sent again
   bool credits_early = false;  // a charge ends before its memory is gone
+  // The request at the head of a ring is carried out, although it was answered before.
+  bool repeats_answered = false;
 };
 
 class SimulatedDaemon {
@@ -97,6 +104,9 @@ class SimulatedDaemon {
   absl::Status Begin();
   absl::Status TakeOver(service::Keepsakes* kept);
   absl::Status Adopt(shm::SessionId id, service::Keepsakes::OfSession* kept);
+  absl::StatusOr<service::SessionPtr> AdoptClient(const core::SessionFacts& facts,
+                                                  service::Keepsakes::OfSession* kept);
+  absl::StatusOr<core::Allocation> MakePool(shm::SessionId id, const core::Promise& promise);
   void GiveUp(const service::Keepsakes::OfSession& kept);
   void Deliver(const std::vector<core::Outgoing>& out);
   void Collect(const core::Releases& releases);

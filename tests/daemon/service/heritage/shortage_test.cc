@@ -2,7 +2,6 @@
 #include "daemon/service/heritage/shortage.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <functional>
@@ -14,11 +13,11 @@
 
 #include "daemon/service/sessions/hub.h"
 #include "gmock/gmock.h"
+#include "tests/base/few_descriptors.h"
 #include "tests/daemon/service/restart_fixture.h"
 
 namespace geminid::service {
 namespace {
-
 
 TEST(Shortage, ThatPasses_IsWaitedOutWithLongerAndLongerPauses) {
   std::vector<int64_t> pauses;
@@ -50,26 +49,6 @@ TEST(Shortage, AnotherError_IsNone) {
   EXPECT_EQ(shortage.Outlast([] { return absl::DataLossError("torn"); }).code(),
             absl::StatusCode::kDataLoss);
 }
-
-// Lives as long as this process can open so many descriptors and no further one.
-class FewDescriptors {
- public:
-  explicit FewDescriptors(int more) {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &old_), 0);
-    int number = 0;
-    for (int free = 0;; ++number) {
-      if (::fcntl(number, F_GETFD) == -1 && free++ == more) break;
-    }
-    const rlimit few = {static_cast<rlim_t>(number), old_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  }
-  ~FewDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &old_), 0); }
-  FewDescriptors(const FewDescriptors&) = delete;
-  FewDescriptors& operator=(const FewDescriptors&) = delete;
-
- private:
-  rlimit old_ = {};
-};
 
 // Short of descriptors from the moment on at which it has listed what it keeps.
 class ShortStore final : public holder::DescriptorStore {

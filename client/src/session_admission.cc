@@ -72,6 +72,20 @@ absl::Status SessionImpl::AwaitAdmission() {
   }
 }
 
+// A job that has not made its arenas in time loses what it was promised, and waits again.
+absl::Status SessionImpl::AwaitArena() {
+  while (true) {
+    if (options.admission.has_value()) {
+      GEMINID_RETURN_IF_ERROR(AwaitAdmission());
+    }
+    if (options.device_memory_bytes == 0) return absl::OkStatus();
+    absl::Status made = MakeArena();
+    if (!absl::IsFailedPrecondition(made) || !options.admission.has_value()) return made;
+    GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, AskAdmission());
+    if (standing.admitted) return made;
+  }
+}
+
 bool YieldAsked(const Session& session) {
   return SessionImpl::Of(session).segments.state()->header.yield.load(std::memory_order_acquire) !=
          0;
@@ -93,7 +107,12 @@ absl::StatusOr<ArenaWait> TakeArenaAgain(Session& session) {
   GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, impl.AskAdmission());
   if (!standing.admitted) return ArenaWait{.taken = false, .ended = impl.TellWait(standing)};
   const std::lock_guard lock(impl.memory_mutex);
-  GEMINID_RETURN_IF_ERROR(impl.MakeArena());
+  const absl::Status made = impl.MakeArena();
+  if (absl::IsFailedPrecondition(made)) {
+    GEMINID_ASSIGN_OR_RETURN(const Control::Standing now, impl.AskAdmission());
+    if (!now.admitted) return ArenaWait{.taken = false, .ended = impl.TellWait(now)};
+  }
+  GEMINID_RETURN_IF_ERROR(made);
   return ArenaWait{.taken = true, .ended = absl::OkStatus()};
 }
 

@@ -141,9 +141,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Connect(ConnectOptions options
 absl::Status SessionImpl::Open(bool met_before) {
   absl::Status status = ResolveSocket();
   if (status.ok()) status = Attach(met_before);
-  if (status.ok() && options.admission.has_value()) status = AwaitAdmission();
-  if (status.ok() && options.device_memory_bytes > 0) status = MakeArena();
-  return status;
+  return status.ok() ? AwaitArena() : status;
 }
 
 // A session that was ended, by its job's operator or for what it did, is told so.

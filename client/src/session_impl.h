@@ -82,6 +82,7 @@ class SessionImpl {
   absl::Status Attach(bool met_before);
   absl::StatusOr<Welcomed> MeetDaemon(const shm::Hello& hello, bool met_before);
   absl::Status AwaitAdmission();
+  absl::Status AwaitArena();
   std::string Describe(const Control::Standing& standing) const;
 };
 

@@ -305,11 +305,19 @@ void JobQueue::BeginYield(Job* job, double not_before, Time now) {
   for (auto& [number, rank] : job->ranks) rank.asked = false;
   pace_.changed = true;
   Note(job);
+  EndYield(job, now);
 }
 
 void JobQueue::EndYield(Job* job, Time now) {
   if (job->state != JobState::kYielding) return;
-  const bool all = std::ranges::all_of(job->ranks, [](const auto& r) { return r.second.yielded; });
+  bool all = true;
+  for (auto& [number, rank] : job->ranks) {
+    if (!rank.yielded && rank.device_charged == 0) {
+      rank.yielded = true;
+      untold_.insert(job->id);
+    }
+    all = all && rank.yielded;
+  }
   if (!all) return;
   job->state = JobState::kPreempted;
   job->since = Requeued(*job, now);
@@ -359,15 +367,23 @@ void JobQueue::Claim(const std::string& tenant, const Needs& needs, Room* room) 
   for (const auto& [account, bytes] : needs) room->Claim(tenant, account, bytes);
 }
 
-void JobQueue::FreeArenas(const Job& job, Room* room) {
+void JobQueue::FreeDevices(const Job& job, Room* room) {
+  Unpromise(job, room);
   for (const auto& [number, rank] : job.ranks) {
     room->Free(job.name.tenant, DeviceAccount(rank.ask.device), rank.device_charged);
   }
 }
 
-void JobQueue::KeepArenas(const Job& job, Room* room) {
+void JobQueue::KeepDevices(const Job& job, Room* room) {
+  Claim(job.name.tenant, job.NeedsOf(false, true, kNoSession), room);
   for (const auto& [number, rank] : job.ranks) {
     room->Unfree(job.name.tenant, DeviceAccount(rank.ask.device), rank.device_charged);
+  }
+}
+
+void JobQueue::Unpromise(const Job& job, Room* room) {
+  for (const auto& [account, bytes] : job.NeedsOf(false, true, kNoSession)) {
+    room->Unclaim(job.name.tenant, account, bytes);
   }
 }
 

@@ -10,6 +10,10 @@
 // whoever waits comes to be first. A job that is not first is admitted only into what those before
 // it leave, so nobody is delayed by one behind. A job of higher priority has others yield.
 //
+// A rank without an arena has nothing to give back, so it is not asked. A job has `yield_time` from
+// its admission on to make its arenas, and is left alone. After that its promise goes to a job of
+// higher priority, and it waits like one that yielded.
+//
 // Pure: it is handed time, reads the books, and returns what to tell whom.
 #ifndef GEMINID_DAEMON_CORE_JOBS_JOB_QUEUE_H_
 #define GEMINID_DAEMON_CORE_JOBS_JOB_QUEUE_H_
@@ -102,7 +106,8 @@ struct JobCounters {
 struct JobQueueOptions {
   Duration gather_time = Duration::Seconds(60);  // for all ranks of a job to come
   Duration ageing = Duration::Seconds(1800);     // waiting that is worth a level of priority
-  // For a job to give its device memory back; then others are asked instead.
+  // For a job to give its device memory back; then others are asked instead. And for one that was
+  // admitted to make its arenas; then it may lose what it was promised.
   Duration yield_time = Duration::Seconds(60);
   uint32_t waiting_per_tenant = 64;  // jobs that were not admitted yet
 };
@@ -148,7 +153,8 @@ class JobQueue {
   // No job that has not run yet is admitted any more.
   void SetDrained(bool drained);
   bool drained() const { return drained_; }
-  // It yields, once all of its ranks have their arenas, and waits until it is let go.
+  // It yields, once all of its ranks have their arenas or have had the time to make them, and waits
+  // until it is let go.
   // FAILED_PRECONDITION where its ranks cannot.
   absl::Status Hold(JobId job);
   absl::Status LetGo(JobId job);
@@ -178,7 +184,7 @@ class JobQueue {
     uint64_t host_charged = 0;
     uint64_t device_charged = 0;
     bool asked = false;              // to yield
-    bool yielded = false;            // since it was admitted
+    bool yielded = false;            // since it was admitted, or it had nothing to give back
     std::optional<Standing> told{};  // by TakeChanges
   };
   using Needs = std::map<Account, uint64_t>;
@@ -224,8 +230,10 @@ class JobQueue {
   absl::Status Rejoin(Job* job, const Rank& rank);
   Room MakeRoom(SessionId except) const;
   static void Claim(const std::string& tenant, const Needs& needs, Room* room);
-  static void FreeArenas(const Job& job, Room* room);
-  static void KeepArenas(const Job& job, Room* room);
+  // Of a job that runs: its arenas, and what it was promised besides.
+  static void FreeDevices(const Job& job, Room* room);
+  static void KeepDevices(const Job& job, Room* room);
+  static void Unpromise(const Job& job, Room* room);
   // To be called whenever something of a job has changed.
   void Note(Job* job);
   void Sum(Job* job, Summed now);
@@ -247,6 +255,9 @@ class JobQueue {
   std::vector<Job*> ChooseVictims(const Job& job, Room supposed, const Decision& decision);
   // It was asked for its device memory, and has not given it back in time.
   bool IsOverdue(const Job& job, Time now) const;
+  // All of its ranks have their arenas, or have had the time to make them.
+  bool HasStarted(const Job& job, Time now) const;
+  std::optional<Time> DueOf(const Job& job, Time now) const;
   void YieldHeld(Time now);
   void BeginPause(Time now, uint64_t looks_before);
   void BeginYield(Job* job, double not_before, Time now);

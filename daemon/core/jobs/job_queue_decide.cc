@@ -107,12 +107,31 @@ struct JobQueue::Decision {
   // What is left to a job by those before it.
   Room to_new;
   Room to_preempted;
-  // What those that were asked will give back.
-  TenantBytes yields;
+  // What jobs give back when they yield: arenas, and promises of arenas not made yet.
+  struct Returns {
+    TenantBytes arenas;
+    TenantBytes promises;
+
+    void Add(const Job& job) {
+      for (const auto& [number, rank] : job.ranks) {
+        arenas[{job.name.tenant, DeviceAccount(rank.ask.device)}] += rank.device_charged;
+      }
+      if (job.state != JobState::kRunning) return;
+      for (const auto& [account, bytes] : job.NeedsOf(false, true, kNoSession)) {
+        promises[{job.name.tenant, account}] += bytes;
+      }
+    }
+    void SupposeIn(Room* room) const {
+      for (const auto& [key, bytes] : arenas) room->Free(key.first, key.second, bytes);
+      for (const auto& [key, bytes] : promises) room->Unclaim(key.first, key.second, bytes);
+    }
+  };
+  // Of those that were asked.
+  Returns yields;
   // Those that may be asked, the least and the youngest first.
   std::vector<Job*> victims;
   // By priority: what those of it and of all lower ones hold.
-  std::map<int32_t, TenantBytes> held_up_to;
+  std::map<int32_t, Returns> held_up_to;
   // Tenants with a job that was asked and has not given back: nothing is expected of their others.
   std::set<std::string> unreliable;
 };
@@ -141,10 +160,8 @@ JobActions JobQueue::Decide(Time now) {
 void JobQueue::BeginPause(Time now, uint64_t looks_before) {
   pace_.due.reset();
   for (const auto& [id, job] : jobs_) {
-    const bool yields = job.state == JobState::kYielding && !IsOverdue(job, now);
-    if (!yields && job.state != JobState::kGathering) continue;
-    const Time due = job.since + (yields ? options_.yield_time : options_.gather_time);
-    pace_.due = std::min(pace_.due.value_or(due), due);
+    const std::optional<Time> due = DueOf(job, now);
+    if (due.has_value()) pace_.due = std::min(pace_.due.value_or(*due), *due);
   }
   pace_.looks += kPasses * jobs_.size();
   pace_.decided_at = now;
@@ -154,6 +171,19 @@ void JobQueue::BeginPause(Time now, uint64_t looks_before) {
       now + Duration::Nanoseconds(static_cast<int64_t>(looks) * kPausePerLook.nanoseconds());
 }
 
+std::optional<Time> JobQueue::DueOf(const Job& job, Time now) const {
+  if (job.state == JobState::kGathering) return job.since + options_.gather_time;
+  const bool yields = job.state == JobState::kYielding && !IsOverdue(job, now);
+  const bool starts = job.state == JobState::kRunning && !HasStarted(job, now) &&
+                      job.common.preemptible && (waiting_ > 0 || job.held);
+  if (!yields && !starts) return std::nullopt;
+  return job.since + options_.yield_time;
+}
+
+bool JobQueue::HasStarted(const Job& job, Time now) const {
+  return job.has_arenas() || now - job.since >= options_.yield_time;
+}
+
 bool JobQueue::IsOverdue(const Job& job, Time now) const {
   return job.state == JobState::kYielding && now - job.since >= options_.yield_time;
 }
@@ -161,7 +191,7 @@ bool JobQueue::IsOverdue(const Job& job, Time now) const {
 void JobQueue::YieldHeld(Time now) {
   for (auto& [id, job] : jobs_) {
     if (!job.held || job.state != JobState::kRunning) continue;
-    if (job.has_arenas()) BeginYield(&job, kAtOnce, now);
+    if (HasStarted(job, now)) BeginYield(&job, kAtOnce, now);
     job.reason = "the operator moves it to host memory";
   }
 }
@@ -228,15 +258,10 @@ void JobQueue::Admit(Job* job, Time now, JobActions* actions) {
 
 // What has been asked for already, and who else may be.
 void JobQueue::FindVictims(Decision* decision) {
-  decision->yields.clear();
+  decision->yields = {};
   decision->victims.clear();
   decision->held_up_to.clear();
   pace_.looks += jobs_.size();
-  const auto add = [](const Job& job, TenantBytes* held) {
-    for (const auto& [number, rank] : job.ranks) {
-      (*held)[{job.name.tenant, DeviceAccount(rank.ask.device)}] += rank.device_charged;
-    }
-  };
   for (auto& [id, job] : jobs_) {
     if (IsOverdue(job, decision->now)) {
       decision->unreliable.insert(job.name.tenant);
@@ -245,9 +270,9 @@ void JobQueue::FindVictims(Decision* decision) {
                        options_.yield_time.seconds(),
                        " s; others are asked instead; geminictl end ", job.name.job, " ends it");
     } else if (job.state == JobState::kYielding) {
-      add(job, &decision->yields);
+      decision->yields.Add(job);
     } else if (job.state == JobState::kRunning && job.common.preemptible && job.complete() &&
-               job.has_arenas()) {
+               HasStarted(job, decision->now)) {
       decision->victims.push_back(&job);
     }
   }
@@ -255,9 +280,9 @@ void JobQueue::FindVictims(Decision* decision) {
     return std::pair(a->common.priority, -a->since.nanoseconds()) <
            std::pair(b->common.priority, -b->since.nanoseconds());
   });
-  TenantBytes held;
+  Decision::Returns held;
   for (const Job* victim : decision->victims) {
-    add(*victim, &held);
+    held.Add(*victim);
     decision->held_up_to[victim->common.priority] = held;
   }
 }
@@ -265,18 +290,16 @@ void JobQueue::FindVictims(Decision* decision) {
 // True when the job fits once all that have been asked gave back what they hold. Nobody is asked
 // where that would not do.
 bool JobQueue::MakeWay(const Job& job, const Room& room, Decision* decision) {
-  const auto free_all = [](const TenantBytes& held, Room* supposed) {
-    for (const auto& [key, bytes] : held) supposed->Free(key.first, key.second, bytes);
-  };
   Room supposed = room;
-  free_all(decision->yields, &supposed);
+  decision->yields.SupposeIn(&supposed);
   if (!Lacks(job, supposed).has_value()) return true;
   const auto above = decision->held_up_to.lower_bound(job.common.priority);
   if (above == decision->held_up_to.begin()) return false;
   Room most = supposed;
-  free_all(std::prev(above)->second, &most);
+  std::prev(above)->second.SupposeIn(&most);
   if (Lacks(job, most).has_value()) return false;
   for (Job* victim : ChooseVictims(job, std::move(supposed), *decision)) {
+    for (Room* left : {&decision->to_new, &decision->to_preempted}) Unpromise(*victim, left);
     BeginYield(victim, std::get<0>(TurnOf(job)), decision->now);
     victim->reason = absl::StrCat("makes room for a job of priority ", job.common.priority);
   }
@@ -295,15 +318,15 @@ std::vector<JobQueue::Job*> JobQueue::ChooseVictims(const Job& job, Room suppose
     if (victim->common.priority >= job.common.priority) break;
     ++pace_.looks;
     chosen.push_back(victim);
-    if (counts(victim)) FreeArenas(*victim, &supposed);
+    if (counts(victim)) FreeDevices(*victim, &supposed);
     if (!Lacks(job, supposed).has_value()) break;
   }
   // Who is not needed after all stays: those of the highest priority before the others.
   for (size_t i = chosen.size(); i-- > 0;) {
     if (!counts(chosen[i])) continue;
-    KeepArenas(*chosen[i], &supposed);
+    KeepDevices(*chosen[i], &supposed);
     if (Lacks(job, supposed).has_value()) {
-      FreeArenas(*chosen[i], &supposed);
+      FreeDevices(*chosen[i], &supposed);
     } else {
       chosen.erase(chosen.begin() + static_cast<int64_t>(i));
     }

@@ -29,6 +29,7 @@ struct TestJob {
   std::vector<TestRank> ranks;
   bool was_admitted = false;
   bool running = false;
+  Time admitted_at;
   bool held = false;
   bool yielded = false;  // once: it may pass those that wait for what it holds
 };
@@ -69,6 +70,7 @@ class World {
       TestJob& job = jobs_.at(job_of_.at(session));
       ++admitted[job_of_.at(session)];
       job.running = job.was_admitted = true;
+      job.admitted_at = now_;
       for (TestRank& rank : job.ranks) rank.asked_to_yield = false;
     }
     // No half job.
@@ -76,11 +78,15 @@ class World {
     for (const SessionId session : actions.asked_to_yield) {
       const TestJob& job = jobs_.at(job_of_.at(session));
       ASSERT_TRUE(job.running && job.common.preemptible);
-      // Nobody is asked for what it has not.
-      for (const TestRank& rank : job.ranks) ASSERT_TRUE(rank.asked_to_yield || HasArena(rank));
+      // Nobody is asked for what it has not, nor before all could have made their arenas.
+      ASSERT_TRUE(HasArena(RankOf(session)));
+      for (const TestRank& rank : job.ranks) {
+        ASSERT_TRUE(rank.asked_to_yield || HasArena(rank) || IsLate(job));
+      }
       RankOf(session).asked_to_yield = true;
     }
     ForgetUndone();
+    NotePreempted();
     CheckPromises();
     for (const auto& [index, ranks] : admitted) CheckNobodyWasPassed(index);
   }
@@ -114,6 +120,7 @@ class World {
 
   uint64_t admissions = 0;
   uint64_t yields = 0;
+  uint64_t withdrawn = 0;
 
  private:
   size_t Pick(size_t count) { return random_() % count; }
@@ -121,6 +128,28 @@ class World {
   static bool HasArena(const TestRank& rank) {
     const auto charged = rank.charged.find(DeviceAccount(rank.ask.device));
     return rank.ask.device_bytes == 0 || (charged != rank.charged.end() && charged->second > 0);
+  }
+
+  bool IsLate(const TestJob& job) const {
+    return now_ - job.admitted_at >= JobQueueOptions().yield_time;
+  }
+
+  // Jobs whose arenas never came lose their promises, and are asked for nothing.
+  void NotePreempted() {
+    for (auto& [index, job] : jobs_) {
+      const bool preempted =
+          queue_.StandingOf(job.ranks.front().session)->state == JobState::kPreempted;
+      if (!preempted || !job.running) continue;
+      ASSERT_TRUE(job.common.preemptible);
+      for (const TestRank& rank : job.ranks) {
+        ASSERT_TRUE(HasArena(rank) || IsLate(job));
+        const auto charged = rank.charged.find(DeviceAccount(rank.ask.device));
+        ASSERT_TRUE(charged == rank.charged.end() || charged->second == 0);
+      }
+      job.running = false;
+      job.yielded = true;
+      ++withdrawn;
+    }
   }
 
   std::map<SessionId, std::pair<size_t, JobStanding>> Standings() {
@@ -237,6 +266,9 @@ class World {
         if (rank.asked_to_yield) continue;
         const bool host = Pick(2) == 0;
         const Account account = host ? kHostAccount : DeviceAccount(rank.ask.device);
+        // The engine refuses arenas to a job that was not admitted.
+        const JobState state = queue_.StandingOf(rank.session)->state;
+        if (!host && state != JobState::kRunning) continue;
         const uint64_t ask = host ? rank.ask.host_bytes : rank.ask.device_bytes;
         const uint64_t left = ask - std::min(ask, rank.charged[account]);
         const uint64_t bytes = Pick(4) == 0 ? left + Pick(10) : left;
@@ -354,6 +386,7 @@ class World {
 
 TEST(JobQueueRandomTest, RandomJobs_AreNeverOverCommittedPassedHalvedOrStarved) {
   uint64_t yields = 0;
+  uint64_t withdrawn = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     World world(seed);
@@ -364,8 +397,10 @@ TEST(JobQueueRandomTest, RandomJobs_AreNeverOverCommittedPassedHalvedOrStarved) 
     if (!::testing::Test::HasFatalFailure()) world.Finish();
     if (::testing::Test::HasFailure()) return;
     yields += world.yields;
+    withdrawn += world.withdrawn;
   }
   EXPECT_GT(yields, 100u);
+  EXPECT_GT(withdrawn, 20u);
 }
 
 }  // namespace

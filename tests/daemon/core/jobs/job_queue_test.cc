@@ -222,6 +222,62 @@ TEST_F(JobQueueTest, HigherPriority_HasTheLowerOneYield_WhichComesBack) {
   EXPECT_THAT(queue_.Decide(At(4)).admitted, ElementsAre(SessionId{1}));
 }
 
+// Its process hangs between its admission and its arena.
+TEST_F(JobQueueTest, JobThatNeverMakesItsArena_LosesItsPromiseToAHigherPriority) {
+  ASSERT_TRUE(Join(1, "low", Ask(80)).ok());
+  (void)queue_.Decide(At(0));
+  ASSERT_TRUE(Join(2, "high", Ask(80, 1), 1).ok());
+  EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
+  EXPECT_EQ(State(1), JobState::kRunning);  // its arena may be on its way
+  EXPECT_EQ(queue_.NextDeadline(), At(60));
+  EXPECT_THAT(queue_.Decide(At(60)).asked_to_yield, IsEmpty());  // it has nothing to give back
+  EXPECT_EQ(State(1), JobState::kPreempted);
+  EXPECT_THAT(queue_.Decide(At(60)).admitted, ElementsAre(SessionId{2}));
+  queue_.Leave(SessionId{2}, At(61));
+  EXPECT_THAT(queue_.Decide(At(61)).admitted, ElementsAre(SessionId{1}));
+}
+
+TEST_F(JobQueueTest, JobWithoutSomeOfItsArenas_IsAskedForTheOthersAlone) {
+  RankAsk ask = Ask(40);
+  ask.ranks = 2;
+  ASSERT_TRUE(Join(1, "low", ask).ok());
+  ask.rank = 1;
+  ASSERT_TRUE(Join(2, "low", ask).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 40);
+  ASSERT_TRUE(Join(3, "high", Ask(80, 1), 1).ok());
+  EXPECT_THAT(queue_.Decide(At(59)).asked_to_yield, IsEmpty());
+  EXPECT_THAT(queue_.Decide(At(60)).asked_to_yield, ElementsAre(SessionId{1}));
+  Yield(1, 40, 61);
+  EXPECT_EQ(State(2), JobState::kPreempted);
+  EXPECT_THAT(queue_.Decide(At(61)).admitted, ElementsAre(SessionId{3}));
+}
+
+TEST_F(JobQueueTest, TwoHigherPriorities_TakeOneJobsPromiseAndNobodyElses) {
+  ASSERT_TRUE(Join(1, "lowest", Ask(60, -1)).ok());
+  ASSERT_TRUE(Join(2, "low", Ask(40)).ok());
+  (void)queue_.Decide(At(0));
+  Charge(2, 40);
+  ASSERT_TRUE(Join(3, "high", Ask(30, 1), 1).ok());
+  ASSERT_TRUE(Join(4, "higher", Ask(30, 2), 1).ok());
+  for (int decision = 0; decision < 2; ++decision) {
+    EXPECT_THAT(queue_.Decide(At(60)).asked_to_yield, IsEmpty());
+  }
+  EXPECT_EQ(State(1), JobState::kPreempted);
+  for (uint64_t session : {2, 3, 4}) EXPECT_EQ(State(session), JobState::kRunning) << session;
+}
+
+TEST_F(JobQueueTest, HeldJobThatNeverMakesItsArena_WaitsOnceItsTimeIsOver) {
+  ASSERT_TRUE(Join(1, "a", Ask(80)).ok());
+  (void)queue_.Decide(At(0));
+  ASSERT_TRUE(queue_.Hold(queue_.Jobs()[0].id).ok());
+  (void)queue_.Decide(At(59));
+  EXPECT_EQ(State(1), JobState::kRunning);
+  EXPECT_EQ(queue_.NextDeadline(), At(60));
+  (void)queue_.Decide(At(60));
+  EXPECT_EQ(State(1), JobState::kPreempted);
+}
+
 TEST_F(JobQueueTest, Preempted_DoesNotComeBackBeforeWhoMadeItYield) {
   queue_.SetOptions({.ageing = Duration::Seconds(10)});
   ASSERT_TRUE(Join(1, "low", Ask(80)).ok());
@@ -459,6 +515,19 @@ TEST_F(JobQueueTest, RestoredJobThatYields_IsAskedAgainWhereItHasNotGivenBack) {
   Charge(2, 50);
   EXPECT_THAT(queue_.Decide(At(1)).asked_to_yield, ElementsAre(SessionId{2}));
   Yield(2, 50, 2);
+  EXPECT_THAT(queue_.Decide(At(2)).admitted, UnorderedElementsAre(SessionId{1}, SessionId{2}));
+}
+
+// The daemon died before it had noted of the second one that it yields.
+TEST_F(JobQueueTest, RestoredJobThatYields_IsNotAskedForAnArenaThatIsNotThere) {
+  RankAsk ask = Ask(50);
+  ask.ranks = 2;
+  Restore(1, "a", ask, JobState::kYielding);
+  ask.rank = 1;
+  Restore(2, "a", ask, JobState::kRunning);
+  Charge(1, 50);
+  EXPECT_THAT(queue_.Decide(At(1)).asked_to_yield, ElementsAre(SessionId{1}));
+  Yield(1, 50, 2);
   EXPECT_THAT(queue_.Decide(At(2)).admitted, UnorderedElementsAre(SessionId{1}, SessionId{2}));
 }
 

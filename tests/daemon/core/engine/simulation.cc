@@ -32,7 +32,15 @@ Simulation::Simulation(uint32_t seed) : random_(seed) {
   }
   options_.max_sessions = 2 * kMaxSessions;
   options_.keep_time = Duration::Seconds(1);
-  options_.tenants = {{"small", kHostBytes / 8, kMaxSessions * kArenaBytes}};
+  options_.tenants = {{.tenant = "small",
+                       .host_bytes = kHostBytes / 2,
+                       .device_bytes = kMaxSessions * kArenaBytes,
+                       .guaranteed_host_bytes = kHostBytes / 4,
+                       .max_priority = kPriorities},
+                      {.tenant = "large", .max_priority = kPriorities}};
+  options_.jobs.gather_time = Duration::Seconds(1);
+  options_.jobs.yield_time = Duration::Milliseconds(300);
+  options_.jobs.ageing = Duration::Seconds(1);
   options_.transfers.tickets_in_flight = 1 + Pick(4);
   options_.transfers.bytes_in_flight = 4096 << Pick(4);
   if (Chance(30)) options_.transfers.link_bytes_in_flight = 16384;
@@ -283,6 +291,10 @@ void Simulation::OpenSession() {
   if (Chance(50)) spec.device = DeviceIndex{static_cast<uint32_t>(Pick(4))};
   spec.weight = 1 + static_cast<uint32_t>(Pick(3));
   spec.death_policy = Chance(40) ? shm::DeathPolicy::kKeep : shm::DeathPolicy::kFree;
+  const bool asks = half_run_.has_value() || Chance(40);
+  RankAsk ask;
+  if (asks) JoinRun(&spec, &ask);
+  const std::string run = absl::StrCat("run", runs_);
   absl::StatusOr<SessionId> id;
   if (!Survives([&] { id = engine_->OpenSession(spec, now_); })) return;
   const bool is_there = shm::Value(GivenDevice(spec)) < options_.devices.size();
@@ -291,11 +303,13 @@ void Simulation::OpenSession() {
   }
   if (!id.ok()) return;
   const DeviceIndex device = GivenDevice(spec);
-  const uint64_t capacity_bytes = options_.devices[shm::Value(device)].capacity_bytes;
-  const bool fits = ArenaBytesOn(device) + kArenaBytes <= capacity_bytes;
   counts_.sessions_beside += shm::Value(device) > 0 ? 1 : 0;
-  if (engine_->CreateArena(*id, kArenaBytes).ok() != fits) Violate("a full device, or not");
-  if (!fits) {
+  const uint64_t left = options_.devices[shm::Value(device)].capacity_bytes - ArenaBytesOn(device);
+  const bool made = !asks && engine_->CreateArena(*id, kArenaBytes).ok();
+  if (made && kArenaBytes > left) Violate("more than a device has was given");
+  const uint64_t promised = PromisedBytesOn(device);
+  if (!asks && !made && promised + kArenaBytes <= left) Violate("a device counts as full");
+  if (!asks && !made) {
     ++counts_.arenas_refused;
     const auto releases = engine_->CloseSession(*id, CloseReason::kDetached, now_);
     if (!releases.ok() || !releases->charges.empty()) Violate("it stays");
@@ -305,16 +319,25 @@ void Simulation::OpenSession() {
   session.id = *id;
   session.spec = spec;
   session.device = device;
+  session.has_arena = !asks;
+  session.asks = asks;
+  session.run = run;
+  session.ask = ask;
+  BeginBooks(&session);
+  if (asks) AskAdmission(&session);
+}
+
+void Simulation::BeginBooks(SessionModel* session) {
   const uint64_t bytes = base::RoundUpToPage(SessionBooks::Bytes());
-  base::Mapping& memory = books_[*id];
+  base::Mapping& memory = books_[session->id];
   if (memory.data() != nullptr) death_.Forget(memory.data());
   memory = *base::Mapping::Map(*base::CreateSealedMemfd("books", bytes), bytes);
   death_.Watch(memory.data(), bytes);
   SessionFacts facts;
-  facts.id = *id;
-  facts.spec = spec;
-  facts.device = device;
-  engine_->KeepBooks(*id, *SessionBooks::Create({memory.data(), bytes}, facts));
+  facts.id = session->id;
+  facts.spec = session->spec;
+  facts.device = session->device;
+  engine_->KeepBooks(session->id, *SessionBooks::Create({memory.data(), bytes}, facts));
 }
 
 // --- the daemon dies -----------------------------------------------------------------------------
@@ -323,7 +346,7 @@ InheritedSession Simulation::Inherit(SessionModel* session, bool in_doubt) {
   const base::Mapping& memory = books_.at(session->id);
   InheritedSession inherited(*SessionBooks::Open({memory.data(), memory.bytes()}));
   inherited.pools = session->pools;
-  inherited.arena_bytes = kArenaBytes;
+  inherited.arena_bytes = session->has_arena ? kArenaBytes : 0;
   for (const ChunkModel& chunk : session->chunks) {
     inherited.state_words.push_back(chunk.word.Encode());
   }
@@ -444,8 +467,19 @@ DeviceIndex Simulation::GivenDevice(const SessionSpec& spec) const {
 
 uint64_t Simulation::ArenaBytesOn(DeviceIndex device) const {
   uint64_t bytes = 0;
-  for (const auto& [id, session] : sessions_) bytes += session.device == device ? kArenaBytes : 0;
+  for (const auto& [id, session] : sessions_) {
+    bytes += session.device == device && session.has_arena ? kArenaBytes : 0;
+  }
   return bytes + ChargedBytes(DeviceAccount(device));
+}
+
+// To ranks that may have been admitted by now, as far as their clients know.
+uint64_t Simulation::PromisedBytesOn(DeviceIndex device) const {
+  uint64_t bytes = 0;
+  for (const auto& [id, session] : sessions_) {
+    bytes += session.device == device && session.asks && !session.has_arena ? kArenaBytes : 0;
+  }
+  return bytes;
 }
 
 uint64_t Simulation::ChargedBytes(Account account) const {
@@ -472,9 +506,11 @@ void Simulation::Allocate(SessionModel* session) {
   const uint64_t number = ++allocations_;
   absl::StatusOr<Promise> promise;
   const auto begin = [&] { promise = engine_->BeginAllocation(session->id, specs, number); };
-  if (!Survives(begin) || !promise.ok()) return;
-  charges_[promise->charge] = {kHostAccount, promise->bytes, session->id, specs,
-                               true,         promise->pool,  number};
+  if (!Survives(begin)) return;
+  if (!promise.ok()) return CheckRefusal(*session, specs);
+  charges_[promise->charge] = {kHostAccount,  promise->bytes, session->id,
+                               specs,         true,           promise->pool,
+                               number,        session->spec.tenant};
   if (Chance(60)) EndMaking();
 }
 
@@ -554,6 +590,10 @@ void Simulation::Free(SessionModel* session) {
   for (uint32_t i = 0; i < kMaxChunks; ++i) {
     if (Chance(30)) ids.push_back(ChunkId{i});
   }
+  Free(session, std::move(ids));
+}
+
+void Simulation::Free(SessionModel* session, std::vector<ChunkId> ids) {
   session->leaving = Leaving::kFreed;
   in_call_ = session;
   absl::StatusOr<Releases> releases;
@@ -582,10 +622,14 @@ void Simulation::Remove(SessionModel* session, ChunkId id) {
 
 void Simulation::Collect(const Releases& releases) {
   size_t charges = 0;
-  const auto charge = [&](Account account, uint64_t bytes) {
+  const auto charge = [&](Account account, uint64_t bytes, const SessionModel& session) {
     if (charges >= releases.charges.size()) return Violate("memory was released without a charge");
-    charges_[releases.charges[charges++]] = {.account = account, .bytes = bytes};
+    charges_[releases.charges[charges++]] = {.account = account,
+                                             .bytes = bytes,
+                                             .tenant = session.spec.tenant,
+                                             .holder = session.id};
   };
+  size_t arenas = 0;
   size_t pools = 0;
   const auto take_pools_of = [&](SessionId id) {
     for (; pools < releases.pools.size() && releases.pools[pools].session == id; ++pools) {
@@ -594,14 +638,17 @@ void Simulation::Collect(const Releases& releases) {
       if (session == sessions_.end() || !session->second.pools.contains(pool)) {
         return Violate("a pool was released that nobody had, or twice");
       }
-      charge(kHostAccount, session->second.pools.extract(pool).mapped());
+      charge(kHostAccount, session->second.pools.extract(pool).mapped(), session->second);
     }
   };
   for (const SessionId id : releases.sessions) {
     take_pools_of(id);
     const auto session = sessions_.find(id);
     if (session == sessions_.end()) return Violate("a session ended twice");
-    charge(DeviceAccount(session->second.device), kArenaBytes);
+    if (session->second.has_arena) {
+      charge(DeviceAccount(session->second.device), kArenaBytes, session->second);
+      ++arenas;
+    }
     if (!session->second.pools.empty()) Violate("a session ended and left a pool");
     for (const auto& [request_id, transfer] : session->second.transfers) {
       unanswered_.erase(request_id);
@@ -612,7 +659,7 @@ void Simulation::Collect(const Releases& releases) {
     }
     sessions_.erase(session);
   }
-  if (releases.arenas.size() != releases.sessions.size()) Violate("an arena was not released");
+  if (releases.arenas.size() != arenas) Violate("an arena was not released");
   if (pools < releases.pools.size()) take_pools_of(releases.pools[pools].session);
   if (pools != releases.pools.size()) Violate("a pool was released out of turn");
   if (charges != releases.charges.size()) Violate("a charge was released without memory");
@@ -708,6 +755,7 @@ void Simulation::Keep(SessionModel* session) {
     if (charge.session == session->id) charge.session = kNoSession;
   }
   session->workspace_bytes = 0;
+  session->asks = session->admitted = session->asked_to_yield = false;
   for (const auto& [request_id, transfer] : session->transfers) unanswered_.erase(request_id);
   session->transfers.clear();
   session->tickets.clear();
@@ -1154,6 +1202,8 @@ void Simulation::Step() {
     TakeOrReleaseLease(session);
   } else if (action < 21) {
     SetPlan(session);
+  } else if (action < 25 && session->asks) {
+    ActAsJob(session);
   } else if (action < 45) {
     CompleteTicket(session);
   } else if (action < 55) {
@@ -1185,6 +1235,7 @@ void Simulation::Finish() {
   }
   if (!unanswered_.empty()) Violate("a request was never answered");
   while (!sessions_.empty() && violation_.empty()) {
+    CheckLastIsAdmitted();
     SessionModel& session = sessions_.begin()->second;
     session.leaving = Leaving::kAll;
     const auto releases = engine_->CloseSession(session.id, CloseReason::kDetached, now_);

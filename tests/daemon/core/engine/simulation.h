@@ -5,6 +5,9 @@
 // is there, or dies at any store while it does. Meanwhile clients go on: they finish copies, write
 // completion words, post requests, take and release leases, and die. A client in a call repeats it.
 //
+// Some sessions are ranks of jobs, which wait for admission, yield, and are preempted and held. What
+// a job was promised, or a tenant guaranteed, must be there whenever it is asked for.
+//
 // The model keeps its own books from what a client can see (published words, responses) and never
 // asks the engine what it thinks. Everything follows from the seed.
 #ifndef GEMINID_TESTS_DAEMON_CORE_ENGINE_SIMULATION_H_
@@ -17,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <span>
@@ -52,6 +56,10 @@ struct SimulationCounts {
   uint64_t deaths_at_stores = 0;
   uint64_t deaths_in_restarts = 0;
   uint64_t write_backs = 0;  // after which a dirty chunk was clean
+  uint64_t jobs_undone = 0;
+  uint64_t jobs_preempted = 0;  // as often as their clients saw it
+  uint64_t job_arenas = 0;      // made
+  uint64_t job_yields = 0;      // given back
 };
 
 class Simulation : private Tables {
@@ -73,7 +81,8 @@ class Simulation : private Tables {
   static constexpr uint64_t kArenaSlots = 12;
   static constexpr int kCells = 16;  // a write-back is tracked in this many parts of a chunk
   static constexpr uint32_t kRecords = 64;
-  static constexpr uint64_t kHostBytes = uint64_t{1} << 20;
+  static constexpr uint64_t kHostBytes = uint64_t{1} << 18;
+  static constexpr uint64_t kPriorities = 3;
   static constexpr uint64_t kArenaBytes = kArenaSlots * shm::kSlotBytes;
 
   struct ChunkModel {
@@ -121,10 +130,17 @@ class Simulation : private Tables {
     std::map<uint64_t, TransferModel> transfers;  // by request id, until done
     std::map<uint64_t, uint64_t> tickets;         // ticket to request id
     uint64_t workspace_bytes = 0;
+    bool has_arena = true;
+    // Of the rank of a job.
+    bool asks = false;
+    std::string run;
+    RankAsk ask;
+    bool admitted = false;  // its client was told so, now or before it made way
+    bool asked_to_yield = false;
   };
 
   // Tables, as the engine sees them.
-  void PublishYield(SessionId, bool) override {}  // no simulated session asks for admission
+  void PublishYield(SessionId session, bool asked) override;
   void PublishState(SessionId session, ChunkId chunk, uint64_t word) override;
   uint64_t ReadLease(SessionId session, ChunkId chunk) override;
   uint64_t ReadCompletion(SessionId session, uint16_t index) override;
@@ -148,11 +164,14 @@ class Simulation : private Tables {
   void OpenSession();
   DeviceIndex GivenDevice(const SessionSpec& spec) const;
   uint64_t ArenaBytesOn(DeviceIndex device) const;
+  uint64_t PromisedBytesOn(DeviceIndex device) const;
+  void BeginBooks(SessionModel* session);
   void Allocate(SessionModel* session);
   void Enter(SessionModel* session, const Allocation& allocation,
              const std::vector<ChunkSpec>& specs);
   void ForgetAllocation(SessionModel* session, uint64_t number);
   void Free(SessionModel* session);
+  void Free(SessionModel* session, std::vector<ChunkId> ids);
   void Remove(SessionModel* session, ChunkId chunk);
   void Close(SessionModel* session, CloseReason reason);
   bool BeginClose(SessionModel* session, CloseReason reason);
@@ -170,6 +189,17 @@ class Simulation : private Tables {
   void SendGarbage(SessionModel* session);
   void SendTransfer(SessionModel* session);
   void SendTransition(SessionModel* session);
+
+  // Jobs: simulation_jobs.cc.
+  void JoinRun(SessionSpec* spec, RankAsk* ask);
+  void ActAsJob(SessionModel* session);
+  void AskAdmission(SessionModel* session);
+  void Yield(SessionModel* session);
+  void HoldSome();
+  uint64_t HostBytesOf(const SessionModel& session) const;
+  uint64_t HostBytesOfTenant(const std::string& tenant) const;
+  void CheckRefusal(const SessionModel& session, const std::vector<ChunkSpec>& specs);
+  void CheckLastIsAdmitted();
 
   // One request, and what its answers mean.
   shm::Request Make(shm::RequestOp op);
@@ -225,7 +255,15 @@ class Simulation : private Tables {
     bool is_promise = false;
     PoolId pool = kNoPool;
     uint64_t number = 0;  // of the allocation
+    std::string tenant{};
+    SessionId holder = kNoSession;  // of whose promised memory it was
   };
+  struct Run {
+    std::string tenant;
+    RankAsk ask;
+  };
+  std::optional<Run> half_run_;  // its second rank is to come
+  uint64_t runs_ = 0;
   std::map<ChargeId, ChargeModel> charges_;
   uint64_t allocations_ = 0;
   SessionModel* in_call_ = nullptr;                         // its client waits for an answer

@@ -36,6 +36,10 @@ TEST(Simulation, ManyActions_EveryInvariantHoldsAfterEach) {
     total.reopened += counts.reopened;
     total.lost += counts.lost;
     total.write_backs += counts.write_backs;
+    total.jobs_undone += counts.jobs_undone;
+    total.jobs_preempted += counts.jobs_preempted;
+    total.job_arenas += counts.job_arenas;
+    total.job_yields += counts.job_yields;
     total.restarts += counts.restarts;
     total.restarts_within += counts.restarts_within;
     total.deaths_at_stores += counts.deaths_at_stores;
@@ -59,6 +63,10 @@ TEST(Simulation, ManyActions_EveryInvariantHoldsAfterEach) {
   EXPECT_GT(total.reopened, AtLeast(50));
   EXPECT_GT(total.lost, AtLeast(20));
   EXPECT_GT(total.write_backs, AtLeast(100));
+  EXPECT_GT(total.jobs_undone, AtLeast(100));
+  EXPECT_GT(total.jobs_preempted, AtLeast(100));
+  EXPECT_GT(total.job_arenas, AtLeast(100));
+  EXPECT_GT(total.job_yields, AtLeast(50));
   EXPECT_GT(total.restarts, AtLeast(5'000));
   EXPECT_GT(total.restarts_within, AtLeast(2'000));
   EXPECT_GE(total.deaths_at_stores, StoreDeath::IsPossible() ? AtLeast(2'000) : 0);

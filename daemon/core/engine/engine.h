@@ -70,6 +70,8 @@ class Engine {
   absl::StatusOr<SessionId> OpenSession(const SessionSpec& spec, Time now);
   // The kept session of this tenant, job, run, rank and world, the youngest if there are several.
   std::optional<SessionId> FindKept(const SessionSpec& spec) const;
+  // Whether the session is there and has a client.
+  bool IsAttached(SessionId session) const { return FindAttached(session).ok(); }
   // A new process takes over a kept session. Its segments must be mapped again (lease words zero)
   // before the call, which publishes every chunk's state anew. `spec` replaces the old one but for
   // tenant, job, run, rank and world, which must be equal; its device, where one is asked for, must

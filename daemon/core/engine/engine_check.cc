@@ -112,6 +112,10 @@ absl::Status Engine::CheckSession(const Session& session) const {
       lines[{session.device_account(), chunk->kind}] += chunk->bytes;
     }
   }
+  const bool kept = session.state == SessionState::kKept;
+  if (kept && session.books.has_value() && !session.books->KeptUntil().has_value()) {
+    return Wrong(session.id, "its books say that it has a client");
+  }
   if (chunks != session.chunk_count) return Wrong(session.id, "the chunk count is wrong");
   uint64_t pool_bytes = 0;
   for (const auto& [id, pool] : session.pools) pool_bytes += pool.bytes;

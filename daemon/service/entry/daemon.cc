@@ -83,7 +83,7 @@ absl::Status Daemon::OpenHub(const std::vector<gpus::NodeDevice>& devices) {
   GEMINID_ASSIGN_OR_RETURN(hub_, Hub::Create(options, &shortage));
   sessions_ = std::make_unique<SessionLoop>(loop_.get(), hub_.get(), &tenancy_.log);
   for (const SessionPtr& session : hub_->AllSessions()) {
-    if (session->ended) continue;
+    if (session->ended()) continue;
     GEMINID_RETURN_IF_ERROR(shortage.Outlast([&] { return sessions_->Watch(session); }));
   }
   return absl::OkStatus();

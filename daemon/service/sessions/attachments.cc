@@ -44,7 +44,7 @@ absl::StatusOr<SessionPtr> Attachments::Store(SessionPtr session) {
   bool ended = false;
   {
     const Locked locked = table_->Lock();
-    ended = session->ended;
+    ended = session->ended();
     const auto found = locked.sessions().find(session->id());
     if (found != locked.sessions().end()) now = found->second;
   }
@@ -88,7 +88,7 @@ absl::StatusOr<SessionPtr> Attachments::MakeSession(const Locked& locked, shm::S
 void Attachments::SetWelcomed(const SessionPtr& session) {
   const Locked locked = table_->Lock();
   // Its client may be gone already.
-  if (!session->ended) locked.engine().SetWelcomed(session->id());
+  if (!session->ended()) locked.engine().SetWelcomed(session->id());
 }
 
 absl::StatusOr<SessionPtr> Attachments::Authenticate(const std::string& token_hex) {
@@ -101,7 +101,7 @@ absl::StatusOr<SessionPtr> Attachments::Authenticate(const std::string& token_he
   SessionPtr match;
   // All of them, so that the time says nothing about which one was near.
   for (const auto& [id, session] : locked.sessions()) {
-    if (ConstantTimeEqual(session->token(), token) && !session->ended) match = session;
+    if (ConstantTimeEqual(session->token(), token) && !session->ended()) match = session;
   }
   if (match == nullptr) return refused;
   // The client may call before the attach thread has recorded that it received its token.

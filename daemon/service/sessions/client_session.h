@@ -103,9 +103,13 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   void SetPhase(shm::Phase phase);
   ClientNumbers ReadNumbers() const;
 
+  // Its client has gone; its memory may be retained. For good, and as the engine has it: see
+  // SessionTable::Locked::Check.
+  bool ended() const { return ended_; }
+  void SetEnded() { ended_ = true; }
+
   // How many the session had before: in the names of what is kept. Not changed once it is kept.
   uint64_t which_client = 0;
-  bool ended = false;      // its client has gone; its memory may be kept
   uint32_t successor = 0;  // see shm::Welcome
   std::map<shm::PoolId, memory::HostPool> pools;
   std::unique_ptr<memory::DeviceArena> arena;  // null: none
@@ -141,6 +145,7 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   const base::Mapping books_;
   InFlight* const in_flight_;
   SessionRings rings_;
+  bool ended_ = false;
 };
 
 using SessionPtr = std::shared_ptr<ClientSession>;

@@ -156,7 +156,7 @@ std::vector<SessionPtr> Hub::AllSessions() {
 size_t Hub::AttachedSessions() {
   const SessionTable::Locked locked = table_.Lock();
   size_t attached = 0;
-  for (const auto& [id, session] : locked.sessions()) attached += session->ended ? 0 : 1;
+  for (const auto& [id, session] : locked.sessions()) attached += session->ended() ? 0 : 1;
   return attached;
 }
 

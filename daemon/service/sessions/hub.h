@@ -183,6 +183,8 @@ class Hub {
                 static_cast<const Sessions&>(locked.sessions()), Numbers(locked));
   }
 
+  // Linear in the chunks; see SessionTable::Locked.
+  absl::Status Check() { return table_.Lock().Check(); }
   // See core::Engine::SetLimits.
   void SetLimits(const core::RunningLimits& limits) {
     table_.Lock().engine().SetLimits(limits, Now());

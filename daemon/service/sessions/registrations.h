@@ -12,7 +12,7 @@ namespace geminid::service {
 // Nothing where no memory was given to be registered, or the client has gone: what its memory says
 // is old then. Under the hub's mutex.
 inline std::optional<shm::HostRegistration> RegistrationOf(const ClientSession& session) {
-  if (session.ended) return std::nullopt;
+  if (session.ended()) return std::nullopt;
   const shm::HostRegistration registration =
       shm::LoadHostRegistration(session.segments().client()->counters);
   if (registration.bytes == 0) return std::nullopt;

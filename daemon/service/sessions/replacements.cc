@@ -24,7 +24,7 @@ bool HasGone(const ClientSession& session) {
 absl::Status Replacements::CloseDead(const Locked& locked, const core::SessionSpec& spec,
                                      Garbage* garbage) {
   for (const auto& [id, session] : locked.sessions()) {
-    if (session->ended || session->spec().run.empty() || !IsSameRank(session->spec(), spec)) {
+    if (session->ended() || session->spec().run.empty() || !IsSameRank(session->spec(), spec)) {
       continue;
     }
     if (!HasGone(*session)) {

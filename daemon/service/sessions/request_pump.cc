@@ -27,7 +27,7 @@ void RequestPump::Push(const Locked& locked, const std::vector<core::Outgoing>& 
                        std::vector<ClientSession*>* served) {
   for (const core::Outgoing& outgoing : out) {
     ClientSession* session = locked.Find(outgoing.session);
-    if (session == nullptr || session->ended) continue;
+    if (session == nullptr || session->ended()) continue;
     if (!session->rings().PushResponse(outgoing.response)) unflushed_.insert(outgoing.session);
     if (served->empty() || served->back() != session) served->push_back(session);
     if (outgoing.error.empty()) continue;
@@ -53,7 +53,7 @@ void RequestPump::FlushOthers(const Locked& locked, core::Time now, ToWake* to_w
   if (unflushed_.empty() || now < flush_at_) return;
   const size_t flushed = std::erase_if(unflushed_, [&](shm::SessionId id) {
     ClientSession* session = locked.Find(id);
-    if (session == nullptr || session->ended) return true;
+    if (session == nullptr || session->ended()) return true;
     const bool done = session->rings().FlushResponses();
     AddIfAsleep(session, to_wake);
     return done;
@@ -76,7 +76,7 @@ Pumped RequestPump::Pump(const SessionPtr& session) {
 }
 
 Pumped RequestPump::PumpLocked(const Locked& locked, ClientSession* session, ToWake* to_wake) {
-  if (session->ended) return Pumped::kEnded;
+  if (session->ended()) return Pumped::kEnded;
   if (!session->rings().FlushResponses()) {
     AddIfAsleep(session, to_wake);
     return Pumped::kBlocked;

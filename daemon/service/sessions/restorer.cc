@@ -93,7 +93,7 @@ absl::Status Restorer::Finish(std::vector<core::Outgoing>* out) {
   {
     const Locked locked = table_->Lock();
     locked.engine().FinishRestore(Now(), out);
-    status = locked.engine().Check();
+    status = locked.Check();
   }
   if (status.ok()) return status;
   RevokeAll();
@@ -180,9 +180,11 @@ absl::Status Restorer::Adopt(shm::SessionId id, Keepsakes::OfSession* kept) {
   locked.sessions()[id] = session;
   absl::Status status = engine.RestoreSession(inherited, Now());
   if (status.ok()) {
-    session->ended = books.KeptUntil().has_value();
-    // A replacement that was not told of it tries again.
-    if (session->ended) waker_->End(session, Sleeper::End::kAll);
+    if (!engine.IsAttached(id)) {
+      session->SetEnded();
+      // A replacement that was not told of it tries again.
+      waker_->End(session, Sleeper::End::kAll);
+    }
     GiveMemory(locked, session.get(), std::move(memory));
     plans_->Load(locked, session.get(), std::move(kept->plans), &garbage_.keepsakes);
     return absl::OkStatus();

@@ -2,6 +2,7 @@
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_ENDS_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_ENDS_H_
 
+#include "absl/status/status.h"
 #include "daemon/service/sessions/reclaimer.h"
 #include "daemon/service/sessions/session_table.h"
 #include "daemon/service/sessions/tally.h"
@@ -34,6 +35,10 @@ class SessionEnds {
   bool EndForGood(const Locked& locked, const SessionPtr& session, Garbage* garbage);
 
  private:
+  // For the session and for the engine at once. `died`: see Reclaimer::Collect.
+  absl::Status End(const Locked& locked, const SessionPtr& session, core::CloseReason reason,
+                   bool died, Garbage* garbage);
+
   SessionTable* const table_;
   Waker* const waker_;
   Tally* const tally_;

@@ -76,7 +76,7 @@ absl::Status SessionPlans::Set(const SessionPtr& session, const core::NextUseTab
   const std::lock_guard<std::mutex> keeping(session->keeping_plan);
   {
     const Locked locked = table_->Lock();
-    if (session->ended) return absl::AbortedError("the session ended during the call");
+    if (session->ended()) return absl::AbortedError("the session ended during the call");
     GEMINID_RETURN_IF_ERROR(PutInForce(locked, session.get(), table_bytes, &uses, &kept));
     session->plan = NumbersOf(plan);
     number = ++session->plans;
@@ -93,7 +93,7 @@ absl::Status SessionPlans::Set(const SessionPtr& session, const core::NextUseTab
   bool ended = false;  // meanwhile, and perhaps before the plan was kept
   {
     const Locked locked = table_->Lock();
-    ended = session->ended;
+    ended = session->ended();
   }
   if (ended && kept != nullptr) store_->Remove(name);
   return absl::OkStatus();
@@ -105,7 +105,7 @@ void SessionPlans::Load(const Locked& locked, ClientSession* session,
   const shm::SessionId id = session->id();
   for (auto plan = plans.rbegin(); plan != plans.rend(); ++plan) {
     session->plans = std::max(session->plans, plan->first);  // no name is given twice
-    const bool wanted = !session->ended && session->kept_plan == nullptr;
+    const bool wanted = !session->ended() && session->kept_plan == nullptr;
     const absl::Status loaded = wanted ? LoadOne(locked, session, std::move(plan->second))
                                        : absl::CancelledError("there is a newer one");
     if (loaded.ok()) {

@@ -2,6 +2,9 @@
 
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
 namespace geminid::service {
 
 void SharedTables::PublishState(shm::SessionId session, shm::ChunkId chunk, uint64_t word) {
@@ -29,6 +32,17 @@ void SharedTables::PublishYield(shm::SessionId session, bool asked) {
   const auto found = sessions.find(session);
   if (found == sessions.end()) return;
   found->second->segments().state()->header.yield.store(asked ? 1 : 0, std::memory_order_seq_cst);
+}
+
+absl::Status SessionTable::Locked::Check() const {
+  GEMINID_RETURN_IF_ERROR(engine().Check());
+  for (const auto& [id, session] : sessions()) {
+    if (engine().IsAttached(id) != session->ended()) continue;
+    return absl::InternalError(absl::StrCat("session ", shm::Value(id), " has ",
+                                            session->ended() ? "no client" : "a client",
+                                            ", and the engine says otherwise"));
+  }
+  return absl::OkStatus();
 }
 
 // A mutex goes to whoever asks while it is free, and a thread that has just released it asks first.

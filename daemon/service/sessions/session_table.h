@@ -14,6 +14,7 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "daemon/core/engine/engine.h"
@@ -58,6 +59,9 @@ class SessionTable {
       const auto found = sessions().find(id);
       return found == sessions().end() ? nullptr : found->second.get();
     }
+
+    // Everything that can be recomputed, and that whoever has a client here has one in the engine.
+    absl::Status Check() const;
 
    private:
     friend class SessionTable;

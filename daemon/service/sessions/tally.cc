@@ -26,7 +26,7 @@ void Tally::Note(const Locked& locked, const ClientSession& session) {
 
 void Tally::NoteAll(const Locked& locked) {
   for (const auto& [id, session] : locked.sessions()) {
-    if (!session->ended) Note(locked, *session);
+    if (!session->ended()) Note(locked, *session);
   }
 }
 

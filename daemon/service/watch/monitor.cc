@@ -209,7 +209,7 @@ metrics::HttpResponse Monitor::ShowPlan(uint64_t session) {
   std::shared_ptr<const KeptPlan> kept;  // read without the hub's mutex
   hub_->Inspect([&](const core::Engine&, const Sessions& sessions) {
     const auto place = sessions.find(id);
-    if (place == sessions.end() || place->second->ended) return;
+    if (place == sessions.end() || place->second->ended()) return;
     found = place->second;
     kept = found->kept_plan;
   });

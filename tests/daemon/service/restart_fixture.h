@@ -143,8 +143,7 @@ class RestartTest : public ::testing::Test {
         [&](const core::Engine& engine, const auto&) { return engine.ledger().Totals(account); });
   }
   absl::Status Check() {
-    return env_.daemon().hub().Inspect(
-        [](const core::Engine& engine, const auto&) { return engine.Check(); });
+    return env_.daemon().hub().Check();
   }
   ino_t InodeOf(const std::string& name) const {
     struct stat file = {};

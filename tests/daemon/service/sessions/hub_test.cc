@@ -287,6 +287,28 @@ TEST(Hub, SessionThatCloses_HoldsUpNobodyUntilItsChunksAreFreed) {
   EXPECT_EQ(hub->AllSessions().size(), 1u);
 }
 
+// In the session, the engine and its books alike: Check compares them.
+TEST(Hub, SessionThatEnds_HasEndedForAllWhoAsk) {
+  Limits limits{config::TenantShares{}};
+  const std::unique_ptr<Hub> hub = SmallHub(&limits);
+  const auto attached = [&](shm::SessionId id) {
+    EXPECT_EQ(hub->Check(), absl::OkStatus());
+    return hub->Inspect(
+        [&](const core::Engine& engine, const auto&) { return engine.IsAttached(id); });
+  };
+  const auto killed = std::make_unique<Client>(hub.get(), "run");
+  const shm::SessionId id = killed->session()->id();
+  EXPECT_TRUE(attached(id) && !killed->session()->ended());
+  (void)hub->Close(killed->session(), core::CloseReason::kDied);
+  EXPECT_TRUE(!attached(id) && killed->session()->ended());
+  const SessionPtr replacement = *OpenSuccessor(hub.get(), killed->session()->spec());
+  EXPECT_TRUE(attached(id) && !replacement->ended());
+  EXPECT_TRUE(killed->session()->ended());  // the old client's part stays ended
+  const auto closed = hub->EndJob("uid:1", "test", /*now=*/true);
+  ASSERT_TRUE(closed.ok()) << closed.status();
+  EXPECT_TRUE(!attached(id) && replacement->ended());
+}
+
 // One copy at a time over the link of both: the end of one's is the beginning of the other's.
 TEST(Hub, TicketThatFindsTheRingFull_ComesWithoutAnyRequestOfItsSession) {
   Limits limits{config::TenantShares{}};

@@ -1,0 +1,54 @@
+#include "daemon/service/sessions/tally.h"
+
+#include "tests/daemon/service/sessions/bare_table.h"
+
+namespace geminid::service {
+namespace {
+
+class TallyTest : public BareTable {
+ protected:
+  // As its client counts.
+  static void SetStep(const SessionPtr& session, uint64_t step) {
+    session->segments().client()->counters.step.store(step);
+  }
+  uint64_t Steps(const SessionTable::Locked& locked) {
+    uint64_t steps = 0;
+    for (const auto& series : tally_.Counted(locked).series) steps += series.counts.steps;
+    return steps;
+  }
+
+  Tally tally_;
+};
+
+TEST_F(TallyTest, CountsOfASession_OutliveIt) {
+  const SessionPtr session = Open();
+  SetStep(session, 3);
+  const SessionTable::Locked locked = table_.Lock();
+  tally_.NoteAll(locked);
+  EXPECT_EQ(Steps(locked), 3u);
+  tally_.End(locked, session->id());
+  EXPECT_EQ(Steps(locked), 3u);
+}
+
+// Its memory is out of date, and its replacement counts there next.
+TEST_F(TallyTest, SessionWithoutAClient_IsNotReadAgain) {
+  const SessionPtr session = Open();
+  SetStep(session, 3);
+  const SessionTable::Locked locked = table_.Lock();
+  tally_.Note(locked, *session);
+  session->SetEnded();
+  SetStep(session, 9);
+  tally_.NoteAll(locked);
+  EXPECT_EQ(Steps(locked), 3u);
+}
+
+TEST_F(TallyTest, Allocations_AreCountedByTier) {
+  const SessionTable::Locked locked = table_.Lock();
+  EXPECT_EQ(tally_.allocations(locked).size(), 2u) << "metrics have both from the start";
+  tally_.NoteAllocation(locked, shm::Tier::kDevice, core::Duration::Milliseconds(2));
+  EXPECT_EQ(tally_.allocations(locked).at(shm::Tier::kDevice).sum().nanoseconds(), 2'000'000);
+  EXPECT_EQ(tally_.allocations(locked).at(shm::Tier::kHost).sum().nanoseconds(), 0);
+}
+
+}  // namespace
+}  // namespace geminid::service

@@ -239,7 +239,9 @@ absl::StatusOr<SessionPtr> SimulatedDaemon::Open(const core::SessionSpec& spec,
 absl::StatusOr<core::Allocation> SimulatedDaemon::Allocate(
     shm::SessionId id, const std::vector<core::ChunkSpec>& specs, uint64_t number, bool again) {
   if (again) {
-    GEMINID_ASSIGN_OR_RETURN(const core::Releases releases, engine_->ForgetAllocation(id, number));
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<shm::ChunkId> made,
+                             engine_->MadeBy(id, number, number));
+    GEMINID_ASSIGN_OR_RETURN(const core::Releases releases, engine_->Free(id, made));
     Collect(releases);
     while (Destroy()) {
     }

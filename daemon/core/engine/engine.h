@@ -114,7 +114,7 @@ class Engine {
   absl::StatusOr<Promise> BeginArena(SessionId session, uint64_t bytes);
   absl::Status FinishArena(ChargeId charge);
   // All or nothing. RESOURCE_EXHAUSTED says asked, free, top holder and what to do.
-  // `number`, if not 0: which of its allocations it is for the client, see ForgetAllocation.
+  // `number`, if not 0: which of its allocations it is for the client, see MadeBy.
   absl::StatusOr<Promise> BeginAllocation(SessionId session, std::vector<ChunkSpec> specs,
                                           uint64_t number = 0);
   // Both Finish: ABORTED when the session was closed meanwhile, whether it is kept or not.
@@ -132,11 +132,10 @@ class Engine {
   // What Free would say now, without freeing any.
   absl::Status CheckFree(SessionId session, const std::vector<ChunkId>& chunks) const;
 
-  // What allocations of the numbers from `first` up to `last` made.
+  // What allocations of the numbers from `first` up to `last` made: for a client that never learned
+  // of it, or has no use for what a predecessor left.
   absl::StatusOr<std::vector<ChunkId>> MadeBy(SessionId session, uint64_t first,
                                               uint64_t last) const;
-  // Frees what the allocation of that number made, for a client that never learned of it.
-  absl::StatusOr<Releases> ForgetAllocation(SessionId session, uint64_t number);
 
   // --- what a predecessor left: engine_successors.cc ---------------------------------------------
   // For the next client of the session: see shm::Welcome.
@@ -146,8 +145,6 @@ class Engine {
   // there is none. Asked again, the answer is the same.
   absl::StatusOr<Allocation> Claim(SessionId session, const std::vector<ChunkSpec>& specs,
                                    uint64_t number);
-  // Frees all that was made by allocations of smaller numbers.
-  absl::StatusOr<Releases> FreeOlder(SessionId session, uint64_t number);
 
   // --- jobs --------------------------------------------------------------------------------------
   // How the session's job stands; the first call asks for what the rank needs (its number and its

@@ -382,12 +382,6 @@ absl::StatusOr<std::vector<ChunkId>> Engine::MadeBy(SessionId id, uint64_t first
   return made;
 }
 
-absl::StatusOr<Releases> Engine::ForgetAllocation(SessionId id, uint64_t number) {
-  absl::StatusOr<std::vector<ChunkId>> made = MadeBy(id, number, number);
-  if (!made.ok()) return made.status();
-  return Free(id, *made);
-}
-
 absl::Status Engine::CheckFreeable(const Session& session,
                                    const std::vector<ChunkId>& sorted) const {
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {

@@ -119,11 +119,4 @@ absl::StatusOr<Allocation> Engine::Claim(SessionId id, const std::vector<ChunkSp
       absl::StrCat("nobody left ", specs.size(), " chunks like these in the session"));
 }
 
-absl::StatusOr<Releases> Engine::FreeOlder(SessionId id, uint64_t number) {
-  if (number == 0) return Releases();
-  absl::StatusOr<std::vector<ChunkId>> older = MadeBy(id, 0, number - 1);
-  if (!older.ok()) return older.status();
-  return Free(id, *older);
-}
-
 }  // namespace geminid::core

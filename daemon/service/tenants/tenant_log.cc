@@ -16,7 +16,6 @@ void TenantLog::Write(const std::string& tenant, os::LogLevel level, const std::
     if (!rates_.Take(tenant, now)) {
       limits_->Count(config::kLogRate.key, tenant);
       ++left_out_[tenant];
-      ++suppressed_;
       return;
     }
     if (const auto node = left_out_.extract(tenant); !node.empty()) {
@@ -26,11 +25,6 @@ void TenantLog::Write(const std::string& tenant, os::LogLevel level, const std::
     }
   }
   os::Log(level, message, fields);
-}
-
-uint64_t TenantLog::suppressed() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return suppressed_;
 }
 
 }  // namespace geminid::service

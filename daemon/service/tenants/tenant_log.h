@@ -23,15 +23,12 @@ class TenantLog {
   // Writes the line, or counts it. The next line of the tenant says how many were left out.
   void Write(const std::string& tenant, os::LogLevel level, const std::string& message,
              std::vector<os::LogField> fields);
-  // Of all tenants, since the start.
-  uint64_t suppressed() const;
 
  private:
   Limits* const limits_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   core::TenantRates rates_{core::Rate{}};     // guarded by mutex_
   std::map<std::string, uint64_t> left_out_;  // guarded by mutex_; of tenants that have some
-  uint64_t suppressed_ = 0;                   // guarded by mutex_
 };
 
 }  // namespace geminid::service

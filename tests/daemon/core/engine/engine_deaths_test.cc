@@ -210,7 +210,8 @@ TEST_F(EngineDeaths, InAnAllocation_LeaveNothingThatItsNumberDoesNotFree) {
       },
       [&](World& world) { ASSERT_TRUE(world.engine().FinishAllocation(promise.charge).ok()); },
       [&](World& world, bool) {
-        const absl::StatusOr<Releases> freed = world.engine().ForgetAllocation(session, 7);
+        const absl::StatusOr<Releases> freed =
+            world.engine().Free(session, *world.engine().MadeBy(session, 7, 7));
         ASSERT_TRUE(freed.ok()) << freed.status();
         world.GiveBack(*freed);
         EXPECT_EQ(world.engine().ChunkCount(session), 0u);

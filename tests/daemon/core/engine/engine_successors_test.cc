@@ -110,7 +110,7 @@ TEST_F(EngineSuccessors, Claim_ThatWasDoneInPart_IsFinished) {
   EXPECT_EQ(engine_->Claim(session, State(), Number(1, 1))->chunks, made.chunks);
 }
 
-TEST_F(EngineSuccessors, FreeOlder_LeavesWhatWasClaimedOrMadeSince) {
+TEST_F(EngineSuccessors, WhatWasClaimed_CountsAsMadeSince) {
   const SessionId session = OpenWithArena(16, OfRun());
   Make(session, State(), 1);
   Make(session, {{"gathered", ChunkKind::kGatheredWeight, 100, false}}, 2);
@@ -118,13 +118,16 @@ TEST_F(EngineSuccessors, FreeOlder_LeavesWhatWasClaimedOrMadeSince) {
   const Allocation made = Make(session, {{"new", ChunkKind::kWeight, 100, true}}, Number(1, 1));
   const auto claimed = engine_->Claim(session, State(), Number(1, 2));
   ASSERT_TRUE(claimed.ok());
-  const auto releases = engine_->FreeOlder(session, Number(1, 0));
+  const auto free_older = [&](uint64_t number) {
+    return engine_->Free(session, *engine_->MadeBy(session, 0, number - 1));
+  };
+  const auto releases = free_older(Number(1, 0));
   ASSERT_TRUE(releases.ok()) << releases.status();
   EXPECT_THAT(releases->pools, IsEmpty());
   EXPECT_THAT(engine_->Chunks(session, 100), SizeIs(State().size() + 1));
   Succeed(session);
   EXPECT_EQ(engine_->SuccessorNumber(session), 2u);
-  const auto all = engine_->FreeOlder(session, Number(2, 0));
+  const auto all = free_older(Number(2, 0));
   ASSERT_TRUE(all.ok());
   EXPECT_THAT(all->pools, SizeIs(2));
   GiveBack(*all);

@@ -546,7 +546,9 @@ void Simulation::EndMaking() {
 void Simulation::ForgetAllocation(SessionModel* session, uint64_t number) {
   absl::StatusOr<Releases> releases;
   while (violation_.empty() &&
-         !Survives([&] { releases = engine_->ForgetAllocation(session->id, number); })) {
+         !Survives([&] {
+           releases = engine_->Free(session->id, *engine_->MadeBy(session->id, number, number));
+         })) {
   }
   in_call_ = nullptr;
   if (!violation_.empty()) return;

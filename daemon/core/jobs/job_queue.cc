@@ -120,6 +120,16 @@ JobQueue::Job* JobQueue::FindJob(const JobName& name, const RankAsk& ask) {
   return nullptr;
 }
 
+JobQueue::Job* JobQueue::AddJob(const JobName& name, const RankAsk& common, Time since) {
+  const JobId id{++last_job_};
+  Job& job = jobs_[id];
+  job.id = id;
+  job.name = name;
+  job.common = common;
+  job.since = since;
+  return &job;
+}
+
 absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAsk& ask, Time now,
                             const RankHas& has) {
   if (ranks_.contains(session) || undone_.contains(session)) {
@@ -151,12 +161,7 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
         " wait to be admitted, which is the limit; wait until one has begun, end one (geminictl "
         "end), or raise waiting_jobs_per_tenant in the daemon's configuration"));
   } else {
-    const JobId id{++last_job_};
-    job = &jobs_[id];
-    job->id = id;
-    job->name = name;
-    job->common = ask;
-    job->since = now;
+    job = AddJob(name, ask, now);
   }
   job->ranks[ask.rank] = rank;
   ranks_[session] = job->id;
@@ -174,13 +179,8 @@ void JobQueue::Restore(SessionId session, const JobName& name, const RankAsk& as
                        bool yielded, Time since, bool held) {
   Job* job = FindJob(name, ask);
   if (job == nullptr) {
-    const JobId id{++last_job_};
-    job = &jobs_[id];
-    job->id = id;
-    job->name = name;
-    job->common = ask;
+    job = AddJob(name, ask, since);
     job->state = state;
-    job->since = since;
   }
   // Its ranks are noted one after the other: the furthest is the truth.
   if (state > job->state) {

@@ -227,6 +227,7 @@ class JobQueue {
   using Turn = std::tuple<double, int32_t, bool, uint64_t>;
 
   Job* FindJob(const JobName& name, const RankAsk& ask);
+  Job* AddJob(const JobName& name, const RankAsk& common, Time since);
   absl::Status Rejoin(Job* job, const Rank& rank);
   Room MakeRoom(SessionId except) const;
   static void Claim(const std::string& tenant, const Needs& needs, Room* room);

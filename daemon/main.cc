@@ -202,7 +202,7 @@ absl::StatusOr<std::unique_ptr<holder::DescriptorStore>> OpenStore(
     return store;
   absl::StatusOr<std::string> binary = holder::FindHolder();
   if (!binary.ok()) {
-    os::Log(os::LogLevel::kWarning, "sessions end with this daemon, should it die",
+    os::Log(os::LogLevel::kWarning, "if this daemon dies, its sessions end",
             {{"why", std::string(binary.status().message())}});
     return std::make_unique<holder::NoStore>();
   }

@@ -1,8 +1,8 @@
 // The calls of one tenant: when each may be read, and when it must be given up.
 //
-// A call goes through these: it waits for the tenant's rate, shows its token, waits, if it is a
-// long one, for one of the tenant's places, is read, and is served. Until it is read, its message
-// stays with whoever sends it, but for what one window of HTTP/2 holds.
+// A call waits for the tenant's rate and shows its token. A long call then waits for one of the
+// tenant's places. After that the daemon reads and serves the call. Until then its message stays
+// with the client, except for one window of HTTP/2.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_TENANT_CALLS_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_TENANT_CALLS_H_
 

@@ -191,7 +191,7 @@ void Daemon::Close() {
                   .holder = store_ != nullptr && !sessions_go_on,
                   .sessions = !sessions_go_on});
   if (calls_ended) return;
-  os::Log(os::LogLevel::kError, "some calls do not end; this process ends without them");
+  os::Log(os::LogLevel::kError, "the daemon exits although some calls have not ended");
   // What these calls use is left to the process's end.
   [[maybe_unused]] const void* const left[] = {servers_.release(), hub_.release()};
 }

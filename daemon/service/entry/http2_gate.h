@@ -1,9 +1,10 @@
 // The bytes between clients and gRPC.
 //
-// gRPC reads whatever comes, as fast as it comes, and keeps answers for whoever does not read them:
-// one connection could take gigabytes without having shown a token. So gRPC gets one end of a pair,
-// and this hands bytes on: what no client sends ends the connection, what would be too much waits,
-// and who does not read is not heard.
+// gRPC reads whatever comes, as fast as it comes, and keeps answers for clients that do not read:
+// one connection could take gigabytes without having shown a token. So gRPC gets one end of a pair
+// of sockets, and the gate passes bytes on. The gate closes connections with frames that no client
+// of gRPC sends, and holds back frames beyond their rate. It reads nothing from a client that does
+// not read.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_HTTP2_GATE_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_HTTP2_GATE_H_
 
@@ -30,9 +31,8 @@ namespace geminid::service {
 inline constexpr size_t kGateBytes = 16384;
 // For whoever does not read what waits for it.
 inline constexpr int64_t kUnreadNanoseconds = 60'000'000'000;
-// Of one connection, which is closed beyond that: gRPC's clients ask ten times a second at most, and
-// for each of too many questions gRPC makes an error and a farewell, and sends them only where they
-// are read.
+// Of one connection, which the gate closes beyond that rate. gRPC's clients send ten pings a second
+// at most. For each ping too many gRPC makes an error and a GOAWAY, which wait until they are read.
 inline constexpr core::Rate kPings = {.per_second = 20, .burst = 40};
 // Descriptors of a connection: its own, and both ends of the pair.
 inline constexpr int kDescriptorsPerConnection = 3;

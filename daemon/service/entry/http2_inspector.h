@@ -11,8 +11,8 @@
 
 namespace geminid::service {
 
-// Of one HEADERS frame and the CONTINUATION frames after it. gRPC limits what they become, and
-// keeps the bytes of a text that has not come in full.
+// Of one HEADERS frame and the CONTINUATION frames after it. gRPC limits the decoded headers alone,
+// and buffers the bytes of a header that has not arrived in full.
 inline constexpr uint32_t kMaxHeaderBlockBytes = 16384;
 inline constexpr uint32_t kMaxHeaderBlockFrames = 8;
 

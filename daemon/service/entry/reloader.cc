@@ -24,7 +24,8 @@ void Reloader::Begin(Hub* hub, gpus::Gpus* gpus) {
 
 void Reloader::Refuse(const absl::Status& why) {
   vitals_->last_reload_good.store(false);
-  os::Log(os::LogLevel::kError, "SIGHUP: the configuration is wrong; all stays as it was",
+  os::Log(os::LogLevel::kError,
+          "SIGHUP: the new configuration is wrong; the old one stays in force",
           {{"error", std::string(why.message())}});
 }
 

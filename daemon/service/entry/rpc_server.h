@@ -1,8 +1,8 @@
 // The control plane: gRPC on the Unix socket, for tenants who do not trust each other.
 //
-// gRPC neither asks the kernel who has connected nor reads a message in part. So connections are
-// accepted here, where the kernel's answer is at hand, and each tenant has a gRPC server of its own
-// that gets their bytes through the gate; calls are asynchronous and their messages bytes until the
+// gRPC neither asks the kernel who has connected nor reads a message in part. So RpcServer accepts
+// the connections and asks the kernel itself. Each tenant has a gRPC server of its own, which gets
+// their bytes through the gate. Calls are asynchronous, and a message stays unparsed until its
 // caller has shown its token. No thread waits for a client.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_RPC_SERVER_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_RPC_SERVER_H_
@@ -82,8 +82,8 @@ class RpcServer {
   std::unique_ptr<FairWorkers> workers_;
   FloodGuard flood_;
   Http2Gate gate_;
-  // Serves nobody. gRPC makes its event engine with the first server, ends it with the last, and
-  // aborts the process where it has no descriptor for another: so one server is always there.
+  // Serves nobody. gRPC makes its event engine with the first server and ends it with the last. It
+  // aborts the process where there is no descriptor for another engine, so one server always lives.
   std::unique_ptr<Tenant> keeper_;
   core::TenantRates connections_{core::Rate{}};  // by name, the operator's apart
   // By name, and whether it may see all: root in a container of its own may have root's name.

@@ -41,8 +41,7 @@ void WarnOfSharedFolder(const std::string& socket) {
   const std::string why = base::WhoElseMayReplace(socket, std::array{::geteuid()});
   if (why.empty()) return;
   os::Log(os::LogLevel::kWarning,
-          "others may put sockets of their own in the place of this daemon's, and read what its "
-          "clients send",
+          "other users can replace this daemon's sockets, and read what its clients send",
           {{"why", why},
            {"advice", "give --socket a folder of mode 0700, such as $XDG_RUNTIME_DIR/geminid"}});
 }

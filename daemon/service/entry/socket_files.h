@@ -1,5 +1,5 @@
-// The folder of the daemon's sockets: makes it, locks it against other daemons, frees the paths for
-// new listeners, and removes the daemon's files when it ends.
+// Makes the folder of the daemon's sockets, locks it against other daemons and frees the paths for
+// new listeners. Removes the daemon's files at its end.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_SOCKET_FILES_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_SOCKET_FILES_H_
 
@@ -15,10 +15,9 @@ namespace geminid::service {
 
 class SocketFiles {
  public:
-  // The folder of the default socket, /run/geminid, is not there before a service manager made it:
-  // a new one is its user's alone (0700), but root's daemon serves others too (0755). Logs why
-  // others could replace the sockets, if they could. UNAVAILABLE when another daemon has the
-  // socket.
+  // Makes the folder where there is none, as for /run/geminid without a service manager: for the
+  // daemon's user alone (0700), or for everybody (0755) where that is root. Logs a warning where
+  // other users could replace the sockets. UNAVAILABLE when another daemon has the socket.
   static absl::StatusOr<SocketFiles> Acquire(const std::string& socket,
                                              const DaemonOptions& options);
 

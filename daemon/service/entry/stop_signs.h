@@ -1,5 +1,6 @@
-// Watches for whatever ends the daemon, or has it read its settings again: signals, the end of its
-// terminal, and the end of the process that a private daemon belongs to.
+// Watches for signals, for the end of the daemon's terminal, and for the end of the process that a
+// private daemon belongs to. Each of them ends the daemon, but for SIGHUP, which reads the settings
+// again.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_STOP_SIGNS_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_STOP_SIGNS_H_
 

@@ -31,11 +31,12 @@ void WatchedStore::OnEnd() {
   if (vitals_->stopping.load()) return;
   // One that cannot live is not started for ever.
   absl::Status renewed =
-      ++renewals_ <= kMostRenewals ? store_->Renew() : absl::UnavailableError("it ended too often");
+      ++renewals_ <= kMostRenewals ? store_->Renew()
+                                   : absl::UnavailableError("geminid-holder exited too often");
   os::Log(renewed.ok() ? os::LogLevel::kWarning : os::LogLevel::kError,
-          "what kept the sessions for this daemon's successor has ended",
-          {{"now", renewed.ok() ? "another keeps them"
-                                : absl::StrCat("they end with this daemon: ",
+          "geminid-holder, which keeps the sessions for the next daemon, has exited",
+          {{"now", renewed.ok() ? "another one keeps them"
+                                : absl::StrCat("the sessions end with this daemon: ",
                                                std::string(renewed.message()))}});
   if (!renewed.ok()) return;
   WatchAgain();

@@ -1,5 +1,5 @@
-// What a daemon notes about the node for the next daemon: how much memory there was to hand out,
-// whether the operator has drained the node, and whether the daemon crashed.
+// A daemon's note about the node for the next daemon: the memory that it could hand out, whether
+// the operator has drained the node, and whether the daemon crashed.
 //
 // A small sealed file in memory, which lies in the descriptor store beside the manifest.
 #ifndef GEMINID_DAEMON_SERVICE_HERITAGE_NODE_RECORD_H_

@@ -49,8 +49,8 @@ absl::StatusOr<SessionPtr> Attachments::Store(SessionPtr session) {
     if (found != locked.sessions().end()) now = found->second;
   }
   if (!ended) return session;
-  // Its client died, and its memory is retained, for its replacement or with it already: then all
-  // but the commit segment, which has one name, is of this client alone.
+  // Its client died. What was stored is this client's alone, except for the commit segment. That
+  // has the same name for every client of the session, and a replacement may use it already.
   const bool is_kept = now == session;
   for (const auto& [name, fd] : session->Keepsakes()) {
     const bool is_commit = name == KeepsakeName(session->id(), kKeptCommit);

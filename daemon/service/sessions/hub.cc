@@ -47,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options, Shor
     absl::StatusOr<std::unique_ptr<Hub>> hub =
         TakeOver(options, &kept, shortage == nullptr ? &own : shortage);
     if (hub.ok() || !IsDamage(hub.status())) return hub;
-    os::Log(os::LogLevel::kError, "what an earlier daemon left is given up; its sessions end",
+    os::Log(os::LogLevel::kError, "the state of an earlier daemon is damaged; its sessions end",
             {{"why", std::string(hub.status().message())}});
   }
   GiveUpAll(store, kept);

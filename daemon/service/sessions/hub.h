@@ -62,10 +62,10 @@ class Hub {
   using Pumped = service::Pumped;
 
   // Takes over what an earlier daemon left in the store: see Restorer. What contradicts itself is
-  // given up, with an error in the log. On an error all stays as it is, for the next daemon:
-  // FAILED_PRECONDITION when another release left it, or the configuration gives less than sessions
-  // have; RESOURCE_EXHAUSTED when the system lacked memory, threads or descriptors for too long.
-  // It waits with the patience of `shortage`, or, where that is null, its own.
+  // given up, with an error in the log. On an error all stays as it is, for the next daemon.
+  // FAILED_PRECONDITION: another release left it, or the configuration gives less than sessions
+  // have. RESOURCE_EXHAUSTED: the system lacked memory, threads or descriptors for longer than
+  // `shortage` waits, or, where that is null, a Shortage of its own.
   static absl::StatusOr<std::unique_ptr<Hub>> Create(const HubOptions& options,
                                                      Shortage* shortage = nullptr);
   // Once what was taken over has not ended this daemon.

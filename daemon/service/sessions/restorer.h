@@ -1,8 +1,8 @@
 // Adopts the sessions that an earlier daemon left in the descriptor store.
 //
 // Everything is put into the store when it is made, and removed after it was destroyed. So the
-// store has what there was, and perhaps memory that was being made or destroyed: that is taken back
-// from its client, who was not told of it yet, or knows that it goes.
+// store has all that sessions have, and perhaps memory that was being made or destroyed. Restorer
+// takes such memory back: no client was told of it yet, or its client has freed it.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_RESTORER_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_RESTORER_H_
 

@@ -34,7 +34,7 @@ std::shared_ptr<const KeptPlan> MakeKept(shm::SessionId session, const v1::Trace
                                          const v1::Plan& plan) {
   absl::StatusOr<KeptPlan> kept = KeptPlan::Create(session, trace, plan);
   if (kept.ok()) return std::make_shared<const KeptPlan>(*std::move(kept));
-  os::Log(os::LogLevel::kWarning, "a plan is not kept: a restart of the daemon would lose it",
+  os::Log(os::LogLevel::kWarning, "a plan is not stored: a restart of the daemon loses it",
           {{"session", absl::StrCat(shm::Value(session))},
            {"why", std::string(kept.status().message())}});
   return nullptr;

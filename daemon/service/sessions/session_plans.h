@@ -1,10 +1,9 @@
 // The sessions' plans: what the engine evicts by, what people look at, and what the next daemon
 // finds of them.
 //
-// A plan comes into the descriptor store under a name of its own, and then the older one goes: the
-// next daemon finds one of them, or both, and takes the newer. Of what it finds it believes nothing
-// that the checks of KeptPlan and of the engine do not. A session whose plan is given up evicts by
-// last use until its client makes another plan.
+// A plan comes into the descriptor store under a name of its own, and then the older one goes. The
+// next daemon finds one of them or both. It takes the newest one that passes the checks of KeptPlan
+// and of the engine. Without one, chunks are evicted by last use until the client makes another.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_PLANS_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_PLANS_H_
 

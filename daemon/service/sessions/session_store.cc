@@ -29,7 +29,7 @@ void SessionStore::Put(const std::string& name, int fd) {
   const absl::Status status = store_->Put(name, fd);
   if (status.ok() || failure_logged_.exchange(true)) return;
   os::Log(os::LogLevel::kError,
-          "nothing is kept for a successor: sessions would end with the daemon",
+          "a descriptor could not be stored for the next daemon: sessions end with this one",
           {{"why", std::string(status.message())}});
 }
 

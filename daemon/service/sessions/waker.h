@@ -1,10 +1,10 @@
 // Wakes clients and ends their connections: system calls on sockets whose other ends are clients'.
 // A client can make each last as long as it likes: with a million epoll entries at its end, 64 ms.
 //
-// A wake-up is sent by whoever calls, who holds no lock. The first one that lasts is the last for
-// which anybody else waits: from then on a thread sends those of that tenant's clients. It takes the
-// tenants in turn, has at most one wake-up of a client waiting, and takes no more than a tenth of a
-// processor for a tenant.
+// The caller, who holds no lock, sends a wake-up itself. Once a wake-up has lasted, a thread sends
+// all further ones of that tenant's clients, so that nobody else waits for them. The thread takes
+// the tenants in turn, and a tenth of a processor for a tenant at most. Of each client at most one
+// wake-up waits.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_WAKER_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_WAKER_H_
 

@@ -8,10 +8,10 @@
 
 namespace geminid::service {
 
-// A process may connect twice as often as a tenant may make connections for calls. So a flood is
-// first refused as its tenant's, with a message, and what comes beyond costs three system calls: who
-// waits behind it in the same backlog must not wait long. One per listener; belongs to the thread
-// that accepts.
+// A process may connect twice as often as a tenant may make connections for calls. So connections
+// beyond the tenant's rate are refused with a message first. Beyond twice that rate they are closed
+// without one, for three system calls each: others wait behind them in the same backlog.
+// One per listener; belongs to the thread that accepts.
 class FloodGuard {
  public:
   // `limits` outlives it.

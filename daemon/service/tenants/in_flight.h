@@ -1,7 +1,7 @@
 // Descriptors sent to clients who have not taken them yet.
 //
 // The kernel counts them all against the daemon's user, and refuses to send any more when there are
-// as many as one process may have open: without shares, one client that reads nothing would keep
+// as many as one process may have open. Without shares, one client that reads nothing would keep
 // everybody from attaching.
 #ifndef GEMINID_DAEMON_SERVICE_TENANTS_IN_FLIGHT_H_
 #define GEMINID_DAEMON_SERVICE_TENANTS_IN_FLIGHT_H_

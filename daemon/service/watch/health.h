@@ -11,8 +11,8 @@
 
 namespace geminid::service {
 
-// A loop that takes as long for one turn has come to a stop: four thousand times as long as one
-// may take, and half of what systemd's watchdog waits by the unit that we ship.
+// A loop whose turn takes this long stands still. A turn may take a four-thousandth of that, and
+// systemd's watchdog waits twice as long (WatchdogSec= of the unit that we ship).
 inline constexpr core::Duration kLongestTurn = core::Duration::Seconds(10);
 
 struct HealthReading {
@@ -26,11 +26,11 @@ struct HealthReading {
 };
 
 // Each answers 200, or 503 with a line per reason.
-//   /livez: the event loop turns. Restart the daemon if not; nothing else would help.
-//   /readyz: new jobs may come: it lives, serves, is neither stopping nor drained, its accounts are
-//     right, and at least one device has memory to give.
-//   /healthz: it lives, its accounts are right, all of its GPUs' agents serve,
-//     and none of these GPUs is unhealthy.
+//   /livez: the event loop turns. If not, only a restart of the daemon helps.
+//   /readyz: new jobs may come. The daemon lives and serves, is neither stopping nor drained, its
+//     accounts add up, and at least one device has memory to give.
+//   /healthz: the daemon lives, its accounts add up, all of its GPUs' agents serve, and none of
+//     these GPUs is unhealthy.
 metrics::HttpResponse Livez(const HealthReading& reading);
 metrics::HttpResponse Readyz(const HealthReading& reading);
 metrics::HttpResponse Healthz(const HealthReading& reading);

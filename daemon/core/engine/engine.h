@@ -273,6 +273,7 @@ class Engine {
   void FreeChunk(Session* session, ChunkId id, Releases* releases);
 
   // engine_successors.cc
+  static bool IsLike(const Chunk& chunk, const ChunkSpec& spec);
   bool Matches(const std::vector<Chunk*>& chunks, const std::vector<ChunkSpec>& specs) const;
   Allocation TakeAllocation(const Session& session, const std::vector<Chunk*>& chunks,
                             uint64_t number);

@@ -72,12 +72,16 @@ uint32_t Engine::SuccessorNumber(SessionId id) const {
   return static_cast<uint32_t>(SuccessorOf(last) + 1);
 }
 
+bool Engine::IsLike(const Chunk& chunk, const ChunkSpec& spec) {
+  return chunk.bytes == spec.bytes && chunk.kind == spec.kind &&
+         chunk.has_home() == spec.has_home && chunk.name == spec.name;
+}
+
 bool Engine::Matches(const std::vector<Chunk*>& chunks, const std::vector<ChunkSpec>& specs) const {
   PoolId pool = kNoPool;
   const auto is_it = [&pool](const Chunk* chunk, const ChunkSpec& spec) {
     if (chunk->has_home() && pool == kNoPool) pool = chunk->pool;
-    return chunk->name == spec.name && chunk->kind == spec.kind && chunk->bytes == spec.bytes &&
-           chunk->has_home() == spec.has_home && (!spec.has_home || chunk->pool == pool);
+    return IsLike(*chunk, spec) && (!spec.has_home || chunk->pool == pool);
   };
   return std::ranges::equal(chunks, specs, is_it);
 }
@@ -97,19 +101,29 @@ Allocation Engine::TakeAllocation(const Session& session, const std::vector<Chun
 }
 
 // Numbers are given in ascending order within an allocation. What a claim of this number has
-// renumbered already, before its daemon died, counts with what it has not.
+// renumbered already, before its daemon died, counts with what it has not. The last chunk of an
+// allocation is renumbered last, so by it a walk knows the few allocations that it may be.
 absl::StatusOr<Allocation> Engine::Claim(SessionId id, const std::vector<ChunkSpec>& specs,
                                          uint64_t number) {
   absl::StatusOr<Session*> session = FindAttached(id);
   if (!session.ok()) return session.status();
   std::map<uint64_t, std::vector<Chunk*>> made;
-  made[number] = {};
-  for (const auto& chunk : (*session)->chunks) {
-    if (chunk != nullptr) made[manifest_.AllocationOf(chunk->record)].push_back(chunk.get());
-  }
+  made.try_emplace(number);
+  const auto walk = [&](const auto& visit) {
+    for (const auto& chunk : (*session)->chunks) {
+      if (chunk != nullptr) visit(chunk.get(), manifest_.AllocationOf(chunk->record));
+    }
+  };
+  walk([&](const Chunk* chunk, uint64_t allocation) {
+    const bool is_older = SuccessorOf(allocation) < SuccessorOf(number);
+    if (is_older && !specs.empty() && IsLike(*chunk, specs.back())) made.try_emplace(allocation);
+  });
+  walk([&](Chunk* chunk, uint64_t allocation) {
+    const auto found = made.find(allocation);
+    if (found != made.end()) found->second.push_back(chunk);
+  });
   const std::vector<Chunk*>& begun = made.at(number);
   for (const auto& [allocation, chunks] : made) {
-    if (allocation != number && SuccessorOf(allocation) >= SuccessorOf(number)) continue;
     std::vector<Chunk*> all = chunks;
     if (allocation != number) all.insert(all.end(), begun.begin(), begun.end());
     std::ranges::sort(all, {}, &Chunk::id);

@@ -20,6 +20,7 @@
 #define GEMINID_TESTS_SIMULATION_PROTOCOL_SIMULATION_H_
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <random>
@@ -30,6 +31,18 @@
 #include "tests/simulation/simulated_daemon.h"
 
 namespace geminid::simulation {
+
+// Where the clients are, and how much of everything there is.
+inline constexpr int kClients = 2;
+inline constexpr uint64_t kChunks = 6;  // of a client, in one pool
+inline constexpr uint64_t kChunkBytes = shm::kSlotBytes;
+inline constexpr uint64_t kArenaBytes = 4 * kChunkBytes;
+// What a client may have besides, and for how much of that there is room.
+inline constexpr uint64_t kExtraChunks = 2;
+inline constexpr uint64_t kHostBytes = (kClients * kChunks + kExtraChunks + 1) * kChunkBytes;
+
+// What a step of the daemon throws that is its last.
+struct Death : std::exception {};
 
 enum class Mutant {
   kNone,
@@ -109,6 +122,21 @@ class ProtocolSimulation {
   ProtocolCounts counts_;
   std::string violation_;
 };
+
+template <typename Action>
+auto ProtocolSimulation::Call(Action action) {
+  if (!calm_ && Chance(4)) die_in_ = static_cast<int>(Pick(8));
+  for (bool again = false;; again = true) {
+    try {
+      auto result = action(again);
+      die_in_ = -1;
+      return result;
+    } catch (const Death&) {
+      ++counts_.deaths_within;
+      Restart();
+    }
+  }
+}
 
 }  // namespace geminid::simulation
 

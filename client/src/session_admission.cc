@@ -28,8 +28,8 @@ std::string SessionImpl::Describe(const Control::Standing& standing) const {
 absl::StatusOr<Control::Standing> SessionImpl::AskAdmission() const {
   const int ranks =
       options.local_world_size > 0 ? options.local_world_size : std::max(options.world_size, 1);
-  absl::StatusOr<Control::Standing> standing = control->Admit(
-      *options.admission, static_cast<uint32_t>(ranks), options.device_memory_bytes);
+  absl::StatusOr<Control::Standing> standing =
+      control->Admit(*options.admission, static_cast<uint32_t>(ranks), options.device_memory_bytes);
   // The daemon knows nothing of a session that was ended.
   const bool ended = segments.state()->header.phase.load(std::memory_order_acquire) ==
                      static_cast<uint32_t>(shm::Phase::kEnded);

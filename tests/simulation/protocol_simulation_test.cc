@@ -126,8 +126,8 @@ TEST_F(ProtocolMutant, LostResend_IsCaught) {
   ExpectCaught(Mutant::kLostResend, "a request was never answered");
 }
 
-// A daemon died between the answer and its note that the request is done; the client copied and said
-// so before the next daemon came.
+// A daemon died between the answer and its note that the request is done; the client copied and
+// said so before the next daemon came.
 TEST_F(ProtocolMutant, RepeatedAnswered_IsCaught) {
   ExpectCaught(Mutant::kRepeatedAnswered, "a request was never answered");
 }

@@ -76,9 +76,9 @@ class Http2Gate {
   uint64_t next_id_ = 1;
   std::map<uint64_t, std::unique_ptr<Connection>> connections_;
   std::map<std::string, std::shared_ptr<Http2Budget>> budgets_;
-  size_t forget_at_ = 64;              // budgets: then it pays to look
-  std::set<uint64_t> again_;           // there is more to move
-  std::map<uint64_t, int64_t> later_;  // when it may be read again
+  size_t forget_at_ = 64;               // budgets: then it pays to look
+  std::set<uint64_t> again_;            // there is more to move
+  std::map<uint64_t, int64_t> later_;   // when it may be read again
   std::map<uint64_t, int64_t> unread_;  // when it is given up
   int64_t tell_again_at_ = 0;
 };

@@ -30,9 +30,9 @@ void WatchedStore::OnEnd() {
   loop_->Unwatch(watch_);
   if (vitals_->stopping.load()) return;
   // One that cannot live is not started for ever.
-  absl::Status renewed =
-      ++renewals_ <= kMostRenewals ? store_->Renew()
-                                   : absl::UnavailableError("geminid-holder exited too often");
+  absl::Status renewed = ++renewals_ <= kMostRenewals
+                             ? store_->Renew()
+                             : absl::UnavailableError("geminid-holder exited too often");
   os::Log(renewed.ok() ? os::LogLevel::kWarning : os::LogLevel::kError,
           "geminid-holder, which keeps the sessions for the next daemon, has exited",
           {{"now", renewed.ok() ? "another one keeps them"

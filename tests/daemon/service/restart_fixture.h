@@ -142,9 +142,7 @@ class RestartTest : public ::testing::Test {
     return env_.daemon().hub().Inspect(
         [&](const core::Engine& engine, const auto&) { return engine.ledger().Totals(account); });
   }
-  absl::Status Check() {
-    return env_.daemon().hub().Check();
-  }
+  absl::Status Check() { return env_.daemon().hub().Check(); }
   ino_t InodeOf(const std::string& name) const {
     struct stat file = {};
     return ::fstat(kept_.Of(name).get(), &file) == 0 ? file.st_ino : 0;

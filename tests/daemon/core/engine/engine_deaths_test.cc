@@ -99,8 +99,7 @@ class World {
                        static_cast<uint64_t>(to) | (dirty ? shm::kDirtyBit : 0)));
   }
   void Copy(SessionId session, ChunkId source, ChunkId destination, uint16_t flags = 0) {
-    shm::Request request =
-        Make(shm::RequestOp::kTransfer, destination, flags, shm::kAnyOffset);
+    shm::Request request = Make(shm::RequestOp::kTransfer, destination, flags, shm::kAnyOffset);
     request.source = source;
     request.bytes = 8000;
     Send(session, request);
@@ -141,9 +140,7 @@ class World {
   }
 
  private:
-  std::span<std::byte> ManifestBytes() {
-    return {manifest_.data(), Manifest::BytesFor(kRecords)};
-  }
+  std::span<std::byte> ManifestBytes() { return {manifest_.data(), Manifest::BytesFor(kRecords)}; }
 
   StoreDeath* const death_;
   EngineOptions options_;

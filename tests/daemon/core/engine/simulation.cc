@@ -508,9 +508,8 @@ void Simulation::Allocate(SessionModel* session) {
   const auto begin = [&] { promise = engine_->BeginAllocation(session->id, specs, number); };
   if (!Survives(begin)) return;
   if (!promise.ok()) return CheckRefusal(*session, specs);
-  charges_[promise->charge] = {kHostAccount,  promise->bytes, session->id,
-                               specs,         true,           promise->pool,
-                               number,        session->spec.tenant};
+  charges_[promise->charge] = {kHostAccount, promise->bytes, session->id, specs,
+                               true,         promise->pool,  number,      session->spec.tenant};
   if (Chance(60)) EndMaking();
 }
 
@@ -545,8 +544,7 @@ void Simulation::EndMaking() {
 // As the shell does for a client that heard no answer, before it allocates anew.
 void Simulation::ForgetAllocation(SessionModel* session, uint64_t number) {
   absl::StatusOr<Releases> releases;
-  while (violation_.empty() &&
-         !Survives([&] {
+  while (violation_.empty() && !Survives([&] {
            releases = engine_->Free(session->id, *engine_->MadeBy(session->id, number, number));
          })) {
   }
@@ -626,10 +624,8 @@ void Simulation::Collect(const Releases& releases) {
   size_t charges = 0;
   const auto charge = [&](Account account, uint64_t bytes, const SessionModel& session) {
     if (charges >= releases.charges.size()) return Violate("memory was released without a charge");
-    charges_[releases.charges[charges++]] = {.account = account,
-                                             .bytes = bytes,
-                                             .tenant = session.spec.tenant,
-                                             .holder = session.id};
+    charges_[releases.charges[charges++]] = {
+        .account = account, .bytes = bytes, .tenant = session.spec.tenant, .holder = session.id};
   };
   size_t arenas = 0;
   size_t pools = 0;

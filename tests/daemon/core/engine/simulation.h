@@ -5,8 +5,8 @@
 // is there, or dies at any store while it does. Meanwhile clients go on: they finish copies, write
 // completion words, post requests, take and release leases, and die. A client in a call repeats it.
 //
-// Some sessions are ranks of jobs, which wait for admission, yield, and are preempted and held. What
-// a job was promised, or a tenant guaranteed, must be there whenever it is asked for.
+// Some sessions are ranks of jobs, which wait for admission, yield, and are preempted and held.
+// What a job was promised, or a tenant guaranteed, must be there whenever it is asked for.
 //
 // The model keeps its own books from what a client can see (published words, responses) and never
 // asks the engine what it thinks. Everything follows from the seed.

@@ -41,8 +41,7 @@ TEST_F(SocketFilesTest, FolderThatIsNotThere_IsMadeForWhomTheDaemonServes) {
 }
 
 TEST_F(SocketFilesTest, FolderThatCannotBeMade_IsAnErrorWithAnotherPlace) {
-  const absl::Status refused =
-      SocketFiles::Acquire(folder_ / "no/such/socket", options_).status();
+  const absl::Status refused = SocketFiles::Acquire(folder_ / "no/such/socket", options_).status();
   EXPECT_NE(refused.message().find("choose another --socket"), std::string::npos) << refused;
 }
 

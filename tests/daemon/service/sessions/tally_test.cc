@@ -12,8 +12,9 @@ class TallyTest : public BareTable {
     session->segments().client()->counters.step.store(step);
   }
   uint64_t Steps(const SessionTable::Locked& locked) {
+    const metrics::SessionCounters::Reading reading = tally_.Counted(locked);
     uint64_t steps = 0;
-    for (const auto& series : tally_.Counted(locked).series) steps += series.counts.steps;
+    for (const auto& series : reading.series) steps += series.counts.steps;
     return steps;
   }
 

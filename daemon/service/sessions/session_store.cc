@@ -2,13 +2,21 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+#include <map>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "base/unique_fd.h"
 #include "daemon/os/log.h"
 #include "daemon/service/heritage/keepsakes.h"
 
 namespace geminid::service {
+namespace {
+
+constexpr size_t kDuplicatesAtOnce = 8;
+
+}  // namespace
 
 holder::DescriptorStore* StoreOrNone(holder::DescriptorStore* store) {
   static holder::NoStore* const none = new holder::NoStore;
@@ -25,8 +33,9 @@ NamedDescriptors SlabsToStore(const ClientSession& session, const memory::Device
   return named;
 }
 
-void SessionStore::Put(const std::string& name, int fd) {
-  const absl::Status status = store_->Put(name, fd);
+void SessionStore::Put(const std::string& name, int fd) { Note(store_->Put(name, fd)); }
+
+void SessionStore::Note(const absl::Status& status) {
   if (status.ok() || failure_logged_.exchange(true)) return;
   os::Log(os::LogLevel::kError,
           "a descriptor could not be stored for the next daemon: sessions end with this one",
@@ -52,23 +61,47 @@ NamedDescriptors SessionStore::AllOf(const SessionTable::Locked& locked, shm::Se
   return named;
 }
 
-void SessionStore::PutWholeSession(shm::SessionId id) {
-  std::vector<holder::KeptDescriptor> put;
-  {
-    const SessionTable::Locked locked = table_->Lock();
-    // Duplicates: memory that is freed meanwhile closes the originals.
-    for (const auto& [name, fd] : AllOf(locked, id)) {
-      put.push_back({name, base::UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0))});
+// Memory that is freed meanwhile closes the originals.
+std::vector<holder::KeptDescriptor> SessionStore::DuplicatesOf(shm::SessionId id,
+                                                               std::span<const std::string> names) {
+  std::vector<holder::KeptDescriptor> duplicates;
+  const SessionTable::Locked locked = table_->Lock();
+  const NamedDescriptors all = AllOf(locked, id);
+  const std::map<std::string, int> there(all.begin(), all.end());
+  for (const std::string& name : names) {
+    const auto found = there.find(name);
+    if (found == there.end()) continue;
+    base::UniqueFd fd(::fcntl(found->second, F_DUPFD_CLOEXEC, 0));
+    if (!fd.valid()) {
+      Note(absl::ErrnoToStatus(errno, absl::StrCat("F_DUPFD_CLOEXEC of ", name)));
+      continue;
     }
+    duplicates.push_back({name, std::move(fd)});
   }
-  for (const holder::KeptDescriptor& descriptor : put) Put(descriptor.name, descriptor.fd.get());
-  std::set<std::string> still;
-  {
-    const SessionTable::Locked locked = table_->Lock();
-    for (const auto& [name, fd] : AllOf(locked, id)) still.insert(name);
+  return duplicates;
+}
+
+std::vector<std::string> SessionStore::NamesOf(shm::SessionId id) {
+  std::vector<std::string> names;
+  const SessionTable::Locked locked = table_->Lock();
+  for (const auto& [name, fd] : AllOf(locked, id)) names.push_back(name);
+  return names;
+}
+
+// A session may have hundreds of pools, and the daemon not as many descriptors to spare.
+void SessionStore::PutWholeSession(shm::SessionId id) {
+  const std::vector<std::string> names = NamesOf(id);
+  for (std::span<const std::string> left(names); !left.empty();) {
+    const size_t count = std::min(left.size(), kDuplicatesAtOnce);
+    for (const auto& duplicate : DuplicatesOf(id, left.first(count))) {
+      Put(duplicate.name, duplicate.fd.get());
+    }
+    left = left.subspan(count);
   }
-  for (const holder::KeptDescriptor& descriptor : put) {
-    if (!still.contains(descriptor.name)) Remove(descriptor.name);
+  const std::vector<std::string> after = NamesOf(id);
+  const std::set<std::string> still(after.begin(), after.end());
+  for (const std::string& name : names) {
+    if (!still.contains(name)) Remove(name);
   }
 }
 

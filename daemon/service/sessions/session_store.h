@@ -8,10 +8,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "daemon/holder/descriptor_store.h"
 #include "daemon/memory/device_arena.h"
 #include "daemon/service/sessions/client_session.h"
@@ -52,6 +54,11 @@ class SessionStore {
 
  private:
   static NamedDescriptors AllOf(const SessionTable::Locked& locked, shm::SessionId id);
+  std::vector<std::string> NamesOf(shm::SessionId id);
+  // Of those that are there still.
+  std::vector<holder::KeptDescriptor> DuplicatesOf(shm::SessionId id,
+                                                   std::span<const std::string> names);
+  void Note(const absl::Status& status);
 
   holder::DescriptorStore* const store_;
   SessionTable* const table_;

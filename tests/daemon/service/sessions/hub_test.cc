@@ -14,6 +14,8 @@
 #include <thread>
 #include <utility>
 
+#include "tests/base/few_descriptors.h"
+
 namespace geminid::service {
 namespace {
 
@@ -172,7 +174,8 @@ TEST(Hub, StoreThatTakesItsTime_HoldsUpNobodyWhenASuccessorComes) {
 // Remembers what it has, and ends a session while it is being given that session's first thing.
 class EndingStore final : public holder::DescriptorStore {
  public:
-  absl::Status Put(const std::string& name, int) override {
+  absl::Status Put(const std::string& name, int fd) override {
+    if (fd < 0) return absl::InvalidArgumentError("no descriptor");
     std::function<void()> end;
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -232,6 +235,25 @@ TEST(Hub, SessionThatEndsWhileAllIsKeptAgain_IsNotKept) {
   });
   hub->KeepAll();
   EXPECT_EQ(store.names(), without_sessions);
+}
+
+// The session has more memory than the daemon has descriptors to spare.
+TEST(Hub, StoreThatIsFilledAgain_GetsAllOfASessionWithFewDescriptors) {
+  Limits limits{config::TenantShares{}};
+  EndingStore store;
+  const std::unique_ptr<Hub> hub = SmallHub(&limits, &store);
+  const auto client = std::make_unique<Client>(hub.get());
+  const core::ChunkSpec chunk = {.name = "c", .kind = shm::ChunkKind::kGeneric, .bytes = 64};
+  for (int pool = 0; pool < 40; ++pool) {
+    ASSERT_TRUE(hub->Allocate(client->session(), {chunk}).ok());
+  }
+  const std::set<std::string> all = store.names();
+  store.LoseAll({});
+  {
+    const FewDescriptors few(10);
+    hub->KeepAll();
+  }
+  EXPECT_EQ(store.names(), all);
 }
 
 // What it had is kept still, and has come to its own successor in the second case.

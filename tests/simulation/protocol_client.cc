@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/src/wire.h"
 #include "collectives/async/pending_state.h"
 #include "proto/shm/lease.h"
 
@@ -257,7 +256,7 @@ void ProtocolSimulation::Client::ActOnChunk() {
     Check(chunk);
     const uint64_t choice = world_->Pick(10);
     if (choice < 3) return Change(&chunk);
-    if (choice < 5 && chunk.dirty) return Save(&chunk, /*drops=*/false);
+    if (choice < 7 && chunk.dirty) return Save(&chunk, /*drops=*/false);
     if (choice < 9) Release(&chunk);
     return;
   }

@@ -14,6 +14,7 @@
 #include "client/src/request_port.h"
 #include "client/src/segments.h"
 #include "client/src/transfers.h"
+#include "client/src/wire.h"
 #include "tests/simulation/protocol_simulation.h"
 #include "tests/simulation/simulated_device.h"
 

@@ -23,6 +23,9 @@ ProtocolSimulation::ProtocolSimulation(uint32_t seed, Mutant mutant)
   options_.engine.max_sessions = 2 * kClients;
   options_.engine.transfers.tickets_in_flight = static_cast<uint32_t>(1 + Pick(3));
   options_.on_step = [this] { OnDaemonStep(); };
+  options_.on_answered = [this] {
+    if (!calm_ && Chance(10)) throw Death();
+  };
   options_.on_take_over = [this] {
     if (!calm_ && Chance(20)) few_.emplace(static_cast<int>(Pick(2 * kClients)));
   };
@@ -91,7 +94,7 @@ void ProtocolSimulation::Restart() {
 
 void ProtocolSimulation::ActWithoutDaemon() {
   if (calm_) return;
-  for (uint64_t acts = Pick(60); acts > 0; --acts) {
+  for (uint64_t acts = Chance(20) ? Pick(400) : Pick(20); acts > 0; --acts) {
     clients_[Pick(clients_.size())]->ActAlone();
     ++counts_.acts_without_daemon;
   }

@@ -1,5 +1,6 @@
 #include "tests/simulation/protocol_simulation.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -100,11 +101,11 @@ int StepsUntilCaught(Mutant mutant, std::string* how) {
 
 class ProtocolMutant : public ::testing::Test {
  protected:
-  static void ExpectCaught(Mutant mutant, const std::string& by) {
+  static void ExpectCaught(Mutant mutant, const ::testing::Matcher<std::string>& by) {
     std::string how;
     const int steps = StepsUntilCaught(mutant, &how);
     EXPECT_GT(steps, 0) << "it was not noticed";
-    EXPECT_EQ(how, by);
+    EXPECT_THAT(how, by);
     RecordProperty("actions", steps);
   }
 };
@@ -115,7 +116,8 @@ TEST_F(ProtocolMutant, SkippedFence_IsCaught) {
 
 TEST_F(ProtocolMutant, FlipBeforeItsData_IsCaught) {
   ExpectCaught(Mutant::kFlipBeforeItsData,
-               "a chunk that is held has other bytes than were written");
+               ::testing::AnyOf("a chunk that is held has other bytes than were written",
+                                "a home has other bytes after its write-back"));
 }
 
 TEST_F(ProtocolMutant, CreditBeforeItsHole_IsCaught) {
@@ -129,7 +131,7 @@ TEST_F(ProtocolMutant, LostResend_IsCaught) {
 // A daemon died between the answer and its note that the request is done; the client copied and
 // said so before the next daemon came.
 TEST_F(ProtocolMutant, RepeatedAnswered_IsCaught) {
-  ExpectCaught(Mutant::kRepeatedAnswered, "a request was never answered");
+  ExpectCaught(Mutant::kRepeatedAnswered, "a copy is under way that no client knows");
 }
 
 }  // namespace

@@ -338,6 +338,7 @@ bool SimulatedDaemon::Pump(shm::SessionId id) {
   engine_->HandleRequest(id, request, kNow, &out);
   Step();
   Deliver(out);
+  options_.on_answered();
   session->rings().HasDone();
   Step();
   return true;

@@ -37,6 +37,8 @@ struct DaemonOptions {
   core::EngineOptions engine;
   // Called at each step. What it throws is the daemon's death.
   std::function<void()> on_step;
+  // Called when a request is answered and not yet noted as done.
+  std::function<void()> on_answered;
   // Called once a daemon knows what an earlier one left, and begins to take it over.
   std::function<void()> on_take_over;
   // Waits while the system lacks descriptors.

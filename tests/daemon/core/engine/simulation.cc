@@ -291,7 +291,7 @@ void Simulation::OpenSession() {
   if (Chance(50)) spec.device = DeviceIndex{static_cast<uint32_t>(Pick(4))};
   spec.weight = 1 + static_cast<uint32_t>(Pick(3));
   spec.death_policy = Chance(40) ? shm::DeathPolicy::kKeep : shm::DeathPolicy::kFree;
-  const bool asks = half_run_.has_value() || Chance(40);
+  const bool asks = half_run_.has_value() || Chance(12);
   RankAsk ask;
   if (asks) JoinRun(&spec, &ask);
   const std::string run = absl::StrCat("run", runs_);
@@ -853,7 +853,7 @@ void Simulation::SendTransfer(SessionModel* session) {
   if (load) {
     request.flags |= Chance(80) ? shm::kAllocateDestination : 0;
     request.flags |= Chance(70) ? shm::kPublishWhenDone : 0;
-    request.flags |= Chance(50) ? shm::kMayEvict : 0;
+    request.flags |= Chance(90) ? shm::kMayEvict : 0;
     request.device_offset = Chance(60) ? shm::kAnyOffset : Pick(kArenaSlots + 1) * shm::kSlotBytes;
   } else {
     request.flags |= Chance(30) ? shm::kDropSourceWhenDone : 0;
@@ -878,7 +878,7 @@ void Simulation::SendSensible(SessionModel* session) {
     case 0: {
       shm::Request request = Make(RequestOp::kAllocateExtent);
       request.device_offset = Chance(60) ? shm::kAnyOffset : Pick(kArenaSlots) * shm::kSlotBytes;
-      if (Chance(50)) request.flags |= shm::kMayEvict;
+      if (Chance(90)) request.flags |= shm::kMayEvict;
       return Send(session, request);
     }
     case 1:
@@ -1200,7 +1200,7 @@ void Simulation::Step() {
     TakeOrReleaseLease(session);
   } else if (action < 21) {
     SetPlan(session);
-  } else if (action < 25 && session->asks) {
+  } else if (action < 33 && session->asks) {
     ActAsJob(session);
   } else if (action < 45) {
     CompleteTicket(session);

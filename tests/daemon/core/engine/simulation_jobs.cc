@@ -86,7 +86,7 @@ void Simulation::PublishYield(SessionId id, bool asked) {
 
 void Simulation::ActAsJob(SessionModel* session) {
   if (Chance(5)) return HoldSome();
-  if (session->asked_to_yield && session->has_arena && Chance(60)) return Yield(session);
+  if (session->asked_to_yield && session->has_arena && Chance(90)) return Yield(session);
   AskAdmission(session);
 }
 
@@ -113,7 +113,7 @@ void Simulation::AskAdmission(SessionModel* session) {
   if (standing->state == JobState::kPreempted && session->has_arena) {
     Violate("a job that made way has an arena");
   }
-  if (standing->state != JobState::kRunning || session->has_arena || Chance(40)) return;
+  if (standing->state != JobState::kRunning || session->has_arena || Chance(10)) return;
   absl::StatusOr<uint64_t> made;
   if (!Survives([&] { made = engine_->CreateArena(session->id, kArenaBytes); })) return;
   if (!made.ok()) {

@@ -77,7 +77,7 @@ TEST_F(ReclaimerTest, ArenaThatCannotBeTakenBack_StaysCharged) {
 
 TEST_F(ReclaimerTest, SessionThatEnds_LeavesTableStoreAndAccountsSliceBySlice) {
   const SessionPtr session = Open();
-  const std::vector<core::ChunkSpec> specs(40, {"c", shm::ChunkKind::kGeneric, 64, true});
+  const std::vector<core::ChunkSpec> specs(20, {"c", shm::ChunkKind::kGeneric, 64, true});
   ASSERT_TRUE(table_.Lock().engine().Allocate(session->id(), specs).ok());
   store_.PutSession(*session);
   EXPECT_FALSE(names_.names.empty());

@@ -34,24 +34,40 @@ HomeRanges::~HomeRanges() {
   if (!chunks.empty()) session_.Free(chunks).IgnoreError();  // else they end with the session
 }
 
-absl::StatusOr<HomeRanges::Range> HomeRanges::Take(uint64_t bytes) {
-  const uint64_t rounded = base::RoundUp(std::max<uint64_t>(bytes, 1), kAlignment);
+absl::StatusOr<std::vector<HomeRanges::Range>> HomeRanges::Take(uint64_t bytes,
+                                                                uint64_t range_bytes) {
   std::unique_lock lock(mutex_);
   for (;;) {
-    if (const std::optional<Range> found = TakeLocked(rounded); found.has_value()) return *found;
+    if (std::vector<Range> taken = TakeLocked(bytes, range_bytes); !taken.empty()) return taken;
     const size_t number = slabs_.size();
     lock.unlock();
+    // Each range may be rounded up.
+    const uint64_t enough = bytes + (bytes / range_bytes + 1) * kAlignment;
     GEMINID_ASSIGN_OR_RETURN(
         const std::vector<ChunkHandle> made,
         session_.Allocate({{absl::StrCat(name_, " ", number), ChunkKind::kGeneric,
-                            std::max(chunk_bytes_, rounded)}}));
+                            std::max(chunk_bytes_, enough)}}));
     session_.Transition(made.front().id, ChunkState::kHold);
     lock.lock();
     slabs_.push_back({.chunk = made.front().id, .free = {{0, made.front().bytes}}});
   }
 }
 
-std::optional<HomeRanges::Range> HomeRanges::TakeLocked(uint64_t bytes) {
+std::vector<HomeRanges::Range> HomeRanges::TakeLocked(uint64_t bytes, uint64_t range_bytes) {
+  std::vector<Range> taken;
+  for (uint64_t first = 0; first < bytes; first += range_bytes) {
+    const uint64_t rounded = base::RoundUp(std::min(range_bytes, bytes - first), kAlignment);
+    const std::optional<Range> range = TakeOneLocked(rounded);
+    if (!range.has_value()) {
+      for (const Range& back : taken) GiveLocked(back);
+      return {};
+    }
+    taken.push_back(*range);
+  }
+  return taken;
+}
+
+std::optional<HomeRanges::Range> HomeRanges::TakeOneLocked(uint64_t bytes) {
   for (Slab& slab : slabs_) {
     const auto found =
         std::ranges::find_if(slab.free, [&](const auto& range) { return range.second >= bytes; });
@@ -66,6 +82,10 @@ std::optional<HomeRanges::Range> HomeRanges::TakeLocked(uint64_t bytes) {
 
 void HomeRanges::Give(const Range& range) {
   const std::lock_guard lock(mutex_);
+  GiveLocked(range);
+}
+
+void HomeRanges::GiveLocked(const Range& range) {
   const auto slab = std::ranges::find(slabs_, range.chunk, &Slab::chunk);
   const auto here = slab->free.emplace(range.offset, range.bytes).first;
   if (const auto after = std::next(here);

@@ -29,9 +29,9 @@ class HomeRanges {
   HomeRanges(const HomeRanges&) = delete;
   HomeRanges& operator=(const HomeRanges&) = delete;
 
-  // At least one byte and at most a chunk's; the lowest free ones. Blocks while it allocates a
-  // chunk. RESOURCE_EXHAUSTED as the daemon words it.
-  absl::StatusOr<Range> Take(uint64_t bytes);
+  // `bytes`, above 0, in ranges of `range_bytes` and one of the rest; the lowest free ones. Blocks
+  // while it allocates a chunk. RESOURCE_EXHAUSTED as the daemon words it: nothing has changed.
+  absl::StatusOr<std::vector<Range>> Take(uint64_t bytes, uint64_t range_bytes);
   // Never waits for the daemon.
   void Give(const Range& range);
 
@@ -44,7 +44,10 @@ class HomeRanges {
     std::map<uint64_t, uint64_t> free;  // offset to bytes; no two of them touch
   };
 
-  std::optional<Range> TakeLocked(uint64_t bytes);
+  // Nothing: there is too little.
+  std::vector<Range> TakeLocked(uint64_t bytes, uint64_t range_bytes);
+  std::optional<Range> TakeOneLocked(uint64_t bytes);
+  void GiveLocked(const Range& range);
 
   Session& session_;
   const std::string name_;

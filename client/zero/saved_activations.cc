@@ -180,15 +180,10 @@ absl::StatusOr<Stream*> SavedActivations::StreamOf(StreamHandle handle) {
 }
 
 absl::StatusOr<std::vector<SavedActivations::Piece>> SavedActivations::TakeHomes(uint64_t bytes) {
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<HomeRanges::Range> homes,
+                           homes_.Take(bytes, options_.place_bytes));
   std::vector<Piece> pieces;
-  for (uint64_t first = 0; first < bytes; first += options_.place_bytes) {
-    auto home = homes_.Take(std::min(options_.place_bytes, bytes - first));
-    if (!home.ok()) {
-      for (const Piece& piece : pieces) homes_.Give(piece.home);
-      return home.status();
-    }
-    pieces.push_back({.home = *home});
-  }
+  for (const HomeRanges::Range& home : homes) pieces.push_back({.home = home});
   return pieces;
 }
 

@@ -226,9 +226,11 @@ TEST_F(SavedActivationsTest, AfterAPause_ItemsThatLayInPlacesComeFromHostMemory)
 TEST_F(SavedActivationsTest, ItemThatHostMemoryHasNoRoomFor_IsRefused_AndTheStoreGoesOn) {
   Tensor tensor = TensorOf(1, 3 * kPlaceBytes);
   ASSERT_NO_FATAL_FAILURE(Save(&tensor));
-  const auto refused = store_->Save(tensor.bytes.data(), uint64_t{1} << 40, {});
+  const uint64_t before = store_->host_bytes();
+  const auto refused = store_->Save(tensor.bytes.data(), uint64_t{4} << 30, {});
   EXPECT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
   EXPECT_EQ(store_->items(), 1u);
+  EXPECT_EQ(store_->host_bytes(), before);
   EXPECT_TRUE(ComesBack(tensor));
 }
 
@@ -266,10 +268,10 @@ TEST_F(RoomsTest, RangesOfHomes_GivenBackInAnyOrder_AreOneRangeAgain) {
   for (int round = 0; round < 5; ++round) {
     std::vector<HomeRanges::Range> taken;
     for (uint64_t bytes = 0; bytes < kChunkBytes; bytes += 256) {
-      const auto range = homes.Take(200);
-      ASSERT_TRUE(range.ok()) << range.status();
-      EXPECT_EQ(range->bytes, 256u);
-      taken.push_back(*range);
+      const auto ranges = homes.Take(200, 200);
+      ASSERT_TRUE(ranges.ok()) << ranges.status();
+      EXPECT_EQ(ranges->front().bytes, 256u);
+      taken.push_back(ranges->front());
     }
     EXPECT_EQ(homes.bytes(), kChunkBytes);
     std::ranges::sort(taken, {}, &HomeRanges::Range::offset);
@@ -278,10 +280,10 @@ TEST_F(RoomsTest, RangesOfHomes_GivenBackInAnyOrder_AreOneRangeAgain) {
     }
     std::ranges::shuffle(taken, random);
     for (const HomeRanges::Range& range : taken) homes.Give(range);
-    const auto whole = homes.Take(kChunkBytes);
+    const auto whole = homes.Take(kChunkBytes, kChunkBytes);
     ASSERT_TRUE(whole.ok()) << whole.status();
     EXPECT_EQ(homes.bytes(), kChunkBytes);
-    homes.Give(*whole);
+    homes.Give(whole->front());
   }
 }
 

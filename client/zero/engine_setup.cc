@@ -39,8 +39,8 @@ bool IsOnGpu(const Session* session) {
 
 // There are no kernels that make matrices orthogonal: with them state stays on the host.
 Options WithPlaceOfState(const Session* session, Options options) {
-  const bool automatic = options.state_placement == StatePlacement::kAuto &&
-                         options.placement != Placement::kDevice;
+  const bool automatic =
+      options.state_placement == StatePlacement::kAuto && options.placement != Placement::kDevice;
   if (IsMuon(options.optimizer) && IsOnGpu(session) && automatic) {
     options.state_placement = StatePlacement::kHost;
   }
@@ -120,7 +120,8 @@ absl::Status EngineSetup::Check() const {
       options.placement != Placement::kDevice && options.state_placement == StatePlacement::kHost;
   if (IsMuon(options.optimizer) && IsOnGpu(session) && !on_host) {
     return absl::UnimplementedError(
-        "muon has no kernels for a GPU, and updates state in host memory alone; use state placement "
+        "muon has no kernels for a GPU, and updates state in host memory alone; use state "
+        "placement "
         "host, and placement auto or cpu");
   }
   std::set<std::string> names;

@@ -36,7 +36,8 @@ class GranuleOptimizer {
     return static_cast<size_t>(kernels::MatrixStateArrays(options_));
   }
   uint64_t tensor_state_bytes() const;
-  // Host memory that updates of matrices need on so many threads, and where it is: before the first.
+  // Host memory that updates of matrices need on so many threads, and where it is: before the
+  // first.
   absl::StatusOr<uint64_t> WorkspaceBytes(size_t threads) const;
   void SetWorkspace(std::span<std::byte> workspace) { step_.SetMatrixWorkspace(workspace); }
   uint64_t device_scale_bytes() const { return step_.FactorTotal() * sizeof(float); }

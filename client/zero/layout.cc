@@ -77,8 +77,8 @@ std::vector<Kind> KindsOf(std::span<const TensorShape> tensors) {
   return kinds;
 }
 
-// Packs one kind; `quantum` is the unit in which a chunk grows that is not of the ordinary size, and
-// `granule` what whole tensors do not go beyond.
+// Packs one kind; `quantum` is the unit in which a chunk grows that is not of the ordinary size,
+// and `granule` what whole tensors do not go beyond.
 class Packer {
  public:
   Packer(const Kind& kind, uint64_t chunk_elements, uint64_t quantum, uint64_t granule)

@@ -77,9 +77,9 @@ struct Layout {
 // INVALID_ARGUMENT for no tensors, a tensor without elements, or sizes beyond 2^40 elements. A
 // tensor is ordinary if it is no larger than the mean plus three standard deviations. The search
 // tries chunk sizes from the largest ordinary tensor to twice that, and takes the one with the
-// least padding, the smallest of equals. Cost: a few thousand packings of the list. Tensors that are
-// whole share chunks with each other alone, of one granule per rank that is at least as large as the
-// largest.
+// least padding, the smallest of equals. Cost: a few thousand packings of the list. Tensors that
+// are whole share chunks with each other alone, of one granule per rank that is at least as large
+// as the largest.
 absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
                                   const LayoutOptions& options);
 

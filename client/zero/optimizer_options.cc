@@ -102,8 +102,8 @@ void Fill(const MuonOptions& from, kernels::OptimizerOptions* to) {
   to->kind = OptimizerKind::kMuon;
   to->muon.momentum = from.momentum;
   to->muon.nesterov = from.nesterov;
-  to->muon.rate = from.rate == MuonRate::kOriginal ? kernels::MuonRate::kOriginal
-                                                   : kernels::MuonRate::kAsAdamW;
+  to->muon.rate =
+      from.rate == MuonRate::kOriginal ? kernels::MuonRate::kOriginal : kernels::MuonRate::kAsAdamW;
   to->muon.weight_decay = from.weight_decay;
   to->muon.beta1 = from.beta1;
   to->muon.beta2 = from.beta2;
@@ -194,9 +194,7 @@ absl::Status CheckStateType(const Optimizer& optimizer, DataType type) {
                    " with these options keeps no array of state; leave the type fp32"));
 }
 
-bool NeedsSums(const Optimizer& optimizer) {
-  return kernels::NeedsSums(ToKernel(optimizer).kind);
-}
+bool NeedsSums(const Optimizer& optimizer) { return kernels::NeedsSums(ToKernel(optimizer).kind); }
 
 absl::Status CheckOptimizer(const Optimizer& optimizer) {
   if (kernels::CheckOptimizerOptions(ToKernel(optimizer)) == kernels::Status::kOk) {

@@ -238,9 +238,9 @@ absl::Status StateStore::MakeDeviceScales() {
 }
 
 absl::Status StateStore::MakeWorkspace() {
-  GEMINID_ASSIGN_OR_RETURN(
-      const std::vector<ChunkId> ids,
-      chunks_.Allocate({{"workspace of the optimizer", ChunkKind::kSpare, options_.workspace_bytes}}));
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids,
+                           chunks_.Allocate({{"workspace of the optimizer", ChunkKind::kSpare,
+                                              options_.workspace_bytes}}));
   workspace_ = {session_->Home(ids.front()), options_.workspace_bytes};
   return absl::OkStatus();
 }

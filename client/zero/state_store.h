@@ -2,10 +2,10 @@
 // gradient lie, and the spare that makes every update out of place.
 //
 // Every trained granule's kinds of state form an extent; for each form of extents there is one more
-// than granules, the spare. A form is a data type, and whether granules hold whole tensors. An update reads a granule's extent, writes the spare, and flips
-// them: one 64-bit store in the commit segment says which extent is the granule's from now on. Its
-// old extent becomes the spare. Chunks whose state lives on the device have a spare of their own
-// there.
+// than granules, the spare. A form is a data type, and whether granules hold whole tensors. An
+// update reads a granule's extent, writes the spare, and flips them: one 64-bit store in the commit
+// segment says which extent is the granule's from now on. Its old extent becomes the spare. Chunks
+// whose state lives on the device have a spare of their own there.
 #ifndef GEMINID_CLIENT_ZERO_STATE_STORE_H_
 #define GEMINID_CLIENT_ZERO_STATE_STORE_H_
 
@@ -282,7 +282,7 @@ class StateStore {
   shm::CommitSegment* commit_ = nullptr;
   std::vector<Extent> extents_;
   std::vector<std::atomic<uint32_t>> current_;       // by granule: its extent
-  std::array<uint32_t, 2 * kForms> spare_ = {};  // by tier and form
+  std::array<uint32_t, 2 * kForms> spare_ = {};      // by tier and form
   Gradients gradients_;
   TensorStates tensor_states_;
   float* device_scales_ = nullptr;

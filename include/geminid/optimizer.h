@@ -109,8 +109,8 @@ enum class MuonRate {
 };
 
 // For parameters that are Parameter::orthogonal, a momentum made orthogonal by five steps of Newton
-// and Schulz in bf16 (Jordan et al., "Muon", 2024; Liu et al., arXiv 2502.16982). 4 bytes. AdamW for
-// all others, 8 bytes. A group's beta1 is the momentum of its orthogonal parameters.
+// and Schulz in bf16 (Jordan et al., "Muon", 2024; Liu et al., arXiv 2502.16982). 4 bytes. AdamW
+// for all others, 8 bytes. A group's beta1 is the momentum of its orthogonal parameters.
 struct MuonOptions {
   double momentum = 0.95;
   bool nesterov = true;

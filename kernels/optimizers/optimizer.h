@@ -34,10 +34,9 @@ enum class OptimizerKind : uint8_t {
   kMuon,
 };
 inline constexpr OptimizerKind kAllOptimizerKinds[] = {
-    OptimizerKind::kAdamW, OptimizerKind::kAdam,      OptimizerKind::kLamb,
-    OptimizerKind::kLars,  OptimizerKind::kSgd,       OptimizerKind::kAdagrad,
-    OptimizerKind::kLion,  OptimizerKind::kAdafactor, OptimizerKind::kCame,
-    OptimizerKind::kMuon,
+    OptimizerKind::kAdamW, OptimizerKind::kAdam,    OptimizerKind::kLamb, OptimizerKind::kLars,
+    OptimizerKind::kSgd,   OptimizerKind::kAdagrad, OptimizerKind::kLion, OptimizerKind::kAdafactor,
+    OptimizerKind::kCame,  OptimizerKind::kMuon,
 };
 
 // "adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", "muon".

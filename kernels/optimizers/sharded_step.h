@@ -166,8 +166,8 @@ class ShardedStep {
   // ... and whether Apply copies this one.
   bool Copies(const Segment& segment) const;
 
-  // After Prepare or Restore. The rounding of state is the step's own. Thread-safe. kUnsupported for
-  // what ApplyMatrices steps.
+  // After Prepare or Restore. The rounding of state is the step's own. Thread-safe. kUnsupported
+  // for what ApplyMatrices steps.
   Status Apply(const Segment& segment, const ParameterArrays& new_arrays) const;
 
   // Whether ApplyMatrices is to step this one, which must have all of its tensor.

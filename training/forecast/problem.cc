@@ -96,8 +96,7 @@ class Builder {
   absl::Status LayOut() {
     std::vector<zero::TensorShape> shapes;
     for (const Tensor& tensor : tensors_) {
-      shapes.push_back({.elements = tensor.elements(),
-                        .whole = job_.optimizer.StepsWhole(tensor)});
+      shapes.push_back({.elements = tensor.elements(), .whole = job_.optimizer.StepsWhole(tensor)});
     }
     GEMINID_ASSIGN_OR_RETURN(
         layout_, zero::MakeLayout(shapes, {.world_size = static_cast<int>(work_.sharing_ranks()),

@@ -33,8 +33,8 @@ Status Normalize(size_t count, const float* u, BFloat16* x, ThreadPool* pool) {
   SquareSum squares;
   if (const Status status = AddSquares(u, count, &squares); status != Status::kOk) return status;
   const double norm = std::sqrt(squares.sum);  // NaN stays one
-  const auto scale = static_cast<float>(
-      1.0 / (norm < kNewtonSchulzLeastNorm ? kNewtonSchulzLeastNorm : norm));
+  const auto scale =
+      static_cast<float>(1.0 / (norm < kNewtonSchulzLeastNorm ? kNewtonSchulzLeastNorm : norm));
   RunInPieces(pool, count, [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) x[i] = BFloat16::FromFloat(u[i] * scale);
   });
@@ -57,8 +57,8 @@ Status NewtonSchulzProductBytes(uint64_t rows, uint64_t cols, size_t threads, si
   const Products products = ProductsOf(rows, cols);
   *bytes = 0;
   size_t of_gram = 0;
-  Status status = MatmulWorkspaceBytes<BFloat16, BFloat16>(products.gram, &of_gram,
-                                                           MatmulPath::kAuto, threads);
+  Status status =
+      MatmulWorkspaceBytes<BFloat16, BFloat16>(products.gram, &of_gram, MatmulPath::kAuto, threads);
   *bytes = of_gram;
   for (const MatmulShape& shape : {products.square, products.update}) {
     size_t needed = 0;
@@ -87,8 +87,8 @@ Status NewtonSchulz(uint64_t rows, uint64_t cols, const NewtonSchulzSpace& space
       status = multiply(products.square, space.gram, space.gram, space.square);
     }
     if (status != Status::kOk) return status;
-    Combine(side * side, kNewtonSchulzB, space.gram, kNewtonSchulzC, space.square,
-            space.polynomial, pool);
+    Combine(side * side, kNewtonSchulzB, space.gram, kNewtonSchulzC, space.square, space.polynomial,
+            pool);
     status = wide ? multiply(products.update, space.polynomial, space.x, space.wide)
                   : multiply(products.update, space.x, space.polynomial, space.wide);
     if (status != Status::kOk) return status;

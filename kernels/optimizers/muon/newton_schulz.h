@@ -24,9 +24,9 @@ inline constexpr float kNewtonSchulzC = 2.0315F;
 inline constexpr double kNewtonSchulzLeastNorm = 1e-7;
 
 struct NewtonSchulzSpace {
-  float* wide = nullptr;         // rows x cols: u, overwritten
-  BFloat16* x = nullptr;         // rows x cols: the result
-  BFloat16* gram = nullptr;      // the shorter side squared, as are the next two
+  float* wide = nullptr;     // rows x cols: u, overwritten
+  BFloat16* x = nullptr;     // rows x cols: the result
+  BFloat16* gram = nullptr;  // the shorter side squared, as are the next two
   float* square = nullptr;
   BFloat16* polynomial = nullptr;
   void* products = nullptr;  // ProductBytes

@@ -18,8 +18,7 @@ void RunInPieces(ThreadPool* pool, size_t count, const Body& body) {
     body(size_t{0}, count);
     return;
   }
-  pool->Run(count, kMuonPieceElements,
-            [&](const Granule& piece) { body(piece.begin, piece.end); });
+  pool->Run(count, kMuonPieceElements, [&](const Granule& piece) { body(piece.begin, piece.end); });
 }
 
 }  // namespace geminid::kernels

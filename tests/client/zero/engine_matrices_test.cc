@@ -1,5 +1,5 @@
-// Muon in the engine: whole matrices on one rank each, with the bits of dense training wherever they
-// lie, and 8 bytes of state and weight for each of their parameters.
+// Muon in the engine: whole matrices on one rank each, with the bits of dense training wherever
+// they lie, and 8 bytes of state and weight for each of their parameters.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

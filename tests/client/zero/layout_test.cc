@@ -126,7 +126,8 @@ TEST(Layout, WholeTensors_LieWithinOneGranuleAndShareChunksWithEachOtherAlone) {
 
 // GPT-2's layer of width 256, of four matrices, on two ranks: two fill one granule.
 TEST(Layout, WholeTensorsThatFillGranules_WasteNothing) {
-  std::vector<TensorShape> tensors = Trainable({3 << 16, 1 << 16, 4 << 16, 4 << 16, 3 << 16, 1 << 16});
+  std::vector<TensorShape> tensors =
+      Trainable({3 << 16, 1 << 16, 4 << 16, 4 << 16, 3 << 16, 1 << 16});
   for (TensorShape& tensor : tensors) tensor.whole = true;
   absl::StatusOr<Layout> layout = MakeLayout(tensors, {.world_size = 2});
   ASSERT_TRUE(layout.ok()) << layout.status();

@@ -100,8 +100,7 @@ struct Matrices {
 
   Status Step(const MuonOptions& options, ThreadPool* pool = nullptr) {
     size_t bytes = 0;
-    const Status planned =
-        MuonWorkspaceBytes(shape, pool == nullptr ? 1 : pool->threads(), &bytes);
+    const Status planned = MuonWorkspaceBytes(shape, pool == nullptr ? 1 : pool->threads(), &bytes);
     if (planned != Status::kOk) return planned;
     return MuonStep(options, shape, arrays().View(), gradient.data(), arrays(),
                     workspace.Bytes(bytes), bytes, pool);

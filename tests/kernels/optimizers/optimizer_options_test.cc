@@ -116,9 +116,9 @@ TEST(OptimizerOptions, BadHyperparameter_Refused) {
                               &CameOptions::clip_threshold, &CameOptions::weight_decay}) {
       ExpectRefused(kCame, [&](OptimizerOptions& o) { o.came.*member = bad; });
     }
-    for (const auto member : {&MuonOptions::learning_rate, &MuonOptions::momentum,
-                              &MuonOptions::weight_decay, &MuonOptions::beta1, &MuonOptions::beta2,
-                              &MuonOptions::epsilon}) {
+    for (const auto member :
+         {&MuonOptions::learning_rate, &MuonOptions::momentum, &MuonOptions::weight_decay,
+          &MuonOptions::beta1, &MuonOptions::beta2, &MuonOptions::epsilon}) {
       ExpectRefused(kMuon, [&](OptimizerOptions& o) { o.muon.*member = bad; });
     }
   }

@@ -54,10 +54,10 @@ void ExpectNoMore(const Peaks& resumed, const Peaks& undisturbed) {
 class MemoryOfResumes : public ::testing::TestWithParam<Words> {
  protected:
   Words Arguments(const std::string& ranks, const Words& more) const {
-    return Words{"--text",   text_,   "--model",         "gpt2-3m",  "--ranks",    ranks,
-                 "--batch",  "2",     "--device-memory", "24MiB",    "--schedule", "constant",
-                 "--report", report_, "--progress",      "none",     "--threads",  "1",
-                 "--socket", env_.socket()} +
+    return Words{"--text",     text_,       "--model",  "gpt2-3m",         "--ranks",
+                 ranks,        "--batch",   "2",        "--device-memory", "24MiB",
+                 "--schedule", "constant",  "--report", report_,           "--progress",
+                 "none",       "--threads", "1",        "--socket",        env_.socket()} +
            GetParam() + more;
   }
 
@@ -102,18 +102,17 @@ TEST_P(MemoryOfResumes, OnAnotherNumberOfRanks_IsThatOfTheRun) {
   EXPECT_EQ(Report()["first_step"], 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, MemoryOfResumes, ::testing::ValuesIn([] {
-                           std::vector<Words> all = {{"--optimizer", "adamw"},
-                                                     {"--optimizer", "sgd"},
-                                                     {"--optimizer", "came"}};
-                           if (!LongTests()) return all;
-                           for (const char* name :
-                                {"adam", "lamb", "lars", "adagrad", "lion", "adafactor"}) {
-                             all.push_back({"--optimizer", name});
-                           }
-                           all.push_back({"--state-dtype", "bf16"});
-                           return all;
-                         }()));
+INSTANTIATE_TEST_SUITE_P(
+    Optimizers, MemoryOfResumes, ::testing::ValuesIn([] {
+      std::vector<Words> all = {
+          {"--optimizer", "adamw"}, {"--optimizer", "sgd"}, {"--optimizer", "came"}};
+      if (!LongTests()) return all;
+      for (const char* name : {"adam", "lamb", "lars", "adagrad", "lion", "adafactor"}) {
+        all.push_back({"--optimizer", name});
+      }
+      all.push_back({"--state-dtype", "bf16"});
+      return all;
+    }()));
 
 // A checkpoint's values alone, with new state.
 using MemoryOfLoads = MemoryOfResumes;
@@ -135,7 +134,8 @@ TEST_P(MemoryOfReplacements, OfARankThatWasKilled_IsThatOfTheRun) {
   const Peaks undisturbed = Train("2", {"--steps", "20"});
   ASSERT_TRUE(env_.Start().ok());
   constexpr int kColumns = 200;
-  TrainerProcess trainer(Arguments("2", {"--steps", "20", "--restarts", "1", "--progress", "lines"}), kColumns);
+  TrainerProcess trainer(
+      Arguments("2", {"--steps", "20", "--restarts", "1", "--progress", "lines"}), kColumns);
   ASSERT_TRUE(trainer.WaitForStep(2)) << trainer.output();
   const std::vector<pid_t> ranks = trainer.Children("geminid-train: rank 1");
   ASSERT_EQ(ranks.size(), 1u);

@@ -19,10 +19,9 @@ using ::testing::HasSubstr;
 // What the engine offers, with its hyperparameters.
 const std::vector<zero::Optimizer>& EngineOptimizers() {
   static const auto* const kAll = new std::vector<zero::Optimizer>{
-      zero::AdamWOptions{}, zero::AdamOptions{},      zero::LambOptions{},
-      zero::LarsOptions{},  zero::SgdOptions{},       zero::AdagradOptions{},
-      zero::LionOptions{},  zero::AdafactorOptions{}, zero::CameOptions{},
-      zero::MuonOptions{}};
+      zero::AdamWOptions{}, zero::AdamOptions{},    zero::LambOptions{}, zero::LarsOptions{},
+      zero::SgdOptions{},   zero::AdagradOptions{}, zero::LionOptions{}, zero::AdafactorOptions{},
+      zero::CameOptions{},  zero::MuonOptions{}};
   return *kAll;
 }
 

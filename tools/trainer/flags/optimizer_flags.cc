@@ -135,12 +135,9 @@ Fields FieldsOf(zero::CameOptions& o) {
 }
 
 Fields FieldsOf(zero::MuonOptions& o) {
-  return {{&Flags::momentum, &o.momentum},
-          {&Flags::nesterov, &o.nesterov},
-          {&Flags::beta1, &o.beta1},
-          {&Flags::beta2, &o.beta2},
-          {&Flags::epsilon, &o.epsilon},
-          {&Flags::weight_decay, &o.weight_decay}};
+  return {{&Flags::momentum, &o.momentum}, {&Flags::nesterov, &o.nesterov},
+          {&Flags::beta1, &o.beta1},       {&Flags::beta2, &o.beta2},
+          {&Flags::epsilon, &o.epsilon},   {&Flags::weight_decay, &o.weight_decay}};
 }
 
 Fields FieldsOf(zero::Optimizer& optimizer) {

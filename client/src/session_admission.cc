@@ -74,6 +74,7 @@ absl::Status SessionImpl::AwaitAdmission() {
 
 // A job that has not made its arenas in time loses what it was promised, and waits again.
 absl::Status SessionImpl::AwaitArena() {
+  bool tried_again = false;  // since it was last admitted
   while (true) {
     if (options.admission.has_value()) {
       GEMINID_RETURN_IF_ERROR(AwaitAdmission());
@@ -82,7 +83,9 @@ absl::Status SessionImpl::AwaitArena() {
     absl::Status made = MakeArena();
     if (!absl::IsFailedPrecondition(made) || !options.admission.has_value()) return made;
     GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, AskAdmission());
-    if (standing.admitted) return made;
+    // It may have been given its promise back in between.
+    if (standing.admitted && tried_again) return made;
+    tried_again = standing.admitted;
   }
 }
 

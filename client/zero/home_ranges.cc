@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/pages.h"
-#include "base/status_macros.h"
 
 namespace geminid::zero {
 namespace {
@@ -30,7 +30,10 @@ HomeRanges::~HomeRanges() {
     chunks.push_back(slab.chunk);
     freed.push_back(session_.Transition(slab.chunk, ChunkState::kFree));
   }
-  for (const Pending& free : freed) free.Wait(kFarewellTimeout).IgnoreError();
+  const absl::Time end = base::MonotonicNow() + kFarewellTimeout;  // of all of them
+  for (const Pending& free : freed) {
+    free.Wait(std::max(end - base::MonotonicNow(), absl::ZeroDuration())).IgnoreError();
+  }
   if (!chunks.empty()) session_.Free(chunks).IgnoreError();  // else they end with the session
 }
 
@@ -43,13 +46,17 @@ absl::StatusOr<std::vector<HomeRanges::Range>> HomeRanges::Take(uint64_t bytes,
     lock.unlock();
     // Each range may be rounded up.
     const uint64_t enough = bytes + (bytes / range_bytes + 1) * kAlignment;
-    GEMINID_ASSIGN_OR_RETURN(
-        const std::vector<ChunkHandle> made,
-        session_.Allocate({{absl::StrCat(name_, " ", number), ChunkKind::kGeneric,
-                            std::max(chunk_bytes_, enough)}}));
-    session_.Transition(made.front().id, ChunkState::kHold);
+    const auto allocate = [&](uint64_t slab_bytes) {
+      const std::string name = absl::StrCat(name_, " ", number);
+      return session_.Allocate({{name, ChunkKind::kGeneric, slab_bytes}});
+    };
+    absl::StatusOr<std::vector<ChunkHandle>> made = allocate(std::max(chunk_bytes_, enough));
+    // What is left of the host's memory may be enough for this alone.
+    if (absl::IsResourceExhausted(made.status()) && enough < chunk_bytes_) made = allocate(enough);
+    if (!made.ok()) return made.status();
+    session_.Transition(made->front().id, ChunkState::kHold);
     lock.lock();
-    slabs_.push_back({.chunk = made.front().id, .free = {{0, made.front().bytes}}});
+    slabs_.push_back({.chunk = made->front().id, .free = {{0, made->front().bytes}}});
   }
 }
 

@@ -18,7 +18,6 @@ kernels::OptimizerOptions ToKernel(const Optimizer& optimizer);
 // each, and the factors. 0 for optimizers that need no sums over tensors.
 uint64_t TensorStateBytes(const kernels::OptimizerOptions& options, uint64_t tensors,
                           uint64_t factors);
-// Whether its step depends on how many there were before.
 // Its orthogonal parameters are stepped as whole matrices.
 inline bool IsMuon(const Optimizer& optimizer) {
   return std::holds_alternative<MuonOptions>(optimizer);
@@ -29,6 +28,7 @@ inline bool IsMatrix(const Parameter& parameter, const Optimizer& optimizer) {
   return IsMuon(optimizer) && parameter.trainable && parameter.orthogonal;
 }
 
+// Whether its step depends on how many there were before.
 bool CountsUpdates(const kernels::OptimizerOptions& options);
 
 // The optimizer with what a group has of its own. INVALID_ARGUMENT naming what is out of its range,

@@ -16,7 +16,8 @@ namespace {
 constexpr uint32_t kFewestPlaces = 2;  // one is read while the next one comes
 constexpr uint32_t kMostPlaces = 1024;
 constexpr uint64_t kPiecesPerChunk = 16;  // of host memory that is allocated at once
-constexpr uint64_t kEvictAny = 0;         // items are numbered from 1
+constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
+constexpr uint64_t kEvictAny = 0;  // items are numbered from 1
 
 absl::Status NotThere(const char* call, uint64_t item) {
   return absl::InvalidArgumentError(
@@ -48,8 +49,8 @@ SavedActivations::SavedActivations(Session* session, const ActivationStoreOption
 SavedActivations::~SavedActivations() {
   {
     Lock lock(mutex_);
-    Await(
-        &lock, [this] { return !AnyInUse(); }, "to end")
+    // After a failure copies may have ended already, unheard.
+    AwaitCopies(&lock, status_.ok() ? timeout_ : std::min(timeout_, kFarewellTimeout))
         .IgnoreError();
   }
   guard_->End();
@@ -158,8 +159,7 @@ void SavedActivations::Fail(const absl::Status& status) {
 absl::Status SavedActivations::Empty() {
   Lock lock(mutex_);
   paused_ = true;
-  GEMINID_RETURN_IF_ERROR(Await(
-      &lock, [this] { return !AnyInUse(); }, "to end"));
+  GEMINID_RETURN_IF_ERROR(AwaitCopies(&lock, timeout_));
   for (Place& place : places_) Clear(&place);
   return absl::OkStatus();
 }
@@ -305,12 +305,24 @@ absl::Status SavedActivations::Await(Lock* lock, const Ready& ready, const char*
     const auto deadline = base::Deadline::In(timeout_);
     const auto moved = [&] { return ended_ != before || !status_.ok() || ready(); };
     if (changed_.wait_until(*lock, deadline.time(), moved)) continue;
+    if (paused_) continue;  // for as long as another job has the arena
     status_.Update(absl::DeadlineExceededError(
         absl::StrCat("no copy of saved activations has ended within ",
                      absl::FormatDuration(timeout_), ", while the trainer waits for one ", what)));
   }
   session_.AddStall(StallCause::kCopy, base::MonotonicNow() - began);
   return status_;
+}
+
+absl::Status SavedActivations::AwaitCopies(Lock* lock, absl::Duration timeout) {
+  while (AnyInUse()) {
+    const uint64_t before = ended_;
+    const auto moved = [&] { return ended_ != before || !AnyInUse(); };
+    if (changed_.wait_until(*lock, base::Deadline::In(timeout).time(), moved)) continue;
+    return absl::DeadlineExceededError(absl::StrCat(
+        "no copy of saved activations has ended within ", absl::FormatDuration(timeout)));
+  }
+  return absl::OkStatus();
 }
 
 // Items are mostly loaded in reverse: of those in places, the first one is needed last.

@@ -121,6 +121,9 @@ class SavedActivations final : public ActivationStore {
 
   // --- with mutex_ held ---
   absl::Status Await(Lock* lock, const Ready& ready, const char* what);
+  // Until no place is in use, whatever has failed. DEADLINE_EXCEEDED where no copy ends for so
+  // long.
+  absl::Status AwaitCopies(Lock* lock, absl::Duration timeout);
   // One where nothing lies, or a piece that is at home, too, of an item saved after `evict_above`.
   std::optional<uint32_t> FindPlace(uint64_t evict_above) const;
   void Assign(uint32_t place, uint64_t item, uint32_t piece, Where where);

@@ -12,6 +12,7 @@
 #include "kernels/optimizers/kind_options.h"
 #include "kernels/optimizers/lamb/lamb_rule.h"
 #include "kernels/optimizers/lars/lars_rule.h"
+#include "kernels/optimizers/muon/muon_rule.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
 
@@ -194,6 +195,8 @@ Status ShardedStep::CheckRules() const {
     LambRule lamb;
     LarsRule lars;
     AdafactorCoefficients factored;
+    MuonMomentumRule momentum;
+    MuonRule muon;
     if (status != Status::kOk) return status;
     if (o.kind == OptimizerKind::kLamb) status = MakeRule(o.lamb, {first, second}, &lamb);
     if (o.kind == OptimizerKind::kLars) status = MakeRule(o.lars, {first, second}, &lars);
@@ -202,6 +205,9 @@ Status ShardedStep::CheckRules() const {
     }
     if (o.kind == OptimizerKind::kCame) {
       status = MakeCoefficients(o.came, tensors_[t].shape, second, &factored);
+    }
+    if (o.kind == OptimizerKind::kMuon && tensors_[t].matrix_rows != 0) {
+      status = MakeRules(o.muon, MatricesOf(tensors_[t]), &momentum, &muon);
     }
     if (status != Status::kOk) return status;
   }
@@ -481,6 +487,7 @@ Status ShardedStep::MatrixWorkspaceBytes(size_t threads, size_t* bytes) const {
 
 Status ShardedStep::ApplyMatrices(const Segment& s, const ParameterArrays& arrays,
                                   ThreadPool* pool) const {
+  const ScopedFloatEnvironment environment;
   if (!ready_) return Status::kInvalidParameter;
   if (const Status status = CheckSegment(s); status != Status::kOk) return status;
   if (!OfMatrices(s)) return Status::kUnsupported;

@@ -38,6 +38,7 @@ ROWS = {
     "`--activations recompute`": [["--activations", "recompute"]],
     "`--activations keep`": [["--activations", "keep"]],
     "`--activations offload`": [["--activations", "offload"]],
+    "`--optimizer muon`": [["--optimizer", "muon"]],
     "`--optimizer`": [["--optimizer", name] for name in ("lamb", "lars", "adafactor", "came", "lion")],
     "`--loss-scale`": [["--loss-scale", "dynamic"]],
     "`--update backward`": [["--update", "backward", "--clip-norm", "0", "--accumulate", "1"]],

@@ -283,6 +283,25 @@ def test_graph_without_a_backward_is_forgotten_with_its_items(keeper):
     assert items(keeper) == 0
 
 
+def test_output_that_its_own_node_saves_does_not_keep_its_graph(keeper):
+    with offloaded(keeper):
+        y = torch.randn(64, 64, requires_grad=True).mul(2).sin()[:8, :8].contiguous().exp()  # small: it stays
+    assert items(keeper) > 0
+    del y
+    assert items(keeper) == 0
+
+
+def test_small_tensor_that_is_changed_before_the_backward_is_refused_as_by_torch(keeper):
+    with offloaded(keeper):
+        x = torch.randn(8, requires_grad=True)
+        y = x.sigmoid()
+        loss = y.sum()
+    with torch.no_grad():
+        y.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 def test_small_tensors_and_tensors_of_classes_of_their_own_stay(keeper):
     class Own(torch.Tensor):
         pass

@@ -109,3 +109,17 @@ def test_vector_that_is_to_be_orthogonal_is_refused_by_name():
     model = Net()
     with pytest.raises(InvalidArgument, match="'wide.bias' has fewer than two dimensions.*AdamW"):
         geminid.torch.prepare(model, geminid.torch.Muon(model.parameters()), device_memory="4MiB")
+
+
+def test_group_that_becomes_the_other_kind_is_refused_by_name():
+    model = Net()
+    muon = geminid.torch.Muon([{"params": model.matrices()}, {"params": model.others(), "orthogonal": False}])
+    model, optimizer = geminid.torch.prepare(model, muon, device_memory="4MiB")
+    saved = optimizer.state_dict()
+    saved["param_groups"][0]["orthogonal"] = False
+    with pytest.raises(Refused, match="'wide.weight' was prepared with orthogonal=True"):
+        optimizer.load_state_dict(saved)
+    optimizer.param_groups[1]["orthogonal"] = True
+    model(torch.ones(1, 48)).sum().backward()
+    with pytest.raises(Refused, match="'wide.bias' was prepared with orthogonal=False"):
+        optimizer.step()

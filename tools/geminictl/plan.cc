@@ -90,7 +90,9 @@ void UseTrainersNumber(PlanAnswer* answer) {
   if (forecast::IsInTable(job.hardware)) shape.UseGpu();
   const std::uint64_t workspace = forecast::TrainerWorkspaceBytes(shape);
   const std::uint64_t bytes = forecast::TrainerDeviceBytes(
-      model, {.workspace_bytes = workspace, .sharing_ranks = job.ranks});
+      model, {.workspace_bytes = workspace,
+              .sharing_ranks = job.ranks,
+              .whole_matrices = job.optimizer.options.kind == kernels::OptimizerKind::kMuon});
   answer->trainer_device_bytes = bytes;
   // It says nothing of the host, nor of a device that has as much.
   const planner::TierBytes& host =

@@ -43,6 +43,11 @@ class EnginePlanner {
     problem_.machine.disk_bytes = 0;
   }
 
+  absl::StatusOr<ExecutablePlan> OnHost() const {
+    GEMINID_ASSIGN_OR_RETURN(HierarchyPlan plan, WithStateOnDevice(0));
+    return ExecutablePlan{.plan = std::move(plan)};
+  }
+
   absl::StatusOr<ExecutablePlan> Run() {
     GEMINID_ASSIGN_OR_RETURN(HierarchyPlan all, WithStateOnDevice(order_.size()));
     GEMINID_ASSIGN_OR_RETURN(HierarchyPlan some, WithStateOnDevice(0));
@@ -112,8 +117,10 @@ class EnginePlanner {
 
 const char* Name(StateMode mode) { return mode == StateMode::kAuto ? "auto" : "device"; }
 
-absl::StatusOr<ExecutablePlan> MakeExecutablePlan(const HierarchyProblem& problem) {
-  return EnginePlanner(problem).Run();
+absl::StatusOr<ExecutablePlan> MakeExecutablePlan(const HierarchyProblem& problem,
+                                                  bool state_on_host) {
+  EnginePlanner planner(problem);
+  return state_on_host ? planner.OnHost() : planner.Run();
 }
 
 }  // namespace geminid::forecast

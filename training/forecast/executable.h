@@ -26,8 +26,10 @@ struct ExecutablePlan {
 
 // The faster of the two modes, each by the engine's own rule (client/zero/engine_plan.cc). What can
 // be recomputed is, and nothing else leaves the device; no state is streamed, nothing is on disk.
-// Not fitting is an answer, of kAuto. Errors are those of the planner.
-absl::StatusOr<ExecutablePlan> MakeExecutablePlan(const planner::HierarchyProblem& problem);
+// Not fitting is an answer, of kAuto. Errors are those of the planner. `state_on_host`: there are
+// no kernels that update state on the device.
+absl::StatusOr<ExecutablePlan> MakeExecutablePlan(const planner::HierarchyProblem& problem,
+                                                  bool state_on_host = false);
 
 }  // namespace geminid::forecast
 

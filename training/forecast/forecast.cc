@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "geminid/types.h"
+#include "training/forecast/hardware.h"
 
 namespace geminid::forecast {
 namespace {
@@ -39,7 +40,10 @@ std::uint64_t ParametersOf(const HierarchyProblem& problem, std::uint32_t ranks)
 // The mode is only meant where plans are restricted to what the engine executes.
 absl::StatusOr<ExecutablePlan> MakePlan(const HierarchyProblem& problem, const Job& job,
                                         Effort effort) {
-  if (job.only_executable) return MakeExecutablePlan(problem);
+  // What is in the table of hardware is a GPU.
+  const bool state_on_host =
+      job.optimizer.options.kind == kernels::OptimizerKind::kMuon && IsInTable(job.hardware);
+  if (job.only_executable) return MakeExecutablePlan(problem, state_on_host);
   ExecutablePlan made;
   GEMINID_ASSIGN_OR_RETURN(made.plan, effort == Effort::kFastest
                                           ? planner::MakeHierarchyPlan(problem)

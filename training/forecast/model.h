@@ -104,6 +104,11 @@ struct Tensor {
   std::uint64_t elements() const { return rows * columns; }
 };
 
+// Which Muon makes orthogonal: not the tables, and not an output layer.
+inline bool IsLayerMatrix(const Tensor& tensor) {
+  return IsPartOfLayer(tensor.used_by) && tensor.rows > 1 && tensor.columns > 1;
+}
+
 // In order of first use in the forward pass. `model` is valid. Norms are with what follows them,
 // but those of outputs and of an encoder's end with what they follow.
 std::vector<Tensor> Tensors(const Model& model);

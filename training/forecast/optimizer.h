@@ -31,8 +31,7 @@ struct Optimizer {
     return element * static_cast<std::uint64_t>(kernels::MatrixStateArrays(options));
   }
   bool StepsWhole(const Tensor& tensor) const {
-    return options.kind == kernels::OptimizerKind::kMuon && IsPartOfLayer(tensor.used_by) &&
-           tensor.rows > 1 && tensor.columns > 1;
+    return options.kind == kernels::OptimizerKind::kMuon && IsLayerMatrix(tensor);
   }
   // What every rank keeps whole for a tensor of this shape: its sums and its factors, in two
   // versions, of which a step reads one and writes the other.

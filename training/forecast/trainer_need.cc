@@ -46,6 +46,7 @@ Chunks PackedChunks(const Model& model, const TrainerNeed& need) {
       const auto number = static_cast<std::uint32_t>(units.size());
       shape.unit = units.emplace(Place(tensor.layer, tensor.used_by), number).first->second;
     }
+    shape.whole = need.whole_matrices && IsLayerMatrix(tensor);
     shapes.push_back(shape);
   }
   const auto layout =

@@ -59,6 +59,7 @@ struct TrainerNeed {
   bool weights_stay = false;        // on the device between operators
   bool state_on_device = false;     // the optimizer's
   std::uint64_t state_bytes = 12;   // of an element: weight, remainder and the optimizer's arrays
+  bool whole_matrices = false;      // of layers, as Muon has them (Optimizer::StepsWhole)
 };
 
 // A size of --device-memory with which the trainer trains, recomputing activations: its workspace,

@@ -84,7 +84,8 @@ uint64_t EnoughDeviceBytes(const TrainOptions& options, int world_size, size_t t
        .weights_stay = on_device || options.zero.stage != zero::Stage::kWeights,
        .state_on_device =
            on_device || options.zero.state_placement == zero::StatePlacement::kDevice,
-       .state_bytes = StateBytesPerParameter(options)});
+       .state_bytes = StateBytesPerParameter(options),
+       .whole_matrices = std::holds_alternative<zero::MuonOptions>(options.zero.optimizer)});
 }
 
 absl::Status WithDeviceAdvice(const absl::Status& status, const TrainOptions& options,

@@ -60,6 +60,11 @@ bool JobQueue::Job::has_arenas() const {
   });
 }
 
+bool JobQueue::Job::has_any_arena() const {
+  return std::ranges::any_of(ranks,
+                             [](const auto& entry) { return entry.second.device_charged > 0; });
+}
+
 JobQueue::JobQueue(const Ledger* ledger, const Quota* quota, JobQueueOptions options)
     : ledger_(ledger), quota_(quota), options_(options) {}
 

@@ -218,6 +218,7 @@ class JobQueue {
     Needs NeedsOf(bool host, bool device, SessionId except) const;
     // Of what it has there are whole arenas alone.
     bool has_arenas() const;
+    bool has_any_arena() const;
     // Empty: nothing.
     std::string WhatStarts() const;
   };
@@ -256,7 +257,7 @@ class JobQueue {
   std::vector<Job*> ChooseVictims(const Job& job, Room supposed, const Decision& decision);
   // It was asked for its device memory, and has not given it back in time.
   bool IsOverdue(const Job& job, Time now) const;
-  // All of its ranks have their arenas, or have had the time to make them.
+  // All of its ranks have their arenas, or none has and they have had the time to make them.
   bool HasStarted(const Job& job, Time now) const;
   std::optional<Time> DueOf(const Job& job, Time now) const;
   void YieldHeld(Time now);

@@ -181,7 +181,9 @@ std::optional<Time> JobQueue::DueOf(const Job& job, Time now) const {
 }
 
 bool JobQueue::HasStarted(const Job& job, Time now) const {
-  return job.has_arenas() || now - job.since >= options_.yield_time;
+  if (job.has_arenas()) return true;
+  // A rank that has its arena may wait for another rank, and could not give it back.
+  return !job.has_any_arena() && now - job.since >= options_.yield_time;
 }
 
 bool JobQueue::IsOverdue(const Job& job, Time now) const {

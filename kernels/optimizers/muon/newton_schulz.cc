@@ -6,6 +6,7 @@
 #include "kernels/model/matmul/matmul.h"
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/optimizers/muon/pieces.h"
+#include "kernels/runtime/common/float_environment.h"
 
 namespace geminid::kernels {
 namespace {
@@ -28,6 +29,16 @@ Products ProductsOf(uint64_t rows, uint64_t cols) {
   return made;
 }
 
+// Behind calls, for the sake of ScopedFloatEnvironment.
+__attribute__((noinline)) void ScaleSome(const float* u, float scale, size_t count, BFloat16* x) {
+  for (size_t i = 0; i < count; ++i) x[i] = BFloat16::FromFloat(u[i] * scale);
+}
+
+__attribute__((noinline)) void CombineSome(size_t count, float p, const BFloat16* x, float q,
+                                           const float* y, BFloat16* to) {
+  for (size_t i = 0; i < count; ++i) to[i] = BFloat16::FromFloat(p * x[i].ToFloat() + q * y[i]);
+}
+
 // x = u / ||u||.
 Status Normalize(size_t count, const float* u, BFloat16* x, ThreadPool* pool) {
   SquareSum squares;
@@ -36,7 +47,8 @@ Status Normalize(size_t count, const float* u, BFloat16* x, ThreadPool* pool) {
   const auto scale =
       static_cast<float>(1.0 / (norm < kNewtonSchulzLeastNorm ? kNewtonSchulzLeastNorm : norm));
   RunInPieces(pool, count, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) x[i] = BFloat16::FromFloat(u[i] * scale);
+    const ScopedFloatEnvironment environment;
+    ScaleSome(u + begin, scale, end - begin, x + begin);
   });
   return Status::kOk;
 }
@@ -45,9 +57,8 @@ Status Normalize(size_t count, const float* u, BFloat16* x, ThreadPool* pool) {
 void Combine(size_t count, float p, const BFloat16* x, float q, const float* y, BFloat16* to,
              ThreadPool* pool) {
   RunInPieces(pool, count, [&](size_t begin, size_t end) {
-    for (size_t i = begin; i < end; ++i) {
-      to[i] = BFloat16::FromFloat(p * x[i].ToFloat() + q * y[i]);
-    }
+    const ScopedFloatEnvironment environment;
+    CombineSome(end - begin, p, x + begin, q, y + begin, to + begin);
   });
 }
 

@@ -35,26 +35,53 @@ def place_bytes(arena_bytes: int) -> int:
     return max(_PAGE, min(_LARGEST_PLACE, arena_bytes // (_SHARE * PLACES)) // _PAGE * _PAGE)
 
 
+def least_memory(needed: int) -> int:
+    """Of the engine's memory, so that `needed` bytes are left beside the places, which grow with it."""
+    return min(-(-needed * _SHARE // (_SHARE - 1)) + PLACES * _PAGE, needed + PLACES * _LARGEST_PLACE)
+
+
 class _Saved:
     """Bytes of one storage. Tensors that share them share this."""
 
-    __slots__ = ("engine", "item", "nbytes", "version", "source", "back", "stream", "__weakref__")
+    __slots__ = ("engine", "item", "nbytes", "version", "source", "back", "stream", "process", "__weakref__")
 
     def __init__(self, engine: Engine, item: int, nbytes: int, version: int, source: StorageWeakRef) -> None:
         self.engine, self.item, self.nbytes, self.version = engine, item, nbytes, version
         self.source = source  # no other storage has its address while this is there
         self.back: StorageWeakRef | None = None  # the storage that it was loaded to last, and on which stream
         self.stream = 0
+        self.process = os.getpid()
 
     def __del__(self) -> None:
         try:
-            self.engine.drop_activation(self.item)
-        except Exception:  # in a forked child, which has no engine, or at the end of the interpreter
+            if os.getpid() == self.process:  # a forked child's copy of the store is nobody's
+                self.engine.drop_activation(self.item)
+        except Exception:  # at the end of the interpreter
             pass
 
 
+class _Kept:
+    """A tensor that stays where it is. Without its graph: an output that its own node saves would keep that node for ever.
+    With its version, which autograd itself looks at only where there are no hooks."""
+
+    __slots__ = ("tensor", "version")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        with _DISABLED():
+            self.tensor = tensor if tensor.is_leaf else tensor.detach()
+            self.version: int | None = None if tensor.is_inference() else tensor._version
+
+    def get(self) -> torch.Tensor:
+        with _DISABLED():
+            if self.version is not None and self.tensor._version != self.version:
+                raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace "
+                                   f"operation: a tensor of shape {tuple(self.tensor.shape)} is at version "
+                                   f"{self.tensor._version}, and was saved at version {self.version}")
+        return self.tensor
+
+
 class _Packed:
-    """What autograd keeps in place of a tensor."""
+    """What autograd keeps in place of a tensor that is offloaded."""
 
     __slots__ = ("saved", "dtype", "offset", "shape", "strides")
 
@@ -91,17 +118,17 @@ class SavedTensors:
             self._begun = False
             self._hooks.__exit__()
 
-    def _pack(self, tensor: torch.Tensor) -> torch.Tensor | _Packed:
+    def _pack(self, tensor: torch.Tensor) -> _Kept | _Packed:
         if type(tensor) is not torch.Tensor or tensor.device != self._place.device or tensor.layout is not torch.strided:
-            return tensor
+            return _Kept(tensor)
         if tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
-            return tensor
+            return _Kept(tensor)
         storage = tensor.untyped_storage()
         if storage._cdata in self._staying:
-            return tensor
+            return _Kept(tensor)
         first, nbytes = _part_of(tensor, storage.nbytes())
         if nbytes < SMALLEST:
-            return tensor
+            return _Kept(tensor)
         key = storage._cdata, storage.data_ptr(), first, nbytes
         saved = self._known.get(key)
         if saved is None or saved.version != tensor._version:
@@ -114,9 +141,9 @@ class SavedTensors:
         self._place.queued(tensor)
         return _Saved(self._engine, item, nbytes, tensor._version, StorageWeakRef(storage))
 
-    def _unpack(self, packed: torch.Tensor | _Packed) -> torch.Tensor:
-        if isinstance(packed, torch.Tensor):
-            return packed
+    def _unpack(self, packed: _Kept | _Packed) -> torch.Tensor:
+        if isinstance(packed, _Kept):
+            return packed.get()
         storage: Any = self._load(packed.saved)
         with torch.no_grad():
             made = torch.empty(0, dtype=packed.dtype, device=self._place.device)

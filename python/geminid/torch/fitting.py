@@ -12,7 +12,7 @@ import torch
 from geminid import engine as engine_
 from geminid.errors import ResourceExhausted
 from geminid.session import Ranks, Session
-from geminid.torch.activations import PLACES, place_bytes
+from geminid.torch.activations import PLACES, least_memory, place_bytes
 from geminid.torch import weights as weights_
 from geminid.torch.parameter import Record
 from geminid.torch.placing import Place
@@ -70,8 +70,8 @@ def _needed_bytes(engine: engine_.Engine, unit: Unit, place: Place) -> int:
 
 def _check_units(engine: engine_.Engine, units: Sequence[Unit], place: Place, arena_bytes: int, passing_bytes: int) -> None:
     needed, largest = max(((_needed_bytes(engine, unit, place), unit) for unit in units), key=lambda found: found[0])
-    least = needed + passing_bytes
-    if least > arena_bytes:
+    if needed + passing_bytes > arena_bytes:
+        least = least_memory(needed) if passing_bytes else needed
         beside = f", and activations on their way to host memory take {passing_bytes >> 10} KiB" if passing_bytes else ""
         raise ResourceExhausted(
             f"device_memory is {arena_bytes >> 10} KiB; '{largest.name}' needs {needed >> 10} KiB for its weights and one "

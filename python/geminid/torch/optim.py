@@ -76,7 +76,8 @@ class Came(_OfTheEngine):
 
 class Muon(_OfTheEngine):
     """An orthogonal momentum for matrices (Jordan et al. 2024; arXiv 2502.16982), and AdamW, with betas and eps, for all
-    other parameters: embeddings, the output layer, norms and biases. Groups say which is which::
+    other parameters: embeddings, the output layer, norms and biases. A matrix is the last two dimensions, so the kernels of
+    a convolution are many small ones: leave those to AdamW. Groups say which is which::
 
         Muon([{"params": matrices_of_layers}, {"params": others, "orthogonal": False}])
 

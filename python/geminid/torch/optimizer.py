@@ -12,7 +12,7 @@ import torch
 from geminid.errors import Refused
 from geminid.torch import optimizer_state
 from geminid.torch.keeper import Keeper
-from geminid.torch.optimizers import Kind, fixed_options, name_of, step_input
+from geminid.torch.optimizers import Kind, check_orthogonal, fixed_options, name_of, step_input
 
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 
@@ -44,6 +44,7 @@ class Optimizer(torch.optim.Optimizer):
             if fixed != self._fixed:
                 raise Refused(f"{self._name} was prepared with {self._fixed}, and a group has {fixed} now; these cannot "
                               "change from step to step")
+            check_orthogonal(self._kind, group)
         self._commit()
         original = self._original()
         if original is not None:

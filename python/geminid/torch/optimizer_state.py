@@ -9,7 +9,7 @@ import torch
 
 from geminid.errors import Refused
 from geminid.torch.keeper import Keeper
-from geminid.torch.optimizers import Kind
+from geminid.torch.optimizers import Kind, check_orthogonal
 from geminid.torch.parameter import Record
 from geminid.torch.tensors import address_of
 
@@ -138,6 +138,8 @@ def _check(kind: Kind, groups: Groups,
            state_dict: Mapping[str, Any]) -> tuple[Groups, list[tuple[Any, Mapping[str, Any]]]]:
     """Everything that can be wrong, before anything is written."""
     saved = state_dict["param_groups"]
+    for group, given in zip(groups, saved):
+        check_orthogonal(kind, {**group, **given, "params": group["params"]})
     if [len(group["params"]) for group in saved] != [len(group["params"]) for group in groups]:
         raise ValueError("this state is of other groups of parameters")
     numbers = [number for group in saved for number in group["params"]]

@@ -85,6 +85,15 @@ def is_orthogonal(optimizer: torch.optim.Optimizer, group: Mapping[str, Any]) ->
     return kind is not None and kind.name == "muon" and bool(group.get("orthogonal", True))
 
 
+def check_orthogonal(kind: Kind, group: Mapping[str, Any]) -> None:
+    """Refuses a group of Muon's that was prepared as the other kind: its parameters have other state."""
+    wanted = kind.name == "muon" and bool(group.get("orthogonal", True))
+    for parameter in group["params"]:
+        if parameter._geminid.orthogonal != wanted:
+            raise Refused(f"'{parameter._geminid.name}' was prepared with orthogonal={not wanted}, and its group has "
+                          f"orthogonal={wanted} now; this cannot change after geminid.torch.prepare")
+
+
 def _check_values(optimizer: torch.optim.Optimizer, kind: Kind, group: Mapping[str, Any]) -> None:
     """Refuses values that the engine has no number for."""
     for theirs, (_, numbers) in kind.choices.items():
@@ -99,7 +108,7 @@ def _check_values(optimizer: torch.optim.Optimizer, kind: Kind, group: Mapping[s
 
 def fixed_options(kind: Kind, group: Mapping[str, Any]) -> dict[str, Any]:
     """What all groups must have alike, in every step."""
-    return {name: group[name] for name in (*kind.options, *kind.choices)
+    return {name: group[name] for name in (*kind.options, *kind.choices, *kind.only)
             if name not in kind.per_step and name != "weight_decay"}
 
 

@@ -237,7 +237,8 @@ TEST_F(JobQueueTest, JobThatNeverMakesItsArena_LosesItsPromiseToAHigherPriority)
   EXPECT_THAT(queue_.Decide(At(61)).admitted, ElementsAre(SessionId{1}));
 }
 
-TEST_F(JobQueueTest, JobWithoutSomeOfItsArenas_IsAskedForTheOthersAlone) {
+// Rank 0 waits for rank 1, and would not answer.
+TEST_F(JobQueueTest, JobWithSomeOfItsArenas_IsAskedForAllWhenItHasThem) {
   RankAsk ask = Ask(40);
   ask.ranks = 2;
   ASSERT_TRUE(Join(1, "low", ask).ok());
@@ -246,11 +247,13 @@ TEST_F(JobQueueTest, JobWithoutSomeOfItsArenas_IsAskedForTheOthersAlone) {
   (void)queue_.Decide(At(0));
   Charge(1, 40);
   ASSERT_TRUE(Join(3, "high", Ask(80, 1), 1).ok());
-  EXPECT_THAT(queue_.Decide(At(59)).asked_to_yield, IsEmpty());
-  EXPECT_THAT(queue_.Decide(At(60)).asked_to_yield, ElementsAre(SessionId{1}));
-  Yield(1, 40, 61);
+  EXPECT_THAT(queue_.Decide(At(600)).asked_to_yield, IsEmpty());
+  Charge(2, 40);
+  EXPECT_THAT(queue_.Decide(At(601)).asked_to_yield, ElementsAre(SessionId{1}, SessionId{2}));
+  Yield(1, 40, 602);
+  Yield(2, 40, 602);
   EXPECT_EQ(State(2), JobState::kPreempted);
-  EXPECT_THAT(queue_.Decide(At(61)).admitted, ElementsAre(SessionId{3}));
+  EXPECT_THAT(queue_.Decide(At(602)).admitted, ElementsAre(SessionId{3}));
 }
 
 TEST_F(JobQueueTest, TwoHigherPriorities_TakeOneJobsPromiseAndNobodyElses) {

@@ -32,6 +32,8 @@ MIXTRAL = ["--model", "mixtral-tiny"]
 # By the beginning of a row: the lines of flags that it stands for. None: no flag decides it.
 ROWS = {
     "`--model` gpt2": [LLAMA, ["--model", "gpt2-tiny"]],
+    "`--model` mistral": [["--model", "mistral-tiny"]],
+    "`--model` qwen2": [["--model", "qwen3-tiny"]],
     "`--model` mixtral": [[*MIXTRAL, "--balance-loss", "0"]],
     "`--dtype fp32`": [["--dtype", "fp32"], ["--dtype", "bf16"]],
     "`--device cuda`": [["--device", "cuda"]],
@@ -68,7 +70,7 @@ def cells_of(page):
         if len(cells) != len(columns):
             raise ValueError(f"{len(cells)} cells in the row: {row}")
         for column, cell in zip(columns, cells):
-            if not re.fullmatch(r"(yes|no)( \(\d\))?", cell):
+            if not re.fullmatch(r"(yes|no)( \(\d+\))?", cell):
                 raise ValueError(f"neither yes nor no: {cell}")
             yield row, column, cell.startswith("yes")
 

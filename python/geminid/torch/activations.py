@@ -133,13 +133,14 @@ class SavedTensors:
         saved = self._known.get(key)
         if saved is None or saved.version != tensor._version:
             saved = self._known[key] = self._save(tensor, storage, first, nbytes)
-        return _Packed(saved, tensor.dtype, tensor.storage_offset() - first // tensor.element_size(), tensor.shape,
+        return _Packed(saved, tensor.dtype, int(tensor.storage_offset()) - first // tensor.element_size(), tensor.shape,
                        tensor.stride())
 
     def _save(self, tensor: torch.Tensor, storage: torch.UntypedStorage, first: int, nbytes: int) -> _Saved:
         item = self._engine.save_activation(storage.data_ptr() + first, nbytes, self._place.stream())
         self._place.queued(tensor)
-        return _Saved(self._engine, item, nbytes, tensor._version, StorageWeakRef(storage))
+        return _Saved(self._engine, item, nbytes, tensor._version,
+                      StorageWeakRef(storage))  # type: ignore[no-untyped-call]
 
     def _unpack(self, packed: _Kept | _Packed) -> torch.Tensor:
         if isinstance(packed, _Kept):
@@ -159,7 +160,7 @@ class SavedTensors:
         self._engine.load_activation(saved.item, buffer.data_ptr(), saved.nbytes, stream)
         self._place.queued(buffer)
         storage = buffer.untyped_storage()
-        saved.back, saved.stream = StorageWeakRef(storage), stream
+        saved.back, saved.stream = StorageWeakRef(storage), stream  # type: ignore[no-untyped-call]
         return storage
 
 
@@ -187,4 +188,4 @@ def _part_of(tensor: torch.Tensor, nbytes: int) -> tuple[int, int]:
     own = tensor.numel() * tensor.element_size()
     if nbytes <= _WIDEST * own:
         return 0, nbytes
-    return (tensor.storage_offset() * tensor.element_size(), own) if tensor.is_contiguous() else (0, 0)
+    return (int(tensor.storage_offset()) * tensor.element_size(), own) if tensor.is_contiguous() else (0, 0)

@@ -315,9 +315,14 @@ TEST_F(ErrorsTest, NumbersOutsideTheirEnumeration_AreRefused) {
   options.data_type = GEMINID_DEFAULT_TYPE;
   EXPECT_TRUE(refused(options));
   geminid_optimizer unknown;
-  geminid_optimizer_init(&unknown, sizeof unknown, 9);
+  geminid_optimizer_init(&unknown, sizeof unknown, 10);
   EXPECT_TRUE(refused(EngineOptions(&unknown)));
-  EXPECT_THAT(Message(), HasSubstr("the optimizer's kind is 9"));
+  EXPECT_THAT(Message(), HasSubstr("the optimizer's kind is 10"));
+  geminid_optimizer muon;
+  geminid_optimizer_init(&muon, sizeof muon, GEMINID_MUON);
+  muon.muon_rate = 2;
+  EXPECT_TRUE(refused(EngineOptions(&muon)));
+  EXPECT_THAT(Message(), HasSubstr("muon_rate is 2; it must be from 0 to 1"));
   int has = 0;
   EXPECT_EQ(geminid_engine_has_state(engine_, kA, 3, &has, error_), GEMINID_INVALID_ARGUMENT);
   uint64_t operation = 0;

@@ -235,7 +235,7 @@ TEST_F(Program, Sighup_ReadsTheConfigurationAgainAndSaysWhatChanged) {
   EXPECT_THAT(Output(), HasSubstr("needs_restart=\"host_memory: 64MiB -> 32MiB\""));
   std::ofstream(config) << "config_version: 1 keep_tme: \"1h\"";
   ::kill(pid_, SIGHUP);
-  WaitUntilItSays("all stays as it was");
+  WaitUntilItSays("the old one stays in force");
   EXPECT_THAT(Output(), HasSubstr("did you mean 'keep_time'?"));
   EXPECT_EQ((*client)->state()->header.phase.load(), static_cast<uint32_t>(shm::Phase::kServing));
   ::kill(pid_, SIGTERM);

@@ -55,12 +55,17 @@ absl::StatusOr<zero::Parameter> ToParameter(const geminid_parameter& given) {
   return parameter;
 }
 
+// Headers without Muon had all before it.
+constexpr Growth<geminid_parameter> kGrowthOfParameter = {
+    .least = offsetof(geminid_parameter, orthogonal), .init = geminid_parameter_init};
+
 absl::StatusOr<std::vector<zero::Parameter>> ToParameters(const geminid_parameter* given,
                                                           size_t count) {
   std::vector<zero::Parameter> parameters;
   if (count > 0) GEMINID_RETURN_IF_ERROR(CheckGiven(given, "parameters"));
   for (size_t i = 0; i < count; ++i) {
-    GEMINID_ASSIGN_OR_RETURN(const geminid_parameter read, ReadElement(given, i, "parameter"));
+    GEMINID_ASSIGN_OR_RETURN(const geminid_parameter read,
+                             ReadElement(given, i, "parameter", kGrowthOfParameter));
     absl::StatusOr<zero::Parameter> parameter = ToParameter(read);
     if (!parameter.ok()) {
       return absl::Status(parameter.status().code(),

@@ -1,5 +1,6 @@
 #include "client/c_api/optimizer.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -97,11 +98,15 @@ std::optional<zero::Optimizer> OfKind(int32_t kind) {
   return std::nullopt;
 }
 
+// Headers without Muon had all before it; what they lack is 0.
+constexpr Growth<geminid_optimizer> kGrowthOfOptimizer = {
+    .least = offsetof(geminid_optimizer, muon_rate)};
+
 }  // namespace
 
 absl::StatusOr<zero::Optimizer> ToOptimizer(const geminid_optimizer* given) {
   if (given == nullptr) return zero::Optimizer();
-  GEMINID_ASSIGN_OR_RETURN(geminid_optimizer read, Read(given, "optimizer"));
+  GEMINID_ASSIGN_OR_RETURN(geminid_optimizer read, Read(given, "optimizer", kGrowthOfOptimizer));
   std::optional<zero::Optimizer> optimizer = OfKind(read.kind);
   if (!optimizer.has_value()) {
     return CheckNumber(read.kind, GEMINID_ADAMW, GEMINID_MUON, "the optimizer's kind");

@@ -300,7 +300,7 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--schedule", "multi-step", "--lr-milestones", "5,x"}, "--lr-milestones x: "},
            {{"--schedule", "multi-step", "--lr-milestones", "5,4"}, "ascending"},
            {{"--optimizer", "adamx"}, "one of: adamw, adam, lamb, lars, sgd, adagrad, lion"},
-           {{"--momentum", "0.9"}, "--momentum is for --optimizer lars, sgd, but that is adamw"},
+           {{"--momentum", "0.9"}, "--momentum is for --optimizer lars, sgd, muon, but that is adamw"},
            {{"--optimizer", "sgd", "--beta1", "0.9"},
             "--beta1 is for --optimizer adamw, adam, lamb"},
            {{"--optimizer", "sgd", "--momentum", "0.9", "--nesterov", "yes"},

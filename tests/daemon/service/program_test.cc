@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -548,6 +549,9 @@ TEST_F(Program, OperatorsFirstCallAfterDescriptorsRanOut_IsServed) {
   WaitUntilReady();
   std::vector<base::UniqueFd> held;
   for (int i = 0; i < 100; ++i) held.push_back(Connect(SOCK_SEQPACKET, shm::kAttachSuffix));
+  // They are taken in order: when the last one is refused, no other is being refused.
+  pollfd last = {.fd = held.back().get(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&last, 1, static_cast<int>(std::chrono::milliseconds(kPatience).count())), 1);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (OpenDescriptors(pid_) < kDescriptors - kKeptBack) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline) << Output();

@@ -11,14 +11,12 @@
 #include "client/zero/optimizer_options.h"
 #include "client/zero/tensor_runs.h"
 #include "kernels/runtime/common/absl_status.h"
+#include "kernels/runtime/parallel/pieces.h"
 
 namespace geminid::zero {
 namespace {
 
 static_assert(kMaxStateArrays == kernels::kMaxStateArrays);
-
-// What threads take in turn: large beside the cost of a call, small beside a granule.
-constexpr size_t kPieceElements = 16384;
 
 // A matrix by its last dimension; vectors are one row.
 kernels::FactorShape ShapeOf(const Parameter& parameter) {
@@ -356,13 +354,7 @@ absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
   };
   // Runs cover a granule, padding included.
   const Run& last = runs_[granule].back();
-  const uint64_t elements = last.granule_offset + last.elements;
-  if (pool->threads() == 1) {
-    update(0, elements);
-  } else {
-    pool->Run(elements, kPieceElements,
-              [&](const kernels::Granule& piece) { update(piece.begin, piece.end); });
-  }
+  kernels::RunInPieces(pool, last.granule_offset + last.elements, update);
   return FromKernel(status.load(), "ShardedStep");
 }
 

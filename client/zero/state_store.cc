@@ -233,7 +233,7 @@ absl::Status StateStore::MakeDeviceScales() {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids,
                            MakePassing({{"scales of rows and columns", ChunkKind::kSpare,
                                          options_.device_scale_bytes, /*has_home=*/false}}));
-  device_scales_ = reinterpret_cast<float*>(Address(ids.front(), kDevice));
+  scratch_.device_scales = reinterpret_cast<float*>(Address(ids.front(), kDevice));
   return absl::OkStatus();
 }
 
@@ -241,7 +241,7 @@ absl::Status StateStore::MakeWorkspace() {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids,
                            chunks_.Allocate({{"workspace of the optimizer", ChunkKind::kSpare,
                                               options_.workspace_bytes}}));
-  workspace_ = {session_->Home(ids.front()), options_.workspace_bytes};
+  scratch_.workspace = {session_->Home(ids.front()), options_.workspace_bytes};
   return absl::OkStatus();
 }
 
@@ -344,7 +344,7 @@ void StateStore::StayOnHost() {
     stay(&tensor_states_.chunks[i]);
     tensor_states_.addresses[i] = Address(tensor_states_.chunks[i], kHost);
   }
-  device_scales_ = nullptr;
+  scratch_.device_scales = nullptr;
   FindAddresses();
 }
 

@@ -102,10 +102,10 @@ class StateStore {
   StepNotes* notes() { return notes_.has_value() ? &*notes_ : nullptr; }
 
   // In the arena, where trained state lives there; else null. They hold anything between steps.
-  float* DeviceScales() const { return device_scales_; }
+  float* DeviceScales() const { return scratch_.device_scales; }
 
   // StateStoreOptions::workspace_bytes, aligned to a line. They hold anything between updates.
-  std::span<std::byte> Workspace() const { return workspace_; }
+  std::span<std::byte> Workspace() const { return scratch_.workspace; }
 
   // As many bytes as there are. They wait for what is being computed where it lies.
   absl::Status ReadTensorState(std::span<std::byte> bytes) const;
@@ -269,6 +269,11 @@ class StateStore {
     std::vector<std::byte*> staging;
     std::vector<float*> sums;  // by chunk
   };
+  // Of the optimizer: it holds anything between updates.
+  struct Scratch {
+    float* device_scales = nullptr;
+    std::span<std::byte> workspace{};
+  };
   struct TensorStates {
     std::array<ChunkId, 2> chunks = {kNoChunk, kNoChunk};
     std::array<std::byte*, 2> addresses = {};
@@ -285,8 +290,7 @@ class StateStore {
   std::array<uint32_t, 2 * kForms> spare_ = {};      // by tier and form
   Gradients gradients_;
   TensorStates tensor_states_;
-  float* device_scales_ = nullptr;
-  std::span<std::byte> workspace_;
+  Scratch scratch_;
   Left left_;
   std::optional<StepNotes> notes_;
   uint64_t model_state_bytes_ = 0;

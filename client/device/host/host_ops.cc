@@ -12,6 +12,7 @@
 #include "kernels/numeric/norm/norm.h"
 #include "kernels/numeric/split_master/split_master.h"
 #include "kernels/runtime/common/absl_status.h"
+#include "kernels/runtime/parallel/pieces.h"
 
 namespace geminid::device {
 namespace {
@@ -19,9 +20,6 @@ namespace {
 using collectives::DType;
 using kernels::BFloat16;
 using kernels::Status;
-
-// What threads take in turn: large beside the cost of a call, small beside a granule.
-constexpr size_t kPieceElements = 16384;
 
 template <typename T>
 const T* As(const Elements& elements) {
@@ -31,11 +29,10 @@ const T* As(const Elements& elements) {
 Status ApplyInPieces(const kernels::ShardedStep& step, const kernels::Segment& segment,
                      const kernels::ParameterArrays& to, kernels::ThreadPool* threads) {
   if (step.OfMatrices(segment)) return step.ApplyMatrices(segment, to, threads);
-  if (threads == nullptr || threads->threads() == 1) return step.Apply(segment, to);
   std::atomic<Status> status = Status::kOk;
-  threads->Run(segment.count, kPieceElements, [&](const kernels::Granule& piece) {
-    const Status done = step.Apply(PartOf(segment, piece.begin, piece.end - piece.begin),
-                                   kernels::Advance(to, piece.begin));
+  kernels::RunInPieces(threads, segment.count, [&](size_t begin, size_t end) {
+    const Status done =
+        step.Apply(PartOf(segment, begin, end - begin), kernels::Advance(to, begin));
     if (done != Status::kOk) status.store(done);
   });
   return status.load();

@@ -12,12 +12,12 @@
 #include "hwy/highway.h"
 #include "kernels/optimizers/muon/muon_rule.h"
 #include "kernels/optimizers/muon/newton_schulz.h"
-#include "kernels/optimizers/muon/pieces.h"
 #include "kernels/optimizers/step/elementwise.h"
 #include "kernels/optimizers/step/hyperparameters.h"
 #include "kernels/optimizers/step/rule_loop-inl.h"
 #include "kernels/runtime/common/buffers.h"
 #include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/parallel/pieces.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
@@ -64,6 +64,12 @@ class Parts {
   size_t bytes_ = 0;
 };
 
+// How much of the workspace the products take, and how much all parts.
+struct WorkspacePlan {
+  size_t product_bytes = 0;
+  size_t bytes = 0;
+};
+
 NewtonSchulzSpace SpaceIn(Parts* parts, const MatrixShape& shape, size_t product_bytes) {
   const uint64_t elements = shape.rows * shape.cols;
   const uint64_t side = std::min(shape.rows, shape.cols);
@@ -76,6 +82,17 @@ NewtonSchulzSpace SpaceIn(Parts* parts, const MatrixShape& shape, size_t product
   space.products = parts->Take<std::byte>(product_bytes);
   space.product_bytes = product_bytes;
   return space;
+}
+
+Status PlanWorkspace(const MatrixShape& shape, size_t threads, WorkspacePlan* plan) {
+  if (!IsShape(shape)) return Status::kInvalidShape;
+  const Status status =
+      NewtonSchulzProductBytes(shape.rows, shape.cols, threads, &plan->product_bytes);
+  if (status != Status::kOk) return status;
+  Parts parts(nullptr);
+  SpaceIn(&parts, shape, plan->product_bytes);
+  plan->bytes = parts.bytes();
+  return Status::kOk;
 }
 
 bool InRange(const MuonOptions& o) {
@@ -167,14 +184,10 @@ double MuonScale(MuonRate rate, const MatrixShape& shape) {
 }
 
 Status MuonWorkspaceBytes(const MatrixShape& shape, size_t threads, size_t* bytes) {
-  if (!IsShape(shape)) return Status::kInvalidShape;
-  size_t products = 0;
-  const Status status = NewtonSchulzProductBytes(shape.rows, shape.cols, threads, &products);
-  if (status != Status::kOk) return status;
-  Parts parts(nullptr);
-  SpaceIn(&parts, shape, products);
-  *bytes = parts.bytes();
-  return Status::kOk;
+  WorkspacePlan plan;
+  const Status status = PlanWorkspace(shape, threads, &plan);
+  if (status == Status::kOk) *bytes = plan.bytes;
+  return status;
 }
 
 Status MuonStep(const MuonOptions& options, const MatrixShape& shape,
@@ -182,9 +195,8 @@ Status MuonStep(const MuonOptions& options, const MatrixShape& shape,
                 const ParameterArrays& new_arrays, void* workspace, size_t workspace_bytes,
                 ThreadPool* pool) {
   Rules rules;
-  size_t needed = 0;
-  const size_t threads = pool == nullptr ? 1 : pool->threads();
-  Status status = MuonWorkspaceBytes(shape, threads, &needed);
+  WorkspacePlan plan;
+  Status status = PlanWorkspace(shape, ThreadsOf(pool), &plan);
   if (status == Status::kOk) status = MakeRules(options, shape, &rules.momentum, &rules.update);
   if (status == Status::kOk) {
     status = CheckStepArrays(old_arrays, gradient, shape.Elements(), 1, new_arrays);
@@ -193,11 +205,9 @@ Status MuonStep(const MuonOptions& options, const MatrixShape& shape,
     status = CheckBuffer({workspace, workspace_bytes, 1, kLineBytes});
   }
   if (status != Status::kOk) return status;
-  if (workspace_bytes < needed) return Status::kSizeOverflow;
-  size_t products = 0;
-  status = NewtonSchulzProductBytes(shape.rows, shape.cols, threads, &products);
+  if (workspace_bytes < plan.bytes) return Status::kSizeOverflow;
   Parts parts(static_cast<std::byte*>(workspace));
-  const NewtonSchulzSpace space = SpaceIn(&parts, shape, products);
+  const NewtonSchulzSpace space = SpaceIn(&parts, shape, plan.product_bytes);
   for (uint64_t i = 0; i < shape.matrices && status == Status::kOk; ++i) {
     const size_t at = i * shape.rows * shape.cols;
     status = StepMatrix(rules, shape, Advance(old_arrays, at), Advance(gradient, at),

@@ -5,8 +5,8 @@
 
 #include "kernels/model/matmul/matmul.h"
 #include "kernels/numeric/norm/norm.h"
-#include "kernels/optimizers/muon/pieces.h"
 #include "kernels/runtime/common/float_environment.h"
+#include "kernels/runtime/parallel/pieces.h"
 
 namespace geminid::kernels {
 namespace {

@@ -29,7 +29,7 @@ struct NewtonSchulzSpace {
   BFloat16* gram = nullptr;  // the shorter side squared, as are the next two
   float* square = nullptr;
   BFloat16* polynomial = nullptr;
-  void* products = nullptr;  // ProductBytes
+  void* products = nullptr;  // NewtonSchulzProductBytes
   size_t product_bytes = 0;
 };
 

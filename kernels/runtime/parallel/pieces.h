@@ -1,0 +1,27 @@
+#ifndef GEMINID_KERNELS_RUNTIME_PARALLEL_PIECES_H_
+#define GEMINID_KERNELS_RUNTIME_PARALLEL_PIECES_H_
+
+#include <cstddef>
+
+#include "kernels/runtime/parallel/tasks.h"
+#include "kernels/runtime/parallel/thread_pool.h"
+
+// Passes over elements whose results do not depend on where they are cut.
+namespace geminid::kernels {
+
+// What threads take in turn: large beside the cost of a call, small beside a granule of state.
+inline constexpr size_t kPieceElements = 16384;
+
+// body(begin, end) for all of [0, count), on the pool's threads if there are several; else at once.
+template <typename Body>
+void RunInPieces(ThreadPool* pool, size_t count, const Body& body) {
+  if (ThreadsOf(pool) == 1) {
+    body(size_t{0}, count);
+    return;
+  }
+  pool->Run(count, kPieceElements, [&](const Granule& piece) { body(piece.begin, piece.end); });
+}
+
+}  // namespace geminid::kernels
+
+#endif  // GEMINID_KERNELS_RUNTIME_PARALLEL_PIECES_H_

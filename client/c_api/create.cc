@@ -98,7 +98,7 @@ absl::Status CheckNumbers(const geminid_engine_options& given) {
   GEMINID_RETURN_IF_ERROR(
       CheckNumber(given.placement, GEMINID_PLACE_DEVICE, GEMINID_PLACE_AUTO, "placement"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.state_placement, GEMINID_STATE_AUTO,
-                                      GEMINID_STATE_SHARE, "state_placement"));
+                                      GEMINID_STATE_STREAMED, "state_placement"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.gradient_scale, GEMINID_GRADIENT_MEAN,
                                       GEMINID_GRADIENT_SUM, "gradient_scale"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.not_finite, GEMINID_NOT_FINITE_SKIP,

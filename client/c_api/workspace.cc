@@ -21,6 +21,7 @@ void PutMemory(const zero::Statistics& statistics, base::JsonWriter& json) {
   json.Key("model_state_bytes").Value(statistics.model_state_bytes);
   json.Key("device_state_bytes").Value(statistics.device_state_bytes);
   json.Key("state_chunks_on_device").Value(statistics.state_chunks_on_device);
+  json.Key("state_chunks_streamed").Value(statistics.state_chunks_streamed);
   json.Key("host_bytes").Value(statistics.host_bytes);
   json.Key("arena_bytes").Value(statistics.arena_bytes);
   json.Key("peak_model_bytes").Value(statistics.peak_model_bytes);

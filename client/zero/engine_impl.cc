@@ -8,6 +8,8 @@
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/resumption.h"
+#include "client/zero/state_placement.h"
+#include "client/zero/streamed_updates.h"
 #include "client/zero/tensor_runs.h"
 #include "proto/shm/commit_layout.h"
 
@@ -193,6 +195,9 @@ StateStoreOptions EngineImpl::StoreOptions() const {
                             .device_scale_bytes = optimizer_->device_scale_bytes(),
                             .resume = options.resume,
                             .timeout = options.timeout};
+  if (options.state_placement == StatePlacement::kStreamed) {
+    made.streamed = StreamedGranules(setup_.layout, options.state_placement);
+  }
   if (IsOfRun(*setup_.session)) made.noted_tensors = setup_.parameters.size();
   return made;
 }
@@ -230,12 +235,20 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
 
 absl::Status EngineImpl::StartMoving() {
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<kernels::ThreadPool> pool, setup_.MakeUpdatePool());
+  std::unique_ptr<StreamedUpdates> streamed;
+  if (store_->any_streamed()) {
+    GEMINID_ASSIGN_OR_RETURN(
+        streamed, StreamedUpdates::Create(setup_.session, setup_.layout, store_.get(), *optimizer_,
+                                          setup_.options.timeout));
+    residency_->SetStateBytes(store_->device_bytes());
+  }
   const auto updated = [this](const absl::Status& status) { residency_->mover().Notify(status); };
   const auto before_update = [this](uint32_t granule, uint64_t epoch) {
     state_->snapshotter().BeforeUpdate(granule, epoch);
   };
-  GEMINID_ASSIGN_OR_RETURN(updater_, Updater::Create(setup_.layout, *optimizer_, store_.get(),
-                                                     std::move(pool), updated, before_update));
+  GEMINID_ASSIGN_OR_RETURN(
+      updater_, Updater::Create(setup_.layout, *optimizer_, store_.get(), std::move(pool), updated,
+                                before_update, std::move(streamed)));
   MoverContext context;
   context.store = store_.get();
   context.communicator = links_->mover();

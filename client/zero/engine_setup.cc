@@ -111,7 +111,9 @@ absl::Status EngineSetup::Check() const {
   if (!(options.state_share >= 0 && options.state_share <= 1)) {
     return absl::InvalidArgumentError("state_share must be from 0 to 1");
   }
-  if (options.placement == Placement::kDevice && options.state_placement == StatePlacement::kHost) {
+  const bool at_home = options.state_placement == StatePlacement::kHost ||
+                       options.state_placement == StatePlacement::kStreamed;
+  if (options.placement == Placement::kDevice && at_home) {
     return absl::InvalidArgumentError(
         "with placement device the optimizer's state is on the device too; use state placement "
         "auto or device, or placement auto");

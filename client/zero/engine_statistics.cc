@@ -32,6 +32,7 @@ Statistics EngineImpl::StatisticsOf(const Published::Basis& basis) const {
   statistics.device_state_bytes = basis.device_bytes;
   for (uint32_t chunk = 0; chunk < setup_.layout.chunks.size(); ++chunk) {
     statistics.state_chunks_on_device += store_->on_device(chunk) ? 1 : 0;
+    statistics.state_chunks_streamed += store_->streamed(chunk) ? 1 : 0;
   }
   statistics.host_bytes = basis.host_bytes;
   statistics.arena_bytes = setup_.session->arena_bytes();

@@ -71,6 +71,11 @@ kernels::ParameterArrays ArraysOf(const StateStore::View& view, uint64_t offset)
   return arrays;
 }
 
+kernels::GradientArray GradientAt(const std::byte* gradient, DataType type, uint64_t offset) {
+  if (type == DataType::kFloat32) return reinterpret_cast<const float*>(gradient) + offset;
+  return reinterpret_cast<const kernels::BFloat16*>(gradient) + offset;
+}
+
 }  // namespace
 
 GranuleOptimizer::GranuleOptimizer(const Layout& layout, const std::vector<Parameter>& parameters,
@@ -156,6 +161,15 @@ std::vector<int64_t> GranuleOptimizer::CountedElements() const {
   return counted;
 }
 
+GranuleOptimizer::Run GranuleOptimizer::PartOf(const Run& run, uint64_t begin, uint64_t end) {
+  Run part = run;
+  part.granule_offset = std::max(begin, run.granule_offset);
+  const uint64_t part_end = std::min(end, run.granule_offset + run.elements);
+  part.tensor_offset += part.granule_offset - run.granule_offset;
+  part.elements = part_end - part.granule_offset;
+  return part;
+}
+
 kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, uint32_t granule,
                                              const StateStore& store) const {
   kernels::Segment segment;
@@ -163,12 +177,8 @@ kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, uint32_t granule,
   segment.offset = run.tensor == kernels::kNoTensor ? 0 : run.tensor_offset;
   segment.count = run.elements;
   segment.arrays = ArraysOf(store.Current(granule), run.granule_offset).View();
-  std::byte* gradient = store.Gradient(granule);
-  if (store.GradientType(granule) == DataType::kFloat32) {
-    segment.gradient = reinterpret_cast<const float*>(gradient) + run.granule_offset;
-  } else {
-    segment.gradient = reinterpret_cast<const kernels::BFloat16*>(gradient) + run.granule_offset;
-  }
+  segment.gradient =
+      GradientAt(store.Gradient(granule), store.GradientType(granule), run.granule_offset);
   return segment;
 }
 
@@ -309,6 +319,24 @@ absl::Status GranuleOptimizer::UpdateOnDevice(uint32_t granule, const StateStore
   return place.Finish();
 }
 
+void GranuleOptimizer::QueueInPlace(const Piece& piece, const ComputePlace& place,
+                                    kernels::ThreadPool* pool) const {
+  const uint64_t end = piece.begin + piece.elements;
+  for (const Run& run : runs_[piece.granule]) {
+    if (run.granule_offset >= end || run.granule_offset + run.elements <= piece.begin) continue;
+    const Run part = PartOf(run, piece.begin, end);
+    const uint64_t at = part.granule_offset - piece.begin;
+    const kernels::ParameterArrays arrays = ArraysOf(piece.state, at);
+    kernels::Segment segment;
+    segment.tensor = part.tensor;
+    segment.offset = part.tensor == kernels::kNoTensor ? 0 : part.tensor_offset;
+    segment.count = part.elements;
+    segment.arrays = arrays.View();
+    segment.gradient = GradientAt(piece.gradient, piece.gradient_type, at);
+    place.ops->Apply(*place.stream, step_, segment, arrays, pool);
+  }
+}
+
 kernels::Status GranuleOptimizer::Apply(const Run& run, uint32_t granule,
                                         const StateStore& store) const {
   return step_.Apply(SegmentOf(run, granule, store),
@@ -343,12 +371,7 @@ absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
     // The first one begins with the granule.
     auto run = std::ranges::upper_bound(runs_[granule], begin, {}, &Run::granule_offset) - 1;
     for (; run != runs_[granule].end() && run->granule_offset < end; ++run) {
-      Run part = *run;
-      part.granule_offset = std::max(begin, run->granule_offset);
-      const uint64_t part_end = std::min(end, run->granule_offset + run->elements);
-      part.tensor_offset += part.granule_offset - run->granule_offset;
-      part.elements = part_end - part.granule_offset;
-      const kernels::Status done = Apply(part, granule, store);
+      const kernels::Status done = Apply(PartOf(*run, begin, end), granule, store);
       if (done != kernels::Status::kOk) status.store(done);
     }
   };

@@ -1,5 +1,6 @@
 // Updates in the backward pass: what is reduced goes home granule by granule, through a few landing
-// places, and is used up there. A chunk's extent is free when its last granule has landed.
+// places, and is used up there. A chunk's extent is free when its last granule has landed. What the
+// device updates is used up in the extent.
 #include <optional>
 #include <utility>
 
@@ -13,14 +14,14 @@ absl::Status Mover::StartUpdate(const Task& task) {
   GEMINID_RETURN_IF_ERROR(CheckFinite(task.chunk));
   const ChunkShape& shape = Shape(task.chunk);
   const uint32_t owner = LayoutChunk(task.chunk);
-  const bool on_device = context_.store->on_device(owner);
+  const bool by_device = context_.store->on_device(owner) || context_.store->streamed(owner);
   context_.updates->Expect(owner);
   {
     std::lock_guard lock(mutex_);
     queue_.Copying(task.chunk, shape.granules);
-    gradients_.Expect(task.chunk, shape.granules, /*land=*/!on_device);
+    gradients_.Expect(task.chunk, shape.granules, /*land=*/!by_device);
   }
-  if (!on_device) {
+  if (!by_device) {
     StartLandings();
     return absl::OkStatus();
   }

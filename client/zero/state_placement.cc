@@ -6,6 +6,9 @@ namespace geminid::zero {
 namespace {
 
 constexpr size_t kCandidates = 4;
+constexpr uint64_t kStreamedShare = 16;  // of the arena, one part
+constexpr uint64_t kLeastStreamedElements = 1024;
+constexpr uint64_t kMostStreamedElements = uint64_t{2} << 20;
 // Times of operators in one sample differ by about this much between runs.
 constexpr double kTimeNoise = 0.01;
 
@@ -88,6 +91,24 @@ bool IsBetter(const Plan& plan, const Plan& best) {
     return StepCost{of.predicted_step_seconds, of.transfer_bytes + of.gradient_bytes};
   };
   return IsBetter(cost(plan), cost(best));
+}
+
+std::vector<bool> StreamedGranules(const Layout& layout, StatePlacement placement) {
+  std::vector<bool> streamed(layout.granules, false);
+  if (placement != StatePlacement::kStreamed) return streamed;
+  for (const ChunkShape& chunk : layout.chunks) {
+    for (uint32_t g = 0; g < chunk.granules; ++g) {
+      streamed[chunk.first_granule + g] = chunk.trainable && !chunk.whole;
+    }
+  }
+  return streamed;
+}
+
+uint64_t StreamedElements(uint64_t granule_elements, uint64_t element_bytes, uint64_t arena_bytes) {
+  const uint64_t affordable = arena_bytes / kStreamedShare / kStreamedPlaces / element_bytes;
+  const uint64_t elements = std::clamp(affordable / kLeastStreamedElements * kLeastStreamedElements,
+                                       kLeastStreamedElements, kMostStreamedElements);
+  return std::min(elements, granule_elements);
 }
 
 }  // namespace geminid::zero

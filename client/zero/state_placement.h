@@ -1,6 +1,7 @@
 // Which chunks keep their optimizer state on the device: a prefix of the order in which the next
 // forward pass needs them. Those are the chunks whose gradients are the last to come, so that
-// theirs are the transfers that nothing hides. Pure.
+// theirs are the transfers that nothing hides. And which have it on the host and are updated by the
+// device. Pure.
 #ifndef GEMINID_CLIENT_ZERO_STATE_PLACEMENT_H_
 #define GEMINID_CLIENT_ZERO_STATE_PLACEMENT_H_
 
@@ -8,7 +9,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "client/zero/layout.h"
 #include "geminid/plan.h"
+#include "geminid/zero.h"
 
 namespace geminid::zero {
 
@@ -54,6 +57,20 @@ struct StepCost {
 // measured, else one not longer that moves fewer bytes.
 bool IsBetter(const StepCost& plan, const StepCost& best);
 bool IsBetter(const Plan& plan, const Plan& best);
+
+// --- state that is streamed through the device for its update ------------------------------------
+
+// By granule: whether the device updates it while its state lies on the host. Muon's matrices cannot
+// be updated piece by piece: the host updates them.
+std::vector<bool> StreamedGranules(const Layout& layout, StatePlacement placement);
+
+// Places of the arena that pieces of granules pass through: one comes, one is updated, one leaves.
+inline constexpr size_t kStreamedPlaces = 3;
+
+// How many elements a piece of a granule has where each takes `element_bytes` of a place: as many
+// as keep the places within a sixteenth of the arena. Not more than 2 Mi, since a place is in use
+// for as long as a copy takes, and not fewer than 1024, since each copy needs a ticket.
+uint64_t StreamedElements(uint64_t granule_elements, uint64_t element_bytes, uint64_t arena_bytes);
 
 }  // namespace geminid::zero
 

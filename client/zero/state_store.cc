@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   if (store->left_.claimed && store->left_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->NoteWhatIsLeft(store->TakeUp()));
   }
-  if (options.on_device && store->left_.status.ok()) {
+  if ((options.on_device || store->any_streamed()) && store->left_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->MakeDeviceScales());
   }
   if (options.workspace_bytes > 0 && store->left_.status.ok()) {
@@ -195,6 +195,12 @@ std::vector<ChunkId> StateStore::ChunksOf(uint32_t chunk) const {
   return all;
 }
 
+StateStore::ExtentChunks StateStore::ChunksIn(const Extent& extent) {
+  ExtentChunks chunks = {extent.weight, extent.remainder};
+  std::ranges::copy(extent.arrays, chunks.begin() + 2);
+  return chunks;
+}
+
 uint64_t StateStore::device_bytes_of(uint32_t chunk) const {
   uint64_t bytes = 0;
   for (ChunkId part : ChunksOf(chunk)) bytes += RoundUpToExtent(session_->Bytes(part));
@@ -204,7 +210,7 @@ uint64_t StateStore::device_bytes_of(uint32_t chunk) const {
 uint64_t StateStore::device_spare_bytes() const {
   std::vector<ChunkSpec> specs;
   AddSpares(/*has_home=*/false, "", &specs);
-  uint64_t bytes = RoundUpToExtent(options_.device_scale_bytes);
+  uint64_t bytes = scratch_.device_scales == nullptr ? RoundUpToExtent(options_.device_scale_bytes) : 0;
   for (const ChunkSpec& spec : specs) bytes += RoundUpToExtent(spec.bytes);
   return bytes;
 }
@@ -229,7 +235,7 @@ absl::StatusOr<std::vector<ChunkId>> StateStore::MakePassing(const std::vector<C
 }
 
 absl::Status StateStore::MakeDeviceScales() {
-  if (options_.device_scale_bytes == 0) return absl::OkStatus();
+  if (options_.device_scale_bytes == 0 || scratch_.device_scales != nullptr) return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids,
                            MakePassing({{"scales of rows and columns", ChunkKind::kSpare,
                                          options_.device_scale_bytes, /*has_home=*/false}}));
@@ -345,6 +351,7 @@ void StateStore::StayOnHost() {
     tensor_states_.addresses[i] = Address(tensor_states_.chunks[i], kHost);
   }
   scratch_.device_scales = nullptr;
+  options_.streamed.clear();
   FindAddresses();
 }
 

@@ -49,6 +49,9 @@ struct StateStoreOptions {
   uint64_t tensor_state_bytes = 0;            // numbers per tensor, which every rank keeps whole
   uint64_t device_scale_bytes = 0;            // for kernels, beside state on the device
   uint64_t workspace_bytes = 0;               // of the optimizer, in host memory
+  // By granule: state on the host that the device updates (client/zero/streamed_updates.h). Empty:
+  // none is.
+  std::vector<bool> streamed{};
   bool resume = false;                        // from what a predecessor left, if it left this
   std::optional<size_t> noted_tensors{};      // steps are noted for a successor; none: they are not
   absl::Duration timeout = absl::Minutes(5);  // for each answer of the daemon
@@ -101,7 +104,7 @@ class StateStore {
   shm::CommitSegment* commit() const { return commit_; }
   StepNotes* notes() { return notes_.has_value() ? &*notes_ : nullptr; }
 
-  // In the arena, where trained state lives there; else null. They hold anything between steps.
+  // In the arena, where the device updates any state; else null. They hold anything between steps.
   float* DeviceScales() const { return scratch_.device_scales; }
 
   // StateStoreOptions::workspace_bytes, aligned to a line. They hold anything between updates.
@@ -132,6 +135,14 @@ class StateStore {
   // What transfers name. The weight's changes with each flip.
   ChunkId WeightChunk(uint32_t granule) const { return extents_[current_[granule].load()].weight; }
   ChunkId GradientChunk(uint32_t granule) const { return gradients_.chunks[granule]; }
+  // Of an extent: weight, remainder, the optimizer's arrays. What it does not have is kNoChunk.
+  using ExtentChunks = std::array<ChunkId, 2 + kMaxStateArrays>;
+  ExtentChunks CurrentChunks(uint32_t granule) const {
+    return ChunksIn(extents_[current_[granule].load()]);
+  }
+  ExtentChunks SpareChunks(uint32_t granule) const {
+    return ChunksIn(extents_[spare_[SpareOf(granule)]]);
+  }
 
   uint32_t landing_places() const { return options_.landing_places; }
   // When accumulating: where the `index`-th granule of a shard lands before it is added; else the
@@ -144,11 +155,22 @@ class StateStore {
     return granule_on_device(layout_.chunks[chunk].first_granule);
   }
   bool granule_on_device(uint32_t granule) const { return TierOf(granule) == kDevice; }
+  // Its state lies on the host, and the device updates it.
+  bool streamed(uint32_t chunk) const {
+    return granule_streamed(layout_.chunks[chunk].first_granule);
+  }
+  bool granule_streamed(uint32_t granule) const {
+    return any_streamed() && options_.streamed[granule] && !granule_on_device(granule);
+  }
+  bool any_streamed() const { return !options_.streamed.empty(); }
+  const ComputePlace& device_compute() const { return compute_->on_device(); }
   // Who computes on it there; and on numbers per tensor, which read state of both kinds.
   const ComputePlace& ComputeOf(uint32_t granule) const {
     return compute_->Of(granule_on_device(granule));
   }
-  const ComputePlace& ComputeOfTensors() const { return compute_->Of(any_on_device()); }
+  const ComputePlace& ComputeOfTensors() const {
+    return compute_->Of(any_on_device() || any_streamed());
+  }
   bool any_on_device() const { return chunks_.any_kept(); }
   // What MoveToDevice would take of the arena: for a chunk, and once if any of them is trained.
   uint64_t device_bytes_of(uint32_t chunk) const;
@@ -252,6 +274,7 @@ class StateStore {
     return SpareOf(extent.tier, extent.form);
   }
   std::vector<ChunkId> ChunksOf(uint32_t chunk) const;
+  static ExtentChunks ChunksIn(const Extent& extent);
   std::byte* Address(ChunkId chunk, Tier tier) const;
   void FindAddresses();
 

@@ -159,9 +159,11 @@ absl::StatusOr<size_t> StepPlans::CountStateOnDevice(const StatePlacementProblem
 // Once, before the first plan in force. The last plan asked for is the one taken, so that it is the
 // one that the daemon explains.
 absl::Status StepPlans::PlaceState(Trace* trace) {
-  const bool movable = setup_.options.placement == Placement::kAuto &&
-                       setup_.options.state_placement != StatePlacement::kHost &&
-                       !store_.any_on_device();
+  const StatePlacement wanted = setup_.options.state_placement;
+  const bool none = wanted == StatePlacement::kHost ||
+                    (wanted == StatePlacement::kStreamed && setup_.options.state_share == 0);
+  const bool movable =
+      setup_.options.placement == Placement::kAuto && !none && !store_.any_on_device();
   if (std::exchange(state_placed_, true) || !movable) return absl::OkStatus();
   // It goes to the arena's bottom, where blocks of workspace may lie that found no other place.
   std::vector<double> in_the_way = {residency_.AnythingLies() ? 1.0 : 0.0};

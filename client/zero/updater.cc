@@ -9,27 +9,30 @@
 #include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "client/zero/crash_points.h"
+#include "client/zero/state_placement.h"
 
 namespace geminid::zero {
 Updater::Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
                  std::unique_ptr<kernels::ThreadPool> pool,
                  std::function<void(absl::Status)> on_chunk_updated,
-                 std::function<void(uint32_t granule, uint64_t epoch)> before_update)
+                 std::function<void(uint32_t granule, uint64_t epoch)> before_update,
+                 std::unique_ptr<StreamedUpdates> streamed)
     : layout_(layout),
       optimizer_(optimizer),
       store_(store),
       pool_(std::move(pool)),
-      on_chunk_updated_(std::move(on_chunk_updated)),
-      before_update_(std::move(before_update)),
+      calls_{std::move(on_chunk_updated), std::move(before_update)},
+      streamed_(std::move(streamed)),
       missing_(layout.chunks.size()) {}
 
 absl::StatusOr<std::unique_ptr<Updater>> Updater::Create(
     const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
     std::unique_ptr<kernels::ThreadPool> pool, std::function<void(absl::Status)> on_chunk_updated,
-    std::function<void(uint32_t granule, uint64_t epoch)> before_update) {
+    std::function<void(uint32_t granule, uint64_t epoch)> before_update,
+    std::unique_ptr<StreamedUpdates> streamed) {
   std::unique_ptr<Updater> updater(new Updater(layout, optimizer, store, std::move(pool),
                                                std::move(on_chunk_updated),
-                                               std::move(before_update)));
+                                               std::move(before_update), std::move(streamed)));
   GEMINID_ASSIGN_OR_RETURN(updater->thread_,
                            base::StartThread([raw = updater.get()] { raw->Loop(); }));
   return updater;
@@ -125,9 +128,14 @@ void Updater::Loop() {
   for (;;) {
     wake_.wait(lock, [this] { return stop_ || (!queue_.empty() && status_.ok()); });
     if (queue_.empty() || !status_.ok()) return;  // stopping, and nothing left to do
+    const std::vector<uint32_t> coming = TakeComing();
     const Item item = queue_.front();
     const uint64_t epoch = epoch_;
     lock.unlock();
+    for (const uint32_t granule : coming) {
+      calls_.before_update(granule, epoch);
+      streamed_->Add(granule);
+    }
     const absl::Status status = UpdateGranule(item.granule, epoch);
     lock.lock();
     status_.Update(status);
@@ -138,15 +146,32 @@ void Updater::Loop() {
     lock.unlock();
     wake_.notify_all();
     if (status.ok() && item.done) item.done();
-    if (tell) on_chunk_updated_(status);
+    if (tell) calls_.on_chunk_updated(status);
     lock.lock();
   }
 }
 
+// All that is queued is of one step.
+std::vector<uint32_t> Updater::TakeComing() {
+  std::vector<uint32_t> coming;
+  for (size_t i = 0; i < std::min(queue_.size(), kStreamedPlaces); ++i) {
+    if (queue_[i].coming || !Streams(queue_[i].granule)) continue;
+    queue_[i].coming = true;
+    coming.push_back(queue_[i].granule);
+  }
+  return coming;
+}
+
+absl::Status Updater::MakeVersion(uint32_t granule, uint64_t epoch) {
+  if (Streams(granule)) return streamed_->FinishFirst(pool_.get());
+  calls_.before_update(granule, epoch);
+  // The pool may still work on a piece of a later granule.
+  if (streamed_ != nullptr) GEMINID_RETURN_IF_ERROR(streamed_->WaitUpdates());
+  return optimizer_.Update(granule, *store_, pool_.get());
+}
+
 absl::Status Updater::UpdateGranule(uint32_t granule, uint64_t epoch) {
-  before_update_(granule, epoch);
-  absl::Status status = optimizer_.Update(granule, *store_, pool_.get());
-  if (!status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(MakeVersion(granule, epoch));
   CrashPoint("granule written");
   store_->Flip(granule, epoch);
   CrashPoint("granule flipped");

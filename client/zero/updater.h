@@ -19,6 +19,7 @@
 #include "client/zero/granule_optimizer.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
+#include "client/zero/streamed_updates.h"
 
 namespace geminid::zero {
 
@@ -26,11 +27,13 @@ class Updater {
  public:
   // `on_chunk_updated` is called on the updater's thread after a chunk's last granule, and once
   // with an error if a step fails; `before_update` there before each granule's new version is made.
+  // `streamed` makes those of granules that the store says are streamed; null: there are none.
   // The rest outlives it. RESOURCE_EXHAUSTED where the system gives no thread.
   static absl::StatusOr<std::unique_ptr<Updater>> Create(
       const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
       std::unique_ptr<kernels::ThreadPool> pool, std::function<void(absl::Status)> on_chunk_updated,
-      std::function<void(uint32_t granule, uint64_t epoch)> before_update);
+      std::function<void(uint32_t granule, uint64_t epoch)> before_update,
+      std::unique_ptr<StreamedUpdates> streamed = nullptr);
   ~Updater();  // as Stop
   Updater(const Updater&) = delete;
   Updater& operator=(const Updater&) = delete;
@@ -65,26 +68,37 @@ class Updater {
     uint32_t chunk = 0;
     uint32_t granule = 0;
     std::function<void()> done{};
+    bool coming = false;  // its state has been asked to the device
   };
 
   Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
           std::unique_ptr<kernels::ThreadPool> pool,
           std::function<void(absl::Status)> on_chunk_updated,
-          std::function<void(uint32_t granule, uint64_t epoch)> before_update);
+          std::function<void(uint32_t granule, uint64_t epoch)> before_update,
+          std::unique_ptr<StreamedUpdates> streamed);
   void Loop();
   // Until `ready`, or an error.
   absl::Status Await(std::unique_lock<std::mutex>* lock, absl::Duration timeout,
                      const std::function<bool()>& ready);
   absl::Status UpdateGranule(uint32_t granule, uint64_t epoch);
+  absl::Status MakeVersion(uint32_t granule, uint64_t epoch);
+  bool Streams(uint32_t granule) const {
+    return streamed_ != nullptr && store_->granule_streamed(granule);
+  }
   // With the lock held.
   bool IsMissing(uint32_t chunk) const { return missing_[chunk] > 0; }
+  // Of the next granules those whose state can be on its way to the device.
+  std::vector<uint32_t> TakeComing();
 
   const Layout& layout_;
   const GranuleOptimizer& optimizer_;
   StateStore* const store_;
   const std::unique_ptr<kernels::ThreadPool> pool_;
-  const std::function<void(absl::Status)> on_chunk_updated_;
-  const std::function<void(uint32_t granule, uint64_t epoch)> before_update_;
+  const struct {
+    std::function<void(absl::Status)> on_chunk_updated;
+    std::function<void(uint32_t granule, uint64_t epoch)> before_update;
+  } calls_;
+  const std::unique_ptr<StreamedUpdates> streamed_;  // of the thread
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;

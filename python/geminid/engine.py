@@ -21,6 +21,7 @@ from geminid.session import Ranks, Session
 FORWARD, BACKWARD, EVALUATE = 0, 1, 2
 BFLOAT16, FLOAT32, FLOAT16, INT8, UINT8 = 1, 2, 3, 4, 5  # the last three: frozen
 _STATE_TYPES = {"fp32": FLOAT32, "bf16": BFLOAT16}
+_STATE_PLACES = {"auto": 0, "host": 1, "device": 2, "streamed": 4}
 VALUE, EXP_AVG, EXP_AVG_SQ = 0, 1, 2
 NOT_FINITE_SKIP, NOT_FINITE_WRITE, NOT_FINITE_FAIL = 0, 1, 2
 OPTIMIZERS = ("adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", "muon")
@@ -59,6 +60,7 @@ class Options(TypedDict, total=False):
     timeout_seconds: float
     not_finite: int | None
     state_dtype: str
+    optimizer_state: str
 
 
 class _Here(threading.local):
@@ -126,6 +128,8 @@ class Engine:
         does, or fails where the optimizer cannot.
     state_dtype: "fp32", or "bf16" for optimizer state in half the bytes: each step rounds it, up or down at random so that
         the mean is exact. The same on all ranks and whenever a run goes on.
+    optimizer_state: where it lies and is updated. "host", "device", "streamed" (it lies on the host, and goes to the device
+        and back for each update) or "auto": as much on the device as helps. The bits are the same.
     stable_addresses: parameters have one address each (``stable_address``); on the host device alone.
 
     Calls raise an error of geminid.errors; after one that ``is_final`` every call does.
@@ -136,9 +140,11 @@ class Engine:
     def __init__(self, session: Session, ranks: Ranks, parameters: Sequence[Parameter], optimizer: Optimizer, *,
                  chunk_elements: int = 0, accumulate: int = 2, update_threads: int = 1, timeout_seconds: float = 300.0,
                  resume: bool = False, not_finite: int | None = None, stable_addresses: bool = True,
-                 state_dtype: str = "fp32") -> None:
+                 state_dtype: str = "fp32", optimizer_state: str = "auto") -> None:
         if state_dtype not in _STATE_TYPES:
             raise InvalidArgument(f"state_dtype is {state_dtype!r}; it must be 'fp32' or 'bf16'")
+        if optimizer_state not in _STATE_PLACES:
+            raise InvalidArgument(f"optimizer_state is {optimizer_state!r}; it must be 'auto', 'host', 'device' or 'streamed'")
         if not_finite is None:
             not_finite = NOT_FINITE_FAIL if optimizer.kind in _SUMMING else NOT_FINITE_WRITE
         options = LIB.filled(_structs.EngineOptions)
@@ -148,6 +154,7 @@ class Engine:
         options.accumulate, options.stable_addresses, options.clip_norm = accumulate, stable_addresses, 0.0
         options.chunk_elements, options.update_threads = chunk_elements, update_threads
         options.state_type = _STATE_TYPES[state_dtype]
+        options.state_placement = _STATE_PLACES[optimizer_state]
         options.timeout_seconds, options.resume, options.not_finite = timeout_seconds, resume, not_finite
         array, _shapes = _parameters(parameters)
         self.handle = ctypes.c_void_p()

@@ -33,6 +33,13 @@ std::vector<std::string> Flags(const std::string& steps) {
           "--steps", steps,       "--device-memory", "1500KiB", "--export", kExportHere};
 }
 
+// The daemon's tickets carry each update, too.
+std::vector<std::string> StreamedFlags(const std::string& steps) {
+  std::vector<std::string> flags = Flags(steps);
+  flags.insert(flags.end(), {"--optimizer-state", "streamed"});
+  return flags;
+}
+
 class Restart : public ::testing::Test {};
 
 void ExpectNothingIsLeft(const TrainingProcess& run, const std::set<pid_t>& daemons) {
@@ -58,15 +65,15 @@ int KillSome(const TrainingProcess& run, uint64_t seed, std::set<pid_t>* daemons
   return kills;
 }
 
-TEST_F(Restart, DaemonKilledAtRandomInstants_LeavesTheSameWeightsAndNothingElse) {
-  TrainingProcess undisturbed(Flags("200"));
+void ExpectTheSameWeightsWithoutDaemons(const std::vector<std::string>& flags, int kills_wanted) {
+  TrainingProcess undisturbed(flags);
   ASSERT_EQ(undisturbed.WaitForEnd(kSeconds), 0) << undisturbed.Words();
   const std::string weights = undisturbed.ExportedBytes();
   ASSERT_GT(weights.size(), 400'000u);
   int kills = 0;
-  for (uint64_t seed = 0; kills < kKills; ++seed) {
+  for (uint64_t seed = 0; kills < kills_wanted; ++seed) {
     ASSERT_LT(seed, 20u) << "the runs end before they are disturbed";
-    TrainingProcess run(Flags("200"));
+    TrainingProcess run(flags);
     ASSERT_TRUE(run.WaitForWords("step 1/")) << run.Words();
     std::set<pid_t> daemons;
     kills += KillSome(run, seed, &daemons);
@@ -74,6 +81,14 @@ TEST_F(Restart, DaemonKilledAtRandomInstants_LeavesTheSameWeightsAndNothingElse)
     EXPECT_TRUE(run.ExportedBytes() == weights) << "seed " << seed;
     ExpectNothingIsLeft(run, daemons);
   }
+}
+
+TEST_F(Restart, DaemonKilledAtRandomInstants_LeavesTheSameWeightsAndNothingElse) {
+  ExpectTheSameWeightsWithoutDaemons(Flags("200"), kKills);
+}
+
+TEST_F(Restart, DaemonKilledWhileStateIsStreamed_LeavesTheSameWeightsAndNothingElse) {
+  ExpectTheSameWeightsWithoutDaemons(StreamedFlags("200"), kKillsPerRun);
 }
 
 // One rank, all of them, or one with the daemon: in turn.
@@ -137,6 +152,10 @@ void ExpectTheSameWeights(std::vector<std::string> flags, int kills_wanted) {
 
 TEST_F(Restart, RanksKilledAtRandomInstants_ComeBackWithTheSameWeights) {
   ExpectTheSameWeights(Flags("150"), kKills);
+}
+
+TEST_F(Restart, RanksKilledWhileStateIsStreamed_ComeBackWithTheSameWeights) {
+  ExpectTheSameWeights(StreamedFlags("150"), kKillsPerRun);
 }
 
 class RestartOfCutModels : public Restart {};

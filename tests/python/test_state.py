@@ -124,6 +124,18 @@ def test_state_in_bf16_follows_fp32_and_goes_on_to_the_bit_and_in_no_other_type(
         another(state_dtype="fp8")
 
 
+def test_state_that_is_streamed_through_the_device_has_the_same_bits():
+    def placed(where):
+        model = make("gpt")
+        return twins.Twin(*twins.prepared(model, twins.adamw(model.parameters()), optimizer_state=where))
+
+    host, streamed = placed("host"), placed("streamed")
+    twins.run((host, streamed), one_batch, steps=4)
+    assert streamed.losses == host.losses and streamed.norms == host.norms
+    with pytest.raises(errors.InvalidArgument, match="optimizer_state is 'disk'; it must be 'auto', 'host', 'device' or"):
+        placed("disk")
+
+
 def test_full_reads_and_changes_between_steps():
     plain, ours = trained()
     with torch.no_grad():

@@ -33,7 +33,9 @@ EnginePart State(const forecast::Forecast& forecast) {
   if (part.executed) {
     part.today = absl::StrCat("--optimizer-state ", forecast::Name(*forecast.state_mode));
   } else if (streamed > 0) {
-    part.today = "the engine does not stream state";
+    part.executed = host == 0 && device == 0;
+    part.today =
+        part.executed ? "--optimizer-state streamed" : "the engine streams all state or none of it";
   } else {
     part.executed = host == 0 || device == 0;
     part.today = part.executed ? absl::StrCat("--optimizer-state ", host == 0 ? "device" : "host")

@@ -64,9 +64,15 @@ std::string OtherActivations(const TrainOptions& options, int world_size, size_t
   return words;
 }
 
-}  // namespace
+// The places of streamed state are a sixteenth of the arena, or of an arena that is very small
+// more.
+uint64_t WithStreamedPlaces(const TrainOptions& options, uint64_t bytes) {
+  if (options.zero.state_placement != zero::StatePlacement::kStreamed) return bytes;
+  const uint64_t enough = bytes + bytes / 8;
+  return base::RoundUp(enough, forecast::MemoryStep(enough));
+}
 
-uint64_t EnoughDeviceBytes(const TrainOptions& options, int world_size, size_t threads) {
+uint64_t EnoughBesideStreams(const TrainOptions& options, int world_size, size_t threads) {
   const uint64_t workspace = BytesBesideModel(options, world_size, threads);
   const uint64_t element = zero::SizeOf(options.zero.data_type);
   if (options.parallel.tensor.size > 1) {
@@ -86,6 +92,12 @@ uint64_t EnoughDeviceBytes(const TrainOptions& options, int world_size, size_t t
            on_device || options.zero.state_placement == zero::StatePlacement::kDevice,
        .state_bytes = StateBytesPerParameter(options),
        .whole_matrices = std::holds_alternative<zero::MuonOptions>(options.zero.optimizer)});
+}
+
+}  // namespace
+
+uint64_t EnoughDeviceBytes(const TrainOptions& options, int world_size, size_t threads) {
+  return WithStreamedPlaces(options, EnoughBesideStreams(options, world_size, threads));
 }
 
 absl::Status WithDeviceAdvice(const absl::Status& status, const TrainOptions& options,

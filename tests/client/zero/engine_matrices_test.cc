@@ -38,6 +38,7 @@ TEST_F(EngineMatricesTest, EveryWorldSizePlacementAndType_GivesTheBitsOfDenseTra
       const std::vector<std::vector<float>> expected = TrainDensely(run_);
       for (auto [placement, state] : {std::pair{Placement::kAuto, StatePlacement::kHost},
                                       std::pair{Placement::kAuto, StatePlacement::kShare},
+                                      std::pair{Placement::kAuto, StatePlacement::kStreamed},
                                       std::pair{Placement::kDevice, StatePlacement::kAuto}}) {
         SCOPED_TRACE(::testing::Message()
                      << "type " << static_cast<int>(type) << ", world " << world_size

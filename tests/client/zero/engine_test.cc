@@ -64,7 +64,8 @@ TEST_F(EngineTest, EveryStatePlacement_GivesTheBitsOfDenseTraining) {
       const std::vector<std::vector<float>> expected = TrainDensely(run_);
       for (auto [placement, share] :
            {std::pair{StatePlacement::kAuto, 0.0}, std::pair{StatePlacement::kHost, 0.0},
-            std::pair{StatePlacement::kShare, 0.3}, std::pair{StatePlacement::kShare, 1.0}}) {
+            std::pair{StatePlacement::kShare, 0.3}, std::pair{StatePlacement::kShare, 1.0},
+            std::pair{StatePlacement::kStreamed, 0.0}, std::pair{StatePlacement::kStreamed, 0.5}}) {
         SCOPED_TRACE(::testing::Message()
                      << "world " << world_size << ", accumulate " << accumulate << ", placement "
                      << static_cast<int>(placement) << ", share " << share);

@@ -98,6 +98,12 @@ TEST_F(EngineYieldTest, StateOnTheHost_SameBits) {
   ExpectUndisturbedBits();
 }
 
+TEST_F(EngineYieldTest, PlacesOfStreamedState_ComeBack_SameBits) {
+  run_.arena_bytes = 1 << 20;
+  run_.options.state_placement = StatePlacement::kStreamed;
+  ExpectUndisturbedBits();
+}
+
 TEST_F(EngineYieldTest, TwoRanks_YieldTogether_SameBits) {
   run_.world_size = 2;
   run_.arena_bytes = 2 << 20;

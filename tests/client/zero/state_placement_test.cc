@@ -8,6 +8,8 @@ namespace {
 
 using testing::ElementsAre;
 
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
 // Three chunks of 100 gathered bytes; the last one is frozen.
 StatePlacementProblem Problem() {
   StatePlacementProblem problem;
@@ -97,6 +99,41 @@ TEST(IsBetter, PrefersShorterStepsThenFewerBytes) {
   EXPECT_FALSE(IsBetter(plan(0.995, 100, 0), plan(1, 100, 0)));
   EXPECT_TRUE(IsBetter(plan(1.005, 60, 30), plan(1, 60, 40)));
   EXPECT_FALSE(IsBetter(plan(1.02, 0, 0), plan(1, 100, 100)));
+}
+
+TEST(StreamedGranules, AreAllOfTrainedChunksAndNoneOfOthers) {
+  Layout layout;
+  layout.granules = 5;
+  layout.chunks.resize(3);
+  for (uint32_t i = 0; i < 2; ++i) {
+    layout.chunks[i].first_granule = 2 * i;
+    layout.chunks[i].granules = 2;
+  }
+  layout.chunks[2].first_granule = 4;
+  layout.chunks[2].granules = 1;
+  layout.chunks[1].trainable = false;
+  EXPECT_THAT(StreamedGranules(layout, StatePlacement::kStreamed),
+              ElementsAre(true, true, false, false, true));
+  EXPECT_THAT(StreamedGranules(layout, StatePlacement::kHost),
+              ElementsAre(false, false, false, false, false));
+  layout.chunks[2].whole = true;  // Muon's matrices
+  EXPECT_THAT(StreamedGranules(layout, StatePlacement::kStreamed),
+              ElementsAre(true, true, false, false, false));
+}
+
+TEST(StreamedElements, KeepThePlacesWithinASixteenthOfTheArena) {
+  constexpr uint64_t kGranule = uint64_t{1} << 30;
+  for (const uint64_t arena : {2 * kMiB, 24 * kMiB, 512 * kMiB}) {
+    const uint64_t elements = StreamedElements(kGranule, 14, arena);
+    EXPECT_LE(kStreamedPlaces * 14 * elements, arena / 16);
+    EXPECT_GT(kStreamedPlaces * 14 * (elements + 1024), arena / 16);
+  }
+}
+
+TEST(StreamedElements, OfSmallAndLargeArenasAndSmallGranules_HaveTheirLimits) {
+  EXPECT_EQ(StreamedElements(1 << 20, 14, 64 << 10), 1024u);
+  EXPECT_EQ(StreamedElements(uint64_t{1} << 30, 14, uint64_t{80} << 30), 2u << 20);
+  EXPECT_EQ(StreamedElements(500, 14, 64 << 10), 500u);
 }
 
 }  // namespace

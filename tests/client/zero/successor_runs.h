@@ -12,7 +12,8 @@ inline constexpr int kSuccessorRanks = 2;
 inline constexpr int kSuccessorSteps = 6;
 
 // "tight": an arena that does not hold the model; "moved": some state goes to the device after the
-// first step; "device": all of it lives there; "lamb": an optimizer that needs sums of all ranks;
+// first step; "device": all of it lives there; "streamed": it is updated there, granule by granule;
+// "streamed tight": in an arena in which granules have many pieces; "lamb", "streamed lamb": an optimizer that needs sums of all ranks;
 // "came": and factors; "summed": fp32 gradients of two micro-batches; "second": these in ZeRO's
 // second stage; "first": in its first; "hosts": weights sharded within two hosts of a rank each;
 // "one host": within one of both ranks, which is refused; "negative": with a limit of norms that is
@@ -38,6 +39,8 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
     run.arena_bytes = 2 << 20;
   }
   if (name == "device") run.options.state_placement = StatePlacement::kDevice;
+  if (name.starts_with("streamed")) run.options.state_placement = StatePlacement::kStreamed;
+  if (name == "streamed tight") run.arena_bytes = 320 << 10;
   if (name.ends_with("lamb")) run.options.optimizer = LambOptions{};
   if (name.ends_with("came")) run.options.optimizer = CameOptions{};
   if (name == "muon") {

@@ -37,7 +37,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::Eq;
 
-constexpr int kLastPointOfAStep = 7;  // of kCrashPoints; those after it are a successor's
+constexpr int kLastPointOfAStep = 8;  // of kCrashPoints; those after it are a successor's
 
 // What becomes of a rank at a crash point.
 struct Fate {
@@ -233,10 +233,12 @@ class SuccessorTest : public ::testing::Test {
 
 // Rank 0 dies at each point of its fourth step, or so; the other notices and leaves its own state.
 TEST_F(SuccessorTest, OneRankKilledAtEveryPoint_BothGoOnFromTheirLastStep) {
-  for (const std::string name : {"tight", "apart"}) {
+  for (const std::string name : {"tight", "apart", "streamed"}) {
     for (int p = 0; p < kLastPointOfAStep; ++p) {
       SCOPED_TRACE(absl::StrCat(name, ", ", kCrashPoints[p]));
-      const bool is_granule = std::string_view(kCrashPoints[p]).starts_with("granule");
+      const bool is_piece = std::string_view(kCrashPoints[p]) == "piece updated";
+      if (is_piece && name != "streamed") continue;
+      const bool is_granule = is_piece || std::string_view(kCrashPoints[p]).starts_with("granule");
       const std::vector<int> ends =
           Start(name, false, {{"kill", kCrashPoints[p], is_granule ? 50 : 4}, {}});
       ASSERT_TRUE(WasKilled(ends[0])) << Words();
@@ -283,6 +285,30 @@ TEST_F(SuccessorTest, StateOfEveryKindAndPlace_IsFinishedInTheMiddleOfAnUpdate) 
       ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
       EXPECT_GE(MustFinish(name), 1);
     }
+  }
+}
+
+// Some of a granule's new version is in its spare, some in places of the arena, which end.
+TEST_F(SuccessorTest, StreamedState_IsFinishedWhereverItsPiecesWere) {
+  for (const std::string name : {"streamed", "streamed tight", "streamed lamb"}) {
+    for (const char* point : {"piece updated", "granule written", "granule flipped"}) {
+      SCOPED_TRACE(absl::StrCat(name, ", ", point));
+      const std::vector<int> ends = Start(name, false, {{"kill", point, 40}, {"kill", point, 45}});
+      ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
+      EXPECT_GE(MustFinish(name), 1);
+    }
+  }
+}
+
+// Its home is the host's, whoever updates it.
+TEST_F(SuccessorTest, SuccessorsThatStreamStateOrNoLonger_GoOnWithTheSameBits) {
+  for (const auto& [before, after] :
+       {std::pair{"streamed tight", "tight"}, std::pair{"tight", "streamed tight"}}) {
+    SCOPED_TRACE(absl::StrCat(before, " to ", after));
+    const std::vector<int> ends =
+        Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
+    ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
+    EXPECT_GE(MustFinish(after), 1);
   }
 }
 

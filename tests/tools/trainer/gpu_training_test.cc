@@ -114,6 +114,10 @@ TEST_P(GpuOptimizers, OfWholeTensorsWithTheirStateThere_HaveTheHostsBitsAndBring
       EXPECT_EQ(there["loss_hex"], by_host["loss_hex"]);
       EXPECT_EQ(there["weights_sha256"], by_host["weights_sha256"]);
     }
+    // Its sums are the host's, over state that lies there.
+    const nlohmann::json streamed = train(optimizer, {"--optimizer-state", "streamed"}).first;
+    EXPECT_EQ(streamed["loss_hex"], by_host["loss_hex"]) << optimizer;
+    EXPECT_EQ(streamed["weights_sha256"], by_host["weights_sha256"]) << optimizer;
     ExpectNear(by_host, Train(With(model, {"--optimizer", optimizer})), kFloatTolerance);
   }
 }
@@ -386,7 +390,8 @@ TEST_P(GpuTrainingBesideADaemon, TwoRanksOnOneGpuOrOnTwo_HaveTheSameBits) {
   for (const Words& where : std::vector<Words>{{"--placement", "auto"},
                                                {"--placement", "cpu"},
                                                {"--device-memory", "2MiB"},
-                                               {"--optimizer-state", "host"}}) {
+                                               {"--optimizer-state", "host"},
+                                               {"--optimizer-state", "streamed"}}) {
     const uint64_t before = node_.bytes_to_host(0);
     const nlohmann::json one = Train(With(on_one, where));
     EXPECT_EQ(one["device_per_rank"], nlohmann::json({0, 0}));

@@ -295,7 +295,7 @@ TEST_F(Training, WithEveryOptimizer_LowersTheLoss) {
 
 TEST_F(Training, WithEveryPlaceOfTheOptimizersState_GivesTheSameBits) {
   std::string weights;
-  for (const char* where : {"auto", "host", "0.5", "1", "device"}) {
+  for (const char* where : {"auto", "host", "0.5", "1", "device", "streamed"}) {
     const CommandResult result = Run({"--optimizer-state", where});
     ASSERT_EQ(result.code, 0) << where << ": " << result.err;
     if (weights.empty()) weights = Field("weights_sha256");
@@ -368,6 +368,7 @@ TEST_F(Training, InADeviceThatIsTooSmall_NamesASizeThatTrains) {
       {"--model", "mixtral-tiny"},
       {"--placement", "device"},
       {"--optimizer-state", "device"},
+      {"--optimizer-state", "streamed"},
       {"--activations", "keep"},
       {"--activations", "keep", "--dtype", "fp32", "--batch", "16", "--layers", "6"},
       {"--activations", "offload", "--batch", "16", "--layers", "6"},

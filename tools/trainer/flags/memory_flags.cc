@@ -1,8 +1,10 @@
 #include "tools/trainer/flags/memory_flags.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/flag_values.h"
@@ -38,16 +40,20 @@ absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::s
 absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
   using zero::StatePlacement;
   const std::string& text = flags.optimizer_state;
-  if (text == "auto" || text == "host" || text == "device") {
-    options->state_placement = text == "auto"   ? StatePlacement::kAuto
-                               : text == "host" ? StatePlacement::kHost
-                                                : StatePlacement::kDevice;
+  constexpr std::array kWords = {std::pair{"auto", StatePlacement::kAuto},
+                                 std::pair{"host", StatePlacement::kHost},
+                                 std::pair{"device", StatePlacement::kDevice},
+                                 std::pair{"streamed", StatePlacement::kStreamed}};
+  const auto word =
+      std::ranges::find_if(kWords, [&](const auto& known) { return text == known.first; });
+  if (word != kWords.end()) {
+    options->state_placement = word->second;
   } else {
     const absl::StatusOr<double> share = base::ParseReal("--optimizer-state", text, 0, 1);
     if (!share.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat(base::WithValue("--optimizer-state", text),
-                       "it must be auto, host, device, or a number from 0 to 1"));
+                       "it must be auto, host, device, streamed, or a number from 0 to 1"));
     }
     options->state_placement = StatePlacement::kShare;
     options->state_share = *share;

@@ -202,6 +202,8 @@ TEST(ParseCommandLine, WithAPlaceForTheOptimizersState_TakesIt) {
   EXPECT_EQ(Parse({}).zero.state_placement, StatePlacement::kAuto);
   EXPECT_EQ(Parse({"--optimizer-state", "host"}).zero.state_placement, StatePlacement::kHost);
   EXPECT_EQ(Parse({"--optimizer-state", "device"}).zero.state_placement, StatePlacement::kDevice);
+  EXPECT_EQ(Parse({"--optimizer-state", "streamed"}).zero.state_placement,
+            StatePlacement::kStreamed);
   const zero::Options share = Parse({"--optimizer-state", "0.25"}).zero;
   EXPECT_EQ(share.state_placement, StatePlacement::kShare);
   EXPECT_EQ(share.state_share, 0.25);
@@ -262,8 +264,8 @@ TEST(ParseCommandLine, WithAPresetChanged_KeepsTheRest) {
 }
 
 TEST(ParseCommandLine, WithANewlineInAPath_TakesItAsOne) {
-  const auto line = ParseCommandLine(
-      {"--text", "a\nb", "--text", "c d", "--model", "gpt2-tiny", "--steps", "1"});
+  const auto line =
+      ParseCommandLine({"--text", "a\nb", "--text", "c d", "--model", "gpt2-tiny", "--steps", "1"});
   ASSERT_TRUE(line.ok()) << line.status();
   EXPECT_THAT(line->options->text, testing::ElementsAre("a\nb", "c d"));
 }
@@ -315,6 +317,7 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--optimizer-state", "gpu"}, "--optimizer-state gpu: it must be auto, host"},
            {{"--optimizer-state", "1.5"}, "--optimizer-state 1.5: "},
            {{"--optimizer-state", "0.5", "--placement", "cpu"}, "needs --placement auto"},
+           {{"--optimizer-state", "streamed", "--placement", "device"}, "needs --placement auto"},
            {{"--activations", "yes"},
             "--activations yes: it must be one of: auto, keep, offload, recompute"},
            {{"--loss-scale", "big"}, "--loss-scale big: "},

@@ -1,0 +1,108 @@
+// Updates by the device of state that lies on the host. Piece by piece, a granule's state and its
+// gradient are copied to a place in the arena, updated there, and copied to the granule's spare on
+// the host. With three places one piece comes while one is updated and one leaves.
+//
+// Until its flip a granule's update has written nothing but the spare and places that hold nothing:
+// a process that dies leaves what it would leave in an update by the host.
+//
+// A gradient that has a home on the host comes with the state: the device reduced it, so that it
+// crosses the link twice more than it had to. In the backward pass (UpdateTime::kInBackward) it is
+// read where it was reduced.
+#ifndef GEMINID_CLIENT_ZERO_STREAMED_UPDATES_H_
+#define GEMINID_CLIENT_ZERO_STREAMED_UPDATES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/zero/granule_optimizer.h"
+#include "client/zero/layout.h"
+#include "client/zero/state_store.h"
+#include "geminid/pending.h"
+#include "geminid/session.h"
+#include "kernels/runtime/parallel/thread_pool.h"
+
+namespace geminid::zero {
+
+// By one thread at a time.
+class StreamedUpdates {
+ public:
+  // Takes its places from the arena, for granules that the store says are streamed. All outlive it.
+  // `timeout`: for each copy and each update. RESOURCE_EXHAUSTED where the arena has no room.
+  static absl::StatusOr<std::unique_ptr<StreamedUpdates>> Create(Session* session,
+                                                                 const Layout& layout,
+                                                                 StateStore* store,
+                                                                 const GranuleOptimizer& optimizer,
+                                                                 absl::Duration timeout);
+  // Waits for updates under way. After an error copies may be, too: they end with the session.
+  ~StreamedUpdates();
+  StreamedUpdates(const StreamedUpdates&) = delete;
+  StreamedUpdates& operator=(const StreamedUpdates&) = delete;
+
+  // The granule is updated after those added before. Its state begins to come when there is a place
+  // for it: nothing may change it any more, nor its gradient.
+  void Add(uint32_t granule);
+  // Waits until the next version of the first granule is complete in its spare. It must be flipped
+  // before the next call. On the host device `pool` computes, perhaps still after this returned.
+  absl::Status FinishFirst(kernels::ThreadPool* pool);
+  // Waits until nothing is being updated, and with that until the pool is free.
+  absl::Status WaitUpdates();
+
+  uint64_t piece_elements() const { return piece_elements_; }
+
+ private:
+  // Of an extent, and the gradient after them.
+  static constexpr size_t kArrays = std::tuple_size_v<StateStore::ExtentChunks> + 1;
+  // By array: the bytes of an element, 0 where there is no such array.
+  using ElementBytes = std::array<uint64_t, kArrays>;
+
+  struct Piece {
+    uint32_t granule = 0;
+    uint64_t begin = 0;  // in its granule
+    uint64_t elements = 0;
+    bool last = false;  // of its granule
+  };
+  // A piece in a place.
+  struct Placed {
+    Piece piece{};
+    ChunkId place = kNoChunk;
+    std::vector<Pending> coming{};
+    bool updating = false;
+  };
+
+  StreamedUpdates(Session* session, const Layout& layout, const StateStore& store,
+                  const GranuleOptimizer& optimizer, absl::Duration timeout);
+  ElementBytes ElementBytesOf(uint32_t granule) const;
+  // Where an array begins in a place; of kArrays: where the last one ends.
+  uint64_t OffsetOf(const ElementBytes& bytes, size_t array) const;
+  void FillPlaces();
+  std::vector<Pending> StartCopies(const Placed& placed, bool to_device);
+  // Waits for its copies, and queues its update.
+  absl::Status StartUpdate(Placed* placed, kernels::ThreadPool* pool);
+  absl::Status FinishFirstPiece(kernels::ThreadPool* pool);
+  // Of all of them; the first error.
+  absl::Status WaitAll(std::span<const Pending> copies) const;
+
+  Session& session_;
+  const StateStore& store_;
+  const GranuleOptimizer& optimizer_;
+  const absl::Duration timeout_;
+  uint64_t piece_elements_ = 0;
+  std::vector<uint64_t> granule_elements_;
+  std::vector<ChunkId> places_;
+  std::deque<Piece> waiting_;  // for a place
+  std::deque<Placed> placed_;
+  uint64_t pieces_placed_ = 0;  // ever: they take the places in turn
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_STREAMED_UPDATES_H_

@@ -49,14 +49,14 @@ void SessionImpl::AddQueued(absl::Duration waited) {
 }
 
 // Its own ranks are waited for as long as the daemon does.
-absl::Status SessionImpl::AwaitAdmission() {
-  const absl::Time began = base::MonotonicNow();
+absl::Status SessionImpl::AwaitAdmission(absl::Time began) {
+  const absl::Time asked = base::MonotonicNow();
   absl::Duration pause = kFirstPause;
   for (;;) {
     GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, AskAdmission());
     const absl::Duration waited = base::MonotonicNow() - began;
     if (standing.admitted) {
-      AddQueued(waited);
+      AddQueued(base::MonotonicNow() - asked);
       return absl::OkStatus();
     }
     GEMINID_RETURN_IF_ERROR(TellWait(standing));
@@ -74,10 +74,11 @@ absl::Status SessionImpl::AwaitAdmission() {
 
 // A job that has not made its arenas in time loses what it was promised, and waits again.
 absl::Status SessionImpl::AwaitArena() {
+  const absl::Time began = base::MonotonicNow();
   bool tried_again = false;  // since it was last admitted
   while (true) {
     if (options.admission.has_value()) {
-      GEMINID_RETURN_IF_ERROR(AwaitAdmission());
+      GEMINID_RETURN_IF_ERROR(AwaitAdmission(began));
     }
     if (options.device_memory_bytes == 0) return absl::OkStatus();
     absl::Status made = MakeArena();
@@ -107,16 +108,15 @@ absl::Status GiveArenaBack(Session& session) {
 
 absl::StatusOr<ArenaWait> TakeArenaAgain(Session& session) {
   SessionImpl& impl = SessionImpl::Of(session);
-  GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, impl.AskAdmission());
-  if (!standing.admitted) return ArenaWait{.taken = false, .ended = impl.TellWait(standing)};
-  const std::lock_guard lock(impl.memory_mutex);
-  const absl::Status made = impl.MakeArena();
-  if (absl::IsFailedPrecondition(made)) {
-    GEMINID_ASSIGN_OR_RETURN(const Control::Standing now, impl.AskAdmission());
-    if (!now.admitted) return ArenaWait{.taken = false, .ended = impl.TellWait(now)};
+  for (bool tried = false;; tried = true) {
+    GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, impl.AskAdmission());
+    if (!standing.admitted) return ArenaWait{.taken = false, .ended = impl.TellWait(standing)};
+    const std::lock_guard lock(impl.memory_mutex);
+    const absl::Status made = impl.MakeArena();
+    if (made.ok()) return ArenaWait{.taken = true, .ended = absl::OkStatus()};
+    // It may have lost what it was promised, and been given it back, in between.
+    if (tried || !absl::IsFailedPrecondition(made)) return made;
   }
-  GEMINID_RETURN_IF_ERROR(made);
-  return ArenaWait{.taken = true, .ended = absl::OkStatus()};
 }
 
 }  // namespace geminid

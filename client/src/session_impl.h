@@ -81,7 +81,8 @@ class SessionImpl {
   absl::Status ResolveSocket();
   absl::Status Attach(bool met_before);
   absl::StatusOr<Welcomed> MeetDaemon(const shm::Hello& hello, bool met_before);
-  absl::Status AwaitAdmission();
+  // `began`: when the session began to wait for its memory.
+  absl::Status AwaitAdmission(absl::Time began);
   absl::Status AwaitArena();
   std::string Describe(const Control::Standing& standing) const;
 };

@@ -41,7 +41,8 @@ absl::StatusOr<JobStanding> Engine::Admit(SessionId id, const std::string& run, 
     session->asked_for_admission = true;
     session->spec.weight = weight;
     if (session->books.has_value()) {
-      session->books->SetJob({.run = run, .ask = ask, .weight = weight, .since = now});
+      session->books->SetJob(
+          {.job = jobs_.JobOf(id), .run = run, .ask = ask, .weight = weight, .since = now});
     }
     ShareLinks(spec.tenant);
   }

@@ -211,8 +211,13 @@ void Engine::EnterAgain(Session* session) {
     scheduler_.AddSession(session->id, session->device, 1, session->spec.tenant);
   }
   if (job.has_value() && session->state == SessionState::kAttached) {
-    jobs_.Restore(session->id, {spec.tenant, spec.job, job->run}, job->ask, job->state,
-                  job->yielded, job->since, job->held);
+    jobs_.Restore({spec.tenant, spec.job, job->run}, job->ask,
+                  {.session = session->id,
+                   .job = job->job,
+                   .state = job->state,
+                   .yielded = job->yielded,
+                   .held = job->held,
+                   .since = job->since});
     jobs_.Charged(session->id, kHostAccount, session->pool_bytes);
     jobs_.Charged(session->id, session->device_account(), session->arena_bytes());
     session->asked_for_admission = true;

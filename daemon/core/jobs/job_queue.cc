@@ -126,7 +126,11 @@ JobQueue::Job* JobQueue::FindJob(const JobName& name, const RankAsk& ask) {
 }
 
 JobQueue::Job* JobQueue::AddJob(const JobName& name, const RankAsk& common, Time since) {
-  const JobId id{++last_job_};
+  return AddJob(JobId{last_job_ + 1}, name, common, since);
+}
+
+JobQueue::Job* JobQueue::AddJob(JobId id, const JobName& name, const RankAsk& common, Time since) {
+  last_job_ = std::max(last_job_, Value(id));
   Job& job = jobs_[id];
   job.id = id;
   job.name = name;
@@ -180,21 +184,29 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
   return absl::OkStatus();
 }
 
-void JobQueue::Restore(SessionId session, const JobName& name, const RankAsk& ask, JobState state,
-                       bool yielded, Time since, bool held) {
-  Job* job = FindJob(name, ask);
-  if (job == nullptr) {
-    job = AddJob(name, ask, since);
-    job->state = state;
+// The number is the earlier daemon's word, which may be damaged: name and rank are compared.
+JobQueue::Job* JobQueue::JobToRestore(const JobName& name, const RankAsk& ask,
+                                      const Standing& stood) {
+  if (const auto found = jobs_.find(stood.job); found != jobs_.end()) {
+    Job& job = found->second;
+    if (job.name == name && !job.ranks.contains(ask.rank)) return &job;
+  } else if (stood.job != JobId{}) {
+    return AddJob(stood.job, name, ask, stood.since);
   }
+  Job* const job = FindJob(name, ask);
+  return job != nullptr ? job : AddJob(name, ask, stood.since);
+}
+
+void JobQueue::Restore(const JobName& name, const RankAsk& ask, const Standing& stood) {
+  Job* const job = JobToRestore(name, ask, stood);
   // Its ranks are noted one after the other: the furthest is the truth.
-  if (state > job->state) {
-    job->state = state;
-    job->since = since;
+  if (stood.state > job->state) {
+    job->state = stood.state;
+    job->since = stood.since;
   }
-  job->held = job->held || held;
-  job->ranks[ask.rank] = {.session = session, .ask = ask, .yielded = yielded};
-  ranks_[session] = job->id;
+  job->held = job->held || stood.held;
+  job->ranks[ask.rank] = {.session = stood.session, .ask = ask, .yielded = stood.yielded};
+  ranks_[stood.session] = job->id;
   if (job->complete() && job->state == JobState::kGathering) job->state = JobState::kQueued;
   pace_.changed = true;
   Note(job);
@@ -205,13 +217,18 @@ std::vector<JobQueue::Standing> JobQueue::TakeChanges() {
   for (const JobId id : std::exchange(untold_, {})) {
     Job& job = jobs_.at(id);
     for (auto& [number, rank] : job.ranks) {
-      const Standing now{rank.session, job.state, rank.yielded, job.held, job.since};
+      const Standing now{rank.session, id, job.state, rank.yielded, job.held, job.since};
       if (rank.told.has_value() && *rank.told == now) continue;
       rank.told = now;
       changes.push_back(now);
     }
   }
   return changes;
+}
+
+JobId JobQueue::JobOf(SessionId session) const {
+  const auto found = ranks_.find(session);
+  return found == ranks_.end() ? JobId{} : found->second;
 }
 
 // A rank that died comes again, while the others go on: it must fit now.

@@ -126,19 +126,22 @@ class JobQueue {
   // or too many jobs of its tenant wait already (see IsFull).
   absl::Status Join(SessionId session, const JobName& name, const RankAsk& ask, Time now,
                     const RankHas& has = {});
-  // A rank that an earlier daemon knew, as its job stood then.
-  void Restore(SessionId session, const JobName& name, const RankAsk& ask, JobState state,
-               bool yielded, Time since, bool held = false);
   struct Standing {
     SessionId session{};
+    JobId job{};
     JobState state = JobState::kGathering;
     bool yielded = false;
     bool held = false;
     Time since;
     bool operator==(const Standing&) const = default;
   };
+  // A rank that an earlier daemon knew, as it stood then. Its job has the number that it had.
+  // Without one the rank goes to the oldest job of its name that it is missing from.
+  void Restore(const JobName& name, const RankAsk& ask, const Standing& stood);
   // Of ranks whose standing has changed since the last call.
   std::vector<Standing> TakeChanges();
+  // JobId{}: it has not joined.
+  JobId JobOf(SessionId session) const;
   bool HasJoined(SessionId session) const { return ranks_.contains(session); }
   // As many jobs of the tenant wait to be admitted as may.
   bool IsFull(const std::string& tenant) const;
@@ -229,6 +232,8 @@ class JobQueue {
 
   Job* FindJob(const JobName& name, const RankAsk& ask);
   Job* AddJob(const JobName& name, const RankAsk& common, Time since);
+  Job* AddJob(JobId id, const JobName& name, const RankAsk& common, Time since);
+  Job* JobToRestore(const JobName& name, const RankAsk& ask, const Standing& stood);
   absl::Status Rejoin(Job* job, const Rank& rank);
   Room MakeRoom(SessionId except) const;
   static void Claim(const std::string& tenant, const Needs& needs, Room* room);

@@ -49,6 +49,7 @@ struct JobRecord {
   std::atomic<uint64_t> valid;
   std::atomic<uint64_t> state;  // a JobState; bit 8: it yielded; bit 9: it is held
   std::atomic<int64_t> since_nanoseconds;
+  uint64_t job;  // a JobId
   uint64_t device_bytes;
   uint64_t host_bytes;
   int32_t rank;
@@ -229,6 +230,7 @@ void SessionBooks::SetJob(const JobNote& note) {
   JobRecord& record = layout_->job;
   record.valid.store(0);
   if (!PutText(note.run, record.run)) return;  // the service lets no longer name through
+  record.job = Value(note.job);
   record.device_bytes = note.ask.device_bytes;
   record.host_bytes = note.ask.host_bytes;
   record.rank = note.ask.rank;
@@ -255,6 +257,7 @@ std::optional<JobNote> SessionBooks::Job() const {
   if (record.valid.load() == 0) return std::nullopt;
   const uint64_t state = record.state.load();
   JobNote note;
+  note.job = JobId{record.job};
   note.run = GetText(record.run);
   note.ask = {.rank = record.rank,
               .ranks = record.ranks,

@@ -36,7 +36,7 @@
 namespace geminid::core {
 
 inline constexpr uint32_t kBooksMagic = 0x4b4f4247;  // "GBOK"
-inline constexpr uint32_t kBooksVersion = 2;
+inline constexpr uint32_t kBooksVersion = 3;
 inline constexpr uint32_t kBooksTransfers = 4096 + shm::kMaxTicketsInFlight;
 inline constexpr size_t kMaxTenantBytes = 3072;
 using SessionToken = std::array<uint8_t, shm::kTokenBytes>;
@@ -52,6 +52,7 @@ struct SessionFacts {
 
 // What a session's job asked for, and how it stood.
 struct JobNote {
+  JobId job{};
   std::string run;
   RankAsk ask;
   uint32_t weight = 1;

@@ -204,7 +204,8 @@ TEST_F(JobQueueLoad, JobThatYieldsLate_WaitsAndComesBack) {
 TEST_F(JobQueueLoad, RestoredJobThatDoesNotYield_HasNoMorePatience) {
   const RankAsk ask = {.priority = -2, .device_bytes = 50 * kArena, .preemptible = true};
   tenants_[1] = "stranger";
-  queue_.Restore(SessionId{1}, {"stranger", "job1", ""}, ask, JobState::kYielding, false, At(1000));
+  queue_.Restore({"stranger", "job1", ""}, ask,
+                 {.session = SessionId{1}, .state = JobState::kYielding, .since = At(1000)});
   Charge(1, 50 * kArena);
   (void)Decide(1500);
   Run(2, "fair", -1, 50 * kArena, 2000);

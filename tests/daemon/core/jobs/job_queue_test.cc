@@ -33,7 +33,9 @@ class JobQueueTest : public ::testing::Test {
   // As an engine that takes over does it.
   void Restore(uint64_t session, const std::string& job, const RankAsk& ask, JobState state,
                bool yielded = false, int64_t seconds = 0) {
-    queue_.Restore(SessionId{session}, {tenant_, job, ""}, ask, state, yielded, At(seconds));
+    queue_.Restore(
+        {tenant_, job, ""}, ask,
+        {.session = SessionId{session}, .state = state, .yielded = yielded, .since = At(seconds)});
   }
 
   // As the engine does it when the session makes its arena.
@@ -317,8 +319,9 @@ TEST_F(JobQueueTest, PreemptedJobWhoseHostMemoryTheFirstLacks_PassesIt) {
 
 // The other rank's session ended with the daemon that knew of it.
 TEST_F(JobQueueTest, RestoredJobWhoseRanksHaveAllYielded_IsPreempted) {
-  queue_.Restore(SessionId{1}, {"uid:1", "job", ""}, {.ranks = 2, .preemptible = true},
-                 JobState::kYielding, /*yielded=*/true, Time());
+  queue_.Restore(
+      {"uid:1", "job", ""}, {.ranks = 2, .preemptible = true},
+      {.session = SessionId{1}, .state = JobState::kYielding, .yielded = true, .since = {}});
   (void)queue_.Decide(Time());
   EXPECT_EQ(queue_.StandingOf(SessionId{1})->state, JobState::kPreempted);
 }
@@ -546,8 +549,12 @@ TEST_F(JobQueueTest, RestoredJobThatMadeWay_ComesBackWhenThereIsRoom) {
 }
 
 TEST_F(JobQueueTest, RestoredJobThatWasHeld_StaysAwayUntilItIsLetGo) {
-  queue_.Restore(SessionId{1}, {tenant_, "a", ""}, Ask(80), JobState::kPreempted, true, At(0),
-                 /*held=*/true);
+  queue_.Restore({tenant_, "a", ""}, Ask(80),
+                 {.session = SessionId{1},
+                  .state = JobState::kPreempted,
+                  .yielded = true,
+                  .held = true,
+                  .since = At(0)});
   EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
   ASSERT_TRUE(queue_.LetGo(queue_.Jobs()[0].id).ok());
   EXPECT_THAT(queue_.Decide(At(2)).admitted, ElementsAre(SessionId{1}));
@@ -557,11 +564,44 @@ TEST_F(JobQueueTest, RestoredJobs_AreToldApartByTheirRuns) {
   RankAsk ask = Ask(40);
   ask.ranks = 2;
   for (uint64_t session : {1, 2}) {
-    queue_.Restore(SessionId{session}, {kTenant, "a", absl::StrCat("run", session)}, ask,
-                   JobState::kGathering, false, At(0));
+    queue_.Restore({kTenant, "a", absl::StrCat("run", session)}, ask,
+                   {.session = SessionId{session}, .since = At(0)});
   }
   EXPECT_EQ(queue_.Jobs().size(), 2u);
   EXPECT_THAT(queue_.Decide(At(1)).admitted, IsEmpty());
+}
+
+// Of the first one a rank had died before the daemon did.
+TEST_F(JobQueueTest, RestoredJobsOfOneNameWithoutARun_AreToldApartByTheirNumbers) {
+  const auto restore = [&](uint64_t session, int32_t rank, JobId job) {
+    RankAsk ask = Ask(20);
+    ask.ranks = 2;
+    ask.rank = rank;
+    queue_.Restore(
+        {tenant_, "a", ""}, ask,
+        {.session = SessionId{session}, .job = job, .state = JobState::kRunning, .since = {}});
+  };
+  restore(1, 0, JobId{7});
+  restore(3, 0, JobId{9});
+  restore(4, 1, JobId{9});
+  const std::vector<JobSnapshot> jobs = queue_.Jobs();
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_THAT(jobs[0].sessions, ElementsAre(SessionId{1}));
+  EXPECT_THAT(jobs[1].sessions, ElementsAre(SessionId{3}, SessionId{4}));
+  EXPECT_EQ(queue_.JobOf(SessionId{4}), JobId{9});
+  ASSERT_TRUE(Join(5, "b", Ask(10)).ok());
+  EXPECT_EQ(queue_.JobOf(SessionId{5}), JobId{10});
+}
+
+TEST_F(JobQueueTest, RestoredRankWhoseNumberIsAnotherJobs_GetsAJobOfItsOwn) {
+  const JobQueue::Standing running{
+      .session = SessionId{1}, .job = JobId{7}, .state = JobState::kRunning, .since = {}};
+  queue_.Restore({tenant_, "a", ""}, Ask(20), running);
+  JobQueue::Standing damaged = running;
+  damaged.session = SessionId{2};
+  queue_.Restore({tenant_, "b", ""}, Ask(20), damaged);
+  EXPECT_NE(queue_.JobOf(SessionId{2}), JobId{7});
+  EXPECT_EQ(State(2), JobState::kRunning);
 }
 
 TEST_F(JobQueueTest, RankThatComesWithWhatItsPredecessorHad_NeedsNoMore) {

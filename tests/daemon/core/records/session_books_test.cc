@@ -109,6 +109,7 @@ TEST_F(SessionBooksTest, Words_BeginAsNothingAndAreReadAgain) {
 TEST_F(SessionBooksTest, Job_IsReadAgainAsItStandsNow) {
   SessionBooks books = Create();
   JobNote note;
+  note.job = JobId{6};
   note.run = "run-1";
   note.ask = {.rank = 3,
               .ranks = 2,
@@ -123,6 +124,7 @@ TEST_F(SessionBooksTest, Job_IsReadAgainAsItStandsNow) {
   books.SetStanding(JobState::kYielding, true, /*held=*/true, Time::FromNanoseconds(8));
   const std::optional<JobNote> again = Open().Job();
   ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->job, JobId{6});
   EXPECT_EQ(again->run, "run-1");
   EXPECT_TRUE(again->held);
   EXPECT_EQ(again->ask.rank, 3);

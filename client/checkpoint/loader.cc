@@ -192,6 +192,7 @@ class StateLoader {
   // Everything is compared with its checksum when this has returned OK on all ranks.
   absl::StatusOr<zero::Progress> Load(int rank, int ranks, zero::ModelState* state,
                                       const std::vector<zero::Parameter>& parameters) {
+    GEMINID_RETURN_IF_ERROR(CheckOptimizer(*state, parameters));
     for (uint32_t i = 0; i < parameters.size(); ++i) {
       for (zero::StateKind kind : zero::kStateKinds) {
         if (!state->HasState(zero::ParameterId{i}, kind)) continue;
@@ -249,6 +250,33 @@ class StateLoader {
       GEMINID_ASSIGN_OR_RETURN(optimizer_, TensorSet::Open(folder_, kOptimizerPrefix));
     }
     return &*optimizer_;
+  }
+
+  // An array that this run's optimizer does not keep was another's, even where all arrays that it
+  // keeps are there. A parameter that is frozen now may have been trained.
+  absl::Status CheckOptimizer(const zero::ModelState& state,
+                              const std::vector<zero::Parameter>& parameters) {
+    const std::string file = absl::StrCat(folder_, "/", kOptimizerPrefix, ".safetensors");
+    std::error_code error;
+    if (!std::filesystem::exists(file, error) &&
+        !std::filesystem::exists(file + ".index.json", error)) {
+      return absl::OkStatus();
+    }
+    GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, SetOf(zero::StateKind::kExpAvg));
+    for (uint32_t i = 0; i < parameters.size(); ++i) {
+      if (!parameters[i].trainable) continue;
+      for (const zero::StateKind kind : zero::kStateKinds) {
+        const std::string name = TensorName(parameters[i].name, kind);
+        if (kind == zero::StateKind::kMaster || state.HasState(zero::ParameterId{i}, kind) ||
+            !set->file_of().contains(name)) {
+          continue;
+        }
+        return absl::FailedPreconditionError(absl::StrCat(
+            "'", folder_, "' has '", name, "', which this run's optimizer does not keep: another ",
+            "optimizer saved it. Go on with that one, or begin another run from the values alone"));
+      }
+    }
+    return absl::OkStatus();
   }
 
   // `called` is what the parameter is called in the files.

@@ -278,6 +278,29 @@ TEST_F(CheckpointTest, OtherModel_IsNamedWithBothShapes) {
   EXPECT_NE(LoadError().find("no tensor 'another'"), std::string::npos) << LoadError();
 }
 
+// Lion's and Muon's arrays are among AdamW's.
+TEST_F(CheckpointTest, OfAnotherOptimizer_IsRefused) {
+  TrainAndSave({2});
+  for (const Optimizer& optimizer :
+       {Optimizer(LionOptions{}), Optimizer(MuonOptions{}), Optimizer(SgdOptions{})}) {
+    SCOPED_TRACE(Name(optimizer));
+    run_.options.optimizer = optimizer;
+    for (Parameter& parameter : run_.model.parameters) {
+      parameter.orthogonal =
+          std::holds_alternative<MuonOptions>(optimizer) && parameter.shape.size() == 2;
+    }
+    EXPECT_NE(LoadError().find("another optimizer saved it"), std::string::npos) << LoadError();
+  }
+}
+
+// What it had been trained with goes.
+TEST_F(CheckpointTest, OfAParameterThatIsFrozenNow_IsLoaded) {
+  const SyntheticResult saved = TrainAndSave({5});
+  SyntheticRun frozen = Resuming(run_, folder_, 6);
+  frozen.model.parameters[2].trainable = false;
+  ExpectSameBits(MustRun(frozen).weights, saved.weights);
+}
+
 TEST_F(CheckpointTest, FolderWithoutCheckpoint_SaysSo) {
   fs::create_directories(folder_);
   EXPECT_NE(LoadError().find("holds no checkpoint"), std::string::npos) << LoadError();

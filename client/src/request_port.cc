@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -20,17 +21,11 @@
 namespace geminid {
 namespace {
 
-// Every request in the ring gets at most one answer; with fewer than half the ring unanswered, the
-// daemon always has room to answer, whatever else it refuses.
-constexpr size_t kMaxAnswersDue = shm::kRingEntries / 2;
 // A busy daemon answers within about a microsecond; a sleeping one costs a wake-up in any case.
 constexpr std::chrono::microseconds kSpin{2};
 // So that the heartbeat moves, and a full ring is looked at again.
 constexpr int kIdleMilliseconds = 1000;
 constexpr int kBacklogMilliseconds = 1;
-// In the ids of requests that are answered only if they fail.
-constexpr uint64_t kNoticeBit = uint64_t{1} << 63;
-
 absl::Status RefusedStatus(const shm::Response& response) {
   const auto reason = static_cast<shm::ErrorReason>(response.error_code);
   auto code = static_cast<absl::StatusCode>(response.status);
@@ -78,41 +73,37 @@ RequestPort::RequestPort(const shm::StateSegment* state, shm::ClientSegment* cli
       descriptors_(std::move(descriptors)),
       wake_(std::move(wake)),
       socket_(std::move(socket)),
-      requests_(client->requests, &client->cursor.requests_written, &state->cursor.requests_read),
+      outbox_(state, client),
       responses_(state->responses, &state->cursor.responses_written,
                  &client->cursor.responses_read) {}
 
 RequestPort::~RequestPort() { Stop(absl::CancelledError("the session ended")); }
 
 void RequestPort::Submit(const shm::Request& request, Handler handler) {
-  Send(request, std::move(handler), false);
+  Send(request, std::move(handler), Turn::kInOrder);
 }
 
 void RequestPort::SubmitUrgent(const shm::Request& request, Handler handler) {
-  Send(request, std::move(handler), true);
+  Send(request, std::move(handler), Turn::kUrgent);
 }
 
-void RequestPort::Post(const shm::Request& request) { Send(request, nullptr, false); }
+void RequestPort::Post(const shm::Request& request) { Send(request, nullptr, Turn::kInOrder); }
 
-void RequestPort::PostWithNext(shm::Request request) {
+void RequestPort::PostWithNext(const shm::Request& request) {
   const std::lock_guard lock(mutex_);
-  if (broken_) return;
-  request.request_id = next_request_id_++ | kNoticeBit;
-  backlog_.push_back(request);
+  if (!broken_) outbox_.Add(request, nullptr, Turn::kInOrder);
 }
 
-void RequestPort::PostUrgent(const shm::Request& request) { Send(request, nullptr, true); }
+void RequestPort::PostUrgent(const shm::Request& request) { Send(request, nullptr, Turn::kUrgent); }
 
-void RequestPort::Send(shm::Request request, Handler handler, bool urgent) {
+void RequestPort::Send(const shm::Request& request, Handler handler, Turn turn) {
   Answer refusal;
   {
     const std::lock_guard lock(mutex_);
     if (!broken_) {
-      request.request_id = next_request_id_++ | (handler == nullptr ? kNoticeBit : 0);
-      if (handler != nullptr) handlers_.emplace(request.request_id, std::move(handler));
-      (urgent ? urgent_ : backlog_).push_back(request);
+      outbox_.Add(request, std::move(handler), turn);
       FlushLocked();
-      if (CanFlushLocked()) WakeSelfLocked();  // the ring is full: look at it again
+      if (outbox_.CanFlush()) WakeSelfLocked();  // the ring is full: look at it again
       return;
     }
     refusal.status = status_;
@@ -121,30 +112,8 @@ void RequestPort::Send(shm::Request request, Handler handler, bool urgent) {
   Run([handler = std::move(handler), refusal] { handler(refusal); });
 }
 
-// Something waits that the ring alone holds up.
-bool RequestPort::CanFlushLocked() const {
-  return !urgent_.empty() || (!backlog_.empty() && answers_due_ < kMaxAnswersDue);
-}
-
 void RequestPort::FlushLocked() {
-  bool pushed = false;
-  while (!urgent_.empty() && PushLocked(urgent_.front())) {
-    urgent_.pop_front();
-    pushed = true;
-  }
-  while (urgent_.empty() && !backlog_.empty() && answers_due_ < kMaxAnswersDue &&
-         PushLocked(backlog_.front())) {
-    backlog_.pop_front();
-    pushed = true;
-  }
-  if (pushed) WakeDaemon();
-}
-
-bool RequestPort::PushLocked(const shm::Request& request) {
-  if (!requests_.TryPush(request)) return false;
-  if (!handlers_.contains(request.request_id)) return true;
-  if (answers_due_++ == 0) waiting_since_ = std::chrono::steady_clock::now();
-  return true;
+  if (outbox_.Flush()) WakeDaemon();
 }
 
 void RequestPort::WakeDaemon() {
@@ -161,7 +130,7 @@ void RequestPort::WakeSelfLocked() {
 void RequestPort::Run(std::function<void()> call) {
   {
     const std::lock_guard lock(mutex_);
-    if (!stopped_) {
+    if (phase_ != Phase::kStopped) {
       calls_.push_back(std::move(call));
       WakeSelfLocked();
       return;
@@ -186,14 +155,14 @@ void RequestPort::Break(const absl::Status& why) {
 void RequestPort::Stop(const absl::Status& why) {
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_) return;
-    stopping_ = true;
+    if (phase_ != Phase::kRuns) return;
+    phase_ = Phase::kStopping;
     WakeSelfLocked();
   }
   if (thread_.joinable()) thread_.join();
   {
     const std::lock_guard lock(mutex_);
-    stopped_ = true;
+    phase_ = Phase::kStopped;
     if (!broken_) status_ = why;
     broken_ = true;
   }
@@ -207,7 +176,7 @@ void RequestPort::Loop() {
     if (Work()) continue;
     {
       const std::lock_guard lock(mutex_);
-      if (stopping_) return;
+      if (phase_ != Phase::kRuns) return;
     }
     const auto give_up = std::chrono::steady_clock::now() + kSpin;
     while (!HasResponse() && std::chrono::steady_clock::now() < give_up) {
@@ -260,11 +229,11 @@ void RequestPort::Deliver(const shm::Response& response) {
   Handler handler;
   {
     const std::lock_guard lock(mutex_);
-    const auto found = handlers_.find(response.request_id);
-    if (found == handlers_.end()) {
+    handler = outbox_.Answered(response.request_id);
+    if (handler == nullptr) {
       // Only requests without an answer of their own fail like this: a contradiction between us.
       // Anything else comes for a second time, from the daemon's successor.
-      const bool notice = (response.request_id & kNoticeBit) != 0;
+      const bool notice = RequestOutbox::IsNotice(response.request_id);
       if (notice && !answer.status.ok() && status_.ok()) {
         status_ = absl::InternalError(absl::StrCat(
             "the daemon at ", socket_,
@@ -272,10 +241,6 @@ void RequestPort::Deliver(const shm::Response& response) {
       }
       return;
     }
-    handler = std::move(found->second);
-    handlers_.erase(found);
-    if (answers_due_ > 0) --answers_due_;
-    waiting_since_ = std::chrono::steady_clock::now();
   }
   handler(answer);
 }
@@ -297,10 +262,7 @@ void RequestPort::FailUnanswered() {
   {
     const std::lock_guard lock(mutex_);
     if (!broken_) return;
-    handlers.swap(handlers_);
-    urgent_.clear();
-    backlog_.clear();
-    answers_due_ = 0;
+    handlers = outbox_.GiveUp();
     why = status_;
   }
   for (const auto& [id, handler] : handlers) handler(Answer{why});
@@ -310,9 +272,7 @@ absl::Status RequestPort::DaemonEnded() const {
   std::string waited;
   {
     const std::lock_guard lock(mutex_);
-    if (answers_due_ > 0) {
-      const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(
-          std::chrono::steady_clock::now() - waiting_since_);
+    if (const auto time = outbox_.Waited(); time.count() > 0) {
       waited = absl::StrCat(", for which requests waited ",
                             absl::FormatDuration(absl::FromChrono(time)));
     }
@@ -328,8 +288,8 @@ void RequestPort::Sleep() {
   bool awake = HasResponse();
   {
     const std::lock_guard lock(mutex_);
-    awake |= !calls_.empty() || stopping_ || (broken_ && !handlers_.empty());
-    if (CanFlushLocked()) milliseconds = kBacklogMilliseconds;
+    awake |= !calls_.empty() || phase_ != Phase::kRuns || (broken_ && outbox_.any_unanswered());
+    if (outbox_.CanFlush()) milliseconds = kBacklogMilliseconds;
   }
   if (!awake) {
     // A negative descriptor is not looked at: gone once is gone.

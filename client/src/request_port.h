@@ -3,11 +3,7 @@
 #define GEMINID_CLIENT_SRC_REQUEST_PORT_H_
 
 #include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,18 +13,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
+#include "client/src/request_outbox.h"
 #include "collectives/async/pending_state.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/session_layout.h"
 
 namespace geminid {
-
-// What the daemon said to one request. `response` is meaningful when status is OK, and its
-// error_code when the daemon refused.
-struct Answer {
-  absl::Status status;
-  shm::Response response = {};
-};
 
 // Thread-safe. Requests leave in the order they were handed over; those that cannot leave yet wait
 // here, so that nobody ever blocks: not a caller, and not a copy whose completion returns credits.
@@ -39,7 +29,7 @@ struct Answer {
 class RequestPort final : public Executor {
  public:
   // Called once, on the port's thread, or in Stop.
-  using Handler = std::function<void(const Answer&)>;
+  using Handler = RequestOutbox::Handler;
 
   struct Descriptors {
     base::UniqueFd daemon_event;  // an eventfd: written, it wakes the daemon
@@ -68,7 +58,7 @@ class RequestPort final : public Executor {
   // Sends a request that is answered only if it fails; see status().
   void Post(const shm::Request& request);
   // Like Post, together with the next request and before it: nobody is woken for this alone.
-  void PostWithNext(shm::Request request);
+  void PostWithNext(const shm::Request& request);
   void PostUrgent(const shm::Request& request);
 
   // Runs `call` on the port's thread; here and now once it has stopped.
@@ -86,12 +76,11 @@ class RequestPort final : public Executor {
   RequestPort(const shm::StateSegment* state, shm::ClientSegment* client, Descriptors descriptors,
               base::UniqueFd wake, std::string socket);
 
-  void Send(shm::Request request, Handler handler, bool urgent);
+  using Turn = RequestOutbox::Turn;
+  void Send(const shm::Request& request, Handler handler, Turn turn);
   void FlushLocked();
-  bool PushLocked(const shm::Request& request);
   void WakeDaemon();
   void WakeSelfLocked();
-  bool CanFlushLocked() const;
 
   void Loop();
   bool Work();
@@ -111,19 +100,11 @@ class RequestPort final : public Executor {
 
   mutable std::mutex mutex_;
   // Guarded by mutex_:
-  shm::RingWriter<shm::Request, shm::kRingEntries> requests_;
-  std::deque<shm::Request> urgent_;       // leave first: they give credits back
-  std::deque<shm::Request> backlog_;      // leave when few enough requests are unanswered
-  std::map<uint64_t, Handler> handlers_;  // by request id, in the ring or waiting
-  size_t answers_due_ = 0;                // of requests in the ring
-  // Since when one has been due and none has come.
-  std::chrono::steady_clock::time_point waiting_since_;
-  uint64_t next_request_id_ = 1;
+  RequestOutbox outbox_;
+  std::vector<std::function<void()>> calls_;
   absl::Status status_;
   bool broken_ = false;
-  std::vector<std::function<void()>> calls_;
-  bool stopping_ = false;
-  bool stopped_ = false;
+  enum class Phase { kRuns, kStopping, kStopped } phase_ = Phase::kRuns;
 
   // Of the thread.
   shm::RingReader<shm::Response, shm::kRingEntries> responses_;

@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<TcpLinks>> TcpLinks::Connect(Options options) {
   std::unique_ptr<TcpLinks> links(new TcpLinks(std::move(options)));
   links->wake_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!links->wake_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
-  links->options_.member->Listen(links->options_.group, links.get());
+  links->options_.member->news().Listen(links->options_.group, links.get());
   if (absl::Status s = links->ConnectPeers(look); !s.ok()) {
     if (!links->failure().ok()) return s;
     // The others need not wait for this rank.
@@ -122,7 +122,7 @@ absl::Status TcpLinks::Meet(const Operation& operation, absl::Duration timeout) 
 }
 
 TcpLinks::~TcpLinks() {
-  options_.member->Unlisten(options_.group);
+  options_.member->news().Unlisten(options_.group);
   options_.member->ReportLeave(options_.group);
 }
 
@@ -204,7 +204,7 @@ absl::Status TcpLinks::Fail(const absl::Status& status) {
 }
 
 bool TcpLinks::IsGone(int rank) const {
-  if (options_.member->IsDead(options_.world_ranks[static_cast<size_t>(rank)])) return true;
+  if (options_.member->news().IsDead(options_.world_ranks[static_cast<size_t>(rank)])) return true;
   std::lock_guard lock(mutex_);
   return left_.contains(rank);
 }

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 
 #include <cerrno>
 #include <chrono>
@@ -15,6 +14,7 @@
 #include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "collectives/failure.h"
+#include "collectives/tcp/beats.h"
 #include "collectives/tcp/socket.h"
 
 namespace geminid::collectives {
@@ -37,7 +37,8 @@ absl::Status Member::Connect() {
         absl::StrCat("cannot reach rank 0: ", socket.status().message(),
                      "; check MASTER_ADDR, MASTER_PORT and that rank 0 runs"));
   }
-  GEMINID_ASSIGN_OR_RETURN(socket_, std::move(socket));
+  if (!socket.ok()) return socket.status();
+  line_.emplace(*std::move(socket));
   GEMINID_ASSIGN_OR_RETURN(arrivals_, Arrivals::Open(options_.host, options_.interface_address));
   stop_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.valid()) return absl::ErrnoToStatus(errno, "eventfd");
@@ -60,26 +61,24 @@ absl::StatusOr<uint16_t> Member::Serve() {
 absl::Status Member::SayHello() {
   Place place{.address = options_.interface_address,
               .port = arrivals_->port(),
-              .rank_0 = PeerAddress(socket_.get()),
+              .rank_0 = PeerAddress(line_->fd()),
               .machine = options_.machine};
   if (place.address.empty()) {
-    place.address = LocalAddress(socket_.get());
+    place.address = LocalAddress(line_->fd());
     if (base::IsLoopback(place.address)) place.address.clear();
   }
-  return Send({.type = FrameType::kHello,
-               .rank = rank_,
-               .number = world_size_,
-               .key = options_.job,
-               .value = absl::StrCat(kProtocol, "\n", EncodePlaces({&place, 1}))});
+  return line_->Send({.type = FrameType::kHello,
+                      .rank = rank_,
+                      .number = world_size_,
+                      .key = options_.job,
+                      .value = absl::StrCat(kProtocol, "\n", EncodePlaces({&place, 1}))});
 }
 
 Member::~Member() {
-  if (thread_.joinable()) {
-    (void)Send({.type = FrameType::kBye, .rank = rank_});
-    (void)::eventfd_write(stop_.get(), 1);
-    thread_.join();
-  }
-  socket_.Reset();
+  if (!thread_.joinable()) return;
+  (void)line_->Send({.type = FrameType::kBye, .rank = rank_});
+  (void)::eventfd_write(stop_.get(), 1);
+  thread_.join();
 }
 
 absl::Status Member::AwaitWelcome(const base::Deadline& deadline) {
@@ -104,50 +103,21 @@ absl::Status Member::AwaitWelcome(const base::Deadline& deadline) {
                       NameRanks(server_->missing_ranks()), world_size_, timeout));
 }
 
-absl::Status Member::Send(const Frame& frame) {
-  if (frame.key.size() > kMaxFieldBytes || frame.value.size() > kMaxFieldBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("coordinator: key of %d and value of %d bytes; at most %d each",
-                        frame.key.size(), frame.value.size(), kMaxFieldBytes));
-  }
-  std::lock_guard lock(send_mutex_);
-  return SendAll(socket_.get(), Encode(frame));
-}
-
 absl::Status Member::health() const {
   std::lock_guard lock(mutex_);
   return broken_;
 }
 
-void Member::Listen(const std::string& group, GroupListener* listener) {
-  std::lock_guard lock(listeners_mutex_);
-  listeners_[group] = listener;
-  const auto failure = failures_.find(group);
-  if (failure != failures_.end()) listener->OnFailure(failure->second);
-  for (const auto& [rank, death] : dead_) listener->OnDeath(death);
-  for (const int rank : leaves_[group]) listener->OnLeave(rank);
-}
-
-bool Member::IsDead(int world_rank) const {
-  std::lock_guard lock(listeners_mutex_);
-  return dead_.contains(world_rank);
-}
-
-void Member::Unlisten(const std::string& group) {
-  std::lock_guard lock(listeners_mutex_);
-  listeners_.erase(group);
-}
-
 void Member::ReportFailure(const std::string& group, const absl::Status& status) {
-  (void)Send({.type = FrameType::kFailure,
-              .rank = rank_,
-              .number = static_cast<int32_t>(status.code()),
-              .key = group,
-              .value = std::string(status.message())});
+  (void)line_->Send({.type = FrameType::kFailure,
+                     .rank = rank_,
+                     .number = static_cast<int32_t>(status.code()),
+                     .key = group,
+                     .value = std::string(status.message())});
 }
 
 void Member::ReportLeave(const std::string& group) {
-  (void)Send({.type = FrameType::kLeave, .rank = rank_, .key = group});
+  (void)line_->Send({.type = FrameType::kLeave, .rank = rank_, .key = group});
 }
 
 void Member::Run() {
@@ -155,48 +125,30 @@ void Member::Run() {
   const auto now = [] { return std::chrono::steady_clock::now(); };
   Beats beats(options_.silence, now());
   for (;;) {
-    pollfd polls[] = {
-        {.fd = stop_.get(), .events = POLLIN, .revents = 0},
-        // After the coordinator left only the stop matters: poll skips -1.
-        {.fd = coordinator_left_ ? -1 : socket_.get(), .events = POLLIN, .revents = 0}};
+    pollfd polls[] = {{.fd = stop_.get(), .events = POLLIN, .revents = 0},
+                      // After the coordinator left only the stop matters: poll skips -1.
+                      {.fd = coordinator_left_ ? -1 : line_->fd(), .events = POLLIN, .revents = 0}};
     const int wait = coordinator_left_ ? -1 : beats.MillisecondsLeft(now());
     if (::poll(polls, 2, wait) < 0 && errno != EINTR) return;
     if (polls[0].revents != 0) return;
     if (coordinator_left_) continue;
-    if (beats.Turn(now())) SendBeat();
+    if (beats.Turn(now())) line_->SendBeat(rank_);
     if (polls[1].revents != 0) {
       // Heard for the first time when it has begun to serve: connecting has a timeout of its own.
       beats.Heard(kCoordinator);
       if (!Receive()) Lose({.rank = 0});
     }
     if (coordinator_left_ || beats.Silent().empty()) continue;
-    Lose({.rank = 0, .silence = options_.silence, .address = PeerAddress(socket_.get())});
-    // Should it live, it learns that we have given it up.
-    ::shutdown(socket_.get(), SHUT_RDWR);
+    Lose({.rank = 0, .silence = options_.silence, .address = PeerAddress(line_->fd())});
+    line_->HangUp();
   }
-}
-
-void Member::SendBeat() {
-  // Whoever else sends says as much, and may have to wait for room.
-  std::unique_lock lock(send_mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || HasUnderway(socket_.get())) return;
-  const std::string beat = Encode({.type = FrameType::kBeat, .rank = rank_});
-  const ssize_t n = ::send(socket_.get(), beat.data(), beat.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (n > 0) (void)SendAll(socket_.get(), beat.substr(static_cast<size_t>(n)));
 }
 
 bool Member::Receive() {
-  char bytes[16 * 1024];
-  const ssize_t n = ::recv(socket_.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  if (n <= 0) return false;
-  reader_.Append(bytes, static_cast<size_t>(n));
-  for (;;) {
-    auto frame = reader_.Next();
-    if (!frame.ok()) return false;
-    if (!frame->has_value()) return true;
-    Handle(**frame);
-  }
+  std::vector<Frame> frames;
+  const bool hears = line_->Receive(&frames);
+  for (const Frame& frame : frames) Handle(frame);
+  return hears;
 }
 
 void Member::Handle(const Frame& frame) {
@@ -214,20 +166,11 @@ void Member::Handle(const Frame& frame) {
     }
     case FrameType::kFailure: {
       const absl::Status status(static_cast<absl::StatusCode>(frame.number), frame.value);
-      if (status.ok()) return;
-      std::lock_guard lock(listeners_mutex_);
-      failures_.emplace(frame.key, status);
-      const auto listener = listeners_.find(frame.key);
-      if (listener != listeners_.end()) listener->second->OnFailure(status);
+      if (!status.ok()) news_.Failed(frame.key, status);
       return;
     }
-    case FrameType::kLeave: {
-      std::lock_guard lock(listeners_mutex_);
-      leaves_[frame.key].insert(frame.rank);
-      const auto listener = listeners_.find(frame.key);
-      if (listener != listeners_.end()) listener->second->OnLeave(frame.rank);
-      return;
-    }
+    case FrameType::kLeave:
+      return news_.Left(frame.key, frame.rank);
     case FrameType::kDeath:
       return Bury({.rank = frame.rank,
                    .silence = absl::Milliseconds(frame.number),
@@ -251,11 +194,7 @@ void Member::Lose(const Death& how) {
 }
 
 void Member::Bury(const Death& death) {
-  {
-    std::lock_guard lock(listeners_mutex_);
-    dead_.emplace(death.rank, death);
-    for (const auto& [group, listener] : listeners_) listener->OnDeath(death);
-  }
+  news_.Died(death);
   std::lock_guard lock(mutex_);
   if (broken_.ok()) broken_ = DeathError(death);
   changed_.notify_all();

@@ -3,10 +3,9 @@
 #define GEMINID_COLLECTIVES_TCP_MEMBER_H_
 
 #include <condition_variable>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,27 +17,19 @@
 #include "base/unique_fd.h"
 #include "collectives/failure.h"
 #include "collectives/tcp/arrivals.h"
-#include "collectives/tcp/beats.h"
+#include "collectives/tcp/coordinator_line.h"
 #include "collectives/tcp/coordinator_server.h"
 #include "collectives/tcp/frame.h"
+#include "collectives/tcp/group_news.h"
 #include "collectives/tcp/tcp_communicator.h"
 
 namespace geminid::collectives {
-
-// Hears what concerns one group. Called on the member's thread: return soon, do not call Unlisten.
-class GroupListener {
- public:
-  virtual ~GroupListener() = default;
-  virtual void OnFailure(const absl::Status& status) = 0;
-  virtual void OnDeath(const Death& death) = 0;  // of any rank of the job
-  virtual void OnLeave(int world_rank) = 0;      // from this group
-};
 
 class Member {
  public:
   // Blocks until all ranks of the job have joined. Rank 0 starts the coordinator.
   static absl::StatusOr<std::shared_ptr<Member>> Join(int rank, int world_size, TcpOptions options);
-  // Says goodbye. Listeners must be gone.
+  // Says goodbye. Whoever listens to its news must have stopped.
   ~Member();
 
   const TcpOptions& options() const { return options_; }
@@ -49,11 +40,8 @@ class Member {
 
   // Any thread. Why not all ranks of the job can come any more: one has died, or rank 0 has left.
   absl::Status health() const;
-  bool IsDead(int world_rank) const;
-
-  void Listen(const std::string& group, GroupListener* listener);
-  // When it returns the listener is not being called and never will be.
-  void Unlisten(const std::string& group);
+  // Listeners are called on the member's thread, and when they begin to listen.
+  GroupNews& news() { return news_; }
 
   // Tells all members of the group; the first report is what all of them hear, this one included.
   void ReportFailure(const std::string& group, const absl::Status& status);
@@ -67,9 +55,7 @@ class Member {
   absl::StatusOr<uint16_t> Serve();
   absl::Status SayHello();
   absl::Status AwaitWelcome(const base::Deadline& deadline);
-  absl::Status Send(const Frame& frame);
   void Run();
-  void SendBeat();
   bool Receive();
   void Handle(const Frame& frame);
   void Lose(const Death& how);
@@ -81,22 +67,16 @@ class Member {
   std::unique_ptr<CoordinatorServer> server_;  // rank 0
   std::unique_ptr<Arrivals> arrivals_;
   std::vector<Place> places_;
-  base::UniqueFd socket_;
-  base::UniqueFd stop_;  // an eventfd
-  FrameReader reader_;
+  std::optional<CoordinatorLine> line_;
+  base::UniqueFd stop_;            // an eventfd
   bool coordinator_left_ = false;  // of the thread: it said kBye, or we no longer hear it
 
-  std::mutex send_mutex_;
-  mutable std::mutex mutex_;  // all below
+  mutable std::mutex mutex_;  // of the next three; not held while news are told
   std::condition_variable changed_;
   std::string welcome_;  // the places, once all are here
   absl::Status broken_;  // why not all can come any more
 
-  mutable std::mutex listeners_mutex_;  // held during calls; taken before mutex_ where both are
-  std::map<std::string, GroupListener*> listeners_;
-  std::map<std::string, absl::Status> failures_;  // heard so far, for late listeners
-  std::map<std::string, std::set<int>> leaves_;   // likewise
-  std::map<int, Death> dead_;                     // likewise, by rank
+  GroupNews news_;
   std::thread thread_;
 };
 

@@ -76,16 +76,16 @@ absl::Status MakePair(bool socket, base::UniqueFd* ours, base::UniqueFd* theirs)
   return absl::OkStatus();
 }
 
-// Everything there is now; `open` is false at the end.
-std::string ReadAll(int fd, bool* open) {
+// Everything there is now. At its end the descriptor is closed.
+std::string ReadAll(base::UniqueFd* fd) {
   std::string text;
   char buffer[16 * 1024];
   for (;;) {
-    const ssize_t count = read(fd, buffer, sizeof(buffer));
+    const ssize_t count = read(fd->get(), buffer, sizeof(buffer));
     if (count > 0) {
       text.append(buffer, static_cast<size_t>(count));
     } else if (count == 0) {
-      *open = false;
+      fd->Reset();
       return text;
     } else if (errno != EINTR) {
       return text;
@@ -168,8 +168,8 @@ void RemoteHost::Signal(int signal) {
 }
 
 void RemoteHost::AddTo(std::vector<pollfd>* fds) const {  // poll passes over negative descriptors
-  fds->push_back({from_is_open_ ? from_.get() : -1, POLLIN, 0});
-  fds->push_back({errors_are_open_ ? errors_.get() : -1, POLLIN, 0});
+  fds->push_back({from_.get(), POLLIN, 0});
+  fds->push_back({errors_.get(), POLLIN, 0});
 }
 
 absl::Time RemoteHost::look_by() const {
@@ -208,20 +208,20 @@ void RemoteHost::Flush() {
 }
 
 void RemoteHost::ReadErrors() {
-  if (!errors_are_open_) return;
-  last_errors_ += ReadAll(errors_.get(), &errors_are_open_);
+  if (!errors_.valid()) return;
+  last_errors_ += ReadAll(&errors_);
   if (last_errors_.size() > kLastErrorsBytes) {
     last_errors_.erase(0, last_errors_.size() - kLastErrorsBytes);
   }
 }
 
 void RemoteHost::ReadFrames(absl::Time now) {
-  if (!from_is_open_) return;
-  const std::string bytes = ReadAll(from_.get(), &from_is_open_);
+  if (!from_.valid()) return;
+  const std::string bytes = ReadAll(&from_);
   if (!bytes.empty()) heard_at_ = now;
   if (!failure_.ok()) return;
   if (const absl::Status status = OnBytes(bytes); !status.ok()) return Fail(status);
-  if (!from_is_open_) Fail(absl::UnavailableError(DescribeShellsEnd()));
+  if (!from_.valid()) Fail(absl::UnavailableError(DescribeShellsEnd()));
 }
 
 absl::Status RemoteHost::OnBytes(const std::string& bytes) {

@@ -81,10 +81,8 @@ class RemoteHost final : public RankHost {
 
   const RemoteHostOptions options_;
   pid_t shell_ = -1;
-  const base::UniqueFd from_;
-  const base::UniqueFd errors_;
-  bool from_is_open_ = true;
-  bool errors_are_open_ = true;
+  base::UniqueFd from_;  // these two: closed once the shell has closed its end
+  base::UniqueFd errors_;
   Phase phase_ = Phase::kGreeting;
   absl::Status failure_;
   std::string lines_;  // before the greeting, and of it

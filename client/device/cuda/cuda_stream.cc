@@ -35,7 +35,6 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Wrap(const CudaMemory& m
 CudaStream::CudaStream(const CudaMemory& memory, CUstream stream, Ownership ownership,
                        std::string name, StreamWord word)
     : memory_(memory),
-      context_(*memory.context),
       stream_(stream),
       ownership_(ownership),
       name_(std::move(name)),
@@ -58,17 +57,17 @@ CudaStream::~CudaStream() {
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   if (ownership_ == Ownership::kOwned) {
-    const CudaContext::Scope scope(context_);
-    context_.api().stream_destroy(stream_);
+    const CudaContext::Scope scope(context());
+    context().api().stream_destroy(stream_);
   }
-  context_.ReturnWord(word_);
+  context().ReturnWord(word_);
 }
 
 // --- queueing ------------------------------------------------------------------------------------
 
 void CudaStream::Submit(Copy copy) {
   const std::lock_guard order(order_);
-  const CudaContext::Scope scope(context_);
+  const CudaContext::Scope scope(context());
   if (IsSmall(copy)) {
     if (Conflicts(copy) || pending_.size() == kMostCopiesOfABatch) Flush();
     pending_.push_back(std::move(copy));
@@ -82,30 +81,30 @@ void CudaStream::Submit(Copy copy) {
 
 void CudaStream::Enqueue(std::function<void()> work) {
   const std::lock_guard order(order_);
-  const CudaContext::Scope scope(context_);
+  const CudaContext::Scope scope(context());
   Flush();
   HoldFor(std::move(work));
 }
 
 std::shared_ptr<const Event> CudaStream::Record() {
   const std::lock_guard order(order_);
-  const CudaContext::Scope scope(context_);
+  const CudaContext::Scope scope(context());
   Flush();
   return std::make_shared<CudaEvent>(memory_.context, RecordEvent(), progress_, works_queued_);
 }
 
 void CudaStream::WaitFor(std::shared_ptr<const Event> event) {
   const std::lock_guard order(order_);
-  const CudaContext::Scope scope(context_);
+  const CudaContext::Scope scope(context());
   Flush();
-  const gpu::DriverApi& api = context_.api();
+  const gpu::DriverApi& api = context().api();
   if (const auto* const point = dynamic_cast<const CudaEvent*>(event.get())) {
     if (point->get() == nullptr) return;
-    context_.Fail(
-        context_.Check(api.stream_wait_event(stream_, point->get(), 0), "cuStreamWaitEvent"));
+    context().Fail(
+        context().Check(api.stream_wait_event(stream_, point->get(), 0), "cuStreamWaitEvent"));
   } else if (const auto* const gate = dynamic_cast<const CudaGate*>(event.get())) {
     if (gate->ready() || gate->address() == 0) return;
-    context_.Fail(context_.Check(
+    context().Fail(context().Check(
         api.stream_wait_value64(stream_, gate->address(), gate->value(), CU_STREAM_WAIT_VALUE_GEQ),
         "cuStreamWaitValue64"));
   } else {
@@ -116,28 +115,28 @@ void CudaStream::WaitFor(std::shared_ptr<const Event> event) {
 void CudaStream::Queue(const char* name,
                        const std::function<CUresult(const gpu::DriverApi&, CUstream)>& call) {
   const std::lock_guard order(order_);
-  const CudaContext::Scope scope(context_);
+  const CudaContext::Scope scope(context());
   Flush();
-  context_.Fail(context_.Check(call(context_.api(), stream_), name));
+  context().Fail(context().Check(call(context().api(), stream_), name));
 }
 
 kernels::Status CudaStream::Launch(const std::function<kernels::Status(CUstream)>& launch) {
   const std::lock_guard order(order_);
-  const CudaContext::Scope scope(context_);
+  const CudaContext::Scope scope(context());
   Flush();
   return launch(stream_);
 }
 
 void CudaStream::CopyAny(std::byte* to, const std::byte* from, uint64_t bytes) {
   const std::lock_guard order(order_);
-  const CudaContext::Scope scope(context_);
+  const CudaContext::Scope scope(context());
   Flush();
-  context_.Fail(CopyPart(to, from, bytes));
+  context().Fail(CopyPart(to, from, bytes));
 }
 
 void CudaStream::CallBack(std::function<void()> work) {
   const std::lock_guard order(order_);
-  const CudaContext::Scope scope(context_);
+  const CudaContext::Scope scope(context());
   Flush();
   AddWork(std::move(work));
 }
@@ -146,17 +145,17 @@ void CudaStream::CallBack(std::function<void()> work) {
 
 // Null when the stream is there already: the driver had no event, and so this waited.
 CUevent CudaStream::RecordEvent() {
-  const gpu::DriverApi& api = context_.api();
-  absl::StatusOr<CUevent> event = context_.TakeEvent();
+  const gpu::DriverApi& api = context().api();
+  absl::StatusOr<CUevent> event = context().TakeEvent();
   absl::Status status = event.status();
   if (event.ok()) {
-    status = context_.Check(api.event_record(*event, stream_), "cuEventRecord");
+    status = context().Check(api.event_record(*event, stream_), "cuEventRecord");
     if (status.ok()) return *event;
-    context_.ReturnEvent(*event);
+    context().ReturnEvent(*event);
   }
-  context_.Fail(status);
-  if (!context_.lost()) {
-    context_.Fail(context_.Check(api.stream_synchronize(stream_), "cuStreamSynchronize"));
+  context().Fail(status);
+  if (!context().lost()) {
+    context().Fail(context().Check(api.stream_synchronize(stream_), "cuStreamSynchronize"));
   }
   return nullptr;
 }
@@ -184,8 +183,8 @@ void CudaStream::HoldFor(std::function<void()> work) {
     work();
     host->store(value, std::memory_order_release);
   });
-  context_.Fail(context_.Check(
-      context_.api().stream_wait_value64(stream_, word_.device, value, CU_STREAM_WAIT_VALUE_GEQ),
+  context().Fail(context().Check(
+      context().api().stream_wait_value64(stream_, word_.device, value, CU_STREAM_WAIT_VALUE_GEQ),
       "cuStreamWaitValue64"));
 }
 
@@ -197,14 +196,14 @@ absl::Status CudaStream::CopyPart(std::byte* to, const std::byte* from, uint64_t
     HoldFor([=] { std::memcpy(to, from, bytes); });
     return absl::OkStatus();
   }
-  return context_.Check(
-      context_.api().memcpy_dtod_async(Address(to), Address(from), bytes, stream_),
+  return context().Check(
+      context().api().memcpy_dtod_async(Address(to), Address(from), bytes, stream_),
       "cuMemcpyDtoDAsync");
 }
 
 absl::Status CudaStream::CopyLink(std::byte* to, const std::byte* from, uint64_t bytes,
                                   bool to_device) {
-  const gpu::DriverApi& api = context_.api();
+  const gpu::DriverApi& api = context().api();
   for (uint64_t at = 0; at < bytes;) {
     const void* const host = to_device ? from + at : to + at;
     const auto [length, registered] = memory_.registry->Find(host, bytes - at);
@@ -212,12 +211,12 @@ absl::Status CudaStream::CopyLink(std::byte* to, const std::byte* from, uint64_t
       GEMINID_RETURN_IF_ERROR(CopyStaged(to + at, from + at, length, to_device));
     } else if (to_device) {
       GEMINID_RETURN_IF_ERROR(
-          context_.Check(api.memcpy_htod_async(Address(to + at), from + at, length, stream_),
-                         "cuMemcpyHtoDAsync"));
+          context().Check(api.memcpy_htod_async(Address(to + at), from + at, length, stream_),
+                          "cuMemcpyHtoDAsync"));
     } else {
       GEMINID_RETURN_IF_ERROR(
-          context_.Check(api.memcpy_dtoh_async(to + at, Address(from + at), length, stream_),
-                         "cuMemcpyDtoHAsync"));
+          context().Check(api.memcpy_dtoh_async(to + at, Address(from + at), length, stream_),
+                          "cuMemcpyDtoHAsync"));
     }
     at += length;
   }
@@ -227,22 +226,22 @@ absl::Status CudaStream::CopyLink(std::byte* to, const std::byte* from, uint64_t
 // By way of page-locked memory of ours: what the driver does for other memory blocks its caller.
 absl::Status CudaStream::CopyStaged(std::byte* to, const std::byte* from, uint64_t bytes,
                                     bool to_device) {
-  const gpu::DriverApi& api = context_.api();
+  const gpu::DriverApi& api = context().api();
   for (uint64_t at = 0; at < bytes; at += kStagingBytes) {
     const uint64_t length = std::min(kStagingBytes, bytes - at);
-    GEMINID_ASSIGN_OR_RETURN(std::byte* const block, context_.TakeStaging(length));
+    GEMINID_ASSIGN_OR_RETURN(std::byte* const block, context().TakeStaging(length));
     absl::Status status;
     if (to_device) {
       HoldFor([block, from = from + at, length] { std::memcpy(block, from, length); });
-      status = context_.Check(api.memcpy_htod_async(Address(to + at), block, length, stream_),
-                              "cuMemcpyHtoDAsync");
-      AddWork([this, block] { context_.ReturnStaging(block); });
+      status = context().Check(api.memcpy_htod_async(Address(to + at), block, length, stream_),
+                               "cuMemcpyHtoDAsync");
+      AddWork([this, block] { context().ReturnStaging(block); });
     } else {
-      status = context_.Check(api.memcpy_dtoh_async(block, Address(from + at), length, stream_),
-                              "cuMemcpyDtoHAsync");
+      status = context().Check(api.memcpy_dtoh_async(block, Address(from + at), length, stream_),
+                               "cuMemcpyDtoHAsync");
       HoldFor([this, block, to = to + at, length] {
         std::memcpy(to, block, length);
-        context_.ReturnStaging(block);
+        context().ReturnStaging(block);
       });
     }
     GEMINID_RETURN_IF_ERROR(status);
@@ -259,12 +258,12 @@ void CudaStream::Complete(Copy copy, const absl::Status& queued) {
   if (queued.ok() && reachable) {
     CUdeviceptr address = 0;
     absl::Status status =
-        context_.Check(context_.api().mem_host_get_device_pointer(&address, copy.completion, 0),
-                       "cuMemHostGetDevicePointer");
+        context().Check(context().api().mem_host_get_device_pointer(&address, copy.completion, 0),
+                        "cuMemHostGetDevicePointer");
     if (status.ok()) {
-      status = context_.Check(
-          context_.api().stream_write_value64(stream_, address, copy.completion_value,
-                                              CU_STREAM_WRITE_VALUE_DEFAULT),
+      status = context().Check(
+          context().api().stream_write_value64(stream_, address, copy.completion_value,
+                                               CU_STREAM_WRITE_VALUE_DEFAULT),
           "cuStreamWriteValue64");
     }
     by_host = !status.ok();
@@ -272,7 +271,7 @@ void CudaStream::Complete(Copy copy, const absl::Status& queued) {
   if (!by_host && !copy.on_done) return;
   AddWork([this, by_host, queued, copy = std::move(copy)] {
     absl::Status status = queued;
-    status.Update(context_.status());
+    status.Update(context().status());
     if (by_host && status.ok()) {
       copy.completion->store(copy.completion_value, std::memory_order_release);
     }
@@ -314,18 +313,18 @@ void CudaStream::Batch(std::vector<Copy>* copies) {
   attributes.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;
   size_t first = 0;
   size_t failed = 0;
-  const absl::Status status = context_.Check(
-      context_.api().memcpy_batch_async(to.data(), from.data(), bytes.data(), copies->size(),
-                                        &attributes, &first, 1, &failed, stream_),
+  const absl::Status status = context().Check(
+      context().api().memcpy_batch_async(to.data(), from.data(), bytes.data(), copies->size(),
+                                         &attributes, &first, 1, &failed, stream_),
       "cuMemcpyBatchAsync");
   for (Copy& copy : *copies) Complete(std::move(copy), status);
 }
 
 void CudaStream::Flush() {
   if (pending_.empty()) return;
-  const CudaContext::Scope scope(context_);
+  const CudaContext::Scope scope(context());
   std::vector<Copy> copies = std::exchange(pending_, {});
-  if (copies.size() > 1 && context_.api().memcpy_batch_async != nullptr) {
+  if (copies.size() > 1 && context().api().memcpy_batch_async != nullptr) {
     Batch(&copies);
     return;
   }
@@ -367,7 +366,7 @@ void CudaStream::Run() {
       changed_.wait(lock, [this] { return stopping_ || has_pending_ || !works_.empty(); });
       pause = kFirstPause;
     } else if (CUevent event = works_.front().event;
-               event != nullptr && !context_.IsReached(event)) {
+               event != nullptr && !context().IsReached(event)) {
       changed_.wait_for(lock, pause, [this] { return has_pending_; });
       pause = std::min(2 * pause, kLongestPause);
     } else {
@@ -375,7 +374,7 @@ void CudaStream::Run() {
       works_.pop_front();
       lock.unlock();
       work.run();
-      if (work.event != nullptr) context_.ReturnEvent(work.event);
+      if (work.event != nullptr) context().ReturnEvent(work.event);
       progress_->Advance();
       lock.lock();
       pause = kFirstPause;

@@ -77,6 +77,7 @@ class CudaStream final : public CopyStream {
 
   CudaStream(const CudaMemory& memory, CUstream stream, Ownership ownership, std::string name,
              StreamWord word);
+  CudaContext& context() const { return *memory_.context; }
 
   // With order_ held:
   void Flush();
@@ -95,7 +96,6 @@ class CudaStream final : public CopyStream {
   void FlushFromThread();
 
   const CudaMemory memory_;
-  CudaContext& context_;
   const CUstream stream_;
   const Ownership ownership_;
   const std::string name_;

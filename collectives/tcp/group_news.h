@@ -1,0 +1,47 @@
+// What is known of the groups of a job's ranks, and who wants to hear it.
+#ifndef GEMINID_COLLECTIVES_TCP_GROUP_NEWS_H_
+#define GEMINID_COLLECTIVES_TCP_GROUP_NEWS_H_
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "collectives/failure.h"
+
+namespace geminid::collectives {
+
+// Hears what concerns one group. Called with the news locked: return soon, do not call Unlisten.
+class GroupListener {
+ public:
+  virtual ~GroupListener() = default;
+  virtual void OnFailure(const absl::Status& status) = 0;
+  virtual void OnDeath(const Death& death) = 0;  // of any rank of the job
+  virtual void OnLeave(int world_rank) = 0;      // from this group
+};
+
+// Thread-safe. Whoever listens late hears what has been heard before.
+class GroupNews {
+ public:
+  void Listen(const std::string& group, GroupListener* listener);
+  // When it returns the listener is not being called and never will be.
+  void Unlisten(const std::string& group);
+
+  // The first failure of a group is what its late listeners hear.
+  void Failed(const std::string& group, const absl::Status& status);
+  void Left(const std::string& group, int world_rank);
+  void Died(const Death& death);
+  bool IsDead(int world_rank) const;
+
+ private:
+  mutable std::mutex mutex_;  // held during calls
+  std::map<std::string, GroupListener*> listeners_;
+  std::map<std::string, absl::Status> failures_;
+  std::map<std::string, std::set<int>> leaves_;
+  std::map<int, Death> dead_;  // by rank
+};
+
+}  // namespace geminid::collectives
+
+#endif  // GEMINID_COLLECTIVES_TCP_GROUP_NEWS_H_

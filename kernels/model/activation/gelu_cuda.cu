@@ -1,7 +1,5 @@
 #include "kernels/model/activation/gelu_cuda.h"
-#include "kernels/runtime/cuda/elementwise.cuh"
-#include "kernels/runtime/cuda/math.cuh"
-#include "kernels/runtime/simd/arguments.h"
+#include "kernels/model/activation/pointwise.cuh"
 
 namespace geminid::kernels {
 namespace cuda {
@@ -14,25 +12,6 @@ __device__ inline float GeluSigmoid(float x, float x2) {
   return Sigmoid(x * fmaf(x2, kTwoSqrt2OverPi * kGeluCubic, kTwoSqrt2OverPi));
 }
 
-template <typename T>
-struct GeluForwardOp {
-  __device__ void operator()(uint64_t at, unsigned n, bool words) const {
-    Pack<T> pack = {};
-    LoadPack(x + at, words, n, &pack);
-#pragma unroll
-    for (unsigned i = 0; i < kVector; ++i) {
-      const float v = Widen(pack.element[i]);
-      pack.element[i] = Narrow<T>(v * GeluSigmoid(v, v * v));
-    }
-    StorePack(pack, words, n, y + at);
-  }
-
-  const T* x;
-  T* y;
-};
-GEMINID_KERNEL(geminid_gelu_forward_fp32, ForEachPack<GeluForwardOp<float>>);
-GEMINID_KERNEL(geminid_gelu_forward_bf16, ForEachPack<GeluForwardOp<BFloat16>>);
-
 __device__ inline float GeluDerivative(float v) {
   const float v2 = v * v;
   const float s = GeluSigmoid(v, v2);
@@ -41,25 +20,25 @@ __device__ inline float GeluDerivative(float v) {
   return fmaf(v * (s * (1.0F - s)), slope, s);
 }
 
-template <typename T>
-struct GeluBackwardOp {
-  __device__ void operator()(uint64_t at, unsigned n, bool words) const {
-    Pack<T> pack = {};
-    Pack<T> gradient = {};
-    LoadPack(x + at, words, n, &pack);
-    LoadPack(dy + at, words, n, &gradient);
-#pragma unroll
-    for (unsigned i = 0; i < kVector; ++i) {
-      const float derivative = GeluDerivative(Widen(pack.element[i]));
-      pack.element[i] = Narrow<T>(Widen(gradient.element[i]) * derivative);
-    }
-    StorePack(pack, words, n, dx + at);
+struct Gelu {
+  template <typename T>
+  __device__ static T Value(T x) {
+    const float v = Widen(x);
+    return Narrow<T>(v * GeluSigmoid(v, v * v));
   }
-
-  const T* dy;
-  const T* x;
-  T* dx;
+  template <typename T>
+  __device__ static T Gradient(T x, T dy) {
+    return Narrow<T>(Widen(dy) * GeluDerivative(Widen(x)));
+  }
 };
+
+template <typename T>
+using GeluForwardOp = PointwiseForwardOp<T, Gelu>;
+GEMINID_KERNEL(geminid_gelu_forward_fp32, ForEachPack<GeluForwardOp<float>>);
+GEMINID_KERNEL(geminid_gelu_forward_bf16, ForEachPack<GeluForwardOp<BFloat16>>);
+
+template <typename T>
+using GeluBackwardOp = PointwiseBackwardOp<T, Gelu>;
 GEMINID_KERNEL(geminid_gelu_backward_fp32, ForEachPack<GeluBackwardOp<float>>);
 GEMINID_KERNEL(geminid_gelu_backward_bf16, ForEachPack<GeluBackwardOp<BFloat16>>);
 
@@ -67,19 +46,12 @@ GEMINID_KERNEL(geminid_gelu_backward_bf16, ForEachPack<GeluBackwardOp<BFloat16>>
 
 template <typename T>
 Status GeluForwardCuda(const T* x, size_t count, T* y, CudaStream stream) {
-  const Status status = CheckInPlace(Buffer::Of(y, count), {Buffer::Of(x, count)});
-  if (status != Status::kOk) return status;
-  return cuda::LaunchForEachPack(cuda::GeluForwardOp<T>{x, y}, count,
-                                 cuda::LiesOnWord(x) && cuda::LiesOnWord(y), stream);
+  return cuda::PointwiseForward<cuda::Gelu>(x, count, y, stream);
 }
 
 template <typename T>
 Status GeluBackwardCuda(const T* dy, const T* x, size_t count, T* dx, CudaStream stream) {
-  const Status status =
-      CheckInPlace(Buffer::Of(dx, count), {Buffer::Of(dy, count), Buffer::Of(x, count)});
-  if (status != Status::kOk) return status;
-  const bool words = cuda::LiesOnWord(dy) && cuda::LiesOnWord(x) && cuda::LiesOnWord(dx);
-  return cuda::LaunchForEachPack(cuda::GeluBackwardOp<T>{dy, x, dx}, count, words, stream);
+  return cuda::PointwiseBackward<cuda::Gelu>(dy, x, count, dx, stream);
 }
 
 template Status GeluForwardCuda(const float*, size_t, float*, CudaStream);

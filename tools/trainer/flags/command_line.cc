@@ -175,6 +175,8 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
   GEMINID_RETURN_IF_ERROR(CheckDataPath(flags));
   if (flags.eval_only) {
     GEMINID_RETURN_IF_ERROR(CheckEvaluationFlags(options.given, notes));
+    flags.dropout.clear();
+    flags.freeze.clear();
     GEMINID_RETURN_IF_ERROR(FillTypes(given, &flags));
   }
   if (flags.resume && !flags.save.empty()) {
@@ -195,14 +197,13 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
     GEMINID_RETURN_IF_ERROR(
         WithPath("--load", flags.load, CheckLoadedShape(flags.load, options.model)));
   }
-  if (!flags.freeze.empty() && !flags.eval_only) options.frozen = absl::StrSplit(flags.freeze, ',');
+  if (!flags.freeze.empty()) options.frozen = absl::StrSplit(flags.freeze, ',');
   GEMINID_RETURN_IF_ERROR(TrainedParameters(options.model, options.frozen).status());
   GEMINID_RETURN_IF_ERROR(ParseData(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseTraining(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options));
   GEMINID_RETURN_IF_ERROR(ParseCheckpoints(flags, &options));
   GEMINID_RETURN_IF_ERROR(CheckModelOnDevice(options.model, options.wants_gpu));
-  if (flags.eval_only) options.dropout = 0;
   GEMINID_RETURN_IF_ERROR(CheckParallel(options));
   if (flags.eval_only) GEMINID_RETURN_IF_ERROR(MakeEvaluation(&options));
   if (options.epochs == 0) GEMINID_RETURN_IF_ERROR(CheckResumed(&options));

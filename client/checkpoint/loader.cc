@@ -252,8 +252,8 @@ class StateLoader {
     return &*optimizer_;
   }
 
-  // An array that this run's optimizer does not keep was another's, even where all arrays that it
-  // keeps are there. A parameter that is frozen now may have been trained.
+  // Another optimizer saved what this run's optimizer does not keep, even where everything is there
+  // that it does. A parameter that is frozen now may have been trained.
   absl::Status CheckOptimizer(const zero::ModelState& state,
                               const std::vector<zero::Parameter>& parameters) {
     const std::string file = absl::StrCat(folder_, "/", kOptimizerPrefix, ".safetensors");
@@ -271,12 +271,16 @@ class StateLoader {
             !set->file_of().contains(name)) {
           continue;
         }
-        return absl::FailedPreconditionError(absl::StrCat(
-            "'", folder_, "' has '", name, "', which this run's optimizer does not keep: another ",
-            "optimizer saved it. Go on with that one, or begin another run from the values alone"));
+        return OfAnotherOptimizer(name);
       }
     }
     return absl::OkStatus();
+  }
+
+  absl::Status OfAnotherOptimizer(const std::string& tensor) const {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "'", folder_, "': another optimizer than this run's saved it, as its '", tensor,
+        "' shows. Go on with that one, or begin another run from the values alone"));
   }
 
   // `called` is what the parameter is called in the files.
@@ -341,12 +345,13 @@ class StateLoader {
   }
 
   absl::Status ReadTensorState(std::vector<std::byte>* state) {
-    if (state->empty()) return absl::OkStatus();
+    const bool is_there =
+        optimizer_.has_value() && optimizer_->file_of().contains(kTensorStateName);
+    if (state->empty()) return is_there ? OfAnotherOptimizer(kTensorStateName) : absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, SetOf(zero::StateKind::kExpAvg));
     GEMINID_ASSIGN_OR_RETURN(const TensorSet::Found found, set->Find(kTensorStateName));
     if (found.tensor->bytes != state->size()) {
-      return absl::DataLossError(
-          absl::StrCat("'", found.file->path(), "' was saved by another optimizer"));
+      return OfAnotherOptimizer(kTensorStateName);
     }
     return found.file->Read(found.file->PlaceOf(*found.tensor, 0), *state);
   }

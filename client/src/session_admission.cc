@@ -112,7 +112,7 @@ absl::StatusOr<ArenaWait> TakeArenaAgain(Session& session) {
     GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, impl.AskAdmission());
     if (!standing.admitted) return ArenaWait{.taken = false, .ended = impl.TellWait(standing)};
     const std::lock_guard lock(impl.memory_mutex);
-    const absl::Status made = impl.MakeArena();
+    absl::Status made = impl.MakeArena();
     if (made.ok()) return ArenaWait{.taken = true, .ended = absl::OkStatus()};
     // It may have lost what it was promised, and been given it back, in between.
     if (tried || !absl::IsFailedPrecondition(made)) return made;

@@ -13,7 +13,7 @@ inline constexpr const char* kCrashPoints[] = {
     "step noted",       // what it updates with, too
     "step recorded",    // the commit record
     "tensors flipped",  // tensor state
-    "piece updated",    // of streamed state, on the device; less than all of it is in the spare
+    "slice updated",    // of streamed state, on the device; less than all of it is in the spare
     "granule written",  // to the spare extent
     "granule flipped",  // and it is the granule's
     "state claimed",    // a successor has its predecessor's chunks

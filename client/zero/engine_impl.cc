@@ -196,7 +196,7 @@ StateStoreOptions EngineImpl::StoreOptions() const {
                             .resume = options.resume,
                             .timeout = options.timeout};
   if (options.state_placement == StatePlacement::kStreamed) {
-    made.streamed = StreamedGranules(setup_.layout, options.state_placement);
+    made.streamed = StreamedGranules(setup_.layout);
   }
   if (IsOfRun(*setup_.session)) made.noted_tensors = setup_.parameters.size();
   return made;

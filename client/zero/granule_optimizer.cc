@@ -170,16 +170,23 @@ GranuleOptimizer::Run GranuleOptimizer::PartOf(const Run& run, uint64_t begin, u
   return part;
 }
 
-kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, uint32_t granule,
-                                             const StateStore& store) const {
+kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, const Slice& at) const {
+  const uint64_t offset = run.granule_offset - at.begin;
   kernels::Segment segment;
   segment.tensor = run.tensor;
   segment.offset = run.tensor == kernels::kNoTensor ? 0 : run.tensor_offset;
   segment.count = run.elements;
-  segment.arrays = ArraysOf(store.Current(granule), run.granule_offset).View();
-  segment.gradient =
-      GradientAt(store.Gradient(granule), store.GradientType(granule), run.granule_offset);
+  segment.arrays = ArraysOf(at.state, offset).View();
+  segment.gradient = GradientAt(at.gradient, at.gradient_type, offset);
   return segment;
+}
+
+kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, uint32_t granule,
+                                             const StateStore& store) const {
+  return SegmentOf(run, {.granule = granule,
+                         .state = store.Current(granule),
+                         .gradient = store.Gradient(granule),
+                         .gradient_type = store.GradientType(granule)});
 }
 
 std::vector<kernels::Segment> GranuleOptimizer::AllSegments(const StateStore& store) const {
@@ -319,21 +326,14 @@ absl::Status GranuleOptimizer::UpdateOnDevice(uint32_t granule, const StateStore
   return place.Finish();
 }
 
-void GranuleOptimizer::QueueInPlace(const Piece& piece, const ComputePlace& place,
+void GranuleOptimizer::QueueInPlace(const Slice& slice, const ComputePlace& place,
                                     kernels::ThreadPool* pool) const {
-  const uint64_t end = piece.begin + piece.elements;
-  for (const Run& run : runs_[piece.granule]) {
-    if (run.granule_offset >= end || run.granule_offset + run.elements <= piece.begin) continue;
-    const Run part = PartOf(run, piece.begin, end);
-    const uint64_t at = part.granule_offset - piece.begin;
-    const kernels::ParameterArrays arrays = ArraysOf(piece.state, at);
-    kernels::Segment segment;
-    segment.tensor = part.tensor;
-    segment.offset = part.tensor == kernels::kNoTensor ? 0 : part.tensor_offset;
-    segment.count = part.elements;
-    segment.arrays = arrays.View();
-    segment.gradient = GradientAt(piece.gradient, piece.gradient_type, at);
-    place.ops->Apply(*place.stream, step_, segment, arrays, pool);
+  const uint64_t end = slice.begin + slice.elements;
+  for (const Run& run : runs_[slice.granule]) {
+    if (run.granule_offset >= end || run.granule_offset + run.elements <= slice.begin) continue;
+    const Run part = PartOf(run, slice.begin, end);
+    place.ops->Apply(*place.stream, step_, SegmentOf(part, slice),
+                     ArraysOf(slice.state, part.granule_offset - slice.begin), pool);
   }
 }
 

@@ -67,7 +67,7 @@ class GranuleOptimizer {
   absl::Status Update(uint32_t granule, const StateStore& store, kernels::ThreadPool* pool) const;
 
   // Elements of a granule whose state and gradient have been brought to the device.
-  struct Piece {
+  struct Slice {
     uint32_t granule = 0;
     uint64_t begin = 0;
     uint64_t elements = 0;
@@ -75,8 +75,8 @@ class GranuleOptimizer {
     const std::byte* gradient = nullptr;
     DataType gradient_type = DataType::kBFloat16;
   };
-  // Queues the update of the piece, in its place. Its bits are those of Update.
-  void QueueInPlace(const Piece& piece, const ComputePlace& place, kernels::ThreadPool* pool) const;
+  // Queues the update of the slice, in place. Its bits are those of Update.
+  void QueueInPlace(const Slice& slice, const ComputePlace& place, kernels::ThreadPool* pool) const;
 
  private:
   // Consecutive elements of a granule that belong to one tensor, or to none.
@@ -94,8 +94,9 @@ class GranuleOptimizer {
   absl::Status WriteTensorState(const StateStore& store) const;
   // Without counts: where they would be.
   uint64_t SumsAndFactorsBytes() const;
-  // What of the run lies in [begin, end) of its granule.
+  // The part of the run that lies in [begin, end) of its granule.
   static Run PartOf(const Run& run, uint64_t begin, uint64_t end);
+  kernels::Segment SegmentOf(const Run& run, const Slice& at) const;
   kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateStore& store) const;
   kernels::Status Apply(const Run& run, uint32_t granule, const StateStore& store) const;
   // On the host: all runs are whole tensors, or none.

@@ -93,9 +93,8 @@ bool IsBetter(const Plan& plan, const Plan& best) {
   return IsBetter(cost(plan), cost(best));
 }
 
-std::vector<bool> StreamedGranules(const Layout& layout, StatePlacement placement) {
+std::vector<bool> StreamedGranules(const Layout& layout) {
   std::vector<bool> streamed(layout.granules, false);
-  if (placement != StatePlacement::kStreamed) return streamed;
   for (const ChunkShape& chunk : layout.chunks) {
     for (uint32_t g = 0; g < chunk.granules; ++g) {
       streamed[chunk.first_granule + g] = chunk.trainable && !chunk.whole;

@@ -60,14 +60,14 @@ bool IsBetter(const Plan& plan, const Plan& best);
 
 // --- state that is streamed through the device for its update ------------------------------------
 
-// By granule: whether the device updates it while its state lies on the host. Muon's matrices cannot
-// be updated piece by piece: the host updates them.
-std::vector<bool> StreamedGranules(const Layout& layout, StatePlacement placement);
+// With StatePlacement::kStreamed, by granule: whether the device updates it while its state lies on
+// the host. Muon's matrices cannot be updated slice by slice: the host updates them.
+std::vector<bool> StreamedGranules(const Layout& layout);
 
-// Places of the arena that pieces of granules pass through: one comes, one is updated, one leaves.
+// Places of the arena that slices of granules pass through: one comes, one is updated, one leaves.
 inline constexpr size_t kStreamedPlaces = 3;
 
-// How many elements a piece of a granule has where each takes `element_bytes` of a place: as many
+// How many elements a slice of a granule has where each takes `element_bytes` of a place: as many
 // as keep the places within a sixteenth of the arena. Not more than 2 Mi, since a place is in use
 // for as long as a copy takes, and not fewer than 1024, since each copy needs a ticket.
 uint64_t StreamedElements(uint64_t granule_elements, uint64_t element_bytes, uint64_t arena_bytes);

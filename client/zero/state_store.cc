@@ -210,7 +210,8 @@ uint64_t StateStore::device_bytes_of(uint32_t chunk) const {
 uint64_t StateStore::device_spare_bytes() const {
   std::vector<ChunkSpec> specs;
   AddSpares(/*has_home=*/false, "", &specs);
-  uint64_t bytes = scratch_.device_scales == nullptr ? RoundUpToExtent(options_.device_scale_bytes) : 0;
+  uint64_t bytes =
+      scratch_.device_scales == nullptr ? RoundUpToExtent(options_.device_scale_bytes) : 0;
   for (const ChunkSpec& spec : specs) bytes += RoundUpToExtent(spec.bytes);
   return bytes;
 }
@@ -235,7 +236,8 @@ absl::StatusOr<std::vector<ChunkId>> StateStore::MakePassing(const std::vector<C
 }
 
 absl::Status StateStore::MakeDeviceScales() {
-  if (options_.device_scale_bytes == 0 || scratch_.device_scales != nullptr) return absl::OkStatus();
+  if (options_.device_scale_bytes == 0 || scratch_.device_scales != nullptr)
+    return absl::OkStatus();
   GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids,
                            MakePassing({{"scales of rows and columns", ChunkKind::kSpare,
                                          options_.device_scale_bytes, /*has_home=*/false}}));

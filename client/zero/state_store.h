@@ -178,9 +178,8 @@ class StateStore {
   // Copies the state of chunks to the lowest places of the arena, and uses it there from now on;
   // the homes keep the older copies. Nothing may be in motion or being updated. At most once.
   absl::Status MoveToDevice(std::span<const uint32_t> chunks);
-  // Chunks at the bottom of the arena, for what passes within a micro-batch:
-  // StateChunks::PlaceOpen. Before there is state above them. RESOURCE_EXHAUSTED as the daemon
-  // words it.
+  // Chunks at the bottom of the arena, for what passes through them: StateChunks::PlaceOpen. Before
+  // there is state above them. RESOURCE_EXHAUSTED as the daemon words it.
   absl::StatusOr<std::vector<ChunkId>> MakePlaces(const std::string& name, size_t count,
                                                   uint64_t bytes);
   // See StateChunks. Nothing may be in motion or being updated until it is back.

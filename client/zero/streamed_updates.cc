@@ -18,6 +18,9 @@ namespace {
 // Of arrays in a place: what the widest loads of a GPU and of a processor want.
 constexpr uint64_t kArrayAlignment = 256;
 
+// Copies to the device when the engine ends, which would hold on to the homes that they read.
+constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
+
 constexpr size_t kGradient = std::tuple_size_v<StateStore::ExtentChunks>;  // after an extent's
 
 }  // namespace
@@ -52,7 +55,7 @@ absl::StatusOr<std::unique_ptr<StreamedUpdates>> StreamedUpdates::Create(
     most_elements = std::max(most_elements, made->granule_elements_[granule]);
   }
   if (kinds.empty()) return made;  // everything is frozen
-  made->piece_elements_ = StreamedElements(most_elements, most_bytes, session->arena_bytes());
+  made->slice_elements_ = StreamedElements(most_elements, most_bytes, session->arena_bytes());
   uint64_t place_bytes = 0;
   for (const ElementBytes& kind : kinds) {
     place_bytes = std::max(place_bytes, made->OffsetOf(kind, kArrays));
@@ -73,7 +76,11 @@ absl::StatusOr<std::unique_ptr<StreamedUpdates>> StreamedUpdates::Create(
   return made;
 }
 
-StreamedUpdates::~StreamedUpdates() { WaitUpdates().IgnoreError(); }
+StreamedUpdates::~StreamedUpdates() {
+  WaitUpdates().IgnoreError();
+  const absl::Duration timeout = std::min(timeout_, kFarewellTimeout);
+  for (const Placed& placed : placed_) WaitAll(placed.coming, timeout).IgnoreError();
+}
 
 StreamedUpdates::ElementBytes StreamedUpdates::ElementBytesOf(uint32_t granule) const {
   const StateStore::View view = store_.Current(granule);
@@ -81,33 +88,34 @@ StreamedUpdates::ElementBytes StreamedUpdates::ElementBytesOf(uint32_t granule) 
   for (size_t i = 0; i < kMaxStateArrays; ++i) {
     bytes[2 + i] = view.arrays[i] == nullptr ? 0 : SizeOf(view.state_type);
   }
-  bytes[kGradient] = SizeOf(store_.GradientType(granule));
+  const bool comes = store_.GradientChunk(granule) != kNoChunk;
+  bytes[kGradient] = comes ? SizeOf(store_.GradientType(granule)) : 0;
   return bytes;
 }
 
 uint64_t StreamedUpdates::OffsetOf(const ElementBytes& bytes, size_t array) const {
   uint64_t offset = 0;
   for (size_t i = 0; i < array; ++i) {
-    offset += base::RoundUp(piece_elements_ * bytes[i], kArrayAlignment);
+    offset += base::RoundUp(slice_elements_ * bytes[i], kArrayAlignment);
   }
   return offset;
 }
 
 void StreamedUpdates::Add(uint32_t granule) {
   const uint64_t elements = granule_elements_[granule];
-  for (uint64_t begin = 0; begin < elements; begin += piece_elements_) {
-    const uint64_t end = std::min(begin + piece_elements_, elements);
+  for (uint64_t begin = 0; begin < elements; begin += slice_elements_) {
+    const uint64_t end = std::min(begin + slice_elements_, elements);
     waiting_.push_back({granule, begin, end - begin, /*last=*/end == elements});
   }
   FillPlaces();
 }
 
-// Pieces leave their places in the order in which they came.
+// Slices leave their places in the order in which they came.
 void StreamedUpdates::FillPlaces() {
   while (!waiting_.empty() && placed_.size() < places_.size()) {
-    Placed placed = {.piece = waiting_.front(), .place = places_[pieces_placed_ % places_.size()]};
+    Placed placed = {.slice = waiting_.front(), .place = places_[slices_placed_ % places_.size()]};
     waiting_.pop_front();
-    ++pieces_placed_;
+    ++slices_placed_;
     placed.coming = StartCopies(placed, /*to_device=*/true);
     placed_.push_back(std::move(placed));
   }
@@ -115,54 +123,55 @@ void StreamedUpdates::FillPlaces() {
 
 // Which extent is the spare is known once the granule before has been flipped.
 std::vector<Pending> StreamedUpdates::StartCopies(const Placed& placed, bool to_device) {
-  const Piece& piece = placed.piece;
-  const ElementBytes bytes = ElementBytesOf(piece.granule);
+  const Slice& slice = placed.slice;
+  const ElementBytes bytes = ElementBytesOf(slice.granule);
   std::array<ChunkId, kArrays> homes = {};
   const StateStore::ExtentChunks extent =
-      to_device ? store_.CurrentChunks(piece.granule) : store_.SpareChunks(piece.granule);
+      to_device ? store_.CurrentChunks(slice.granule) : store_.SpareChunks(slice.granule);
   std::ranges::copy(extent, homes.begin());
-  homes[kGradient] = to_device ? store_.GradientChunk(piece.granule) : kNoChunk;
+  homes[kGradient] = to_device ? store_.GradientChunk(slice.granule) : kNoChunk;
   std::vector<Pending> copies;
   for (size_t i = 0; i < kArrays; ++i) {
     if (homes[i] == kNoChunk) continue;
     TransferSpec spec;
     spec.source = to_device ? homes[i] : placed.place;
     spec.destination = to_device ? placed.place : homes[i];
-    (to_device ? spec.source_offset : spec.destination_offset) = piece.begin * bytes[i];
+    (to_device ? spec.source_offset : spec.destination_offset) = slice.begin * bytes[i];
     (to_device ? spec.destination_offset : spec.source_offset) = OffsetOf(bytes, i);
-    spec.bytes = piece.elements * bytes[i];
+    spec.bytes = slice.elements * bytes[i];
     spec.cause = TransferCause::kUpdate;
     copies.push_back(session_.Transfer(spec));
   }
   return copies;
 }
 
-absl::Status StreamedUpdates::WaitAll(std::span<const Pending> copies) const {
+absl::Status StreamedUpdates::WaitAll(std::span<const Pending> copies, absl::Duration timeout) {
   absl::Status first;
-  for (const Pending& copy : copies) first.Update(copy.Wait(timeout_));
+  for (const Pending& copy : copies) first.Update(copy.Wait(timeout));
   return first;
 }
 
 absl::Status StreamedUpdates::StartUpdate(Placed* placed, kernels::ThreadPool* pool) {
   if (placed->updating) return absl::OkStatus();
-  GEMINID_RETURN_IF_ERROR(WaitAll(placed->coming));
+  GEMINID_RETURN_IF_ERROR(WaitAll(placed->coming, timeout_));
   placed->updating = true;
-  const Piece& piece = placed->piece;
-  const ElementBytes bytes = ElementBytesOf(piece.granule);
+  const Slice& slice = placed->slice;
+  const ElementBytes bytes = ElementBytesOf(slice.granule);
   std::byte* const place = session_.Device(placed->place);
   const auto at = [&](size_t array) {
     return bytes[array] == 0 ? nullptr : place + OffsetOf(bytes, array);
   };
-  GranuleOptimizer::Piece there = {
-      .granule = piece.granule, .begin = piece.begin, .elements = piece.elements};
-  there.state = store_.Current(piece.granule);  // its types
+  GranuleOptimizer::Slice there = {
+      .granule = slice.granule, .begin = slice.begin, .elements = slice.elements};
+  there.state = store_.Current(slice.granule);  // its types
   there.state.weight = at(0);
   there.state.remainder = reinterpret_cast<int16_t*>(at(1));
   for (size_t i = 0; i < kMaxStateArrays; ++i) there.state.arrays[i] = at(2 + i);
-  const bool came = store_.GradientChunk(piece.granule) != kNoChunk;
-  there.gradient =
-      came ? at(kGradient) : store_.Gradient(piece.granule) + piece.begin * bytes[kGradient];
-  there.gradient_type = store_.GradientType(piece.granule);
+  const bool came = store_.GradientChunk(slice.granule) != kNoChunk;
+  there.gradient = came ? at(kGradient)
+                        : store_.Gradient(slice.granule) +
+                              slice.begin * SizeOf(store_.GradientType(slice.granule));
+  there.gradient_type = store_.GradientType(slice.granule);
   optimizer_.QueueInPlace(there, store_.device_compute(), pool);
   return absl::OkStatus();
 }
@@ -173,15 +182,15 @@ absl::Status StreamedUpdates::WaitUpdates() {
   return any ? store_.device_compute().Finish() : absl::OkStatus();
 }
 
-// The second piece is updated while the first one leaves, and the third one comes.
-absl::Status StreamedUpdates::FinishFirstPiece(kernels::ThreadPool* pool) {
+// The second slice is updated while the first one leaves, and the third one comes.
+absl::Status StreamedUpdates::FinishFirstSlice(kernels::ThreadPool* pool) {
   GEMINID_RETURN_IF_ERROR(StartUpdate(&placed_.front(), pool));
   GEMINID_RETURN_IF_ERROR(WaitUpdates());
-  CrashPoint("piece updated");
+  CrashPoint("slice updated");
   const std::vector<Pending> leaving = StartCopies(placed_.front(), /*to_device=*/false);
   absl::Status status;
   if (placed_.size() > 1) status = StartUpdate(&placed_[1], pool);
-  status.Update(WaitAll(leaving));
+  status.Update(WaitAll(leaving, timeout_));
   placed_.pop_front();
   if (status.ok()) FillPlaces();
   return status;
@@ -190,8 +199,8 @@ absl::Status StreamedUpdates::FinishFirstPiece(kernels::ThreadPool* pool) {
 absl::Status StreamedUpdates::FinishFirst(kernels::ThreadPool* pool) {
   bool last = false;
   while (!last) {
-    last = placed_.front().piece.last;
-    GEMINID_RETURN_IF_ERROR(FinishFirstPiece(pool));
+    last = placed_.front().slice.last;
+    GEMINID_RETURN_IF_ERROR(FinishFirstSlice(pool));
   }
   return absl::OkStatus();
 }

@@ -1,9 +1,9 @@
-// Updates by the device of state that lies on the host. Piece by piece, a granule's state and its
-// gradient are copied to a place in the arena, updated there, and copied to the granule's spare on
-// the host. With three places one piece comes while one is updated and one leaves.
+// Updates by the device of state that lies on the host. A granule's state and gradient are copied
+// to places in the arena, slice by slice. Each slice is updated there and copied to the granule's
+// spare on the host. With three places one slice comes while one is updated and one leaves.
 //
-// Until its flip a granule's update has written nothing but the spare and places that hold nothing:
-// a process that dies leaves what it would leave in an update by the host.
+// Until its flip a granule's update has written to the spare alone, and to places whose contents
+// nobody needs. A process that dies leaves what it would leave in an update by the host.
 //
 // A gradient that has a home on the host comes with the state: the device reduced it, so that it
 // crosses the link twice more than it had to. In the backward pass (UpdateTime::kInBackward) it is
@@ -42,7 +42,7 @@ class StreamedUpdates {
                                                                  StateStore* store,
                                                                  const GranuleOptimizer& optimizer,
                                                                  absl::Duration timeout);
-  // Waits for updates under way. After an error copies may be, too: they end with the session.
+  // Waits for updates and copies under way, for copies ten seconds at most.
   ~StreamedUpdates();
   StreamedUpdates(const StreamedUpdates&) = delete;
   StreamedUpdates& operator=(const StreamedUpdates&) = delete;
@@ -56,7 +56,7 @@ class StreamedUpdates {
   // Waits until nothing is being updated, and with that until the pool is free.
   absl::Status WaitUpdates();
 
-  uint64_t piece_elements() const { return piece_elements_; }
+  uint64_t slice_elements() const { return slice_elements_; }
 
  private:
   // Of an extent, and the gradient after them.
@@ -64,15 +64,15 @@ class StreamedUpdates {
   // By array: the bytes of an element, 0 where there is no such array.
   using ElementBytes = std::array<uint64_t, kArrays>;
 
-  struct Piece {
+  struct Slice {
     uint32_t granule = 0;
     uint64_t begin = 0;  // in its granule
     uint64_t elements = 0;
     bool last = false;  // of its granule
   };
-  // A piece in a place.
+  // A slice in a place.
   struct Placed {
-    Piece piece{};
+    Slice slice{};
     ChunkId place = kNoChunk;
     std::vector<Pending> coming{};
     bool updating = false;
@@ -87,20 +87,20 @@ class StreamedUpdates {
   std::vector<Pending> StartCopies(const Placed& placed, bool to_device);
   // Waits for its copies, and queues its update.
   absl::Status StartUpdate(Placed* placed, kernels::ThreadPool* pool);
-  absl::Status FinishFirstPiece(kernels::ThreadPool* pool);
-  // Of all of them; the first error.
-  absl::Status WaitAll(std::span<const Pending> copies) const;
+  absl::Status FinishFirstSlice(kernels::ThreadPool* pool);
+  // For all of them, each so long; the first error.
+  static absl::Status WaitAll(std::span<const Pending> copies, absl::Duration timeout);
 
   Session& session_;
   const StateStore& store_;
   const GranuleOptimizer& optimizer_;
   const absl::Duration timeout_;
-  uint64_t piece_elements_ = 0;
+  uint64_t slice_elements_ = 0;
   std::vector<uint64_t> granule_elements_;
   std::vector<ChunkId> places_;
-  std::deque<Piece> waiting_;  // for a place
+  std::deque<Slice> waiting_;  // for a place
   std::deque<Placed> placed_;
-  uint64_t pieces_placed_ = 0;  // ever: they take the places in turn
+  uint64_t slices_placed_ = 0;  // ever: they take the places in turn
 };
 
 }  // namespace geminid::zero

@@ -165,7 +165,7 @@ std::vector<uint32_t> Updater::TakeComing() {
 absl::Status Updater::MakeVersion(uint32_t granule, uint64_t epoch) {
   if (Streams(granule)) return streamed_->FinishFirst(pool_.get());
   calls_.before_update(granule, epoch);
-  // The pool may still work on a piece of a later granule.
+  // The pool may still work on a slice of a later granule.
   if (streamed_ != nullptr) GEMINID_RETURN_IF_ERROR(streamed_->WaitUpdates());
   return optimizer_.Update(granule, *store_, pool_.get());
 }

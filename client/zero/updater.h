@@ -68,7 +68,7 @@ class Updater {
     uint32_t chunk = 0;
     uint32_t granule = 0;
     std::function<void()> done{};
-    bool coming = false;  // its state has been asked to the device
+    bool coming = false;  // its state has been asked for
   };
 
   Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,

@@ -21,7 +21,7 @@ class GroupListener {
   virtual void OnLeave(int world_rank) = 0;      // from this group
 };
 
-// Thread-safe. Whoever listens late hears what has been heard before.
+// Thread-safe. A listener that comes late is told the news that came before.
 class GroupNews {
  public:
   void Listen(const std::string& group, GroupListener* listener);

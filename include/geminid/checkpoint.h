@@ -106,10 +106,10 @@ struct Loaded {
 // saved run's would have had; with another number of ranks it begins from the same values. All
 // ranks agree on each error, as of Saver::Save, and on the step. NOT_FOUND when there is none.
 // DATA_LOSS names the file and the tensor, and what is wrong: cut short, altered, missing, of
-// another shape. FAILED_PRECONDITION where another optimizer saved it. The bytes are compared with
-// their checksums as they go into the engine. So after such an error its values are neither the
-// checkpoint's nor those before, and it is as after ModelState::Invalidate: load another one,
-// Initialize, or end.
+// another shape. FAILED_PRECONDITION where it has state that the optimizer of this run does not
+// keep. The bytes are compared with their checksums as they go into the engine. So after such an
+// error its values are neither the checkpoint's nor those before, and it is as after
+// ModelState::Invalidate: load another one, Initialize, or end.
 GEMINID_EXPORT absl::StatusOr<Loaded> Load(const std::string& folder, zero::ModelState* state,
                                            collectives::Communicator* communicator,
                                            const std::vector<zero::Parameter>& parameters);

@@ -18,7 +18,7 @@ struct Statistics {
   // The part of the arena that state takes, with its gradients and spare extents, the sums of
   // gradients of Stage::kState, the places of StatePlacement::kStreamed and of an ActivationStack.
   uint64_t device_state_bytes = 0;
-  uint64_t activation_place_bytes = 0;  // of an ActivationStack
+  uint64_t activation_place_bytes = 0;  // of an ActivationStack or an ActivationStore
   uint64_t state_chunks_on_device = 0;
   uint64_t state_chunks_streamed = 0;  // on the host, and updated by the device
   uint64_t host_bytes = 0;  // host memory the daemon's ledger charges to this rank

@@ -96,11 +96,11 @@ enum class StatePlacement {
   kHost,    // none on the device
   kDevice,  // all, from the start: no host memory is used for state
   kShare,   // as many as fit Options::state_share of the margin
-  // Those of kShare on the device. The state of the others lies on the host and is updated by the
-  // device: it goes there piece by piece, through three places that take a sixteenth of the arena
-  // or less, and comes back. This moves 14 bytes of each parameter to the device and 12 back, with
-  // AdamW and bf16, in place of 28 bytes that the processor reads and writes. With placement kCpu
-  // too.
+  // Those of kShare are on the device. The state of the others lies on the host, and the device
+  // updates it: it goes there slice by slice and comes back. The three places that it goes through
+  // take a sixteenth of the arena, or 48 KiB (AdamW, bf16) if that is more. With AdamW and bf16
+  // this moves 14 bytes of each parameter to the device and 12 back, in place of 28 bytes that the
+  // processor reads and writes. With placement kCpu too.
   kStreamed,
 };
 

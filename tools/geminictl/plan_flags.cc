@@ -50,7 +50,8 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
   app->add_flag("--momentum", flags->momentum, "sgd and adafactor keep a momentum");
   app->add_flag("--as-planned", flags->as_planned,
                 "Plans with all that the planner knows, also with what today's engine does not "
-                "do: state streamed through the device, activations kept and offloaded, a disk");
+                "do: state on both sides and streamed in one step, activations decided one by one, "
+                "a disk");
   add("--activations", &flags->activations,
       "recompute: all but the input of each part of a layer, the default; keep: all are kept; "
       "planned, the default with --as-planned: kept, offloaded or recomputed as it pays");

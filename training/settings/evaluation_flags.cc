@@ -67,7 +67,6 @@ absl::Status MakeEvaluation(TrainOptions* options) {
   }
   options->eval_only = true;
   options->epochs = 0;
-  options->dropout = 0;
   options->activations = Activations::kRecompute;
   zero::Options fresh;
   fresh.data_type = options->zero.data_type;

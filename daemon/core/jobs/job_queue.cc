@@ -15,6 +15,8 @@ namespace {
 // Nobody comes to fit while there is less and less: that others must be asked can wait so long.
 constexpr Duration kPauseWhileRoomShrinks = Duration::Seconds(1);
 
+constexpr uint64_t kMostJobs = uint64_t{1} << 48;
+
 }  // namespace
 
 const char* Name(JobState state) {
@@ -184,13 +186,14 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
   return absl::OkStatus();
 }
 
-// The number is the earlier daemon's word, which may be damaged: name and rank are compared.
+// The number is the earlier daemon's word, which may be damaged: name and rank are compared, and no
+// daemon lives to see kMostJobs.
 JobQueue::Job* JobQueue::JobToRestore(const JobName& name, const RankAsk& ask,
                                       const Standing& stood) {
   if (const auto found = jobs_.find(stood.job); found != jobs_.end()) {
     Job& job = found->second;
     if (job.name == name && !job.ranks.contains(ask.rank)) return &job;
-  } else if (stood.job != JobId{}) {
+  } else if (stood.job != JobId{} && Value(stood.job) < kMostJobs) {
     return AddJob(stood.job, name, ask, stood.since);
   }
   Job* const job = FindJob(name, ask);

@@ -85,8 +85,8 @@ TEST_F(EngineStreamedTest, OptimizersWithoutArrays_GiveTheBitsOfUpdatesByTheHost
   }
 }
 
-TEST_F(EngineStreamedTest, GranulesOfManyPieces_GiveTheBitsOfDenseTraining) {
-  run_.options.chunk_elements = 100'000;  // no multiple of a piece
+TEST_F(EngineStreamedTest, GranulesOfManySlices_GiveTheBitsOfDenseTraining) {
+  run_.options.chunk_elements = 100'000;  // no multiple of a slice
   run_.options.update_threads = 3;
   run_.arena_bytes = 1 << 20;
   ASSERT_GT(100'000u, 4 * StreamedElements(100'000, 14, run_.arena_bytes));
@@ -177,7 +177,7 @@ TEST_F(EngineStreamedTest, UpdatesInTheBackwardPass_GiveTheBitsAndMoveNoGradient
   EXPECT_EQ(streamed.device_to_host_bytes - host.device_to_host_bytes, steps * 10 * elements);
 }
 
-// Three places of pieces of 1024 elements: weight, remainder, two moments and the gradient.
+// Three places of slices of 1024 elements: weight, remainder, two moments and the gradient.
 TEST_F(EngineStreamedTest, Places_AreOfTheArena) {
   run_.arena_bytes = kTightArena;
   const Statistics rank = MustTrain().statistics[0];

@@ -112,13 +112,9 @@ TEST(StreamedGranules, AreAllOfTrainedChunksAndNoneOfOthers) {
   layout.chunks[2].first_granule = 4;
   layout.chunks[2].granules = 1;
   layout.chunks[1].trainable = false;
-  EXPECT_THAT(StreamedGranules(layout, StatePlacement::kStreamed),
-              ElementsAre(true, true, false, false, true));
-  EXPECT_THAT(StreamedGranules(layout, StatePlacement::kHost),
-              ElementsAre(false, false, false, false, false));
+  EXPECT_THAT(StreamedGranules(layout), ElementsAre(true, true, false, false, true));
   layout.chunks[2].whole = true;  // Muon's matrices
-  EXPECT_THAT(StreamedGranules(layout, StatePlacement::kStreamed),
-              ElementsAre(true, true, false, false, false));
+  EXPECT_THAT(StreamedGranules(layout), ElementsAre(true, true, false, false, false));
 }
 
 TEST(StreamedElements, KeepThePlacesWithinASixteenthOfTheArena) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -61,7 +62,11 @@ class StreamedUpdatesTest : public ::testing::Test {
     ASSERT_EQ(kernels::ThreadPool::Create({.threads = 2}, &pool), kernels::Status::kOk);
     updater_ = *Updater::Create(
         layout_, *optimizer_, store_.get(), std::move(pool), [](const absl::Status&) {},
-        [this](uint32_t granule, uint64_t) { order_.push_back(granule); }, std::move(streams));
+        [this](uint32_t granule, uint64_t) {
+          order_.push_back(granule);
+          EXPECT_EQ(store_->WeightChunk(granule), before_[granule]) << "flipped already";
+        },
+        std::move(streams));
   }
 
   void FillState() {
@@ -80,6 +85,7 @@ class StreamedUpdatesTest : public ::testing::Test {
                     ->Prepare({.step = epoch, .learning_rate = 0.1},
                               std::vector<TensorRates>(kChunks), *store_, nullptr)
                     .ok());
+    for (uint32_t g = 0; g < kChunks; ++g) before_[g] = store_->WeightChunk(g);
     updater_->Start(epoch, {0, 1, 2, 3});
     const absl::Status done = updater_->WaitIdle(absl::Seconds(30));
     ASSERT_TRUE(done.ok()) << done;
@@ -115,7 +121,8 @@ class StreamedUpdatesTest : public ::testing::Test {
   std::unique_ptr<StateStore> store_;
   std::optional<GranuleOptimizer> optimizer_;
   std::vector<uint32_t> order_;
-  StreamedUpdates* streamed_ = nullptr;  // the updater's
+  std::array<ChunkId, kChunks> before_ = {};  // where weights are before the step
+  StreamedUpdates* streamed_ = nullptr;       // the updater's
   std::unique_ptr<Updater> updater_;
 };
 
@@ -129,12 +136,12 @@ TEST_F(StreamedUpdatesTest, StateOnBothSidesAndBetween_GetsTheSameBitsInOneStep)
   EXPECT_FALSE(store_->granule_streamed(0)) << "it is on the device";
 }
 
-TEST_F(StreamedUpdatesTest, PiecesOfAGranule_GetTheBitsOfTheWhole) {
+TEST_F(StreamedUpdatesTest, SlicesOfAGranule_GetTheBitsOfTheWhole) {
   const std::vector<std::byte> host = StateAfterTwoSteps(1 << 20, {}, {});
   for (const uint64_t arena : {uint64_t{128} << 10, uint64_t{1} << 20, uint64_t{16} << 20}) {
     SCOPED_TRACE(arena);
     EXPECT_EQ(StateAfterTwoSteps(arena, {true, true, true, true}, {}), host);
-    EXPECT_EQ(streamed_->piece_elements() < kElements, arena < uint64_t{16} << 20);
+    EXPECT_EQ(streamed_->slice_elements() < kElements, arena < uint64_t{16} << 20);
   }
 }
 
@@ -142,7 +149,7 @@ TEST_F(StreamedUpdatesTest, Places_AreInTheLedgerUntilTheyAreFreed) {
   Connect(1 << 20);
   constexpr auto kGeneric = static_cast<size_t>(ChunkKind::kGeneric);
   Make({true, true, true, true}, {});
-  const uint64_t bytes = 3 * RoundUpToExtent(streamed_->piece_elements() * (2 + 2 + 4 + 4 + 2));
+  const uint64_t bytes = 3 * RoundUpToExtent(streamed_->slice_elements() * (2 + 2 + 4 + 4 + 2));
   EXPECT_EQ(session_->GetMemoryUse()->device_bytes_by_kind[kGeneric], bytes);
   EXPECT_EQ(store_->device_bytes(), bytes);
   updater_.reset();

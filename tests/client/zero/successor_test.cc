@@ -236,7 +236,7 @@ TEST_F(SuccessorTest, OneRankKilledAtEveryPoint_BothGoOnFromTheirLastStep) {
   for (const std::string name : {"tight", "apart", "streamed"}) {
     for (int p = 0; p < kLastPointOfAStep; ++p) {
       SCOPED_TRACE(absl::StrCat(name, ", ", kCrashPoints[p]));
-      const bool is_piece = std::string_view(kCrashPoints[p]) == "piece updated";
+      const bool is_piece = std::string_view(kCrashPoints[p]) == "slice updated";
       if (is_piece && name != "streamed") continue;
       const bool is_granule = is_piece || std::string_view(kCrashPoints[p]).starts_with("granule");
       const std::vector<int> ends =
@@ -291,7 +291,7 @@ TEST_F(SuccessorTest, StateOfEveryKindAndPlace_IsFinishedInTheMiddleOfAnUpdate) 
 // Some of a granule's new version is in its spare, some in places of the arena, which end.
 TEST_F(SuccessorTest, StreamedState_IsFinishedWhereverItsPiecesWere) {
   for (const std::string name : {"streamed", "streamed tight", "streamed lamb"}) {
-    for (const char* point : {"piece updated", "granule written", "granule flipped"}) {
+    for (const char* point : {"slice updated", "granule written", "granule flipped"}) {
       SCOPED_TRACE(absl::StrCat(name, ", ", point));
       const std::vector<int> ends = Start(name, false, {{"kill", point, 40}, {"kill", point, 45}});
       ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();

@@ -58,7 +58,9 @@ absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
     options->state_placement = StatePlacement::kShare;
     options->state_share = *share;
   }
-  if (text != "auto" && text != "device" && options->placement != zero::Placement::kAuto) {
+  const bool goes_with_cpu = text == "streamed" && options->placement == zero::Placement::kCpu;
+  if (text != "auto" && text != "device" && !goes_with_cpu &&
+      options->placement != zero::Placement::kAuto) {
     return absl::InvalidArgumentError(
         absl::StrCat("--optimizer-state ", text, " needs --placement auto; leave it out"));
   }

@@ -602,6 +602,13 @@ TEST_F(JobQueueTest, RestoredRankWhoseNumberIsAnotherJobs_GetsAJobOfItsOwn) {
   queue_.Restore({tenant_, "b", ""}, Ask(20), damaged);
   EXPECT_NE(queue_.JobOf(SessionId{2}), JobId{7});
   EXPECT_EQ(State(2), JobState::kRunning);
+  damaged.session = SessionId{3};
+  damaged.job = JobId{~uint64_t{0}};
+  queue_.Restore({tenant_, "c", ""}, Ask(20), damaged);
+  ASSERT_TRUE(Join(4, "d", Ask(10)).ok());
+  EXPECT_LT(Value(queue_.JobOf(SessionId{3})), 100u);
+  EXPECT_LT(Value(queue_.JobOf(SessionId{4})), 100u);
+  EXPECT_EQ(queue_.Jobs().size(), 4u);
 }
 
 TEST_F(JobQueueTest, RankThatComesWithWhatItsPredecessorHad_NeedsNoMore) {

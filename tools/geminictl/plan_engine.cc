@@ -53,19 +53,22 @@ EnginePart Activations(const forecast::Forecast& forecast) {
   for (std::size_t i = 0; i < items.size(); ++i) {
     recomputed &= !items[i].can_recompute || places[i] == ActivationPlace::kRecompute;
   }
-  const bool executed = recomputed && offloaded == 0;
+  const bool offloads = offloaded > 0 && offloaded == places.size();
+  const bool executed = offloads || (recomputed && offloaded == 0);
   const bool keeps = forecast.keeps_activations;
   return {.part = "activations",
           .planned = items.empty() ? "as recorded"
                      : keeps       ? "all are kept on the device"
+                     : offloads    ? "all wait in host memory"
                      : executed
                          ? "the input of each part of a layer is kept, the rest is recomputed"
                          : absl::StrCat(counts[0], " kept, ", counts[1], " offloaded, ", counts[2],
                                         " recomputed"),
           .executed = executed,
-          .today = !executed       ? "the trainer keeps all or recomputes all but inputs"
+          .today = !executed ? "the trainer keeps, offloads or recomputes all of a layer's alike"
                    : items.empty() ? ""
                    : keeps         ? "--activations keep"
+                   : offloads      ? "--activations offload"
                                    : "--activations recompute"};
 }
 

@@ -201,7 +201,7 @@ absl::Status ReadJob(const PlanFlags& flags, PlanRequest* request) {
     return WrongFlag("--activations", flags.activations, "it must be recompute, keep or planned");
   } else if (!flags.activations.empty() && !flags.as_planned) {
     return absl::InvalidArgumentError(
-        "--activations planned needs --as-planned: today's engine keeps all or recomputes all");
+        "--activations planned needs --as-planned: today's engine treats all of them alike");
   }
   return absl::OkStatus();
 }

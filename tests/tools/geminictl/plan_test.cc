@@ -11,6 +11,7 @@
 
 #include "base/exit_code.h"
 #include "tests/tools/geminictl/outcome.h"
+#include "tools/geminictl/plan_engine.h"
 
 namespace geminid::ctl {
 namespace {
@@ -459,6 +460,37 @@ TEST_F(PlanFiles, SavedTrace_GivesTheSameAnswer) {
   EXPECT_EQ(
       RunPlan({"--trace", file, "--hardware", "rtx-2060-6gb", "--host-memory", "256MiB"}).code,
       base::kExitResourceExhausted);
+}
+
+std::map<std::string, EnginePart> PartsOf(const forecast::Forecast& forecast) {
+  std::map<std::string, EnginePart> parts;
+  for (const EnginePart& part : EngineParts(forecast, {})) parts.emplace(part.part, part);
+  return parts;
+}
+
+TEST(EngineParts, OfStateThatIsStreamed_AreExecutedWhereAllOfItIs) {
+  using planner::OptimizerPlace;
+  forecast::Forecast forecast;
+  forecast.plan.decisions.optimizer = {OptimizerPlace::kStreamed, OptimizerPlace::kStreamed};
+  const EnginePart all = PartsOf(forecast).at("optimizer state");
+  EXPECT_TRUE(all.executed);
+  EXPECT_EQ(all.today, "--optimizer-state streamed");
+  forecast.plan.decisions.optimizer[0] = OptimizerPlace::kHost;
+  const EnginePart some = PartsOf(forecast).at("optimizer state");
+  EXPECT_FALSE(some.executed);
+  EXPECT_EQ(some.today, "the engine streams all state or none of it");
+}
+
+TEST(EngineParts, OfActivationsThatAreOffloaded_AreExecutedWhereAllAre) {
+  using planner::ActivationPlace;
+  forecast::Forecast forecast;
+  forecast.problem.activations.resize(2);
+  forecast.plan.decisions.activations = {ActivationPlace::kOffload, ActivationPlace::kOffload};
+  const EnginePart all = PartsOf(forecast).at("activations");
+  EXPECT_TRUE(all.executed);
+  EXPECT_EQ(all.today, "--activations offload");
+  forecast.plan.decisions.activations[0] = ActivationPlace::kKeep;
+  EXPECT_FALSE(PartsOf(forecast).at("activations").executed);
 }
 
 TEST_F(PlanFiles, TraceShow_SumsUpAndRefusesGarbage) {

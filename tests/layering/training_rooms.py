@@ -17,6 +17,7 @@ import tree
 TREES = ("training/", "tools/trainer/")
 ROOMS = {
     "training/forecast": set(),
+    "training/goodput": set(),
     "training/models": {"training/forecast"},
     "training/nn/parallel": set(),
     "training/nn/parallel/sequence": {"training/nn/parallel"},

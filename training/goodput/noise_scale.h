@@ -1,0 +1,76 @@
+// The gradient noise scale: how many sequences a step needs before more of them stop making its
+// gradient better (McCandlish et al., "An Empirical Model of Large-Batch Training", appendix A.1).
+// Pure.
+#ifndef GEMINID_TRAINING_GOODPUT_NOISE_SCALE_H_
+#define GEMINID_TRAINING_GOODPUT_NOISE_SCALE_H_
+
+#include <cstdint>
+#include <optional>
+
+namespace geminid::trainer {
+
+// What one step says: the squared norms of its separate gradients and of their mean, as the loss
+// has them. Loss scaling is divided out, and neither is clipped.
+struct NoiseSample {
+  uint64_t gradients = 0;     // separate ones: of each rank and micro-batch
+  double sequences = 0;       // that each of them is the mean of
+  double mean_square = 0;     // the mean of their squared norms
+  double square_of_mean = 0;  // the squared norm of their mean
+};
+
+// B_simple = tr(Sigma) / |G|^2, with the range that two standard errors of |G|^2 leave.
+struct NoiseScale {
+  double sequences = 0;
+  double low = 0;
+  std::optional<double> high{};  // nothing: |G|^2 may be zero as far as the samples can tell
+};
+
+// Averages the numerator and the denominator separately, as their ratio in one step is biased and
+// may be negative. Not thread-safe.
+class NoiseMeter {
+ public:
+  // `decay`: the weight that a sample loses with each one after it. Until about 1 / (1 - decay)
+  // samples are there, all count alike.
+  explicit NoiseMeter(double decay = 0.99);
+
+  // False, and nothing changes: the sample has fewer than two gradients, or is not finite, as that
+  // of a step which an overflow has skipped.
+  bool Add(const NoiseSample& sample);
+
+  uint64_t samples() const { return samples_; }
+  // Both unbiased, so that |G|^2 may come out negative. 0 before the first sample.
+  double gradient_square() const { return square_.mean(); }      // |G|^2, of the true gradient
+  double gradient_variance() const { return variance_.mean(); }  // tr(Sigma), of one sequence
+  // Of gradient_square. Samples count as independent.
+  double gradient_square_error() const { return square_.Error(); }
+
+  // Nothing while too few samples say too little: before kLeastSamples, or while |G|^2 is not
+  // above one standard error.
+  std::optional<NoiseScale> Estimate() const;
+
+  static constexpr uint64_t kLeastSamples = 8;
+
+ private:
+  // An average whose weights decay, and its error by the samples' own spread.
+  class Average {
+   public:
+    void Add(double value, double decay);
+    double mean() const { return weight_ > 0 ? mean_ : 0; }
+    double Error() const;
+
+   private:
+    double weight_ = 0;
+    double squared_weight_ = 0;  // the sum of the squares of all weights
+    double mean_ = 0;
+    double deviation_ = 0;  // the weighted sum of squared deviations
+  };
+
+  const double decay_;
+  uint64_t samples_ = 0;
+  Average square_;
+  Average variance_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_GOODPUT_NOISE_SCALE_H_

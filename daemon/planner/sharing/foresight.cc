@@ -1,0 +1,106 @@
+#include "daemon/planner/sharing/foresight.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace geminid::planner {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+std::vector<double> SecondsOf(const Contest& contest) {
+  std::vector<double> seconds;
+  for (const Contender& job : contest.jobs) seconds.push_back(job.seconds);
+  return seconds;
+}
+
+// What everyone has, and what is left for those that wait.
+Choice Keep(const Contest& contest) {
+  Contest kept = contest;
+  for (Contender& job : kept.jobs) job.pinned = job.now != kWaits;
+  return Choose(kept, Rule{Rule::Kind::kMarginal, 1}, SecondsOf(contest), Pins::kHold);
+}
+
+// Beside the least of those that wait.
+bool CanKeep(const Contest& contest) {
+  Choice choice;
+  for (const Contender& job : contest.jobs) {
+    choice.push_back(job.now == kWaits ? job.least : job.now);
+  }
+  return Fits(contest.Used(choice), contest.room);
+}
+
+}  // namespace
+
+Future Foresee(const Contest& contest, const Choice& first, const Rule& rule) {
+  const std::size_t count = contest.jobs.size();
+  std::vector<double> left = SecondsOf(contest);
+  std::vector<double> pause(count);
+  Choice has(count);
+  for (std::size_t j = 0; j < count; ++j) has[j] = contest.jobs[j].now;
+  Choice next = first;
+  Future future;
+  double now = 0;
+  for (std::size_t ended = 0; ended < count;) {
+    double until = kNever;
+    std::size_t first_to_end = count;
+    for (std::size_t j = 0; j < count; ++j) {
+      if (left[j] <= 0) continue;
+      if (next[j] != has[j] && has[j] != kWaits) pause[j] = contest.move_seconds;
+      const double rate = contest.jobs[j].rows[next[j]].rate;
+      const double end = rate > 0 ? pause[j] + left[j] / rate : kNever;
+      if (end < until) {
+        until = end;
+        first_to_end = j;
+      }
+    }
+    if (first_to_end == count) return {kNever, kNever};
+    has = next;
+    now += until;
+    for (std::size_t j = 0; j < count; ++j) {
+      if (left[j] <= 0) continue;
+      const double worked = std::max(until - pause[j], 0.0);
+      pause[j] = std::max(pause[j] - until, 0.0);
+      left[j] -= worked * contest.jobs[j].rows[has[j]].rate;
+      // What has less than a nanosecond of work left ends with it.
+      if (j != first_to_end && left[j] > 1e-9) continue;
+      left[j] = 0;
+      has[j] = kWaits;
+      ++ended;
+      future.mean_end += now / static_cast<double>(count);
+      future.last_end = now;
+    }
+    if (ended < count) next = Choose(contest, rule, left, Pins::kPassed);
+  }
+  return future;
+}
+
+Choice ChooseByForesight(const Contest& contest, double least_gain) {
+  const std::vector<double> seconds = SecondsOf(contest);
+  std::vector<Choice> choices;
+  std::vector<Future> futures;
+  Future best = {kNever, kNever};
+  for (const Rule& rule : kRules) {
+    choices.push_back(Choose(contest, rule, seconds, Pins::kHold));
+    futures.push_back(Foresee(contest, choices.back(), rule));
+    best.last_end = std::min(best.last_end, futures.back().last_end);
+    best.mean_end = std::min(best.mean_end, futures.back().mean_end);
+  }
+  const auto worse = [&best](const Future& future) {
+    return std::max(future.last_end / best.last_end, future.mean_end / best.mean_end);
+  };
+  std::size_t chosen = 0;
+  for (std::size_t r = 1; r < choices.size(); ++r) {
+    if (worse(futures[r]) < worse(futures[chosen]) - 1e-12) chosen = r;
+  }
+  if (!CanKeep(contest)) return choices[chosen];
+  const Choice kept = Keep(contest);
+  const Future future = Foresee(contest, kept, kRules[chosen]);
+  const double gain =
+      (future.last_end / futures[chosen].last_end + future.mean_end / futures[chosen].mean_end) /
+          2 -
+      1;
+  return gain < least_gain ? kept : choices[chosen];
+}
+
+}  // namespace geminid::planner

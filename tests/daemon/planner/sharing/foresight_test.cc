@@ -1,0 +1,83 @@
+#include "daemon/planner/sharing/foresight.h"
+
+#include <gtest/gtest.h>
+
+namespace geminid::planner {
+namespace {
+
+// Rates of nothing, half of the room and all of it.
+Contender Job(double half_rate, double seconds) {
+  return {.rows = {{}, {{5, 5, 5}, half_rate, 0}, {{10, 10, 10}, 1, 1}}, .seconds = seconds};
+}
+
+Contest Of(std::vector<Contender> jobs, double move_seconds = 0) {
+  return {.jobs = std::move(jobs), .room = {10, 10, 10}, .move_seconds = move_seconds};
+}
+
+TEST(Foresee, OneAfterTheOther_AddsTheirTimes) {
+  const Contest contest = Of({Job(0.5, 10), Job(0.5, 30)});
+  const Future future = Foresee(contest, {2, kWaits}, {Rule::Kind::kShortest});
+  EXPECT_DOUBLE_EQ(future.last_end, 40);
+  EXPECT_DOUBLE_EQ(future.mean_end, 25);
+}
+
+// Half each at 0.8: the first ends at 12.5, and the other has 20 left for all of the room.
+TEST(Foresee, BesideEachOther_GivesTheRestToTheOneThatIsLeft) {
+  const Contest contest = Of({Job(0.8, 10), Job(0.8, 30)});
+  const Future future = Foresee(contest, {1, 1}, {Rule::Kind::kMarginal, 1});
+  EXPECT_DOUBLE_EQ(future.last_end, 32.5);
+  EXPECT_DOUBLE_EQ(future.mean_end, 22.5);
+}
+
+TEST(Foresee, OfARunningJobThatIsMoved_AddsThePause) {
+  Contest contest = Of({Job(0.8, 10), Job(0.8, 30)}, 4);
+  contest.jobs[1].now = 1;  // moved once, when the first has ended
+  const Future future = Foresee(contest, {1, 1}, {Rule::Kind::kMarginal, 1});
+  EXPECT_DOUBLE_EQ(future.last_end, 36.5);
+}
+
+TEST(Foresee, OfAJobThatNothingIsLeftFor_NeverEnds) {
+  Contest contest = Of({Job(0.8, 10)});
+  EXPECT_GT(Foresee(contest, {kWaits}, {}).last_end, 1e300);
+}
+
+// Side by side both ends are earlier than one after the other: 80 % for half of the room.
+TEST(ChooseByForesight, OfJobsThatScaleBadly_PutsThemBesideEachOther) {
+  EXPECT_EQ(ChooseByForesight(Of({Job(0.8, 20), Job(0.8, 20)}), 0), (Choice{1, 1}));
+}
+
+// One after the other, the first ends earlier and the last no later.
+TEST(ChooseByForesight, OfJobsThatScale_PutsTheShortOneFirst) {
+  EXPECT_EQ(ChooseByForesight(Of({Job(0.5, 30), Job(0.5, 10)}), 0), (Choice{kWaits, 2}));
+}
+
+TEST(ChooseByForesight, OfARunningJobWithLittleToGain_KeepsWhatItHas) {
+  Contest contest = Of({Job(0.97, 30)});
+  contest.jobs[0].now = 1;
+  EXPECT_EQ(ChooseByForesight(contest, 0.05), (Choice{1}));
+  EXPECT_EQ(ChooseByForesight(contest, 0.01), (Choice{2}));
+  contest.move_seconds = 1;  // more than there is to gain
+  EXPECT_EQ(ChooseByForesight(contest, 0), (Choice{1}));
+}
+
+TEST(Choose, OfPinnedJobs_LeavesThemAndFillsTheRest) {
+  Contest contest = Of({Job(0.5, 30), Job(0.5, 10)});
+  contest.jobs[0].now = 1;
+  contest.jobs[0].pinned = true;
+  for (const Rule& rule : kRules) {
+    EXPECT_EQ(Choose(contest, rule, {30, 10}, Pins::kHold), (Choice{1, 1}));
+  }
+}
+
+TEST(Choose, OfAnyRule_NeverGoesBelowTheLeast) {
+  Contest contest = Of({Job(0.5, 30), Job(0.5, 10)});
+  contest.jobs[0].least = 1;
+  for (const Rule& rule : kRules) {
+    EXPECT_GE(Choose(contest, rule, {30, 10}, Pins::kPassed)[0], 1u);
+    // A job that has ended needs nothing.
+    EXPECT_EQ(Choose(contest, rule, {0, 10}, Pins::kPassed), (Choice{kWaits, 2}));
+  }
+}
+
+}  // namespace
+}  // namespace geminid::planner

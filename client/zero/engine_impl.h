@@ -25,6 +25,7 @@
 #include "client/zero/residency.h"
 #include "client/zero/state_io.h"
 #include "client/zero/state_store.h"
+#include "client/zero/step_gradients.h"
 #include "client/zero/step_plans.h"
 #include "client/zero/updater.h"
 #include "geminid/communicator.h"
@@ -93,6 +94,13 @@ class EngineImpl final : public Engine {
   std::optional<PlanInForce> GetPlan() const override;
   absl::Status health() const override;
   std::optional<Resumed> resumed() const override { return standing_.resumed; }
+
+  // step_gradients.h
+  void MeasureStepGradients();
+  StepGradients newest_step_gradients() const {
+    const Lock lock(mutex_);
+    return step_->newest_gradients();
+  }
 
   // For Operation, which must be open.
   const std::byte* WeightOf(ParameterId id) const;

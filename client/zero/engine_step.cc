@@ -35,6 +35,13 @@ absl::Status EngineImpl::BeginStep(const StepInput& input) {
   return Fail(step_->Begin(input));
 }
 
+void EngineImpl::MeasureStepGradients() {
+  const Lock lock(mutex_);
+  const bool one = links_->control()->WorldSize() * setup_.options.accumulate == 1;
+  if (one || setup_.options.micro_batch_parts > 1) return;
+  residency_->mover().MeasureOwnGradients();
+}
+
 absl::Status EngineImpl::BeginMicroBatch() {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(HealthOnDevice());

@@ -67,11 +67,13 @@ absl::Status GradientStep::CheckBegun(const Input& input) const {
 
 absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
   // Ranks do not know of each other whether they wrote to gradients since.
-  if (norm_.has_value() && std::exchange(gradients_written_, false)) {
+  const bool again = norm_.has_value();
+  if (again && std::exchange(gradients_written_, false)) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
   const FieldsDigest digest = DigestOf(step);
-  std::vector<double> sums = {mover_->GradientSquares(), YieldAsked(*setup_.session) ? 1.0 : 0.0};
+  std::vector<double> sums = {mover_->GradientSquares(), YieldAsked(*setup_.session) ? 1.0 : 0.0,
+                              mover_->OwnGradientSquares()};
   const size_t own = sums.size();
   sums.insert(sums.end(), digest.begin(), digest.end());
   GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective, [&] {
@@ -79,6 +81,10 @@ absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
   }));
   norm_ = Factor() * (std::sqrt(sums[0]) / loss_scaler_.scale());
   yield_asked_ = sums[1] > 0;
+  const StepGradients measured = GradientsOf(sums[2], sums[0]);
+  // Of gradients that were changed since, as the reduced ones tell.
+  gradients_ =
+      again && measured.square_of_mean != gradients_.square_of_mean ? StepGradients{} : measured;
   const std::span added = std::span(sums).subspan(own);
   if (SameOnAll(added, links_->control()->WorldSize())) return *norm_;
   return links_->agreement().NameDifference("Step", step);
@@ -91,6 +97,18 @@ double GradientStep::Factor() const {
   const double expected = setup_.options.accumulate;
   if (setup_.options.gradient_scale == GradientScale::kSum) return expected;
   return expected * setup_.options.micro_batch_parts / micro_batches_;
+}
+
+StepGradients GradientStep::GradientsOf(double own_squares, double reduced_squares) const {
+  if (!mover_->measures_own_gradients() || micro_batches_ == 0) return {};
+  const auto ranks = static_cast<uint64_t>(links_->control()->WorldSize());
+  const uint64_t count = ranks * static_cast<uint64_t>(micro_batches_);
+  // What was reduced is the sum over micro-batches, each divided by `accumulate`.
+  const double to_mean = static_cast<double>(setup_.options.accumulate) / micro_batches_;
+  const double scale = loss_scaler_.scale() * loss_scaler_.scale();
+  return {.count = count,
+          .mean_square = own_squares / static_cast<double>(count) / scale,
+          .square_of_mean = to_mean * to_mean * reduced_squares / scale};
 }
 
 // Each rank knows which chunks of its own shard are not finite.

@@ -20,6 +20,7 @@
 #include "client/zero/rank_links.h"
 #include "client/zero/resumption.h"
 #include "client/zero/state_store.h"
+#include "client/zero/step_gradients.h"
 #include "client/zero/updater.h"
 #include "geminid/loss_scaler.h"
 #include "geminid/zero.h"
@@ -49,6 +50,8 @@ class GradientStep {
   // What reduced gradients are multiplied by: with accumulation they are sums.
   double Scale() const { return Factor() / loss_scaler_.scale(); }
   void NoteGradientsWritten() { gradients_written_ = true; }
+  // Of the newest step that has a norm.
+  const StepGradients& newest_gradients() const { return gradients_; }
   // A rank was asked to give its arena to another job; once.
   bool TakeYieldAsked() { return std::exchange(yield_asked_, false); }
 
@@ -87,6 +90,7 @@ class GradientStep {
 
  private:
   double Factor() const;
+  StepGradients GradientsOf(double own_squares, double reduced_squares) const;
   absl::Status LeaveOutUnwritten(std::vector<TensorRates>* rates);
   absl::Status PrepareUpdate(const Input& input, const StepResult& result, uint64_t update);
 
@@ -101,7 +105,8 @@ class GradientStep {
   RunPosition position_;
   int micro_batches_ = 0;
   std::optional<double> norm_;      // of this step, once it is known
-  bool gradients_written_ = false;  // by the trainer, since they were measured
+  StepGradients gradients_;         // as they were measured
+  bool gradients_written_ = false;  // by the trainer, since then
   bool yield_asked_ = false;        // of any rank, in the step that ends
   std::optional<Input> begun_;
 };

@@ -274,6 +274,21 @@ void Mover::ClearGradientSquares() {
   gradients_.ClearSquares();
 }
 
+void Mover::MeasureOwnGradients() {
+  std::lock_guard lock(mutex_);
+  gradients_.MeasureOwn();
+}
+
+bool Mover::measures_own_gradients() const {
+  std::lock_guard lock(mutex_);
+  return gradients_.measures_own();
+}
+
+double Mover::OwnGradientSquares() const {
+  std::lock_guard lock(mutex_);
+  return gradients_.OwnSquares();
+}
+
 double Mover::HostToDeviceBytesPerSecond() const {
   std::lock_guard lock(mutex_);
   return link_.BytesPerSecond();

@@ -131,6 +131,11 @@ class Mover {
   // The first chunk of which a shard's are not finite.
   std::optional<uint32_t> NotFinite() const;
   void ClearGradientSquares();
+  // From now on this rank's gradients are measured before they are reduced, too.
+  void MeasureOwnGradients();
+  bool measures_own_gradients() const;
+  // Sum of the squares of those of the step's micro-batches so far, over chunks in order.
+  double OwnGradientSquares() const;
   // Measures all reduced gradients again: after steps of fewer micro-batches than expected, and
   // after WriteGradient. When idle.
   absl::Status MeasureGradients();
@@ -231,6 +236,7 @@ class Mover {
   absl::Status RunReduce(const Task& task);
   void LeaveExtent(uint32_t chunk);
   absl::Status AddToSum(const Task& task);
+  absl::Status MeasureOwn(uint32_t chunk);
   // Where the g-th granule of a shard is.
   using GranulePlaces = std::function<const std::byte*(uint32_t g)>;
   absl::Status MeasureShard(uint32_t chunk);

@@ -8,6 +8,7 @@
 namespace geminid::zero {
 
 absl::Status Mover::RunReduce(const Task& task) {
+  if (measures_own_gradients()) GEMINID_RETURN_IF_ERROR(MeasureOwn(task.chunk));
   if (context_.summed > 1) {
     GEMINID_RETURN_IF_ERROR(AddToSum(task));
     if (!task.last) {
@@ -52,6 +53,20 @@ absl::Status Mover::AddToSum(const Task& task) {
                       gradient, DTypeOf(shape));
   }
   return place.Finish();
+}
+
+// The whole chunk, before other ranks' gradients take its place.
+absl::Status Mover::MeasureOwn(uint32_t chunk) {
+  const ChunkShape& shape = Shape(chunk);
+  const ComputePlace& place = compute_->on_device();
+  auto square = std::make_shared<double>(0);
+  place.ops->SumSquares(*place.stream, {Extent(chunk), shape.elements, DTypeOf(shape)},
+                        square.get());
+  place.Keep(square);
+  GEMINID_RETURN_IF_ERROR(place.Finish());
+  std::lock_guard lock(mutex_);
+  gradients_.AddOwnSquare(LayoutChunk(chunk), *square);
+  return absl::OkStatus();
 }
 
 absl::Status Mover::MeasureShard(uint32_t chunk) {

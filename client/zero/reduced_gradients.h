@@ -1,6 +1,6 @@
 // Gradients of this rank's shard between their reduction and their update. It has the sums of their
-// squares, the copies that are under way to where the update reads them, and the landing places of
-// gradients that are used up at once. Pure.
+// squares, and of those that this rank had before the reduction, the copies that are under way to
+// where the update reads them, and the landing places of gradients that are used up at once. Pure.
 #ifndef GEMINID_CLIENT_ZERO_REDUCED_GRADIENTS_H_
 #define GEMINID_CLIENT_ZERO_REDUCED_GRADIENTS_H_
 
@@ -36,7 +36,10 @@ class ReducedGradients {
   void SetSquares(const ChunkShape& shape, const std::vector<double>& squares) {
     std::ranges::copy(squares, squares_.begin() + shape.first_granule);
   }
-  void ClearSquares() { std::ranges::fill(squares_, 0.0); }
+  void ClearSquares() {
+    std::ranges::fill(squares_, 0.0);
+    std::ranges::fill(own_squares_, 0.0);
+  }
   // Over granules in order.
   double Squares() const { return std::accumulate(squares_.begin(), squares_.end(), 0.0); }
   bool IsFinite(const ChunkShape& shape) const {
@@ -49,6 +52,15 @@ class ReducedGradients {
         layout_.chunks, [this](const ChunkShape& shape) { return IsFinite(shape); });
     if (found == layout_.chunks.end()) return std::nullopt;
     return static_cast<uint32_t>(found - layout_.chunks.begin());
+  }
+
+  // --- of this rank's whole gradients, by chunk, added up over a step's micro-batches ---
+
+  void MeasureOwn() { own_squares_.resize(layout_.chunks.size()); }
+  bool measures_own() const { return !own_squares_.empty(); }
+  void AddOwnSquare(uint32_t chunk, double square) { own_squares_[chunk] += square; }
+  double OwnSquares() const {
+    return std::accumulate(own_squares_.begin(), own_squares_.end(), 0.0);
   }
 
   // --- on their way ---
@@ -77,7 +89,8 @@ class ReducedGradients {
 
  private:
   const Layout& layout_;
-  std::vector<double> squares_;  // by granule
+  std::vector<double> squares_;      // by granule
+  std::vector<double> own_squares_;  // by chunk; empty: they are not measured
   bool adding_ = false;
   std::deque<Landing> landing_;  // that have no place yet
   std::vector<uint32_t> free_places_;

@@ -31,6 +31,22 @@ TEST_F(ReducedGradientsTest, Squares_AreSumsOverAllGranulesUntilTheyAreCleared) 
   EXPECT_EQ(gradients.Squares(), 0);
 }
 
+TEST_F(ReducedGradientsTest, OwnSquares_AddUpOverMicroBatchesUntilTheyAreCleared) {
+  ReducedGradients gradients(layout_, 0);
+  EXPECT_FALSE(gradients.measures_own());
+  EXPECT_EQ(gradients.OwnSquares(), 0);
+  gradients.MeasureOwn();
+  EXPECT_TRUE(gradients.measures_own());
+  gradients.AddOwnSquare(2, 4);
+  gradients.AddOwnSquare(0, 1);
+  gradients.AddOwnSquare(2, 8);
+  gradients.SetSquares(layout_.chunks[0], {100});
+  EXPECT_EQ(gradients.OwnSquares(), 13);
+  gradients.ClearSquares();
+  EXPECT_EQ(gradients.OwnSquares(), 0);
+  EXPECT_TRUE(gradients.measures_own());
+}
+
 TEST_F(ReducedGradientsTest, FirstChunkThatIsNotFinite_IsNamed) {
   ReducedGradients gradients(layout_, 0);
   EXPECT_EQ(gradients.NotFinite(), std::nullopt);

@@ -321,15 +321,37 @@ DenseState InitialState(const SyntheticRun& run, uint32_t parameter) {
   return state;
 }
 
-// Of all micro-batches of the step; zeros of a parameter that no operator uses or that is frozen.
-std::vector<float> StepGradient(const SyntheticRun& run, uint32_t parameter,
-                                const std::vector<float>& master, int step) {
-  std::vector<float> gradient(master.size(), 0.0f);
+bool IsGivenGradients(const SyntheticRun& run, uint32_t parameter) {
   bool used = false;
   for (const auto& parameters : run.model.operators) {
     used |= std::find(parameters.begin(), parameters.end(), parameter) != parameters.end();
   }
-  if (!used || !run.model.parameters[parameter].trainable) return gradient;
+  return used && run.model.parameters[parameter].trainable;
+}
+
+// The parameter's part of DenseResult::mean_squares.
+double MeanSquare(const SyntheticRun& run, uint32_t parameter, const std::vector<float>& master,
+                  int step) {
+  if (!IsGivenGradients(run, parameter)) return 0;
+  const bool is_bf16 = TypeOf(run.model.parameters[parameter], run.options) == DataType::kBFloat16;
+  double sum = 0;
+  for (int rank = 0; rank < run.world_size; ++rank) {
+    for (int micro = 0; micro < run.options.accumulate; ++micro) {
+      const Sample sample = {rank, step, micro, 1};
+      for (const float value : is_bf16 ? RankGradient<BFloat16>(run, parameter, master, sample)
+                                       : RankGradient<float>(run, parameter, master, sample)) {
+        sum += double{value} * double{value};
+      }
+    }
+  }
+  return sum / (run.world_size * run.options.accumulate);
+}
+
+// Of all micro-batches of the step; zeros of a parameter that no operator uses or that is frozen.
+std::vector<float> StepGradient(const SyntheticRun& run, uint32_t parameter,
+                                const std::vector<float>& master, int step) {
+  std::vector<float> gradient(master.size(), 0.0f);
+  if (!IsGivenGradients(run, parameter)) return gradient;
   const int reduced = SumsBeforeReducing(run) ? 1 : run.options.accumulate;
   const float scale = 1.0f / static_cast<float>(reduced);
   for (int micro = 0; micro < reduced; ++micro) {
@@ -625,11 +647,14 @@ DenseResult RunDensely(const SyntheticRun& run) {
   for (int step = 0; step < run.steps; ++step) {
     if (step == run.overflow_step) {
       result.gradient_norms.push_back(std::numeric_limits<double>::infinity());
+      result.mean_squares.push_back(std::numeric_limits<double>::infinity());
       continue;
     }
     std::vector<std::vector<float>> gradients(parameters);
     double squares = 0;
+    result.mean_squares.push_back(0);
     for (uint32_t p = 0; p < parameters; ++p) {
+      result.mean_squares.back() += MeanSquare(run, p, states[p].master, step);
       gradients[p] = StepGradient(run, p, states[p].master, step);
       for (float value : gradients[p]) squares += double{value} * double{value};
     }

@@ -89,6 +89,8 @@ absl::Status TrainOneRank(const SyntheticRun& run, int rank,
 struct DenseResult {
   std::vector<std::vector<float>> weights;
   std::vector<double> gradient_norms;  // by step, before clipping, added up in float64
+  // By step: the mean of the squared norms of each rank's gradient of each micro-batch.
+  std::vector<double> mean_squares;
 };
 DenseResult RunDensely(const SyntheticRun& run);
 std::vector<std::vector<float>> TrainDensely(const SyntheticRun& run);  // the weights alone

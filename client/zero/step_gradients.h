@@ -1,0 +1,32 @@
+// How much a step's separate gradients differ from their mean, for trainers of this project: the
+// gradient noise is told from it (training/goodput/noise_scale.h). No part of the public interface.
+#ifndef GEMINID_CLIENT_ZERO_STEP_GRADIENTS_H_
+#define GEMINID_CLIENT_ZERO_STEP_GRADIENTS_H_
+
+#include <cstdint>
+
+#include "geminid/zero.h"
+
+namespace geminid::zero {
+
+// The gradients that a step is the mean of: one of each rank and micro-batch, before any of them is
+// added to another. Frozen parameters count in neither square, those without a gradient as zeros.
+// Of the gradients as the loss has them: divided by loss_scale(), and not clipped.
+struct StepGradients {
+  uint64_t count = 0;         // 0: they were not measured
+  double mean_square = 0;     // the mean of their squared norms; not finite after an overflow
+  double square_of_mean = 0;  // the squared norm of their mean
+};
+
+// From the next step on the engine measures them, all ranks alike. It reads each gradient once
+// more, on the device, before it is reduced. Bits stay the same. Nothing is measured where a step
+// has one gradient alone, or micro-batches of several parts (Options::micro_batch_parts).
+void MeasureStepGradients(Engine& engine);
+
+// Of the newest step, the same on all ranks. Not of one whose gradients were changed by
+// WriteGradient.
+StepGradients NewestStepGradients(const Engine& engine);
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_STEP_GRADIENTS_H_

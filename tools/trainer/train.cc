@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "client/zero/step_gradients.h"
 #include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
@@ -26,10 +27,12 @@
 #include "training/data/batches.h"
 #include "training/data/data_sum.h"
 #include "training/engines/activation_choice.h"
+#include "training/engines/batch_watch.h"
 #include "training/engines/report.h"
 #include "training/engines/run_phases.h"
 #include "training/engines/trained_model.h"
 #include "training/engines/validation.h"
+#include "training/goodput/advice.h"
 #include "training/launch/stop_signals.h"
 #include "training/logs/counted_state.h"
 #include "training/logs/run_log.h"
@@ -98,6 +101,8 @@ class RankTrainer {
     report_.tokens_per_step = batches_->tokens_per_step();
     report_.samples_per_epoch = batches_->samples_per_epoch();
     SayNotes();
+    watch_.emplace(options_, context_.info.world_size);
+    if (watch_->measures()) zero::MeasureStepGradients(model_->engine());
     training_began_ = SteadyClock::now();
     GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // agree on a stop before the first step
     for (const std::string& line : StartLines({.report = report_,
@@ -239,6 +244,9 @@ class RankTrainer {
     if (rank() != 0) return;
     progress_.Finish();
     if (options_.parallel.cuts()) progress_.Announce(TrafficTable(report_.traffic));
+    if (const std::string advice = AdviceWords(watch_->Advice()); !advice.empty()) {
+      progress_.Announce(advice);
+    }
     const std::string words = EndWords({report_, end_, saved_in_});
     if (words.empty()) return;
     progress_.Warn(absl::StrCat("geminid-train: ", words));
@@ -359,6 +367,7 @@ class RankTrainer {
 
   absl::StatusOr<MicroBatch> GetBatch(uint64_t step, uint64_t micro_batch) {
     phases_.BeginMicroBatch(step == report_.first_step, step, micro_batch);
+    watch_->BeginMicroBatch(base::MonotonicNow());
     const auto waits = base::MonotonicNow();
     GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_->Get(step, micro_batch));
     batch.dropout.share = options_.dropout;
@@ -383,6 +392,7 @@ class RankTrainer {
   absl::StatusOr<bool> TrainStep(uint64_t step) {
     const auto began = SteadyClock::now();
     const double rate = options_.schedule.At(step);
+    watch_->BeginStep(WaitedForUpdates());
     GEMINID_RETURN_IF_ERROR(model_->engine().BeginStep({.learning_rate = rate}));
     // The engine takes the mean of the gradients over micro-batches and ranks.
     const float gradient_scale = static_cast<float>(model_->engine().loss_scale()) /
@@ -394,6 +404,7 @@ class RankTrainer {
       return false;
     }
     GEMINID_RETURN_IF_ERROR(my_loss.status());
+    watch_->EndMicroBatches(base::MonotonicNow(), WaitedForUpdates());
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, AddOverRanks(*my_loss));
     const checkpoint::RunState run = RunStateAt(step + 1);
     GEMINID_ASSIGN_OR_RETURN(const zero::StepResult result,
@@ -405,8 +416,13 @@ class RankTrainer {
     report_.overflowed_steps += result.overflow ? 1 : 0;
     last_step_ = result;
     report_.step_seconds.push_back(SecondsSince(began));
+    watch_->EndStep(zero::NewestStepGradients(model_->engine()), report_.step_seconds.back());
     phases_.End();
     return true;
+  }
+
+  absl::Duration WaitedForUpdates() const {
+    return session_->Stalls()[static_cast<size_t>(StallCause::kUpdate)];
   }
 
   absl::Status Validate(uint64_t done) {
@@ -455,6 +471,7 @@ class RankTrainer {
     report_.parameters = CountParameters(options_.model);
     report_.mesh = mesh_->ToString();
     report_.final_loss_scale = model_->engine().loss_scale();
+    report_.advice = watch_->Advice();
     if (ends()) report_.ended_by = end_.signal != 0 ? SignalName(end_.signal) : "nan";
     return base::ReplaceFile(options_.report, ToJson(report_));
   }
@@ -480,6 +497,7 @@ class RankTrainer {
   bool said_refused_ = false;
   zero::StepResult last_step_;
   ActivationChoice activations_;
+  std::optional<BatchWatch> watch_;
   Report report_;
   TrainEnd end_;
   std::string saved_in_;

@@ -297,6 +297,10 @@ std::string ToJson(const Report& report) {
   WriteTransfers(json, report);
   WriteTraffic(json, report);
   WritePlan(json, report);
+  if (report.advice) {
+    json.Key("batch_advice");
+    WriteAdvice(json, *report.advice);
+  }
   json.EndObject();
   return json.text() + "\n";
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "training/data/token_source.h"
+#include "training/goodput/advice.h"
 #include "training/logs/axis_traffic.h"
 #include "training/settings/mesh_choice.h"
 #include "training/settings/options.h"
@@ -90,6 +91,7 @@ struct Report {
   std::vector<std::pair<std::string, uint64_t>> replans_by_cause;
   bool everything_fits = false;
   std::string plan_explanation;
+  std::optional<BatchAdvice> advice;  // of a run that has ended
   // Of the fp32 masters of all parameters, in order, little-endian; empty: they were not hashed.
   std::string weights_sha256;
 };

@@ -98,6 +98,10 @@ std::string AdviceWords(const BatchAdvice& advice) {
   if (!advice.unknown.empty()) return "";
   std::string words = absl::StrFormat("gradient noise scale %.3g sequences (%s)",
                                       advice.noise->sequences, RangeWords(*advice.noise));
+  if (advice.gain < kLeastGain && advice.now.micro_batches == 1) {
+    return absl::StrCat(words, ": no step of more than ", advice.now.total(),
+                        " sequences would learn faster");
+  }
   if (advice.gain < kLeastGain) {
     return absl::StrCat(words, ": a step of ", advice.now.total(), " sequences learns fastest");
   }

@@ -57,6 +57,12 @@ TEST(Advise, OfTheBestBatch_SaysThatItIs) {
   EXPECT_THAT(AdviceWords(advice), HasSubstr("a step of 32 sequences learns fastest"));
 }
 
+// Smaller micro-batches were not timed, so that nothing is said of them.
+TEST(Advise, OfOneMicroBatchThatIsBest_SpeaksOfLargerStepsAlone) {
+  const BatchAdvice advice = Advise({.unmeasured = "", .now = {64, 1}}, MeterOf(1), kSteps);
+  EXPECT_THAT(AdviceWords(advice), HasSubstr("no step of more than 64 sequences"));
+}
+
 TEST(Advise, OfAnySize_StaysWithinSixteenTimes) {
   const BatchAdvice advice = Advise({.unmeasured = "", .now = {1, 1}}, MeterOf(1e6), kSteps);
   EXPECT_EQ(advice.best.shape.total(), 16u);

@@ -98,6 +98,26 @@ TEST_F(Training, OfOneRank_LowersTheLossAndReportsEverything) {
   EXPECT_LT(LastLoss(), FirstLoss() - 1.0);
 }
 
+TEST_F(Training, OfSeveralGradientsAStep_MeasuresTheirNoiseAndAdvises) {
+  for (const std::vector<std::string>& shape : std::vector<std::vector<std::string>>{
+           {"--accumulate", "2", "--batch", "2"}, {"--ranks", "2", "--threads", "1"}}) {
+    std::vector<std::string> words = shape;
+    words.insert(words.end(), {"--steps", "20"});
+    const CommandResult result = Run(words);
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("gradient noise scale "));
+    EXPECT_THAT(Report(), HasSubstr("\"samples\": 20"));
+    EXPECT_THAT(Report(), HasSubstr("\"learning_rate_rule\": \"square root\""));
+  }
+}
+
+TEST_F(Training, OfOneGradientAStep_SaysWhyItsNoiseIsNotKnown) {
+  const CommandResult result = Run({});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.err, testing::Not(HasSubstr("noise")));
+  EXPECT_THAT(Report(), HasSubstr("give --accumulate 2 (with half the --batch) or --ranks 2"));
+}
+
 TEST_F(Training, WithEveryPlacement_GivesTheSameBits) {
   std::string losses, weights;
   for (const std::vector<std::string>& where : std::vector<std::vector<std::string>>{

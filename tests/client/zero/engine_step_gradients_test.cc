@@ -115,6 +115,30 @@ TEST_F(StepGradientsTest, OfAStepThatOverflows_AreNotFinite) {
   EXPECT_TRUE(std::isfinite(measured[3].mean_square));
 }
 
+// In one more step, of gradients of zeros: the first rank writes to its shard of one of them.
+TEST_F(StepGradientsTest, ThatWereWrittenToSince_AreNotSaid) {
+  run_.world_size = 2;
+  run_.between_steps = [](Engine* engine, int rank, int step) {
+    MeasureStepGradients(*engine);
+    if (step != 1) return;
+    ASSERT_EQ(engine->BeginMicroBatch(), absl::OkStatus());
+    ASSERT_EQ(engine->GradientNorm().value_or(-1), 0);
+    EXPECT_EQ(NewestStepGradients(*engine).count, 2u);
+    EXPECT_EQ(NewestStepGradients(*engine).mean_square, 0);
+    const ParameterId first{0};
+    const std::vector<ShardRange> shards = engine->ShardOf(first);
+    if (rank == 0) {
+      ASSERT_FALSE(shards.empty());
+      ASSERT_EQ(engine->WriteGradient(first, shards[0].offset, std::vector<float>{1}),
+                absl::OkStatus());
+    }
+    ASSERT_NEAR(engine->GradientNorm().value_or(-1), 1, 1e-6);
+    EXPECT_EQ(NewestStepGradients(*engine).count, 0u) << "on rank " << rank;
+    ASSERT_EQ(engine->Step({.learning_rate = 0}).status(), absl::OkStatus());
+  };
+  MustTrain();
+}
+
 TEST_F(StepGradientsTest, OfOneRankWithOneMicroBatch_AreNotMeasured) {
   for (const StepGradients& step : MeasuredGradients()) EXPECT_EQ(step.count, 0u);
 }

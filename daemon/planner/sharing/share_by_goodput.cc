@@ -82,6 +82,12 @@ class Sharing {
     }
   }
 
+  // Every job keeps the row that it has. False: then the guarantees do not fit.
+  bool PinAll() {
+    for (std::size_t j = 0; j < jobs_.size(); ++j) pinned_[j] = jobs_[j].row.has_value();
+    return Fits(Reserved([](std::size_t) { return true; }), node_);
+  }
+
   std::vector<std::optional<std::size_t>> Decide() {
     std::vector<std::optional<std::size_t>> rows(jobs_.size());
     std::map<std::int32_t, std::vector<std::size_t>, std::greater<>> levels;
@@ -117,6 +123,10 @@ class Sharing {
   }
 
   static absl::Status CheckRows(const SharingJob& job) {
+    if (job.remaining && !(std::isfinite(*job.remaining) && *job.remaining >= 0)) {
+      return absl::InvalidArgumentError(absl::StrCat("job ", job.id, " has ", *job.remaining,
+                                                     " of its work left; it must be 0 or more"));
+    }
     for (std::size_t r = 0; r < job.rows.size(); ++r) {
       const double goodput = job.rows[r].goodput;
       if (std::isfinite(goodput) && goodput > 0) continue;
@@ -214,8 +224,18 @@ absl::StatusOr<SharingDecision> ShareByGoodput(const Share& node, std::span<cons
     decision.moves = *std::move(moves);
     return decision;
   }
-  // No way leads there that keeps the guarantees: everyone keeps what it has.
-  for (std::size_t j = 0; j < jobs.size(); ++j) decision.rows[j] = jobs[j].row;
+  // Those that have rows would have to swap them, and no order of moves keeps the guarantees: they
+  // keep their rows, and who waits is served from the rest.
+  decision.look_again = now + settings.least_seconds;
+  if (sharing.PinAll()) {
+    decision.rows = sharing.Decide();
+    moves = OrderMoves(node, jobs, decision.rows);
+  }
+  if (moves) {
+    decision.moves = *std::move(moves);
+  } else {
+    for (std::size_t j = 0; j < jobs.size(); ++j) decision.rows[j] = jobs[j].row;
+  }
   return decision;
 }
 

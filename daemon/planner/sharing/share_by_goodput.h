@@ -29,13 +29,14 @@ struct SharingDecision {
   std::optional<double> look_again{};  // when a job that keeps its row for now may be given another
 };
 
-// In this order: guarantees hold always, also within least_seconds of a change. Nobody's row is
+// In this order: guarantees hold, also within least_seconds of a change. Where jobs would have to
+// swap rows for that, and no order of moves lets them, they keep their rows. Nobody's row is
 // changed within least_seconds otherwise. A higher priority is served before all lower ones, from
 // what guarantees leave. Jobs of one priority share by goodput.
 //
-// INVALID_ARGUMENT: a row without goodput above 0, a job's row that it does not have, jobs that
-// have more than the node, no row that has the guarantee and fits the node. RESOURCE_EXHAUSTED: the
-// guarantees do not fit the node together.
+// INVALID_ARGUMENT: a row without goodput above 0, a job's row that it does not have, work left
+// that is below 0 or not finite, jobs that have more than the node, no row that has the guarantee
+// and fits the node. RESOURCE_EXHAUSTED: the guarantees do not fit the node together.
 // Cost: of n jobs of one priority with r rows, about 10 n^3 r.
 absl::StatusOr<SharingDecision> ShareByGoodput(const Share& node, std::span<const SharingJob> jobs,
                                                const SharingSettings& settings, double now);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace geminid::planner {
 namespace {
@@ -53,6 +54,36 @@ TEST(ShareByGoodput, OfAJobThatGainsNothing_GivesTheRestToTheOther) {
   const SharingDecision decision = Decide({flat, JobOf(1, 5000)});
   EXPECT_EQ(decision.rows[0], 1u);
   EXPECT_EQ(decision.rows[1], 7u);
+}
+
+// Both are faster with the other's row, and neither may wait in between.
+TEST(ShareByGoodput, OfJobsThatCannotSwap_ServesWhoWaitsFromTheRest) {
+  const auto holder = [](Share has, Share wants) {
+    SharingJob job = {.id = 1, .guarantee = All(1), .remaining = 1e6};
+    job.rows = {{wants, 100}, {has, 1}};
+    job.row = 1;
+    return job;
+  };
+  const Share flat = {9, 1, 1};
+  const Share tall = {1, 9, 1};
+  SharingJob comes = {.id = 3, .guarantee = All(1), .remaining = 1e6};
+  comes.rows = {{All(1), 1}};
+  const std::vector<SharingJob> jobs = {holder(flat, tall), holder(tall, flat), comes};
+  const absl::StatusOr<SharingDecision> decision =
+      ShareByGoodput({11, 11, 3}, jobs, kSettings, 1000);
+  ASSERT_TRUE(decision.ok()) << decision.status();
+  EXPECT_EQ(decision->rows[0], 1u);
+  EXPECT_EQ(decision->rows[1], 1u);
+  EXPECT_EQ(decision->rows[2], 0u);
+  EXPECT_EQ(decision->moves, (std::vector<Move>{{2, std::nullopt, 0}}));
+  EXPECT_EQ(decision->look_again, 1000 + kSettings.least_seconds);
+}
+
+TEST(ShareByGoodput, OfWorkThatIsNoNumber_IsRefused) {
+  for (const double remaining : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const std::vector<SharingJob> jobs = {JobOf(1, remaining)};
+    EXPECT_TRUE(absl::IsInvalidArgument(ShareByGoodput(kTen, jobs, kSettings, 0).status()));
+  }
 }
 
 TEST(ShareByGoodput, OfAHigherPriority_ServesItFirst) {

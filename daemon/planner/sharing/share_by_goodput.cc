@@ -143,7 +143,7 @@ class Sharing {
     std::optional<std::size_t> least;
     for (std::size_t r = 0; r < job.rows.size(); ++r) {
       if (!IsEligible(j, r)) continue;
-      if (!least || Dominant(AmountsOf(j, r), node_) < Dominant(AmountsOf(j, *least), node_)) {
+      if (!least || Dominant(AmountsOf(j, r), node_) < Dominant(AmountsOf(j, least), node_)) {
         least = r;
       }
     }

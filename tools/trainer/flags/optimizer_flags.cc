@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
+#include "training/settings/flag_words.h"
 
 namespace geminid::trainer {
 namespace {

@@ -239,6 +239,25 @@ TEST_F(JobQueueTest, JobThatNeverMakesItsArena_LosesItsPromiseToAHigherPriority)
   EXPECT_THAT(queue_.Decide(At(61)).admitted, ElementsAre(SessionId{1}));
 }
 
+// The first one takes its promise away, which leaves enough for the second.
+TEST_F(JobQueueTest, TwoUrgentJobs_ShareThePromiseOfOneThatNeverMakesItsArena) {
+  ASSERT_TRUE(Join(1, "runs", Ask(50, -1)).ok());
+  (void)queue_.Decide(At(0));
+  Charge(1, 50);
+  ASSERT_TRUE(Join(2, "hangs", Ask(50, -2)).ok());
+  (void)queue_.Decide(At(0));
+  ASSERT_EQ(State(2), JobState::kRunning);
+  ASSERT_TRUE(Join(3, "first", Ask(20, 1), 1).ok());
+  ASSERT_TRUE(Join(4, "second", Ask(20, 1), 1).ok());
+  EXPECT_THAT(queue_.Decide(At(60)).asked_to_yield, IsEmpty());
+  EXPECT_EQ(State(1), JobState::kRunning);
+  EXPECT_EQ(State(2), JobState::kPreempted);
+  (void)queue_.Decide(At(60));
+  EXPECT_EQ(State(3), JobState::kRunning);
+  EXPECT_EQ(State(4), JobState::kRunning);
+  EXPECT_EQ(State(1), JobState::kRunning);
+}
+
 // Rank 0 waits for rank 1, and would not answer.
 TEST_F(JobQueueTest, JobWithSomeOfItsArenas_IsAskedForAllWhenItHasThem) {
   RankAsk ask = Ask(40);

@@ -111,6 +111,21 @@ TEST_F(TransferParts, HolderThatEndsAndComesAgain_DelaysNobodyTwice) {
   EXPECT_EQ(Ask(kOther, 32 * kMiB, 203).size(), 1u);
 }
 
+// Its ticket was late for longer than a tenant is held to its part afterwards.
+TEST_F(TransferParts, HolderThatEndsLongAfterItWasLate_IsHeldToItsPartFromThenOn) {
+  scheduler_.AddSession(kHolder, kDevice, 1, "holder");
+  scheduler_.AddSession(kOther, kDevice, 1, "other");
+  ASSERT_EQ(Ask(kHolder, 64 * kMiB, 0).size(), 1u);
+  Enqueue(kOther, 4096, 0);
+  EXPECT_EQ(ComesAt(kOther, 0, 60'000), 100);
+  scheduler_.RemoveSession(kHolder, At(30'000));
+  const SessionId again{3};
+  scheduler_.AddSession(again, kDevice, 1, "holder");
+  ASSERT_EQ(Ask(again, 32 * kMiB, 30'001).size(), 1u);
+  EXPECT_TRUE(Ask(again, 32 * kMiB, 30'002).empty());
+  EXPECT_EQ(Ask(kOther, 32 * kMiB, 30'003).size(), 1u);
+}
+
 TEST_F(TransferParts, LateTicketThatIsCompleted_GivesItsPartBackAndLaterTheLink) {
   scheduler_.AddSession(kHolder, kDevice, 1, "holder");
   scheduler_.AddSession(kOther, kDevice, 1, "other");

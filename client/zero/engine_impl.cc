@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
+#include "client/zero/farewell.h"
 #include "client/zero/resumption.h"
 #include "client/zero/state_placement.h"
 #include "client/zero/streamed_updates.h"
@@ -17,9 +18,6 @@ namespace geminid::zero {
 namespace {
 
 constexpr uint32_t kLandingPlaces = 2;  // one is copied to while another one's update is made
-
-// For which a daemon that does not answer is waited for by an engine that ends.
-constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
 
 }  // namespace
 

@@ -8,12 +8,12 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/pages.h"
+#include "client/zero/farewell.h"
 
 namespace geminid::zero {
 namespace {
 
 constexpr uint64_t kAlignment = 64;  // that of homes
-constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
+#include "client/zero/farewell.h"
 
 namespace geminid::zero {
 namespace {
@@ -16,7 +17,6 @@ namespace {
 constexpr uint32_t kFewestPlaces = 2;  // one is read while the next one comes
 constexpr uint32_t kMostPlaces = 1024;
 constexpr uint64_t kPiecesPerChunk = 16;  // of host memory that is allocated at once
-constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
 constexpr uint64_t kEvictAny = 0;  // items are numbered from 1
 
 absl::Status NotThere(const char* call, uint64_t item) {

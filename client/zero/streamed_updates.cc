@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/crash_points.h"
+#include "client/zero/farewell.h"
 #include "client/zero/state_placement.h"
 
 namespace geminid::zero {
@@ -17,9 +18,6 @@ namespace {
 
 // Of arrays in a place: what the widest loads of a GPU and of a processor want.
 constexpr uint64_t kArrayAlignment = 256;
-
-// Copies to the device when the engine ends, which would hold on to the homes that they read.
-constexpr absl::Duration kFarewellTimeout = absl::Seconds(10);
 
 constexpr size_t kGradient = std::tuple_size_v<StateStore::ExtentChunks>;  // after an extent's
 
@@ -78,6 +76,7 @@ absl::StatusOr<std::unique_ptr<StreamedUpdates>> StreamedUpdates::Create(
 
 StreamedUpdates::~StreamedUpdates() {
   WaitUpdates().IgnoreError();
+  // Copies under way would hold on to the homes that they read.
   const absl::Duration timeout = std::min(timeout_, kFarewellTimeout);
   for (const Placed& placed : placed_) WaitAll(placed.coming, timeout).IgnoreError();
 }

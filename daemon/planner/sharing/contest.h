@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "daemon/planner/sharing/share.h"
@@ -28,6 +29,11 @@ inline Amounts Plus(Amounts a, const Amounts& b) {
 inline Amounts Minus(Amounts a, const Amounts& b) {
   for (std::size_t k = 0; k < kResources; ++k) a[k] -= b[k];
   return a;
+}
+
+// Of one of the job's rows; nothing while it waits.
+inline Amounts AmountsOf(const SharingJob& job, const std::optional<std::size_t>& row) {
+  return row ? job.rows[*row].share.amounts() : Amounts{};
 }
 
 // A choice of the first row of every contender is that it waits.

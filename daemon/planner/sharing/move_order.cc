@@ -7,10 +7,6 @@
 namespace geminid::planner {
 namespace {
 
-Amounts AmountsOf(const SharingJob& job, const std::optional<std::size_t>& row) {
-  return row ? job.rows[*row].share.amounts() : Amounts{};
-}
-
 // The pending move that fits, or none.
 std::optional<std::size_t> FindFitting(std::span<const SharingJob> jobs,
                                        const std::vector<Move>& pending, const Amounts& free) {

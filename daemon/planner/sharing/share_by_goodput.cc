@@ -115,7 +115,7 @@ class Sharing {
  private:
   bool HasGuarantee(std::size_t job) const { return jobs_[job].guarantee != Share{}; }
   Amounts AmountsOf(std::size_t job, const std::optional<std::size_t>& row) const {
-    return row ? jobs_[job].rows[*row].share.amounts() : Amounts{};
+    return planner::AmountsOf(jobs_[job], row);
   }
   bool IsEligible(std::size_t job, std::size_t row) const {
     return Fits(jobs_[job].guarantee.amounts(), AmountsOf(job, row)) &&

@@ -31,6 +31,30 @@ class EngineStreamedTest : public EngineTest {
     return result.ok() ? result->weights : std::vector<std::vector<float>>();
   }
 
+  // Of updates by the device, beyond those by the host.
+  struct Traffic {
+    Statistics streamed;
+    Statistics host;
+    uint64_t up_bytes = 0;  // for each element of the state in a step
+    uint64_t down_bytes = 0;
+  };
+  Traffic TrafficOfStreaming() {
+    run_.options.placement = Placement::kCpu;
+    Traffic traffic = {.streamed = MustTrain().statistics[0], .host = {}};
+    run_.options.state_placement = StatePlacement::kHost;
+    traffic.host = MustTrain().statistics[0];
+    // With AdamW and bf16 an element has 12 bytes of state and 2 of gradient.
+    const uint64_t elements = traffic.streamed.model_state_bytes / 12;
+    const uint64_t moves = static_cast<uint64_t>(run_.steps) * elements;
+    const uint64_t up = traffic.streamed.host_to_device_bytes - traffic.host.host_to_device_bytes;
+    const uint64_t down = traffic.streamed.device_to_host_bytes - traffic.host.device_to_host_bytes;
+    EXPECT_EQ(up % moves, 0u);
+    EXPECT_EQ(down % moves, 0u);
+    traffic.up_bytes = up / moves;
+    traffic.down_bytes = down / moves;
+    return traffic;
+  }
+
   absl::Status Refused() {
     SyntheticResult none;
     return TrainStatuses(run_, &none)[0];
@@ -143,19 +167,13 @@ TEST_F(EngineStreamedTest, ShareOnTheDevice_IsNotStreamed) {
   }
 }
 
-// With AdamW and bf16 an element has 12 bytes of state and 2 of gradient.
 TEST_F(EngineStreamedTest, StateAndGradientGoUpAndStateComesBack_OnceAStep) {
-  run_.options.placement = Placement::kCpu;
-  const Statistics streamed = MustTrain().statistics[0];
-  run_.options.state_placement = StatePlacement::kHost;
-  const Statistics host = MustTrain().statistics[0];
-  const uint64_t elements = streamed.model_state_bytes / 12;
-  const auto steps = static_cast<uint64_t>(run_.steps);
-  EXPECT_EQ(streamed.host_to_device_bytes - host.host_to_device_bytes, steps * 14 * elements);
-  EXPECT_EQ(streamed.device_to_host_bytes - host.device_to_host_bytes, steps * 12 * elements);
-  EXPECT_EQ(streamed.host_bytes, host.host_bytes);
-  EXPECT_EQ(streamed.state_chunks_streamed, streamed.chunks);
-  EXPECT_EQ(host.state_chunks_streamed, 0u);
+  const Traffic traffic = TrafficOfStreaming();
+  EXPECT_EQ(traffic.up_bytes, 14u);
+  EXPECT_EQ(traffic.down_bytes, 12u);
+  EXPECT_EQ(traffic.streamed.host_bytes, traffic.host.host_bytes);
+  EXPECT_EQ(traffic.streamed.state_chunks_streamed, traffic.streamed.chunks);
+  EXPECT_EQ(traffic.host.state_chunks_streamed, 0u);
 }
 
 // The gradient is used up where it was reduced.
@@ -167,14 +185,9 @@ TEST_F(EngineStreamedTest, UpdatesInTheBackwardPass_GiveTheBitsAndMoveNoGradient
     ExpectSameBits(MustTrain().weights, TrainDensely(run_));
   }
   run_.world_size = 1;
-  run_.options.placement = Placement::kCpu;
-  const Statistics streamed = MustTrain().statistics[0];
-  run_.options.state_placement = StatePlacement::kHost;
-  const Statistics host = MustTrain().statistics[0];
-  const uint64_t elements = streamed.model_state_bytes / 12;
-  const auto steps = static_cast<uint64_t>(run_.steps);
-  EXPECT_EQ(streamed.host_to_device_bytes - host.host_to_device_bytes, steps * 12 * elements);
-  EXPECT_EQ(streamed.device_to_host_bytes - host.device_to_host_bytes, steps * 10 * elements);
+  const Traffic traffic = TrafficOfStreaming();
+  EXPECT_EQ(traffic.up_bytes, 12u);
+  EXPECT_EQ(traffic.down_bytes, 10u);
 }
 
 // Three places of slices of 1024 elements: weight, remainder, two moments and the gradient.

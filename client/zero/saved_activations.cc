@@ -37,7 +37,7 @@ absl::Status CheckActivationStoreOptions(const ActivationStoreOptions& options) 
 }
 
 SavedActivations::SavedActivations(Session* session, const ActivationStoreOptions& options,
-                                   std::vector<ChunkId> places, absl::Duration timeout)
+                                   const std::vector<ChunkId>& places, absl::Duration timeout)
     : session_(*session),
       options_(options),
       timeout_(timeout),
@@ -69,7 +69,7 @@ absl::StatusOr<uint64_t> SavedActivations::Save(const std::byte* from, uint64_t 
     item = ++last_item_;
     items_.emplace(item, Item{.bytes = bytes, .pieces = std::move(pieces), .calls = 1});
   }
-  const absl::Status saved = SavePieces(item, from, bytes, on);
+  absl::Status saved = SavePieces(item, from, bytes, on);
   const Lock lock(mutex_);
   items_.at(item).dropped = !saved.ok();
   EndCall(item);
@@ -207,7 +207,7 @@ absl::StatusOr<uint32_t> SavedActivations::HoldPiece(uint64_t item, uint32_t pie
   }
   for (const uint32_t to : coming) Copy(to, /*to_device=*/true);
   Lock lock(mutex_);
-  const absl::Status here = Await(
+  absl::Status here = Await(
       &lock, [&] { return places_[place].where == Where::kHere; }, "to come back");
   if (here.ok()) return place;
   --places_[place].readers;
@@ -238,7 +238,7 @@ void SavedActivations::Prefetch(uint64_t item, uint32_t piece, std::vector<uint3
 void SavedActivations::CopyPiece(Stream* stream, std::byte* to, const std::byte* from,
                                  uint64_t bytes, Then then) {
   DeviceOf(session_)->ops().Copy(*stream, to, from, bytes);
-  stream->CallBack([guard = guard_, then] { guard->Run(then); });
+  stream->CallBack([guard = guard_, then = std::move(then)] { guard->Run(then); });
 }
 
 // What comes back is needed soon; what leaves, only when its place is.

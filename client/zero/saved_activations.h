@@ -35,7 +35,7 @@ class SavedActivations final : public ActivationStore {
   // `places`: chunks without a home that are being filled, as StateStore::MakePlaces leaves them.
   // `options` have passed CheckActivationStoreOptions. `session` outlives it.
   SavedActivations(Session* session, const ActivationStoreOptions& options,
-                   std::vector<ChunkId> places, absl::Duration timeout);
+                   const std::vector<ChunkId>& places, absl::Duration timeout);
   // Waits for copies that are on their way, and gives the host memory back.
   ~SavedActivations() override;
 

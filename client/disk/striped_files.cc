@@ -1,0 +1,407 @@
+#include "client/disk/striped_files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "base/bytes.h"
+#include "base/deadline.h"
+#include "base/status_macros.h"
+#include "base/system_error.h"
+#include "client/disk/disk_errors.h"
+#include "proto/shm/crc32c.h"
+
+namespace geminid::disk {
+namespace {
+
+constexpr char kMagic[8] = {'G', 'M', 'S', 'T', 'A', 'T', 'E', '1'};
+constexpr size_t kMostLeftoversNamed = 3;
+constexpr mode_t kOwnerAlone = 0600;
+constexpr absl::Duration kBetweenTries = absl::Milliseconds(10);
+
+// At the beginning of each file.
+struct FileHeader {
+  char magic[8];
+  uint64_t identity;
+  uint64_t bytes;  // of all files together, without headers
+  uint64_t stripe_bytes;
+  uint32_t file;
+  uint32_t files;
+  uint32_t reserved;
+  uint32_t crc32c;  // of all before it
+};
+static_assert(sizeof(FileHeader) == 48);
+
+FileHeader MakeHeader(uint64_t identity, const StripedFilesSpec& spec, uint32_t file) {
+  FileHeader header = {.magic = {},
+                       .identity = identity,
+                       .bytes = spec.bytes,
+                       .stripe_bytes = spec.stripe_bytes,
+                       .file = file,
+                       .files = static_cast<uint32_t>(spec.folders.size()),
+                       .reserved = 0,
+                       .crc32c = 0};
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.crc32c = shm::Crc32c(&header, offsetof(FileHeader, crc32c), 0);
+  return header;
+}
+
+// What is at the beginning of the file, if that is a header.
+std::optional<FileHeader> ReadHeader(int fd) {
+  FileHeader header = {};
+  const ssize_t got = base::RetryOnEintr([&] { return ::pread(fd, &header, sizeof(header), 0); });
+  const bool whole = got == sizeof(header) &&
+                     std::memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 &&
+                     header.crc32c == shm::Crc32c(&header, offsetof(FileHeader, crc32c), 0);
+  return whole ? std::optional(header) : std::nullopt;
+}
+
+absl::Status WriteHeader(const FileHeader& header, int fd, const std::string& path) {
+  const ssize_t written =
+      base::RetryOnEintr([&] { return ::pwrite(fd, &header, sizeof(header), 0); });
+  if (written == sizeof(header) && ::fdatasync(fd) == 0) return absl::OkStatus();
+  return DiskError(written < 0 ? errno : EIO,
+                   {.call = "write", .path = path, .bytes = sizeof(header)});
+}
+
+uint64_t RandomIdentity() {
+  uint64_t identity = 0;
+  while (identity == 0) {
+    if (::getrandom(&identity, sizeof(identity), 0) != sizeof(identity)) identity = 0;
+  }
+  return identity;
+}
+
+// It is the open file's: it ends with the last descriptor, after the last read and write under way.
+// A forked child closes its own (ForkGuard).
+bool LockFile(int fd) {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (base::RetryOnEintr([&] { return ::fcntl(fd, F_OFD_SETLK, &lock); }) == 0) return true;
+  // Others mean a file system without locks.
+  return errno != EACCES && errno != EAGAIN;
+}
+
+bool LockFile(int fd, absl::Duration patience) {
+  const auto deadline = base::Deadline::In(patience);
+  bool locked = LockFile(fd);
+  for (; !locked && !deadline.Passed(); locked = LockFile(fd)) absl::SleepFor(kBetweenTries);
+  return locked;
+}
+
+absl::Status InUse(const std::string& path) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      path,
+      " is in use by another process: a rank of the same job and run is alive; end it, or "
+      "name another folder"));
+}
+
+bool IsStillAt(int fd, const std::string& path) {
+  struct stat here = {};
+  struct stat there = {};
+  return ::fstat(fd, &here) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+         here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+base::UniqueFd OpenExisting(const std::string& path) {
+  return base::UniqueFd(base::RetryOnEintr(
+      [&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }));
+}
+
+// A file of the name that nobody has goes: its run did not go on from it. Where that is another
+// one's file, it stays.
+absl::Status RemoveLeftover(const std::string& path, absl::Duration patience) {
+  const base::UniqueFd fd = OpenExisting(path);
+  if (!fd.valid() && errno == ENOENT) return absl::OkStatus();
+  if (!fd.valid()) return base::SystemError(errno, "open", path);
+  if (!LockFile(fd.get(), patience)) return InUse(path);
+  struct stat found = {};
+  if (::fstat(fd.get(), &found) != 0) return base::SystemError(errno, "fstat", path);
+  if (!S_ISREG(found.st_mode) || (found.st_size > 0 && !ReadHeader(fd.get()).has_value())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " is there already and no file of geminid's; move it, or name another folder"));
+  }
+  if (IsStillAt(fd.get(), path) && ::unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return base::SystemError(errno, "unlink", path);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<base::UniqueFd> CreateNamed(const std::string& path, absl::Duration patience) {
+  GEMINID_RETURN_IF_ERROR(RemoveLeftover(path, patience));
+  base::UniqueFd fd(base::RetryOnEintr([&] {
+    return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, kOwnerAlone);
+  }));
+  if (!fd.valid() && errno == EEXIST) return InUse(path);
+  if (!fd.valid()) return base::SystemError(errno, "creating a file", path);
+  // Another process may have taken it for a leftover in between.
+  if (!LockFile(fd.get()) || !IsStillAt(fd.get(), path)) {
+    return InUse(path);
+  }
+  return fd;
+}
+
+absl::StatusOr<base::UniqueFd> CreateUnnamed(const std::string& folder) {
+  base::UniqueFd fd(base::RetryOnEintr(
+      [&] { return ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, kOwnerAlone); }));
+  if (fd.valid()) return fd;
+  // Network file systems have no files without names.
+  if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL) {
+    return base::SystemError(errno, "creating a file", folder);
+  }
+  std::string name = absl::StrCat(folder, "/geminid-XXXXXX");
+  fd = base::UniqueFd(::mkostemp(name.data(), O_CLOEXEC));
+  if (!fd.valid()) return base::SystemError(errno, "creating a file", folder);
+  if (::unlink(name.c_str()) != 0) return base::SystemError(errno, "unlink", name);
+  return fd;
+}
+
+std::string NameOfSystem(int fd) {
+  struct statfs system = {};
+  if (::fstatfs(fd, &system) != 0) return "";
+  constexpr std::array kKnown = {std::pair{0x01021994L, "tmpfs, which is memory"},
+                                 std::pair{0x858458f6L, "ramfs, which is memory"},
+                                 std::pair{0x6969L, "NFS"},
+                                 std::pair{0xff534d42L, "CIFS"},
+                                 std::pair{0xfe534d42L, "SMB"},
+                                 std::pair{0x0bd00bd0L, "Lustre"},
+                                 std::pair{0x00c36400L, "Ceph"},
+                                 std::pair{0x65735546L, "FUSE"}};
+  const auto type = static_cast<int64_t>(system.f_type) & 0xffffffffL;
+  for (const auto& [number, name] : kKnown) {
+    if (type == number) return name;
+  }
+  return "";
+}
+
+// Files of dead runs in the folder, in words; "" without any.
+std::string DescribeLeftovers(const std::string& folder) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kNamePrefix) || !name.ends_with(kNameSuffix)) continue;
+    const base::UniqueFd fd = OpenExisting(entry.path().string());
+    if (!fd.valid() || !LockFile(fd.get())) continue;
+    std::error_code none;
+    const uint64_t bytes = entry.file_size(none);
+    found.push_back(absl::StrCat(name, " (", base::FormatBytes(none ? 0 : bytes), ")"));
+    if (found.size() == kMostLeftoversNamed) break;
+  }
+  if (found.empty()) return "";
+  return absl::StrCat("; nobody has ", absl::StrJoin(found, ", "),
+                      " there: delete what belongs to a run that will not go on");
+}
+
+absl::Status CheckFileLimit(uint64_t bytes, const std::string& path) {
+  struct rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      bytes <= limit.rlim_cur) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      path, ": the file needs ", base::FormatBytes(bytes), ", and a file of this process may have ",
+      base::FormatBytes(limit.rlim_cur), "; raise the limit (ulimit -f), or name more disks"));
+}
+
+absl::Status NoRoom(int error, int fd, const std::string& folder, uint64_t bytes) {
+  struct statvfs system = {};
+  const uint64_t free = ::fstatvfs(fd, &system) == 0 ? system.f_bavail * system.f_frsize : 0;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(folder, ": a file of ", base::FormatBytes(bytes), " does not fit (",
+                   std::strerror(error), "), ", base::FormatBytes(free),
+                   " are free; make room, or name more disks", DescribeLeftovers(folder)));
+}
+
+// False: the file has its size but not its space, for the file system cannot give it ahead.
+absl::StatusOr<bool> Reserve(int fd, const std::string& path, const std::string& folder,
+                             uint64_t bytes) {
+  GEMINID_RETURN_IF_ERROR(CheckFileLimit(bytes, path));
+  const auto size = static_cast<off_t>(bytes);
+  if (base::RetryOnEintr([&] { return ::fallocate(fd, 0, 0, size); }) == 0) return true;
+  if (errno == ENOSPC || errno == EDQUOT) return NoRoom(errno, fd, folder, bytes);
+  if (errno != EOPNOTSUPP && errno != ENOSYS) {
+    return DiskError(errno, {.call = "reserve", .path = path, .bytes = bytes});
+  }
+  if (::ftruncate(fd, size) != 0) {
+    return DiskError(errno, {.call = "reserve", .path = path, .bytes = bytes});
+  }
+  return false;
+}
+
+// Not all file systems can.
+bool LeavePageCacheOut(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
+}
+
+absl::StatusOr<std::string> AbsolutePath(const std::string& folder) {
+  char path[PATH_MAX];
+  if (::realpath(folder.c_str(), path) == nullptr) {
+    return base::SystemError(errno, "realpath", folder);
+  }
+  return std::string(path);
+}
+
+}  // namespace
+
+std::string NameOfFiles(const std::string& rank) {
+  return absl::StrCat(kNamePrefix, rank, kNameSuffix);
+}
+
+absl::Status CheckFolders(const std::vector<std::string>& folders) {
+  if (folders.empty() || folders.size() > kMaxDisks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(folders.size(), " folders for state on disk; name 1 to ", kMaxDisks));
+  }
+  std::set<std::pair<dev_t, ino_t>> known;
+  for (const std::string& folder : folders) {
+    struct stat found = {};
+    if (::stat(folder.c_str(), &found) != 0) {
+      const int error = errno;
+      if (error != ENOENT) return base::SystemError(error, "stat", folder);
+      return absl::NotFoundError(
+          absl::StrCat(folder, ": there is no such folder; make it, or name another"));
+    }
+    if (!S_ISDIR(found.st_mode)) {
+      return absl::InvalidArgumentError(absl::StrCat(folder, " is no folder; name one on a disk"));
+    }
+    if (!known.insert({found.st_dev, found.st_ino}).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(folder, " is named twice; name one folder on each disk"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StripedFiles> StripedFiles::Create(const StripedFilesSpec& spec) {
+  GEMINID_RETURN_IF_ERROR(CheckFolders(spec.folders));
+  StripedFiles made;
+  made.has_name_ = !spec.name.empty();
+  made.stripes_ = {.files = static_cast<uint32_t>(spec.folders.size()),
+                   .stripe_bytes = spec.stripe_bytes};
+  made.file_bytes_ = spec.folders.size() * BytesOfFile(made.stripes_, spec.bytes);
+  if (spec.limit_bytes > 0 && made.file_bytes_ > spec.limit_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the state needs ", base::FormatBytes(made.file_bytes_), " of disk, and the limit is ",
+        base::FormatBytes(spec.limit_bytes), "; raise it, or use more ranks"));
+  }
+  made.identity_ = RandomIdentity();
+  absl::Cleanup remove = [&] { made.Remove(); };
+  for (uint32_t file = 0; file < spec.folders.size(); ++file) {
+    GEMINID_RETURN_IF_ERROR(made.Make(spec, file));
+  }
+  std::move(remove).Cancel();
+  return made;
+}
+
+absl::Status StripedFiles::Make(const StripedFilesSpec& spec, uint32_t file) {
+  GEMINID_ASSIGN_OR_RETURN(const std::string folder, AbsolutePath(spec.folders[file]));
+  File made;
+  made.path = has_name_ ? absl::StrCat(folder, "/", spec.name) : folder;
+  GEMINID_ASSIGN_OR_RETURN(
+      made.fd, has_name_ ? CreateNamed(made.path, spec.patience) : CreateUnnamed(folder));
+  const int fd = made.fd.get();
+  const std::string path = made.path;
+  made.guard = std::make_unique<ForkGuard>(fd);
+  made.system = NameOfSystem(fd);
+  files_.push_back(std::move(made));  // from here on Remove knows it
+  File& kept = files_.back();
+  GEMINID_ASSIGN_OR_RETURN(kept.reserved,
+                           Reserve(fd, path, folder, BytesOfFile(stripes_, spec.bytes)));
+  GEMINID_RETURN_IF_ERROR(WriteHeader(MakeHeader(identity_, spec, file), fd, path));
+  kept.direct = LeavePageCacheOut(fd);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StripedFiles> StripedFiles::Open(const StripedFilesSpec& spec, uint64_t identity) {
+  GEMINID_RETURN_IF_ERROR(CheckFolders(spec.folders));
+  StripedFiles opened;
+  opened.has_name_ = true;
+  opened.identity_ = identity;
+  opened.stripes_ = {.files = static_cast<uint32_t>(spec.folders.size()),
+                     .stripe_bytes = spec.stripe_bytes};
+  opened.file_bytes_ = spec.folders.size() * BytesOfFile(opened.stripes_, spec.bytes);
+  for (uint32_t file = 0; file < spec.folders.size(); ++file) {
+    GEMINID_RETURN_IF_ERROR(opened.OpenOne(spec, file));
+  }
+  return opened;
+}
+
+absl::Status StripedFiles::OpenOne(const StripedFilesSpec& spec, uint32_t file) {
+  GEMINID_ASSIGN_OR_RETURN(const std::string folder, AbsolutePath(spec.folders[file]));
+  File found;
+  found.path = absl::StrCat(folder, "/", spec.name);
+  found.fd = OpenExisting(found.path);
+  if (!found.fd.valid()) return base::SystemError(errno, "open", found.path);
+  if (!LockFile(found.fd.get(), spec.patience)) return InUse(found.path);
+  const std::optional<FileHeader> header = ReadHeader(found.fd.get());
+  const FileHeader expected = MakeHeader(identity_, spec, file);
+  if (!header.has_value() || std::memcmp(&*header, &expected, sizeof(expected)) != 0) {
+    return absl::DataLossError(
+        absl::StrCat(found.path, " is not the file that this run's state was written to"));
+  }
+  struct stat size = {};
+  if (::fstat(found.fd.get(), &size) != 0) return base::SystemError(errno, "fstat", found.path);
+  const uint64_t needed = BytesOfFile(stripes_, spec.bytes);
+  if (static_cast<uint64_t>(size.st_size) < needed) {
+    return absl::DataLossError(
+        absl::StrCat(found.path, " was truncated: it has ", size.st_size, " bytes of ", needed));
+  }
+  found.guard = std::make_unique<ForkGuard>(found.fd.get());
+  found.direct = LeavePageCacheOut(found.fd.get());
+  found.system = NameOfSystem(found.fd.get());
+  files_.push_back(std::move(found));
+  return absl::OkStatus();
+}
+
+std::vector<std::string> StripedFiles::names() const {
+  std::vector<std::string> names;
+  for (const File& file : files_) {
+    if (has_name_) names.push_back(file.path);
+  }
+  return names;
+}
+
+std::string StripedFiles::how() const {
+  const bool direct = std::ranges::all_of(files_, &File::direct);
+  std::string how = absl::StrCat(files_.size(), files_.size() == 1 ? " disk" : " disks",
+                                 direct ? ", without the page cache" : "");
+  for (const File& file : files_) {
+    if (!file.direct) absl::StrAppend(&how, "; ", file.path, " goes through the page cache");
+    if (!file.reserved) absl::StrAppend(&how, "; ", file.path, " has not reserved its space");
+    if (!file.system.empty()) absl::StrAppend(&how, "; ", file.path, " is on ", file.system);
+  }
+  return how;
+}
+
+void StripedFiles::Remove() const {
+  if (!has_name_) return;
+  for (const File& file : files_) {
+    if (IsStillAt(file.fd.get(), file.path)) ::unlink(file.path.c_str());
+  }
+}
+
+}  // namespace geminid::disk

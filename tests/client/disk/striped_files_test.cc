@@ -1,0 +1,274 @@
+#include "client/disk/striped_files.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "tests/base/temporary_folder.h"
+
+namespace geminid::disk {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+// Of a child of these tests: it cannot do what it is for.
+constexpr int kCannot = 77;
+
+class StripedFilesTest : public ::testing::Test {
+ protected:
+  StripedFilesTest() {
+    std::filesystem::create_directory(folder_ / "a");
+    std::filesystem::create_directory(folder_ / "b");
+    spec_.folders = {folder_ / "a", folder_ / "b"};
+    spec_.name = NameOfFiles("job-rank0");
+    spec_.bytes = 5 * kMiB;
+    spec_.patience = absl::ZeroDuration();
+  }
+
+  std::string PathIn(const std::string& folder) const {
+    return folder_ / (folder + "/" + spec_.name);
+  }
+  static std::string WhyNot(const absl::StatusOr<StripedFiles>& files) {
+    EXPECT_FALSE(files.ok());
+    return std::string(files.status().message());
+  }
+  // Runs it in a child of its own. Its exit status.
+  static int InChild(const std::function<int()>& body) {
+    const pid_t child = fork();
+    if (child == 0) _exit(body());
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  base::TemporaryFolder folder_;
+  StripedFilesSpec spec_;
+};
+
+TEST_F(StripedFilesTest, NewFiles_HaveAllOfTheirSpaceAndNobodyElseMayReadThem) {
+  const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  for (const std::string folder : {"a", "b"}) {
+    struct stat found = {};
+    ASSERT_EQ(stat(PathIn(folder).c_str(), &found), 0);
+    EXPECT_EQ(found.st_size, static_cast<off_t>(4 * kMiB));  // three of five units, and a header
+    EXPECT_GE(found.st_blocks * 512, found.st_size);
+    EXPECT_EQ(found.st_mode & 0777u, 0600u);
+  }
+  EXPECT_EQ(files->file_bytes(), 8 * kMiB);
+  EXPECT_THAT(files->names(), ElementsAre(PathIn("a"), PathIn("b")));
+  EXPECT_THAT(files->how(), HasSubstr("2 disks"));
+}
+
+TEST_F(StripedFilesTest, FilesWithoutAName_LeaveNothing) {
+  spec_.name = "";
+  const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "a"));
+  EXPECT_TRUE(files->names().empty());
+  struct stat found = {};
+  ASSERT_EQ(fstat(files->fd(0), &found), 0);
+  EXPECT_EQ(found.st_size, static_cast<off_t>(4 * kMiB));
+  EXPECT_EQ(found.st_nlink, 0u);
+}
+
+TEST_F(StripedFilesTest, FilesOfADeadProcess_AreOpenedByTheirIdentity) {
+  uint64_t identity = 0;
+  {
+    const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+    ASSERT_TRUE(files.ok()) << files.status();
+    identity = files->identity();
+  }
+  const absl::StatusOr<StripedFiles> again = StripedFiles::Open(spec_, identity);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->identity(), identity);
+}
+
+TEST_F(StripedFilesTest, OtherFilesThanThoseOfTheRun_AreNotOpened) {
+  uint64_t identity = 0;
+  { identity = StripedFiles::Create(spec_)->identity(); }
+  const auto is_lost = [&](const StripedFilesSpec& spec, uint64_t id) {
+    return absl::IsDataLoss(StripedFiles::Open(spec, id).status());
+  };
+  EXPECT_TRUE(is_lost(spec_, identity + 1));
+  StripedFilesSpec other = spec_;
+  std::swap(other.folders[0], other.folders[1]);
+  EXPECT_TRUE(is_lost(other, identity)) << "each file is that of its own disk";
+  other = spec_;
+  other.bytes += kMiB;
+  EXPECT_TRUE(is_lost(other, identity));
+  other.bytes = spec_.bytes;
+  other.folders.pop_back();
+  EXPECT_TRUE(is_lost(other, identity));
+}
+
+TEST_F(StripedFilesTest, RemovedOrTruncatedFiles_AreNotOpened) {
+  const uint64_t identity = StripedFiles::Create(spec_)->identity();
+  ASSERT_EQ(truncate(PathIn("b").c_str(), 3 * kMiB), 0);
+  const absl::StatusOr<StripedFiles> shorter = StripedFiles::Open(spec_, identity);
+  EXPECT_TRUE(absl::IsDataLoss(shorter.status())) << shorter.status();
+  EXPECT_THAT(WhyNot(shorter), AllOf(HasSubstr(PathIn("b")), HasSubstr("was truncated")));
+  std::filesystem::remove(PathIn("b"));
+  EXPECT_TRUE(absl::IsNotFound(StripedFiles::Open(spec_, identity).status()));
+}
+
+TEST_F(StripedFilesTest, FileInUse_IsGivenToNobodyElse) {
+  const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+  ASSERT_TRUE(files.ok());
+  const absl::StatusOr<StripedFiles> second = StripedFiles::Create(spec_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(second.status())) << second.status();
+  EXPECT_THAT(WhyNot(second), HasSubstr("in use by another process"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(StripedFiles::Open(spec_, files->identity()).status()));
+  EXPECT_TRUE(std::filesystem::exists(PathIn("a")));
+}
+
+// As a process that loads data, which lives on for a while after its rank was killed.
+TEST_F(StripedFilesTest, ForkedChildThatOutlivesItsParent_DoesNotHoldTheFile) {
+  int pipes[2];
+  int started[2];
+  ASSERT_EQ(pipe2(pipes, O_CLOEXEC) + pipe2(started, O_CLOEXEC), 0);
+  pid_t child = 0;
+  char byte = 0;
+  {
+    const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+    ASSERT_TRUE(files.ok());
+    child = fork();
+    if (child == 0) {
+      close(pipes[1]);
+      if (write(started[1], "", 1) != 1) _exit(1);
+      _exit(read(pipes[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    ASSERT_EQ(read(started[0], &byte, 1), 1);
+  }
+  EXPECT_TRUE(StripedFiles::Create(spec_).ok());
+  for (const int fd : {pipes[0], pipes[1], started[0], started[1]}) close(fd);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+}
+
+TEST_F(StripedFilesTest, LeftoverOfADeadRun_IsReplaced) {
+  const uint64_t identity = StripedFiles::Create(spec_)->identity();
+  const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_NE(files->identity(), identity);
+}
+
+TEST_F(StripedFilesTest, FileOfSomebodyElse_IsNotReplaced) {
+  std::ofstream(PathIn("b")) << "precious";
+  const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(files.status())) << files.status();
+  EXPECT_THAT(WhyNot(files), HasSubstr("no file of geminid's"));
+  EXPECT_EQ(std::filesystem::file_size(PathIn("b")), 8u);
+  EXPECT_FALSE(std::filesystem::exists(PathIn("a"))) << "what was made before goes";
+}
+
+TEST_F(StripedFilesTest, Remove_TakesTheNamesAndOnlyThese) {
+  const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+  ASSERT_TRUE(files.ok());
+  std::filesystem::remove(PathIn("b"));
+  std::ofstream(PathIn("b")) << "another";
+  files->Remove();
+  EXPECT_FALSE(std::filesystem::exists(PathIn("a")));
+  EXPECT_TRUE(std::filesystem::exists(PathIn("b")));
+}
+
+TEST_F(StripedFilesTest, Limit_IsOfAllFilesTogether) {
+  spec_.limit_bytes = 8 * kMiB;
+  EXPECT_TRUE(StripedFiles::Create(spec_).ok());
+  spec_.limit_bytes -= 1;
+  const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+  EXPECT_TRUE(absl::IsResourceExhausted(files.status()));
+  EXPECT_THAT(WhyNot(files), HasSubstr("needs 8.0 MiB of disk"));
+}
+
+TEST_F(StripedFilesTest, LimitOfTheProcessesFiles_IsRefusedWithoutASignal) {
+  const int status = InChild([&] {
+    const rlimit limit = {.rlim_cur = kMiB, .rlim_max = kMiB};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return kCannot;
+    const absl::Status refused = StripedFiles::Create(spec_).status();
+    return absl::IsResourceExhausted(refused) &&
+                   refused.message().find("ulimit -f") != std::string::npos
+               ? 0
+               : 1;
+  });
+  EXPECT_EQ(status, 0);
+}
+
+// A file system of its own, of 6 MiB.
+TEST_F(StripedFilesTest, FullDisk_IsRefusedWithTheNumbersAndTheLeftoversThere) {
+  const std::string small = folder_ / "a";
+  const int status = InChild([&] {
+    if (unshare(CLONE_NEWNS) != 0 || mount("", "/", "", MS_REC | MS_PRIVATE, "") != 0 ||
+        mount("none", small.c_str(), "tmpfs", 0, "size=6M") != 0) {
+      return kCannot;
+    }
+    spec_.folders = {small};
+    spec_.bytes = kMiB;
+    const std::string mine = std::exchange(spec_.name, NameOfFiles("dead"));
+    if (!StripedFiles::Create(spec_).ok()) return 2;
+    spec_.name = mine;
+    spec_.bytes = 5 * kMiB;
+    const absl::Status refused = StripedFiles::Create(spec_).status();
+    const auto says = [&](const char* words) {
+      return refused.message().find(words) != std::string::npos;
+    };
+    if (!absl::IsResourceExhausted(refused)) return 3;
+    if (!says("6.0 MiB does not fit") || !says("make room")) return 4;
+    if (!says("geminid-dead.state (2.0 MiB)")) return 5;
+    return std::filesystem::exists(small + "/" + mine) ? 6 : 0;
+  });
+  if (status == kCannot && geteuid() != 0) GTEST_SKIP() << "no file system can be mounted here";
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(StripedFilesTest, FoldersThatCannotBe_AreRefusedWithWhatToDo) {
+  spec_.folders = {};
+  EXPECT_THAT(WhyNot(StripedFiles::Create(spec_)), HasSubstr("name 1 to 64"));
+  spec_.folders = {folder_ / "missing"};
+  EXPECT_TRUE(absl::IsNotFound(StripedFiles::Create(spec_).status()));
+  std::ofstream(folder_ / "file") << "text";
+  spec_.folders = {folder_ / "file"};
+  EXPECT_THAT(WhyNot(StripedFiles::Create(spec_)), HasSubstr("is no folder"));
+  spec_.folders = {folder_ / "a", folder_ / "b/../a"};
+  EXPECT_THAT(WhyNot(StripedFiles::Create(spec_)), HasSubstr("named twice"));
+}
+
+TEST_F(StripedFilesTest, RelativeFolder_IsThatOfTheStart) {
+  const std::string before = std::filesystem::current_path().string();
+  std::filesystem::current_path(folder_.path());
+  spec_.folders = {"a", "b"};
+  const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+  std::filesystem::current_path(before);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->path(0), std::filesystem::canonical(PathIn("a")).string());
+  files->Remove();
+  EXPECT_FALSE(std::filesystem::exists(PathIn("a")));
+}
+
+TEST_F(StripedFilesTest, FileSystemInMemory_IsNamed) {
+  if (!std::filesystem::exists("/dev/shm")) GTEST_SKIP() << "there is no /dev/shm";
+  spec_.folders = {"/dev/shm"};
+  spec_.name = "";
+  const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_THAT(files->how(), HasSubstr("/dev/shm is on tmpfs, which is memory"));
+}
+
+}  // namespace
+}  // namespace geminid::disk

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/hash.h"
 #include "client/src/session_impl.h"
 #include "client/src/session_internal.h"
 #include "client/src/wire.h"
@@ -54,6 +55,19 @@ bool OwnsDaemon(const Session& session) {
 }
 
 bool IsLeft(const Session& session) { return SessionImpl::Of(session).is_left.load(); }
+
+std::string NameOfRank(const Session& session) {
+  const ConnectOptions& options = SessionImpl::Of(session).options;
+  if (options.run.empty() || !options.keep_on_death) return "";
+  base::Fnv1a run;
+  run.AddText(options.run);
+  run.Add(::geteuid());
+  return absl::StrCat(options.job, "-rank", options.rank, "-", absl::Hex(run.value()));
+}
+
+void AtDetach(Session& session, std::function<void()> call) {
+  SessionImpl::Of(session).at_detach.push_back(std::move(call));
+}
 
 const std::string& Session::socket() const { return impl_->socket; }
 uint64_t Session::id() const { return impl_->session_id; }

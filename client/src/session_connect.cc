@@ -279,6 +279,7 @@ void SessionImpl::Close() {
   if (control != nullptr && !is_left.load()) {
     // Without a goodbye a session that is kept on death would be kept, for a successor that never
     // comes; any other ends with its connection.
+    for (const std::function<void()>& call : at_detach) call();
     (void)control->Detach(/*insists=*/options.keep_on_death);
   }
 }

@@ -3,10 +3,12 @@
 #define GEMINID_CLIENT_SRC_SESSION_IMPL_H_
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "client/device/device.h"
 #include "client/src/attach.h"
@@ -76,6 +78,7 @@ class SessionImpl {
   std::byte* arena = nullptr;
   uint64_t arena_bytes = 0;
   std::atomic<bool> arena_claimed = false;
+  std::vector<std::function<void()>> at_detach;
 
  private:
   absl::Status ResolveSocket();

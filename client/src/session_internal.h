@@ -2,6 +2,9 @@
 #ifndef GEMINID_CLIENT_SRC_SESSION_INTERNAL_H_
 #define GEMINID_CLIENT_SRC_SESSION_INTERNAL_H_
 
+#include <functional>
+#include <string>
+
 #include "client/device/device.h"
 #include "geminid/session.h"
 #include "proto/shm/commit_layout.h"
@@ -21,6 +24,12 @@ bool OwnsDaemon(const Session& session);
 bool IsOfRun(const Session& session);
 // Its end leaves all that it has to the successor: nothing is to be freed.
 bool IsLeft(const Session& session);
+// A name for files of this rank, job and run, other than those of any other user's; empty where
+// nothing of the session outlives this process.
+std::string NameOfRank(const Session& session);
+// To be called before the session's memory is freed with the session's end, and not where that is
+// left to a successor.
+void AtDetach(Session& session, std::function<void()> call);
 // What one Allocate of a predecessor made, if it was asked for exactly `specs`: the same chunks
 // with their contents, and device copies where they were. NOT_FOUND if there is none such.
 absl::StatusOr<std::vector<ChunkHandle>> Claim(Session& session,

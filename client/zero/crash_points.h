@@ -14,6 +14,7 @@ inline constexpr const char* kCrashPoints[] = {
     "step recorded",    // the commit record
     "tensors flipped",  // tensor state
     "slice updated",    // of streamed state, on the device; less than all of it is in the spare
+    "extent leaving",   // of state on disk; any of it may be in the spare, or none
     "granule written",  // to the spare extent
     "granule flipped",  // and it is the granule's
     "state claimed",    // a successor has its predecessor's chunks

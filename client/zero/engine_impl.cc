@@ -1,5 +1,7 @@
 #include "client/zero/engine_impl.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +9,7 @@
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
+#include "client/zero/disk_updates.h"
 #include "client/zero/farewell.h"
 #include "client/zero/resumption.h"
 #include "client/zero/state_placement.h"
@@ -196,6 +199,11 @@ StateStoreOptions EngineImpl::StoreOptions() const {
   if (options.state_placement == StatePlacement::kStreamed) {
     made.streamed = StreamedGranules(setup_.layout);
   }
+  if (options.state_placement == StatePlacement::kDisk) {
+    made.disk = {.disk = options.state_disk,
+                 .name = NameOfRank(*setup_.session),
+                 .timeout = options.timeout};
+  }
   if (IsOfRun(*setup_.session)) made.noted_tensors = setup_.parameters.size();
   return made;
 }
@@ -226,6 +234,11 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
     GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(setup_.session, setup_.layout, options));
     optimizer_->SetWorkspace(store_->Workspace());
   }
+  if (store_->any_on_disk()) {
+    AtDetach(*setup_.session, [names = store_->disk()->names()] {
+      for (const std::string& name : names) ::unlink(name.c_str());
+    });
+  }
   state_ = std::make_unique<StateIo>(setup_, store_.get(), links_.get());
   residency_->SetStateBytes(store_->device_bytes());
   return run;
@@ -233,11 +246,12 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
 
 absl::Status EngineImpl::StartMoving() {
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<kernels::ThreadPool> pool, setup_.MakeUpdatePool());
-  std::unique_ptr<StreamedUpdates> streamed;
+  std::unique_ptr<UpdatesAhead> ahead;
+  if (store_->any_on_disk()) ahead = std::make_unique<DiskUpdates>(store_.get(), *optimizer_);
   if (store_->any_streamed()) {
     GEMINID_ASSIGN_OR_RETURN(
-        streamed, StreamedUpdates::Create(setup_.session, setup_.layout, store_.get(), *optimizer_,
-                                          setup_.options.timeout));
+        ahead, StreamedUpdates::Create(setup_.session, setup_.layout, store_.get(), *optimizer_,
+                                       setup_.options.timeout));
     residency_->SetStateBytes(store_->device_bytes());
   }
   const auto updated = [this](const absl::Status& status) { residency_->mover().Notify(status); };
@@ -246,7 +260,7 @@ absl::Status EngineImpl::StartMoving() {
   };
   GEMINID_ASSIGN_OR_RETURN(
       updater_, Updater::Create(setup_.layout, *optimizer_, store_.get(), std::move(pool), updated,
-                                before_update, std::move(streamed)));
+                                before_update, std::move(ahead)));
   MoverContext context;
   context.store = store_.get();
   context.communicator = links_->mover();

@@ -213,6 +213,7 @@ class EngineImpl final : public Engine {
   absl::Status NotOfStep(const absl::Status& status);
   absl::Status CheckStep(const char* call) const;
   absl::Status NameNotFinite(double norm);
+  absl::Status DiskSpent() const;
   // That have begun in this step.
   int MicroBatchesBegun() const {
     return step_->micro_batches() + (director_->in_micro_batch() ? 1 : 0);

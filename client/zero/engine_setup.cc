@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "client/disk/striped_files.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/data_types.h"
 #include "client/zero/optimizer_options.h"
@@ -112,12 +113,14 @@ absl::Status EngineSetup::Check() const {
     return absl::InvalidArgumentError("state_share must be from 0 to 1");
   }
   const bool at_home = options.state_placement == StatePlacement::kHost ||
-                       options.state_placement == StatePlacement::kStreamed;
+                       options.state_placement == StatePlacement::kStreamed ||
+                       options.state_placement == StatePlacement::kDisk;
   if (options.placement == Placement::kDevice && at_home) {
     return absl::InvalidArgumentError(
         "with placement device the optimizer's state is on the device too; use state placement "
         "auto or device, or placement auto");
   }
+  GEMINID_RETURN_IF_ERROR(CheckStateDisk());
   const bool on_host =
       options.placement != Placement::kDevice && options.state_placement == StatePlacement::kHost;
   if (IsMuon(options.optimizer) && IsOnGpu(session) && !on_host) {
@@ -135,6 +138,22 @@ absl::Status EngineSetup::Check() const {
     GEMINID_RETURN_IF_ERROR(CheckParameter(parameter));
   }
   return absl::OkStatus();
+}
+
+absl::Status EngineSetup::CheckStateDisk() const {
+  if (options.state_placement != StatePlacement::kDisk) {
+    if (options.state_disk.folders.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "Options::state_disk names folders, and the state placement is not disk; name none, or use "
+        "StatePlacement::kDisk");
+  }
+  if (IsMuon(options.optimizer) || NeedsSums(options.optimizer)) {
+    return absl::UnimplementedError(absl::StrCat(
+        Name(options.optimizer),
+        " reads whole tensors, or all state, before it updates any, and cannot have state on disk; "
+        "use state placement host, or an optimizer such as AdamW"));
+  }
+  return disk::CheckFolders(options.state_disk.folders);
 }
 
 absl::Status EngineSetup::CheckNotFinite() const {

@@ -75,6 +75,7 @@ struct EngineSetup {
 
  private:
   absl::Status CheckNotFinite() const;
+  absl::Status CheckStateDisk() const;
   absl::Status CheckStage() const;
   absl::Status CheckAllRanks() const;
   absl::Status CheckUpdatesInBackward() const;

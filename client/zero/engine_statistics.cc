@@ -74,6 +74,12 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   const TransferTotals totals = setup_.session->Totals();
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
+  if (const DiskState* disk = store_->disk(); disk != nullptr) {
+    statistics.state_disk_bytes = disk->file_bytes();
+    statistics.disk_read_bytes = disk->read_bytes();
+    statistics.disk_written_bytes = disk->written_bytes();
+    statistics.state_disk = disk->how();
+  }
   if (const OffloadedActivations* activations = residency_->activations(); activations != nullptr) {
     statistics.activation_place_bytes = activations->place_bytes();
     statistics.activation_bytes = activations->returned_bytes();

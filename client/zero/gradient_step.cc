@@ -72,8 +72,9 @@ absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
   const FieldsDigest digest = DigestOf(step);
+  const bool spent = store_->any_on_disk() && store_->disk()->IsSpent();
   std::vector<double> sums = {mover_->GradientSquares(), YieldAsked(*setup_.session) ? 1.0 : 0.0,
-                              mover_->OwnGradientSquares()};
+                              mover_->OwnGradientSquares(), spent ? 1.0 : 0.0};
   const size_t own = sums.size();
   sums.insert(sums.end(), digest.begin(), digest.end());
   GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective, [&] {
@@ -85,6 +86,7 @@ absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
   // Of gradients that were changed since, as the reduced ones tell.
   gradients_ =
       again && measured.square_of_mean != gradients_.square_of_mean ? StepGradients{} : measured;
+  disk_spent_ = sums[3] > 0;
   const std::span added = std::span(sums).subspan(own);
   if (SameOnAll(added, links_->control()->WorldSize())) return *norm_;
   return links_->agreement().NameDifference("Step", step);

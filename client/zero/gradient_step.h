@@ -52,6 +52,8 @@ class GradientStep {
   void NoteGradientsWritten() { gradients_written_ = true; }
   // Of the newest step that has a norm.
   const StepGradients& newest_gradients() const { return gradients_; }
+  // By the last norm: a rank has no endurance of its disk left for another step.
+  bool disk_spent() const { return disk_spent_; }
   // A rank was asked to give its arena to another job; once.
   bool TakeYieldAsked() { return std::exchange(yield_asked_, false); }
 
@@ -108,6 +110,7 @@ class GradientStep {
   StepGradients gradients_;         // as they were measured
   bool gradients_written_ = false;  // by the trainer, since then
   bool yield_asked_ = false;        // of any rank, in the step that ends
+  bool disk_spent_ = false;         // likewise
   std::optional<Input> begun_;
 };
 

@@ -48,7 +48,7 @@ std::vector<kernels::TensorOptions> TensorsOf(const std::vector<Parameter>& para
   return tensors;
 }
 
-kernels::ParameterArrays ArraysOf(const StateStore::View& view, uint64_t offset) {
+kernels::ParameterArrays ArraysOf(const StateView& view, uint64_t offset) {
   kernels::ParameterArrays arrays;
   if (view.type == DataType::kFloat32) {
     arrays.form = kernels::WeightForm::kFloat;
@@ -182,9 +182,10 @@ kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, const Slice& at) co
 }
 
 kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, uint32_t granule,
+                                             const StateView& state,
                                              const StateStore& store) const {
   return SegmentOf(run, {.granule = granule,
-                         .state = store.Current(granule),
+                         .state = state,
                          .gradient = store.Gradient(granule),
                          .gradient_type = store.GradientType(granule)});
 }
@@ -193,7 +194,7 @@ std::vector<kernels::Segment> GranuleOptimizer::AllSegments(const StateStore& st
   std::vector<kernels::Segment> segments;
   for (uint32_t granule = 0; granule < layout_.granules; ++granule) {
     for (const Run& run : runs_[granule]) {
-      if (run.counts) segments.push_back(SegmentOf(run, granule, store));
+      if (run.counts) segments.push_back(SegmentOf(run, granule, store.Current(granule), store));
     }
   }
   return segments;
@@ -320,7 +321,7 @@ absl::Status GranuleOptimizer::UpdateOnDevice(uint32_t granule, const StateStore
                                               kernels::ThreadPool* pool) const {
   const ComputePlace& place = store.ComputeOf(granule);
   for (const Run& run : runs_[granule]) {
-    place.ops->Apply(*place.stream, step_, SegmentOf(run, granule, store),
+    place.ops->Apply(*place.stream, step_, SegmentOf(run, granule, store.Current(granule), store),
                      ArraysOf(store.Spare(granule), run.granule_offset), pool);
   }
   return place.Finish();
@@ -337,10 +338,9 @@ void GranuleOptimizer::QueueInPlace(const Slice& slice, const ComputePlace& plac
   }
 }
 
-kernels::Status GranuleOptimizer::Apply(const Run& run, uint32_t granule,
-                                        const StateStore& store) const {
-  return step_.Apply(SegmentOf(run, granule, store),
-                     ArraysOf(store.Spare(granule), run.granule_offset));
+kernels::Status GranuleOptimizer::Apply(const Run& run, uint32_t granule, const StateView& from,
+                                        const StateView& to, const StateStore& store) const {
+  return step_.Apply(SegmentOf(run, granule, from, store), ArraysOf(to, run.granule_offset));
 }
 
 bool GranuleOptimizer::HasMatrices(uint32_t granule) const {
@@ -352,11 +352,11 @@ bool GranuleOptimizer::HasMatrices(uint32_t granule) const {
 absl::Status GranuleOptimizer::UpdateMatrices(uint32_t granule, const StateStore& store,
                                               kernels::ThreadPool* pool) const {
   for (const Run& run : runs_[granule]) {
-    const kernels::Segment segment = SegmentOf(run, granule, store);
+    const kernels::Segment segment = SegmentOf(run, granule, store.Current(granule), store);
     const kernels::Status status =
         step_.OfMatrices(segment)
             ? step_.ApplyMatrices(segment, ArraysOf(store.Spare(granule), run.granule_offset), pool)
-            : Apply(run, granule, store);
+            : Apply(run, granule, store.Current(granule), store.Spare(granule), store);
     GEMINID_RETURN_IF_ERROR(FromKernel(status, "ShardedStep"));
   }
   return absl::OkStatus();
@@ -366,12 +366,18 @@ absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
                                       kernels::ThreadPool* pool) const {
   if (store.granule_on_device(granule)) return UpdateOnDevice(granule, store, pool);
   if (HasMatrices(granule)) return UpdateMatrices(granule, store, pool);
+  return UpdateBetween(granule, store.Current(granule), store.Spare(granule), store, pool);
+}
+
+absl::Status GranuleOptimizer::UpdateBetween(uint32_t granule, const StateView& from,
+                                             const StateView& to, const StateStore& store,
+                                             kernels::ThreadPool* pool) const {
   std::atomic<kernels::Status> status = kernels::Status::kOk;
   const auto update = [&](uint64_t begin, uint64_t end) {
     // The first one begins with the granule.
     auto run = std::ranges::upper_bound(runs_[granule], begin, {}, &Run::granule_offset) - 1;
     for (; run != runs_[granule].end() && run->granule_offset < end; ++run) {
-      const kernels::Status done = Apply(PartOf(*run, begin, end), granule, store);
+      const kernels::Status done = Apply(PartOf(*run, begin, end), granule, from, to, store);
       if (done != kernels::Status::kOk) status.store(done);
     }
   };

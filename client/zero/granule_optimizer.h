@@ -65,13 +65,16 @@ class GranuleOptimizer {
   // Writes the granule's next version to its spare, on the pool's threads if there are several. The
   // bits do not depend on how many.
   absl::Status Update(uint32_t granule, const StateStore& store, kernels::ThreadPool* pool) const;
+  // The same on the host, from and to other places than the store's; which may be the same place.
+  absl::Status UpdateBetween(uint32_t granule, const StateView& from, const StateView& to,
+                             const StateStore& store, kernels::ThreadPool* pool) const;
 
   // Elements of a granule whose state and gradient have been brought to the device.
   struct Slice {
     uint32_t granule = 0;
     uint64_t begin = 0;
     uint64_t elements = 0;
-    StateStore::View state{};  // from its first element on, as the gradient
+    StateView state{};  // from its first element on, as the gradient
     const std::byte* gradient = nullptr;
     DataType gradient_type = DataType::kBFloat16;
   };
@@ -97,8 +100,11 @@ class GranuleOptimizer {
   // The part of the run that lies in [begin, end) of its granule.
   static Run PartOf(const Run& run, uint64_t begin, uint64_t end);
   kernels::Segment SegmentOf(const Run& run, const Slice& at) const;
-  kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateStore& store) const;
-  kernels::Status Apply(const Run& run, uint32_t granule, const StateStore& store) const;
+  // Of a whole granule whose state is there.
+  kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateView& state,
+                             const StateStore& store) const;
+  kernels::Status Apply(const Run& run, uint32_t granule, const StateView& from,
+                        const StateView& to, const StateStore& store) const;
   // On the host: all runs are whole tensors, or none.
   absl::Status UpdateMatrices(uint32_t granule, const StateStore& store,
                               kernels::ThreadPool* pool) const;

@@ -1,12 +1,14 @@
 #include "client/zero/resumption.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/zero/crash_points.h"
+#include "client/zero/disk_updates.h"
 #include "client/zero/patience.h"
 #include "proto/shm/commit_layout.h"
 
@@ -134,9 +136,17 @@ absl::StatusOr<uint64_t> Resumption::FinishUpdate() {
   GEMINID_RETURN_IF_ERROR(store_.notes()->Read(record.epoch, &note));
   GEMINID_RETURN_IF_ERROR(optimizer_.Restore(note, tensor_state));
   GEMINID_ASSIGN_OR_RETURN(const auto pool, setup_.MakeUpdatePool());
-  for (const uint32_t granule : granules) {
-    GEMINID_RETURN_IF_ERROR(optimizer_.Update(granule, store_, pool.get()));
-    store_.Flip(granule, record.epoch);
+  std::optional<DiskUpdates> of_disk;
+  if (store_.any_on_disk()) of_disk.emplace(&store_, optimizer_);
+  size_t added = 0;
+  for (size_t i = 0; i < granules.size(); ++i) {
+    for (; of_disk.has_value() && added < std::min(i + kPlacesAhead, granules.size()); ++added) {
+      if (store_.granule_on_disk(granules[added])) of_disk->Add(granules[added]);
+    }
+    GEMINID_RETURN_IF_ERROR(store_.granule_on_disk(granules[i])
+                                ? of_disk->FinishFirst(record.epoch, pool.get())
+                                : optimizer_.Update(granules[i], store_, pool.get()));
+    store_.Flip(granules[i], record.epoch);
     CrashPoint("granule resumed");
   }
   return granules.size();

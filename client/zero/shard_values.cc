@@ -12,7 +12,7 @@
 namespace geminid::zero {
 namespace {
 
-std::byte* ArrayOf(const StateStore::View& view, StateKind kind) {
+std::byte* ArrayOf(const StateView& view, StateKind kind) {
   return kind == StateKind::kExpAvg ? view.arrays[0] : view.arrays[1];
 }
 
@@ -23,7 +23,7 @@ struct PlainArray {
   DataType type;
 };
 
-PlainArray PlainAt(const StateStore::View& view, StateKind kind, uint64_t at) {
+PlainArray PlainAt(const StateView& view, StateKind kind, uint64_t at) {
   const bool is_master = kind == StateKind::kMaster;
   PlainArray array = {is_master ? view.weight : ArrayOf(view, kind),
                       is_master ? DataType::kFloat32 : view.state_type};
@@ -31,7 +31,7 @@ PlainArray PlainAt(const StateStore::View& view, StateKind kind, uint64_t at) {
   return array;
 }
 
-bool IsSplit(const StateStore::View& view, StateKind kind) {
+bool IsSplit(const StateView& view, StateKind kind) {
   return kind == StateKind::kMaster && view.type == DataType::kBFloat16;
 }
 
@@ -41,17 +41,17 @@ struct Split {
   int16_t* remainder;  // null: frozen
 };
 
-Split SplitAt(const StateStore::View& view, uint64_t at) {
+Split SplitAt(const StateView& view, uint64_t at) {
   return {reinterpret_cast<kernels::BFloat16*>(view.weight) + at,
           view.remainder == nullptr ? nullptr : view.remainder + at};
 }
 
-bool IsFrozen(const StateStore::View& view, StateKind kind) {
+bool IsFrozen(const StateView& view, StateKind kind) {
   return kind == StateKind::kMaster && !IsTrained(view.type);
 }
 
 // A weight of a type that is never trained, from its element `at` on.
-absl::Status ReadFrozen(const ComputePlace& place, const StateStore::View& view, uint64_t at,
+absl::Status ReadFrozen(const ComputePlace& place, const StateView& view, uint64_t at,
                         std::span<float> values) {
   auto read = std::make_shared<std::vector<std::byte>>(values.size() * SizeOf(view.type));
   place.ops->Copy(*place.stream, read->data(), view.weight + at * SizeOf(view.type), read->size());
@@ -61,7 +61,7 @@ absl::Status ReadFrozen(const ComputePlace& place, const StateStore::View& view,
   return status;
 }
 
-absl::Status WriteFrozen(const ComputePlace& place, const StateStore::View& view, uint64_t at,
+absl::Status WriteFrozen(const ComputePlace& place, const StateView& view, uint64_t at,
                          std::span<const float> values) {
   auto written = std::make_shared<std::vector<std::byte>>(values.size() * SizeOf(view.type));
   FromFloats(view.type, values, *written);
@@ -74,12 +74,32 @@ absl::Status WriteFrozen(const ComputePlace& place, const StateStore::View& view
 }  // namespace
 
 bool ShardValues::Has(uint32_t granule, StateKind kind) const {
-  return kind == StateKind::kMaster || ArrayOf(store_.Current(granule), kind) != nullptr;
+  if (kind == StateKind::kMaster) return true;
+  return store_.arrays_of(granule) > (kind == StateKind::kExpAvg ? 0u : 1u);
+}
+
+// All but weights.
+bool ShardValues::IsOnDisk(uint32_t granule, StateKind kind) const {
+  if (!store_.granule_on_disk(granule)) return false;
+  return kind != StateKind::kMaster || store_.Current(granule).type == DataType::kBFloat16;
 }
 
 absl::Status ShardValues::Read(const ShardPart& part, StateKind kind,
                                std::span<float> values) const {
-  const StateStore::View view = store_.Current(part.granule);
+  const auto read = [&](const StateView& view) { return ReadFrom(view, part, kind, values); };
+  if (!IsOnDisk(part.granule, kind)) return read(store_.Current(part.granule));
+  return store_.disk()->Use(store_.OnDisk(part.granule), /*writes=*/false, read);
+}
+
+absl::Status ShardValues::Write(const ShardPart& part, StateKind kind,
+                                std::span<const float> values) const {
+  const auto write = [&](const StateView& view) { return WriteTo(view, part, kind, values); };
+  if (!IsOnDisk(part.granule, kind)) return write(store_.Current(part.granule));
+  return store_.disk()->Use(store_.OnDisk(part.granule), /*writes=*/true, write);
+}
+
+absl::Status ShardValues::ReadFrom(const StateView& view, const ShardPart& part, StateKind kind,
+                                   std::span<float> values) const {
   const ComputePlace& place = store_.ComputeOf(part.granule);
   if (IsFrozen(view, kind)) return ReadFrozen(place, view, part.granule_offset, values);
   auto read = std::make_shared<std::vector<float>>(values.size());
@@ -102,9 +122,8 @@ absl::Status ShardValues::Read(const ShardPart& part, StateKind kind,
   return status;
 }
 
-absl::Status ShardValues::Write(const ShardPart& part, StateKind kind,
-                                std::span<const float> values) const {
-  const StateStore::View view = store_.Current(part.granule);
+absl::Status ShardValues::WriteTo(const StateView& view, const ShardPart& part, StateKind kind,
+                                  std::span<const float> values) const {
   const ComputePlace& place = store_.ComputeOf(part.granule);
   if (IsFrozen(view, kind)) return WriteFrozen(place, view, part.granule_offset, values);
   auto written = std::make_shared<std::vector<float>>(values.begin(), values.end());

@@ -29,6 +29,12 @@ class ShardValues {
   absl::Status WriteGradient(const ShardPart& part, std::span<const float> values) const;
 
  private:
+  bool IsOnDisk(uint32_t granule, StateKind kind) const;
+  absl::Status ReadFrom(const StateView& view, const ShardPart& part, StateKind kind,
+                        std::span<float> values) const;
+  absl::Status WriteTo(const StateView& view, const ShardPart& part, StateKind kind,
+                       std::span<const float> values) const;
+
   const StateStore& store_;
 };
 

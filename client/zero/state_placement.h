@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/zero/layout.h"
+#include "client/zero/places_ahead.h"
 #include "geminid/plan.h"
 #include "geminid/zero.h"
 
@@ -65,7 +66,7 @@ bool IsBetter(const Plan& plan, const Plan& best);
 std::vector<bool> StreamedGranules(const Layout& layout);
 
 // Places of the arena that slices of granules pass through: one comes, one is updated, one leaves.
-inline constexpr size_t kStreamedPlaces = 3;
+inline constexpr size_t kStreamedPlaces = kPlacesAhead;
 
 // How many elements a slice of a granule has where each takes `element_bytes` of a place: as many
 // as keep the places within a sixteenth of the arena. Not more than 2 Mi, since a place is in use

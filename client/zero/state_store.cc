@@ -70,7 +70,8 @@ StateStore::ExtentSlots StateStore::AddExtent(const ChunkShape& chunk, bool spar
   slots.form = FormOf(chunk);
   slots.trainable = chunk.trainable;
   slots.weight = add(ChunkKind::kWeight, chunk.granule_bytes());
-  if (!slots.trainable) return slots;
+  slots.on_disk = DiskShapeOf(chunk).payload_bytes() > 0;
+  if (!slots.trainable || slots.on_disk) return slots;
   if (chunk.type == DataType::kBFloat16) {
     slots.remainder = add(ChunkKind::kRemainder, elements * sizeof(int16_t));
   }
@@ -100,10 +101,68 @@ StateStore::Extent StateStore::MakeExtent(const ExtentSlots& slots, const std::v
   extent.tier = tier;
   extent.form = slots.form;
   extent.weight = ids[slots.weight];
-  if (!slots.trainable) return extent;
+  extent.on_disk = slots.on_disk;
+  if (!slots.trainable || slots.on_disk) return extent;
   if (slots.form.type == DataType::kBFloat16) extent.remainder = ids[slots.remainder];
   for (size_t i = 0; i < ArraysOf(slots.form); ++i) extent.arrays[i] = ids[slots.arrays[i]];
   return extent;
+}
+
+// --- on disk -------------------------------------------------------------------------------------
+
+DiskShape StateStore::DiskShapeOf(const ChunkShape& chunk) const {
+  if (!options_.disk.has_value() || !chunk.trainable) return {};
+  return {.elements = chunk.granule_elements,
+          .type = chunk.type,
+          .state_type = options_.state_type,
+          .arrays = ArraysOf(FormOf(chunk))};
+}
+
+// In the order of the extents: granules, then spares.
+std::vector<DiskShape> StateStore::DiskShapes() const {
+  std::vector<DiskShape> shapes;
+  std::vector<DiskShape> spares;
+  std::vector<Form> forms;
+  for (const ChunkShape& chunk : layout_.chunks) {
+    shapes.insert(shapes.end(), chunk.granules, DiskShapeOf(chunk));
+    if (!chunk.trainable || std::ranges::count(forms, FormOf(chunk)) > 0) continue;
+    forms.push_back(FormOf(chunk));
+    spares.push_back(DiskShapeOf(chunk));
+  }
+  shapes.insert(shapes.end(), spares.begin(), spares.end());
+  return shapes;
+}
+
+absl::Status StateStore::MakeDisk(const std::vector<ChunkId>& memory) {
+  std::vector<std::byte*> homes;
+  for (const ChunkId chunk : memory) homes.push_back(session_->Home(chunk));
+  absl::StatusOr<std::unique_ptr<DiskState>> made =
+      DiskState::Create(DiskShapes(), *options_.disk, homes, left_.claimed);
+  if (!made.ok()) return left_.claimed ? NoteWhatIsLeft(made.status()) : made.status();
+  disk_ = *std::move(made);
+  return absl::OkStatus();
+}
+
+GranuleOnDisk StateStore::OnDisk(uint32_t granule) const {
+  const uint32_t extent = current_[granule].load();
+  return {.granule = granule,
+          .extent = extent,
+          .epoch = shm::ChunkVersion::Decode(commit_->versions[granule].load()).epoch,
+          .weight = extents_[extent].view.weight};
+}
+
+size_t StateStore::arrays_of(uint32_t granule) const {
+  const Extent& extent = extents_[current_[granule].load()];
+  if (!extent.on_disk) {
+    return static_cast<size_t>(
+        std::ranges::count_if(extent.arrays, [](ChunkId array) { return array != kNoChunk; }));
+  }
+  return ArraysOf(extent.form);
+}
+
+absl::Status StateStore::Free() {
+  if (disk_ != nullptr) disk_->Remove();
+  return chunks_.FreeAll();
 }
 
 // One list of chunks, allocated together: the extents in order, the gradients, the staging area.
@@ -142,6 +201,18 @@ absl::Status StateStore::Allocate(const Layout& layout) {
       model_state_bytes_ += spec.bytes;
   }
   const std::vector<ExtentSlots> spares = AddSpares(has_home, "spare", &specs);
+  const std::vector<DiskShape> on_disk = DiskShapes();
+  uint64_t disk_bytes = 0;
+  for (size_t granule = 0; granule < layout.granules; ++granule) {
+    disk_bytes += on_disk[granule].payload_bytes();
+  }
+  model_state_bytes_ += disk_bytes;
+  const size_t first_of_disk = specs.size();
+  if (disk_bytes > 0) {
+    for (const uint64_t bytes : DiskState::MemoryBytes(on_disk)) {
+      specs.push_back({"memory for state on disk", ChunkKind::kGeneric, bytes});
+    }
+  }
   const size_t first_staging = specs.size();
   const uint32_t staged = options_.accumulate ? most_granules : options_.landing_places;
   for (uint32_t g = 0; has_home && g < staged; ++g) {
@@ -151,6 +222,10 @@ absl::Status StateStore::Allocate(const Layout& layout) {
   absl::StatusOr<std::vector<ChunkId>> ids = ObtainChunks(specs);
   if (!ids.ok()) return ids.status();
   GEMINID_RETURN_IF_ERROR(ObtainNotes());
+  if (disk_bytes > 0) {
+    GEMINID_RETURN_IF_ERROR(MakeDisk({ids->begin() + static_cast<ptrdiff_t>(first_of_disk),
+                                      ids->begin() + static_cast<ptrdiff_t>(first_staging)}));
+  }
   if (options_.on_device) {
     if (left_.claimed) GEMINID_RETURN_IF_ERROR(NoteWhatIsLeft(HoldClaimed(*ids)));
     if (!left_.claimed) GEMINID_RETURN_IF_ERROR(chunks_.Place(*ids, compute_->on_device()));

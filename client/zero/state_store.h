@@ -5,7 +5,8 @@
 // than granules, the spare. A form is a data type, and whether granules hold whole tensors. An
 // update reads a granule's extent, writes the spare, and flips them: one 64-bit store in the commit
 // segment says which extent is the granule's from now on. Its old extent becomes the spare. Chunks
-// whose state lives on the device have a spare of their own there.
+// whose state lives on the device have a spare of their own there. With state on disk an extent's
+// weight alone is in host memory (client/zero/disk_state.h).
 #ifndef GEMINID_CLIENT_ZERO_STATE_STORE_H_
 #define GEMINID_CLIENT_ZERO_STATE_STORE_H_
 
@@ -21,16 +22,16 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/zero/compute.h"
+#include "client/zero/disk_state.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_chunks.h"
+#include "client/zero/state_view.h"
 #include "client/zero/step_notes.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "proto/shm/commit_layout.h"
 
 namespace geminid::zero {
-
-inline constexpr size_t kMaxStateArrays = 2;
 
 inline constexpr size_t kTrainedTypes = 2;  // the first of DataType
 
@@ -52,6 +53,7 @@ struct StateStoreOptions {
   // By granule: state on the host that the device updates (client/zero/streamed_updates.h). Empty:
   // none is.
   std::vector<bool> streamed{};
+  std::optional<DiskStateOptions> disk{};     // all state of trained granules but weights is there
   bool resume = false;                        // from what a predecessor left, if it left this
   std::optional<size_t> noted_tensors{};      // steps are noted for a successor; none: they are not
   absl::Duration timeout = absl::Minutes(5);  // for each answer of the daemon
@@ -65,14 +67,8 @@ class StateStore {
   static absl::StatusOr<std::unique_ptr<StateStore>> Create(Session* session, const Layout& layout,
                                                             const StateStoreOptions& options);
 
-  // One extent. Frozen granules have a weight alone; fp32 weights have no remainder.
-  struct View {
-    DataType type = DataType::kBFloat16;  // of the weight
-    std::byte* weight = nullptr;
-    int16_t* remainder = nullptr;
-    DataType state_type = DataType::kFloat32;  // of the arrays
-    std::array<std::byte*, kMaxStateArrays> arrays = {};
-  };
+  // One extent; with state on disk its weight alone.
+  using View = StateView;
   View Current(uint32_t granule) const { return extents_[current_[granule].load()].view; }
   // Where the granule's next version goes.
   View Spare(uint32_t granule) const { return extents_[spare_[SpareOf(granule)]].view; }
@@ -129,8 +125,9 @@ class StateStore {
     return gradients_.sums.empty() ? nullptr : gradients_.sums[chunk];
   }
 
-  // All of its memory goes back to the session. Nothing else may be called after it.
-  absl::Status Free() { return chunks_.FreeAll(); }
+  // All of its memory goes back to the session, and files on disk go. Nothing else may be called
+  // after it.
+  absl::Status Free();
 
   // What transfers name. The weight's changes with each flip.
   ChunkId WeightChunk(uint32_t granule) const { return extents_[current_[granule].load()].weight; }
@@ -163,6 +160,23 @@ class StateStore {
     return any_streamed() && options_.streamed[granule] && !granule_on_device(granule);
   }
   bool any_streamed() const { return !options_.streamed.empty(); }
+
+  // --- state on disk ---
+  bool any_on_disk() const { return disk_ != nullptr; }
+  bool granule_on_disk(uint32_t granule) const {
+    return extents_[current_[granule].load()].on_disk;
+  }
+  DiskState* disk() const { return disk_.get(); }  // null: there is none
+  GranuleOnDisk OnDisk(uint32_t granule) const;
+  uint32_t SpareExtent(uint32_t granule) const { return spare_[SpareOf(granule)]; }
+  uint64_t WeightBytes(uint32_t granule) const { return session_->Bytes(WeightChunk(granule)); }
+
+  // Before its update the granule's state is fetched from elsewhere (client/zero/updates_ahead.h).
+  bool granule_fetched(uint32_t granule) const {
+    return granule_on_disk(granule) || granule_streamed(granule);
+  }
+  // How many arrays the optimizer keeps of the granule, wherever they are.
+  size_t arrays_of(uint32_t granule) const;
   const ComputePlace& device_compute() const { return compute_->on_device(); }
   // Who computes on it there; and on numbers per tensor, which read state of both kinds.
   const ComputePlace& ComputeOf(uint32_t granule) const {
@@ -216,6 +230,7 @@ class StateStore {
     ChunkId remainder = kNoChunk;
     std::array<ChunkId, kMaxStateArrays> arrays = {kNoChunk, kNoChunk};
     Tier tier = kHost;
+    bool on_disk = false;  // but for the weight
     Form form{};
     View view{};  // where that is
   };
@@ -226,6 +241,7 @@ class StateStore {
     std::array<size_t, kMaxStateArrays> arrays = {};
     Form form{};
     bool trainable = false;
+    bool on_disk = false;
   };
 
   StateStore(Session* session, const Layout& layout, const StateStoreOptions& options);
@@ -235,6 +251,10 @@ class StateStore {
   std::vector<ExtentSlots> AddSpares(bool has_home, const std::string& name,
                                      std::vector<ChunkSpec>* specs) const;
   Extent MakeExtent(const ExtentSlots& slots, const std::vector<ChunkId>& ids, Tier tier) const;
+  // What of a granule of this chunk is on disk; nothing of frozen ones.
+  DiskShape DiskShapeOf(const ChunkShape& chunk) const;
+  std::vector<DiskShape> DiskShapes() const;  // by extent
+  absl::Status MakeDisk(const std::vector<ChunkId>& memory);
   // Of what a predecessor left, if it is wanted and there; else new ones.
   absl::StatusOr<std::vector<ChunkId>> ObtainChunks(const std::vector<ChunkSpec>& specs);
   absl::Status NoteWhatIsLeft(absl::Status found);
@@ -316,6 +336,7 @@ class StateStore {
   Left left_;
   std::optional<StepNotes> notes_;
   uint64_t model_state_bytes_ = 0;
+  std::unique_ptr<DiskState> disk_;
   std::unique_ptr<Compute> compute_;  // last: it finishes what it was given
 };
 

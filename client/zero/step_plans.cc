@@ -160,7 +160,7 @@ absl::StatusOr<size_t> StepPlans::CountStateOnDevice(const StatePlacementProblem
 // one that the daemon explains.
 absl::Status StepPlans::PlaceState(Trace* trace) {
   const StatePlacement wanted = setup_.options.state_placement;
-  const bool none = wanted == StatePlacement::kHost ||
+  const bool none = wanted == StatePlacement::kHost || wanted == StatePlacement::kDisk ||
                     (wanted == StatePlacement::kStreamed && setup_.options.state_share == 0);
   const bool movable =
       setup_.options.placement == Placement::kAuto && !none && !store_.any_on_device();

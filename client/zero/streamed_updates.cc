@@ -195,7 +195,7 @@ absl::Status StreamedUpdates::FinishFirstSlice(kernels::ThreadPool* pool) {
   return status;
 }
 
-absl::Status StreamedUpdates::FinishFirst(kernels::ThreadPool* pool) {
+absl::Status StreamedUpdates::FinishFirst(uint64_t /*epoch*/, kernels::ThreadPool* pool) {
   bool last = false;
   while (!last) {
     last = placed_.front().slice.last;

@@ -26,14 +26,14 @@
 #include "client/zero/granule_optimizer.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
+#include "client/zero/updates_ahead.h"
 #include "geminid/pending.h"
 #include "geminid/session.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
 namespace geminid::zero {
 
-// By one thread at a time.
-class StreamedUpdates {
+class StreamedUpdates final : public UpdatesAhead {
  public:
   // Takes its places from the arena, for granules that the store says are streamed. All outlive it.
   // `timeout`: for each copy and each update. RESOURCE_EXHAUSTED where the arena has no room.
@@ -43,18 +43,14 @@ class StreamedUpdates {
                                                                  const GranuleOptimizer& optimizer,
                                                                  absl::Duration timeout);
   // Waits for updates and copies under way, for copies ten seconds at most.
-  ~StreamedUpdates();
+  ~StreamedUpdates() override;
   StreamedUpdates(const StreamedUpdates&) = delete;
   StreamedUpdates& operator=(const StreamedUpdates&) = delete;
 
-  // The granule is updated after those added before. Its state begins to come when there is a place
-  // for it: nothing may change it any more, nor its gradient.
-  void Add(uint32_t granule);
-  // Waits until the next version of the first granule is complete in its spare. It must be flipped
-  // before the next call. On the host device `pool` computes, perhaps still after this returned.
-  absl::Status FinishFirst(kernels::ThreadPool* pool);
-  // Waits until nothing is being updated, and with that until the pool is free.
-  absl::Status WaitUpdates();
+  void Add(uint32_t granule) override;
+  // On the host device `pool` computes, perhaps still after this returned.
+  absl::Status FinishFirst(uint64_t epoch, kernels::ThreadPool* pool) override;
+  absl::Status WaitUpdates() override;
 
   uint64_t slice_elements() const { return slice_elements_; }
 

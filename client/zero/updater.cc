@@ -9,30 +9,29 @@
 #include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "client/zero/crash_points.h"
-#include "client/zero/state_placement.h"
 
 namespace geminid::zero {
 Updater::Updater(const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
                  std::unique_ptr<kernels::ThreadPool> pool,
                  std::function<void(absl::Status)> on_chunk_updated,
                  std::function<void(uint32_t granule, uint64_t epoch)> before_update,
-                 std::unique_ptr<StreamedUpdates> streamed)
+                 std::unique_ptr<UpdatesAhead> ahead)
     : layout_(layout),
       optimizer_(optimizer),
       store_(store),
       pool_(std::move(pool)),
       calls_{std::move(on_chunk_updated), std::move(before_update)},
-      streamed_(std::move(streamed)),
+      ahead_(std::move(ahead)),
       missing_(layout.chunks.size()) {}
 
 absl::StatusOr<std::unique_ptr<Updater>> Updater::Create(
     const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
     std::unique_ptr<kernels::ThreadPool> pool, std::function<void(absl::Status)> on_chunk_updated,
     std::function<void(uint32_t granule, uint64_t epoch)> before_update,
-    std::unique_ptr<StreamedUpdates> streamed) {
+    std::unique_ptr<UpdatesAhead> ahead) {
   std::unique_ptr<Updater> updater(new Updater(layout, optimizer, store, std::move(pool),
                                                std::move(on_chunk_updated),
-                                               std::move(before_update), std::move(streamed)));
+                                               std::move(before_update), std::move(ahead)));
   GEMINID_ASSIGN_OR_RETURN(updater->thread_,
                            base::StartThread([raw = updater.get()] { raw->Loop(); }));
   return updater;
@@ -134,7 +133,7 @@ void Updater::Loop() {
     lock.unlock();
     for (const uint32_t granule : coming) {
       calls_.before_update(granule, epoch);
-      streamed_->Add(granule);
+      ahead_->Add(granule);
     }
     const absl::Status status = UpdateGranule(item.granule, epoch);
     lock.lock();
@@ -154,8 +153,8 @@ void Updater::Loop() {
 // All that is queued is of one step.
 std::vector<uint32_t> Updater::TakeComing() {
   std::vector<uint32_t> coming;
-  for (size_t i = 0; i < std::min(queue_.size(), kStreamedPlaces); ++i) {
-    if (queue_[i].coming || !Streams(queue_[i].granule)) continue;
+  for (size_t i = 0; i < std::min(queue_.size(), kPlacesAhead); ++i) {
+    if (queue_[i].coming || !IsFetched(queue_[i].granule)) continue;
     queue_[i].coming = true;
     coming.push_back(queue_[i].granule);
   }
@@ -163,10 +162,10 @@ std::vector<uint32_t> Updater::TakeComing() {
 }
 
 absl::Status Updater::MakeVersion(uint32_t granule, uint64_t epoch) {
-  if (Streams(granule)) return streamed_->FinishFirst(pool_.get());
+  if (IsFetched(granule)) return ahead_->FinishFirst(epoch, pool_.get());
   calls_.before_update(granule, epoch);
   // The pool may still work on a slice of a later granule.
-  if (streamed_ != nullptr) GEMINID_RETURN_IF_ERROR(streamed_->WaitUpdates());
+  if (ahead_ != nullptr) GEMINID_RETURN_IF_ERROR(ahead_->WaitUpdates());
   return optimizer_.Update(granule, *store_, pool_.get());
 }
 

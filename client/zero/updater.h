@@ -19,7 +19,7 @@
 #include "client/zero/granule_optimizer.h"
 #include "client/zero/layout.h"
 #include "client/zero/state_store.h"
-#include "client/zero/streamed_updates.h"
+#include "client/zero/updates_ahead.h"
 
 namespace geminid::zero {
 
@@ -27,13 +27,13 @@ class Updater {
  public:
   // `on_chunk_updated` is called on the updater's thread after a chunk's last granule, and once
   // with an error if a step fails; `before_update` there before each granule's new version is made.
-  // `streamed` makes those of granules that the store says are streamed; null: there are none.
+  // `ahead` makes those of granules that the store says are fetched ahead; null: there are none.
   // The rest outlives it. RESOURCE_EXHAUSTED where the system gives no thread.
   static absl::StatusOr<std::unique_ptr<Updater>> Create(
       const Layout& layout, const GranuleOptimizer& optimizer, StateStore* store,
       std::unique_ptr<kernels::ThreadPool> pool, std::function<void(absl::Status)> on_chunk_updated,
       std::function<void(uint32_t granule, uint64_t epoch)> before_update,
-      std::unique_ptr<StreamedUpdates> streamed = nullptr);
+      std::unique_ptr<UpdatesAhead> ahead = nullptr);
   ~Updater();  // as Stop
   Updater(const Updater&) = delete;
   Updater& operator=(const Updater&) = delete;
@@ -75,19 +75,19 @@ class Updater {
           std::unique_ptr<kernels::ThreadPool> pool,
           std::function<void(absl::Status)> on_chunk_updated,
           std::function<void(uint32_t granule, uint64_t epoch)> before_update,
-          std::unique_ptr<StreamedUpdates> streamed);
+          std::unique_ptr<UpdatesAhead> ahead);
   void Loop();
   // Until `ready`, or an error.
   absl::Status Await(std::unique_lock<std::mutex>* lock, absl::Duration timeout,
                      const std::function<bool()>& ready);
   absl::Status UpdateGranule(uint32_t granule, uint64_t epoch);
   absl::Status MakeVersion(uint32_t granule, uint64_t epoch);
-  bool Streams(uint32_t granule) const {
-    return streamed_ != nullptr && store_->granule_streamed(granule);
+  bool IsFetched(uint32_t granule) const {
+    return ahead_ != nullptr && store_->granule_fetched(granule);
   }
   // With the lock held.
   bool IsMissing(uint32_t chunk) const { return missing_[chunk] > 0; }
-  // Of the next granules those whose state can be on its way to the device.
+  // Of the next granules those whose state can be on its way.
   std::vector<uint32_t> TakeComing();
 
   const Layout& layout_;
@@ -98,7 +98,7 @@ class Updater {
     std::function<void(absl::Status)> on_chunk_updated;
     std::function<void(uint32_t granule, uint64_t epoch)> before_update;
   } calls_;
-  const std::unique_ptr<StreamedUpdates> streamed_;  // of the thread
+  const std::unique_ptr<UpdatesAhead> ahead_;  // of the thread
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;

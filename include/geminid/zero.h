@@ -102,6 +102,24 @@ enum class StatePlacement {
   // this moves 14 bytes of each parameter to the device and 12 back, in place of 28 bytes that the
   // processor reads and writes. With placement kCpu too.
   kStreamed,
+  // Weights lie on the host, and all other state of what is trained on disk (Options::state_disk):
+  // 10 of the 12 bytes of each parameter, with AdamW and bf16. The processor updates it, granule by
+  // granule: three are in host memory at one time. With placement kCpu too; not with optimizers
+  // that NeedsSums, nor with MuonOptions.
+  kDisk,
+};
+
+// Where StatePlacement::kDisk has state.
+struct StateDisk {
+  // One on each disk, over which the bytes are spread evenly. This rank has a file in each, whose
+  // space is taken when the engine is made. Ranks may name the same folders. In a session that a
+  // successor may take over the files have names, and wait for it; else they have none, and are
+  // gone when this process ends, however it ends.
+  std::vector<std::string> folders{};
+  uint64_t limit_bytes = 0;  // of this rank's files; 0: what the disks have
+  // What this rank may write to them; 0: any number. A step that would write more is
+  // RESOURCE_EXHAUSTED on all ranks, and changes nothing.
+  uint64_t endurance_bytes = 0;
 };
 
 // When parameters are updated, and with that how much of the gradient is kept.
@@ -220,6 +238,7 @@ struct Options {
   StatePlacement state_placement = StatePlacement::kAuto;
   // kShare, kStreamed: 0 to 1, of what the arena has beyond its fullest moment in the sample.
   double state_share = 0;
+  StateDisk state_disk{};       // with kDisk alone
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
   // Each weight and each gradient is at the same address whenever it is on the device. At any other
   // time touching that address is a fault, until the engine fails. This takes as many addresses as

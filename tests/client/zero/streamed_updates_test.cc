@@ -177,7 +177,7 @@ TEST_F(StreamedUpdatesTest, GranuleThatIsNotFinished_HasItsOldStateAndTheNewOneI
   std::unique_ptr<kernels::ThreadPool> pool;
   ASSERT_EQ(kernels::ThreadPool::Create({.threads = 1}, &pool), kernels::Status::kOk);
   streamed_->Add(0);
-  ASSERT_TRUE(streamed_->FinishFirst(pool.get()).ok());
+  ASSERT_TRUE(streamed_->FinishFirst(/*epoch=*/1, pool.get()).ok());
   EXPECT_EQ(State(), before);
   EXPECT_NE(std::memcmp(store_->Spare(0).weight, store_->Current(0).weight, 2 * kElements), 0);
   store_->Flip(0, 1);

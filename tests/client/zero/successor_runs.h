@@ -2,6 +2,7 @@
 #ifndef GEMINID_TESTS_CLIENT_ZERO_SUCCESSOR_RUNS_H_
 #define GEMINID_TESTS_CLIENT_ZERO_SUCCESSOR_RUNS_H_
 
+#include <cstdlib>
 #include <string>
 
 #include "tests/client/zero/synthetic_training.h"
@@ -9,12 +10,15 @@
 namespace geminid::zero {
 
 inline constexpr int kSuccessorRanks = 2;
+// The variable that names the folder with the disks.
+inline constexpr char kSuccessorDisk[] = "GEMINID_SUCCESSOR_DISK";
 inline constexpr int kSuccessorSteps = 6;
 
 // "tight": an arena that does not hold the model; "moved": some state goes to the device after the
 // first step; "device": all of it lives there; "streamed": it is updated there, granule by granule;
 // "streamed tight": in an arena in which granules have many slices; "lamb", "streamed lamb": an
-// optimizer that needs sums of all ranks; "came": and factors; "summed": fp32 gradients of two
+// optimizer that needs sums of all ranks; "disk": state on two disks; "small on disk": in bf16;
+// "disk tight": with a tight arena; "came": and factors; "summed": fp32 gradients of two
 // micro-batches; "second": these in ZeRO's second stage; "first": in its first; "hosts": weights
 // sharded within two hosts of a rank each; "one host": within one of both ranks, which is refused;
 // "negative": with a limit of norms that is refused before anything else; "overflow": a step that
@@ -31,7 +35,8 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   run.options.clip_norm = 0;
   run.options.state_placement = StatePlacement::kHost;
   run.options.timeout = absl::Seconds(60);
-  if (name == "tight" || name == "hosts" || name == "one host") run.arena_bytes = 320 << 10;
+  if (name == "tight" || name == "disk tight" || name == "hosts" || name == "one host")
+    run.arena_bytes = 320 << 10;
   if (name.starts_with("small")) run.options.state_type = DataType::kBFloat16;
   if (name.ends_with("moved")) {
     run.options.state_placement = StatePlacement::kShare;
@@ -41,6 +46,12 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   if (name == "device") run.options.state_placement = StatePlacement::kDevice;
   if (name.starts_with("streamed")) run.options.state_placement = StatePlacement::kStreamed;
   if (name == "streamed tight") run.arena_bytes = 320 << 10;
+  if (name.starts_with("disk") || name.ends_with("on disk")) {
+    run.options.state_placement = StatePlacement::kDisk;
+    for (const char* disk : {"/a", "/b"}) {
+      run.options.state_disk.folders.push_back(std::getenv(kSuccessorDisk) + std::string(disk));
+    }
+  }
   if (name.ends_with("lamb")) run.options.optimizer = LambOptions{};
   if (name.ends_with("came")) run.options.optimizer = CameOptions{};
   if (name == "muon") {

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <string>
@@ -36,8 +37,10 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::Eq;
+using ::testing::HasSubstr;
+using ::testing::Ne;
 
-constexpr int kLastPointOfAStep = 8;  // of kCrashPoints; those after it are a successor's
+constexpr int kLastPointOfAStep = 9;  // of kCrashPoints; those after it are a successor's
 
 // What becomes of a rank at a crash point.
 struct Fate {
@@ -78,7 +81,13 @@ class RankProcess {
 
 class SuccessorTest : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_TRUE(env_.Start().ok()); }
+  void SetUp() override {
+    ASSERT_TRUE(env_.Start().ok());
+    for (const char* disk : {"disks/a", "disks/b"}) {
+      std::filesystem::create_directories(folder_ / disk);
+    }
+    setenv(kSuccessorDisk, (folder_ / "disks").c_str(), /*overwrite=*/1);
+  }
 
   // Runs both ranks until both have ended. Returns how rank 0 and rank 1 ended, as waitpid says.
   std::vector<int> Start(const std::string& name, bool resume, const std::vector<Fate>& fates) {
@@ -217,6 +226,14 @@ class SuccessorTest : public ::testing::Test {
       EXPECT_EQ(engine.Check(), absl::OkStatus());
       EXPECT_EQ(engine.ledger().Totals(core::kHostAccount).reserved_bytes, 0u);
     });
+    EXPECT_THAT(FilesOnDisks(), ::testing::IsEmpty());
+  }
+  std::vector<std::string> FilesOnDisks() const {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "disks")) {
+      if (entry.is_regular_file()) files.push_back(entry.path().string());
+    }
+    return files;
   }
 
   // A point that a rank gets past alone, once the other has agreed to the step: sums over the ranks
@@ -233,12 +250,15 @@ class SuccessorTest : public ::testing::Test {
 
 // Rank 0 dies at each point of its fourth step, or so; the other notices and leaves its own state.
 TEST_F(SuccessorTest, OneRankKilledAtEveryPoint_BothGoOnFromTheirLastStep) {
-  for (const std::string name : {"tight", "apart", "streamed"}) {
+  for (const std::string name : {"tight", "apart", "streamed", "disk"}) {
     for (int p = 0; p < kLastPointOfAStep; ++p) {
       SCOPED_TRACE(absl::StrCat(name, ", ", kCrashPoints[p]));
       const bool is_piece = std::string_view(kCrashPoints[p]) == "slice updated";
       if (is_piece && name != "streamed") continue;
-      const bool is_granule = is_piece || std::string_view(kCrashPoints[p]).starts_with("granule");
+      const bool is_extent = std::string_view(kCrashPoints[p]) == "extent leaving";
+      if (is_extent && name != "disk") continue;
+      const bool is_granule =
+          is_piece || is_extent || std::string_view(kCrashPoints[p]).starts_with("granule");
       const std::vector<int> ends =
           Start(name, false, {{"kill", kCrashPoints[p], is_granule ? 50 : 4}, {}});
       ASSERT_TRUE(WasKilled(ends[0])) << Words();
@@ -249,7 +269,7 @@ TEST_F(SuccessorTest, OneRankKilledAtEveryPoint_BothGoOnFromTheirLastStep) {
 
 TEST_F(SuccessorTest, OneRankBehindTheOther_IsToldTheStep) {
   for (const std::string name :
-       {"tight", "device", "lamb", "came", "summed", "second", "first", "overflow", "apart",
+       {"tight", "device", "disk", "lamb", "came", "summed", "second", "first", "overflow", "apart",
         "apart overflow", "apart lamb", "apart came"}) {
     SCOPED_TRACE(name);
     // The step that the other one has recorded is not that of a rank held where it agreed to it.
@@ -297,6 +317,56 @@ TEST_F(SuccessorTest, StreamedState_IsFinishedWhereverItsPiecesWere) {
       ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
       EXPECT_GE(MustFinish(name), 1);
     }
+  }
+}
+
+// Some of a granule's new version is in its spare extent, and none of it is believed.
+TEST_F(SuccessorTest, StateOnDisk_IsFinishedWhereverItsExtentsWere) {
+  for (const std::string name : {"disk", "disk tight", "small on disk"}) {
+    for (const char* point : {"extent leaving", "granule written", "granule flipped"}) {
+      SCOPED_TRACE(absl::StrCat(name, ", ", point));
+      const std::vector<int> ends = Start(name, false, {{"kill", point, 40}, {"kill", point, 45}});
+      ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
+      EXPECT_EQ(FilesOnDisks().size(), 4u);
+      EXPECT_GE(MustFinish(name), 1);
+    }
+  }
+}
+
+// One rank's state is lost, so that none goes on: they begin anew, with files of their own.
+TEST_F(SuccessorTest, StateOnDiskThatIsGoneOrAnothers_IsNotGoneOnFrom) {
+  using Mishap = std::function<void(const std::string& file)>;
+  const std::map<std::string, Mishap> mishaps = {
+      {"removed", [](const std::string& file) { std::filesystem::remove(file); }},
+      {"truncated", [](const std::string& file) { std::filesystem::resize_file(file, 1 << 20); }},
+      {"other", [](const std::string& file) {
+         constexpr off_t kIdentity = 8;
+         const int fd = open(file.c_str(), O_WRONLY);
+         EXPECT_EQ(pwrite(fd, "another.", 8, kIdentity), 8);
+         close(fd);
+       }}};
+  for (const auto& [what, happens] : mishaps) {
+    SCOPED_TRACE(what);
+    Start("disk", false, {{"kill", "granule flipped", 40}, {"kill", "granule flipped", 40}});
+    for (const std::string& file : FilesOnDisks()) {
+      if (file.find("rank1") != std::string::npos) happens(file);
+    }
+    if (what == "other") {  // a file that is not known to be geminid's is not overwritten
+      EXPECT_THAT(Start("disk", true, {{}, {}}), ::testing::Contains(Ne(0)));
+      EXPECT_THAT(Words(), HasSubstr("no file of geminid's"));
+      return;
+    }
+    EXPECT_EQ(MustFinish("disk"), 0);
+  }
+}
+
+TEST_F(SuccessorTest, SuccessorsThatHaveStateOnDiskOrNoLonger_BeginAnewWithTheSameBits) {
+  for (const auto& [before, after] : {std::pair{"disk", "tight"}, std::pair{"tight", "disk"}}) {
+    SCOPED_TRACE(absl::StrCat(before, " to ", after));
+    Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});
+    // Whoever is not told the folders any more leaves the files there.
+    for (const std::string& file : FilesOnDisks()) std::filesystem::remove(file);
+    EXPECT_EQ(MustFinish(after), 0);
   }
 }
 

@@ -1,0 +1,307 @@
+// State on disk: the bits of state in host memory, what goes to and from the disks, what is left
+// behind, and what happens when a disk has no more.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "tests/base/temporary_folder.h"
+#include "tests/client/zero/engine_fixture.h"
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+class EngineDiskTest : public EngineTest {
+ protected:
+  void SetUp() override {
+    EngineTest::SetUp();
+    for (const char* disk : {"a", "b", "c"}) std::filesystem::create_directory(folder_ / disk);
+    run_.options.state_placement = StatePlacement::kDisk;
+    run_.options.state_disk.folders = {folder_ / "a"};
+  }
+
+  SyntheticRun OnHost() const {
+    SyntheticRun host = run_;
+    host.options.state_placement = StatePlacement::kHost;
+    host.options.state_disk = {};
+    return host;
+  }
+  std::vector<std::vector<float>> WeightsOnHost() {
+    const absl::StatusOr<SyntheticResult> result = Train(OnHost());
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? result->weights : std::vector<std::vector<float>>();
+  }
+  absl::Status Refused() {
+    SyntheticResult none;
+    return TrainStatuses(run_, &none)[0];
+  }
+  std::vector<std::string> Files() const {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+      if (entry.is_regular_file()) files.push_back(entry.path().string());
+    }
+    return files;
+  }
+
+  base::TemporaryFolder folder_;
+};
+
+TEST_F(EngineDiskTest, EveryWorldSizeArenaAndPlacement_GivesTheBitsOfDenseTraining) {
+  run_.model = MixedModel(DataType::kFloat32);
+  for (const int world_size : {1, 2}) {
+    for (const int accumulate : {1, 2}) {
+      run_.world_size = world_size;
+      run_.options.accumulate = accumulate;
+      const std::vector<std::vector<float>> expected = TrainDensely(run_);
+      for (auto [placement, arena] :
+           {std::pair{Placement::kAuto, 8 << 20}, std::pair{Placement::kCpu, 512 << 10}}) {
+        SCOPED_TRACE(::testing::Message() << "world " << world_size << ", accumulate " << accumulate
+                                          << ", arena " << arena);
+        run_.options.placement = placement;
+        run_.arena_bytes = static_cast<uint64_t>(arena);
+        ExpectSameBits(MustTrain().weights, expected);
+      }
+    }
+  }
+}
+
+TEST_F(EngineDiskTest, EveryOptimizerAndTypeOfState_GivesTheBitsOfStateOnTheHost) {
+  run_.world_size = 2;
+  run_.steps = 3;
+  run_.options.clip_norm = 1;
+  for (const Optimizer& optimizer :
+       {Optimizer(AdamWOptions{}), Optimizer(AdamOptions{.weight_decay = 0.01}),
+        Optimizer(LionOptions{}), Optimizer(AdagradOptions{}),
+        Optimizer(SgdOptions{.momentum = 0.9})}) {
+    for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
+      SCOPED_TRACE(::testing::Message() << Name(optimizer) << ", type " << static_cast<int>(type));
+      run_.options.optimizer = optimizer;
+      run_.options.state_type = type;
+      ExpectSameBits(MustTrain().weights, WeightsOnHost());
+    }
+  }
+}
+
+TEST_F(EngineDiskTest, OptimizersWithoutArrays_KeepRemaindersThereOrNothing) {
+  run_.options.optimizer = SgdOptions{};
+  SyntheticResult result = MustTrain();
+  ExpectSameBits(result.weights, WeightsOnHost());
+  EXPECT_GT(result.statistics[0].disk_written_bytes, 0u);
+  run_.options.data_type = DataType::kFloat32;
+  result = MustTrain();
+  ExpectSameBits(result.weights, WeightsOnHost());
+  EXPECT_EQ(result.statistics[0].state_disk_bytes, 0u);
+}
+
+TEST_F(EngineDiskTest, SeveralDisksAndThreads_GiveTheSameBits) {
+  run_.world_size = 2;
+  run_.options.update_threads = 3;
+  run_.options.chunk_elements = 100'000;
+  run_.options.state_disk.folders = {folder_ / "a", folder_ / "b", folder_ / "c"};
+  const SyntheticResult result = MustTrain();
+  ExpectSameBits(result.weights, TrainDensely(run_));
+  EXPECT_THAT(result.statistics[0].state_disk, HasSubstr("3 disks"));
+}
+
+TEST_F(EngineDiskTest, EveryStage_GivesTheBitsOfStateOnTheHost) {
+  run_.world_size = 2;
+  run_.options.accumulate = 2;
+  for (const Stage stage : {Stage::kState, Stage::kGradients}) {
+    SCOPED_TRACE(static_cast<int>(stage));
+    run_.options.stage = stage;
+    ExpectSameBits(MustTrain().weights, WeightsOnHost());
+  }
+}
+
+TEST_F(EngineDiskTest, UpdatesInTheBackwardPass_GiveTheBitsOfDenseTraining) {
+  run_.world_size = 2;
+  run_.options.update = UpdateTime::kInBackward;
+  ExpectSameBits(MustTrain().weights, TrainDensely(run_));
+}
+
+TEST_F(EngineDiskTest, StepThatOverflows_IsSkippedAlsoAsTheFirst) {
+  run_.world_size = 2;
+  run_.options.loss_scale = FixedLossScale(1);
+  for (const int step : {0, 1}) {
+    run_.overflow_step = step;
+    ExpectSameBits(MustTrain().weights, TrainDensely(run_));
+  }
+}
+
+TEST_F(EngineDiskTest, FrozenParameters_AreNotOnDisk) {
+  const uint64_t all = MustTrain().statistics[0].disk_written_bytes;
+  run_.model.parameters[2].trainable = false;
+  const SyntheticResult result = MustTrain();
+  ExpectSameBits(result.weights, TrainDensely(run_));
+  EXPECT_LT(result.statistics[0].disk_written_bytes, all);
+}
+
+// With AdamW and bf16 an element has 10 of its 12 bytes there.
+TEST_F(EngineDiskTest, BytesOnDisk_AreReadAndWrittenOnceAStepAndTakeNoHostMemory) {
+  run_.options.chunk_elements = 8192;
+  run_.steps = 4;
+  const Statistics four = MustTrain().statistics[0];
+  run_.steps = 6;
+  const Statistics six = MustTrain().statistics[0];
+  const uint64_t payload = four.model_state_bytes / 12 * 10;
+  const auto is_a_little_more = [](uint64_t bytes, uint64_t than) {
+    return bytes >= than && bytes < than + than / 4;  // headers and padding
+  };
+  EXPECT_TRUE(is_a_little_more((six.disk_written_bytes - four.disk_written_bytes) / 2, payload));
+  EXPECT_TRUE(is_a_little_more((six.disk_read_bytes - four.disk_read_bytes) / 2, payload));
+  EXPECT_GT(four.state_disk_bytes, payload);
+  const absl::StatusOr<SyntheticResult> host = Train(OnHost());
+  ASSERT_TRUE(host.ok()) << host.status();
+  EXPECT_EQ(host->statistics[0].model_state_bytes, four.model_state_bytes);
+  EXPECT_LT(four.host_bytes, host->statistics[0].host_bytes - payload / 2);
+  EXPECT_EQ(host->statistics[0].state_disk, "");
+}
+
+// All of the state by rank and kind, after each step and before the first.
+TEST_F(EngineDiskTest, StateThatIsReadBetweenSteps_IsThatOfStateOnTheHost) {
+  using Key = std::tuple<int, int, uint32_t, int>;
+  std::map<Key, std::vector<float>> read;
+  std::mutex mutex;
+  const auto reads = [&](Engine* engine, int rank, int step) {
+    for (uint32_t id = 0; id < run_.model.parameters.size(); ++id) {
+      for (const StateKind kind : kStateKinds) {
+        ASSERT_TRUE(engine->HasState(ParameterId{id}, kind));
+        for (const ShardRange& range : engine->ShardOf(ParameterId{id})) {
+          std::vector<float> values(range.elements);
+          ASSERT_TRUE(engine->ReadShard(ParameterId{id}, kind, range.offset, values).ok());
+          const std::lock_guard lock(mutex);
+          std::vector<float>& all = read[{rank, step, id, static_cast<int>(kind)}];
+          all.insert(all.end(), values.begin(), values.end());
+        }
+      }
+    }
+  };
+  run_.world_size = 2;
+  run_.between_steps = reads;
+  MustTrain();
+  const std::map<Key, std::vector<float>> on_disk = std::exchange(read, {});
+  ASSERT_TRUE(Train(OnHost()).ok());
+  EXPECT_FALSE(on_disk.empty());
+  EXPECT_TRUE(on_disk == read);
+}
+
+// Some of it between steps, of granules that share an extent with others.
+TEST_F(EngineDiskTest, StateThatIsWrittenBetweenSteps_IsUpdatedFromThere) {
+  run_.world_size = 2;
+  run_.between_steps = [&](Engine* engine, int, int step) {
+    if (step != 2) return;
+    for (const uint32_t id : {0u, 3u, 1u}) {
+      for (const StateKind kind : kStateKinds) {
+        for (const ShardRange& range : engine->ShardOf(ParameterId{id})) {
+          std::vector<float> values(range.elements);
+          ASSERT_TRUE(engine->ReadShard(ParameterId{id}, kind, range.offset, values).ok());
+          for (float& value : values) value *= 0.5f;
+          ASSERT_TRUE(engine->WriteShard(ParameterId{id}, kind, range.offset, values).ok());
+        }
+      }
+    }
+  };
+  ExpectSameBits(MustTrain().weights, WeightsOnHost());
+}
+
+TEST_F(EngineDiskTest, FilesOfASessionWithoutSuccessor_HaveNoNamesAtAnyTime) {
+  std::vector<std::string> seen;
+  run_.before_step = [&](int, int) {
+    for (const std::string& file : Files()) seen.push_back(file);
+    return absl::OkStatus();
+  };
+  MustTrain();
+  EXPECT_THAT(seen, ::testing::IsEmpty());
+  EXPECT_THAT(Files(), ::testing::IsEmpty());
+}
+
+TEST_F(EngineDiskTest, TwoRanksInOneFolder_HaveFilesOfTheirOwnUntilTheyEnd) {
+  run_.run = "one";
+  run_.world_size = 2;
+  std::vector<std::string> seen;
+  std::mutex mutex;
+  run_.before_step = [&](int rank, int step) {
+    const std::lock_guard lock(mutex);
+    if (rank == 0 && step == 1) seen = Files();
+    return absl::OkStatus();
+  };
+  ExpectSameBits(MustTrain().weights, TrainDensely(run_));
+  EXPECT_EQ(seen.size(), 2u);
+  EXPECT_THAT(seen, Each(HasSubstr(folder_ / "a/geminid-synthetic-rank")));
+  EXPECT_THAT(Files(), ::testing::IsEmpty());
+}
+
+// A write of the step before may make it longer again: then what is in between reads as zeros.
+TEST_F(EngineDiskTest, FileTruncatedUnderTraining_EndsItWithOneErrorThatNamesIt) {
+  run_.run = "two";
+  run_.before_step = [&](int, int step) {
+    if (step != 2) return absl::OkStatus();
+    for (const std::string& file : Files()) std::filesystem::resize_file(file, 1 << 20);
+    return absl::OkStatus();
+  };
+  const absl::Status status = Refused();
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ / "a/geminid-synthetic-rank0"));
+}
+
+TEST_F(EngineDiskTest, FileRemovedUnderTraining_ChangesNothing) {
+  run_.run = "three";
+  run_.before_step = [&](int, int step) {
+    if (step != 2) return absl::OkStatus();
+    for (const std::string& file : Files()) std::filesystem::remove(file);
+    return absl::OkStatus();
+  };
+  ExpectSameBits(MustTrain().weights, TrainDensely(run_));
+}
+
+// The step that would go beyond it is refused on both ranks, and the engine goes on.
+TEST_F(EngineDiskTest, EnduranceThatIsSpent_RefusesTheStepOnAllRanks) {
+  run_.world_size = 2;
+  run_.steps = 3;
+  const uint64_t written = MustTrain().statistics[0].disk_written_bytes;
+  run_.steps = 20;
+  run_.options.state_disk.endurance_bytes = 2 * written;
+  SyntheticResult none;
+  for (const absl::Status& status : TrainStatuses(run_, &none)) {
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("endurance_bytes"), HasSubstr("nothing has changed")));
+  }
+}
+
+TEST_F(EngineDiskTest, LimitOfARanksFiles_IsRefusedWithTheNumbers) {
+  run_.options.state_disk.limit_bytes = 4096;
+  EXPECT_TRUE(absl::IsResourceExhausted(Refused()));
+  EXPECT_THAT(std::string(Refused().message()), HasSubstr("the limit is 4.0 KiB"));
+}
+
+TEST_F(EngineDiskTest, WhatCannotBeOnDisk_IsRefusedWithWhatToDo) {
+  run_.options.state_disk.folders = {folder_ / "missing"};
+  EXPECT_TRUE(absl::IsNotFound(Refused())) << Refused();
+  run_.options.state_disk.folders = {};
+  EXPECT_TRUE(absl::IsInvalidArgument(Refused())) << Refused();
+  run_.options.state_disk.folders = {folder_ / "a"};
+  for (const Optimizer& optimizer : {Optimizer(LambOptions{}), Optimizer(MuonOptions{})}) {
+    run_.options.optimizer = optimizer;
+    EXPECT_TRUE(absl::IsUnimplemented(Refused())) << Refused();
+  }
+  run_.options.optimizer = AdamWOptions{};
+  run_.options.placement = Placement::kDevice;
+  EXPECT_TRUE(absl::IsInvalidArgument(Refused())) << Refused();
+  run_.options.placement = Placement::kAuto;
+  run_.options.state_placement = StatePlacement::kHost;
+  EXPECT_THAT(std::string(Refused().message()), HasSubstr("StatePlacement::kDisk"));
+}
+
+}  // namespace
+}  // namespace geminid::zero

@@ -71,4 +71,12 @@ std::string RefusedMemoryWords(int rank, const HostRegistration& host) {
                       " of host memory, whose copies take a detour: ", host.refusal);
 }
 
+std::string DiskEnduranceWords(int rank, uint64_t written_bytes, uint64_t endurance_bytes) {
+  if (endurance_bytes == 0 || written_bytes < endurance_bytes / 10 * 9) return "";
+  return absl::StrCat("geminid-train: rank ", rank, " has written ",
+                      base::FormatBytes(written_bytes), " of the ",
+                      base::FormatBytes(endurance_bytes),
+                      " that --state-disk-endurance allows; the run ends before it writes more");
+}
+
 }  // namespace geminid::trainer

@@ -27,6 +27,9 @@ std::string DivergenceWords(uint64_t step, bool stops);
 // Of host memory that a GPU's driver did not page-lock.
 std::string RefusedMemoryWords(int rank, const HostRegistration& host);
 
+// Once nine tenths of what a rank may write to disk are written; empty before.
+std::string DiskEnduranceWords(int rank, uint64_t written_bytes, uint64_t endurance_bytes);
+
 }  // namespace geminid::trainer
 
 #endif  // GEMINID_TOOLS_TRAINER_END_WORDS_H_

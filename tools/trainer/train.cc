@@ -111,6 +111,7 @@ class RankTrainer {
                                    .why_activations = activations_.why})) {
       progress_.Announce(line);
     }
+    GEMINID_RETURN_IF_ERROR(SayStateDisk());
     const uint64_t first = report_.first_step;
     const bool is_last = first == steps() || ends();
     GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, RunStateAt(first)));
@@ -141,6 +142,7 @@ class RankTrainer {
       if (last_step_.wait_ended) GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // why
       NoteLoss(done);
       SayRefusedMemory();
+      GEMINID_RETURN_IF_ERROR(SayStateDisk());
       GEMINID_RETURN_IF_ERROR(Save(done));
       GEMINID_RETURN_IF_ERROR(Validate(done));
       Log(done);
@@ -221,6 +223,19 @@ class RankTrainer {
     if (host.refused_bytes == 0 || said_refused_) return;
     said_refused_ = true;
     progress_.Warn(RefusedMemoryWords(rank(), host));
+  }
+
+  // At first how state on disk is read and written; later that its endurance is nearly spent.
+  absl::Status SayStateDisk() {
+    if (options_.zero.state_placement != zero::StatePlacement::kDisk) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
+    if (!std::exchange(said_disk_, true) && rank() == 0 && !statistics.state_disk.empty()) {
+      progress_.Announce(absl::StrCat("optimizer state on ", statistics.state_disk));
+    }
+    const std::string words = DiskEnduranceWords(rank(), statistics.disk_written_bytes,
+                                                 options_.zero.state_disk.endurance_bytes);
+    if (!words.empty() && !std::exchange(said_endurance_, true)) progress_.Warn(words);
+    return absl::OkStatus();
   }
 
   // Those of the command line were said when it was read.
@@ -495,6 +510,8 @@ class RankTrainer {
   std::optional<RunLog> log_;
   absl::Status log_status_;
   bool said_refused_ = false;
+  bool said_disk_ = false;
+  bool said_endurance_ = false;
   zero::StepResult last_step_;
   ActivationChoice activations_;
   std::optional<BatchWatch> watch_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <random>
@@ -322,6 +323,32 @@ TEST_F(Training, WithEveryPlaceOfTheOptimizersState_GivesTheSameBits) {
     EXPECT_EQ(Field("weights_sha256"), weights) << where;
     EXPECT_EQ(Number("device_state_bytes") > 0, std::string(where) != "host") << where;
   }
+}
+
+TEST_F(Training, WithTheOptimizersStateOnDisk_GivesTheSameBitsAndLeavesNothing) {
+  ASSERT_EQ(Run({"--optimizer-state", "host"}).code, 0);
+  const std::string weights = Field("weights_sha256");
+  const std::string disk = folder_ / "disk";
+  std::filesystem::create_directory(disk);
+  const CommandResult result = Run({"--state-disk", disk, "--restarts", "1"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(Field("weights_sha256"), weights);
+  EXPECT_THAT(result.err, HasSubstr("optimizer state on 1 disk"));
+  EXPECT_TRUE(std::filesystem::is_empty(disk));
+}
+
+TEST_F(Training, WithEnduranceOfTheDiskThatIsSpent_WarnsAndEndsWithSeven) {
+  const CommandResult result =
+      Run({"--state-disk", folder_.path(), "--state-disk-endurance", "8MB"});
+  EXPECT_EQ(result.code, 7) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("that --state-disk-endurance allows"));
+  EXPECT_THAT(result.err, HasSubstr("nothing has changed"));
+}
+
+TEST_F(Training, WithAFolderForStateThatIsNotThere_ExitsWithFour) {
+  const CommandResult result = Run({"--state-disk", folder_ / "missing"});
+  EXPECT_EQ(result.code, 4) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("there is no such folder"));
 }
 
 TEST_F(Training, InADeviceThatIsTooSmall_ExitsWithSevenAndTheNumbers) {

@@ -58,6 +58,7 @@ void AddTraining(CLI::App* app, Flags* flags) {
   for (const OwnedFlag& flag : ShapeFlags()) AddFlag(app, flags, "Schedule", flag.spec);
   AddFlags(app, flags, "Memory", MemoryFlags());
   AddFlag(app, flags, "Memory", kStatePlacementFlag);
+  AddFlags(app, flags, "Memory", StateDiskFlags());
   AddFlag(app, flags, "Memory", kActivationsFlag);
   AddFlags(app, flags, "Checkpoints", CheckpointFlags());
   AddFlag(app, flags, "Checkpoints", kLoadFlag);

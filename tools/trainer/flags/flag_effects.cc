@@ -12,6 +12,7 @@ constexpr bool kSaid = true;
 constexpr char kSaveDir[] = "--save DIR, where checkpoints are";
 constexpr char kShare[] = "--validation SHARE, the share of the data to hold out";
 constexpr char kHosts[] = "--hosts FILE, the hosts to start ranks on";
+constexpr char kStateDisk[] = "--state-disk FOLDER, where the optimizer's state is";
 constexpr char kMomentum[] = "--momentum above 0";
 constexpr char kTemperature[] = "--temperature above 0: at 0 the likeliest token is taken";
 
@@ -25,6 +26,7 @@ bool SeedCounts(F f) {
   const bool drops = !f.dropout.empty() && f.dropout != "0";
   return !all_loaded || f.sampling != Name(Sampling::kSequential) || drops;
 }
+bool HasStateOnDisk(F f) { return !f.state_disk.empty(); }
 bool IsOnHost(F f) { return f.device != "cuda"; }
 bool HasNarrowWeights(F f) { return f.dtype != "fp32"; }
 
@@ -101,6 +103,9 @@ constexpr FlagEffect kTraining[] = {
     {"--copy-bandwidth", IsOnHost,
      "a simulated link: copies to a GPU take the time that they take"},
     {"--optimizer-state"},
+    {"--state-disk"},
+    {"--state-disk-limit", HasStateOnDisk, kStateDisk},
+    {"--state-disk-endurance", HasStateOnDisk, kStateDisk},
     {"--activations"},
     {"--save"},
     {"--save-every", Saves, kSaveDir},

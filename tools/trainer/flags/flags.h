@@ -35,7 +35,7 @@ struct Flags {
   std::string lr, schedule = "constant", warmup_steps;
   std::string lr_floor, lr_first, lr_power, lr_milestones, lr_decay;
   std::string clip_norm = "1", update = "auto", loss_scale = "none", optimizer_state = "auto",
-              activations = "auto";
+              activations = "auto", state_disk, state_disk_limit, state_disk_endurance;
   std::string optimizer = "adamw", state_dtype = "fp32";
   std::string weight_decay, beta1, beta2, beta3, epsilon, epsilon1, epsilon2;
   std::string momentum, dampening, nesterov, decay_after_momentum;

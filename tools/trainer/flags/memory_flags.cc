@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 
@@ -27,6 +29,18 @@ constexpr FlagSpec kMemoryFlags[] = {
     {"--copy-bandwidth", &Flags::copy_bandwidth, "SIZE/s",
      "Speed of the simulated link, such as 10GB/s, or unlimited"},
 };
+constexpr FlagSpec kStateDiskFlags[] = {
+    {"--state-disk", &Flags::state_disk, "FOLDERS",
+     "With the optimizer's state on disk: a folder on each disk, as in /nvme0/run,/nvme1/run. Each "
+     "rank has a file in each of them while the run lasts"},
+    {"--state-disk-limit", &Flags::state_disk_limit, "SIZE",
+     "Of the files of a rank, as in 500GB; otherwise what the disks have"},
+    {"--state-disk-endurance", &Flags::state_disk_endurance, "SIZE",
+     "What a rank may write to the disks, as in 100TB: the run warns before that is spent, and "
+     "ends "
+     "before it writes more; otherwise any number"},
+};
+
 absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::string& text) {
   if (text == kUnlimited) return std::nullopt;
   GEMINID_ASSIGN_OR_RETURN(const uint64_t bytes, base::ParseMemory(flag, text));
@@ -40,10 +54,10 @@ absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::s
 absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
   using zero::StatePlacement;
   const std::string& text = flags.optimizer_state;
-  constexpr std::array kWords = {std::pair{"auto", StatePlacement::kAuto},
-                                 std::pair{"host", StatePlacement::kHost},
-                                 std::pair{"device", StatePlacement::kDevice},
-                                 std::pair{"streamed", StatePlacement::kStreamed}};
+  constexpr std::array kWords = {
+      std::pair{"auto", StatePlacement::kAuto}, std::pair{"host", StatePlacement::kHost},
+      std::pair{"device", StatePlacement::kDevice},
+      std::pair{"streamed", StatePlacement::kStreamed}, std::pair{"disk", StatePlacement::kDisk}};
   const auto word =
       std::ranges::find_if(kWords, [&](const auto& known) { return text == known.first; });
   if (word != kWords.end()) {
@@ -53,13 +67,13 @@ absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
     if (!share.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat(base::WithValue("--optimizer-state", text),
-                       "it must be auto, host, device, streamed, or a number from 0 to 1"));
+                       "it must be auto, host, device, streamed, disk, or a number from 0 to 1"));
     }
     options->state_placement = StatePlacement::kShare;
     options->state_share = *share;
   }
   const bool goes_with_cpu = text == "streamed" && options->placement == zero::Placement::kCpu;
-  if (text != "auto" && text != "device" && !goes_with_cpu &&
+  if (text != "auto" && text != "device" && text != "disk" && !goes_with_cpu &&
       options->placement != zero::Placement::kAuto) {
     return absl::InvalidArgumentError(
         absl::StrCat("--optimizer-state ", text, " needs --placement auto; leave it out"));
@@ -67,9 +81,45 @@ absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
   return absl::OkStatus();
 }
 
+// Folders are enough to say that state is to be there.
+absl::Status ParseStateDisk(const Flags& flags, zero::Options* options) {
+  if (flags.state_disk.empty()) {
+    if (options->state_placement != zero::StatePlacement::kDisk) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--optimizer-state disk needs folders; name them with --state-disk, as in "
+        "--state-disk /nvme0/run,/nvme1/run");
+  }
+  if (flags.optimizer_state != "disk" && flags.optimizer_state != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--state-disk is where --optimizer-state disk has state, not ",
+                     flags.optimizer_state, "; leave one of the two out"));
+  }
+  if (options->placement == zero::Placement::kDevice) {
+    return absl::InvalidArgumentError(
+        "--state-disk needs --placement auto or cpu; with device all state is on the device");
+  }
+  options->state_placement = zero::StatePlacement::kDisk;
+  for (const absl::string_view folder : absl::StrSplit(flags.state_disk, ',')) {
+    if (folder.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          base::WithValue("--state-disk", flags.state_disk), "there is a comma without a folder"));
+    }
+    options->state_disk.folders.emplace_back(folder);
+  }
+  if (!flags.state_disk_limit.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(options->state_disk.limit_bytes,
+                             base::ParseMemory("--state-disk-limit", flags.state_disk_limit));
+  }
+  if (flags.state_disk_endurance.empty()) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(options->state_disk.endurance_bytes,
+                           base::ParseMemory("--state-disk-endurance", flags.state_disk_endurance));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::span<const FlagSpec> MemoryFlags() { return kMemoryFlags; }
+std::span<const FlagSpec> StateDiskFlags() { return kStateDiskFlags; }
 
 absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
   using zero::Placement;
@@ -80,6 +130,7 @@ absl::Status ParseMemory(const Flags& flags, TrainOptions* options) {
                                  std::pair{Name(Placement::kCpu), Placement::kCpu},
                                  std::pair{Name(Placement::kAuto), Placement::kAuto}}));
   GEMINID_RETURN_IF_ERROR(ParseStatePlacement(flags, &options->zero));
+  GEMINID_RETURN_IF_ERROR(ParseStateDisk(flags, &options->zero));
   GEMINID_ASSIGN_OR_RETURN(
       options->activations,
       base::ParseWord(

@@ -12,11 +12,11 @@ namespace geminid::trainer {
 
 std::span<const FlagSpec> MemoryFlags();
 // For training alone.
-inline constexpr FlagSpec kStatePlacementFlag = {"--optimizer-state", &Flags::optimizer_state,
-                                                 "WHERE",
-                                                 "auto, host, device, streamed (on the host, and "
-                                                 "updated by the device), or a share of the device "
-                                                 "memory to spare, from 0 to 1"};
+inline constexpr FlagSpec kStatePlacementFlag = {
+    "--optimizer-state", &Flags::optimizer_state, "WHERE",
+    "auto, host, device, streamed (on the host, and updated by the device), disk (with "
+    "--state-disk), or a share of the device memory to spare, from 0 to 1"};
+std::span<const FlagSpec> StateDiskFlags();
 inline constexpr FlagSpec kActivationsFlag = {
     "--activations", &Flags::activations, "HOW",
     "What the backward pass needs of the forward pass: keep (it stays on the device), offload (it "

@@ -9,6 +9,7 @@
 namespace geminid::trainer {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::vector<std::string> With(const std::vector<std::string>& more) {
@@ -209,6 +210,21 @@ TEST(ParseCommandLine, WithAPlaceForTheOptimizersState_TakesIt) {
   EXPECT_EQ(share.state_share, 0.25);
 }
 
+TEST(ParseCommandLine, WithFoldersForTheOptimizersState_HasItOnDisk) {
+  const zero::Options one = Parse({"--state-disk", "/nvme"}).zero;
+  EXPECT_EQ(one.state_placement, zero::StatePlacement::kDisk);
+  EXPECT_THAT(one.state_disk.folders, ElementsAre("/nvme"));
+  EXPECT_EQ(one.state_disk.limit_bytes, 0u);
+  EXPECT_EQ(one.state_disk.endurance_bytes, 0u);
+  const zero::Options two =
+      Parse({"--optimizer-state", "disk", "--state-disk", "/a,b/c", "--state-disk-limit", "5GB",
+             "--state-disk-endurance", "1TB", "--placement", "cpu"})
+          .zero;
+  EXPECT_THAT(two.state_disk.folders, ElementsAre("/a", "b/c"));
+  EXPECT_EQ(two.state_disk.limit_bytes, 5'000'000'000u);
+  EXPECT_EQ(two.state_disk.endurance_bytes, 1'000'000'000'000u);
+}
+
 TEST(ParseCommandLine, UpdatesInTheBackwardPass_AreTakenWhereNothingSpeaksAgainstThem) {
   using zero::UpdateTime;
   const auto update = [](const std::vector<std::string>& arguments) {
@@ -319,6 +335,11 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--optimizer-state", "1.5"}, "--optimizer-state 1.5: "},
            {{"--optimizer-state", "0.5", "--placement", "cpu"}, "needs --placement auto"},
            {{"--optimizer-state", "streamed", "--placement", "device"}, "needs --placement auto"},
+           {{"--optimizer-state", "disk"}, "needs folders; name them with --state-disk"},
+           {{"--optimizer-state", "host", "--state-disk", "/a"}, "leave one of the two out"},
+           {{"--state-disk", "/a,,b"}, "a comma without a folder"},
+           {{"--state-disk", "/a", "--placement", "device"}, "needs --placement auto or cpu"},
+           {{"--state-disk", "/a", "--state-disk-limit", "5"}, "--state-disk-limit 5: "},
            {{"--activations", "yes"},
             "--activations yes: it must be one of: auto, keep, offload, recompute"},
            {{"--loss-scale", "big"}, "--loss-scale big: "},

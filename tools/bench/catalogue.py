@@ -70,6 +70,7 @@ ENTRIES = [
            ("BM_.*", ("limited_tokens_per_second", "unlimited_tokens_per_second", "same_work_tokens_per_second",
                       "over_unlimited", "over_same_work", "stall_share", "host_bytes_per_parameter",
                       "state_over_device_memory")), targets=TRAINER),
+    google("disk_bench", (".*", ("bytes_per_second",))),
     google("optimizer_bench", (".*", ("ratio", "GBps", "base_GBps", "Gparam", "B_param"))),
     google("model_kernels_bench", ("BM_MatmulOfFloat/.*", ("of_fp32",)), ("BM_MatmulOfLibrary/.*", ("of_library",)),
            ("BM_(Matmul/|Attention).*", ("FLOP/s",)),

@@ -84,7 +84,7 @@ std::vector<EnginePart> EngineParts(const forecast::Forecast& forecast,
   if (forecast.plan.disk.used) {
     parts.push_back({"disk",
                      absl::StrCat("holds ", base::FormatBytes(forecast.plan.disk.disk_bytes)),
-                     false, "the engine has no disk"});
+                     false, "the engine does not choose the disk"});
   }
   const bool runs = EngineRunsOn(hardware);
   parts.push_back({"device", hardware.name, runs,

@@ -80,6 +80,7 @@ void ExtentIo::AddRequest(Ticket ticket, const IoRequest& request, uint32_t file
   operation.requests.push_back(request);
   operation.requests.back().tag = TagOf(ticket, number);
   operation.files.push_back(file);
+  operation.finished.push_back(false);
   ++operation.missing;
   waiting_.emplace_back(ticket, number);
 }
@@ -89,16 +90,19 @@ ExtentIo::Ticket ExtentIo::StartRead(size_t extent, std::span<std::byte> buffer)
       {.kind = IoKind::kRead, .extent = extent, .buffer = buffer.first(extents_.bytes(extent))});
 }
 
-ExtentIo::Ticket ExtentIo::StartWrite(size_t extent, const ExtentKey& key,
-                                      std::span<std::byte> buffer, const ForEach& for_each) {
-  Operation operation = {
-      .kind = IoKind::kWrite, .extent = extent, .buffer = buffer.first(extents_.bytes(extent))};
-  const ExtentContents contents = ContentsOf(operation);
+void ExtentIo::Seal(size_t extent, const ExtentKey& key, std::span<std::byte> buffer,
+                    const ForEach& for_each) const {
+  const ExtentContents contents = {.extent = buffer.first(extents_.bytes(extent)),
+                                   .payload_bytes = extents_.payload_bytes(extent)};
   const std::span<std::byte> payload = contents.payload();
-  std::fill(payload.data() + payload.size(), operation.buffer.data() + operation.buffer.size(),
+  std::fill(payload.data() + payload.size(), contents.extent.data() + contents.extent.size(),
             std::byte{});
   SealExtent(files_.identity(), key, contents, for_each);
-  return Add(std::move(operation));
+}
+
+ExtentIo::Ticket ExtentIo::StartSealed(size_t extent, std::span<std::byte> buffer) {
+  return Add(
+      {.kind = IoKind::kWrite, .extent = extent, .buffer = buffer.first(extents_.bytes(extent))});
 }
 
 ExtentContents ExtentIo::ContentsOf(const Operation& operation) const {
@@ -151,6 +155,7 @@ void ExtentIo::Take(const IoResult& result) {
                                 ? TruncatedError(Describe(operation, number))
                                 : DiskError(ENOSPC, Describe(operation, number)));
   }
+  operation.finished[number] = true;
   --operation.missing;
 }
 
@@ -160,7 +165,9 @@ absl::Status ExtentIo::WaitFor(Ticket ticket) {
     broken_.Update(StartWaiting());
     const absl::StatusOr<std::vector<IoResult>> results = io_->Wait(base::Deadline::In(timeout_));
     if (absl::IsDeadlineExceeded(results.status())) {
-      const FailedCall stuck = Describe(operations_.at(ticket), 0);
+      const Operation& waits = operations_.at(ticket);
+      const auto first = std::ranges::find(waits.finished, false) - waits.finished.begin();
+      const FailedCall stuck = Describe(waits, static_cast<size_t>(first));
       broken_ = absl::DeadlineExceededError(
           absl::StrCat(stuck.path, ": the disk has done nothing for ",
                        absl::FormatDuration(timeout_), " (", stuck.call, " at byte ", stuck.offset,
@@ -175,12 +182,16 @@ absl::Status ExtentIo::WaitFor(Ticket ticket) {
   return operations_.at(ticket).status;
 }
 
+// A process that ends leaves nothing unwritten, and what a power cut leaves is of no use, since
+// weights are in memory. A sync tells that the page cache could not write, while the older version
+// is still there.
 absl::Status ExtentIo::FinishWriting(Ticket ticket) {
   GEMINID_RETURN_IF_ERROR(WaitFor(ticket));
   std::vector<uint32_t> written = operations_.at(ticket).files;
   std::ranges::sort(written);
   written.erase(std::ranges::unique(written).begin(), written.end());
   for (const uint32_t file : written) {
+    if (files_.is_direct(file)) continue;
     AddRequest(ticket, {.kind = IoKind::kSync, .fd = files_.fd(file)}, file);
   }
   return WaitFor(ticket);

@@ -1,6 +1,6 @@
 // Whole extents to and from striped files: each with a header that tells whether it is what was
-// written (client/disk/extent_header.h). Many may be under way; writes are on the disk, synced,
-// when they have finished.
+// written (client/disk/extent_header.h). Many may be under way. A write that has finished is on the
+// disk: where the page cache is left out, its device has it, and else it was synced.
 #ifndef GEMINID_CLIENT_DISK_EXTENT_IO_H_
 #define GEMINID_CLIENT_DISK_EXTENT_IO_H_
 
@@ -63,11 +63,19 @@ class ExtentIo {
   // Buffers begin at multiples of kBlockBytes, have bytes(extent) and stay until the ticket is
   // finished. What goes wrong is said by Finish.
   Ticket StartRead(size_t extent, std::span<std::byte> buffer);
-  // The payload is in its place in the buffer; the header is made here.
+  // Makes the header of the payload that is in its place in the buffer, which nothing may change
+  // from then on. The buffer may be written as any extent with as much payload.
+  void Seal(size_t extent, const ExtentKey& key, std::span<std::byte> buffer,
+            const ForEach& for_each = ForEachInOrder) const;
+  Ticket StartSealed(size_t extent, std::span<std::byte> buffer);
+  // Both.
   Ticket StartWrite(size_t extent, const ExtentKey& key, std::span<std::byte> buffer,
-                    const ForEach& for_each = ForEachInOrder);
+                    const ForEach& for_each = ForEachInOrder) {
+    Seal(extent, key, buffer, for_each);
+    return StartSealed(extent, buffer);
+  }
 
-  // Waits; of a write, until it is synced. Each ticket once. Errors name file and byte:
+  // Waits; of a write, until the disk has it. Each ticket once. Errors name file and byte:
   // RESOURCE_EXHAUSTED for a full disk, DATA_LOSS for what cannot be read.
   absl::Status Finish(Ticket ticket);
   // Of a read: and checks that it is `key`'s. `may_be_blank`: an extent that was never written is
@@ -84,7 +92,8 @@ class ExtentIo {
     std::span<std::byte> buffer{};
     std::vector<IoRequest> requests{};  // their tags: the ticket, and which one of it
     std::vector<uint32_t> files{};      // of the requests
-    size_t missing = 0;                 // requests without their last result
+    std::vector<bool> finished{};       // requests, with their last result
+    size_t missing = 0;                 // requests without it
     int repeats = 0;                    // of those that the system put off
     absl::Status status{};
   };

@@ -77,12 +77,12 @@ std::optional<FileHeader> ReadHeader(int fd) {
   return whole ? std::optional(header) : std::nullopt;
 }
 
-absl::Status WriteHeader(const FileHeader& header, int fd, const std::string& path) {
+// An errno, or 0.
+int WriteHeader(const FileHeader& header, int fd) {
   const ssize_t written =
       base::RetryOnEintr([&] { return ::pwrite(fd, &header, sizeof(header), 0); });
-  if (written == sizeof(header) && ::fdatasync(fd) == 0) return absl::OkStatus();
-  return DiskError(written < 0 ? errno : EIO,
-                   {.call = "write", .path = path, .bytes = sizeof(header)});
+  if (written == sizeof(header) && ::fdatasync(fd) == 0) return 0;
+  return written < 0 || written == sizeof(header) ? errno : EIO;
 }
 
 uint64_t RandomIdentity() {
@@ -102,6 +102,13 @@ bool LockFile(int fd) {
   if (base::RetryOnEintr([&] { return ::fcntl(fd, F_OFD_SETLK, &lock); }) == 0) return true;
   // Others mean a file system without locks.
   return errno != EACCES && errno != EAGAIN;
+}
+
+bool IsLocked(int fd) {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 bool LockFile(int fd, absl::Duration patience) {
@@ -200,14 +207,15 @@ std::string NameOfSystem(int fd) {
 std::string DescribeLeftovers(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
     if (!name.starts_with(kNamePrefix) || !name.ends_with(kNameSuffix)) continue;
-    const base::UniqueFd fd = OpenExisting(entry.path().string());
-    if (!fd.valid() || !LockFile(fd.get())) continue;
-    std::error_code none;
-    const uint64_t bytes = entry.file_size(none);
-    found.push_back(absl::StrCat(name, " (", base::FormatBytes(none ? 0 : bytes), ")"));
+    const base::UniqueFd fd = OpenExisting(entry->path().string());
+    struct stat file = {};
+    if (!fd.valid() || IsLocked(fd.get()) || ::fstat(fd.get(), &file) != 0) continue;
+    found.push_back(
+        absl::StrCat(name, " (", base::FormatBytes(static_cast<uint64_t>(file.st_size)), ")"));
     if (found.size() == kMostLeftoversNamed) break;
   }
   if (found.empty()) return "";
@@ -238,7 +246,6 @@ absl::Status NoRoom(int error, int fd, const std::string& folder, uint64_t bytes
 // False: the file has its size but not its space, for the file system cannot give it ahead.
 absl::StatusOr<bool> Reserve(int fd, const std::string& path, const std::string& folder,
                              uint64_t bytes) {
-  GEMINID_RETURN_IF_ERROR(CheckFileLimit(bytes, path));
   const auto size = static_cast<off_t>(bytes);
   if (base::RetryOnEintr([&] { return ::fallocate(fd, 0, 0, size); }) == 0) return true;
   if (errno == ENOSPC || errno == EDQUOT) return NoRoom(errno, fd, folder, bytes);
@@ -251,10 +258,16 @@ absl::StatusOr<bool> Reserve(int fd, const std::string& path, const std::string&
   return false;
 }
 
-// Not all file systems can.
+// Not all file systems can; some say so only when a block is read. The file has its header.
 bool LeavePageCacheOut(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
-  return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_DIRECT) != 0) return false;
+  alignas(kBlockBytes) std::array<std::byte, kBlockBytes> block;
+  const ssize_t got =
+      base::RetryOnEintr([&] { return ::pread(fd, block.data(), block.size(), 0); });
+  if (got >= 0 || errno != EINVAL) return true;
+  ::fcntl(fd, F_SETFL, flags);
+  return false;
 }
 
 absl::StatusOr<std::string> AbsolutePath(const std::string& folder) {
@@ -269,6 +282,15 @@ absl::StatusOr<std::string> AbsolutePath(const std::string& folder) {
 
 std::string NameOfFiles(const std::string& rank) {
   return absl::StrCat(kNamePrefix, rank, kNameSuffix);
+}
+
+void RemoveFiles(const std::vector<std::string>& paths, uint64_t identity) {
+  for (const std::string& path : paths) {
+    const base::UniqueFd fd = OpenExisting(path);
+    if (!fd.valid()) continue;
+    const std::optional<FileHeader> header = ReadHeader(fd.get());
+    if (header.has_value() && header->identity == identity) ::unlink(path.c_str());
+  }
 }
 
 absl::Status CheckFolders(const std::vector<std::string>& folders) {
@@ -329,10 +351,16 @@ absl::Status StripedFiles::Make(const StripedFilesSpec& spec, uint32_t file) {
   made.system = NameOfSystem(fd);
   files_.push_back(std::move(made));  // from here on Remove knows it
   File& kept = files_.back();
-  GEMINID_ASSIGN_OR_RETURN(kept.reserved,
-                           Reserve(fd, path, folder, BytesOfFile(stripes_, spec.bytes)));
-  GEMINID_RETURN_IF_ERROR(WriteHeader(MakeHeader(identity_, spec, file), fd, path));
-  kept.direct = LeavePageCacheOut(fd);
+  const uint64_t bytes = BytesOfFile(stripes_, spec.bytes);
+  GEMINID_RETURN_IF_ERROR(CheckFileLimit(bytes, path));
+  // First the header: where the process ends in between, the file is known as a leftover.
+  const int error = WriteHeader(MakeHeader(identity_, spec, file), fd);
+  if (error == ENOSPC || error == EDQUOT) return NoRoom(error, fd, folder, bytes);
+  if (error != 0) {
+    return DiskError(error, {.call = "write", .path = path, .bytes = sizeof(FileHeader)});
+  }
+  GEMINID_ASSIGN_OR_RETURN(kept.reserved, Reserve(fd, path, folder, bytes));
+  kept.direct = spec.direct && LeavePageCacheOut(fd);
   return absl::OkStatus();
 }
 
@@ -371,7 +399,7 @@ absl::Status StripedFiles::OpenOne(const StripedFilesSpec& spec, uint32_t file) 
         absl::StrCat(found.path, " was truncated: it has ", size.st_size, " bytes of ", needed));
   }
   found.guard = std::make_unique<ForkGuard>(found.fd.get());
-  found.direct = LeavePageCacheOut(found.fd.get());
+  found.direct = spec.direct && LeavePageCacheOut(found.fd.get());
   found.system = NameOfSystem(found.fd.get());
   files_.push_back(std::move(found));
   return absl::OkStatus();

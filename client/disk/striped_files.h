@@ -29,12 +29,16 @@ inline constexpr char kNamePrefix[] = "geminid-";
 inline constexpr char kNameSuffix[] = ".state";
 std::string NameOfFiles(const std::string& rank);
 
+// Removes the files with these paths that have this identity. For whoever has no StripedFiles.
+void RemoveFiles(const std::vector<std::string>& paths, uint64_t identity);
+
 struct StripedFilesSpec {
   std::vector<std::string> folders{};  // one on each disk
   std::string name{};                  // of the file in each folder; empty: it has none
   uint64_t bytes = 0;
   uint64_t limit_bytes = 0;  // of all files together; 0: none
   uint64_t stripe_bytes = kStripeBytes;
+  bool direct = true;  // without the page cache, where the file system can
   // For a file in use: the last reads and writes of a process that was killed may not have ended.
   absl::Duration patience = absl::Seconds(5);
 };
@@ -61,6 +65,7 @@ class StripedFiles {
   // For people and for Remove; of a file without a name, its folder.
   const std::string& path(uint32_t file) const { return files_[file].path; }
   bool has_name() const { return has_name_; }
+  bool is_direct(uint32_t file) const { return files_[file].direct; }
   std::vector<std::string> names() const;
   uint64_t file_bytes() const { return file_bytes_; }  // of all files together
 

@@ -46,8 +46,12 @@ class UringIo final : public FileIo {
   int Make() {
     const int error = -io_uring_queue_init(depth_, &ring_, 0);
     made_ = error == 0;
-    if (made_) guard_.emplace(ring_.ring_fd);
-    return error;
+    if (!made_) return error;
+    guard_.emplace(ring_.ring_fd);
+    // A child that has the mappings would keep the buffers of a dead parent registered.
+    io_uring_ring_dontfork(&ring_);
+    // Before Linux 5.11 a timeout is a request of its own, whose result comes among the others.
+    return (ring_.features & IORING_FEAT_EXT_ARG) != 0 ? 0 : ENOSYS;
   }
 
   absl::Status Start(std::span<const IoRequest> requests) override {

@@ -45,7 +45,9 @@ uint64_t DiskShape::payload_bytes() const {
 
 struct DiskState::Record {
   uint64_t identity;                    // of the files
-  std::atomic<uint64_t> written_bytes;  // to them, by all processes
+  std::atomic<uint64_t> written_bytes;  // by all processes of the run
+  // Then a byte for each extent.
+  std::atomic<uint8_t>* written() { return reinterpret_cast<std::atomic<uint8_t>*>(this + 1); }
 };
 
 std::vector<uint64_t> DiskState::MemoryBytes(const std::vector<DiskShape>& extents) {
@@ -54,9 +56,13 @@ std::vector<uint64_t> DiskState::MemoryBytes(const std::vector<DiskShape>& exten
     weight = std::max(weight, shape.elements * SizeOf(shape.type));
   }
   const uint64_t buffer = disk::ExtentMap(PayloadsOf(extents)).largest() + disk::kBlockBytes;
-  std::vector<uint64_t> bytes = {sizeof(Record), buffer};
+  std::vector<uint64_t> bytes = {sizeof(Record) + extents.size(), buffer};
   bytes.insert(bytes.end(), kPlacesAhead, buffer + weight);
   return bytes;
+}
+
+uint64_t DiskState::WrittenBytesOf(const std::vector<std::byte*>& memory) {
+  return reinterpret_cast<const Record*>(memory.front())->written_bytes.load();
 }
 
 DiskState::DiskState(std::vector<DiskShape> extents, const DiskStateOptions& options,
@@ -67,7 +73,7 @@ DiskState::DiskState(std::vector<DiskShape> extents, const DiskStateOptions& opt
       files_(std::move(files)),
       record_(record),
       written_before_(record->written_bytes.load()),
-      written_(extents_.size()) {}
+      written_(record->written(), extents_.size()) {}
 
 absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskShape> extents,
                                                              const DiskStateOptions& options,
@@ -83,6 +89,10 @@ absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskSha
                            claimed ? disk::StripedFiles::Open(spec, record->identity)
                                    : disk::StripedFiles::Create(spec));
   record->identity = files.identity();
+  if (!claimed) {
+    record->written_bytes.store(options.written_before);
+    for (size_t extent = 0; extent < extents.size(); ++extent) record->written()[extent].store(0);
+  }
   std::unique_ptr<DiskState> made(
       new DiskState(std::move(extents), options, std::move(files), record));
   const absl::Status started = made->Start(memory);
@@ -125,7 +135,7 @@ StateView DiskState::ViewOf(uint32_t extent, std::span<std::byte> in_memory,
 }
 
 void DiskState::NoteWritten(uint32_t extent) {
-  written_[extent].store(true);
+  written_[extent].store(1);
   NoteTraffic();
 }
 
@@ -168,9 +178,9 @@ absl::Status DiskState::Flush() {
 
 // --- what is known -------------------------------------------------------------------------------
 
-bool DiskState::IsSpent() const {
+bool DiskState::IsSpent(uint64_t steps) const {
   const uint64_t most = options_.disk.endurance_bytes;
-  return most > 0 && written_bytes() + map_.total_bytes() > most;
+  return most > 0 && written_bytes() + steps * map_.total_bytes() > most;
 }
 
 std::string DiskState::how() const { return absl::StrCat(files_.how(), "; ", io_->io().how()); }

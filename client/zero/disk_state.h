@@ -3,7 +3,7 @@
 // says where both are (client/zero/state_store.h).
 //
 // An update reads the granule's extent, and writes the spare one. The version word is stored when
-// the spare is synced: whatever instruction the process dies at, the word names an extent that is
+// the disk has the spare: whatever instruction the process dies at, the word names an extent that is
 // whole. The files are the session's: a session that may have a successor gives them a name, and
 // host memory that the successor claims says which files they are. All others have no name, and go
 // with the process.
@@ -37,7 +37,8 @@ namespace geminid::zero {
 
 struct DiskStateOptions {
   StateDisk disk{};
-  std::string name{};  // of the rank; empty: nobody goes on from the files
+  std::string name{};           // of the rank; empty: nobody goes on from the files
+  uint64_t written_before = 0;  // by processes of the run, to files that are gone
   absl::Duration timeout = absl::Minutes(5);
 };
 
@@ -72,6 +73,8 @@ class DiskState {
   // Host memory of the session for it: bytes by what they are for, in order. The first is the
   // record that a successor reads.
   static std::vector<uint64_t> MemoryBytes(const std::vector<DiskShape>& extents);
+  // What a predecessor that had this memory wrote, whether or not its files are there.
+  static uint64_t WrittenBytesOf(const std::vector<std::byte*>& memory);
 
   // `extents`: by number. `memory`: as MemoryBytes said, zeros in a new run. `claimed`: the memory
   // is a predecessor's, whose files are opened: NOT_FOUND or DATA_LOSS if they are not there or are
@@ -90,33 +93,38 @@ class DiskState {
   static disk::ExtentKey KeyOf(const GranuleOnDisk& granule) {
     return {.owner = granule.granule, .version = granule.epoch};
   }
-  // It was never written, and is zeros.
+  // No process of this memory wrote it: it is zeros.
   bool MayBeBlank(const GranuleOnDisk& granule) const {
-    return granule.epoch == 0 && !written_[granule.extent].load();
+    return granule.epoch == 0 && written_[granule.extent].load() == 0;
   }
   void NoteWritten(uint32_t extent);
 
   // --- for all others: any thread, for granules that are not being updated ---
 
+  // While the caller has it, nobody else who asks for it has it: a granule that is used part by
+  // part is read once.
+  std::unique_lock<std::mutex> Turn() { return std::unique_lock(turn_); }
   // Calls `use` with the granule's state, in the window. `writes`: and takes what it leaves there.
   absl::Status Use(const GranuleOnDisk& granule, bool writes,
                    const std::function<absl::Status(const StateView&)>& use);
-  // All that was written so is on disk.
+  // All that was written so is on disk. To be called before a step is recorded: a successor goes on
+  // from there.
   absl::Status Flush();
 
   // --- what is known ---
 
   uint64_t file_bytes() const { return files_.file_bytes(); }
   uint64_t read_bytes() const { return traffic_.read_bytes; }
-  // In all processes that had these files.
+  // In all processes of the run.
   uint64_t written_bytes() const { return written_before_ + traffic_.written_bytes; }
-  // With another step more would be written than StateDisk::endurance_bytes.
-  bool IsSpent() const;
+  // With so many more steps more would be written than StateDisk::endurance_bytes.
+  bool IsSpent(uint64_t steps = 1) const;
   // For people.
   std::string how() const;
   // The files have no names any more; nobody goes on from them.
   void Remove() const { files_.Remove(); }
   std::vector<std::string> names() const { return files_.names(); }
+  uint64_t identity() const { return files_.identity(); }
 
  private:
   // In the memory that a successor claims.
@@ -142,11 +150,12 @@ class DiskState {
   const disk::StripedFiles files_;
   Record* const record_;
   const uint64_t written_before_;
-  std::vector<std::atomic<bool>> written_;  // by extent: by this process
+  const std::span<std::atomic<uint8_t>> written_;  // by extent: 1, if ever; beside the record
   disk::DiskTraffic traffic_;
   std::vector<DiskPlace> places_;
   std::unique_ptr<disk::ExtentIo> io_;  // of updates
   Window window_;
+  std::mutex turn_;
 };
 
 }  // namespace geminid::zero

@@ -49,7 +49,8 @@ void DiskUpdates::FillPlaces() {
   }
 }
 
-absl::Status DiskUpdates::Update(Placed* placed, kernels::ThreadPool* pool) {
+// Sealed here, so that the disk does not wait for checksums between two writes.
+absl::Status DiskUpdates::Update(Placed* placed, uint64_t epoch, kernels::ThreadPool* pool) {
   if (placed->updated) return absl::OkStatus();
   placed->updated = true;  // or will never be
   const GranuleOnDisk& granule = placed->granule;
@@ -62,19 +63,21 @@ absl::Status DiskUpdates::Update(Placed* placed, kernels::ThreadPool* pool) {
   std::memcpy(placed->place->weight, granule.weight, store_.WeightBytes(granule.granule));
   const StateView there =
       disk_.ViewOf(granule.extent, placed->place->extent, placed->place->weight);
-  return optimizer_.UpdateBetween(granule.granule, there, there, store_, pool);
+  GEMINID_RETURN_IF_ERROR(
+      optimizer_.UpdateBetween(granule.granule, there, there, store_, pool));
+  disk_.io().Seal(granule.extent, {.owner = granule.granule, .version = epoch},
+                  placed->place->extent, OnThreadsOf(pool));
+  return absl::OkStatus();
 }
 
 // The second granule is updated while the first one is written, and the third one comes.
 absl::Status DiskUpdates::WriteFirst(uint64_t epoch, kernels::ThreadPool* pool) {
   const Placed& first = placed_.front();
   const uint32_t spare = store_.SpareExtent(first.granule.granule);
-  const disk::ExtentIo::Ticket leaving =
-      disk_.io().StartWrite(spare, {.owner = first.granule.granule, .version = epoch},
-                            first.place->extent, OnThreadsOf(pool));
+  const disk::ExtentIo::Ticket leaving = disk_.io().StartSealed(spare, first.place->extent);
   CrashPoint("extent leaving");
   absl::Status status;
-  if (placed_.size() > 1) status = Update(&placed_[1], pool);
+  if (placed_.size() > 1) status = Update(&placed_[1], epoch, pool);
   status.Update(disk_.io().Finish(leaving));
   if (status.ok()) disk_.NoteWritten(spare);
   return status;
@@ -82,7 +85,7 @@ absl::Status DiskUpdates::WriteFirst(uint64_t epoch, kernels::ThreadPool* pool) 
 
 absl::Status DiskUpdates::FinishFirst(uint64_t epoch, kernels::ThreadPool* pool) {
   GEMINID_RETURN_IF_ERROR(status_);
-  GEMINID_RETURN_IF_ERROR(Update(&placed_.front(), pool));
+  GEMINID_RETURN_IF_ERROR(Update(&placed_.front(), epoch, pool));
   GEMINID_RETURN_IF_ERROR(WriteFirst(epoch, pool));
   const Placed& first = placed_.front();
   std::memcpy(store_.Spare(first.granule.granule).weight, first.place->weight,

@@ -42,8 +42,8 @@ class DiskUpdates final : public UpdatesAhead {
   };
 
   void FillPlaces();
-  // Waits for its state, and updates it in its place.
-  absl::Status Update(Placed* placed, kernels::ThreadPool* pool);
+  // Waits for its state, and updates and seals it in its place.
+  absl::Status Update(Placed* placed, uint64_t epoch, kernels::ThreadPool* pool);
   absl::Status WriteFirst(uint64_t epoch, kernels::ThreadPool* pool);
 
   StateStore& store_;

@@ -1,12 +1,11 @@
 #include "client/zero/engine_impl.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/disk/striped_files.h"
 #include "client/src/session_internal.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/disk_updates.h"
@@ -229,15 +228,17 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
     standing_.may_resume = standing_.may_resume && standing_.resumed.has_value();
   }
   if (store_->is_claimed() && !standing_.resumed.has_value()) {
+    if (options.disk.has_value()) options.disk->written_before = store_->disk_written_bytes();
     GEMINID_RETURN_IF_ERROR(store_->Free());
     options.resume = false;
     GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(setup_.session, setup_.layout, options));
     optimizer_->SetWorkspace(store_->Workspace());
   }
   if (store_->any_on_disk()) {
-    AtDetach(*setup_.session, [names = store_->disk()->names()] {
-      for (const std::string& name : names) ::unlink(name.c_str());
-    });
+    AtDetach(*setup_.session,
+             [names = store_->disk()->names(), identity = store_->disk()->identity()] {
+               disk::RemoveFiles(names, identity);
+             });
   }
   state_ = std::make_unique<StateIo>(setup_, store_.get(), links_.get());
   residency_->SetStateBytes(store_->device_bytes());

@@ -72,7 +72,9 @@ absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
   const FieldsDigest digest = DigestOf(step);
-  const bool spent = store_->any_on_disk() && store_->disk()->IsSpent();
+  // In the backward pass some of this step's writes may be to come, beside those of the next.
+  const uint64_t steps = setup_.updates_in_backward() ? 2 : 1;
+  const bool spent = store_->any_on_disk() && store_->disk()->IsSpent(steps);
   std::vector<double> sums = {mover_->GradientSquares(), YieldAsked(*setup_.session) ? 1.0 : 0.0,
                               mover_->OwnGradientSquares(), spent ? 1.0 : 0.0};
   const size_t own = sums.size();
@@ -134,6 +136,8 @@ StepResult GradientStep::Decide(double norm, double clip_norm, double gradient_s
 }
 
 absl::Status GradientStep::Prepare(const Input& input, const StepResult& result) {
+  // What the trainer set before: once the step is recorded, a successor goes on from the disk.
+  if (store_->any_on_disk()) GEMINID_RETURN_IF_ERROR(store_->disk()->Flush());
   if (result.overflow || setup_.updates_in_backward()) return absl::OkStatus();
   return PrepareUpdate(input, result, position_.updates);
 }

@@ -84,18 +84,22 @@ bool ShardValues::IsOnDisk(uint32_t granule, StateKind kind) const {
   return kind != StateKind::kMaster || store_.Current(granule).type == DataType::kBFloat16;
 }
 
+std::unique_lock<std::mutex> ShardValues::Turn() const {
+  return store_.any_on_disk() ? store_.disk()->Turn() : std::unique_lock<std::mutex>();
+}
+
 absl::Status ShardValues::Read(const ShardPart& part, StateKind kind,
                                std::span<float> values) const {
   const auto read = [&](const StateView& view) { return ReadFrom(view, part, kind, values); };
   if (!IsOnDisk(part.granule, kind)) return read(store_.Current(part.granule));
-  return store_.disk()->Use(store_.OnDisk(part.granule), /*writes=*/false, read);
+  return store_.UseOnDisk(part.granule, /*writes=*/false, read);
 }
 
 absl::Status ShardValues::Write(const ShardPart& part, StateKind kind,
                                 std::span<const float> values) const {
   const auto write = [&](const StateView& view) { return WriteTo(view, part, kind, values); };
   if (!IsOnDisk(part.granule, kind)) return write(store_.Current(part.granule));
-  return store_.disk()->Use(store_.OnDisk(part.granule), /*writes=*/true, write);
+  return store_.UseOnDisk(part.granule, /*writes=*/true, write);
 }
 
 absl::Status ShardValues::ReadFrom(const StateView& view, const ShardPart& part, StateKind kind,

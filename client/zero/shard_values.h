@@ -3,6 +3,7 @@
 #define GEMINID_CLIENT_ZERO_SHARD_VALUES_H_
 
 #include <cstdint>
+#include <mutex>
 #include <span>
 
 #include "absl/status/status.h"
@@ -24,6 +25,8 @@ class ShardValues {
   // on the device: after what is being computed there.
   absl::Status Read(const ShardPart& part, StateKind kind, std::span<float> values) const;
   absl::Status Write(const ShardPart& part, StateKind kind, std::span<const float> values) const;
+  // For all parts of a granule together: DiskState::Turn, where that is.
+  std::unique_lock<std::mutex> Turn() const;
   // The reduced gradient of a part.
   absl::Status ReadGradient(const ShardPart& part, std::span<float> values) const;
   absl::Status WriteGradient(const ShardPart& part, std::span<const float> values) const;

@@ -100,6 +100,8 @@ void Snapshotter::HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock) 
 
 absl::Status Snapshotter::Give(uint32_t granule, SnapshotSink* sink) {
   std::vector<float> values;
+  // Two threads give.
+  const std::unique_lock<std::mutex> turn = values_.Turn();
   for (const ShardPart& part : parts_[granule]) {
     values.resize(part.elements);
     for (StateKind kind : kStateKinds) {

@@ -138,7 +138,11 @@ absl::Status StateStore::MakeDisk(const std::vector<ChunkId>& memory) {
   for (const ChunkId chunk : memory) homes.push_back(session_->Home(chunk));
   absl::StatusOr<std::unique_ptr<DiskState>> made =
       DiskState::Create(DiskShapes(), *options_.disk, homes, left_.claimed);
-  if (!made.ok()) return left_.claimed ? NoteWhatIsLeft(made.status()) : made.status();
+  if (!made.ok() && left_.claimed) {
+    left_.disk_written_bytes = DiskState::WrittenBytesOf(homes);
+    return NoteWhatIsLeft(made.status());
+  }
+  if (!made.ok()) return made.status();
   disk_ = *std::move(made);
   return absl::OkStatus();
 }
@@ -149,6 +153,14 @@ GranuleOnDisk StateStore::OnDisk(uint32_t granule) const {
           .extent = extent,
           .epoch = shm::ChunkVersion::Decode(commit_->versions[granule].load()).epoch,
           .weight = extents_[extent].view.weight};
+}
+
+absl::Status StateStore::UseOnDisk(
+    uint32_t granule, bool writes,
+    const std::function<absl::Status(const StateView&)>& use) const {
+  const absl::Status used = disk_->Use(OnDisk(granule), writes, use);
+  if (absl::IsDataLoss(used)) commit_->header.resumable.store(0);
+  return used;
 }
 
 size_t StateStore::arrays_of(uint32_t granule) const {
@@ -162,6 +174,7 @@ size_t StateStore::arrays_of(uint32_t granule) const {
 
 absl::Status StateStore::Free() {
   if (disk_ != nullptr) disk_->Remove();
+  disk_.reset();  // the space of its files is free, and the kernel has none of its memory
   return chunks_.FreeAll();
 }
 

@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -167,6 +168,13 @@ class StateStore {
     return extents_[current_[granule].load()].on_disk;
   }
   DiskState* disk() const { return disk_.get(); }  // null: there is none
+  // DiskState::Use of a granule on disk. After DATA_LOSS no successor goes on from what is there.
+  absl::Status UseOnDisk(uint32_t granule, bool writes,
+                         const std::function<absl::Status(const StateView&)>& use) const;
+  // By all processes of the run, also where their files are gone.
+  uint64_t disk_written_bytes() const {
+    return disk_ != nullptr ? disk_->written_bytes() : left_.disk_written_bytes;
+  }
   GranuleOnDisk OnDisk(uint32_t granule) const;
   uint32_t SpareExtent(uint32_t granule) const { return spare_[SpareOf(granule)]; }
   uint64_t WeightBytes(uint32_t granule) const { return session_->Bytes(WeightChunk(granule)); }
@@ -302,6 +310,7 @@ class StateStore {
     bool claimed = false;
     absl::Status status;
     std::vector<ChunkId> device_spare;  // if it had one
+    uint64_t disk_written_bytes = 0;    // if its files are gone
   };
   // Of reduced gradients: by granule, and where those land that have no place of their own.
   struct Gradients {

@@ -227,7 +227,11 @@ class RankTrainer {
 
   // At first how state on disk is read and written; later that its endurance is nearly spent.
   absl::Status SayStateDisk() {
-    if (options_.zero.state_placement != zero::StatePlacement::kDisk) return absl::OkStatus();
+    const bool has_limit = options_.zero.state_disk.endurance_bytes > 0 && !said_endurance_;
+    if (options_.zero.state_placement != zero::StatePlacement::kDisk ||
+        (said_disk_ && !has_limit)) {
+      return absl::OkStatus();
+    }
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     if (!std::exchange(said_disk_, true) && rank() == 0 && !statistics.state_disk.empty()) {
       progress_.Announce(absl::StrCat("optimizer state on ", statistics.state_disk));

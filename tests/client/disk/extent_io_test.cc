@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -48,6 +49,14 @@ class ExtentIoTest : public ::testing::TestWithParam<std::tuple<int, bool>> {
       spec_.folders.push_back(folder_ / std::to_string(disk));
       std::filesystem::create_directory(spec_.folders.back());
     }
+    MakeFiles(/*direct=*/true);
+  }
+
+  // `direct`: without the page cache, where the file system can.
+  void MakeFiles(bool direct) {
+    io_.reset();
+    files_.reset();
+    spec_.direct = direct;
     absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
     ASSERT_TRUE(files.ok()) << files.status();
     files_ = std::make_unique<StripedFiles>(*std::move(files));
@@ -128,6 +137,31 @@ TEST_P(ExtentIoTest, ManyUnderWay_FinishInAnyOrder) {
   EXPECT_TRUE(io_->Finish(one).ok());
   EXPECT_TRUE(Read(0, 1).ok());
   EXPECT_TRUE(Read(3, 2).ok());
+}
+
+TEST_P(ExtentIoTest, BufferThatWasSealed_IsWrittenAsAnyExtentOfItsSize) {
+  Blocks blocks = Filled(0, 4);
+  io_->Seal(0, kKey, blocks.span());
+  ASSERT_TRUE(io_->Finish(io_->StartSealed(3, blocks.span())).ok());
+  EXPECT_TRUE(Read(3, 4).ok());
+}
+
+// A device has what was written to it; a page cache may still fail to write it.
+TEST_P(ExtentIoTest, Syncs_AreOfFilesThatGoThroughThePageCache) {
+  for (const bool direct : {true, false}) {
+    ASSERT_NO_FATAL_FAILURE(MakeFiles(direct));
+    std::set<int> synced;
+    script_ = [&](const IoRequest& request) {
+      if (request.kind == IoKind::kSync) synced.insert(request.fd);
+      return Fate{};
+    };
+    ASSERT_TRUE(Write(0, 1).ok());
+    for (uint32_t file = 0; file < spec_.folders.size(); ++file) {
+      EXPECT_NE(synced.contains(files_->fd(file)), files_->is_direct(file)) << file;
+      EXPECT_FALSE(!direct && files_->is_direct(file));
+    }
+    EXPECT_TRUE(Read(0, 1).ok());
+  }
 }
 
 TEST_P(ExtentIoTest, BytesThatWereMoved_AreCounted) {
@@ -228,6 +262,7 @@ TEST_P(ExtentIoTest, FullDiskInTheMiddle_IsOneErrorAndTheOtherExtentsStay) {
 TEST_P(ExtentIoTest, DiskThatCannotWriteReadOrSync_IsNamed) {
   FailOnce(IoKind::kWrite, {.result = -EIO});
   EXPECT_THAT(Words(Write(0, 1)), HasSubstr("cannot write"));
+  MakeFiles(/*direct=*/false);
   FailOnce(IoKind::kSync, {.result = -EIO});
   EXPECT_THAT(Words(Write(0, 1)), HasSubstr("cannot sync"));
   ASSERT_TRUE(Write(0, 1).ok());
@@ -243,6 +278,14 @@ TEST_P(ExtentIoTest, DiskThatDoesNotAnswer_IsNamedAfterTheTimeout) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_THAT(Words(status), AllOf(HasSubstr(files_->path(0)), HasSubstr("done nothing for 30s")));
   EXPECT_TRUE(absl::IsDeadlineExceeded(Read(0, 1))) << "and is not asked again";
+}
+
+TEST_P(ExtentIoTest, DiskThatDoesNotAnswerAmongOthers_IsTheOneThatIsNamed) {
+  const auto last = static_cast<uint32_t>(spec_.folders.size() - 1);
+  script_ = [&](const IoRequest& request) { return Fate{.never = request.fd == files_->fd(last)}; };
+  const absl::Status status = Write(0, 1);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(Words(status), HasSubstr(files_->path(last)));
 }
 
 TEST_P(ExtentIoTest, FileTruncatedUnderUs_IsSaidWithItsName) {

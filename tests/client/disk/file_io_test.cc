@@ -3,11 +3,14 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -137,6 +140,24 @@ TEST_P(FileIoTest, EndWithRequestsUnderWay_WaitsForThem) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, FileIoTest, ::testing::Values(true, false),
                          [](const auto& way) { return way.param ? "Uring" : "Threads"; });
+
+bool HasRingInMemory() {
+  std::ifstream maps("/proc/self/maps");
+  const std::string all{std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>()};
+  return all.find("[io_uring]") != std::string::npos;
+}
+
+// Buffers of a parent that was killed would stay registered for as long as a child has the ring.
+TEST(MakeUringIo, ForkedChild_HasNoPartOfTheRing) {
+  const auto io = MakeUringIo(kDepth);
+  if (!io.ok()) GTEST_SKIP() << io.status();
+  EXPECT_TRUE(HasRingInMemory());
+  const pid_t child = fork();
+  if (child == 0) _exit(HasRingInMemory() ? 1 : 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
 
 TEST(MakeFileIo, WithoutIoUring_TakesThreadsAndSaysWhy) {
   const auto io = MakeFileIo({.depth = 4, .uring = false});

@@ -3,13 +3,18 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -29,6 +34,18 @@ using ::testing::HasSubstr;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 // Of a child of these tests: it cannot do what it is for.
 constexpr int kCannot = 77;
+
+// The system kills this process when it makes the call.
+bool DieAt(long call) {
+  sock_filter filter[] = {
+      {.code = BPF_LD | BPF_W | BPF_ABS, .jt = 0, .jf = 0, .k = offsetof(seccomp_data, nr)},
+      {.code = BPF_JMP | BPF_JEQ | BPF_K, .jt = 0, .jf = 1, .k = static_cast<uint32_t>(call)},
+      {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = SECCOMP_RET_KILL_PROCESS},
+      {.code = BPF_RET | BPF_K, .jt = 0, .jf = 0, .k = SECCOMP_RET_ALLOW}};
+  const sock_fprog program = {.len = std::size(filter), .filter = filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
 
 class StripedFilesTest : public ::testing::Test {
  protected:
@@ -169,6 +186,33 @@ TEST_F(StripedFilesTest, LeftoverOfADeadRun_IsReplaced) {
   EXPECT_NE(files->identity(), identity);
 }
 
+TEST_F(StripedFilesTest, ProcessThatIsKilledWhileItMakesFiles_LeavesNothingThatIsInTheWay) {
+  for (const long call : {SYS_pwrite64, SYS_fdatasync, SYS_fallocate}) {
+    SCOPED_TRACE(call);
+    const int status = InChild([&] {
+      if (!DieAt(call)) return kCannot;
+      return StripedFiles::Create(spec_).ok() ? 0 : 1;
+    });
+    if (status == kCannot) GTEST_SKIP() << "no filter of system calls can be set here";
+    EXPECT_EQ(status, -1) << "it was not killed";
+    const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+    EXPECT_TRUE(files.ok()) << files.status();
+  }
+}
+
+// Its own may be gone, and another session may have made files of the same names since.
+TEST_F(StripedFilesTest, FilesThatAreRemovedByTheirIdentity_AreNotThoseOfAnother) {
+  const uint64_t before = StripedFiles::Create(spec_)->identity();
+  const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
+  ASSERT_TRUE(files.ok()) << files.status();
+  RemoveFiles(files->names(), before);
+  EXPECT_TRUE(std::filesystem::exists(PathIn("a")));
+  RemoveFiles(files->names(), files->identity());
+  EXPECT_FALSE(std::filesystem::exists(PathIn("a")));
+  EXPECT_FALSE(std::filesystem::exists(PathIn("b")));
+  RemoveFiles(files->names(), files->identity());
+}
+
 TEST_F(StripedFilesTest, FileOfSomebodyElse_IsNotReplaced) {
   std::ofstream(PathIn("b")) << "precious";
   const absl::StatusOr<StripedFiles> files = StripedFiles::Create(spec_);
@@ -198,16 +242,18 @@ TEST_F(StripedFilesTest, Limit_IsOfAllFilesTogether) {
 }
 
 TEST_F(StripedFilesTest, LimitOfTheProcessesFiles_IsRefusedWithoutASignal) {
-  const int status = InChild([&] {
-    const rlimit limit = {.rlim_cur = kMiB, .rlim_max = kMiB};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return kCannot;
-    const absl::Status refused = StripedFiles::Create(spec_).status();
-    return absl::IsResourceExhausted(refused) &&
-                   refused.message().find("ulimit -f") != std::string::npos
-               ? 0
-               : 1;
-  });
-  EXPECT_EQ(status, 0);
+  for (const uint64_t bytes : {kMiB, uint64_t{0}}) {
+    const int status = InChild([&] {
+      const rlimit limit = {.rlim_cur = bytes, .rlim_max = bytes};
+      if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return kCannot;
+      const absl::Status refused = StripedFiles::Create(spec_).status();
+      return absl::IsResourceExhausted(refused) &&
+                     refused.message().find("ulimit -f") != std::string::npos
+                 ? 0
+                 : 1;
+    });
+    EXPECT_EQ(status, 0) << bytes;
+  }
 }
 
 // A file system of its own, of 6 MiB.

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/disk/striped_files.h"
@@ -133,6 +135,50 @@ TEST_F(DiskStateTest, ExtentThatThisProcessWrote_IsNotTakenForABlankOne) {
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
 }
 
+// A predecessor wrote it, and the disk lost that.
+TEST_F(DiskStateTest, ExtentThatAPredecessorWrote_IsNotTakenForABlankOne) {
+  {
+    const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
+    ASSERT_TRUE(Set(disk.get(), Granule(0), 3).ok());
+    ASSERT_TRUE(disk->Flush().ok());
+  }
+  const auto size = std::filesystem::file_size(Path());
+  std::filesystem::resize_file(Path(), disk::kStripeBytes);
+  std::filesystem::resize_file(Path(), size);
+  const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/true);
+  const absl::Status status =
+      disk->Use(Granule(0), /*writes=*/false, [](const StateView&) { return absl::OkStatus(); });
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_EQ(Get(disk.get(), Granule(2)), 0) << "nobody wrote that one";
+}
+
+// Each thread uses a granule part by part.
+TEST_F(DiskStateTest, ThreadsThatTakeTurns_ReadEachGranuleOnceATurn) {
+  const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
+  constexpr int kTurns = 50;
+  const auto read = [&](uint32_t granule) {
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const std::unique_lock<std::mutex> mine = disk->Turn();
+      for (int part = 0; part < 5; ++part) EXPECT_EQ(Get(disk.get(), Granule(granule)), 0);
+    }
+  };
+  std::thread other([&] { read(2); });
+  read(0);
+  other.join();
+  const uint64_t extent = disk::ExtentMap({kShape.payload_bytes()}).total_bytes();
+  EXPECT_LE(disk->read_bytes(), 2 * kTurns * extent);
+}
+
+TEST_F(DiskStateTest, BytesThatWereWrittenToFilesThatAreGone_AreCounted) {
+  options_.written_before = 1000;
+  const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
+  EXPECT_EQ(disk->written_bytes(), 1000u);
+  ASSERT_TRUE(Set(disk.get(), Granule(0), 3).ok());
+  ASSERT_TRUE(disk->Flush().ok());
+  EXPECT_GT(disk->written_bytes(), 1000u);
+  EXPECT_EQ(DiskState::WrittenBytesOf(addresses_), disk->written_bytes());
+}
+
 TEST_F(DiskStateTest, FilesThatAreGoneOrNotThose_AreSaidToASuccessor) {
   { ASSERT_TRUE(Make(/*claimed=*/false).ok()); }
   std::filesystem::remove(Path());
@@ -150,6 +196,7 @@ TEST_F(DiskStateTest, Endurance_IsSpentBeforeItIsExceeded) {
   options_.disk.endurance_bytes = all;
   const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
   EXPECT_FALSE(disk->IsSpent());
+  EXPECT_TRUE(disk->IsSpent(2));
   ASSERT_TRUE(Set(disk.get(), Granule(0), 3).ok());
   ASSERT_TRUE(disk->Flush().ok());
   EXPECT_TRUE(disk->IsSpent());

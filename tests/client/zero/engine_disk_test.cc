@@ -211,7 +211,10 @@ TEST_F(EngineDiskTest, StateThatIsWrittenBetweenSteps_IsUpdatedFromThere) {
       }
     }
   };
-  ExpectSameBits(MustTrain().weights, WeightsOnHost());
+  for (const UpdateTime update : {UpdateTime::kAfterStep, UpdateTime::kInBackward}) {
+    run_.options.update = update;
+    ExpectSameBits(MustTrain().weights, WeightsOnHost());
+  }
 }
 
 TEST_F(EngineDiskTest, FilesOfASessionWithoutSuccessor_HaveNoNamesAtAnyTime) {

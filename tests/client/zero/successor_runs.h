@@ -18,7 +18,7 @@ inline constexpr int kSuccessorSteps = 6;
 // first step; "device": all of it lives there; "streamed": it is updated there, granule by granule;
 // "streamed tight": in an arena in which granules have many slices; "lamb", "streamed lamb": an
 // optimizer that needs sums of all ranks; "disk": state on two disks; "small on disk": in bf16;
-// "disk tight": with a tight arena; "came": and factors; "summed": fp32 gradients of two
+// "disk tight": with a tight arena; "disk overflow": whose first step is skipped; "came": and factors; "summed": fp32 gradients of two
 // micro-batches; "second": these in ZeRO's second stage; "first": in its first; "hosts": weights
 // sharded within two hosts of a rank each; "one host": within one of both ranks, which is refused;
 // "negative": with a limit of norms that is refused before anything else; "overflow": a step that
@@ -78,7 +78,7 @@ inline SyntheticRun SuccessorRun(const std::string& name) {
   if (name == "apart") run.options.clip_norm = 0.5;
   if (name.ends_with("overflow")) {
     run.options.loss_scale = FixedLossScale(1);
-    run.overflow_step = 2;
+    run.overflow_step = name.starts_with("disk") ? 0 : 2;
   }
   return run;
 }

@@ -333,6 +333,17 @@ TEST_F(SuccessorTest, StateOnDisk_IsFinishedWhereverItsExtentsWere) {
   }
 }
 
+// What was set waits in host memory for more of its granule, until a step is recorded.
+TEST_F(SuccessorTest, StateOnDiskThatWasSetBeforeTheFirstStep_IsThereForASuccessor) {
+  for (const std::string name : {"disk", "disk overflow"}) {
+    SCOPED_TRACE(name);
+    const std::vector<int> ends =
+        Start(name, false, {{"kill", "step recorded", 1}, {"kill", "step recorded", 1}});
+    ASSERT_TRUE(WasKilled(ends[0]) && WasKilled(ends[1])) << Words();
+    EXPECT_EQ(MustFinish(name), 1);
+  }
+}
+
 // One rank's state is lost, so that none goes on: they begin anew, with files of their own.
 TEST_F(SuccessorTest, StateOnDiskThatIsGoneOrAnothers_IsNotGoneOnFrom) {
   using Mishap = std::function<void(const std::string& file)>;

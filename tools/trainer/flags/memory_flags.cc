@@ -37,8 +37,7 @@ constexpr FlagSpec kStateDiskFlags[] = {
      "Of the files of a rank, as in 500GB; otherwise what the disks have"},
     {"--state-disk-endurance", &Flags::state_disk_endurance, "SIZE",
      "What a rank may write to the disks, as in 100TB: the run warns before that is spent, and "
-     "ends "
-     "before it writes more; otherwise any number"},
+     "ends before it writes more; otherwise any number"},
 };
 
 absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::string& text) {
@@ -107,12 +106,14 @@ absl::Status ParseStateDisk(const Flags& flags, zero::Options* options) {
     options->state_disk.folders.emplace_back(folder);
   }
   if (!flags.state_disk_limit.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(options->state_disk.limit_bytes,
-                             base::ParseMemory("--state-disk-limit", flags.state_disk_limit));
+    GEMINID_ASSIGN_OR_RETURN(const std::optional<uint64_t> limit,
+                             ParseSize("--state-disk-limit", flags.state_disk_limit));
+    options->state_disk.limit_bytes = limit.value_or(0);
   }
   if (flags.state_disk_endurance.empty()) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(options->state_disk.endurance_bytes,
-                           base::ParseMemory("--state-disk-endurance", flags.state_disk_endurance));
+  GEMINID_ASSIGN_OR_RETURN(const std::optional<uint64_t> endurance,
+                           ParseSize("--state-disk-endurance", flags.state_disk_endurance));
+  options->state_disk.endurance_bytes = endurance.value_or(0);
   return absl::OkStatus();
 }
 

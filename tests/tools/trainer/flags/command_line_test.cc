@@ -340,6 +340,8 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--state-disk", "/a,,b"}, "a comma without a folder"},
            {{"--state-disk", "/a", "--placement", "device"}, "needs --placement auto or cpu"},
            {{"--state-disk", "/a", "--state-disk-limit", "5"}, "--state-disk-limit 5: "},
+           {{"--state-disk", "/a", "--state-disk-limit", "0GB"}, "--state-disk-limit 0GB: "},
+           {{"--state-disk", "/a", "--state-disk-endurance", "0GB"}, "give a size"},
            {{"--activations", "yes"},
             "--activations yes: it must be one of: auto, keep, offload, recompute"},
            {{"--loss-scale", "big"}, "--loss-scale big: "},

@@ -104,11 +104,12 @@ bool LockFile(int fd) {
   return errno != EACCES && errno != EAGAIN;
 }
 
-bool IsLocked(int fd) {
+// Nobody has it for sure.
+bool IsFree(int fd) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
-  return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
 bool LockFile(int fd, absl::Duration patience) {
@@ -213,7 +214,7 @@ std::string DescribeLeftovers(const std::string& folder) {
     if (!name.starts_with(kNamePrefix) || !name.ends_with(kNameSuffix)) continue;
     const base::UniqueFd fd = OpenExisting(entry->path().string());
     struct stat file = {};
-    if (!fd.valid() || IsLocked(fd.get()) || ::fstat(fd.get(), &file) != 0) continue;
+    if (!fd.valid() || !IsFree(fd.get()) || ::fstat(fd.get(), &file) != 0) continue;
     found.push_back(
         absl::StrCat(name, " (", base::FormatBytes(static_cast<uint64_t>(file.st_size)), ")"));
     if (found.size() == kMostLeftoversNamed) break;

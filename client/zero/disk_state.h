@@ -3,8 +3,8 @@
 // says where both are (client/zero/state_store.h).
 //
 // An update reads the granule's extent, and writes the spare one. The version word is stored when
-// the disk has the spare: whatever instruction the process dies at, the word names an extent that is
-// whole. The files are the session's: a session that may have a successor gives them a name, and
+// the disk has the spare: whatever instruction the process dies at, the word names an extent that
+// is whole. The files are the session's: a session that may have a successor gives them a name, and
 // host memory that the successor claims says which files they are. All others have no name, and go
 // with the process.
 //

@@ -63,8 +63,7 @@ absl::Status DiskUpdates::Update(Placed* placed, uint64_t epoch, kernels::Thread
   std::memcpy(placed->place->weight, granule.weight, store_.WeightBytes(granule.granule));
   const StateView there =
       disk_.ViewOf(granule.extent, placed->place->extent, placed->place->weight);
-  GEMINID_RETURN_IF_ERROR(
-      optimizer_.UpdateBetween(granule.granule, there, there, store_, pool));
+  GEMINID_RETURN_IF_ERROR(optimizer_.UpdateBetween(granule.granule, there, there, store_, pool));
   disk_.io().Seal(granule.extent, {.owner = granule.granule, .version = epoch},
                   placed->place->extent, OnThreadsOf(pool));
   return absl::OkStatus();

@@ -155,9 +155,8 @@ GranuleOnDisk StateStore::OnDisk(uint32_t granule) const {
           .weight = extents_[extent].view.weight};
 }
 
-absl::Status StateStore::UseOnDisk(
-    uint32_t granule, bool writes,
-    const std::function<absl::Status(const StateView&)>& use) const {
+absl::Status StateStore::UseOnDisk(uint32_t granule, bool writes,
+                                   const std::function<absl::Status(const StateView&)>& use) const {
   const absl::Status used = disk_->Use(OnDisk(granule), writes, use);
   if (absl::IsDataLoss(used)) commit_->header.resumable.store(0);
   return used;

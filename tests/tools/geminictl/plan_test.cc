@@ -106,7 +106,8 @@ TEST(Plan, Engine_ExecutesWhatIsPlannedUnlessAskedForMore) {
                                 "--disk-read", "3GB/s", "--disk-write", "2GB/s"});
   EXPECT_EQ(disk.code, base::kExitOk) << disk.err;
   EXPECT_THAT(disk.out, AllOf(HasSubstr("today's engine does not do all of it"),
-                              HasSubstr("no: the engine does not choose the disk"), Not(HasSubstr("It fits."))));
+                              HasSubstr("no: the engine does not choose the disk"),
+                              Not(HasSubstr("It fits."))));
   EXPECT_THAT(RunPlan(kGpt2In1GiB).out, HasSubstr("yes: --optimizer-state auto"));
   const Outcome all = RunPlan({"--model", "gpt2", "--device-memory", "8GiB", "--host-memory", "0"});
   EXPECT_THAT(all.out, HasSubstr("yes: --optimizer-state device"));

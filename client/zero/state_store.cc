@@ -133,6 +133,19 @@ std::vector<DiskShape> StateStore::DiskShapes() const {
   return shapes;
 }
 
+uint64_t StateStore::AddDisk(std::vector<ChunkSpec>* specs) const {
+  const std::vector<DiskShape> on_disk = DiskShapes();
+  uint64_t of_granules = 0;
+  for (size_t granule = 0; granule < layout_.granules; ++granule) {
+    of_granules += on_disk[granule].payload_bytes();
+  }
+  if (of_granules == 0) return 0;
+  for (const uint64_t bytes : DiskState::MemoryBytes(on_disk)) {
+    specs->push_back({"memory for state on disk", ChunkKind::kGeneric, bytes});
+  }
+  return of_granules;
+}
+
 absl::Status StateStore::MakeDisk(const std::vector<ChunkId>& memory) {
   std::vector<std::byte*> homes;
   for (const ChunkId chunk : memory) homes.push_back(session_->Home(chunk));
@@ -213,18 +226,9 @@ absl::Status StateStore::Allocate(const Layout& layout) {
       model_state_bytes_ += spec.bytes;
   }
   const std::vector<ExtentSlots> spares = AddSpares(has_home, "spare", &specs);
-  const std::vector<DiskShape> on_disk = DiskShapes();
-  uint64_t disk_bytes = 0;
-  for (size_t granule = 0; granule < layout.granules; ++granule) {
-    disk_bytes += on_disk[granule].payload_bytes();
-  }
-  model_state_bytes_ += disk_bytes;
   const size_t first_of_disk = specs.size();
-  if (disk_bytes > 0) {
-    for (const uint64_t bytes : DiskState::MemoryBytes(on_disk)) {
-      specs.push_back({"memory for state on disk", ChunkKind::kGeneric, bytes});
-    }
-  }
+  const uint64_t disk_bytes = AddDisk(&specs);
+  model_state_bytes_ += disk_bytes;
   const size_t first_staging = specs.size();
   const uint32_t staged = options_.accumulate ? most_granules : options_.landing_places;
   for (uint32_t g = 0; has_home && g < staged; ++g) {

@@ -262,6 +262,8 @@ class StateStore {
   // What of a granule of this chunk is on disk; nothing of frozen ones.
   DiskShape DiskShapeOf(const ChunkShape& chunk) const;
   std::vector<DiskShape> DiskShapes() const;  // by extent
+  // Bytes of granules on disk. Adds the host memory that these need.
+  uint64_t AddDisk(std::vector<ChunkSpec>* specs) const;
   absl::Status MakeDisk(const std::vector<ChunkId>& memory);
   // Of what a predecessor left, if it is wanted and there; else new ones.
   absl::StatusOr<std::vector<ChunkId>> ObtainChunks(const std::vector<ChunkSpec>& specs);

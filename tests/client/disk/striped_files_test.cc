@@ -115,6 +115,7 @@ TEST_F(StripedFilesTest, FilesOfADeadProcess_AreOpenedByTheirIdentity) {
   const absl::StatusOr<StripedFiles> again = StripedFiles::Open(spec_, identity);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->identity(), identity);
+  EXPECT_EQ(fcntl(again->fd(0), F_GETFL) & O_NONBLOCK, 0) << "no read is refused";
 }
 
 TEST_F(StripedFilesTest, OtherFilesThanThoseOfTheRun_AreNotOpened) {

@@ -400,7 +400,8 @@ absl::Status StripedFiles::OpenOne(const StripedFilesSpec& spec, uint32_t file) 
         absl::StrCat(found.path, " was truncated: it has ", size.st_size, " bytes of ", needed));
   }
   // With O_NONBLOCK io_uring does not wait on file systems whose reads may block, such as NFS.
-  if (::fcntl(found.fd.get(), F_SETFL, 0) != 0) return base::SystemError(errno, "fcntl", found.path);
+  if (::fcntl(found.fd.get(), F_SETFL, 0) != 0)
+    return base::SystemError(errno, "fcntl", found.path);
   found.guard = std::make_unique<ForkGuard>(found.fd.get());
   found.direct = spec.direct && LeavePageCacheOut(found.fd.get());
   found.system = NameOfSystem(found.fd.get());

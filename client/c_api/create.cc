@@ -98,7 +98,7 @@ absl::Status CheckNumbers(const geminid_engine_options& given) {
   GEMINID_RETURN_IF_ERROR(
       CheckNumber(given.placement, GEMINID_PLACE_DEVICE, GEMINID_PLACE_AUTO, "placement"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.state_placement, GEMINID_STATE_AUTO,
-                                      GEMINID_STATE_STREAMED, "state_placement"));
+                                      GEMINID_STATE_ON_DISK, "state_placement"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.gradient_scale, GEMINID_GRADIENT_MEAN,
                                       GEMINID_GRADIENT_SUM, "gradient_scale"));
   GEMINID_RETURN_IF_ERROR(CheckNumber(given.not_finite, GEMINID_NOT_FINITE_SKIP,
@@ -109,6 +109,19 @@ absl::Status CheckNumbers(const geminid_engine_options& given) {
 // Headers without state_type had all before it.
 constexpr Growth<geminid_engine_options> kGrowthOfEngineOptions = {
     .least = offsetof(geminid_engine_options, state_type), .init = geminid_engine_options_init};
+
+absl::StatusOr<zero::StateDisk> ToStateDisk(const geminid_engine_options& given) {
+  zero::StateDisk disk{.limit_bytes = given.state_disk_limit_bytes,
+                       .endurance_bytes = given.state_disk_endurance_bytes};
+  if (given.state_disk_folder_count == 0) return disk;
+  GEMINID_RETURN_IF_ERROR(CheckGiven(given.state_disk_folders, "state_disk_folders"));
+  for (size_t index = 0; index < given.state_disk_folder_count; ++index) {
+    const std::string name = absl::StrCat("state_disk_folders[", index, "]");
+    GEMINID_RETURN_IF_ERROR(CheckGiven(given.state_disk_folders[index], name.c_str()));
+    disk.folders.emplace_back(given.state_disk_folders[index]);
+  }
+  return disk;
+}
 
 absl::StatusOr<zero::Options> ToOptions(const geminid_engine_options& given) {
   GEMINID_RETURN_IF_ERROR(CheckNumbers(given));
@@ -129,6 +142,7 @@ absl::StatusOr<zero::Options> ToOptions(const geminid_engine_options& given) {
   options.update_threads = given.update_threads;
   options.resume = given.resume != 0;
   options.state_share = given.state_share;
+  GEMINID_ASSIGN_OR_RETURN(options.state_disk, ToStateDisk(given));
   options.clip_norm = given.clip_norm;
   options.chunk_elements = given.chunk_elements;
   GEMINID_ASSIGN_OR_RETURN(options.timeout, SecondsOf(given.timeout_seconds, "timeout_seconds"));

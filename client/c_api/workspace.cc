@@ -37,6 +37,13 @@ void PutMemory(const zero::Statistics& statistics, base::JsonWriter& json) {
   json.Key("waste_ratio").Value(statistics.waste_ratio);
 }
 
+void PutDisk(const zero::Statistics& statistics, base::JsonWriter& json) {
+  json.Key("state_disk_bytes").Value(statistics.state_disk_bytes);
+  json.Key("disk_read_bytes").Value(statistics.disk_read_bytes);
+  json.Key("disk_written_bytes").Value(statistics.disk_written_bytes);
+  json.Key("state_disk").Value(statistics.state_disk);
+}
+
 void PutActivations(const zero::Statistics& statistics, const EngineObject& engine,
                     base::JsonWriter& json) {
   const auto store = engine.Activations();
@@ -77,6 +84,7 @@ std::string ToJson(const zero::Statistics& statistics, const EngineObject& engin
   base::JsonWriter json;
   json.BeginObject();
   PutMemory(statistics, json);
+  PutDisk(statistics, json);
   PutActivations(statistics, engine, json);
   PutTransfers(statistics, json);
   PutPlan(statistics, json);

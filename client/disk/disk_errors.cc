@@ -1,7 +1,7 @@
 #include "client/disk/disk_errors.h"
 
 #include <cerrno>
-#include <cstring>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
@@ -19,7 +19,8 @@ std::string Describe(const FailedCall& failed) {
 }  // namespace
 
 absl::Status DiskError(int error, const FailedCall& failed) {
-  const std::string what = absl::StrCat(Describe(failed), " (", std::strerror(error), ")");
+  const std::string what =
+      absl::StrCat(Describe(failed), " (", std::generic_category().message(error), ")");
   switch (error) {
     case ENOSPC:
       return absl::ResourceExhaustedError(
@@ -30,7 +31,11 @@ absl::Status DiskError(int error, const FailedCall& failed) {
     case EFBIG:
       return absl::ResourceExhaustedError(
           absl::StrCat(what, ": files may not be so large; raise the limit (ulimit -f)"));
+    // Without the page cache a medium, a protection and a target error have numbers of their own.
     case EIO:
+    case ENODATA:
+    case EILSEQ:
+    case EREMOTEIO:
       return failed.call == "read"
                  ? absl::DataLossError(absl::StrCat(
                        what,

@@ -11,7 +11,7 @@
 namespace geminid::disk {
 namespace {
 
-constexpr int kMostRepeats = 1000;
+constexpr absl::Duration kPause = absl::Milliseconds(1);
 constexpr int kRequestBits = 24;  // of a tag: which request of its ticket
 
 uint64_t TagOf(ExtentIo::Ticket ticket, size_t request) { return ticket << kRequestBits | request; }
@@ -50,12 +50,18 @@ uint64_t ExtentMap::largest() const {
 
 ExtentIo::ExtentIo(const StripedFiles& files, const ExtentMap& extents, std::unique_ptr<FileIo> io,
                    absl::Duration timeout, DiskTraffic* traffic)
-    : files_(files), extents_(extents), io_(std::move(io)), timeout_(timeout), traffic_(*traffic) {}
+    : files_(files),
+      extents_(extents),
+      io_(std::move(io)),
+      timeout_(timeout),
+      traffic_(*traffic),
+      progress_(base::Deadline::In(timeout)) {}
 
 // io_ does.
 ExtentIo::~ExtentIo() = default;
 
 ExtentIo::Ticket ExtentIo::Add(Operation operation) {
+  if (operations_.empty()) progress_ = base::Deadline::In(timeout_);
   const Ticket ticket = next_++;
   const uint64_t offset = extents_.offset(operation.extent);
   const IoKind kind = operation.kind;
@@ -131,7 +137,8 @@ void ExtentIo::Take(const IoResult& result) {
   Operation& operation = operations_.at(ticket);
   IoRequest& request = operation.requests[number];
   const bool put_off = result.result == -EAGAIN || result.result == -EINTR;
-  if (put_off && ++operation.repeats < kMostRepeats) {
+  if (!put_off) progress_ = base::Deadline::In(timeout_);
+  if (put_off && !progress_.Passed()) {
     waiting_.emplace_back(ticket, number);
     return;
   }
@@ -177,7 +184,10 @@ absl::Status ExtentIo::WaitFor(Ticket ticket) {
       broken_.Update(results.status());
       continue;
     }
+    const size_t put_off = waiting_.size();
     for (const IoResult& result : *results) Take(result);
+    // The kernel lacks memory for a moment.
+    if (waiting_.size() == put_off + results->size()) absl::SleepFor(kPause);
   }
   return operations_.at(ticket).status;
 }

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/deadline.h"
 #include "client/disk/disk_errors.h"
 #include "client/disk/extent_header.h"
 #include "client/disk/file_io.h"
@@ -94,7 +95,6 @@ class ExtentIo {
     std::vector<uint32_t> files{};      // of the requests
     std::vector<bool> finished{};       // requests, with their last result
     size_t missing = 0;                 // requests without it
-    int repeats = 0;                    // of those that the system put off
     absl::Status status{};
   };
 
@@ -114,7 +114,8 @@ class ExtentIo {
   const std::unique_ptr<FileIo> io_;
   const absl::Duration timeout_;
   DiskTraffic& traffic_;
-  absl::Status broken_;  // for good
+  absl::Status broken_;      // for good
+  base::Deadline progress_;  // of requests that the system puts off
   Ticket next_ = 1;
   std::map<Ticket, Operation> operations_;
   std::deque<std::pair<Ticket, uint32_t>> waiting_;  // requests, by ticket and which one of it

@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -57,7 +58,7 @@ FileHeader MakeHeader(uint64_t identity, const StripedFilesSpec& spec, uint32_t 
   FileHeader header = {.magic = {},
                        .identity = identity,
                        .bytes = spec.bytes,
-                       .stripe_bytes = spec.stripe_bytes,
+                       .stripe_bytes = kStripeBytes,
                        .file = file,
                        .files = static_cast<uint32_t>(spec.folders.size()),
                        .reserved = 0,
@@ -93,15 +94,16 @@ uint64_t RandomIdentity() {
   return identity;
 }
 
+enum class Lock { kGot, kTaken, kUnknown };  // kUnknown: the file system has none
+
 // It is the open file's: it ends with the last descriptor, after the last read and write under way.
 // A forked child closes its own (ForkGuard).
-bool LockFile(int fd) {
+Lock LockFile(int fd) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
-  if (base::RetryOnEintr([&] { return ::fcntl(fd, F_OFD_SETLK, &lock); }) == 0) return true;
-  // Others mean a file system without locks.
-  return errno != EACCES && errno != EAGAIN;
+  if (base::RetryOnEintr([&] { return ::fcntl(fd, F_OFD_SETLK, &lock); }) == 0) return Lock::kGot;
+  return errno == EACCES || errno == EAGAIN ? Lock::kTaken : Lock::kUnknown;
 }
 
 // Nobody has it for sure.
@@ -112,18 +114,28 @@ bool IsFree(int fd) {
   return ::fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
-bool LockFile(int fd, absl::Duration patience) {
-  const auto deadline = base::Deadline::In(patience);
-  bool locked = LockFile(fd);
-  for (; !locked && !deadline.Passed(); locked = LockFile(fd)) absl::SleepFor(kBetweenTries);
-  return locked;
+absl::Status InUse(const std::string& path) {
+  return absl::UnavailableError(absl::StrCat(
+      path,
+      " is in use by another process: a rank of the same job and run is alive, or the disk has not "
+      "ended what a killed one asked for; end that rank, look at the disk (dmesg), or name another "
+      "folder"));
 }
 
-absl::Status InUse(const std::string& path) {
+// UNAVAILABLE while another process has it. Without locks nobody knows when the disk has ended what
+// a killed process asked for.
+absl::Status TakeFile(int fd, const std::string& path, absl::Duration patience) {
+  const auto deadline = base::Deadline::In(patience);
+  Lock lock = LockFile(fd);
+  for (; lock == Lock::kTaken && !deadline.Passed(); lock = LockFile(fd)) {
+    absl::SleepFor(kBetweenTries);
+  }
+  if (lock == Lock::kGot) return absl::OkStatus();
+  if (lock == Lock::kTaken) return InUse(path);
   return absl::FailedPreconditionError(absl::StrCat(
       path,
-      " is in use by another process: a rank of the same job and run is alive; end it, or "
-      "name another folder"));
+      ": this file system locks no files, so that a rank that is started again cannot go on "
+      "from them; name a folder on another one, or train without restarts"));
 }
 
 bool IsStillAt(int fd, const std::string& path) {
@@ -144,7 +156,7 @@ absl::Status RemoveLeftover(const std::string& path, absl::Duration patience) {
   const base::UniqueFd fd = OpenExisting(path);
   if (!fd.valid() && errno == ENOENT) return absl::OkStatus();
   if (!fd.valid()) return base::SystemError(errno, "open", path);
-  if (!LockFile(fd.get(), patience)) return InUse(path);
+  GEMINID_RETURN_IF_ERROR(TakeFile(fd.get(), path, patience));
   struct stat found = {};
   if (::fstat(fd.get(), &found) != 0) return base::SystemError(errno, "fstat", path);
   if (!S_ISREG(found.st_mode) || (found.st_size > 0 && !ReadHeader(fd.get()).has_value())) {
@@ -165,9 +177,8 @@ absl::StatusOr<base::UniqueFd> CreateNamed(const std::string& path, absl::Durati
   if (!fd.valid() && errno == EEXIST) return InUse(path);
   if (!fd.valid()) return base::SystemError(errno, "creating a file", path);
   // Another process may have taken it for a leftover in between.
-  if (!LockFile(fd.get()) || !IsStillAt(fd.get(), path)) {
-    return InUse(path);
-  }
+  GEMINID_RETURN_IF_ERROR(TakeFile(fd.get(), path, absl::ZeroDuration()));
+  if (!IsStillAt(fd.get(), path)) return InUse(path);
   return fd;
 }
 
@@ -240,7 +251,7 @@ absl::Status NoRoom(int error, int fd, const std::string& folder, uint64_t bytes
   const uint64_t free = ::fstatvfs(fd, &system) == 0 ? system.f_bavail * system.f_frsize : 0;
   return absl::ResourceExhaustedError(
       absl::StrCat(folder, ": a file of ", base::FormatBytes(bytes), " does not fit (",
-                   std::strerror(error), "), ", base::FormatBytes(free),
+                   std::generic_category().message(error), "), ", base::FormatBytes(free),
                    " are free; make room, or name more disks", DescribeLeftovers(folder)));
 }
 
@@ -259,8 +270,23 @@ absl::StatusOr<bool> Reserve(int fd, const std::string& path, const std::string&
   return false;
 }
 
+// False also where the file system takes O_DIRECT and goes through the page cache all the same, as
+// ext4 with data=journal. True where the kernel does not say.
+bool IsDirectIoReal(int fd) {
+#ifdef STATX_DIOALIGN
+  struct statx found = {};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &found) != 0) return true;
+  if ((found.stx_mask & STATX_DIOALIGN) == 0) return true;
+  return found.stx_dio_offset_align > 0 && found.stx_dio_offset_align <= kBlockBytes &&
+         found.stx_dio_mem_align <= kBlockBytes;
+#else
+  return fd >= 0;
+#endif
+}
+
 // Not all file systems can; some say so only when a block is read. The file has its header.
 bool LeavePageCacheOut(int fd) {
+  if (!IsDirectIoReal(fd)) return false;
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_DIRECT) != 0) return false;
   alignas(kBlockBytes) std::array<std::byte, kBlockBytes> block;
@@ -285,12 +311,13 @@ std::string NameOfFiles(const std::string& rank) {
   return absl::StrCat(kNamePrefix, rank, kNameSuffix);
 }
 
-void RemoveFiles(const std::vector<std::string>& paths, uint64_t identity) {
+void RemoveFiles(const std::vector<std::string>& paths, std::optional<uint64_t> identity) {
   for (const std::string& path : paths) {
     const base::UniqueFd fd = OpenExisting(path);
     if (!fd.valid()) continue;
     const std::optional<FileHeader> header = ReadHeader(fd.get());
-    if (header.has_value() && header->identity == identity) ::unlink(path.c_str());
+    if (!header.has_value()) continue;
+    if (!identity.has_value() || header->identity == *identity) ::unlink(path.c_str());
   }
 }
 
@@ -324,7 +351,7 @@ absl::StatusOr<StripedFiles> StripedFiles::Create(const StripedFilesSpec& spec) 
   StripedFiles made;
   made.has_name_ = !spec.name.empty();
   made.stripes_ = {.files = static_cast<uint32_t>(spec.folders.size()),
-                   .stripe_bytes = spec.stripe_bytes};
+                   .stripe_bytes = kStripeBytes};
   made.file_bytes_ = spec.folders.size() * BytesOfFile(made.stripes_, spec.bytes);
   if (spec.limit_bytes > 0 && made.file_bytes_ > spec.limit_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -371,7 +398,7 @@ absl::StatusOr<StripedFiles> StripedFiles::Open(const StripedFilesSpec& spec, ui
   opened.has_name_ = true;
   opened.identity_ = identity;
   opened.stripes_ = {.files = static_cast<uint32_t>(spec.folders.size()),
-                     .stripe_bytes = spec.stripe_bytes};
+                     .stripe_bytes = kStripeBytes};
   opened.file_bytes_ = spec.folders.size() * BytesOfFile(opened.stripes_, spec.bytes);
   for (uint32_t file = 0; file < spec.folders.size(); ++file) {
     GEMINID_RETURN_IF_ERROR(opened.OpenOne(spec, file));
@@ -385,7 +412,7 @@ absl::Status StripedFiles::OpenOne(const StripedFilesSpec& spec, uint32_t file) 
   found.path = absl::StrCat(folder, "/", spec.name);
   found.fd = OpenExisting(found.path);
   if (!found.fd.valid()) return base::SystemError(errno, "open", found.path);
-  if (!LockFile(found.fd.get(), spec.patience)) return InUse(found.path);
+  GEMINID_RETURN_IF_ERROR(TakeFile(found.fd.get(), found.path, spec.patience));
   const std::optional<FileHeader> header = ReadHeader(found.fd.get());
   const FileHeader expected = MakeHeader(identity_, spec, file);
   if (!header.has_value() || std::memcmp(&*header, &expected, sizeof(expected)) != 0) {
@@ -395,6 +422,7 @@ absl::Status StripedFiles::OpenOne(const StripedFilesSpec& spec, uint32_t file) 
   struct stat size = {};
   if (::fstat(found.fd.get(), &size) != 0) return base::SystemError(errno, "fstat", found.path);
   const uint64_t needed = BytesOfFile(stripes_, spec.bytes);
+  GEMINID_RETURN_IF_ERROR(CheckFileLimit(needed, found.path));
   if (static_cast<uint64_t>(size.st_size) < needed) {
     return absl::DataLossError(
         absl::StrCat(found.path, " was truncated: it has ", size.st_size, " bytes of ", needed));

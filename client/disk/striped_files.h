@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,16 +30,16 @@ inline constexpr char kNamePrefix[] = "geminid-";
 inline constexpr char kNameSuffix[] = ".state";
 std::string NameOfFiles(const std::string& rank);
 
-// Removes the files with these paths that have this identity. For whoever has no StripedFiles.
-void RemoveFiles(const std::vector<std::string>& paths, uint64_t identity);
+// Removes the files with these paths that StripedFiles made, and that have this identity where one
+// is given. For whoever has no StripedFiles.
+void RemoveFiles(const std::vector<std::string>& paths, std::optional<uint64_t> identity);
 
 struct StripedFilesSpec {
   std::vector<std::string> folders{};  // one on each disk
   std::string name{};                  // of the file in each folder; empty: it has none
   uint64_t bytes = 0;
   uint64_t limit_bytes = 0;  // of all files together; 0: none
-  uint64_t stripe_bytes = kStripeBytes;
-  bool direct = true;  // without the page cache, where the file system can
+  bool direct = true;        // without the page cache, where the file system can
   // For a file in use: the last reads and writes of a process that was killed may not have ended.
   absl::Duration patience = absl::Seconds(5);
 };
@@ -52,11 +53,11 @@ class StripedFiles {
  public:
   // New files, of zeros. Those of this name that nobody has are replaced. RESOURCE_EXHAUSTED with
   // the numbers where a disk, a limit of the process or `limit_bytes` has too little;
-  // FAILED_PRECONDITION while a process has a file of this name.
+  // UNAVAILABLE while a process has a file of this name.
   static absl::StatusOr<StripedFiles> Create(const StripedFilesSpec& spec);
 
   // Those that Create made with this spec, if they have this identity. NOT_FOUND: there is none of
-  // that name; DATA_LOSS: what is there is other than it was made; FAILED_PRECONDITION as Create.
+  // that name; DATA_LOSS: what is there is other than it was made; UNAVAILABLE as Create.
   static absl::StatusOr<StripedFiles> Open(const StripedFilesSpec& spec, uint64_t identity);
 
   uint64_t identity() const { return identity_; }
@@ -64,7 +65,6 @@ class StripedFiles {
   int fd(uint32_t file) const { return files_[file].fd.get(); }
   // For people and for Remove; of a file without a name, its folder.
   const std::string& path(uint32_t file) const { return files_[file].path; }
-  bool has_name() const { return has_name_; }
   bool is_direct(uint32_t file) const { return files_[file].direct; }
   std::vector<std::string> names() const;
   uint64_t file_bytes() const { return file_bytes_; }  // of all files together

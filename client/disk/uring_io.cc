@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "client/src/fork_guard.h"
@@ -23,6 +23,7 @@ namespace geminid::disk {
 namespace {
 
 constexpr int kMostTries = 1000;  // while the kernel lacks memory for a moment
+constexpr auto kPause = std::chrono::milliseconds(1);
 constexpr uint64_t kMostBufferBytes = uint64_t{1} << 30;  // that the kernel registers at once
 
 class UringIo final : public FileIo {
@@ -34,11 +35,13 @@ class UringIo final : public FileIo {
     // The kernel reads and writes their data until then.
     while (under_way_ > 0) {
       io_uring_cqe* first = nullptr;
-      const int error = -io_uring_wait_cqe(&ring_, &first);
-      if (error != 0 && error != EINTR) break;
+      // Whatever it says: the data may go when the last result is there.
+      if (io_uring_wait_cqe(&ring_, &first) != 0) std::this_thread::sleep_for(kPause);
       TakeResults(nullptr);
     }
     guard_.reset();
+    // The end of the ring gives locked memory back some time later.
+    if (!registered_.empty()) io_uring_unregister_buffers(&ring_);
     io_uring_queue_exit(&ring_);
   }
 
@@ -78,7 +81,8 @@ class UringIo final : public FileIo {
       const int error = -io_uring_wait_cqe_timeout(&ring_, &first, &until);
       if (error == ETIME) return absl::DeadlineExceededError("the ring has no result");
       if (error != 0 && error != EINTR && error != EAGAIN) {
-        return absl::InternalError(absl::StrCat("io_uring_wait_cqe: ", std::strerror(error)));
+        return absl::InternalError(
+            absl::StrCat("io_uring_wait_cqe: ", std::generic_category().message(error)));
       }
     }
   }
@@ -98,9 +102,10 @@ class UringIo final : public FileIo {
       registered_ = std::move(registered);
       return absl::OkStatus();
     }
-    unregistered_ = error == ENOMEM
-                        ? "buffers are not registered: raise the limit of locked memory (ulimit -l)"
-                        : absl::StrCat("buffers are not registered: ", std::strerror(error));
+    unregistered_ =
+        error == ENOMEM
+            ? "buffers are not registered: raise the limit of locked memory (ulimit -l)"
+            : absl::StrCat("buffers are not registered: ", std::generic_category().message(error));
     return absl::UnavailableError(unregistered_);
   }
 
@@ -151,16 +156,18 @@ class UringIo final : public FileIo {
     int tries = 0;
     for (size_t submitted = 0; submitted < requests;) {
       const int result = io_uring_submit(&ring_);
-      if (result >= 0) {
+      if (result > 0) {
         submitted += static_cast<size_t>(result);
         under_way_ += static_cast<uint64_t>(result);
+        tries = 0;
         continue;
       }
-      const bool passes = result == -EINTR || result == -EAGAIN || result == -EBUSY;
+      const bool passes = result == 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY;
       if (!passes || ++tries == kMostTries) {
-        return absl::InternalError(absl::StrCat("io_uring_submit: ", std::strerror(-result)));
+        return absl::InternalError(
+            absl::StrCat("io_uring_submit: ", std::generic_category().message(-result)));
       }
-      std::this_thread::yield();
+      std::this_thread::sleep_for(kPause);
     }
     return absl::OkStatus();
   }
@@ -196,7 +203,8 @@ absl::StatusOr<std::unique_ptr<FileIo>> MakeUringIo(uint32_t depth) {
   const int error = made->Make();
   if (error == 0) return made;
   const char* const why = error == EPERM || error == ENOSYS ? "is not permitted here" : "failed";
-  return absl::UnavailableError(absl::StrCat("io_uring ", why, " (", std::strerror(error), ")"));
+  return absl::UnavailableError(
+      absl::StrCat("io_uring ", why, " (", std::generic_category().message(error), ")"));
 }
 #else
 absl::StatusOr<std::unique_ptr<FileIo>> MakeUringIo(uint32_t /*depth*/) {

@@ -58,12 +58,17 @@ bool IsLeft(const Session& session) { return SessionImpl::Of(session).is_left.lo
 
 std::string NameOfRank(const Session& session) {
   const ConnectOptions& options = SessionImpl::Of(session).options;
-  if (options.run.empty() || !options.keep_on_death) return "";
-  base::Fnv1a run;
-  run.AddText(options.run);
-  run.Add(::geteuid());
-  return absl::StrCat(options.job, "-rank", options.rank, "-", absl::Hex(run.value()));
+  return options.run.empty() ? "" : NameOfRank(options.job, options.rank, options.run);
 }
+
+std::string NameOfRank(const std::string& job, int rank, const std::string& run) {
+  base::Fnv1a hash;
+  hash.AddText(run);
+  hash.Add(::geteuid());
+  return absl::StrCat(job, "-rank", rank, "-", absl::Hex(hash.value()));
+}
+
+bool IsKept(const Session& session) { return SessionImpl::Of(session).options.keep_on_death; }
 
 void AtDetach(Session& session, std::function<void()> call) {
   SessionImpl::Of(session).at_detach.push_back(std::move(call));
@@ -164,6 +169,10 @@ RequestPace RequestPaceOf(const Session& session) {
 }
 
 device::Device* DeviceOf(Session& session) { return SessionImpl::Of(session).device.get(); }
+
+shm::ClientCounters* CountersOf(Session& session) {
+  return &SessionImpl::Of(session).segments.client()->counters;
+}
 
 shm::CommitSegment* CommitSegmentOf(Session& session) {
   return SessionImpl::Of(session).segments.commit();

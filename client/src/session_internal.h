@@ -13,6 +13,7 @@ namespace geminid {
 
 // Mapped for as long as the session lives. See commit_layout.h for who may write what.
 shm::CommitSegment* CommitSegmentOf(Session& session);
+shm::ClientCounters* CountersOf(Session& session);
 
 // The device that its arena is on, which lives as long as the session.
 device::Device* DeviceOf(Session& session);
@@ -24,9 +25,12 @@ bool OwnsDaemon(const Session& session);
 bool IsOfRun(const Session& session);
 // Its end leaves all that it has to the successor: nothing is to be freed.
 bool IsLeft(const Session& session);
-// A name for files of this rank, job and run, other than those of any other user's; empty where
-// nothing of the session outlives this process.
+// A name for files of this rank, job and run, other than those of any other user's; empty where the
+// session is of no run.
 std::string NameOfRank(const Session& session);
+std::string NameOfRank(const std::string& job, int rank, const std::string& run);
+// Its memory outlives this process, for a successor.
+bool IsKept(const Session& session);
 // To be called before the session's memory is freed with the session's end, and not where that is
 // left to a successor.
 void AtDetach(Session& session, std::function<void()> call);

@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/bytes.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
 #include "client/disk/file_io.h"
+#include "proto/shm/disk_use.h"
 
 namespace geminid::zero {
 namespace {
@@ -31,6 +33,14 @@ std::vector<uint64_t> PayloadsOf(const std::vector<DiskShape>& extents) {
   return payloads;
 }
 
+std::vector<std::string> PathsOf(const DiskStateOptions& options) {
+  std::vector<std::string> paths;
+  for (const std::string& folder : options.disk.folders) {
+    paths.push_back(absl::StrCat(folder, "/", disk::NameOfFiles(options.name)));
+  }
+  return paths;
+}
+
 // Where a buffer for the disk begins in memory that is aligned less.
 std::byte* FirstBlock(std::byte* memory) {
   const auto address = reinterpret_cast<uintptr_t>(memory);
@@ -46,8 +56,8 @@ uint64_t DiskShape::payload_bytes() const {
 struct DiskState::Record {
   uint64_t identity;                    // of the files
   std::atomic<uint64_t> written_bytes;  // by all processes of the run
-  // Then a byte for each extent.
-  std::atomic<uint8_t>* written() { return reinterpret_cast<std::atomic<uint8_t>*>(this + 1); }
+  // Then a word for each extent.
+  std::atomic<uint32_t>* sets() { return reinterpret_cast<std::atomic<uint32_t>*>(this + 1); }
 };
 
 std::vector<uint64_t> DiskState::MemoryBytes(const std::vector<DiskShape>& extents) {
@@ -56,7 +66,7 @@ std::vector<uint64_t> DiskState::MemoryBytes(const std::vector<DiskShape>& exten
     weight = std::max(weight, shape.elements * SizeOf(shape.type));
   }
   const uint64_t buffer = disk::ExtentMap(PayloadsOf(extents)).largest() + disk::kBlockBytes;
-  std::vector<uint64_t> bytes = {sizeof(Record) + extents.size(), buffer};
+  std::vector<uint64_t> bytes = {sizeof(Record) + extents.size() * sizeof(uint32_t), buffer};
   bytes.insert(bytes.end(), kPlacesAhead, buffer + weight);
   return bytes;
 }
@@ -73,7 +83,7 @@ DiskState::DiskState(std::vector<DiskShape> extents, const DiskStateOptions& opt
       files_(std::move(files)),
       record_(record),
       written_before_(record->written_bytes.load()),
-      written_(record->written(), extents_.size()) {}
+      sets_(record->sets(), extents_.size()) {}
 
 absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskShape> extents,
                                                              const DiskStateOptions& options,
@@ -83,7 +93,13 @@ absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskSha
   spec.folders = options.disk.folders;
   spec.bytes = disk::ExtentMap(PayloadsOf(extents)).total_bytes();
   spec.limit_bytes = options.disk.limit_bytes;
-  if (!options.name.empty()) spec.name = disk::NameOfFiles(options.name);
+  if (claimed || options.kept) spec.name = disk::NameOfFiles(options.name);
+  // A successor goes on from nothing else: it waits for the dead process's disk as for its own.
+  if (claimed) spec.patience = options.timeout;
+  // What an earlier process of the run left is of no use, and takes the space.
+  if (!claimed && !options.kept && !options.name.empty()) {
+    disk::RemoveFiles(PathsOf(options), /*identity=*/{});
+  }
   auto* const record = reinterpret_cast<Record*>(memory.front());
   GEMINID_ASSIGN_OR_RETURN(disk::StripedFiles files,
                            claimed ? disk::StripedFiles::Open(spec, record->identity)
@@ -91,14 +107,15 @@ absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskSha
   record->identity = files.identity();
   if (!claimed) {
     record->written_bytes.store(options.written_before);
-    for (size_t extent = 0; extent < extents.size(); ++extent) record->written()[extent].store(0);
+    for (size_t extent = 0; extent < extents.size(); ++extent) record->sets()[extent].store(0);
   }
   std::unique_ptr<DiskState> made(
       new DiskState(std::move(extents), options, std::move(files), record));
   const absl::Status started = made->Start(memory);
-  if (started.ok()) return made;
-  if (!claimed) made->Remove();
-  return started;
+  // Nobody goes on from this process: its files end with it, however it ends.
+  if (started.ok() ? !options.kept : !claimed) made->Remove();
+  if (!started.ok()) return started;
+  return made;
 }
 
 absl::Status DiskState::Start(const std::vector<std::byte*>& memory) {
@@ -117,6 +134,7 @@ absl::Status DiskState::Start(const std::vector<std::byte*>& memory) {
   io_ = std::make_unique<disk::ExtentIo>(files_, map_, std::move(io), options_.timeout, &traffic_);
   window_.io = std::make_unique<disk::ExtentIo>(files_, map_, std::move(window_io),
                                                 options_.timeout, &traffic_);
+  NoteTraffic();
   return absl::OkStatus();
 }
 
@@ -134,22 +152,50 @@ StateView DiskState::ViewOf(uint32_t extent, std::span<std::byte> in_memory,
   return view;
 }
 
-void DiskState::NoteWritten(uint32_t extent) {
-  written_[extent].store(1);
+disk::ExtentKey DiskState::KeyOf(uint32_t granule, uint64_t epoch, uint32_t sets) {
+  constexpr int kSetsBits = 24;  // an epoch has 40 (proto/shm/commit_layout.h)
+  return {.owner = granule,
+          .version = epoch << kSetsBits | (sets & ((uint32_t{1} << kSetsBits) - 1))};
+}
+
+void DiskState::NoteUpdated(uint32_t extent) {
+  sets_[extent].store(kWritten);
   NoteTraffic();
 }
 
-void DiskState::NoteTraffic() { record_->written_bytes.store(written_bytes()); }
+void DiskState::NoteTraffic() {
+  record_->written_bytes.store(written_bytes());
+  if (options_.counters == nullptr) return;
+  shm::StoreDiskUse({.file_bytes = file_bytes(),
+                     .read_bytes = traffic_.read_bytes,
+                     .written_bytes = traffic_.written_bytes},
+                    options_.counters);
+}
+
+DiskState::~DiskState() {
+  if (options_.counters != nullptr) {
+    shm::StoreDiskUse({.read_bytes = traffic_.read_bytes, .written_bytes = traffic_.written_bytes},
+                      options_.counters);
+  }
+}
 
 // --- the window ----------------------------------------------------------------------------------
 
 absl::Status DiskState::FlushWindow() {
   if (!window_.dirty) return absl::OkStatus();
   const GranuleOnDisk& granule = *window_.holds;
-  GEMINID_RETURN_IF_ERROR(
-      window_.io->Finish(window_.io->StartWrite(granule.extent, KeyOf(granule), window_.extent)));
+  const uint64_t most = options_.disk.endurance_bytes;
+  if (most > 0 && written_bytes() + map_.bytes(granule.extent) > most) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "state that was set cannot go to disk: ", base::FormatBytes(written_bytes()), " of ",
+        base::FormatBytes(most), " of StateDisk::endurance_bytes are written; give more"));
+  }
+  const uint32_t sets = (sets_[granule.extent].load() & ~kWritten) + 1;
+  GEMINID_RETURN_IF_ERROR(window_.io->Finish(window_.io->StartWrite(
+      granule.extent, KeyOf(granule.granule, granule.epoch, sets), window_.extent)));
   window_.dirty = false;
-  NoteWritten(granule.extent);
+  sets_[granule.extent].store((sets & ~kWritten) | kWritten);
+  NoteTraffic();
   return absl::OkStatus();
 }
 

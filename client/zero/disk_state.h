@@ -32,14 +32,18 @@
 #include "client/zero/places_ahead.h"
 #include "client/zero/state_view.h"
 #include "geminid/zero.h"
+#include "proto/shm/session_layout.h"
 
 namespace geminid::zero {
 
 struct DiskStateOptions {
   StateDisk disk{};
-  std::string name{};           // of the rank; empty: nobody goes on from the files
+  std::string name{};           // of the rank in its run; empty: it is of none
+  bool kept = false;            // a successor may go on from the files
   uint64_t written_before = 0;  // by processes of the run, to files that are gone
   absl::Duration timeout = absl::Minutes(5);
+  // Of the session, which outlives this. Null: nobody asks.
+  shm::ClientCounters* counters = nullptr;
 };
 
 // What of one extent is on disk; nothing without elements.
@@ -83,6 +87,7 @@ class DiskState {
                                                            const DiskStateOptions& options,
                                                            const std::vector<std::byte*>& memory,
                                                            bool claimed);
+  ~DiskState();
 
   // --- for updates: one thread at a time ---
 
@@ -90,14 +95,20 @@ class DiskState {
   disk::ExtentIo& io() { return *io_; }
   // Of the payload in a place or the window.
   StateView ViewOf(uint32_t extent, std::span<std::byte> in_memory, std::byte* weight) const;
-  static disk::ExtentKey KeyOf(const GranuleOnDisk& granule) {
-    return {.owner = granule.granule, .version = granule.epoch};
+  // What the granule's extent was sealed with.
+  disk::ExtentKey KeyOf(const GranuleOnDisk& granule) const {
+    return KeyOf(granule.granule, granule.epoch, sets_[granule.extent].load() & ~kWritten);
+  }
+  // What an update by this step is sealed with, whichever extent it goes to.
+  static disk::ExtentKey KeyOfUpdate(uint32_t granule, uint64_t epoch) {
+    return KeyOf(granule, epoch, 0);
   }
   // No process of this memory wrote it: it is zeros.
   bool MayBeBlank(const GranuleOnDisk& granule) const {
-    return granule.epoch == 0 && written_[granule.extent].load() == 0;
+    return granule.epoch == 0 && sets_[granule.extent].load() == 0;
   }
-  void NoteWritten(uint32_t extent);
+  // An update has gone to the extent.
+  void NoteUpdated(uint32_t extent);
 
   // --- for all others: any thread, for granules that are not being updated ---
 
@@ -139,6 +150,8 @@ class DiskState {
 
   DiskState(std::vector<DiskShape> extents, const DiskStateOptions& options,
             disk::StripedFiles files, Record* record);
+  // Two writes of one epoch are told apart by how often the trainer has set values since.
+  static disk::ExtentKey KeyOf(uint32_t granule, uint64_t epoch, uint32_t sets);
   absl::Status Start(const std::vector<std::byte*>& memory);
   absl::Status FlushWindow();
   absl::Status Load(const GranuleOnDisk& granule);
@@ -150,7 +163,10 @@ class DiskState {
   const disk::StripedFiles files_;
   Record* const record_;
   const uint64_t written_before_;
-  const std::span<std::atomic<uint8_t>> written_;  // by extent: 1, if ever; beside the record
+  // By extent, beside the record: how often the trainer has set values since the extent's update;
+  // with kWritten where it was ever written.
+  static constexpr uint32_t kWritten = uint32_t{1} << 31;
+  const std::span<std::atomic<uint32_t>> sets_;
   disk::DiskTraffic traffic_;
   std::vector<DiskPlace> places_;
   std::unique_ptr<disk::ExtentIo> io_;  // of updates

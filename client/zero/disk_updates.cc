@@ -54,7 +54,7 @@ absl::Status DiskUpdates::Update(Placed* placed, uint64_t epoch, kernels::Thread
   if (placed->updated) return absl::OkStatus();
   placed->updated = true;  // or will never be
   const GranuleOnDisk& granule = placed->granule;
-  const absl::Status came = disk_.io().FinishRead(placed->coming, DiskState::KeyOf(granule),
+  const absl::Status came = disk_.io().FinishRead(placed->coming, disk_.KeyOf(granule),
                                                   disk_.MayBeBlank(granule), OnThreadsOf(pool));
   // A successor would not find it either.
   if (absl::IsDataLoss(came)) store_.SetResumable(false);
@@ -64,7 +64,7 @@ absl::Status DiskUpdates::Update(Placed* placed, uint64_t epoch, kernels::Thread
   const StateView there =
       disk_.ViewOf(granule.extent, placed->place->extent, placed->place->weight);
   GEMINID_RETURN_IF_ERROR(optimizer_.UpdateBetween(granule.granule, there, there, store_, pool));
-  disk_.io().Seal(granule.extent, {.owner = granule.granule, .version = epoch},
+  disk_.io().Seal(granule.extent, DiskState::KeyOfUpdate(granule.granule, epoch),
                   placed->place->extent, OnThreadsOf(pool));
   return absl::OkStatus();
 }
@@ -78,7 +78,7 @@ absl::Status DiskUpdates::WriteFirst(uint64_t epoch, kernels::ThreadPool* pool) 
   absl::Status status;
   if (placed_.size() > 1) status = Update(&placed_[1], epoch, pool);
   status.Update(disk_.io().Finish(leaving));
-  if (status.ok()) disk_.NoteWritten(spare);
+  if (status.ok()) disk_.NoteUpdated(spare);
   return status;
 }
 

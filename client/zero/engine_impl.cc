@@ -201,7 +201,9 @@ StateStoreOptions EngineImpl::StoreOptions() const {
   if (options.state_placement == StatePlacement::kDisk) {
     made.disk = {.disk = options.state_disk,
                  .name = NameOfRank(*setup_.session),
-                 .timeout = options.timeout};
+                 .kept = IsKept(*setup_.session),
+                 .timeout = options.timeout,
+                 .counters = CountersOf(*setup_.session)};
   }
   if (IsOfRun(*setup_.session)) made.noted_tensors = setup_.parameters.size();
   return made;

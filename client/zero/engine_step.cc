@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/status_macros.h"
 #include "client/zero/crash_points.h"
+#include "client/zero/disk_spent.h"
 #include "client/zero/engine_impl.h"
 
 namespace geminid::zero {
@@ -32,8 +33,8 @@ absl::Status EngineImpl::BeginStep(const StepInput& input) {
   GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("BeginStep"));
   GEMINID_RETURN_IF_ERROR(setup_.CheckStep(input));
   if (!setup_.updates_in_backward()) return absl::OkStatus();
-  if (step_->disk_spent()) return DiskSpent();
   GEMINID_RETURN_IF_ERROR(step_->CheckBegin(input));
+  if (step_->disk_spent()) return DiskSpent();
   return Fail(step_->Begin(input));
 }
 
@@ -178,7 +179,7 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   const double clip_norm = input.clip_norm.value_or(setup_.options.clip_norm);
   const absl::StatusOr<double> own = NormOfStep(FieldsOf(input, clip_norm));
   if (!own.ok()) return NotOfStep(own.status());
-  if (step_->disk_spent() && !setup_.updates_in_backward()) return DiskSpent();
+  if (step_->disk_spent()) return DiskSpent();
   const double norm = input.gradient_norm.value_or(*own / input.gradient_scale);
   if (!std::isfinite(norm) && setup_.options.not_finite == NotFinite::kFail) {
     return NameNotFinite(norm);
@@ -198,12 +199,12 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
 // All ranks come here together; the numbers are this one's.
 absl::Status EngineImpl::DiskSpent() const {
   const DiskState* const disk = store_->disk();
-  return absl::ResourceExhaustedError(absl::StrCat(
+  return MarkDiskSpent(absl::ResourceExhaustedError(absl::StrCat(
       "a step would write more to disk than StateDisk::endurance_bytes of a rank allows (here ",
       base::FormatBytes(disk == nullptr ? 0 : disk->written_bytes()), " of ",
       base::FormatBytes(setup_.options.state_disk.endurance_bytes),
       " are written): nothing has changed. Give the step up with CancelMicroBatch and save; go on "
-      "with more endurance, or with state on the host"));
+      "with more endurance, or with state on the host")));
 }
 
 // All ranks come here together.

@@ -1,6 +1,7 @@
 #include "client/zero/gradient_step.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -44,7 +45,19 @@ absl::Status GradientStep::CheckBegin(const Input& input) {
     return absl::InvalidArgumentError(
         "a step whose parameters are updated in the backward pass cannot be clipped");
   }
-  return links_->agreement().CheckSameFields("BeginStep", FieldsOf(input, 0));
+  GEMINID_RETURN_IF_ERROR(links_->agreement().CheckSameFields("BeginStep", FieldsOf(input, 0)));
+  if (setup_.options.state_placement != StatePlacement::kDisk) return absl::OkStatus();
+  // Some of the last step's writes may be to come, beside those of this one.
+  std::array<double, 1> spent = {IsDiskSpent(/*steps=*/2) ? 1.0 : 0.0};
+  GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective, [&] {
+    return links_->control()->AllReduce(spent, spent, collectives::ReduceOp::kSum);
+  }));
+  disk_spent_ = spent[0] > 0;
+  return absl::OkStatus();
+}
+
+bool GradientStep::IsDiskSpent(uint64_t steps) const {
+  return store_->any_on_disk() && store_->disk()->IsSpent(steps);
 }
 
 absl::Status GradientStep::Begin(const Input& input) {
@@ -72,9 +85,7 @@ absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
   }
   const FieldsDigest digest = DigestOf(step);
-  // In the backward pass some of this step's writes may be to come, beside those of the next.
-  const uint64_t steps = setup_.updates_in_backward() ? 2 : 1;
-  const bool spent = store_->any_on_disk() && store_->disk()->IsSpent(steps);
+  const bool spent = !setup_.updates_in_backward() && IsDiskSpent(/*steps=*/1);
   std::vector<double> sums = {mover_->GradientSquares(), YieldAsked(*setup_.session) ? 1.0 : 0.0,
                               mover_->OwnGradientSquares(), spent ? 1.0 : 0.0};
   const size_t own = sums.size();

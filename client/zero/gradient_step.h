@@ -52,7 +52,7 @@ class GradientStep {
   void NoteGradientsWritten() { gradients_written_ = true; }
   // Of the newest step that has a norm.
   const StepGradients& newest_gradients() const { return gradients_; }
-  // By the last norm: a rank has no endurance of its disk left for another step.
+  // As of the last norm, or of CheckBegin: a rank has no endurance of its disk left for the step.
   bool disk_spent() const { return disk_spent_; }
   // A rank was asked to give its arena to another job; once.
   bool TakeYieldAsked() { return std::exchange(yield_asked_, false); }
@@ -92,6 +92,7 @@ class GradientStep {
 
  private:
   double Factor() const;
+  bool IsDiskSpent(uint64_t steps) const;
   StepGradients GradientsOf(double own_squares, double reduced_squares) const;
   absl::Status LeaveOutUnwritten(std::vector<TensorRates>* rates);
   absl::Status PrepareUpdate(const Input& input, const StepResult& result, uint64_t update);

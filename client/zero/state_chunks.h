@@ -27,6 +27,8 @@ class StateChunks {
   absl::StatusOr<std::vector<ChunkId>> Allocate(const std::vector<ChunkSpec>& specs);
   absl::StatusOr<std::optional<std::vector<ChunkId>>> Claim(const std::vector<ChunkSpec>& specs);
   const std::vector<ChunkId>& all() const { return all_; }
+  Session& session() const { return session_; }
+
   // Some of them; all, after which nothing else may be called.
   absl::Status Free(const std::vector<ChunkId>& chunks);
   absl::Status FreeAll();

@@ -11,17 +11,9 @@
 #include "client/zero/core/extent.h"
 
 namespace geminid::zero {
-namespace {
-
-// Of the optimizer's arrays, in order.
-constexpr std::array<ChunkKind, kMaxStateArrays> kArrayKinds = {ChunkKind::kExpAvg,
-                                                                ChunkKind::kExpAvgSq};
-
-}  // namespace
 
 StateStore::StateStore(Session* session, const Layout& layout, const StateStoreOptions& options)
     : layout_(layout),
-      session_(session),
       options_(options),
       chunks_(session, options.timeout),
       current_(layout.granules) {}
@@ -42,7 +34,7 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
   }
   GEMINID_ASSIGN_OR_RETURN(store->compute_,
                            Compute::Create(DeviceOf(*session), "geminid-state", options.timeout));
-  GEMINID_RETURN_IF_ERROR(store->Allocate(layout));
+  GEMINID_RETURN_IF_ERROR(store->Allocate());
   if (store->left_.claimed && store->left_.status.ok()) {
     GEMINID_RETURN_IF_ERROR(store->NoteWhatIsLeft(store->TakeUp()));
   }
@@ -56,56 +48,6 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
     GEMINID_RETURN_IF_ERROR(store->MakeGradientSums());
   }
   return store;
-}
-
-StateStore::ExtentSlots StateStore::AddExtent(const ChunkShape& chunk, bool spare, bool has_home,
-                                              const std::string& name,
-                                              std::vector<ChunkSpec>* specs) const {
-  const uint64_t elements = chunk.granule_elements;
-  const auto add = [&](ChunkKind kind, uint64_t bytes) {
-    specs->push_back({name, spare ? ChunkKind::kSpare : kind, bytes, has_home});
-    return specs->size() - 1;
-  };
-  ExtentSlots slots;
-  slots.form = FormOf(chunk);
-  slots.trainable = chunk.trainable;
-  slots.weight = add(ChunkKind::kWeight, chunk.granule_bytes());
-  slots.on_disk = DiskShapeOf(chunk).payload_bytes() > 0;
-  if (!slots.trainable || slots.on_disk) return slots;
-  if (chunk.type == DataType::kBFloat16) {
-    slots.remainder = add(ChunkKind::kRemainder, elements * sizeof(int16_t));
-  }
-  for (size_t i = 0; i < ArraysOf(slots.form); ++i) {
-    slots.arrays[i] = add(kArrayKinds[i], elements * SizeOf(options_.state_type));
-  }
-  return slots;
-}
-
-// One for each form that anything is trained of.
-std::vector<StateStore::ExtentSlots> StateStore::AddSpares(bool has_home, const std::string& name,
-                                                           std::vector<ChunkSpec>* specs) const {
-  std::vector<ExtentSlots> spares;
-  for (const ChunkShape& chunk : layout_.chunks) {
-    const bool there = std::ranges::any_of(
-        spares, [&](const ExtentSlots& spare) { return spare.form == FormOf(chunk); });
-    if (chunk.trainable && !there) {
-      spares.push_back(AddExtent(chunk, /*spare=*/true, has_home, name, specs));
-    }
-  }
-  return spares;
-}
-
-StateStore::Extent StateStore::MakeExtent(const ExtentSlots& slots, const std::vector<ChunkId>& ids,
-                                          Tier tier) const {
-  Extent extent;
-  extent.tier = tier;
-  extent.form = slots.form;
-  extent.weight = ids[slots.weight];
-  extent.on_disk = slots.on_disk;
-  if (!slots.trainable || slots.on_disk) return extent;
-  if (slots.form.type == DataType::kBFloat16) extent.remainder = ids[slots.remainder];
-  for (size_t i = 0; i < ArraysOf(slots.form); ++i) extent.arrays[i] = ids[slots.arrays[i]];
-  return extent;
 }
 
 // --- on disk -------------------------------------------------------------------------------------
@@ -148,7 +90,7 @@ uint64_t StateStore::AddDisk(std::vector<ChunkSpec>* specs) const {
 
 absl::Status StateStore::MakeDisk(const std::vector<ChunkId>& memory) {
   std::vector<std::byte*> homes;
-  for (const ChunkId chunk : memory) homes.push_back(session_->Home(chunk));
+  for (const ChunkId chunk : memory) homes.push_back(chunks_.session().Home(chunk));
   absl::StatusOr<std::unique_ptr<DiskState>> made =
       DiskState::Create(DiskShapes(), *options_.disk, homes, left_.claimed);
   if (!made.ok() && left_.claimed) {
@@ -190,90 +132,6 @@ absl::Status StateStore::Free() {
   return chunks_.FreeAll();
 }
 
-// One list of chunks, allocated together: the extents in order, the gradients, the staging area.
-absl::Status StateStore::Allocate(const Layout& layout) {
-  const bool has_home = !options_.on_device;
-  const Tier tier = options_.on_device ? kDevice : kHost;
-  std::vector<ChunkSpec> specs;
-  std::vector<ExtentSlots> slots;
-  std::vector<size_t> gradient_slots(layout.granules);
-  uint32_t most_granules = 0;
-  uint64_t most_bytes = 0;
-  for (size_t c = 0; c < layout.chunks.size(); ++c) {
-    const ChunkShape& chunk = layout.chunks[c];
-    most_granules = std::max(most_granules, chunk.granules);
-    most_bytes = std::max(most_bytes, chunk.granule_bytes());
-    const uint64_t gradient_bytes =
-        options_.accumulate ? chunk.granule_elements * sizeof(float) : chunk.granule_bytes();
-    for (uint32_t g = 0; g < chunk.granules; ++g) {
-      const std::string name = absl::StrCat(NameOf(layout, static_cast<uint32_t>(c)), ", part ", g);
-      slots.push_back(AddExtent(chunk, /*spare=*/false, has_home, name, &specs));
-      if (!chunk.trainable || options_.landing_places > 0) continue;
-      gradient_slots[chunk.first_granule + g] = specs.size();
-      specs.push_back({name, ChunkKind::kGradient, gradient_bytes, has_home});
-    }
-  }
-  const size_t first_tensor_state = specs.size();
-  const size_t tensor_states =
-      options_.tensor_state_bytes > 0 ? tensor_states_.addresses.size() : 0;
-  for (size_t i = 0; i < tensor_states; ++i) {
-    specs.push_back({absl::StrCat("tensor state ", i),
-                     i == 0 ? ChunkKind::kExpAvgSq : ChunkKind::kSpare, options_.tensor_state_bytes,
-                     has_home});
-  }
-  for (const ChunkSpec& spec : specs) {
-    if (spec.kind != ChunkKind::kGradient && spec.kind != ChunkKind::kSpare)
-      model_state_bytes_ += spec.bytes;
-  }
-  const std::vector<ExtentSlots> spares = AddSpares(has_home, "spare", &specs);
-  const size_t first_of_disk = specs.size();
-  const uint64_t disk_bytes = AddDisk(&specs);
-  model_state_bytes_ += disk_bytes;
-  const size_t first_staging = specs.size();
-  const uint32_t staged = options_.accumulate ? most_granules : options_.landing_places;
-  for (uint32_t g = 0; has_home && g < staged; ++g) {
-    specs.push_back({absl::StrCat("gradient staging ", g), ChunkKind::kGradient, most_bytes});
-  }
-
-  absl::StatusOr<std::vector<ChunkId>> ids = ObtainChunks(specs);
-  if (!ids.ok()) return ids.status();
-  GEMINID_RETURN_IF_ERROR(ObtainNotes());
-  if (disk_bytes > 0) {
-    GEMINID_RETURN_IF_ERROR(MakeDisk({ids->begin() + static_cast<ptrdiff_t>(first_of_disk),
-                                      ids->begin() + static_cast<ptrdiff_t>(first_staging)}));
-  }
-  if (options_.on_device) {
-    if (left_.claimed) GEMINID_RETURN_IF_ERROR(NoteWhatIsLeft(HoldClaimed(*ids)));
-    if (!left_.claimed) GEMINID_RETURN_IF_ERROR(chunks_.Place(*ids, compute_->on_device()));
-  }
-  for (const ExtentSlots& extent : slots) extents_.push_back(MakeExtent(extent, *ids, tier));
-  for (const ExtentSlots& spare : spares) {
-    spare_[SpareOf(tier, spare.form)] = static_cast<uint32_t>(extents_.size());
-    extents_.push_back(MakeExtent(spare, *ids, tier));
-  }
-  gradients_.chunks.resize(layout.granules, kNoChunk);
-  if (!left_.claimed) commit_->versions[layout.granules].store(shm::ChunkVersion{}.Encode());
-  for (const ChunkShape& chunk : layout.chunks) {
-    for (uint32_t i = chunk.first_granule; i < chunk.first_granule + chunk.granules; ++i) {
-      current_[i].store(i);
-      if (!left_.claimed) commit_->versions[i].store(shm::ChunkVersion{0, i}.Encode());
-      if (!chunk.trainable || options_.landing_places > 0) continue;
-      gradients_.chunks[i] = (*ids)[gradient_slots[i]];
-    }
-  }
-  for (size_t i = 0; i < tensor_states; ++i) {
-    tensor_states_.chunks[i] = (*ids)[first_tensor_state + i];
-    tensor_states_.addresses[i] = Address(tensor_states_.chunks[i], tier);
-  }
-  for (size_t slot = first_staging; slot < ids->size(); ++slot) {
-    gradients_.staging_chunks.push_back((*ids)[slot]);
-    gradients_.staging.push_back(session_->Home((*ids)[slot]));
-  }
-  FindAddresses();
-  commit_->header.groups = layout.granules + (tensor_states > 0 ? 1 : 0);
-  return absl::OkStatus();
-}
-
 std::vector<ChunkId> StateStore::ChunksOf(uint32_t chunk) const {
   const ChunkShape& shape = layout_.chunks[chunk];
   std::vector<ChunkId> all;
@@ -294,7 +152,7 @@ StateStore::ExtentChunks StateStore::ChunksIn(const Extent& extent) {
 
 uint64_t StateStore::device_bytes_of(uint32_t chunk) const {
   uint64_t bytes = 0;
-  for (ChunkId part : ChunksOf(chunk)) bytes += RoundUpToExtent(session_->Bytes(part));
+  for (ChunkId part : ChunksOf(chunk)) bytes += RoundUpToExtent(chunks_.session().Bytes(part));
   return bytes;
 }
 
@@ -340,7 +198,7 @@ absl::Status StateStore::MakeWorkspace() {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids,
                            chunks_.Allocate({{"workspace of the optimizer", ChunkKind::kSpare,
                                               options_.workspace_bytes}}));
-  scratch_.workspace = {session_->Home(ids.front()), options_.workspace_bytes};
+  scratch_.workspace = {chunks_.session().Home(ids.front()), options_.workspace_bytes};
   return absl::OkStatus();
 }
 
@@ -406,7 +264,7 @@ absl::Status StateStore::MoveToDevice(std::span<const uint32_t> chunks) {
 
 std::byte* StateStore::Address(ChunkId chunk, Tier tier) const {
   if (chunk == kNoChunk) return nullptr;
-  return tier == kDevice ? session_->Device(chunk) : session_->Home(chunk);
+  return tier == kDevice ? chunks_.session().Device(chunk) : chunks_.session().Home(chunk);
 }
 
 void StateStore::FindAddresses() {

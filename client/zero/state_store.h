@@ -177,7 +177,9 @@ class StateStore {
   }
   GranuleOnDisk OnDisk(uint32_t granule) const;
   uint32_t SpareExtent(uint32_t granule) const { return spare_[SpareOf(granule)]; }
-  uint64_t WeightBytes(uint32_t granule) const { return session_->Bytes(WeightChunk(granule)); }
+  uint64_t WeightBytes(uint32_t granule) const {
+    return chunks_.session().Bytes(WeightChunk(granule));
+  }
 
   // Before its update the granule's state is fetched from elsewhere (client/zero/updates_ahead.h).
   bool granule_fetched(uint32_t granule) const {
@@ -252,8 +254,32 @@ class StateStore {
     bool on_disk = false;
   };
 
+  // All chunks of a store, and where in the list each is.
+  struct Wanted {
+    std::vector<ChunkSpec> specs{};
+    std::vector<ExtentSlots> extents{};
+    std::vector<ExtentSlots> spares{};
+    std::vector<size_t> gradients{};  // by granule
+    size_t first_tensor_state = 0;
+    size_t first_spare = 0;
+    size_t first_of_disk = 0;
+    size_t first_staging = 0;
+    uint64_t disk_bytes = 0;  // of granules, that no chunk has
+
+    uint64_t state_bytes() const;
+  };
+
   StateStore(Session* session, const Layout& layout, const StateStoreOptions& options);
-  absl::Status Allocate(const Layout& layout);
+  absl::Status Allocate();
+  Wanted ListChunks() const;
+  void AddGranules(Wanted* wanted) const;
+  void AddStaging(std::vector<ChunkSpec>* specs) const;
+  void TakeExtents(const Wanted& wanted, const std::vector<ChunkId>& ids);
+  void TakeGranules(const Wanted& wanted, const std::vector<ChunkId>& ids);
+  bool has_homes() const { return !options_.on_device; }
+  bool keeps_gradient(const ChunkShape& chunk) const {
+    return chunk.trainable && options_.landing_places == 0;
+  }
   ExtentSlots AddExtent(const ChunkShape& chunk, bool spare, bool has_home, const std::string& name,
                         std::vector<ChunkSpec>* specs) const;
   std::vector<ExtentSlots> AddSpares(bool has_home, const std::string& name,
@@ -334,7 +360,6 @@ class StateStore {
   };
 
   const Layout& layout_;
-  Session* session_;
   StateStoreOptions options_;
   StateChunks chunks_;
   shm::CommitSegment* commit_ = nullptr;

@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(const std::vector<
   }
   if (left_.claimed) return *ids;
   SetResumable(false);  // before what it spoke of goes
-  GEMINID_RETURN_IF_ERROR(FreeUnclaimed(*session_));
+  GEMINID_RETURN_IF_ERROR(FreeUnclaimed(chunks_.session()));
   return chunks_.Allocate(specs);
 }
 
@@ -47,20 +47,20 @@ absl::Status StateStore::ObtainNotes() {
     GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(specs));
     if (!ids.has_value())
       left_.status = absl::DataLossError("what its steps updated with is not there");
-    GEMINID_RETURN_IF_ERROR(FreeUnclaimed(*session_));
+    GEMINID_RETURN_IF_ERROR(FreeUnclaimed(chunks_.session()));
     CrashPoint("state claimed");
   }
   if (!ids.has_value()) {
     GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Allocate(specs));
   }
-  notes_.emplace(session_->Home(ids->front()), *options_.noted_tensors);
+  notes_.emplace(chunks_.session().Home(ids->front()), *options_.noted_tensors);
   return absl::OkStatus();
 }
 
 // They never left the device, and have no other place.
 absl::Status StateStore::HoldClaimed(const std::vector<ChunkId>& chunks) {
   for (const ChunkId chunk : chunks) {
-    if (session_->ResidencyOf(chunk) != geminid::Residency::kResident) {
+    if (chunks_.session().ResidencyOf(chunk) != geminid::Residency::kResident) {
       return absl::DataLossError(
           "some of the state was not on the device, which is its only place");
     }
@@ -149,21 +149,21 @@ absl::Status StateStore::ReadVersions(std::vector<bool>* used, OnDeviceSpares* o
 }
 
 absl::Status StateStore::CopyHome(ChunkId from, ChunkId to) {
-  return session_
-      ->Transfer({.source = from,
-                  .destination = to,
-                  .bytes = session_->Bytes(from),
-                  .cause = TransferCause::kWriteBack})
+  return chunks_.session()
+      .Transfer({.source = from,
+                 .destination = to,
+                 .bytes = chunks_.session().Bytes(from),
+                 .cause = TransferCause::kWriteBack})
       .Wait(options_.timeout);
 }
 
 // A device copy is never older than its home.
 absl::Status StateStore::CopyAllHome() {
   for (const ChunkId chunk : chunks_.all()) {
-    if (session_->Home(chunk) == nullptr) continue;
-    if (session_->ResidencyOf(chunk) != geminid::Residency::kResident) continue;
+    if (chunks_.session().Home(chunk) == nullptr) continue;
+    if (chunks_.session().ResidencyOf(chunk) != geminid::Residency::kResident) continue;
     GEMINID_RETURN_IF_ERROR(CopyHome(chunk, chunk));
-    GEMINID_RETURN_IF_ERROR(session_->Drop(chunk).Wait(options_.timeout));
+    GEMINID_RETURN_IF_ERROR(chunks_.session().Drop(chunk).Wait(options_.timeout));
   }
   return absl::OkStatus();
 }
@@ -182,7 +182,7 @@ absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t 
   }
   for (const auto& [from, home] : copies) {
     if (from == kNoChunk) continue;
-    if (session_->ResidencyOf(from) != geminid::Residency::kResident) {
+    if (chunks_.session().ResidencyOf(from) != geminid::Residency::kResident) {
       return absl::DataLossError("the state in the device's spare is not there");
     }
     GEMINID_RETURN_IF_ERROR(CopyHome(from, home));

@@ -39,6 +39,8 @@ constexpr const Metric* kAll[] = {
     &kStall,
     &kAdmissionWait,
     &kSteps,
+    &kClientDiskTraffic,
+    &kClientDiskFiles,
     &kSessionTransfer,
     &kPlanBytes,
     &kPlanBound,

@@ -232,6 +232,20 @@ inline constexpr Metric kSteps = {"geminid_client_steps_total",
                                   {"tenant", "job_name", "rank", "session"},
                                   {kSessionSeries},
                                   "Optimizer steps, as the rank's client counts them."};
+inline constexpr Metric kClientDiskTraffic = {
+    "geminid_client_disk_bytes_total",
+    kCounter,
+    {"tenant", "job_name", "rank", "session", "direction"},
+    {2 * kSessionSeries},
+    "Bytes of optimizer state that a rank's client read from its files on disks (direction read) "
+    "and wrote to them (written), as it counts them."};
+inline constexpr Metric kClientDiskFiles = {
+    "geminid_client_disk_file_bytes",
+    kGauge,
+    {"tenant", "job_name", "rank", "session"},
+    {kSessionSeries},
+    "Of the files in which a rank has optimizer state, as its client says. They are no part of the "
+    "tiers."};
 inline constexpr Metric kSessionTransfer = {"geminid_session_transfer_bytes_total",
                                             kCounter,
                                             {"tenant", "job_name", "rank", "session", "direction"},

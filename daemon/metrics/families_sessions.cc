@@ -27,6 +27,11 @@ void AddCounts(const Series& series, Page* page) {
   page->Add(kAdmissionWait, With(series, {}),
             static_cast<double>(series.counts.queued) * kSecondsPerNanosecond);
   page->Add(kSteps, With(series, {}), static_cast<double>(series.counts.steps));
+  for (const size_t i : {0, 1}) {
+    const char* const direction = i == 0 ? "read" : "written";
+    page->Add(kClientDiskTraffic, With(series, {direction}),
+              static_cast<double>(series.counts.disk_bytes[i]));
+  }
   for (const shm::Direction direction :
        {shm::Direction::kHostToDevice, shm::Direction::kDeviceToHost}) {
     const auto index = static_cast<size_t>(core::Index(direction));
@@ -39,12 +44,14 @@ void AddCounts(const Series& series, Page* page) {
 void AddHeld(const Reading& reading, Page* page) {
   const auto& series = reading.counted.series;
   std::map<std::pair<size_t, core::Account>, uint64_t> bytes;
+  std::map<size_t, uint64_t> files;
   std::map<size_t, PlanReading> plans;
   for (const SessionReading& session : reading.sessions) {
     const auto found = reading.counted.of_session.find(session.id);
     if (found == reading.counted.of_session.end()) continue;
     bytes[{found->second, core::kHostAccount}] += session.host_bytes;
     bytes[{found->second, core::DeviceAccount(session.device)}] += session.device_bytes;
+    files[found->second] += session.disk_file_bytes;
     if (!session.plan.has_value()) continue;
     plans[found->second].transfer_bytes += session.plan->transfer_bytes;
     plans[found->second].lower_bound_bytes += session.plan->lower_bound_bytes;
@@ -53,6 +60,9 @@ void AddHeld(const Reading& reading, Page* page) {
     const auto& [index, account] = key;
     page->Add(kSessionBytes, With(series[index], {TierLabel(account), DeviceLabel(account)}),
               static_cast<double>(sum));
+  }
+  for (const auto& [index, sum] : files) {
+    page->Add(kClientDiskFiles, With(series[index], {}), static_cast<double>(sum));
   }
   for (const auto& [index, plan] : plans) {
     page->Add(kPlanBytes, With(series[index], {}), static_cast<double>(plan.transfer_bytes));

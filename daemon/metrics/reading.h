@@ -29,6 +29,7 @@ struct SessionReading {
   shm::DeviceIndex device{};
   uint64_t host_bytes = 0;
   uint64_t device_bytes = 0;
+  uint64_t disk_file_bytes = 0;  // as its client says
   std::optional<PlanReading> plan{};
   std::optional<shm::HostRegistration> registration{};
 };

@@ -19,6 +19,9 @@ void AddTo(SessionCounts* sum, const SessionCounts& counts) {
   for (size_t i = 0; i < counts.transfer_bytes.size(); ++i) {
     AddTo(&sum->transfer_bytes[i], counts.transfer_bytes[i]);
   }
+  for (size_t i = 0; i < counts.disk_bytes.size(); ++i) {
+    AddTo(&sum->disk_bytes[i], counts.disk_bytes[i]);
+  }
 }
 
 void Raise(SessionCounts* counts, const SessionCounts& now) {
@@ -29,6 +32,9 @@ void Raise(SessionCounts* counts, const SessionCounts& now) {
   counts->steps = std::max(counts->steps, now.steps);
   for (size_t i = 0; i < now.transfer_bytes.size(); ++i) {
     counts->transfer_bytes[i] = std::max(counts->transfer_bytes[i], now.transfer_bytes[i]);
+  }
+  for (size_t i = 0; i < now.disk_bytes.size(); ++i) {
+    counts->disk_bytes[i] = std::max(counts->disk_bytes[i], now.disk_bytes[i]);
   }
 }
 

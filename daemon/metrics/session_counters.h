@@ -37,6 +37,7 @@ struct SessionCounts {
   uint64_t queued = 0;  // nanoseconds that it waited for admission, likewise
   uint64_t steps = 0;   // likewise
   std::array<uint64_t, core::kDirections> transfer_bytes{};
+  std::array<uint64_t, 2> disk_bytes{};  // from and to disks, as its client counts them
 };
 
 // A session has one series: its own while there is room for it, else "other". Whose series goes

@@ -269,7 +269,8 @@ enum geminid_state_placements {
   GEMINID_STATE_ON_HOST = 1,
   GEMINID_STATE_ON_DEVICE = 2,
   GEMINID_STATE_SHARE = 3,
-  GEMINID_STATE_STREAMED = 4
+  GEMINID_STATE_STREAMED = 4,
+  GEMINID_STATE_ON_DISK = 5
 };
 enum geminid_gradient_scales { GEMINID_GRADIENT_MEAN = 0, GEMINID_GRADIENT_SUM = 1 };
 enum geminid_update_times { GEMINID_UPDATE_AFTER_STEP = 0, GEMINID_UPDATE_IN_BACKWARD = 1 };
@@ -302,6 +303,11 @@ typedef struct geminid_engine_options {
   double timeout_seconds;
   uint64_t chunk_elements;
   int32_t state_type;  // of the optimizer's arrays: GEMINID_FLOAT32 or GEMINID_BFLOAT16
+  // geminid::zero::StateDisk, with GEMINID_STATE_ON_DISK alone. The folders are copied.
+  const char* const* state_disk_folders;
+  size_t state_disk_folder_count;
+  uint64_t state_disk_limit_bytes;
+  uint64_t state_disk_endurance_bytes;
 } geminid_engine_options;
 void geminid_engine_options_init(geminid_engine_options* options, size_t struct_size);
 

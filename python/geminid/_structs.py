@@ -55,7 +55,8 @@ class EngineOptions(ctypes.Structure):
         ("gradient_scale", _INT), ("update", _INT), ("not_finite", _INT), ("accumulate", _INT), ("stable_addresses", _INT),
         ("max_lookahead_moments", _INT), ("update_threads", _INT), ("resume", _INT),
         ("state_share", _REAL), ("clip_norm", _REAL), ("timeout_seconds", _REAL), ("chunk_elements", _U64),
-        ("state_type", _INT)]
+        ("state_type", _INT), ("state_disk_folders", ctypes.POINTER(ctypes.c_char_p)), ("state_disk_folder_count", _SIZE),
+        ("state_disk_limit_bytes", _U64), ("state_disk_endurance_bytes", _U64)]
 
 
 class Range(ctypes.Structure):

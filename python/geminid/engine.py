@@ -22,6 +22,7 @@ FORWARD, BACKWARD, EVALUATE = 0, 1, 2
 BFLOAT16, FLOAT32, FLOAT16, INT8, UINT8 = 1, 2, 3, 4, 5  # the last three: frozen
 _STATE_TYPES = {"fp32": FLOAT32, "bf16": BFLOAT16}
 _STATE_PLACES = {"auto": 0, "host": 1, "device": 2, "streamed": 4}
+_ON_DISK = 5
 VALUE, EXP_AVG, EXP_AVG_SQ = 0, 1, 2
 NOT_FINITE_SKIP, NOT_FINITE_WRITE, NOT_FINITE_FAIL = 0, 1, 2
 OPTIMIZERS = ("adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", "muon")
@@ -52,6 +53,13 @@ class Optimizer:
     options: dict[str, float] = field(default_factory=dict)
 
 
+Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def _each(folders: Folders) -> Sequence[str | os.PathLike[str]]:
+    return [folders] if isinstance(folders, (str, os.PathLike)) else folders
+
+
 class Options(TypedDict, total=False):
     """What an engine may be told beside its parameters and its optimizer; ``Engine`` says what each does."""
     chunk_elements: int
@@ -61,6 +69,9 @@ class Options(TypedDict, total=False):
     not_finite: int | None
     state_dtype: str
     optimizer_state: str
+    state_disk: Folders | None
+    state_disk_limit_bytes: int
+    state_disk_endurance_bytes: int
 
 
 class _Here(threading.local):
@@ -130,6 +141,10 @@ class Engine:
         the mean is exact. The same on all ranks and whenever a run goes on.
     optimizer_state: where it lies and is updated. "host", "device", "streamed" (it lies on the host, and goes to the device
         and back for each update) or "auto": as much on the device as helps. The bits are the same.
+    state_disk: a folder, or one on each of several disks, where all of the optimizer's state lies in place of host memory;
+        the processor updates it. docs/disk.md says what that costs. The bits are the same.
+    state_disk_limit_bytes: of this rank's files; 0: what the disks have.
+    state_disk_endurance_bytes: what this rank may write to them; 0: any number.
     stable_addresses: parameters have one address each (``stable_address``); on the host device alone.
 
     Calls raise an error of geminid.errors; after one that ``is_final`` every call does.
@@ -140,11 +155,15 @@ class Engine:
     def __init__(self, session: Session, ranks: Ranks, parameters: Sequence[Parameter], optimizer: Optimizer, *,
                  chunk_elements: int = 0, accumulate: int = 2, update_threads: int = 1, timeout_seconds: float = 300.0,
                  resume: bool = False, not_finite: int | None = None, stable_addresses: bool = True,
-                 state_dtype: str = "fp32", optimizer_state: str = "auto") -> None:
+                 state_dtype: str = "fp32", optimizer_state: str = "auto", state_disk: Folders | None = None,
+                 state_disk_limit_bytes: int = 0, state_disk_endurance_bytes: int = 0) -> None:
         if state_dtype not in _STATE_TYPES:
             raise InvalidArgument(f"state_dtype is {state_dtype!r}; it must be 'fp32' or 'bf16'")
         if optimizer_state not in _STATE_PLACES:
-            raise InvalidArgument(f"optimizer_state is {optimizer_state!r}; it must be 'auto', 'host', 'device' or 'streamed'")
+            raise InvalidArgument(f"optimizer_state is {optimizer_state!r}; it must be 'auto', 'host', 'device' or 'streamed'. "
+                                  "For state on disk give state_disk")
+        if state_disk is not None and optimizer_state != "auto":
+            raise InvalidArgument(f"optimizer_state is {optimizer_state!r}, and state_disk has the state elsewhere: give one")
         if not_finite is None:
             not_finite = NOT_FINITE_FAIL if optimizer.kind in _SUMMING else NOT_FINITE_WRITE
         options = LIB.filled(_structs.EngineOptions)
@@ -154,7 +173,11 @@ class Engine:
         options.accumulate, options.stable_addresses, options.clip_norm = accumulate, stable_addresses, 0.0
         options.chunk_elements, options.update_threads = chunk_elements, update_threads
         options.state_type = _STATE_TYPES[state_dtype]
-        options.state_placement = _STATE_PLACES[optimizer_state]
+        options.state_placement = _STATE_PLACES[optimizer_state] if state_disk is None else _ON_DISK
+        if state_disk is not None:
+            folders = [os.fsencode(folder) for folder in _each(state_disk)]
+            options.state_disk_folders, options.state_disk_folder_count = (ctypes.c_char_p * len(folders))(*folders), len(folders)
+        options.state_disk_limit_bytes, options.state_disk_endurance_bytes = state_disk_limit_bytes, state_disk_endurance_bytes
         options.timeout_seconds, options.resume, options.not_finite = timeout_seconds, resume, not_finite
         array, _shapes = _parameters(parameters)
         self.handle = ctypes.c_void_p()

@@ -14,7 +14,7 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
 
 # Without it threads read and write state on disk.
-pkg_check_modules(URING QUIET IMPORTED_TARGET liburing)
+pkg_check_modules(URING QUIET IMPORTED_TARGET liburing>=2.2)
 
 # oneDNN: its package file looks for OpenCL headers that Debian does not ship beside it.
 find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)

@@ -36,6 +36,7 @@ std::string Sessions(const v1::ListSessionsResponse& response, const Style& styl
                {"DEVICE", Align::kRight},
                {"ARENA", Align::kRight},
                {"ARENA_IN_USE", Align::kRight},
+               {"DISK", Align::kRight},
                {"STEP", Align::kRight},
                {"ATTACHED", Align::kRight},
                {"CLIENT"}});
@@ -45,7 +46,8 @@ std::string Sessions(const v1::ListSessionsResponse& response, const Style& styl
                   absl::StrCat(session.pid()), session.tenant(), StateOf(session),
                   absl::StrCat(session.chunks()), base::FormatBytes(session.host_bytes()),
                   absl::StrCat(session.device()), base::FormatBytes(session.device_bytes()),
-                  base::FormatBytes(session.device_in_use_bytes()), absl::StrCat(session.step()),
+                  base::FormatBytes(session.device_in_use_bytes()),
+                  base::FormatBytes(session.disk_file_bytes()), absl::StrCat(session.step()),
                   FormatDuration(session.attached_seconds()), session.client()});
   }
   return table.Render(style);

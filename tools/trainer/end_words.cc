@@ -24,6 +24,11 @@ std::string Why(const EndFacts& facts) {
   if (facts.end.diverged) {
     return absl::StrCat("stopped at step ", done, " of ", steps, " by --stop-on-nan");
   }
+  if (facts.end.spent) {
+    return absl::StrCat("stopped at step ", done, " of ", steps,
+                        ", since the next one would write more to disk than --state-disk-endurance "
+                        "allows a rank; go on with a larger one, or without --state-disk");
+  }
   if (report.non_finite_losses > 0) {
     return absl::StrCat("the loss of ", report.non_finite_losses, " of ", steps,
                         " steps was not finite, first that of step ", report.first_non_finite_step);
@@ -51,7 +56,8 @@ std::string EndWords(const EndFacts& facts) {
   } else if (!facts.saved_in.empty()) {
     absl::StrAppend(&words, "; saved in ", facts.saved_in);
   }
-  if (!facts.end.diverged && facts.end.signal == 0 && !options.export_to.empty()) {
+  const bool ended_early = facts.end.diverged || facts.end.signal != 0 || facts.end.spent;
+  if (!ended_early && !options.export_to.empty()) {
     absl::StrAppend(&words, "; exported to ", options.export_to);
   }
   if (!options.report.empty()) absl::StrAppend(&words, "; the report is ", options.report);

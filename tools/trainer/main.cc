@@ -27,6 +27,8 @@
 #include "base/standard_streams.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
+#include "client/disk/striped_files.h"
+#include "client/src/session_internal.h"
 #include "geminid/rank_info.h"
 #include "proto/shm/daemon_socket.h"
 #include "tools/trainer/evaluate.h"
@@ -41,6 +43,7 @@
 #include "training/launch/launcher.h"
 #include "training/launch/on_hosts.h"
 #include "training/launch/rank_process.h"
+#include "training/launch/restarts.h"
 #include "training/launch/stop_signals.h"
 #include "training/logs/phase.h"
 #include "training/logs/terminal.h"
@@ -123,6 +126,7 @@ absl::StatusOr<std::unique_ptr<StopSignals>> WatchSignals(const TrainOptions& op
 
 int ExitCodeOf(const TrainEnd& end) {
   if (end.signal != 0) return base::kExitSignalBase + end.signal;
+  if (end.spent) return base::ExitCodeOf(absl::StatusCode::kResourceExhausted);
   return end.diverged ? base::kExitDiverged : base::kExitOk;
 }
 
@@ -254,6 +258,24 @@ LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
   return launch;
 }
 
+// Of ranks that left state on disk to successors that do not come.
+void RemoveStateFiles(const TrainOptions& options, const std::string& job_id, int ranks) {
+  const absl::StatusOr<collectives::RankInfo> info =
+      collectives::RankInfoFrom([&](const char* name) -> const char* {
+        if (std::string_view(name) == "GEMINID_JOB_ID") return job_id.c_str();
+        return std::getenv(name);
+      });
+  if (!info.ok()) return;
+  std::vector<std::string> paths;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string file = disk::NameOfFiles(NameOfRank(options.job, rank, RunName(*info)));
+    for (const std::string& folder : options.zero.state_disk.folders) {
+      paths.push_back(absl::StrCat(folder, "/", file));
+    }
+  }
+  disk::RemoveFiles(paths, /*identity=*/{});
+}
+
 absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
                                 const std::vector<std::string>& arguments) {
   const int ranks = RanksOf(options, 1);
@@ -262,6 +284,9 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
   launch.ranks = ranks;
   launch.environment = {{kSocketVariable, daemon.socket}, {kDataCheckedVariable, "1"}};
   if (daemon.own != nullptr) launch.environment.emplace_back(kOwnDaemonVariable, "1");
+  if (!options.zero.state_disk.folders.empty()) {
+    launch.at_end = [&](const std::string& job_id) { RemoveStateFiles(options, job_id, ranks); };
+  }
   absl::StatusOr<int> code = Launch(launch);
   const bool failed = !code.ok() || (*code != base::kExitOk && *code < base::kExitSignalBase);
   if (const std::string complaints = failed ? ComplaintsOf(daemon) : ""; !complaints.empty()) {

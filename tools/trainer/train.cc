@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "client/zero/disk_spent.h"
 #include "client/zero/step_gradients.h"
 #include "geminid/communicator.h"
 #include "geminid/session.h"
@@ -47,6 +48,12 @@
 
 namespace geminid::trainer {
 namespace {
+
+// In the report, of a run that ended early.
+std::string ByWhat(const TrainEnd& end) {
+  if (end.signal != 0) return SignalName(end.signal);
+  return end.spent ? "endurance" : "nan";
+}
 
 using SteadyClock = std::chrono::steady_clock;
 
@@ -89,7 +96,7 @@ class RankTrainer {
  private:
   int rank() const { return context_.info.rank; }
   int Stage() const { return mesh_->Coordinate(rank(), kPipelineAxis); }
-  bool ends() const { return end_.signal != 0 || end_.diverged; }
+  bool ends() const { return end_.signal != 0 || end_.diverged || end_.spent; }
   uint64_t steps() const { return options_.schedule.steps; }
 
   absl::Status RunConnected() {
@@ -233,13 +240,24 @@ class RankTrainer {
       return absl::OkStatus();
     }
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
-    if (!std::exchange(said_disk_, true) && rank() == 0 && !statistics.state_disk.empty()) {
-      progress_.Announce(absl::StrCat("optimizer state on ", statistics.state_disk));
-    }
+    if (!std::exchange(said_disk_, true)) SayHowStateIsOnDisk(statistics.state_disk);
     const std::string words = DiskEnduranceWords(rank(), statistics.disk_written_bytes,
                                                  options_.zero.state_disk.endurance_bytes);
     if (!words.empty() && !std::exchange(said_endurance_, true)) progress_.Warn(words);
     return absl::OkStatus();
+  }
+
+  // Of each host, whose disks may be others.
+  void SayHowStateIsOnDisk(const std::string& how) {
+    if (rank() == 0 && how.empty()) {
+      progress_.Warn(
+          "geminid-train: --state-disk does nothing: this optimizer has no state beside the "
+          "weights");
+    } else if (rank() == 0) {
+      progress_.Announce(absl::StrCat("optimizer state on ", how));
+    } else if (context_.info.local_rank == 0 && context_.info.local_world_size > 0) {
+      progress_.Warn(absl::StrCat("rank ", rank(), ": optimizer state on ", how));
+    }
   }
 
   // Those of the command line were said when it was read.
@@ -412,7 +430,10 @@ class RankTrainer {
     const auto began = SteadyClock::now();
     const double rate = options_.schedule.At(step);
     watch_->BeginStep(WaitedForUpdates());
-    GEMINID_RETURN_IF_ERROR(model_->engine().BeginStep({.learning_rate = rate}));
+    if (const absl::Status begun = model_->engine().BeginStep({.learning_rate = rate});
+        !begun.ok()) {
+      return GiveUpStep(begun);
+    }
     // The engine takes the mean of the gradients over micro-batches and ranks.
     const float gradient_scale = static_cast<float>(model_->engine().loss_scale()) /
                                  static_cast<float>(batches_->tokens_per_micro_batch());
@@ -426,10 +447,12 @@ class RankTrainer {
     watch_->EndMicroBatches(base::MonotonicNow(), WaitedForUpdates());
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, AddOverRanks(*my_loss));
     const checkpoint::RunState run = RunStateAt(step + 1);
-    GEMINID_ASSIGN_OR_RETURN(const zero::StepResult result,
-                             model_->Step({.learning_rate = rate,
-                                           .data_position = run.data_position,
-                                           .random_state = run.random_state}));
+    const absl::StatusOr<zero::StepResult> stepped =
+        model_->Step({.learning_rate = rate,
+                      .data_position = run.data_position,
+                      .random_state = run.random_state});
+    if (!stepped.ok()) return GiveUpStep(stepped.status());
+    const zero::StepResult& result = *stepped;
     report_.losses.push_back(loss_sum / static_cast<double>(batches_->tokens_per_step()));
     report_.gradient_norms.push_back(result.gradient_norm);
     report_.overflowed_steps += result.overflow ? 1 : 0;
@@ -438,6 +461,15 @@ class RankTrainer {
     watch_->EndStep(zero::NewestStepGradients(model_->engine()), report_.step_seconds.back());
     phases_.End();
     return true;
+  }
+
+  // False where the step is refused on all ranks, since it would write more to disk than one of
+  // them may: the run ends before it. Else what was wrong.
+  absl::StatusOr<bool> GiveUpStep(const absl::Status& refused) {
+    if (!zero::IsDiskSpent(refused)) return refused;
+    GEMINID_RETURN_IF_ERROR(model_->engine().CancelMicroBatch());
+    end_.spent = true;
+    return false;
   }
 
   absl::Duration WaitedForUpdates() const {
@@ -491,7 +523,7 @@ class RankTrainer {
     report_.mesh = mesh_->ToString();
     report_.final_loss_scale = model_->engine().loss_scale();
     report_.advice = watch_->Advice();
-    if (ends()) report_.ended_by = end_.signal != 0 ? SignalName(end_.signal) : "nan";
+    if (ends()) report_.ended_by = ByWhat(end_);
     return base::ReplaceFile(options_.report, ToJson(report_));
   }
 

@@ -12,6 +12,7 @@ namespace geminid::trainer {
 struct TrainEnd {
   int signal = 0;         // some rank was asked to stop by it
   bool diverged = false;  // the loss was not finite, and --stop-on-nan given
+  bool spent = false;     // a rank may write no more to disk (--state-disk-endurance)
 };
 
 // Trains to the end, or to the end of a step in which some rank was asked to stop: all ranks end

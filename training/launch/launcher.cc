@@ -347,6 +347,9 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
   if (signal_fd < 0) return absl::ErrnoToStatus(errno, "cannot watch signals");
   const absl::Cleanup close_fd = [&] { close(signal_fd); };
   const std::string job_id = RandomJobId();
+  const absl::Cleanup end = [&] {
+    if (options.at_end) options.at_end(job_id);
+  };
   LocalHost here(options.program, {}, before);
   LaunchOptions placed = options;
   if (placed.places.empty()) placed.places = {{&here, options.ranks}};

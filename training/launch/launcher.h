@@ -38,6 +38,8 @@ struct LaunchOptions {
   absl::Duration lost_grace_time = absl::Milliseconds(200);
   // Where rank 0's stderr and the launcher's own words go.
   std::function<void(const std::string&)> write_stderr;
+  // Called once with GEMINID_JOB_ID, when no rank runs and none will be started again.
+  std::function<void(const std::string& job_id)> at_end{};
 };
 
 // Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and an id of

@@ -155,6 +155,7 @@ ClientNumbers ClientSession::ReadNumbers() const {
   numbers.queued_nanoseconds = counters.queued_nanoseconds.load(std::memory_order_relaxed);
   numbers.step = counters.step.load(std::memory_order_relaxed);
   numbers.moment = counters.moment.load(std::memory_order_relaxed);
+  numbers.disk = shm::LoadDiskUse(counters);
   return numbers;
 }
 

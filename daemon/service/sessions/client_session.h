@@ -28,6 +28,7 @@
 #include "daemon/service/sessions/token.h"
 #include "daemon/service/sessions/waker.h"
 #include "daemon/service/tenants/in_flight.h"
+#include "proto/shm/disk_use.h"
 #include "proto/shm/session_layout.h"
 
 namespace geminid::service {
@@ -38,6 +39,7 @@ struct ClientNumbers {
   uint64_t queued_nanoseconds = 0;
   uint64_t step = 0;
   uint64_t moment = 0;
+  shm::DiskUse disk{};
 };
 
 struct PlanNumbers {

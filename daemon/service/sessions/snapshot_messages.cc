@@ -140,6 +140,9 @@ v1::SessionInfo SessionMessage(const core::SessionSnapshot& snapshot, const Clie
   message.set_device_in_use_bytes(snapshot.device_in_use_bytes);
   message.set_device_workspace_bytes(snapshot.workspace_bytes);
   message.set_step(client.step);
+  message.set_disk_file_bytes(client.disk.file_bytes);
+  message.set_disk_read_bytes(client.disk.read_bytes);
+  message.set_disk_written_bytes(client.disk.written_bytes);
   message.set_moment(snapshot.moment);
   message.set_attached_seconds((now - snapshot.opened_at).seconds());
   if (snapshot.keep_until.has_value()) {

@@ -8,9 +8,11 @@ void Tally::Note(const Locked& locked, const ClientSession& session) {
   const core::SessionSpec& spec = session.spec();
   const ClientNumbers numbers = session.ReadNumbers();
   const core::TransferTotals totals = locked.engine().transfers().TotalsOf(session.id());
-  metrics::SessionCounts counts = {.stalls = numbers.stall_nanoseconds,
-                                   .queued = numbers.queued_nanoseconds,
-                                   .steps = numbers.step};
+  metrics::SessionCounts counts = {
+      .stalls = numbers.stall_nanoseconds,
+      .queued = numbers.queued_nanoseconds,
+      .steps = numbers.step,
+      .disk_bytes = {numbers.disk.read_bytes, numbers.disk.written_bytes}};
   for (size_t i = 0; i < counts.transfer_bytes.size(); ++i) {
     for (const core::TransferCount& count : totals.counts[i]) {
       counts.transfer_bytes[i] += count.bytes;

@@ -96,6 +96,9 @@ void ReadSessions(const core::Engine& engine, const Sessions& sessions, metrics:
                                        .device_bytes = snapshot.arena_bytes};
     const auto found = sessions.find(snapshot.id);
     if (found != sessions.end()) session.registration = RegistrationOf(*found->second);
+    if (found != sessions.end() && !found->second->ended()) {
+      session.disk_file_bytes = found->second->ReadNumbers().disk.file_bytes;
+    }
     if (snapshot.has_plan && found != sessions.end()) {
       const PlanNumbers& plan = found->second->plan;
       session.plan = metrics::PlanReading{plan.transfer_bytes, plan.transfer_bytes_lower_bound};

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "client/disk/striped_files.h"
+#include "proto/shm/disk_use.h"
 #include "tests/base/temporary_folder.h"
 
 namespace geminid::zero {
@@ -29,6 +31,7 @@ class DiskStateTest : public ::testing::Test {
   DiskStateTest() : weight_(kElements * 2) {
     options_.disk.folders = {folder_.path()};
     options_.name = "rank";
+    options_.kept = true;
     for (const uint64_t bytes : DiskState::MemoryBytes(kExtents)) {
       memory_.emplace_back(bytes);
       addresses_.push_back(memory_.back().data());
@@ -97,6 +100,20 @@ TEST_F(DiskStateTest, WhatWasSet_IsThereWhenAnotherGranuleWasUsedInBetween) {
   EXPECT_EQ(Get(disk.get(), Granule(2)), 4);
 }
 
+TEST_F(DiskStateTest, WhatGoesToTheDisk_IsToldInTheWordsThatTheDaemonReads) {
+  shm::ClientCounters counters = {};
+  options_.counters = &counters;
+  std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
+  EXPECT_EQ(shm::LoadDiskUse(counters).file_bytes, disk->file_bytes());
+  ASSERT_TRUE(Set(disk.get(), Granule(0), 3).ok());
+  ASSERT_TRUE(disk->Flush().ok());
+  const uint64_t written = disk->written_bytes();
+  EXPECT_EQ(shm::LoadDiskUse(counters).written_bytes, written);
+  disk.reset();
+  EXPECT_EQ(shm::LoadDiskUse(counters).file_bytes, 0u);
+  EXPECT_EQ(shm::LoadDiskUse(counters).written_bytes, written);
+}
+
 TEST_F(DiskStateTest, Successor_FindsWhatWasFlushedAndCountsOn) {
   uint64_t written = 0;
   {
@@ -110,6 +127,51 @@ TEST_F(DiskStateTest, Successor_FindsWhatWasFlushedAndCountsOn) {
   ASSERT_TRUE(disk.ok()) << disk.status();
   EXPECT_EQ(Get(disk->get(), Granule(0)), 7);
   EXPECT_EQ((*disk)->written_bytes(), written);
+}
+
+TEST_F(DiskStateTest, LastProcessOfARun_GoesOnFromTheFilesAndLeavesNone) {
+  {
+    const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
+    ASSERT_TRUE(Set(disk.get(), Granule(0), 7).ok());
+    ASSERT_TRUE(disk->Flush().ok());
+  }
+  ASSERT_TRUE(std::filesystem::exists(Path()));
+  options_.kept = false;
+  const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/true);
+  EXPECT_EQ(Get(disk.get(), Granule(0)), 7);
+  EXPECT_FALSE(std::filesystem::exists(Path())) << "it would stay when this process is killed";
+}
+
+TEST_F(DiskStateTest, SecondWriteOfAnEpochThatTheDiskLost_IsDataLoss) {
+  const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
+  ASSERT_TRUE(Set(disk.get(), Granule(0), 3).ok());
+  ASSERT_TRUE(disk->Flush().ok());
+  const std::string copy = folder_ / "copy";
+  std::filesystem::copy_file(Path(), copy);
+  ASSERT_TRUE(Set(disk.get(), Granule(0), 4).ok());
+  ASSERT_TRUE(Set(disk.get(), Granule(2), 5).ok()) << "the window leaves the first granule";
+  std::ifstream from(copy, std::ios::binary);
+  std::fstream to(Path(), std::ios::binary | std::ios::in | std::ios::out);
+  to << from.rdbuf();
+  to.close();
+  const absl::Status status =
+      disk->Use(Granule(0), /*writes=*/false, [](const StateView&) { return absl::OkStatus(); });
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+}
+
+TEST_F(DiskStateTest, SettingStateBeyondTheEndurance_IsRefused) {
+  const std::unique_ptr<DiskState> without = *Make(/*claimed=*/false);
+  ASSERT_TRUE(Set(without.get(), Granule(0), 3).ok());
+  ASSERT_TRUE(without->Flush().ok());
+  options_.name = "another";
+  options_.disk.endurance_bytes = without->written_bytes();
+  const std::unique_ptr<DiskState> disk = *Make(/*claimed=*/false);
+  ASSERT_TRUE(Set(disk.get(), Granule(0), 3).ok());
+  ASSERT_TRUE(disk->Flush().ok());
+  ASSERT_TRUE(Set(disk.get(), Granule(2), 3).ok());
+  const absl::Status status = disk->Flush();
+  EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_THAT(status.message(), HasSubstr("endurance_bytes"));
 }
 
 // The version word is of a later step than the extent on disk.

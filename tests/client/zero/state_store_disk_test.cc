@@ -29,7 +29,8 @@ class StateStoreDiskTest : public ::testing::Test {
     const std::vector<TensorShape> shapes(3, {16384, true});
     layout_ = *MakeLayout(shapes, {.chunk_elements = 16384});
     StateStoreOptions options;
-    options.disk = DiskStateOptions{.disk = {.folders = {folder_.path()}}, .name = "rank"};
+    options.disk =
+        DiskStateOptions{.disk = {.folders = {folder_.path()}}, .name = "rank", .kept = true};
     absl::StatusOr<std::unique_ptr<StateStore>> store =
         StateStore::Create(session_.get(), layout_, options);
     ASSERT_TRUE(store.ok()) << store.status();

@@ -51,7 +51,7 @@ TEST(Families, SameNameOfTwoTenants_StaysApart) {
   Reading reading;
   SessionCounters counters;
   AddSession(&reading, &counters, 1,
-             {.stalls = {2'000'000'000}, .queued = 500'000'000, .steps = 3});
+             {.stalls = {2'000'000'000}, .queued = 500'000'000, .steps = 3, .disk_bytes = {8, 9}});
   AddSession(&reading, &counters, 2, {.stalls = {4'000'000'000}, .transfer_bytes = {7, 0}});
   const std::string page = PageOf(reading);
   const std::string first = "{tenant=\"uid:1\",job_name=\"demo\",rank=\"0\",session=\"1\"";
@@ -61,6 +61,10 @@ TEST(Families, SameNameOfTwoTenants_StaysApart) {
   EXPECT_THAT(page, HasSubstr("geminid_client_stall_seconds_total" + second + cause + "4\n"));
   EXPECT_THAT(page, HasSubstr("geminid_client_queued_seconds_total" + first + "} 0.5\n"));
   EXPECT_THAT(page, HasSubstr("geminid_client_steps_total" + first + "} 3\n"));
+  EXPECT_THAT(page,
+              HasSubstr("geminid_client_disk_bytes_total" + first + ",direction=\"read\"} 8\n"));
+  EXPECT_THAT(page,
+              HasSubstr("geminid_client_disk_bytes_total" + first + ",direction=\"written\"} 9\n"));
   EXPECT_THAT(page, HasSubstr("geminid_session_transfer_bytes_total" + second +
                               ",direction=\"host_to_device\"} 7\n"));
   EXPECT_THAT(page, Not(HasSubstr("geminid_plan_transfer_bytes"))) << "there is no plan";
@@ -75,11 +79,13 @@ TEST(Families, MemoryOfARank_IsShownByTierAndKind) {
                     .kind = shm::ChunkKind::kWeight,
                     .bytes = 60,
                     .chunks = 1}};
+  reading.sessions.front().disk_file_bytes = 70;
   const std::string page = PageOf(reading);
   const std::string rank = "{tenant=\"uid:4\",job_name=\"demo\",rank=\"0\",session=\"4\"";
   EXPECT_THAT(page, HasSubstr("geminid_session_bytes" + rank + ",tier=\"host\"} 100\n"));
   EXPECT_THAT(page,
               HasSubstr("geminid_session_bytes" + rank + ",tier=\"device\",device=\"0\"} 10\n"));
+  EXPECT_THAT(page, HasSubstr("geminid_client_disk_file_bytes" + rank + "} 70\n"));
   EXPECT_THAT(page, HasSubstr("geminid_session_in_use_bytes" + rank +
                               ",tier=\"host\",kind=\"weight\"} 60\n"));
 }

@@ -337,11 +337,36 @@ TEST_F(Training, WithTheOptimizersStateOnDisk_GivesTheSameBitsAndLeavesNothing) 
   EXPECT_TRUE(std::filesystem::is_empty(disk));
 }
 
-TEST_F(Training, WithLessEnduranceOfTheDiskThanAStepTakes_EndsWithSevenBeforeIt) {
-  const CommandResult result =
-      Run({"--state-disk", folder_.path(), "--state-disk-endurance", "1MB"});
+TEST_F(Training, WithEnduranceOfTheDiskForSomeSteps_SavesBeforeItIsSpentAndGoesOnWithMore) {
+  const std::string disk = folder_ / "disk";
+  const std::string save = folder_ / "checkpoints";
+  std::filesystem::create_directory(disk);
+  ASSERT_EQ(Run({"--optimizer-state", "host"}).code, 0);
+  const std::string weights = Field("weights_sha256");
+  const std::vector<std::string> on_disk = {"--state-disk", disk, "--save", save};
+  std::vector<std::string> bounded = on_disk;
+  // The first values take one write of all state and a step another, of 10 bytes for a parameter.
+  const auto bytes = static_cast<uint64_t>(50 * Number("parameters"));
+  bounded.insert(bounded.end(), {"--state-disk-endurance", std::to_string(bytes) + "B"});
+  const CommandResult spent = Run(bounded);
+  EXPECT_EQ(spent.code, 7) << spent.err;
+  EXPECT_THAT(spent.err, HasSubstr("more to disk than --state-disk-endurance"));
+  EXPECT_THAT(spent.err, HasSubstr("saved in"));
+  EXPECT_EQ(Field("ended_by"), "\"endurance\"");
+  std::vector<std::string> more = on_disk;
+  more.emplace_back("--resume");
+  const CommandResult result = Run(more);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(Field("weights_sha256"), weights);
+}
+
+TEST_F(Training, WithoutEnduranceForRestarts_LeavesNoFilesOfState) {
+  const std::string disk = folder_ / "disk";
+  std::filesystem::create_directory(disk);
+  const CommandResult result = Run(
+      {"--state-disk", disk, "--state-disk-endurance", "1MB", "--restarts", "2", "--ranks", "2"});
   EXPECT_EQ(result.code, 7) << result.err;
-  EXPECT_THAT(result.err, HasSubstr("nothing has changed"));
+  EXPECT_TRUE(std::filesystem::is_empty(disk));
 }
 
 TEST_F(Training, WithAFolderForStateThatIsNotThere_ExitsWithFour) {

@@ -52,7 +52,7 @@ absl::Status GradientStep::CheckBegin(const Input& input) {
   GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective, [&] {
     return links_->control()->AllReduce(spent, spent, collectives::ReduceOp::kSum);
   }));
-  disk_spent_ = spent[0] > 0;
+  asked_.disk_spent = spent[0] > 0;
   return absl::OkStatus();
 }
 
@@ -94,12 +94,12 @@ absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
     return links_->control()->AllReduce(sums, sums, collectives::ReduceOp::kSum);
   }));
   norm_ = Factor() * (std::sqrt(sums[0]) / loss_scaler_.scale());
-  yield_asked_ = sums[1] > 0;
+  asked_.yield = sums[1] > 0;
   const StepGradients measured = GradientsOf(sums[2], sums[0]);
   // Of gradients that were changed since, as the reduced ones tell.
   gradients_ =
       again && measured.square_of_mean != gradients_.square_of_mean ? StepGradients{} : measured;
-  disk_spent_ = sums[3] > 0;
+  asked_.disk_spent = sums[3] > 0;
   const std::span added = std::span(sums).subspan(own);
   if (SameOnAll(added, links_->control()->WorldSize())) return *norm_;
   return links_->agreement().NameDifference("Step", step);

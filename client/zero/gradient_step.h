@@ -53,9 +53,9 @@ class GradientStep {
   // Of the newest step that has a norm.
   const StepGradients& newest_gradients() const { return gradients_; }
   // As of the last norm, or of CheckBegin: a rank has no endurance of its disk left for the step.
-  bool disk_spent() const { return disk_spent_; }
+  bool disk_spent() const { return asked_.disk_spent; }
   // A rank was asked to give its arena to another job; once.
-  bool TakeYieldAsked() { return std::exchange(yield_asked_, false); }
+  bool TakeYieldAsked() { return std::exchange(asked_.yield, false); }
 
   // --- where parameters are updated in the backward pass ---
 
@@ -110,8 +110,11 @@ class GradientStep {
   std::optional<double> norm_;      // of this step, once it is known
   StepGradients gradients_;         // as they were measured
   bool gradients_written_ = false;  // by the trainer, since then
-  bool yield_asked_ = false;        // of any rank, in the step that ends
-  bool disk_spent_ = false;         // likewise
+  // Of any rank, in the step that ends.
+  struct Asked {
+    bool yield = false;
+    bool disk_spent = false;
+  } asked_;
   std::optional<Input> begun_;
 };
 

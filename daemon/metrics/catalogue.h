@@ -246,6 +246,24 @@ inline constexpr Metric kClientDiskFiles = {
     {kSessionSeries},
     "Of the files in which a rank has optimizer state, as its client says. They are no part of the "
     "tiers."};
+inline constexpr Metric kBatch = {"geminid_client_step_sequences",
+                                  kGauge,
+                                  {"tenant", "job_name", "rank", "session"},
+                                  {kSessionSeries - 1},
+                                  "Sequences of all ranks in a step, as rank 0's trainer says."};
+inline constexpr Metric kNoiseScale = {
+    "geminid_client_gradient_noise_sequences",
+    kGauge,
+    {"tenant", "job_name", "rank", "session"},
+    {kSessionSeries - 1},
+    "The gradient noise scale: the step, in sequences, of whose gradient half is noise. None while "
+    "it is not known."};
+inline constexpr Metric kAdvisedBatch = {
+    "geminid_client_advised_step_sequences",
+    kGauge,
+    {"tenant", "job_name", "rank", "session"},
+    {kSessionSeries - 1},
+    "The step, in sequences, with the most goodput. None while it is not known."};
 inline constexpr Metric kSessionTransfer = {"geminid_session_transfer_bytes_total",
                                             kCounter,
                                             {"tenant", "job_name", "rank", "session", "direction"},

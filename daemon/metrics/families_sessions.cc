@@ -70,6 +70,22 @@ void AddHeld(const Reading& reading, Page* page) {
   }
 }
 
+// Numbers of several sessions have no sum: those in "other" are not shown.
+void AddBatches(const Reading& reading, Page* page) {
+  for (const SessionReading& session : reading.sessions) {
+    const auto found = reading.counted.of_session.find(session.id);
+    if (found == reading.counted.of_session.end()) continue;
+    const Series& series = reading.counted.series[found->second];
+    if (series.labels == OtherSessions()) continue;
+    const auto add = [&](const Metric& metric, double value) {
+      if (value > 0) page->Add(metric, With(series, {}), value);
+    };
+    add(kBatch, session.batch.per_step);
+    add(kNoiseScale, session.batch.noise_scale);
+    add(kAdvisedBatch, session.batch.advised_per_step);
+  }
+}
+
 void AddRegistrations(const Reading& reading, Page* page) {
   std::map<size_t, shm::HostRegistration> sums;
   for (const SessionReading& session : reading.sessions) {
@@ -117,6 +133,7 @@ void AddInUse(const Reading& reading, Page* page) {
 void AddSessions(const Reading& reading, Page* page) {
   for (const Series& series : reading.counted.series) AddCounts(series, page);
   AddHeld(reading, page);
+  AddBatches(reading, page);
   AddRegistrations(reading, page);
   AddInUse(reading, page);
   for (const core::SessionState state :

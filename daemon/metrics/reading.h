@@ -13,6 +13,7 @@
 #include "daemon/core/basics/time_histogram.h"
 #include "daemon/core/engine/engine.h"
 #include "daemon/metrics/session_counters.h"
+#include "proto/shm/batch_numbers.h"
 #include "proto/shm/host_registration.h"
 
 namespace geminid::metrics {
@@ -30,6 +31,7 @@ struct SessionReading {
   uint64_t host_bytes = 0;
   uint64_t device_bytes = 0;
   uint64_t disk_file_bytes = 0;  // as its client says
+  shm::BatchNumbers batch{};     // likewise
   std::optional<PlanReading> plan{};
   std::optional<shm::HostRegistration> registration{};
 };

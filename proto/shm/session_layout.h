@@ -212,7 +212,8 @@ struct alignas(64) ClientCounters {
   std::atomic<uint64_t> leases_acquired;
   std::atomic<uint64_t> lease_misses;
   std::atomic<uint64_t> queued_nanoseconds;  // waited for admission: no stall
-  std::atomic<uint64_t> reserved[17];        // nine of them: host_registration.h, disk_use.h
+  // Twelve of them: host_registration.h, disk_use.h, batch_numbers.h.
+  std::atomic<uint64_t> reserved[17];
 };
 static_assert(sizeof(ClientCounters) == 256);
 

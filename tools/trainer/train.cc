@@ -13,12 +13,14 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "client/src/session_internal.h"
 #include "client/zero/disk_spent.h"
 #include "client/zero/step_gradients.h"
 #include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/tasks.h"
+#include "proto/shm/batch_numbers.h"
 #include "tools/trainer/checkpoints.h"
 #include "tools/trainer/end_words.h"
 #include "tools/trainer/flags/run_length.h"
@@ -153,6 +155,7 @@ class RankTrainer {
       GEMINID_RETURN_IF_ERROR(Save(done));
       GEMINID_RETURN_IF_ERROR(Validate(done));
       Log(done);
+      TellBatch();
       GEMINID_RETURN_IF_ERROR(ShowProgress(done));
     }
     if (!ends()) return absl::OkStatus();
@@ -189,6 +192,18 @@ class RankTrainer {
     if (log_status_.ok()) return;
     progress_.Warn(absl::StrCat("geminid-train: the log ends before step ", done, ": ",
                                 std::string(log_status_.message())));
+  }
+
+  // For the metrics.
+  void TellBatch() {
+    if (rank() != 0) return;
+    const BatchAdvice advice = watch_->Advice();
+    shm::StoreBatchNumbers(
+        {.per_step = static_cast<double>(advice.now.total()),
+         .noise_scale = advice.noise ? advice.noise->sequences : 0.0,
+         .advised_per_step =
+             advice.unknown.empty() ? static_cast<double>(advice.best.shape.total()) : 0.0},
+        CountersOf(*session_));
   }
 
   absl::Status Save(uint64_t done) {

@@ -156,6 +156,7 @@ ClientNumbers ClientSession::ReadNumbers() const {
   numbers.step = counters.step.load(std::memory_order_relaxed);
   numbers.moment = counters.moment.load(std::memory_order_relaxed);
   numbers.disk = shm::LoadDiskUse(counters);
+  numbers.batch = shm::LoadBatchNumbers(counters);
   return numbers;
 }
 

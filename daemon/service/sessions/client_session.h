@@ -28,6 +28,7 @@
 #include "daemon/service/sessions/token.h"
 #include "daemon/service/sessions/waker.h"
 #include "daemon/service/tenants/in_flight.h"
+#include "proto/shm/batch_numbers.h"
 #include "proto/shm/disk_use.h"
 #include "proto/shm/session_layout.h"
 
@@ -40,6 +41,7 @@ struct ClientNumbers {
   uint64_t step = 0;
   uint64_t moment = 0;
   shm::DiskUse disk{};
+  shm::BatchNumbers batch{};
 };
 
 struct PlanNumbers {

@@ -97,7 +97,9 @@ void ReadSessions(const core::Engine& engine, const Sessions& sessions, metrics:
     const auto found = sessions.find(snapshot.id);
     if (found != sessions.end()) session.registration = RegistrationOf(*found->second);
     if (found != sessions.end() && !found->second->ended()) {
-      session.disk_file_bytes = found->second->ReadNumbers().disk.file_bytes;
+      const ClientNumbers numbers = found->second->ReadNumbers();
+      session.disk_file_bytes = numbers.disk.file_bytes;
+      session.batch = numbers.batch;
     }
     if (snapshot.has_plan && found != sessions.end()) {
       const PlanNumbers& plan = found->second->plan;

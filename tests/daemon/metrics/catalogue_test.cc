@@ -74,6 +74,7 @@ Reading LargestReading() {
                                 .device = device,
                                 .host_bytes = 1,
                                 .device_bytes = 1,
+                                .batch = {1, 1, 1},
                                 .plan = PlanReading{1, 1},
                                 .registration = shm::HostRegistration{3, 1, 1, 3, 1, 1}});
     for (size_t kind = 1; kind <= kKinds; ++kind) {

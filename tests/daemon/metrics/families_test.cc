@@ -80,12 +80,16 @@ TEST(Families, MemoryOfARank_IsShownByTierAndKind) {
                     .bytes = 60,
                     .chunks = 1}};
   reading.sessions.front().disk_file_bytes = 70;
+  reading.sessions.front().batch = {.per_step = 8, .noise_scale = 41.5};
   const std::string page = PageOf(reading);
   const std::string rank = "{tenant=\"uid:4\",job_name=\"demo\",rank=\"0\",session=\"4\"";
   EXPECT_THAT(page, HasSubstr("geminid_session_bytes" + rank + ",tier=\"host\"} 100\n"));
   EXPECT_THAT(page,
               HasSubstr("geminid_session_bytes" + rank + ",tier=\"device\",device=\"0\"} 10\n"));
   EXPECT_THAT(page, HasSubstr("geminid_client_disk_file_bytes" + rank + "} 70\n"));
+  EXPECT_THAT(page, HasSubstr("geminid_client_step_sequences" + rank + "} 8\n"));
+  EXPECT_THAT(page, HasSubstr("geminid_client_gradient_noise_sequences" + rank + "} 41.5\n"));
+  EXPECT_THAT(page, Not(HasSubstr("geminid_client_advised"))) << "it is not known yet";
   EXPECT_THAT(page, HasSubstr("geminid_session_in_use_bytes" + rank +
                               ",tier=\"host\",kind=\"weight\"} 60\n"));
 }

@@ -16,12 +16,13 @@ namespace {
 
 constexpr double kSecondsMin = 0.1;
 constexpr double kSecondsMax = 3600;
+constexpr uint64_t kMostRanks = 65536;               // of a job, as the daemon has it
 constexpr uint64_t kMostChunks = uint64_t{1} << 24;  // as many as a daemon can have
 
 // As written. Numbers are parsed here and not by CLI11, which takes "-1" for an unsigned number.
 struct Flags {
   std::string timeout = "10", interval = "2", sort = "stall", session, limit = "1000", chunk,
-              wait_at_most, at_most = "60", watch, times;
+              wait_at_most, at_most = "60", ranks, watch, times;
 };
 
 // What looks and changes nothing, in one go.
@@ -99,6 +100,12 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
                              ParseSeconds("--wait-at-most", flags.wait_at_most));
     line->jobs.wait = true;
   }
+  if (line->subcommand == Subcommand::kScale) {
+    GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
+                             base::ParseCount("the number of ranks", flags.ranks, 1, kMostRanks));
+    line->jobs.ranks = static_cast<uint32_t>(ranks);
+    GEMINID_ASSIGN_OR_RETURN(line->jobs.wait_at_most, ParseSeconds("--at-most", flags.at_most));
+  }
   if (line->subcommand == Subcommand::kExplain) {
     GEMINID_ASSIGN_OR_RETURN(line->chunk, ParseChunkName(flags.chunk));
   }
@@ -112,8 +119,10 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
 class Parser {
  public:
   Parser()
-      : app_("Looks at the geminid daemon of this machine. drain, evict and end change something.",
-             "geminictl") {
+      : app_(
+            "Looks at the geminid daemon of this machine. drain, evict, scale and end change "
+            "something.",
+            "geminictl") {
     app_.set_version_flag("--version", VersionLine());
     app_.require_subcommand(1);
     app_.add_option("--socket", line_.socket,
@@ -234,6 +243,14 @@ class Parser {
     names(evict);
     evict->add_flag("--undo", line_.jobs.undo, "Lets it go on");
     waits(evict, "Waits until it has left the device");
+    CLI::App* const scale =
+        Add(&app_, "scale", "Has a job of geminid-train go on with another number of ranks",
+            Subcommand::kScale);
+    names(scale);
+    scale->add_option("ranks", flags_.ranks, "How many it is to have")->required();
+    scale
+        ->add_option("--at-most", flags_.at_most, "Seconds to wait for it; then the exit code is 6")
+        ->capture_default_str();
     CLI::App* const end =
         Add(&app_, "end", "Ends a job and frees all its memory, kept memory too", Subcommand::kEnd);
     names(end);

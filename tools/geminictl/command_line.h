@@ -27,6 +27,7 @@ enum class Subcommand {
   kListJobs,
   kDrain,
   kEvict,
+  kScale,
   kEnd,
   kExplain,
   kDoctor,

@@ -211,4 +211,14 @@ absl::StatusOr<v1::EndJobResponse> DaemonClient::EndJob(const v1::EndJobRequest&
   return Call(jobs_.get(), &v1::JobService::Stub::EndJob, request);
 }
 
+absl::StatusOr<v1::ScaleRequest> DaemonClient::ScaleJob(const v1::ScaleJobRequest& request) {
+  return Call(jobs_.get(), &v1::JobService::Stub::ScaleJob, request);
+}
+
+absl::StatusOr<v1::ScaleRequest> DaemonClient::GetScale(uint64_t number) {
+  v1::GetScaleRequest request;
+  request.set_number(number);
+  return Call(jobs_.get(), &v1::JobService::Stub::GetScale, request);
+}
+
 }  // namespace geminid::ctl

@@ -39,6 +39,8 @@ class DaemonClient {
   absl::StatusOr<v1::DrainResponse> Drain(bool undo);
   absl::StatusOr<v1::EvictJobResponse> EvictJob(const v1::EvictJobRequest& request);
   absl::StatusOr<v1::EndJobResponse> EndJob(const v1::EndJobRequest& request);
+  absl::StatusOr<v1::ScaleRequest> ScaleJob(const v1::ScaleJobRequest& request);
+  absl::StatusOr<v1::ScaleRequest> GetScale(uint64_t number);
 
  private:
   DaemonClient(std::string socket, const std::shared_ptr<grpc::Channel>& channel,

@@ -198,6 +198,38 @@ absl::StatusOr<int> RunEvict(const Context& context, const JobOptions& options) 
   return base::kExitOk;
 }
 
+absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options) {
+  GEMINID_ASSIGN_OR_RETURN(const ClientPtr client,
+                           DaemonClient::Connect(context.socket, context.timeout));
+  v1::ScaleJobRequest request;
+  request.set_job(options.job);
+  request.set_tenant(options.tenant);
+  request.set_ranks(options.ranks);
+  GEMINID_ASSIGN_OR_RETURN(v1::ScaleRequest scale, client->ScaleJob(request));
+  const absl::Time deadline = base::MonotonicNow() + options.wait_at_most;
+  while (scale.state() != "done" && scale.state() != "refused") {
+    if (base::MonotonicNow() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "after ", absl::FormatDuration(options.wait_at_most), " job ", Printable(options.job),
+          " has not ended its step; it changes to ", scale.ranks(),
+          " ranks after that all the same, and 'geminictl ls jobs' shows how many it has"));
+    }
+    absl::SleepFor(std::min(kPause, deadline - base::MonotonicNow()));
+    GEMINID_ASSIGN_OR_RETURN(scale, client->GetScale(scale.number()));
+  }
+  if (scale.state() == "refused") {
+    return absl::FailedPreconditionError(absl::StrCat("job ", Printable(options.job),
+                                                      " was not scaled to ", scale.ranks(),
+                                                      " ranks: ", Printable(scale.message())));
+  }
+  if (context.json) {
+    *context.out << JsonDocument({&scale});
+  } else {
+    *context.out << "Job " << Printable(options.job) << " " << Printable(scale.message()) << ".\n";
+  }
+  return base::kExitOk;
+}
+
 absl::StatusOr<int> RunEnd(const Context& context, const JobOptions& options) {
   GEMINID_RETURN_IF_ERROR(Confirm(context, options));
   GEMINID_ASSIGN_OR_RETURN(const ClientPtr client,

@@ -44,6 +44,8 @@ absl::StatusOr<int> Dispatch(const CommandLine& line, const Context& context) {
       return RunDrain(context, line.jobs);
     case Subcommand::kEvict:
       return RunEvict(context, line.jobs);
+    case Subcommand::kScale:
+      return RunScale(context, line.jobs);
     case Subcommand::kEnd:
       return RunEnd(context, line.jobs);
     case Subcommand::kExplain:

@@ -41,6 +41,7 @@ std::vector<MessageDocument> MessageDocuments() {
           {"config show", {v1::ShowConfigResponse::descriptor()}},
           {"drain", {v1::DrainResponse::descriptor()}},
           {"evict", {v1::EvictJobResponse::descriptor()}},
+          {"scale", {v1::ScaleRequest::descriptor()}},
           {"end", {v1::EndJobResponse::descriptor()}},
           {"trace show", {v1::TraceFile::descriptor()}}};
 }

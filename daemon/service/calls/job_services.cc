@@ -96,6 +96,29 @@ v1::JobInfo UnaskedMessage(const std::vector<core::SessionSnapshot>& sessions, c
   return message;
 }
 
+// The sessions whose clients live, and their tenants and jobs.
+struct Attached {
+  ScaleRequests::Sessions sessions;
+  std::map<uint64_t, std::pair<std::string, std::string>> jobs;
+
+  bool Has(const std::string& tenant, const std::string& job) const {
+    return std::ranges::any_of(
+        jobs, [&](const auto& each) { return each.second == std::pair(tenant, job); });
+  }
+};
+
+Attached AttachedIn(Hub* hub) {
+  return hub->Inspect([](const core::Engine&, const Sessions& sessions) {
+    Attached attached;
+    for (const auto& [id, session] : sessions) {
+      if (session->ended()) continue;
+      attached.sessions.insert(shm::Value(id));
+      attached.jobs.emplace(shm::Value(id), std::pair(session->spec().tenant, session->spec().job));
+    }
+    return attached;
+  });
+}
+
 }  // namespace
 
 v1::ListJobsResponse JobsMessage(const core::Engine& engine, core::Time now) {
@@ -141,6 +164,21 @@ void JobRpc::AddTo(std::vector<RpcMethod>* methods) {
       add("/geminid.v1.JobService/EndJob", false, true),
       [this](const Caller& caller, const auto& request, auto* response) {
         return End(caller, request, response);
+      });
+  ServeWith<v1::ScaleJobRequest, v1::ScaleRequest>(
+      add("/geminid.v1.JobService/ScaleJob", false, false),
+      [this](const Caller& caller, const auto& request, auto* response) {
+        return Scale(caller, request, response);
+      });
+  ServeWith<v1::GetScaleRequest, v1::ScaleRequest>(
+      add("/geminid.v1.JobService/GetScale", false, false),
+      [this](const Caller& caller, const auto& request, auto* response) {
+        return GetScale(caller, request, response);
+      });
+  ServeWith<v1::OfferScaleRequest, v1::OfferScaleResponse>(
+      add("/geminid.v1.JobService/OfferScale", false, false),
+      [this](const Caller& caller, const auto& request, auto* response) {
+        return OfferScale(caller, request, response);
       });
 }
 
@@ -188,7 +226,8 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
                          v1::EndJobResponse* response) {
   const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
   if (!tenant.ok()) return tenant.status();
-  absl::StatusOr<Hub::EndedJob> ended = hub_->EndJob(*tenant, request.job(), request.now());
+  absl::StatusOr<Hub::EndedJob> ended =
+      hub_->EndJob(*tenant, request.job(), request.run(), request.now());
   if (!ended.ok()) return ended.status();
   hub_->Destroy(
       std::move(ended->garbage));  // so that the memory is free when the caller is told so
@@ -203,6 +242,50 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
   response->set_jobs(1);
   response->set_sessions(static_cast<uint32_t>(ended->sessions.size()));
   response->set_bytes(ended->bytes);
+  return absl::OkStatus();
+}
+
+absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& request,
+                           v1::ScaleRequest* response) {
+  const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
+  if (!tenant.ok()) return tenant.status();
+  const Attached attached = AttachedIn(hub_);
+  if (!attached.Has(*tenant, request.job())) {
+    return absl::NotFoundError(absl::StrCat("there is no job ", request.job(), " of ", *tenant));
+  }
+  absl::StatusOr<v1::ScaleRequest> asked =
+      scale_requests_.Ask(*tenant, request, attached.sessions, Now());
+  if (!asked.ok()) return asked.status();
+  log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job asked to change its ranks",
+              {{"tenant", *tenant},
+               {"job", request.job()},
+               {"ranks", absl::StrCat(request.ranks())},
+               {"by", caller.identity.tenant}});
+  *response = *std::move(asked);
+  return absl::OkStatus();
+}
+
+absl::Status JobRpc::GetScale(const Caller& caller, const v1::GetScaleRequest& request,
+                              v1::ScaleRequest* response) {
+  absl::StatusOr<v1::ScaleRequest> found =
+      scale_requests_.Get(request.number(), AttachedIn(hub_).sessions, Now());
+  if (!found.ok()) return found.status();
+  if (absl::Status status = MayTouch(caller, found->tenant()).status(); !status.ok()) return status;
+  *response = *std::move(found);
+  return absl::OkStatus();
+}
+
+absl::Status JobRpc::OfferScale(const Caller& caller, const v1::OfferScaleRequest& request,
+                                v1::OfferScaleResponse* response) {
+  const Attached attached = AttachedIn(hub_);
+  const auto found = attached.jobs.find(request.session());
+  if (found == attached.jobs.end() ||
+      found->second != std::pair(caller.identity.tenant, request.job())) {
+    return absl::NotFoundError(absl::StrCat("session ", request.session(), " of ",
+                                            caller.identity.tenant, " is none of job ",
+                                            request.job()));
+  }
+  *response = scale_requests_.Offer(caller.identity.tenant, request, attached.sessions, Now());
   return absl::OkStatus();
 }
 

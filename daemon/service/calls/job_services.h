@@ -1,5 +1,5 @@
 // The gRPC methods for several training jobs on one node: list those that run and those that wait,
-// hold or end one, and drain the node.
+// hold, scale or end one, and drain the node.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_JOB_SERVICES_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_JOB_SERVICES_H_
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/service/calls/rpc_method.h"
+#include "daemon/service/calls/scale_requests.h"
 #include "daemon/service/sessions/hub.h"
 #include "daemon/service/tenants/tenant_log.h"
 #include "geminid/v1/job.pb.h"
@@ -29,10 +30,17 @@ class JobRpc {
                      v1::EvictJobResponse* response);
   absl::Status End(const Caller& caller, const v1::EndJobRequest& request,
                    v1::EndJobResponse* response);
+  absl::Status Scale(const Caller& caller, const v1::ScaleJobRequest& request,
+                     v1::ScaleRequest* response);
+  absl::Status GetScale(const Caller& caller, const v1::GetScaleRequest& request,
+                        v1::ScaleRequest* response);
+  absl::Status OfferScale(const Caller& caller, const v1::OfferScaleRequest& request,
+                          v1::OfferScaleResponse* response);
 
   Hub* const hub_;
   TenantLog* const log_;
   const std::function<void(shm::SessionId)> on_ended_;
+  ScaleRequests scale_requests_;
 };
 
 // All jobs: those that asked for admission in the order in which they came, then the others by

@@ -148,10 +148,11 @@ class Hub {
   absl::StatusOr<uint32_t> HoldJobs(const std::string& tenant, const std::string& job, bool hold) {
     return jobs_.Hold(tenant, job, hold);
   }
-  // All sessions of that name. Those whose clients live are told so, and end with them; `now`: at
-  // once.
-  absl::StatusOr<EndedJob> EndJob(const std::string& tenant, const std::string& job, bool now) {
-    return jobs_.End(tenant, job, now);
+  // All sessions of that name, of one run of it where `run` names one. Those whose clients live are
+  // told so, and end with them; `now`: at once.
+  absl::StatusOr<EndedJob> EndJob(const std::string& tenant, const std::string& job,
+                                  const std::string& run, bool now) {
+    return jobs_.End(tenant, job, run, now);
   }
 
   // --- plans -------------------------------------------------------------------------------------

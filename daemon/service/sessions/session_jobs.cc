@@ -43,11 +43,12 @@ absl::StatusOr<uint32_t> SessionJobs::Hold(const std::string& tenant, const std:
 }
 
 absl::StatusOr<EndedJob> SessionJobs::End(const std::string& tenant, const std::string& job,
-                                          bool now) {
+                                          const std::string& run, bool now) {
   EndedJob ended;
   const Locked locked = table_->Lock();
   for (const core::SessionSnapshot& each : locked.engine().Sessions()) {
     if (each.spec.tenant != tenant || each.spec.job != job) continue;
+    if (!run.empty() && each.spec.run != run) continue;
     const SessionPtr session = locked.sessions().at(each.id);
     ended.sessions.push_back(each.id);
     ended.bytes += each.host_bytes + each.arena_bytes;

@@ -34,7 +34,9 @@ class SessionJobs {
   // See Hub for each.
   void Drain(bool drained);
   absl::StatusOr<uint32_t> Hold(const std::string& tenant, const std::string& job, bool hold);
-  absl::StatusOr<EndedJob> End(const std::string& tenant, const std::string& job, bool now);
+  // `run`: of the job; empty: all of them.
+  absl::StatusOr<EndedJob> End(const std::string& tenant, const std::string& job,
+                               const std::string& run, bool now);
 
  private:
   using Locked = SessionTable::Locked;

@@ -247,6 +247,77 @@ TEST_F(Jobs, EndJob_EndsItsSessionsAndFreesTheirMemory) {
   EXPECT_EQ(jobs_->EndJob(&again, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+TEST_F(Jobs, EndJob_OfARun_LeavesTheOthersOfItsName) {
+  const auto attach = [&](const char* run) {
+    shm::Hello hello = GoodHello();
+    std::fill(std::begin(hello.run), std::end(hello.run), '\0');
+    std::string(run).copy(hello.run, sizeof(hello.run) - 1);
+    return RawClient::Attach(env_.socket(), hello);
+  };
+  const auto first = attach("one"), second = attach("two");
+  ASSERT_TRUE(first.ok() && second.ok());
+  const std::string job = List().jobs(0).job();
+  v1::EndJobRequest request;
+  request.set_job(job);
+  request.set_run("one");
+  request.set_now(true);
+  v1::EndJobResponse response;
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->EndJob(&context, request, &response).ok());
+  EXPECT_EQ(response.sessions(), 1u);
+  grpc::ClientContext again;
+  EXPECT_EQ(jobs_->EndJob(&again, request, &response).error_code(), grpc::StatusCode::NOT_FOUND);
+  ASSERT_EQ(List().jobs_size(), 1);
+  EXPECT_EQ(List().jobs(0).sessions_size(), 1);
+}
+
+TEST_F(Jobs, OfferScale_OfAnotherJobsSession_IsRefused) {
+  const auto mine = Attach("mine"), other = Attach("other");
+  v1::OfferScaleRequest offer;
+  offer.set_job("mine");
+  offer.set_session(other->welcome().session_id);
+  offer.set_ranks(1);
+  v1::OfferScaleResponse response;
+  grpc::ClientContext context;
+  EXPECT_EQ(jobs_->OfferScale(&context, offer, &response).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  offer.set_session(mine->welcome().session_id);
+  grpc::ClientContext good;
+  EXPECT_TRUE(jobs_->OfferScale(&good, offer, &response).ok());
+  EXPECT_EQ(response.number(), 0u);
+}
+
+TEST_F(Jobs, ScaleJob_OfAJobThatIsThere_ReachesItsRank) {
+  const auto rank = Attach("mine");
+  v1::ScaleJobRequest request;
+  request.set_job("mine");
+  request.set_ranks(2);
+  v1::ScaleRequest scale;
+  const auto ask = [&] {
+    grpc::ClientContext context;
+    return jobs_->ScaleJob(&context, request, &scale);
+  };
+  EXPECT_EQ(ask().error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  v1::OfferScaleRequest offer;
+  offer.set_job("mine");
+  offer.set_session(rank->welcome().session_id);
+  offer.set_ranks(1);
+  v1::OfferScaleResponse response;
+  grpc::ClientContext first, second, third;
+  ASSERT_TRUE(jobs_->OfferScale(&first, offer, &response).ok());
+  const grpc::Status asked = ask();
+  ASSERT_TRUE(asked.ok()) << asked.error_message();
+  ASSERT_TRUE(jobs_->OfferScale(&second, offer, &response).ok());
+  EXPECT_EQ(response.number(), scale.number());
+  EXPECT_EQ(response.ranks(), 2u);
+  v1::GetScaleRequest get;
+  get.set_number(scale.number());
+  ASSERT_TRUE(jobs_->GetScale(&third, get, &scale).ok());
+  EXPECT_EQ(scale.state(), "asked");
+  request.set_job("nobody");
+  EXPECT_EQ(ask().error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
 TEST_F(Jobs, EvictJob_OfOneThatCannotYield_IsRefused) {
   const auto client = Attach("train");
   ASSERT_TRUE(MakeArena(*client, kMiB).ok());

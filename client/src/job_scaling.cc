@@ -1,0 +1,95 @@
+#include "client/src/job_scaling.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/strings/str_cat.h"
+#include "geminid/v1/job.grpc.pb.h"
+#include "geminid/v1/memory.grpc.pb.h"
+#include "proto/rpc/deadline.h"
+
+namespace geminid {
+namespace {
+
+constexpr int kFirstBackoffMs = 20;
+constexpr int kLongestBackoffMs = 100;
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestBackoffMs);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+}
+
+absl::Status FromGrpc(const grpc::Status& status, const char* doing) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat(doing, ": ", status.error_message()));
+}
+
+}  // namespace
+
+struct JobScaling::Stubs {
+  explicit Stubs(const std::shared_ptr<grpc::Channel>& to_daemon)
+      : channel(to_daemon),
+        jobs(v1::JobService::NewStub(channel)),
+        memory(v1::MemoryService::NewStub(channel)) {}
+
+  std::shared_ptr<grpc::Channel> channel;
+  std::unique_ptr<v1::JobService::Stub> jobs;
+  std::unique_ptr<v1::MemoryService::Stub> memory;
+};
+
+JobScaling::JobScaling(const std::string& socket, absl::Duration timeout)
+    : timeout_(timeout), stubs_(std::make_unique<Stubs>(MakeChannel(socket))) {}
+
+JobScaling::~JobScaling() = default;
+
+absl::StatusOr<JobScaling::Asked> JobScaling::Make(const Offer& offer) {
+  v1::OfferScaleRequest request;
+  request.set_session(offer.session);
+  request.set_job(offer.job);
+  request.set_ranks(static_cast<uint32_t>(offer.ranks));
+  request.set_why_not(offer.why_not);
+  request.set_number(offer.outcome.number);
+  request.set_state(offer.outcome.state);
+  request.set_message(offer.outcome.message);
+  v1::OfferScaleResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(rpc::DeadlineIn(timeout_));
+  const grpc::Status status = stubs_->jobs->OfferScale(&context, request, &response);
+  if (!status.ok()) return FromGrpc(status, "asking for another number of ranks");
+  return Asked{response.number(), static_cast<int>(response.ranks())};
+}
+
+absl::StatusOr<JobScaling::Devices> JobScaling::GetDevices() {
+  v1::Ledger ledger;
+  grpc::ClientContext context;
+  context.set_deadline(rpc::DeadlineIn(timeout_));
+  const grpc::Status status = stubs_->memory->GetLedger(&context, v1::GetLedgerRequest(), &ledger);
+  if (!status.ok()) return FromGrpc(status, "asking for the memory of devices");
+  Devices devices;
+  for (const v1::TierLedger& tier : ledger.tiers()) {
+    if (tier.tier() != v1::TIER_DEVICE) continue;
+    ++devices.count;
+    devices.free_bytes += tier.free_bytes();
+    devices.capacity_bytes += tier.capacity_bytes();
+  }
+  return devices;
+}
+
+absl::Status JobScaling::EndRun(const std::string& job, const std::string& run) {
+  v1::EndJobRequest request;
+  request.set_job(job);
+  request.set_run(run);
+  request.set_now(true);
+  v1::EndJobResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(rpc::DeadlineIn(timeout_));
+  const grpc::Status status = stubs_->jobs->EndJob(&context, request, &response);
+  if (status.error_code() == grpc::StatusCode::NOT_FOUND) return absl::OkStatus();
+  return FromGrpc(status, "freeing what the ranks before have left");
+}
+
+}  // namespace geminid

@@ -1,0 +1,62 @@
+// What the first rank of a job says to the daemon about the number of its ranks, and hears of it.
+#ifndef GEMINID_CLIENT_SRC_JOB_SCALING_H_
+#define GEMINID_CLIENT_SRC_JOB_SCALING_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace geminid {
+
+// One thread. Calls take at most the timeout, and fail where there is no daemon: what they say is
+// said again later.
+class JobScaling {
+ public:
+  JobScaling(const std::string& socket, absl::Duration timeout);
+  ~JobScaling();
+  JobScaling(const JobScaling&) = delete;
+  JobScaling& operator=(const JobScaling&) = delete;
+
+  // What became of a request.
+  struct Outcome {
+    uint64_t number = 0;  // 0: nothing new
+    std::string state{};  // taken, done or refused
+    std::string message{};
+  };
+  struct Offer {
+    uint64_t session = 0;
+    std::string job{};
+    int ranks = 1;
+    std::string why_not{};  // it takes no requests, for this reason
+    Outcome outcome{};
+  };
+  struct Asked {
+    uint64_t number = 0;  // 0: nothing
+    int ranks = 0;
+  };
+  absl::StatusOr<Asked> Make(const Offer& offer);
+
+  // Of the daemon's devices, as its ledger has it.
+  struct Devices {
+    int count = 0;
+    uint64_t free_bytes = 0;
+    uint64_t capacity_bytes = 0;
+  };
+  absl::StatusOr<Devices> GetDevices();
+
+  // Ends what an earlier group of ranks of this job has left, all of whose processes have ended.
+  absl::Status EndRun(const std::string& job, const std::string& run);
+
+ private:
+  struct Stubs;
+  const absl::Duration timeout_;
+  const std::unique_ptr<Stubs> stubs_;
+};
+
+}  // namespace geminid
+
+#endif  // GEMINID_CLIENT_SRC_JOB_SCALING_H_

@@ -1,0 +1,147 @@
+#include "daemon/service/calls/scale_requests.h"
+
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::service {
+namespace {
+
+constexpr char kAsked[] = "asked";
+constexpr char kTaken[] = "taken";
+constexpr char kDone[] = "done";
+constexpr char kRefused[] = "refused";
+
+bool HasEnded(const v1::ScaleRequest& request) {
+  return request.state() == kDone || request.state() == kRefused;
+}
+
+bool IsState(const std::string& state) {
+  return state == kTaken || state == kDone || state == kRefused;
+}
+
+}  // namespace
+
+// Its ranks may be between two groups, where no session is attached.
+bool ScaleRequests::Waits(const Request& request, const Sessions& attached, core::Time now) const {
+  if (HasEnded(request.message)) return false;
+  return attached.contains(request.session) || now - request.heard < kSilence;
+}
+
+void ScaleRequests::Forget(const Sessions& attached) {
+  std::erase_if(offers_, [&](const auto& offer) { return !attached.contains(offer.first); });
+  std::vector<uint64_t> ended;
+  for (const auto& [number, request] : requests_) {
+    if (HasEnded(request.message)) ended.push_back(number);
+  }
+  for (size_t i = 0; i + kMostEnded < ended.size(); ++i) requests_.erase(ended[i]);
+}
+
+ScaleRequests::Request* ScaleRequests::Pending(const std::string& tenant, const std::string& job,
+                                               const Sessions& attached, core::Time now) {
+  for (auto& [number, request] : requests_) {
+    if (request.message.tenant() != tenant || request.message.job() != job) continue;
+    if (Waits(request, attached, now)) return &request;
+    if (HasEnded(request.message)) continue;
+    request.message.set_state(kRefused);
+    request.message.set_message("the job ended, or its ranks have not been heard of for a minute");
+  }
+  return nullptr;
+}
+
+absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
+                                                    const v1::ScaleJobRequest& wanted,
+                                                    const Sessions& attached, core::Time now) {
+  const std::lock_guard lock(mutex_);
+  Forget(attached);
+  if (wanted.ranks() < 1) {
+    return absl::InvalidArgumentError("a job has at least 1 rank, not 0");
+  }
+  if (const Request* const other = Pending(tenant, wanted.job(), attached, now)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", wanted.job(), " was asked for ", other->message.ranks(), " ranks before (request ",
+        other->message.number(), "), which is not done; wait for that and ask again"));
+  }
+  const std::pair<const uint64_t, Offered>* found = nullptr;
+  for (const auto& offer : offers_) {
+    if (offer.second.tenant != tenant || offer.second.job != wanted.job()) continue;
+    if (found != nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("two runs are called ", wanted.job(),
+                       ", so neither is scaled; give each a --job name of its own"));
+    }
+    found = &offer;
+  }
+  if (found == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", wanted.job(), " of ", tenant,
+        " does not take another number of ranks: only ranks in training that geminid-train has "
+        "started do; save a checkpoint and resume it with ",
+        wanted.ranks(), " ranks instead"));
+  }
+  const Offered& offered = found->second;
+  if (!offered.why_not.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", wanted.job(), " cannot be scaled: ", offered.why_not));
+  }
+  if (offered.ranks == wanted.ranks()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", wanted.job(), " has ", wanted.ranks(), " ranks already"));
+  }
+  Request request;
+  request.session = found->first;
+  request.heard = now;
+  request.message.set_number(++last_);
+  request.message.set_tenant(tenant);
+  request.message.set_job(wanted.job());
+  request.message.set_ranks_before(offered.ranks);
+  request.message.set_ranks(wanted.ranks());
+  request.message.set_state(kAsked);
+  return requests_.emplace(last_, request).first->second.message;
+}
+
+absl::StatusOr<v1::ScaleRequest> ScaleRequests::Get(uint64_t number, const Sessions& attached,
+                                                    core::Time now) {
+  const std::lock_guard lock(mutex_);
+  const auto found = requests_.find(number);
+  if (found == requests_.end()) {
+    return absl::NotFoundError(absl::StrCat(
+        "the daemon knows no request ", number,
+        ", as it started after it was made; 'geminictl ls jobs' shows how many ranks the job has"));
+  }
+  const v1::ScaleRequest& message = found->second.message;
+  (void)Pending(message.tenant(), message.job(), attached, now);  // says so where it has failed
+  return message;
+}
+
+v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
+                                            const v1::OfferScaleRequest& offer,
+                                            const Sessions& attached, core::Time now) {
+  const std::lock_guard lock(mutex_);
+  Forget(attached);
+  offers_[offer.session()] = {tenant, offer.job(), offer.ranks(), offer.why_not()};
+  const auto told = requests_.find(offer.number());
+  if (told != requests_.end() && IsState(offer.state()) && !HasEnded(told->second.message) &&
+      told->second.message.tenant() == tenant && told->second.message.job() == offer.job()) {
+    told->second.message.set_state(offer.state());
+    told->second.message.set_message(offer.message());
+  }
+  v1::OfferScaleResponse response;
+  Request* const pending = Pending(tenant, offer.job(), attached, now);
+  if (pending == nullptr) return response;
+  if (pending->message.state() == kTaken && pending->session != offer.session()) {
+    // The ranks that took it are gone, and those in their place know nothing of it.
+    pending->message.set_state(kRefused);
+    pending->message.set_message("the ranks that had taken it failed; the job goes on as it was");
+    return response;
+  }
+  pending->session = offer.session();
+  pending->heard = now;
+  if (pending->message.state() != kAsked) return response;
+  response.set_number(pending->message.number());
+  response.set_ranks(pending->message.ranks());
+  return response;
+}
+
+}  // namespace geminid::service

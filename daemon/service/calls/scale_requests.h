@@ -1,0 +1,62 @@
+// Requests that a job go on as another number of ranks: from whoever asks to the job's first rank,
+// and what became of them. The daemon carries them and does nothing else: the ranks decide.
+#ifndef GEMINID_DAEMON_SERVICE_CALLS_SCALE_REQUESTS_H_
+#define GEMINID_DAEMON_SERVICE_CALLS_SCALE_REQUESTS_H_
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/core/basics/time.h"
+#include "geminid/v1/job.pb.h"
+
+namespace geminid::service {
+
+// Thread-safe. Requests end with the daemon: who asked asks again.
+class ScaleRequests {
+ public:
+  using Sessions = std::set<uint64_t>;  // that are attached
+
+  // Requests that are done or refused and can still be looked at; the oldest go first.
+  static constexpr size_t kMostEnded = 256;
+  // A request of a job from whose ranks nothing is heard for so long has failed.
+  static constexpr core::Duration kSilence = core::Duration::Seconds(60);
+
+  // INVALID_ARGUMENT, NOT_FOUND or FAILED_PRECONDITION, in words for whoever asks.
+  absl::StatusOr<v1::ScaleRequest> Ask(const std::string& tenant, const v1::ScaleJobRequest& wanted,
+                                       const Sessions& attached, core::Time now);
+  absl::StatusOr<v1::ScaleRequest> Get(uint64_t number, const Sessions& attached, core::Time now);
+  v1::OfferScaleResponse Offer(const std::string& tenant, const v1::OfferScaleRequest& offer,
+                               const Sessions& attached, core::Time now);
+
+ private:
+  struct Offered {
+    std::string tenant;
+    std::string job;
+    uint32_t ranks = 0;
+    std::string why_not;
+  };
+  struct Request {
+    v1::ScaleRequest message;
+    uint64_t session = 0;  // the last that was heard of it
+    core::Time heard;
+  };
+
+  bool Waits(const Request& request, const Sessions& attached, core::Time now) const;
+  void Forget(const Sessions& attached);
+  // Of that tenant and name, unless it ended.
+  Request* Pending(const std::string& tenant, const std::string& job, const Sessions& attached,
+                   core::Time now);
+
+  std::mutex mutex_;
+  uint64_t last_ = 0;
+  std::map<uint64_t, Offered> offers_;    // by session
+  std::map<uint64_t, Request> requests_;  // by number
+};
+
+}  // namespace geminid::service
+
+#endif  // GEMINID_DAEMON_SERVICE_CALLS_SCALE_REQUESTS_H_

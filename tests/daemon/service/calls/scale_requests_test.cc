@@ -1,0 +1,136 @@
+#include "daemon/service/calls/scale_requests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace geminid::service {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kTenant[] = "uid:7";
+constexpr char kJob[] = "train";
+
+class ScaleRequestsTest : public ::testing::Test {
+ protected:
+  v1::OfferScaleResponse Offer(uint64_t session, uint64_t number = 0, const std::string& state = "",
+                               const std::string& why_not = "") {
+    v1::OfferScaleRequest offer;
+    offer.set_session(session);
+    offer.set_job(kJob);
+    offer.set_ranks(2);
+    offer.set_why_not(why_not);
+    offer.set_number(number);
+    offer.set_state(state);
+    offer.set_message("as it is");
+    return requests_.Offer(kTenant, offer, attached_, now_);
+  }
+
+  absl::StatusOr<v1::ScaleRequest> Ask(uint32_t ranks, const std::string& tenant = kTenant) {
+    v1::ScaleJobRequest wanted;
+    wanted.set_job(kJob);
+    wanted.set_ranks(ranks);
+    return requests_.Ask(tenant, wanted, attached_, now_);
+  }
+
+  std::string Refusal(uint32_t ranks, const std::string& tenant = kTenant) {
+    const absl::Status status = Ask(ranks, tenant).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    return std::string(status.message());
+  }
+
+  std::string StateOf(uint64_t number) {
+    const auto found = requests_.Get(number, attached_, now_);
+    return found.ok() ? found->state() : std::string(found.status().message());
+  }
+
+  ScaleRequests requests_;
+  ScaleRequests::Sessions attached_ = {1, 2};
+  core::Time now_ = core::Time::FromNanoseconds(1);
+};
+
+TEST_F(ScaleRequestsTest, OfAJobThatTakesThem_ReachItsRankAndEndAsItSays) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ(asked->state(), "asked");
+  EXPECT_EQ(asked->ranks_before(), 2u);
+  const v1::OfferScaleResponse told = Offer(1);
+  EXPECT_EQ(told.number(), asked->number());
+  EXPECT_EQ(told.ranks(), 4u);
+  EXPECT_EQ(Offer(1, asked->number(), "taken").number(), 0u);  // not told again
+  EXPECT_EQ(StateOf(asked->number()), "taken");
+  attached_ = {9};  // the first rank of the new group
+  Offer(9, asked->number(), "done");
+  EXPECT_EQ(StateOf(asked->number()), "done");
+  Offer(9, asked->number(), "refused");  // the first word counts
+  EXPECT_EQ(StateOf(asked->number()), "done");
+}
+
+TEST_F(ScaleRequestsTest, ThatNobodyCanCarryOut_AreRefusedWithTheReason) {
+  EXPECT_THAT(Refusal(4), HasSubstr("only ranks in training that geminid-train has started"));
+  Offer(1);
+  EXPECT_THAT(Refusal(4, "uid:8"), HasSubstr("of uid:8"));
+  EXPECT_THAT(Refusal(2), HasSubstr("has 2 ranks already"));
+  EXPECT_TRUE(absl::IsInvalidArgument(Ask(0).status()));
+  Offer(1, 0, "", "its ranks are on several hosts");
+  EXPECT_THAT(Refusal(4), HasSubstr("cannot be scaled: its ranks are on several hosts"));
+  Offer(1);
+  Offer(2);
+  EXPECT_THAT(Refusal(4), HasSubstr("two runs are called train"));
+  attached_ = {};
+  EXPECT_THAT(Refusal(4), HasSubstr("only ranks in training"));
+}
+
+TEST_F(ScaleRequestsTest, TwoAtOnce_AreRefusedUntilTheFirstHasEnded) {
+  Offer(1);
+  const auto first = Ask(4);
+  ASSERT_TRUE(first.ok());
+  EXPECT_THAT(Refusal(1), HasSubstr("was asked for 4 ranks before"));
+  Offer(1, first->number(), "refused");
+  EXPECT_TRUE(Ask(1).ok());
+}
+
+TEST_F(ScaleRequestsTest, ThatTheRanksInTheTakersPlaceDoNotKnow_HaveFailed) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  Offer(1);  // it is at it
+  EXPECT_EQ(StateOf(asked->number()), "taken");
+  attached_ = {9};
+  Offer(9);
+  EXPECT_EQ(StateOf(asked->number()), "refused");
+}
+
+TEST_F(ScaleRequestsTest, OfAJobThatIsNotHeardOfForAMinute_HaveFailed) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  attached_ = {};
+  now_ = now_ + core::Duration::Seconds(59);
+  EXPECT_EQ(StateOf(asked->number()), "taken");
+  now_ = now_ + core::Duration::Seconds(1);
+  EXPECT_EQ(StateOf(asked->number()), "refused");
+}
+
+TEST_F(ScaleRequestsTest, ThatEnded_AreForgottenWhenThereAreMany) {
+  Offer(1);
+  std::vector<uint64_t> numbers;
+  for (size_t i = 0; i < ScaleRequests::kMostEnded + 2; ++i) {
+    const auto asked = Ask(4);
+    ASSERT_TRUE(asked.ok()) << asked.status();
+    numbers.push_back(asked->number());
+    Offer(1, asked->number(), "refused");
+  }
+  Offer(1);
+  EXPECT_EQ(StateOf(numbers.back()), "refused");
+  EXPECT_THAT(StateOf(numbers.front()), HasSubstr("knows no request"));
+}
+
+}  // namespace
+}  // namespace geminid::service

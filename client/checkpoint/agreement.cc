@@ -53,6 +53,16 @@ const char* Name(int64_t phase) {
       return "export";
     case Phase::kFinishExport:
       return "finish the export";
+    case Phase::kBeginHandover:
+      return "make room for the state";
+    case Phase::kHandOver:
+      return "hand over its part of the state";
+    case Phase::kFinishHandover:
+      return "finish the handover";
+    case Phase::kTakeOver:
+      return "take over its part of the state";
+    case Phase::kRestoreHandover:
+      return "go on from the state";
   }
   return "do what this version does not know";
 }

@@ -1,4 +1,5 @@
-// What the ranks tell each other about a checkpoint: who failed in which phase, and why.
+// What the ranks tell each other about a checkpoint, or about state that they hand over to others:
+// who failed in which phase, and why.
 #ifndef GEMINID_CLIENT_CHECKPOINT_AGREEMENT_H_
 #define GEMINID_CLIENT_CHECKPOINT_AGREEMENT_H_
 
@@ -22,6 +23,11 @@ enum class Phase : uint8_t {
   kBeginExport,
   kExport,
   kFinishExport,
+  kBeginHandover,
+  kHandOver,
+  kFinishHandover,
+  kTakeOver,
+  kRestoreHandover,
 };
 
 // Of a rank that cannot say which step it means, as it has failed.

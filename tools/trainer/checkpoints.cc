@@ -91,14 +91,23 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(
 }
 
 absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
-    const zero::ModelState::Fill& fill,
+    const zero::ModelState::Fill& fill, const TakeOver& take_over,
     const std::function<checkpoint::RunState(uint64_t)>& run_at) {
   Beginning beginning;
   if (const std::optional<zero::Resumed> left = state_->resumed(); left.has_value()) {
     if (checkpoint::RunState{left->data_position, left->random_state} != run_at(left->step)) {
       return absl::InternalError("what the ranks left in memory is another run's");
     }
+    began_in_memory_ = true;
     return Beginning{left->step, "memory"};
+  }
+  GEMINID_ASSIGN_OR_RETURN(const std::optional<RunPosition> left, take_over());
+  if (left.has_value()) {
+    if (left->run != run_at(left->progress.step)) {
+      return absl::InternalError("the state that was handed over is another run's");
+    }
+    began_in_memory_ = true;
+    return Beginning{left->progress.step, "memory"};
   }
   if (options_.resumed.has_value()) {
     absl::StatusOr<Beginning> resumed = Resume(run_at);
@@ -172,7 +181,7 @@ absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::
                                     checkpoint::Health health) {
   const bool due = options_.save_every > 0 && done % options_.save_every == 0;
   if (saver_ == nullptr || (!due && !last) || saved_ == done) return absl::OkStatus();
-  if (const absl::Status before = Finish().status(); !before.ok()) WarnOfFailure(done, before);
+  AwaitSave(done);
   const absl::Status status = WithPath("--save", options_.save, saver_->Save(run, health));
   if (status.ok()) saved_ = done;
   if (status.ok() || last) return status;
@@ -180,8 +189,12 @@ absl::Status Checkpoints::AfterStep(uint64_t done, bool last, const checkpoint::
   return absl::OkStatus();
 }
 
+void Checkpoints::AwaitSave(uint64_t done) {
+  if (const absl::Status before = Finish().status(); !before.ok()) WarnOfFailure(done, before);
+}
+
 absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint::RunState& run) {
-  if (saver_ == nullptr || !state_->resumed().has_value()) return absl::OkStatus();
+  if (saver_ == nullptr || !began_in_memory_) return absl::OkStatus();
   std::vector<double> there = {0};
   if (communicator_->Rank() == 0) {
     const std::string path = absl::StrCat(options_.save, "/", checkpoint::NameOfStep(done));

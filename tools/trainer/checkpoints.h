@@ -15,6 +15,7 @@
 #include "geminid/checkpoint.h"
 #include "geminid/communicator.h"
 #include "geminid/zero.h"
+#include "training/engines/state_image.h"
 #include "training/settings/options.h"
 #include "training/settings/run_description.h"
 
@@ -39,11 +40,13 @@ class Checkpoints {
     std::string from;     // what was loaded; empty: nothing
     std::string notes{};  // what the user should know of it, in a line; empty: nothing
   };
-  // Sets all values: nothing where the engine has resumed; else from the newest checkpoint with
-  // --resume, if there is one; else from --load; else by `fill`. `run_at` says how a run like this
-  // one stands after a number of steps: a checkpoint that stands elsewhere was made with another
+  // Sets all values: nothing where the engine has resumed; else as `take_over` has done, if other
+  // ranks left their state; else from the newest checkpoint with --resume, if there is one; else
+  // from --load; else by `fill`. `run_at` says how a run like this one stands after a number of
+  // steps: a checkpoint that stands elsewhere was made with another
   // --seed or --batch, and is refused.
-  absl::StatusOr<Beginning> Begin(const zero::ModelState::Fill& fill,
+  using TakeOver = std::function<absl::StatusOr<std::optional<RunPosition>>()>;
+  absl::StatusOr<Beginning> Begin(const zero::ModelState::Fill& fill, const TakeOver& take_over,
                                   const std::function<checkpoint::RunState(uint64_t)>& run_at);
 
   // After a step: saves when --save-every says so, or when the step is the last, unless the step is
@@ -52,12 +55,15 @@ class Checkpoints {
   absl::Status AfterStep(uint64_t done, bool last, const checkpoint::RunState& run,
                          checkpoint::Health health);
 
-  // Where the engine has resumed: an earlier start may have died before it saved the step that it
-  // had committed. Saves it if it was to be saved and is not there.
+  // Where the state is an earlier start's, from memory: that start may have died before it saved
+  // the step that it had committed. Saves it if it was to be saved and is not there.
   absl::Status AfterResume(uint64_t done, bool last, const checkpoint::RunState& run);
 
   // After the last step: a Hugging Face folder, if --export says so.
   absl::Status Export();
+
+  // Waits for the save in progress. That it has failed is a warning on the first rank.
+  void AwaitSave(uint64_t done);
 
   std::optional<uint64_t> saved() const { return saved_; }  // the newest step
 
@@ -82,6 +88,7 @@ class Checkpoints {
   RunDescription run_;
   std::unique_ptr<checkpoint::Saver> saver_;
   std::optional<uint64_t> saved_;
+  bool began_in_memory_ = false;
 };
 
 }  // namespace geminid::trainer

@@ -39,6 +39,7 @@
 #include "tools/trainer/train.h"
 #include "training/data/batches.h"
 #include "training/engines/save_folder.h"
+#include "training/launch/handover_memory.h"
 #include "training/launch/host_agent.h"
 #include "training/launch/launcher.h"
 #include "training/launch/on_hosts.h"
@@ -105,6 +106,12 @@ absl::StatusOr<collectives::RankInfo> FindRank(const TrainOptions& options) {
         "--restarts is for ranks that this program starts itself; these have a launcher, which "
         "starts them again if it is told to (torchrun --max-restarts)");
   }
+  if (info.world_size > 1 && !IsLaunched() && (options.min_ranks || options.max_ranks)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.min_ranks ? "--min-ranks" : "--max-ranks",
+                     " is for ranks that this program starts itself; these have another launcher; "
+                     "leave it out, or start one geminid-train without that launcher"));
+  }
   return info;
 }
 
@@ -113,7 +120,7 @@ absl::StatusOr<std::unique_ptr<StopSignals>> WatchSignals(const TrainOptions& op
                                                           const Restarts& restarts) {
   StopSignals::Options watch;
   watch.second_is_parents = IsLaunched();
-  watch.nothing_to_save = restarts.count == 0;  // else the start before has left steps in memory
+  watch.nothing_to_save = restarts.is_first();  // else the start before has left steps in memory
   if (info.rank == 0) {
     const bool line_is_open =
         options.progress ? *options.progress == ProgressMode::kTerminal : StderrIsTerminal();
@@ -174,6 +181,16 @@ absl::StatusOr<DaemonChoice> FindDaemon(const TrainOptions& options,
   return choice;
 }
 
+// Whether mesh and batch allow so many ranks.
+absl::Status CheckShares(const TrainOptions& options, int ranks) {
+  if (options.parallel.automatic) return absl::OkStatus();  // what is chosen fits
+  GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
+  const int data = mesh.SizeOf(kDataAxis);
+  GEMINID_RETURN_IF_ERROR(
+      CheckBatch(options.batch, static_cast<uint64_t>(data * options.parallel.expert)));
+  return CheckTensorBatch(options, data);
+}
+
 absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& info,
                       Surroundings* around) {
   if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
@@ -195,11 +212,18 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
       .info = info,
       .restarts = restarts,
       .run_memory = IsLaunched() ? RunMemory::From(environment) : RunMemory(),
+      .is_launched = IsLaunched(),
+      .handover = IsLaunched() ? HandoverMemory::From(environment) : nullptr,
+      .check_ranks = [&options](int ranks) { return CheckShares(options, ranks); },
       .socket = around->daemon.socket,
       .write_stderr = WriteStderr,
       .stderr_is_terminal = StderrIsTerminal(),
       .terminal_width = TerminalColumns,
-      .stop_signal = [around] { return around->signals->first(); },
+      .stop_signal =
+          [around, before = restarts.signal_before] {
+            const int first = around->signals->first();
+            return first == 0 ? before : first;
+          },
       .nothing_to_save = [around](bool nothing) { around->signals->SetNothingToSave(nothing); },
       .say_done = DoneSayer(),
       .on_failure = [around](const absl::Status& why) { around->watch->Ends(why); }};
@@ -249,7 +273,12 @@ LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
                        const std::vector<std::string>& arguments) {
   LaunchOptions launch;
   launch.restarts = trains ? options.restarts : 0;
-  launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket", "--restarts"});
+  launch.hands_over = trains;
+  launch.min_ranks = options.min_ranks.value_or(0);
+  launch.fits = [&options](int ranks) { return CheckShares(options, ranks).ok(); };
+  // How many ranks there are, each learns of the environment.
+  launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket", "--restarts",
+                                                "--ranks", "--min-ranks", "--max-ranks"});
   if (trains && !options.progress && StderrIsTerminal()) {  // rank 0 itself writes into a pipe
     launch.arguments = WithoutOptions(launch.arguments, {"--progress"});
     launch.arguments.insert(launch.arguments.end(), {"--progress", "terminal"});
@@ -279,13 +308,16 @@ void RemoveStateFiles(const TrainOptions& options, const std::string& job_id, in
 absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
                                 const std::vector<std::string>& arguments) {
   const int ranks = RanksOf(options, 1);
-  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon, FindDaemon(options, {}, ranks));
+  GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon,
+                           FindDaemon(options, {}, std::max(ranks, options.max_ranks.value_or(1))));
   LaunchOptions launch = LaunchOf(options, trains, arguments);
   launch.ranks = ranks;
   launch.environment = {{kSocketVariable, daemon.socket}, {kDataCheckedVariable, "1"}};
   if (daemon.own != nullptr) launch.environment.emplace_back(kOwnDaemonVariable, "1");
   if (!options.zero.state_disk.folders.empty()) {
-    launch.at_end = [&](const std::string& job_id) { RemoveStateFiles(options, job_id, ranks); };
+    launch.at_end = [&](const std::string& job_id, int of) {
+      RemoveStateFiles(options, job_id, of);
+    };
   }
   absl::StatusOr<int> code = Launch(launch);
   const bool failed = !code.ok() || (*code != base::kExitOk && *code < base::kExitSignalBase);
@@ -331,15 +363,6 @@ absl::StatusOr<std::unique_ptr<TokenSource>> OpenAndCheckData(const TrainOptions
   return data;
 }
 
-absl::Status CheckShares(const TrainOptions& options, int ranks) {
-  if (options.parallel.automatic) return absl::OkStatus();  // what is chosen fits
-  GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
-  const int data = mesh.SizeOf(kDataAxis);
-  GEMINID_RETURN_IF_ERROR(
-      CheckBatch(options.batch, static_cast<uint64_t>(data * options.parallel.expert)));
-  return CheckTensorBatch(options, data);
-}
-
 // Data, exports and reports are for the hosts to find.
 absl::StatusOr<int> TrainOnHosts(const TrainOptions& options,
                                  const std::vector<std::string>& arguments) {
@@ -379,6 +402,20 @@ absl::StatusOr<int> RunAsHost() {
   return base::kExitOk;
 }
 
+absl::Status CheckRankLimits(const TrainOptions& options, int ranks) {
+  if (options.min_ranks.value_or(ranks) > ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("--min-ranks is ", *options.min_ranks,
+                                                   ", and the run begins with ", ranks,
+                                                   "; give at most that"));
+  }
+  if (options.max_ranks.value_or(ranks) < ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("--max-ranks is ", *options.max_ranks,
+                                                   ", and the run begins with ", ranks,
+                                                   "; give at least that"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::string>& arguments) {
   if (!options.hosts.empty()) return TrainOnHosts(options, arguments);
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options));
@@ -388,13 +425,15 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
   GEMINID_ASSIGN_OR_RETURN(
       const Restarts restarts,
       RestartsFrom([](const char* name) -> const char* { return std::getenv(name); }));
-  const bool trains = ranks == info.world_size && options.restarts == 0;
+  GEMINID_RETURN_IF_ERROR(CheckRankLimits(options, ranks));
+  const bool needs_launcher = options.restarts > 0 || options.min_ranks || options.max_ranks;
+  const bool trains = ranks == info.world_size && !needs_launcher;
   std::optional<FolderLock> lock;
   if (info.rank == 0) {
     // What is there after a restart, an earlier start of this run has exported.
-    GEMINID_RETURN_IF_ERROR(CheckOutputs(options, /*exports=*/restarts.count == 0));
+    GEMINID_RETURN_IF_ERROR(CheckOutputs(options, /*exports=*/restarts.is_first()));
     const Taking taking = !trains               ? Taking::kLooks
-                          : restarts.count == 0 ? Taking::kTakes
+                          : restarts.is_first() ? Taking::kTakes
                                                 : Taking::kTakesAgain;
     GEMINID_ASSIGN_OR_RETURN(lock, TakeSaveFolder(options, taking, WriteStderr));
   }

@@ -33,6 +33,7 @@
 #include "training/engines/batch_watch.h"
 #include "training/engines/report.h"
 #include "training/engines/run_phases.h"
+#include "training/engines/scaling.h"
 #include "training/engines/trained_model.h"
 #include "training/engines/validation.h"
 #include "training/goodput/advice.h"
@@ -124,7 +125,11 @@ class RankTrainer {
     const uint64_t first = report_.first_step;
     const bool is_last = first == steps() || ends();
     GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, RunStateAt(first)));
-    GEMINID_RETURN_IF_ERROR(TrainSteps(first));
+    if (const int fewer = context_.restarts.shrink_to; fewer > 0 && !is_last) {
+      GEMINID_RETURN_IF_ERROR(HandOver(fewer, first));
+    }
+    if (!handed_over_) GEMINID_RETURN_IF_ERROR(TrainSteps(first));
+    if (handed_over_) return log_status_;  // other ranks go on
     {
       const InPhase phase = phases_.Saving();
       GEMINID_ASSIGN_OR_RETURN(saved_in_, checkpoints_->Finish());
@@ -133,7 +138,7 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(FinishReport());
     SayEnd();
     // Whoever ends well says for all ranks that nothing is left to be done.
-    if (context_.restarts.most > 0) {
+    if (context_.restarts.comes_back()) {
       GEMINID_RETURN_IF_ERROR(AnyRank(*loss_communicator_, false).status());
       if (context_.say_done && log_status_.ok() && !ends()) context_.say_done();
     }
@@ -157,16 +162,31 @@ class RankTrainer {
       Log(done);
       TellBatch();
       GEMINID_RETURN_IF_ERROR(ShowProgress(done));
+      scaling_->AfterStep(done - first);
+      if (agreement_->asked() == 0 || ends() || done == steps()) continue;
+      GEMINID_RETURN_IF_ERROR(HandOver(agreement_->asked(), done));
+      if (handed_over_) return absl::OkStatus();
     }
+    scaling_->Refuse(absl::CancelledError("the run ends"));
     if (!ends()) return absl::OkStatus();
     return done > first ? Save(done) : checkpoints_->AfterResume(done, true, RunStateAt(done));
   }
 
+  // A save that is under way is completed first.
+  absl::Status HandOver(int ranks, uint64_t done) {
+    const InPhase phase =
+        phases_.Passing(absl::StrCat("handing the state over to ", ranks, " ranks"));
+    checkpoints_->AwaitSave(done);
+    GEMINID_ASSIGN_OR_RETURN(
+        handed_over_, scaling_->HandOver(ranks, RunStateAt(done), [this] { return AskForEnd(); }));
+    return absl::OkStatus();
+  }
+
   // An earlier start of this run may have done so just before it died.
   absl::Status Export() {
-    bool done = rank() == 0 && context_.restarts.count > 0 &&
+    bool done = rank() == 0 && !context_.restarts.is_first() &&
                 ::access(options_.export_to.c_str(), F_OK) == 0;
-    if (context_.restarts.count > 0) {
+    if (!context_.restarts.is_first()) {
       GEMINID_ASSIGN_OR_RETURN(done, AnyRank(*loss_communicator_, done));
     }
     if (options_.export_to.empty()) return absl::OkStatus();
@@ -179,7 +199,7 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(
         log_, RunLog::Open({.lines = options_.log,
                             .tensorboard = options_.tensorboard,
-                            .appends = options_.resume || context_.restarts.count > 0},
+                            .appends = options_.resume || !context_.restarts.is_first()},
                            base::WallClockNow()));
     return absl::OkStatus();
   }
@@ -327,9 +347,10 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(PrepareData());
     SetNothingToSave(false);  // who waits in the daemon's queue says for what it did
     phases_.BeginToRegister();
+    GEMINID_RETURN_IF_ERROR(EndEarlierRanks(options_, context_));
     GEMINID_ASSIGN_OR_RETURN(session_,
                              ConnectToTrain(options_, context_, report_.threads, Stage()));
-    SetNothingToSave(context_.restarts.count == 0);
+    SetNothingToSave(context_.restarts.is_first());
     phases_.Begin("registering the model's host memory");
     agreement_.emplace(loss_communicator_.get(), session_.get(), context_.stop_signal);
     GEMINID_ASSIGN_OR_RETURN(model_,
@@ -338,7 +359,7 @@ class RankTrainer {
                                                    .world = *communicator_,
                                                    .session = *session_,
                                                    .threads = threads_.get(),
-                                                   .resumes = context_.restarts.count > 0}));
+                                                   .resumes = !context_.restarts.is_first()}));
     state_ = std::make_unique<CountedState>(&model_->state(), model_->parameters());
     phases_.SetState(state_.get());
     if (rank() == 0 && !options_.save.empty()) {
@@ -350,8 +371,11 @@ class RankTrainer {
     GEMINID_ASSIGN_OR_RETURN(
         checkpoints_,
         Checkpoints::Create(options_, state_.get(), communicator_.get(), model_->parameters(),
-                            terms_, context_.restarts.count > 0,
+                            terms_, !context_.restarts.is_first(),
                             [this](const std::string& line) { progress_.Warn(line); }));
+    scaling_.emplace(options_, context_, session_.get(), communicator_.get(), state_.get(),
+                     &model_->parameters(),
+                     [this](const std::string& line) { progress_.Warn(line); });
     phases_.Begin("measuring what recomputing costs");
     GEMINID_RETURN_IF_ERROR(DecideOnActivations());
     const absl::Status begun = BeginValues();
@@ -394,14 +418,15 @@ class RankTrainer {
                                    Fill(specs[static_cast<size_t>(id)], options_.seed, 0, values);
                                    return absl::OkStatus();
                                  },
+                                 [this] { return scaling_->TakeOver(); },
                                  [this](uint64_t step) { return RunStateAt(step); }));
     report_.first_step = beginning.step;
     if (!beginning.from.empty()) report_.load_seconds = SecondsSince(began);
-    if (context_.restarts.count > 0) {
-      progress_.Announce(
-          DescribeStart(context_.restarts,
-                        {model_->state().resumed().has_value(), beginning.step, beginning.from},
-                        base::MonotonicNow()));
+    if (!context_.restarts.is_first()) {
+      progress_.Announce(DescribeStart(context_.restarts,
+                                       {model_->state().resumed().has_value(), beginning.step,
+                                        beginning.from, scaling_->ranks_before()},
+                                       base::MonotonicNow()));
     } else if (!beginning.from.empty()) {
       progress_.Announce(
           absl::StrCat(beginning.step > 0 ? "goes on from " : "begins with ", beginning.from));
@@ -460,6 +485,7 @@ class RankTrainer {
     }
     GEMINID_RETURN_IF_ERROR(my_loss.status());
     watch_->EndMicroBatches(base::MonotonicNow(), WaitedForUpdates());
+    agreement_->Ask(scaling_->Poll(base::MonotonicNow()));
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, AddOverRanks(*my_loss));
     const checkpoint::RunState run = RunStateAt(step + 1);
     const absl::StatusOr<zero::StepResult> stepped =
@@ -556,6 +582,8 @@ class RankTrainer {
   std::unique_ptr<CountedState> state_;  // of the model
   std::unique_ptr<Checkpoints> checkpoints_;
   std::optional<EndAgreement> agreement_;
+  std::optional<Scaling> scaling_;
+  bool handed_over_ = false;
   std::optional<Batches> batches_;
   std::optional<Validation> validation_;
   std::optional<RunLog> log_;

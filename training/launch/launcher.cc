@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <random>
 
@@ -19,6 +20,8 @@
 #include "base/clock.h"
 #include "base/exit_code.h"
 #include "base/status_macros.h"
+#include "training/launch/course.h"
+#include "training/launch/handover_memory.h"
 #include "training/launch/local_host.h"
 #include "training/launch/rank_host.h"
 #include "training/launch/restarts.h"
@@ -38,8 +41,8 @@ std::string RandomJobId() {
 }
 
 // What each rank of a host is told.
-Variables EnvironmentOf(const LaunchOptions& options, const std::string& job_id,
-                        const Restarts& restarts) {
+Variables EnvironmentOf(const LaunchOptions& options, const Start& start) {
+  const Restarts& restarts = start.restarts;
   Variables added = options.environment;
   if (restarts.most > 0) {
     added.insert(added.end(), {{kRestartCountVariable, absl::StrCat(restarts.count)},
@@ -49,9 +52,17 @@ Variables EnvironmentOf(const LaunchOptions& options, const std::string& job_id,
     const absl::Duration ago = base::MonotonicNow() - *restarts.failed_at;
     added.emplace_back(kFailedAgoVariable, absl::StrCat(absl::ToInt64Nanoseconds(ago)));
   }
-  added.insert(added.end(), {{"WORLD_SIZE", absl::StrCat(options.ranks)},
+  if (restarts.may_shrink) added.emplace_back(kMayShrinkVariable, "1");
+  const auto add_number = [&](const char* name, int number) {
+    if (number > 0) added.emplace_back(name, absl::StrCat(number));
+  };
+  add_number(kRescalesVariable, restarts.rescales);
+  add_number(kShrinkToVariable, restarts.shrink_to);
+  add_number(kSignalBeforeVariable, restarts.signal_before);
+  if (!restarts.job_before.empty()) added.emplace_back(kJobBeforeVariable, restarts.job_before);
+  added.insert(added.end(), {{"WORLD_SIZE", absl::StrCat(start.ranks)},
                              {"MASTER_ADDR", options.master_address},
-                             {"GEMINID_JOB_ID", job_id}});
+                             {"GEMINID_JOB_ID", start.job_id}});
   return added;
 }
 
@@ -109,11 +120,11 @@ bool IsPassing(const RankState& rank) {
 // One start of all ranks.
 class Launcher {
  public:
-  Launcher(const LaunchOptions& options, int signal_fd, Restarts restarts)
-      : options_(options), signal_fd_(signal_fd), restarts_(restarts) {}
+  Launcher(const LaunchOptions& options, int signal_fd, const trainer::Start& start)
+      : options_(options), signal_fd_(signal_fd), start_(start) {}
 
-  absl::Status Start(const std::string& job_id) {
-    const Variables environment = EnvironmentOf(options_, job_id, restarts_);
+  absl::Status Start() {
+    const Variables environment = EnvironmentOf(options_, start_);
     int rank = 0;
     for (const LaunchOptions::Place& place : options_.places) {
       std::vector<RankStart> starts;
@@ -160,18 +171,16 @@ class Launcher {
     ReadSignals();
   }
 
-  // Nothing: it must not be started again. Else how.
-  std::optional<Restarts> Again() const {
-    if (!restarts_.keeps() || ended_badly_.empty() || policy_.first() != 0 || IsDone()) return {};
-    if (!IsPassing(Culprit())) return {};
-    return Restarts{restarts_.count + 1, restarts_.most, failed_at_};
-  }
-
-  void SayAgain() const {
-    options_.write_stderr(absl::StrCat(kProgramName, ": ", DescribeCulprit(),
-                                       "; all ranks are started again (", restarts_.count + 1,
-                                       " of ", restarts_.most,
-                                       "), to go on from what they left in memory\n"));
+  StartEnd End(const HandoverMemory* memory) const {
+    StartEnd end = {.failed = !ended_badly_.empty(), .done = IsDone(), .signal = policy_.first()};
+    if (end.failed) {
+      end.may_pass = IsPassing(Culprit());
+      end.failed_at = failed_at_;
+      end.why = DescribeCulprit();
+    }
+    // Whoever ends the run at once wants no other start.
+    if (memory != nullptr && !at_once_) end.handover = memory->complete();
+    return end;
   }
 
   int Judge() {
@@ -180,7 +189,7 @@ class Launcher {
     const RankState& culprit = Culprit();
     // Those that the signal killed are missed by the others.
     if (agreed_end_ != base::kExitOk && Guilt(culprit) >= kMissingGuilt) return agreed_end_;
-    if (restarts_.most > 0 && IsDone()) {
+    if (start_.restarts.comes_back() && IsDone()) {
       options_.write_stderr(
           absl::StrCat(kProgramName, ": ", DescribeCulprit(), " after the run was done\n"));
       return base::kExitOk;
@@ -324,7 +333,7 @@ class Launcher {
 
   const LaunchOptions& options_;
   const int signal_fd_;
-  const Restarts restarts_;
+  const trainer::Start& start_;
   absl::Time failed_at_;
   std::vector<RankState*> ranks_;              // of all hosts
   std::vector<const RankState*> ended_badly_;  // before they were told to stop, in order
@@ -346,23 +355,33 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
   const int signal_fd = signalfd(-1, &forwarded, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signal_fd < 0) return absl::ErrnoToStatus(errno, "cannot watch signals");
   const absl::Cleanup close_fd = [&] { close(signal_fd); };
-  const std::string job_id = RandomJobId();
-  const absl::Cleanup end = [&] {
-    if (options.at_end) options.at_end(job_id);
-  };
   LocalHost here(options.program, {}, before);
   LaunchOptions placed = options;
-  if (placed.places.empty()) placed.places = {{&here, options.ranks}};
-  Restarts restarts = {.count = options.restarts_made, .most = options.restarts};
+  const bool is_here = placed.places.empty();
+  std::unique_ptr<HandoverMemory> memory;
+  if (is_here && options.hands_over) {
+    GEMINID_ASSIGN_OR_RETURN(memory, HandoverMemory::Create());
+    here.GiveHandover(memory.get());
+  }
+  Course course({.ranks = options.ranks,
+                 .restarts = options.restarts,
+                 .restarts_made = options.restarts_made,
+                 .min_ranks = memory == nullptr ? 0 : options.min_ranks,
+                 .fits = options.fits,
+                 .new_job_id = RandomJobId});
   for (;;) {
-    Launcher launcher(placed, signal_fd, restarts);
-    GEMINID_RETURN_IF_ERROR(launcher.Start(job_id));
+    const Start start = course.start();
+    if (is_here) placed.places = {{&here, start.ranks}};
+    Launcher launcher(placed, signal_fd, start);
+    GEMINID_RETURN_IF_ERROR(launcher.Start());
     launcher.Run();
-    if (restarts_made != nullptr) *restarts_made = restarts.count;
-    const std::optional<Restarts> again = launcher.Again();
+    if (restarts_made != nullptr) *restarts_made = start.restarts.count;
+    const std::optional<std::string> again = course.After(launcher.End(memory.get()));
+    const bool is_left = !again.has_value() || course.start().job_id != start.job_id;
+    if (is_left && options.at_end) options.at_end(start.job_id, start.ranks);
     if (!again.has_value()) return launcher.Judge();
-    launcher.SayAgain();
-    restarts = *again;
+    options.write_stderr(absl::StrCat(kProgramName, ": ", *again, "\n"));
+    if (course.start().ranks != start.ranks) GEMINID_RETURN_IF_ERROR(here.ForgetRunMemory());
   }
 }
 

@@ -26,6 +26,12 @@ struct LaunchOptions {
   int ranks = 1;
   int restarts = 0;       // how often all ranks are started again after one has failed
   int restarts_made = 0;  // of those, by launches of this run on other hosts
+  // Ranks of this host can hand their state over to another number of ranks (Restarts). After a
+  // death for which there is no restart the run goes on with fewer, but at least with `min_ranks`;
+  // 0: it ends. `fits` says which numbers mesh and batch allow; null: any.
+  bool hands_over = false;
+  int min_ranks = 0;
+  std::function<bool(int ranks)> fits{};
   std::string program = "/proc/self/exe";
   std::vector<std::string> arguments;                              // without the program's name
   std::vector<std::pair<std::string, std::string>> environment{};  // added to this process's
@@ -38,8 +44,8 @@ struct LaunchOptions {
   absl::Duration lost_grace_time = absl::Milliseconds(200);
   // Where rank 0's stderr and the launcher's own words go.
   std::function<void(const std::string&)> write_stderr;
-  // Called once with GEMINID_JOB_ID, when no rank runs and none will be started again.
-  std::function<void(const std::string& job_id)> at_end{};
+  // Called once for each GEMINID_JOB_ID, when none of its ranks runs or will be started again.
+  std::function<void(const std::string& job_id, int ranks)> at_end{};
 };
 
 // Starts the ranks with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and an id of
@@ -61,6 +67,10 @@ struct LaunchOptions {
 // rank that was killed counts as the reason before one that returned an error; one that misses
 // another (kExitUnavailable) comes after these, and one that says it was only stopped
 // (kExitAborted) last. No process is left when this returns.
+//
+// Ranks that have handed over their state (HandoverMemory::Complete) are followed by as many as it
+// is for, in a job of another id, whichever way they ended. Where those fail while the state is
+// still there, they are started again, and then as many as before.
 //
 // `restarts_made` gets how often they were started again, with those before.
 //

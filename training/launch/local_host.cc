@@ -50,13 +50,22 @@ absl::Status LocalHost::Start(const std::vector<RankStart>& starts) {
     added.emplace_back(kStartedAtVariable, absl::StrCat(absl::ToUnixNanos(base::MonotonicNow())));
     added.emplace_back(kLauncherVariable, absl::StrCat(getpid()));
     added.emplace_back(kRunMemoryVariable, absl::StrCat(run_memory_.get()));
+    std::vector<int> inherited = {run_memory_.get()};
+    if (handover_ != nullptr) {
+      added.emplace_back(kHandoverVariable, absl::StrCat(handover_->fd()));
+      inherited.push_back(handover_->fd());
+    }
     GEMINID_ASSIGN_OR_RETURN(
         RankProcess process,
         RankProcess::Start(start.rank, program_, start.arguments, EnvironmentWith(added),
-                           signal_mask_, run_memory_.get()));
+                           signal_mask_, std::move(inherited)));
     processes_.push_back(std::move(process));
   }
   return absl::OkStatus();
+}
+
+absl::Status LocalHost::ForgetRunMemory() {
+  return run_memory_.valid() ? RunMemory(run_memory_.get()).Keep("") : absl::OkStatus();
 }
 
 std::vector<RankState*> LocalHost::ranks() {

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "base/unique_fd.h"
+#include "training/launch/handover_memory.h"
 #include "training/launch/rank_host.h"
 #include "training/launch/rank_process.h"
 
@@ -31,11 +32,17 @@ class LocalHost final : public RankHost {
   void AddTo(std::vector<pollfd>* fds) const override;
   void Look(absl::Time now) override;
 
+  // Ranks that start from now on have the memory of a handover, which outlives this.
+  void GiveHandover(const HandoverMemory* memory) { handover_ = memory; }
+  // What one start left for the next in memory is of another number of ranks.
+  absl::Status ForgetRunMemory();
+
  private:
   const std::string program_;
   const Variables environment_;
   const sigset_t signal_mask_;
   base::UniqueFd run_memory_;  // of all starts; once there was one
+  const HandoverMemory* handover_ = nullptr;
   std::vector<RankProcess> processes_;
 };
 

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -29,7 +28,7 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 // In the child, between fork and exec: system calls only.
 [[noreturn]] void BecomeRank(const char* program, char* const* argv, char* const* envp,
                              const sigset_t& signal_mask, pid_t parent, int stderr_fd,
-                             std::array<int, 2> inherited) {
+                             const std::vector<int>& inherited) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(kExecFailed);  // it died before the line above
   dup2(stderr_fd, STDERR_FILENO);
@@ -47,7 +46,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 absl::StatusOr<RankProcess> RankProcess::Start(int rank, const std::string& program,
                                                const std::vector<std::string>& arguments,
                                                const std::vector<std::string>& environment,
-                                               const sigset_t& signal_mask, int inherited) {
+                                               const sigset_t& signal_mask,
+                                               std::vector<int> inherited) {
   int pipe_fds[2];
   if (pipe2(pipe_fds, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");
   fcntl(pipe_fds[0], F_SETFL, O_NONBLOCK);
@@ -65,13 +65,14 @@ absl::StatusOr<RankProcess> RankProcess::Start(int rank, const std::string& prog
   std::erase_if(whole_environment,  // where this process is a rank itself
                 [&](const std::string& entry) { return absl::StartsWith(entry, done_is); });
   whole_environment.push_back(absl::StrCat(done_is, rank_says_done.get()));
+  inherited.push_back(rank_says_done.get());
   const std::vector<char*> argv = Pointers(arguments);
   const std::vector<char*> envp = Pointers(whole_environment);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid == 0) {
     BecomeRank(program.c_str(), argv.data(), envp.data(), signal_mask, parent, pipe_fds[1],
-               {rank_says_done.get(), inherited});
+               inherited);
   }
   const int fork_errno = errno;
   close(pipe_fds[1]);

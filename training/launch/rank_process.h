@@ -22,12 +22,12 @@ inline constexpr char kDoneVariable[] = "GEMINID_DONE_FD";
 // Move-only. Destroying it kills a child that still runs.
 class RankProcess {
  public:
-  // Starts `program` with stderr on a pipe, kDoneVariable, the given signal mask, the descriptor
+  // Starts `program` with stderr on a pipe, kDoneVariable, the given signal mask, the descriptors
   // `inherited`, and SIGKILL if this process dies.
   static absl::StatusOr<RankProcess> Start(int rank, const std::string& program,
                                            const std::vector<std::string>& arguments,
                                            const std::vector<std::string>& environment,
-                                           const sigset_t& signal_mask, int inherited);
+                                           const sigset_t& signal_mask, std::vector<int> inherited);
   RankProcess(RankProcess&& other) noexcept;
   RankProcess& operator=(RankProcess&&) = delete;
   ~RankProcess();

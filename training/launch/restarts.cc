@@ -26,6 +26,14 @@ absl::StatusOr<int> Number(const char* name, const char* text) {
   return absl::InvalidArgumentError(absl::StrCat(name, "=\"", text, "\" is not a number"));
 }
 
+// Of a variable that may be missing.
+absl::Status ReadNumber(const collectives::Environment& environment, const char* name, int* value) {
+  const char* const text = environment(name);
+  if (text == nullptr) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(*value, Number(name, text));
+  return absl::OkStatus();
+}
+
 std::optional<int64_t> Nanoseconds(const char* text) {
   int64_t value = 0;
   if (text == nullptr || !absl::SimpleAtoi(text, &value)) return std::nullopt;
@@ -47,12 +55,21 @@ absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environmen
   const std::optional<int64_t> ago = Nanoseconds(environment(kFailedAgoVariable));
   const std::optional<int64_t> started = Nanoseconds(environment(kStartedAtVariable));
   if (ago && started) restarts.failed_at = absl::FromUnixNanos(*started - *ago);
+  GEMINID_RETURN_IF_ERROR(ReadNumber(environment, kRescalesVariable, &restarts.rescales));
+  GEMINID_RETURN_IF_ERROR(ReadNumber(environment, kShrinkToVariable, &restarts.shrink_to));
+  GEMINID_RETURN_IF_ERROR(ReadNumber(environment, kSignalBeforeVariable, &restarts.signal_before));
+  restarts.may_shrink = environment(kMayShrinkVariable) != nullptr;
+  if (const char* const job = environment(kJobBeforeVariable)) restarts.job_before = job;
   return restarts;
 }
 
 std::string DescribeStart(const Restarts& restarts, const Beginning& beginning, absl::Time now) {
-  std::string words = absl::StrCat("start ", restarts.count + 1, ": ");
-  if (beginning.resumed) {
+  std::string words = absl::StrCat("start ", restarts.count + restarts.rescales + 1, ": ");
+  if (beginning.ranks_before > 0) {
+    absl::StrAppend(&words, "goes on after step ", beginning.step, ", from the state of ",
+                    beginning.ranks_before, beginning.ranks_before == 1 ? " rank" : " ranks",
+                    " in memory");
+  } else if (beginning.resumed) {
     absl::StrAppend(&words, "goes on after step ", beginning.step, ", from ", beginning.from);
   } else {
     absl::StrAppend(&words, "not all ranks left their state in memory; begins after step ",

@@ -19,6 +19,14 @@ inline constexpr char kMaxRestartsVariable[] = "GEMINID_MAX_RESTARTS";
 // monotonic clock of the rank's host. The launcher may be on another host, whose clock is another.
 inline constexpr char kFailedAgoVariable[] = "GEMINID_FAILED_AGO";
 inline constexpr char kStartedAtVariable[] = "GEMINID_STARTED_AT";
+// How many starts before this one had another number of ranks; "1" where the run may go on with
+// fewer; to how many ranks this start is to hand its state over; the id of the job in the start
+// before, where that had another; a signal that asked that start for an end, too late.
+inline constexpr char kRescalesVariable[] = "GEMINID_RESCALES";
+inline constexpr char kMayShrinkVariable[] = "GEMINID_MAY_SHRINK";
+inline constexpr char kShrinkToVariable[] = "GEMINID_SHRINK_TO";
+inline constexpr char kJobBeforeVariable[] = "GEMINID_JOB_ID_BEFORE";
+inline constexpr char kSignalBeforeVariable[] = "GEMINID_SIGNAL_BEFORE";
 
 struct Restarts {
   int count = 0;  // starts before this one
@@ -26,12 +34,20 @@ struct Restarts {
   // When the failure was that this start is for, as base::MonotonicNow has it; not known of every
   // launcher.
   std::optional<absl::Time> failed_at = {};
+  int rescales = 0;         // starts before this one that were for another number of ranks
+  bool may_shrink = false;  // a death after the last restart leaves a run of fewer ranks
+  int shrink_to = 0;        // this start hands its state over to so many ranks; 0: it trains
+  std::string job_before{};
+  int signal_before = 0;
 
+  bool is_first() const { return count == 0 && rescales == 0; }
+  // Whether anything of a rank is kept for another start.
+  bool comes_back() const { return most > 0 || may_shrink; }
   // Whether this rank's memory is to be kept should it die now.
-  bool keeps() const { return count < most; }
+  bool keeps() const { return count < most || may_shrink; }
 };
 
-// From those four variables, which Launch and the rank's host set; or from torchrun's
+// From those variables, which Launch and the rank's host set; or from torchrun's
 // TORCHELASTIC_RESTART_COUNT and TORCHELASTIC_MAX_RESTARTS. INVALID_ARGUMENT names the variable
 // that is not a number.
 absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environment);
@@ -41,6 +57,7 @@ struct Beginning {
   bool resumed = false;  // from what the ranks left in memory
   uint64_t step = 0;     // steps that are done
   std::string from{};    // empty: from nothing
+  int ranks_before = 0;  // in whose place this start's ranks are; 0: it has the same ranks
 };
 std::string DescribeStart(const Restarts& restarts, const Beginning& beginning, absl::Time now);
 

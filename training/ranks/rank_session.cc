@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
   // A daemon that is starved of processors is waited for as long as a rank is.
   connect.timeout = std::max(connect.timeout, options.timeout);
   connect.copy_bytes_per_second = static_cast<double>(options.copy_bytes_per_second);
-  if (between.is_kept && context.restarts.most > 0) {
+  if (between.is_kept && context.restarts.comes_back()) {
     connect.run = RunName(context.info);
     connect.keep_on_death = context.restarts.keeps();
   }
@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
   // The daemon may have died with the rank, and somebody starts it again.
   const absl::Time give_up = base::MonotonicNow() + options.timeout;
-  while (absl::IsUnavailable(session.status()) && context.restarts.count > 0 &&
+  while (absl::IsUnavailable(session.status()) && !context.restarts.is_first() &&
          base::MonotonicNow() < give_up) {
     absl::SleepFor(kConnectPause);
     session = Session::Connect(connect);

@@ -11,6 +11,7 @@
 #include "geminid/rank_info.h"
 #include "geminid/session.h"
 #include "training/data/token_source.h"
+#include "training/launch/handover_memory.h"
 #include "training/launch/restarts.h"
 #include "training/launch/run_memory.h"
 #include "training/logs/progress.h"
@@ -22,6 +23,10 @@ struct RankContext {
   collectives::RankInfo info;
   Restarts restarts{};
   RunMemory run_memory{};
+  bool is_launched = false;                            // by this program's launcher
+  std::shared_ptr<HandoverMemory> handover = nullptr;  // null: state is not handed over
+  // Whether mesh and batch allow so many ranks. Null: they are not asked.
+  std::function<absl::Status(int ranks)> check_ranks = nullptr;
   std::string socket;                 // of the daemon
   const TokenSource* data = nullptr;  // what to learn, if anything
   Progress::Write write_stderr;

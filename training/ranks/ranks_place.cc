@@ -152,7 +152,7 @@ absl::StatusOr<MeshChoice> DataAlone(const TrainOptions& options, int ranks,
 absl::StatusOr<MeshChoice> Choose(const TrainOptions& options, const RanksPlace& place,
                                   const RankContext& context) {
   GEMINID_ASSIGN_OR_RETURN(MeshChoice choice, ChooseMesh(options, place));
-  if (context.restarts.most > 0) {
+  if (context.restarts.comes_back()) {
     GEMINID_RETURN_IF_ERROR(context.run_memory.Keep(WordsOf(choice)));
   }
   return choice;
@@ -165,13 +165,13 @@ absl::StatusOr<MeshChoice> FindMesh(const TrainOptions& options, size_t threads,
                                     collectives::Communicator& communicator) {
   const int ranks = communicator.WorldSize();
   if (options.wants_gpu) return DataAlone(options, ranks, "ranks on GPUs share data alone");
-  if (context.restarts.most > 0 && !context.run_memory.is_there()) {
+  if (context.restarts.comes_back() && !context.run_memory.is_there()) {
     return DataAlone(options, ranks, "ranks that another launcher starts again share data alone");
   }
   // What the ranks left in memory is of the mesh of an earlier start. Where it had not come so far,
   // they left nothing.
   std::string words;
-  if (context.restarts.count > 0) {
+  if (!context.restarts.is_first()) {
     if (context.info.rank == 0) words = context.run_memory.Kept();
     GEMINID_RETURN_IF_ERROR(Share(communicator, &words));
     if (!words.empty()) {

@@ -24,9 +24,9 @@ constexpr std::string_view kUsed[] = {
     "--timeout",   "--validation",    "--vocabulary",     "--validation-batches"};
 
 // They name what training writes, or goes on from.
-constexpr std::string_view kRefused[] = {"--save",         "--save-every", "--save-over", "--keep",
-                                         "--resume",       "--restarts",   "--export",    "--log",
-                                         "--export-dtype", "--tensorboard"};
+constexpr std::string_view kRefused[] = {
+    "--save",   "--save-every", "--save-over",    "--keep",        "--resume",    "--restarts",
+    "--export", "--log",        "--export-dtype", "--tensorboard", "--min-ranks", "--max-ranks"};
 
 bool IsIn(std::span<const std::string_view> flags, const std::string& flag) {
   return std::ranges::find(flags, flag) != flags.end();

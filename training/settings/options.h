@@ -43,6 +43,8 @@ struct TrainOptions {
   std::optional<int> ranks;      // unset: as the environment says, else as many as `parallel` needs
   Parallel parallel;             // how the model and the batch are cut over the ranks
   int restarts = 0;              // of all ranks, after one has died
+  std::optional<int> min_ranks;  // the run may go on with so few after that; unset: not with fewer
+  std::optional<int> max_ranks;  // it may be scaled to so many, for which its own daemon has room
   std::vector<HostSlots> hosts;  // to start the ranks on; none: this one
   std::string remote_shell;      // how a command gets to another of them
   absl::Duration host_timeout;   // of silence, after which one is lost

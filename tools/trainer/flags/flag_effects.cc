@@ -13,12 +13,14 @@ constexpr char kSaveDir[] = "--save DIR, where checkpoints are";
 constexpr char kShare[] = "--validation SHARE, the share of the data to hold out";
 constexpr char kHosts[] = "--hosts FILE, the hosts to start ranks on";
 constexpr char kStateDisk[] = "--state-disk FOLDER, where the optimizer's state is";
+constexpr char kOneHost[] = "ranks on this host alone: state is handed over within one";
 constexpr char kMomentum[] = "--momentum above 0";
 constexpr char kTemperature[] = "--temperature above 0: at 0 the likeliest token is taken";
 
 bool Saves(F f) { return !f.save.empty(); }
 bool Validates(F f) { return !f.validation.empty() && f.validation != "0"; }
 bool HasHosts(F f) { return !f.hosts.empty(); }
+bool IsOnOneHost(F f) { return f.hosts.empty(); }
 bool HasMomentum(F f) { return f.optimizer != "sgd" || (!f.momentum.empty() && f.momentum != "0"); }
 bool Chooses(F f) { return f.temperature != "0"; }
 bool SeedCounts(F f) {
@@ -118,6 +120,8 @@ constexpr FlagEffect kTraining[] = {
     {"--eval-only"},
     {"--parallel"},
     {"--ranks"},
+    {"--min-ranks", IsOnOneHost, kOneHost},
+    {"--max-ranks", IsOnOneHost, kOneHost},
     {"--restarts"},
     {"--threads"},
     {"--timeout"},
@@ -154,8 +158,11 @@ constexpr FlagEffect kGenerating[] = {
     {"--device"},
     {"--device-memory"},
     {"--host-memory"},
-    {"--copy-bandwidth", IsOnHost, "a simulated link: copies to a GPU take the time that they take"},
+    {"--copy-bandwidth", IsOnHost,
+     "a simulated link: copies to a GPU take the time that they take"},
     {"--ranks"},
+    {"--min-ranks", [](F) { return false; }, "training, which alone changes its ranks"},
+    {"--max-ranks", [](F) { return false; }, "training, which alone changes its ranks"},
     {"--restarts", [](F f) { return f.restarts == "0"; }, "training, which alone is started again"},
     {"--threads"},
     {"--timeout"},

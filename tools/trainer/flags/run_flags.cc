@@ -24,6 +24,10 @@ constexpr FlagSpec kProcessFlags[] = {
     {"--ranks", &Flags::ranks, "N", "Processes to compute with; this program starts them"},
     {"--restarts", &Flags::restarts, "N",
      "How often the ranks are started again after one died; they go on from what is in memory"},
+    {"--min-ranks", &Flags::min_ranks, "N",
+     "After a death for which no restart is left, go on with fewer ranks, but at least so many"},
+    {"--max-ranks", &Flags::max_ranks, "N",
+     "geminictl scale may give the run so many ranks; its own daemon has room for them"},
     {"--threads", &Flags::threads, "N",
      "Of each rank, to compute on; otherwise its share of the processors. Changes no bit"},
     {"--timeout", &Flags::timeout, "SECONDS",
@@ -93,6 +97,13 @@ absl::Status ParseHosts(const Flags& flags, TrainOptions* options) {
   return absl::OkStatus();
 }
 
+absl::Status ParseRankLimit(const char* flag, const std::string& text, std::optional<int>* limit) {
+  if (text.empty()) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks, base::ParseCount(flag, text, 1, kRanksMax));
+  *limit = static_cast<int>(ranks);
+  return absl::OkStatus();
+}
+
 absl::Status CheckJob(const std::string& job) {
   const bool characters = std::all_of(job.begin(), job.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -127,6 +138,8 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
   GEMINID_ASSIGN_OR_RETURN(const uint64_t restarts,
                            base::ParseCount("--restarts", flags.restarts, 0, kRestartsMax));
   options->restarts = static_cast<int>(restarts);
+  GEMINID_RETURN_IF_ERROR(ParseRankLimit("--min-ranks", flags.min_ranks, &options->min_ranks));
+  GEMINID_RETURN_IF_ERROR(ParseRankLimit("--max-ranks", flags.max_ranks, &options->max_ranks));
   GEMINID_RETURN_IF_ERROR(ParseHosts(flags, options));
   if (!flags.threads.empty()) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t threads,

@@ -98,6 +98,15 @@ TEST(ParseCommandLine, Restarts_AreCounted) {
   }
 }
 
+TEST(ParseCommandLine, LimitsOfRanks_AreNumbersOfThem) {
+  EXPECT_EQ(Parse({}).min_ranks, std::nullopt);
+  EXPECT_EQ(Parse({"--min-ranks", "2"}).min_ranks, 2);
+  EXPECT_EQ(Parse({"--max-ranks", "8"}).max_ranks, 8);
+  for (const char* wrong : {"--min-ranks=0", "--min-ranks=few", "--max-ranks=-1"}) {
+    EXPECT_FALSE(ParseCommandLine(With({wrong})).ok()) << wrong;
+  }
+}
+
 TEST(ParseCommandLine, Device_IsAnIndexOrNone) {
   EXPECT_FALSE(Parse({}).device.has_value());
   EXPECT_EQ(Parse({"--device", "1"}).device, DeviceIndex{1});

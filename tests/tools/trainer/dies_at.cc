@@ -1,0 +1,34 @@
+// Makes geminid-train die at a crash point, once in the life of a run:
+//   GEMINID_TEST_DIE_AT="1 shards handed over"   the rank, and the point
+//   GEMINID_TEST_DIED=FILE                       which is made just before
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "client/zero/crash_points.h"
+
+namespace geminid::zero {
+namespace {
+
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+void DieHere(const char* point) {
+  if (Variable("GEMINID_TEST_DIE_AT") != Variable("RANK") + " " + point) return;
+  const int made =
+      open(Variable("GEMINID_TEST_DIED").c_str(), O_CREAT | O_EXCL | O_CLOEXEC | O_WRONLY, 0600);
+  if (made >= 0) kill(getpid(), SIGKILL);
+}
+
+const bool installed = [] {
+  on_crash_point.store(DieHere);
+  return true;
+}();
+
+}  // namespace
+}  // namespace geminid::zero

@@ -1,0 +1,168 @@
+#include "training/launch/course.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+CourseOptions Options(int ranks) {
+  return {.ranks = ranks,
+          .new_job_id = [jobs = 0]() mutable { return absl::StrCat("job", ++jobs); }};
+}
+
+StartEnd Killed(std::optional<Handover> handover = std::nullopt) {
+  return {.failed = true,
+          .may_pass = true,
+          .failed_at = absl::UnixEpoch() + absl::Seconds(7),
+          .why = "rank 1 was killed",
+          .handover = handover};
+}
+
+StartEnd Refused(std::optional<Handover> handover = std::nullopt) {
+  StartEnd end = Killed(handover);
+  end.may_pass = false;
+  return end;
+}
+
+StartEnd HandedOver(uint64_t number, int before, int after) {
+  return {.handover =
+              Handover{.number = number, .ranks_before = before, .ranks_after = after, .step = 12}};
+}
+
+Handover StateOf(int before, int after) {
+  return {.number = 1, .ranks_before = before, .ranks_after = after, .step = 12};
+}
+
+TEST(Course, OfARunThatIsDone_Ends) {
+  Course course(Options(2));
+  EXPECT_EQ(course.start().ranks, 2);
+  EXPECT_FALSE(course.start().restarts.comes_back());
+  EXPECT_EQ(course.After({}), std::nullopt);
+}
+
+TEST(Course, AfterADeath_StartsAgainAsOftenAsItMay) {
+  CourseOptions options = Options(2);
+  options.restarts = 1;
+  Course course(options);
+  EXPECT_TRUE(course.start().restarts.keeps());
+  const auto words = course.After(Killed());
+  ASSERT_TRUE(words.has_value());
+  EXPECT_THAT(*words, HasSubstr("rank 1 was killed; all ranks are started again (1 of 1)"));
+  EXPECT_EQ(course.start().job_id, "job1");
+  EXPECT_EQ(course.start().restarts.count, 1);
+  EXPECT_FALSE(course.start().restarts.keeps());
+  EXPECT_EQ(course.start().restarts.failed_at, absl::UnixEpoch() + absl::Seconds(7));
+  EXPECT_EQ(course.After(Killed()), std::nullopt);
+}
+
+TEST(Course, AfterWhatAnotherStartMeetsAgainOrWhoeverRunsItWants_Ends) {
+  CourseOptions options = Options(2);
+  options.restarts = 3;
+  options.min_ranks = 1;
+  Course course(options);
+  EXPECT_EQ(course.After(Refused()), std::nullopt);
+  StartEnd stopped = Killed();
+  stopped.signal = 15;
+  EXPECT_EQ(course.After(stopped), std::nullopt);
+  StartEnd done = Killed();
+  done.done = true;
+  EXPECT_EQ(course.After(done), std::nullopt);
+}
+
+// Their job has another id, so nobody takes up what the old ranks have left in the daemon.
+TEST(Course, AfterAHandover_StartsAsManyRanksAsItIsFor) {
+  Course course(Options(2));
+  const auto words = course.After(HandedOver(1, 2, 4));
+  ASSERT_TRUE(words.has_value());
+  EXPECT_EQ(*words, "2 ranks handed over the state after step 12; 4 ranks will go on from it");
+  EXPECT_EQ(course.start().ranks, 4);
+  EXPECT_EQ(course.start().job_id, "job2");
+  EXPECT_EQ(course.start().restarts.job_before, "job1");
+  EXPECT_FALSE(course.start().restarts.is_first());
+  EXPECT_EQ(course.start().restarts.count, 0);
+  // The state that is there still was taken.
+  StartEnd done = HandedOver(1, 2, 4);
+  EXPECT_EQ(course.After(done), std::nullopt);
+}
+
+TEST(Course, OfRanksThatDieAfterTheHandover_IsThatOfTheHandover) {
+  Course course(Options(2));
+  ASSERT_TRUE(course.After(Killed(StateOf(2, 1))).has_value());
+  EXPECT_EQ(course.start().ranks, 1);
+}
+
+TEST(Course, OfASignalDuringAHandover_PassesItOnToTheNewRanks) {
+  Course course(Options(2));
+  StartEnd end = HandedOver(1, 2, 4);
+  end.signal = 2;
+  ASSERT_TRUE(course.After(end).has_value());
+  EXPECT_EQ(course.start().restarts.signal_before, 2);
+}
+
+TEST(Course, OfNewRanksThatDieWithTheStateStillThere_TriesAgainAndThenGoesBack) {
+  Course course(Options(2));
+  ASSERT_TRUE(course.After(HandedOver(1, 2, 4)).has_value());
+  for (int i = 0; i < 2; ++i) {
+    const auto again = course.After(Killed(StateOf(2, 4)));
+    ASSERT_TRUE(again.has_value());
+    EXPECT_THAT(*again, HasSubstr("from the state that was handed over to them"));
+    EXPECT_EQ(course.start().ranks, 4);
+    EXPECT_EQ(course.start().job_id, "job2");
+  }
+  const auto back = course.After(Killed(StateOf(2, 4)));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_THAT(*back, HasSubstr("the run goes on with 2 ranks as before"));
+  EXPECT_EQ(course.start().ranks, 2);
+  EXPECT_EQ(course.start().restarts.job_before, "job2");
+  EXPECT_NE(course.start().job_id, "job1");
+}
+
+TEST(Course, OfNewRanksThatCannotStart_GoesBackAtOnce) {
+  Course course(Options(2));
+  ASSERT_TRUE(course.After(HandedOver(1, 2, 4)).has_value());
+  ASSERT_TRUE(course.After(Refused(StateOf(2, 4))).has_value());
+  EXPECT_EQ(course.start().ranks, 2);
+  EXPECT_EQ(course.After(Refused(StateOf(2, 4))), std::nullopt);  // nor can these
+}
+
+TEST(Course, WithoutARestartLeft_HandsOverToFewerRanks) {
+  CourseOptions options = Options(4);
+  options.restarts = 1;
+  options.min_ranks = 2;
+  options.fits = [](int ranks) { return ranks != 3; };
+  Course course(options);
+  ASSERT_TRUE(course.After(Killed()).has_value());
+  EXPECT_EQ(course.start().restarts.shrink_to, 0);
+  EXPECT_TRUE(course.start().restarts.keeps());
+  const auto words = course.After(Killed());
+  ASSERT_TRUE(words.has_value());
+  EXPECT_THAT(*words, HasSubstr("no restart is left; the run goes on with 2 ranks from what 4"));
+  EXPECT_EQ(course.start().ranks, 4);
+  EXPECT_EQ(course.start().restarts.shrink_to, 2);
+  EXPECT_EQ(course.start().job_id, "job1");  // it takes up what was left
+  ASSERT_TRUE(course.After(HandedOver(1, 4, 2)).has_value());
+  EXPECT_EQ(course.start().ranks, 2);
+  EXPECT_EQ(course.start().restarts.shrink_to, 0);
+  EXPECT_FALSE(course.start().restarts.keeps());  // there are no fewer
+  EXPECT_TRUE(course.start().restarts.failed_at.has_value());
+  EXPECT_EQ(course.After(Killed()), std::nullopt);
+}
+
+TEST(Course, OfRanksThatCannotEvenHandOver_EndsAfterSomeTries) {
+  CourseOptions options = Options(2);
+  options.min_ranks = 1;
+  Course course(options);
+  int starts = 0;
+  while (course.After(Killed()).has_value()) ++starts;
+  EXPECT_EQ(starts, 3);
+}
+
+}  // namespace
+}  // namespace geminid::trainer

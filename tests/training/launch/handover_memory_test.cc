@@ -1,0 +1,113 @@
+#include "training/launch/handover_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+
+namespace geminid::trainer {
+namespace {
+
+constexpr uint64_t kBytes = 10000;
+constexpr uint64_t kAvailable = uint64_t{1} << 30;
+
+// As another process has it.
+std::unique_ptr<HandoverMemory> Inherited(const HandoverMemory& memory) {
+  const std::string fd = std::to_string(dup(memory.fd()));
+  return HandoverMemory::From([&](const char* name) -> const char* {
+    return std::string(name) == kHandoverVariable ? fd.c_str() : nullptr;
+  });
+}
+
+Handover ToFour() {
+  return {.request = 7,
+          .ranks_before = 2,
+          .ranks_after = 4,
+          .step = 12,
+          .bytes = kBytes,
+          .began = absl::UnixEpoch() + absl::Seconds(3)};
+}
+
+uint64_t SizeOf(const HandoverMemory& memory) {
+  struct stat info = {};
+  fstat(memory.fd(), &info);
+  return static_cast<uint64_t>(info.st_size);
+}
+
+TEST(HandoverMemory, BeforeItIsComplete_HasNoStateForAnybody) {
+  const auto launcher = HandoverMemory::Create();
+  ASSERT_TRUE(launcher.ok()) << launcher.status();
+  const auto rank = Inherited(**launcher);
+  ASSERT_NE(rank, nullptr);
+  EXPECT_EQ((*launcher)->complete(), std::nullopt);
+  ASSERT_TRUE(rank->Begin(ToFour(), kAvailable).ok());
+  EXPECT_EQ((*launcher)->complete(), std::nullopt);
+  EXPECT_EQ((*launcher)->untold_request(), 7u);
+}
+
+TEST(HandoverMemory, Complete_HasWhatWasWrittenForWhoeverComesNext) {
+  const auto launcher = HandoverMemory::Create();
+  ASSERT_TRUE(launcher.ok()) << launcher.status();
+  {
+    const auto old = Inherited(**launcher);
+    ASSERT_TRUE(old->Begin(ToFour(), kAvailable).ok());
+    const auto mapping = old->Map(kBytes);
+    ASSERT_TRUE(mapping.ok()) << mapping.status();
+    const auto state = HandoverMemory::StateIn(*mapping);
+    ASSERT_EQ(state.size(), kBytes);
+    std::memset(state.data(), 42, state.size());
+    old->Complete();
+  }
+  const auto left = (*launcher)->complete();
+  ASSERT_TRUE(left.has_value());
+  EXPECT_EQ(left->number, 1u);
+  EXPECT_EQ(left->request, 7u);
+  EXPECT_EQ(left->ranks_before, 2);
+  EXPECT_EQ(left->ranks_after, 4);
+  EXPECT_EQ(left->step, 12u);
+  EXPECT_EQ(left->bytes, kBytes);
+  EXPECT_EQ(left->began, absl::UnixEpoch() + absl::Seconds(3));
+  const auto next = Inherited(**launcher);
+  const auto mapping = next->Map(left->bytes);
+  ASSERT_TRUE(mapping.ok());
+  EXPECT_EQ(HandoverMemory::StateIn(*mapping)[kBytes - 1], std::byte{42});
+}
+
+TEST(HandoverMemory, Released_GivesTheMemoryBackAndNumbersTheNext) {
+  const auto memory = HandoverMemory::Create();
+  ASSERT_TRUE(memory.ok());
+  const uint64_t empty = SizeOf(**memory);
+  ASSERT_TRUE((*memory)->Begin(ToFour(), kAvailable).ok());
+  (*memory)->Complete();
+  EXPECT_EQ(SizeOf(**memory), empty + kBytes);
+  (*memory)->NoteTold();
+  EXPECT_EQ((*memory)->untold_request(), 0u);
+  (*memory)->Release();
+  EXPECT_EQ((*memory)->complete(), std::nullopt);
+  EXPECT_EQ(SizeOf(**memory), empty);
+  ASSERT_TRUE((*memory)->Begin(ToFour(), kAvailable).ok());
+  (*memory)->Complete();
+  EXPECT_EQ((*memory)->complete()->number, 2u);
+}
+
+// The system would not refuse it: it would end processes.
+TEST(HandoverMemory, OfMoreThanTheMachineHasLeft_IsRefusedWithTheNumbers) {
+  const auto memory = HandoverMemory::Create();
+  ASSERT_TRUE(memory.ok());
+  const absl::Status refused = (*memory)->Begin(ToFour(), kBytes - 1);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("resume it with 4 ranks"));
+  EXPECT_EQ((*memory)->complete(), std::nullopt);
+}
+
+TEST(HandoverMemory, OfARankThatHasNone_IsNone) {
+  EXPECT_EQ(HandoverMemory::From([](const char*) -> const char* { return nullptr; }), nullptr);
+  EXPECT_EQ(HandoverMemory::From([](const char*) { return "some"; }), nullptr);
+}
+
+}  // namespace
+}  // namespace geminid::trainer

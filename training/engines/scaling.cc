@@ -1,0 +1,292 @@
+#include "training/engines/scaling.h"
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/machine_memory.h"
+#include "base/status_macros.h"
+#include "client/checkpoint/agreement.h"
+#include "client/zero/crash_points.h"
+#include "training/launch/handover_memory.h"
+
+namespace geminid::trainer {
+namespace {
+
+constexpr absl::Duration kBetweenPolls = absl::Milliseconds(200);
+// A daemon that does not answer must not hold up steps.
+constexpr absl::Duration kAnswer = absl::Seconds(1);
+// To end sessions whose memory is large.
+constexpr absl::Duration kEndAnswer = absl::Seconds(30);
+
+constexpr char kTaken[] = "taken";
+constexpr char kDone[] = "done";
+constexpr char kRefused[] = "refused";
+
+}  // namespace
+
+absl::Status EndEarlierRanks(const TrainOptions& options, const RankContext& context) {
+  if (context.info.rank != 0 || context.restarts.job_before.empty()) return absl::OkStatus();
+  collectives::RankInfo before = context.info;
+  before.job = context.restarts.job_before;
+  return JobScaling(context.socket, kEndAnswer).EndRun(options.job, RunName(before));
+}
+
+Scaling::Scaling(const TrainOptions& options, const RankContext& context, Session* session,
+                 collectives::Communicator* communicator, zero::ModelState* state,
+                 const std::vector<zero::Parameter>* parameters, Warn warn)
+    : options_(options),
+      context_(context),
+      session_(session),
+      communicator_(communicator),
+      state_(state),
+      parameters_(parameters),
+      warn_(std::move(warn)) {
+  if (leads()) daemon_ = std::make_unique<JobScaling>(context.socket, kAnswer);
+}
+
+// --- taking over ---------------------------------------------------------------------------------
+
+absl::StatusOr<std::optional<RunPosition>> Scaling::TakeOver() {
+  const HandoverMemory* const memory = context_.handover.get();
+  const std::optional<Handover> left = memory == nullptr ? std::nullopt : memory->complete();
+  if (!left.has_value()) return std::nullopt;
+  // The ledger is to have it while it is there; training does not depend on that.
+  if (const absl::Status charged = leads() ? Charge(left->bytes) : absl::OkStatus();
+      !charged.ok()) {
+    warn_(absl::StrCat("geminid-train: the daemon's ledger lacks the ",
+                       base::FormatBytes(left->bytes),
+                       " of the state that was handed over, until it is in the ranks' memory: ",
+                       std::string(charged.message())));
+  }
+  GEMINID_ASSIGN_OR_RETURN(const StateImage image, StateImage::Of(state_, *parameters_));
+  const auto take = [&]() -> absl::StatusOr<RunPosition> {
+    GEMINID_ASSIGN_OR_RETURN(const base::Mapping mapping, memory->Map(left->bytes));
+    const auto bytes = HandoverMemory::StateIn(mapping);
+    GEMINID_ASSIGN_OR_RETURN(RunPosition position, image.ReadPosition(bytes));
+    GEMINID_RETURN_IF_ERROR(image.Read(bytes));
+    return position;
+  };
+  absl::StatusOr<RunPosition> position = take();
+  GEMINID_RETURN_IF_ERROR(checkpoint::Agree(communicator_, checkpoint::Phase::kTakeOver, left->step,
+                                            position.status()));
+  GEMINID_RETURN_IF_ERROR(checkpoint::Agree(communicator_, checkpoint::Phase::kRestoreHandover,
+                                            left->step, state_->Restore(position->progress)));
+  zero::CrashPoint("state taken over");
+  ranks_before_ = left->ranks_before;
+  return *std::move(position);
+}
+
+// When every rank has begun the second step, each has committed the first, from which it can be
+// started again.
+void Scaling::AfterStep(uint64_t trained) {
+  constexpr uint64_t kAllHaveCommitted = 2;
+  HandoverMemory* const memory = context_.handover.get();
+  if (trained != kAllHaveCommitted || memory == nullptr || !leads()) return;
+  if (!memory->complete().has_value()) return;
+  memory->Release();
+  FreeCharge();
+  zero::CrashPoint("state released");
+}
+
+// --- requests ------------------------------------------------------------------------------------
+
+std::string Scaling::WhyNot() const {
+  if (context_.handover != nullptr) return "";
+  if (!context_.is_launched) {
+    return "its ranks were not started by geminid-train's own launcher; start it with --ranks, "
+           "--restarts or --max-ranks";
+  }
+  return "its ranks are on several hosts, and state is handed over within one; save a checkpoint "
+         "and resume it";
+}
+
+// What an earlier start could not say.
+void Scaling::TellOutcome() {
+  HandoverMemory* const memory = context_.handover.get();
+  if (memory == nullptr || memory->untold_request() == 0 || asked_.number != 0) return;
+  const std::optional<Handover> left = memory->complete();
+  const int ranks = context_.info.world_size;
+  const bool done = left.has_value() && left->ranks_after == ranks;
+  asked_.number = memory->untold_request();
+  if (done) {
+    const absl::Duration took =
+        absl::Trunc(base::MonotonicNow() - left->began, absl::Milliseconds(1));
+    Tell(kDone, absl::StrCat("goes on as ", ranks, ranks == 1 ? " rank" : " ranks", " after step ",
+                             left->step, ", ", absl::FormatDuration(took), " after that step"));
+  } else {
+    Tell(kRefused,
+         absl::StrCat("a rank failed while the number of ranks was changed; the job goes "
+                      "on as ",
+                      ranks, ranks == 1 ? " rank" : " ranks", ", and its output says more"));
+  }
+  memory->NoteTold();
+}
+
+absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
+  GEMINID_ASSIGN_OR_RETURN(const JobScaling::Asked answer,
+                           daemon_->Make({.session = session_->id(),
+                                          .job = options_.job,
+                                          .ranks = context_.info.world_size,
+                                          .why_not = WhyNot(),
+                                          .outcome = outcome_}));
+  outcome_ = {};
+  return answer;
+}
+
+// A daemon that is not there hears it with a later offer.
+void Scaling::Tell(const std::string& state, const std::string& message) {
+  outcome_ = {asked_.number, state, message};
+  if (state != kTaken) asked_ = {};
+  Offer().IgnoreError();
+}
+
+void Scaling::Refuse(const absl::Status& why) {
+  if (!leads() || asked_.number == 0) return;
+  Tell(kRefused, absl::StrCat(std::string(why.message()), "; the job goes on as before"));
+}
+
+int Scaling::Poll(absl::Time now) {
+  if (!leads()) return 0;
+  TellOutcome();
+  if (asked_.number != 0) return 0;  // which all ranks know by now
+  if (now - polled_ < kBetweenPolls) return 0;
+  polled_ = now;
+  const absl::StatusOr<JobScaling::Asked> answer = Offer();
+  if (!answer.ok() || answer->number == 0) return 0;  // a daemon that restarts is asked again
+  asked_ = *answer;
+  if (const absl::Status fits = CheckRanks(answer->ranks); !fits.ok()) {
+    Refuse(fits);
+    return 0;
+  }
+  return answer->ranks;
+}
+
+absl::Status Scaling::CheckRanks(int ranks) {
+  if (context_.check_ranks) GEMINID_RETURN_IF_ERROR(context_.check_ranks(ranks));
+  return ranks > context_.info.world_size ? CheckDevices(ranks) : absl::OkStatus();
+}
+
+absl::Status Scaling::CheckDevices(int ranks) {
+  GEMINID_ASSIGN_OR_RETURN(const JobScaling::Devices devices, daemon_->GetDevices());
+  if (session_->device_description().kind == DeviceKind::kCuda && ranks > devices.count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(ranks, " ranks are more than the ", devices.count, " GPUs of this host"));
+  }
+  const auto more = static_cast<uint64_t>(ranks - context_.info.world_size);
+  const uint64_t needed = more * session_->arena_bytes();
+  if (needed <= devices.free_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      ranks, " ranks need ", base::FormatBytes(needed), " of device memory beside what ",
+      context_.info.world_size, " have, and ", base::FormatBytes(devices.free_bytes), " of ",
+      base::FormatBytes(devices.capacity_bytes),
+      " are free; end other jobs, start the run with a smaller --device-memory, or, where the "
+      "daemon is the run's own, with --max-ranks ",
+      ranks));
+}
+
+// --- handing over --------------------------------------------------------------------------------
+
+absl::Status Scaling::Charge(uint64_t bytes) {
+  GEMINID_ASSIGN_OR_RETURN(
+      const std::vector<ChunkHandle> charged,
+      session_->Allocate({{"state for other ranks", ChunkKind::kShared, bytes}}));
+  charge_ = charged.front().id;
+  return absl::OkStatus();
+}
+
+void Scaling::FreeCharge() {
+  if (!charge_.has_value()) return;
+  session_->Free(std::array{*charge_}).IgnoreError();  // it ends with the session
+  charge_.reset();
+}
+
+absl::Status Scaling::MakeRoom(int ranks, uint64_t step, uint64_t bytes) {
+  if (context_.handover == nullptr) return absl::FailedPreconditionError(WhyNot());
+  if (context_.handover->complete().has_value()) {
+    return absl::FailedPreconditionError(
+        "the state of the last change of ranks is still needed; ask again after the next step");
+  }
+  if (const absl::Status charged = Charge(bytes); !charged.ok()) {
+    return absl::Status(
+        charged.code(),
+        absl::StrCat("while the number of ranks changes, ", base::FormatBytes(bytes),
+                     " of host memory hold the state a second time, which do not fit: ",
+                     std::string(charged.message())));
+  }
+  return context_.handover->Begin({.request = asked_.number,
+                                   .ranks_before = context_.info.world_size,
+                                   .ranks_after = ranks,
+                                   .step = step,
+                                   .bytes = bytes,
+                                   .began = began_},
+                                  base::AvailableMemoryBytes());
+}
+
+// This rank's shards; of the first rank where the run stands, too.
+absl::Status Scaling::WriteState(const StateImage& image, const RunPosition& position) const {
+  GEMINID_ASSIGN_OR_RETURN(const base::Mapping mapping, context_.handover->Map(image.bytes()));
+  const std::span<std::byte> state = HandoverMemory::StateIn(mapping);
+  if (leads()) GEMINID_RETURN_IF_ERROR(image.WritePosition(position, state));
+  return image.Write(state);
+}
+
+// Whatever was begun for a handover goes. False.
+bool Scaling::Stay(const absl::Status& why) {
+  if (!leads()) return false;
+  const bool is_new = context_.handover != nullptr && !context_.handover->complete().has_value();
+  if (is_new) {
+    context_.handover->Release();
+    context_.handover->NoteTold();
+    FreeCharge();
+  }
+  warn_(absl::StrCat("geminid-train: stays at ", context_.info.world_size,
+                     " ranks: ", std::string(why.message())));
+  Refuse(why);
+  return false;
+}
+
+absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& run,
+                                       const std::function<absl::StatusOr<bool>()>& ends) {
+  began_ = base::MonotonicNow();
+  GEMINID_ASSIGN_OR_RETURN(const StateImage image, StateImage::Of(state_, *parameters_));
+  GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
+  // What a rank cannot do all ranks leave. An error of the agreement itself, for which a rank has
+  // died, returns.
+  absl::Status refused;
+  const auto agree = [&](checkpoint::Phase phase,
+                         const absl::Status& mine) -> absl::StatusOr<bool> {
+    refused = checkpoint::Agree(communicator_, phase, progress.step, mine);
+    if (refused.ok()) return true;
+    GEMINID_RETURN_IF_ERROR(communicator_->health());
+    return false;
+  };
+  GEMINID_ASSIGN_OR_RETURN(
+      bool good, agree(checkpoint::Phase::kBeginHandover,
+                       leads() ? MakeRoom(ranks, progress.step, image.bytes()) : absl::OkStatus()));
+  if (!good) return Stay(refused);
+  // Not before: from here on another start knows of the request.
+  if (leads() && asked_.number != 0) Tell(kTaken, "");
+  zero::CrashPoint("handover begun");
+  const absl::Status written = WriteState(image, {progress, run});
+  zero::CrashPoint("shards handed over");
+  GEMINID_ASSIGN_OR_RETURN(good, agree(checkpoint::Phase::kHandOver, written));
+  if (!good) return Stay(refused);
+  GEMINID_ASSIGN_OR_RETURN(const bool is_to_end, ends());
+  if (is_to_end) return Stay(absl::CancelledError("the run was asked to end"));
+  zero::CrashPoint("all shards handed over");
+  if (leads()) context_.handover->Complete();
+  zero::CrashPoint("handover complete");
+  // No rank gives its own state back before that. Whoever dies after it is missed by nobody.
+  const absl::Status finished = checkpoint::Agree(communicator_, checkpoint::Phase::kFinishHandover,
+                                                  progress.step, absl::OkStatus());
+  if (!context_.handover->complete().has_value()) {
+    return finished.ok() ? absl::InternalError("a handover that is finished is not complete")
+                         : finished;
+  }
+  return true;
+}
+
+}  // namespace geminid::trainer

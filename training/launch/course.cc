@@ -1,0 +1,97 @@
+#include "training/launch/course.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace geminid::trainer {
+namespace {
+
+std::string Counted(int ranks) { return absl::StrCat(ranks, ranks == 1 ? " rank" : " ranks"); }
+
+}  // namespace
+
+Course::Course(CourseOptions options) : options_(std::move(options)) {
+  start_.ranks = options_.ranks;
+  start_.job_id = options_.new_job_id();
+  start_.restarts = {.count = options_.restarts_made, .most = options_.restarts};
+  start_.restarts.may_shrink = Fewer() > 0;
+}
+
+// The largest number below this one with which the run may go on; 0: there is none.
+int Course::Fewer() const {
+  if (options_.min_ranks == 0) return 0;
+  for (int ranks = start_.ranks - 1; ranks >= options_.min_ranks; --ranks) {
+    if (!options_.fits || options_.fits(ranks)) return ranks;
+  }
+  return 0;
+}
+
+void Course::ChangeRanks(int ranks) {
+  start_.ranks = ranks;
+  start_.restarts.job_before = std::exchange(start_.job_id, options_.new_job_id());
+  start_.restarts.shrink_to = 0;
+  ++start_.restarts.rescales;
+  start_.restarts.may_shrink = Fewer() > 0;
+}
+
+std::optional<std::string> Course::After(const StartEnd& end) {
+  start_.restarts.signal_before = 0;
+  if (end.handover.has_value() && end.handover->number != taken_) return HandOver(end);
+  if (!end.failed || end.signal != 0 || end.done) return std::nullopt;
+  start_.restarts.failed_at = end.failed_at;
+  if (end.handover.has_value()) {
+    if (std::optional<std::string> words = AfterUntouched(end)) return words;
+  }
+  if (!end.may_pass) return std::nullopt;
+  if (std::optional<std::string> words = Restart(end)) return words;
+  return Shrink(end);
+}
+
+// The old group has left its state, however its ranks have ended after that.
+std::string Course::HandOver(const StartEnd& end) {
+  taken_ = end.handover->number;
+  tries_ = 1;
+  start_.restarts.signal_before = end.signal;
+  if (start_.restarts.shrink_to == 0) start_.restarts.failed_at.reset();  // nothing has failed
+  ChangeRanks(end.handover->ranks_after);
+  return absl::StrCat(Counted(end.handover->ranks_before), " handed over the state after step ",
+                      end.handover->step, "; ", Counted(start_.ranks), " will go on from it");
+}
+
+// The state is still there as it was handed over, and any number of ranks can go on from it.
+std::optional<std::string> Course::AfterUntouched(const StartEnd& end) {
+  if (end.may_pass && tries_ < kMostTries) {
+    ++tries_;
+    ++start_.restarts.rescales;
+    return absl::StrCat(end.why, "; all ranks are started again, to go on from the state that was ",
+                        "handed over to them");
+  }
+  if (start_.ranks == end.handover->ranks_before) return std::nullopt;
+  tries_ = 1;
+  ChangeRanks(end.handover->ranks_before);
+  return absl::StrCat(end.why, "; the run goes on with ", Counted(start_.ranks), " as before");
+}
+
+std::optional<std::string> Course::Restart(const StartEnd& end) {
+  Restarts& restarts = start_.restarts;
+  if (restarts.count >= restarts.most) return std::nullopt;
+  ++restarts.count;
+  return absl::StrCat(end.why, "; all ranks are started again (", restarts.count, " of ",
+                      restarts.most, "), to go on from what they left in memory");
+}
+
+// All ranks come back once more, with what the dead one left, to hand it over to fewer.
+std::optional<std::string> Course::Shrink(const StartEnd& end) {
+  const bool again = start_.restarts.shrink_to > 0;
+  tries_ = again ? tries_ + 1 : 1;
+  const int fewer = Fewer();
+  if (fewer == 0 || tries_ > kMostTries) return std::nullopt;
+  start_.restarts.shrink_to = fewer;
+  ++start_.restarts.rescales;
+  return absl::StrCat(end.why, ", and no restart is left; the run goes on with ", Counted(fewer),
+                      " from what ", Counted(start_.ranks), " left in memory");
+}
+
+}  // namespace geminid::trainer

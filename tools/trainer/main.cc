@@ -232,7 +232,8 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
 
 // Of a run that a signal ended while its job waited for memory, the signal's exit code.
 absl::StatusOr<int> EndBeforeTheStart(const Surroundings& around, const absl::Status& status) {
-  const int signal = around.signals->first();
+  const int first = around.signals->first();
+  const int signal = first != 0 ? first : around.context.restarts.signal_before;
   if (!absl::IsCancelled(status) || signal == 0) return status;
   if (around.context.info.rank == 0) WriteError(status);
   return base::kExitSignalBase + signal;

@@ -37,14 +37,15 @@ void Course::ChangeRanks(int ranks) {
 }
 
 std::optional<std::string> Course::After(const StartEnd& end) {
-  start_.restarts.signal_before = 0;
+  // Until the run has ended by it, every start is told.
+  if (end.signal != 0) start_.restarts.signal_before = end.signal;
   if (end.handover.has_value() && end.handover->number != taken_) return HandOver(end);
-  if (!end.failed || end.signal != 0 || end.done) return std::nullopt;
+  if (!end.failed || end.done) return std::nullopt;
   start_.restarts.failed_at = end.failed_at;
   if (end.handover.has_value()) {
     if (std::optional<std::string> words = AfterUntouched(end)) return words;
   }
-  if (!end.may_pass) return std::nullopt;
+  if (!end.may_pass || end.signal != 0) return std::nullopt;
   if (std::optional<std::string> words = Restart(end)) return words;
   return Shrink(end);
 }
@@ -53,7 +54,6 @@ std::optional<std::string> Course::After(const StartEnd& end) {
 std::string Course::HandOver(const StartEnd& end) {
   taken_ = end.handover->number;
   tries_ = 1;
-  start_.restarts.signal_before = end.signal;
   if (start_.restarts.shrink_to == 0) start_.restarts.failed_at.reset();  // nothing has failed
   ChangeRanks(end.handover->ranks_after);
   return absl::StrCat(Counted(end.handover->ranks_before), " handed over the state after step ",

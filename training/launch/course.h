@@ -26,6 +26,7 @@ struct StartEnd {
   bool may_pass = false;   // the failure: another start may not meet it again
   bool done = false;       // the run
   int signal = 0;          // that was passed on to the ranks, as whoever runs this wants an end
+                           // with the state saved
   absl::Time failed_at{};  // of the failure
   std::string why{};       // likewise: "rank 1 (pid 4711) was killed by signal 9 (Killed)"
   std::optional<Handover> handover = std::nullopt;  // the state that is in memory

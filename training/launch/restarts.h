@@ -21,7 +21,7 @@ inline constexpr char kFailedAgoVariable[] = "GEMINID_FAILED_AGO";
 inline constexpr char kStartedAtVariable[] = "GEMINID_STARTED_AT";
 // How many starts before this one had another number of ranks; "1" where the run may go on with
 // fewer; to how many ranks this start is to hand its state over; the id of the job in the start
-// before, where that had another; a signal that asked that start for an end, too late.
+// before, where that had another; a signal that asked an earlier start for an end, too late.
 inline constexpr char kRescalesVariable[] = "GEMINID_RESCALES";
 inline constexpr char kMayShrinkVariable[] = "GEMINID_MAY_SHRINK";
 inline constexpr char kShrinkToVariable[] = "GEMINID_SHRINK_TO";

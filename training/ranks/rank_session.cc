@@ -1,6 +1,8 @@
 #include "training/ranks/rank_session.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -59,10 +61,17 @@ uint64_t HostBytes(const TrainOptions& options, int world_size) {
   return CountParameters(options.model) * per_parameter / static_cast<uint64_t>(world_size);
 }
 
+// Whether ranks before left state that only these ranks can save, once they have a session.
+bool HasStateToSave(const TrainOptions& options, const RankContext& context) {
+  return !options.save.empty() && context.handover != nullptr &&
+         context.handover->complete().has_value();
+}
+
 // Called again and again while the job waits: says what is new, and ends the wait at a signal.
-absl::Status OnWait(const RankContext& context, const std::string& what, WaitWords* words) {
+absl::Status OnWait(const RankContext& context, const std::string& what, bool waits_to_save,
+                    WaitWords* words) {
   if (context.on_wait) context.on_wait();
-  if (context.stop_signal && context.stop_signal() != 0) {
+  if (!waits_to_save && context.stop_signal && context.stop_signal() != 0) {
     return absl::CancelledError(absl::StrCat("stopped while it waited for memory: ", what));
   }
   if (context.info.rank != 0 || !context.write_stderr) return absl::OkStatus();
@@ -71,14 +80,17 @@ absl::Status OnWait(const RankContext& context, const std::string& what, WaitWor
   return absl::OkStatus();
 }
 
-Admission AdmissionOf(const TrainOptions& options, const RankContext& context, bool gives_way) {
+// `attached` becomes true when there is a session. It may wait again: for its arena, between steps.
+Admission AdmissionOf(const TrainOptions& options, const RankContext& context, bool gives_way,
+                      std::shared_ptr<const bool> attached) {
   return {.run = context.info.job.substr(0, kRunNameMax),
           .priority = options.priority,
           .host_memory_bytes = HostBytes(options, context.info.world_size),
           .patience = options.queue_timeout,
           .preemptible = gives_way,
-          .on_wait = [&context, words = WaitWords()](const std::string& what) mutable {
-            return OnWait(context, what, &words);
+          .on_wait = [&context, attached = std::move(attached), words = WaitWords(),
+                      to_save = HasStateToSave(options, context)](const std::string& what) mutable {
+            return OnWait(context, what, to_save && !*attached, &words);
           }};
 }
 
@@ -105,7 +117,8 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
     connect.run = RunName(context.info);
     connect.keep_on_death = context.restarts.keeps();
   }
-  connect.admission = AdmissionOf(options, context, between.gives_way);
+  const auto attached = std::make_shared<bool>(false);
+  connect.admission = AdmissionOf(options, context, between.gives_way, attached);
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
   // The daemon may have died with the rank, and somebody starts it again.
   const absl::Time give_up = base::MonotonicNow() + options.timeout;
@@ -121,6 +134,7 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectDaemon(const TrainOptions& optio
         "; give --device-memory a size: ", std::string(session.status().message())));
   }
   if (!session.ok()) return WithCause(options, session.status());
+  *attached = true;
   if (absl::Status status = CheckDevice((*session)->device_description(), options.wants_gpu);
       !status.ok()) {
     return status;

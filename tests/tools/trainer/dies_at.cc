@@ -1,6 +1,7 @@
 // Makes geminid-train die at a crash point, once in the life of a run:
 //   GEMINID_TEST_DIE_AT="1 shards handed over"   the rank, and the point
 //   GEMINID_TEST_DIED=FILE                       which is made just before
+//   GEMINID_TEST_SIGNAL=15                       instead of a death: the launcher gets this signal
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -22,7 +23,13 @@ void DieHere(const char* point) {
   if (Variable("GEMINID_TEST_DIE_AT") != Variable("RANK") + " " + point) return;
   const int made =
       open(Variable("GEMINID_TEST_DIED").c_str(), O_CREAT | O_EXCL | O_CLOEXEC | O_WRONLY, 0600);
-  if (made >= 0) kill(getpid(), SIGKILL);
+  if (made < 0) return;
+  const std::string signal = Variable("GEMINID_TEST_SIGNAL");
+  if (signal.empty()) {
+    kill(getpid(), SIGKILL);
+  } else {
+    kill(getppid(), std::stoi(signal));
+  }
 }
 
 const bool installed = [] {

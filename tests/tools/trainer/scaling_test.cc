@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -18,6 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/checkpoint/folder.h"
 #include "daemon/service/entry/daemon.h"
 #include "geminid/session.h"
 #include "geminid/v1/job.grpc.pb.h"
@@ -219,9 +221,10 @@ struct Death {
 };
 
 // A binary that dies at a point takes the place of geminid-train.
-Words DyingAt(const Death& death, const std::string& died) {
-  return {absl::StrCat("GEMINID_TEST_DIE_AT=", death.rank, " ", death.point),
-          "GEMINID_TEST_DIED=" + died, "/bin/sh", "-c", "exec " GEMINID_TRAIN_THAT_DIES " \"$@\""};
+Words DyingAt(const Death& death, const std::string& died, const Words& more = {}) {
+  return Words{absl::StrCat("GEMINID_TEST_DIE_AT=", death.rank, " ", death.point),
+               "GEMINID_TEST_DIED=" + died} +
+         more + Words{"/bin/sh", "-c", "exec " GEMINID_TRAIN_THAT_DIES " \"$@\""};
 }
 
 class ScalingDeaths : public ScalingBase, public ::testing::TestWithParam<Death> {};
@@ -261,6 +264,36 @@ INSTANTIATE_TEST_SUITE_P(
       std::ranges::replace(name, ' ', '_');
       return name;
     });
+
+class ScalingSignals : public ScalingBase, public ::testing::TestWithParam<const char*> {};
+
+// At the first point the old ranks have asked each other for the last time whether to end. At the
+// second the new ranks are there, and have trained nothing.
+TEST_P(ScalingSignals, DuringAChange_EndTheRunWithItsStateSaved) {
+  const std::string died = folder_ / "signalled", save = folder_ / "save";
+  const Words run = Arguments({"--ranks", "2", "--log", log_, "--save", save});
+  TrainerProcess trainer(run + Words{"--steps", kForever, "--progress", "lines"}, kWide,
+                         DyingAt({0, GetParam()}, died, {"GEMINID_TEST_SIGNAL=15"}));
+  Ask(4);
+  EXPECT_EQ(trainer.Wait(), 128 + SIGTERM) << trainer.output();
+  EXPECT_TRUE(std::ifstream(died).good()) << "nobody was signalled";
+  const std::optional<Change> change = LastChange(trainer.output());
+  ASSERT_TRUE(change.has_value()) << trainer.output();
+  // At most a step that had begun is completed.
+  const uint64_t last = Losses(log_).rbegin()->first;
+  EXPECT_LE(last, change->step + 1);
+  EXPECT_THAT(trainer.output(),
+              HasSubstr(absl::StrCat("stopped at step ", last, " of ", kForever, " by SIGTERM")));
+  EXPECT_TRUE(std::filesystem::is_directory(save + "/" + checkpoint::NameOfStep(last)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, ScalingSignals,
+                         ::testing::Values("all shards handed over", "state taken over"),
+                         [](const auto& of) {
+                           std::string name = of.param;
+                           std::ranges::replace(name, ' ', '_');
+                           return name;
+                         });
 
 class ScalingAfterDeaths : public ScalingBase, public ::testing::Test {};
 

@@ -106,6 +106,31 @@ TEST(Course, OfASignalDuringAHandover_PassesItOnToTheNewRanks) {
   EXPECT_EQ(course.start().restarts.signal_before, 2);
 }
 
+// None of these starts has saved anything yet.
+TEST(Course, OfASignalDuringAHandover_IsToldToEveryStartUntilTheRunHasEnded) {
+  Course course(Options(2));
+  StartEnd end = HandedOver(1, 2, 4);
+  end.signal = 15;
+  ASSERT_TRUE(course.After(end).has_value());
+  ASSERT_TRUE(course.After(Killed(StateOf(2, 4))).has_value());
+  EXPECT_EQ(course.start().restarts.signal_before, 15);
+  ASSERT_TRUE(course.After(Refused(StateOf(2, 4))).has_value());
+  EXPECT_EQ(course.start().ranks, 2);
+  EXPECT_EQ(course.start().restarts.signal_before, 15);
+  EXPECT_EQ(course.After({}), std::nullopt);
+}
+
+TEST(Course, OfASignalToNewRanksThatDieWithTheStateStillThere_HasOthersSaveIt) {
+  Course course(Options(2));
+  ASSERT_TRUE(course.After(HandedOver(1, 2, 4)).has_value());
+  StartEnd end = Killed(StateOf(2, 4));
+  end.signal = 15;
+  ASSERT_TRUE(course.After(end).has_value());
+  EXPECT_EQ(course.start().restarts.signal_before, 15);
+  end.handover.reset();  // the ranks have it
+  EXPECT_EQ(course.After(end), std::nullopt);
+}
+
 TEST(Course, OfNewRanksThatDieWithTheStateStillThere_TriesAgainAndThenGoesBack) {
   Course course(Options(2));
   ASSERT_TRUE(course.After(HandedOver(1, 2, 4)).has_value());

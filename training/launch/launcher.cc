@@ -345,6 +345,15 @@ class Launcher {
   int agreed_end_ = base::kExitOk;
 };
 
+// Of ranks of which some could not be started; the others have been ended. State that is in
+// `memory` goes to the old number of ranks.
+StartEnd EndOfNoStart(const absl::Status& why, const HandoverMemory* memory) {
+  StartEnd end = {.failed = true, .failed_at = base::MonotonicNow()};
+  end.why = absl::StrCat("not all ranks could be started: ", std::string(why.message()));
+  if (memory != nullptr) end.handover = memory->complete();
+  return end;
+}
+
 }  // namespace
 
 absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
@@ -372,16 +381,22 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
   for (;;) {
     const Start start = course.start();
     if (is_here) placed.places = {{&here, start.ranks}};
+    // What ranks had begun to leave when they died.
+    if (memory != nullptr && !memory->complete().has_value()) memory->Release();
     Launcher launcher(placed, signal_fd, start);
-    GEMINID_RETURN_IF_ERROR(launcher.Start());
-    launcher.Run();
+    const absl::Status started = launcher.Start();
+    if (started.ok()) launcher.Run();
     if (restarts_made != nullptr) *restarts_made = start.restarts.count;
-    const std::optional<std::string> again = course.After(launcher.End(memory.get()));
+    const std::optional<std::string> again = course.After(
+        started.ok() ? launcher.End(memory.get()) : EndOfNoStart(started, memory.get()));
     const bool is_left = !again.has_value() || course.start().job_id != start.job_id;
     if (is_left && options.at_end) options.at_end(start.job_id, start.ranks);
-    if (!again.has_value()) return launcher.Judge();
+    if (!again.has_value()) {
+      GEMINID_RETURN_IF_ERROR(started);
+      return launcher.Judge();
+    }
     options.write_stderr(absl::StrCat(kProgramName, ": ", *again, "\n"));
-    if (course.start().ranks != start.ranks) GEMINID_RETURN_IF_ERROR(here.ForgetRunMemory());
+    if (course.start().ranks != start.ranks) here.ForgetRunMemory();
   }
 }
 

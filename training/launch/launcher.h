@@ -70,7 +70,8 @@ struct LaunchOptions {
 //
 // Ranks that have handed over their state (HandoverMemory::Complete) are followed by as many as it
 // is for, in a job of another id, whichever way they ended. Where those fail while the state is
-// still there, they are started again, and then as many as before.
+// still there, they are started again, and then as many as before; where they cannot be started,
+// as many as before are at once. A signal that came too late for an end is told to each start.
 //
 // `restarts_made` gets how often they were started again, with those before.
 //

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "training/launch/restarts.h"
 #include "training/launch/run_memory.h"
+#include "training/launch/stop_signals.h"
 
 extern char** environ;
 
@@ -38,11 +39,26 @@ LocalHost::LocalHost(std::string program, Variables environment, const sigset_t&
       environment_(std::move(environment)),
       signal_mask_(signal_mask) {}
 
+sigset_t LocalHost::MaskOfRanks() const {
+  sigset_t mask = signal_mask_;
+  if (handover_ == nullptr || !handover_->complete().has_value()) return mask;
+  const sigset_t watched = WatchedSignals();
+  sigorset(&mask, &signal_mask_, &watched);
+  return mask;
+}
+
 absl::Status LocalHost::Start(const std::vector<RankStart>& starts) {
+  processes_.clear();
+  absl::Status started = StartRanks(starts);
+  if (!started.ok()) processes_.clear();  // none is left of a group that is not whole
+  return started;
+}
+
+absl::Status LocalHost::StartRanks(const std::vector<RankStart>& starts) {
   if (!run_memory_.valid()) {
     GEMINID_ASSIGN_OR_RETURN(run_memory_, MakeRunMemory());
   }
-  processes_.clear();
+  const sigset_t mask = MaskOfRanks();
   processes_.reserve(starts.size());
   for (const RankStart& start : starts) {
     Variables added = environment_;
@@ -58,14 +74,10 @@ absl::Status LocalHost::Start(const std::vector<RankStart>& starts) {
     GEMINID_ASSIGN_OR_RETURN(
         RankProcess process,
         RankProcess::Start(start.rank, program_, start.arguments, EnvironmentWith(added),
-                           signal_mask_, std::move(inherited)));
+                           mask, std::move(inherited)));
     processes_.push_back(std::move(process));
   }
   return absl::OkStatus();
-}
-
-absl::Status LocalHost::ForgetRunMemory() {
-  return run_memory_.valid() ? RunMemory(run_memory_.get()).Keep("") : absl::OkStatus();
 }
 
 std::vector<RankState*> LocalHost::ranks() {

@@ -32,16 +32,21 @@ class LocalHost final : public RankHost {
   void AddTo(std::vector<pollfd>* fds) const override;
   void Look(absl::Time now) override;
 
-  // Ranks that start from now on have the memory of a handover, which outlives this.
+  // Ranks that start from now on have the memory of a handover, which outlives this. While there
+  // is state in it, they start with the stop signals blocked: one that killed them before they
+  // watch signals would lose it.
   void GiveHandover(const HandoverMemory* memory) { handover_ = memory; }
   // What one start left for the next in memory is of another number of ranks.
-  absl::Status ForgetRunMemory();
+  void ForgetRunMemory() { run_memory_ = base::UniqueFd(); }
 
  private:
+  absl::Status StartRanks(const std::vector<RankStart>& starts);
+  sigset_t MaskOfRanks() const;
+
   const std::string program_;
   const Variables environment_;
   const sigset_t signal_mask_;
-  base::UniqueFd run_memory_;  // of all starts; once there was one
+  base::UniqueFd run_memory_;  // of all starts of a number of ranks; once there was one
   const HandoverMemory* handover_ = nullptr;
   std::vector<RankProcess> processes_;
 };

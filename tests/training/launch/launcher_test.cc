@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/exit_code.h"
 #include "tests/base/temporary_folder.h"
@@ -161,6 +163,77 @@ TEST(Launcher, WithRestarts_HandsOnWhatAStartLeft) {
     std::getline(std::ifstream(folder / rank), line);
     EXPECT_EQ(line, "data=2");
   }
+}
+
+// In a script: the first start's rank leaves state for `ranks`, as HandoverMemory has it. Later
+// starts have $GEMINID_RESCALES.
+std::string HandOverFrom1To(int ranks) {
+  const auto word = [](int low, int high) {  // of two halves, each less than 64
+    return absl::StrFormat("\\%03o\\0\\0\\0\\%03o\\0\\0\\0", low, high);
+  };
+  std::string record;
+  for (const int number : {/*complete*/ 1, /*untold*/ 0, /*last*/ 1, /*request*/ 0, /*step*/ 12,
+                           /*bytes*/ 0, /*began*/ 0}) {
+    record += word(number, 0);
+  }
+  record += word(/*ranks before*/ 1, ranks);
+  return absl::StrCat("if [ -z \"$GEMINID_RESCALES\" ]; then printf '", record,
+                      "' 1<>/proc/self/fd/$GEMINID_HANDOVER_FD; exit 0; fi\n");
+}
+
+Outcome LaunchThatHandsOver(const std::string& script, int restarts = 0) {
+  for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
+  Outcome outcome;
+  LaunchOptions options;
+  options.hands_over = true;
+  options.restarts = restarts;
+  options.program = "/bin/sh";
+  options.arguments = {"-c", script};
+  options.write_stderr = [&](const std::string& text) { outcome.text += text; };
+  const absl::StatusOr<int> code = Launch(options);
+  EXPECT_TRUE(code.ok()) << code.status();
+  outcome.code = code.value_or(-1);
+  return outcome;
+}
+
+// The state is in memory of the launcher alone.
+TEST(Launcher, OfNewRanksForWhichTheSystemHasNoRoom_GoesBackToTheOldNumber) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(0);
+  close(next);
+  constexpr rlim_t kForAFew = 30;  // descriptors; three ranks take about nine
+  const rlimit tight = {static_cast<rlim_t>(next) + kForAFew, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
+  const Outcome outcome = LaunchThatHandsOver(HandOverFrom1To(40) +
+                                              "[ $WORLD_SIZE = 40 ] && exec sleep 60; exit 0");
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("40 ranks will go on from it"));
+  EXPECT_THAT(outcome.text, HasSubstr("cannot make a pipe"));
+  EXPECT_THAT(outcome.text, HasSubstr("the run goes on with 1 rank as before"));
+  EXPECT_TRUE(NoChildrenLeft());
+}
+
+TEST(Launcher, OfNewRanksThatAreNotReadyForASignal_KeepsThemAlive) {
+  const Outcome outcome = LaunchThatHandsOver(HandOverFrom1To(1) + "kill -TERM $$; exit 0");
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  EXPECT_THAT(outcome.text, HasSubstr("will go on from it"));
+  EXPECT_THAT(outcome.text, Not(HasSubstr("killed")));
+}
+
+TEST(Launcher, OfRanksThatDieInAHandover_GivesItsMemoryBack) {
+  const base::TemporaryFolder folder;
+  const std::string file = folder / "bytes";
+  const std::string memory = "/proc/self/fd/$GEMINID_HANDOVER_FD";
+  const Outcome outcome = LaunchThatHandsOver(
+      absl::StrCat("if [ $GEMINID_RESTART_COUNT = 0 ]; then truncate -s 1M ", memory,
+                   "; kill -9 $$; fi; stat -L -c %s ", memory, " > ", file),
+      /*restarts=*/1);
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  std::string bytes;
+  std::getline(std::ifstream(file), bytes);
+  EXPECT_EQ(bytes, "4096");
 }
 
 TEST(Launcher, WithRestarts_EndsWhenRanksDieMoreOften) {

@@ -3,6 +3,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "geminid/v1/job.grpc.pb.h"
 #include "geminid/v1/memory.grpc.pb.h"
 #include "proto/rpc/deadline.h"
@@ -26,6 +28,12 @@ absl::Status FromGrpc(const grpc::Status& status, const char* doing) {
   if (status.ok()) return absl::OkStatus();
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                       absl::StrCat(doing, ": ", status.error_message()));
+}
+
+// A daemon that ends in good order cuts its calls off with CANCELLED.
+bool WasCutOff(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::CANCELLED ||
+         status.error_code() == grpc::StatusCode::UNAVAILABLE;
 }
 
 }  // namespace
@@ -63,18 +71,16 @@ absl::StatusOr<JobScaling::Asked> JobScaling::Make(const Offer& offer) {
   return Asked{response.number(), static_cast<int>(response.ranks())};
 }
 
-absl::StatusOr<JobScaling::Devices> JobScaling::GetDevices() {
+absl::StatusOr<std::vector<JobScaling::Device>> JobScaling::GetDevices() {
   v1::Ledger ledger;
   grpc::ClientContext context;
   context.set_deadline(rpc::DeadlineIn(timeout_));
   const grpc::Status status = stubs_->memory->GetLedger(&context, v1::GetLedgerRequest(), &ledger);
   if (!status.ok()) return FromGrpc(status, "asking for the memory of devices");
-  Devices devices;
+  std::vector<Device> devices;
   for (const v1::TierLedger& tier : ledger.tiers()) {
     if (tier.tier() != v1::TIER_DEVICE) continue;
-    ++devices.count;
-    devices.free_bytes += tier.free_bytes();
-    devices.capacity_bytes += tier.capacity_bytes();
+    devices.push_back({tier.device(), tier.free_bytes(), tier.capacity_bytes()});
   }
   return devices;
 }
@@ -85,11 +91,18 @@ absl::Status JobScaling::EndRun(const std::string& job, const std::string& run) 
   request.set_run(run);
   request.set_now(true);
   v1::EndJobResponse response;
-  grpc::ClientContext context;
-  context.set_deadline(rpc::DeadlineIn(timeout_));
-  const grpc::Status status = stubs_->jobs->EndJob(&context, request, &response);
-  if (status.error_code() == grpc::StatusCode::NOT_FOUND) return absl::OkStatus();
-  return FromGrpc(status, "freeing what the ranks before have left");
+  const absl::Time give_up = base::MonotonicNow() + timeout_;
+  for (;;) {
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    context.set_deadline(rpc::DeadlineIn(give_up - base::MonotonicNow()));
+    const grpc::Status status = stubs_->jobs->EndJob(&context, request, &response);
+    if (status.error_code() == grpc::StatusCode::NOT_FOUND) return absl::OkStatus();
+    if (!WasCutOff(status) || base::MonotonicNow() >= give_up) {
+      return FromGrpc(status, "freeing what the ranks before have left");
+    }
+    absl::SleepFor(absl::Milliseconds(kLongestBackoffMs));
+  }
 }
 
 }  // namespace geminid

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,8 +13,8 @@
 
 namespace geminid {
 
-// One thread. Calls take at most the timeout, and fail where there is no daemon: what they say is
-// said again later.
+// One thread. Calls take at most the timeout. Where there is no daemon they fail: what they say is
+// said again later. EndRun waits for a daemon that restarts.
 class JobScaling {
  public:
   JobScaling(const std::string& socket, absl::Duration timeout);
@@ -40,13 +41,13 @@ class JobScaling {
   };
   absl::StatusOr<Asked> Make(const Offer& offer);
 
-  // Of the daemon's devices, as its ledger has it.
-  struct Devices {
-    int count = 0;
+  // A device of the daemon, as its ledger has it.
+  struct Device {
+    uint32_t number = 0;
     uint64_t free_bytes = 0;
     uint64_t capacity_bytes = 0;
   };
-  absl::StatusOr<Devices> GetDevices();
+  absl::StatusOr<std::vector<Device>> GetDevices();
 
   // Ends what an earlier group of ranks of this job has left, all of whose processes have ended.
   absl::Status EndRun(const std::string& job, const std::string& run);

@@ -376,6 +376,7 @@ class RankTrainer {
     scaling_.emplace(options_, context_, session_.get(), communicator_.get(), state_.get(),
                      &model_->parameters(),
                      [this](const std::string& line) { progress_.Warn(line); });
+    scaling_->ChargeWhatIsLeft();
     phases_.Begin("measuring what recomputing costs");
     GEMINID_RETURN_IF_ERROR(DecideOnActivations());
     const absl::Status begun = BeginValues();

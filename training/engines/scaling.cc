@@ -1,5 +1,6 @@
 #include "training/engines/scaling.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -18,6 +19,7 @@ namespace {
 constexpr absl::Duration kBetweenPolls = absl::Milliseconds(200);
 // A daemon that does not answer must not hold up steps.
 constexpr absl::Duration kAnswer = absl::Seconds(1);
+constexpr absl::Duration kAfterNoAnswer = absl::Seconds(10);
 // To end sessions whose memory is large.
 constexpr absl::Duration kEndAnswer = absl::Seconds(30);
 
@@ -25,13 +27,55 @@ constexpr char kTaken[] = "taken";
 constexpr char kDone[] = "done";
 constexpr char kRefused[] = "refused";
 
+constexpr size_t kLongestMessage = 1024;
+
+// Whether the daemon has not heard what it was told. What it rejects, it would reject again.
+bool MayBeSaidAgain(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsCancelled(status);
+}
+
+// Its first bytes, up to the end of a character.
+std::string Shortened(const std::string& message) {
+  if (message.size() <= kLongestMessage) return message;
+  size_t bytes = kLongestMessage;
+  while (bytes > 0 && (static_cast<unsigned char>(message[bytes]) & 0xc0) == 0x80) --bytes;
+  return message.substr(0, bytes);
+}
+
 }  // namespace
 
+absl::Status CheckRoom(int ranks, int ranks_before, uint64_t arena_bytes,
+                       const std::vector<JobScaling::Device>& devices) {
+  const auto more = static_cast<uint64_t>(ranks - ranks_before);
+  uint64_t fit = 0, free = 0, capacity = 0;
+  for (const JobScaling::Device& device : devices) {
+    fit += arena_bytes == 0 ? more : device.free_bytes / arena_bytes;
+    free += device.free_bytes;
+    capacity += device.capacity_bytes;
+  }
+  if (more <= fit) return absl::OkStatus();
+  const std::string spread =
+      more * arena_bytes <= free ? absl::StrCat(", in which ", fit, " of these fit") : "";
+  return absl::ResourceExhaustedError(absl::StrCat(
+      ranks, " ranks need ", base::FormatBytes(more * arena_bytes),
+      " of device memory beside what ", ranks_before, " have, ", base::FormatBytes(arena_bytes),
+      " each, and ", base::FormatBytes(free), " of ", base::FormatBytes(capacity), " are free",
+      spread,
+      "; end other jobs, start the run with a smaller --device-memory, or, where the "
+      "daemon is the run's own, with --max-ranks ",
+      ranks));
+}
+
 absl::Status EndEarlierRanks(const TrainOptions& options, const RankContext& context) {
-  if (context.info.rank != 0 || context.restarts.job_before.empty()) return absl::OkStatus();
-  collectives::RankInfo before = context.info;
-  before.job = context.restarts.job_before;
-  return JobScaling(context.socket, kEndAnswer).EndRun(options.job, RunName(before));
+  if (context.info.rank != 0 || context.restarts.jobs_before.empty()) return absl::OkStatus();
+  JobScaling daemon(context.socket, std::max(kEndAnswer, options.timeout));
+  for (const std::string& job : context.restarts.jobs_before) {
+    collectives::RankInfo before = context.info;
+    before.job = job;
+    GEMINID_RETURN_IF_ERROR(daemon.EndRun(options.job, RunName(before)));
+  }
+  return absl::OkStatus();
 }
 
 Scaling::Scaling(const TrainOptions& options, const RankContext& context, Session* session,
@@ -49,18 +93,23 @@ Scaling::Scaling(const TrainOptions& options, const RankContext& context, Sessio
 
 // --- taking over ---------------------------------------------------------------------------------
 
+// Also where these ranks go on from their own memory.
+void Scaling::ChargeWhatIsLeft() {
+  if (!leads() || context_.handover == nullptr) return;
+  const std::optional<Handover> left = context_.handover->complete();
+  if (!left.has_value()) return;
+  const absl::Status charged = Charge(left->bytes);
+  if (charged.ok()) return;  // training does not depend on that
+  warn_(absl::StrCat("geminid-train: the daemon's ledger lacks the ",
+                     base::FormatBytes(left->bytes),
+                     " of the state that was handed over, until it is in the ranks' memory: ",
+                     std::string(charged.message())));
+}
+
 absl::StatusOr<std::optional<RunPosition>> Scaling::TakeOver() {
   const HandoverMemory* const memory = context_.handover.get();
   const std::optional<Handover> left = memory == nullptr ? std::nullopt : memory->complete();
   if (!left.has_value()) return std::nullopt;
-  // The ledger is to have it while it is there; training does not depend on that.
-  if (const absl::Status charged = leads() ? Charge(left->bytes) : absl::OkStatus();
-      !charged.ok()) {
-    warn_(absl::StrCat("geminid-train: the daemon's ledger lacks the ",
-                       base::FormatBytes(left->bytes),
-                       " of the state that was handed over, until it is in the ranks' memory: ",
-                       std::string(charged.message())));
-  }
   GEMINID_ASSIGN_OR_RETURN(const StateImage image, StateImage::Of(state_, *parameters_));
   const auto take = [&]() -> absl::StatusOr<RunPosition> {
     GEMINID_ASSIGN_OR_RETURN(const base::Mapping mapping, memory->Map(left->bytes));
@@ -82,6 +131,7 @@ absl::StatusOr<std::optional<RunPosition>> Scaling::TakeOver() {
 // When every rank has begun the second step, each has committed the first, from which it can be
 // started again.
 void Scaling::AfterStep(uint64_t trained) {
+  TellOutcome();
   constexpr uint64_t kAllHaveCommitted = 2;
   HandoverMemory* const memory = context_.handover.get();
   if (trained != kAllHaveCommitted || memory == nullptr || !leads()) return;
@@ -103,10 +153,14 @@ std::string Scaling::WhyNot() const {
          "and resume it";
 }
 
+bool Scaling::HasUntold() const {
+  return context_.handover != nullptr && context_.handover->untold_request() != 0;
+}
+
 // What an earlier start could not say.
 void Scaling::TellOutcome() {
   HandoverMemory* const memory = context_.handover.get();
-  if (memory == nullptr || memory->untold_request() == 0 || asked_.number != 0) return;
+  if (!leads() || !HasUntold() || asked_.number != 0) return;
   const std::optional<Handover> left = memory->complete();
   const int ranks = context_.info.world_size;
   const bool done = left.has_value() && left->ranks_after == ranks;
@@ -126,19 +180,19 @@ void Scaling::TellOutcome() {
 }
 
 absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
-  GEMINID_ASSIGN_OR_RETURN(const JobScaling::Asked answer,
-                           daemon_->Make({.session = session_->id(),
-                                          .job = options_.job,
-                                          .ranks = context_.info.world_size,
-                                          .why_not = WhyNot(),
-                                          .outcome = outcome_}));
-  outcome_ = {};
+  absl::StatusOr<JobScaling::Asked> answer = daemon_->Make({.session = session_->id(),
+                                                            .job = options_.job,
+                                                            .ranks = context_.info.world_size,
+                                                            .why_not = WhyNot(),
+                                                            .outcome = outcome_});
+  next_poll_ = base::MonotonicNow() + (answer.ok() ? kBetweenPolls : kAfterNoAnswer);
+  if (!MayBeSaidAgain(answer.status())) outcome_ = {};
   return answer;
 }
 
 // A daemon that is not there hears it with a later offer.
 void Scaling::Tell(const std::string& state, const std::string& message) {
-  outcome_ = {asked_.number, state, message};
+  outcome_ = {asked_.number, state, Shortened(message)};
   if (state != kTaken) asked_ = {};
   Offer().IgnoreError();
 }
@@ -150,10 +204,9 @@ void Scaling::Refuse(const absl::Status& why) {
 
 int Scaling::Poll(absl::Time now) {
   if (!leads()) return 0;
-  TellOutcome();
-  if (asked_.number != 0) return 0;  // which all ranks know by now
-  if (now - polled_ < kBetweenPolls) return 0;
-  polled_ = now;
+  // All ranks know by now of a request that was taken. One of an earlier start is told of first.
+  if (asked_.number != 0 || HasUntold()) return 0;
+  if (now < next_poll_) return 0;
   const absl::StatusOr<JobScaling::Asked> answer = Offer();
   if (!answer.ok() || answer->number == 0) return 0;  // a daemon that restarts is asked again
   asked_ = *answer;
@@ -170,21 +223,18 @@ absl::Status Scaling::CheckRanks(int ranks) {
 }
 
 absl::Status Scaling::CheckDevices(int ranks) {
-  GEMINID_ASSIGN_OR_RETURN(const JobScaling::Devices devices, daemon_->GetDevices());
-  if (session_->device_description().kind == DeviceKind::kCuda && ranks > devices.count) {
+  GEMINID_ASSIGN_OR_RETURN(std::vector<JobScaling::Device> devices, daemon_->GetDevices());
+  if (session_->device_description().kind == DeviceKind::kCuda &&
+      static_cast<size_t>(ranks) > devices.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(ranks, " ranks are more than the ", devices.count, " GPUs of this host"));
+        absl::StrCat(ranks, " ranks are more than the ", devices.size(), " GPUs of this host"));
   }
-  const auto more = static_cast<uint64_t>(ranks - context_.info.world_size);
-  const uint64_t needed = more * session_->arena_bytes();
-  if (needed <= devices.free_bytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      ranks, " ranks need ", base::FormatBytes(needed), " of device memory beside what ",
-      context_.info.world_size, " have, and ", base::FormatBytes(devices.free_bytes), " of ",
-      base::FormatBytes(devices.capacity_bytes),
-      " are free; end other jobs, start the run with a smaller --device-memory, or, where the "
-      "daemon is the run's own, with --max-ranks ",
-      ranks));
+  if (options_.device.has_value()) {  // all ranks are on it
+    std::erase_if(devices, [&](const auto& device) {
+      return device.number != static_cast<uint32_t>(*options_.device);
+    });
+  }
+  return CheckRoom(ranks, context_.info.world_size, session_->arena_bytes(), devices);
 }
 
 // --- handing over --------------------------------------------------------------------------------

@@ -28,6 +28,11 @@ namespace geminid::trainer {
 // those have left there. Of the first rank.
 absl::Status EndEarlierRanks(const TrainOptions& options, const RankContext& context);
 
+// Whether the devices have room for the arenas of so many ranks, when those of the ranks before have
+// gone.
+absl::Status CheckRoom(int ranks, int ranks_before, uint64_t arena_bytes,
+                       const std::vector<JobScaling::Device>& devices);
+
 // Of one rank, between steps. All ranks make the same calls but for Poll.
 class Scaling {
  public:
@@ -37,6 +42,9 @@ class Scaling {
           collectives::Communicator* communicator, zero::ModelState* state,
           const std::vector<zero::Parameter>* parameters, Warn warn);
 
+  // Before the first values: the daemon's ledger has the state that the ranks before have left, for
+  // as long as it is there.
+  void ChargeWhatIsLeft();
   // The state that the ranks before have left, taken; nothing: they left none.
   absl::StatusOr<std::optional<RunPosition>> TakeOver();
   int ranks_before() const { return ranks_before_; }
@@ -44,8 +52,8 @@ class Scaling {
   // Of the first rank: to how many ranks the run is to go on, and may; 0: none. Tells the daemon
   // that this job takes such requests, and refuses those that cannot be.
   int Poll(absl::Time now);
-  // After a step: with `trained` since the beginning the state that was taken over is in every
-  // rank's memory, and its image goes.
+  // After a step: whoever asked for these ranks is told, and with `trained` since the beginning the
+  // state that was taken over is in every rank's memory, and its image goes.
   void AfterStep(uint64_t trained);
 
   // True: the state is left for so many ranks, and this one ends. False: it is not, which the first
@@ -65,6 +73,7 @@ class Scaling {
   absl::Status MakeRoom(int ranks, uint64_t step, uint64_t bytes);
   absl::Status WriteState(const StateImage& image, const RunPosition& position) const;
   bool Stay(const absl::Status& why);
+  bool HasUntold() const;
   void TellOutcome();
   void Tell(const std::string& state, const std::string& message);
   absl::StatusOr<JobScaling::Asked> Offer();
@@ -79,7 +88,7 @@ class Scaling {
   std::unique_ptr<JobScaling> daemon_;  // of the first rank
   JobScaling::Asked asked_;             // the request that this rank has taken
   JobScaling::Outcome outcome_;         // that the daemon has not heard of yet
-  absl::Time polled_ = absl::InfinitePast();
+  absl::Time next_poll_ = absl::InfinitePast();
   std::optional<ChunkId> charge_;
   absl::Time began_ = absl::InfinitePast();
   int ranks_before_ = 0;  // it began with the state of so many; 0: it did not

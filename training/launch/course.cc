@@ -30,7 +30,7 @@ int Course::Fewer() const {
 
 void Course::ChangeRanks(int ranks) {
   start_.ranks = ranks;
-  start_.restarts.job_before = std::exchange(start_.job_id, options_.new_job_id());
+  start_.restarts.jobs_before.push_back(std::exchange(start_.job_id, options_.new_job_id()));
   start_.restarts.shrink_to = 0;
   ++start_.restarts.rescales;
   start_.restarts.may_shrink = Fewer() > 0;
@@ -54,6 +54,7 @@ std::optional<std::string> Course::After(const StartEnd& end) {
 std::string Course::HandOver(const StartEnd& end) {
   taken_ = end.handover->number;
   tries_ = 1;
+  start_.restarts.jobs_before.clear();  // the ranks that hand over have ended what those left
   if (start_.restarts.shrink_to == 0) start_.restarts.failed_at.reset();  // nothing has failed
   ChangeRanks(end.handover->ranks_after);
   return absl::StrCat(Counted(end.handover->ranks_before), " handed over the state after step ",

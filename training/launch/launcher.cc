@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/exit_code.h"
@@ -59,7 +60,9 @@ Variables EnvironmentOf(const LaunchOptions& options, const Start& start) {
   add_number(kRescalesVariable, restarts.rescales);
   add_number(kShrinkToVariable, restarts.shrink_to);
   add_number(kSignalBeforeVariable, restarts.signal_before);
-  if (!restarts.job_before.empty()) added.emplace_back(kJobBeforeVariable, restarts.job_before);
+  if (!restarts.jobs_before.empty()) {
+    added.emplace_back(kJobsBeforeVariable, absl::StrJoin(restarts.jobs_before, ","));
+  }
   added.insert(added.end(), {{"WORLD_SIZE", absl::StrCat(start.ranks)},
                              {"MASTER_ADDR", options.master_address},
                              {"GEMINID_JOB_ID", start.job_id}});

@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 
 namespace geminid::trainer {
@@ -59,7 +60,9 @@ absl::StatusOr<Restarts> RestartsFrom(const collectives::Environment& environmen
   GEMINID_RETURN_IF_ERROR(ReadNumber(environment, kShrinkToVariable, &restarts.shrink_to));
   GEMINID_RETURN_IF_ERROR(ReadNumber(environment, kSignalBeforeVariable, &restarts.signal_before));
   restarts.may_shrink = environment(kMayShrinkVariable) != nullptr;
-  if (const char* const job = environment(kJobBeforeVariable)) restarts.job_before = job;
+  if (const char* const jobs = environment(kJobsBeforeVariable)) {
+    restarts.jobs_before = absl::StrSplit(jobs, ',', absl::SkipEmpty());
+  }
   return restarts;
 }
 

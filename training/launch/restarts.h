@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -20,12 +21,12 @@ inline constexpr char kMaxRestartsVariable[] = "GEMINID_MAX_RESTARTS";
 inline constexpr char kFailedAgoVariable[] = "GEMINID_FAILED_AGO";
 inline constexpr char kStartedAtVariable[] = "GEMINID_STARTED_AT";
 // How many starts before this one had another number of ranks; "1" where the run may go on with
-// fewer; to how many ranks this start is to hand its state over; the id of the job in the start
-// before, where that had another; a signal that asked an earlier start for an end, too late.
+// fewer; to how many ranks this start is to hand its state over; the ids of jobs, with commas, in
+// starts before that had another and may have left something in the daemon; a signal that asked an earlier start for an end, too late.
 inline constexpr char kRescalesVariable[] = "GEMINID_RESCALES";
 inline constexpr char kMayShrinkVariable[] = "GEMINID_MAY_SHRINK";
 inline constexpr char kShrinkToVariable[] = "GEMINID_SHRINK_TO";
-inline constexpr char kJobBeforeVariable[] = "GEMINID_JOB_ID_BEFORE";
+inline constexpr char kJobsBeforeVariable[] = "GEMINID_JOB_IDS_BEFORE";
 inline constexpr char kSignalBeforeVariable[] = "GEMINID_SIGNAL_BEFORE";
 
 struct Restarts {
@@ -37,7 +38,7 @@ struct Restarts {
   int rescales = 0;         // starts before this one that were for another number of ranks
   bool may_shrink = false;  // a death after the last restart leaves a run of fewer ranks
   int shrink_to = 0;        // this start hands its state over to so many ranks; 0: it trains
-  std::string job_before{};
+  std::vector<std::string> jobs_before{};
   int signal_before = 0;
 
   bool is_first() const { return count == 0 && rescales == 0; }

@@ -77,14 +77,14 @@ TEST(Restarts, OfAnotherNumberOfRanks_AreReadAndSaid) {
   const absl::StatusOr<Restarts> restarts = RestartsFrom(Of({{kRescalesVariable, "2"},
                                                              {kMayShrinkVariable, "1"},
                                                              {kShrinkToVariable, "3"},
-                                                             {kJobBeforeVariable, "0123"},
+                                                             {kJobsBeforeVariable, "0123,4567"},
                                                              {kSignalBeforeVariable, "15"}}));
   ASSERT_TRUE(restarts.ok()) << restarts.status();
   EXPECT_FALSE(restarts->is_first());
   EXPECT_TRUE(restarts->keeps());
   EXPECT_TRUE(restarts->comes_back());
   EXPECT_EQ(restarts->shrink_to, 3);
-  EXPECT_EQ(restarts->job_before, "0123");
+  EXPECT_THAT(restarts->jobs_before, testing::ElementsAre("0123", "4567"));
   EXPECT_EQ(restarts->signal_before, 15);
   EXPECT_EQ(DescribeStart(*restarts, {false, 12, "memory", 2}, absl::UnixEpoch()),
             "start 3: goes on after step 12, from the state of 2 ranks in memory");

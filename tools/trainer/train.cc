@@ -79,6 +79,12 @@ class RankTrainer {
                               ? [this](const std::string& line) { progress_.Warn(line); }
                               : PhaseTeller::Write()) {
     context_.on_wait = [this] { phases_.End(); };  // what a queued job waits for is said
+    if (context_.check_ranks) {
+      context_.check_ranks = [this, check = context_.check_ranks](int ranks) {
+        GEMINID_RETURN_IF_ERROR(CheckLog());
+        return check(ranks);
+      };
+    }
   }
 
   absl::StatusOr<TrainEnd> Run() {
@@ -224,6 +230,14 @@ class RankTrainer {
          .advised_per_step =
              advice.unknown.empty() ? static_cast<double>(advice.best.shape.total()) : 0.0},
         CountersOf(*session_));
+  }
+
+  // Ranks that end for others end well, so nobody would learn how the log failed.
+  absl::Status CheckLog() const {
+    if (log_status_.ok()) return absl::OkStatus();
+    return absl::Status(log_status_.code(),
+                        absl::StrCat("the run's log has failed, which its end is to tell: ",
+                                     std::string(log_status_.message())));
   }
 
   absl::Status Save(uint64_t done) {

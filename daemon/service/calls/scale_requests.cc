@@ -1,6 +1,7 @@
 #include "daemon/service/calls/scale_requests.h"
 
-#include <iterator>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,23 +30,27 @@ bool ScaleRequests::Waits(const Request& request, const Sessions& attached, core
   return attached.contains(request.session) || now - request.heard < kSilence;
 }
 
-void ScaleRequests::Forget(const Sessions& attached) {
-  std::erase_if(offers_, [&](const auto& offer) { return !attached.contains(offer.first); });
-  std::vector<uint64_t> ended;
-  for (const auto& [number, request] : requests_) {
-    if (HasEnded(request.message)) ended.push_back(number);
-  }
-  for (size_t i = 0; i + kMostEnded < ended.size(); ++i) requests_.erase(ended[i]);
-}
+ScaleRequests::ScaleRequests() : last_(std::random_device()()) {}
 
-ScaleRequests::Request* ScaleRequests::Pending(const std::string& tenant, const std::string& job,
-                                               const Sessions& attached, core::Time now) {
+void ScaleRequests::Forget(const Sessions& attached, core::Time now) {
+  std::erase_if(offers_, [&](const auto& offer) { return !attached.contains(offer.first); });
+  std::map<std::string, std::vector<uint64_t>> ended;  // by tenant
   for (auto& [number, request] : requests_) {
-    if (request.message.tenant() != tenant || request.message.job() != job) continue;
-    if (Waits(request, attached, now)) return &request;
+    if (Waits(request, attached, now)) continue;
+    ended[request.message.tenant()].push_back(number);
     if (HasEnded(request.message)) continue;
     request.message.set_state(kRefused);
     request.message.set_message("the job ended, or its ranks have not been heard of for a minute");
+  }
+  for (const auto& [tenant, numbers] : ended) {
+    for (size_t i = 0; i + kMostEnded < numbers.size(); ++i) requests_.erase(numbers[i]);
+  }
+}
+
+ScaleRequests::Request* ScaleRequests::Pending(const std::string& tenant, const std::string& job) {
+  for (auto& [number, request] : requests_) {
+    if (request.message.tenant() != tenant || request.message.job() != job) continue;
+    if (!HasEnded(request.message)) return &request;
   }
   return nullptr;
 }
@@ -54,11 +59,11 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
                                                     const v1::ScaleJobRequest& wanted,
                                                     const Sessions& attached, core::Time now) {
   const std::lock_guard lock(mutex_);
-  Forget(attached);
+  Forget(attached, now);
   if (wanted.ranks() < 1) {
     return absl::InvalidArgumentError("a job has at least 1 rank, not 0");
   }
-  if (const Request* const other = Pending(tenant, wanted.job(), attached, now)) {
+  if (const Request* const other = Pending(tenant, wanted.job())) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", wanted.job(), " was asked for ", other->message.ranks(), " ranks before (request ",
         other->message.number(), "), which is not done; wait for that and ask again"));
@@ -104,22 +109,22 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
 absl::StatusOr<v1::ScaleRequest> ScaleRequests::Get(uint64_t number, const Sessions& attached,
                                                     core::Time now) {
   const std::lock_guard lock(mutex_);
+  Forget(attached, now);
   const auto found = requests_.find(number);
   if (found == requests_.end()) {
     return absl::NotFoundError(absl::StrCat(
-        "the daemon knows no request ", number,
-        ", as it started after it was made; 'geminictl ls jobs' shows how many ranks the job has"));
+        "the daemon does not know request ", number,
+        ": it has restarted since, or has carried ", kMostEnded,
+        " later requests of the same tenant; 'geminictl ls jobs' shows how many ranks the job has"));
   }
-  const v1::ScaleRequest& message = found->second.message;
-  (void)Pending(message.tenant(), message.job(), attached, now);  // says so where it has failed
-  return message;
+  return found->second.message;
 }
 
 v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
                                             const v1::OfferScaleRequest& offer,
                                             const Sessions& attached, core::Time now) {
   const std::lock_guard lock(mutex_);
-  Forget(attached);
+  Forget(attached, now);
   offers_[offer.session()] = {tenant, offer.job(), offer.ranks(), offer.why_not()};
   const auto told = requests_.find(offer.number());
   if (told != requests_.end() && IsState(offer.state()) && !HasEnded(told->second.message) &&
@@ -128,9 +133,11 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
     told->second.message.set_message(offer.message());
   }
   v1::OfferScaleResponse response;
-  Request* const pending = Pending(tenant, offer.job(), attached, now);
+  Request* const pending = Pending(tenant, offer.job());
   if (pending == nullptr) return response;
-  if (pending->message.state() == kTaken && pending->session != offer.session()) {
+  const bool is_anothers = pending->session != offer.session();
+  if (is_anothers && attached.contains(pending->session)) return response;  // of another run
+  if (pending->message.state() == kTaken && is_anothers) {
     // The ranks that took it are gone, and those in their place know nothing of it.
     pending->message.set_state(kRefused);
     pending->message.set_message("the ranks that had taken it failed; the job goes on as it was");

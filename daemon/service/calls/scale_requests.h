@@ -20,10 +20,12 @@ class ScaleRequests {
  public:
   using Sessions = std::set<uint64_t>;  // that are attached
 
-  // Requests that are done or refused and can still be looked at; the oldest go first.
-  static constexpr size_t kMostEnded = 256;
+  // Requests of a tenant that are done or refused and can still be looked at; the oldest go first.
+  static constexpr size_t kMostEnded = 64;
   // A request of a job from whose ranks nothing is heard for so long has failed.
   static constexpr core::Duration kSilence = core::Duration::Seconds(60);
+
+  ScaleRequests();
 
   // INVALID_ARGUMENT, NOT_FOUND or FAILED_PRECONDITION, in words for whoever asks.
   absl::StatusOr<v1::ScaleRequest> Ask(const std::string& tenant, const v1::ScaleJobRequest& wanted,
@@ -46,13 +48,14 @@ class ScaleRequests {
   };
 
   bool Waits(const Request& request, const Sessions& attached, core::Time now) const;
-  void Forget(const Sessions& attached);
+  // Refuses requests for which nothing is left to wait, and forgets what need not be remembered.
+  void Forget(const Sessions& attached, core::Time now);
   // Of that tenant and name, unless it ended.
-  Request* Pending(const std::string& tenant, const std::string& job, const Sessions& attached,
-                   core::Time now);
+  Request* Pending(const std::string& tenant, const std::string& job);
 
   std::mutex mutex_;
-  uint64_t last_ = 0;
+  // A random number at first: ranks may still have words about a request to the daemon before.
+  uint64_t last_;
   std::map<uint64_t, Offered> offers_;    // by session
   std::map<uint64_t, Request> requests_;  // by number
 };

@@ -3,8 +3,10 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/service/entry/daemon.h"
 #include "geminid/v1/job.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
@@ -353,6 +355,44 @@ TEST_F(Jobs, JobsOfOtherTenants_AreNotTouched) {
   grpc::ClientContext drain_context;
   EXPECT_EQ(jobs_->Drain(&drain_context, v1::DrainRequest(), &drained).error_code(),
             grpc::StatusCode::PERMISSION_DENIED);
+  v1::ScaleJobRequest scale;
+  scale.set_job("train");
+  scale.set_tenant("uid:1");
+  scale.set_ranks(2);
+  v1::ScaleRequest scaled;
+  grpc::ClientContext scale_context;
+  EXPECT_EQ(jobs_->ScaleJob(&scale_context, scale, &scaled).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+}
+
+TEST_F(Jobs, GetScale_OfAnotherTenantsRequest_IsRefused) {
+  env_.Stop();
+  std::atomic<int> tenant = 1;
+  geminid::testing::DaemonEnvOptions options;
+  options.identify = [&](const os::Peer&) {
+    return Identity{.tenant = absl::StrCat("uid:", tenant.load())};
+  };
+  Start(options);
+  const auto rank = Attach("mine");
+  v1::OfferScaleRequest offer;
+  offer.set_job("mine");
+  offer.set_session(rank->welcome().session_id);
+  offer.set_ranks(1);
+  v1::OfferScaleResponse response;
+  grpc::ClientContext offered, asked, foreign;
+  ASSERT_TRUE(jobs_->OfferScale(&offered, offer, &response).ok());
+  v1::ScaleJobRequest request;
+  request.set_job("mine");
+  request.set_ranks(2);
+  v1::ScaleRequest scale;
+  ASSERT_TRUE(jobs_->ScaleJob(&asked, request, &scale).ok());
+  v1::GetScaleRequest get;
+  get.set_number(scale.number());
+  tenant = 2;
+  const auto stranger = v1::JobService::NewStub(geminid::testing::NewChannel(env_.socket()));
+  EXPECT_EQ(stranger->GetScale(&foreign, get, &scale).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+  env_.Stop();  // which asks for tenants
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ constexpr char kJob[] = "train";
 class ScaleRequestsTest : public ::testing::Test {
  protected:
   v1::OfferScaleResponse Offer(uint64_t session, uint64_t number = 0, const std::string& state = "",
-                               const std::string& why_not = "") {
+                               const std::string& why_not = "",
+                               const std::string& tenant = kTenant) {
     v1::OfferScaleRequest offer;
     offer.set_session(session);
     offer.set_job(kJob);
@@ -26,7 +27,7 @@ class ScaleRequestsTest : public ::testing::Test {
     offer.set_number(number);
     offer.set_state(state);
     offer.set_message("as it is");
-    return requests_.Offer(kTenant, offer, attached_, now_);
+    return requests_.Offer(tenant, offer, attached_, now_);
   }
 
   absl::StatusOr<v1::ScaleRequest> Ask(uint32_t ranks, const std::string& tenant = kTenant) {
@@ -129,7 +130,76 @@ TEST_F(ScaleRequestsTest, ThatEnded_AreForgottenWhenThereAreMany) {
   }
   Offer(1);
   EXPECT_EQ(StateOf(numbers.back()), "refused");
-  EXPECT_THAT(StateOf(numbers.front()), HasSubstr("knows no request"));
+  EXPECT_THAT(StateOf(numbers.front()), HasSubstr("does not know request"));
+}
+
+// Another tenant's many requests do not push it out.
+TEST_F(ScaleRequestsTest, ThatEnded_AreForgottenForEachTenantAlone) {
+  Offer(1);
+  const auto mine = Ask(4);
+  ASSERT_TRUE(mine.ok());
+  Offer(1, mine->number(), "refused");
+  for (size_t i = 0; i < ScaleRequests::kMostEnded + 2; ++i) {
+    Offer(2, 0, "", "", "uid:8");
+    const auto other = Ask(4, "uid:8");
+    ASSERT_TRUE(other.ok()) << other.status();
+    Offer(2, other->number(), "refused", "", "uid:8");
+  }
+  EXPECT_EQ(StateOf(mine->number()), "refused");
+}
+
+// Nobody asks for the job by its name any more.
+TEST_F(ScaleRequestsTest, OfManyJobsThatEnded_AreForgotten) {
+  uint64_t first = 0;
+  for (size_t i = 0; i < ScaleRequests::kMostEnded + 2; ++i) {
+    const std::string job = "job" + std::to_string(i);
+    v1::OfferScaleRequest offer;
+    offer.set_session(100 + i);
+    offer.set_job(job);
+    offer.set_ranks(2);
+    attached_ = {100 + i};
+    requests_.Offer(kTenant, offer, attached_, now_);
+    v1::ScaleJobRequest wanted;
+    wanted.set_job(job);
+    wanted.set_ranks(4);
+    const auto asked = requests_.Ask(kTenant, wanted, attached_, now_);
+    ASSERT_TRUE(asked.ok()) << asked.status();
+    if (first == 0) first = asked->number();
+    now_ = now_ + ScaleRequests::kSilence;
+  }
+  attached_ = {1};
+  Offer(1);
+  EXPECT_THAT(StateOf(first), HasSubstr("does not know request"));
+}
+
+TEST_F(ScaleRequestsTest, OfTwoRunsOfOneName_AreTheRunsThatWasAsked) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  EXPECT_EQ(Offer(2).number(), 0u);  // a run that began after the request
+  EXPECT_EQ(Offer(1).number(), asked->number());
+  Offer(1, asked->number(), "taken");
+  Offer(2);
+  EXPECT_EQ(StateOf(asked->number()), "taken");
+}
+
+// Ranks say to the next daemon what they could not say to the one before.
+TEST_F(ScaleRequestsTest, OfTheDaemonBefore_HaveOtherNumbers) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  ScaleRequests next;
+  v1::OfferScaleRequest offer;
+  offer.set_session(1);
+  offer.set_job(kJob);
+  offer.set_ranks(2);
+  next.Offer(kTenant, offer, attached_, now_);
+  v1::ScaleJobRequest wanted;
+  wanted.set_job(kJob);
+  wanted.set_ranks(4);
+  const auto again = next.Ask(kTenant, wanted, attached_, now_);
+  ASSERT_TRUE(again.ok());
+  EXPECT_NE(again->number(), asked->number());
 }
 
 }  // namespace

@@ -28,8 +28,7 @@ namespace geminid::trainer {
 // those have left there. Of the first rank.
 absl::Status EndEarlierRanks(const TrainOptions& options, const RankContext& context);
 
-// Whether the devices have room for the arenas of so many ranks, when those of the ranks before have
-// gone.
+// Whether the devices have room for the arenas of so many ranks, once the ranks before have gone.
 absl::Status CheckRoom(int ranks, int ranks_before, uint64_t arena_bytes,
                        const std::vector<JobScaling::Device>& devices);
 

@@ -21,8 +21,9 @@ inline constexpr char kMaxRestartsVariable[] = "GEMINID_MAX_RESTARTS";
 inline constexpr char kFailedAgoVariable[] = "GEMINID_FAILED_AGO";
 inline constexpr char kStartedAtVariable[] = "GEMINID_STARTED_AT";
 // How many starts before this one had another number of ranks; "1" where the run may go on with
-// fewer; to how many ranks this start is to hand its state over; the ids of jobs, with commas, in
-// starts before that had another and may have left something in the daemon; a signal that asked an earlier start for an end, too late.
+// fewer; to how many ranks this start is to hand its state over; the ids, with commas, of earlier
+// starts' jobs that may have left something in the daemon; a signal that asked an earlier start for
+// an end, too late.
 inline constexpr char kRescalesVariable[] = "GEMINID_RESCALES";
 inline constexpr char kMayShrinkVariable[] = "GEMINID_MAY_SHRINK";
 inline constexpr char kShrinkToVariable[] = "GEMINID_SHRINK_TO";

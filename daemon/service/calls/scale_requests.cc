@@ -115,7 +115,7 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Get(uint64_t number, const Sessi
     return absl::NotFoundError(absl::StrCat(
         "the daemon does not know request ", number,
         ": it has restarted since, or has carried ", kMostEnded,
-        " later requests of the same tenant; 'geminictl ls jobs' shows how many ranks the job has"));
+        " later requests of the tenant; 'geminictl ls jobs' shows how many ranks the job has"));
   }
   return found->second.message;
 }

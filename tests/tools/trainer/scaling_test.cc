@@ -383,18 +383,6 @@ TEST_F(ScalingRefusals, WithoutRoomOnTheDevice_SayHowMuchIsMissing) {
   EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
 }
 
-// Ranks that end well for others would not tell that steps are missing.
-TEST_F(ScalingRefusals, OfARunWhoseLogHasFailed_SayIt) {
-  TrainerProcess trainer(Arguments({"--ranks", "2", "--steps", kForever, "--log", "/dev/full",
-                                    "--progress", "lines"}),
-                         kWide);
-  const v1::ScaleRequest refused = AwaitEnd(Ask(4));
-  EXPECT_EQ(refused.state(), "refused");
-  EXPECT_THAT(refused.message(), HasSubstr("the run's log has failed"));
-  trainer.Signal(SIGINT);
-  EXPECT_NE(trainer.Wait(), 0) << trainer.output();
-}
-
 TEST_F(ScalingRefusals, OfARunWithoutALauncher_SayHowToStartIt) {
   TrainerProcess trainer(
       Arguments({"--ranks", "1", "--steps", kForever, "--log", log_, "--progress", "lines"}),

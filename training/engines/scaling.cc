@@ -57,14 +57,14 @@ absl::Status CheckRoom(int ranks, int ranks_before, uint64_t arena_bytes,
   if (more <= fit) return absl::OkStatus();
   const std::string spread =
       more * arena_bytes <= free ? absl::StrCat(", in which ", fit, " of these fit") : "";
-  return absl::ResourceExhaustedError(absl::StrCat(
-      ranks, " ranks need ", base::FormatBytes(more * arena_bytes),
-      " of device memory beside what ", ranks_before, " have, ", base::FormatBytes(arena_bytes),
-      " each, and ", base::FormatBytes(free), " of ", base::FormatBytes(capacity), " are free",
-      spread,
-      "; end other jobs, start the run with a smaller --device-memory, or, where the "
-      "daemon is the run's own, with --max-ranks ",
-      ranks));
+  return absl::ResourceExhaustedError(
+      absl::StrCat(ranks, " ranks need ", base::FormatBytes(more * arena_bytes),
+                   " of device memory beside what ", ranks_before, " have, ",
+                   base::FormatBytes(arena_bytes), " each, and ", base::FormatBytes(free), " of ",
+                   base::FormatBytes(capacity), " are free", spread,
+                   "; end other jobs, start the run with a smaller --device-memory, or, where the "
+                   "daemon is the run's own, with --max-ranks ",
+                   ranks));
 }
 
 absl::Status EndEarlierRanks(const TrainOptions& options, const RankContext& context) {

@@ -73,8 +73,8 @@ absl::Status LocalHost::StartRanks(const std::vector<RankStart>& starts) {
     }
     GEMINID_ASSIGN_OR_RETURN(
         RankProcess process,
-        RankProcess::Start(start.rank, program_, start.arguments, EnvironmentWith(added),
-                           mask, std::move(inherited)));
+        RankProcess::Start(start.rank, program_, start.arguments, EnvironmentWith(added), mask,
+                           std::move(inherited)));
     processes_.push_back(std::move(process));
   }
   return absl::OkStatus();

@@ -113,8 +113,8 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Get(uint64_t number, const Sessi
   const auto found = requests_.find(number);
   if (found == requests_.end()) {
     return absl::NotFoundError(absl::StrCat(
-        "the daemon does not know request ", number,
-        ": it has restarted since, or has carried ", kMostEnded,
+        "the daemon does not know request ", number, ": it has restarted since, or has carried ",
+        kMostEnded,
         " later requests of the tenant; 'geminictl ls jobs' shows how many ranks the job has"));
   }
   return found->second.message;

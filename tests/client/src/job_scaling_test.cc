@@ -79,8 +79,7 @@ TEST_F(JobScalingTest, EndRun_ThatTheDaemonRefuses_Fails) {
   const Server server(socket_, [&](const v1::EndJobRequest&) {
     return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "it is another tenant's");
   });
-  EXPECT_TRUE(absl::IsPermissionDenied(
-      JobScaling(socket_, kPatience).EndRun("train", "0123.0")));
+  EXPECT_TRUE(absl::IsPermissionDenied(JobScaling(socket_, kPatience).EndRun("train", "0123.0")));
 }
 
 }  // namespace

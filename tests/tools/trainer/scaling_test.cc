@@ -39,7 +39,7 @@ using Words = std::vector<std::string>;
 
 constexpr int kWide = 240;
 constexpr char kForever[] = "1000000";
-constexpr uint64_t kMore = 4;  // steps after the change that are compared
+constexpr uint64_t kMore = 4;            // steps after the change that are compared
 constexpr uint64_t kRecordBytes = 4096;  // of HandoverMemory without state
 constexpr absl::Duration kPatience = absl::Seconds(120);
 

@@ -14,7 +14,9 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-JobScaling::Device Free(uint64_t bytes) { return {.free_bytes = bytes, .capacity_bytes = 64 * kMiB}; }
+JobScaling::Device Free(uint64_t bytes) {
+  return {.free_bytes = bytes, .capacity_bytes = 64 * kMiB};
+}
 
 // An arena lies on one device.
 TEST(CheckRoom, OfDevicesThatHaveTheBytesTogether_CountsWholeArenas) {
@@ -22,9 +24,10 @@ TEST(CheckRoom, OfDevicesThatHaveTheBytesTogether_CountsWholeArenas) {
   EXPECT_TRUE(CheckRoom(4, 2, 8 * kMiB, devices).ok());
   const absl::Status refused = CheckRoom(5, 2, 8 * kMiB, devices);
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()),
-              HasSubstr("5 ranks need 24 MiB of device memory beside what 2 have, 8 MiB each, and "
-                        "24 MiB of 128 MiB are free, in which 2 of these fit; "));
+  EXPECT_THAT(
+      std::string(refused.message()),
+      HasSubstr("5 ranks need 24.0 MiB of device memory beside what 2 have, 8.0 MiB each, and "
+                "24.0 MiB of 128 MiB are free, in which 2 of these fit; "));
 }
 
 TEST(CheckRoom, OfRanksWithoutAnArena_IsAlwaysThere) {

@@ -205,8 +205,8 @@ TEST(Launcher, OfNewRanksForWhichTheSystemHasNoRoom_GoesBackToTheOldNumber) {
   constexpr rlim_t kForAFew = 30;  // descriptors; three ranks take about nine
   const rlimit tight = {static_cast<rlim_t>(next) + kForAFew, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &tight), 0);
-  const Outcome outcome = LaunchThatHandsOver(HandOverFrom1To(40) +
-                                              "[ $WORLD_SIZE = 40 ] && exec sleep 60; exit 0");
+  const Outcome outcome =
+      LaunchThatHandsOver(HandOverFrom1To(40) + "[ $WORLD_SIZE = 40 ] && exec sleep 60; exit 0");
   setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("40 ranks will go on from it"));

@@ -96,24 +96,14 @@ v1::JobInfo UnaskedMessage(const std::vector<core::SessionSnapshot>& sessions, c
   return message;
 }
 
-// The sessions whose clients live, and their tenants and jobs.
-struct Attached {
-  ScaleRequests::Sessions sessions;
-  std::map<uint64_t, std::pair<std::string, std::string>> jobs;
-
-  bool Has(const std::string& tenant, const std::string& job) const {
-    return std::ranges::any_of(
-        jobs, [&](const auto& each) { return each.second == std::pair(tenant, job); });
-  }
-};
-
-Attached AttachedIn(Hub* hub) {
+// The sessions whose clients live.
+ScaleRequests::Sessions AttachedIn(Hub* hub) {
   return hub->Inspect([](const core::Engine&, const Sessions& sessions) {
-    Attached attached;
+    ScaleRequests::Sessions attached;
     for (const auto& [id, session] : sessions) {
       if (session->ended()) continue;
-      attached.sessions.insert(shm::Value(id));
-      attached.jobs.emplace(shm::Value(id), std::pair(session->spec().tenant, session->spec().job));
+      const core::SessionSpec& spec = session->spec();
+      attached.emplace(shm::Value(id), ScaleRequests::Job{spec.tenant, spec.job});
     }
     return attached;
   });
@@ -249,12 +239,8 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
                            v1::ScaleRequest* response) {
   const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
   if (!tenant.ok()) return tenant.status();
-  const Attached attached = AttachedIn(hub_);
-  if (!attached.Has(*tenant, request.job())) {
-    return absl::NotFoundError(absl::StrCat("there is no job ", request.job(), " of ", *tenant));
-  }
   absl::StatusOr<v1::ScaleRequest> asked =
-      scale_requests_.Ask(*tenant, request, attached.sessions, Now());
+      scale_requests_.Ask(*tenant, request, AttachedIn(hub_), Now());
   if (!asked.ok()) return asked.status();
   log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job asked to change its ranks",
               {{"tenant", *tenant},
@@ -268,7 +254,7 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
 absl::Status JobRpc::GetScale(const Caller& caller, const v1::GetScaleRequest& request,
                               v1::ScaleRequest* response) {
   absl::StatusOr<v1::ScaleRequest> found =
-      scale_requests_.Get(request.number(), AttachedIn(hub_).sessions, Now());
+      scale_requests_.Get(request.number(), AttachedIn(hub_), Now());
   if (!found.ok()) return found.status();
   if (absl::Status status = MayTouch(caller, found->tenant()).status(); !status.ok()) return status;
   *response = *std::move(found);
@@ -277,15 +263,15 @@ absl::Status JobRpc::GetScale(const Caller& caller, const v1::GetScaleRequest& r
 
 absl::Status JobRpc::OfferScale(const Caller& caller, const v1::OfferScaleRequest& request,
                                 v1::OfferScaleResponse* response) {
-  const Attached attached = AttachedIn(hub_);
-  const auto found = attached.jobs.find(request.session());
-  if (found == attached.jobs.end() ||
-      found->second != std::pair(caller.identity.tenant, request.job())) {
+  const ScaleRequests::Sessions attached = AttachedIn(hub_);
+  const auto found = attached.find(request.session());
+  const ScaleRequests::Job job = {caller.identity.tenant, request.job()};
+  if (found == attached.end() || found->second != job) {
     return absl::NotFoundError(absl::StrCat("session ", request.session(), " of ",
                                             caller.identity.tenant, " is none of job ",
                                             request.job()));
   }
-  *response = scale_requests_.Offer(caller.identity.tenant, request, attached.sessions, Now());
+  *response = scale_requests_.Offer(caller.identity.tenant, request, attached, Now());
   return absl::OkStatus();
 }
 

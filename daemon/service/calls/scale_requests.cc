@@ -1,5 +1,6 @@
 #include "daemon/service/calls/scale_requests.h"
 
+#include <algorithm>
 #include <random>
 #include <utility>
 #include <vector>
@@ -22,12 +23,18 @@ bool IsState(const std::string& state) {
   return state == kTaken || state == kDone || state == kRefused;
 }
 
+bool HasRank(const ScaleRequests::Sessions& attached, const ScaleRequests::Job& job) {
+  return std::ranges::any_of(attached, [&](const auto& session) { return session.second == job; });
+}
+
 }  // namespace
 
-// Its ranks may be between two groups, where no session is attached.
+// Its ranks may be between two groups, where no session is attached. New ones may wait for memory
+// for long before they say something.
 bool ScaleRequests::Waits(const Request& request, const Sessions& attached, core::Time now) const {
   if (HasEnded(request.message)) return false;
-  return attached.contains(request.session) || now - request.heard < kSilence;
+  return now - request.heard < kSilence ||
+         HasRank(attached, {request.message.tenant(), request.message.job()});
 }
 
 ScaleRequests::ScaleRequests() : last_(std::random_device()()) {}
@@ -40,7 +47,7 @@ void ScaleRequests::Forget(const Sessions& attached, core::Time now) {
     ended[request.message.tenant()].push_back(number);
     if (HasEnded(request.message)) continue;
     request.message.set_state(kRefused);
-    request.message.set_message("the job ended, or its ranks have not been heard of for a minute");
+    request.message.set_message("the job ended, or has had no ranks for a minute");
   }
   for (const auto& [tenant, numbers] : ended) {
     for (size_t i = 0; i + kMostEnded < numbers.size(); ++i) requests_.erase(numbers[i]);
@@ -67,6 +74,9 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", wanted.job(), " was asked for ", other->message.ranks(), " ranks before (request ",
         other->message.number(), "), which is not done; wait for that and ask again"));
+  }
+  if (!HasRank(attached, {tenant, wanted.job()})) {
+    return absl::NotFoundError(absl::StrCat("there is no job ", wanted.job(), " of ", tenant));
   }
   const std::pair<const uint64_t, Offered>* found = nullptr;
   for (const auto& offer : offers_) {

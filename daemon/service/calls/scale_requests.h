@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,11 +17,16 @@ namespace geminid::service {
 // Thread-safe. Requests end with the daemon: who asked asks again.
 class ScaleRequests {
  public:
-  using Sessions = std::set<uint64_t>;  // that are attached
+  struct Job {
+    std::string tenant;
+    std::string name;
+    bool operator==(const Job&) const = default;
+  };
+  using Sessions = std::map<uint64_t, Job>;  // that are attached
 
   // Requests of a tenant that are done or refused and can still be looked at; the oldest go first.
   static constexpr size_t kMostEnded = 64;
-  // A request of a job from whose ranks nothing is heard for so long has failed.
+  // A request of a job that has had no rank for so long has failed.
   static constexpr core::Duration kSilence = core::Duration::Seconds(60);
 
   ScaleRequests();

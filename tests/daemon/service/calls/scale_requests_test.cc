@@ -14,6 +14,8 @@ using ::testing::HasSubstr;
 constexpr char kTenant[] = "uid:7";
 constexpr char kJob[] = "train";
 
+const ScaleRequests::Job kMine = {kTenant, kJob}, kOther = {"uid:8", kJob};
+
 class ScaleRequestsTest : public ::testing::Test {
  protected:
   v1::OfferScaleResponse Offer(uint64_t session, uint64_t number = 0, const std::string& state = "",
@@ -49,7 +51,7 @@ class ScaleRequestsTest : public ::testing::Test {
   }
 
   ScaleRequests requests_;
-  ScaleRequests::Sessions attached_ = {1, 2};
+  ScaleRequests::Sessions attached_ = {{1, kMine}, {2, kMine}};
   core::Time now_ = core::Time::FromNanoseconds(1);
 };
 
@@ -64,7 +66,7 @@ TEST_F(ScaleRequestsTest, OfAJobThatTakesThem_ReachItsRankAndEndAsItSays) {
   EXPECT_EQ(told.ranks(), 4u);
   EXPECT_EQ(Offer(1, asked->number(), "taken").number(), 0u);  // not told again
   EXPECT_EQ(StateOf(asked->number()), "taken");
-  attached_ = {9};  // the first rank of the new group
+  attached_ = {{9, kMine}};  // the first rank of the new group
   Offer(9, asked->number(), "done");
   EXPECT_EQ(StateOf(asked->number()), "done");
   Offer(9, asked->number(), "refused");  // the first word counts
@@ -74,6 +76,8 @@ TEST_F(ScaleRequestsTest, OfAJobThatTakesThem_ReachItsRankAndEndAsItSays) {
 TEST_F(ScaleRequestsTest, ThatNobodyCanCarryOut_AreRefusedWithTheReason) {
   EXPECT_THAT(Refusal(4), HasSubstr("only ranks in training that geminid-train has started"));
   Offer(1);
+  EXPECT_TRUE(absl::IsNotFound(Ask(4, "uid:8").status()));
+  attached_.emplace(3, kOther);
   EXPECT_THAT(Refusal(4, "uid:8"), HasSubstr("of uid:8"));
   EXPECT_THAT(Refusal(2), HasSubstr("has 2 ranks already"));
   EXPECT_TRUE(absl::IsInvalidArgument(Ask(0).status()));
@@ -83,7 +87,7 @@ TEST_F(ScaleRequestsTest, ThatNobodyCanCarryOut_AreRefusedWithTheReason) {
   Offer(2);
   EXPECT_THAT(Refusal(4), HasSubstr("two runs are called train"));
   attached_ = {};
-  EXPECT_THAT(Refusal(4), HasSubstr("only ranks in training"));
+  EXPECT_TRUE(absl::IsNotFound(Ask(4).status()));
 }
 
 TEST_F(ScaleRequestsTest, TwoAtOnce_AreRefusedUntilTheFirstHasEnded) {
@@ -102,12 +106,12 @@ TEST_F(ScaleRequestsTest, ThatTheRanksInTheTakersPlaceDoNotKnow_HaveFailed) {
   Offer(1, asked->number(), "taken");
   Offer(1);  // it is at it
   EXPECT_EQ(StateOf(asked->number()), "taken");
-  attached_ = {9};
+  attached_ = {{9, kMine}};
   Offer(9);
   EXPECT_EQ(StateOf(asked->number()), "refused");
 }
 
-TEST_F(ScaleRequestsTest, OfAJobThatIsNotHeardOfForAMinute_HaveFailed) {
+TEST_F(ScaleRequestsTest, OfAJobThatHasNoRanksForAMinute_HaveFailed) {
   Offer(1);
   const auto asked = Ask(4);
   ASSERT_TRUE(asked.ok());
@@ -117,6 +121,21 @@ TEST_F(ScaleRequestsTest, OfAJobThatIsNotHeardOfForAMinute_HaveFailed) {
   EXPECT_EQ(StateOf(asked->number()), "taken");
   now_ = now_ + core::Duration::Seconds(1);
   EXPECT_EQ(StateOf(asked->number()), "refused");
+}
+
+// They may be in the queue, or load a large model. A second request is told of the first.
+TEST_F(ScaleRequestsTest, OfNewRanksThatTakeLongToStart_WaitForThem) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  attached_ = {};
+  EXPECT_THAT(Refusal(1), HasSubstr("was asked for 4 ranks before"));
+  attached_ = {{9, kMine}};
+  now_ = now_ + ScaleRequests::kSilence + ScaleRequests::kSilence;
+  EXPECT_EQ(StateOf(asked->number()), "taken");
+  Offer(9, asked->number(), "done");
+  EXPECT_EQ(StateOf(asked->number()), "done");
 }
 
 TEST_F(ScaleRequestsTest, ThatEnded_AreForgottenWhenThereAreMany) {
@@ -139,11 +158,12 @@ TEST_F(ScaleRequestsTest, ThatEnded_AreForgottenForEachTenantAlone) {
   const auto mine = Ask(4);
   ASSERT_TRUE(mine.ok());
   Offer(1, mine->number(), "refused");
+  attached_.emplace(3, kOther);
   for (size_t i = 0; i < ScaleRequests::kMostEnded + 2; ++i) {
-    Offer(2, 0, "", "", "uid:8");
+    Offer(3, 0, "", "", "uid:8");
     const auto other = Ask(4, "uid:8");
     ASSERT_TRUE(other.ok()) << other.status();
-    Offer(2, other->number(), "refused", "", "uid:8");
+    Offer(3, other->number(), "refused", "", "uid:8");
   }
   EXPECT_EQ(StateOf(mine->number()), "refused");
 }
@@ -157,7 +177,7 @@ TEST_F(ScaleRequestsTest, OfManyJobsThatEnded_AreForgotten) {
     offer.set_session(100 + i);
     offer.set_job(job);
     offer.set_ranks(2);
-    attached_ = {100 + i};
+    attached_ = {{100 + i, {kTenant, job}}};
     requests_.Offer(kTenant, offer, attached_, now_);
     v1::ScaleJobRequest wanted;
     wanted.set_job(job);
@@ -167,7 +187,7 @@ TEST_F(ScaleRequestsTest, OfManyJobsThatEnded_AreForgotten) {
     if (first == 0) first = asked->number();
     now_ = now_ + ScaleRequests::kSilence;
   }
-  attached_ = {1};
+  attached_ = {{1, kMine}};
   Offer(1);
   EXPECT_THAT(StateOf(first), HasSubstr("does not know request"));
 }

@@ -414,7 +414,16 @@ absl::Status CheckRankLimits(const TrainOptions& options, int ranks) {
                                                    ", and the run begins with ", ranks,
                                                    "; give at least that"));
   }
-  return absl::OkStatus();
+  absl::Status fewer;
+  for (int some = options.min_ranks.value_or(ranks); some < ranks; ++some) {
+    fewer = CheckShares(options, some);
+    if (fewer.ok()) return fewer;
+  }
+  if (fewer.ok()) return fewer;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--min-ranks is ", *options.min_ranks, ", and no number of ranks from that to ",
+                   ranks - 1, " is possible: ", std::string(fewer.message()),
+                   "; leave --min-ranks out, or give a smaller one"));
 }
 
 absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::string>& arguments) {

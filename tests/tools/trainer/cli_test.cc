@@ -49,6 +49,22 @@ TEST_F(Cli, GivenWrongFlags_ExitsWithTwoAndSaysWhy) {
   EXPECT_THAT(batch.err, HasSubstr("--batch 4: it cannot be divided among 3 ranks"));
 }
 
+TEST_F(Cli, GivenLimitsOfRanksThatCannotBe_SaysWhy) {
+  const auto error = [&](const std::vector<std::string>& flags) {
+    const CommandResult result = Run(flags);
+    EXPECT_EQ(result.code, 2) << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(error({"--ranks", "2", "--min-ranks", "3"}),
+              HasSubstr("--min-ranks is 3, and the run begins with 2; give at most that"));
+  EXPECT_THAT(error({"--ranks", "2", "--max-ranks", "1"}),
+              HasSubstr("--max-ranks is 1, and the run begins with 2; give at least that"));
+  EXPECT_THAT(error({"--ranks", "4", "--min-ranks", "3"}),
+              HasSubstr("no number of ranks from that to 3 is possible: --batch 4: it cannot be"));
+  EXPECT_THAT(error({"--ranks", "2", "--parallel", "pipeline=2", "--min-ranks", "1"}),
+              HasSubstr("no number of ranks from that to 1 is possible: --parallel"));
+}
+
 TEST_F(Cli, OnATerminalThatIsDumb_WritesLinesAndNoEscapes) {
   TrainerProcess dumb(Arguments({}), 80, {"TERM=dumb"});
   EXPECT_EQ(dumb.Wait(), 0) << dumb.output();

@@ -104,9 +104,13 @@ std::optional<int> AgreedEnd(int wait_status) {
 // Whoever ended the job does not want it started again.
 constexpr char kEndedOnRequest[] = "the job was ended on request";
 
+bool IsOnRequest(const RankState& rank) {
+  return absl::StrContains(rank.last_words(), kEndedOnRequest);
+}
+
 // Whether another start may not meet it again.
 bool IsPassing(const RankState& rank) {
-  if (rank.lost() || absl::StrContains(rank.last_words(), kEndedOnRequest)) return false;
+  if (rank.lost() || IsOnRequest(rank)) return false;
   const int wait_status = *rank.wait_status();
   if (WIFSIGNALED(wait_status)) return true;
   switch (WEXITSTATUS(wait_status)) {
@@ -181,8 +185,10 @@ class Launcher {
       end.failed_at = failed_at_;
       end.why = DescribeCulprit();
     }
-    // Whoever ends the run at once wants no other start.
-    if (memory != nullptr && !at_once_) end.handover = memory->complete();
+    const bool on_request =
+        std::ranges::any_of(ended_badly_, [](const RankState* rank) { return IsOnRequest(*rank); });
+    // Whoever ends the run at once, or the job in the daemon, wants no other start.
+    if (memory != nullptr && !at_once_ && !on_request) end.handover = memory->complete();
     return end;
   }
 

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <set>
 #include <string>
@@ -220,6 +221,21 @@ TEST(Launcher, OfNewRanksThatAreNotReadyForASignal_KeepsThemAlive) {
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("will go on from it"));
   EXPECT_THAT(outcome.text, Not(HasSubstr("killed")));
+}
+
+// Neither the ranks that hand over nor those that go on from the state are followed by others.
+TEST(Launcher, OfAJobThatIsEndedOnRequestInAChange_StartsNoOtherRanks) {
+  const std::string ended = "echo 'the job was ended on request' >&2; exit 1";
+  const Outcome now = LaunchThatHandsOver(HandOverFrom1To(2) + ended);
+  EXPECT_EQ(now.code, base::kExitFailed) << now.text;
+  EXPECT_THAT(now.text, HasSubstr("2 ranks will go on from it"));
+  EXPECT_THAT(now.text, Not(HasSubstr("started again")));
+  EXPECT_THAT(now.text, Not(HasSubstr("as before")));
+  std::string script = HandOverFrom1To(2);
+  script.replace(script.find("exit 0"), std::strlen("exit 0"), ended);
+  const Outcome before = LaunchThatHandsOver(script + "exit 0");
+  EXPECT_EQ(before.code, base::kExitFailed) << before.text;
+  EXPECT_THAT(before.text, Not(HasSubstr("will go on from it")));
 }
 
 TEST(Launcher, OfRanksThatDieInAHandover_GivesItsMemoryBack) {

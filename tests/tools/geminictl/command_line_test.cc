@@ -15,6 +15,7 @@ TEST(ParseCommandLine, EverySubcommand_IsKnown) {
       {{"ls", "sessions"}, Subcommand::kListSessions},
       {{"ls", "chunks"}, Subcommand::kListChunks},
       {{"ls", "pools"}, Subcommand::kListPools},
+      {{"scale", "demo", "4"}, Subcommand::kScale},
       {{"explain", "1"}, Subcommand::kExplain},
       {{"doctor"}, Subcommand::kDoctor},
       {{"config", "show"}, Subcommand::kConfigShow},
@@ -58,6 +59,13 @@ TEST(ParseCommandLine, Options_ReachTheirSubcommand) {
   EXPECT_EQ(top->top.interval, absl::Milliseconds(500));
   EXPECT_EQ(top->top.order, TopOrder::kBytes);
   EXPECT_TRUE(ParseCommandLine({"config", "show", "--origin"})->origin);
+  const absl::StatusOr<CommandLine> scale =
+      ParseCommandLine({"scale", "demo", "4", "--tenant", "uid:7", "--at-most", "5"});
+  ASSERT_TRUE(scale.ok()) << scale.status();
+  EXPECT_EQ(scale->jobs.job, "demo");
+  EXPECT_EQ(scale->jobs.tenant, "uid:7");
+  EXPECT_EQ(scale->jobs.ranks, 4u);
+  EXPECT_EQ(scale->jobs.wait_at_most, absl::Seconds(5));
 }
 
 TEST(ParseCommandLine, Mistakes_AreRefused) {
@@ -83,6 +91,11 @@ TEST(ParseCommandLine, Mistakes_AreRefused) {
            {"wait", "job", "demo"},
            {"wait", "job", "demo", "--for", "done"},
            {"wait", "daemon", "--at-most", "never"},
+           {"scale", "demo"},
+           {"scale", "demo", "0"},
+           {"scale", "demo", "-1"},
+           {"scale", "demo", "65537"},
+           {"scale", "demo", "2", "--at-most", "never"},
            {"status", "--times", "3"},
            {"top", "--watch", "1"},
            {"end", "demo", "--watch", "1"},

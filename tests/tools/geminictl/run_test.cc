@@ -11,12 +11,14 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <map>
 #include <set>
 #include <sstream>
 
 #include "base/exit_code.h"
 #include "base/unique_fd.h"
+#include "client/src/job_scaling.h"
 #include "daemon/service/entry/version.h"
 #include "geminid/session.h"
 #include "tests/base/json_values.h"
@@ -125,6 +127,43 @@ TEST_F(Geminictl, Evict_OfAJobThatGivesNothingBack_IsExitCodeTen) {
   const Outcome outcome = RunHere({"evict", "demo"});
   EXPECT_EQ(outcome.code, base::kExitPrecondition);
   EXPECT_THAT(outcome.err, HasSubstr("end it instead"));
+}
+
+TEST_F(Geminictl, Scale_OfAJobThatCannot_SaysWhy) {
+  const auto session = AttachWithChunks();
+  const Outcome other = RunHere({"scale", "demo", "2"});
+  EXPECT_EQ(other.code, base::kExitPrecondition);
+  EXPECT_THAT(other.err, HasSubstr("only ranks in training that geminid-train has started"));
+  EXPECT_EQ(RunHere({"scale", "nobody", "2"}).code, base::kExitNotFound);
+}
+
+TEST_F(Geminictl, Scale_WaitsForWhatTheRanksSay) {
+  const auto session = AttachWithChunks();
+  JobScaling rank(env_.socket(), absl::Seconds(60));
+  const auto offer = [&](const JobScaling::Outcome& outcome) {
+    return rank.Make({.session = session->id(), .job = "demo", .outcome = outcome});
+  };
+  const auto answer = [&](const std::string& state, const std::string& message) {
+    return std::async(std::launch::async, [=, &offer] {
+      absl::StatusOr<JobScaling::Asked> asked = offer({});
+      while (asked.ok() && asked->number == 0) asked = offer({});
+      return asked.ok() ? offer({asked->number, state, message}).status() : asked.status();
+    });
+  };
+  ASSERT_TRUE(offer({}).ok());
+  auto good = answer("done", "goes on as 2 ranks after step 7");
+  const Outcome done = RunHere({"scale", "demo", "2"});
+  EXPECT_TRUE(good.get().ok());
+  EXPECT_EQ(done.code, base::kExitOk) << done.err;
+  EXPECT_EQ(done.out, "Job demo goes on as 2 ranks after step 7.\n");
+  auto bad = answer("refused", "there is no room");
+  const Outcome refused = RunHere({"scale", "demo", "3"});
+  EXPECT_TRUE(bad.get().ok());
+  EXPECT_EQ(refused.code, base::kExitPrecondition);
+  EXPECT_THAT(refused.err, HasSubstr("job demo was not scaled to 3 ranks: there is no room"));
+  const Outcome late = RunHere({"scale", "demo", "3", "--at-most", "0.1"});
+  EXPECT_EQ(late.code, base::kExitDeadline);
+  EXPECT_THAT(late.err, HasSubstr("it changes to 3 ranks after that all the same"));
 }
 
 TEST_F(Geminictl, ListChunks_ShowsStatesAndHidesControlCharacters) {

@@ -53,6 +53,7 @@ ROWS = {
     "`--save`": [["--save", "run"]],
     "`--load`": [["--export", "exported"]],
     "`--restarts`": [["--restarts", "1"]],
+    "another number of ranks": None,
     "several hosts": None,
     "gives its arena": None,
     "is planned": None,

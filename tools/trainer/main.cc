@@ -404,6 +404,12 @@ absl::StatusOr<int> RunAsHost() {
 }
 
 absl::Status CheckRankLimits(const TrainOptions& options, int ranks) {
+  if (options.zero.state_disk.endurance_bytes > 0 && (options.min_ranks || options.max_ranks)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--state-disk-endurance limits what each rank writes, and other ranks would count anew; "
+        "leave it out, or ",
+        options.min_ranks ? "--min-ranks" : "--max-ranks"));
+  }
   if (options.min_ranks.value_or(ranks) > ranks) {
     return absl::InvalidArgumentError(absl::StrCat("--min-ranks is ", *options.min_ranks,
                                                    ", and the run begins with ", ranks,

@@ -144,6 +144,10 @@ void Scaling::AfterStep(uint64_t trained) {
 // --- requests ------------------------------------------------------------------------------------
 
 std::string Scaling::WhyNot() const {
+  if (options_.zero.state_disk.endurance_bytes > 0) {
+    return "its --state-disk-endurance limits what each rank writes, and other ranks would count "
+           "anew; save a checkpoint and resume it";
+  }
   if (context_.handover != nullptr) return "";
   if (!context_.is_launched) {
     return "its ranks were not started by geminid-train's own launcher; start it with --ranks, "

@@ -36,6 +36,7 @@ namespace geminid::trainer {
 using Words = std::vector<std::string>;
 
 inline constexpr int kWide = 240;
+inline const std::string kFolder = "FOLDER";  // that of the test
 inline constexpr char kForever[] = "1000000";
 inline constexpr uint64_t kMore = 4;            // steps after the change that are compared
 inline constexpr uint64_t kRecordBytes = 4096;  // of HandoverMemory without state
@@ -60,14 +61,16 @@ class ScalingBase {
     EXPECT_TRUE(env_.Start(options).ok());
   }
 
-  // `more` may name another model.
+  // `more` may name another model, and kFolder.
   Words Arguments(const Words& more) const {
     Words words = {"--text",     text_,      "--batch",         "4",    "--threads", "1",
                    "--schedule", "constant", "--device-memory", "8MiB", "--socket",  env_.socket(),
                    "--job",      "scaled"};
     if (std::ranges::find(more, "--model") == more.end())
       words = words + Words{"--model", "gpt2-tiny"};
-    return words + more;
+    words = words + more;
+    std::ranges::replace(words, kFolder, folder_.path());
+    return words;
   }
 
   // As a request reaches ranks between two steps, the run must have some.

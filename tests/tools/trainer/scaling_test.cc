@@ -55,6 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{2, 4, {"--optimizer", "adafactor"}},
                       Case{2, 4, {"--optimizer", "adamw", "--state-dtype", "bf16"}},
                       Case{2, 1, {"--optimizer", "adamw"}}, Case{2, 4, {"--loss-scale", "dynamic"}},
+                      Case{2, 4, {"--state-disk", "FOLDER"}},
                       Case{1, 2, {"--sampling", "shuffle", "--accumulate", "2"}}),
     [](const auto& of) { return absl::StrCat("Case", of.index); });
 

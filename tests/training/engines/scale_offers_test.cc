@@ -103,6 +103,13 @@ TEST_F(ScaleOffers, ToADaemonThatAnswers_AreMadeAgainSoon) {
   EXPECT_EQ(daemon_->offers[1].session(), session_->id());
 }
 
+TEST_F(ScaleOffers, OfRanksThatCountWhatTheyWriteToADisk_SayThatTheyStay) {
+  options_.zero.state_disk.endurance_bytes = 1;
+  EXPECT_EQ(scaling_->Poll(base::MonotonicNow()), 0);
+  ASSERT_THAT(daemon_->offers, SizeIs(1));
+  EXPECT_THAT(daemon_->offers[0].why_not(), HasSubstr("--state-disk-endurance"));
+}
+
 // Each such offer takes as long as the daemon may take to answer, and the step waits for it.
 TEST_F(ScaleOffers, ToADaemonThatDoesNotAnswer_AreRare) {
   daemon_->answer = [](const auto&, auto*) {

@@ -9,8 +9,12 @@
 
 #include <cstring>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -182,12 +186,15 @@ std::string HandOverFrom1To(int ranks) {
                       "' 1<>/proc/self/fd/$GEMINID_HANDOVER_FD; exit 0; fi\n");
 }
 
-Outcome LaunchThatHandsOver(const std::string& script, int restarts = 0) {
+Outcome LaunchThatHandsOver(
+    const std::string& script, int restarts = 0,
+    std::function<void(const std::string& job_id, int ranks)> at_end = nullptr) {
   for (const int signal : kStopSignals) ::signal(signal, SIG_DFL);
   Outcome outcome;
   LaunchOptions options;
   options.hands_over = true;
   options.restarts = restarts;
+  options.at_end = std::move(at_end);
   options.program = "/bin/sh";
   options.arguments = {"-c", script};
   options.write_stderr = [&](const std::string& text) { outcome.text += text; };
@@ -221,6 +228,18 @@ TEST(Launcher, OfNewRanksThatAreNotReadyForASignal_KeepsThemAlive) {
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
   EXPECT_THAT(outcome.text, HasSubstr("will go on from it"));
   EXPECT_THAT(outcome.text, Not(HasSubstr("killed")));
+}
+
+// So that what a job of so many ranks left on disk goes.
+TEST(Launcher, OfRanksThatHandOver_TellsTheEndOfEachJob) {
+  std::map<std::string, int> ended;
+  const Outcome outcome =
+      LaunchThatHandsOver(HandOverFrom1To(2) + "exit 0", 0,
+                          [&](const std::string& job_id, int ranks) { ended[job_id] = ranks; });
+  EXPECT_EQ(outcome.code, base::kExitOk) << outcome.text;
+  std::vector<int> ranks;
+  for (const auto& [job, of] : ended) ranks.push_back(of);
+  EXPECT_THAT(ranks, testing::UnorderedElementsAre(1, 2));
 }
 
 // Neither the ranks that hand over nor those that go on from the state are followed by others.

@@ -9,13 +9,17 @@ import subprocess
 import pytest
 import torch
 import transformers
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 TRAIN = pathlib.Path(os.environ["GEMINID_DAEMON"]).resolve().with_name("geminid-train")
 CONTEXT = 48
+VERSION = tuple(int(number) for number in transformers.__version__.split(".")[:2])
 
 SHAPE = dict(hidden_size=32, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              vocab_size=256, max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None)
+# Heads of 16 columns, of which 4 are turned.
+NEOX = dict(hidden_size=64, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4, vocab_size=256,
+            max_position_embeddings=64, rotary_pct=0.25, bos_token_id=None, eos_token_id=None, pad_token_id=None)
 LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=256)
 YARN = dict(rope_type="yarn", factor=4.0, beta_fast=8.0, beta_slow=1.0, original_max_position_embeddings=64)
@@ -26,6 +30,11 @@ FAMILIES = {
     "opt": ("OPT", dict(hidden_size=32, ffn_dim=56, num_hidden_layers=2, num_attention_heads=4, vocab_size=256,
                         max_position_embeddings=64, bos_token_id=None, eos_token_id=None, pad_token_id=None,
                         dropout=0.0)),
+    "gpt_neox": ("GPTNeoX", dict(NEOX)),
+    "gpt_neox, whole heads turned": ("GPTNeoX", dict(NEOX, rotary_pct=1.0, rotary_emb_base=500)),
+    "gpt_neox, one after the other": ("GPTNeoX", dict(NEOX, use_parallel_residual=False, attention_bias=False)),
+    "gpt_neox, gelu_fast, tied": ("GPTNeoX", dict(NEOX, hidden_act="gelu_fast", tie_word_embeddings=True)),
+    "gpt_neox, yarn": ("GPTNeoX", dict(NEOX, rotary_pct=0.5, rope_scaling=dict(YARN, rope_theta=500.0))),
     "llama": ("Llama", dict(SHAPE)),
     "llama with wide heads": ("Llama", dict(SHAPE, head_dim=16)),
     "llama with biases": ("Llama", dict(SHAPE, attention_bias=True)),
@@ -57,6 +66,11 @@ def make(name):
             noise = torch.randn(parameter.shape, generator=generator)
             parameter.copy_(parameter + 0.1 * noise if parameter.dim() == 1 else 0.2 * noise)
     return model.float().eval()
+
+
+def in_memory(key):
+    """What this version of transformers calls a tensor of its files."""
+    return "lm_head.weight" if key == "embed_out.weight" and VERSION >= (5, 13) else key
 
 
 def train(*arguments):
@@ -91,6 +105,8 @@ def test_loss_gradients_and_export_are_those_of_transformers(name, tmp_path):
     assert json.loads((tmp_path / "report").read_text())["loss"][0] == pytest.approx(loss.item(), rel=2e-6)
 
     exported = load_file(tmp_path / "exported" / "model.safetensors")
+    assert set(exported) == set(load_file(tmp_path / "saved" / "model.safetensors"))
+    exported = {in_memory(key): value for key, value in exported.items()}
     expected = dict(model.named_parameters())  # a tied output layer is not there twice
     assert set(exported) == set(expected)
     for key, parameter in expected.items():
@@ -120,3 +136,23 @@ def test_text_that_is_written_on_is_that_of_transformers(name, tmp_path):
     with torch.no_grad():
         written = model.generate(torch.tensor([prompt]), max_new_tokens=40, do_sample=False, use_cache=caches)
     assert answer["tokens"] == written[0, len(prompt):].tolist()
+
+
+# As the files of Pythia were published: causal masks and angles beside the parameters, which nobody trains.
+def test_buffers_of_older_files_are_passed_over(tmp_path):
+    model, tokens = make("gpt_neox"), text_of(tmp_path)
+    model.save_pretrained(tmp_path / "saved")
+    file = tmp_path / "saved" / "model.safetensors"
+    tensors = load_file(file)
+    for layer in range(2):
+        prefix = f"gpt_neox.layers.{layer}.attention."
+        tensors[prefix + "bias"] = torch.ones(1, 1, 64, 64, dtype=torch.bool)
+        tensors[prefix + "masked_bias"] = torch.tensor(-1e9)
+        tensors[prefix + "rotary_emb.inv_freq"] = torch.ones(2)
+    for head in ("embed_out.weight", "lm_head.weight"):
+        tensors[head] = tensors.pop("embed_out.weight" if "embed_out.weight" in tensors else "lm_head.weight")
+        save_file(tensors, file, metadata={"format": "pt"})
+        train("--load", tmp_path / "saved", "--text", tmp_path / "text", "--context", CONTEXT, "--batch", 1, "--eval-only",
+              "--validation-batches", 1, "--dtype", "fp32", "--report", tmp_path / "report")
+        loss = json.loads((tmp_path / "report").read_text())["validation_loss"]
+        assert loss == pytest.approx(loss_of(model, tokens).item(), rel=2e-6)

@@ -85,6 +85,7 @@ void UseTrainersNumber(PlanAnswer* answer) {
                                     .vocabulary = model.vocabulary,
                                     .experts = model.experts > 1 ? model.experts : 0,
                                     .norms_heads = model.qk_norm,
+                                    .parallel_block = model.parallel_block,
                                     .batch = job.batch,
                                     .threads = threads};
   if (forecast::IsInTable(job.hardware)) shape.UseGpu();

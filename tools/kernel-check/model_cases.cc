@@ -295,11 +295,12 @@ template <typename T>
 KernelCase RotaryCase(const char* name) {
   KernelCase one;
   one.name = name;
-  for (const Turn& turn : {Turn{{2, 7, 3, 10, 32, 5}, false}, Turn{{1, 3, 5, 128, 640, 0}, true},
-                           Turn{{1, 1, 1, 2, 2, 0}, false}}) {
+  for (const Turn& turn :
+       {Turn{{2, 7, 3, 10, 32, 5, 0}, false}, Turn{{1, 3, 5, 128, 640, 0, 0}, true},
+        Turn{{1, 1, 1, 2, 2, 0, 0}, false}, Turn{{2, 3, 5, 6, 120, 1, 24}, true}}) {
     one.compared.emplace_back([turn](Trial& trial) { CheckRotary<T>(trial, turn); });
   }
-  one.timed = [](Trial& trial) { CheckRotary<T>(trial, {{8, 1024, 32, 128, 4096, 0}, false}); };
+  one.timed = [](Trial& trial) { CheckRotary<T>(trial, {{8, 1024, 32, 128, 4096, 0, 0}, false}); };
   return one;
 }
 

@@ -99,7 +99,7 @@ std::string Trial::Difference() {
 
 std::vector<KernelCase> AllKernelCases() {
   std::vector<KernelCase> all = NumericCases();
-  for (auto cases : {ModelCases(), ReluCases(), ProductCases(), AttentionCases()}) {
+  for (auto cases : {ModelCases(), PointwiseCases(), ProductCases(), AttentionCases()}) {
     for (KernelCase& one : cases) all.push_back(std::move(one));
   }
   return all;

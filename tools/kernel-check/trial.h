@@ -155,7 +155,7 @@ std::vector<KernelCase> NumericCases();
 std::vector<KernelCase> ModelCases();
 std::vector<KernelCase> ProductCases();
 std::vector<KernelCase> AttentionCases();
-std::vector<KernelCase> ReluCases();
+std::vector<KernelCase> PointwiseCases();
 std::vector<KernelCase> AllKernelCases();
 
 Finding CheckKernel(const KernelCase& one, bool timing);

@@ -25,6 +25,7 @@ namespace {
 using checkpoint::TensorSet;
 
 constexpr char kHead[] = "lm_head.weight";
+constexpr char kHeadOfGptNeox[] = "embed_out.weight";
 constexpr uint64_t kBlockElements = uint64_t{1} << 20;
 
 // The number of the layer that a tensor belongs to; -1: of none.
@@ -52,10 +53,18 @@ class Names {
     if (!has_prefix) left_out_ = prefix;
     has_adapters_ = std::any_of(file_of.begin(), file_of.end(),
                                 [](const auto& entry) { return IsAdapter(entry.first); });
+    // Newer versions of transformers call that of GPT-NeoX kHead, though not in the files they
+    // save.
+    const bool has_usual = file_of.contains(kHead) && !file_of.contains(kHeadOfGptNeox);
+    if (model.family == Family::kGptNeox && !has_usual) head_ = kHeadOfGptNeox;
   }
+
+  // The folder's output layer, where it has one.
+  const char* head() const { return head_; }
 
   std::string Of(const zero::Parameter& parameter) const {
     if (IsAdapter(parameter) && !has_adapters_) return "";
+    if (parameter.name == kHeadOfGptNeox) return head_;
     std::string_view name = parameter.name;
     if (name.starts_with(left_out_)) name.remove_prefix(left_out_.size());
     return std::string(name);
@@ -64,6 +73,7 @@ class Names {
  private:
   std::string_view left_out_;
   bool has_adapters_ = false;
+  const char* head_ = kHead;
 };
 
 // Whether the output layer of a folder is its token table once more.
@@ -84,11 +94,12 @@ absl::StatusOr<bool> AreEqual(const TensorSet& set, const std::string& head,
   return true;
 }
 
-absl::Status CheckHead(const TensorSet& set, const std::string& folder, const std::string& table) {
-  GEMINID_ASSIGN_OR_RETURN(const bool are_equal, AreEqual(set, kHead, table));
+absl::Status CheckHead(const TensorSet& set, const std::string& folder, const char* head,
+                       const std::string& table) {
+  GEMINID_ASSIGN_OR_RETURN(const bool are_equal, AreEqual(set, head, table));
   if (are_equal) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "'", folder, "' has an output layer '", kHead, "' that differs from '", table,
+      "'", folder, "' has an output layer '", head, "' that differs from '", table,
       "', but the model has one table for both; set \"tie_word_embeddings\" to false in its "
       "config.json, or remove the tensor"));
 }
@@ -122,8 +133,8 @@ absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* stat
   std::set<std::string> asked;
   for (const zero::Parameter& parameter : parameters) asked.insert(names.Of(parameter));
   GEMINID_RETURN_IF_ERROR(CheckNothingIsLeftOut(set, folder, options.model, asked));
-  if (set.file_of().contains(kHead) && !asked.contains(kHead)) {
-    GEMINID_RETURN_IF_ERROR(CheckHead(set, folder, names.Of(parameters.front())));
+  if (set.file_of().contains(names.head()) && !asked.contains(names.head())) {
+    GEMINID_RETURN_IF_ERROR(CheckHead(set, folder, names.head(), names.Of(parameters.front())));
   }
   return checkpoint::LoadValues(folder, state, parameters, [&](const zero::Parameter& parameter) {
     return names.Of(parameter);

@@ -123,6 +123,14 @@ Model Qwen3(Model model, std::uint64_t head_dim) {
   return model;
 }
 
+Model GptNeox(std::string name, Shape shape) {
+  Model model = Gpt2(std::move(name), shape);
+  model.position_rows = 0;
+  model.parallel_block = true;
+  model.tied_output = false;
+  return model;
+}
+
 // A model of geminid-train: shapes of GPT-2, LLaMA and the like over bytes.
 Model OverBytes(Model model, std::uint64_t context) {
   model.vocabulary = 256;
@@ -159,6 +167,8 @@ const std::vector<Model>& ModelsOfTrainer() {
       OverBytes(Experts(Llama("mixtral-tiny", {2, 64, 4}), 4, 2), 2, 128, 64),
       OverBytes(Experts(Llama("mixtral-20m", {6, 256, 4}), 8, 2), 2, 512, 256),
       OverBytes(Experts(Llama("mixtral-8x7b", {32, 4096, 32}), 8, 2), 8, 14336, 2048),
+      OverBytes(GptNeox("pythia-tiny", {2, 64, 4}), 64),
+      OverBytes(GptNeox("pythia-160m", {12, 768, 12}), 2048),
   };
   return *kModels;
 }

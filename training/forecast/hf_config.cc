@@ -249,6 +249,7 @@ Model ReadGptNeox(Keys& keys) {
   m.vocabulary = keys.Count("vocab_size");
   m.context = keys.Count("max_position_embeddings", 2048);
   m.qkv_bias = m.attention_output_bias = keys.Flag("attention_bias", true);
+  m.parallel_block = keys.Flag("use_parallel_residual", true);
   m.tied_output = keys.Flag("tie_word_embeddings", false);
   return m;
 }

@@ -46,6 +46,8 @@ struct Model {
   bool norm_shift = true;  // LayerNorm has a gain and a shift; RMSNorm a gain alone
   // 1: attention and MLP read the same norm (PaLM, Falcon); they are planned one after the other.
   std::uint64_t norms_per_layer = 2;
+  // Attention and MLP read the same input by norms of their own (GPT-NeoX); likewise.
+  bool parallel_block = false;
   bool output_norms = false;  // what attention and MLP give is normed too (Gemma 2)
   bool qk_norm = false;       // the queries and keys of each head are normed (Qwen3)
   bool embedding_norm = false;

@@ -146,8 +146,9 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
       std::max({copies(tokens, hidden, std::max(head_columns, wide)),
                 copies(tokens, hidden, std::min(shape.mlp_columns, shape.intermediate)),
                 copies(tokens, hidden, shape.vocabulary)});
+  const std::uint64_t inputs = (shape.parallel_block ? 1 : 2) * shape.layers;
   const std::uint64_t step =
-      (2 * shape.layers + 2) * stream + 2 * stream + 2 * tokens * (wide - hidden) * element +
+      (inputs + 2) * stream + 2 * stream + 2 * tokens * (wide - hidden) * element +
       tokens * hidden * sizeof(float) + std::max({attention, mlp + routed, output}) + product;
   return std::max(step, library.in_its_test);
 }
@@ -164,7 +165,8 @@ std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need) {
 bool TrainerTrains(const Model& model) {
   // Not OPT-350m, whose norms stand behind the layers.
   if (model.name == "opt") return model.final_norm && model.embedding_width == 0;
-  constexpr const char* kTypes[] = {"gpt2", "llama", "mistral", "mixtral", "qwen2", "qwen3"};
+  constexpr const char* kTypes[] = {"gpt2",    "gpt_neox", "llama", "mistral",
+                                    "mixtral", "qwen2",    "qwen3"};
   return std::find(std::begin(kTypes), std::end(kTypes), model.name) != std::end(kTypes) ||
          TrainersOwn(model.name) != nullptr;
 }

@@ -24,8 +24,9 @@ struct WorkspaceShape {
   std::uint64_t head_dim = 0;
   std::uint64_t intermediate = 0;
   std::uint64_t vocabulary = 0;
-  std::uint64_t experts = 0;  // 0: no router
-  bool norms_heads = false;   // of queries and keys, so that all heads are worked on at a time
+  std::uint64_t experts = 0;    // 0: no router
+  bool norms_heads = false;     // of queries and keys, so that all heads are worked on at a time
+  bool parallel_block = false;  // attention and MLP have one input
   std::uint64_t element_bytes = kElementBytes;
   Batch batch;
   std::uint64_t attention_columns = kTrainerAttentionColumns;

@@ -68,6 +68,18 @@ ModelConfig ReadGpt2(Keys& keys, const base::JsonValue& /*root*/) {
   return model;
 }
 
+// The activations of an MLP without a gate. The three forms of tanh differ by rounding.
+void ReadActivation(Keys& keys, const char* key, ModelConfig* model) {
+  const std::string name = keys.Word(key, Name(model->usual_activation()));
+  for (const Activation known : {Activation::kGelu, Activation::kGeluErf, Activation::kRelu}) {
+    if (name == Name(known)) model->mlp_activation = known;
+  }
+  if (name == "gelu_fast" || name == "gelu_pytorch_tanh") model->mlp_activation = Activation::kGelu;
+  if (model->mlp_activation) return;
+  keys.Fail(absl::StrCat("'", key, "' is '", name,
+                         "'; gelu, gelu_new, gelu_fast, gelu_pytorch_tanh and relu are known"));
+}
+
 // OPT-350m is none of these: its norms stand behind the layers, and its table is narrower.
 ModelConfig ReadOpt(Keys& keys, const base::JsonValue& /*root*/) {
   ModelConfig model = {.family = Family::kOpt};
@@ -112,8 +124,11 @@ void ReadYarn(Keys& rope, RotaryScaling* scaling) {
   scaling->attention_factor = rope.Real("attention_factor", usual);
 }
 
-void RefusePartialRotary(Keys& keys) {
-  Require(keys, keys.Real("partial_rotary_factor", 1) == 1,
+constexpr char kRotaryShare[] = "partial_rotary_factor";
+
+// Families without a share turn whole heads.
+void RefusePartialRotary(Keys& keys, const ModelConfig& model) {
+  Require(keys, model.rotary_share || keys.Real(kRotaryShare, 1) == 1,
           "'partial_rotary_factor' is not 1; heads are turned as a whole");
 }
 
@@ -121,7 +136,6 @@ void RefusePartialRotary(Keys& keys) {
 RotaryScaling ReadRotaryScaling(Keys& rope, uint64_t positions, const char* usual) {
   using Kind = RotaryScaling::Kind;
   RotaryScaling scaling;
-  RefusePartialRotary(rope);
   const std::string type = rope.Word("rope_type", rope.Word("type", usual));
   if (type == Name(Kind::kNone)) return scaling;
   for (const Kind kind : {Kind::kLinear, Kind::kLlama3, Kind::kYarn}) {
@@ -147,11 +161,12 @@ RotaryScaling ReadRotaryScaling(Keys& rope, uint64_t positions, const char* usua
   return scaling;
 }
 
-// Newer versions of transformers keep all of it in 'rope_parameters', older ones in 'rope_theta'
-// and 'rope_scaling', which wins where both are there.
-void ReadRotary(Keys& keys, const base::JsonValue& root, double usual_theta, ModelConfig* model) {
-  model->rotary_theta = keys.Real("rope_theta", usual_theta);
-  RefusePartialRotary(keys);
+// Newer versions of transformers keep all of it in 'rope_parameters', older ones in `theta`, for
+// most families 'rope_theta', and 'rope_scaling', which wins where both are there.
+void ReadRotary(Keys& keys, const base::JsonValue& root, const char* theta, double usual_theta,
+                ModelConfig* model) {
+  model->rotary_theta = keys.Real(theta, usual_theta);
+  RefusePartialRotary(keys, *model);
   for (const auto& [key, usual] : {std::pair{"rope_parameters", "default"}, {"rope_scaling", ""}}) {
     const base::JsonValue* const value = Find(root, key);
     if (value == nullptr) continue;
@@ -160,6 +175,8 @@ void ReadRotary(Keys& keys, const base::JsonValue& root, double usual_theta, Mod
     }
     Keys rope(*value);
     model->rotary_theta = rope.Real("rope_theta", model->rotary_theta);
+    RefusePartialRotary(rope, *model);
+    if (model->rotary_share) model->rotary_share = rope.Real(kRotaryShare, *model->rotary_share);
     model->rotary_scaling = ReadRotaryScaling(rope, *model->positions, usual);
     uint64_t& original = model->rotary_scaling.original_positions;
     if (original > 0) original = keys.Count("original_max_position_embeddings", original);
@@ -204,7 +221,7 @@ ModelConfig ReadLlamaLike(Keys& keys, const base::JsonValue& root, Family family
   model.vocabulary = keys.Count("vocab_size");
   model.positions = keys.Count("max_position_embeddings", defaults.positions);
   model.norm_epsilon = keys.Real("rms_norm_eps", defaults.norm_epsilon);
-  ReadRotary(keys, root, defaults.rotary_theta, &model);
+  ReadRotary(keys, root, "rope_theta", defaults.rotary_theta, &model);
   model.tied = keys.Flag("tie_word_embeddings", false);
   Require(keys, keys.Word("hidden_act", "silu") == "silu", "'hidden_act' is not silu");
   ReadSpecialTokens(keys, defaults.first_token, defaults.end_token, &model);
@@ -276,15 +293,38 @@ ModelConfig ReadQwen3(Keys& keys, const base::JsonValue& root) {
   return model;
 }
 
+// Transformers takes base and share of the rotary positions from 'rope_parameters', else from keys
+// of this family's own. Version 4 wrote the share as 'partial_rotary_factor' too.
+ModelConfig ReadGptNeox(Keys& keys, const base::JsonValue& root) {
+  ModelConfig model = {.family = Family::kGptNeox};
+  model.layers = keys.Count("num_hidden_layers", 44);
+  model.hidden = keys.Count("hidden_size", 6144);
+  model.heads = model.kv_heads = keys.Count("num_attention_heads", 64);
+  model.intermediate = keys.Count("intermediate_size", 24576);
+  model.vocabulary = keys.Count("vocab_size", 50432);
+  model.positions = keys.Count("max_position_embeddings", 2048);
+  model.norm_epsilon = keys.Real("layer_norm_eps", 1e-5);
+  model.rotary_share = keys.Real("rotary_pct", 0.25);
+  Require(keys, keys.Real(kRotaryShare, *model.rotary_share) == *model.rotary_share,
+          "'partial_rotary_factor' is not 'rotary_pct'");
+  ReadRotary(keys, root, "rotary_emb_base", 10000, &model);
+  model.tied = keys.Flag("tie_word_embeddings", false);
+  model.attention_bias = keys.Flag("attention_bias", true);
+  model.parallel_block = keys.Flag("use_parallel_residual", true);
+  ReadActivation(keys, "hidden_act", &model);
+  ReadSpecialTokens(keys, 0, 2, &model);
+  return model;
+}
+
 // By the families' names, which are transformers' too.
 struct Type {
   Family family;
   ModelConfig (*read)(Keys&, const base::JsonValue& root);
 };
-constexpr Type kTypes[] = {{Family::kGpt2, ReadGpt2},       {Family::kLlama, ReadLlama},
-                           {Family::kMistral, ReadMistral}, {Family::kMixtral, ReadMixtral},
-                           {Family::kOpt, ReadOpt},         {Family::kQwen2, ReadQwen2},
-                           {Family::kQwen3, ReadQwen3}};
+constexpr Type kTypes[] = {{Family::kGpt2, ReadGpt2},       {Family::kGptNeox, ReadGptNeox},
+                           {Family::kLlama, ReadLlama},     {Family::kMistral, ReadMistral},
+                           {Family::kMixtral, ReadMixtral}, {Family::kOpt, ReadOpt},
+                           {Family::kQwen2, ReadQwen2},     {Family::kQwen3, ReadQwen3}};
 
 std::string NamesOfTypes() {
   return absl::StrJoin(
@@ -344,7 +384,14 @@ absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder) {
 }
 
 std::string_view LanguageModelPrefix(Family family) {
-  return family == Family::kGpt2 ? "transformer." : "model.";
+  switch (family) {
+    case Family::kGpt2:
+      return "transformer.";
+    case Family::kGptNeox:
+      return "gpt_neox.";
+    default:
+      return "model.";
+  }
 }
 
 }  // namespace geminid::trainer

@@ -46,10 +46,10 @@ void WriteOpt(const ModelConfig& model, base::JsonWriter* json) {
   json->Key("tie_word_embeddings").Value(model.tied_output());
 }
 
-// In the form that older versions of transformers know too.
-void WriteRotary(const ModelConfig& model, base::JsonWriter* json) {
+// In the form that older versions of transformers know too, which call the base `theta`.
+void WriteRotary(const ModelConfig& model, const char* theta, base::JsonWriter* json) {
   using Kind = RotaryScaling::Kind;
-  json->Key("rope_theta").Real(model.rotary_theta);
+  json->Key(theta).Real(model.rotary_theta);
   const RotaryScaling& scaling = model.rotary_scaling;
   if (scaling.kind == Kind::kNone) return;
   json->Key("rope_scaling").BeginObject();
@@ -78,7 +78,7 @@ void WriteAttention(const ModelConfig& model, base::JsonWriter* json) {
   if (model.head_width || model.family == Family::kQwen3) {
     json->Key("head_dim").Value(model.head_dim());
   }
-  if (model.attention_bias) json->Key("attention_bias").Value(true);
+  if (model.attention_bias.value_or(false)) json->Key("attention_bias").Value(true);
   if (model.window > 0) {
     json->Key("sliding_window").Value(model.window);
   } else if (model.family == Family::kMistral) {
@@ -102,6 +102,8 @@ const char* ArchitectureOf(Family family) {
       return "Qwen3ForCausalLM";
     case Family::kOpt:
       return "OPTForCausalLM";
+    case Family::kGptNeox:
+      return "GPTNeoXForCausalLM";
   }
   return "";
 }
@@ -115,12 +117,28 @@ void WriteLlama(const ModelConfig& model, base::JsonWriter* json) {
   WriteAttention(model, json);
   json->Key("hidden_act").Value("silu");
   json->Key("rms_norm_eps").Real(model.norm_epsilon);
-  WriteRotary(model, json);
+  WriteRotary(model, "rope_theta", json);
   json->Key("tie_word_embeddings").Value(model.tied_output());
   if (!model.routed()) return;
   json->Key("num_local_experts").Value(model.experts);
   json->Key("num_experts_per_tok").Value(model.experts_per_token);
   json->Key("router_aux_loss_coef").Real(model.balance_loss);
+}
+
+void WriteGptNeox(const ModelConfig& model, base::JsonWriter* json) {
+  json->Key("vocab_size").Value(model.vocabulary);
+  json->Key("max_position_embeddings").Value(model.position_rows());
+  json->Key("hidden_size").Value(model.hidden);
+  json->Key("intermediate_size").Value(model.intermediate);
+  json->Key("num_hidden_layers").Value(model.layers);
+  json->Key("num_attention_heads").Value(model.heads);
+  json->Key("attention_bias").Value(model.output_bias());
+  json->Key("hidden_act").Value(Name(model.activation()));
+  json->Key("layer_norm_eps").Real(model.norm_epsilon);
+  json->Key("rotary_pct").Real(model.turned_share());
+  WriteRotary(model, "rotary_emb_base", json);
+  json->Key("use_parallel_residual").Value(model.parallel());
+  json->Key("tie_word_embeddings").Value(model.tied_output());
 }
 
 }  // namespace
@@ -134,6 +152,8 @@ std::string HuggingFaceConfig(const ModelConfig& model, const std::string& data_
     WriteGpt2(model, &json);
   } else if (model.family == Family::kOpt) {
     WriteOpt(model, &json);
+  } else if (model.family == Family::kGptNeox) {
+    WriteGptNeox(model, &json);
   } else {
     WriteLlama(model, &json);
   }

@@ -32,6 +32,11 @@ constexpr ModelConfig Gpt2(uint64_t layers, uint64_t hidden, uint64_t heads, uin
           .context = context};
 }
 
+constexpr ModelConfig GptNeox(ModelConfig gpt2) {
+  gpt2.family = Family::kGptNeox;
+  return gpt2;
+}
+
 constexpr ModelConfig Llama(uint64_t layers, uint64_t hidden, uint64_t heads, uint64_t kv_heads,
                             uint64_t intermediate, uint64_t context) {
   return {.family = Family::kLlama,
@@ -83,6 +88,8 @@ constexpr std::array kPresets = {
     Preset{"mixtral-tiny", Mixtral(Llama(2, 64, 4, 2, 128, 64), 4, 2)},
     Preset{"mixtral-20m", Mixtral(Llama(6, 256, 4, 2, 512, 256), 8, 2)},
     Preset{"mixtral-8x7b", Mixtral(Llama(32, 4096, 32, 8, 14336, 2048), 8, 2)},
+    Preset{"pythia-tiny", GptNeox(Gpt2(2, 64, 4, 64))},
+    Preset{"pythia-160m", GptNeox(Gpt2(12, 768, 12, 2048))},
 };
 
 absl::Status CheckRange(const char* name, uint64_t value, uint64_t max) {
@@ -97,16 +104,47 @@ absl::Status CheckDivides(const char* what, uint64_t part, const char* of, uint6
                                                  whole, "); the remainder is ", whole % part));
 }
 
-absl::Status CheckLikeGpt2(const ModelConfig& config) {
-  if (!config.like_gpt2()) return absl::OkStatus();
+// Families whose heads share the stream.
+absl::Status CheckEvenHeads(const ModelConfig& config) {
+  if (!config.layer_norms()) return absl::OkStatus();
   if (config.kv_heads != config.heads) {
     return absl::InvalidArgumentError(
-        "GPT-2 and OPT have as many key/value heads as heads; use the llama family for fewer");
+        "GPT-2, OPT and GPT-NeoX have as many key/value heads as heads; use the llama family for "
+        "fewer");
   }
   if (!config.head_width && config.window == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "GPT-2 and OPT have neither heads of their own width nor a sliding window; use the mistral "
-      "family");
+      "GPT-2, OPT and GPT-NeoX have neither heads of their own width nor a sliding window; use the "
+      "mistral family");
+}
+
+absl::Status CheckRotaryShare(const ModelConfig& config, const std::string& from) {
+  if (!config.rotary()) return absl::OkStatus();
+  const double share = config.turned_share();
+  if (!(share > 0 && share <= 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the share of a head that rotary positions turn is ", share,
+                     "; it must be above 0 and at "
+                     "most 1"));
+  }
+  const uint64_t turned = config.rotary_columns();
+  if (turned == config.head_dim() && turned % 2 != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rotary positions need an even head width, but it is ", turned, from));
+  }
+  if (turned > 0 && turned % 2 == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("rotary positions turn ", turned, " of the ",
+                                                 config.head_dim(), " columns of a head", from,
+                                                 "; the number must be even and above 0"));
+}
+
+absl::Status CheckBlock(const ModelConfig& config) {
+  if (config.like_gpt_neox()) return absl::OkStatus();
+  if (!config.parallel() && config.rotary_columns() == config.head_dim()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the ", Name(config.family),
+                   " family has neither a parallel block nor heads that are turned in part; use "
+                   "the gpt_neox family"));
 }
 
 absl::Status CheckHeads(const ModelConfig& config) {
@@ -126,11 +164,9 @@ absl::Status CheckHeads(const ModelConfig& config) {
                      " is wider than the attention kernel's limit of ",
                      kernels::kAttentionHeadDimMax, config.head_width ? "" : "; use more heads"));
   }
-  if (config.rotary() && config.head_dim() % 2 != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "rotary positions need an even head width, but it is ", config.head_dim(), from));
-  }
-  return CheckLikeGpt2(config);
+  if (absl::Status status = CheckRotaryShare(config, from); !status.ok()) return status;
+  if (absl::Status status = CheckBlock(config); !status.ok()) return status;
+  return CheckEvenHeads(config);
 }
 
 absl::Status CheckExperts(const ModelConfig& config) {
@@ -186,22 +222,36 @@ const char* Name(Family family) {
       return "qwen3";
     case Family::kOpt:
       return "opt";
+    case Family::kGptNeox:
+      return "gpt_neox";
+  }
+  return "";
+}
+
+const char* Name(Activation activation) {
+  switch (activation) {
+    case Activation::kGelu:
+      return "gelu_new";
+    case Activation::kRelu:
+      return "relu";
+    case Activation::kGeluErf:
+      return "gelu";
   }
   return "";
 }
 
 absl::StatusOr<Family> ParseFamily(const std::string& name) {
   for (const Family family : {Family::kGpt2, Family::kLlama, Family::kMixtral, Family::kMistral,
-                              Family::kQwen2, Family::kQwen3, Family::kOpt}) {
+                              Family::kQwen2, Family::kQwen3, Family::kOpt, Family::kGptNeox}) {
     if (name == Name(family)) return family;
   }
   return absl::InvalidArgumentError(
       absl::StrCat("there is no model family '", name,
-                   "'; use gpt2, llama, mistral, mixtral, opt, qwen2 or qwen3"));
+                   "'; use gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2 or qwen3"));
 }
 
 uint64_t DefaultIntermediate(Family family, uint64_t hidden) {
-  if (family == Family::kGpt2 || family == Family::kOpt) return 4 * hidden;
+  if (ModelConfig{.family = family}.layer_norms()) return 4 * hidden;
   const uint64_t width = family == Family::kMixtral ? (7 * hidden + 1) / 2 : (8 * hidden + 2) / 3;
   return base::RoundUp(width, kLlamaIntermediateMultiple);
 }

@@ -21,13 +21,16 @@ namespace geminid::trainer {
 // sliding window (arXiv:2310.06825). kQwen2: as kLlama, with biases of queries, keys and values
 // (arXiv:2407.10671). kQwen3: as kLlama, with a norm of each head of queries and keys
 // (arXiv:2505.09388). kOpt: as kGpt2, with ReLU, and a table of positions whose first two rows no
-// token has (arXiv:2205.01068).
-enum class Family { kGpt2, kLlama, kMixtral, kMistral, kQwen2, kQwen3, kOpt };
+// token has (arXiv:2205.01068). kGptNeox: LayerNorm, GELU and biases as kGpt2, but rotary positions
+// of a part of each head, two tables, and as a rule attention and MLP beside each other
+// (arXiv:2204.06745; Pythia, arXiv:2304.01373).
+enum class Family { kGpt2, kLlama, kMixtral, kMistral, kQwen2, kQwen3, kOpt, kGptNeox };
 const char* Name(Family family);
 absl::StatusOr<Family> ParseFamily(const std::string& name);
 
-// Of an MLP without a gate.
-enum class Activation { kGelu, kRelu };
+// Of an MLP without a gate. kGelu: the tanh form; kGeluErf: the exact one.
+enum class Activation { kGelu, kRelu, kGeluErf };
+const char* Name(Activation activation);
 
 // Text is bytes.
 inline constexpr uint64_t kByteVocabulary = 256;
@@ -37,8 +40,9 @@ struct ModelConfig {
   uint64_t layers = 0;
   uint64_t hidden = 0;
   uint64_t heads = 0;
-  uint64_t kv_heads = 0;  // divides heads; below it: grouped queries (not GPT-2 and OPT)
-  // Of one head; unset: hidden / heads. Not GPT-2 and OPT.
+  // Divides heads; below it: grouped queries (not GPT-2, OPT and GPT-NeoX).
+  uint64_t kv_heads = 0;
+  // Of one head; unset: hidden / heads. Not GPT-2, OPT and GPT-NeoX.
   std::optional<uint64_t> head_width = std::nullopt;
   uint64_t intermediate = 0;  // width of the MLP, of each expert if there are several
   uint64_t context = 0;       // tokens per sequence
@@ -50,10 +54,20 @@ struct ModelConfig {
   bool fp32_norms = false;
   double rotary_theta = 10000;  // not GPT-2 and OPT; that of LLaMA 2
   RotaryScaling rotary_scaling = {};
-  // A token sees so many at most, itself the last of them; 0: all before it. Not GPT-2 and OPT.
+  // The share of a head's elements that is turned, the first ones; unset: as is usual in the
+  // family.
+  std::optional<double> rotary_share = std::nullopt;
+  // A token sees so many at most, itself the last of them; 0: all before it. Not GPT-2, OPT and
+  // GPT-NeoX.
   uint64_t window = 0;
-  // Queries, keys, values and what attention adds have biases whatever the family.
-  bool attention_bias = false;
+  // Whether queries, keys, values and what attention adds have biases; unset: as is usual in the
+  // family. GPT-2 and OPT have them always.
+  std::optional<bool> attention_bias = std::nullopt;
+  // Whether the MLP reads the input of its layer, as attention does, and not what attention adds to
+  // it; unset: as is usual in the family. GPT-NeoX alone.
+  std::optional<bool> parallel_block = std::nullopt;
+  // Of an MLP without a gate; unset: as is usual in the family.
+  std::optional<Activation> mlp_activation = std::nullopt;
   // Whether the output layer is the token table; unset: as is usual in the family.
   std::optional<bool> tied = std::nullopt;
 
@@ -82,14 +96,30 @@ struct ModelConfig {
   uint64_t attention_window() const { return window < context ? window : 0; }
   // Learned positions, LayerNorm, biases everywhere, no gate, and as a rule one table.
   bool like_gpt2() const { return family == Family::kGpt2 || family == Family::kOpt; }
-  bool gated_mlp() const { return !like_gpt2(); }
+  bool like_gpt_neox() const { return family == Family::kGptNeox; }
+  // LayerNorm, and an MLP of two matrices with biases; else RMSNorm, and three without.
+  bool layer_norms() const { return like_gpt2() || like_gpt_neox(); }
+  bool gated_mlp() const { return !layer_norms(); }
   bool rotary() const { return !like_gpt2(); }
-  Activation activation() const {
+  double turned_share() const {  // of a head
+    constexpr double kOfGptNeox = 0.25;
+    return rotary_share.value_or(like_gpt_neox() ? kOfGptNeox : 1);
+  }
+  uint64_t rotary_columns() const {  // of a head, rounded down as by transformers
+    return static_cast<uint64_t>(static_cast<double>(head_dim()) * turned_share());
+  }
+  Activation activation() const { return mlp_activation.value_or(usual_activation()); }
+  Activation usual_activation() const {
+    if (like_gpt_neox()) return Activation::kGeluErf;
     return family == Family::kOpt ? Activation::kRelu : Activation::kGelu;
   }
+  // Attention and MLP both read the input of their layer.
+  bool parallel() const { return parallel_block.value_or(like_gpt_neox()); }
   bool routed() const { return family == Family::kMixtral; }
   bool qkv_bias() const { return output_bias() || family == Family::kQwen2; }
-  bool output_bias() const { return attention_bias || like_gpt2(); }  // of attention
+  bool output_bias() const {  // of attention
+    return like_gpt2() || attention_bias.value_or(like_gpt_neox());
+  }
   bool norms_heads() const { return family == Family::kQwen3; }
   // Of each layer, how many MLPs a token is computed by.
   uint64_t mlps_per_token() const { return routed() ? experts_per_token : 1; }
@@ -104,8 +134,8 @@ struct ModelConfig {
   bool tied_output() const { return tied.value_or(like_gpt2()); }
 };
 
-// The usual MLP width: 4 hidden (GPT-2 and OPT); 8/3 hidden (LLaMA and the like) or 7/2 hidden
-// (Mixtral), rounded up to a multiple of 64.
+// The usual MLP width: 4 hidden (GPT-2, OPT and GPT-NeoX); 8/3 hidden (LLaMA and the like) or 7/2
+// hidden (Mixtral), rounded up to a multiple of 64.
 uint64_t DefaultIntermediate(Family family, uint64_t hidden);
 
 // Eight experts, two for each token, balanced as the checkpoints of Mixtral 8x7B say.

@@ -12,8 +12,6 @@ namespace {
 // the root of their number.
 constexpr double kDeviation = 0.02;
 
-constexpr char kOutputLayer[] = "lm_head";
-
 double ResidualDeviation(const ModelConfig& config) {
   return kDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
@@ -24,6 +22,7 @@ struct Names {
   const char* positions;
   const char* layers;
   const char* final_norm;
+  const char* output = "lm_head";
 };
 
 Names NamesOf(Family family) {
@@ -34,6 +33,10 @@ Names NamesOf(Family family) {
   if (family == Family::kOpt) {
     return {"model.decoder.embed_tokens.weight", "model.decoder.embed_positions.weight",
             "model.decoder.layers.", "model.decoder.final_layer_norm"};
+  }
+  if (family == Family::kGptNeox) {
+    return {"gpt_neox.embed_in.weight", "", "gpt_neox.layers.", "gpt_neox.final_layer_norm",
+            "embed_out"};
   }
   return {"model.embed_tokens.weight", "", "model.layers.", "model.norm"};
 }
@@ -55,6 +58,8 @@ class Builder {
         Gpt2Layer(prefix);
       } else if (config_.family == Family::kOpt) {
         OptLayer(prefix);
+      } else if (config_.family == Family::kGptNeox) {
+        GptNeoxLayer(prefix);
       } else {
         LlamaLayer(prefix);
       }
@@ -113,7 +118,7 @@ class Builder {
     LinearPlace place = {.layout = Layout::kOutIn, .in = in, .out = out, .stride = in};
     place.weight = AddNormal(name + ".weight", {out, in}, deviation);
     if (bias) place.bias = Add(name + ".bias", {out}, ParameterSpec::Init::kZeros);
-    if (name != kOutputLayer) Adapt(name, &place);
+    if (name != names_.output) Adapt(name, &place);
     return place;
   }
 
@@ -187,6 +192,29 @@ class Builder {
     mlp.all = TakeNew();
   }
 
+  void GptNeoxLayer(const std::string& prefix) {
+    const uint64_t hidden = config_.hidden;
+    const auto linear = [&](const char* name, uint64_t in, uint64_t out, double deviation,
+                            bool bias) {
+      return Linear(absl::StrCat(prefix, name), in, out, deviation, bias);
+    };
+    AttentionPlaces& attention = model_.attention.emplace_back();
+    attention.norm = Norm(prefix + "input_layernorm", true);
+    attention.qkv =
+        linear("attention.query_key_value", hidden, 3 * hidden, kDeviation, config_.qkv_bias());
+    attention.output = linear("attention.dense", hidden, hidden, ResidualDeviation(config_),
+                              config_.output_bias());
+    attention.all = TakeNew();
+
+    MlpPlaces& mlp = model_.mlp.emplace_back();
+    mlp.activation = config_.activation();
+    mlp.norm = Norm(prefix + "post_attention_layernorm", true);
+    mlp.input = linear("mlp.dense_h_to_4h", hidden, config_.intermediate, kDeviation, true);
+    mlp.output =
+        linear("mlp.dense_4h_to_h", config_.intermediate, hidden, ResidualDeviation(config_), true);
+    mlp.all = TakeNew();
+  }
+
   void LlamaAttention(const std::string& prefix) {
     const uint64_t hidden = config_.hidden, queries = config_.query_columns();
     AttentionPlaces& attention = model_.attention.emplace_back();
@@ -240,9 +268,9 @@ class Builder {
   }
 
   void Output() {
-    model_.final_norm = Norm(names_.final_norm, config_.like_gpt2());
+    model_.final_norm = Norm(names_.final_norm, config_.layer_norms());
     if (!config_.tied_output()) {
-      model_.output = Linear(kOutputLayer, config_.hidden, config_.vocabulary);
+      model_.output = Linear(names_.output, config_.hidden, config_.vocabulary);
       return;
     }
     if (!model_.part.embeds) TokenTable();

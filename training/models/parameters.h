@@ -70,6 +70,9 @@ struct NormPlace {
 struct AttentionPlaces {
   NormPlace norm;
   LinearPlace q, k, v, output;
+  // In place of q, k and v: of each key/value head in turn the queries that read it, its key and
+  // its value (GPT-NeoX). What of it some heads need is one piece of its outputs.
+  std::optional<LinearPlace> qkv;
   std::optional<NormPlace> q_norm, k_norm;  // of each head (ModelConfig::norms_heads)
   std::vector<ParameterId> all;
 };
@@ -77,7 +80,8 @@ struct AttentionPlaces {
 // The matrices of an MLP.
 struct MlpMatrices {
   Activation activation = Activation::kGelu;  // without `up`
-  LinearPlace input;              // GPT-2: c_fc. OPT: fc1. LLaMA: gate_proj. Mixtral: w1
+  // GPT-2: c_fc. OPT: fc1. GPT-NeoX: dense_h_to_4h. LLaMA: gate_proj. Mixtral: w1
+  LinearPlace input;
   std::optional<LinearPlace> up;  // LLaMA. Mixtral: w3
   LinearPlace output;
 };

@@ -57,8 +57,8 @@ struct SequenceCut {
   collectives::Memory* memory = nullptr;
 };
 
-// The tables of rotary positions, [sequence_length, head_dim / 2] each: a row for each token of a
-// sequence, in their order.
+// The tables of rotary positions, [sequence_length, rotary_columns / 2] each: a row for each token
+// of a sequence, in their order.
 struct RotaryTables {
   const float* cos = nullptr;
   const float* sin = nullptr;
@@ -70,7 +70,7 @@ struct HalfContext {
   const ModelConfig* config = nullptr;
   MicroBatchShape shape;
   Tiling tiling;
-  RotaryTables rotary = {};   // not GPT-2
+  RotaryTables rotary = {};   // not GPT-2 and OPT
   DropoutPlace dropout = {};  // of what the half adds
   // Of each sequence, of which other tokens were computed earlier, or are on other ranks.
   Positions positions = {};

@@ -9,6 +9,7 @@
 #include "gpu/driver.h"
 #include "gpu/library_search.h"
 #include "kernels/model/activation/gelu_cuda.h"
+#include "kernels/model/activation/gelu_erf_cuda.h"
 #include "kernels/model/activation/relu_cuda.h"
 #include "kernels/model/activation/swiglu_cuda.h"
 #include "kernels/model/attention/attention_cuda.h"
@@ -143,6 +144,10 @@ class GpuKernelsOf final : public KernelsOf<T> {
       return Launched(kernels::ReluForwardCuda<T>(input.data, input.size(), out, stream()),
                       "ReluForward");
     }
+    if (up == nullptr && activation == Activation::kGeluErf) {
+      return Launched(kernels::GeluErfForwardCuda<T>(input.data, input.size(), out, stream()),
+                      "GeluErfForward");
+    }
     if (up == nullptr) {
       return Launched(kernels::GeluForwardCuda<T>(input.data, input.size(), out, stream()),
                       "GeluForward");
@@ -158,6 +163,10 @@ class GpuKernelsOf final : public KernelsOf<T> {
     if (up == nullptr && activation == Activation::kRelu) {
       return Launched(kernels::ReluBackwardCuda<T>(dy.data, input, dy.size(), input, stream()),
                       "ReluBackward");
+    }
+    if (up == nullptr && activation == Activation::kGeluErf) {
+      return Launched(kernels::GeluErfBackwardCuda<T>(dy.data, input, dy.size(), input, stream()),
+                      "GeluErfBackward");
     }
     if (up == nullptr) {
       return Launched(kernels::GeluBackwardCuda<T>(dy.data, input, dy.size(), input, stream()),

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 #include "kernels/model/activation/gelu.h"
+#include "kernels/model/activation/gelu_erf.h"
 #include "kernels/model/activation/relu.h"
 #include "kernels/model/activation/swiglu.h"
 #include "kernels/model/elementwise/bias.h"
@@ -328,6 +329,10 @@ absl::Status HostKernelsOf<T>::Activate(const Resources& resources, Activation a
       return FromKernel(kernels::ReluForward<T>(input.data + at, count * cols, out + at),
                         "ReluForward");
     }
+    if (up == nullptr && activation == Activation::kGeluErf) {
+      return FromKernel(kernels::GeluErfForward<T>(input.data + at, count * cols, out + at),
+                        "GeluErfForward");
+    }
     if (up == nullptr) {
       return FromKernel(kernels::GeluForward<T>(input.data + at, count * cols, out + at),
                         "GeluForward");
@@ -349,6 +354,11 @@ absl::Status HostKernelsOf<T>::ActivateBackward(const Resources& resources, Acti
       return FromKernel(
           kernels::ReluBackward<T>(dy.data + at, input + at, count * cols, input + at),
           "ReluBackward");
+    }
+    if (up == nullptr && activation == Activation::kGeluErf) {
+      return FromKernel(
+          kernels::GeluErfBackward<T>(dy.data + at, input + at, count * cols, input + at),
+          "GeluErfBackward");
     }
     if (up == nullptr) {
       return FromKernel(

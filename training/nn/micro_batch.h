@@ -35,15 +35,15 @@ absl::Status CheckMicroBatch(const MicroBatch& batch, uint64_t context);
 class RotaryPositions {
  public:
   explicit RotaryPositions(const ModelConfig& config)
-      : angles_(RotaryAngles(config.head_dim(), config.rotary_theta, config.rotary_scaling)),
+      : angles_(RotaryAngles(config.rotary_columns(), config.rotary_theta, config.rotary_scaling)),
         length_(config.rotary_scaling.attention_factor),
         context_(config.context) {}
 
   // RotaryTables of `count` tokens from `position` on. Valid until the next call.
   absl::StatusOr<RotaryTables> Of(size_t position, size_t count);
 
-  size_t head_dim() const { return 2 * angles_.size(); }
-  size_t computed() const { return positions_; }  // positions whose rows are here
+  size_t columns() const { return 2 * angles_.size(); }  // of a head, that are turned
+  size_t computed() const { return positions_; }         // positions whose rows are here
 
  private:
   const std::vector<double> angles_;

@@ -22,7 +22,7 @@ class UploadedRotary {
  public:
   // Whoever computes with the tables holds them: a later micro-batch may have others.
   struct Tables {
-    Scratch<float> storage;  // cosines [length, head_dim / 2], then as many sines
+    Scratch<float> storage;  // cosines [length, turned columns / 2], then as many sines
     Positions positions;
     size_t length = 0;
   };
@@ -53,7 +53,7 @@ class UploadedRotary {
   }
 
  private:
-  size_t width() const { return rotary_.head_dim() / 2; }
+  size_t width() const { return rotary_.columns() / 2; }
 
   template <typename T>
   absl::Status Upload(const Resources& resources, const Tables& tables) {

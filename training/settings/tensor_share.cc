@@ -131,7 +131,7 @@ absl::Status CheckFeatures(const TrainOptions& options) {
   if (family != Family::kGpt2 && family != Family::kLlama && family != Family::kMistral) {
     return not_there(absl::StrCat("the family ", Name(family)), "take gpt2, llama or mistral");
   }
-  if (model.attention_bias) {
+  if (model.attention_bias.value_or(false)) {
     return not_there("a model with attention_bias", "take another mesh");
   }
   if (model.attention_window() > 0 && options.parallel.sequence > 1) {

@@ -71,6 +71,11 @@ class Groups {
   size_t kv_heads_per_group_ = 1;
 };
 
+std::vector<const LinearPlace*> LinearLayersOf(const AttentionPlaces& places) {
+  if (places.qkv) return {&*places.qkv, &places.output};
+  return {&places.q, &places.k, &places.v, &places.output};
+}
+
 template <typename T>
 kernels::HeadsView<T> Heads(Matrix<T> matrix) {
   return {.data = matrix.data, .token_stride = matrix.stride};
@@ -141,14 +146,23 @@ class Half {
   Half(const Resources& resources, const HalfContext& context, const AttentionPlaces& places)
       : resources_(resources), context_(context), places_(places) {}
 
+  // `spare` has room for as much as qkv; without AttentionPlaces::qkv nobody uses it.
   absl::Status Project(const ParameterUse& use, const Group& group, Matrix<const T> n,
-                       const Qkv<T>& qkv) {
-    const auto q = WeightOf<T>(use, places_.q).Outputs(group.first_query, group.query_columns);
-    const auto k = WeightOf<T>(use, places_.k).Outputs(group.first_kv, group.kv_columns);
-    const auto v = WeightOf<T>(use, places_.v).Outputs(group.first_kv, group.kv_columns);
-    GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, q, qkv.q));
-    GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, k, qkv.k));
-    GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, v, qkv.v));
+                       const Qkv<T>& qkv, T* spare) {
+    if (places_.qkv) {
+      const Matrix<T> fused(spare, n.rows, FusedColumns(group));
+      const auto weight = WeightOf<T>(use, *places_.qkv).Outputs(FirstFused(group), fused.cols);
+      GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, weight, fused));
+      const FusedHeads<T> heads(*context_.config, fused);
+      GEMINID_RETURN_IF_ERROR(heads.Split(resources_, qkv.q, qkv.k, qkv.v));
+    } else {
+      const auto q = WeightOf<T>(use, places_.q).Outputs(group.first_query, group.query_columns);
+      const auto k = WeightOf<T>(use, places_.k).Outputs(group.first_kv, group.kv_columns);
+      const auto v = WeightOf<T>(use, places_.v).Outputs(group.first_kv, group.kv_columns);
+      GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, q, qkv.q));
+      GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, k, qkv.k));
+      GEMINID_RETURN_IF_ERROR(Forward<T>(resources_, n, v, qkv.v));
+    }
     GEMINID_RETURN_IF_ERROR(NormHeads(resources_, context_, places_.q_norm, use, qkv.q));
     GEMINID_RETURN_IF_ERROR(NormHeads(resources_, context_, places_.k_norm, use, qkv.k));
     GEMINID_RETURN_IF_ERROR(Rotate(resources_, context_, Turn::kForward, qkv.q));
@@ -261,7 +275,8 @@ class Half {
       const Matrix<T>& out = values.attended;
       const Matrix<T> dout(storage.data(), tokens, group.query_columns);
       if (kept == nullptr) {
-        GEMINID_RETURN_IF_ERROR(Project(use, group, n, values.qkv));
+        // The gradients are not there yet.
+        GEMINID_RETURN_IF_ERROR(Project(use, group, n, values.qkv, dqkv.storage.data()));
         GEMINID_RETURN_IF_ERROR(Attend(group, values.qkv, out, values.lse));
       }
       GEMINID_RETURN_IF_ERROR(BackwardInput<T>(
@@ -275,6 +290,12 @@ class Half {
     GEMINID_RETURN_IF_ERROR(NormHeadsBackward(use, places_.q_norm, places_.q, n, dqkv.q));
     GEMINID_RETURN_IF_ERROR(NormHeadsBackward(use, places_.k_norm, places_.k, n, dqkv.k));
     const bool first = group.first_query == 0;
+    if (places_.qkv) {
+      GEMINID_ASSIGN_OR_RETURN(auto fused, Rows::Allocate(resources_, tokens, FusedColumns(group)));
+      const FusedHeads<T> heads(*context_.config, fused.matrix);
+      GEMINID_RETURN_IF_ERROR(heads.Join(resources_, dqkv.q, dqkv.k, dqkv.v));
+      return ProjectBackward(use, *places_.qkv, FirstFused(group), fused.matrix, n, dn, !first);
+    }
     GEMINID_RETURN_IF_ERROR(
         ProjectBackward(use, places_.q, group.first_query, dqkv.q, n, dn, !first));
     GEMINID_RETURN_IF_ERROR(ProjectBackward(use, places_.k, group.first_kv, dqkv.k, n, dn, true));
@@ -283,6 +304,12 @@ class Half {
 
  private:
   enum class Way { kToHeads, kToPieces };
+
+  // Of AttentionPlaces::qkv, what a group has.
+  static size_t FusedColumns(const Group& group) {
+    return group.query_columns + 2 * group.kv_columns;
+  }
+  static size_t FirstFused(const Group& group) { return group.first_query + 2 * group.first_kv; }
 
   // A dense matrix of scratch.
   struct Rows {
@@ -368,7 +395,7 @@ absl::StatusOr<KeptAttention<T>> KeptAttention<T>::Allocate(const Resources& res
 template <typename T>
 absl::Status AttentionHalfForward(const Resources& resources, const HalfContext& context,
                                   const AttentionPlaces& places, const ParameterUse& use,
-                                  const T* x, T* out, const KeptAttention<T>* kept) {
+                                  const SublayerForward<T>& flow, const KeptAttention<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const size_t queries = context.config->query_columns();
@@ -376,54 +403,61 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
                            Scratch<T>::Allocate(resources, tokens * (queries + hidden)));
   const Matrix<T> attended(storage.data(), tokens, queries);
   const Matrix<T> n(attended.data + attended.size(), tokens, hidden);
-  GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, x, n.data));
+  GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, flow.x, n.data));
   const KernelsOf<T>& math = KernelsFor<T>(resources);
   Half<T> half(resources, context, places);
   const Groups groups(context);
   for (size_t i = 0; i < groups.count(); ++i) {
     const Group group = groups.At(i);
     GEMINID_ASSIGN_OR_RETURN(auto values, GroupValues<T>::Of(resources, tokens, group, kept));
-    GEMINID_RETURN_IF_ERROR(half.Project(use, group, n, values.qkv));
+    Scratch<T> spare;
+    if (places.qkv) {
+      GEMINID_ASSIGN_OR_RETURN(spare,
+                               Scratch<T>::Allocate(resources, Qkv<T>::Elements(tokens, group)));
+    }
+    GEMINID_RETURN_IF_ERROR(half.Project(use, group, n, values.qkv, spare.data()));
+    spare.Free();
     GEMINID_RETURN_IF_ERROR(half.Attend(group, values.qkv, values.attended, values.lse));
     GEMINID_RETURN_IF_ERROR(math.Copy(resources, values.attended,
                                       attended.Cols(group.first_query, group.query_columns)));
   }
   const auto output = WeightOf<T>(use, places.output);
   if (context.layers != nullptr) {
-    GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, x, out));
+    GEMINID_ASSIGN_OR_RETURN(auto sum,
+                             OutputSum<T>::Begin(resources, context, flow.residual, flow.out));
     GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, attended, output.Inputs(0, output.in),
                                                sum.values(), /*accumulate=*/true)));
     return sum.Finish(resources, output.bias, n.data);  // nobody needs the norm any more
   }
+  const Matrix<T> out(flow.out, tokens, hidden);
   GEMINID_RETURN_IF_ERROR(
-      math.Copy(resources, Matrix<const T>(x, tokens, hidden), Matrix<T>(out, tokens, hidden)));
+      math.Copy(resources, Matrix<const T>(flow.residual, tokens, hidden), out));
   if (!context.dropout.dropout.active()) {
-    return Forward<T>(resources, attended, output, Matrix<T>(out, tokens, hidden),
-                      /*accumulate=*/true);
+    return Forward<T>(resources, attended, output, out, /*accumulate=*/true);
   }
   const Matrix<T>& added = n;  // nobody needs the norm any more
   GEMINID_RETURN_IF_ERROR(Forward<T>(resources, attended, output, added));
-  return math.AddDropped(resources, context.dropout, added, out);
+  return math.AddDropped(resources, context.dropout, added, flow.out);
 }
 
 template <typename T>
 absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext& context,
-                                   const AttentionPlaces& places, ParameterUse& use, const T* x,
-                                   T* gradient, const KeptAttention<T>* kept) {
+                                   const AttentionPlaces& places, ParameterUse& use,
+                                   const SublayerBackward<T>& flow, const KeptAttention<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto norm, NormBackward<T>::Create(resources, context, places.norm));
   const Matrix<T>& n = norm.n;
   const Matrix<float>& dn = norm.dn;
-  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, flow.x));
 
-  for (const LinearPlace* layer : {&places.q, &places.k, &places.v, &places.output}) {
+  for (const LinearPlace* layer : LinearLayersOf(places)) {
     GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, *layer));
   }
   Half<T> half(resources, context, places);
   const Groups groups(context);
   GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
-                           Dropped<T>::Of(resources, context.dropout, tokens, gradient));
+                           Dropped<T>::Of(resources, context.dropout, tokens, flow.dy));
   GEMINID_ASSIGN_OR_RETURN(
       const Matrix<const T> dy,
       ReadByWeights<T>(resources, Matrix<const T>(dropped.data, tokens, hidden)));
@@ -433,17 +467,17 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
   }
   GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
   GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
-  return norm.Finish(resources, use, x, gradient);
+  return norm.Finish(resources, use, flow.x, flow.residual, flow.dx);
 }
 
-#define GEMINID_INSTANTIATE(T)                                                                     \
-  template struct KeptAttention<T>;                                                                \
-  template absl::Status AttentionHalfForward(const Resources&, const HalfContext&,                 \
-                                             const AttentionPlaces&, const ParameterUse&,          \
-                                             const T*, T*, const KeptAttention<T>*);               \
-  template absl::Status AttentionHalfBackward(const Resources&, const HalfContext&,                \
-                                              const AttentionPlaces&, ParameterUse&, const T*, T*, \
-                                              const KeptAttention<T>*);
+#define GEMINID_INSTANTIATE(T)                                                                    \
+  template struct KeptAttention<T>;                                                               \
+  template absl::Status AttentionHalfForward(const Resources&, const HalfContext&,                \
+                                             const AttentionPlaces&, const ParameterUse&,         \
+                                             const SublayerForward<T>&, const KeptAttention<T>*); \
+  template absl::Status AttentionHalfBackward(                                                    \
+      const Resources&, const HalfContext&, const AttentionPlaces&, ParameterUse&,                \
+      const SublayerBackward<T>&, const KeptAttention<T>*);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

@@ -1,4 +1,4 @@
-// The attention sublayer of a transformer layer: out = x + attention(norm(x)).
+// The attention sublayer of a transformer layer: out = x + attention(norm(x)) (sublayer.h).
 //
 // The backward pass computes again what is not kept, in the same pieces, so that keeping it changes
 // no bit. Heads are worked on in groups, because each group's queries, keys, values and their
@@ -14,6 +14,7 @@
 #include "kernels/model/attention/attention.h"
 #include "training/nn/blocks.h"
 #include "training/nn/compute.h"
+#include "training/transformer/sublayer.h"
 
 namespace geminid::trainer {
 
@@ -45,7 +46,7 @@ struct KeptAttention {
 template <typename T>
 absl::Status AttentionHalfForward(const Resources& resources, const HalfContext& context,
                                   const AttentionPlaces& places, const ParameterUse& use,
-                                  const T* x, T* out, const KeptAttention<T>* kept);
+                                  const SublayerForward<T>& flow, const KeptAttention<T>* kept);
 
 // Keys, as the attention takes them, and values of one layer: [tokens, key/value columns] each, of
 // which those before context.positions are there.
@@ -59,15 +60,15 @@ struct RememberedKeys {
 // `remembered`.
 template <typename T>
 absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& context,
-                                 const AttentionPlaces& places, const ParameterUse& use, const T* x,
-                                 T* out, const RememberedKeys<T>& remembered);
+                                 const AttentionPlaces& places, const ParameterUse& use,
+                                 const SublayerForward<T>& flow,
+                                 const RememberedKeys<T>& remembered);
 
-// `gradient` [tokens, hidden]: of `out` before, of `x` after. Writes the gradients of all
-// parameters of the half. Computes again what is not in `kept`.
+// Writes the gradients of all parameters of the half, too. Computes again what is not in `kept`.
 template <typename T>
 absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext& context,
-                                   const AttentionPlaces& places, ParameterUse& use, const T* x,
-                                   T* gradient, const KeptAttention<T>* kept);
+                                   const AttentionPlaces& places, ParameterUse& use,
+                                   const SublayerBackward<T>& flow, const KeptAttention<T>* kept);
 
 }  // namespace geminid::trainer
 

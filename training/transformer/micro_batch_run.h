@@ -45,12 +45,14 @@ struct MicroBatchRun final : PassedForward {
   std::shared_ptr<const UploadedRotary::Tables> rotary;
   Scratch<int32_t> tokens;  // then the targets
   Scratch<T> gradient;      // of the residual stream
-  // Where the halves' inputs and what they keep lie, if not in the workspace: an item for each.
+  // Where inputs lie, and what is kept by the halves that read them, if not in the workspace: an
+  // item for each input but the output layer's.
   zero::ActivationStack* stack = nullptr;
   std::vector<uint64_t> item_bytes;
   std::vector<std::unique_ptr<ItemWorkspace>> items;
-  std::vector<Scratch<T>> inputs;  // of each half layer, and of the output layer
-  bool goes_back = false;          // else an input is given back when its half layer has run
+  // Of each half layer, or of each layer whose halves read the same, and of the output layer.
+  std::vector<Scratch<T>> inputs;
+  bool goes_back = false;  // else an input is given back when what reads it has run
   // Of each half layer, between an input and the next, where they are kept.
   bool keeps = false;
   std::vector<KeptAttention<T>> attention;
@@ -81,14 +83,14 @@ struct MicroBatchRun final : PassedForward {
   }
 };
 
-// What an item of MicroBatchRun::stack needs: an input, and what a half layer keeps.
-template <typename T, typename Kept>
+// What an item of MicroBatchRun::stack needs: an input, and what the half layers keep that read it.
+template <typename T, typename... Kept>
 uint64_t BytesOfItem(const ModelKernels& math, const HalfContext& context) {
   ItemWorkspace counted;
   const Resources resources = {counted, math};
   // Nothing but the count comes of these.
   Scratch<T>::Allocate(resources, context.shape.tokens() * context.config->hidden).IgnoreError();
-  Kept::Allocate(resources, context).IgnoreError();
+  (Kept::Allocate(resources, context).IgnoreError(), ...);
   return counted.used_bytes();
 }
 

@@ -32,14 +32,15 @@ KeptColumns<T> RowsOf(const KeptMlp<T>* kept, size_t first, size_t rows) {
 
 template <typename T>
 absl::Status MlpHalfForward(const Resources& resources, const HalfContext& context,
-                            const MlpPlaces& places, const ParameterUse& use, const T* x, T* out,
-                            const KeptMlp<T>* kept) {
+                            const MlpPlaces& places, const ParameterUse& use,
+                            const SublayerForward<T>& flow, const KeptMlp<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, tokens * hidden));
   const Matrix<T> n(storage.data(), tokens, hidden);
-  GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, x, n.data));
-  GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, x, out));
+  GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, flow.x, n.data));
+  GEMINID_ASSIGN_OR_RETURN(auto sum,
+                           OutputSum<T>::Begin(resources, context, flow.residual, flow.out));
   GEMINID_RETURN_IF_ERROR(MlpForward<T>(resources, places, use, context.tiling.mlp_columns, n,
                                         sum.values(), RowsOf(kept, 0, tokens)));
   const T* const bias = WeightOf<T>(use, places.output).bias;
@@ -48,34 +49,36 @@ absl::Status MlpHalfForward(const Resources& resources, const HalfContext& conte
 
 template <typename T>
 absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& context,
-                             const MlpPlaces& places, ParameterUse& use, const T* x, T* gradient,
-                             const KeptMlp<T>* kept) {
+                             const MlpPlaces& places, ParameterUse& use,
+                             const SublayerBackward<T>& flow, const KeptMlp<T>* kept) {
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto norm, NormBackward<T>::Create(resources, context, places.norm));
   const Matrix<T>& n = norm.n;
   const Matrix<float>& dn = norm.dn;
   GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
-                           Dropped<T>::Of(resources, context.dropout, tokens, gradient));
+                           Dropped<T>::Of(resources, context.dropout, tokens, flow.dy));
   GEMINID_ASSIGN_OR_RETURN(
       const Matrix<const T> dy,
       ReadByWeights<T>(resources, Matrix<const T>(dropped.data, tokens, hidden)));
-  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, flow.x));
   GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> read, ReadByWeights<T>(resources, n));
   GEMINID_RETURN_IF_ERROR(MlpBackward<T>(resources, places, use, context.tiling.mlp_columns, read,
                                          dy, dn, RowsOf(kept, 0, tokens)));
   GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
   GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
-  return norm.Finish(resources, use, x, gradient);
+  return norm.Finish(resources, use, flow.x, flow.residual, flow.dx);
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                  \
   template struct KeptMlp<T>;                                                                   \
   template KeptColumns<T> RowsOf(const KeptMlp<T>*, size_t, size_t);                            \
   template absl::Status MlpHalfForward(const Resources&, const HalfContext&, const MlpPlaces&,  \
-                                       const ParameterUse&, const T*, T*, const KeptMlp<T>*);   \
+                                       const ParameterUse&, const SublayerForward<T>&,          \
+                                       const KeptMlp<T>*);                                      \
   template absl::Status MlpHalfBackward(const Resources&, const HalfContext&, const MlpPlaces&, \
-                                        ParameterUse&, const T*, T*, const KeptMlp<T>*);
+                                        ParameterUse&, const SublayerBackward<T>&,              \
+                                        const KeptMlp<T>*);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

@@ -1,4 +1,5 @@
-// The MLP sublayer of a transformer layer: out = x + mlp(norm(x)).
+// The MLP sublayer of a transformer layer: out = x + mlp(norm(x)), or residual + mlp(norm(x))
+// (sublayer.h).
 //
 // Both passes work on tiling.mlp_columns columns of the MLP at a time: each column's part in the
 // output and in all gradients needs the norm alone. Beyond x and out (or dx) a pass needs n, a sum
@@ -11,6 +12,7 @@
 #include "training/nn/blocks.h"
 #include "training/nn/compute.h"
 #include "training/transformer/mlp_columns.h"
+#include "training/transformer/sublayer.h"
 
 namespace geminid::trainer {
 
@@ -31,16 +33,15 @@ KeptColumns<T> RowsOf(const KeptMlp<T>* kept, size_t first, size_t rows);
 // Fills `kept` unless it is null.
 template <typename T>
 absl::Status MlpHalfForward(const Resources& resources, const HalfContext& context,
-                            const MlpPlaces& places, const ParameterUse& use, const T* x, T* out,
-                            const KeptMlp<T>* kept);
+                            const MlpPlaces& places, const ParameterUse& use,
+                            const SublayerForward<T>& flow, const KeptMlp<T>* kept);
 
-// `gradient` [tokens, hidden]: of `out` before, of `x` after. Writes the gradients of all
-// parameters of the half. If `kept` is null, computes it again;
+// Writes the gradients of all parameters of the half, too. If `kept` is null, computes it again;
 // if not, it is used up.
 template <typename T>
 absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& context,
-                             const MlpPlaces& places, ParameterUse& use, const T* x, T* gradient,
-                             const KeptMlp<T>* kept);
+                             const MlpPlaces& places, ParameterUse& use,
+                             const SublayerBackward<T>& flow, const KeptMlp<T>* kept);
 
 }  // namespace geminid::trainer
 

@@ -76,10 +76,11 @@ struct NormBackward {
   // n = norm(x).
   absl::Status Forward(const ParameterUse& use, const T* x) { return norm.Forward(use, x, n.data); }
 
-  // Adds the gradient of x to `gradient`, by way of dn, which is rounded into the place of n.
-  absl::Status Finish(const Resources& resources, ParameterUse& use, const T* x, T* gradient) {
+  // dx = residual + the gradient of x, by way of dn, which is rounded into the place of n.
+  absl::Status Finish(const Resources& resources, ParameterUse& use, const T* x, const T* residual,
+                      T* dx) {
     GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
-    return norm.Backward(use, n.data, x, gradient, gradient);
+    return norm.Backward(use, n.data, x, residual, dx);
   }
 
   NormLayer<T> norm;

@@ -19,22 +19,25 @@ namespace geminid::trainer {
 template <typename T>
 class OutputSum {
  public:
-  // Begins with x; or with zeros where dropout comes before x is added, and on all ranks but the
-  // first of those that share layers.
+  // Begins with x, which may be `out`; or with zeros where dropout comes before x is added, and on
+  // all ranks but the first of those that share layers.
   static absl::StatusOr<OutputSum> Begin(const Resources& resources, const HalfContext& context,
                                          const T* x, T* out) {
     OutputSum sum(context, x, out);
     const size_t size = sum.rows_ * sum.cols_;
-    if constexpr (std::is_same_v<T, float>) {
-      sum.data_ = out;
-    } else {
+    const bool from_zeros =
+        sum.drops() || (context.layers != nullptr && context.layers->rank() > 0);
+    const bool keeps_out = x == out && from_zeros;  // x is added at the end
+    if (!std::is_same_v<T, float> || keeps_out) {
       GEMINID_ASSIGN_OR_RETURN(sum.storage_, Scratch<float>::Allocate(resources, size));
       sum.data_ = sum.storage_.data();
+    } else {
+      sum.data_ = reinterpret_cast<float*>(out);
     }
     const KernelsOf<T>& math = KernelsFor<T>(resources);
-    if (sum.drops() || (context.layers != nullptr && context.layers->rank() > 0)) {
+    if (from_zeros) {
       GEMINID_RETURN_IF_ERROR(math.Zero(resources, sum.data_, size * sizeof(float)));
-    } else {
+    } else if (sum.data_ != Address(x)) {
       GEMINID_RETURN_IF_ERROR(math.Widen(resources, x, size, sum.data_));
     }
     return sum;
@@ -52,8 +55,10 @@ class OutputSum {
       return data_ == Address(out_) ? absl::OkStatus() : math.Round(resources, data_, size(), out_);
     }
     GEMINID_RETURN_IF_ERROR(math.Round(resources, data_, size(), spare));
-    GEMINID_RETURN_IF_ERROR(
-        math.Copy(resources, Matrix<const T>(x_, rows_, cols_), Matrix<T>(out_, rows_, cols_)));
+    if (x_ != out_) {
+      GEMINID_RETURN_IF_ERROR(
+          math.Copy(resources, Matrix<const T>(x_, rows_, cols_), Matrix<T>(out_, rows_, cols_)));
+    }
     return math.AddDropped(resources, context_->dropout, Matrix<const T>(spare, rows_, cols_),
                            out_);
   }

@@ -199,7 +199,7 @@ absl::Status RoutedHalfBackward(const Resources& resources, const HalfContext& c
   }
   GEMINID_RETURN_IF_ERROR(
       RouterBackward<T>(resources, context, places, use, routing, weight_gradients, n, dn));
-  return norm.Finish(resources, use, x, gradient);
+  return norm.Finish(resources, use, x, gradient, gradient);
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                   \

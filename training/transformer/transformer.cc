@@ -69,6 +69,10 @@ class TransformerOf final : public Transformer {
     const HalfContext context = ContextOf(batch);
     std::vector<uint64_t> bytes;
     for (size_t layer = 0; layer < parameters_.attention.size(); ++layer) {
+      if (config_.parallel()) {
+        bytes.push_back(BytesOfItem<T, KeptAttention<T>, KeptMlp<T>>(math_, context));
+        continue;
+      }
       bytes.push_back(BytesOfItem<T, KeptAttention<T>>(math_, context));
       bytes.push_back(BytesOfItem<T, KeptMlp<T>>(math_, context));
     }
@@ -265,13 +269,11 @@ class TransformerOf final : public Transformer {
         keys = {own.data(), own.data() + elements};
       }
       const auto extend = [&](const Resources& resources, const HalfContext& context,
-                              const AttentionPlaces& places, const ParameterUse& use, const T* x,
-                              T* out, const KeptAttention<T>*) {
-        return AttentionHalfExtend<T>(resources, context, places, use, x, out, keys);
+                              const AttentionPlaces& places, const ParameterUse& use,
+                              const SublayerForward<T>& flow, const KeptAttention<T>*) {
+        return AttentionHalfExtend<T>(resources, context, places, use, flow, keys);
       };
-      GEMINID_RETURN_IF_ERROR(
-          HalfForward(run, Pass::kEvaluate, parameters_.attention[layer], extend, run.attention));
-      GEMINID_RETURN_IF_ERROR(MlpForwardOf(run, Pass::kEvaluate, layer));
+      GEMINID_RETURN_IF_ERROR(LayerForward(run, Pass::kEvaluate, layer, extend));
     }
     return absl::OkStatus();
   }
@@ -279,11 +281,23 @@ class TransformerOf final : public Transformer {
   absl::Status RunForward(Run& run, Pass pass, std::span<const float> in) {
     GEMINID_RETURN_IF_ERROR(parameters_.part.embeds ? RunEmbedding(run, pass) : TakeIn(run, in));
     for (size_t layer = 0; layer < parameters_.attention.size(); ++layer) {
-      GEMINID_RETURN_IF_ERROR(HalfForward(run, pass, parameters_.attention[layer],
-                                          AttentionHalfForward<T>, run.attention));
-      GEMINID_RETURN_IF_ERROR(MlpForwardOf(run, pass, layer));
+      GEMINID_RETURN_IF_ERROR(LayerForward(run, pass, layer, AttentionHalfForward<T>));
     }
     return absl::OkStatus();
+  }
+
+  template <typename Attention>
+  absl::Status LayerForward(Run& run, Pass pass, size_t layer, const Attention& attention) {
+    if (config_.parallel()) return BlockForward(run, pass, layer, attention);
+    GEMINID_RETURN_IF_ERROR(
+        HalfForward(run, pass, parameters_.attention[layer], attention, run.attention));
+    return MlpForwardOf(run, pass, layer);
+  }
+
+  absl::Status LayerBackward(Run& run, size_t layer) {
+    if (config_.parallel()) return BlockBackward(run, layer);
+    GEMINID_RETURN_IF_ERROR(MlpBackwardOf(run, layer));
+    return HalfBackward(run, parameters_.attention[layer], AttentionHalfBackward<T>, run.attention);
   }
 
   absl::Status MlpForwardOf(Run& run, Pass pass, size_t layer) {
@@ -291,10 +305,10 @@ class TransformerOf final : public Transformer {
       return HalfForward(run, pass, parameters_.mlp[layer], MlpHalfForward<T>, run.mlp);
     }
     const auto forward = [&](const Resources& resources, const HalfContext& context,
-                             const RoutedPlaces& places, const ParameterUse& use, const T* x,
-                             T* out, const KeptMlp<T>* kept) {
-      return RoutedHalfForward<T>(resources, context, places, use, {run.source, pass}, x, out,
-                                  kept);
+                             const RoutedPlaces& places, const ParameterUse& use,
+                             const SublayerForward<T>& flow, const KeptMlp<T>* kept) {
+      return RoutedHalfForward<T>(resources, context, places, use, {run.source, pass}, flow.x,
+                                  flow.out, kept);
     };
     return HalfForward(run, pass, parameters_.routed[layer], forward, run.mlp);
   }
@@ -304,10 +318,10 @@ class TransformerOf final : public Transformer {
       return HalfBackward(run, parameters_.mlp[layer], MlpHalfBackward<T>, run.mlp);
     }
     const auto backward = [&](const Resources& resources, const HalfContext& context,
-                              const RoutedPlaces& places, ParameterUse& use, const T* x,
-                              T* gradient, const KeptMlp<T>* kept) {
+                              const RoutedPlaces& places, ParameterUse& use,
+                              const SublayerBackward<T>& flow, const KeptMlp<T>* kept) {
       return RoutedHalfBackward<T>(resources, context, places, use, {run.source, Pass::kBackward},
-                                   x, gradient, kept);
+                                   flow.x, flow.dx, kept);
     };
     return HalfBackward(run, parameters_.routed[layer], backward, run.mlp);
   }
@@ -363,9 +377,7 @@ class TransformerOf final : public Transformer {
         static_cast<float>(config_.balance_loss / static_cast<double>(config_.layers) *
                            static_cast<double>(run.context.shape.sequence_length));
     for (size_t layer = parameters_.attention.size(); layer-- > 0;) {
-      GEMINID_RETURN_IF_ERROR(MlpBackwardOf(run, layer));
-      GEMINID_RETURN_IF_ERROR(
-          HalfBackward(run, parameters_.attention[layer], AttentionHalfBackward<T>, run.attention));
+      GEMINID_RETURN_IF_ERROR(LayerBackward(run, layer));
     }
     if (!parameters_.part.embeds || run.in_halves) return absl::OkStatus();
     return RunEmbeddingBackward(run);
@@ -402,36 +414,113 @@ class TransformerOf final : public Transformer {
   }
 
   template <typename Places, typename Forward, typename Kept>
-  absl::Status HalfForward(Run& run, Pass pass, const Places& places, Forward forward,
+  absl::Status Compute(Run& run, const Places& places, const ParameterUse& use,
+                       const Forward& forward, const SublayerForward<T>& flow,
+                       const std::vector<Kept>& kept) {
+    run.context.dropout.place = PlaceOf(places);
+    return forward(run.resources, run.context, places, use, flow,
+                   run.keeps ? &kept.back() : nullptr);
+  }
+  template <typename Places, typename Backward, typename Kept>
+  absl::Status ComputeBackward(Run& run, const Places& places, ParameterUse& use,
+                               const Backward& backward, const SublayerBackward<T>& flow,
+                               std::vector<Kept>& kept) {
+    run.context.dropout.place = PlaceOf(places);
+    GEMINID_RETURN_IF_ERROR(backward(run.resources, run.context, places, use, flow,
+                                     run.keeps ? &kept.back() : nullptr));
+    if (run.keeps) kept.pop_back();
+    return absl::OkStatus();
+  }
+
+  // Room for what is kept beside the newest input.
+  template <typename Kept>
+  absl::Status Keep(Run& run, std::vector<Kept>& kept) {
+    if (!run.keeps) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(Kept values, Kept::Allocate(run.ForInput(), run.context));
+    kept.push_back(std::move(values));
+    return absl::OkStatus();
+  }
+  // All that reads the input before the newest has run.
+  absl::Status InputRead(Run& run) {
+    const auto item = static_cast<uint32_t>(run.inputs.size() - 2);
+    if (!run.goes_back) run.inputs.erase(run.inputs.begin());
+    return run.stack == nullptr ? absl::OkStatus() : run.stack->Written(item);
+  }
+  absl::Status TopItem(Run& run) {
+    return run.stack == nullptr ? absl::OkStatus() : run.stack->Top().status();
+  }
+  absl::Status PopInput(Run& run) {
+    run.inputs.pop_back();
+    return run.stack == nullptr ? absl::OkStatus() : run.stack->Pop();
+  }
+
+  template <typename Places, typename Forward, typename Kept>
+  absl::Status HalfForward(Run& run, Pass pass, const Places& places, const Forward& forward,
                            std::vector<Kept>& kept) {
     GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, places.all));
-    run.context.dropout.place = PlaceOf(places);
-    const T* input = run.Top();
-    if (run.keeps) {
-      GEMINID_ASSIGN_OR_RETURN(Kept values, Kept::Allocate(run.ForInput(), run.context));
-      kept.push_back(std::move(values));
-    }
-    const auto half = static_cast<uint32_t>(run.inputs.size() - 1);
+    const T* const x = run.Top();
+    GEMINID_RETURN_IF_ERROR(Keep(run, kept));
     GEMINID_RETURN_IF_ERROR(run.Push());
-    GEMINID_RETURN_IF_ERROR(forward(run.resources, run.context, places, *use, input, run.Top(),
-                                    run.keeps ? &kept.back() : nullptr));
-    if (!run.goes_back) run.inputs.erase(run.inputs.begin());
-    if (run.stack != nullptr) GEMINID_RETURN_IF_ERROR(run.stack->Written(half));
+    GEMINID_RETURN_IF_ERROR(
+        Compute(run, places, *use, forward, {.x = x, .residual = x, .out = run.Top()}, kept));
+    GEMINID_RETURN_IF_ERROR(InputRead(run));
     return use->Finish();
   }
 
   template <typename Places, typename Backward, typename Kept>
-  absl::Status HalfBackward(Run& run, const Places& places, Backward backward,
+  absl::Status HalfBackward(Run& run, const Places& places, const Backward& backward,
                             std::vector<Kept>& kept) {
     GEMINID_ASSIGN_OR_RETURN(auto use, UseBackward(run, places.all));
-    run.context.dropout.place = PlaceOf(places);
-    if (run.stack != nullptr) GEMINID_RETURN_IF_ERROR(run.stack->Top().status());
-    GEMINID_RETURN_IF_ERROR(backward(run.resources, run.context, places, *use, run.Top(),
-                                     run.gradient.data(), run.keeps ? &kept.back() : nullptr));
-    if (run.keeps) kept.pop_back();
-    run.inputs.pop_back();
-    if (run.stack != nullptr) GEMINID_RETURN_IF_ERROR(run.stack->Pop());
+    GEMINID_RETURN_IF_ERROR(TopItem(run));
+    T* const gradient = run.gradient.data();
+    GEMINID_RETURN_IF_ERROR(ComputeBackward(
+        run, places, *use, backward,
+        {.x = run.Top(), .dy = gradient, .residual = gradient, .dx = gradient}, kept));
+    GEMINID_RETURN_IF_ERROR(PopInput(run));
     return FinishBackward(run, places.all, *use);
+  }
+
+  // out = x + attention(norm(x)) + mlp(norm'(x)), of which only x is kept.
+  template <typename Attention>
+  absl::Status BlockForward(Run& run, Pass pass, size_t layer, const Attention& attention) {
+    const AttentionPlaces& first = parameters_.attention[layer];
+    const MlpPlaces& second = parameters_.mlp[layer];
+    const T* const x = run.Top();
+    GEMINID_ASSIGN_OR_RETURN(auto use, run.source.Use(pass, first.all));
+    GEMINID_RETURN_IF_ERROR(Keep(run, run.attention));
+    GEMINID_RETURN_IF_ERROR(Keep(run, run.mlp));
+    GEMINID_RETURN_IF_ERROR(run.Push());
+    T* const out = run.Top();
+    GEMINID_RETURN_IF_ERROR(
+        Compute(run, first, *use, attention, {.x = x, .residual = x, .out = out}, run.attention));
+    GEMINID_RETURN_IF_ERROR(use->Finish());
+    GEMINID_ASSIGN_OR_RETURN(use, run.source.Use(pass, second.all));
+    GEMINID_RETURN_IF_ERROR(Compute(run, second, *use, MlpHalfForward<T>,
+                                    {.x = x, .residual = out, .out = out}, run.mlp));
+    GEMINID_RETURN_IF_ERROR(InputRead(run));
+    return use->Finish();
+  }
+
+  // Both halves go back from the gradient of what the block gives. So what the MLP adds to it waits
+  // elsewhere until attention has read it.
+  absl::Status BlockBackward(Run& run, size_t layer) {
+    const AttentionPlaces& first = parameters_.attention[layer];
+    const MlpPlaces& second = parameters_.mlp[layer];
+    T* const gradient = run.gradient.data();
+    GEMINID_ASSIGN_OR_RETURN(auto use, UseBackward(run, second.all));
+    GEMINID_RETURN_IF_ERROR(TopItem(run));
+    GEMINID_ASSIGN_OR_RETURN(auto sum, Scratch<T>::Allocate(run.resources, run.elements()));
+    GEMINID_RETURN_IF_ERROR(ComputeBackward(
+        run, second, *use, MlpHalfBackward<T>,
+        {.x = run.Top(), .dy = gradient, .residual = gradient, .dx = sum.data()}, run.mlp));
+    GEMINID_RETURN_IF_ERROR(FinishBackward(run, second.all, *use));
+    GEMINID_ASSIGN_OR_RETURN(use, UseBackward(run, first.all));
+    GEMINID_RETURN_IF_ERROR(ComputeBackward(
+        run, first, *use, AttentionHalfBackward<T>,
+        {.x = run.Top(), .dy = gradient, .residual = sum.data(), .dx = gradient}, run.attention));
+    sum.Free();
+    GEMINID_RETURN_IF_ERROR(PopInput(run));
+    return FinishBackward(run, first.all, *use);
   }
 
   const ModelConfig config_;

@@ -1,11 +1,12 @@
 // A decoder-only transformer that is trained one micro-batch at a time. Of the forward pass it
 // keeps the input of each half layer, and computes the rest again or, where there is room, keeps
-// what matrix products and the attention gave. Both give the same bits.
+// what matrix products and the attention gave. Both give the same bits. In a parallel block both
+// halves have one input.
 //
 // All activations and scratch come from the workspace of the parameter source, in the order of a
 // stack. With L layers, T tokens, hidden size H and elements of e bytes the peak is
 //   (2 L + 2) T H e  +  the scratch of one half layer (attention_half.h, mlp_half.h)
-// and KeptBytes where activations are kept.
+// with parallel blocks L in place of 2 L, and KeptBytes where activations are kept.
 #ifndef GEMINID_TRAINING_TRANSFORMER_TRANSFORMER_H_
 #define GEMINID_TRAINING_TRANSFORMER_TRANSFORMER_H_
 
@@ -75,8 +76,9 @@ class Transformer {
   virtual absl::StatusOr<double> EvaluatePart(ParameterSource& source, const MicroBatch& batch,
                                               std::span<const float> in, std::span<float> out) = 0;
 
-  // Of the items that TrainMicroBatch pushes to MicroBatch::stack: for each half layer its input
-  // and what keeping takes. Empty: this model keeps what it keeps in the workspace.
+  // Of the items that TrainMicroBatch pushes to MicroBatch::stack: for each half layer, or each
+  // parallel block, its input and what keeping takes. Empty: this model keeps what it keeps in the
+  // workspace.
   virtual std::vector<uint64_t> ItemBytes(const MicroBatchShape& /*shape*/) const { return {}; }
 
   // Computes the sum of the cross-entropy over the tokens, and leaves the gradients of
@@ -124,13 +126,10 @@ std::unique_ptr<Transformer> MakeTransformerPart(const ModelConfig& config,
 // `parameters`. All ranks make the same calls with the same tokens, and have the whole of what goes
 // in and out of a part; each has the loss of those tokens whose targets are its words. Without
 // dropout; does not say what follows (UNIMPLEMENTED). `layers` outlive it.
-std::unique_ptr<Transformer> MakeTransformerShare(const ModelConfig& share,
-                                                  zero::DataType data_type,
-                                                  ModelParameters parameters, LayerShare* layers,
-                                                  const Tiling& tiling,
-                                                  kernels::ThreadPool* threads = nullptr,
-                                                  const ModelKernels& math = HostKernels(),
-                                                  const SequenceCut& cut = {});
+std::unique_ptr<Transformer> MakeTransformerShare(
+    const ModelConfig& share, zero::DataType data_type, ModelParameters parameters,
+    LayerShare* layers, const Tiling& tiling, kernels::ThreadPool* threads = nullptr,
+    const ModelKernels& math = HostKernels(), const SequenceCut& cut = {});
 
 // More workspace than one micro-batch of `shape` needs, but not by much: within a factor of two of
 // the measured peak where the model is not tiny.

@@ -17,7 +17,8 @@ Status CheckRotate(const RotaryShape& shape, const float* cos, const float* sin,
   size_t positions = 0;
   size_t table = 0;
   if (shape.head_dim == 0 || shape.head_dim % 2 != 0) return Status::kInvalidShape;
-  Status status = CheckedProduct(shape.heads, shape.head_dim, &width);
+  if (shape.HeadStride() < shape.head_dim) return Status::kInvalidShape;
+  Status status = CheckedProduct(shape.heads, shape.HeadStride(), &width);
   if (status == Status::kOk) status = CheckedProduct(shape.batch, shape.sequence, &tokens);
   if (status == Status::kOk) status = CheckedProduct(tokens, shape.token_stride, &count);
   if (status != Status::kOk) return status;

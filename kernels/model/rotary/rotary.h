@@ -4,8 +4,8 @@
 //   y[i]   = x[i] cos - x[i+h] sin
 //   y[i+h] = x[i+h] cos + x[i] sin,  0 <= i < h
 //
-// The backward pass is the rotation by the opposite angle, by the same table. T is float or
-// BFloat16.
+// The backward pass is the rotation by the opposite angle, by the same table. Heads may be wider
+// than head_dim: what is beyond it stays as it is (GPT-NeoX). T is float or BFloat16.
 #ifndef GEMINID_KERNELS_MODEL_ROTARY_ROTARY_H_
 #define GEMINID_KERNELS_MODEL_ROTARY_ROTARY_H_
 
@@ -30,9 +30,12 @@ struct RotaryShape {
   size_t batch = 0;
   size_t sequence = 0;  // token t of a batch entry has position first_position + t
   size_t heads = 0;
-  size_t head_dim = 0;      // even
-  size_t token_stride = 0;  // elements between tokens; heads are contiguous within a token
+  size_t head_dim = 0;      // of a head, how many elements are turned; even
+  size_t token_stride = 0;  // elements between tokens
   size_t first_position = 0;
+  size_t head_stride = 0;  // elements between the heads of a token; 0: head_dim
+
+  size_t HeadStride() const { return head_stride == 0 ? head_dim : head_stride; }
 };
 
 // Rotates x[batch*sequence, heads, head_dim] in place. The tables hold at least first_position +

@@ -17,7 +17,7 @@ struct RotateToken {
     for (unsigned i = threadIdx.x; i < heads * half; i += kThreads) {
       const unsigned head = i / half;
       const unsigned at = i - head * half;
-      T* const low = token_heads + static_cast<uint64_t>(head) * 2 * half + at;
+      T* const low = token_heads + static_cast<uint64_t>(head) * head_stride + at;
       T* const high = low + half;
       const float c = cos[row + at];
       const float s = sin[row + at] * sign;
@@ -35,7 +35,8 @@ struct RotateToken {
   uint64_t token_stride;
   uint64_t first_position;
   unsigned heads;
-  unsigned half;  // of a head
+  unsigned half;  // of what is turned of a head
+  unsigned head_stride;
   float sign;
 };
 GEMINID_KERNEL(geminid_rotary_fp32, RotateToken<float>);
@@ -51,7 +52,7 @@ Status Rotate(const RotaryShape& shape, const float* cos, const float* sin, floa
   const Status status = CheckRotate(shape, cos, sin, x);
   if (status != Status::kOk || shape.batch * shape.sequence == 0) return status;
   constexpr size_t kTokenElementsMax = size_t{1} << 31;  // so that a thread counts in 32 bits
-  if (shape.heads * shape.head_dim > kTokenElementsMax) return Status::kUnsupported;
+  if (shape.heads * shape.HeadStride() > kTokenElementsMax) return Status::kUnsupported;
   const cuda::RotateToken<T> kernel = {cos,
                                        sin,
                                        x,
@@ -60,6 +61,7 @@ Status Rotate(const RotaryShape& shape, const float* cos, const float* sin, floa
                                        shape.first_position,
                                        static_cast<unsigned>(shape.heads),
                                        static_cast<unsigned>(shape.head_dim / 2),
+                                       static_cast<unsigned>(shape.HeadStride()),
                                        sign};
   return cuda::LaunchKernel(kernel, shape.batch * shape.sequence, stream);
 }

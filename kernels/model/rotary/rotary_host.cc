@@ -39,7 +39,7 @@ HWY_INLINE void RotateLoop(const RotaryShape& shape, const float* cos, const flo
     const size_t row = (shape.first_position + token % shape.sequence) * half;
     T* heads = x + token * shape.token_stride;
     for (size_t h = 0; h < shape.heads; ++h) {
-      T* low = heads + h * shape.head_dim;
+      T* low = heads + h * shape.HeadStride();
       RotateHead(cos + row, sin + row, half, sign, low, low + half);
     }
   }

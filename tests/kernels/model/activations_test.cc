@@ -1,10 +1,11 @@
-// GELU, SwiGLU, residual and bias.
+// GELU in both forms, ReLU, SwiGLU, residual and bias.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "kernels/model/activation/gelu.h"
+#include "kernels/model/activation/gelu_erf.h"
 #include "kernels/model/activation/relu.h"
 #include "kernels/model/activation/swiglu.h"
 #include "kernels/model/elementwise/bias.h"
@@ -26,6 +27,12 @@ double GeluDerivative(double x) {
   const double du = std::sqrt(2.0 / kPi) * (1.0 + 3.0 * 0.044715 * x * x);
   const double t = std::tanh(u);
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * du;
+}
+
+double GeluErf(double x) { return 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
+
+double GeluErfDerivative(double x) {
+  return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-x * x / 2) / std::sqrt(2 * kPi);
 }
 
 double Silu(double x) { return x / (1.0 + std::exp(-x)); }
@@ -68,6 +75,91 @@ TYPED_TEST(Activations, GeluBackward_AnySize_MatchesFloat64AndDifferences) {
   ASSERT_EQ(GeluBackward(dy.data(), x.data(), count, dx.data()), Status::kOk);
   ExpectClose(dx, want, 5e-7);
   ExpectClose(dx, numeric, 2e-6);
+}
+
+TYPED_TEST(Activations, GeluErf_AnySize_MatchesFloat64AndDifferences) {
+  std::mt19937 random(9);
+  for (const size_t count : {1, 15, 16, 17, 1000}) {
+    SCOPED_TRACE(count);
+    const auto x = RandomTensor<TypeParam>(random, count, 3.0, 0.0, 1);
+    const auto dy = RandomTensor<TypeParam>(random, count, 1.0, 0.0, 1);
+    Doubles want(count), slope(count);
+    for (size_t i = 0; i < count; ++i) {
+      want[i] = GeluErf(ToDouble(x.data()[i]));
+      slope[i] = ToDouble(dy.data()[i]) * GeluErfDerivative(ToDouble(x.data()[i]));
+    }
+    const Doubles numeric = NumericGradient(
+        [&](const Doubles& at) {
+          double sum = 0;
+          for (size_t i = 0; i < count; ++i) sum += ToDouble(dy.data()[i]) * GeluErf(at[i]);
+          return sum;
+        },
+        count > 17 ? Doubles() : ToDoubles(x));
+    ForEachTarget([&] {
+      GuardedArray<TypeParam> y(count, 3), dx(count, 3);
+      ASSERT_EQ(GeluErfForward(x.data(), count, y.data()), Status::kOk);
+      ASSERT_EQ(GeluErfBackward(dy.data(), x.data(), count, dx.data()), Status::kOk);
+      ExpectClose(y, want, 3e-7);
+      ExpectClose(dx, slope, 5e-7);
+      if (!numeric.empty()) ExpectClose(dx, numeric, 2e-6);
+    });
+  }
+}
+
+// Where the tanh form is 0 at -6, the exact one keeps its digits.
+TEST(Activations, GeluErfForward_FarToTheLeft_KeepsItsDigits) {
+  const Doubles in = {-1.0, -3.0, -5.0, -6.0, -9.0, -12.0};
+  const auto x = FromDoubles<float>(in);
+  ForEachTarget([&] {
+    GuardedArray<float> y(in.size(), 0);
+    ASSERT_EQ(GeluErfForward(x.data(), in.size(), y.data()), Status::kOk);
+    for (size_t i = 0; i < in.size(); ++i) {
+      EXPECT_NEAR(ToDouble(y[i]), GeluErf(in[i]), 1e-5 * std::abs(GeluErf(in[i]))) << in[i];
+    }
+  });
+}
+
+TYPED_TEST(Activations, GeluErf_ExtremeInputs_StayExact) {
+  const Doubles in = {1e4, -1e4, 1e30, -1e30, 0.0, 60.0, -60.0, 16.5, -16.5};
+  const auto x = FromDoubles<TypeParam>(in);
+  const auto dy = FromDoubles<TypeParam>(Doubles(in.size(), 1.0));
+  GuardedArray<TypeParam> y(in.size(), 0), dx(in.size(), 0);
+  ASSERT_EQ(GeluErfForward(x.data(), in.size(), y.data()), Status::kOk);
+  ASSERT_EQ(GeluErfBackward(dy.data(), x.data(), in.size(), dx.data()), Status::kOk);
+  for (size_t i = 0; i < in.size(); ++i) {
+    EXPECT_EQ(ToDouble(y[i]), std::max(ToDouble(x.data()[i]), 0.0)) << in[i];
+    EXPECT_NEAR(ToDouble(dx[i]),
+                in[i] > 0   ? 1.0
+                : in[i] < 0 ? 0.0
+                            : 0.5,
+                in[i] == 0 ? 1e-7 : 0)
+        << in[i];
+  }
+  const auto nan = FromDoubles<TypeParam>({std::nan("")});
+  ASSERT_EQ(GeluErfForward(nan.data(), 1, y.data()), Status::kOk);
+  EXPECT_TRUE(std::isnan(ToDouble(y[0])));
+}
+
+TYPED_TEST(Activations, GeluErf_SplitAndInPlace_SameBitsOnEveryFmaTarget) {
+  std::mt19937 random(10);
+  const size_t count = 100;
+  const auto x = RandomTensor<TypeParam>(random, count, 4.0);
+  const auto dy = RandomTensor<TypeParam>(random, count);
+  GuardedArray<TypeParam> whole(count, 0);
+  ASSERT_EQ(GeluErfForward(x.data(), count, whole.data()), Status::kOk);
+  auto parts = FromDoubles<TypeParam>(ToDoubles(x), 5);
+  for (size_t i = 0; i < count; i += 7) {
+    const size_t n = std::min<size_t>(7, count - i);
+    ASSERT_EQ(GeluErfForward(parts.data() + i, n, parts.data() + i), Status::kOk);
+  }
+  EXPECT_TRUE(SameBits(whole.data(), parts.data(), count));
+  ExpectSameBitsOnFmaTargets([&] {
+    GuardedArray<TypeParam> dx(count, 0);
+    EXPECT_EQ(GeluErfBackward(dy.data(), x.data(), count, dx.data()), Status::kOk);
+    return dx;
+  });
+  EXPECT_EQ(GeluErfForward(parts.data(), 16, parts.data() + 1), Status::kOverlap);
+  EXPECT_EQ(GeluErfForward<TypeParam>(nullptr, 16, parts.data()), Status::kNullPointer);
 }
 
 TYPED_TEST(Activations, Relu_OfEverySign_PassesWhatIsAboveZero) {

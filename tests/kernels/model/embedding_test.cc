@@ -193,6 +193,54 @@ TYPED_TEST(Embedding, RotaryForward_MatchesTheFormula) {
   ExpectClose(x, want, 3e-7);
 }
 
+// As GPT-NeoX turns its heads: what is beyond the turned part has the bits that it had.
+TYPED_TEST(Embedding, RotaryForward_OfAPartOfEachHead_LeavesTheRest) {
+  std::mt19937 random(57);
+  constexpr size_t kTokens = 6, kHeads = 3, kTurned = 6, kWidth = 17;
+  GuardedArray<float> cos(kTokens * kTurned / 2, 0);
+  GuardedArray<float> sin(kTokens * kTurned / 2, 0);
+  ASSERT_EQ(RotaryTable(kTokens, kTurned, 10000.0, cos.data(), sin.data()), Status::kOk);
+  auto x = RandomTensor<TypeParam>(random, kTokens * kHeads * kWidth);
+  const Doubles before = ToDoubles(x);
+  for (const bool forward : {true, false}) {
+    const RotaryShape shape = {.batch = 1,
+                               .sequence = kTokens,
+                               .heads = kHeads,
+                               .head_dim = kTurned,
+                               .token_stride = kHeads * kWidth,
+                               .head_stride = kWidth};
+    const auto turn = forward ? RotaryForward<TypeParam> : RotaryBackward<TypeParam>;
+    ASSERT_EQ(turn(shape, cos.data(), sin.data(), x.data()), Status::kOk);
+    for (size_t i = 0; i < before.size(); ++i) {
+      if (i % kWidth >= kTurned) {
+        ASSERT_EQ(ToDouble(x.data()[i]), before[i]) << i;
+      }
+    }
+    if (!forward) break;
+    for (size_t head = 0; head < kTokens * kHeads; ++head) {  // alone, as a dense head
+      auto alone = FromDoubles<TypeParam>({before.begin() + static_cast<ptrdiff_t>(head * kWidth),
+                                           before.begin() + static_cast<ptrdiff_t>(head * kWidth) +
+                                               static_cast<ptrdiff_t>(kTurned)});
+      const RotaryShape dense = {.batch = 1,
+                                 .sequence = 1,
+                                 .heads = 1,
+                                 .head_dim = kTurned,
+                                 .token_stride = kTurned,
+                                 .first_position = head / kHeads};
+      ASSERT_EQ(RotaryForward(dense, cos.data(), sin.data(), alone.data()), Status::kOk);
+      EXPECT_TRUE(SameBits(alone.data(), x.data() + head * kWidth, kTurned)) << head;
+    }
+  }
+  EXPECT_EQ(RotaryForward({.batch = 1,
+                           .sequence = 1,
+                           .heads = 1,
+                           .head_dim = 6,
+                           .token_stride = 6,
+                           .head_stride = 4},
+                          cos.data(), sin.data(), x.data()),
+            Status::kInvalidShape);
+}
+
 TYPED_TEST(Embedding, RotaryBackward_IsTheTransposeOfForward) {
   // <dy, R x> = <R^T dy, x> for every dy and x.
   std::mt19937 random(56);

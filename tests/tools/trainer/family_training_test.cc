@@ -1,5 +1,6 @@
 // What tells the families apart, in runs that are divided over ranks: sliding windows, biases of
-// queries and keys, norms of heads, scaled rotary positions. Against the same runs of one rank.
+// queries and keys, norms of heads, scaled rotary positions, parallel blocks. Against the same runs
+// of one rank.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,6 +22,8 @@ const Words kMistral = {"--model", "mistral-tiny"};
 const Words kQwen2 = {"--model", "llama-tiny", "--family", "qwen2"};
 // Positions that begin with row 2 of their table, which is the output layer too.
 const Words kOpt = {"--model", "gpt2-tiny", "--family", "opt"};
+// Blocks in which attention and MLP read the same.
+const Words kPythia = {"--model", "pythia-tiny"};
 // Heads that are wider together than the stream, and one table.
 const Words kQwen3 = {"--model", "qwen3-tiny"};
 
@@ -47,24 +50,26 @@ class FamilyTraining : public ComparedRuns {
 };
 
 TEST_F(FamilyTraining, InAPipelineOrOverData_IsThatOfOneRank) {
-  for (const Words& model : {kMistral, kQwen2, kQwen3, kOpt}) {
+  for (const Words& model : {kMistral, kQwen2, kQwen3, kOpt, kPythia}) {
     SCOPED_TRACE(testing::PrintToString(model));
     const Words unclipped = model + Words{"--clip-norm", "0"};
     const json one = RunOnce(unclipped);
     const json staged = Run(unclipped + Cut("pipeline=2"));
-    if (model == kMistral || model == kQwen2) {
+    if (model == kMistral || model == kQwen2 || model == kPythia) {
       ExpectSameBits(staged, one);
     } else {  // the gradients of both ends' tables are added up
       ExpectNear(staged, one);
     }
     ExpectNear(Run(unclipped + Cut("data=2")), one);
   }
-  const Words unclipped = kQwen2 + Words{"--clip-norm", "0"};
-  ExpectSameBits(Run(unclipped + Cut("pipeline=zbv:2")), RunOnce(unclipped));
+  for (const Words& model : {kQwen2, kPythia}) {
+    const Words unclipped = model + Words{"--clip-norm", "0"};
+    ExpectSameBits(Run(unclipped + Cut("pipeline=zbv:2")), RunOnce(unclipped));
+  }
 }
 
 TEST_F(FamilyTraining, HoweverMemoryIsUsed_HasTheSameBits) {
-  for (const Words& model : {kMistral, kQwen3}) {
+  for (const Words& model : {kMistral, kQwen3, kPythia}) {
     const json one = RunOnce(model);
     for (const Words& how : std::vector<Words>{{"--activations", "recompute"},
                                                {"--activations", "keep"},
@@ -77,11 +82,11 @@ TEST_F(FamilyTraining, HoweverMemoryIsUsed_HasTheSameBits) {
 }
 
 TEST_F(FamilyTraining, WithCutSequences_IsCloseToOneRank) {
-  for (const Words& model : {kMistral, kQwen2, kQwen3}) {
+  for (const Words& model : {kMistral, kQwen2, kQwen3, kPythia}) {
     SCOPED_TRACE(testing::PrintToString(model));
     ExpectNear(Run(model + Cut("sequence=ulysses:2")), RunOnce(model));
   }
-  for (const Words& model : {kQwen2, kQwen3, kOpt}) {
+  for (const Words& model : {kQwen2, kQwen3, kOpt, kPythia}) {
     SCOPED_TRACE(testing::PrintToString(model));
     ExpectNear(Run(model + Cut("sequence=ring:2")), RunOnce(model));
   }

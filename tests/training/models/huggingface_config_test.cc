@@ -115,6 +115,87 @@ TEST_F(HuggingFace, ParametersOfOpt_HaveTheNamesAndShapesOfTransformers) {
   EXPECT_EQ(shapes[layer + "final_layer_norm.bias"], (Shape{24}));
 }
 
+TEST_F(HuggingFace, GptNeox_HasTheDefaultsOfTransformers) {
+  const auto model = Read({{"model_type", "gpt_neox"}});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->layers, 44u);
+  EXPECT_EQ(model->hidden, 6144u);
+  EXPECT_EQ(model->heads, 64u);
+  EXPECT_EQ(model->kv_heads, 64u);
+  EXPECT_EQ(model->intermediate, 24576u);
+  EXPECT_EQ(model->vocabulary, 50432u);
+  EXPECT_EQ(model->position_rows(), 2048u);
+  EXPECT_EQ(model->norm_epsilon, 1e-5);
+  EXPECT_EQ(model->rotary_theta, 10000);
+  EXPECT_EQ(model->rotary_columns(), 24u);  // a quarter of 96
+  EXPECT_EQ(model->activation(), Activation::kGeluErf);
+  EXPECT_TRUE(model->parallel());
+  EXPECT_TRUE(model->output_bias());
+  EXPECT_FALSE(model->tied_output());
+  EXPECT_EQ(model->first_token, 0u);
+  EXPECT_THAT(model->end_tokens, testing::ElementsAre(2));
+}
+
+TEST_F(HuggingFace, GptNeox_HasWhatEitherVersionOfTransformersSays) {
+  EXPECT_EQ(Read(kGptNeox)->rotary_columns(), 4u);
+  EXPECT_EQ(Read(kGptNeox)->rotary_theta, 5000);
+  json config = kGptNeox;
+  config["partial_rotary_factor"] = 0.5;  // as version 4 wrote, beside 'rotary_pct'
+  EXPECT_EQ(Read(config)->rotary_columns(), 4u);
+  config["rope_parameters"] = {
+      {"rope_type", "default"}, {"rope_theta", 300.0}, {"partial_rotary_factor", 0.75}};
+  EXPECT_EQ(Read(config)->rotary_columns(), 6u);
+  EXPECT_EQ(Read(config)->rotary_theta, 300);
+  config["rope_parameters"].erase("partial_rotary_factor");
+  EXPECT_EQ(Read(config)->rotary_columns(), 4u);
+  config["use_parallel_residual"] = config["attention_bias"] = false;
+  EXPECT_FALSE(Read(config)->parallel());
+  EXPECT_FALSE(Read(config)->output_bias());
+  for (const auto& [name, activation] :
+       std::map<const char*, Activation>{{"gelu", Activation::kGeluErf},
+                                         {"gelu_new", Activation::kGelu},
+                                         {"gelu_fast", Activation::kGelu},
+                                         {"gelu_pytorch_tanh", Activation::kGelu},
+                                         {"relu", Activation::kRelu}}) {
+    config["hidden_act"] = name;
+    EXPECT_EQ(Read(config)->activation(), activation) << name;
+  }
+}
+
+TEST_F(HuggingFace, GptNeoxThatCannotBeRun_IsRefusedByItsKey) {
+  EXPECT_THAT(Refusal(kGptNeox, "hidden_act", "silu"), HasSubstr("'hidden_act' is 'silu'"));
+  EXPECT_THAT(Refusal(kGptNeox, "partial_rotary_factor", 0.25),
+              HasSubstr("'partial_rotary_factor' is not 'rotary_pct'"));
+  EXPECT_THAT(Refusal(kGptNeox, "rope_scaling", {{"type", "dynamic"}, {"factor", 2}}),
+              HasSubstr("'rope_scaling': 'rope_type' is 'dynamic'"));
+  EXPECT_THAT(Refusal(kGptNeox, "rotary_pct", 0.4), HasSubstr("turn 3 of the 8 columns of a head"));
+  EXPECT_THAT(Refusal(kGptNeox, "rotary_pct", 0.1), HasSubstr("turn 0 of the 8 columns of a head"));
+  EXPECT_THAT(Refusal(kGptNeox, "rotary_pct", 1.5), HasSubstr("positions turn is 1.5"));
+  EXPECT_THAT(Refusal(kGptNeox, "num_attention_heads", 5), HasSubstr("must divide"));
+}
+
+// As GPTNeoXForCausalLM's files keep them.
+TEST_F(HuggingFace, ParametersOfGptNeox_HaveTheNamesAndShapesOfTransformers) {
+  using Shape = std::vector<int64_t>;
+  std::map<std::string, Shape> shapes;
+  for (const ParameterSpec& spec : MakeParameters(*Read(kGptNeox)).specs) {
+    shapes[spec.name] = spec.shape;
+  }
+  EXPECT_EQ(shapes.size(), 4u + 2 * 12);
+  EXPECT_EQ(shapes["gpt_neox.embed_in.weight"], (Shape{300, 24}));
+  EXPECT_EQ(shapes["embed_out.weight"], (Shape{300, 24}));
+  EXPECT_EQ(shapes["gpt_neox.final_layer_norm.bias"], (Shape{24}));
+  const std::string layer = "gpt_neox.layers.1.";
+  EXPECT_EQ(shapes[layer + "attention.query_key_value.weight"], (Shape{72, 24}));
+  EXPECT_EQ(shapes[layer + "attention.query_key_value.bias"], (Shape{72}));
+  EXPECT_EQ(shapes[layer + "attention.dense.weight"], (Shape{24, 24}));
+  EXPECT_EQ(shapes[layer + "attention.dense.bias"], (Shape{24}));
+  EXPECT_EQ(shapes[layer + "input_layernorm.weight"], (Shape{24}));
+  EXPECT_EQ(shapes[layer + "post_attention_layernorm.bias"], (Shape{24}));
+  EXPECT_EQ(shapes[layer + "mlp.dense_h_to_4h.weight"], (Shape{40, 24}));
+  EXPECT_EQ(shapes[layer + "mlp.dense_4h_to_h.bias"], (Shape{24}));
+}
+
 TEST_F(HuggingFace, Qwen_HasTheDefaultsOfTransformers) {
   for (json config : {kQwen2, kQwen3}) {
     for (const char* key : {"rms_norm_eps", "rope_theta", "num_key_value_heads",
@@ -365,15 +446,20 @@ TEST_F(HuggingFace, ThatCannotBeRun_IsRefusedByItsKey) {
 
 TEST_F(HuggingFace, WrittenAndReadAgain_IsTheSame) {
   json biased = kLlama, windowed = kMixtral, whole = kMistral, narrow = kQwen3;
+  json in_sequence = kGptNeox;
+  in_sequence["use_parallel_residual"] = in_sequence["attention_bias"] = false;
+  in_sequence["hidden_act"] = "gelu_new";
+  in_sequence["rope_scaling"] = kYarn;
   whole["sliding_window"] = nullptr;  // not the 4096 of a configuration without the key
   narrow["head_dim"] = 4;             // as 24 / 6, and not the 128 of one without
   biased["attention_bias"] = true;
   windowed["sliding_window"] = 4;
   json linear = {{"rope_type", "linear"}, {"factor", 2.0}}, not_rounded = kYarn;
   not_rounded["truncate"] = false;
-  for (const json& config : {kGpt2, kOpt, kLlama, kMixtral, kMistral, kQwen2, kQwen3, biased,
-                             windowed, Scaled(kLlama, linear), Scaled(kLlama, kLlama3Scaling),
-                             Scaled(kQwen3, kYarn), Scaled(kMistral, not_rounded), whole, narrow}) {
+  for (const json& config :
+       {kGpt2, kOpt, kLlama, kMixtral, kMistral, kQwen2, kQwen3, biased, windowed,
+        Scaled(kLlama, linear), Scaled(kLlama, kLlama3Scaling), Scaled(kQwen3, kYarn),
+        Scaled(kMistral, not_rounded), whole, narrow, kGptNeox, in_sequence}) {
     const ModelConfig model = *Read(config);
     folder_.Write("config.json", HuggingFaceConfig(model, "float32"));
     const ModelConfig again = *ReadHuggingFaceConfig(folder_.path());
@@ -382,7 +468,10 @@ TEST_F(HuggingFace, WrittenAndReadAgain_IsTheSame) {
     EXPECT_EQ(again.rotary_scaling, model.rotary_scaling);
     EXPECT_EQ(again.window, model.window);
     EXPECT_EQ(again.head_dim(), model.head_dim());
-    EXPECT_EQ(again.attention_bias, model.attention_bias);
+    EXPECT_EQ(again.output_bias(), model.output_bias());
+    EXPECT_EQ(again.parallel(), model.parallel());
+    EXPECT_EQ(again.activation(), model.activation());
+    EXPECT_EQ(again.rotary_columns(), model.rotary_columns());
     EXPECT_EQ(again.experts, model.experts);
     EXPECT_EQ(again.experts_per_token, model.experts_per_token);
     EXPECT_EQ(again.balance_loss, model.balance_loss);

@@ -48,6 +48,13 @@ inline const json kOpt = {{"model_type", "opt"}, {"num_hidden_layers", 2},
                           {"ffn_dim", 40},       {"max_position_embeddings", 9},
                           {"vocab_size", 300}};
 
+// As versions of transformers before 5 write it.
+inline const json kGptNeox = {{"model_type", "gpt_neox"},  {"num_hidden_layers", 2},
+                              {"hidden_size", 24},         {"num_attention_heads", 3},
+                              {"intermediate_size", 40},   {"max_position_embeddings", 9},
+                              {"vocab_size", 300},         {"rotary_pct", 0.5},
+                              {"rotary_emb_base", 5000.0}, {"use_parallel_residual", true}};
+
 // Heads that are wider together than the stream.
 inline const json kQwen3 = [] {
   json config = kLlama;

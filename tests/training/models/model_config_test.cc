@@ -50,6 +50,7 @@ TEST(DefaultIntermediate, OfLlama_IsEightThirdsRoundedUp) {
   EXPECT_EQ(DefaultIntermediate(Family::kLlama, 4096), 10944);
   EXPECT_EQ(DefaultIntermediate(Family::kGpt2, 384), 1536);
   EXPECT_EQ(DefaultIntermediate(Family::kOpt, 384), 1536);
+  EXPECT_EQ(DefaultIntermediate(Family::kGptNeox, 384), 1536);
 }
 
 TEST(DefaultIntermediate, OfMixtral_IsSevenHalvesRoundedUp) {
@@ -88,13 +89,19 @@ TEST(FlopsPerToken, OfHeadsOfTheirOwnWidth_CountsTheirColumns) {
   EXPECT_EQ(FlopsPerToken(qwen3) - FlopsPerToken(llama), 2 * (matrices + scores));
 }
 
+// The same matrices and scores as GPT-2's: where the MLP reads changes nothing.
+TEST(FlopsPerToken, OfAParallelBlock_AreThoseOfOneAfterTheOther) {
+  EXPECT_EQ(FlopsPerToken(*FindPreset("pythia-tiny")), FlopsPerToken(*FindPreset("gpt2-tiny")));
+}
+
 TEST(ParseFamily, OfEachName_IsTheFamily) {
   for (const Family family : {Family::kGpt2, Family::kLlama, Family::kMixtral, Family::kMistral,
-                              Family::kQwen2, Family::kQwen3, Family::kOpt}) {
+                              Family::kQwen2, Family::kQwen3, Family::kOpt, Family::kGptNeox}) {
     EXPECT_EQ(*ParseFamily(Name(family)), family);
   }
-  EXPECT_THAT(std::string(ParseFamily("bloom").status().message()),
-              testing::HasSubstr("use gpt2, llama, mistral, mixtral, opt, qwen2 or qwen3"));
+  EXPECT_THAT(
+      std::string(ParseFamily("bloom").status().message()),
+      testing::HasSubstr("use gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2 or qwen3"));
 }
 
 std::string Complaint(ModelConfig config) { return std::string(Validate(config).message()); }
@@ -119,6 +126,15 @@ TEST(Validate, OfAShapeThatCannotBe_SaysWhatIsWrong) {
   bad = *FindPreset("gpt2-tiny");
   bad.kv_heads = 2;
   EXPECT_THAT(Complaint(bad), testing::HasSubstr("GPT-2"));
+  bad = *FindPreset("pythia-tiny");
+  bad.kv_heads = 2;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("GPT-NeoX have as many key/value heads"));
+  bad = good;
+  bad.parallel_block = true;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("llama family has neither a parallel block"));
+  bad = good;
+  bad.rotary_share = 0.5;
+  EXPECT_THAT(Complaint(bad), testing::HasSubstr("nor heads that are turned in part"));
   bad = *FindPreset("gpt2-tiny");
   bad.window = 8;
   EXPECT_THAT(Complaint(bad), testing::HasSubstr("nor a sliding window"));

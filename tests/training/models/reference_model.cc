@@ -20,9 +20,11 @@ class Reference {
   Rows Logits(const std::vector<int32_t>& tokens, size_t first_token = 0,
               double* balance = nullptr) const {
     const bool gpt2 = c_.family == Family::kGpt2, opt = c_.family == Family::kOpt;
-    const std::string table = gpt2  ? "transformer.wte.weight"
-                              : opt ? "model.decoder.embed_tokens.weight"
-                                    : "model.embed_tokens.weight";
+    const bool neox = c_.family == Family::kGptNeox;
+    const std::string table = gpt2   ? "transformer.wte.weight"
+                              : opt  ? "model.decoder.embed_tokens.weight"
+                              : neox ? "gpt_neox.embed_in.weight"
+                                     : "model.embed_tokens.weight";
     Rows x(tokens.size(), Row(c_.hidden));
     for (size_t t = 0; t < tokens.size(); ++t) {
       for (size_t h = 0; h < c_.hidden; ++h) {
@@ -34,25 +36,31 @@ class Reference {
     }
     x = Factored(x, 0, first_token);
     for (size_t layer = 0; layer < c_.layers; ++layer) {
-      const std::string prefix = (gpt2  ? "transformer.h."
-                                  : opt ? "model.decoder.layers."
-                                        : "model.layers.") +
+      const std::string prefix = (gpt2   ? "transformer.h."
+                                  : opt  ? "model.decoder.layers."
+                                  : neox ? "gpt_neox.layers."
+                                         : "model.layers.") +
                                  std::to_string(layer) + ".";
-      const Rows attention = gpt2  ? Gpt2Attention(prefix, x)
-                             : opt ? OptAttention(prefix, x)
-                                   : LlamaAttention(prefix, x);
+      const Rows input = x;
+      const Rows attention = gpt2   ? Gpt2Attention(prefix, x)
+                             : opt  ? OptAttention(prefix, x)
+                             : neox ? GptNeoxAttention(prefix, x)
+                                    : LlamaAttention(prefix, x);
       Add(&x, Factored(attention, 1 + 2 * layer, first_token));
-      const Rows mlp = gpt2                            ? Gpt2Mlp(prefix, x)
-                       : opt                           ? OptMlp(prefix, x)
+      const Rows mlp = gpt2   ? Gpt2Mlp(prefix, x)
+                       : opt  ? OptMlp(prefix, x)
+                       : neox ? GptNeoxMlp(prefix, c_.parallel() ? input : x)
                        : c_.family == Family::kMixtral ? MixtralMlp(prefix, x, balance)
                                                        : LlamaMlp(prefix, x);
       Add(&x, Factored(mlp, 2 + 2 * layer, first_token));
     }
-    const Rows n = gpt2  ? LayerNorm("transformer.ln_f", x)
-                   : opt ? LayerNorm("model.decoder.final_layer_norm", x)
-                         : RmsNorm("model.norm", x);
-    const bool tied = p_.count("lm_head.weight") == 0;
-    const Row& output = At(tied ? table : "lm_head.weight");
+    const Rows n = gpt2   ? LayerNorm("transformer.ln_f", x)
+                   : opt  ? LayerNorm("model.decoder.final_layer_norm", x)
+                   : neox ? LayerNorm("gpt_neox.final_layer_norm", x)
+                          : RmsNorm("model.norm", x);
+    const std::string head = neox ? "embed_out.weight" : "lm_head.weight";
+    const bool tied = p_.count(head) == 0;
+    const Row& output = At(tied ? table : head);
     Rows logits(n.size(), Row(c_.vocabulary, 0.0));
     for (size_t t = 0; t < n.size(); ++t) {
       for (size_t v = 0; v < c_.vocabulary; ++v) {
@@ -193,7 +201,7 @@ class Reference {
   double Angle(size_t pair) const {
     using Kind = RotaryScaling::Kind;
     const RotaryScaling& s = c_.rotary_scaling;
-    const auto width = static_cast<double>(c_.head_dim());
+    const auto width = static_cast<double>(Turned());
     const double angle = std::pow(c_.rotary_theta, -2.0 * static_cast<double>(pair) / width);
     const auto positions = static_cast<double>(s.original_positions);
     const double turn = 2 * std::numbers::pi;
@@ -212,15 +220,21 @@ class Reference {
     return left * angle + (1 - left) * angle / s.factor;
   }
 
+  // Of a head, how many elements.
+  size_t Turned() const {
+    const double share = c_.rotary_share.value_or(c_.family == Family::kGptNeox ? 0.25 : 1);
+    return static_cast<size_t>(static_cast<double>(c_.head_dim()) * share);
+  }
+
   void Rotate(Rows* x, size_t heads) const {
-    const size_t d = c_.head_dim();
+    const size_t d = c_.head_dim(), half = Turned() / 2;
     const double length = c_.rotary_scaling.attention_factor;
     for (size_t t = 0; t < x->size(); ++t) {
       for (size_t head = 0; head < heads; ++head) {
-        for (size_t i = 0; i < d / 2; ++i) {
+        for (size_t i = 0; i < half; ++i) {
           const double angle = static_cast<double>(t) * Angle(i);
           double& a = (*x)[t][head * d + i];
-          double& b = (*x)[t][head * d + i + d / 2];
+          double& b = (*x)[t][head * d + i + half];
           const double rotated = a * std::cos(angle) - b * std::sin(angle);
           b = length * (b * std::cos(angle) + a * std::sin(angle));
           a = length * rotated;
@@ -256,6 +270,38 @@ class Reference {
       for (double& a : row) a = std::max(a, 0.0);
     }
     return Linear(prefix + "fc2", h, c_.hidden);
+  }
+
+  // Of each head the query, key and value lie together.
+  Rows GptNeoxAttention(const std::string& prefix, const Rows& x) const {
+    const Rows n = LayerNorm(prefix + "input_layernorm", x);
+    const Rows fused = Linear(prefix + "attention.query_key_value", n, 3 * c_.hidden);
+    Rows parts[3];
+    const size_t d = c_.head_dim();
+    for (size_t part = 0; part < 3; ++part) {
+      for (const Row& row : fused) {
+        Row& taken = parts[part].emplace_back();
+        for (size_t head = 0; head < c_.heads; ++head) {
+          for (size_t i = 0; i < d; ++i) taken.push_back(row[(3 * head + part) * d + i]);
+        }
+      }
+    }
+    Rotate(&parts[0], c_.heads);
+    Rotate(&parts[1], c_.heads);
+    return Linear(prefix + "attention.dense", Attend(parts[0], parts[1], parts[2]), c_.hidden);
+  }
+
+  Rows GptNeoxMlp(const std::string& prefix, const Rows& x) const {
+    const Rows n = LayerNorm(prefix + "post_attention_layernorm", x);
+    Rows h = Linear(prefix + "mlp.dense_h_to_4h", n, c_.intermediate);
+    for (Row& row : h) {
+      for (double& a : row) {
+        const double cubic = std::sqrt(2 / std::numbers::pi) * (a + 0.044715 * a * a * a);
+        const double exact = std::erf(a / std::numbers::sqrt2);
+        a *= 0.5 * (1 + (c_.activation() == Activation::kGelu ? std::tanh(cubic) : exact));
+      }
+    }
+    return Linear(prefix + "mlp.dense_4h_to_h", h, c_.hidden);
   }
 
   Rows LlamaAttention(const std::string& prefix, const Rows& x) const {

@@ -32,6 +32,23 @@ inline ModelConfig TinyOpt() {
   return config;
 }
 
+// Heads of which the first half is turned.
+inline ModelConfig TinyGptNeox() {
+  ModelConfig config = TinyGpt2();
+  config.family = Family::kGptNeox;
+  config.heads = config.kv_heads = 3;
+  config.rotary_share = 0.5;
+  return config;
+}
+
+// The other half of what its configuration may say.
+inline ModelConfig InSequence(ModelConfig gpt_neox) {
+  gpt_neox.parallel_block = false;
+  gpt_neox.attention_bias = false;
+  gpt_neox.mlp_activation = Activation::kGelu;
+  return gpt_neox;
+}
+
 inline ModelConfig TinyLlama() {
   return {.family = Family::kLlama,
           .layers = 2,

@@ -128,14 +128,16 @@ TEST_P(DropoutGradient, InFp32_MatchesFiniteDifferencesOfAFloat64Reference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DropoutGradient,
-                         testing::Values(DropoutCase{"gpt2", TinyGpt2(), Tiling{}},
-                                         DropoutCase{"gpt2_in_pieces", TinyGpt2(), kFineTiling},
-                                         DropoutCase{"llama", TinyLlama(), Tiling{}},
-                                         DropoutCase{"llama_in_pieces", TinyLlama(), kFineTiling},
-                                         DropoutCase{"mixtral", WithoutBalance(TinyMixtral()),
-                                                     Tiling{}}),
-                         [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Models, DropoutGradient,
+    testing::Values(DropoutCase{"gpt2", TinyGpt2(), Tiling{}},
+                    DropoutCase{"gpt2_in_pieces", TinyGpt2(), kFineTiling},
+                    DropoutCase{"llama", TinyLlama(), Tiling{}},
+                    DropoutCase{"llama_in_pieces", TinyLlama(), kFineTiling},
+                    DropoutCase{"gpt_neox", TinyGptNeox(), Tiling{}},
+                    DropoutCase{"gpt_neox_in_pieces", TinyGptNeox(), kFineTiling},
+                    DropoutCase{"mixtral", WithoutBalance(TinyMixtral()), Tiling{}}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace geminid::trainer

@@ -65,6 +65,10 @@ TEST(ForecastModelOf, FamiliesWithBiases_HaveAsManyParametersAsTheTrainersModel)
   config.family = Family::kOpt;
   config.kv_heads = config.heads;
   EXPECT_EQ(forecast::CountParameters(ForecastModelOf(config)), CountParameters(config));
+  config = *FindPreset("pythia-tiny");
+  config.attention_bias = false;
+  EXPECT_EQ(forecast::CountParameters(ForecastModelOf(config)), CountParameters(config));
+  config = *FindPreset("llama-tiny");
   config.attention_bias = true;
   config.family = Family::kQwen3;
   EXPECT_EQ(forecast::CountParameters(ForecastModelOf(config)), CountParameters(config));

@@ -76,6 +76,8 @@ TEST(CheckTensor, OfFamilies_RefusesWhatItDoesNotCut) {
   EXPECT_EQ(with(mistral + Words{"--context", "24"}, "tensor=1d:2,sequence=ring:2"), "");
   EXPECT_THAT(with({"--model", "qwen3-tiny"}, "tensor=1d:2"), HasSubstr("the family qwen3 is not"));
   EXPECT_THAT(with({"--family", "opt"}, "tensor=1d:2"), HasSubstr("the family opt is not"));
+  EXPECT_THAT(with({"--model", "pythia-tiny"}, "tensor=1d:2"),
+              HasSubstr("the family gpt_neox is not"));
   EXPECT_THAT(with({"--family", "qwen2"}, "tensor=1d:2"), HasSubstr("the family qwen2 is not"));
 }
 

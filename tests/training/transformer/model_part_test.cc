@@ -69,7 +69,8 @@ TEST(SplitModel, HasEveryLayerOnceAndTheEndsAtTheEnds) {
 
 TEST(MakeParameters, OfParts_HaveTheNamesOfTheWholeInItsOrder) {
   for (const ModelConfig& config :
-       {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(), TinyMixtral(), Tied(TinyQwen3())}) {
+       {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(), TinyMixtral(), Tied(TinyQwen3()),
+        TinyGptNeox(), Tied(TinyGptNeox())}) {
     std::vector<std::string> whole, parts;
     for (const ParameterSpec& spec : MakeParameters(config).specs) whole.push_back(spec.name);
     for (const ModelPart& part : SplitModel(config, 2)) {
@@ -152,7 +153,7 @@ void ExpectGradientsOf(const Held& whole, const Held& first, const Held& last) {
 TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
   constexpr float kScale = 0.25F;
   for (const ModelConfig& config : {Untied(TinyGpt2()), Untied(TinyOpt()), TinyLlama(),
-                                    TinyMistral(), TinyMixtral(), TinyQwen3()}) {
+                                    TinyMistral(), TinyMixtral(), TinyQwen3(), TinyGptNeox()}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
       for (const bool keeps : {false, true}) {
         Held whole = Whole(config, type);
@@ -205,7 +206,8 @@ TEST(PartsOfTheModel, GoneBackInHalves_GiveTheBitsOfTheWhole) {
   constexpr float kScale = 0.25F;
   constexpr size_t kBatches = 2;
   for (const ModelConfig& config :
-       {Untied(TinyGpt2()), TinyLlama(), TinyQwen2(), TinyQwen3(), WithFp32Norms(TinyQwen3())}) {
+       {Untied(TinyGpt2()), TinyLlama(), TinyQwen2(), TinyQwen3(), WithFp32Norms(TinyQwen3()),
+        TinyGptNeox(), InSequence(TinyGptNeox())}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
       for (const bool keeps : {false, true}) {
         Held whole = Whole(config, type);
@@ -393,14 +395,14 @@ void ExpectPiecesGiveTheWhole(const ModelConfig& config, bool keeps, int pieces,
 TEST(PiecesOfSequences, WithHeadsSwapped_GiveTheLossAndGradientsOfTheWhole) {
   for (const ModelConfig& config :
        {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(), TinyMistral(), TinyQwen2(),
-        TinyQwen3(), WithoutBalance(TinyMixtral())}) {
+        TinyQwen3(), TinyGptNeox(), WithoutBalance(TinyMixtral())}) {
     for (const bool keeps : {false, true}) ExpectPiecesGiveTheWhole(config, keeps, 3, Swapped);
   }
 }
 
 // Four ranks, which do not divide the heads.
 TEST(PiecesOfSequences, InARing_GiveTheLossAndGradientsOfTheWhole) {
-  for (ModelConfig config : {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(),
+  for (ModelConfig config : {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(), TinyGptNeox(),
                              WithScaledRotary(TinyQwen3(), RotaryScaling::Kind::kYarn)}) {
     config.context = 24;
     for (const bool keeps : {false, true}) {

@@ -145,6 +145,10 @@ INSTANTIATE_TEST_SUITE_P(
         GradientCase{"llama_fp32_norms", WithFp32Norms(TinyLlama()), Tiling{}},
         GradientCase{"opt", TinyOpt(), Tiling{}},
         GradientCase{"opt_untied_in_pieces", Untied(TinyOpt()), kFineTiling},
+        GradientCase{"gpt_neox", TinyGptNeox(), Tiling{}},
+        GradientCase{"gpt_neox_in_pieces", TinyGptNeox(), kFineTiling},
+        GradientCase{"gpt_neox_fp32_norms", WithFp32Norms(TinyGptNeox()), Tiling{}},
+        GradientCase{"gpt_neox_in_sequence", Tied(InSequence(TinyGptNeox())), kFineTiling},
         GradientCase{"mistral", TinyMistral(), Tiling{}},
         GradientCase{"mistral_in_pieces", TinyMistral(), kFineTiling},
         GradientCase{"qwen2", TinyQwen2(), Tiling{}},
@@ -212,11 +216,11 @@ TEST_P(TransformerTraining, OnARepeatingText_LowersTheLossFromThatOfGuessing) {
   EXPECT_LT(last, 2.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, TransformerTraining,
-                         testing::Combine(testing::Values("gpt2-tiny", "llama-tiny", "mistral-tiny",
-                                                          "qwen3-tiny", "mixtral-tiny"),
-                                          testing::Values(DataType::kFloat32,
-                                                          DataType::kBFloat16)));
+INSTANTIATE_TEST_SUITE_P(
+    Models, TransformerTraining,
+    testing::Combine(testing::Values("gpt2-tiny", "llama-tiny", "mistral-tiny", "qwen3-tiny",
+                                     "mixtral-tiny", "pythia-tiny"),
+                     testing::Values(DataType::kFloat32, DataType::kBFloat16)));
 
 TEST(Transformer, EachHalf_IsOneOperationForwardAndOneBackward) {
   const auto model = MakeTransformer(TinyGpt2(), DataType::kFloat32);
@@ -229,6 +233,20 @@ TEST(Transformer, EachHalf_IsOneOperationForwardAndOneBackward) {
                                    "backward 26 27 0", "backward 20 21 22 23 24 25",
                                    "backward 14 15 16 17 18 19", "backward 8 9 10 11 12 13",
                                    "backward 2 3 4 5 6 7", "backward 0 1"));
+}
+
+// Attention first, the MLP first on the way back: as where one comes after the other.
+TEST(Transformer, OfParallelBlocks_HasTheOperationsOfHalves) {
+  ModelConfig config = TinyGptNeox();
+  config.layers = 1;
+  const auto model = MakeTransformer(config, DataType::kFloat32);
+  DenseParameters parameters(model->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+  const Batch batch = RandomBatch(config, {.sequences = 1, .sequence_length = 4}, 5);
+  ASSERT_TRUE(model->TrainMicroBatch(parameters, batch.view(), 1.0F).ok());
+  EXPECT_THAT(parameters.operations(),
+              testing::ElementsAre("forward 0", "forward 1 2 3 4 5 6", "forward 7 8 9 10 11 12",
+                                   "backward 13 14 15", "backward 7 8 9 10 11 12",
+                                   "backward 1 2 3 4 5 6", "backward 0"));
 }
 
 // Plans rest on this.
@@ -313,16 +331,27 @@ TEST(Transformer, ThatKeepsActivations_GivesTheBitsOfOneThatComputesThemAgain) {
     Tiling tiling;
     double dropout;
   };
-  for (const Case& c :
-       {Case{TinyGpt2(), kFineTiling, 0}, Case{TinyLlama(), kFineTiling, 0},
-        Case{TinyGpt2(), Tiling{}, 0.25}, Case{Tied(TinyLlama()), Tiling{}, 0.25},
-        Case{WithFp32Norms(TinyGpt2()), kFineTiling, 0.25},
-        Case{WithFp32Norms(TinyLlama()), kFineTiling, 0}, Case{TinyMixtral(), kFineTiling, 0},
-        Case{TinyMixtral(), Tiling{}, 0.25}, Case{WithAdapters(TinyGpt2()), kFineTiling, 0.25},
-        Case{WithAdapters(TinyLlama()), kFineTiling, 0}, Case{TinyMistral(), kFineTiling, 0.25},
-        Case{TinyOpt(), kFineTiling, 0.25}, Case{TinyQwen2(), kFineTiling, 0},
-        Case{TinyQwen3(), kFineTiling, 0.25}, Case{WithFp32Norms(TinyQwen3()), Tiling{}, 0},
-        Case{WithAdapters(TinyQwen3()), Tiling{}, 0}}) {
+  for (const Case& c : {Case{TinyGpt2(), kFineTiling, 0},
+                        Case{TinyLlama(), kFineTiling, 0},
+                        Case{TinyGpt2(), Tiling{}, 0.25},
+                        Case{Tied(TinyLlama()), Tiling{}, 0.25},
+                        Case{WithFp32Norms(TinyGpt2()), kFineTiling, 0.25},
+                        Case{WithFp32Norms(TinyLlama()), kFineTiling, 0},
+                        Case{TinyMixtral(), kFineTiling, 0},
+                        Case{TinyMixtral(), Tiling{}, 0.25},
+                        Case{WithAdapters(TinyGpt2()), kFineTiling, 0.25},
+                        Case{WithAdapters(TinyLlama()), kFineTiling, 0},
+                        Case{TinyMistral(), kFineTiling, 0.25},
+                        Case{TinyOpt(), kFineTiling, 0.25},
+                        Case{TinyQwen2(), kFineTiling, 0},
+                        Case{TinyQwen3(), kFineTiling, 0.25},
+                        Case{WithFp32Norms(TinyQwen3()), Tiling{}, 0},
+                        Case{WithAdapters(TinyQwen3()), Tiling{}, 0},
+                        Case{TinyGptNeox(), kFineTiling, 0},
+                        Case{TinyGptNeox(), Tiling{}, 0.25},
+                        Case{WithFp32Norms(TinyGptNeox()), kFineTiling, 0.25},
+                        Case{InSequence(TinyGptNeox()), kFineTiling, 0.25},
+                        Case{WithAdapters(TinyGptNeox()), kFineTiling, 0.25}}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
       const auto model = MakeTransformer(c.config, type, c.tiling);
       DenseParameters again(model->parameters().specs, type, 1, kWorkspaceBytes);
@@ -426,6 +455,30 @@ TEST(TransformerMemory, WithMoreLayers_GrowsByTwoInputsPerLayer) {
   }
 }
 
+// Of a parallel block nothing is kept between its halves, nor needed there.
+TEST(TransformerMemory, WithMoreParallelBlocks_GrowsByOneInputPerLayer) {
+  ModelConfig config = *FindPreset("pythia-tiny");
+  const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
+  for (const bool keeps : {false, true}) {
+    std::vector<Peak> peaks;
+    for (const uint64_t layers : {2, 5, 40}) {
+      config.layers = layers;
+      peaks.push_back(MeasurePeak(config, shape, keeps));
+    }
+    config.layers = 3;
+    const uint64_t kept = keeps ? KeptBytes(config, DataType::kBFloat16, shape) : 0;
+    EXPECT_EQ(peaks[1].bytes - peaks[0].bytes, 3 * shape.tokens() * config.hidden * 2 + kept);
+    for (const Peak& peak : peaks) {
+      if (!keeps) {
+        EXPECT_LE(peak.bytes, peak.bound);
+      }
+    }
+    if (!keeps) {
+      EXPECT_GE(peaks[2].bytes, peaks[2].bound / 2);
+    }
+  }
+}
+
 TEST(TransformerMemory, WithMoreLayers_GrowsByTheKeptActivationsToo) {
   for (const char* name : {"gpt2-3m", "llama-3m", "mixtral-20m"}) {
     ModelConfig config = *FindPreset(name);
@@ -442,7 +495,8 @@ TEST(TransformerMemory, WithMoreLayers_GrowsByTheKeptActivationsToo) {
 }
 
 TEST(TransformerMemory, OfAMicroBatchThatKeepsActivations_IsWithinItsBound) {
-  for (const char* name : {"gpt2-3m", "llama-3m", "mistral-tiny", "qwen3-tiny", "mixtral-20m"}) {
+  for (const char* name :
+       {"gpt2-3m", "llama-3m", "mistral-tiny", "qwen3-tiny", "mixtral-20m", "pythia-tiny"}) {
     const ModelConfig config = *FindPreset(name);
     const MicroBatchShape shape = {.sequences = 2, .sequence_length = 64};
     const uint64_t kept = KeptBytes(config, DataType::kBFloat16, shape);

@@ -16,7 +16,7 @@ namespace {
 constexpr FlagSpec kModelFlags[] = {
     {"--model", &Flags::model, "NAME", "A shape by name, see below; other flags change it"},
     {"--family", &Flags::family, "NAME",
-     "gpt2, llama, mistral, mixtral, opt, qwen2 or qwen3, for a shape of your own"},
+     "gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2 or qwen3, for a shape of your own"},
     {"--layers", &Flags::layers, "N", "Layers"},
     {"--hidden", &Flags::hidden, "N", "Hidden size"},
     {"--heads", &Flags::heads, "N", "Attention heads"},

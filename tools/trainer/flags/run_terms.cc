@@ -114,7 +114,20 @@ constexpr Term kTerms[] = {
     Shape("heads", &Flags::heads, [](O o) { return Text(o.model.heads); }),
     Shape("kv_heads", kNoFlag, [](O o) { return Text(o.model.kv_heads); }),
     Shape("head_dim", kNoFlag, [](O o) { return IfAny(o.model.head_width.value_or(0)); }),
-    Shape("attention_bias", kNoFlag, [](O o) { return Text(o.model.attention_bias ? "on" : ""); }),
+    Shape("attention_bias", kNoFlag,
+          [](O o) {
+            const bool usual = o.model.layer_norms();
+            return Text(o.model.output_bias() == usual ? "" : usual ? "off" : "on");
+          }),
+    Shape("parallel_block", kNoFlag,
+          [](O o) { return Text(o.model.parallel() == o.model.like_gpt_neox() ? "" : "off"); }),
+    Shape("activation", kNoFlag,
+          [](O o) {
+            const bool usual = o.model.activation() == o.model.usual_activation();
+            return Text(usual ? "" : Name(o.model.activation()));
+          }),
+    Shape("rotary_pct", kNoFlag,
+          [](O o) { return o.model.like_gpt_neox() ? Text(o.model.turned_share()) : ""; }),
     Shape("sliding_window", kNoFlag, [](O o) { return IfAny(o.model.window); }),
     Shape("intermediate", kNoFlag, [](O o) { return Text(o.model.intermediate); }),
     Shape("vocabulary", &Flags::vocabulary, [](O o) { return Text(o.model.vocabulary); }),

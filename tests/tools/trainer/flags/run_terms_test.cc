@@ -70,6 +70,7 @@ TEST(ResumedWithoutFlags, IsTheSameRun) {
            Tiny(),
            Words{"--model", "mistral-tiny"},
            Words{"--model", "qwen3-tiny"},
+           Words{"--model", "pythia-tiny"},
            Tiny() + Words{"--layers", "3", "--context", "48", "--dtype", "fp32", "--seed", "7"},
            Tiny() + Words{"--lora-rank", "4", "--lora-alpha", "9", "--dropout", "0.25"},
            Tiny() + Words{"--freeze", "*.wte.*,*.wpe.*", "--norm-precision", "as-weights"},

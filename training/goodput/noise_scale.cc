@@ -7,6 +7,19 @@ namespace geminid::trainer {
 
 NoiseMeter::NoiseMeter(double decay) : decay_(decay) {}
 
+NoiseMeter::NoiseMeter(const Memory& memory, double decay)
+    : decay_(decay), samples_(memory.samples) {
+  square_.Restore(samples_, memory.gradient_square, memory.spread, decay);
+  variance_.Restore(samples_, memory.gradient_variance, 0, decay);
+}
+
+NoiseMeter::Memory NoiseMeter::memory() const {
+  return {.samples = std::min(samples_, kMostSamples),
+          .gradient_square = static_cast<float>(square_.mean()),
+          .spread = static_cast<float>(square_.spread()),
+          .gradient_variance = static_cast<float>(variance_.mean())};
+}
+
 bool NoiseMeter::Add(const NoiseSample& sample) {
   if (sample.gradients < 2 || !(sample.sequences > 0)) return false;
   if (!std::isfinite(sample.mean_square) || !std::isfinite(sample.square_of_mean)) return false;
@@ -38,6 +51,20 @@ void NoiseMeter::Average::Add(double value, double decay) {
   mean_ += delta / weight_;
   deviation_ = decay * deviation_ + delta * (value - mean_);
 }
+
+void NoiseMeter::Average::Restore(uint64_t samples, double mean, double spread, double decay) {
+  weight_ = squared_weight_ = 0;
+  for (uint64_t i = 0; i < samples; ++i) {
+    const double before = weight_;
+    weight_ = decay * weight_ + 1;
+    squared_weight_ = decay * decay * squared_weight_ + 1;
+    if (weight_ == before) break;
+  }
+  mean_ = mean;
+  deviation_ = spread * spread;
+}
+
+double NoiseMeter::Average::spread() const { return std::sqrt(deviation_); }
 
 double NoiseMeter::Average::Error() const {
   const double effective = weight_ * weight_ / squared_weight_;

@@ -33,6 +33,19 @@ class NoiseMeter {
   // samples are there, all count alike.
   explicit NoiseMeter(double decay = 0.99);
 
+  // What of a meter is enough to go on as it would have, but for the digits that floats lack.
+  struct Memory {
+    uint64_t samples = 0;  // above kMostSamples: that number, as weights no longer change by then
+    float gradient_square = 0;
+    float spread = 0;  // of the samples of gradient_square: the root of their squared deviations
+    float gradient_variance = 0;
+
+    bool operator==(const Memory&) const = default;
+  };
+  static constexpr uint64_t kMostSamples = 0xffff;
+  Memory memory() const;
+  explicit NoiseMeter(const Memory& memory, double decay = 0.99);
+
   // False, and nothing changes: the sample has fewer than two gradients, or is not finite, as that
   // of a step which an overflow has skipped.
   bool Add(const NoiseSample& sample);
@@ -55,6 +68,9 @@ class NoiseMeter {
   class Average {
    public:
     void Add(double value, double decay);
+    // As after `samples` calls of Add that ended with this mean and root of squared deviations.
+    void Restore(uint64_t samples, double mean, double spread, double decay);
+    double spread() const;
     double mean() const { return weight_ > 0 ? mean_ : 0; }
     double Error() const;
 

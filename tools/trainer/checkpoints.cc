@@ -90,12 +90,12 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Create(
   return made;
 }
 
-absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
-    const zero::ModelState::Fill& fill, const TakeOver& take_over,
-    const std::function<checkpoint::RunState(uint64_t)>& run_at) {
+absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(const zero::ModelState::Fill& fill,
+                                                          const TakeOver& take_over,
+                                                          const GoesOn& goes_on) {
   Beginning beginning;
   if (const std::optional<zero::Resumed> left = state_->resumed(); left.has_value()) {
-    if (checkpoint::RunState{left->data_position, left->random_state} != run_at(left->step)) {
+    if (!goes_on(left->step, {left->data_position, left->random_state})) {
       return absl::InternalError("what the ranks left in memory is another run's");
     }
     began_in_memory_ = true;
@@ -103,14 +103,14 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(
   }
   GEMINID_ASSIGN_OR_RETURN(const std::optional<RunPosition> left, take_over());
   if (left.has_value()) {
-    if (left->run != run_at(left->progress.step)) {
+    if (!goes_on(left->progress.step, left->run)) {
       return absl::InternalError("the state that was handed over is another run's");
     }
     began_in_memory_ = true;
     return Beginning{left->progress.step, "memory"};
   }
   if (options_.resumed.has_value()) {
-    absl::StatusOr<Beginning> resumed = Resume(run_at);
+    absl::StatusOr<Beginning> resumed = Resume(goes_on);
     if (!resumed.ok()) return WithPath("--save", options_.save, resumed.status());
     return resumed;
   }
@@ -134,15 +134,14 @@ absl::Status Checkpoints::CheckLateTerms(std::vector<std::string>* taken) const 
   return CheckTerms(options_.resumed->checkpoint, options_.resumed->run.terms, late, taken);
 }
 
-absl::StatusOr<Checkpoints::Beginning> Checkpoints::Resume(
-    const std::function<checkpoint::RunState(uint64_t)>& run_at) {
+absl::StatusOr<Checkpoints::Beginning> Checkpoints::Resume(const GoesOn& goes_on) {
   const ResumedRun& resumed = *options_.resumed;
   std::vector<std::string> taken = resumed.taken;
   GEMINID_RETURN_IF_ERROR(CheckLateTerms(&taken));
   GEMINID_ASSIGN_OR_RETURN(const zero::Progress fresh, state_->GetProgress());
   GEMINID_ASSIGN_OR_RETURN(checkpoint::Loaded loaded, checkpoint::Load(resumed.checkpoint, state_,
                                                                        communicator_, parameters_));
-  if (loaded.run != run_at(loaded.progress.step)) {
+  if (!goes_on(loaded.progress.step, loaded.run)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", loaded.folder,
         "' was saved with another --seed, --batch or --accumulate, so its place in the text is "

@@ -42,12 +42,13 @@ class Checkpoints {
   };
   // Sets all values: nothing where the engine has resumed; else as `take_over` has done, if other
   // ranks left their state; else from the newest checkpoint with --resume, if there is one; else
-  // from --load; else by `fill`. `run_at` says how a run like this one stands after a number of
-  // steps: a checkpoint that stands elsewhere was made with another
-  // --seed or --batch, and is refused.
+  // from --load; else by `fill`. `goes_on` takes what was saved or left after a number of steps, and
+  // says whether this run can go on from there: what stands elsewhere was made with another --seed
+  // or --batch, and is refused.
   using TakeOver = std::function<absl::StatusOr<std::optional<RunPosition>>()>;
+  using GoesOn = std::function<bool(uint64_t step, const checkpoint::RunState& saved)>;
   absl::StatusOr<Beginning> Begin(const zero::ModelState::Fill& fill, const TakeOver& take_over,
-                                  const std::function<checkpoint::RunState(uint64_t)>& run_at);
+                                  const GoesOn& goes_on);
 
   // After a step: saves when --save-every says so, or when the step is the last, unless the step is
   // saved already. That this save has failed, or the one before it since, is a warning on the first
@@ -77,7 +78,7 @@ class Checkpoints {
   void WarnOfFailure(uint64_t done, const absl::Status& failure) const;
   // `taken` gets what the run does otherwise.
   absl::Status CheckLateTerms(std::vector<std::string>* taken) const;
-  absl::StatusOr<Beginning> Resume(const std::function<checkpoint::RunState(uint64_t)>& run_at);
+  absl::StatusOr<Beginning> Resume(const GoesOn& goes_on);
   std::string NotesOfResuming(std::vector<std::string> notes) const;
 
   const TrainOptions& options_;

@@ -15,7 +15,7 @@ namespace {
 std::string Why(const EndFacts& facts) {
   const Report& report = facts.report;
   const TrainOptions& options = report.options;
-  const uint64_t steps = options.schedule.steps;
+  const uint64_t steps = StepsOf(report);
   const uint64_t done = report.first_step + report.losses.size();
   if (facts.end.signal != 0) {
     return absl::StrCat("stopped at step ", done, " of ", steps, " by ",

@@ -37,6 +37,13 @@ constexpr std::array kFields = {
     Field{&zero::Statistics::received_within_host_bytes, &RankReport::received_within_host_bytes},
 };
 
+// Of so many steps, those by which the rate is told.
+size_t RecentSteps(size_t steps) {
+  constexpr size_t kRecentSteps = 16;
+  // The first step samples and plans: it says little about the others.
+  return std::clamp<size_t>(steps - 1, 1, kRecentSteps);
+}
+
 }  // namespace
 
 absl::Status GatherStatistics(collectives::Communicator& communicator,
@@ -128,22 +135,33 @@ StepRecord LastStepOf(const Report& report, const zero::StepResult& result, doub
                        .learning_rate = learning_rate,
                        .loss_scale = result.loss_scale,
                        .overflow = result.overflow,
-                       .tokens = done * report.tokens_per_step,
+                       .tokens = TokensDone(report),
                        .seconds = report.step_seconds.back()};
   if (!report.validation.empty() && report.validation.back().step == done) {
     record.validation_loss = report.validation.back().loss;
   }
-  record.tokens_per_second = static_cast<double>(report.tokens_per_step) / record.seconds;
+  const size_t newest = report.losses.size() - 1;
+  record.tokens_per_second = static_cast<double>(TokensOfStep(report, newest)) / record.seconds;
+  if (report.following) {
+    record.micro_batches = report.following->step_micro_batches.back();
+    const std::vector<BatchChange>& changes = report.following->changes;
+    if (!changes.empty() && changes.back().step == done) {
+      record.batch_change = ChangeWords(changes.back());
+    }
+  }
   record.flops_per_second = record.tokens_per_second * report.flops_per_token;
   return record;
 }
 
 ProgressSample SampleOf(const Report& report, const zero::Statistics& statistics,
                         double seconds_of_training) {
-  const double tokens_per_second =
-      static_cast<double>(report.tokens_per_step) / RecentStepSeconds(report.step_seconds);
+  const size_t steps = report.step_seconds.size(), recent = RecentSteps(steps);
+  uint64_t tokens = 0;
+  for (size_t i = steps - recent; i < steps; ++i) tokens += TokensOfStep(report, i);
+  const double tokens_per_second = static_cast<double>(tokens) / static_cast<double>(recent) /
+                                   RecentStepSeconds(report.step_seconds);
   return {.step = report.first_step + report.losses.size(),
-          .steps = report.options.schedule.steps,
+          .steps = StepsOf(report),
           .loss = report.losses.back(),
           .validation_loss = report.validation.empty()
                                  ? std::nullopt
@@ -161,9 +179,7 @@ ProgressSample SampleOf(const Report& report, const zero::Statistics& statistics
 }
 
 double RecentStepSeconds(const std::vector<double>& step_seconds) {
-  constexpr size_t kRecentSteps = 16;
-  // The first step samples and plans: it says little about the others.
-  const size_t count = std::clamp<size_t>(step_seconds.size() - 1, 1, kRecentSteps);
+  const size_t count = RecentSteps(step_seconds.size());
   return std::accumulate(step_seconds.end() - static_cast<ptrdiff_t>(count), step_seconds.end(),
                          0.0) /
          static_cast<double>(count);

@@ -50,6 +50,7 @@
 #include "training/logs/terminal.h"
 #include "training/ranks/daemon_choice.h"
 #include "training/ranks/driver_watch.h"
+#include "training/settings/accumulate_range.h"
 #include "training/settings/options.h"
 #include "training/settings/outputs.h"
 #include "training/settings/tensor_share.h"
@@ -183,6 +184,7 @@ absl::StatusOr<DaemonChoice> FindDaemon(const TrainOptions& options,
 
 // Whether mesh and batch allow so many ranks.
 absl::Status CheckShares(const TrainOptions& options, int ranks) {
+  GEMINID_RETURN_IF_ERROR(CheckAccumulateRange(options, ranks));
   if (options.parallel.automatic) return absl::OkStatus();  // what is chosen fits
   GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
   const int data = mesh.SizeOf(kDataAxis);

@@ -30,6 +30,7 @@
 #include "training/data/batches.h"
 #include "training/data/data_sum.h"
 #include "training/engines/activation_choice.h"
+#include "training/engines/batch_course.h"
 #include "training/engines/batch_watch.h"
 #include "training/engines/report.h"
 #include "training/engines/run_phases.h"
@@ -37,6 +38,7 @@
 #include "training/engines/trained_model.h"
 #include "training/engines/validation.h"
 #include "training/goodput/advice.h"
+#include "training/goodput/follow_noise.h"
 #include "training/launch/stop_signals.h"
 #include "training/logs/counted_state.h"
 #include "training/logs/run_log.h"
@@ -44,6 +46,7 @@
 #include "training/ranks/end_agreement.h"
 #include "training/ranks/ranks_place.h"
 #include "training/ranks/threads.h"
+#include "training/settings/accumulate_range.h"
 #include "training/settings/device_need.h"
 #include "training/settings/idle_flags.h"
 #include "training/settings/mesh_choice.h"
@@ -106,7 +109,7 @@ class RankTrainer {
   int rank() const { return context_.info.rank; }
   int Stage() const { return mesh_->Coordinate(rank(), kPipelineAxis); }
   bool ends() const { return end_.signal != 0 || end_.diverged || end_.spent; }
-  uint64_t steps() const { return options_.schedule.steps; }
+  uint64_t steps() const { return course_->steps(); }
 
   absl::Status RunConnected() {
     GEMINID_RETURN_IF_ERROR(Prepare());
@@ -118,6 +121,13 @@ class RankTrainer {
     report_.samples_per_epoch = batches_->samples_per_epoch();
     SayNotes();
     watch_.emplace(options_, context_.info.world_size);
+    if (course_->follows_noise()) {
+      watch_->SetMicroBatches(MicroBatchesOf(course_->rules(), course_->state()));
+      report_.following = {.rules = course_->rules(),
+                           .state = course_->state(),
+                           .steps = steps(),
+                           .sequences_done = course_->first_sample()};
+    }
     if (watch_->measures()) zero::MeasureStepGradients(model_->engine());
     training_began_ = SteadyClock::now();
     GEMINID_RETURN_IF_ERROR(AddOverRanks(0).status());  // agree on a stop before the first step
@@ -130,7 +140,7 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(SayStateDisk());
     const uint64_t first = report_.first_step;
     const bool is_last = first == steps() || ends();
-    GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, RunStateAt(first)));
+    GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, course_->saved()));
     if (const int fewer = context_.restarts.shrink_to; fewer > 0 && !is_last) {
       GEMINID_RETURN_IF_ERROR(HandOver(fewer, first));
     }
@@ -175,7 +185,7 @@ class RankTrainer {
     }
     scaling_->Refuse(absl::CancelledError("the run ends"));
     if (!ends()) return absl::OkStatus();
-    return done > first ? Save(done) : checkpoints_->AfterResume(done, true, RunStateAt(done));
+    return done > first ? Save(done) : checkpoints_->AfterResume(done, true, course_->saved());
   }
 
   // A save that is under way is completed first.
@@ -184,7 +194,7 @@ class RankTrainer {
         phases_.Passing(absl::StrCat("handing the state over to ", ranks, " ranks"));
     checkpoints_->AwaitSave(done);
     GEMINID_ASSIGN_OR_RETURN(
-        handed_over_, scaling_->HandOver(ranks, RunStateAt(done), [this] { return AskForEnd(); }));
+        handed_over_, scaling_->HandOver(ranks, course_->saved(), [this] { return AskForEnd(); }));
     return absl::OkStatus();
   }
 
@@ -213,7 +223,7 @@ class RankTrainer {
   // A log that fails is said at once, and is the run's error when all else is done.
   void Log(uint64_t done) {
     if (!log_ || !log_status_.ok()) return;
-    const StepRecord record = LastStepOf(report_, last_step_, options_.schedule.At(done - 1));
+    const StepRecord record = LastStepOf(report_, last_step_, last_rate_);
     log_status_ = log_->Add(record);
     if (log_status_.ok()) return;
     progress_.Warn(absl::StrCat("geminid-train: the log ends before step ", done, ": ",
@@ -247,14 +257,9 @@ class RankTrainer {
     const auto began = SteadyClock::now();
     const InPhase phase = phases_.Saving();  // the save before may take longer than the steps since
     const checkpoint::Health health = HealthOf(report_.losses.back(), last_step_, options_);
-    absl::Status status = checkpoints_->AfterStep(done, last, RunStateAt(done), health);
+    absl::Status status = checkpoints_->AfterStep(done, last, course_->saved(), health);
     if (checkpoints_->saved() == done) phases_.SetSaveSeconds(SecondsSince(began));
     return status;
-  }
-
-  checkpoint::RunState RunStateAt(uint64_t step) const {
-    const uint64_t next_sample = batches_->FirstSample(step);
-    return {.data_position = next_sample, .random_state = {options_.seed, next_sample, 0, 0}};
   }
 
   absl::StatusOr<double> AddOverRanks(double loss) {
@@ -344,6 +349,7 @@ class RankTrainer {
         const Split split,
         SplitTokens(*context_.data, options_.validation_share, options_.model.context));
     GEMINID_ASSIGN_OR_RETURN(batches_, Batches::Create(split.training, plan));
+    course_.emplace(options_, context_.info.world_size);
     if (options_.validation_share == 0) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(validation_,
                              Validation::Create(split.held_out, plan, options_.validation_every,
@@ -434,7 +440,9 @@ class RankTrainer {
                                    return absl::OkStatus();
                                  },
                                  [this] { return scaling_->TakeOver(); },
-                                 [this](uint64_t step) { return RunStateAt(step); }));
+                                 [this](uint64_t step, const checkpoint::RunState& saved) {
+                                   return course_->GoOn(step, saved);
+                                 }));
     report_.first_step = beginning.step;
     if (!beginning.from.empty()) report_.load_seconds = SecondsSince(began);
     if (!context_.restarts.is_first()) {
@@ -458,10 +466,12 @@ class RankTrainer {
   }
 
   absl::StatusOr<MicroBatch> GetBatch(uint64_t step, uint64_t micro_batch) {
-    phases_.BeginMicroBatch(step == report_.first_step, step, micro_batch);
+    phases_.BeginMicroBatch(step == report_.first_step, step, micro_batch,
+                            course_->micro_batches());
     watch_->BeginMicroBatch(base::MonotonicNow());
     const auto waits = base::MonotonicNow();
-    GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_->Get(step, micro_batch));
+    GEMINID_ASSIGN_OR_RETURN(MicroBatch batch, batches_->GetFrom(course_->first_sample() +
+                                                                 micro_batch * options_.batch));
     batch.dropout.share = options_.dropout;
     batch.dropout.seed = options_.seed;
     batch.keeps_activations = activations_.keeps();
@@ -483,7 +493,9 @@ class RankTrainer {
   // False: an end was asked for, and the step has been given up.
   absl::StatusOr<bool> TrainStep(uint64_t step) {
     const auto began = SteadyClock::now();
-    const double rate = options_.schedule.At(step);
+    const double rate = last_rate_ = course_->learning_rate();
+    const uint64_t tokens = course_->micro_batches() * options_.batch * options_.model.context;
+    if (course_->follows_noise()) model_->SetMicroBatches(course_->micro_batches());
     watch_->BeginStep(WaitedForUpdates());
     if (const absl::Status begun = model_->engine().BeginStep({.learning_rate = rate});
         !begun.ok()) {
@@ -502,14 +514,16 @@ class RankTrainer {
     watch_->EndMicroBatches(base::MonotonicNow(), WaitedForUpdates());
     agreement_->Ask(scaling_->Poll(base::MonotonicNow()));
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum, AddOverRanks(*my_loss));
-    const checkpoint::RunState run = RunStateAt(step + 1);
+    GEMINID_ASSIGN_OR_RETURN(const StepEnd end, EndOfStep());
+    const checkpoint::RunState run = end.course.saved();
     const absl::StatusOr<zero::StepResult> stepped =
         model_->Step({.learning_rate = rate,
                       .data_position = run.data_position,
                       .random_state = run.random_state});
     if (!stepped.ok()) return GiveUpStep(stepped.status());
     const zero::StepResult& result = *stepped;
-    report_.losses.push_back(loss_sum / static_cast<double>(batches_->tokens_per_step()));
+    GoOnAfter(end);
+    report_.losses.push_back(loss_sum / static_cast<double>(tokens));
     report_.gradient_norms.push_back(result.gradient_norm);
     report_.overflowed_steps += result.overflow ? 1 : 0;
     last_step_ = result;
@@ -526,6 +540,43 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(model_->engine().CancelMicroBatch());
     end_.spent = true;
     return false;
+  }
+
+  // Where the run stands after this step, which the engine commits with it. The gradients are known
+  // before the update, which a rank may not survive.
+  struct StepEnd {
+    BatchCourse course;
+    std::optional<BatchChange> change;
+  };
+  absl::StatusOr<StepEnd> EndOfStep() {
+    StepEnd end = {.course = *course_, .change = std::nullopt};
+    zero::StepGradients gradients;
+    std::optional<double> cost;
+    if (course_->follows_noise()) {
+      GEMINID_RETURN_IF_ERROR(model_->engine().GradientNorm().status());
+      gradients = zero::NewestStepGradients(model_->engine());
+    }
+    if (course_->NeedsUpdateCost()) {
+      GEMINID_ASSIGN_OR_RETURN(cost, CostOfUpdates(watch_->Times(), *loss_communicator_));
+    }
+    end.change = end.course.EndStep(gradients, cost);
+    return end;
+  }
+
+  // The step is committed.
+  void GoOnAfter(const StepEnd& end) {
+    const uint64_t micro_batches = course_->micro_batches();
+    course_.emplace(end.course);
+    if (!course_->follows_noise()) return;
+    BatchFollowing& following = *report_.following;
+    following.state = course_->state();
+    following.steps = steps();
+    following.sequences_done = course_->first_sample();
+    following.step_micro_batches.push_back(micro_batches);
+    if (!end.change) return;
+    following.changes.push_back(*end.change);
+    watch_->SetMicroBatches(end.change->to);
+    progress_.Announce(ChangeWords(*end.change));
   }
 
   absl::Duration WaitedForUpdates() const {
@@ -557,9 +608,10 @@ class RankTrainer {
     if (!progress_.Due(done, steps(), now)) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, model_->engine().GetStatistics());
     ProgressSample sample = SampleOf(report_, statistics, SecondsSince(training_began_));
-    sample.remaining = absl::Seconds(
-        phases_.RemainingSeconds(done, RecentStepSeconds(report_.step_seconds),
-                                 report_.tokens_per_step, validation_ ? &*validation_ : nullptr));
+    const uint64_t tokens = course_->micro_batches() * options_.batch * options_.model.context;
+    sample.remaining = absl::Seconds(phases_.RemainingSeconds(
+        done, steps(), static_cast<double>(tokens) / sample.tokens_per_second, tokens,
+        validation_ ? &*validation_ : nullptr));
     progress_.Show(sample, now);
     return absl::OkStatus();
   }
@@ -600,6 +652,8 @@ class RankTrainer {
   std::optional<Scaling> scaling_;
   bool handed_over_ = false;
   std::optional<Batches> batches_;
+  std::optional<BatchCourse> course_;
+  double last_rate_ = 0;  // of the newest step
   std::optional<Validation> validation_;
   std::optional<RunLog> log_;
   absl::Status log_status_;
@@ -619,6 +673,7 @@ class RankTrainer {
 }  // namespace
 
 absl::StatusOr<TrainEnd> TrainAsRank(const TrainOptions& options, const RankContext& context) {
+  GEMINID_RETURN_IF_ERROR(CheckAccumulateRange(options, context.info.world_size));
   GEMINID_ASSIGN_OR_RETURN(const TrainOptions run, WithStepsOf(options, *context.data));
   return RankTrainer(run, context).Run();
 }

@@ -46,8 +46,11 @@ absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf&
 }
 
 absl::StatusOr<MicroBatch> Batches::Get(uint64_t step, uint64_t micro_batch) {
-  const uint64_t first = FirstSample(step) + micro_batch * plan_.batch + plan_.rank * sequences();
-  return Gather(first, [this](uint64_t sample) {
+  return GetFrom(FirstSample(step) + micro_batch * plan_.batch);
+}
+
+absl::StatusOr<MicroBatch> Batches::GetFrom(uint64_t first_sample) {
+  return Gather(first_sample + plan_.rank * sequences(), [this](uint64_t sample) {
     return StartOfSample(plan_.sampling, plan_.seed, data_.tokens, plan_.context, sample);
   });
 }

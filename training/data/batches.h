@@ -37,6 +37,8 @@ class Batches {
   // This rank's part of a micro-batch: consecutive samples. Valid until the next call. Errors are
   // those of the data.
   absl::StatusOr<MicroBatch> Get(uint64_t step, uint64_t micro_batch);
+  // The same, of the micro-batch whose first sample has this number.
+  absl::StatusOr<MicroBatch> GetFrom(uint64_t first_sample);
 
   // This rank's part of the `index`-th of `count` micro-batches whose sequences are spread evenly
   // over the data, the same in every run: for what is compared from step to step.

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <variant>
 
+#include "base/status_macros.h"
+
 namespace geminid::trainer {
-namespace {
 
 // Momentum or not, SGD's update is proportional to the gradient. All others divide by its size.
 RateRule RuleOf(const zero::Optimizer& optimizer) {
@@ -12,23 +13,31 @@ RateRule RuleOf(const zero::Optimizer& optimizer) {
                                                              : RateRule::kSquareRoot;
 }
 
-}  // namespace
-
 std::string WhyNoiseIsUnmeasured(const TrainOptions& options, int ranks) {
   if (options.parallel.cuts()) {
     return "gradient noise is measured where each rank has whole sequences and the whole model: "
            "without --parallel, or with data=N alone";
   }
-  if (ranks * options.zero.accumulate < 2) {
+  if (static_cast<uint64_t>(ranks) * SequencesPerStep(options) / options.batch < 2) {
     return "one rank with one micro-batch a step has one gradient, and noise is the difference of "
            "several: give --accumulate 2 (with half the --batch) or --ranks 2";
   }
   return "";
 }
 
+absl::StatusOr<std::optional<double>> CostOfUpdates(const std::optional<StepModel>& times,
+                                                    collectives::Communicator& ranks) {
+  const StepModel mine = times.value_or(StepModel{});
+  const bool is_timed = mine.seconds_per_sequence > 0;
+  std::vector<double> sums = {is_timed ? 1.0 : 0.0, mine.update_seconds, mine.seconds_per_sequence};
+  GEMINID_RETURN_IF_ERROR(ranks.AllReduce(sums, sums, collectives::ReduceOp::kSum));
+  if (sums[0] < ranks.WorldSize()) return std::optional<double>();
+  return std::optional<double>(sums[1] / sums[2]);
+}
+
 BatchWatch::BatchWatch(const TrainOptions& options, int ranks)
     : facts_{.unmeasured = WhyNoiseIsUnmeasured(options, ranks),
-             .now = {options.batch, static_cast<uint64_t>(options.zero.accumulate)},
+             .now = {options.batch, SequencesPerStep(options) / options.batch},
              .ranks = static_cast<uint64_t>(ranks),
              .rule = RuleOf(options.zero.optimizer)},
       sequences_per_gradient_(static_cast<double>(options.batch) / ranks) {}
@@ -64,7 +73,7 @@ void BatchWatch::EndStep(const zero::StepGradients& gradients, double step_secon
   ++steps_;
   if (steps_ == 1 || !micro_batch_seconds_) return;
   const StepTimes times = {.sequences = static_cast<double>(facts_.now.sequences),
-                           .micro_batches = static_cast<double>(facts_.now.micro_batches),
+                           .micro_batches = static_cast<double>(began_.size()),
                            .micro_batch_seconds = *micro_batch_seconds_,
                            .step_seconds = step_seconds};
   if (times_.size() < kTimes) {
@@ -74,6 +83,6 @@ void BatchWatch::EndStep(const zero::StepGradients& gradients, double step_secon
   }
 }
 
-BatchAdvice BatchWatch::Advice() const { return Advise(facts_, noise_, FitStepModel(times_)); }
+BatchAdvice BatchWatch::Advice() const { return Advise(facts_, noise_, Times()); }
 
 }  // namespace geminid::trainer

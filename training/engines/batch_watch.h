@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/zero/step_gradients.h"
+#include "geminid/communicator.h"
 #include "training/goodput/advice.h"
 #include "training/goodput/noise_scale.h"
 #include "training/goodput/step_model.h"
@@ -18,6 +20,14 @@ namespace geminid::trainer {
 
 // Why the noise of such a run is not measured; empty: it is.
 std::string WhyNoiseIsUnmeasured(const TrainOptions& options, int ranks);
+
+// How the learning rate follows the batch with this optimizer.
+RateRule RuleOf(const zero::Optimizer& optimizer);
+
+// What an update costs on all ranks, in the time of so many sequences, by the steps that each has
+// timed. Nothing: some rank has timed none. A collective.
+absl::StatusOr<std::optional<double>> CostOfUpdates(const std::optional<StepModel>& times,
+                                                    collectives::Communicator& ranks);
 
 // Handed the time, which only grows, in the order of the methods, step by step. A step that is
 // given up begins anew. Not thread-safe.
@@ -36,6 +46,11 @@ class BatchWatch {
   // `step_seconds`: of the step as a whole.
   void EndStep(const zero::StepGradients& gradients, double step_seconds);
 
+  // What the advice is for, from now on; at first it is as the options say.
+  void SetMicroBatches(uint64_t count) { facts_.now.micro_batches = count; }
+
+  // By the steps so far; nothing before the second.
+  std::optional<StepModel> Times() const { return FitStepModel(times_); }
   BatchAdvice Advice() const;
 
  private:

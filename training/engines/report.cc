@@ -60,7 +60,7 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("sampling").Value(Name(options.sampling));
   json.Key("steps").Value(options.schedule.steps);
   json.Key("batch").Value(options.batch);
-  json.Key("accumulate").Value(static_cast<uint64_t>(options.zero.accumulate));
+  json.Key("accumulate").Value(SequencesPerStep(options) / options.batch);
   json.Key("clip_norm").Value(options.zero.clip_norm);
   json.Key("update").Value(Name(options.zero.update));
   json.Key("optimizer").Value(Name(options.zero.optimizer));
@@ -269,18 +269,34 @@ double TokensPerSecond(const Report& report) {
   const size_t first = all.size() > 1 ? 1 : 0;
   const double seconds =
       std::accumulate(all.begin() + static_cast<ptrdiff_t>(first), all.end(), 0.0);
-  const double tokens = static_cast<double>((all.size() - first) * report.tokens_per_step);
-  return seconds > 0 ? tokens / seconds : 0;
+  uint64_t tokens = 0;
+  for (size_t i = first; i < all.size(); ++i) tokens += TokensOfStep(report, i);
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
 double FlopsPerSecond(const Report& report) {
   return report.flops_per_token * TokensPerSecond(report);
 }
 
+uint64_t StepsOf(const Report& report) {
+  return report.following ? report.following->steps : report.options.schedule.steps;
+}
+
+uint64_t TokensOfStep(const Report& report, size_t index) {
+  if (!report.following) return report.tokens_per_step;
+  const uint64_t sequences =
+      report.following->rules.batch * report.following->step_micro_batches[index];
+  return sequences * report.options.model.context;
+}
+
+uint64_t TokensDone(const Report& report) {
+  if (report.following) return report.following->sequences_done * report.options.model.context;
+  return (report.first_step + report.losses.size()) * report.tokens_per_step;
+}
+
 std::optional<double> EpochsDone(const Report& report) {
   if (report.samples_per_epoch == 0) return std::nullopt;
-  const uint64_t steps = report.first_step + report.losses.size();
-  const uint64_t samples = steps * report.tokens_per_step / report.options.model.context;
+  const uint64_t samples = TokensDone(report) / report.options.model.context;
   return static_cast<double>(samples) / static_cast<double>(report.samples_per_epoch);
 }
 
@@ -297,6 +313,10 @@ std::string ToJson(const Report& report) {
   WriteTransfers(json, report);
   WriteTraffic(json, report);
   WritePlan(json, report);
+  if (report.following) {
+    json.Key("batch_following");
+    WriteFollowing(json, *report.following);
+  }
   if (report.advice) {
     json.Key("batch_advice");
     WriteAdvice(json, *report.advice);

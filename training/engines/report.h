@@ -10,6 +10,7 @@
 
 #include "training/data/token_source.h"
 #include "training/goodput/advice.h"
+#include "training/goodput/follow_noise.h"
 #include "training/logs/axis_traffic.h"
 #include "training/settings/mesh_choice.h"
 #include "training/settings/options.h"
@@ -91,7 +92,8 @@ struct Report {
   std::vector<std::pair<std::string, uint64_t>> replans_by_cause;
   bool everything_fits = false;
   std::string plan_explanation;
-  std::optional<BatchAdvice> advice;  // of a run that has ended
+  std::optional<BatchAdvice> advice;        // of a run that has ended
+  std::optional<BatchFollowing> following;  // with --accumulate auto; with the newest step
   // Of the fp32 masters of all parameters, in order, little-endian; empty: they were not hashed.
   std::string weights_sha256;
 };
@@ -99,6 +101,12 @@ struct Report {
 // Tokens per second over all ranks, without the first step, which samples and plans.
 double TokensPerSecond(const Report& report);
 double FlopsPerSecond(const Report& report);
+// Of the whole run; with --accumulate auto as many as there will be at its present batch.
+uint64_t StepsOf(const Report& report);
+// Of all ranks, in the `index`-th step of this start, counted from 0.
+uint64_t TokensOfStep(const Report& report, size_t index);
+// With the newest step, and those that were done before this start.
+uint64_t TokensDone(const Report& report);
 // With the newest step; unset: there are no epochs.
 std::optional<double> EpochsDone(const Report& report);
 

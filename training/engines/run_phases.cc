@@ -42,17 +42,17 @@ InPhase RunPhases::Validating(uint64_t micro_batches) {
   });
 }
 
-void RunPhases::BeginMicroBatch(bool is_first_step, uint64_t step, uint64_t micro_batch) {
+void RunPhases::BeginMicroBatch(bool is_first_step, uint64_t step, uint64_t micro_batch,
+                                uint64_t of) {
   micro_batches_ = micro_batch;
   if (!is_first_step || micro_batch > 0) return;
-  teller_.Begin(absl::StrCat("step ", step + 1), [this] {
-    const auto of = static_cast<uint64_t>(options_.zero.accumulate);
+  teller_.Begin(absl::StrCat("step ", step + 1), [this, of] {
     return HowFar{.done = micro_batches_, .of = of, .unit = "micro-batches"};
   });
 }
 
-double RunPhases::RemainingSeconds(uint64_t done, double step_seconds, uint64_t tokens_per_step,
-                                   const Validation* validation) const {
+double RunPhases::RemainingSeconds(uint64_t done, uint64_t steps, double step_seconds,
+                                   uint64_t tokens_per_step, const Validation* validation) const {
   // Before the first validation: a forward pass is a third of the work of a step.
   double validation_seconds = validation_seconds_;
   if (validation_seconds == 0 && validation != nullptr) {
@@ -63,7 +63,7 @@ double RunPhases::RemainingSeconds(uint64_t done, double step_seconds, uint64_t 
   }
   return trainer::RemainingSeconds(
       {.done = done,
-       .steps = options_.schedule.steps,
+       .steps = steps,
        .step_seconds = step_seconds,
        .validation_every = validation != nullptr ? options_.validation_every : 0,
        .validation_seconds = validation_seconds,

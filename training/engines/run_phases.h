@@ -36,16 +36,17 @@ class RunPhases {
   // What reads each of the model's values once.
   InPhase Passing(std::string what);
   InPhase Validating(uint64_t micro_batches);
-  // Of the first step, until End; then its progress is shown. `micro_batch` is about to begin.
-  void BeginMicroBatch(bool is_first_step, uint64_t step, uint64_t micro_batch);
+  // Of the first step, until End; then its progress is shown. `micro_batch` of `of` is about to
+  // begin.
+  void BeginMicroBatch(bool is_first_step, uint64_t step, uint64_t micro_batch, uint64_t of);
   void CountMicroBatch() { ++micro_batches_; }  // of the validation
 
   // What was measured of the last validation, and of how long training waited for the last save.
   void SetValidationSeconds(double seconds) { validation_seconds_ = seconds; }
   void SetSaveSeconds(double seconds) { save_seconds_ = seconds; }
-  // After step `done`, whose validation and save are done. Null: there is no validation.
-  double RemainingSeconds(uint64_t done, double step_seconds, uint64_t tokens_per_step,
-                          const Validation* validation) const;
+  // After step `done` of `steps`, whose validation and save are done. Null: there is no validation.
+  double RemainingSeconds(uint64_t done, uint64_t steps, double step_seconds,
+                          uint64_t tokens_per_step, const Validation* validation) const;
 
  private:
   const TrainOptions& options_;

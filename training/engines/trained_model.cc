@@ -270,8 +270,8 @@ std::vector<zero::ParameterId> TrainedModel::CopiedParameters() const {
 
 absl::StatusOr<double> TrainedModel::TrainMicroBatches(const GetBatch& get, float gradient_scale) {
   double sum = 0;
-  for (int i = 0; i < around_.options.zero.accumulate; ++i) {
-    GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, get(static_cast<uint64_t>(i)));
+  for (uint64_t i = 0; i < micro_batches_; ++i) {
+    GEMINID_ASSIGN_OR_RETURN(const MicroBatch batch, get(i));
     GEMINID_ASSIGN_OR_RETURN(const double loss, parts_.front().transformer->TrainMicroBatch(
                                                     *source_, batch, gradient_scale));
     sum += loss;

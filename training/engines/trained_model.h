@@ -69,6 +69,9 @@ class TrainedModel {
   const std::vector<zero::Parameter>& parameters() const { return whole_; }
   const TrafficMeter& traffic() const { return traffic_; }
 
+  // Of each step from now on; zero.accumulate until then. With the whole model on each rank.
+  void SetMicroBatches(uint64_t count) { micro_batches_ = count; }
+
   // This rank's part of a step's micro-batch, valid until the next call.
   using GetBatch = std::function<absl::StatusOr<MicroBatch>(uint64_t micro_batch)>;
   // Forward and backward of all of a step's micro-batches. The sum of the cross-entropy over this
@@ -80,7 +83,8 @@ class TrainedModel {
   virtual absl::StatusOr<double> Evaluate(const MicroBatch& batch);
 
  protected:
-  explicit TrainedModel(const ModelSurroundings& around) : around_(around) {}
+  explicit TrainedModel(const ModelSurroundings& around)
+      : around_(around), micro_batches_(static_cast<uint64_t>(around.options.zero.accumulate)) {}
   // Those that differ from this rank along the mesh's axes; metered, and so as long-lived as this.
   absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectAlong(
       TrafficAxis axis, std::initializer_list<std::string_view> along);
@@ -121,6 +125,8 @@ class TrainedModel {
   std::vector<Part> parts_;  // in the order in which tokens pass them
 
  private:
+  uint64_t micro_batches_;  // of a step
+
   // And its parameters as the engine is told of them.
   absl::Status AddPart(const ModelPart& part);
   absl::Status ConnectPieces();

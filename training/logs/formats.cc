@@ -82,6 +82,8 @@ std::string JsonLine(const StepRecord& record) {
   if (record.epoch) json.Key("epoch").Value(*record.epoch);
   json.Key("gradient_norm").Value(record.gradient_norm);
   json.Key("learning_rate").Value(record.learning_rate);
+  if (record.micro_batches) json.Key("micro_batches").Value(*record.micro_batches);
+  if (!record.batch_change.empty()) json.Key("batch_change").Value(record.batch_change);
   json.Key("loss_scale").Value(record.loss_scale);
   json.Key("overflow").Value(record.overflow);
   json.Key("tokens").Value(record.tokens);
@@ -113,6 +115,9 @@ std::string StepEvent(const StepRecord& record) {
   if (record.epoch) AppendScalar("progress/epoch", *record.epoch, &summary);
   AppendScalar("optimizer/gradient_norm", record.gradient_norm, &summary);
   AppendScalar("optimizer/learning_rate", record.learning_rate, &summary);
+  if (record.micro_batches) {
+    AppendScalar("optimizer/micro_batches", static_cast<double>(*record.micro_batches), &summary);
+  }
   AppendScalar("optimizer/loss_scale", record.loss_scale, &summary);
   AppendScalar("speed/tokens_per_second", record.tokens_per_second, &summary);
   AppendScalar("speed/flops_per_second", record.flops_per_second, &summary);

@@ -106,10 +106,8 @@ std::string FormatProgress(const ProgressSample& sample, size_t columns) {
   return Join(pieces, 0).substr(0, columns);
 }
 
-void Progress::Announce(const std::string& line) const {
-  if (mode_ == ProgressMode::kNone) return;
-  const std::lock_guard lock(mutex_);
-  write_(line + "\n");
+void Progress::Announce(const std::string& line) {
+  if (mode_ != ProgressMode::kNone) Warn(line);
 }
 
 void Progress::Warn(const std::string& line) {

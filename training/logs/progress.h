@@ -52,8 +52,8 @@ class Progress {
   Progress(ProgressMode mode, Write write, Width width = nullptr)
       : mode_(mode), write_(std::move(write)), width_(std::move(width)) {}
 
-  // One line before the first step.
-  void Announce(const std::string& line) const;
+  // One line, before the first step or between steps.
+  void Announce(const std::string& line);
   // A line that is said in every mode.
   void Warn(const std::string& line);
   // True when Show would write: ask before gathering the numbers. The first and the last step are
@@ -67,7 +67,7 @@ class Progress {
   const ProgressMode mode_;
   const Write write_;
   const Width width_;
-  mutable std::mutex mutex_;  // of what is written, and whether a line is open
+  std::mutex mutex_;  // of what is written, and whether a line is open
   absl::Time last_ = absl::InfinitePast();
   bool line_open_ = false;
 };

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "absl/time/time.h"
 
@@ -17,6 +18,8 @@ struct StepRecord {
   std::optional<double> epoch = std::nullopt;            // how many are done; unset: there are none
   double gradient_norm = 0;                              // before clipping
   double learning_rate = 0;
+  std::optional<uint64_t> micro_batches = std::nullopt;  // of this step; unset: of all steps alike
+  std::string batch_change{};  // why the next steps have others; empty: they do not
   double loss_scale = 1;
   bool overflow = false;
   uint64_t tokens = 0;  // of all steps so far

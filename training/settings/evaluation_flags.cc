@@ -67,6 +67,7 @@ absl::Status MakeEvaluation(TrainOptions* options) {
   }
   options->eval_only = true;
   options->epochs = 0;
+  options->follows_noise.reset();
   options->activations = Activations::kRecompute;
   zero::Options fresh;
   fresh.data_type = options->zero.data_type;

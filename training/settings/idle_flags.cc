@@ -35,7 +35,7 @@ std::vector<std::string> IdleFlags(const TrainOptions& options, uint64_t samples
     if (std::ranges::find(options.given, flag) == options.given.end()) return;
     lines.push_back(absl::StrCat(flag, " ", value, ": ", words...));
   };
-  const uint64_t in_step = options.batch * static_cast<uint64_t>(options.zero.accumulate);
+  const uint64_t in_step = SequencesPerStep(options);
   if (samples_per_epoch > 0 && samples_per_epoch < in_step) {
     say("--batch", options.batch, "a step takes ", in_step, " sequences and an epoch has ",
         samples_per_epoch, ", so each step repeats some");

@@ -2,6 +2,11 @@
 
 namespace geminid::trainer {
 
+uint64_t SequencesPerStep(const TrainOptions& options) {
+  if (options.follows_noise) return options.batch * options.follows_noise->least;
+  return options.batch * static_cast<uint64_t>(options.zero.accumulate);
+}
+
 int RanksOf(const TrainOptions& options, int launched) {
   if (launched > 1) return launched;
   return options.ranks.value_or(options.parallel.least_ranks());

@@ -28,6 +28,13 @@ inline constexpr int kThreadsMax = 1024;  // of a rank
 // When the report gets a hash of all weights, for which all ranks gather them.
 enum class WeightsHash { kNever, kUnlessStopped, kAlways };
 
+// --accumulate auto: the micro-batches of a step, which follow the gradient noise.
+struct AccumulateRange {
+  uint64_t least = 1;
+  uint64_t most = 1;
+  double update_cost = 0;  // of an update, in the time of so many sequences; 0: measured
+};
+
 struct TrainOptions {
   std::vector<std::string> given{};  // the flags of the command line, by name
   std::vector<std::string> notes{};  // what was said of them
@@ -56,6 +63,8 @@ struct TrainOptions {
   Schedule schedule;          // and the number of steps
   bool usual_warmup = false;  // the schedule's warm-up is not what a flag says
   zero::Options zero;
+  // In place of zero.accumulate, which is then for the engine alone: at least 2, as sums need.
+  std::optional<AccumulateRange> follows_noise{};
   std::optional<DeviceIndex> device;            // unset: $GEMINID_DEVICE, else by local rank
   bool wants_gpu = false;                       // no device that is not one
   std::optional<uint64_t> device_memory_bytes;  // per rank; unset: enough for everything
@@ -96,6 +105,9 @@ struct GenerateOptions {
   std::optional<bool> kv_cache;
   bool json = false;
 };
+
+// Of all ranks, in a step; with AccumulateRange in the smallest one.
+uint64_t SequencesPerStep(const TrainOptions& options);
 
 // How many ranks the run has, in the environment of a launcher that says `launched` of them.
 int RanksOf(const TrainOptions& options, int launched);

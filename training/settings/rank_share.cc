@@ -122,7 +122,7 @@ RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, in
                     .sampling = options.sampling,
                     .context = options.model.context,
                     .batch = options.batch,
-                    .accumulate = static_cast<uint64_t>(options.zero.accumulate),
+                    .accumulate = SequencesPerStep(options) / options.batch,
                     .rank = static_cast<uint64_t>(rank_of_data),
                     .world_size = static_cast<uint64_t>(data),
                     .piece = static_cast<uint64_t>(mesh.Coordinate(rank, kSequenceAxis)),

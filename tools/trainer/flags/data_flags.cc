@@ -1,9 +1,11 @@
 #include "tools/trainer/flags/data_flags.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -18,6 +20,9 @@ namespace {
 
 constexpr uint64_t kBatchMax = 1 << 20;
 constexpr uint64_t kAccumulateMax = 1 << 16;
+constexpr uint64_t kLeastSum = 2;  // micro-batches that an engine adds up
+constexpr double kUpdateCostMin = 1e-3;
+constexpr double kUpdateCostMax = 1e9;
 constexpr uint64_t kEpochsMax = 1'000'000;
 constexpr double kDropoutMax = 0.99;
 constexpr uint64_t kValidationEveryMax = 1'000'000'000;
@@ -33,7 +38,12 @@ constexpr FlagSpec kPathFlags[] = {
 };
 constexpr FlagSpec kDataFlags[] = {
     {"--batch", &Flags::batch, "N", "Sequences per micro-batch, over all ranks"},
-    {"--accumulate", &Flags::accumulate, "N", "Micro-batches per step"},
+    {"--accumulate", &Flags::accumulate, "N",
+     "Micro-batches per step; auto:MIN:MAX for as many as the gradient noise asks for. A step of "
+     "--steps and of the schedule then has MIN, and a larger one counts for several"},
+    {"--update-cost", &Flags::update_cost, "N",
+     "With --accumulate auto: what an update costs, in the time of N sequences [measured in the "
+     "first 16 steps]"},
     {"--seed", &Flags::seed, "N", "Of the first weights and of the order of the data"},
     {"--sampling", &Flags::sampling, "HOW",
      "How sequences are taken from the data: replacement, from anywhere at random; shuffle, each "
@@ -48,6 +58,43 @@ constexpr FlagSpec kDataFlags[] = {
     {"--validation-batches", &Flags::validation_batches, "N",
      "Micro-batches, spread over what is held out, that are measured [8]"},
 };
+
+absl::StatusOr<AccumulateRange> ParseRange(const Flags& flags) {
+  const std::vector<std::string> words = absl::StrSplit(flags.accumulate, ':');
+  if (words.size() != 3 || words[0] != "auto") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        base::WithValue("--accumulate", flags.accumulate),
+        "give a number, or auto with the fewest and the most micro-batches of a step, as in "
+        "auto:2:16"));
+  }
+  AccumulateRange range;
+  GEMINID_ASSIGN_OR_RETURN(range.least,
+                           base::ParseCount("--accumulate auto", words[1], 1, kAccumulateMax));
+  GEMINID_ASSIGN_OR_RETURN(range.most,
+                           base::ParseCount("--accumulate auto", words[2], 1, kAccumulateMax));
+  if (range.most <= range.least) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(base::WithValue("--accumulate", flags.accumulate),
+                     "the most micro-batches must be more than the fewest; give --accumulate ",
+                     range.least, " for as many in each step"));
+  }
+  if (flags.update_cost.empty()) return range;
+  GEMINID_ASSIGN_OR_RETURN(range.update_cost, base::ParseReal("--update-cost", flags.update_cost,
+                                                              kUpdateCostMin, kUpdateCostMax));
+  return range;
+}
+
+absl::Status ParseAccumulate(const Flags& flags, TrainOptions* options) {
+  if (flags.accumulate.starts_with("auto")) {
+    GEMINID_ASSIGN_OR_RETURN(options->follows_noise, ParseRange(flags));
+    options->zero.accumulate = static_cast<int>(std::max(options->follows_noise->least, kLeastSum));
+    return absl::OkStatus();
+  }
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
+                           base::ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
+  options->zero.accumulate = static_cast<int>(accumulate);
+  return absl::OkStatus();
+}
 
 absl::Status ParseSampling(const Flags& flags, TrainOptions* options) {
   if (!flags.epochs.empty()) {
@@ -110,9 +157,7 @@ absl::Status ParseData(const Flags& flags, TrainOptions* options) {
                                                    " kinds; leave --vocabulary out"));
   }
   GEMINID_ASSIGN_OR_RETURN(options->batch, base::ParseCount("--batch", flags.batch, 1, kBatchMax));
-  GEMINID_ASSIGN_OR_RETURN(const uint64_t accumulate,
-                           base::ParseCount("--accumulate", flags.accumulate, 1, kAccumulateMax));
-  options->zero.accumulate = static_cast<int>(accumulate);
+  GEMINID_RETURN_IF_ERROR(ParseAccumulate(flags, options));
   GEMINID_ASSIGN_OR_RETURN(options->seed, base::ParseCount("--seed", flags.seed, 0,
                                                            std::numeric_limits<uint64_t>::max()));
   GEMINID_RETURN_IF_ERROR(ParseSampling(flags, options));

@@ -37,6 +37,8 @@ constexpr FlagEffect kTraining[] = {
     {"--shards"},
     {"--batch"},
     {"--accumulate"},
+    {"--update-cost", [](F f) { return f.accumulate.starts_with("auto"); },
+     "--accumulate auto:MIN:MAX, whose decisions it is for"},
     {"--seed", SeedCounts, "random first weights, a random order or --dropout", kSaid},
     {"--sampling"},
     {"--dropout"},

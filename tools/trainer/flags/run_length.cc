@@ -28,7 +28,7 @@ absl::StatusOr<TrainOptions> WithStepsOf(TrainOptions options, const TokenSource
   GEMINID_ASSIGN_OR_RETURN(
       options.schedule.steps,
       StepsOfEpochs(options.epochs, WindowsIn(split.training.tokens, options.model.context),
-                    options.batch * static_cast<uint64_t>(options.zero.accumulate), kStepsMax));
+                    SequencesPerStep(options), kStepsMax));
   if (options.usual_warmup) options.schedule.warmup_steps = UsualWarmup(options.schedule);
   GEMINID_RETURN_IF_ERROR(CheckResumed(&options));
   return options;

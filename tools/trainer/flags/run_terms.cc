@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <system_error>
 
 #include "absl/strings/numbers.h"
@@ -73,8 +74,10 @@ bool Falls(const Schedule& schedule) {
   return schedule.shape != ScheduleShape::kConstant && schedule.shape != ScheduleShape::kMultiStep;
 }
 
-uint64_t SequencesPerStep(const TrainOptions& options) {
-  return options.batch * static_cast<uint64_t>(options.zero.accumulate);
+std::string AccumulateOf(const TrainOptions& options) {
+  const std::optional<AccumulateRange>& range = options.follows_noise;
+  if (!range.has_value()) return Text(static_cast<uint64_t>(options.zero.accumulate));
+  return absl::StrCat("auto:", range->least, ":", range->most);
 }
 
 using O = const TrainOptions&;
@@ -174,8 +177,9 @@ constexpr Term kTerms[] = {
         .Filled(Fill::kWithTheSchedule),
     // Fewer sequences in more micro-batches are the same samples.
     Usual("batch", &Flags::batch, [](O o) { return Text(o.batch); }),
-    Taken("accumulate", &Flags::accumulate,
-          [](O o) { return Text(static_cast<uint64_t>(o.zero.accumulate)); }),
+    Taken("accumulate", &Flags::accumulate, AccumulateOf),
+    Taken("update-cost", &Flags::update_cost,
+          [](O o) { return o.follows_noise ? IfAny(o.follows_noise->update_cost) : ""; }),
     Refused("sequences per step (--batch times --accumulate)", kNoFlag,
             [](O o) { return Text(SequencesPerStep(o)); }),
     Refused("seed", &Flags::seed, [](O o) { return Text(o.seed); }),

@@ -55,6 +55,39 @@ TEST(ParseCommandLine, FlagsThatAreRepeated_CountTheLastTimeAndAreSaid) {
   EXPECT_THAT(ParseCommandLine(With({"--steps", "5", "--steps", "5"}))->notes, testing::IsEmpty());
 }
 
+TEST(ParseCommandLine, MicroBatchesThatFollowNoise_HaveBoundsAndAreSummed) {
+  const TrainOptions options = Parse({"--batch", "8", "--accumulate", "auto:1:16"});
+  ASSERT_TRUE(options.follows_noise.has_value());
+  EXPECT_EQ(options.follows_noise->least, 1u);
+  EXPECT_EQ(options.follows_noise->most, 16u);
+  EXPECT_EQ(options.follows_noise->update_cost, 0);
+  EXPECT_EQ(options.zero.accumulate, 2);
+  EXPECT_EQ(SequencesPerStep(options), 8u);
+  EXPECT_EQ(options.zero.update, zero::UpdateTime::kAfterStep);
+  const TrainOptions other = Parse({"--accumulate", "auto:3:5", "--update-cost", "2.5"});
+  EXPECT_EQ(other.zero.accumulate, 3);
+  EXPECT_EQ(other.follows_noise->update_cost, 2.5);
+  EXPECT_FALSE(Parse({"--accumulate", "4"}).follows_noise.has_value());
+  EXPECT_EQ(SequencesPerStep(Parse({"--batch", "8", "--accumulate", "4"})), 32u);
+}
+
+TEST(ParseCommandLine, MicroBatchesWithoutBoundsThatDiffer_AreRefusedWithWhatToGive) {
+  const auto refused = [](const std::vector<std::string>& flags) {
+    return std::string(ParseCommandLine(With(flags)).status().message());
+  };
+  for (const char* value : {"auto", "auto:2", "auto:1:2:3", "automatic:1:2"}) {
+    EXPECT_THAT(refused({"--accumulate", value}), HasSubstr("as in auto:2:16")) << value;
+  }
+  EXPECT_THAT(refused({"--accumulate", "auto:4:4"}), HasSubstr("give --accumulate 4"));
+  EXPECT_THAT(refused({"--accumulate", "auto:5:4"}), HasSubstr("more than the fewest"));
+  EXPECT_THAT(refused({"--accumulate", "auto:0:4"}), HasSubstr("from 1 to 65536"));
+  EXPECT_THAT(refused({"--accumulate", "auto:1:70000"}), HasSubstr("from 1 to 65536"));
+  EXPECT_THAT(refused({"--accumulate", "auto:1:4", "--update-cost", "0"}),
+              HasSubstr("--update-cost"));
+  EXPECT_THAT(refused({"--accumulate", "4", "--update-cost", "1"}),
+              HasSubstr("it does nothing without --accumulate auto:MIN:MAX"));
+}
+
 TEST(ParseCommandLine, UnknownWordsBesideHelp_AreAnError) {
   EXPECT_TRUE(ParseCommandLine({"--help"}).ok());
   EXPECT_THAT(std::string(ParseCommandLine({"nosuch", "--help"}).status().message()),

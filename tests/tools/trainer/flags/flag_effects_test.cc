@@ -50,6 +50,7 @@ const std::map<std::string, Case>& TrainingCases() {
   static const auto& cases = *new std::map<std::string, Case>{
       {"--seed",
        {{"--seed", "3", "--load", "none"}, {"--sampling", "sequential"}, {"--dropout", "0.1"}}},
+      {"--update-cost", {{"--update-cost", "5"}, {}, {"--accumulate", "auto:2:4"}}},
       {"--weights-hash", {{"--weights-hash", "always"}, {}, {"--report", "none"}}},
       {"--validation-every", {{"--validation-every", "5"}, {}, {"--validation", "0.1"}}},
       {"--validation-batches", {{"--validation-batches", "5"}, {}, {"--validation", "0.1"}}},

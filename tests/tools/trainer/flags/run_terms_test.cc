@@ -81,6 +81,8 @@ TEST(ResumedWithoutFlags, IsTheSameRun) {
                Words{"--schedule", "multi-step", "--lr-milestones", "3,9", "--lr-decay", "0.3"},
            Tiny() + Words{"--schedule", "cosine", "--lr", "0.1234567890123", "--lr-floor", "0"},
            Tiny() + Words{"--batch", "6", "--accumulate", "2", "--validation", "0.125"},
+           Tiny() + Words{"--batch", "6", "--accumulate", "auto:2:16"},
+           Tiny() + Words{"--accumulate", "auto:1:16", "--update-cost", "12.5"},
            Tiny() + Words{"--loss-scale", "dynamic", "--clip-norm", "0.5"},
            Tiny() + Words{"--epochs", "3"},
            Tiny() + Words{"--epochs", "2", "--sampling", "sequential", "--schedule", "one-cycle"},

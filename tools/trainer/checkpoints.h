@@ -42,9 +42,9 @@ class Checkpoints {
   };
   // Sets all values: nothing where the engine has resumed; else as `take_over` has done, if other
   // ranks left their state; else from the newest checkpoint with --resume, if there is one; else
-  // from --load; else by `fill`. `goes_on` takes what was saved or left after a number of steps, and
-  // says whether this run can go on from there: what stands elsewhere was made with another --seed
-  // or --batch, and is refused.
+  // from --load; else by `fill`. `goes_on` takes what was saved or left after a number of steps,
+  // and says whether this run can go on from there: what stands elsewhere was made with another
+  // --seed or --batch, and is refused.
   using TakeOver = std::function<absl::StatusOr<std::optional<RunPosition>>()>;
   using GoesOn = std::function<bool(uint64_t step, const checkpoint::RunState& saved)>;
   absl::StatusOr<Beginning> Begin(const zero::ModelState::Fill& fill, const TakeOver& take_over,

@@ -63,9 +63,9 @@ TEST_F(Cli, GivenLimitsOfRanksThatCannotBe_SaysWhy) {
               HasSubstr("no number of ranks from that to 3 is possible: --batch 4: it cannot be"));
   EXPECT_THAT(error({"--ranks", "2", "--parallel", "pipeline=2", "--min-ranks", "1"}),
               HasSubstr("no number of ranks from that to 1 is possible: --parallel"));
-  EXPECT_THAT(error({"--max-ranks", "2", "--state-disk", folder_.path(), "--state-disk-endurance",
-                     "1TiB"}),
-              HasSubstr("other ranks would count anew; leave it out, or --max-ranks"));
+  EXPECT_THAT(
+      error({"--max-ranks", "2", "--state-disk", folder_.path(), "--state-disk-endurance", "1TiB"}),
+      HasSubstr("other ranks would count anew; leave it out, or --max-ranks"));
 }
 
 TEST_F(Cli, OnATerminalThatIsDumb_WritesLinesAndNoEscapes) {

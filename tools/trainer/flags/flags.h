@@ -28,9 +28,9 @@ struct Flags {
   std::string model, family, layers, hidden, heads, context, vocabulary;
   std::string experts, experts_per_token, balance_loss, expert_capacity;
   std::string hosts, remote_shell = "ssh -o BatchMode=yes", host_timeout = "1.2";
-  std::string ranks, min_ranks, max_ranks, parallel,
-      restarts = "0", threads, steps = "100", batch = "4", accumulate = "1", update_cost, seed = "1", sampling,
-      epochs;
+  std::string ranks, min_ranks, max_ranks, parallel, restarts = "0", threads, steps = "100",
+                                                     batch = "4", accumulate = "1", update_cost,
+                                                     seed = "1", sampling, epochs;
   std::string placement = "auto", dtype = "bf16", norm_precision = "fp32";
   std::string device, device_memory = kUnlimited, host_memory, copy_bandwidth = kUnlimited;
   std::string lr, schedule = "constant", warmup_steps;

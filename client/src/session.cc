@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/hash.h"
+#include "client/src/daemon_ended.h"
 #include "client/src/session_impl.h"
 #include "client/src/session_internal.h"
 #include "client/src/wire.h"
@@ -52,6 +53,13 @@ bool IsOfRun(const Session& session) { return !SessionImpl::Of(session).options.
 
 bool OwnsDaemon(const Session& session) {
   return SessionImpl::Of(session).private_daemon != nullptr;
+}
+
+absl::Status EndedOnRequest(const Session& session) {
+  const auto& header = SessionImpl::Of(session).segments.state()->header;
+  const bool ended =
+      header.phase.load(std::memory_order_acquire) == static_cast<uint32_t>(shm::Phase::kEnded);
+  return ended ? JobEnded() : absl::OkStatus();
 }
 
 bool IsLeft(const Session& session) { return SessionImpl::Of(session).is_left.load(); }

@@ -23,6 +23,8 @@ bool OwnsDaemon(const Session& session);
 
 // It may have a predecessor, and a successor: it notes for that one what is whole.
 bool IsOfRun(const Session& session);
+// CANCELLED where the job was ended on request. Asks nobody: what the daemon said last.
+absl::Status EndedOnRequest(const Session& session);
 // Its end leaves all that it has to the successor: nothing is to be freed.
 bool IsLeft(const Session& session);
 // A name for files of this rank, job and run, other than those of any other user's; empty where the

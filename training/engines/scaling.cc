@@ -4,14 +4,17 @@
 #include <array>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/machine_memory.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/agreement.h"
+#include "client/src/session_internal.h"
 #include "client/zero/crash_points.h"
 #include "training/launch/handover_memory.h"
+#include "training/ranks/daemon_choice.h"
 
 namespace geminid::trainer {
 namespace {
@@ -29,6 +32,9 @@ constexpr char kRefused[] = "refused";
 
 constexpr size_t kLongestMessage = 1024;
 
+// For all bytes of a run's state; a rank that dies is known at once.
+constexpr absl::Duration kHandoverTimeout = absl::Hours(1);
+
 // Whether the daemon has not heard what it was told. What it rejects, it would reject again.
 bool MayBeSaidAgain(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
@@ -45,23 +51,26 @@ std::string Shortened(const std::string& message) {
 
 }  // namespace
 
-absl::Status CheckRoom(int ranks, int ranks_before, uint64_t arena_bytes,
-                       const std::vector<JobScaling::Device>& devices) {
-  const auto more = static_cast<uint64_t>(ranks - ranks_before);
+absl::Status CheckRoom(const RanksOfArenas& after, const RanksOfArenas& before,
+                       std::vector<JobScaling::Device> devices) {
+  for (int rank = 0; rank < before.ranks && !devices.empty(); ++rank) {
+    devices[static_cast<size_t>(rank) % devices.size()].free_bytes += before.arena_bytes;
+  }
+  const auto ranks = static_cast<uint64_t>(after.ranks);
   uint64_t fit = 0, free = 0, capacity = 0;
   for (const JobScaling::Device& device : devices) {
-    fit += arena_bytes == 0 ? more : device.free_bytes / arena_bytes;
+    fit += after.arena_bytes == 0 ? ranks : device.free_bytes / after.arena_bytes;
     free += device.free_bytes;
     capacity += device.capacity_bytes;
   }
-  if (more <= fit) return absl::OkStatus();
+  if (ranks <= fit) return absl::OkStatus();
   const std::string spread =
-      more * arena_bytes <= free ? absl::StrCat(", in which ", fit, " of these fit") : "";
+      ranks * after.arena_bytes <= free ? absl::StrCat(", in which ", fit, " of these fit") : "";
   return absl::ResourceExhaustedError(
-      absl::StrCat(ranks, " ranks need ", base::FormatBytes(more * arena_bytes),
-                   " of device memory beside what ", ranks_before, " have, ",
-                   base::FormatBytes(arena_bytes), " each, and ", base::FormatBytes(free), " of ",
-                   base::FormatBytes(capacity), " are free", spread,
+      absl::StrCat(ranks, " ranks need ", base::FormatBytes(ranks * after.arena_bytes),
+                   " of device memory, ", base::FormatBytes(after.arena_bytes), " each, and ",
+                   base::FormatBytes(free), " of ", base::FormatBytes(capacity),
+                   " are free once the ", before.ranks, " ranks before have gone", spread,
                    "; end other jobs, start the run with a smaller --device-memory, or, where the "
                    "daemon is the run's own, with --max-ranks ",
                    ranks));
@@ -153,8 +162,8 @@ std::string Scaling::WhyNot() const {
     return "its ranks were not started by geminid-train's own launcher; start it with --ranks, "
            "--restarts or --max-ranks";
   }
-  return "its ranks are on several hosts, and state is handed over within one; save a checkpoint "
-         "and resume it";
+  return "its ranks are on several hosts, and state is handed over within one, or its launcher got "
+         "no memory for it (memfd_create); save a checkpoint and resume it";
 }
 
 bool Scaling::HasUntold() const {
@@ -222,6 +231,7 @@ int Scaling::Poll(absl::Time now) {
 }
 
 absl::Status Scaling::CheckRanks(int ranks) {
+  if (ranks < 1) return absl::InvalidArgumentError("a run has at least 1 rank");
   if (context_.check_ranks) GEMINID_RETURN_IF_ERROR(context_.check_ranks(ranks));
   return ranks > context_.info.world_size ? CheckDevices(ranks) : absl::OkStatus();
 }
@@ -238,7 +248,11 @@ absl::Status Scaling::CheckDevices(int ranks) {
       return device.number != static_cast<uint32_t>(*options_.device);
     });
   }
-  return CheckRoom(ranks, context_.info.world_size, session_->arena_bytes(), devices);
+  // Without --device-memory a rank takes less where more of them share the batch.
+  const uint64_t now = session_->arena_bytes();
+  const uint64_t then =
+      options_.device_memory_bytes ? now : std::min(now, UsualDeviceBytes(options_, ranks));
+  return CheckRoom({ranks, then}, {context_.info.world_size, now}, std::move(devices));
 }
 
 // --- handing over --------------------------------------------------------------------------------
@@ -305,6 +319,10 @@ bool Scaling::Stay(const absl::Status& why) {
 absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& run,
                                        const std::function<absl::StatusOr<bool>()>& ends) {
   began_ = base::MonotonicNow();
+  // The first rank makes all pages, and reads from disks take as long as they take.
+  const absl::Duration usual = communicator_->timeout();
+  const absl::Cleanup restore = [&] { communicator_->SetTimeout(usual); };
+  communicator_->SetTimeout(std::max(usual, kHandoverTimeout));
   GEMINID_ASSIGN_OR_RETURN(const StateImage image, StateImage::Of(state_, *parameters_));
   GEMINID_ASSIGN_OR_RETURN(const zero::Progress progress, state_->GetProgress());
   // What a rank cannot do all ranks leave. An error of the agreement itself, for which a rank has
@@ -324,7 +342,8 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
   // Not before: from here on another start knows of the request.
   if (leads() && asked_.number != 0) Tell(kTaken, "");
   zero::CrashPoint("handover begun");
-  const absl::Status written = WriteState(image, {progress, run});
+  absl::Status written = WriteState(image, {progress, run});
+  written.Update(EndedOnRequest(*session_));
   zero::CrashPoint("shards handed over");
   GEMINID_ASSIGN_OR_RETURN(good, agree(checkpoint::Phase::kHandOver, written));
   if (!good) return Stay(refused);
@@ -340,6 +359,7 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
     return finished.ok() ? absl::InternalError("a handover that is finished is not complete")
                          : finished;
   }
+  GEMINID_RETURN_IF_ERROR(EndedOnRequest(*session_));  // for the launcher: nobody is to go on
   return true;
 }
 

@@ -28,9 +28,15 @@ namespace geminid::trainer {
 // those have left there. Of the first rank.
 absl::Status EndEarlierRanks(const TrainOptions& options, const RankContext& context);
 
-// Whether the devices have room for the arenas of so many ranks, once the ranks before have gone.
-absl::Status CheckRoom(int ranks, int ranks_before, uint64_t arena_bytes,
-                       const std::vector<JobScaling::Device>& devices);
+// So many ranks, each of which has such an arena.
+struct RanksOfArenas {
+  int ranks = 0;
+  uint64_t arena_bytes = 0;
+};
+// Whether the devices, which ranks take in turn, have room for the arenas of the ranks after once
+// the ranks before have gone. An arena lies on one device.
+absl::Status CheckRoom(const RanksOfArenas& after, const RanksOfArenas& before,
+                       std::vector<JobScaling::Device> devices);
 
 // Of one rank, between steps. All ranks make the same calls but for Poll.
 class Scaling {

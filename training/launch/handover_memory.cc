@@ -46,7 +46,10 @@ HandoverMemory::Record& HandoverMemory::record() const {
 }
 
 absl::StatusOr<std::unique_ptr<HandoverMemory>> HandoverMemory::Create() {
-  base::UniqueFd fd(memfd_create("geminid-handover", MFD_CLOEXEC));
+  constexpr unsigned kNoExecSeal = 0x0008u;  // MFD_NOEXEC_SEAL of Linux 6.3, which may be demanded
+  constexpr char kName[] = "geminid-handover";
+  base::UniqueFd fd(memfd_create(kName, MFD_CLOEXEC | kNoExecSeal));
+  if (!fd.valid() && errno == EINVAL) fd = base::UniqueFd(memfd_create(kName, MFD_CLOEXEC));
   if (!fd.valid()) return base::SystemError(errno, "memfd_create", "the memory for a handover");
   if (ftruncate(fd.get(), kRecordBytes) != 0) {
     return base::SystemError(errno, "ftruncate", "the memory for a handover");

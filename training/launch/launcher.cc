@@ -321,8 +321,11 @@ class Launcher {
     signalfd_siginfo info = {};
     while (read(signal_fd_, &info, sizeof(info)) == sizeof(info)) {
       const auto signal = static_cast<int>(info.ssi_signo);
-      if (policy_.OnSignal(signal, base::MonotonicNow()) != StopAction::kEndAtOnce || at_once_)
-        continue;
+      const StopAction action = policy_.OnSignal(signal, base::MonotonicNow());
+      // The ranks before were told of a first one.
+      const bool is_second =
+          start_.signal_before != 0 && !IsWarning(start_.signal_before) && !IsWarning(signal);
+      if ((action != StopAction::kEndAtOnce && !is_second) || at_once_) continue;
       at_once_ = true;
       options_.write_stderr(
           absl::StrCat(kProgramName, ": ended at once by a second ", SignalName(signal), "\n"));
@@ -378,8 +381,13 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
   const bool is_here = placed.places.empty();
   std::unique_ptr<HandoverMemory> memory;
   if (is_here && options.hands_over) {
-    GEMINID_ASSIGN_OR_RETURN(memory, HandoverMemory::Create());
-    here.GiveHandover(memory.get());
+    absl::StatusOr<std::unique_ptr<HandoverMemory>> made = HandoverMemory::Create();
+    if (made.ok()) {
+      memory = *std::move(made);
+      here.GiveHandover(memory.get());
+    } else if (options.min_ranks > 0) {
+      return made.status();
+    }
   }
   Course course({.ranks = options.ranks,
                  .restarts = options.restarts,

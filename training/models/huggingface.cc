@@ -294,7 +294,8 @@ ModelConfig ReadQwen3(Keys& keys, const base::JsonValue& root) {
 }
 
 // Transformers takes base and share of the rotary positions from 'rope_parameters', else from keys
-// of this family's own. Version 4 wrote the share as 'partial_rotary_factor' too.
+// of this family's own. Version 4 wrote the share as 'partial_rotary_factor' too, which version 5
+// keeps where it drops the key of the family, and never reads.
 ModelConfig ReadGptNeox(Keys& keys, const base::JsonValue& root) {
   ModelConfig model = {.family = Family::kGptNeox};
   model.layers = keys.Count("num_hidden_layers", 44);
@@ -305,7 +306,9 @@ ModelConfig ReadGptNeox(Keys& keys, const base::JsonValue& root) {
   model.positions = keys.Count("max_position_embeddings", 2048);
   model.norm_epsilon = keys.Real("layer_norm_eps", 1e-5);
   model.rotary_share = keys.Real("rotary_pct", 0.25);
-  Require(keys, keys.Real(kRotaryShare, *model.rotary_share) == *model.rotary_share,
+  Require(keys,
+          !keys.Has("rotary_pct") ||
+              keys.Real(kRotaryShare, *model.rotary_share) == *model.rotary_share,
           "'partial_rotary_factor' is not 'rotary_pct'");
   ReadRotary(keys, root, "rotary_emb_base", 10000, &model);
   model.tied = keys.Flag("tie_word_embeddings", false);

@@ -133,9 +133,10 @@ absl::Status CheckRotaryShare(const ModelConfig& config, const std::string& from
         absl::StrCat("rotary positions need an even head width, but it is ", turned, from));
   }
   if (turned > 0 && turned % 2 == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("rotary positions turn ", turned, " of the ",
-                                                 config.head_dim(), " columns of a head", from,
-                                                 "; the number must be even and above 0"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "rotary positions turn ", turned, " of the ", config.head_dim(), " columns of a head", from,
+      "; the number must be even and above 0: use fewer heads, or "
+      "another 'rotary_pct' in the config.json"));
 }
 
 absl::Status CheckBlock(const ModelConfig& config) {

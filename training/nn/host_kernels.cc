@@ -120,12 +120,13 @@ class HostKernelsOf final : public KernelsOf<T> {
   }
 
   // --- moves ---
-  absl::Status Copy(const Resources& /*resources*/, Matrix<const T> from,
-                    Matrix<T> to) const override {
-    for (size_t r = 0; r < from.rows; ++r) {
-      std::copy_n(from.data + r * from.stride, from.cols, to.data + r * to.stride);
-    }
-    return absl::OkStatus();
+  absl::Status Copy(const Resources& resources, Matrix<const T> from, Matrix<T> to) const override {
+    return ForRows(resources, from.rows, from.cols, [&](size_t first, size_t some) {
+      for (size_t r = first; r < first + some; ++r) {
+        std::copy_n(from.data + r * from.stride, from.cols, to.data + r * to.stride);
+      }
+      return absl::OkStatus();
+    });
   }
 
   absl::Status Zero(const Resources& /*resources*/, void* data, size_t bytes) const override {

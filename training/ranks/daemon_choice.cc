@@ -77,6 +77,12 @@ absl::StatusOr<uint64_t> NeededDeviceBytes(const TrainOptions& options, int rank
 
 }  // namespace
 
+uint64_t UsualDeviceBytes(const TrainOptions& options, int ranks) {
+  const uint64_t share = DefaultMemoryBytes() / static_cast<uint64_t>(ranks);
+  const uint64_t bytes = UnlimitedBytes(options, options.parallel.automatic ? 1 : ranks, share);
+  return options.parallel.automatic ? std::min(bytes, share) : bytes;
+}
+
 absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks, int ranks_here) {
   DaemonChoice choice;
   const char* const environment = std::getenv(kSocketVariable);

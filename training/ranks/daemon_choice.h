@@ -15,6 +15,9 @@ namespace geminid::trainer {
 // What a daemon hands out by default, device and host memory together.
 uint64_t DefaultMemoryBytes();
 
+// At most what each of so many ranks on this host asks for without --device-memory.
+uint64_t UsualDeviceBytes(const TrainOptions& options, int ranks);
+
 struct DaemonChoice {
   std::string socket;
   std::unique_ptr<PrivateDaemon> own;  // null: somebody else's

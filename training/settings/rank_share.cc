@@ -47,6 +47,7 @@ uint64_t HeldInHalves(const TrainOptions& options, const MicroBatchShape& shape,
   const uint64_t stream = shape.tokens() * options.model.hidden * zero::SizeOf(type);
   const std::vector<std::vector<ModelPart>> stages = StagesOf(options);
   uint64_t most = 0;
+  const uint64_t inputs = options.model.parallel() ? 1 : 2;  // of a layer, that it keeps
   for (size_t i = 0; i < stages.size(); ++i) {
     if (!IsOf(stage, i)) continue;
     std::vector<collectives::PartBytes> parts;
@@ -55,7 +56,7 @@ uint64_t HeldInHalves(const TrainOptions& options, const MicroBatchShape& shape,
       layers.layers = part.layers;
       // The device may be a GPU, where rows of logits are longer.
       parts.push_back(
-          {.forward = (2 * part.layers + (part.outputs ? 1 : 0)) * stream +
+          {.forward = (inputs * part.layers + (part.outputs ? 1 : 0)) * stream +
                       (keeps ? KeptBytes(layers, type, shape) : 0),
            .later = LaterBytes(options.model, type, part, shape, forecast::kLogitAlignment)});
     }

@@ -10,6 +10,7 @@
 namespace geminid::service {
 namespace {
 
+constexpr uint32_t kMostRanks = 65536;  // more than any machine starts
 constexpr char kAsked[] = "asked";
 constexpr char kTaken[] = "taken";
 constexpr char kDone[] = "done";
@@ -69,6 +70,10 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
   Forget(attached, now);
   if (wanted.ranks() < 1) {
     return absl::InvalidArgumentError("a job has at least 1 rank, not 0");
+  }
+  if (wanted.ranks() > kMostRanks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a job has at most ", kMostRanks, " ranks, not ", wanted.ranks()));
   }
   if (const Request* const other = Pending(tenant, wanted.job())) {
     return absl::FailedPreconditionError(absl::StrCat(

@@ -181,7 +181,7 @@ TEST_F(ScalingRefusals, WithoutRoomOnTheDevice_SayHowMuchIsMissing) {
                          kWide);
   const v1::ScaleRequest many = AwaitEnd(Ask(16));
   EXPECT_EQ(many.state(), "refused");
-  EXPECT_THAT(many.message(), HasSubstr("112 MiB of device memory"));
+  EXPECT_THAT(many.message(), HasSubstr("128 MiB of device memory"));
   ExpectGoesOn(&trainer, 2);
   trainer.Signal(SIGINT);
   EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();

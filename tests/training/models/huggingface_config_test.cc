@@ -148,6 +148,11 @@ TEST_F(HuggingFace, GptNeox_HasWhatEitherVersionOfTransformersSays) {
   EXPECT_EQ(Read(config)->rotary_theta, 300);
   config["rope_parameters"].erase("partial_rotary_factor");
   EXPECT_EQ(Read(config)->rotary_columns(), 4u);
+  // As version 5 writes a file of version 4 that turned all columns.
+  config.erase("rotary_pct");
+  config["partial_rotary_factor"] = 1.0;
+  config["rope_parameters"]["partial_rotary_factor"] = 1.0;
+  EXPECT_EQ(Read(config)->rotary_columns(), 8u);
   config["use_parallel_residual"] = config["attention_bias"] = false;
   EXPECT_FALSE(Read(config)->parallel());
   EXPECT_FALSE(Read(config)->output_bias());

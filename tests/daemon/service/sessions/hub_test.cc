@@ -326,7 +326,7 @@ TEST(Hub, SessionThatEnds_HasEndedForAllWhoAsk) {
   const SessionPtr replacement = *OpenSuccessor(hub.get(), killed->session()->spec());
   EXPECT_TRUE(attached(id) && !replacement->ended());
   EXPECT_TRUE(killed->session()->ended());  // the old client's part stays ended
-  const auto closed = hub->EndJob("uid:1", "test", /*now=*/true);
+  const auto closed = hub->EndJob("uid:1", "test", /*run=*/"", /*now=*/true);
   ASSERT_TRUE(closed.ok()) << closed.status();
   EXPECT_TRUE(!attached(id) && replacement->ended());
 }

@@ -323,8 +323,8 @@ class Launcher {
       const auto signal = static_cast<int>(info.ssi_signo);
       const StopAction action = policy_.OnSignal(signal, base::MonotonicNow());
       // The ranks before were told of a first one.
-      const bool is_second =
-          start_.signal_before != 0 && !IsWarning(start_.signal_before) && !IsWarning(signal);
+      const int before = start_.restarts.signal_before;
+      const bool is_second = before != 0 && !IsWarning(before) && !IsWarning(signal);
       if ((action != StopAction::kEndAtOnce && !is_second) || at_once_) continue;
       at_once_ = true;
       options_.write_stderr(

@@ -27,8 +27,6 @@
 #include "base/standard_streams.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
-#include "client/disk/striped_files.h"
-#include "client/src/session_internal.h"
 #include "geminid/rank_info.h"
 #include "proto/shm/daemon_socket.h"
 #include "tools/trainer/evaluate.h"
@@ -37,7 +35,6 @@
 #include "tools/trainer/flags/run_length.h"
 #include "tools/trainer/generate.h"
 #include "tools/trainer/train.h"
-#include "training/data/batches.h"
 #include "training/engines/save_folder.h"
 #include "training/launch/handover_memory.h"
 #include "training/launch/host_agent.h"
@@ -50,10 +47,10 @@
 #include "training/logs/terminal.h"
 #include "training/ranks/daemon_choice.h"
 #include "training/ranks/driver_watch.h"
-#include "training/settings/accumulate_range.h"
+#include "training/ranks/state_files.h"
 #include "training/settings/options.h"
 #include "training/settings/outputs.h"
-#include "training/settings/tensor_share.h"
+#include "training/settings/rank_share.h"
 
 namespace geminid::trainer {
 namespace {
@@ -182,17 +179,6 @@ absl::StatusOr<DaemonChoice> FindDaemon(const TrainOptions& options,
   return choice;
 }
 
-// Whether mesh and batch allow so many ranks.
-absl::Status CheckShares(const TrainOptions& options, int ranks) {
-  GEMINID_RETURN_IF_ERROR(CheckAccumulateRange(options, ranks));
-  if (options.parallel.automatic) return absl::OkStatus();  // what is chosen fits
-  GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
-  const int data = mesh.SizeOf(kDataAxis);
-  GEMINID_RETURN_IF_ERROR(
-      CheckBatch(options.batch, static_cast<uint64_t>(data * options.parallel.expert)));
-  return CheckTensorBatch(options, data);
-}
-
 absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& info,
                       Surroundings* around) {
   if (info.world_size > 1) prctl(PR_SET_NAME, ShortRankName(info.rank).c_str());
@@ -288,24 +274,6 @@ LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
   }
   launch.write_stderr = WriteStderr;
   return launch;
-}
-
-// Of ranks that left state on disk to successors that do not come.
-void RemoveStateFiles(const TrainOptions& options, const std::string& job_id, int ranks) {
-  const absl::StatusOr<collectives::RankInfo> info =
-      collectives::RankInfoFrom([&](const char* name) -> const char* {
-        if (std::string_view(name) == "GEMINID_JOB_ID") return job_id.c_str();
-        return std::getenv(name);
-      });
-  if (!info.ok()) return;
-  std::vector<std::string> paths;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::string file = disk::NameOfFiles(NameOfRank(options.job, rank, RunName(*info)));
-    for (const std::string& folder : options.zero.state_disk.folders) {
-      paths.push_back(absl::StrCat(folder, "/", file));
-    }
-  }
-  disk::RemoveFiles(paths, /*identity=*/{});
 }
 
 absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,

@@ -176,7 +176,7 @@ class RankTrainer {
       GEMINID_RETURN_IF_ERROR(Save(done));
       GEMINID_RETURN_IF_ERROR(Validate(done));
       Log(done);
-      TellBatch();
+      if (rank() == 0) shm::StoreBatchNumbers(watch_->Numbers(), CountersOf(*session_));
       GEMINID_RETURN_IF_ERROR(ShowProgress(done));
       scaling_->AfterStep(done - first);
       if (agreement_->asked() == 0 || ends() || done == steps()) continue;
@@ -228,18 +228,6 @@ class RankTrainer {
     if (log_status_.ok()) return;
     progress_.Warn(absl::StrCat("geminid-train: the log ends before step ", done, ": ",
                                 std::string(log_status_.message())));
-  }
-
-  // For the metrics.
-  void TellBatch() {
-    if (rank() != 0) return;
-    const BatchAdvice advice = watch_->Advice();
-    shm::StoreBatchNumbers(
-        {.per_step = static_cast<double>(advice.now.total()),
-         .noise_scale = advice.noise ? advice.noise->sequences : 0.0,
-         .advised_per_step =
-             advice.unknown.empty() ? static_cast<double>(advice.best.shape.total()) : 0.0},
-        CountersOf(*session_));
   }
 
   // Ranks that end for others end well, so nobody would learn how the log failed.

@@ -85,4 +85,12 @@ void BatchWatch::EndStep(const zero::StepGradients& gradients, double step_secon
 
 BatchAdvice BatchWatch::Advice() const { return Advise(facts_, noise_, Times()); }
 
+shm::BatchNumbers BatchWatch::Numbers() const {
+  const BatchAdvice advice = Advice();
+  const bool is_known = advice.unknown.empty();
+  return {.per_step = static_cast<double>(advice.now.total()),
+          .noise_scale = advice.noise ? advice.noise->sequences : 0.0,
+          .advised_per_step = is_known ? static_cast<double>(advice.best.shape.total()) : 0.0};
+}
+
 }  // namespace geminid::trainer

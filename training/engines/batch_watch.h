@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "client/zero/step_gradients.h"
 #include "geminid/communicator.h"
+#include "proto/shm/batch_numbers.h"
 #include "training/goodput/advice.h"
 #include "training/goodput/noise_scale.h"
 #include "training/goodput/step_model.h"
@@ -52,6 +53,7 @@ class BatchWatch {
   // By the steps so far; nothing before the second.
   std::optional<StepModel> Times() const { return FitStepModel(times_); }
   BatchAdvice Advice() const;
+  shm::BatchNumbers Numbers() const;  // of it, for the daemon's metrics
 
  private:
   AdviceFacts facts_;

@@ -60,7 +60,9 @@ void WriteRun(base::JsonWriter& json, const Report& report) {
   json.Key("sampling").Value(Name(options.sampling));
   json.Key("steps").Value(options.schedule.steps);
   json.Key("batch").Value(options.batch);
-  json.Key("accumulate").Value(SequencesPerStep(options) / options.batch);
+  json.Key("accumulate")
+      .Value(options.follows_noise ? options.follows_noise->least
+                                   : static_cast<uint64_t>(options.zero.accumulate));
   json.Key("clip_norm").Value(options.zero.clip_norm);
   json.Key("update").Value(Name(options.zero.update));
   json.Key("optimizer").Value(Name(options.zero.optimizer));

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/status_macros.h"
 #include "training/forecast/trainer_need.h"
+#include "training/meshes/axes.h"
 #include "training/nn/layer_share.h"
 #include "training/nn/parallel/stages/held_bytes.h"
 #include "training/nn/parallel/tensor/tensor_layout.h"
+#include "training/settings/accumulate_range.h"
 #include "training/settings/model_part.h"
 #include "training/settings/tensor_share.h"
 #include "training/transformer/share_loss.h"
@@ -258,6 +261,16 @@ uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_
                             : KeptBytesOfShare(options, world_size, stage);
   return WholeModelBytes(options, stage) + kept +
          2 * WorkspaceBytesOfShare(options, world_size, threads, stage);
+}
+
+absl::Status CheckShares(const TrainOptions& options, int ranks) {
+  GEMINID_RETURN_IF_ERROR(CheckAccumulateRange(options, ranks));
+  if (options.parallel.automatic) return absl::OkStatus();  // what is chosen fits
+  GEMINID_ASSIGN_OR_RETURN(const collectives::Mesh mesh, MakeMesh(options.parallel, ranks));
+  const int data = mesh.SizeOf(kDataAxis);
+  GEMINID_RETURN_IF_ERROR(
+      CheckBatch(options.batch, static_cast<uint64_t>(data * options.parallel.expert)));
+  return CheckTensorBatch(options, data);
 }
 
 }  // namespace geminid::trainer

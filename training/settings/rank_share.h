@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "geminid/mesh.h"
 #include "training/data/batches.h"
 #include "training/models/parameters.h"
@@ -21,6 +22,10 @@ struct RankShare {
 
 // `mesh` is of options.parallel.
 RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, int rank);
+
+// INVALID_ARGUMENT where mesh or batch do not allow so many ranks. A mesh that is to be chosen
+// fits.
+absl::Status CheckShares(const TrainOptions& options, int ranks);
 
 // Of one micro-batch on any rank of `world_size`: where layers are cut, of all that share them.
 MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size);

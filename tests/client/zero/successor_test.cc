@@ -320,8 +320,10 @@ TEST_F(SuccessorTest, StreamedState_IsFinishedWhereverItsPiecesWere) {
   }
 }
 
+class SuccessorOnDiskTest : public SuccessorTest {};
+
 // Some of a granule's new version is in its spare extent, and none of it is believed.
-TEST_F(SuccessorTest, StateOnDisk_IsFinishedWhereverItsExtentsWere) {
+TEST_F(SuccessorOnDiskTest, StateOnDisk_IsFinishedWhereverItsExtentsWere) {
   for (const std::string name : {"disk", "disk tight", "small on disk"}) {
     for (const char* point : {"extent leaving", "granule written", "granule flipped"}) {
       SCOPED_TRACE(absl::StrCat(name, ", ", point));
@@ -334,7 +336,7 @@ TEST_F(SuccessorTest, StateOnDisk_IsFinishedWhereverItsExtentsWere) {
 }
 
 // What was set waits in host memory for more of its granule, until a step is recorded.
-TEST_F(SuccessorTest, StateOnDiskThatWasSetBeforeTheFirstStep_IsThereForASuccessor) {
+TEST_F(SuccessorOnDiskTest, StateOnDiskThatWasSetBeforeTheFirstStep_IsThereForASuccessor) {
   for (const std::string name : {"disk", "disk overflow"}) {
     SCOPED_TRACE(name);
     const std::vector<int> ends =
@@ -345,7 +347,7 @@ TEST_F(SuccessorTest, StateOnDiskThatWasSetBeforeTheFirstStep_IsThereForASuccess
 }
 
 // One rank's state is lost, so that none goes on: they begin anew, with files of their own.
-TEST_F(SuccessorTest, StateOnDiskThatIsGone_IsNotGoneOnFrom) {
+TEST_F(SuccessorOnDiskTest, StateOnDiskThatIsGone_IsNotGoneOnFrom) {
   using Mishap = std::function<void(const std::string& file)>;
   const std::map<std::string, Mishap> mishaps = {
       {"removed", [](const std::string& file) { std::filesystem::remove(file); }},
@@ -365,7 +367,7 @@ TEST_F(SuccessorTest, StateOnDiskThatIsGone_IsNotGoneOnFrom) {
 }
 
 // It is not overwritten.
-TEST_F(SuccessorTest, FileOnDiskThatIsNotKnownToBeGeminids_IsRefused) {
+TEST_F(SuccessorOnDiskTest, FileOnDiskThatIsNotKnownToBeGeminids_IsRefused) {
   Start("disk", false, {{"kill", "granule flipped", 40}, {"kill", "granule flipped", 40}});
   for (const std::string& file : FilesOnDisks()) {
     if (file.find("rank1") == std::string::npos) continue;
@@ -378,7 +380,7 @@ TEST_F(SuccessorTest, FileOnDiskThatIsNotKnownToBeGeminids_IsRefused) {
   EXPECT_THAT(Words(), HasSubstr("no file of geminid's"));
 }
 
-TEST_F(SuccessorTest, SuccessorsThatHaveStateOnDiskOrNoLonger_BeginAnewWithTheSameBits) {
+TEST_F(SuccessorOnDiskTest, SuccessorsThatHaveStateOnDiskOrNoLonger_BeginAnewWithTheSameBits) {
   for (const auto& [before, after] : {std::pair{"disk", "tight"}, std::pair{"tight", "disk"}}) {
     SCOPED_TRACE(absl::StrCat(before, " to ", after));
     Start(before, false, {{"kill", "granule flipped", 40}, {"kill", "granule written", 45}});

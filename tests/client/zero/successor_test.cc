@@ -173,7 +173,8 @@ class SuccessorTest : public ::testing::Test {
   std::string File(const std::string& what, int rank) const {
     return absl::StrCat(folder_.path(), "/", what, rank);
   }
-  std::string RunName() const { return absl::StrCat("run-", run_); }
+  // Ranks of other tests may meet at the same time.
+  std::string RunName() const { return absl::StrCat("run-", ::getpid(), "-", run_); }
 
   std::string Words() const {
     std::string words;

@@ -131,12 +131,12 @@ INSTANTIATE_TEST_SUITE_P(AdamW, MemoryOfLoads, ::testing::Values(Words{}));
 using MemoryOfReplacements = MemoryOfResumes;
 
 TEST_P(MemoryOfReplacements, OfARankThatWasKilled_IsThatOfTheRun) {
-  const Peaks undisturbed = Train("2", {"--steps", "20"});
+  const Peaks undisturbed = Train("2", {"--steps", "40"});
   ASSERT_TRUE(env_.Start().ok());
   constexpr int kColumns = 200;
   TrainerProcess trainer(
-      Arguments("2", {"--steps", "20", "--restarts", "1", "--progress", "lines"}), kColumns);
-  ASSERT_TRUE(trainer.WaitForStep(2)) << trainer.output();
+      Arguments("2", {"--steps", "40", "--restarts", "1", "--progress", "lines"}), kColumns);
+  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
   const std::vector<pid_t> ranks = trainer.Children("geminid-train: rank 1");
   ASSERT_EQ(ranks.size(), 1u);
   kill(ranks[0], SIGKILL);

@@ -311,6 +311,15 @@ std::string NameOfFiles(const std::string& rank) {
   return absl::StrCat(kNamePrefix, rank, kNameSuffix);
 }
 
+std::vector<std::string> PathsOfFiles(const std::vector<std::string>& folders,
+                                      const std::string& rank) {
+  std::vector<std::string> paths;
+  for (const std::string& folder : folders) {
+    paths.push_back(absl::StrCat(folder, "/", NameOfFiles(rank)));
+  }
+  return paths;
+}
+
 void RemoveFiles(const std::vector<std::string>& paths, std::optional<uint64_t> identity) {
   for (const std::string& path : paths) {
     const base::UniqueFd fd = OpenExisting(path);

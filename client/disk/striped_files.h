@@ -29,6 +29,8 @@ inline constexpr size_t kMaxDisks = 64;
 inline constexpr char kNamePrefix[] = "geminid-";
 inline constexpr char kNameSuffix[] = ".state";
 std::string NameOfFiles(const std::string& rank);
+std::vector<std::string> PathsOfFiles(const std::vector<std::string>& folders,
+                                      const std::string& rank);
 
 // Removes the files with these paths that StripedFiles made, and that have this identity where one
 // is given. For whoever has no StripedFiles.

@@ -33,14 +33,6 @@ std::vector<uint64_t> PayloadsOf(const std::vector<DiskShape>& extents) {
   return payloads;
 }
 
-std::vector<std::string> PathsOf(const DiskStateOptions& options) {
-  std::vector<std::string> paths;
-  for (const std::string& folder : options.disk.folders) {
-    paths.push_back(absl::StrCat(folder, "/", disk::NameOfFiles(options.name)));
-  }
-  return paths;
-}
-
 // Where a buffer for the disk begins in memory that is aligned less.
 std::byte* FirstBlock(std::byte* memory) {
   const auto address = reinterpret_cast<uintptr_t>(memory);
@@ -98,7 +90,7 @@ absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskSha
   if (claimed) spec.patience = options.timeout;
   // What an earlier process of the run left is of no use, and takes the space.
   if (!claimed && !options.kept && !options.name.empty()) {
-    disk::RemoveFiles(PathsOf(options), /*identity=*/{});
+    disk::RemoveFiles(disk::PathsOfFiles(options.disk.folders, options.name), /*identity=*/{});
   }
   auto* const record = reinterpret_cast<Record*>(memory.front());
   GEMINID_ASSIGN_OR_RETURN(disk::StripedFiles files,

@@ -2,10 +2,8 @@
 
 #include <cstdlib>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "client/disk/striped_files.h"
 #include "client/src/session_internal.h"
 #include "geminid/rank_info.h"
@@ -20,14 +18,11 @@ void RemoveStateFiles(const TrainOptions& options, const std::string& job_id, in
         return std::getenv(name);
       });
   if (!info.ok()) return;
-  std::vector<std::string> paths;
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::string file = disk::NameOfFiles(NameOfRank(options.job, rank, RunName(*info)));
-    for (const std::string& folder : options.zero.state_disk.folders) {
-      paths.push_back(absl::StrCat(folder, "/", file));
-    }
+    disk::RemoveFiles(disk::PathsOfFiles(options.zero.state_disk.folders,
+                                         NameOfRank(options.job, rank, RunName(*info))),
+                      /*identity=*/{});
   }
-  disk::RemoveFiles(paths, /*identity=*/{});
 }
 
 }  // namespace geminid::trainer

@@ -103,7 +103,7 @@ absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskSha
   }
   std::unique_ptr<DiskState> made(
       new DiskState(std::move(extents), options, std::move(files), record));
-  const absl::Status started = made->Start(memory);
+  absl::Status started = made->Start(memory);
   // Nobody goes on from this process: its files end with it, however it ends.
   if (started.ok() ? !options.kept : !claimed) made->Remove();
   if (!started.ok()) return started;

@@ -117,24 +117,23 @@ TEST_F(EngineHostShardsTest, Step_ReceivesTheModelOnceFromOtherHosts) {
       run_.options.placement = placement;
       run_.ranks_per_host = static_cast<int>(here);
       const StepBytes step = BytesOfAStep();
-      const uint64_t model = ModelBytes(step.after);
+      const uint64_t model = ModelBytes(step.after());
       const uint64_t layer = model / kLayers;
       const uint64_t within = (gathers - kLayers) * layer * (here - 1) / here;
       const uint64_t gradients = kAccumulate * model * 3 / 4;
-      EXPECT_EQ(step.within_host, within);
-      EXPECT_EQ(step.received, model * 3 / 4 + within + gradients);
-      EXPECT_EQ(step.after.host_shard_bytes, model / here);
-      ASSERT_EQ(step.gathered_of.size(), 4u);
-      EXPECT_EQ(step.gathered_of[2], model / 4);
-      EXPECT_EQ(step.gathered_of[3], model / 4);
-      EXPECT_EQ(step.gathered_of[1], model / 4 + (here == 1 ? 0 : within));
+      EXPECT_EQ(step.within_host(), within);
+      EXPECT_EQ(step.received(), model * 3 / 4 + within + gradients);
+      EXPECT_EQ(step.after().host_shard_bytes, model / here);
+      EXPECT_EQ(step.gathered_of(2), model / 4);
+      EXPECT_EQ(step.gathered_of(3), model / 4);
+      EXPECT_EQ(step.gathered_of(1), model / 4 + (here == 1 ? 0 : within));
       // This rank's shard of all ranks', and its part of the host's for each gather within it.
-      EXPECT_EQ(step.to_device, model / 4 + (gathers - kLayers) * layer / here);
-      EXPECT_LE(step.lower_bound, step.to_device);
+      EXPECT_EQ(step.to_device(), model / 4 + (gathers - kLayers) * layer / here);
+      EXPECT_LE(step.lower_bound(), step.to_device());
     }
     run_.ranks_per_host = 0;
     const StepBytes third = BytesOfAStep();
-    EXPECT_EQ(third.gathered_of[2], gathers * ModelBytes(third.after) / kLayers / 4);
+    EXPECT_EQ(third.gathered_of(2), gathers * ModelBytes(third.after()) / kLayers / 4);
   }
 }
 
@@ -149,8 +148,9 @@ TEST_F(EngineHostShardsTest, EvaluationBetweenSteps_ReceivesNothingMoreFromOther
     Evaluate(engine);
   };
   const StepBytes step = BytesOfAStep();
-  EXPECT_EQ(step.gathered_of[2], ModelBytes(step.after) / 4);
-  EXPECT_GT(step.within_host, ModelBytes(step.after));
+  EXPECT_EQ(step.gathered_of(2), ModelBytes(step.after()) / 4);
+  // How often, depends on what the plans of evaluation keep, and they are made of measured times.
+  EXPECT_GT(step.after().received_within_host_bytes, kManySteps * ModelBytes(step.after()));
   ExpectSameBits(MustTrain().weights, TrainDensely(run_));
 }
 
@@ -160,7 +160,7 @@ TEST_F(EngineHostShardsTest, FrozenWeights_AreReceivedFromOtherHostsOnce) {
   run_.model.parameters[0].trainable = true;
   run_.options.placement = Placement::kCpu;
   const StepBytes step = BytesOfAStep();
-  EXPECT_EQ(step.gathered_of[2], ModelBytes(step.after) / kLayers / 4);
+  EXPECT_EQ(step.gathered_of(2), ModelBytes(step.after()) / kLayers / 4);
   ExpectSameBits(MustTrain().weights, TrainDensely(run_));
 }
 

@@ -79,15 +79,15 @@ TEST_F(EngineStagesTest, SecondStage_ReceivesWeightsOnceAStepAndGradientsInEachM
       run_.options.accumulate = accumulate;
       const StepBytes step = BytesOfAStep();
       const uint64_t ranks = static_cast<uint64_t>(world_size);
-      const uint64_t model = ModelBytes(step.after);
-      EXPECT_EQ(step.received,
+      const uint64_t model = ModelBytes(step.after());
+      EXPECT_EQ(step.received(),
                 (1 + static_cast<uint64_t>(accumulate)) * model * (ranks - 1) / ranks);
       // This rank's shard goes over its link once, however many micro-batches there are.
-      EXPECT_EQ(step.to_device, model / ranks);
-      EXPECT_EQ(step.lower_bound, model / ranks);
-      EXPECT_EQ(step.after.planned_transfer_bytes, 0u);
-      EXPECT_EQ(step.after.plans_made, 1u);
-      EXPECT_GE(step.after.peak_model_bytes, model);
+      EXPECT_EQ(step.to_device(), model / ranks);
+      EXPECT_EQ(step.lower_bound(), model / ranks);
+      EXPECT_EQ(step.after().planned_transfer_bytes, 0u);
+      EXPECT_EQ(step.after().plans_made, 1u);
+      EXPECT_GE(step.after().peak_model_bytes, model);
     }
   }
 }
@@ -105,11 +105,11 @@ TEST_F(EngineStagesTest, ThirdStage_ReceivesWeightsTwiceInEachMicroBatchOrOnceWi
   const StepBytes with_room = BytesOfAStep();
   run_.options.placement = Placement::kCpu;
   const StepBytes without = BytesOfAStep();
-  const uint64_t half = ModelBytes(second.after) / 2;
+  const uint64_t half = ModelBytes(second.after()) / 2;
   const uint64_t layer = half / kLayers;
-  EXPECT_EQ(second.received, half + 3 * half);
-  EXPECT_EQ(with_room.received, 3 * (half + half));
-  EXPECT_EQ(without.received, 3 * (2 * half - layer + half));
+  EXPECT_EQ(second.received(), half + 3 * half);
+  EXPECT_EQ(with_room.received(), 3 * (half + half));
+  EXPECT_EQ(without.received(), 3 * (2 * half - layer + half));
 }
 
 // What finds no room is kept in host memory, and not gathered again.
@@ -118,11 +118,12 @@ TEST_F(EngineStagesTest, SecondStageWithoutRoomForTheWeights_ReceivesNoMore) {
   run_.options.accumulate = 2;
   run_.arena_bytes = kTightForGradients;
   const StepBytes step = BytesOfAStep();
-  const uint64_t model = ModelBytes(step.after);
-  EXPECT_EQ(step.received, 3 * model / 2);
-  EXPECT_FALSE(step.after.everything_fits);
-  EXPECT_LE(step.after.peak_total_bytes, kTightForGradients);
-  EXPECT_GT(step.to_device, model / 2);  // moved to the host and back
+  const uint64_t model = ModelBytes(step.after());
+  EXPECT_EQ(step.received(), 3 * model / 2);
+  EXPECT_FALSE(step.after().everything_fits);
+  EXPECT_LE(step.after().peak_total_bytes, kTightForGradients);
+  // Moved to the host and back.
+  EXPECT_GT(step.after().host_to_device_bytes, kManySteps * model / 2);
 }
 
 TEST_F(EngineStagesTest, SecondStageOnTheDeviceAloneWithoutRoom_IsRefusedWithWhatItNeeds) {
@@ -183,13 +184,13 @@ TEST_F(FirstStageTest, OfSeveralMicroBatches_ReceivesWeightsAndGradientsOnceASte
     run_.world_size = 4;
     run_.options.accumulate = accumulate;
     const StepBytes step = BytesOfAStep();
-    const uint64_t model = ModelBytes(step.after);
-    EXPECT_EQ(step.received, 2 * model * 3 / 4);
-    EXPECT_EQ(step.to_device, model / 4);
-    EXPECT_EQ(step.after.plans_made, 1u);
+    const uint64_t model = ModelBytes(step.after());
+    EXPECT_EQ(step.received(), 2 * model * 3 / 4);
+    EXPECT_EQ(step.to_device(), model / 4);
+    EXPECT_EQ(step.after().plans_made, 1u);
     // The sums, of 4 bytes where weights have 2.
-    EXPECT_EQ(step.after.device_state_bytes, 2 * model);
-    EXPECT_EQ(step.after.state_chunks_on_device, 0u);
+    EXPECT_EQ(step.after().device_state_bytes, 2 * model);
+    EXPECT_EQ(step.after().state_chunks_on_device, 0u);
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include <cmath>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "tests/client/zero/engine_fixture.h"
 
@@ -27,33 +27,46 @@ class StepBytesTest : public EngineTest {
     }
   }
 
-  // Of rank 0 in one of the steps after the first ones, which are sampled and planned.
-  struct StepBytes {
-    uint64_t received = 0;
-    uint64_t within_host = 0;           // of these
-    std::vector<uint64_t> gathered_of;  // by rank, of weights
-    uint64_t to_device = 0;
-    uint64_t lower_bound = 0;
-    Statistics after{};
+  // Of rank 0 in one of the steps after the first ones, which are sampled and planned. Whatever is
+  // asked for must be the same in each of these.
+  class StepBytes {
+   public:
+    StepBytes(SyntheticResult few, SyntheticResult many)
+        : few_(std::move(few)), many_(std::move(many)) {}
+
+    uint64_t received() const { return Counted(&Statistics::received_bytes); }
+    uint64_t within_host() const { return Counted(&Statistics::received_within_host_bytes); }
+    uint64_t to_device() const { return Counted(&Statistics::host_to_device_bytes); }
+    uint64_t lower_bound() const { return Counted(&Statistics::transfer_bytes_lower_bound); }
+    // Of weights, from the rank `peer` by all-gathers.
+    uint64_t gathered_of(size_t peer) const {
+      return PerStep(GatheredOf(few_, peer), GatheredOf(many_, peer));
+    }
+    // At the end of kManySteps.
+    const Statistics& after() const { return many_.statistics[0]; }
+
+   private:
+    uint64_t Counted(uint64_t Statistics::*field) const {
+      return PerStep(few_.statistics[0].*field, many_.statistics[0].*field);
+    }
+    static uint64_t PerStep(uint64_t few, uint64_t many) {
+      constexpr uint64_t kSteps = kManySteps - kFewSteps;
+      EXPECT_EQ((many - few) % kSteps, 0u) << many << " - " << few;
+      return (many - few) / kSteps;
+    }
+    static uint64_t GatheredOf(const SyntheticResult& result, size_t peer) {
+      constexpr auto kAllGather = static_cast<size_t>(collectives::OpKind::kAllGather);
+      const auto& peers = result.exchanged[0].traffic[kAllGather].peers;
+      return peer < peers.size() ? peers[peer].bytes_received : 0;
+    }
+
+    const SyntheticResult few_, many_;
   };
   StepBytes BytesOfAStep() {
     run_.steps = kFewSteps;
-    const SyntheticResult few = MustTrain();
+    SyntheticResult few = MustTrain();
     run_.steps = kManySteps;
-    const SyntheticResult many = MustTrain();
-    const auto per_step = [&](uint64_t Statistics::*field) {
-      return PerStep(few.statistics[0].*field, many.statistics[0].*field);
-    };
-    StepBytes bytes;
-    bytes.received = per_step(&Statistics::received_bytes);
-    bytes.within_host = per_step(&Statistics::received_within_host_bytes);
-    bytes.to_device = per_step(&Statistics::host_to_device_bytes);
-    bytes.lower_bound = per_step(&Statistics::transfer_bytes_lower_bound);
-    bytes.after = many.statistics[0];
-    for (size_t peer = 0; peer < few.statistics.size(); ++peer) {
-      bytes.gathered_of.push_back(PerStep(GatheredOf(few, peer), GatheredOf(many, peer)));
-    }
-    return bytes;
+    return {std::move(few), MustTrain()};
   }
 
   // All chunks, padding included.
@@ -61,19 +74,6 @@ class StepBytesTest : public EngineTest {
     const double elements =
         static_cast<double>(statistics.parameters) / (1 - statistics.waste_ratio);
     return static_cast<uint64_t>(std::llround(elements)) * SizeOf(DataType::kBFloat16);
-  }
-
- private:
-  static uint64_t PerStep(uint64_t few, uint64_t many) {
-    constexpr uint64_t kSteps = kManySteps - kFewSteps;
-    EXPECT_EQ((many - few) % kSteps, 0u);
-    return (many - few) / kSteps;
-  }
-  // What rank 0 received of it by all-gathers.
-  static uint64_t GatheredOf(const SyntheticResult& result, size_t peer) {
-    constexpr auto kAllGather = static_cast<size_t>(collectives::OpKind::kAllGather);
-    const auto& peers = result.exchanged[0].traffic[kAllGather].peers;
-    return peer < peers.size() ? peers[peer].bytes_received : 0;
   }
 };
 

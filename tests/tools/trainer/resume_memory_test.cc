@@ -135,8 +135,9 @@ TEST_P(MemoryOfReplacements, OfARankThatWasKilled_IsThatOfTheRun) {
   ASSERT_TRUE(env_.Start().ok());
   constexpr int kColumns = 200;
   TrainerProcess trainer(
-      Arguments("2", {"--steps", "40", "--restarts", "1", "--progress", "lines"}), kColumns);
-  ASSERT_TRUE(trainer.WaitForStep(1)) << trainer.output();
+      Arguments("2", {"--steps", "40", "--restarts", "1", "--progress", "terminal"}), kColumns);
+  // The second step needs the gradients of a rank that has committed the first.
+  ASSERT_TRUE(trainer.WaitForStep(2)) << trainer.output();
   const std::vector<pid_t> ranks = trainer.Children("geminid-train: rank 1");
   ASSERT_EQ(ranks.size(), 1u);
   kill(ranks[0], SIGKILL);

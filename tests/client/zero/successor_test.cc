@@ -249,8 +249,10 @@ class SuccessorTest : public ::testing::Test {
   int run_ = 0;
 };
 
+class SuccessorDeathsTest : public SuccessorTest {};
+
 // Rank 0 dies at each point of its fourth step, or so; the other notices and leaves its own state.
-TEST_F(SuccessorTest, OneRankKilledAtEveryPoint_BothGoOnFromTheirLastStep) {
+TEST_F(SuccessorDeathsTest, OneRankKilledAtEveryPoint_BothGoOnFromTheirLastStep) {
   for (const std::string name : {"tight", "apart", "streamed", "disk"}) {
     for (int p = 0; p < kLastPointOfAStep; ++p) {
       SCOPED_TRACE(absl::StrCat(name, ", ", kCrashPoints[p]));
@@ -450,14 +452,14 @@ TEST_F(SuccessorTest, SuccessorsOfAnotherStageOrStateType_BeginAnew) {
 }
 
 // Successors die, too, at every point of their own, and theirs finish it.
-TEST_F(SuccessorTest, SuccessorsKilledAtEveryPoint_HaveSuccessors) {
+TEST_F(SuccessorDeathsTest, SuccessorsKilledAtEveryPoint_HaveSuccessors) {
   for (const std::string name : {"moved", "lamb", "apart", "apart came"}) {
     KillSuccessorsAtEveryPoint(name, {0, 1}, /*least_step=*/2);
   }
 }
 
 // Whoever lives hears of it while its engine is being made, and ends: with nothing of its own lost.
-TEST_F(SuccessorTest, OneSuccessorKilledAtEveryPoint_TheOtherLosesNothing) {
+TEST_F(SuccessorDeathsTest, OneSuccessorKilledAtEveryPoint_TheOtherLosesNothing) {
   for (const std::string name : {"moved", "apart"}) {
     for (int victim = 0; victim < kSuccessorRanks; ++victim) {
       KillSuccessorsAtEveryPoint(name, {victim}, /*least_step=*/3);

@@ -19,8 +19,8 @@
 // And no gradient of step t + 1 replaces one of step t before that group's update. So at any
 // instant the records of two ranks are at most one step apart; where some rank has recorded t,
 // every rank has what step t needs, and rolls it forward: one that is behind with the other's
-// record and notes (client/zero/step_notes.h), every one with what remains of its own update. No
-// older state is ever needed.
+// record and notes (client/zero/state/step_notes.h), every one with what remains of its own update.
+// No older state is ever needed.
 #ifndef GEMINID_PROTO_SHM_COMMIT_LAYOUT_H_
 #define GEMINID_PROTO_SHM_COMMIT_LAYOUT_H_
 

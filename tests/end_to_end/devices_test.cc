@@ -11,7 +11,7 @@
 #include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/tools/trainer/command.h"
-#include "tools/geminictl/run.h"
+#include "tools/geminictl/program/run.h"
 
 namespace geminid {
 namespace {

@@ -52,7 +52,10 @@ FOREIGN_IN_PUBLIC = re.compile(r"^(grpc|google/protobuf|boost/|cuda|geminid/v1/|
 PURE = ("daemon/core/", "daemon/planner/")
 # The rooms of a folder: each may include those before it.
 ROOMS = {
+    "client/zero": ("core", "basics", "options", "ranks", "state", "update", "residency", "values",
+                    "step", "engine"),
     "daemon/core": ("basics", "accounts", "chunks", "jobs", "transfers", "records", "engine"),
+    "tools/geminictl": ("output", "daemon", "doctor", "plan", "screen", "commands", "program"),
     "daemon/service": ("tenants", "heritage", "sessions", "watch", "calls", "entry"),
 }
 # Of base, what calls the system: not for pure rooms.
@@ -80,7 +83,7 @@ READS_WALL_CLOCK = {
 STAMPS = {
     "daemon/service/entry/reloader.cc",      # metrics: when it started, and was last configured
     "daemon/service/watch/monitor.cc",       # metrics: since when a job waits
-    "tools/geminictl/bundle.cc",       # the name of the bundle
+    "tools/geminictl/commands/bundle.cc",       # the name of the bundle
     "tools/trainer/gather_report.cc",  # lines of the run's log
     "tools/trainer/train.cc",          # the name of the log for TensorBoard
 }

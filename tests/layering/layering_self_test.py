@@ -28,7 +28,7 @@ class Layering(unittest.TestCase):
             ("client/zero/a.cc", '"tools/trainer/train.h"'),
             ("client/zero/a.cc", '"training/nn/compute.h"'),
             ("collectives/mesh/a.cc", '"training/nn/parallel/tensor/linear_1d.h"'),
-            ("training/launch/a.cc", '"tools/geminictl/plan.h"'),
+            ("training/launch/a.cc", '"tools/geminictl/plan/plan.h"'),
         ]:
             self.assertEqual(len(self.violations(path, include)), 1, (path, include))
 
@@ -63,6 +63,7 @@ class Layering(unittest.TestCase):
         self.assertTrue(rooms("daemon/core/engine/a.cc", "daemon/core/a.h"), "a room that is none")
         self.assertEqual(rooms("daemon/core/engine/a.cc", "daemon/core/accounts/ledger.h"), [])
         self.assertEqual(rooms("daemon/core/engine/a.cc", "daemon/core/engine/engine.h"), [])
+        self.assertTrue(rooms("client/zero/state/a.h", "client/zero/update/updater.h"))
         self.assertEqual(rooms("daemon/memory/a.cc", "daemon/core/engine/engine.h"), [])
 
     def test_the_trainer_is_a_program_and_no_library(self):
@@ -111,7 +112,7 @@ class Layering(unittest.TestCase):
                      "clock_gettime(CLOCK_MONOTONIC, &t);", "deadline.time()", "step_time(0)",
                      "context->time(nullptr)"]:
             self.assertEqual(list(layering.wall_clocks("client/src/a.cc", code)), [], code)
-        for path, code in [("tools/geminictl/bundle.cc", "base::WallClockNow()"),
+        for path, code in [("tools/geminictl/commands/bundle.cc", "base::WallClockNow()"),
                            ("base/clock.h", "absl::Now()"), ("tests/base/a_test.cc", "absl::Now()")]:
             self.assertEqual(list(layering.wall_clocks(path, code)), [], path)
 

@@ -1,4 +1,5 @@
-// Chunks in motion on one simulated rank: the protocol of client/zero/mover.h, event by event.
+// Chunks in motion on one simulated rank: the protocol of client/zero/residency/mover.h, event by
+// event.
 //
 // A gather copies the rank's shard under tickets, then all-gathers it; a reduction reduce-scatters,
 // measures the shard, copies it home and frees the extent. Collectives are carried out strictly in

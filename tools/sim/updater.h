@@ -1,4 +1,5 @@
-// The optimizer on one simulated rank: the protocol of client/zero/updater.h, event by event.
+// The optimizer on one simulated rank: the protocol of client/zero/update/updater.h, event by
+// event.
 #ifndef GEMINID_TOOLS_SIM_UPDATER_H_
 #define GEMINID_TOOLS_SIM_UPDATER_H_
 

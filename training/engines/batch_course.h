@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "client/zero/step_gradients.h"
+#include "client/zero/step/step_gradients.h"
 #include "geminid/checkpoint.h"
 #include "training/goodput/follow_noise.h"
 #include "training/settings/options.h"

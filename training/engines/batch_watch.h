@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/zero/step_gradients.h"
+#include "client/zero/step/step_gradients.h"
 #include "geminid/communicator.h"
 #include "proto/shm/batch_numbers.h"
 #include "training/goodput/advice.h"

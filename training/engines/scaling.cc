@@ -12,7 +12,7 @@
 #include "base/status_macros.h"
 #include "client/checkpoint/agreement.h"
 #include "client/src/session_internal.h"
-#include "client/zero/crash_points.h"
+#include "client/zero/basics/crash_points.h"
 #include "training/launch/handover_memory.h"
 #include "training/ranks/daemon_choice.h"
 

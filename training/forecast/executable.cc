@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "client/zero/state_placement.h"
+#include "client/zero/state/state_placement.h"
 #include "daemon/planner/hierarchy/occupancy.h"
 
 namespace geminid::forecast {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "client/zero/optimizer_options.h"
+#include "client/zero/options/optimizer_options.h"
 
 namespace geminid::forecast {
 namespace {

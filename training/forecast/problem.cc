@@ -10,8 +10,8 @@
 #include "base/bytes.h"
 #include "base/pages.h"
 #include "base/status_macros.h"
+#include "client/zero/basics/layout.h"
 #include "client/zero/core/recorder.h"
-#include "client/zero/layout.h"
 #include "geminid/types.h"
 
 namespace geminid::forecast {

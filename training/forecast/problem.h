@@ -56,13 +56,14 @@ struct Job {
 // INVALID_ARGUMENT naming what is wrong.
 absl::Status Validate(const Job& job);
 
-// What one rank asks the planner. Chunks are those the engine would make (client/zero/layout.h), a
-// moment is one part of a layer or an end of the model, and each chunk stays on its device until
-// the gradients of all its tensors are complete (client/zero/core/recorder.h). The output layer's
-// two turns are one moment, as in the reference trainer. Moments last as long as their operations
-// at the achieved rate or their traffic at the rate of device memory, whichever is more. Each part
-// of a layer gives two activations: its input, and the rest, which can be computed from it.
-// RESOURCE_EXHAUSTED if one operator alone needs more than any arena has.
+// What one rank asks the planner. Chunks are those the engine would make
+// (client/zero/basics/layout.h), a moment is one part of a layer or an end of the model, and each
+// chunk stays on its device until the gradients of all its tensors are complete
+// (client/zero/core/recorder.h). The output layer's two turns are one moment, as in the reference
+// trainer. Moments last as long as their operations at the achieved rate or their traffic at the
+// rate of device memory, whichever is more. Each part of a layer gives two activations: its input,
+// and the rest, which can be computed from it. RESOURCE_EXHAUSTED if one operator alone needs more
+// than any arena has.
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job);
 
 // The same for a rank that has `work` of the model. Its shards are of work.sharing_ranks().

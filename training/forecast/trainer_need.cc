@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/pages.h"
-#include "client/zero/layout.h"
+#include "client/zero/basics/layout.h"
 #include "kernels/model/attention/attention.h"
 #include "kernels/model/attention/attention_parts.h"
 #include "training/forecast/catalogue.h"

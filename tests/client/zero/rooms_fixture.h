@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "client/zero/engine_setup.h"
+#include "client/zero/options/engine_setup.h"
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"

@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-#include "client/zero/crash_points.h"
+#include "client/zero/basics/crash_points.h"
 #include "geminid/connect.h"
 #include "tests/client/zero/successor_runs.h"
 

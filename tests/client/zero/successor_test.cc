@@ -22,7 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/zero/crash_points.h"
+#include "client/zero/basics/crash_points.h"
 #include "daemon/service/entry/daemon.h"
 #include "geminid/session.h"
 #include "tests/base/long_tests.h"

@@ -9,8 +9,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "base/hash.h"
-#include "client/zero/data_types.h"
-#include "client/zero/optimizer_options.h"
+#include "client/zero/basics/data_types.h"
+#include "client/zero/options/optimizer_options.h"
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
 #include "kernels/numeric/split_master/split_master.h"

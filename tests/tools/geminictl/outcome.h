@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/base/json_values.h"
-#include "tools/geminictl/run.h"
+#include "tools/geminictl/program/run.h"
 
 namespace geminid::ctl {
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "client/zero/crash_points.h"
+#include "client/zero/basics/crash_points.h"
 
 namespace geminid::zero {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "client/zero/granule_optimizer.h"
-#include "client/zero/optimizer_options.h"
+#include "client/zero/options/optimizer_options.h"
+#include "client/zero/update/granule_optimizer.h"
 #include "training/forecast/catalogue.h"
 #include "training/forecast/problem.h"
 

@@ -1,0 +1,95 @@
+// How parameters are packed into chunks, and chunks cut into granules. Pure arithmetic.
+//
+//   chunk (gathered, on the device):  | tensor | tensor |  tensor  | padding |
+//   shards, one per rank:             |     rank 0      |      rank 1        |
+//   granules of a shard:              |   g0   |   g1   |   g0     |   g1    |
+//
+// Tensors are packed in order (next fit), each aligned to 64 bytes; a tensor larger than a chunk
+// has a chunk of its own. A chunk holds elements of one type, and those of one type are packed as
+// if there were no others. A granule is the unit of the optimizer's out-of-place update. All
+// granules of one type have the same size, so that one spare serves them all. A spare costs little
+// when there are many granules.
+//
+// Tensors of a unit share chunks with each other alone, and these are no larger than granules
+// allow. Units that would not fill a granule of every rank share chunks with all that is of no
+// unit.
+#ifndef GEMINID_CLIENT_ZERO_BASICS_LAYOUT_H_
+#define GEMINID_CLIENT_ZERO_BASICS_LAYOUT_H_
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "geminid/data_type.h"
+
+namespace geminid::zero {
+
+struct TensorShape {
+  uint64_t elements = 0;
+  bool trainable = true;
+  DataType type = DataType::kBFloat16;  // of the gathered weight
+  std::optional<uint32_t> unit = {};    // that it is used with
+  bool whole = false;                   // never cut: it lies within one granule
+};
+
+struct LayoutOptions {
+  int world_size = 1;
+  uint64_t chunk_elements = 0;  // 0: search
+  // A chunk's device extent is a multiple of this.
+  uint64_t extent_bytes = 4096;
+};
+
+struct TensorPlace {
+  uint32_t chunk = 0;
+  uint64_t offset = 0;  // elements from the start of the chunk
+};
+
+struct ChunkShape {
+  uint64_t elements = 0;       // padded; world_size * granules * granule_elements
+  uint64_t used_elements = 0;  // of tensors
+  DataType type = DataType::kBFloat16;
+  uint64_t granule_elements = 0;
+  uint32_t first_granule = 0;  // of this rank's shard, in the layout's numbering
+  uint32_t granules = 0;       // per rank
+  bool trainable = true;
+  bool whole = false;             // its tensors are never cut
+  std::vector<uint32_t> tensors;  // in order of offset
+  std::string name{};             // of its tensors, for people; NameChunks
+
+  uint64_t element_bytes() const { return SizeOf(type); }
+  uint64_t bytes() const { return elements * element_bytes(); }
+  uint64_t granule_bytes() const { return granule_elements * element_bytes(); }
+};
+
+struct Layout {
+  std::vector<TensorPlace> tensors;
+  std::vector<ChunkShape> chunks;
+  // Of an ordinary chunk; where elements are of several types, of the type that most are of.
+  uint64_t chunk_elements = 0;
+  uint32_t granules = 0;  // per rank, over all chunks
+  uint64_t used_elements = 0;
+  uint64_t padding_elements = 0;  // over all chunks: elements minus used
+};
+
+// INVALID_ARGUMENT for no tensors, a tensor without elements, or sizes beyond 2^40 elements. A
+// tensor is ordinary if it is no larger than the mean plus three standard deviations. The search
+// tries chunk sizes from the largest ordinary tensor to twice that, and takes the one with the
+// least padding, the smallest of equals. Cost: a few thousand packings of the list. Tensors that
+// are whole share chunks with each other alone, of one granule per rank that is at least as large
+// as the largest.
+absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
+                                  const LayoutOptions& options);
+
+// Gives each chunk the name of its tensor, or "FIRST to LAST"; `tensors` are the names of all. Of a
+// name that is too long for the daemon the end stays, which says the most.
+void NameChunks(std::span<const std::string> tensors, Layout* layout);
+
+// The name, or the chunk's number where it has none.
+std::string NameOf(const Layout& layout, uint32_t chunk);
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_BASICS_LAYOUT_H_

@@ -1,0 +1,266 @@
+// The engine that callers see: locks, checks what may be called when, and has the work done by its
+// parts. Which call goes through which of them is drawn in docs/architecture.md.
+#ifndef GEMINID_CLIENT_ZERO_ENGINE_ENGINE_IMPL_H_
+#define GEMINID_CLIENT_ZERO_ENGINE_ENGINE_IMPL_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/src/session_internal.h"
+#include "client/zero/core/director.h"
+#include "client/zero/core/gradient_book.h"
+#include "client/zero/engine/published.h"
+#include "client/zero/options/engine_setup.h"
+#include "client/zero/ranks/rank_links.h"
+#include "client/zero/residency/residency.h"
+#include "client/zero/state/state_store.h"
+#include "client/zero/step/gradient_step.h"
+#include "client/zero/step/step_gradients.h"
+#include "client/zero/step/step_plans.h"
+#include "client/zero/update/granule_optimizer.h"
+#include "client/zero/update/updater.h"
+#include "client/zero/values/state_io.h"
+#include "geminid/communicator.h"
+#include "geminid/session.h"
+#include "geminid/zero.h"
+#include "proto/shm/chunk_state.h"
+
+namespace geminid::zero {
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(Session* session, collectives::Communicator* communicator,
+             std::vector<Parameter> parameters, Options options);
+  ~EngineImpl() override;
+
+  // Everything of construction that can fail.
+  absl::Status Start();
+  // A predecessor's state is there, which no rank has said cannot be gone on from.
+  bool may_resume() const { return standing_.may_resume; }
+
+  absl::Status Initialize(const Fill& fill) override;
+  absl::Status InitializeShards(const FillRange& fill) override;
+  void Invalidate(std::string why) override;
+  absl::Status BeginStep(const StepInput& input) override;
+  absl::Status BeginMicroBatch() override;
+  absl::Status CancelMicroBatch() override;
+  absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters) override;
+  absl::StatusOr<Operation> Use(Pass pass, std::span<const ParameterId> parameters,
+                                StreamHandle stream) override;
+  absl::Status AddGradient(ParameterId id, std::span<const std::byte> gradient,
+                           DataType type) override;
+  absl::Status AddGradient(ParameterId id, std::span<const std::byte> gradient, DataType type,
+                           StreamHandle stream) override;
+  absl::Status Synchronize() override;
+  const std::byte* StableAddress(ParameterId id) const override;
+  uint64_t DeviceBytes(std::span<const ParameterId> weights,
+                       std::span<const ParameterId> gradients) const override;
+  Workspace& workspace() override { return residency_->workspace(); }
+  absl::StatusOr<ActivationStack*> MakeActivationStack(const ActivationShape& shape) override;
+  absl::StatusOr<ActivationStore*> MakeActivationStore(const ActivationStoreOptions& options);
+  absl::Status ReportWorkspace(uint64_t bytes) override {
+    return residency_->workspace().Report(bytes);
+  }
+  absl::StatusOr<double> GradientNorm() override;
+  absl::StatusOr<StepResult> Step(const StepInput& input) override;
+  double loss_scale() const override {
+    const Lock lock(mutex_);
+    return step_->loss_scale();
+  }
+  absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id) override;
+  std::vector<ShardRange> ShardOf(ParameterId id) const override { return state_->ShardOf(id); }
+  bool HasState(ParameterId id, StateKind kind) const override { return state_->Has(id, kind); }
+  DataType state_type() const override { return setup_.options.state_type; }
+  absl::Status ReadShard(ParameterId id, StateKind kind, uint64_t offset,
+                         std::span<float> values) override;
+  absl::Status WriteShard(ParameterId id, StateKind kind, uint64_t offset,
+                          std::span<const float> values) override;
+  absl::Status ReadGradient(ParameterId id, uint64_t offset, std::span<float> values) override;
+  absl::Status WriteGradient(ParameterId id, uint64_t offset,
+                             std::span<const float> values) override;
+  absl::Status Restore(const Progress& progress) override;
+  absl::StatusOr<Progress> GetProgress() override;
+  absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) override;
+  absl::Status WaitSnapshot() override;
+  absl::StatusOr<Statistics> GetStatistics() override;
+  std::optional<PlanInForce> GetPlan() const override;
+  absl::Status health() const override;
+  std::optional<Resumed> resumed() const override { return standing_.resumed; }
+
+  // step_gradients.h
+  void MeasureStepGradients();
+  StepGradients newest_step_gradients() const {
+    const Lock lock(mutex_);
+    return step_->newest_gradients();
+  }
+
+  // For Operation, which must be open.
+  const std::byte* WeightOf(ParameterId id) const;
+  // `stream`: where it is queued; null: waits.
+  absl::Status CopyWeight(ParameterId id, std::byte* to, Stream* stream);
+  std::byte* GradientOf(ParameterId id) const;
+  bool GradientAccumulates(ParameterId id) const;
+  absl::Status GradientWritten(ParameterId id);
+  // `stream`: what uses them is queued there; null: is complete.
+  absl::Status FinishOperation(std::span<const uint32_t> chunks, Stream* stream);
+  absl::StatusOr<Stream*> StreamOf(StreamHandle handle) const {
+    return DeviceOf(*setup_.session)->StreamOf(handle);
+  }
+
+ private:
+  using Lock = std::lock_guard<CallMutex>;
+  // What has become of the engine.
+  struct Standing {
+    absl::Status failed;      // it has, for good
+    absl::Status wait_ended;  // for the arena; not OK: there is none any more
+    absl::Status refused;     // of the trainer's last call, if it was
+    absl::Status unfilled;    // not OK: what set values failed, and nothing has set them since
+    bool arena_claimed = false;
+    bool may_resume = false;
+    std::optional<Resumed> resumed{};
+    uint64_t micro_batches = 0;  // that were run
+    // As the daemon's ledger had it after the last change, without the ActivationStore's.
+    uint64_t host_bytes = 0;
+  };
+
+  // engine_impl.cc: creation, health and the end
+  absl::Status MakeRooms();
+  absl::Status AllocateGathered();
+  absl::Status MakeViews();
+  absl::StatusOr<RunPosition> MakeState();
+  StateStoreOptions StoreOptions() const;
+  absl::Status StartMoving();
+  absl::Status MakeStep(const RunPosition& run);
+  // What a place in the arena is for, in words.
+  std::string NameOfGathered(uint32_t chunk) const;
+  // The first error ends the engine, and all ranks are told. Returns the status.
+  absl::Status Fail(const absl::Status& status);
+  // Of a call of the trainer's: should it stop for this, the other ranks are told why.
+  template <typename Result>
+  Result NoteAnswer(Result result);
+  std::string WhyStopped() const;
+  absl::Status Health();
+  // And whether there is a device to compute on.
+  absl::Status HealthOnDevice();
+  absl::Status ReadHostBytes();
+  void GiveMemoryBack();
+
+  // engine_statistics.cc: what is known without waiting
+  void Publish();
+  Statistics StatisticsOf(const Published::Basis& basis) const;
+
+  // engine_state.cc: state in and out
+  absl::Status CheckNotStarted(const char* call);
+  absl::Status CheckNew(const char* call);
+  absl::Status CheckBetweenSteps(const char* call);
+  absl::Status CheckGradientCall(const char* call, ParameterId id);
+  absl::Status CheckPlaces(uint32_t places, uint64_t place_bytes) const;
+  // On all ranks. `mine`: what this one lacks for it; where one lacks something, nothing changes.
+  absl::StatusOr<std::vector<ChunkId>> MakePlaces(const absl::Status& mine, uint32_t places,
+                                                  uint64_t place_bytes);
+  // But for their places.
+  absl::StatusOr<std::unique_ptr<OffloadedActivations>> PrepareActivations(
+      const ActivationShape& shape) const;
+  absl::Status AgreeOnFill(const char* call, const absl::Status& filled);
+  absl::Status ForgetDeviceCopies();
+  absl::Status WaitNobodyReadsState();
+  absl::Status MoveStateToDevice(std::span<const uint32_t> chunks);
+
+  // engine_moments.cc: operators, and what happens between them. In all of these, `stream` null:
+  // the caller's thread waits.
+  absl::Status CheckUse(Pass pass, std::span<const ParameterId> parameters) const;
+  absl::Status CheckNotUpdated(std::span<const ParameterId> parameters) const;
+  absl::StatusOr<Operation> Begin(Pass pass, std::span<const ParameterId> parameters,
+                                  Stream* stream);
+  absl::Status BeginOperator(bool evaluate, const std::vector<uint32_t>& chunks,
+                             uint64_t workspace_bytes, Stream* stream);
+  std::vector<uint32_t> ChunksOf(Pass pass, std::span<const ParameterId> parameters) const;
+  absl::Status SynchronizeStreams();
+  absl::Status ReduceIfComplete(uint32_t chunk);
+  absl::Status Reduce(uint32_t chunk);
+  absl::Status OpenGradient(uint32_t chunk);
+  absl::Status PlaceGradient(uint32_t storage, bool planned, uint64_t workspace_bytes,
+                             Stream* stream);
+  absl::Status CheckAddGradient(ParameterId id, std::span<const std::byte> gradient,
+                                DataType type) const;
+  absl::Status AddGradientOn(ParameterId id, std::span<const std::byte> gradient, DataType type,
+                             Stream* stream);
+  absl::Status AddTo(uint32_t tensor, std::span<const std::byte> gradient, DataType type,
+                     Stream* stream);
+  absl::Status GrowWorkspace(uint64_t extent_bytes);
+  absl::StatusOr<std::byte*> AllocateInHole(uint64_t bytes);
+
+  // engine_yield.cc: other jobs' turn
+  absl::StatusOr<bool> AllRanks(bool mine);
+  absl::Status YieldIfAsked();
+  absl::Status AwaitArena();
+  absl::Status LeaveArena();
+
+  // engine_step.cc: micro-batches, and the end of steps
+  absl::Status CheckNothingOpen(const char* call) const;
+  absl::Status CheckMicroBatches(const char* call) const;
+  absl::Status EndMicroBatch(bool step_ends);
+  absl::Status ReduceIncomplete(bool step_ends);
+  absl::StatusOr<double> NormOfStep(const AgreedFields& step);
+  absl::Status NotOfStep(const absl::Status& status);
+  absl::Status CheckStep(const char* call) const;
+  absl::Status NameNotFinite(double norm);
+  absl::Status DiskSpent() const;
+  // That have begun in this step.
+  int MicroBatchesBegun() const {
+    return step_->micro_batches() + (director_->in_micro_batch() ? 1 : 0);
+  }
+
+  EngineSetup setup_;
+  // What Operations know this by; null in it once this has ended.
+  const std::shared_ptr<EngineImpl*> self_;
+  mutable CallMutex mutex_;
+  Published published_;
+  Standing standing_;
+  std::unique_ptr<RankLinks> links_;
+  std::unique_ptr<GranuleOptimizer> optimizer_;
+  std::unique_ptr<StateStore> store_;
+  std::unique_ptr<GradientBook> book_;
+  std::unique_ptr<Director> director_;
+  std::unique_ptr<Residency> residency_;  // destroyed after updater_, which notifies its mover
+  std::unique_ptr<StateIo> state_;        // destroyed after updater_, which calls its snapshotter
+  std::unique_ptr<Updater> updater_;
+  std::unique_ptr<StepPlans> plans_;
+  std::unique_ptr<GradientStep> step_;
+};
+
+template <typename Result>
+Result EngineImpl::NoteAnswer(Result result) {
+  if constexpr (std::is_same_v<Result, absl::Status>) {
+    standing_.refused = result;
+  } else {
+    standing_.refused = result.status();
+  }
+  return result;
+}
+
+// What an Operation holds.
+struct Operation::State {
+  std::shared_ptr<EngineImpl*> engine;  // null in it: the engine has ended
+  Stream* stream = nullptr;             // that Use was given
+  Pass pass = Pass::kForward;
+  std::vector<ParameterId> parameters;
+  std::vector<uint32_t> chunks;
+  std::vector<ParameterId> written;
+  bool finished = false;
+
+  bool Open() const { return !finished && *engine != nullptr; }
+  bool Has(ParameterId id) const;
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_ENGINE_ENGINE_IMPL_H_

@@ -1,0 +1,162 @@
+#include "client/zero/ranks/rank_links.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/device/device.h"
+#include "client/src/session_internal.h"
+#include "client/zero/basics/patience.h"
+#include "client/zero/options/agreed_fields.h"
+#include "geminid/optimizer.h"
+
+namespace geminid::zero {
+namespace {
+
+// The end of a group's name says what it is of; see ChunkSpec::name.
+std::string ShortName(const std::string& group) {
+  constexpr size_t kMost = 128;
+  const std::string name = absl::StrCat("shared by ranks: ", group);
+  return name.size() <= kMost ? name : name.substr(name.size() - kMost);
+}
+
+// Of the same ranks, for the engine alone. While one rank plans, compiles or logs, the others wait
+// for it in any of these.
+absl::StatusOr<std::unique_ptr<collectives::Communicator>> Duplicate(
+    collectives::Communicator* ranks, const char* name, absl::Duration timeout) {
+  const Patience patience(ranks, timeout);
+  GEMINID_ASSIGN_OR_RETURN(auto duplicate, ranks->Duplicate(name));
+  duplicate->SetTimeout(timeout);
+  return duplicate;
+}
+
+}  // namespace
+
+RankLinks::RankLinks(Session* session, collectives::Communicator* ranks, const Options& options,
+                     std::unique_ptr<collectives::Communicator> control,
+                     std::function<std::string(uint32_t chunk)> names)
+    : session_(session),
+      ranks_(ranks),
+      options_(options),
+      control_(std::move(control)),
+      agreement_(control_.get(), std::move(names)) {}
+
+// Charges that are still there are the session's.
+RankLinks::~RankLinks() { gives_segments_back_->store(false); }
+
+absl::StatusOr<std::unique_ptr<RankLinks>> RankLinks::Connect(
+    Session* session, collectives::Communicator* ranks, const std::vector<Parameter>& parameters,
+    const Options& options, const Layout& layout,
+    std::function<std::string(uint32_t chunk)> names) {
+  GEMINID_ASSIGN_OR_RETURN(auto mover, Duplicate(ranks, "geminid-mover", options.timeout));
+  GEMINID_ASSIGN_OR_RETURN(auto control, Duplicate(ranks, "geminid-control", options.timeout));
+  std::unique_ptr<RankLinks> links(
+      new RankLinks(session, ranks, options, std::move(control), std::move(names)));
+  links->mover_ = std::move(mover);
+  if (!options.model.empty() && NeedsSums(options.optimizer)) {
+    GEMINID_ASSIGN_OR_RETURN(links->sums_,
+                             Duplicate(options.all_ranks, "geminid-sums", options.timeout));
+  }
+  GEMINID_RETURN_IF_ERROR(
+      links->agreement_.CheckSameFields("Engine::Create", FieldsOf(parameters, options)));
+  if (options.host_ranks != nullptr) {
+    const Patience patience(options.host_ranks, options.timeout);
+    GEMINID_ASSIGN_OR_RETURN(links->host_shards_,
+                             HostShards::Connect(*links->control_, *options.host_ranks));
+  }
+  GEMINID_RETURN_IF_ERROR(links->ConnectDevices(layout));
+  return links;
+}
+
+// Memory of devices that no host can touch goes between them directly, where that can be.
+absl::Status RankLinks::ConnectDevices(const Layout& layout) {
+  if (world_size() == 1) return absl::OkStatus();
+  exchange_by_ = ranks_->BackendName();
+  device::Device* const device = DeviceOf(*session_);
+  std::vector<int32_t> untouchable = {device->HostAddress(session_->arena()) == nullptr ? 1 : 0};
+  GEMINID_RETURN_IF_ERROR(mover_->AllReduce(untouchable, untouchable, collectives::ReduceOp::kMin));
+  if (untouchable[0] == 0) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(auto control, Duplicate(ranks_, "geminid-devices", options_.timeout));
+  uint64_t largest = 0;
+  for (const ChunkShape& chunk : layout.chunks) largest = std::max(largest, chunk.bytes());
+  auto connected = device->ConnectRanks(std::move(control), largest);
+  if (connected.ok()) {
+    devices_ = *std::move(connected);
+    exchange_by_ = devices_->BackendName();
+    if (host_shards_ != nullptr) return host_shards_->ConnectDevices(device, largest);
+  } else {
+    absl::StrAppend(&exchange_by_, " and host memory: ", std::string(connected.status().message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankLinks::ChargeSegments() {
+  const auto charge = [session = session_, gives_back = gives_segments_back_](
+                          const std::string& name,
+                          uint64_t bytes) -> absl::StatusOr<std::shared_ptr<void>> {
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkHandle> charged,
+                             session->Allocate({{ShortName(name), ChunkKind::kShared, bytes}}));
+    return std::shared_ptr<void>(nullptr, [session, gives_back, id = charged.front().id](void*) {
+      if (gives_back->load()) session->Free(std::vector<ChunkId>{id}).IgnoreError();
+    });
+  };
+  GEMINID_ASSIGN_OR_RETURN(segment_charge_, ranks_->ChargeSegments(charge));
+  if (options_.host_ranks == nullptr) return absl::OkStatus();
+  // Unless they come from the same ones, of which it is told already.
+  GEMINID_ASSIGN_OR_RETURN(host_segment_charge_, options_.host_ranks->ChargeSegments(charge));
+  return absl::OkStatus();
+}
+
+void RankLinks::GiveSegmentsBack() {
+  segment_charge_.reset();
+  host_segment_charge_.reset();
+}
+
+// Of ranks with the same elements one counts them, or norms of tensors would be wrong. The
+// trainer's communicator is used, since an error of Create on another rank aborts that one. It gets
+// the engine's timeout, as another rank may still be allocating its memory.
+absl::Status RankLinks::CheckCounted(std::vector<int64_t> counted) const {
+  if (sums_ == nullptr) return absl::OkStatus();
+  {
+    const Patience patience(options_.all_ranks, options_.timeout);
+    GEMINID_RETURN_IF_ERROR(
+        options_.all_ranks->AllReduce(counted, counted, collectives::ReduceOp::kSum));
+  }
+  for (size_t t = 0; t < counted.size(); ++t) {
+    const Parameter& tensor = options_.model[t];
+    int64_t elements = 1;
+    for (const int64_t size : tensor.shape) elements *= size;
+    if (!tensor.trainable || counted[t] == elements) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "of the ", elements, " elements of '", tensor.name, "' all ranks together count ",
+        counted[t], "; say with Parameter::pieces and Parameter::counts which rank counts which"));
+  }
+  return absl::OkStatus();
+}
+
+void RankLinks::Abort(const std::string& reason) const {
+  const std::string words = absl::StrCat("rank ", rank(), ": ", reason);
+  mover_->Abort(words);
+  if (devices_ != nullptr) devices_->Abort(words);
+  if (host_shards_ != nullptr) host_shards_->Abort(words);
+  control_->Abort(words);
+  if (sums_ != nullptr) sums_->Abort(words);
+}
+
+void RankLinks::AddTo(Statistics* statistics) const {
+  statistics->ranks_exchange_by = exchange_by_;
+  if (devices_ != nullptr) statistics->registered_bytes = devices_->Stats().registered_bytes;
+  if (host_shards_ != nullptr) {
+    statistics->received_within_host_bytes = host_shards_->received_bytes();
+    statistics->host_shard_bytes = host_shards_->bytes();
+  }
+  uint64_t bytes = statistics->received_within_host_bytes;
+  for (const collectives::Communicator* ranks : {mover_.get(), devices_.get()}) {
+    if (ranks == nullptr) continue;
+    for (const collectives::PeerTraffic& peer : ranks->Stats().peers) bytes += peer.bytes_received;
+  }
+  statistics->received_bytes = bytes;
+}
+
+}  // namespace geminid::zero

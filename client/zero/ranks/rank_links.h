@@ -1,0 +1,93 @@
+// The engine's own links to the other ranks: what moves chunks between them, by which they agree,
+// and what the ranks of this host share.
+#ifndef GEMINID_CLIENT_ZERO_RANKS_RANK_LINKS_H_
+#define GEMINID_CLIENT_ZERO_RANKS_RANK_LINKS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/zero/basics/layout.h"
+#include "client/zero/ranks/host_shards.h"
+#include "client/zero/ranks/rank_agreement.h"
+#include "geminid/communicator.h"
+#include "geminid/session.h"
+#include "geminid/zero.h"
+
+namespace geminid::zero {
+
+class RankLinks {
+ public:
+  // A collective of `ranks`, of Options::host_ranks and, with Options::model, of all_ranks, which
+  // compares what all were given: INVALID_ARGUMENT. `session`, `ranks` and the options outlive it.
+  // `names`: what a chunk of a trace is, in words.
+  static absl::StatusOr<std::unique_ptr<RankLinks>> Connect(
+      Session* session, collectives::Communicator* ranks, const std::vector<Parameter>& parameters,
+      const Options& options, const Layout& layout,
+      std::function<std::string(uint32_t chunk)> names);
+  ~RankLinks();
+  RankLinks(const RankLinks&) = delete;
+  RankLinks& operator=(const RankLinks&) = delete;
+
+  int rank() const { return ranks_->Rank(); }
+  int world_size() const { return ranks_->WorldSize(); }
+  // Between operations of the engine's; and the mover's, of which `devices` may be null.
+  collectives::Communicator* control() const { return control_.get(); }
+  collectives::Communicator* mover() const { return mover_.get(); }
+  collectives::Communicator* devices() const { return devices_.get(); }
+  HostShards* host_shards() const { return host_shards_.get(); }  // or null
+  RankAgreement& agreement() { return agreement_; }
+  // That have elements of the tensors which the optimizer looks at.
+  collectives::Communicator* Summing() const { return sums_ == nullptr ? control() : sums_.get(); }
+  // That resume together.
+  collectives::Communicator* Resuming() const {
+    return options_.all_ranks != nullptr ? options_.all_ranks : control();
+  }
+
+  // Charges what the ranks share on this host to the session of who has made it, until
+  // GiveSegmentsBack or the session's end. A collective.
+  absl::Status ChargeSegments();
+  void GiveSegmentsBack();
+
+  // INVALID_ARGUMENT unless all ranks of a model together count each element of its tensors once.
+  // `counted`: this rank's, by tensor. A collective.
+  absl::Status CheckCounted(std::vector<int64_t> counted) const;
+
+  // Every call of the other ranks ends with the reason. Any thread.
+  void Abort(const std::string& reason) const;
+  // What the trainer told the other ranks itself.
+  absl::Status health() const { return ranks_->health(); }
+
+  void AddTo(Statistics* statistics) const;
+
+ private:
+  RankLinks(Session* session, collectives::Communicator* ranks, const Options& options,
+            std::unique_ptr<collectives::Communicator> control,
+            std::function<std::string(uint32_t chunk)> names);
+  absl::Status ConnectDevices(const Layout& layout);
+
+  Session* const session_;
+  collectives::Communicator* const ranks_;  // the trainer's
+  const Options& options_;
+  const std::unique_ptr<collectives::Communicator> control_;
+  RankAgreement agreement_;
+  std::unique_ptr<collectives::Communicator> mover_;
+  std::unique_ptr<collectives::Communicator> devices_;
+  std::unique_ptr<collectives::Communicator> sums_;  // of all_ranks; or null
+  std::unique_ptr<HostShards> host_shards_;
+  std::string exchange_by_;  // in words
+  // Of memory that ranks share; and whether it is given back before the session ends.
+  const std::shared_ptr<std::atomic<bool>> gives_segments_back_ =
+      std::make_shared<std::atomic<bool>>(true);
+  std::shared_ptr<void> segment_charge_;
+  std::shared_ptr<void> host_segment_charge_;
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_RANKS_RANK_LINKS_H_

@@ -1,0 +1,102 @@
+// Gradients of this rank's shard between their reduction and their update. It has the sums of their
+// squares, and of those that this rank had before the reduction, the copies that are under way to
+// where the update reads them, and the landing places of gradients that are used up at once. Pure.
+#ifndef GEMINID_CLIENT_ZERO_RANKS_REDUCED_GRADIENTS_H_
+#define GEMINID_CLIENT_ZERO_RANKS_REDUCED_GRADIENTS_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "client/zero/basics/layout.h"
+
+namespace geminid::zero {
+
+// Not thread-safe: the mover's lock guards it.
+class ReducedGradients {
+ public:
+  // The `index`-th granule of a reduced shard, and the landing place that is its own.
+  struct Landing {
+    uint32_t chunk = 0;
+    uint32_t index = 0;
+    uint32_t place = 0;
+  };
+
+  ReducedGradients(const Layout& layout, uint32_t landing_places)
+      : layout_(layout), squares_(layout.granules), free_places_(landing_places) {
+    std::iota(free_places_.begin(), free_places_.end(), 0u);
+  }
+
+  // --- sums of squares, by granule ---
+
+  void SetSquares(const ChunkShape& shape, const std::vector<double>& squares) {
+    std::ranges::copy(squares, squares_.begin() + shape.first_granule);
+  }
+  void ClearSquares() {
+    std::ranges::fill(squares_, 0.0);
+    std::ranges::fill(own_squares_, 0.0);
+  }
+  // Over granules in order.
+  double Squares() const { return std::accumulate(squares_.begin(), squares_.end(), 0.0); }
+  bool IsFinite(const ChunkShape& shape) const {
+    const auto first = squares_.begin() + shape.first_granule;
+    return std::isfinite(std::accumulate(first, first + shape.granules, 0.0));
+  }
+  // The first chunk of the layout that is not.
+  std::optional<uint32_t> NotFinite() const {
+    const auto found = std::ranges::find_if_not(
+        layout_.chunks, [this](const ChunkShape& shape) { return IsFinite(shape); });
+    if (found == layout_.chunks.end()) return std::nullopt;
+    return static_cast<uint32_t>(found - layout_.chunks.begin());
+  }
+
+  // --- of this rank's whole gradients, by chunk, added up over a step's micro-batches ---
+
+  void MeasureOwn() { own_squares_.resize(layout_.chunks.size()); }
+  bool measures_own() const { return !own_squares_.empty(); }
+  void AddOwnSquare(uint32_t chunk, double square) { own_squares_[chunk] += square; }
+  double OwnSquares() const {
+    return std::accumulate(own_squares_.begin(), own_squares_.end(), 0.0);
+  }
+
+  // --- on their way ---
+
+  // A chunk's have left its extent and are not added to their sums yet; one at a time.
+  void BeginAdding() { adding_ = true; }
+  void EndAdding() { adding_ = false; }
+  bool adding() const { return adding_; }
+  // A chunk's granules are updated as they come; those that leave the device, in landing places.
+  void Expect(uint32_t chunk, uint32_t granules, bool land) {
+    updating_ += granules;
+    for (uint32_t g = 0; land && g < granules; ++g) landing_.push_back({chunk, g});
+  }
+  // The next that lands; nothing: none does, or no place is free.
+  std::optional<Landing> TakeLanding() {
+    if (landing_.empty() || free_places_.empty()) return std::nullopt;
+    Landing next = landing_.front();
+    landing_.pop_front();
+    next.place = free_places_.back();
+    free_places_.pop_back();
+    return next;
+  }
+  void FreePlace(uint32_t place) { free_places_.push_back(place); }
+  void GranuleUpdated() { --updating_; }
+  bool NoneOnItsWay() const { return !adding_ && updating_ == 0; }
+
+ private:
+  const Layout& layout_;
+  std::vector<double> squares_;      // by granule
+  std::vector<double> own_squares_;  // by chunk; empty: they are not measured
+  bool adding_ = false;
+  std::deque<Landing> landing_;  // that have no place yet
+  std::vector<uint32_t> free_places_;
+  uint32_t updating_ = 0;  // granules that are not updated yet
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_RANKS_REDUCED_GRADIENTS_H_

@@ -1,0 +1,178 @@
+// What operators hold on the device, and until when streams use it.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/deadline.h"
+#include "base/status_macros.h"
+#include "client/zero/residency/mover.h"
+
+namespace geminid::zero {
+
+// --- streams -------------------------------------------------------------------------------------
+
+void Mover::Join(Stream* stream) {
+  const std::lock_guard lock(mutex_);
+  stays_.Join(stream);
+}
+
+std::optional<uint64_t> Mover::Mark(Stream* stream) {
+  if (stream == nullptr) return std::nullopt;
+  uint64_t point = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    point = stays_.AddPoint();
+  }
+  stream->CallBack(
+      [guard = guard_, point] { guard->Run([point](Mover* mover) { mover->Reached(point); }); });
+  return point;
+}
+
+void Mover::Reached(uint64_t point) {
+  Stays::Requests requests;
+  std::vector<uint32_t> leaving;
+  {
+    const std::lock_guard lock(mutex_);
+    leaving = stays_.Reach(point, &requests);
+    queue_.Reach(point);
+  }
+  WatchAll(std::move(requests));
+  for (uint32_t chunk : leaving) ReleaseExtent(chunk);
+  Changed();
+}
+
+std::set<uint64_t> Mover::MarkAll() {
+  std::vector<Stream*> streams;
+  {
+    const std::lock_guard lock(mutex_);
+    streams = stays_.streams();
+  }
+  std::set<uint64_t> points;
+  for (Stream* stream : streams) points.insert(*Mark(stream));
+  return points;
+}
+
+void Mover::CloseUntilStreamsPass(uint64_t begin, uint64_t end) {
+  if (begin >= end) return;
+  std::set<uint64_t> points = MarkAll();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(points, [this](uint64_t point) { return !stays_.IsOpen(point); });
+  if (!points.empty()) queue_.Close(begin, end, std::move(points));
+}
+
+absl::Status Mover::Synchronize() {
+  MarkAll();
+  Lock lock(mutex_);
+  GEMINID_RETURN_IF_ERROR(Await(
+      &lock, [this] { return stays_.NoPointIsOpen(); }, "the work on the trainer's streams",
+      nullptr));
+  stays_.ForgetStreams();
+  return absl::OkStatus();
+}
+
+bool Mover::StreamsPassed() const {
+  const std::lock_guard lock(mutex_);
+  return stays_.NoPointIsOpen() && !stays_.AnyGate();
+}
+
+// --- what operators hold -------------------------------------------------------------------------
+
+void Mover::WatchAll(Stays::Requests requests) {
+  for (Pending& request : requests) request.Then(Later());
+}
+
+absl::Status Mover::Hold(uint32_t chunk) {
+  Stays::Requests requests;
+  absl::Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    status_.Update(stays_.Hold(chunk, &requests));
+    status = status_;
+  }
+  WatchAll(std::move(requests));
+  return status;
+}
+
+void Mover::NoteUse(uint32_t chunk, std::optional<uint64_t> point) {
+  const std::lock_guard lock(mutex_);
+  if (point.has_value() && stays_.IsOpen(*point)) stays_.NoteUse(chunk, *point);
+}
+
+void Mover::Release(uint32_t chunk, ChunkState rest) {
+  Stays::Requests requests;
+  {
+    const std::lock_guard lock(mutex_);
+    stays_.Release(chunk, rest, &requests);
+  }
+  WatchAll(std::move(requests));
+}
+
+void Mover::Arrive(uint32_t chunk) {
+  Stays::Requests requests;
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.Published(chunk);
+    status_.Update(stays_.Arrive(chunk, &requests));
+  }
+  WatchAll(std::move(requests));
+}
+
+void Mover::Leave(uint32_t chunk) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stays_.Leave(chunk)) return;
+  }
+  ReleaseExtent(chunk);
+}
+
+void Mover::BecomeReduced(uint32_t chunk) {
+  Stays::Requests requests;
+  {
+    const std::lock_guard lock(mutex_);
+    stays_.BecomeReduced(chunk, &requests);
+  }
+  WatchAll(std::move(requests));
+}
+
+// --- waits of streams ----------------------------------------------------------------------------
+
+absl::Status Mover::WaitOn(Stream* stream, uint32_t chunk) {
+  std::shared_ptr<device::Gate> gate;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!status_.ok() || stays_.HasArrived(chunk)) return status_;
+    gate = device().MakeGate();
+    stays_.AddGate(chunk, gate);
+  }
+  changes_.signal.notify_all();
+  stream->WaitFor(gate);
+  return absl::OkStatus();
+}
+
+absl::Status Mover::WaitUnused(uint32_t chunk) {
+  Lock lock(mutex_);
+  return Await(
+      &lock, [&] { return stays_.Unused(chunk); }, "the work that uses " + context_.names(chunk),
+      nullptr);
+}
+
+// Streams go on without what they waited for. That must not end the process.
+void Mover::OpenGates() {
+  views_.KeepAll(/*fill=*/stays_.AnyGate());
+  stays_.OpenGates();
+}
+
+// The mover has nothing to do. Streams that wait have no deadline of their own.
+void Mover::Rest(Lock* lock) {
+  if (!stays_.AnyGate()) return changes_.signal.wait(*lock);
+  const auto deadline = base::Deadline::In(timeout());
+  if (changes_.signal.wait_until(*lock, deadline.time()) == std::cv_status::no_timeout) return;
+  if (!stays_.AnyGate()) return;
+  status_.Update(absl::DeadlineExceededError(
+      absl::StrCat("nothing has happened for ", absl::FormatDuration(timeout()),
+                   " while a stream of this rank waited for ", context_.names(stays_.FirstGate()),
+                   "; see whether the daemon and the device still answer")));
+  OpenGates();
+}
+
+}  // namespace geminid::zero

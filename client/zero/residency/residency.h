@@ -1,0 +1,166 @@
+// What of this rank's arena is whose: chunks, blocks of workspace and the reservation at its top.
+// The one owner of places: the Director says what moves, this says where to, and the mover carries
+// it out.
+#ifndef GEMINID_CLIENT_ZERO_RESIDENCY_RESIDENCY_H_
+#define GEMINID_CLIENT_ZERO_RESIDENCY_RESIDENCY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/zero/basics/arena_meter.h"
+#include "client/zero/basics/compute.h"
+#include "client/zero/core/director.h"
+#include "client/zero/core/placer.h"
+#include "client/zero/options/engine_setup.h"
+#include "client/zero/residency/mover.h"
+#include "client/zero/residency/offloaded_activations.h"
+#include "client/zero/residency/saved_activations.h"
+#include "client/zero/residency/workspace.h"
+#include "geminid/session.h"
+
+namespace geminid::zero {
+
+// By one thread at a time, but for blocks of workspace within the reservation.
+class Residency {
+ public:
+  // What the engine does when another thread's block finds no room in the reservation: locks, and
+  // calls Grow and so on below.
+  struct Calls {
+    ArenaWorkspace::Grow grow;
+    ArenaWorkspace::Holes holes;
+    // What could not be carried out ends the engine. Returns the error.
+    std::function<absl::Status(const absl::Status&)> fail;
+  };
+  // `owners`: the chunk of the layout of each chunk on the device. All outlive it.
+  Residency(const EngineSetup& setup, const Director& director, const std::vector<uint32_t>& owners,
+            Calls calls);
+
+  // Before anything moves.
+  absl::Status Start(MoverContext context);
+  // Nothing moves any more. False: streams of the trainer may still use what is on the device.
+  bool Stop();
+
+  Mover& mover() const { return *mover_; }
+  ArenaWorkspace& workspace() { return workspace_; }
+  const ArenaMeter& meter() const { return meter_; }
+  // Of the trainer's thread.
+  const ComputePlace& compute() const { return compute_->on_device(); }
+
+  // The optimizer's state takes this much of the arena's bottom.
+  void SetStateBytes(uint64_t bytes);
+  // Chunks and blocks lie outside the reservation.
+  bool AnythingLies() const { return placer_.used_bytes() > 0; }
+  bool AnyBlockInHoles() const { return !hole_blocks_.empty(); }
+
+  // Operators are numbered within a micro-batch, for messages.
+  void BeginMicroBatch() { operation_ = 0; }
+  // An operator begins: what moves from now on is for it.
+  void BeginOperator(uint64_t moment, Stream* stream);
+  // A moment begins within one.
+  void BeginMoment(uint64_t moment, Stream* stream);
+
+  // Their places are chunks below the placer's floor.
+  void KeepActivations(std::unique_ptr<OffloadedActivations> activations) {
+    activations_ = std::move(activations);
+  }
+  // Null: there are none.
+  OffloadedActivations* activations() const { return activations_.get(); }
+  void KeepSavedActivations(std::unique_ptr<SavedActivations> saved) { saved_ = std::move(saved); }
+  SavedActivations* saved_activations() const { return saved_.get(); }
+
+  // --- places ---
+
+  // While chunks are placed. Other threads ask for workspace meanwhile: they get none beyond what
+  // was in use at the beginning before the end.
+  class Placing {
+   public:
+    explicit Placing(Residency* residency)
+        : residency_(*residency), workspace_bytes_(residency->workspace_.Pause()) {}
+    ~Placing() { residency_.GrantReserved(); }
+    Placing(const Placing&) = delete;
+    Placing& operator=(const Placing&) = delete;
+
+    uint64_t workspace_bytes() const { return workspace_bytes_; }
+
+   private:
+    Residency& residency_;
+    const uint64_t workspace_bytes_;
+  };
+
+  // That an operator may hold all of these beside what is held and so much workspace: else
+  // RESOURCE_EXHAUSTED, and nothing has changed.
+  absl::Status CheckFits(const std::vector<uint32_t>& chunks, uint64_t workspace_bytes) const;
+  absl::Status Move(const Moves& moves, MicroBatchPosition position = {});
+  // Workspace between the moves that make room and the loads.
+  struct Room {
+    std::vector<uint32_t> chunks{};  // that are to be on the device in the end
+    uint64_t workspace_bytes = 0;
+    uint64_t wanted_bytes = 0;  // more of it, as far as nothing makes way for it
+    // To which workspace should be able to grow beside the chunks: others make way.
+    uint64_t enough_bytes = 0;
+    bool held_already = false;  // the chunks, by their operator
+  };
+  absl::Status MoveWithRoom(const Moves& moves, const Room& room);
+  // Workspace shrinks to nothing, which it must be.
+  absl::Status GiveWorkspaceUp();
+  uint64_t reserved_bytes() const { return placer_.reserved_bytes(); }
+  std::byte* Address(uint32_t chunk, uint32_t tensor) const;
+
+  // Waits until the chunks can be leased.
+  absl::Status WaitResident(const std::vector<uint32_t>& chunks);
+  // An operator holds them from now on; with a stream, what is queued there waits for them.
+  absl::Status Hold(const std::vector<uint32_t>& chunks, Stream* stream);
+
+  // --- workspace beyond what is reserved; RESOURCE_EXHAUSTED: what is held is in the way ---
+
+  absl::Status Grow(uint64_t extent_bytes);
+  absl::StatusOr<std::byte*> AllocateInHole(uint64_t bytes);
+  void FreeInHole(std::byte* data);
+
+ private:
+  // A block of workspace outside its reservation: a chunk of the session's own.
+  struct HoleBlock {
+    ChunkId chunk = kNoChunk;
+    std::byte* data = nullptr;
+    uint64_t extent_bytes = 0;
+    std::optional<Lease> lease;
+  };
+
+  Placer::Held Held() const {
+    return [this](uint32_t chunk) { return director_.holders(chunk) > 0; };
+  }
+  absl::Status Run(const Steps& steps, MicroBatchPosition position = {});
+  absl::Status RunAll(const absl::StatusOr<Steps>& steps, const Placer::Held& needed,
+                      uint64_t workspace_bytes);
+  void GrantReserved();
+  absl::Status PublishBlock(uint64_t offset, HoleBlock* block);
+  // `needed`: of chunks that may not leave.
+  absl::Status DoesNotFit(const Placer::Held& needed, uint64_t workspace_bytes) const;
+
+  const EngineSetup& setup_;
+  const Director& director_;
+  const std::vector<uint32_t>& owners_;
+  const Calls calls_;
+  Placer placer_;
+  ArenaMeter meter_;
+  ArenaWorkspace workspace_;
+  std::unique_ptr<Compute> compute_;
+  std::unique_ptr<Mover> mover_;
+  std::unique_ptr<OffloadedActivations> activations_;
+  std::unique_ptr<SavedActivations> saved_;
+  std::map<uint32_t, HoleBlock> hole_blocks_;  // by their numbers for the Placer
+  uint64_t operation_ = 0;                     // of this micro-batch: how many have begun
+  uint32_t moment_ = 0;                        // that moves are for
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_RESIDENCY_RESIDENCY_H_

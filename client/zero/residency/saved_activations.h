@@ -1,0 +1,155 @@
+// The engine's ActivationStore: places at the bottom of the arena, through which items pass on
+// their way to host memory and back, and in which they stay until another item needs the place.
+#ifndef GEMINID_CLIENT_ZERO_RESIDENCY_SAVED_ACTIVATIONS_H_
+#define GEMINID_CLIENT_ZERO_RESIDENCY_SAVED_ACTIVATIONS_H_
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/device/device.h"
+#include "client/device/host/inline_stream.h"
+#include "client/zero/basics/callback_guard.h"
+#include "client/zero/residency/home_ranges.h"
+#include "geminid/activation_store.h"
+#include "geminid/session.h"
+#include "geminid/stream.h"
+
+namespace geminid::zero {
+
+// INVALID_ARGUMENT names what is wrong.
+absl::Status CheckActivationStoreOptions(const ActivationStoreOptions& options);
+
+class SavedActivations final : public ActivationStore {
+ public:
+  // `places`: chunks without a home that are being filled, as StateStore::MakePlaces leaves them.
+  // `options` have passed CheckActivationStoreOptions. `session` outlives it.
+  SavedActivations(Session* session, const ActivationStoreOptions& options,
+                   const std::vector<ChunkId>& places, absl::Duration timeout);
+  // Waits for copies that are on their way, and gives the host memory back.
+  ~SavedActivations() override;
+
+  absl::StatusOr<uint64_t> Save(const std::byte* from, uint64_t bytes,
+                                StreamHandle stream) override;
+  absl::Status Load(uint64_t item, std::byte* to, uint64_t bytes, StreamHandle stream) override;
+  absl::Status Drop(uint64_t item) override;
+  uint64_t host_bytes() const override { return homes_.bytes(); }
+  uint64_t items() const override;
+
+  // Of all places; and what has come back from host memory so far.
+  uint64_t place_bytes() const { return places_.size() * options_.place_bytes; }
+  uint64_t returned_bytes() const;
+
+  // While it lives nothing lies in the places, and Save and Load wait.
+  class Pause {
+   public:
+    explicit Pause(SavedActivations* store) : store_(store) {
+      if (store_ != nullptr) status_ = store_->Empty();
+    }
+    ~Pause() {
+      if (store_ != nullptr) store_->Resume();
+    }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+    // DEADLINE_EXCEEDED: copies have not ended.
+    const absl::Status& status() const { return status_; }
+
+   private:
+    SavedActivations* const store_;  // may be null
+    absl::Status status_;
+  };
+  // Each Save and Load returns it from then on.
+  void Fail(const absl::Status& status);
+
+ private:
+  enum class Where {
+    kNowhere,  // nothing lies there
+    kLeaving,  // being written by the trainer's stream, then copied to host memory
+    kHere,     // and in host memory
+    kComing,
+  };
+  struct Place {
+    ChunkId chunk = kNoChunk;
+    Where where = Where::kNowhere;
+    uint64_t item = 0;  // whose it is, and which of its pieces
+    uint32_t piece = 0;
+    uint32_t readers = 0;  // streams that will read what is here; nothing else may be put there
+  };
+  struct Piece {
+    HomeRanges::Range home{};
+    std::optional<uint32_t> place{};
+    bool at_home = false;
+  };
+  struct Item {
+    uint64_t bytes = 0;
+    std::vector<Piece> pieces{};
+    uint32_t calls = 0;  // Save and Load of it that have not returned
+    bool dropped = false;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+  using Ready = std::function<bool()>;
+
+  // What a stream calls when it has come so far, unless the store has ended.
+  using Then = std::function<void(SavedActivations*)>;
+
+  static bool IsInUse(const Place& place) {
+    return place.where == Where::kLeaving || place.where == Where::kComing || place.readers > 0;
+  }
+
+  absl::StatusOr<Stream*> StreamOf(StreamHandle handle);
+  absl::StatusOr<std::vector<Piece>> TakeHomes(uint64_t bytes);
+  absl::Status SavePieces(uint64_t item, const std::byte* from, uint64_t bytes, Stream* stream);
+  absl::Status LoadPieces(uint64_t item, uint64_t bytes, std::byte* to, Stream* stream);
+  absl::StatusOr<uint32_t> HoldPiece(uint64_t item, uint32_t piece);
+  void CopyPiece(Stream* stream, std::byte* to, const std::byte* from, uint64_t bytes, Then then);
+  // Asks for the copy of what is in a place, or to be there; its end sets where the piece is.
+  void Copy(uint32_t place, bool to_device);
+  void CopyEnded(uint32_t place, bool to_device, const absl::Status& status);
+  void EndReading(uint32_t place);
+  absl::Status Empty();
+  void Resume();
+
+  // --- with mutex_ held ---
+  absl::Status Await(Lock* lock, const Ready& ready, const char* what);
+  // Until no place is in use, whatever has failed. DEADLINE_EXCEEDED where no copy ends for so
+  // long.
+  absl::Status AwaitCopies(Lock* lock, absl::Duration timeout);
+  // One where nothing lies, or a piece that is at home, too, of an item saved after `evict_above`.
+  std::optional<uint32_t> FindPlace(uint64_t evict_above) const;
+  void Assign(uint32_t place, uint64_t item, uint32_t piece, Where where);
+  void Clear(Place* place);
+  void Prefetch(uint64_t item, uint32_t piece, std::vector<uint32_t>* coming);
+  void EndCall(uint64_t item);
+  void EraseIfDropped(uint64_t item);
+  bool AnyInUse() const;
+
+  Session& session_;
+  const ActivationStoreOptions options_;
+  const absl::Duration timeout_;
+  const std::shared_ptr<CallbackGuard<SavedActivations>> guard_;
+  device::InlineStream inline_stream_;
+  HomeRanges homes_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Place> places_;       // guarded by mutex_, as the rest
+  std::map<uint64_t, Item> items_;  // by number, in the order they were saved
+  uint64_t last_item_ = 0;
+  uint64_t ended_ = 0;  // copies, and reads by streams
+  uint64_t returned_bytes_ = 0;
+  bool paused_ = false;
+  absl::Status status_;  // of the first copy that failed
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_RESIDENCY_SAVED_ACTIVATIONS_H_

@@ -1,0 +1,226 @@
+#include "client/zero/state/disk_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/pages.h"
+#include "base/status_macros.h"
+#include "client/disk/file_io.h"
+#include "proto/shm/disk_use.h"
+
+namespace geminid::zero {
+namespace {
+
+// Of arrays in a payload: what the widest loads of a processor want.
+constexpr uint64_t kArrayAlignment = 64;
+constexpr uint32_t kDepth = 256;  // of updates: more than the blocks of a usual granule
+constexpr uint32_t kWindowDepth = 32;
+
+uint64_t RemainderBytes(const DiskShape& shape) {
+  const bool has_one = shape.type == DataType::kBFloat16;
+  return has_one ? base::RoundUp(shape.elements * sizeof(int16_t), kArrayAlignment) : 0;
+}
+
+uint64_t ArrayBytes(const DiskShape& shape) {
+  return base::RoundUp(shape.elements * SizeOf(shape.state_type), kArrayAlignment);
+}
+
+std::vector<uint64_t> PayloadsOf(const std::vector<DiskShape>& extents) {
+  std::vector<uint64_t> payloads;
+  for (const DiskShape& shape : extents) payloads.push_back(shape.payload_bytes());
+  return payloads;
+}
+
+// Where a buffer for the disk begins in memory that is aligned less.
+std::byte* FirstBlock(std::byte* memory) {
+  const auto address = reinterpret_cast<uintptr_t>(memory);
+  return memory + (base::RoundUp(address, disk::kBlockBytes) - address);
+}
+
+}  // namespace
+
+uint64_t DiskShape::payload_bytes() const {
+  return RemainderBytes(*this) + arrays * ArrayBytes(*this);
+}
+
+struct DiskState::Record {
+  uint64_t identity;                    // of the files
+  std::atomic<uint64_t> written_bytes;  // by all processes of the run
+  // Then a word for each extent.
+  std::atomic<uint32_t>* sets() { return reinterpret_cast<std::atomic<uint32_t>*>(this + 1); }
+};
+
+std::vector<uint64_t> DiskState::MemoryBytes(const std::vector<DiskShape>& extents) {
+  uint64_t weight = 0;
+  for (const DiskShape& shape : extents) {
+    weight = std::max(weight, shape.elements * SizeOf(shape.type));
+  }
+  const uint64_t buffer = disk::ExtentMap(PayloadsOf(extents)).largest() + disk::kBlockBytes;
+  std::vector<uint64_t> bytes = {sizeof(Record) + extents.size() * sizeof(uint32_t), buffer};
+  bytes.insert(bytes.end(), kPlacesAhead, buffer + weight);
+  return bytes;
+}
+
+uint64_t DiskState::WrittenBytesOf(const std::vector<std::byte*>& memory) {
+  return reinterpret_cast<const Record*>(memory.front())->written_bytes.load();
+}
+
+DiskState::DiskState(std::vector<DiskShape> extents, const DiskStateOptions& options,
+                     disk::StripedFiles files, Record* record)
+    : extents_(std::move(extents)),
+      options_(options),
+      map_(PayloadsOf(extents_)),
+      files_(std::move(files)),
+      record_(record),
+      written_before_(record->written_bytes.load()),
+      sets_(record->sets(), extents_.size()) {}
+
+absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskShape> extents,
+                                                             const DiskStateOptions& options,
+                                                             const std::vector<std::byte*>& memory,
+                                                             bool claimed) {
+  disk::StripedFilesSpec spec;
+  spec.folders = options.disk.folders;
+  spec.bytes = disk::ExtentMap(PayloadsOf(extents)).total_bytes();
+  spec.limit_bytes = options.disk.limit_bytes;
+  if (claimed || options.kept) spec.name = disk::NameOfFiles(options.name);
+  // A successor goes on from nothing else: it waits for the dead process's disk as for its own.
+  if (claimed) spec.patience = options.timeout;
+  // What an earlier process of the run left is of no use, and takes the space.
+  if (!claimed && !options.kept && !options.name.empty()) {
+    disk::RemoveFiles(disk::PathsOfFiles(options.disk.folders, options.name), /*identity=*/{});
+  }
+  auto* const record = reinterpret_cast<Record*>(memory.front());
+  GEMINID_ASSIGN_OR_RETURN(disk::StripedFiles files,
+                           claimed ? disk::StripedFiles::Open(spec, record->identity)
+                                   : disk::StripedFiles::Create(spec));
+  record->identity = files.identity();
+  if (!claimed) {
+    record->written_bytes.store(options.written_before);
+    for (size_t extent = 0; extent < extents.size(); ++extent) record->sets()[extent].store(0);
+  }
+  std::unique_ptr<DiskState> made(
+      new DiskState(std::move(extents), options, std::move(files), record));
+  absl::Status started = made->Start(memory);
+  // Nobody goes on from this process: its files end with it, however it ends.
+  if (started.ok() ? !options.kept : !claimed) made->Remove();
+  if (!started.ok()) return started;
+  return made;
+}
+
+absl::Status DiskState::Start(const std::vector<std::byte*>& memory) {
+  const uint64_t largest = map_.largest();
+  window_.extent = {FirstBlock(memory[1]), largest};
+  std::vector<std::span<std::byte>> buffers;
+  for (size_t place = 0; place < kPlacesAhead; ++place) {
+    std::byte* const begin = FirstBlock(memory[2 + place]);
+    places_.push_back({.extent = {begin, largest}, .weight = begin + largest});
+    buffers.push_back(places_.back().extent);
+  }
+  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<disk::FileIo> io, disk::MakeFileIo({.depth = kDepth}));
+  GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<disk::FileIo> window_io,
+                           disk::MakeFileIo({.depth = kWindowDepth}));
+  io->UseBuffers(buffers).IgnoreError();  // how() says it
+  io_ = std::make_unique<disk::ExtentIo>(files_, map_, std::move(io), options_.timeout, &traffic_);
+  window_.io = std::make_unique<disk::ExtentIo>(files_, map_, std::move(window_io),
+                                                options_.timeout, &traffic_);
+  NoteTraffic();
+  return absl::OkStatus();
+}
+
+StateView DiskState::ViewOf(uint32_t extent, std::span<std::byte> in_memory,
+                            std::byte* weight) const {
+  const DiskShape& shape = extents_[extent];
+  std::byte* at = in_memory.data() + disk::ExtentHeaderBytes(map_.payload_bytes(extent));
+  StateView view = {.type = shape.type, .weight = weight, .state_type = shape.state_type};
+  if (RemainderBytes(shape) > 0) view.remainder = reinterpret_cast<int16_t*>(at);
+  at += RemainderBytes(shape);
+  for (size_t i = 0; i < shape.arrays; ++i) {
+    view.arrays[i] = at;
+    at += ArrayBytes(shape);
+  }
+  return view;
+}
+
+disk::ExtentKey DiskState::KeyOf(uint32_t granule, uint64_t epoch, uint32_t sets) {
+  constexpr int kSetsBits = 24;  // an epoch has 40 (proto/shm/commit_layout.h)
+  return {.owner = granule,
+          .version = epoch << kSetsBits | (sets & ((uint32_t{1} << kSetsBits) - 1))};
+}
+
+void DiskState::NoteUpdated(uint32_t extent) {
+  sets_[extent].store(kWritten);
+  NoteTraffic();
+}
+
+void DiskState::NoteTraffic() {
+  record_->written_bytes.store(written_bytes());
+  if (options_.counters == nullptr) return;
+  shm::StoreDiskUse({.file_bytes = file_bytes(),
+                     .read_bytes = traffic_.read_bytes,
+                     .written_bytes = traffic_.written_bytes},
+                    options_.counters);
+}
+
+DiskState::~DiskState() {
+  if (options_.counters != nullptr) {
+    shm::StoreDiskUse({.read_bytes = traffic_.read_bytes, .written_bytes = traffic_.written_bytes},
+                      options_.counters);
+  }
+}
+
+// --- the window ----------------------------------------------------------------------------------
+
+absl::Status DiskState::FlushWindow() {
+  if (!window_.dirty) return absl::OkStatus();
+  const GranuleOnDisk& granule = *window_.holds;
+  const uint64_t most = options_.disk.endurance_bytes;
+  if (most > 0 && written_bytes() + map_.bytes(granule.extent) > most) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "state that was set cannot go to disk: ", base::FormatBytes(written_bytes()), " of ",
+        base::FormatBytes(most), " of StateDisk::endurance_bytes are written; give more"));
+  }
+  const uint32_t sets = (sets_[granule.extent].load() & ~kWritten) + 1;
+  GEMINID_RETURN_IF_ERROR(window_.io->Finish(window_.io->StartWrite(
+      granule.extent, KeyOf(granule.granule, granule.epoch, sets), window_.extent)));
+  window_.dirty = false;
+  sets_[granule.extent].store((sets & ~kWritten) | kWritten);
+  NoteTraffic();
+  return absl::OkStatus();
+}
+
+absl::Status DiskState::Load(const GranuleOnDisk& granule) {
+  if (window_.holds == granule) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(FlushWindow());
+  window_.holds.reset();
+  GEMINID_RETURN_IF_ERROR(window_.io->FinishRead(
+      window_.io->StartRead(granule.extent, window_.extent), KeyOf(granule), MayBeBlank(granule)));
+  window_.holds = granule;
+  return absl::OkStatus();
+}
+
+absl::Status DiskState::Use(const GranuleOnDisk& granule, bool writes,
+                            const std::function<absl::Status(const StateView&)>& use) {
+  const std::lock_guard lock(window_.mutex);
+  GEMINID_RETURN_IF_ERROR(Load(granule));
+  window_.dirty = window_.dirty || writes;
+  return use(ViewOf(granule.extent, window_.extent, granule.weight));
+}
+
+absl::Status DiskState::Flush() {
+  const std::lock_guard lock(window_.mutex);
+  return FlushWindow();
+}
+
+// --- what is known -------------------------------------------------------------------------------
+
+bool DiskState::IsSpent(uint64_t steps) const {
+  const uint64_t most = options_.disk.endurance_bytes;
+  return most > 0 && written_bytes() + steps * map_.total_bytes() > most;
+}
+
+std::string DiskState::how() const { return absl::StrCat(files_.how(), "; ", io_->io().how()); }
+
+}  // namespace geminid::zero

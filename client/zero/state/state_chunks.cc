@@ -1,0 +1,223 @@
+#include "client/zero/state/state_chunks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/bytes.h"
+#include "base/status_macros.h"
+#include "client/src/session_internal.h"
+#include "client/zero/core/extent.h"
+
+namespace geminid::zero {
+
+absl::StatusOr<std::vector<ChunkId>> StateChunks::Allocate(const std::vector<ChunkSpec>& specs) {
+  absl::StatusOr<std::vector<ChunkHandle>> handles = session_.Allocate(specs);
+  if (!handles.ok()) return handles.status();
+  std::vector<ChunkId> ids;
+  for (const ChunkHandle& handle : *handles) {
+    ids.push_back(handle.id);
+    // Zeros are a payload: no chunk of the state is free storage.
+    session_.Transition(handle.id, ChunkState::kHold);
+  }
+  all_.insert(all_.end(), ids.begin(), ids.end());
+  return ids;
+}
+
+// Only the daemon's word that there are none means that: whoever cannot ask must not take what is
+// there for nothing, and free it.
+absl::StatusOr<std::optional<std::vector<ChunkId>>> StateChunks::Claim(
+    const std::vector<ChunkSpec>& specs) {
+  const absl::StatusOr<std::vector<ChunkHandle>> handles = geminid::Claim(session_, specs);
+  if (absl::IsNotFound(handles.status())) return std::nullopt;
+  if (!handles.ok()) return handles.status();
+  std::vector<ChunkId> ids;
+  for (const ChunkHandle& handle : *handles) ids.push_back(handle.id);
+  all_.insert(all_.end(), ids.begin(), ids.end());
+  return ids;
+}
+
+absl::Status StateChunks::Free(const std::vector<ChunkId>& chunks) {
+  GEMINID_RETURN_IF_ERROR(session_.Free(chunks));
+  std::erase_if(all_, [&](ChunkId chunk) { return std::ranges::count(chunks, chunk) > 0; });
+  return absl::OkStatus();
+}
+
+absl::Status StateChunks::FreeAll() {
+  held_.clear();
+  GEMINID_RETURN_IF_ERROR(WaitSettled());
+  return session_.Free(std::exchange(all_, {}));
+}
+
+absl::Status StateChunks::WaitSettled() {
+  return session_.ReserveWorkspace(0, /*may_evict=*/false).Wait(timeout_);
+}
+
+// --- in the arena --------------------------------------------------------------------------------
+
+absl::Status StateChunks::TakeExtent(ChunkId chunk) {
+  // The daemon has the words for what does not fit.
+  const bool fits = session_.Bytes(chunk) <= session_.arena_bytes() - device_bytes_;
+  return session_.AllocateExtent(chunk, fits ? device_bytes_ : kAnyOffset, /*may_evict=*/true)
+      .Wait(timeout_);
+}
+
+absl::Status StateChunks::Place(const std::vector<ChunkId>& chunks, const ComputePlace& place,
+                                bool keeps) {
+  for (ChunkId chunk : chunks) {
+    absl::Status status = TakeExtent(chunk);
+    if (status.ok()) {
+      place.ops->Zero(*place.stream, session_.Device(chunk), session_.Bytes(chunk));
+      status = place.Finish();
+    }
+    if (status.ok()) status = session_.Publish(chunk).Wait(timeout_);
+    if (!status.ok()) {
+      return absl::Status(status.code(),
+                          absl::StrCat("the model state does not fit the device arena of ",
+                                       base::FormatBytes(session_.arena_bytes()), " after ",
+                                       base::FormatBytes(device_bytes_),
+                                       " of it; use more device memory, or placement auto with the "
+                                       "optimizer state on the host: ",
+                                       std::string(status.message())));
+    }
+    GEMINID_RETURN_IF_ERROR(Hold(chunk, keeps));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StateChunks::PlaceOpen(const std::vector<ChunkId>& chunks) {
+  for (ChunkId chunk : chunks) {
+    GEMINID_RETURN_IF_ERROR(TakeExtent(chunk));
+    held_.push_back({.chunk = chunk, .keeps = false, .open = true});
+    device_bytes_ += RoundUpToExtent(session_.Bytes(chunk));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StateChunks::Hold(ChunkId chunk, bool keeps) {
+  std::optional<Lease> lease = session_.TryLease(chunk);
+  if (!lease.has_value()) {
+    return absl::InternalError("a chunk just published on the device could not be leased");
+  }
+  held_.push_back({.chunk = chunk, .lease = std::move(lease), .keeps = keeps});
+  device_bytes_ += RoundUpToExtent(session_.Bytes(chunk));
+  return absl::OkStatus();
+}
+
+absl::Status StateChunks::MoveIn(const std::vector<ChunkId>& chunks) {
+  std::vector<Pending> copies;
+  uint64_t offset = device_bytes_;
+  for (ChunkId chunk : chunks) {
+    TransferSpec spec;
+    spec.source = chunk;
+    spec.destination = chunk;
+    spec.bytes = session_.Bytes(chunk);
+    spec.cause = TransferCause::kPrefetch;
+    spec.allocate_destination = spec.may_evict = true;
+    spec.device_offset = offset;
+    spec.publish_when_done = true;
+    copies.push_back(session_.Transfer(spec));
+    offset += RoundUpToExtent(spec.bytes);
+  }
+  for (const Pending& copy : copies) GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
+  for (ChunkId chunk : chunks) {
+    GEMINID_RETURN_IF_ERROR(Hold(chunk));
+    MakeHomeOlder(chunk);
+  }
+  return absl::OkStatus();
+}
+
+void StateChunks::MakeHomeOlder(ChunkId chunk) {
+  session_.Transition(chunk, ChunkState::kCompute);
+  session_.Transition(chunk, ChunkState::kHold, /*dirty=*/true);
+}
+
+std::map<ChunkId, ChunkId> StateChunks::StayOnHost() {
+  std::map<ChunkId, ChunkId> refuges;
+  for (const Held& held : held_) refuges[held.chunk] = held.refuge;
+  held_.clear();
+  device_bytes_ = 0;
+  return refuges;
+}
+
+// --- other jobs' turn ----------------------------------------------------------------------------
+
+absl::Status StateChunks::PrepareToLeave() {
+  std::vector<ChunkSpec> specs;
+  for (Held& held : held_) {
+    const bool has_home = session_.Home(held.chunk) != nullptr;
+    held.refuge = has_home ? held.chunk : kNoChunk;
+    if (has_home || !held.keeps) continue;
+    specs.push_back({"preempted", ChunkKind::kGeneric, session_.Bytes(held.chunk)});
+  }
+  if (specs.empty()) return absl::OkStatus();
+  absl::StatusOr<std::vector<ChunkId>> refuges = Allocate(specs);
+  if (!refuges.ok()) return refuges.status();
+  auto next = refuges->begin();
+  for (Held& held : held_) {
+    if (held.refuge == kNoChunk && held.keeps) held.refuge = *next++;
+  }
+  return absl::OkStatus();
+}
+
+void StateChunks::StayAfterAll() {
+  std::vector<ChunkId> refuges;
+  for (Held& held : held_) {
+    if (held.refuge != kNoChunk && held.refuge != held.chunk) refuges.push_back(held.refuge);
+    held.refuge = kNoChunk;
+  }
+  Free(refuges).IgnoreError();  // should it fail, they stay until the session ends
+}
+
+absl::Status StateChunks::Leave() {
+  std::vector<Pending> done;
+  for (const Held& held : held_) {
+    if (!held.keeps) continue;
+    done.push_back(session_.Transfer({.source = held.chunk,
+                                      .destination = held.refuge,
+                                      .bytes = session_.Bytes(held.chunk),
+                                      .cause = TransferCause::kWriteBack}));
+  }
+  for (const Pending& copy : done) GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
+  done.clear();
+  for (Held& held : held_) {
+    held.offset = session_.DeviceOffset(held.chunk);
+    held.lease.reset();
+    done.push_back(session_.Drop(held.chunk));
+  }
+  for (const Pending& drop : done) GEMINID_RETURN_IF_ERROR(drop.Wait(timeout_));
+  return absl::OkStatus();
+}
+
+absl::Status StateChunks::Return() {
+  std::vector<Pending> done;
+  for (const Held& held : held_) {
+    if (!held.keeps) {
+      done.push_back(session_.AllocateExtent(held.chunk, held.offset, /*may_evict=*/true));
+      if (!held.open) done.push_back(session_.Publish(held.chunk));
+      continue;
+    }
+    done.push_back(session_.Transfer({.source = held.refuge,
+                                      .destination = held.chunk,
+                                      .bytes = session_.Bytes(held.chunk),
+                                      .cause = TransferCause::kPrefetch,
+                                      .allocate_destination = true,
+                                      .device_offset = held.offset,
+                                      .may_evict = true,
+                                      .publish_when_done = true}));
+  }
+  for (const Pending& copy : done) GEMINID_RETURN_IF_ERROR(copy.Wait(timeout_));
+  for (Held& held : held_) {
+    if (held.open) continue;
+    held.lease = session_.TryLease(held.chunk);
+    if (!held.lease.has_value()) {
+      return absl::InternalError("a chunk just brought back to the device could not be leased");
+    }
+    if (held.refuge != held.chunk) continue;
+    MakeHomeOlder(held.chunk);
+  }
+  StayAfterAll();
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::zero

@@ -1,0 +1,224 @@
+// State that a predecessor of this process left: its chunks are claimed, and the version words say
+// which extents hold the newest state. All of it comes to where it is when an engine begins: what
+// has homes, to the homes, since the next plan decides anew what lives on the device.
+//
+// Whatever instruction this process dies at, its own successor finds the same: copies home repeat,
+// and a granule's place changes by one store, after its bytes are there.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/src/session_internal.h"
+#include "client/zero/basics/crash_points.h"
+#include "client/zero/state/state_store.h"
+
+namespace geminid::zero {
+namespace {
+
+constexpr char kNotesName[] = "step notes";
+
+}  // namespace
+
+absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(const std::vector<ChunkSpec>& specs) {
+  std::optional<std::vector<ChunkId>> ids;
+  if (options_.resume) {
+    GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(specs));
+  }
+  left_.claimed = ids.has_value();
+  if (left_.claimed && !options_.on_device) {
+    std::vector<ChunkSpec> spare;
+    DeviceSpareSlots(&spare);
+    std::optional<std::vector<ChunkId>> spares;
+    GEMINID_ASSIGN_OR_RETURN(spares, chunks_.Claim(spare));
+    left_.device_spare = std::move(spares).value_or(std::vector<ChunkId>());
+  }
+  if (left_.claimed) return *ids;
+  SetResumable(false);  // before what it spoke of goes
+  GEMINID_RETURN_IF_ERROR(FreeUnclaimed(chunks_.session()));
+  return chunks_.Allocate(specs);
+}
+
+absl::Status StateStore::ObtainNotes() {
+  if (!options_.noted_tensors.has_value()) return absl::OkStatus();
+  const std::vector<ChunkSpec> specs = {
+      {kNotesName, ChunkKind::kGeneric, StepNotes::BytesFor(*options_.noted_tensors)}};
+  std::optional<std::vector<ChunkId>> ids;
+  if (left_.claimed) {
+    GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(specs));
+    if (!ids.has_value())
+      left_.status = absl::DataLossError("what its steps updated with is not there");
+    GEMINID_RETURN_IF_ERROR(FreeUnclaimed(chunks_.session()));
+    CrashPoint("state claimed");
+  }
+  if (!ids.has_value()) {
+    GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Allocate(specs));
+  }
+  notes_.emplace(chunks_.session().Home(ids->front()), *options_.noted_tensors);
+  return absl::OkStatus();
+}
+
+// They never left the device, and have no other place.
+absl::Status StateStore::HoldClaimed(const std::vector<ChunkId>& chunks) {
+  for (const ChunkId chunk : chunks) {
+    if (chunks_.session().ResidencyOf(chunk) != geminid::Residency::kResident) {
+      return absl::DataLossError(
+          "some of the state was not on the device, which is its only place");
+    }
+    GEMINID_RETURN_IF_ERROR(chunks_.Hold(chunk));
+  }
+  return absl::OkStatus();
+}
+
+// What is there cannot be gone on from, for good. Another error may pass, and the next successor
+// try again.
+absl::Status StateStore::NoteWhatIsLeft(absl::Status found) {
+  if (!found.ok() && !absl::IsNotFound(found) && !absl::IsDataLoss(found)) return found;
+  left_.status = std::move(found);
+  return absl::OkStatus();
+}
+
+absl::Status StateStore::TakeUp() {
+  if (commit_->header.resumable.load() != 1 || shm::NewestRecord(*commit_) == nullptr) {
+    return absl::NotFoundError("no step was committed to the state that is there");
+  }
+  std::vector<bool> used(extents_.size(), false);
+  std::vector<ChunkSpec> specs;
+  const std::vector<ExtentSlots> device_spares =
+      left_.device_spare.empty() ? std::vector<ExtentSlots>() : DeviceSpareSlots(&specs);
+  OnDeviceSpares on_device_spares(device_spares.size());
+  GEMINID_RETURN_IF_ERROR(ReadVersions(&used, &on_device_spares));
+  if (!options_.on_device) GEMINID_RETURN_IF_ERROR(CopyAllHome());
+  for (size_t i = 0; i < device_spares.size(); ++i) {
+    if (!on_device_spares[i].has_value()) continue;
+    GEMINID_RETURN_IF_ERROR(TakeFromDeviceSpare(device_spares[i], *on_device_spares[i], &used));
+  }
+  GEMINID_RETURN_IF_ERROR(FreeDeviceSpare());
+  GEMINID_RETURN_IF_ERROR(FindSpares(used));
+  if (options_.tensor_state_bytes > 0) {
+    const uint64_t word = commit_->versions[layout_.granules].load();
+    tensor_states_.current =
+        shm::ChunkVersion::Decode(word).extent % tensor_states_.addresses.size();
+  }
+  FindAddresses();
+  return absl::OkStatus();
+}
+
+// One for each form that is trained.
+absl::Status StateStore::FindSpares(const std::vector<bool>& used) {
+  const Tier tier = options_.on_device ? kDevice : kHost;
+  std::vector<ChunkSpec> specs;
+  for (const ExtentSlots& spare : AddSpares(/*has_home=*/!options_.on_device, "spare", &specs)) {
+    const std::optional<uint32_t> extent = UnusedExtent(spare.form, used);
+    if (!extent.has_value()) return absl::DataLossError("no extent is spare");
+    spare_[SpareOf(tier, spare.form)] = *extent;
+  }
+  return absl::OkStatus();
+}
+
+std::optional<uint32_t> StateStore::UnusedExtent(const Form& form,
+                                                 const std::vector<bool>& used) const {
+  for (uint32_t extent = 0; extent < used.size(); ++extent) {
+    if (!used[extent] && extents_[extent].form == form) return extent;
+  }
+  return std::nullopt;
+}
+
+// An extent is one granule's, of its form. Beyond those of the list there are the device's spares.
+absl::Status StateStore::ReadVersions(std::vector<bool>* used, OnDeviceSpares* on_device_spares) {
+  for (const ChunkShape& chunk : layout_.chunks) {
+    for (uint32_t g = chunk.first_granule; g < chunk.first_granule + chunk.granules; ++g) {
+      const uint32_t extent = shm::ChunkVersion::Decode(commit_->versions[g].load()).extent;
+      const bool there =
+          extent < used->size() && !(*used)[extent] && extents_[extent].form == FormOf(chunk);
+      const size_t spare = extent - std::min<size_t>(extent, used->size());
+      const bool on_spare = extent >= used->size() && spare < on_device_spares->size() &&
+                            !(*on_device_spares)[spare].has_value();
+      if ((!there && !on_spare) || (!chunk.trainable && extent != g)) {
+        return absl::DataLossError(
+            absl::StrCat("granule ", g, " is said to be in extent ", extent));
+      }
+      if (on_spare) {
+        (*on_device_spares)[spare] = g;
+        continue;
+      }
+      (*used)[extent] = true;
+      current_[g].store(extent);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StateStore::CopyHome(ChunkId from, ChunkId to) {
+  return chunks_.session()
+      .Transfer({.source = from,
+                 .destination = to,
+                 .bytes = chunks_.session().Bytes(from),
+                 .cause = TransferCause::kWriteBack})
+      .Wait(options_.timeout);
+}
+
+// A device copy is never older than its home.
+absl::Status StateStore::CopyAllHome() {
+  for (const ChunkId chunk : chunks_.all()) {
+    if (chunks_.session().Home(chunk) == nullptr) continue;
+    if (chunks_.session().ResidencyOf(chunk) != geminid::Residency::kResident) continue;
+    GEMINID_RETURN_IF_ERROR(CopyHome(chunk, chunk));
+    GEMINID_RETURN_IF_ERROR(chunks_.session().Drop(chunk).Wait(options_.timeout));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StateStore::TakeFromDeviceSpare(const ExtentSlots& spare, uint32_t granule,
+                                             std::vector<bool>* used) {
+  const std::optional<uint32_t> place = UnusedExtent(spare.form, *used);
+  if (!place.has_value()) return absl::DataLossError("no extent is spare");
+  const uint32_t to = *place;
+  const Extent source = MakeExtent(spare, left_.device_spare, kDevice);
+  const Extent& target = extents_[to];
+  std::vector<std::pair<ChunkId, ChunkId>> copies = {{source.weight, target.weight},
+                                                     {source.remainder, target.remainder}};
+  for (size_t i = 0; i < kMaxStateArrays; ++i) {
+    copies.emplace_back(source.arrays[i], target.arrays[i]);
+  }
+  for (const auto& [from, home] : copies) {
+    if (from == kNoChunk) continue;
+    if (chunks_.session().ResidencyOf(from) != geminid::Residency::kResident) {
+      return absl::DataLossError("the state in the device's spare is not there");
+    }
+    GEMINID_RETURN_IF_ERROR(CopyHome(from, home));
+  }
+  CrashPoint("spare brought");
+  const uint64_t epoch = shm::ChunkVersion::Decode(commit_->versions[granule].load()).epoch;
+  commit_->versions[granule].store(shm::ChunkVersion{epoch, to}.Encode(),
+                                   std::memory_order_release);
+  current_[granule].store(to);
+  (*used)[to] = true;
+  return absl::OkStatus();
+}
+
+absl::Status StateStore::FreeDeviceSpare() {
+  if (left_.device_spare.empty()) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(chunks_.WaitSettled());
+  GEMINID_RETURN_IF_ERROR(chunks_.Free(left_.device_spare));
+  left_.device_spare.clear();
+  return absl::OkStatus();
+}
+
+std::vector<uint32_t> StateStore::GranulesBefore(uint64_t epoch) const {
+  std::vector<uint32_t> granules;
+  for (const ChunkShape& chunk : layout_.chunks) {
+    if (!chunk.trainable) continue;
+    for (uint32_t g = chunk.first_granule; g < chunk.first_granule + chunk.granules; ++g) {
+      const uint64_t word = commit_->versions[g].load();
+      if (shm::ChunkVersion::Decode(word).epoch < epoch) granules.push_back(g);
+    }
+  }
+  return granules;
+}
+
+bool StateStore::IsTensorStateBefore(uint64_t epoch) const {
+  if (options_.tensor_state_bytes == 0) return false;
+  return shm::ChunkVersion::Decode(commit_->versions[layout_.granules].load()).epoch < epoch;
+}
+
+}  // namespace geminid::zero

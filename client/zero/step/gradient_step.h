@@ -1,0 +1,123 @@
+// A step of the optimizer: the norm of the gradients, which is the ranks' agreement on the step,
+// the commit record, and the update. And where the run stands by that.
+#ifndef GEMINID_CLIENT_ZERO_STEP_GRADIENT_STEP_H_
+#define GEMINID_CLIENT_ZERO_STEP_GRADIENT_STEP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/zero/core/gradient_book.h"
+#include "client/zero/options/agreed_fields.h"
+#include "client/zero/options/engine_setup.h"
+#include "client/zero/ranks/rank_links.h"
+#include "client/zero/residency/mover.h"
+#include "client/zero/state/state_store.h"
+#include "client/zero/step/step_gradients.h"
+#include "client/zero/update/granule_optimizer.h"
+#include "client/zero/update/updater.h"
+#include "client/zero/values/resumption.h"
+#include "geminid/loss_scaler.h"
+#include "geminid/zero.h"
+
+namespace geminid::zero {
+
+// Not thread-safe.
+class GradientStep {
+ public:
+  using Input = Engine::StepInput;
+  // All outlive it.
+  struct Parts {
+    RankLinks* links = nullptr;
+    GranuleOptimizer* optimizer = nullptr;
+    StateStore* store = nullptr;
+    Updater* updater = nullptr;
+    Mover* mover = nullptr;  // which has the reduced gradients
+    GradientBook* book = nullptr;
+  };
+  GradientStep(const EngineSetup& setup, const Parts& parts, const RunPosition& position);
+
+  const RunPosition& position() const { return position_; }
+  double loss_scale() const { return loss_scaler_.scale(); }
+  int micro_batches() const { return micro_batches_; }  // of this step, complete ones
+  void CountMicroBatch() { ++micro_batches_; }
+  bool has_norm() const { return norm_.has_value(); }
+  // What reduced gradients are multiplied by: with accumulation they are sums.
+  double Scale() const { return Factor() / loss_scaler_.scale(); }
+  void NoteGradientsWritten() { gradients_written_ = true; }
+  // Of the newest step that has a norm.
+  const StepGradients& newest_gradients() const { return gradients_; }
+  // As of the last norm, or of CheckBegin: a rank has no endurance of its disk left for the step.
+  bool disk_spent() const { return asked_.disk_spent; }
+  // A rank was asked to give its arena to another job; once.
+  bool TakeYieldAsked() { return std::exchange(asked_.yield, false); }
+
+  // --- where parameters are updated in the backward pass ---
+
+  bool has_begun() const { return begun_.has_value(); }
+  // INVALID_ARGUMENT: of a step that cannot be, or differs between ranks. A collective.
+  absl::Status CheckBegin(const Input& input);
+  absl::Status Begin(const Input& input);
+  // INVALID_ARGUMENT unless the step is what it was begun as.
+  absl::Status CheckBegun(const Input& input) const;
+
+  // --- the step's end, in this order ---
+
+  // Of all ranks' gradients, once all are reduced. The commit barrier: a rank that passes it knows
+  // that every rank holds all its reduced gradients. INVALID_ARGUMENT where ranks are given
+  // different steps; then they may be given it again.
+  absl::StatusOr<double> Norm(const AgreedFields& step);
+  // What has the first gradient that is not finite, in words. A collective.
+  absl::StatusOr<std::string> WhereNotFinite();
+  // What becomes of the step. It counts from now on.
+  StepResult Decide(double norm, double clip_norm, double gradient_scale = 1);
+  // What the update of this rank's granules needs of all ranks.
+  absl::Status Prepare(const Input& input, const StepResult& result);
+  // Writes the record, and begins the update of the chunks in `order`.
+  void Commit(const Input& input, const StepResult& result, const std::vector<uint32_t>& order);
+  // The step is over, or given up.
+  void End();
+
+  // --- runs ---
+
+  absl::StatusOr<Progress> GetProgress() const;
+  // The numbers per tensor of a run that can go on here; else INVALID_ARGUMENT.
+  absl::StatusOr<std::vector<std::byte>> CheckProgress(const Progress& progress) const;
+  absl::Status Restore(const Progress& progress, const std::vector<std::byte>& tensor_state);
+
+ private:
+  double Factor() const;
+  bool IsDiskSpent(uint64_t steps) const;
+  StepGradients GradientsOf(double own_squares, double reduced_squares) const;
+  absl::Status LeaveOutUnwritten(std::vector<TensorRates>* rates);
+  absl::Status PrepareUpdate(const Input& input, const StepResult& result, uint64_t update);
+
+  const EngineSetup& setup_;
+  RankLinks* const links_;
+  GranuleOptimizer* const optimizer_;
+  StateStore* const store_;
+  Updater* const updater_;
+  Mover* const mover_;
+  GradientBook* const book_;
+  LossScaler loss_scaler_;
+  RunPosition position_;
+  int micro_batches_ = 0;
+  std::optional<double> norm_;      // of this step, once it is known
+  StepGradients gradients_;         // as they were measured
+  bool gradients_written_ = false;  // by the trainer, since then
+  // Of any rank, in the step that ends.
+  struct Asked {
+    bool yield = false;
+    bool disk_spent = false;
+  } asked_;
+  std::optional<Input> begun_;
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_STEP_GRADIENT_STEP_H_

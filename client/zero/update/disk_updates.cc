@@ -1,0 +1,97 @@
+#include "client/zero/update/disk_updates.h"
+
+#include <cstring>
+#include <functional>
+
+#include "base/status_macros.h"
+#include "client/zero/basics/crash_points.h"
+#include "kernels/runtime/parallel/pieces.h"
+
+namespace geminid::zero {
+namespace {
+
+// On the pool's threads, one piece each.
+disk::ForEach OnThreadsOf(kernels::ThreadPool* pool) {
+  return [pool](size_t count, const std::function<void(size_t)>& body) {
+    if (kernels::ThreadsOf(pool) == 1) return disk::ForEachInOrder(count, body);
+    pool->Run(count, 1, [&](const kernels::Granule& piece) {
+      for (size_t i = piece.begin; i < piece.end; ++i) body(i);
+    });
+  };
+}
+
+}  // namespace
+
+DiskUpdates::DiskUpdates(StateStore* store, const GranuleOptimizer& optimizer)
+    : store_(*store), disk_(*store->disk()), optimizer_(optimizer) {}
+
+DiskUpdates::~DiskUpdates() {
+  for (const Placed& placed : placed_) {
+    if (!placed.updated) disk_.io().Finish(placed.coming).IgnoreError();
+  }
+}
+
+// What was set before this step is on the disk before it is read.
+void DiskUpdates::Add(uint32_t granule) {
+  status_.Update(disk_.Flush());
+  waiting_.push_back(granule);
+  FillPlaces();
+}
+
+void DiskUpdates::FillPlaces() {
+  while (!waiting_.empty() && placed_.size() < disk_.places().size()) {
+    Placed placed = {.granule = store_.OnDisk(waiting_.front()),
+                     .place = &disk_.places()[granules_placed_ % disk_.places().size()]};
+    waiting_.pop_front();
+    ++granules_placed_;
+    placed.coming = disk_.io().StartRead(placed.granule.extent, placed.place->extent);
+    placed_.push_back(placed);
+  }
+}
+
+// Sealed here, so that the disk does not wait for checksums between two writes.
+absl::Status DiskUpdates::Update(Placed* placed, uint64_t epoch, kernels::ThreadPool* pool) {
+  if (placed->updated) return absl::OkStatus();
+  placed->updated = true;  // or will never be
+  const GranuleOnDisk& granule = placed->granule;
+  const absl::Status came = disk_.io().FinishRead(placed->coming, disk_.KeyOf(granule),
+                                                  disk_.MayBeBlank(granule), OnThreadsOf(pool));
+  // A successor would not find it either.
+  if (absl::IsDataLoss(came)) store_.SetResumable(false);
+  GEMINID_RETURN_IF_ERROR(came);
+  // Kernels step all arrays in place, or none.
+  std::memcpy(placed->place->weight, granule.weight, store_.WeightBytes(granule.granule));
+  const StateView there =
+      disk_.ViewOf(granule.extent, placed->place->extent, placed->place->weight);
+  GEMINID_RETURN_IF_ERROR(optimizer_.UpdateBetween(granule.granule, there, there, store_, pool));
+  disk_.io().Seal(granule.extent, DiskState::KeyOfUpdate(granule.granule, epoch),
+                  placed->place->extent, OnThreadsOf(pool));
+  return absl::OkStatus();
+}
+
+// The second granule is updated while the first one is written, and the third one comes.
+absl::Status DiskUpdates::WriteFirst(uint64_t epoch, kernels::ThreadPool* pool) {
+  const Placed& first = placed_.front();
+  const uint32_t spare = store_.SpareExtent(first.granule.granule);
+  const disk::ExtentIo::Ticket leaving = disk_.io().StartSealed(spare, first.place->extent);
+  CrashPoint("extent leaving");
+  absl::Status status;
+  if (placed_.size() > 1) status = Update(&placed_[1], epoch, pool);
+  status.Update(disk_.io().Finish(leaving));
+  if (status.ok()) disk_.NoteUpdated(spare);
+  return status;
+}
+
+absl::Status DiskUpdates::FinishFirst(uint64_t epoch, kernels::ThreadPool* pool) {
+  GEMINID_RETURN_IF_ERROR(status_);
+  GEMINID_RETURN_IF_ERROR(Update(&placed_.front(), epoch, pool));
+  GEMINID_RETURN_IF_ERROR(WriteFirst(epoch, pool));
+  const Placed& first = placed_.front();
+  std::memcpy(store_.Spare(first.granule.granule).weight, first.place->weight,
+              store_.WeightBytes(first.granule.granule));
+  placed_.pop_front();
+  FillPlaces();
+  return absl::OkStatus();
+}
+
+}  // namespace geminid::zero

@@ -1,0 +1,60 @@
+// Updates by the host of state on disk. A granule is read ahead into a place in host memory,
+// updated there, and written to its spare extent, while the next one is updated and those after it
+// come.
+//
+// Until its flip a granule's update has written nothing but the spare and places.
+#ifndef GEMINID_CLIENT_ZERO_UPDATE_DISK_UPDATES_H_
+#define GEMINID_CLIENT_ZERO_UPDATE_DISK_UPDATES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "absl/status/status.h"
+#include "client/disk/extent_io.h"
+#include "client/zero/state/disk_state.h"
+#include "client/zero/state/state_store.h"
+#include "client/zero/update/granule_optimizer.h"
+#include "client/zero/update/updates_ahead.h"
+#include "kernels/runtime/parallel/thread_pool.h"
+
+namespace geminid::zero {
+
+class DiskUpdates final : public UpdatesAhead {
+ public:
+  // Both outlive it; the store has state on disk.
+  DiskUpdates(StateStore* store, const GranuleOptimizer& optimizer);
+  ~DiskUpdates() override;  // waits for reads under way
+  DiskUpdates(const DiskUpdates&) = delete;
+  DiskUpdates& operator=(const DiskUpdates&) = delete;
+
+  void Add(uint32_t granule) override;
+  absl::Status FinishFirst(uint64_t epoch, kernels::ThreadPool* pool) override;
+  absl::Status WaitUpdates() override { return absl::OkStatus(); }
+
+ private:
+  // A granule in a place.
+  struct Placed {
+    GranuleOnDisk granule{};
+    const DiskPlace* place = nullptr;
+    disk::ExtentIo::Ticket coming = 0;
+    bool updated = false;
+  };
+
+  void FillPlaces();
+  // Waits for its state, and updates and seals it in its place.
+  absl::Status Update(Placed* placed, uint64_t epoch, kernels::ThreadPool* pool);
+  absl::Status WriteFirst(uint64_t epoch, kernels::ThreadPool* pool);
+
+  StateStore& store_;
+  DiskState& disk_;
+  const GranuleOptimizer& optimizer_;
+  absl::Status status_;           // of what others wrote before
+  std::deque<uint32_t> waiting_;  // for a place
+  std::deque<Placed> placed_;
+  uint64_t granules_placed_ = 0;  // ever: they take the places in turn
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_UPDATE_DISK_UPDATES_H_

@@ -1,0 +1,104 @@
+// Updates by the device of state that lies on the host. A granule's state and gradient are copied
+// to places in the arena, slice by slice. Each slice is updated there and copied to the granule's
+// spare on the host. With three places one slice comes while one is updated and one leaves.
+//
+// Until its flip a granule's update has written to the spare alone, and to places whose contents
+// nobody needs. A process that dies leaves what it would leave in an update by the host.
+//
+// A gradient that has a home on the host comes with the state: the device reduced it, so that it
+// crosses the link twice more than it had to. In the backward pass (UpdateTime::kInBackward) it is
+// read where it was reduced.
+#ifndef GEMINID_CLIENT_ZERO_UPDATE_STREAMED_UPDATES_H_
+#define GEMINID_CLIENT_ZERO_UPDATE_STREAMED_UPDATES_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/zero/basics/layout.h"
+#include "client/zero/state/state_store.h"
+#include "client/zero/update/granule_optimizer.h"
+#include "client/zero/update/updates_ahead.h"
+#include "geminid/pending.h"
+#include "geminid/session.h"
+#include "kernels/runtime/parallel/thread_pool.h"
+
+namespace geminid::zero {
+
+class StreamedUpdates final : public UpdatesAhead {
+ public:
+  // Takes its places from the arena, for granules that the store says are streamed. All outlive it.
+  // `timeout`: for each copy and each update. RESOURCE_EXHAUSTED where the arena has no room.
+  static absl::StatusOr<std::unique_ptr<StreamedUpdates>> Create(Session* session,
+                                                                 const Layout& layout,
+                                                                 StateStore* store,
+                                                                 const GranuleOptimizer& optimizer,
+                                                                 absl::Duration timeout);
+  // Waits for updates and copies under way, for copies ten seconds at most.
+  ~StreamedUpdates() override;
+  StreamedUpdates(const StreamedUpdates&) = delete;
+  StreamedUpdates& operator=(const StreamedUpdates&) = delete;
+
+  void Add(uint32_t granule) override;
+  // On the host device `pool` computes, perhaps still after this returned.
+  absl::Status FinishFirst(uint64_t epoch, kernels::ThreadPool* pool) override;
+  absl::Status WaitUpdates() override;
+
+  uint64_t slice_elements() const { return slice_elements_; }
+
+ private:
+  // Of an extent, and the gradient after them.
+  static constexpr size_t kArrays = std::tuple_size_v<StateStore::ExtentChunks> + 1;
+  // By array: the bytes of an element, 0 where there is no such array.
+  using ElementBytes = std::array<uint64_t, kArrays>;
+
+  struct Slice {
+    uint32_t granule = 0;
+    uint64_t begin = 0;  // in its granule
+    uint64_t elements = 0;
+    bool last = false;  // of its granule
+  };
+  // A slice in a place.
+  struct Placed {
+    Slice slice{};
+    ChunkId place = kNoChunk;
+    std::vector<Pending> coming{};
+    bool updating = false;
+  };
+
+  StreamedUpdates(Session* session, const Layout& layout, const StateStore& store,
+                  const GranuleOptimizer& optimizer, absl::Duration timeout);
+  ElementBytes ElementBytesOf(uint32_t granule) const;
+  // Where an array begins in a place; of kArrays: where the last one ends.
+  uint64_t OffsetOf(const ElementBytes& bytes, size_t array) const;
+  void FillPlaces();
+  std::vector<Pending> StartCopies(const Placed& placed, bool to_device);
+  // Waits for its copies, and queues its update.
+  absl::Status StartUpdate(Placed* placed, kernels::ThreadPool* pool);
+  absl::Status FinishFirstSlice(kernels::ThreadPool* pool);
+  // For all of them, each so long; the first error.
+  static absl::Status WaitAll(std::span<const Pending> copies, absl::Duration timeout);
+
+  Session& session_;
+  const StateStore& store_;
+  const GranuleOptimizer& optimizer_;
+  const absl::Duration timeout_;
+  uint64_t slice_elements_ = 0;
+  std::vector<uint64_t> granule_elements_;
+  std::vector<ChunkId> places_;
+  std::deque<Slice> waiting_;  // for a place
+  std::deque<Placed> placed_;
+  uint64_t slices_placed_ = 0;  // ever: they take the places in turn
+};
+
+}  // namespace geminid::zero
+
+#endif  // GEMINID_CLIENT_ZERO_UPDATE_STREAMED_UPDATES_H_

@@ -1,0 +1,83 @@
+// A store whose state is on disk: what it gives back, and what is said of damage.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "client/disk/striped_files.h"
+#include "client/src/session_internal.h"
+#include "client/zero/state/state_store.h"
+#include "tests/base/temporary_folder.h"
+#include "tests/daemon_env/daemon_env.h"
+
+namespace geminid::zero {
+namespace {
+
+class StateStoreDiskTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(env_.Start().ok());
+    ConnectOptions connect;
+    connect.socket = env_.socket();
+    connect.device_memory_bytes = 4 << 20;
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Connect(connect);
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+    const std::vector<TensorShape> shapes(3, {16384, true});
+    layout_ = *MakeLayout(shapes, {.chunk_elements = 16384});
+    StateStoreOptions options;
+    options.disk =
+        DiskStateOptions{.disk = {.folders = {folder_.path()}}, .name = "rank", .kept = true};
+    absl::StatusOr<std::unique_ptr<StateStore>> store =
+        StateStore::Create(session_.get(), layout_, options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+
+  std::string Path() const { return folder_ / disk::NameOfFiles("rank"); }
+  // Descriptors of this process for the file, removed or not.
+  int OpenFiles() const {
+    int open = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const std::string file = std::filesystem::read_symlink(entry.path(), gone).string();
+      if (file.find(Path()) != std::string::npos) ++open;
+    }
+    return open;
+  }
+  absl::Status Use(uint32_t granule, bool writes) {
+    return store_->UseOnDisk(granule, writes, [](const StateView&) { return absl::OkStatus(); });
+  }
+  bool IsResumable() const { return CommitSegmentOf(*session_)->header.resumable.load() == 1; }
+
+  geminid::testing::DaemonEnv env_;
+  base::TemporaryFolder folder_;
+  std::unique_ptr<Session> session_;
+  Layout layout_;
+  std::unique_ptr<StateStore> store_;
+};
+
+// The next store of this rank may need the same space.
+TEST_F(StateStoreDiskTest, Free_GivesTheSpaceOfTheFilesBackAtOnce) {
+  EXPECT_EQ(OpenFiles(), 1);
+  EXPECT_TRUE(store_->Free().ok());
+  EXPECT_EQ(OpenFiles(), 0);
+  EXPECT_FALSE(std::filesystem::exists(Path()));
+}
+
+TEST_F(StateStoreDiskTest, StateThatCannotBeRead_IsNotLeftToASuccessor) {
+  store_->SetResumable(true);
+  EXPECT_TRUE(Use(0, /*writes=*/true).ok());
+  EXPECT_TRUE(store_->disk()->Flush().ok());
+  EXPECT_TRUE(IsResumable());
+  std::filesystem::resize_file(Path(), disk::kStripeBytes);
+  const absl::Status status = Use(1, /*writes=*/false);
+  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_FALSE(IsResumable());
+}
+
+}  // namespace
+}  // namespace geminid::zero

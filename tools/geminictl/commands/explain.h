@@ -1,0 +1,27 @@
+// geminictl explain: why a chunk is where it is.
+#ifndef GEMINID_TOOLS_GEMINICTL_COMMANDS_EXPLAIN_H_
+#define GEMINID_TOOLS_GEMINICTL_COMMANDS_EXPLAIN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/geminictl/output/context.h"
+
+namespace geminid::ctl {
+
+// "3/42", or "42" where one session is attached.
+struct ChunkName {
+  std::optional<uint64_t> session;
+  uint32_t chunk = 0;
+};
+absl::StatusOr<ChunkName> ParseChunkName(const std::string& text);
+
+// NOT_FOUND where there is no such chunk; INVALID_ARGUMENT where `name` has no session and several
+// are attached.
+absl::StatusOr<int> RunExplain(const Context& context, const ChunkName& name);
+
+}  // namespace geminid::ctl
+
+#endif  // GEMINID_TOOLS_GEMINICTL_COMMANDS_EXPLAIN_H_

@@ -1,0 +1,40 @@
+// geminictl ls jobs, drain, evict, scale and end: several jobs on a node.
+#ifndef GEMINID_TOOLS_GEMINICTL_COMMANDS_JOBS_H_
+#define GEMINID_TOOLS_GEMINICTL_COMMANDS_JOBS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "geminid/v1/job.pb.h"
+#include "tools/geminictl/output/context.h"
+
+namespace geminid::ctl {
+
+struct JobOptions {
+  std::string job;
+  std::string tenant;  // empty: the caller's own
+  uint32_t ranks = 0;  // of scale
+  bool undo = false;
+  bool yes = false;  // nobody is asked
+  bool wait = false;
+  absl::Duration wait_at_most = absl::InfiniteDuration();
+};
+
+absl::StatusOr<int> RunListJobs(const Context& context);
+// With `wait`: until no job is left, saying how many are. DEADLINE_EXCEEDED names those that are.
+absl::StatusOr<int> RunDrain(const Context& context, const JobOptions& options);
+// With `wait`: until the job has given its device memory back.
+absl::StatusOr<int> RunEvict(const Context& context, const JobOptions& options);
+// Until the job goes on with so many ranks. FAILED_PRECONDITION: it goes on as before, and why;
+// DEADLINE_EXCEEDED: it is not known yet.
+absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options);
+// Asks on a terminal, and is INVALID_ARGUMENT elsewhere, unless `yes` says so.
+absl::StatusOr<int> RunEnd(const Context& context, const JobOptions& options);
+
+// The table of ls jobs.
+std::string DescribeJobs(const v1::ListJobsResponse& jobs, const Style& style);
+
+}  // namespace geminid::ctl
+
+#endif  // GEMINID_TOOLS_GEMINICTL_COMMANDS_JOBS_H_

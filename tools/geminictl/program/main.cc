@@ -1,0 +1,23 @@
+// geminictl: looks at the daemon.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "base/standard_streams.h"
+#include "tools/geminictl/program/run.h"
+
+int main(int argc, char** argv) {
+  geminid::base::PrepareStandardStreams();
+  geminid::ctl::Environment environment;
+  environment.out = &std::cout;
+  environment.err = &std::cerr;
+  environment.in_is_terminal = ::isatty(STDIN_FILENO) == 1;
+  environment.out_is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  environment.variables = [](const std::string& name) -> std::optional<std::string> {
+    const char* const value = std::getenv(name.c_str());
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+  return geminid::ctl::RunGeminictl({argv + 1, argv + argc}, environment);
+}

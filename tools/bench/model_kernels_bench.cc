@@ -1,7 +1,8 @@
 // Speed of the transformer kernels on one core, at the shapes of a small GPT-2 (hidden 768, 12
 // heads of 64, vocabulary 50257) on 256 tokens. Counters: FLOP/s for products, bytes/s moved for
 // the rest. `of_library` is the speed of a product over that of one call of oneDNN on dense fp32
-// operands, the two in turn: below 0.9 the library could do better.
+// operands, the two in turn: below 0.9 the library could do better. For bf16, `of_bf16_library` and
+// `of_copies` have the same of what a caller of oneDNN could do with bf16 operands.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -27,6 +28,7 @@
 #include "kernels/model/normalisation/layer_norm.h"
 #include "kernels/model/normalisation/rms_norm.h"
 #include "kernels/model/rotary/rotary.h"
+#include "kernels/numeric/cast/cast.h"
 #include "tools/bench/size.h"
 
 namespace geminid::kernels {
@@ -141,23 +143,68 @@ void BM_MatmulOfFloat(benchmark::State& state, const MatmulShape& shape) {
       state, [&] { return wide.Run(); }, [&] { return narrow.Run(); });
 }
 
-// T beside one call of oneDNN for the same product of dense fp32 matrices: `of_library`.
+// The same shape without gaps between rows.
+MatmulShape Dense(MatmulShape shape) {
+  shape.a_stride = shape.transpose_a == Transpose::kYes ? shape.m : shape.k;
+  shape.b_stride = shape.transpose_b == Transpose::kYes ? shape.k : shape.n;
+  shape.c_stride = shape.n;
+  return shape;
+}
+
+// One call of oneDNN for a product of dense matrices.
+template <typename T>
+struct LibraryCall {
+  static constexpr auto kType =
+      std::is_same_v<T, float> ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
+  explicit LibraryCall(const MatmulShape& shape)
+      : product(Dense(shape)),
+        plan({product.shape, kType, kType}),
+        scratchpad(plan.scratchpad_bytes() + 1) {}
+  Status Run() {
+    plan.Run(product.a.data(), product.b.data(), product.bias.data(), product.c.data(),
+             scratchpad.data());
+    return Status::kOk;
+  }
+
+  const SingleThread single_thread;
+  Product<T> product;
+  Plan plan;
+  Tensor<uint8_t> scratchpad;
+};
+
+// T beside that call in fp32: `of_library`.
 template <typename T>
 void BM_MatmulOfLibrary(benchmark::State& state, const MatmulShape& shape) {
   Product<T> product(shape);
-  MatmulShape dense = shape;
-  dense.a_stride = shape.transpose_a == Transpose::kYes ? shape.m : shape.k;
-  dense.b_stride = shape.transpose_b == Transpose::kYes ? shape.k : shape.n;
-  dense.c_stride = shape.n;
-  Product<float> plain(dense);
-  const SingleThread single_thread;
-  Plan plan({dense, dnnl::memory::data_type::f32, dnnl::memory::data_type::f32});
-  Tensor<uint8_t> scratchpad(plan.scratchpad_bytes() + 1);
-  const auto library = [&] {
-    plan.Run(plain.a.data(), plain.b.data(), plain.bias.data(), plain.c.data(), scratchpad.data());
-    return Status::kOk;
+  LibraryCall<float> library(shape);
+  state.counters["of_library"] = MedianRatio(
+      state, [&] { return library.Run(); }, [&] { return product.Run(); });
+}
+
+// bf16 beside that call in bf16: `of_bf16_library`.
+void BM_MatmulOfBFloat16Library(benchmark::State& state, const MatmulShape& shape) {
+  Product<BFloat16> product(shape);
+  LibraryCall<BFloat16> library(shape);
+  state.counters["of_bf16_library"] = MedianRatio(
+      state, [&] { return library.Run(); }, [&] { return product.Run(); });
+}
+
+// bf16 beside the call in fp32 on copies of the operands, whose result is rounded: `of_copies`.
+void BM_MatmulOfCopies(benchmark::State& state, const MatmulShape& shape) {
+  Product<BFloat16> product(shape), dense(Dense(shape));
+  LibraryCall<float> library(shape);
+  const auto copy = [&state](Tensor<BFloat16>& from, Tensor<float>& to) {
+    Require(state, CastToFloat(from.data(), to.size(), to.data()));
   };
-  state.counters["of_library"] = MedianRatio(state, library, [&] { return product.Run(); });
+  const auto copies = [&] {
+    copy(dense.a, library.product.a);
+    copy(dense.b, library.product.b);
+    copy(dense.bias, library.product.bias);
+    if (shape.accumulate) copy(dense.c, library.product.c);
+    Require(state, library.Run());
+    return CastToBFloat16(library.product.c.data(), library.product.c.size(), dense.c.data());
+  };
+  state.counters["of_copies"] = MedianRatio(state, copies, [&] { return product.Run(); });
 }
 
 void RegisterMatmuls() {
@@ -169,6 +216,10 @@ void RegisterMatmuls() {
     benchmark::RegisterBenchmark((of_library + "/bf16").c_str(), BM_MatmulOfLibrary<BFloat16>,
                                  shape);
     benchmark::RegisterBenchmark((of_library + "/fp32").c_str(), BM_MatmulOfLibrary<float>, shape);
+    benchmark::RegisterBenchmark((std::string("BM_MatmulOfBFloat16Library/") + name).c_str(),
+                                 BM_MatmulOfBFloat16Library, shape);
+    benchmark::RegisterBenchmark((std::string("BM_MatmulOfCopies/") + name).c_str(),
+                                 BM_MatmulOfCopies, shape);
     benchmark::RegisterBenchmark((base + "/bf16").c_str(), BM_Matmul<BFloat16>, shape);
     benchmark::RegisterBenchmark((base + "/fp32").c_str(), BM_Matmul<float>, shape);
   };

@@ -22,8 +22,7 @@ DemandCache::DemandCache(const Trace& trace, const Problem& problem, const Cache
       uses_(trace.moments.size()),
       own_offset_(problem.items.size()),
       items_(problem.items.size()),
-      loaded_(problem.gaps.size()),
-      offset_of_use_(problem.gaps.size()) {
+      found_(problem.gaps.size()) {
   std::vector<std::uint32_t> item_of_chunk(trace.chunks.size());
   for (std::uint32_t i = 0; i < problem.items.size(); ++i) {
     item_of_chunk[problem.items[i].chunk] = i;
@@ -239,8 +238,7 @@ bool DemandCache::LoadAll(std::int64_t t) {
   for (const MomentUse& use : uses) {
     ItemState& item = items_[use.item];
     const std::size_t k = problem_.items[use.item].first_gap + use.use;
-    loaded_[k] = IsLoadedNow(use.item);
-    offset_of_use_[k] = item.offset;
+    found_[k] = {.offset_bytes = item.offset, .loaded = IsLoadedNow(use.item)};
     item.last_used = clock_;
     item.use = use.use;
   }

@@ -60,8 +60,8 @@ class DemandCache {
   const State& end() const { return end_; }
   const std::vector<CacheMoment>& moments() const { return moments_; }
   // By use, numbered as the gap behind it.
-  bool is_loaded(std::size_t use) const { return loaded_[use] != 0; }
-  std::int64_t offset_bytes(std::size_t use) const { return offset_of_use_[use]; }
+  bool is_loaded(std::size_t use) const { return found_[use].loaded; }
+  std::int64_t offset_bytes(std::size_t use) const { return found_[use].offset_bytes; }
 
   // Bytes of all items side by side, the pinned ones first: the offsets of ideal memory.
   std::int64_t address_space_bytes() const { return address_space_bytes_; }
@@ -80,6 +80,11 @@ class DemandCache {
     std::int64_t end = 0;
     std::uint32_t item = 0;
     std::int64_t drains_until = 0;  // 0: a weight
+  };
+  // How a use finds its item.
+  struct FoundItem {
+    std::int64_t offset_bytes = 0;
+    bool loaded = false;  // for it
   };
   struct MomentUse {
     std::uint32_t item = 0;
@@ -136,8 +141,7 @@ class DemandCache {
   std::int64_t clock_ = 0;                  // counts moments
   State end_;
   std::vector<CacheMoment> moments_;
-  std::vector<std::uint8_t> loaded_;
-  std::vector<std::int64_t> offset_of_use_;
+  std::vector<FoundItem> found_;  // by use
 };
 
 // The items to pin: in the order of their first use each that fits beside what every moment uses.

@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kSecondsMin = 0.1;
 constexpr double kSecondsMax = 3600;
+constexpr double kSecondsToWaitMax = 30 * 86400.0;   // for a job, which may take weeks
 constexpr uint64_t kMostRanks = 65536;               // of a job, as the daemon has it
 constexpr uint64_t kMostChunks = uint64_t{1} << 24;  // as many as a daemon can have
 
@@ -42,10 +43,14 @@ bool MayBeWatched(Subcommand subcommand) {
   }
 }
 
-absl::StatusOr<absl::Duration> ParseSeconds(const std::string& flag, const std::string& text) {
-  GEMINID_ASSIGN_OR_RETURN(const double seconds,
-                           base::ParseReal(flag, text, kSecondsMin, kSecondsMax));
+absl::StatusOr<absl::Duration> ParseSeconds(const std::string& flag, const std::string& text,
+                                            double most = kSecondsMax) {
+  GEMINID_ASSIGN_OR_RETURN(const double seconds, base::ParseReal(flag, text, kSecondsMin, most));
   return absl::Seconds(seconds);
+}
+absl::StatusOr<absl::Duration> ParseSecondsToWait(const std::string& flag,
+                                                  const std::string& text) {
+  return ParseSeconds(flag, text, kSecondsToWaitMax);
 }
 
 absl::Status ParseWatch(const Flags& flags, CommandLine* line) {
@@ -66,7 +71,7 @@ absl::Status ParseWatch(const Flags& flags, CommandLine* line) {
 }
 
 absl::Status ParseWait(const Flags& flags, CommandLine* line) {
-  GEMINID_ASSIGN_OR_RETURN(line->wait.at_most, ParseSeconds("--at-most", flags.at_most));
+  GEMINID_ASSIGN_OR_RETURN(line->wait.at_most, ParseSecondsToWait("--at-most", flags.at_most));
   return line->subcommand == Subcommand::kWaitJob ? CheckJobState(line->wait.state)
                                                   : absl::OkStatus();
 }
@@ -97,14 +102,14 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
   line->chunks.limit = static_cast<uint32_t>(limit);
   if (!flags.wait_at_most.empty()) {
     GEMINID_ASSIGN_OR_RETURN(line->jobs.wait_at_most,
-                             ParseSeconds("--wait-at-most", flags.wait_at_most));
+                             ParseSecondsToWait("--wait-at-most", flags.wait_at_most));
     line->jobs.wait = true;
   }
   if (line->subcommand == Subcommand::kScale) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
                              base::ParseCount("the number of ranks", flags.ranks, 1, kMostRanks));
     line->jobs.ranks = static_cast<uint32_t>(ranks);
-    GEMINID_ASSIGN_OR_RETURN(line->jobs.wait_at_most, ParseSeconds("--at-most", flags.at_most));
+    GEMINID_ASSIGN_OR_RETURN(line->jobs.wait_at_most, ParseSecondsToWait("--at-most", flags.at_most));
   }
   if (line->subcommand == Subcommand::kExplain) {
     GEMINID_ASSIGN_OR_RETURN(line->chunk, ParseChunkName(flags.chunk));

@@ -117,6 +117,17 @@ TEST(ParseCommandLine, Help_IsText) {
   EXPECT_THAT(top->text, HasSubstr("--interval"));
 }
 
+// A job may train for weeks; a call of the daemon is answered in an hour or never.
+TEST(ParseCommandLine, TimeToWaitForAJob_MayBeDays) {
+  const absl::StatusOr<CommandLine> line =
+      ParseCommandLine({"wait", "job", "mine", "--for", "gone", "--at-most", "86400"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(line->wait.at_most, absl::Hours(24));
+  EXPECT_TRUE(ParseCommandLine({"drain", "--wait-at-most", "86400"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"--timeout", "86400", "status"}).ok());
+  EXPECT_FALSE(ParseCommandLine({"wait", "daemon", "--at-most", "1e9"}).ok());
+}
+
 TEST(ParseChunkName, WithAndWithoutSession) {
   const absl::StatusOr<ChunkName> both = ParseChunkName("3/42");
   ASSERT_TRUE(both.ok());

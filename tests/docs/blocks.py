@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""blocks.py ROOT BIN PAGE: runs the shell blocks of a page, in turn and in one shell, as a reader would. Exits with 1 if one fails.
+
+A folder of its own has stand-ins for what the page names: texts, shards of tokens, a model. Runs are scaled down (SMALLER). A block
+that is not run is in LEFT_OUT, with the reason; one that is not found there any more is a failure, too.
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+
+FENCE = re.compile(r"^```([\w+]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHELLS = ("", "sh", "bash")
+# What a block of commands begins with; all others are what a program says.
+COMMAND = re.compile(r"(?:[A-Z_]+=\S+ )*(?:geminid|geminid-train|geminictl|python3?|pip|torchrun|tools/\S+|export|for|printf|kill|tar|"
+                     r"apt|c\+\+|\w+=\S*)(?:\s|$)")
+STEPS = 2
+SMALLER = (
+    (r"--steps \d+(?=[^\n]*&\s*$)", "--steps 1000000"),      # until the page ends
+    (r"--steps (?!1000000\b)\d+", f"--steps {STEPS}"),
+    (r"--save-every \d+", "--save-every 1"),
+    (r"--epochs \d+", "--epochs 1"),
+    (r"--tokens \d+", "--tokens 4"),
+    (r"--validation-batches \d+", "--validation-batches 2"),
+    (r"(--device-memory \d+)GiB", r"\1MiB"),
+    (r"--model gpt2-small", "--model gpt2-tiny"),
+    (r"--model gpt2-20m(?!.* --device-memory 8MiB)", "--model gpt2-3m"),  # that run must not fit
+    (r"--model (llama|mixtral)-20m", r"--model \1-tiny"),
+    (r"--context 256", "--context 32"),
+    (r"step-\d{9}", f"step-{STEPS:09}"),
+    (r"explain \d+/\d+", "explain 1/0"),
+    (r"(ls jobs) --watch 2", r"\1 --watch 1 --times 2"),
+    (r"geminictl doctor", "geminictl doctor >/dev/null || test $? = 1"),  # of this machine anything may be said
+    (r"^geminid &", "geminid --metrics-listen off &"),
+    (r"^(?=geminictl scale mine)", "geminictl wait job mine --for running --at-most 60; "),
+    (r"--socket /run/geminid/geminid.sock", "--socket $GEMINID_SOCKET"),
+)
+LASTS = re.compile(r"--(?:steps|epochs|eval-only|resume)\b|geminid-train generate")
+JOB = "geminid-train --text FILE --model gpt2-tiny --ranks 1 --steps {steps} --job mine --quiet &\n"
+RUNNING = "geminictl wait job mine --for running --at-most 60"
+# What is run before the block that begins with these words.
+BEFORE = {
+    ("README.md", "geminid-train --text FILE_OR_FOLDER"): JOB.format(steps=1000000) + RUNNING,
+    ("docs/geminictl.md", "geminictl wait daemon"): JOB.format(steps=20),
+    # A job has a trace when its first plan is made.
+    ("docs/geminictl.md", "geminictl trace export"):
+        JOB.format(steps=1000000) + RUNNING + "; until geminictl trace save mine/0 -o early.json; do sleep 0.1; done",
+    ("docs/tutorial.md", "geminictl status"): "geminictl wait daemon --at-most 60; until geminictl explain 1/0; do sleep 0.1; done",
+}
+# Blocks that end with another code than 0, and say so.
+ENDS_WITH = {("docs/tutorial.md", "geminid-train --text $text --model gpt2-20m --ranks 2 --batch 4 --steps 4"): 7}
+LEFT_OUT = {
+    ("README.md", "pip install"): "tools/newcomer does it",
+    ("README.md", "tools/quickstart"): "builds the project",
+    ("README.md", "tools/test"): "runs this",
+    ("docs/tutorial.md", "tools/build"): "builds the project",
+    ("docs/tutorial.md", "geminid-train --text $text --model gpt2-3m --ranks 2 --batch 8 --steps 100000"):
+        "kills ranks of all runs on the machine; tests/tools/trainer has deaths",
+    ("docs/training.md", "python -m geminid"): "needs a tokenizer from a hub; tests/python has one of its own",
+    ("docs/training.md", "kill -TERM"): "lines of several shells",
+    ("docs/training.md", "export GEMINID_SOCKET"): "needs torchrun",
+    ("docs/how-to.md", "printf"): "needs two hosts; tests/tools/trainer/hosts_test.cc has them",
+    ("docs/checkpoints.md", "tools/bench"): "a measurement",
+    ("docs/geminictl.md", "geminictl ls jobs --json | jq"): "needs jq",
+}
+
+
+def matching(table, page, block):
+    return next((key for key in table if key[0] == page and block.startswith(key[1])), None)
+
+
+def blocks_of(text):
+    """The blocks of commands of a page."""
+    return [block for language, block in FENCE.findall(text) if language in SHELLS and COMMAND.match(block)]
+
+
+def scaled(block):
+    """The block in a size that a test has time for."""
+    lines = []
+    for line in block.replace("\\\n", " ").splitlines():
+        line = line.split(" #")[0].rstrip()
+        for pattern, smaller in SMALLER:
+            line = re.sub(pattern, smaller, line)
+        if "geminid-train " in line and not LASTS.search(line):
+            ends = "&" if line.endswith("&") else ""
+            line = line.removesuffix("&").rstrip() + f" --steps {1000000 if ends else STEPS} {ends}".rstrip()
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def script_of(page, text):
+    """The page as a program, and its keys of LEFT_OUT."""
+    parts, left_out = [], []
+    for block in blocks_of(text):
+        key = matching(LEFT_OUT, page, block)
+        if key is not None:
+            left_out.append(key)
+            continue
+        first = block.splitlines()[0]
+        before = matching(BEFORE, page, block)
+        parts.append(f"echo == {shlex.quote(first)}\n" + (BEFORE[before] + "\n" if before else ""))
+        end = matching(ENDS_WITH, page, block)
+        if end is None:
+            parts.append(scaled(block))
+        else:
+            code = ENDS_WITH[end]
+            parts.append(f"code=0\n(\n{scaled(block)}) || code=$?\n"
+                         f"test $code = {code} || {{ echo it ended with $code instead of {code}; exit 1; }}\n")
+    return "set -e\n" + "".join(parts), left_out
+
+
+def stale(page, left_out):
+    """Lines of LEFT_OUT for this page that no block needs any more."""
+    return [words for name, words in LEFT_OUT if name == page and (name, words) not in left_out]
+
+
+def shard(tokens):
+    return struct.pack("<256i", 20240520, 1, len(tokens), *[0] * 253) + struct.pack(f"<{len(tokens)}H", *tokens)
+
+
+def prepare(folder, environment):
+    """What pages name, in `folder`."""
+    words = "In the beginning were words, and each word was followed by another.\n" * 400
+    for name in ("FILE", "FILE_OR_FOLDER", "corpus.txt"):
+        (folder / name).write_text(words)
+    tokens = [i * i % 251 for i in range(4000)]
+    for name in ("fineweb10B/fineweb_train_000001.bin", "mine.bin", "val.bin"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(shard(tokens))
+    # With a daemon of its own: the page's sessions are counted from 1.
+    environment = {name: value for name, value in environment.items() if name != "GEMINID_SOCKET"}
+    subprocess.run(["geminid-train", "--text", "FILE", "--model", "gpt2-tiny", "--steps", "1", "--quiet", "--export", "gpt2"],
+                   cwd=folder, env=environment, check=True, timeout=120)
+
+
+def run(page, text, programs):
+    """What is wrong with the page; empty if nothing is."""
+    script, left_out = script_of(page, text)
+    wrong = [f"{page}: LEFT_OUT has a block that begins with '{words}', and the page has none" for words in stale(page, left_out)]
+    if "== " not in script:
+        return wrong
+    with tempfile.TemporaryDirectory(prefix="geminid-page-") as name:
+        folder = pathlib.Path(name)
+        environment = {**os.environ, "PATH": f"{pathlib.Path(programs).resolve()}:{os.environ['PATH']}", "text": "FILE",
+                       "GEMINID_SOCKET": str(folder / "daemon" / "geminid.sock")}
+        (folder / "daemon").mkdir(mode=0o700)
+        daemon = subprocess.Popen(["geminid", "--metrics-listen", "off"], env=environment, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL, start_new_session=True)
+        page_runs = None
+        try:
+            subprocess.run(["geminictl", "wait", "daemon", "--at-most", "60"], env=environment, check=True, capture_output=True)
+            prepare(folder, environment)
+            with open(folder / "said", "w+", encoding="utf-8") as said:
+                page_runs = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                                             stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
+                code = page_runs.wait(timeout=600)
+                said.seek(0)
+                if code != 0:
+                    wrong.append(f"{page}: the last block ends with {code}:\n{said.read()[-3000:]}")
+        finally:
+            for started in (page_runs, daemon):
+                if started is not None:
+                    end(started)
+    return wrong
+
+
+def end(started):
+    """The process and all that it has left in its session."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(started.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            started.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            pass
+
+
+def main():
+    root, programs, page = sys.argv[1:]
+    wrong = run(page, (pathlib.Path(root) / page).read_text(encoding="utf-8"), programs)
+    print("\n".join(wrong) or f"{page}: its blocks run")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

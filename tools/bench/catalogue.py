@@ -73,7 +73,7 @@ ENTRIES = [
     google("disk_bench", (".*", ("bytes_per_second",))),
     google("optimizer_bench", (".*", ("ratio", "GBps", "base_GBps", "Gparam", "B_param"))),
     google("model_kernels_bench", ("BM_MatmulOfFloat/.*", ("of_fp32",)), ("BM_MatmulOfLibrary/.*", ("of_library",)),
-           ("BM_MatmulOfBFloat16Library/.*", ("of_bf16_library",)), ("BM_MatmulOfCopies/.*", ("of_copies",)),
+           ("BM_MatmulOfCopies/.*", ("of_copies",)),
            ("BM_(Matmul/|Attention).*", ("FLOP/s",)),
            ("BM_(LayerNorm|RmsNorm|Gelu|Swiglu|Residual|Rotary|Embedding|Cross).*", ("bytes_per_second",))),
     google("collectives_bound_bench", (".*", ("of_bound", "over_tcp", "bytes_per_second"))),

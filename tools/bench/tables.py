@@ -157,12 +157,11 @@ def products(runs):
               ("logits, 768 to 50257", "logits"), ("a third of a wider matrix", "third"), ("forward of 64 tokens", "few_tokens"))
     types = ("fp32", "bf16")
     return table(("product", "fp32's time over bf16's", *(f"{of}, GFLOP/s" for of in types),
-                  *(f"{of} over one call of oneDNN" for of in types), "bf16 over one call in bf16",
+                  *(f"{of} over one call of oneDNN" for of in types),
                   "bf16 over copies and one call"),
                  [(title, f"{find(rows, f'BM_MatmulOfFloat/{name}')['of_fp32']:.2f}",
                    *(f"{find(rows, f'BM_Matmul/{name}/{of}')['FLOP/s'] / 1e9:.1f}" for of in types),
                    *(f"{find(rows, f'BM_MatmulOfLibrary/{name}/{of}')['of_library']:.2f}" for of in types),
-                   f"{find(rows, f'BM_MatmulOfBFloat16Library/{name}')['of_bf16_library']:.2f}",
                    f"{find(rows, f'BM_MatmulOfCopies/{name}')['of_copies']:.2f}")
                   for title, name in titles])
 

@@ -99,11 +99,13 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(AdapterCase{"gpt2", WithAdapters(TinyGpt2()), Tiling{}},
                     AdapterCase{"gpt2_in_pieces", WithAdapters(TinyGpt2()), kFineTiling},
                     AdapterCase{"llama", WithAdapters(TinyLlama()), Tiling{}},
-                    AdapterCase{"llama_in_pieces", WithAdapters(TinyLlama()), kFineTiling}),
+                    AdapterCase{"llama_in_pieces", WithAdapters(TinyLlama()), kFineTiling},
+                    AdapterCase{"gpt_neox", WithAdapters(TinyGptNeox()), Tiling{}},
+                    AdapterCase{"gpt_neox_in_pieces", WithAdapters(TinyGptNeox()), kFineTiling}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(FrozenParameters, OfAnyKind_LeaveTheOthersGradientsAsTheyWere) {
-  for (const ModelConfig& config : {TinyGpt2(), TinyLlama()}) {
+  for (const ModelConfig& config : {TinyGpt2(), TinyLlama(), TinyGptNeox()}) {
     const auto model = MakeTransformer(config, DataType::kFloat32, kFineTiling);
     const Batch batch = RandomBatch(config, {.sequences = 2, .sequence_length = 5}, 5);
     const std::vector<ParameterSpec>& all = model->parameters().specs;
@@ -177,7 +179,7 @@ TEST_F(FineTuning, Frozen_KeepTheirValuesAndOthersMove) {
 }
 
 TEST_F(FineTuning, ByAdapters_MovesThemAloneGoesOnAndIsMerged) {
-  for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
+  for (const char* model : {"gpt2-tiny", "llama-tiny", "pythia-tiny"}) {
     const std::string name = model;
     const std::string base = folder_ / (name + "-base");
     const std::string run = folder_ / (name + "-run");

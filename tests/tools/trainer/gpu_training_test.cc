@@ -83,6 +83,7 @@ TEST_P(GpuTraining, LossesAreThoseOfTheHostToRounding) {
                           {"--model", "mistral-tiny", "--dtype", "bf16"},
                           {"--model", "qwen3-tiny", "--dtype", "fp32"},
                           {"--model", "pythia-tiny", "--dtype", "fp32"},
+                          {"--model", "pythia-tiny", "--dtype", "bf16"},
                           {"--model", "gpt2-tiny", "--dtype", "fp32", "--family", "opt"},
                           {"--model", "gpt2-tiny", "--dtype", "bf16", "--vocabulary", "301"}}) {
     const nlohmann::json host = Train(model);

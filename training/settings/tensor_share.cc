@@ -236,7 +236,8 @@ uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
                        (blocks.position_table ? elements(*blocks.position_table) : 0));
   const uint64_t kept = (2 * layers + 3) * stream.elements;  // inputs and gradients
   const LayerBytes scratch = LayersOf(options, shape, threads);
-  return sizeof(float) * kept +
+  const uint64_t ids = 2 * shape.tokens() * sizeof(int32_t);  // and targets
+  return sizeof(float) * kept + ids +
          std::max({sizeof(float) * (again + largest) + scratch.half,
                    sizeof(float) * output + scratch.output,
                    sizeof(float) * tables + scratch.tables}) +

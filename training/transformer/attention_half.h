@@ -34,7 +34,7 @@ inline kernels::AttentionShape AttentionShapeOf(const ModelConfig& config,
 // What the backward pass needs beyond x, group after group, each dense: queries, keys and values as
 // the attention takes them, what it gives, and its lse.
 template <typename T>
-struct KeptAttention {
+struct KeptAttention final : KeptSublayer {
   Scratch<T> qkv, attended;
   Scratch<float> lse;
 

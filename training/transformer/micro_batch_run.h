@@ -21,7 +21,7 @@
 #include "training/nn/rotary_upload.h"
 #include "training/nn/scratch.h"
 #include "training/transformer/attention_half.h"
-#include "training/transformer/mlp_half.h"
+#include "training/transformer/sublayer.h"
 #include "training/transformer/transformer.h"
 
 namespace geminid::trainer {
@@ -42,6 +42,7 @@ struct MicroBatchRun final : PassedForward {
   ParameterSource& source;
   Resources resources;
   HalfContext context;
+  size_t elements = 0;  // of the residual stream, on this rank
   std::shared_ptr<const UploadedRotary::Tables> rotary;
   Scratch<int32_t> tokens;  // then the targets
   Scratch<T> gradient;      // of the residual stream
@@ -50,17 +51,16 @@ struct MicroBatchRun final : PassedForward {
   zero::ActivationStack* stack = nullptr;
   std::vector<uint64_t> item_bytes;
   std::vector<std::unique_ptr<ItemWorkspace>> items;
-  // Of each half layer, or of each layer whose halves read the same, and of the output layer.
+  // Of each sublayer, or of each layer whose sublayers read the same, and of the output layer.
   std::vector<Scratch<T>> inputs;
   bool goes_back = false;  // else an input is given back when what reads it has run
-  // Of each half layer, between an input and the next, where they are kept.
+  // Of each sublayer, between an input and the next, where they are kept.
   bool keeps = false;
-  std::vector<KeptAttention<T>> attention;
-  std::vector<KeptMlp<T>> mlp;
+  std::vector<std::unique_ptr<KeptSublayer>> kept;
+  RememberedKeys<T> keys;  // of the layer that extends a sequence; null: none does
   bool in_halves = false;  // it goes back, and what is left for the second
   std::vector<LaterOperator> later;
 
-  size_t elements() const { return context.shape.tokens() * context.config->hidden; }
   const int32_t* targets() const { return tokens.data() + context.shape.tokens(); }
   T* Top() { return inputs.back().data(); }
   // For what lies with the newest input.
@@ -77,22 +77,11 @@ struct MicroBatchRun final : PassedForward {
     return PushTo(resources);
   }
   absl::Status PushTo(const Resources& place) {
-    GEMINID_ASSIGN_OR_RETURN(auto input, Scratch<T>::Allocate(place, elements()));
+    GEMINID_ASSIGN_OR_RETURN(auto input, Scratch<T>::Allocate(place, elements));
     inputs.push_back(std::move(input));
     return absl::OkStatus();
   }
 };
-
-// What an item of MicroBatchRun::stack needs: an input, and what the half layers keep that read it.
-template <typename T, typename... Kept>
-uint64_t BytesOfItem(const ModelKernels& math, const HalfContext& context) {
-  ItemWorkspace counted;
-  const Resources resources = {counted, math};
-  // Nothing but the count comes of these.
-  Scratch<T>::Allocate(resources, context.shape.tokens() * context.config->hidden).IgnoreError();
-  (Kept::Allocate(resources, context).IgnoreError(), ...);
-  return counted.used_bytes();
-}
 
 }  // namespace geminid::trainer
 

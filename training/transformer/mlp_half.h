@@ -20,7 +20,7 @@ namespace geminid::trainer {
 // dense. `up` is empty without a gate. Rows are tokens, or with experts those of one after the
 // other, each token as often as experts compute it.
 template <typename T>
-struct KeptMlp {
+struct KeptMlp final : KeptSublayer {
   Scratch<T> input, up;
   size_t width = 0;
 

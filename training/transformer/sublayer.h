@@ -1,8 +1,19 @@
-// What goes into a sublayer and comes out of it: [tokens, hidden] each.
+// The sublayers of a decoder's layers, and what goes into one and comes out of it: rows of the
+// residual stream, [tokens, hidden], or what a rank has of them.
 #ifndef GEMINID_TRAINING_TRANSFORMER_SUBLAYER_H_
 #define GEMINID_TRAINING_TRANSFORMER_SUBLAYER_H_
 
+#include <cstddef>
+#include <cstdint>
+
 namespace geminid::trainer {
+
+struct Sublayer {
+  enum class Kind : uint8_t { kAttention, kMlp };  // of experts, too
+  Kind kind = Kind::kAttention;
+  size_t layer = 0;  // of the part
+};
+inline bool IsAttention(Sublayer::Kind kind) { return kind == Sublayer::Kind::kAttention; }
 
 // out = residual + f(norm(x)). As a rule `residual` is x. In a parallel block the MLP reads the x
 // of attention, and adds to what attention left: `residual` may be `out`.
@@ -21,6 +32,12 @@ struct SublayerBackward {
   const T* dy = nullptr;
   const T* residual = nullptr;
   T* dx = nullptr;
+};
+
+// What the forward pass of a sublayer keeps for its backward pass beside x, where activations are
+// kept. Workspace.
+struct KeptSublayer {
+  virtual ~KeptSublayer() = default;
 };
 
 }  // namespace geminid::trainer

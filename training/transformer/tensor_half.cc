@@ -1,7 +1,7 @@
 #include "training/transformer/tensor_half.h"
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "base/status_macros.h"
 
@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kTile = 32;  // on a side: both of its faces stay in the cache
 
 // [rows, columns] to [columns, rows].
-void Turn(const float* from, size_t rows, size_t columns, float* to) {
+void Transpose(const float* from, size_t rows, size_t columns, float* to) {
   for (size_t row = 0; row < rows; row += kTile) {
     for (size_t column = 0; column < columns; column += kTile) {
       for (size_t r = row; r < std::min(rows, row + kTile); ++r) {
@@ -27,49 +27,29 @@ const ParameterSpec& SpecOf(const TensorParameters& parameters, ParameterId id) 
   return parameters.blocks[static_cast<size_t>(id)].spec;
 }
 
-size_t Elements(const TensorParameters& parameters, std::optional<ParameterId> id) {
-  return id ? SpecOf(parameters, *id).elements() : 0;
-}
-
-// Rows and columns as the block lies.
-void TurnBlock(const ParameterSpec& spec, const float* from, float* to) {
-  Turn(from, static_cast<size_t>(spec.shape[0]), static_cast<size_t>(spec.shape[1]), to);
-}
-void TurnToBlock(const ParameterSpec& spec, const float* from, float* to) {
-  Turn(from, static_cast<size_t>(spec.shape[1]), static_cast<size_t>(spec.shape[0]), to);
-}
+// Of a matrix as its block lies.
+size_t Rows(const ParameterSpec& spec) { return static_cast<size_t>(spec.shape[0]); }
+size_t Columns(const ParameterSpec& spec) { return static_cast<size_t>(spec.shape[1]); }
 
 }  // namespace
 
-absl::StatusOr<Floats> Floats::Allocate(const Resources& resources, size_t count) {
-  Floats floats;
-  floats.count_ = count;
-  if (count == 0) return floats;
-  GEMINID_ASSIGN_OR_RETURN(floats.storage_, Scratch<float>::Allocate(resources, count));
-  return floats;
-}
-
-std::span<const float> ValuesOf(const ParameterUse& use, const TensorParameters& parameters,
-                                ParameterId id) {
-  return {reinterpret_cast<const float*>(use.Weight(id)), Elements(parameters, id)};
-}
-
 std::span<const float> ValuesOf(const ParameterUse& use, const TensorParameters& parameters,
                                 std::optional<ParameterId> id) {
-  return id ? ValuesOf(use, parameters, *id) : std::span<const float>();
+  if (!id) return {};
+  return {reinterpret_cast<const float*>(use.Weight(*id)), SpecOf(parameters, *id).elements()};
 }
 
-absl::Status Give(ParameterUse& use, ParameterId id, std::span<const float> gradient) {
+void Give(ParameterUse& use, ParameterId id, std::span<const float> gradient) {
   auto* const to = reinterpret_cast<float*>(use.Gradient(id));
   if (use.GradientAccumulates(id)) {
     for (size_t i = 0; i < gradient.size(); ++i) to[i] += gradient[i];
   } else {
     std::ranges::copy(gradient, to);
   }
-  return use.GradientWritten(id);
 }
 
-absl::StatusOr<HalfValues> HalfValues::Of(const Resources& resources, const ParameterUse& use,
+absl::StatusOr<HalfValues> HalfValues::Of(collectives::LinearScratch& scratch,
+                                          const ParameterUse& use,
                                           const TensorParameters& parameters,
                                           const TensorHalf& half) {
   HalfValues values;
@@ -78,43 +58,51 @@ absl::StatusOr<HalfValues> HalfValues::Of(const Resources& resources, const Para
   values.w2 = ValuesOf(use, parameters, half.w2);
   values.b2 = ValuesOf(use, parameters, half.b2);
   if (half.layout == Layout::kOutIn) return values;
-  GEMINID_ASSIGN_OR_RETURN(values.turned1_, Floats::Allocate(resources, values.w1.size()));
-  GEMINID_ASSIGN_OR_RETURN(values.turned2_, Floats::Allocate(resources, values.w2.size()));
-  TurnBlock(SpecOf(parameters, half.w1), values.w1.data(), values.turned1_.all().data());
-  TurnBlock(SpecOf(parameters, half.w2), values.w2.data(), values.turned2_.all().data());
-  values.w1 = values.turned1_.all();
-  values.w2 = values.turned2_.all();
+  const auto turn = [&](ParameterId id, std::span<const float>* matrix,
+                        collectives::FloatBlock* turned) {
+    GEMINID_ASSIGN_OR_RETURN(*turned, scratch.Take("a matrix that is turned", matrix->size()));
+    const ParameterSpec& spec = SpecOf(parameters, id);
+    Transpose(matrix->data(), Rows(spec), Columns(spec), turned->data());
+    *matrix = turned->all();
+    return absl::OkStatus();
+  };
+  GEMINID_RETURN_IF_ERROR(turn(half.w1, &values.w1, &values.turned1));
+  GEMINID_RETURN_IF_ERROR(turn(half.w2, &values.w2, &values.turned2));
   return values;
 }
 
-absl::StatusOr<HalfGradients> HalfGradients::Allocate(const Resources& resources,
+absl::StatusOr<HalfGradients> HalfGradients::Allocate(collectives::LinearScratch& scratch,
                                                       const TensorParameters& parameters,
                                                       const TensorHalf& half) {
   HalfGradients gradients;
-  const size_t w1 = Elements(parameters, half.w1), b1 = Elements(parameters, half.b1);
-  const size_t w2 = Elements(parameters, half.w2), b2 = Elements(parameters, half.b2);
-  GEMINID_ASSIGN_OR_RETURN(gradients.storage_, Floats::Allocate(resources, w1 + b1 + w2 + b2));
-  gradients.w1 = gradients.storage_.part(0, w1);
-  gradients.b1 = gradients.storage_.part(w1, b1);
-  gradients.w2 = gradients.storage_.part(w1 + b1, w2);
-  gradients.b2 = gradients.storage_.part(w1 + b1 + w2, b2);
+  const auto size = [&](std::optional<ParameterId> id) {
+    return id ? SpecOf(parameters, *id).elements() : 0;
+  };
+  const size_t w1 = size(half.w1), b1 = size(half.b1), w2 = size(half.w2), b2 = size(half.b2);
+  GEMINID_ASSIGN_OR_RETURN(gradients.storage,
+                           scratch.Take("the gradients of two layers", w1 + b1 + w2 + b2));
+  const std::span<float> all = gradients.storage.all();
+  gradients.w1 = all.first(w1);
+  gradients.b1 = all.subspan(w1, b1);
+  gradients.w2 = all.subspan(w1 + b1, w2);
+  gradients.b2 = all.subspan(w1 + b1 + w2);
   return gradients;
 }
 
-absl::Status HalfGradients::Give(ParameterUse& use, const TensorParameters& parameters,
-                                 const TensorHalf& half) const {
+void HalfGradients::Give(ParameterUse& use, const TensorParameters& parameters,
+                         const TensorHalf& half) const {
   for (const auto& [id, gradient] : {std::pair(half.w1, w1), std::pair(half.w2, w2)}) {
     if (half.layout == Layout::kOutIn) {
-      GEMINID_RETURN_IF_ERROR(trainer::Give(use, id, gradient));
+      trainer::Give(use, id, gradient);
       continue;
     }
     // A matrix that lies the other way is used once, so nothing is added to.
-    TurnToBlock(SpecOf(parameters, id), gradient.data(),
-                reinterpret_cast<float*>(use.Gradient(id)));
-    GEMINID_RETURN_IF_ERROR(use.GradientWritten(id));
+    const ParameterSpec& spec = SpecOf(parameters, id);
+    Transpose(gradient.data(), Columns(spec), Rows(spec),
+              reinterpret_cast<float*>(use.Gradient(id)));
   }
-  if (half.b1) GEMINID_RETURN_IF_ERROR(trainer::Give(use, *half.b1, b1));
-  return half.b2 ? trainer::Give(use, *half.b2, b2) : absl::OkStatus();
+  if (half.b1) trainer::Give(use, *half.b1, b1);
+  if (half.b2) trainer::Give(use, *half.b2, b2);
 }
 
 }  // namespace geminid::trainer

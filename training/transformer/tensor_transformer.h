@@ -1,6 +1,6 @@
-// A transformer, or a part of one, whose layers are sharded over the ranks of a grid: the layers of
-// training/nn/parallel/tensor in a row, in fp32. training/nn/wide_source.h presents its parameters
-// as fp32.
+// A transformer, or a part of one, whose layers are sharded over the ranks of a grid: a decoder
+// (decoder.h) of the layers of training/nn/parallel/tensor, in fp32. training/nn/wide_source.h
+// presents its parameters as fp32.
 //
 // Of each layer a rank keeps its blocks of the input, of the norm's output, and of what the layer
 // keeps; or the input alone, if activations are recomputed. All of it is workspace, and so is the

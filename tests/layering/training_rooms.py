@@ -22,7 +22,7 @@ ROOMS = {
     "training/nn/parallel": set(),
     "training/nn/parallel/sequence": {"training/nn/parallel"},
     "training/nn/parallel/tensor": {"training/nn/parallel", "training/nn/parallel/sequence"},
-    "training/nn/parallel/experts": {"training/nn/parallel", "training/nn/parallel/tensor"},
+    "training/nn/parallel/experts": {"training/nn/parallel"},
     "training/nn/parallel/stages": {"training/nn/parallel"},
     "training/nn": {"training/forecast", "training/models", "training/nn/parallel",
                     "training/nn/parallel/sequence", "training/nn/parallel/tensor"},

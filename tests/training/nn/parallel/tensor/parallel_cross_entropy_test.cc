@@ -8,7 +8,7 @@
 
 #include "kernels/model/cross_entropy/cross_entropy.h"
 #include "tests/training/nn/parallel/tensor/grids.h"
-#include "training/nn/parallel/tensor/layer_traffic.h"
+#include "tests/training/nn/parallel/tensor/layer_traffic.h"
 
 namespace geminid::collectives {
 namespace {

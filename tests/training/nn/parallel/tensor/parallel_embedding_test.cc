@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "tests/training/nn/parallel/tensor/grids.h"
-#include "training/nn/parallel/tensor/layer_traffic.h"
+#include "tests/training/nn/parallel/tensor/layer_traffic.h"
 
 namespace geminid::collectives {
 namespace {

@@ -10,7 +10,7 @@
 #include "kernels/model/normalisation/layer_norm.h"
 #include "kernels/model/normalisation/rms_norm.h"
 #include "tests/training/nn/parallel/tensor/grids.h"
-#include "training/nn/parallel/tensor/layer_traffic.h"
+#include "tests/training/nn/parallel/tensor/layer_traffic.h"
 
 namespace geminid::collectives {
 namespace {

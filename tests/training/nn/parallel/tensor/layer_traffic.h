@@ -1,7 +1,7 @@
 // What the tensor-parallel layers beside the linear ones receive, and from how many, in closed
 // form: the formulas of their headers.
-#ifndef GEMINID_TRAINING_NN_PARALLEL_TENSOR_LAYER_TRAFFIC_H_
-#define GEMINID_TRAINING_NN_PARALLEL_TENSOR_LAYER_TRAFFIC_H_
+#ifndef GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_LAYER_TRAFFIC_H_
+#define GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_LAYER_TRAFFIC_H_
 
 #include "training/nn/parallel/tensor/parallel_cross_entropy.h"
 #include "training/nn/parallel/tensor/parallel_embedding.h"
@@ -23,4 +23,4 @@ LayerTraffic TrafficOf(const TensorGrid& grid, const NormOptions& options);
 
 }  // namespace geminid::collectives
 
-#endif  // GEMINID_TRAINING_NN_PARALLEL_TENSOR_LAYER_TRAFFIC_H_
+#endif  // GEMINID_TESTS_TRAINING_NN_PARALLEL_TENSOR_LAYER_TRAFFIC_H_

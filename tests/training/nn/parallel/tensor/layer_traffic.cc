@@ -1,4 +1,4 @@
-#include "training/nn/parallel/tensor/layer_traffic.h"
+#include "tests/training/nn/parallel/tensor/layer_traffic.h"
 
 #include "geminid/communicator.h"
 

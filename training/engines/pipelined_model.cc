@@ -1,7 +1,6 @@
 #include "training/engines/pipelined_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 #include <vector>
@@ -102,24 +101,10 @@ class PipelinedModel::StageStep final : public collectives::PipelineStage {
   absl::Duration worked_;
 };
 
-// The engine ends its part of collectives while its communicator is there.
-PipelinedModel::~PipelinedModel() {
-  joined_.reset();
-  state_.reset();
-  copies_.reset();
-  table_.reset();
-  executor_.reset();
-  parts_.clear();
-  source_.reset();
-  engine_.reset();
-}
-
 absl::Status PipelinedModel::Prepare() {
   const TrainOptions& options = around_.options;
-  const RankShare share = ShareOf(options, around_.mesh, around_.world.Rank());
-  GEMINID_ASSIGN_OR_RETURN(ranks_, ConnectAlong(TrafficAxis::kData, {kDataAxis, kSequenceAxis}));
+  GEMINID_RETURN_IF_ERROR(PrepareParts());
   GEMINID_ASSIGN_OR_RETURN(stages_, ConnectAlong(TrafficAxis::kPipeline, {kPipelineAxis}));
-  GEMINID_RETURN_IF_ERROR(TrainedModel::Prepare(share.parts, ranks_.get()));
   const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
   shape_ = options.parallel.PipelineOf(options.zero.accumulate);
   GEMINID_ASSIGN_OR_RETURN(
@@ -129,13 +114,14 @@ absl::Status PipelinedModel::Prepare() {
   if (experts_ != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(with_experts_,
                              around_.mesh.Connect(around_.world, {kPipelineAxis, kExpertAxis}));
-    GEMINID_ASSIGN_OR_RETURN(
-        copies_, ExpertCopies::Create(CopiedParameters(), engine_.get(), experts_.get(), between_));
   }
-  GEMINID_ASSIGN_OR_RETURN(
-      state_, StagedState::Create(tensor_ == nullptr ? whole_ : tensor_->ModelBlocks(), mine_,
-                                  engine_.get(), parts_of_model()));
-  if (tensor_ != nullptr) joined_ = tensor_->JoinState(state_.get());
+  GEMINID_RETURN_IF_ERROR(
+      PrepareState(with_experts_ == nullptr ? stages_.get() : with_experts_.get()));
+  return PrepareTable();
+}
+
+absl::Status PipelinedModel::PrepareTable() {
+  const TrainOptions& options = around_.options;
   if (!options.model.tied_output() || (stage() > 0 && !is_last())) return absl::OkStatus();
   // In ZBV both ends are in the first stage, whose engine has one table for them.
   if (in_halves()) return absl::OkStatus();
@@ -153,11 +139,6 @@ absl::Status PipelinedModel::Prepare() {
   return absl::OkStatus();
 }
 
-zero::ModelState& PipelinedModel::state() {
-  if (joined_ != nullptr) return *joined_;
-  return *state_;
-}
-
 absl::StatusOr<double> PipelinedModel::TrainMicroBatches(const GetBatch& get,
                                                          float gradient_scale) {
   const absl::Time began = base::MonotonicNow();
@@ -167,31 +148,15 @@ absl::StatusOr<double> PipelinedModel::TrainMicroBatches(const GetBatch& get,
   return step.loss();
 }
 
-// All stages together. One that is not finite is so on all of them.
-absl::StatusOr<double> PipelinedModel::NormOfModel() {
-  GEMINID_ASSIGN_OR_RETURN(double norm, engine_->GradientNorm());
-  double twice = 0;  // this rank's shard of what two ranks count
-  if (copies_ != nullptr) {
-    GEMINID_ASSIGN_OR_RETURN(twice, copies_->AddUp());
-    GEMINID_ASSIGN_OR_RETURN(norm, engine_->GradientNorm());
-  }
-  if (table_ != nullptr) {
-    GEMINID_ASSIGN_OR_RETURN(const double squares, table_->SumGradients());
-    const bool counts =
-        tensor_ == nullptr || tensor_->Keeps(parts_.back().transformer->parameters().token_table);
-    if (is_last() && counts) twice = squares;
-    GEMINID_ASSIGN_OR_RETURN(norm, engine_->GradientNorm());
-  }
-  GEMINID_ASSIGN_OR_RETURN(const double own, Squares(norm, ranks_->Rank() == 0));
-  std::vector<double> squares = {own - twice};
-  GEMINID_RETURN_IF_ERROR(around_.world.AllReduce(squares, squares, collectives::ReduceOp::kSum));
-  return squares[0] < 0 ? 0 : std::sqrt(squares[0]);
-}
-
-absl::StatusOr<zero::StepResult> PipelinedModel::Step(const zero::Engine::StepInput& input) {
-  zero::Engine::StepInput with_norm = input;
-  GEMINID_ASSIGN_OR_RETURN(with_norm.gradient_norm, NormOfModel());
-  return engine_->Step(with_norm);
+absl::StatusOr<double> PipelinedModel::CountedTwice(double* norm) {
+  GEMINID_ASSIGN_OR_RETURN(double twice, PartModel::CountedTwice(norm));
+  if (table_ == nullptr) return twice;
+  GEMINID_ASSIGN_OR_RETURN(const double squares, table_->SumGradients());
+  const bool counts =
+      tensor_ == nullptr || tensor_->Keeps(parts_.back().transformer->parameters().token_table);
+  if (is_last() && counts) twice += squares;
+  GEMINID_ASSIGN_OR_RETURN(*norm, engine_->GradientNorm());
+  return twice;
 }
 
 absl::StatusOr<double> PipelinedModel::Evaluate(const MicroBatch& batch) {

@@ -12,24 +12,18 @@
 
 #include <memory>
 
-#include "training/engines/expert_copies.h"
+#include "training/engines/part_model.h"
 #include "training/engines/shared_table.h"
-#include "training/engines/staged_state.h"
-#include "training/engines/trained_model.h"
 #include "training/nn/parallel/stages/executor.h"
 
 namespace geminid::trainer {
 
-class PipelinedModel final : public TrainedModel {
+class PipelinedModel final : public PartModel {
  public:
-  explicit PipelinedModel(const ModelSurroundings& around) : TrainedModel(around) {}
-  ~PipelinedModel() override;
+  explicit PipelinedModel(const ModelSurroundings& around) : PartModel(around) {}
   absl::Status Prepare();
 
-  zero::ModelState& state() override;
   absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale) override;
-  // The norm is that of the whole model's gradient, in which a shared table counts once.
-  absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) override;
   absl::StatusOr<double> Evaluate(const MicroBatch& batch) override;
 
  private:
@@ -38,22 +32,14 @@ class PipelinedModel final : public TrainedModel {
   int stage() const { return stages_->Rank(); }
   bool is_last() const { return stage() + 1 == stages_->WorldSize(); }
   bool in_halves() const { return shape_.kind == collectives::PipelineKind::kZeroBubbleV; }
-  collectives::Communicator* parts_of_model() const {
-    return with_experts_ == nullptr ? stages_.get() : with_experts_.get();
-  }
-  absl::StatusOr<double> NormOfModel();
+  absl::Status PrepareTable();
+  absl::StatusOr<double> CountedTwice(double* norm) override;
 
   collectives::PipelineShape shape_;
-
-  // Destroyed before the engine, but for those that it uses.
-  std::unique_ptr<collectives::Communicator> ranks_;   // of this stage
   std::unique_ptr<collectives::Communicator> stages_;  // one rank of each
   std::unique_ptr<collectives::PipelineExecutor> executor_;
   std::unique_ptr<SharedTable> table_;  // null: no two stages share one, or this is neither
   std::unique_ptr<collectives::Communicator> with_experts_;  // one of each stage and experts
-  std::unique_ptr<ExpertCopies> copies_;                     // null: experts are not spread
-  std::unique_ptr<StagedState> state_;
-  std::unique_ptr<TensorState> joined_;  // of the ranks that share layers; null: there are none
 };
 
 }  // namespace geminid::trainer

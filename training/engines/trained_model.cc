@@ -9,9 +9,8 @@
 #include "client/src/session_internal.h"
 #include "geminid/optimizer.h"
 #include "training/engines/host_ranks.h"
+#include "training/engines/part_model.h"
 #include "training/engines/pipelined_model.h"
-#include "training/engines/spread_model.h"
-#include "training/engines/tensor_model.h"
 #include "training/models/fine_tuning.h"
 #include "training/nn/part_source.h"
 #include "training/nn/wide_source.h"
@@ -287,8 +286,8 @@ absl::StatusOr<std::unique_ptr<TrainedModel>> TrainedModel::Create(
     const ModelSurroundings& around) {
   const Parallel& parallel = around.options.parallel;
   if (parallel.pipeline > 1) return Made<PipelinedModel>(around);
-  if (parallel.tensor.size > 1) return Made<TensorModel>(around);
-  return parallel.expert > 1 ? Made<SpreadModel>(around) : Made<UncutModel>(around);
+  const bool cut = parallel.tensor.size > 1 || parallel.expert > 1;
+  return cut ? Made<PartModel>(around) : Made<UncutModel>(around);
 }
 
 }  // namespace geminid::trainer

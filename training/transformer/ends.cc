@@ -1,6 +1,7 @@
 #include "training/transformer/ends.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "base/status_macros.h"
@@ -137,25 +138,47 @@ absl::Status PositionBackwardOfRun(const Resources& resources, const HalfContext
                                table + run.position * hidden, accumulates);
 }
 
-// What the pieces of the tokens give, where the kernels leave it.
+// What rows of tokens give, where the kernels leave it: of whole rows of logits, or of a rank that
+// has some of the words (share_loss.h).
 class Losses {
  public:
-  static absl::StatusOr<Losses> Of(const Resources& resources, const HalfContext& context) {
+  static absl::StatusOr<Losses> Of(const Resources& resources, const HalfContext& context,
+                                   const int32_t* targets) {
     Losses losses;
     const size_t tokens = context.shape.tokens();
-    losses.count_ = (tokens + context.tiling.tokens - 1) / context.tiling.tokens;
+    losses.targets_ = targets;
+    losses.rows_ = context.tiling.tokens;
+    if (context.layers != nullptr) {
+      losses.rows_ *= context.layers->ranks();  // as many elements as of one rank's whole rows
+      GEMINID_ASSIGN_OR_RETURN(losses.share_,
+                               ShareLosses::Of(resources, *context.layers, targets, tokens));
+      return losses;
+    }
+    losses.count_ = (tokens + losses.rows_ - 1) / losses.rows_;
     GEMINID_ASSIGN_OR_RETURN(
         losses.results_, Scratch<kernels::CrossEntropyResult>::Allocate(resources, losses.count_));
     return losses;
   }
 
-  kernels::CrossEntropyResult* At(size_t piece) const { return results_.data() + piece; }
+  // How many are worked on at a time.
+  size_t rows() const { return rows_; }
+
+  // As LossOfRows, of rows from `first` on, of which `n` is what the output layer reads.
+  template <typename T>
+  absl::Status OfRows(const Resources& resources, size_t first, Matrix<const T> n,
+                      const LinearView<const T>& output, float gradient_scale, Matrix<T> dlogits) {
+    if (share_) {
+      return share_->OfRows<T>(resources, first, n, output, gradient_scale, dlogits);
+    }
+    return LossOfRows<T>(resources, n, output, targets_ + first, gradient_scale, dlogits,
+                         results_.data() + first / rows_);
+  }
 
   // Waits for them.
-  template <typename T>
   absl::StatusOr<double> Sum(const Resources& resources) const {
+    if (share_) return share_->Sum(resources);
     std::vector<kernels::CrossEntropyResult> here(count_);
-    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Download(
+    GEMINID_RETURN_IF_ERROR(KernelsFor<float>(resources).Download(
         resources, results_.data(), count_ * sizeof(here[0]), here.data()));
     double sum = 0;
     for (const kernels::CrossEntropyResult& result : here) sum += result.loss_sum;
@@ -163,73 +186,25 @@ class Losses {
   }
 
  private:
+  const int32_t* targets_ = nullptr;
+  size_t rows_ = 0;
   size_t count_ = 0;
   Scratch<kernels::CrossEntropyResult> results_;
+  std::optional<ShareLosses> share_;
 };
 
-// Rows of logits that are worked on at a time: as many elements as of one rank's whole rows.
-size_t RowsOfShare(const HalfContext& context) {
-  return context.tiling.tokens * context.layers->ranks();
-}
-
-// As OutputAndLoss, of a rank that has some of the words. The gradient of what the output layer
-// reads is the sum of all ranks'.
+// The gradient of what the output layer reads: of a rank that has some of the words, the sum over
+// the ranks.
 template <typename T>
-absl::StatusOr<double> OutputAndLossOfShare(const Resources& resources, const HalfContext& context,
-                                            const ModelParameters& parameters, ParameterUse& use,
-                                            const T* x, const int32_t* targets,
-                                            float gradient_scale, T* gradient) {
-  const size_t tokens = context.shape.tokens(), hidden = context.config->hidden;
-  const size_t words = context.layers->words().count;
-  const size_t stride = resources.math.LogitStride(words);
-  GEMINID_ASSIGN_OR_RETURN(auto losses,
-                           ShareLosses::Of(resources, *context.layers, targets, tokens));
-  GEMINID_ASSIGN_OR_RETURN(auto norm,
-                           NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
-  GEMINID_ASSIGN_OR_RETURN(auto storage,
-                           Scratch<T>::Allocate(resources, tokens * (hidden + stride)));
-  const Matrix<T> dlogits(storage.data(), tokens, words, stride);
-  const Matrix<T> n(dlogits.data + tokens * stride, tokens, hidden);
-  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
-  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
-  for (size_t first = 0; first < tokens; first += RowsOfShare(context)) {
-    const size_t rows = std::min(RowsOfShare(context), tokens - first);
-    GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, n.Rows(first, rows), output,
-                                             gradient_scale, dlogits.Rows(first, rows)));
-  }
-  {
-    GEMINID_ASSIGN_OR_RETURN(auto sum, Scratch<float>::Allocate(resources, tokens * hidden));
-    const Matrix<float> dn(sum.data(), tokens, hidden);
-    GEMINID_RETURN_IF_ERROR((BackwardInput<T, float>(resources, dlogits, output, dn)));
-    GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
-    GEMINID_RETURN_IF_ERROR(
-        KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), gradient));
-  }
-  GEMINID_RETURN_IF_ERROR(
-      BackwardWeight<T>(resources, dlogits, n, {parameters.output}, use, /*adds=*/true));
-  GEMINID_RETURN_IF_ERROR(norm.Backward(use, gradient, x, nullptr, gradient));
-  return losses.Sum(resources);
-}
-
-template <typename T>
-absl::StatusOr<double> OutputLossOfShare(const Resources& resources, const HalfContext& context,
-                                         const ModelParameters& parameters, const ParameterUse& use,
-                                         const T* x, const int32_t* targets) {
-  const size_t tokens = context.shape.tokens(), hidden = context.config->hidden;
-  GEMINID_ASSIGN_OR_RETURN(auto losses,
-                           ShareLosses::Of(resources, *context.layers, targets, tokens));
-  for (size_t first = 0; first < tokens; first += RowsOfShare(context)) {
-    const size_t rows = std::min(RowsOfShare(context), tokens - first);
-    GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * hidden));
-    const Matrix<T> n(storage.data(), rows, hidden);
-    GEMINID_ASSIGN_OR_RETURN(auto norm,
-                             NormLayer<T>::Create(resources, context, parameters.final_norm, rows));
-    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
-    GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, n,
-                                             WeightOf<T>(use, parameters.output),
-                                             /*gradient_scale=*/0, Matrix<T>()));
-  }
-  return losses.Sum(resources);
+absl::Status OutputBackward(const Resources& resources, const HalfContext& context,
+                            Matrix<const T> dlogits, const LinearView<const T>& output,
+                            Matrix<T> dn) {
+  if (context.layers == nullptr) return BackwardInput<T, T>(resources, dlogits, output, dn);
+  GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, dn.size()));
+  const Matrix<float> sum(storage.data(), dn.rows, dn.cols);
+  GEMINID_RETURN_IF_ERROR((BackwardInput<T, float>(resources, dlogits, output, sum)));
+  GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, sum));
+  return KernelsFor<T>(resources).Round(resources, sum.data, sum.size(), dn.data);
 }
 
 }  // namespace
@@ -299,15 +274,11 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
                                      const ModelParameters& parameters, ParameterUse& use,
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient) {
-  if (context.layers != nullptr) {
-    return OutputAndLossOfShare<T>(resources, context, parameters, use, x, targets, gradient_scale,
-                                   gradient);
-  }
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
-  const size_t vocabulary = context.config->vocabulary;
-  const size_t stride = resources.math.LogitStride(vocabulary);
-  GEMINID_ASSIGN_OR_RETURN(const Losses losses, Losses::Of(resources, context));
+  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
+  const size_t stride = resources.math.LogitStride(output.out);
+  GEMINID_ASSIGN_OR_RETURN(auto losses, Losses::Of(resources, context, targets));
   GEMINID_ASSIGN_OR_RETURN(auto norm,
                            NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
   Scratch<T> storage;  // empty where the weights' gradients read it later
@@ -318,48 +289,41 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
     GEMINID_ASSIGN_OR_RETURN(storage, Scratch<T>::Allocate(resources, size));
     data = storage.data();
   }
-  const Matrix<T> dlogits(data, tokens, vocabulary, stride);
+  const Matrix<T> dlogits(data, tokens, output.out, stride);
   const Matrix<T> n(data + tokens * stride, tokens, hidden);
   GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
-
-  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
-  for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
-    const size_t rows = std::min(context.tiling.tokens, tokens - first);
-    GEMINID_RETURN_IF_ERROR(LossOfRows<T>(resources, n.Rows(first, rows), output, targets + first,
-                                          gradient_scale, dlogits.Rows(first, rows),
-                                          losses.At(first / context.tiling.tokens)));
+  for (size_t first = 0; first < tokens; first += losses.rows()) {
+    const size_t rows = std::min(losses.rows(), tokens - first);
+    GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, n.Rows(first, rows), output,
+                                             gradient_scale, dlogits.Rows(first, rows)));
   }
   GEMINID_RETURN_IF_ERROR(
-      (BackwardInput<T, T>(resources, dlogits, output, Matrix<T>(gradient, tokens, hidden))));
+      OutputBackward<T>(resources, context, dlogits, output, Matrix<T>(gradient, tokens, hidden)));
   GEMINID_RETURN_IF_ERROR(
       BackwardWeight<T>(resources, dlogits, n, {parameters.output}, use, /*adds=*/true));
   GEMINID_RETURN_IF_ERROR(norm.Backward(use, gradient, x, nullptr, gradient));
-  return losses.Sum<T>(resources);
+  return losses.Sum(resources);
 }
 
 template <typename T>
 absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext& context,
                                   const ModelParameters& parameters, const ParameterUse& use,
                                   const T* x, const int32_t* targets) {
-  if (context.layers != nullptr) {
-    return OutputLossOfShare<T>(resources, context, parameters, use, x, targets);
-  }
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
-  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
-  GEMINID_ASSIGN_OR_RETURN(const Losses losses, Losses::Of(resources, context));
-  for (size_t first = 0; first < tokens; first += context.tiling.tokens) {
-    const size_t rows = std::min(context.tiling.tokens, tokens - first);
+  GEMINID_ASSIGN_OR_RETURN(auto losses, Losses::Of(resources, context, targets));
+  for (size_t first = 0; first < tokens; first += losses.rows()) {
+    const size_t rows = std::min(losses.rows(), tokens - first);
     GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * hidden));
     const Matrix<T> n(storage.data(), rows, hidden);
     GEMINID_ASSIGN_OR_RETURN(auto norm,
                              NormLayer<T>::Create(resources, context, parameters.final_norm, rows));
     GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
-    GEMINID_RETURN_IF_ERROR(LossOfRows<T>(resources, n, output, targets + first,
-                                          /*gradient_scale=*/0, Matrix<T>(),
-                                          losses.At(first / context.tiling.tokens)));
+    GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, n,
+                                             WeightOf<T>(use, parameters.output),
+                                             /*gradient_scale=*/0, Matrix<T>()));
   }
-  return losses.Sum<T>(resources);
+  return losses.Sum(resources);
 }
 
 template <typename T>

@@ -1,19 +1,15 @@
 #include "training/transformer/attention_half.h"
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "base/pages.h"
 #include "base/status_macros.h"
 #include "kernels/model/attention/attention.h"
 #include "training/nn/later_gradients.h"
 #include "training/nn/layer_share.h"
-#include "training/nn/parallel/sequence/head_swap.h"
 #include "training/nn/sequence_ring.h"
 #include "training/nn/workspace_memory.h"
 #include "training/transformer/attention_heads.h"
@@ -24,53 +20,6 @@ namespace geminid::trainer {
 
 namespace {
 
-// Consecutive key/value heads and the query heads that read them.
-struct Group {
-  size_t first_query;  // column
-  size_t query_columns;
-  size_t first_kv;  // column
-  size_t kv_columns;
-  kernels::AttentionShape shape;
-};
-
-// Cuts the heads into groups of about tiling.attention_columns query columns.
-class Groups {
- public:
-  explicit Groups(const HalfContext& context) : context_(context) {
-    const ModelConfig& config = *context.config;
-    queries_per_kv_ = config.heads / config.kv_heads;
-    const size_t columns_per_kv = queries_per_kv_ * config.head_dim();
-    kv_heads_per_group_ =
-        config.norms_heads() ? config.kv_heads
-                             : std::clamp<size_t>(context.tiling.attention_columns / columns_per_kv,
-                                                  1, config.kv_heads);
-    if (context.cut.swap == nullptr) return;  // else as many for each rank
-    const size_t ranks = context.cut.swap->ranks();
-    kv_heads_per_group_ = base::RoundUp(kv_heads_per_group_, ranks);
-  }
-
-  size_t count() const {
-    return (context_.config->kv_heads + kv_heads_per_group_ - 1) / kv_heads_per_group_;
-  }
-
-  Group At(size_t index) const {
-    const ModelConfig& config = *context_.config;
-    const size_t first = index * kv_heads_per_group_;
-    const size_t kv_heads = std::min<size_t>(kv_heads_per_group_, config.kv_heads - first);
-    const size_t head_dim = config.head_dim();
-    return {.first_query = first * queries_per_kv_ * head_dim,
-            .query_columns = kv_heads * queries_per_kv_ * head_dim,
-            .first_kv = first * head_dim,
-            .kv_columns = kv_heads * head_dim,
-            .shape = AttentionShapeOf(config, context_.shape, kv_heads)};
-  }
-
- private:
-  const HalfContext& context_;
-  size_t queries_per_kv_ = 1;
-  size_t kv_heads_per_group_ = 1;
-};
-
 std::vector<const LinearPlace*> LinearLayersOf(const AttentionPlaces& places) {
   if (places.qkv) return {&*places.qkv, &places.output};
   return {&places.q, &places.k, &places.v, &places.output};
@@ -80,30 +29,6 @@ template <typename T>
 kernels::HeadsView<T> Heads(Matrix<T> matrix) {
   return {.data = matrix.data, .token_stride = matrix.stride};
 }
-
-// Queries, keys and values of one group, or their gradients. Dense, one after the other.
-template <typename T>
-struct Qkv {
-  Scratch<T> storage;  // empty: somebody else's
-  Matrix<T> q, k, v;
-
-  Qkv(T* data, size_t tokens, const Group& group)
-      : q(data, tokens, group.query_columns),
-        k(data + q.size(), tokens, group.kv_columns),
-        v(k.data + k.size(), tokens, group.kv_columns) {}
-
-  static size_t Elements(size_t tokens, const Group& group) {
-    return tokens * (group.query_columns + 2 * group.kv_columns);
-  }
-  static absl::StatusOr<Qkv> Allocate(const Resources& resources, size_t tokens,
-                                      const Group& group) {
-    GEMINID_ASSIGN_OR_RETURN(auto storage,
-                             Scratch<T>::Allocate(resources, Elements(tokens, group)));
-    Qkv qkv(storage.data(), tokens, group);
-    qkv.storage = std::move(storage);
-    return qkv;
-  }
-};
 
 // What the backward pass needs of one group: in storage of its own, or where it is kept.
 template <typename T>
@@ -441,6 +366,50 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
 }
 
 template <typename T>
+absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& context,
+                                 const AttentionPlaces& places, const ParameterUse& use,
+                                 const SublayerForward<T>& flow,
+                                 const RememberedKeys<T>& remembered) {
+  const ModelConfig& config = *context.config;
+  const size_t tokens = context.shape.tokens(), past = context.positions.first;
+  const size_t queries = config.query_columns(), columns = config.kv_columns();
+  Group all = {.first_query = 0,
+               .query_columns = queries,
+               .first_kv = 0,
+               .kv_columns = columns,
+               .shape = AttentionShapeOf(config, context.shape, config.kv_heads)};
+  all.shape.sequence = past + tokens;
+  all.shape.first_query = past;
+  GEMINID_ASSIGN_OR_RETURN(auto storage,
+                           Scratch<T>::Allocate(resources, tokens * (config.hidden + 2 * queries)));
+  const Matrix<T> n(storage.data(), tokens, config.hidden);
+  const Matrix<T> attended(n.data + n.size(), tokens, queries);
+  Qkv<T> qkv(attended.data + attended.size(), tokens, all);
+  qkv.k.data = remembered.keys + past * columns;
+  qkv.v.data = remembered.values + past * columns;
+  GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, flow.x, n.data));
+  {
+    Scratch<T> spare;
+    if (places.qkv) {
+      GEMINID_ASSIGN_OR_RETURN(spare,
+                               Scratch<T>::Allocate(resources, Qkv<T>::Elements(tokens, all)));
+    }
+    GEMINID_RETURN_IF_ERROR(
+        Half<T>(resources, context, places).Project(use, all, n, qkv, spare.data()));
+  }
+  GEMINID_ASSIGN_OR_RETURN(auto lse, Scratch<float>::Allocate(resources, tokens * config.heads));
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  GEMINID_RETURN_IF_ERROR(math.AttentionForward(
+      resources, all.shape, qkv.q, Matrix<const T>(remembered.keys, past + tokens, columns),
+      Matrix<const T>(remembered.values, past + tokens, columns), attended, lse.data()));
+  const Matrix<T> out(flow.out, tokens, config.hidden);
+  GEMINID_RETURN_IF_ERROR(
+      math.Copy(resources, Matrix<const T>(flow.residual, tokens, config.hidden), out));
+  return Forward<T>(resources, attended, WeightOf<T>(use, places.output), out,
+                    /*accumulate=*/true);
+}
+
+template <typename T>
 absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext& context,
                                    const AttentionPlaces& places, ParameterUse& use,
                                    const SublayerBackward<T>& flow, const KeptAttention<T>* kept) {
@@ -475,6 +444,9 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
   template absl::Status AttentionHalfForward(const Resources&, const HalfContext&,                \
                                              const AttentionPlaces&, const ParameterUse&,         \
                                              const SublayerForward<T>&, const KeptAttention<T>*); \
+  template absl::Status AttentionHalfExtend(const Resources&, const HalfContext&,                 \
+                                            const AttentionPlaces&, const ParameterUse&,          \
+                                            const SublayerForward<T>&, const RememberedKeys<T>&); \
   template absl::Status AttentionHalfBackward(                                                    \
       const Resources&, const HalfContext&, const AttentionPlaces&, ParameterUse&,                \
       const SublayerBackward<T>&, const KeptAttention<T>*);

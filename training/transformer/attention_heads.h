@@ -1,17 +1,95 @@
-// What attention does with each head of queries and keys before it compares them: it takes them out
-// of a fused projection, norms them in models that do, and turns them by their positions. Internal
-// to attention.
+// The heads of attention: the groups in which they are worked on, and what is done with queries and
+// keys before they are compared. They are taken out of a fused projection, normed in models that
+// do, and turned by their positions. Internal to attention.
 #ifndef GEMINID_TRAINING_TRANSFORMER_ATTENTION_HEADS_H_
 #define GEMINID_TRAINING_TRANSFORMER_ATTENTION_HEADS_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
+#include <utility>
 
+#include "base/pages.h"
 #include "base/status_macros.h"
+#include "kernels/model/attention/attention.h"
 #include "training/nn/blocks.h"
 #include "training/nn/compute.h"
+#include "training/nn/parallel/sequence/head_swap.h"
+#include "training/transformer/attention_half.h"
 #include "training/transformer/norm_layer.h"
 
 namespace geminid::trainer {
+
+// Consecutive key/value heads and the query heads that read them.
+struct Group {
+  size_t first_query;  // column
+  size_t query_columns;
+  size_t first_kv;  // column
+  size_t kv_columns;
+  kernels::AttentionShape shape;
+};
+
+// Cuts the heads into groups of about tiling.attention_columns query columns.
+class Groups {
+ public:
+  explicit Groups(const HalfContext& context) : context_(context) {
+    const ModelConfig& config = *context.config;
+    queries_per_kv_ = config.heads / config.kv_heads;
+    const size_t columns_per_kv = queries_per_kv_ * config.head_dim();
+    kv_heads_per_group_ =
+        config.norms_heads() ? config.kv_heads
+                             : std::clamp<size_t>(context.tiling.attention_columns / columns_per_kv,
+                                                  1, config.kv_heads);
+    if (context.cut.swap == nullptr) return;  // else as many for each rank
+    const size_t ranks = context.cut.swap->ranks();
+    kv_heads_per_group_ = base::RoundUp(kv_heads_per_group_, ranks);
+  }
+
+  size_t count() const {
+    return (context_.config->kv_heads + kv_heads_per_group_ - 1) / kv_heads_per_group_;
+  }
+
+  Group At(size_t index) const {
+    const ModelConfig& config = *context_.config;
+    const size_t first = index * kv_heads_per_group_;
+    const size_t kv_heads = std::min<size_t>(kv_heads_per_group_, config.kv_heads - first);
+    const size_t head_dim = config.head_dim();
+    return {.first_query = first * queries_per_kv_ * head_dim,
+            .query_columns = kv_heads * queries_per_kv_ * head_dim,
+            .first_kv = first * head_dim,
+            .kv_columns = kv_heads * head_dim,
+            .shape = AttentionShapeOf(config, context_.shape, kv_heads)};
+  }
+
+ private:
+  const HalfContext& context_;
+  size_t queries_per_kv_ = 1;
+  size_t kv_heads_per_group_ = 1;
+};
+
+// Queries, keys and values of one group, or their gradients. Dense, one after the other.
+template <typename T>
+struct Qkv {
+  Scratch<T> storage;  // empty: somebody else's
+  Matrix<T> q, k, v;
+
+  Qkv(T* data, size_t tokens, const Group& group)
+      : q(data, tokens, group.query_columns),
+        k(data + q.size(), tokens, group.kv_columns),
+        v(k.data + k.size(), tokens, group.kv_columns) {}
+
+  static size_t Elements(size_t tokens, const Group& group) {
+    return tokens * (group.query_columns + 2 * group.kv_columns);
+  }
+  static absl::StatusOr<Qkv> Allocate(const Resources& resources, size_t tokens,
+                                      const Group& group) {
+    GEMINID_ASSIGN_OR_RETURN(auto storage,
+                             Scratch<T>::Allocate(resources, Elements(tokens, group)));
+    Qkv qkv(storage.data(), tokens, group);
+    qkv.storage = std::move(storage);
+    return qkv;
+  }
+};
 
 // Turns queries or keys, which are dense, by their positions, or gradients back: of each head what
 // the tables turn. Without tables: nothing.

@@ -12,6 +12,7 @@
 #include "training/nn/parallel/tensor/layer_scratch.h"
 #include "training/nn/parallel/tensor/tensor_layout.h"
 #include "training/nn/tensor_parameters.h"
+#include "training/transformer/tensor_layers.h"
 
 namespace geminid::trainer {
 namespace {
@@ -81,44 +82,22 @@ collectives::ScratchBytes PiecesOf(const TrainOptions& options, const kernels::A
 }
 
 LayerBytes LayersOf(const TrainOptions& options, const MicroBatchShape& shape, size_t threads) {
-  const ModelConfig& model = options.model;
   const TensorGrid grid = GridOf(options.parallel);
-  const bool gpt2 = model.family == Family::kGpt2;
-  const size_t tokens = shape.tokens(), words = PaddedVocabulary(grid, model.vocabulary);
+  const auto layers = TensorLayerOptions::Of(options.model, shape, grid);
   const auto most = [](const collectives::ScratchBytes& bytes) {
     return std::max(bytes.forward, bytes.backward);
   };
-  const collectives::AttentionOptions attention = {.sequences = shape.sequences,
-                                                   .sequence_length = shape.sequence_length,
-                                                   .hidden = model.hidden,
-                                                   .heads = model.heads,
-                                                   .kv_heads = model.kv_heads,
-                                                   .head_dim = model.head_dim(),
-                                                   .bias = gpt2};
   const collectives::ScratchBytes pieces =
-      PiecesOf(options, AttentionOfRank(grid, attention), threads);
-  const collectives::MlpOptions mlp = {
-      .activation = gpt2 ? collectives::Activation::kGelu : collectives::Activation::kSwiglu,
-      .tokens = tokens,
-      .hidden = model.hidden,
-      .inner = model.intermediate,
-      .bias = gpt2};
-  const collectives::NormOptions norm = {
-      .kind = gpt2 ? collectives::NormKind::kLayer : collectives::NormKind::kRms,
-      .tokens = tokens,
-      .hidden = model.hidden};
-  const collectives::LinearOptions logits = {.shape = {tokens, model.hidden, words}};
-  const auto table = [&](size_t rows) {
-    return most(ScratchOf(grid, collectives::EmbeddingShape{tokens, rows, model.hidden}));
-  };
-  const uint64_t of_norm = most(ScratchOf(grid, norm));
-  return {.half = std::max({most(ScratchOf(grid, attention, threads,
+      PiecesOf(options, AttentionOfRank(grid, layers.attention), threads);
+  const uint64_t of_norm = most(ScratchOf(grid, layers.norm));
+  return {.half = std::max({most(ScratchOf(grid, layers.attention, threads,
                                            options.parallel.sequence > 1 ? &pieces : nullptr)),
-                            most(ScratchOf(grid, mlp, threads)), of_norm}),
-          .output =
-              std::max({most(ScratchOf(grid, logits, threads)), of_norm,
-                        most(ScratchOf(grid, collectives::LogitsShape{tokens, model.vocabulary}))}),
-          .tables = std::max(table(model.vocabulary), gpt2 ? table(model.position_rows()) : 0)};
+                            most(ScratchOf(grid, layers.mlp, threads)), of_norm}),
+          .output = std::max({most(ScratchOf(grid, layers.logits, threads)), of_norm,
+                              most(ScratchOf(grid, layers.loss))}),
+          .tables = std::max(
+              most(ScratchOf(grid, layers.tokens)),
+              layers.positions.vocabulary > 0 ? most(ScratchOf(grid, layers.positions)) : 0)};
 }
 
 // A feature that a run does not have yet.

@@ -27,6 +27,20 @@ struct TensorPieces {
   collectives::PieceAttention* attention = nullptr;  // null: sequences are whole; else outlives
 };
 
+// What the layers are made with, but for where the tokens of a sequence stand in it.
+struct TensorLayerOptions {
+  static TensorLayerOptions Of(const ModelConfig& config, const MicroBatchShape& shape,
+                               const collectives::TensorGrid& grid);
+
+  collectives::EmbeddingShape tokens;
+  collectives::EmbeddingShape positions;  // of no words: they are rotary
+  collectives::NormOptions norm;
+  collectives::AttentionOptions attention;
+  collectives::MlpOptions mlp;
+  collectives::LinearOptions logits;
+  collectives::LogitsShape loss;
+};
+
 struct TensorLayers {
   std::unique_ptr<collectives::ParallelEmbedding> tokens;
   std::unique_ptr<collectives::ParallelEmbedding> positions;  // null: they are rotary

@@ -51,18 +51,16 @@ absl::StatusOr<ActivationRoom> RoomOf(const TrainOptions& options, const RankPar
                                -static_cast<double>(working_set),
                                -static_cast<double>(statistics.device_state_bytes)};
   GEMINID_RETURN_IF_ERROR(communicator.AllReduce(least, least, collectives::ReduceOp::kMin));
-  const MicroBatchShape shape = ShapeOfShare(options, ranks);
-  return ActivationRoom{
-      .placement = options.zero.placement,
-      .arena_bytes = static_cast<uint64_t>(least[0]),
-      .workspace_bytes = WorkspaceBytesOfShare(options, ranks, threads),
-      .kept_bytes = KeptBytesOfShare(options, ranks),
-      .whole_model_bytes = WholeModelBytes(options),
-      .weight_bytes = WeightBytes(options),
-      .working_set_bytes = static_cast<uint64_t>(-least[1]),
-      .state_bytes = static_cast<uint64_t>(-least[2]),
-      .item_bytes = part.item_bytes,
-      .input_bytes = shape.tokens() * options.model.hidden * zero::SizeOf(options.zero.data_type)};
+  return ActivationRoom{.placement = options.zero.placement,
+                        .arena_bytes = static_cast<uint64_t>(least[0]),
+                        .workspace_bytes = WorkspaceBytesOfShare(options, ranks, threads),
+                        .kept_bytes = KeptBytesOfShare(options, ranks),
+                        .whole_model_bytes = WholeModelBytes(options),
+                        .weight_bytes = WeightBytes(options),
+                        .working_set_bytes = static_cast<uint64_t>(-least[1]),
+                        .state_bytes = static_cast<uint64_t>(-least[2]),
+                        .item_bytes = part.item_bytes,
+                        .input_bytes = InputBytesOfShare(options, ranks)};
 }
 
 }  // namespace

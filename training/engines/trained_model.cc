@@ -170,8 +170,7 @@ TensorPieces TrainedModel::PiecesOfLayers() const {
 }
 
 std::vector<uint64_t> TrainedModel::ItemBytes() const {
-  const Parallel& parallel = around_.options.parallel;
-  if (parallel.pipeline > 1 || parallel.tensor.size > 1) return {};
+  if (around_.options.parallel.pipeline > 1) return {};
   return parts_.front().transformer->ItemBytes(
       ShapeOfShare(around_.options, around_.world.WorldSize()));
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -13,20 +12,12 @@
 #include "training/settings/mesh_choice.h"
 #include "training/settings/rank_share.h"
 #include "training/transformer/activations.h"
-#include "training/transformer/transformer.h"
 
 namespace geminid::trainer {
 namespace {
 
 // What all errors of an arena that is too small say.
 constexpr char kArenaWords[] = "device arena";
-
-std::vector<uint64_t> ItemBytes(const TrainOptions& options, int world_size) {
-  const Parallel& parallel = options.parallel;
-  if (parallel.pipeline > 1 || parallel.tensor.size > 1 || parallel.expert > 1) return {};
-  return MakeTransformer(options.model, options.zero.data_type, TilingOf(options))
-      ->ItemBytes(ShapeOfShare(options, world_size));
-}
 
 // With what stays on the device of activations: where the run decides, nothing.
 uint64_t BytesBesideModel(const TrainOptions& options, int world_size, size_t threads) {
@@ -36,10 +27,8 @@ uint64_t BytesBesideModel(const TrainOptions& options, int world_size, size_t th
   }
   if (options.activations != Activations::kOffload) return recomputing;
   const ActivationRoom room = {.workspace_bytes = recomputing,
-                               .item_bytes = ItemBytes(options, world_size),
-                               .input_bytes = ShapeOfShare(options, world_size).tokens() *
-                                              options.model.hidden *
-                                              zero::SizeOf(options.zero.data_type)};
+                               .item_bytes = ItemBytesOfShare(options, world_size),
+                               .input_bytes = InputBytesOfShare(options, world_size)};
   if (room.item_bytes.empty()) return recomputing;
   return OffloadingBytes(room,
                          std::min(kFewestPlaces, static_cast<uint32_t>(room.item_bytes.size())));
@@ -53,7 +42,7 @@ std::string OtherActivations(const TrainOptions& options, int world_size, size_t
   for (const Activations activations : {Activations::kOffload, Activations::kRecompute}) {
     other.activations = activations;
     if (activations == Activations::kOffload &&
-        ItemBytes(options, world_size).size() <= kFewestPlaces) {
+        ItemBytesOfShare(options, world_size).size() <= kFewestPlaces) {
       continue;
     }
     const uint64_t enough = EnoughDeviceBytes(other, world_size, threads);

@@ -138,12 +138,11 @@ absl::Status CheckParallel(const TrainOptions& options) {
                                " has 2 stages or more; leave it out for one"));
   }
   if (!options.parallel.cuts()) return absl::OkStatus();
-  const bool cuts_layers = options.parallel.tensor.size > 1 || options.parallel.expert > 1;
   if (options.activations == Activations::kOffload &&
-      (cuts_layers || options.parallel.pipeline > 1)) {
+      (options.parallel.expert > 1 || options.parallel.pipeline > 1)) {
     return Refuse(
-        "--activations offload is not there yet with cut layers, spread experts or a pipeline; "
-        "take keep, recompute or auto");
+        "--activations offload is not there yet with spread experts or a pipeline; take keep, "
+        "recompute or auto");
   }
   if (options.wants_gpu && options.parallel.needs_host()) {
     return Refuse(

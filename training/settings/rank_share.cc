@@ -73,7 +73,12 @@ bool MayBeShare(const TrainOptions& options) {
   return options.parallel.tensor.size > 1 && !options.parallel.needs_host();
 }
 
-// The workspace of such a rank.
+// Whether a rank is of a grid whose layers run on the host.
+bool IsOnGrid(const TrainOptions& options) {
+  return options.parallel.tensor.size > 1 && !(options.wants_gpu && MayBeShare(options));
+}
+
+// The workspace of a rank with a shard of each layer.
 uint64_t ShareWorkspaceBytes(const TrainOptions& options, const ModelConfig& layers,
                              const MicroBatchShape& shape, size_t threads) {
   const zero::DataType type = options.zero.data_type;
@@ -191,12 +196,9 @@ uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage s
            HeldInHalves(options, shape, /*keeps=*/false, stage);
   }
   const ModelConfig layers = LayersInFlight(options, stage);
-  if (options.wants_gpu && MayBeShare(options)) {
-    return KeptBytes(ConfigOfShare(layers, options.parallel.tensor.size), options.zero.data_type,
-                     shape);
-  }
-  if (options.parallel.tensor.size > 1) return TensorKeptBytes(options, layers.layers, shape);
-  return KeptBytes(layers, options.zero.data_type, shape);
+  if (IsOnGrid(options)) return TensorKeptBytes(options, layers.layers, shape);
+  return KeptBytes(ConfigOfShare(layers, options.parallel.tensor.size), options.zero.data_type,
+                   shape);
 }
 
 uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads,
@@ -235,6 +237,22 @@ uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size
   half.layers = 0;
   shape.sequence_length = options.model.context;
   return bytes + WorkspaceBytesBound(half, type, shape, tiling, threads);
+}
+
+std::vector<uint64_t> ItemBytesOfShare(const TrainOptions& options, int world_size) {
+  const Parallel& parallel = options.parallel;
+  if (parallel.pipeline > 1 || parallel.expert > 1) return {};
+  const MicroBatchShape shape = ShapeOfShare(options, world_size);
+  if (IsOnGrid(options)) return TensorItemBytes(options, shape);
+  return MakeTransformer(ConfigOfShare(options.model, parallel.tensor.size), options.zero.data_type,
+                         TilingOf(options))
+      ->ItemBytes(shape);
+}
+
+uint64_t InputBytesOfShare(const TrainOptions& options, int world_size) {
+  const MicroBatchShape shape = ShapeOfShare(options, world_size);
+  if (IsOnGrid(options)) return TensorStreamBytes(options, shape);
+  return shape.tokens() * options.model.hidden * zero::SizeOf(options.zero.data_type);
 }
 
 uint64_t StateBytesPerParameter(const TrainOptions& options) {

@@ -53,6 +53,11 @@ uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage s
 uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads,
                                OfStage stage = {});
 
+// What a micro-batch of the rank can offload, item by item (Transformer::ItemBytes); nothing where
+// the run offloads no activations. Of an item, its input.
+std::vector<uint64_t> ItemBytesOfShare(const TrainOptions& options, int world_size);
+uint64_t InputBytesOfShare(const TrainOptions& options, int world_size);
+
 // Weight, remainder and the optimizer's arrays, of the optimizers that have most of them.
 uint64_t StateBytesPerParameter(const TrainOptions& options);
 

@@ -186,6 +186,23 @@ uint64_t TensorKeptBytes(const TrainOptions& options, uint64_t layers,
           KeptElements(options, shape, MlpPerToken(options.model)));
 }
 
+uint64_t TensorStreamBytes(const TrainOptions& options, const MicroBatchShape& shape) {
+  return sizeof(float) * StreamOf(options, shape).elements;
+}
+
+std::vector<uint64_t> TensorItemBytes(const TrainOptions& options, const MicroBatchShape& shape) {
+  constexpr uint64_t kBlocks = 4;
+  const uint64_t beside = TensorStreamBytes(options, shape) + kBlocks * kAlignment;
+  std::vector<uint64_t> bytes;
+  for (uint64_t layer = 0; layer < options.model.layers; ++layer) {
+    for (const uint64_t per_token :
+         {AttentionPerToken(options.model), MlpPerToken(options.model)}) {
+      bytes.push_back(sizeof(float) * KeptElements(options, shape, per_token) + beside);
+    }
+  }
+  return bytes;
+}
+
 uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
                               const MicroBatchShape& shape, size_t threads) {
   const ModelConfig& model = options.model;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "training/nn/blocks.h"
@@ -32,6 +33,10 @@ uint64_t TensorKeptBytes(const TrainOptions& options, uint64_t layers,
                          const MicroBatchShape& shape);
 uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
                               const MicroBatchShape& shape, size_t threads);
+// What of the residual stream one rank has. And beyond what offloading takes of each item: a
+// sublayer's input with what it keeps.
+uint64_t TensorStreamBytes(const TrainOptions& options, const MicroBatchShape& shape);
+std::vector<uint64_t> TensorItemBytes(const TrainOptions& options, const MicroBatchShape& shape);
 
 }  // namespace geminid::trainer
 

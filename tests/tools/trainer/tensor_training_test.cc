@@ -136,6 +136,25 @@ TEST_F(TensorTraining, OfOneMesh_DoesNotDependOnMemoryNorOnThreads) {
       {{"--activations", "recompute"}, {"--placement", "cpu"}, kLittleMemory, {"--threads", "2"}});
 }
 
+TEST_F(TensorTraining, ThatOffloadsActivations_HasTheBitsOfKeepingThem) {
+  // Less than keeps all of six layers.
+  const std::vector<std::pair<std::string, std::string>> meshes = {
+      {"tensor=1d:2", "2MiB"}, {"tensor=2d:4,sequence=ring:2", "1MiB"}};
+  for (const auto& [axes, memory] : meshes) {
+    for (const char* dtype : {"fp32", "bf16"}) {
+      SCOPED_TRACE(axes + " " + dtype);
+      const Words run = kLlama + Cut(axes) + Words{"--layers", "6", "--dtype", dtype};
+      const nlohmann::json keeps = Run(run + Words{"--activations", "keep"});
+      const nlohmann::json offloads =
+          Run(run + Words{"--activations", "offload", "--device-memory", memory});
+      EXPECT_EQ(offloads["activations"], "offload");
+      EXPECT_GT(offloads["activation_bytes"], 0);
+      EXPECT_EQ(offloads["loss_hex"], keeps["loss_hex"]);
+      EXPECT_EQ(offloads["weights_sha256"], keeps["weights_sha256"]);
+    }
+  }
+}
+
 // Norms, rows and columns of which each rank has blocks, some of them on several ranks.
 // Each of them in each mesh, of one model or the other.
 TEST_F(TensorOptimizers, WithOptimizersOfWholeTensors_IsCloseToOneRank) {

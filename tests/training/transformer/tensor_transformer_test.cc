@@ -130,10 +130,14 @@ void ExpectWithinBounds(const TensorGrid& grid, const ModelConfig& config, DataT
   const Batch batch = RandomBatch(config, kShape, 3);
   const uint64_t most = TensorWorkspaceBytes(options, config.layers, kShape, 1);
   const uint64_t kept = TensorKeptBytes(options, config.layers, kShape);
+  const std::vector<uint64_t> items = TensorItemBytes(options, kShape);
   for (const bool keeps : {true, false}) {
     MicroBatch view = batch.view();
     view.keeps_activations = keeps;
     OnGrid(grid, config, whole, [&](int /*rank*/, CutModel& cut) {
+      const std::vector<uint64_t> needed = cut.model->ItemBytes(kShape);
+      ASSERT_EQ(needed.size(), items.size());
+      for (size_t i = 0; i < items.size(); ++i) EXPECT_LE(needed[i], items[i]);
       const std::vector<ParameterSpec>& specs = cut.model->parameters().specs;
       auto narrow = std::make_unique<DenseParameters>(specs, type, 1, kWorkspaceBytes);
       const StackWorkspace& workspace = narrow->workspace();

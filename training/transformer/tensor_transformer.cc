@@ -214,7 +214,7 @@ class GridLayers final : public DecoderLayers<float> {
   const TensorHalf& PlacesOf(const Sublayer& which) const {
     return (IsAttention(which.kind) ? blocks_.attention : blocks_.mlp)[which.layer];
   }
-  // Calls `run` with the layers of a sublayer.
+  // Calls `call` with the layers of a sublayer.
   template <typename Call>
   absl::Status With(const Sublayer& which, const Call& call) {
     return IsAttention(which.kind) ? call(*layers_.attention) : call(*layers_.mlp);

@@ -38,7 +38,7 @@ class OwnLayers final : public DecoderLayers<T> {
 
   // Other ranks decide how many rows a rank's experts have.
   Abilities abilities() const override {
-    return {.items = experts_ == nullptr, .extends = layers_ == nullptr};
+    return {.items = experts_ == nullptr, .extends = layers_ == nullptr && experts_ == nullptr};
   }
   absl::Status Check(const MicroBatch& batch) const override {
     return CheckMicroBatch(batch, config().context);

@@ -16,9 +16,9 @@ import tree
 
 TREES = ("training/", "tools/trainer/")
 ROOMS = {
-    "training/forecast": set(),
+    "training/models": set(),
+    "training/forecast": {"training/models"},
     "training/goodput": set(),
-    "training/models": {"training/forecast"},
     "training/nn/parallel": set(),
     "training/nn/parallel/sequence": {"training/nn/parallel"},
     "training/nn/parallel/tensor": {"training/nn/parallel", "training/nn/parallel/sequence"},

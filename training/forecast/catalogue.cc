@@ -26,150 +26,69 @@ struct Shape {
   std::uint64_t layers, hidden, heads;
 };
 
-Model Dense(std::string name, Shape shape) {
-  Model model;
-  model.name = std::move(name);
-  model.layers = shape.layers;
-  model.hidden = shape.hidden;
-  model.heads = shape.heads;
-  model.kv_heads = shape.heads;
-  model.head_dim = shape.hidden / shape.heads;
-  model.intermediate = 4 * shape.hidden;
-  return model;
-}
-
-Model Gpt2(std::string name, Shape shape) {
-  Model model = Dense(std::move(name), shape);
-  model.vocabulary = 50257;
-  model.position_rows = 1024;
-  model.context = 1024;
-  return model;
-}
-
-Model Gpt3(std::string name, Shape shape) {
-  Model model = Gpt2(std::move(name), shape);
-  model.position_rows = 2048;
-  model.context = 2048;
-  return model;
-}
-
-Model Opt(std::string name, Shape shape) {
-  Model model = Dense(std::move(name), shape);
-  model.fused_qkv = false;
-  model.vocabulary = 50272;
-  model.position_rows = 2048 + 2;  // positions count from 2
-  model.context = 2048;
-  return model;
-}
-
-// The one member that is post-norm and has a token table narrower than its layers.
-Model Opt350m() {
-  Model model = Opt("opt-350m", {24, 1024, 16});
-  model.embedding_width = 512;
-  model.final_norm = false;
-  return model;
-}
-
-Model WithoutBiases(Model model) {
-  model.qkv_bias = false;
-  model.attention_output_bias = false;
-  model.mlp_bias = false;
-  return model;
-}
-
 // 8/3 of hidden, rounded up to a multiple of 256 (LLaMA's reference code).
 std::uint64_t GatedWidth(std::uint64_t hidden) {
   constexpr std::uint64_t kMultiple = 256;
   return base::RoundUp(8 * hidden / 3, kMultiple);
 }
 
+Model Dense(std::string name, trainer::Family family, Shape shape, std::uint64_t vocabulary,
+            std::uint64_t context) {
+  Model model;
+  model.name = std::move(name);
+  model.family = family;
+  model.layers = shape.layers;
+  model.hidden = shape.hidden;
+  model.heads = model.kv_heads = shape.heads;
+  model.intermediate = 4 * shape.hidden;
+  model.vocabulary = vocabulary;
+  model.context = context;
+  return model;
+}
+
+Model Gpt2(std::string name, Shape shape) {
+  return Dense(std::move(name), trainer::Family::kGpt2, shape, 50257, 1024);
+}
+
+Model Gpt3(std::string name, Shape shape) {
+  return Dense(std::move(name), trainer::Family::kGpt2, shape, 50257, 2048);
+}
+
+Model Opt(std::string name, Shape shape) {
+  return Dense(std::move(name), trainer::Family::kOpt, shape, 50272, 2048);
+}
+
+// The one member that is post-norm and has a token table narrower than its layers.
+Model Opt350m() {
+  Model model = Opt("opt-350m", {24, 1024, 16});
+  model.untrained.embedding_width = 512;
+  model.untrained.last_norm = false;
+  return model;
+}
+
 Model Llama(std::string name, Shape shape) {
-  Model model = WithoutBiases(Dense(std::move(name), shape));
+  Model model = Dense(std::move(name), trainer::Family::kLlama, shape, 32000, 2048);
   model.intermediate = GatedWidth(shape.hidden);
-  model.vocabulary = 32000;
-  model.context = 2048;
-  model.gated_mlp = true;
-  model.norm_shift = false;
-  model.fused_qkv = false;
-  model.tied_output = false;
   return model;
 }
 
 // Multi-query attention with heads of 256, SwiGLU of width 4 hidden, one norm without shift for
 // both halves, no biases, one table.
 Model Palm(std::string name, Shape shape) {
-  Model model = WithoutBiases(Dense(std::move(name), shape));
+  Model model = Dense(std::move(name), trainer::Family::kPalm, shape, 256000, 2048);
   model.kv_heads = 1;
-  model.head_dim = 256;
-  model.vocabulary = 256000;
-  model.context = 2048;
-  model.gated_mlp = true;
-  model.norm_shift = false;
-  model.norms_per_layer = 1;
-  model.fused_qkv = false;
+  model.head_width = 256;
   return model;
 }
 
-Model Experts(Model model, std::uint64_t experts, std::uint64_t experts_per_token) {
-  model.experts = experts;
-  model.experts_per_token = experts_per_token;
-  return model;
-}
-
-Model Qwen3(Model model, std::uint64_t head_dim) {
-  model.head_dim = head_dim;
-  model.qk_norm = true;
-  model.tied_output = true;
-  return model;
-}
-
-Model GptNeox(std::string name, Shape shape) {
-  Model model = Gpt2(std::move(name), shape);
-  model.position_rows = 0;
-  model.parallel_block = true;
-  model.tied_output = false;
-  return model;
-}
-
-// A model of geminid-train: shapes of GPT-2, LLaMA and the like over bytes.
-Model OverBytes(Model model, std::uint64_t context) {
-  model.vocabulary = 256;
-  model.context = context;
-  if (model.position_rows > 0) model.position_rows = context;
-  return model;
-}
-
-Model OverBytes(Model model, std::uint64_t kv_heads, std::uint64_t intermediate,
-                std::uint64_t context) {
-  model.kv_heads = kv_heads;
-  model.intermediate = intermediate;
-  return OverBytes(std::move(model), context);
-}
-
-// Those of training/models/model_config.cc; a test compares them.
 const std::vector<Model>& ModelsOfTrainer() {
-  static const std::vector<Model>* const kModels = new std::vector<Model>{
-      OverBytes(Gpt2("gpt2-tiny", {2, 64, 4}), 64),
-      OverBytes(Gpt2("gpt2-3m", {4, 256, 4}), 128),
-      OverBytes(Gpt2("gpt2-20m", {12, 384, 6}), 256),
-      OverBytes(Gpt2("gpt2-small", {12, 768, 12}), 1024),
-      OverBytes(Gpt2("gpt2-medium", {24, 1024, 16}), 1024),
-      OverBytes(Gpt2("gpt2-large", {36, 1280, 20}), 1024),
-      OverBytes(Gpt2("gpt2-xl", {48, 1600, 25}), 1024),
-      OverBytes(Llama("llama-tiny", {2, 64, 4}), 2, 192, 64),
-      OverBytes(Llama("llama-3m", {4, 256, 4}), 4, 704, 128),
-      OverBytes(Llama("llama-20m", {12, 384, 6}), 6, 1024, 256),
-      OverBytes(Llama("llama-125m", {12, 768, 12}), 12, 2048, 1024),
-      OverBytes(Llama("llama-1b", {22, 2048, 32}), 4, 5632, 2048),
-      OverBytes(Llama("llama-7b", {32, 4096, 32}), 32, 11008, 2048),
-      OverBytes(Llama("mistral-tiny", {2, 64, 4}), 2, 192, 64),
-      OverBytes(Qwen3(Llama("qwen3-tiny", {2, 64, 4}), 32), 2, 192, 64),
-      OverBytes(Experts(Llama("mixtral-tiny", {2, 64, 4}), 4, 2), 2, 128, 64),
-      OverBytes(Experts(Llama("mixtral-20m", {6, 256, 4}), 8, 2), 2, 512, 256),
-      OverBytes(Experts(Llama("mixtral-8x7b", {32, 4096, 32}), 8, 2), 8, 14336, 2048),
-      OverBytes(GptNeox("pythia-tiny", {2, 64, 4}), 64),
-      OverBytes(GptNeox("pythia-160m", {12, 768, 12}), 2048),
-  };
+  static const std::vector<Model>* const kModels = [] {
+    auto* const models = new std::vector<Model>;
+    for (const trainer::Preset& preset : trainer::Presets()) {
+      models->push_back({preset.config, preset.name});
+    }
+    return models;
+  }();
   return *kModels;
 }
 
@@ -278,19 +197,14 @@ absl::StatusOr<Model> MakeMember(const Family& family, std::uint64_t layers, std
   if (heads == 0) {
     GEMINID_ASSIGN_OR_RETURN(heads, DefaultHeads(hidden));
   }
-  if (hidden % heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the number of heads (", heads,
-                                                   ") must divide the hidden size (", hidden, ")"));
-  }
   Model model = family.base;
   model.name = absl::StrCat(family.name, "-", layers, "x", hidden);
   model.layers = layers;
   model.hidden = hidden;
   model.heads = heads;
   model.kv_heads = heads;
-  model.head_dim = hidden / heads;
-  model.intermediate = model.gated_mlp ? GatedWidth(hidden) : 4 * hidden;
-  if (absl::Status status = Validate(model); !status.ok()) return status;
+  model.intermediate = model.gated_mlp() ? GatedWidth(hidden) : 4 * hidden;
+  GEMINID_RETURN_IF_ERROR(Validate(model));
   return model;
 }
 

@@ -39,7 +39,7 @@ class Search {
 
   absl::Status TryBatchAndNodes(const Model& model) {
     GEMINID_RETURN_IF_ERROR(TrySequences());
-    const bool image = model.patch_elements > 0;  // whose sequence is no choice
+    const bool image = model.untrained.patch_elements > 0;  // whose sequence is no choice
     if (!image) GEMINID_RETURN_IF_ERROR(TrySequenceLength());
     return TryNodes();
   }

@@ -10,7 +10,7 @@ constexpr std::uint64_t kIndexBytes = 4;  // a token or a target
 // Of `norms` rows per token: mean and reciprocal deviation of a layer norm, of an RMS norm the
 // latter alone.
 std::uint64_t NormStatisticsBytes(const Model& m, std::uint64_t norms, const Batch& batch) {
-  return (m.norm_shift ? 2 : 1) * norms * kFloatBytes * batch.tokens();
+  return (m.layer_norms() ? 2 : 1) * norms * kFloatBytes * batch.tokens();
 }
 
 std::uint64_t StreamBytes(const Model& m, const Batch& batch) {
@@ -24,44 +24,16 @@ std::uint64_t OutputRows(const Model& m, const Batch& batch) {
 
 std::uint64_t LogitBytes(const Model& m, const Batch& batch) {
   return (kElementBytes + kFloatBytes) * std::min(OutputRows(m, batch), kLogitRows) *
-         (m.classifies() ? m.classes : m.vocabulary);
+         (m.classifies() ? m.untrained.classes : m.vocabulary);
 }
 
 // What the batch itself takes.
 std::uint64_t InputBytes(const Model& m, const Batch& batch) {
-  if (m.patch_elements > 0) {
-    return kElementBytes * batch.tokens() * m.patch_elements + kIndexBytes * batch.sequences;
+  if (m.untrained.patch_elements > 0) {
+    return kElementBytes * batch.tokens() * m.untrained.patch_elements +
+           kIndexBytes * batch.sequences;
   }
   return (m.has_both() ? 3 : 2) * kIndexBytes * batch.tokens();
-}
-
-std::uint64_t ProjectionElements(const Model& m) {
-  return m.table_columns() == m.hidden ? 0 : m.table_columns() * m.hidden;
-}
-
-// Of the dense layer that some heads have before their last matrix.
-std::uint64_t DenseElements(const Model& m) {
-  const bool dense = m.head == Head::kMaskedLanguage || m.head == Head::kPooledClassifier;
-  return dense ? m.hidden * m.hidden : 0;
-}
-
-// Elements of the matrices of one operator that are read when `experts` of them are.
-std::uint64_t MatrixElements(const Model& m, Operator op, std::uint64_t experts) {
-  switch (op) {
-    case Operator::kEmbedding:
-      return ProjectionElements(m) + m.patch_elements * m.hidden;
-    case Operator::kEncoderAttention:
-    case Operator::kAttention:
-    case Operator::kCrossAttention:
-      return m.hidden * (2 * m.query_columns() + 2 * m.kv_columns());
-    case Operator::kMlp:
-      return (m.experts > 1 ? m.experts * m.hidden : 0) +
-             experts * (m.mlp_inputs() + 1) * m.hidden * m.intermediate;
-    case Operator::kOutput:
-      if (m.classifies()) return DenseElements(m) + m.hidden * m.classes;
-      return DenseElements(m) + m.vocabulary * m.table_columns() + ProjectionElements(m);
-  }
-  return 0;
 }
 
 }  // namespace
@@ -71,22 +43,22 @@ Saved SavedBytes(const Model& m, Operator part, const Batch& batch) {
   Saved saved;
   if (!IsPartOfLayer(part)) return saved;
   saved.input_bytes = StreamBytes(m, batch);
-  const std::uint64_t norms = m.output_norms ? 2 : 1;
+  const std::uint64_t norms = m.traits().norms.outputs ? 2 : 1;
   saved.rest_bytes = norms * (StreamBytes(m, batch) + NormStatisticsBytes(m, 1, batch));
   if (IsAttention(part)) {
     saved.wide_bytes = kElementBytes * tokens * (2 * m.query_columns() + 2 * m.kv_columns());
     saved.wide_bytes += kFloatBytes * tokens * m.heads;
-    if (m.qk_norm) {
+    if (m.norms_heads()) {
       saved.wide_bytes += kElementBytes * tokens * (m.query_columns() + m.kv_columns()) +
                           NormStatisticsBytes(m, m.heads + m.kv_heads, batch);
     }
     saved.rest_bytes += saved.wide_bytes;
     return saved;
   }
-  const std::uint64_t visits = tokens * m.experts_per_token;
+  const std::uint64_t visits = tokens * m.mlps_per_token();
   saved.wide_bytes = kElementBytes * visits * m.intermediate * (m.mlp_inputs() + 1);
   saved.rest_bytes += saved.wide_bytes;
-  if (m.experts > 1) {
+  if (m.routed()) {
     saved.rest_bytes += kFloatBytes * tokens * m.experts + 2 * kElementBytes * visits * m.hidden;
   }
   return saved;
@@ -118,7 +90,7 @@ double Operations(const Model& m, Operator op, Turn turn, const Batch& batch) {
   const std::uint64_t rows = op == Operator::kOutput ? OutputRows(m, batch) : batch.tokens();
   // The table of the embedding is looked up, not multiplied.
   const double forward = 2 * static_cast<double>(rows) *
-                         static_cast<double>(MatrixElements(m, op, m.experts_per_token));
+                         static_cast<double>(MatrixElements(m, op, m.mlps_per_token()));
   if (op == Operator::kOutput) return 3 * forward;  // both turns
   double attended = 0;
   if (IsAttention(op)) {
@@ -130,7 +102,7 @@ double Operations(const Model& m, Operator op, Turn turn, const Batch& batch) {
 }
 
 double WeightTraffic(const Model& m, Operator op, Turn turn, const Batch& batch) {
-  const std::uint64_t experts = std::min(m.experts, batch.tokens() * m.experts_per_token);
+  const std::uint64_t experts = std::min(m.mlps(), batch.tokens() * m.mlps_per_token());
   std::uint64_t elements = MatrixElements(m, op, experts);
   if (op == Operator::kEmbedding && m.vocabulary > 0) {
     elements += batch.tokens() * m.table_columns();

@@ -9,10 +9,8 @@
 
 namespace geminid::forecast {
 
-// `json` is the text of the file. Known model types: gpt2, opt, llama, mistral, mixtral, qwen2,
-// qwen3, gemma, gemma2, gemma3_text, phi3, gpt_neox, falcon, bert, t5 and vit. Keys that do not
-// change a size are passed over, as the checkpoints have dozens; a key that does and that has a
-// value we cannot honour is an error. INVALID_ARGUMENT naming the key and what to do instead.
+// `json` is the text of the file, of any family that has a reader (training/models/family.h).
+// INVALID_ARGUMENT naming the key and what to do instead.
 absl::StatusOr<Model> ModelFromHuggingFace(const std::string& json);
 
 }  // namespace geminid::forecast

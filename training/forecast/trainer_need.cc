@@ -1,7 +1,6 @@
 #include "training/forecast/trainer_need.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -29,7 +28,7 @@ struct Chunks {
 // Of a layer's experts the trainer has one at a time.
 std::uint64_t TogetherOf(const Model& model, const Place& place, std::uint64_t bytes,
                          std::uint64_t largest_chunk) {
-  if (model.experts <= 1 || place.second != Operator::kMlp) return bytes;
+  if (model.mlps() <= 1 || place.second != Operator::kMlp) return bytes;
   return bytes / model.experts + largest_chunk;
 }
 
@@ -164,11 +163,22 @@ std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need) {
 
 bool TrainerTrains(const Model& model) {
   // Not OPT-350m, whose norms stand behind the layers.
-  if (model.name == "opt") return model.final_norm && model.embedding_width == 0;
-  constexpr const char* kTypes[] = {"gpt2",    "gpt_neox", "llama", "mistral",
-                                    "mixtral", "qwen2",    "qwen3"};
-  return std::find(std::begin(kTypes), std::end(kTypes), model.name) != std::end(kTypes) ||
-         TrainersOwn(model.name) != nullptr;
+  const bool as_trained = model.last_norm() && model.table_columns() == model.hidden;
+  const bool by_type = model.name == Name(model.family) && model.traits().trains();
+  return (by_type && as_trained) || TrainersOwn(model.name) != nullptr;
+}
+
+WorkspaceShape WorkspaceShapeOf(const Model& model) {
+  return {.layers = model.layers,
+          .hidden = model.hidden,
+          .heads = model.heads,
+          .kv_heads = model.kv_heads,
+          .head_dim = model.head_dim(),
+          .intermediate = model.intermediate,
+          .vocabulary = model.vocabulary,
+          .experts = model.routed() ? model.experts : 0,
+          .norms_heads = model.norms_heads(),
+          .parallel_block = model.parallel()};
 }
 
 }  // namespace geminid::forecast

@@ -28,7 +28,7 @@ struct WorkspaceShape {
   bool norms_heads = false;     // of queries and keys, so that all heads are worked on at a time
   bool parallel_block = false;  // attention and MLP have one input
   std::uint64_t element_bytes = kElementBytes;
-  Batch batch;
+  Batch batch = {};
   std::uint64_t attention_columns = kTrainerAttentionColumns;
   std::uint64_t mlp_columns = kTrainerMlpColumns;
   std::size_t threads = 1;
@@ -44,6 +44,9 @@ struct WorkspaceShape {
     on_gpu = true;
   }
 };
+
+// Of a whole model, without its batch and device.
+WorkspaceShape WorkspaceShapeOf(const Model& model);
 
 // On a GPU rows of logits lie a multiple of this apart, in elements: 128 bytes of bf16.
 inline constexpr std::uint64_t kLogitAlignment = 64;

@@ -66,7 +66,7 @@ std::vector<PartLinear> LinearsOf(const forecast::Model& m, Operator op, std::ui
       return {linear(LinearRole::kFirst, m.hidden, m.query_columns() + 2 * m.kv_columns()),
               linear(LinearRole::kSecond, m.query_columns(), m.hidden)};
     case Operator::kMlp:
-      return {linear(LinearRole::kFirst, m.hidden, (m.gated_mlp ? 2 : 1) * m.intermediate),
+      return {linear(LinearRole::kFirst, m.hidden, m.mlp_inputs() * m.intermediate),
               linear(LinearRole::kSecond, m.intermediate, m.hidden)};
     case Operator::kOutput:
       return {linear(LinearRole::kFirst, m.hidden, m.vocabulary)};

@@ -26,7 +26,7 @@ struct LayerKind {
 };
 std::vector<LayerKind> KindsOf(const Model& model, const forecast::LayerRange& range) {
   const std::uint64_t end = range.first + range.count;
-  const std::uint64_t split = std::clamp(model.encoder_layers, range.first, end);
+  const std::uint64_t split = std::clamp(model.untrained.encoder_layers, range.first, end);
   std::vector<LayerKind> kinds;
   if (split > range.first) kinds.push_back({range.first, static_cast<double>(split - range.first)});
   if (end > split) kinds.push_back({split, static_cast<double>(end - split)});
@@ -219,7 +219,7 @@ double BoundaryBytesReceived(const MeshSpec& mesh, const CutWork& work) {
 double TiedTableBytes(const Model& model, const MeshSpec& mesh) {
   // In ZBV both ends are in the first stage.
   if (mesh.pipeline == 1 || mesh.in_halves()) return 0;
-  if (!model.tied_output || model.classifies()) return 0;
+  if (!model.tied_output() || model.classifies()) return 0;
   const double elements = static_cast<double>(model.vocabulary * model.table_columns());
   const auto share = TrafficOf(GridOf(mesh), collectives::LinearRole::kFirst, {1, 1, 1});
   return elements * share.weight_elements * forecast::kElementBytes;

@@ -101,7 +101,7 @@ absl::Status CheckTensor(const Model& model, const MeshSpec& mesh) {
   const TensorGrid grid = GridOf(mesh);
   const bool line =
       mesh.tensor_mode == TensorMode::k1D || mesh.tensor_mode == TensorMode::k1DSequence;
-  if (model.experts > 1 && !line) {
+  if (model.routed() && !line) {
     return RefuseParallel(absl::StrCat(axis, " does not cut experts; tensor=1d does"));
   }
   const auto side = static_cast<std::uint64_t>(grid.side());
@@ -195,7 +195,8 @@ std::vector<MeshSpec> MeshesOf(int ranks) {
 }
 
 absl::Status CheckLayersCanBeCut(const Model& model) {
-  if (model.head == forecast::Head::kLanguage && model.embedding_width == 0 && !model.has_both()) {
+  if (model.untrained.head == forecast::Head::kLanguage && model.untrained.embedding_width == 0 &&
+      !model.has_both()) {
     return absl::OkStatus();
   }
   return RefuseParallel(
@@ -211,14 +212,15 @@ absl::Status CheckStages(int stages, int chunks, std::uint64_t layers) {
   return RefuseParallel(absl::StrCat(
       "pipeline=", stages, " needs a layer for each ", chunks > 1 ? "chunk of each stage" : "stage",
       ", ", parts, " in all, and the model has ", layers, "; take fewer stages",
-      chunks > 1 ? absl::StrCat(", or pipeline=", stages, " alone, with one chunk per stage") : ""));
+      chunks > 1 ? absl::StrCat(", or pipeline=", stages, " alone, with one chunk per stage")
+                 : ""));
 }
 
 absl::Status CheckInHalves(const Model& model, const MeshSpec& mesh) {
   if (mesh.pipeline == 1) {
     return RefuseParallel("pipeline=zbv has 2 stages or more; leave it out for one");
   }
-  if (model.experts > 1) {
+  if (model.routed()) {
     return RefuseParallel(
         "pipeline=zbv is not there yet for models with experts, which go back in one piece; take "
         "pipeline=N or pipeline=interleaved:N:chunks=V");

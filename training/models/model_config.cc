@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/pages.h"
+#include "base/status_macros.h"
 #include "kernels/model/attention/attention.h"
 #include "training/models/parameters.h"
 
@@ -92,6 +93,12 @@ constexpr std::array kPresets = {
     Preset{"pythia-160m", GptNeox(Gpt2(12, 768, 12, 2048))},
 };
 
+uint64_t CountElements(const ModelConfig& config, const ModelPart& part) {
+  uint64_t count = 0;
+  for (const ParameterSpec& spec : MakeParameters(config, part).specs) count += spec.elements();
+  return count;
+}
+
 absl::Status CheckRange(const char* name, uint64_t value, uint64_t max) {
   if (value >= 1 && value <= max) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -150,9 +157,8 @@ absl::Status CheckBlock(const ModelConfig& config) {
 
 absl::Status CheckHeads(const ModelConfig& config) {
   if (!config.head_width) {
-    absl::Status status =
-        CheckDivides("the number of heads", config.heads, "the hidden size", config.hidden);
-    if (!status.ok()) return status;
+    GEMINID_RETURN_IF_ERROR(
+        CheckDivides("the number of heads", config.heads, "the hidden size", config.hidden));
   } else if (*config.head_width == 0) {
     return absl::InvalidArgumentError("the width of a head is 0; it must be 1 or more");
   }
@@ -165,13 +171,13 @@ absl::Status CheckHeads(const ModelConfig& config) {
                      " is wider than the attention kernel's limit of ",
                      kernels::kAttentionHeadDimMax, config.head_width ? "" : "; use more heads"));
   }
-  if (absl::Status status = CheckRotaryShare(config, from); !status.ok()) return status;
-  if (absl::Status status = CheckBlock(config); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(CheckRotaryShare(config, from));
+  GEMINID_RETURN_IF_ERROR(CheckBlock(config));
   return CheckEvenHeads(config);
 }
 
 absl::Status CheckExperts(const ModelConfig& config) {
-  if (!config.routed()) {
+  if (config.family != Family::kMixtral) {
     if (config.experts == 0 && config.experts_per_token == 0 && config.balance_loss == 0 &&
         config.expert_capacity == 0) {
       return absl::OkStatus();
@@ -184,11 +190,8 @@ absl::Status CheckExperts(const ModelConfig& config) {
     return absl::InvalidArgumentError(absl::StrCat("the number of experts is ", config.experts,
                                                    "; it must be from 2 to ", kExpertsMax));
   }
-  if (absl::Status status = CheckRange("the number of experts for each token",
-                                       config.experts_per_token, config.experts);
-      !status.ok()) {
-    return status;
-  }
+  GEMINID_RETURN_IF_ERROR(
+      CheckRange("the number of experts for each token", config.experts_per_token, config.experts));
   if (!(config.balance_loss >= 0 && std::isfinite(config.balance_loss))) {
     return absl::InvalidArgumentError(
         absl::StrCat("the weight of the balance loss is ", config.balance_loss,
@@ -206,50 +209,6 @@ absl::Status CheckExperts(const ModelConfig& config) {
 }
 
 }  // namespace
-
-const char* Name(Family family) {
-  switch (family) {
-    case Family::kGpt2:
-      return "gpt2";
-    case Family::kLlama:
-      return "llama";
-    case Family::kMixtral:
-      return "mixtral";
-    case Family::kMistral:
-      return "mistral";
-    case Family::kQwen2:
-      return "qwen2";
-    case Family::kQwen3:
-      return "qwen3";
-    case Family::kOpt:
-      return "opt";
-    case Family::kGptNeox:
-      return "gpt_neox";
-  }
-  return "";
-}
-
-const char* Name(Activation activation) {
-  switch (activation) {
-    case Activation::kGelu:
-      return "gelu_new";
-    case Activation::kRelu:
-      return "relu";
-    case Activation::kGeluErf:
-      return "gelu";
-  }
-  return "";
-}
-
-absl::StatusOr<Family> ParseFamily(const std::string& name) {
-  for (const Family family : {Family::kGpt2, Family::kLlama, Family::kMixtral, Family::kMistral,
-                              Family::kQwen2, Family::kQwen3, Family::kOpt, Family::kGptNeox}) {
-    if (name == Name(family)) return family;
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("there is no model family '", name,
-                   "'; use gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2 or qwen3"));
-}
 
 uint64_t DefaultIntermediate(Family family, uint64_t hidden) {
   if (ModelConfig{.family = family}.layer_norms()) return 4 * hidden;
@@ -271,16 +230,11 @@ absl::Status Validate(const ModelConfig& config) {
                              Range{"the context", config.context, kContextMax},
                              Range{"the number of positions", config.position_rows(), kContextMax},
                              Range{"the vocabulary", config.vocabulary, kVocabularyMax}}) {
-    if (absl::Status status = CheckRange(range.name, range.value, range.max); !status.ok()) {
-      return status;
-    }
+    GEMINID_RETURN_IF_ERROR(CheckRange(range.name, range.value, range.max));
   }
-  if (absl::Status status = CheckDivides("the number of key/value heads", config.kv_heads,
-                                         "the number of heads", config.heads);
-      !status.ok()) {
-    return status;
-  }
-  if (absl::Status status = CheckHeads(config); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(CheckDivides("the number of key/value heads", config.kv_heads,
+                                       "the number of heads", config.heads));
+  GEMINID_RETURN_IF_ERROR(CheckHeads(config));
   if (config.lora_rank > std::min(config.hidden, config.intermediate)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a LoRA rank of ", config.lora_rank, " is more than a matrix has, ",
@@ -291,29 +245,63 @@ absl::Status Validate(const ModelConfig& config) {
                                                    ") is more than the ", config.position_rows(),
                                                    " positions that the model knows"));
   }
-  if (absl::Status status = Validate(config.rotary_scaling); !status.ok()) return status;
+  GEMINID_RETURN_IF_ERROR(Validate(config.rotary_scaling));
   return CheckExperts(config);
 }
 
-double FlopsPerToken(const ModelConfig& config) {
-  constexpr double kPerWeight = 6;
-  constexpr double kPerScore = 12;
-  const uint64_t attention = 2 * config.hidden * (config.query_columns() + config.kv_columns());
-  const uint64_t mlp =
-      config.hidden * config.intermediate * (config.gated_mlp() ? 3 : 2) * config.mlps_per_token() +
-      config.hidden * config.experts;  // and the router
-  const uint64_t weights =
-      config.layers * (attention + mlp) + config.hidden * config.vocabulary;  // and the output
+std::vector<Operator> PartsOfLayer(const ModelConfig& model, uint64_t layer) {
+  if (model.is_encoder(layer)) return {Operator::kEncoderAttention, Operator::kMlp};
+  if (!model.has_both()) return {Operator::kAttention, Operator::kMlp};
+  return {Operator::kAttention, Operator::kCrossAttention, Operator::kMlp};
+}
+
+uint64_t MatrixElements(const ModelConfig& m, Operator op, uint64_t mlps) {
+  const uint64_t projection = m.table_columns() == m.hidden ? 0 : m.table_columns() * m.hidden;
+  const Head head = m.untrained.head;
+  const bool dense = head == Head::kMaskedLanguage || head == Head::kPooledClassifier;
+  switch (op) {
+    case Operator::kEmbedding:
+      return projection + m.untrained.patch_elements * m.hidden;
+    case Operator::kEncoderAttention:
+    case Operator::kAttention:
+    case Operator::kCrossAttention:
+      return m.hidden * (2 * m.query_columns() + 2 * m.kv_columns());
+    case Operator::kMlp:
+      return (m.routed() ? m.experts * m.hidden : 0) +
+             mlps * (m.mlp_inputs() + 1) * m.hidden * m.intermediate;
+    case Operator::kOutput:
+      return (dense ? m.hidden * m.hidden : 0) +
+             (m.classifies() ? m.hidden * m.untrained.classes
+                             : m.vocabulary * m.table_columns() + projection);
+  }
+  return 0;
+}
+
+double LayerFlopsPerToken(const ModelConfig& config) {
+  const uint64_t weights = MatrixElements(config, Operator::kAttention, 0) +
+                           MatrixElements(config, Operator::kMlp, config.mlps_per_token());
   const uint64_t window = config.attention_window();
-  const uint64_t scores =
-      config.layers * config.query_columns() * (window == 0 ? config.context : window);
-  return kPerWeight * static_cast<double>(weights) + kPerScore * static_cast<double>(scores);
+  const uint64_t scores = config.query_columns() * (window == 0 ? config.context : window);
+  return 6 * static_cast<double>(weights) + 12 * static_cast<double>(scores);
+}
+
+double OutputFlopsPerToken(const ModelConfig& config) {
+  return 6 * static_cast<double>(MatrixElements(config, Operator::kOutput, 0));
+}
+
+double FlopsPerToken(const ModelConfig& config) {
+  return static_cast<double>(config.layers) * LayerFlopsPerToken(config) +
+         OutputFlopsPerToken(config);
 }
 
 uint64_t CountParameters(const ModelConfig& config) {
-  uint64_t count = 0;
-  for (const ParameterSpec& spec : MakeParameters(config).specs) count += spec.elements();
-  return count;
+  return CountElements(config, WholeModel(config));
+}
+
+uint64_t CountActiveParameters(const ModelConfig& config) {
+  ModelPart part = WholeModel(config);
+  if (config.routed()) part.experts = config.experts_per_token;
+  return CountElements(config, part);
 }
 
 std::span<const Preset> Presets() { return kPresets; }

@@ -16,35 +16,10 @@ double ResidualDeviation(const ModelConfig& config) {
   return kDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
-// What differs by family beside the layers.
-struct Names {
-  const char* tokens;
-  const char* positions;
-  const char* layers;
-  const char* final_norm;
-  const char* output = "lm_head";
-};
-
-Names NamesOf(Family family) {
-  if (family == Family::kGpt2) {
-    return {"transformer.wte.weight", "transformer.wpe.weight", "transformer.h.",
-            "transformer.ln_f"};
-  }
-  if (family == Family::kOpt) {
-    return {"model.decoder.embed_tokens.weight", "model.decoder.embed_positions.weight",
-            "model.decoder.layers.", "model.decoder.final_layer_norm"};
-  }
-  if (family == Family::kGptNeox) {
-    return {"gpt_neox.embed_in.weight", "", "gpt_neox.layers.", "gpt_neox.final_layer_norm",
-            "embed_out"};
-  }
-  return {"model.embed_tokens.weight", "", "model.layers.", "model.norm"};
-}
-
 class Builder {
  public:
   Builder(const ModelConfig& config, const ModelPart& part)
-      : config_(config), names_(NamesOf(config.family)) {
+      : config_(config), traits_(config.traits()), names_(traits_.names), hidden_(config.hidden) {
     model_.part = part;
   }
 
@@ -52,18 +27,8 @@ class Builder {
     const ModelPart& part = model_.part;
     if (part.embeds) Embedding();
     taken_ = model_.specs.size();
-    for (uint64_t layer = part.first_layer; layer < part.first_layer + part.layers; ++layer) {
-      const std::string prefix = absl::StrCat(names_.layers, layer, ".");
-      if (config_.family == Family::kGpt2) {
-        Gpt2Layer(prefix);
-      } else if (config_.family == Family::kOpt) {
-        OptLayer(prefix);
-      } else if (config_.family == Family::kGptNeox) {
-        GptNeoxLayer(prefix);
-      } else {
-        LlamaLayer(prefix);
-      }
-    }
+    for (layer_ = part.first_layer; layer_ < part.first_layer + part.layers; ++layer_) Layer();
+    layer_ = 0;
     if (part.outputs) Output();
     if (config_.lora_rank > 0) {
       for (ParameterSpec& spec : model_.specs) spec.trainable = spec.separate_gradient;
@@ -77,7 +42,9 @@ class Builder {
     model_.specs.push_back({.name = std::move(name),
                             .shape = {shape.begin(), shape.end()},
                             .init = init,
-                            .deviation = deviation});
+                            .deviation = deviation,
+                            .used_by = operator_,
+                            .layer = layer_});
     return static_cast<ParameterId>(model_.specs.size() - 1);
   }
   ParameterId AddNormal(std::string name, std::vector<uint64_t> shape,
@@ -91,34 +58,30 @@ class Builder {
     return id;
   }
 
-  NormPlace Norm(const std::string& name, bool shift) {
+  NormPlace Norm(const std::string& name, uint64_t columns) {
     NormPlace norm;
-    norm.gain = AddToNorm(name + ".weight", config_.hidden, ParameterSpec::Init::kOnes);
-    if (shift) norm.shift = AddToNorm(name + ".bias", config_.hidden, ParameterSpec::Init::kZeros);
+    norm.gain = AddToNorm(name + ".weight", columns, ParameterSpec::Init::kOnes);
+    if (config_.layer_norms()) {
+      norm.shift = AddToNorm(name + ".bias", columns, ParameterSpec::Init::kZeros);
+    }
     return norm;
   }
-  NormPlace HeadNorm(const std::string& name) {
-    NormPlace norm;
-    norm.gain = AddToNorm(name + ".weight", config_.head_dim(), ParameterSpec::Init::kOnes);
-    return norm;
-  }
+  NormPlace Norm(const std::string& name) { return Norm(name, hidden_); }
 
-  // GPT-2: [in, out] with a bias.
-  LinearPlace Conv1d(const std::string& name, uint64_t in, uint64_t out, double deviation) {
-    LinearPlace place = {.layout = Layout::kInOut, .in = in, .out = out, .stride = out};
-    place.weight = AddNormal(name + ".weight", {in, out}, deviation);
-    place.bias = Add(name + ".bias", {out}, ParameterSpec::Init::kZeros);
-    Adapt(name, &place);
+  LinearPlace Linear(const std::string& name, uint64_t in, uint64_t out, bool bias = false,
+                     double deviation = kDeviation, Layout layout = Layout::kOutIn) {
+    const bool out_in = layout == Layout::kOutIn;
+    LinearPlace place = {.layout = layout, .in = in, .out = out, .stride = out_in ? in : out};
+    place.weight = AddNormal(name + ".weight", {out_in ? out : in, place.stride}, deviation);
+    if (bias) place.bias = Add(name + ".bias", {out}, ParameterSpec::Init::kZeros);
     return place;
   }
 
-  // LLaMA: [out, in], as a rule without a bias.
-  LinearPlace Linear(const std::string& name, uint64_t in, uint64_t out,
-                     double deviation = kDeviation, bool bias = false) {
-    LinearPlace place = {.layout = Layout::kOutIn, .in = in, .out = out, .stride = in};
-    place.weight = AddNormal(name + ".weight", {out, in}, deviation);
-    if (bias) place.bias = Add(name + ".bias", {out}, ParameterSpec::Init::kZeros);
-    if (name != names_.output) Adapt(name, &place);
+  // Of a layer: it may have an adapter.
+  LinearPlace LayerLinear(const std::string& name, uint64_t in, uint64_t out, bool bias,
+                          double deviation = kDeviation) {
+    LinearPlace place = Linear(name, in, out, bias, deviation, traits_.layout);
+    Adapt(name, &place);
     return place;
   }
 
@@ -140,146 +103,147 @@ class Builder {
   }
 
   void TokenTable() {
-    model_.token_table = AddNormal(names_.tokens, {config_.vocabulary, config_.hidden});
+    model_.token_table = AddNormal(names_.tokens, {config_.vocabulary, config_.table_columns()});
   }
 
   void Embedding() {
-    TokenTable();
-    if (config_.tied_output() && model_.part.outputs) model_.specs.back().backward_uses = 2;
-    if (!config_.like_gpt2()) return;
-    model_.position_table = AddNormal(
-        names_.positions, {config_.first_position_row() + config_.position_rows(), config_.hidden});
-  }
-
-  void Gpt2Layer(const std::string& prefix) {
-    const uint64_t hidden = config_.hidden;
-    AttentionPlaces& attention = model_.attention.emplace_back();
-    attention.norm = Norm(prefix + "ln_1", true);
-    const LinearPlace qkv = Conv1d(prefix + "attn.c_attn", hidden, 3 * hidden, kDeviation);
-    attention.q = attention.k = attention.v = qkv;
-    attention.q.out = attention.k.out = attention.v.out = hidden;
-    attention.k.first_output = hidden;
-    attention.v.first_output = 2 * hidden;
-    attention.output = Conv1d(prefix + "attn.c_proj", hidden, hidden, ResidualDeviation(config_));
-    attention.all = TakeNew();
-
-    MlpPlaces& mlp = model_.mlp.emplace_back();
-    mlp.norm = Norm(prefix + "ln_2", true);
-    mlp.input = Conv1d(prefix + "mlp.c_fc", hidden, config_.intermediate, kDeviation);
-    mlp.output =
-        Conv1d(prefix + "mlp.c_proj", config_.intermediate, hidden, ResidualDeviation(config_));
-    mlp.all = TakeNew();
-  }
-
-  void OptLayer(const std::string& prefix) {
-    const uint64_t hidden = config_.hidden;
-    const auto linear = [&](const char* name, uint64_t in, uint64_t out, double deviation) {
-      return Linear(absl::StrCat(prefix, name), in, out, deviation, /*bias=*/true);
-    };
-    AttentionPlaces& attention = model_.attention.emplace_back();
-    attention.norm = Norm(prefix + "self_attn_layer_norm", true);
-    attention.q = linear("self_attn.q_proj", hidden, hidden, kDeviation);
-    attention.k = linear("self_attn.k_proj", hidden, hidden, kDeviation);
-    attention.v = linear("self_attn.v_proj", hidden, hidden, kDeviation);
-    attention.output = linear("self_attn.out_proj", hidden, hidden, ResidualDeviation(config_));
-    attention.all = TakeNew();
-
-    MlpPlaces& mlp = model_.mlp.emplace_back();
-    mlp.activation = config_.activation();
-    mlp.norm = Norm(prefix + "final_layer_norm", true);
-    mlp.input = linear("fc1", hidden, config_.intermediate, kDeviation);
-    mlp.output = linear("fc2", config_.intermediate, hidden, ResidualDeviation(config_));
-    mlp.all = TakeNew();
-  }
-
-  void GptNeoxLayer(const std::string& prefix) {
-    const uint64_t hidden = config_.hidden;
-    const auto linear = [&](const char* name, uint64_t in, uint64_t out, double deviation,
-                            bool bias) {
-      return Linear(absl::StrCat(prefix, name), in, out, deviation, bias);
-    };
-    AttentionPlaces& attention = model_.attention.emplace_back();
-    attention.norm = Norm(prefix + "input_layernorm", true);
-    attention.qkv =
-        linear("attention.query_key_value", hidden, 3 * hidden, kDeviation, config_.qkv_bias());
-    attention.output = linear("attention.dense", hidden, hidden, ResidualDeviation(config_),
-                              config_.output_bias());
-    attention.all = TakeNew();
-
-    MlpPlaces& mlp = model_.mlp.emplace_back();
-    mlp.activation = config_.activation();
-    mlp.norm = Norm(prefix + "post_attention_layernorm", true);
-    mlp.input = linear("mlp.dense_h_to_4h", hidden, config_.intermediate, kDeviation, true);
-    mlp.output =
-        linear("mlp.dense_4h_to_h", config_.intermediate, hidden, ResidualDeviation(config_), true);
-    mlp.all = TakeNew();
-  }
-
-  void LlamaAttention(const std::string& prefix) {
-    const uint64_t hidden = config_.hidden, queries = config_.query_columns();
-    AttentionPlaces& attention = model_.attention.emplace_back();
-    attention.norm = Norm(prefix + "input_layernorm", false);
-    const auto project = [&](const char* name, uint64_t columns) {
-      return Linear(absl::StrCat(prefix, "self_attn.", name), hidden, columns, kDeviation,
-                    config_.qkv_bias());
-    };
-    attention.q = project("q_proj", queries);
-    attention.k = project("k_proj", config_.kv_columns());
-    attention.v = project("v_proj", config_.kv_columns());
-    if (config_.norms_heads()) {
-      attention.q_norm = HeadNorm(prefix + "self_attn.q_norm");
-      attention.k_norm = HeadNorm(prefix + "self_attn.k_norm");
+    operator_ = Operator::kEmbedding;
+    if (config_.vocabulary > 0) {
+      TokenTable();
+      if (config_.tied_output() && model_.part.outputs) model_.specs.back().backward_uses = 2;
     }
-    attention.output = Linear(prefix + "self_attn.o_proj", queries, hidden,
-                              ResidualDeviation(config_), config_.output_bias());
+    const Untrained& more = config_.untrained;
+    if (more.patch_elements > 0) Linear("patches", more.patch_elements, hidden_, true);
+    if (more.embedding_width > 0) Linear("project_in", more.embedding_width, hidden_);
+    if (const uint64_t rows = config_.position_table_rows(); rows > 0) {
+      model_.position_table = AddNormal(names_.positions, {rows, hidden_});
+    }
+    if (more.other_rows > 0) AddNormal("others", {more.other_rows, hidden_});
+    if (traits_.norms.embedding) Norm("embedding_norm");
+  }
+
+  void Layer() {
+    const std::string prefix = absl::StrCat(names_.layers, layer_, ".");
+    for (const Operator op : PartsOfLayer(config_, layer_)) {
+      operator_ = op;
+      if (op != Operator::kMlp) {
+        Attention(prefix);
+      } else if (config_.routed()) {
+        Experts(prefix);
+      } else {
+        Mlp(prefix);
+      }
+    }
+    const bool ends_encoder = config_.has_both() && !config_.is_encoder(layer_ + 1);
+    if (ends_encoder && config_.is_encoder(layer_) && config_.last_norm()) Norm("encoder_norm");
+  }
+
+  void Attention(const std::string& prefix) {
+    const uint64_t queries = config_.query_columns(), keys = config_.kv_columns();
+    AttentionPlaces& attention = model_.attention.emplace_back();
+    attention.norm = Norm(prefix + names_.attention_norm);
+    const auto project = [&](const char* name, uint64_t columns) {
+      return LayerLinear(prefix + name, hidden_, columns, config_.qkv_bias());
+    };
+    if (traits_.projection == Projection::kApart) {
+      attention.q = project("self_attn.q_proj", queries);
+      attention.k = project("self_attn.k_proj", keys);
+      attention.v = project("self_attn.v_proj", keys);
+    } else if (const LinearPlace qkv = project(names_.qkv, queries + 2 * keys);
+               traits_.projection == Projection::kByHead) {
+      attention.qkv = qkv;
+    } else {
+      attention.q = attention.k = attention.v = qkv;
+      attention.q.out = attention.k.first_output = queries;
+      attention.k.out = attention.v.out = keys;
+      attention.v.first_output = queries + keys;
+    }
+    if (config_.norms_heads()) {
+      attention.q_norm = Norm(prefix + "self_attn.q_norm", config_.head_dim());
+      attention.k_norm = Norm(prefix + "self_attn.k_norm", config_.head_dim());
+    }
+    attention.output = LayerLinear(prefix + names_.attention_output, queries, hidden_,
+                                   config_.output_bias(), ResidualDeviation(config_));
+    // The first layer of a stack has the biases by distance, and its others read what it made.
+    const Untrained& more = config_.untrained;
+    const bool first = layer_ == 0 || layer_ == more.encoder_layers;
+    if (first && more.relative_buckets > 0 && operator_ != Operator::kCrossAttention) {
+      AddNormal(prefix + "distances", {more.relative_buckets, config_.heads});
+    }
+    if (traits_.norms.outputs) Norm(prefix + "attention_output_norm");
     attention.all = TakeNew();
   }
 
-  void LlamaLayer(const std::string& prefix) {
-    const uint64_t hidden = config_.hidden;
-    LlamaAttention(prefix);
-    if (config_.routed()) return Experts(prefix);
-    MlpPlaces& mlp = model_.mlp.emplace_back();
-    mlp.norm = Norm(prefix + "post_attention_layernorm", false);
-    mlp.input = Linear(prefix + "mlp.gate_proj", hidden, config_.intermediate);
-    mlp.up = Linear(prefix + "mlp.up_proj", hidden, config_.intermediate);
-    mlp.output =
-        Linear(prefix + "mlp.down_proj", config_.intermediate, hidden, ResidualDeviation(config_));
+  NormPlace MlpNorm(const std::string& prefix) {
+    return config_.norms_per_layer() > 1 ? Norm(prefix + names_.mlp_norm) : NormPlace();
+  }
+
+  MlpMatrices Matrices(const std::string& input, const std::string& up, const std::string& output) {
+    const uint64_t width = config_.intermediate;
+    const bool bias = config_.has_mlp_bias();
+    MlpMatrices mlp;
+    mlp.activation = config_.activation();
+    mlp.input = LayerLinear(input, hidden_, (traits_.fused_gate ? 2 : 1) * width, bias);
+    if (config_.gated_mlp() && !traits_.fused_gate) mlp.up = LayerLinear(up, hidden_, width, bias);
+    mlp.output = LayerLinear(output, width, hidden_, bias, ResidualDeviation(config_));
+    return mlp;
+  }
+
+  void Mlp(const std::string& prefix) {
+    const NormPlace norm = MlpNorm(prefix);
+    MlpPlaces& mlp = model_.mlp.emplace_back(MlpPlaces{
+        Matrices(prefix + names_.mlp_input, prefix + names_.mlp_up, prefix + names_.mlp_output),
+        norm,
+        {}});
+    if (traits_.norms.outputs) Norm(prefix + "mlp_output_norm");
     mlp.all = TakeNew();
   }
 
   void Experts(const std::string& prefix) {
     RoutedPlaces& routed = model_.routed.emplace_back();
-    routed.norm = Norm(prefix + "post_attention_layernorm", false);
+    routed.norm = MlpNorm(prefix);
     const std::string block = prefix + "block_sparse_moe.";
-    routed.router = Linear(block + "gate", config_.hidden, config_.experts);
+    routed.router = LayerLinear(block + "gate", hidden_, config_.experts, false);
     routed.all = TakeNew();
     const ModelPart& part = model_.part;
     const uint64_t count = part.experts == 0 ? config_.experts : part.experts;
     for (uint64_t i = part.first_expert; i < part.first_expert + count; ++i) {
       const std::string name = absl::StrCat(block, "experts.", i, ".");
-      ExpertPlaces& expert = routed.experts.emplace_back();
-      expert.input = Linear(name + "w1", config_.hidden, config_.intermediate);
-      expert.up = Linear(name + "w3", config_.hidden, config_.intermediate);
-      expert.output =
-          Linear(name + "w2", config_.intermediate, config_.hidden, ResidualDeviation(config_));
+      ExpertPlaces& expert = routed.experts.emplace_back(
+          ExpertPlaces{Matrices(name + "w1", name + "w3", name + "w2"), {}});
       expert.all = TakeNew();
     }
   }
 
   void Output() {
-    model_.final_norm = Norm(names_.final_norm, config_.layer_norms());
+    operator_ = Operator::kOutput;
+    if (config_.last_norm()) model_.final_norm = Norm(names_.final_norm);
+    const Untrained& more = config_.untrained;
+    const bool masked = more.head == Head::kMaskedLanguage;
+    if (masked || more.head == Head::kPooledClassifier) Linear("dense", hidden_, hidden_, true);
+    if (masked) Norm("dense_norm");
+    if (config_.classifies()) {
+      model_.output = Linear("classes", hidden_, more.classes, true);
+      return;
+    }
+    const uint64_t columns = config_.table_columns();
+    if (columns != hidden_) Linear("project_out", hidden_, columns);
+    OutputTable(columns);
+    if (masked) Add("output.bias", {config_.vocabulary}, ParameterSpec::Init::kZeros);
+  }
+
+  void OutputTable(uint64_t columns) {
     if (!config_.tied_output()) {
-      model_.output = Linear(names_.output, config_.hidden, config_.vocabulary);
+      model_.output = Linear(names_.output, columns, config_.vocabulary);
       return;
     }
     if (!model_.part.embeds) TokenTable();
     model_.output = {.weight = model_.token_table,
                      .bias = std::nullopt,
                      .layout = Layout::kOutIn,
-                     .in = config_.hidden,
+                     .in = columns,
                      .out = config_.vocabulary,
-                     .stride = config_.hidden};
+                     .stride = columns};
   }
 
   // The parameters added since the last operator took its own, which are used together alone.
@@ -294,8 +258,12 @@ class Builder {
   }
 
   const ModelConfig config_;
-  const Names names_;
+  const FamilyTraits& traits_;
+  const ParameterNames& names_;
+  const uint64_t hidden_;
   ModelParameters model_;
+  Operator operator_ = Operator::kEmbedding;  // of what is added, and its layer
+  uint64_t layer_ = 0;
   size_t taken_ = 0;
   uint32_t units_ = 0;
 };

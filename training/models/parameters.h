@@ -1,6 +1,6 @@
 // The parameters of a model: names, shapes and first values, and the place of each operator's
 // parameters among them. Names and memory layouts are those of the Hugging Face checkpoints of
-// each family.
+// each family that is trained; parameters of others have no names of a checkpoint.
 #ifndef GEMINID_TRAINING_MODELS_PARAMETERS_H_
 #define GEMINID_TRAINING_MODELS_PARAMETERS_H_
 
@@ -29,6 +29,8 @@ struct ParameterSpec {
   // The gradient has a place of its own, so that the weight can be read beside it.
   bool separate_gradient = false;
   int backward_uses = 1;  // 2 for a token table that is also the output layer
+  Operator used_by = Operator::kEmbedding;
+  uint64_t layer = 0;  // of a part of a layer
 
   uint64_t elements() const;
   // Matrices decay; biases and gains do not.
@@ -36,10 +38,6 @@ struct ParameterSpec {
   // Those of layers, which Muon makes orthogonal: not the tables, and not an output layer.
   bool is_layer_matrix() const { return decay() && unit.has_value(); }
 };
-
-// How the matrix of a linear layer lies in memory: [out, in] (torch.nn.Linear) or [in, out] (the
-// Conv1D of GPT-2).
-enum class Layout { kOutIn, kInOut };
 
 // The two thin matrices beside a layer's: A [rank, in] and B [out, rank], as PEFT keeps them.
 struct AdapterPlace {
@@ -121,19 +119,22 @@ ModelPart WholeModel(const ModelConfig& config);
 
 struct ModelParameters {
   ModelPart part;
-  std::vector<ParameterSpec> specs;  // in order of first use; an id is an index
-  ParameterId token_table{};         // where the part embeds, or its output layer is the table
+  // In order of first use; an id is an index. Norms are with what follows them, but those of
+  // outputs and of an encoder's end with what they follow.
+  std::vector<ParameterSpec> specs;
+  ParameterId token_table{};  // where the part embeds, or its output layer is the table
   std::optional<ParameterId> position_table;
   std::vector<LinearPlace> adapted;        // whole layers with an adapter
-  std::vector<AttentionPlaces> attention;  // one per layer of the part
+  std::vector<AttentionPlaces> attention;  // one per layer of the part, or two with cross attention
   std::vector<MlpPlaces> mlp;              // one per layer of the part, or none: these
   std::vector<RoutedPlaces> routed;
   NormPlace final_norm;  // where the part outputs
   LinearPlace output;    // hidden -> vocabulary; likewise
 };
 
-// `config` is valid, and `part` within it. A part's parameters have the names that they have in the
-// whole model. A token table that is also the output layer is in the first and in the last part.
+// `config` can be trained or forecast, and `part` is within it. A part's parameters have the names
+// that they have in the whole model. A token table that is also the output layer is in the first
+// and in the last part.
 ModelParameters MakeParameters(const ModelConfig& config);
 ModelParameters MakeParameters(const ModelConfig& config, const ModelPart& part);
 

@@ -91,29 +91,9 @@ absl::StatusOr<MeshChoice> MakeChoice(const TrainOptions& options, const std::st
 }  // namespace
 
 forecast::Model ForecastModelOf(const ModelConfig& config) {
-  const bool layer_norms = config.layer_norms();
-  return {
-      .name = Name(config.family),
-      .layers = config.layers,
-      .hidden = config.hidden,
-      .heads = config.heads,
-      .kv_heads = config.kv_heads,
-      .head_dim = config.head_dim(),
-      .intermediate = config.intermediate,
-      .vocabulary = config.vocabulary,
-      .position_rows = config.rotary() ? 0 : config.first_position_row() + config.position_rows(),
-      .context = config.position_rows(),
-      .gated_mlp = config.gated_mlp(),
-      .experts = config.routed() ? config.experts : 1,
-      .experts_per_token = config.mlps_per_token(),
-      .norm_shift = layer_norms,
-      .parallel_block = config.parallel(),
-      .qk_norm = config.norms_heads(),
-      .fused_qkv = config.family == Family::kGpt2 || config.like_gpt_neox(),
-      .qkv_bias = config.qkv_bias(),
-      .attention_output_bias = config.output_bias(),
-      .mlp_bias = layer_norms,
-      .tied_output = config.tied_output()};
+  forecast::Model model = {config, Name(config.family)};
+  model.lora_rank = 0;
+  return model;
 }
 
 parallel::PlacedRun PlacedRunOf(const TrainOptions& options, const RanksPlace& place) {

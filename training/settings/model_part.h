@@ -9,10 +9,6 @@
 
 namespace geminid::trainer {
 
-// What training on one token costs, in floating-point operations as FlopsPerToken counts them.
-double LayerFlopsPerToken(const ModelConfig& config);
-double OutputFlopsPerToken(const ModelConfig& config);
-
 // One part for each stage, in order; each has a layer at least, so there are `stages` of them at
 // most. The dearest stage is as cheap as can be, and of the cuts that give that, the one with the
 // most layers beside the output layer; the embedding, which multiplies nothing, counts for nothing.

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "training/forecast/hardware.h"
 #include "training/models/model_config.h"
@@ -64,6 +66,23 @@ TEST(Catalogue, EveryModel_IsValidAndItsTensorsAddUp) {
     EXPECT_EQ(SumOfTensors(entry.model), CountParameters(entry.model)) << entry.model.name;
     EXPECT_TRUE(names.insert(entry.model.name).second) << entry.model.name << " is there twice";
     EXPECT_STRNE(entry.source, "");
+  }
+}
+
+// Of a matrix the outputs are its rows, however a checkpoint keeps it.
+TEST(Tensors, OfGpt2AndOpt_HaveTheOutputsAsRows) {
+  const std::vector<Tensor> gpt2 = Tensors(*FindModel("gpt2")),
+                            opt = Tensors(*FindModel("opt-125m"));
+  EXPECT_EQ(gpt2.front().rows, 50257u);
+  EXPECT_TRUE(gpt2.front().also_output);
+  const auto first_of_mlp = [](const std::vector<Tensor>& tensors) {
+    return *std::find_if(tensors.begin(), tensors.end(), [](const Tensor& tensor) {
+      return tensor.used_by == Operator::kMlp && tensor.rows > 1;
+    });
+  };
+  for (const std::vector<Tensor>& tensors : {gpt2, opt}) {
+    EXPECT_EQ(first_of_mlp(tensors).rows, 3072u);
+    EXPECT_EQ(first_of_mlp(tensors).columns, 768u);
   }
 }
 
@@ -132,9 +151,9 @@ TEST(Families, HeadsThatDoNotDivide_AreRefused) {
 
 TEST(Families, WithoutHeads_SomeThatDivideAreTaken) {
   const Family& family = *FindFamily("gpt2-like");
-  EXPECT_EQ(MakeMember(family, 2, 4096, 0)->head_dim, 128u);
-  EXPECT_EQ(MakeMember(family, 2, 1600, 0)->head_dim, 64u);
-  EXPECT_EQ(MakeMember(family, 2, 200, 0)->head_dim, 100u);
+  EXPECT_EQ(MakeMember(family, 2, 4096, 0)->head_dim(), 128u);
+  EXPECT_EQ(MakeMember(family, 2, 1600, 0)->head_dim(), 64u);
+  EXPECT_EQ(MakeMember(family, 2, 200, 0)->head_dim(), 100u);
   EXPECT_EQ(MakeMember(family, 2, 16, 0)->heads, 1u);
   for (std::uint64_t hidden = 1; hidden <= 4096; ++hidden) {
     const absl::StatusOr<std::uint64_t> heads = DefaultHeads(hidden);

@@ -108,8 +108,8 @@ TEST(Operations, AttentionThatSeesTheWholeSequence_TakesTwiceTheCausal) {
 
 TEST(Operations, OfAClassifier_AreOfOneTokenOfEachSequence) {
   Model model = *FindModel("gpt2");
-  model.head = Head::kClassifier;
-  model.classes = 10;
+  model.untrained.head = Head::kClassifier;
+  model.untrained.classes = 10;
   EXPECT_DOUBLE_EQ(Operations(model, Operator::kOutput, Turn::kBackward, kBatch),
                    6.0 * 3 * 768 * 10);
 }

@@ -73,13 +73,13 @@ TEST(PublishedConfig, Mixtral_HasTheActiveParametersPublished) {
 }
 
 TEST(PublishedConfig, Shapes_AreThoseOfTheFamily) {
-  EXPECT_EQ(Published("bert-base-uncased").encoder_layers, 12u);
+  EXPECT_EQ(Published("bert-base-uncased").untrained.encoder_layers, 12u);
   EXPECT_EQ(Published("bert-base-uncased").decoder_layers(), 0u);
   EXPECT_TRUE(Published("t5-base").has_both());
-  EXPECT_EQ(Published("vit-base-patch16-224").context, 197u);
-  EXPECT_EQ(Published("vit-base-patch16-224").classes, 1000u);
-  EXPECT_TRUE(Published("gemma-2-9b").tied_output);  // by default
-  EXPECT_EQ(Published("llama-3.1-8b").context, 131072u);
+  EXPECT_EQ(Published("vit-base-patch16-224").position_rows(), 197u);
+  EXPECT_EQ(Published("vit-base-patch16-224").untrained.classes, 1000u);
+  EXPECT_TRUE(Published("gemma-2-9b").tied_output());  // by default
+  EXPECT_EQ(Published("llama-3.1-8b").position_rows(), 131072u);
 }
 
 // The values of the checkpoints' config.json, and their published numbers of parameters.
@@ -208,8 +208,9 @@ TEST(HuggingFaceConfig, WhatAFamilyCannotHonour_IsNamed) {
               HasSubstr("'architectures' must be an array of strings (line 2)"));
   EXPECT_THAT(error("vit", R"("patch_size": 0)"), HasSubstr("'patch_size' 0"));
   EXPECT_THAT(error("vit", R"("id2label": 3)"), HasSubstr("'id2label' must be an object"));
-  EXPECT_THAT(error("mixtral", R"("vocab_size": 8, "num_experts_per_tok": 9)"),
-              HasSubstr("experts per token is 9; it must be from 1 to 8"));
+  EXPECT_THAT(
+      error("mixtral", R"("vocab_size": 8, "num_key_value_heads": 2, "num_experts_per_tok": 9)"),
+      HasSubstr("experts per token is 9; it must be from 1 to 8"));
   EXPECT_THAT(ErrorOf(R"({"model_type": "t5", "num_layers": 2, "d_model": 8, "num_heads": 2,
                           "d_kv": 4, "d_ff": 8, "is_encoder_decoder": false})"),
               HasSubstr("'is_encoder_decoder'"));
@@ -221,7 +222,7 @@ TEST(HuggingFaceConfig, Classifiers_TakeTheirNumberOfClassesFromNamesOrNumber) {
         "hidden_size": 64, "num_attention_heads": 2, "intermediate_size": 64,
         "architectures": ["BertForSequenceClassification"])" +
                                 keys + "}")
-        ->classes;
+        ->untrained.classes;
   };
   EXPECT_EQ(classes(""), 2u);
   EXPECT_EQ(classes(R"(, "id2label": {"0": "a", "1": "b", "2": "c"})"), 3u);

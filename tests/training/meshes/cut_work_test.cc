@@ -92,7 +92,7 @@ TEST(CutWork, TensorsOfAllStages_AreTheModelsAndATiedTableTwice) {
       own += Elements(CutWork(model, job, {.pipeline = 4}, range, 1).OwnTensors());
     }
     const double table =
-        model.tied_output ? static_cast<double>(model.vocabulary * model.hidden) : 0;
+        model.tied_output() ? static_cast<double>(model.vocabulary * model.hidden) : 0;
     EXPECT_EQ(own, static_cast<double>(CountParameters(model)) + table) << name;
   }
 }

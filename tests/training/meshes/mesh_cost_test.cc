@@ -39,7 +39,7 @@ TEST(CostOf, Compute_IsTheOperationsOfTheModelOverTheRanks) {
   const forecast::Job job = JobOf(8, 64);
   const double tokens = 2.0 * 64 * 2048;
   const double parameters = static_cast<double>(CountParameters(model)) -
-                            static_cast<double>(model.position_rows * model.hidden);
+                            static_cast<double>(model.position_table_rows() * model.hidden);
   const double attention = 96 * 7.0 * 2048 * 12288;  // a token's, 2 of 7 forward
   const double rate = 64 * job.hardware.flops * job.hardware.achieved_share;
   for (const MeshSpec& mesh : {MeshSpec{.data = 64}, MeshSpec{.data = 8, .tensor = 8},

@@ -83,6 +83,37 @@ TEST_F(HuggingFace, Mistral_HasTheDefaultsOfTransformers) {
   EXPECT_EQ(Read(config)->window, 0u);
 }
 
+// Null is what transformers takes as many key/value heads as heads for, and not an absent key.
+TEST_F(HuggingFace, KeyValueHeadsThatAreNull_AreAsManyAsHeads) {
+  for (json config : {kLlama, kMistral, kMixtral, kQwen2, kQwen3}) {
+    config["num_key_value_heads"] = nullptr;
+    EXPECT_EQ(Read(config)->kv_heads, 6u) << config;
+  }
+}
+
+// What a forecast counts and the trainer has no code for.
+TEST_F(HuggingFace, OfAFamilyThatIsNotTrained_IsRefusedByItsTypeAlone) {
+  for (const char* const type : {"bert", "falcon", "gemma2", "phi3", "t5", "vit"}) {
+    EXPECT_THAT(Refusal(kLlama, "model_type", type),
+                HasSubstr("gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2, qwen3 are known"));
+    EXPECT_FALSE(ParseFamily(type).ok());
+  }
+}
+
+// One reader serves both: what the trainer refuses by its key is described all the same.
+TEST_F(HuggingFace, KeysThatOnlyTheTrainerRefuses_LeaveADescription) {
+  json config = kLlama;
+  config["mlp_bias"] = true;
+  config["rope_scaling"] = {{"type", "longrope"}};
+  const auto described = Describe(Family::kLlama, *ParseConfig(config.dump()));
+  ASSERT_TRUE(described.ok()) << described.status();
+  EXPECT_TRUE(described->model.has_mlp_bias());
+  EXPECT_THAT(std::string(described->trains.message()), HasSubstr("'rope_scaling'"));
+  config["num_hidden_layers"] = "two";
+  EXPECT_THAT(std::string(Describe(Family::kLlama, *ParseConfig(config.dump())).status().message()),
+              HasSubstr("'num_hidden_layers'"));
+}
+
 TEST_F(HuggingFace, Opt_HasTheDefaultsOfTransformers) {
   json config = kOpt;
   config.erase("max_position_embeddings");

@@ -26,6 +26,16 @@ TEST(CountParameters, OfPublishedShapesWithTheirVocabularies_IsThePublishedNumbe
   }
 }
 
+// As a rank has it that shares experts with others.
+TEST(CountParameters, OfOneExpertOfSeveral_HasTheRouterToo) {
+  ModelConfig part = *FindPreset("mixtral-tiny");
+  part.experts = 1;
+  ModelConfig llama = part;
+  llama.family = Family::kLlama;
+  llama.experts = llama.experts_per_token = 0;
+  EXPECT_EQ(CountParameters(part) - CountParameters(llama), part.layers * part.hidden);
+}
+
 TEST(Presets, Named20m_HaveAtLeastTwentyMillionParameters) {
   EXPECT_GE(CountParameters(*FindPreset("gpt2-20m")), 20'000'000);
   EXPECT_GE(CountParameters(*FindPreset("llama-20m")), 20'000'000);

@@ -74,20 +74,9 @@ void UseTrainersNumber(PlanAnswer* answer) {
   const forecast::Job& job = answer->job;
   if (!answer->model || !job.only_executable || !forecast::TrainerTrains(*answer->model)) return;
   const forecast::Model& model = *answer->model;
-  const std::size_t threads =
-      std::max<std::size_t>(1, base::AllowedProcessors().size() / job.ranks_per_node());
-  forecast::WorkspaceShape shape = {.layers = model.layers,
-                                    .hidden = model.hidden,
-                                    .heads = model.heads,
-                                    .kv_heads = model.kv_heads,
-                                    .head_dim = model.head_dim,
-                                    .intermediate = model.intermediate,
-                                    .vocabulary = model.vocabulary,
-                                    .experts = model.experts > 1 ? model.experts : 0,
-                                    .norms_heads = model.qk_norm,
-                                    .parallel_block = model.parallel_block,
-                                    .batch = job.batch,
-                                    .threads = threads};
+  forecast::WorkspaceShape shape = WorkspaceShapeOf(model);
+  shape.batch = job.batch;
+  shape.threads = std::max<std::size_t>(1, base::AllowedProcessors().size() / job.ranks_per_node());
   if (forecast::IsInTable(job.hardware)) shape.UseGpu();
   const std::uint64_t workspace = forecast::TrainerWorkspaceBytes(shape);
   const std::uint64_t bytes = forecast::TrainerDeviceBytes(

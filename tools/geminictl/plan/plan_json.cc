@@ -28,15 +28,15 @@ void WriteModel(const forecast::Model& m, base::JsonWriter* json) {
   json->Key("parameters").Value(forecast::CountParameters(m));
   json->Key("layers").Value(m.layers);
   json->Key("hidden").Value(m.hidden);
-  json->Key("encoder_layers").Value(m.encoder_layers);
-  json->Key("experts").Value(m.experts);
+  json->Key("encoder_layers").Value(m.untrained.encoder_layers);
+  json->Key("experts").Value(m.mlps());
   json->Key("active_parameters").Value(forecast::CountActiveParameters(m));
   json->Key("heads").Value(m.heads);
   json->Key("kv_heads").Value(m.kv_heads);
-  json->Key("head_dim").Value(m.head_dim);
+  json->Key("head_dim").Value(m.head_dim());
   json->Key("intermediate").Value(m.intermediate);
   json->Key("vocabulary").Value(m.vocabulary);
-  json->Key("context").Value(m.context);
+  json->Key("context").Value(m.position_rows());
   json->EndObject();
 }
 

@@ -45,7 +45,7 @@ absl::StatusOr<forecast::Model> Member(const forecast::Family& family, const Pla
                            forecast::MakeMember(family, layers, hidden, heads));
   if (heads == 0) {
     notes->push_back(absl::StrCat("Attention has ", model.heads,
-                                  model.heads == 1 ? " head of " : " heads of ", model.head_dim,
+                                  model.heads == 1 ? " head of " : " heads of ", model.head_dim(),
                                   " columns; --heads chooses."));
   }
   return model;
@@ -117,26 +117,27 @@ absl::Status ReadSequence(const PlanFlags& flags, PlanRequest* request) {
   const forecast::Model& model =
       request->model.has_value() ? *request->model : request->family->base;
   std::uint64_t& length = request->job.batch.sequence_length;
-  const bool image = model.patch_elements > 0;
-  length = image ? model.context : std::min(model.context, kSequenceUnlessChosen);
+  const bool image = model.untrained.patch_elements > 0;
+  length = image ? model.position_rows() : std::min(model.position_rows(), kSequenceUnlessChosen);
   GEMINID_RETURN_IF_ERROR(ReadCount("--context", flags.sequence, &length));
-  if (image && length != model.context) {
+  if (image && length != model.position_rows()) {
     return WrongFlag("--context", flags.sequence,
-                     absl::StrCat("an image of this model is ", model.context,
+                     absl::StrCat("an image of this model is ", model.position_rows(),
                                   " patches and tokens; leave it out"));
   }
-  if (length > model.context && model.position_rows > 0) {
-    return WrongFlag("--context", flags.sequence,
-                     absl::StrCat("the model's table of positions ends at ", model.context));
+  if (length > model.position_rows() && model.position_table_rows() > 0) {
+    return WrongFlag(
+        "--context", flags.sequence,
+        absl::StrCat("the model's table of positions ends at ", model.position_rows()));
   }
-  if (length > model.context) {
+  if (length > model.position_rows()) {
     request->notes.push_back(absl::StrCat("Sequences of ", length,
                                           " tokens are longer than those that the model was made "
                                           "for, ",
-                                          model.context, "."));
-  } else if (flags.sequence.empty() && length < model.context) {
+                                          model.position_rows(), "."));
+  } else if (flags.sequence.empty() && length < model.position_rows()) {
     request->notes.push_back(absl::StrCat("Sequences have ", length,
-                                          " tokens; the model takes up to ", model.context,
+                                          " tokens; the model takes up to ", model.position_rows(),
                                           ", and --context chooses."));
   }
   return absl::OkStatus();

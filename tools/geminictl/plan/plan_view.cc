@@ -224,7 +224,7 @@ std::string ModelList(const Style& style) {
     table.AddRow({m.name, absl::StrCat(forecast::CountParameters(m)), absl::StrCat(m.layers),
                   absl::StrCat(m.hidden), absl::StrCat(m.heads), absl::StrCat(m.kv_heads),
                   absl::StrCat(m.intermediate), absl::StrCat(m.vocabulary),
-                  absl::StrCat(m.context)});
+                  absl::StrCat(m.position_rows())});
   }
   Table families({{"FAMILY"}, {"MEMBERS"}});
   for (const forecast::Family& family : forecast::Families()) {

@@ -1,4 +1,4 @@
-#include "training/forecast/hf_keys.h"
+#include "training/models/config_keys.h"
 
 #include <cmath>
 #include <utility>
@@ -6,11 +6,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
-namespace geminid::forecast {
+namespace geminid::trainer {
 
 using base::JsonValue;
 
-std::uint64_t HuggingFaceKeys::Count(const char* key, std::optional<std::uint64_t> otherwise) {
+std::uint64_t ConfigKeys::Count(const char* key, std::optional<std::uint64_t> otherwise) {
   const JsonValue* value = Find(key);
   if (value == nullptr) {
     if (!otherwise.has_value()) FailAbsent(key);
@@ -19,7 +19,7 @@ std::uint64_t HuggingFaceKeys::Count(const char* key, std::optional<std::uint64_
   return CountIn(key, *value);
 }
 
-std::uint64_t HuggingFaceKeys::CountIn(const char* key, const JsonValue& value) {
+std::uint64_t ConfigKeys::CountIn(const char* key, const JsonValue& value) {
   std::uint64_t count = 0;
   // SimpleAtoi takes spaces and signs; the parser has let through neither but '-'.
   if (value.type == JsonValue::Type::kNumber && value.text[0] != '-' &&
@@ -30,8 +30,8 @@ std::uint64_t HuggingFaceKeys::CountIn(const char* key, const JsonValue& value) 
   return 0;
 }
 
-std::vector<std::uint64_t> HuggingFaceKeys::Counts(const char* key,
-                                                   std::vector<std::uint64_t> otherwise) {
+std::vector<std::uint64_t> ConfigKeys::Counts(const char* key,
+                                              std::vector<std::uint64_t> otherwise) {
   for (const JsonValue::Member& member : object_.members) {
     if (member.key != key) continue;
     if (member.value.type == JsonValue::Type::kNull) return {};
@@ -43,7 +43,7 @@ std::vector<std::uint64_t> HuggingFaceKeys::Counts(const char* key,
   return otherwise;
 }
 
-bool HuggingFaceKeys::Flag(const char* key, bool otherwise) {
+bool ConfigKeys::Flag(const char* key, bool otherwise) {
   const JsonValue* value = Find(key);
   if (value == nullptr) return otherwise;
   if (value->type == JsonValue::Type::kBool) return value->boolean;
@@ -51,7 +51,7 @@ bool HuggingFaceKeys::Flag(const char* key, bool otherwise) {
   return false;
 }
 
-double HuggingFaceKeys::Real(const char* key, double otherwise) {
+double ConfigKeys::Real(const char* key, double otherwise) {
   const JsonValue* value = Find(key);
   if (value == nullptr) return otherwise;
   double real = 0;
@@ -63,7 +63,7 @@ double HuggingFaceKeys::Real(const char* key, double otherwise) {
   return 0;
 }
 
-std::string HuggingFaceKeys::Word(const char* key, const std::optional<std::string>& otherwise) {
+std::string ConfigKeys::Word(const char* key, const std::optional<std::string>& otherwise) {
   const JsonValue* value = Find(key);
   if (value == nullptr) {
     if (!otherwise.has_value()) FailAbsent(key);
@@ -74,7 +74,7 @@ std::string HuggingFaceKeys::Word(const char* key, const std::optional<std::stri
   return "";
 }
 
-std::string HuggingFaceKeys::FirstWord(const char* key) {
+std::string ConfigKeys::FirstWord(const char* key) {
   const JsonValue* value = Find(key);
   if (value == nullptr) return "";
   if (value->type == JsonValue::Type::kArray) {
@@ -85,7 +85,7 @@ std::string HuggingFaceKeys::FirstWord(const char* key) {
   return "";
 }
 
-std::uint64_t HuggingFaceKeys::Members(const char* key) {
+std::uint64_t ConfigKeys::Members(const char* key) {
   const JsonValue* value = Find(key);
   if (value == nullptr) return 0;
   if (value->type == JsonValue::Type::kObject) return value->members.size();
@@ -93,25 +93,25 @@ std::uint64_t HuggingFaceKeys::Members(const char* key) {
   return 0;
 }
 
-void HuggingFaceKeys::Fail(std::string problem) {
+void ConfigKeys::Fail(std::string problem) {
   if (problem_.empty()) problem_ = std::move(problem);
 }
 
-absl::Status HuggingFaceKeys::status() const {
+absl::Status ConfigKeys::status() const {
   return problem_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(problem_);
 }
 
-const JsonValue* HuggingFaceKeys::Find(const char* key) const {
+const JsonValue* ConfigKeys::Find(const char* key) const {
   for (const JsonValue::Member& member : object_.members) {
     if (member.key == key && member.value.type != JsonValue::Type::kNull) return &member.value;
   }
   return nullptr;
 }
 
-void HuggingFaceKeys::FailType(const char* key, const char* what, const JsonValue& value) {
+void ConfigKeys::FailType(const char* key, const char* what, const JsonValue& value) {
   Fail(absl::StrCat("'", key, "' must be ", what, " (line ", value.position.line, ")"));
 }
 
-void HuggingFaceKeys::FailAbsent(const char* key) { Fail(absl::StrCat("'", key, "' is missing")); }
+void ConfigKeys::FailAbsent(const char* key) { Fail(absl::StrCat("'", key, "' is missing")); }
 
-}  // namespace geminid::forecast
+}  // namespace geminid::trainer

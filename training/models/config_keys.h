@@ -1,6 +1,6 @@
-// Reads the keys of a JSON object one by one and remembers the first that is wrong.
-#ifndef GEMINID_TRAINING_FORECAST_HF_KEYS_H_
-#define GEMINID_TRAINING_FORECAST_HF_KEYS_H_
+// Reads the keys of config.json one by one and remembers the first that is wrong.
+#ifndef GEMINID_TRAINING_MODELS_CONFIG_KEYS_H_
+#define GEMINID_TRAINING_MODELS_CONFIG_KEYS_H_
 
 #include <cstdint>
 #include <optional>
@@ -10,15 +10,17 @@
 #include "absl/status/status.h"
 #include "base/json.h"
 
-namespace geminid::forecast {
+namespace geminid::trainer {
 
 // A key that is null counts as absent. What is read after the first wrong key means nothing.
-class HuggingFaceKeys {
+class ConfigKeys {
  public:
   // `object` outlives this.
-  explicit HuggingFaceKeys(const base::JsonValue& object) : object_(object) {}
+  explicit ConfigKeys(const base::JsonValue& object) : object_(object) {}
 
   bool Has(const char* key) const { return Find(key) != nullptr; }
+  // nullptr: absent.
+  const base::JsonValue* Find(const char* key) const;
   // Absent: `otherwise`, or an error if there is none.
   std::uint64_t Count(const char* key, std::optional<std::uint64_t> otherwise = std::nullopt);
   // A whole number or an array of them, that may be null; absent: `otherwise`.
@@ -32,11 +34,13 @@ class HuggingFaceKeys {
   std::uint64_t Members(const char* key);
 
   void Fail(std::string problem);
+  void Require(bool is_so, const char* problem) {
+    if (!is_so) Fail(problem);
+  }
   // INVALID_ARGUMENT naming the first key that was wrong.
   absl::Status status() const;
 
  private:
-  const base::JsonValue* Find(const char* key) const;
   std::uint64_t CountIn(const char* key, const base::JsonValue& value);
   void FailType(const char* key, const char* what, const base::JsonValue& value);
   void FailAbsent(const char* key);
@@ -45,6 +49,6 @@ class HuggingFaceKeys {
   std::string problem_;
 };
 
-}  // namespace geminid::forecast
+}  // namespace geminid::trainer
 
-#endif  // GEMINID_TRAINING_FORECAST_HF_KEYS_H_
+#endif  // GEMINID_TRAINING_MODELS_CONFIG_KEYS_H_

@@ -1,0 +1,111 @@
+// Models with an encoder: BERT and ViT, which are one alone, and T5.
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "training/models/config_reader.h"
+
+namespace geminid::trainer {
+namespace {
+
+// How many a classifier has: by name, by number, or the two of a configuration that says neither.
+uint64_t Classes(ConfigKeys& keys) {
+  const uint64_t named = keys.Members("id2label");
+  return keys.Count("num_labels", named > 0 ? named : 2);
+}
+
+// Layers as in the encoders of 2018: LayerNorm, biases, and as many keys as queries.
+void ReadEncoder(ConfigKeys& keys, ModelConfig* model) {
+  model->layers = model->untrained.encoder_layers = keys.Count("num_hidden_layers");
+  model->hidden = keys.Count("hidden_size");
+  model->heads = model->kv_heads = keys.Count("num_attention_heads");
+  model->intermediate = keys.Count("intermediate_size");
+}
+
+void ReadBert(ConfigReader& from, ModelConfig* model) {
+  ConfigKeys& keys = from.sizes;
+  ReadEncoder(keys, model);
+  model->vocabulary = keys.Count("vocab_size", 30522);
+  model->positions = keys.Count("max_position_embeddings", 512);
+  model->untrained.other_rows = keys.Count("type_vocab_size", 2);
+  model->tied = keys.Flag("tie_word_embeddings", true);
+  const std::string head = keys.FirstWord("architectures");
+  if (head == "BertForSequenceClassification") {
+    model->untrained.head = Head::kPooledClassifier;
+    model->untrained.classes = Classes(keys);
+  } else if (head.empty() || head == "BertForMaskedLM" || head == "BertModel") {
+    model->untrained.head = Head::kMaskedLanguage;
+  } else {
+    keys.Fail(absl::StrCat("'architectures' names ", head,
+                           "; of BERT, BertForMaskedLM and BertForSequenceClassification are "
+                           "known: write the one that is nearer"));
+  }
+  keys.Require(!keys.Flag("is_decoder", false) && !keys.Flag("add_cross_attention", false),
+               "'is_decoder' or 'add_cross_attention' is true; BERT is known as an encoder alone");
+  if (const std::string kind = keys.Word("position_embedding_type", "absolute");
+      kind != "absolute") {
+    keys.Fail(absl::StrCat("'position_embedding_type' is '", kind, "'; only 'absolute' is known"));
+  }
+}
+
+void ReadVit(ConfigReader& from, ModelConfig* model) {
+  ConfigKeys& keys = from.sizes;
+  ReadEncoder(keys, model);
+  const uint64_t image = keys.Count("image_size", 224);
+  const uint64_t patch = keys.Count("patch_size", 16);
+  const uint64_t channels = keys.Count("num_channels", 3);
+  constexpr uint64_t kSideMax = 1 << 16;
+  if (patch == 0 || patch > image || image > kSideMax || channels > kSideMax) {
+    return keys.Fail(absl::StrCat(
+        "'image_size' is ", image, ", 'patch_size' ", patch, " and 'num_channels' ", channels,
+        "; patches must fit into the image, and nothing be above ", kSideMax));
+  }
+  model->vocabulary = 0;
+  model->untrained.patch_elements = channels * patch * patch;
+  model->positions = (image / patch) * (image / patch) + 1;
+  model->untrained.other_rows = 1;  // the token of the class
+  model->untrained.qkv_bias = keys.Flag("qkv_bias", true);
+  model->untrained.head = Head::kClassifier;
+  model->untrained.classes = Classes(keys);
+  const std::string head = keys.FirstWord("architectures");
+  if (!head.empty() && head != "ViTModel" && head != "ViTForImageClassification") {
+    keys.Fail(absl::StrCat("'architectures' names ", head,
+                           "; of ViT, ViTForImageClassification alone is known"));
+  }
+}
+
+void ReadT5(ConfigReader& from, ModelConfig* model) {
+  ConfigKeys& keys = from.sizes;
+  uint64_t& encoder_layers = model->untrained.encoder_layers;
+  encoder_layers = keys.Count("num_layers");
+  model->layers = encoder_layers + keys.Count("num_decoder_layers", encoder_layers);
+  model->hidden = keys.Count("d_model");
+  model->heads = model->kv_heads = keys.Count("num_heads");
+  model->head_width = keys.Count("d_kv");
+  model->intermediate = keys.Count("d_ff");
+  model->vocabulary = keys.Count("vocab_size", 32128);
+  model->positions = keys.Count("n_positions", 512);
+  model->untrained.relative_buckets = keys.Count("relative_attention_num_buckets", 32);
+  model->untrained.gated_mlp = absl::StartsWith(keys.Word("feed_forward_proj", "relu"), "gated-");
+  model->tied = keys.Flag("tie_word_embeddings", true);
+  const std::string head = keys.FirstWord("architectures");
+  keys.Require(keys.Flag("is_encoder_decoder", true) && !absl::StrContains(head, "Encoder"),
+               "'is_encoder_decoder' or 'architectures' says that there is an encoder alone; T5 is "
+               "known with both, as T5ForConditionalGeneration");
+}
+
+}  // namespace
+
+const FamilyTraits kBertFamily = {
+    .name = "bert",
+    .norms = {.shift = true, .embedding = true, .last = false},  // each layer ends with one
+    .learned_positions = true,
+    .output_bias = true,
+    .tied = true,
+    .read = ReadBert};
+const FamilyTraits kVitFamily = {.name = "vit",
+                                 .norms = {.shift = true},
+                                 .learned_positions = true,
+                                 .output_bias = true,
+                                 .read = ReadVit};
+const FamilyTraits kT5Family = {.name = "t5", .tied = true, .read = ReadT5};
+
+}  // namespace geminid::trainer

@@ -59,91 +59,39 @@ constexpr double kNvlinkMessage = 3.4e-6;
 constexpr double kPcieMessage = 5.7e-6;
 constexpr double kNetworkMessage = 9.6e-6;
 
-Hardware WithExchanges(Hardware hardware, double peer_message_seconds) {
-  hardware.exchange_seconds = kExchange;
-  hardware.peer_message_seconds = peer_message_seconds;
-  hardware.network_message_seconds = kNetworkMessage;
-  return hardware;
-}
+// One of a node with the usual link, adapters and processors.
+struct Node {
+  double link;  // to the host, either way
+  double network;
+  double host_memory;
+};
+constexpr Node kDesktop3 = {kPcie3, kEthernet10, kDdr4Desktop};
+constexpr Node kDesktop4 = {kPcie4, kEthernet10, kDdr4Desktop};
+constexpr Node kDgxVolta = {kPcie3, kDgx1, kXeonBroadwell};
+constexpr Node kDgxAmpere = {kPcie4, kDgxA100, kEpycRome};
+constexpr Node kDgxHopper = {kPcie5, kDgxH100, kXeonSapphire};
+constexpr Node kGraceHopper = {kC2c, kSuperchip, kGrace};
 
-Hardware Volta() {
-  return {.name = "v100-32gb",  // NVIDIA V100 data sheet, SXM2
-          .device_bytes = 32 * kGiB,
-          .reserved_bytes = kReservedBytes,
-          .flops = 125e12,  // fp16; there is no bf16
-          .achieved_share = kAssumedShare,
-          .device_memory_bytes_per_second = 900e9,
-          .up_bytes_per_second = kPcie3,
-          .down_bytes_per_second = kPcie3,
-          .peer_bytes_per_second = 150e9,  // NVLink 2, 300 GB/s both ways
-          .network_bytes_per_second = kDgx1,
-          .host_memory_bytes_per_second = kXeonBroadwell};
-}
-
-Hardware Rtx2060() {
-  return {.name = "rtx-2060-6gb",  // NVIDIA Turing architecture whitepaper and product page
-          .device_bytes = 6 * kGiB,
-          .reserved_bytes = kReservedBytes,
-          .flops = 25.8e12,  // 240 tensor cores x 64 FMA x 1.68 GHz, halved for fp32 sums
-          .achieved_share = kAssumedShare,
-          .device_memory_bytes_per_second = 336e9,
-          .up_bytes_per_second = kPcie3,
-          .down_bytes_per_second = kPcie3,
-          .peer_bytes_per_second = kPcie3,
-          .network_bytes_per_second = kEthernet10,
-          .host_memory_bytes_per_second = kDdr4Desktop};
-}
-
-Hardware Rtx3090() {
-  return {.name = "rtx-3090-24gb",  // NVIDIA Ampere GA102 whitepaper, table 2
-          .device_bytes = 24 * kGiB,
-          .reserved_bytes = kReservedBytes,
-          .flops = 71e12,  // fp16 with fp32 sums, dense
-          .achieved_share = kAssumedShare,
-          .device_memory_bytes_per_second = 936e9,
-          .up_bytes_per_second = kPcie4,
-          .down_bytes_per_second = kPcie4,
-          .peer_bytes_per_second = kPcie4,
-          .network_bytes_per_second = kEthernet10,
-          .host_memory_bytes_per_second = kDdr4Desktop};
-}
-
-Hardware A100(const char* name, std::uint64_t bytes, double memory_rate) {
-  return {.name = name,  // NVIDIA A100 data sheet, SXM4
+// `peer` between devices; 0: by the link, over PCI Express.
+Hardware Device(const char* name, std::uint64_t bytes, double flops, double achieved_share,
+                double memory_rate, double peer, const Node& node) {
+  return {.name = name,
           .device_bytes = bytes,
           .reserved_bytes = kReservedBytes,
-          .flops = 312e12,
-          .achieved_share = kMeasuredShare,
+          .flops = flops,
+          .achieved_share = achieved_share,
           .device_memory_bytes_per_second = memory_rate,
-          .up_bytes_per_second = kPcie4,
-          .down_bytes_per_second = kPcie4,
-          .peer_bytes_per_second = 300e9,  // NVLink 3, 600 GB/s both ways
-          .network_bytes_per_second = kDgxA100,
-          .host_memory_bytes_per_second = kEpycRome};
+          .up_bytes_per_second = node.link,
+          .down_bytes_per_second = node.link,
+          .peer_bytes_per_second = peer == 0 ? node.link : peer,
+          .network_bytes_per_second = node.network,
+          .host_memory_bytes_per_second = node.host_memory,
+          .exchange_seconds = kExchange,
+          .peer_message_seconds = peer == 0 ? kPcieMessage : kNvlinkMessage,
+          .network_message_seconds = kNetworkMessage};
 }
 
-Hardware Hopper(const char* name, std::uint64_t bytes, double memory_rate) {
-  return {.name = name,  // NVIDIA H100 and H200 data sheets, SXM5
-          .device_bytes = bytes,
-          .reserved_bytes = kReservedBytes,
-          .flops = 989e12,  // dense; data sheets give twice that, with sparsity
-          .achieved_share = kMeasuredShare,
-          .device_memory_bytes_per_second = memory_rate,
-          .up_bytes_per_second = kPcie5,
-          .down_bytes_per_second = kPcie5,
-          .peer_bytes_per_second = 450e9,  // NVLink 4, 900 GB/s both ways
-          .network_bytes_per_second = kDgxH100,
-          .host_memory_bytes_per_second = kXeonSapphire};
-}
-
-Hardware GraceHopper() {
-  Hardware hardware = Hopper("gh200", 96 * kGiB, 4000e9);  // HBM3, Superchip data sheet
-  hardware.up_bytes_per_second = kC2c;
-  hardware.down_bytes_per_second = kC2c;
-  hardware.network_bytes_per_second = kSuperchip;
-  hardware.host_memory_bytes_per_second = kGrace;
-  return hardware;
-}
+constexpr double kNvlink2 = 150e9, kNvlink3 = 300e9, kNvlink4 = 450e9;  // of twice that both ways
 
 // Every word must be in the driver's name. In order: GH200 before H200.
 struct DriverName {
@@ -164,14 +112,22 @@ constexpr const char* kOtherChips[] = {"Ti", "SUPER", "NVL", "144G"};
 
 std::span<const Hardware> HardwareTable() {
   static const std::vector<Hardware>* const kTable = new std::vector<Hardware>{
-      WithExchanges(Rtx2060(), kPcieMessage),
-      WithExchanges(Rtx3090(), kPcieMessage),
-      WithExchanges(Volta(), kNvlinkMessage),
-      WithExchanges(A100("a100-40gb", 40 * kGiB, 1555e9), kNvlinkMessage),
-      WithExchanges(A100("a100-80gb", 80 * kGiB, 2039e9), kNvlinkMessage),
-      WithExchanges(Hopper("h100-80gb", 80 * kGiB, 3350e9), kNvlinkMessage),
-      WithExchanges(Hopper("h200", 141'000'000'000, 4800e9), kNvlinkMessage),  // 141 GB, not GiB
-      WithExchanges(GraceHopper(), kNvlinkMessage),
+      // NVIDIA Turing architecture whitepaper and product page: 240 tensor cores x 64 FMA x 1.68
+      // GHz, halved for fp32 sums.
+      Device("rtx-2060-6gb", 6 * kGiB, 25.8e12, kAssumedShare, 336e9, 0, kDesktop3),
+      // NVIDIA Ampere GA102 whitepaper, table 2: fp16 with fp32 sums, dense.
+      Device("rtx-3090-24gb", 24 * kGiB, 71e12, kAssumedShare, 936e9, 0, kDesktop4),
+      // NVIDIA V100 data sheet, SXM2: fp16; there is no bf16.
+      Device("v100-32gb", 32 * kGiB, 125e12, kAssumedShare, 900e9, kNvlink2, kDgxVolta),
+      // NVIDIA A100 data sheet, SXM4.
+      Device("a100-40gb", 40 * kGiB, 312e12, kMeasuredShare, 1555e9, kNvlink3, kDgxAmpere),
+      Device("a100-80gb", 80 * kGiB, 312e12, kMeasuredShare, 2039e9, kNvlink3, kDgxAmpere),
+      // NVIDIA H100 and H200 data sheets, SXM5: dense, of which data sheets give twice with
+      // sparsity. 141 GB, not GiB.
+      Device("h100-80gb", 80 * kGiB, 989e12, kMeasuredShare, 3350e9, kNvlink4, kDgxHopper),
+      Device("h200", 141'000'000'000, 989e12, kMeasuredShare, 4800e9, kNvlink4, kDgxHopper),
+      // HBM3, Superchip data sheet.
+      Device("gh200", 96 * kGiB, 989e12, kMeasuredShare, 4000e9, kNvlink4, kGraceHopper),
   };
   return *kTable;
 }
@@ -249,18 +205,9 @@ std::vector<Constant> ConstantsOf(const Hardware& hardware) {
 bool IsInTable(const Hardware& hardware) { return FindHardware(hardware.name).ok(); }
 
 Hardware HardwareOfUnknownRates() {
-  return {.name = "unknown",
-          .flops = 100e12,
-          .achieved_share = kAssumedShare,
-          .device_memory_bytes_per_second = 1000e9,
-          .up_bytes_per_second = kPcie4,
-          .down_bytes_per_second = kPcie4,
-          .peer_bytes_per_second = kPcie4,
-          .network_bytes_per_second = kEthernet10,
-          .host_memory_bytes_per_second = kDdr4Desktop,
-          .exchange_seconds = kExchange,
-          .peer_message_seconds = kPcieMessage,
-          .network_message_seconds = kNetworkMessage};
+  Hardware hardware = Device("unknown", 0, 100e12, kAssumedShare, 1000e9, 0, kDesktop4);
+  hardware.reserved_bytes = 0;
+  return hardware;
 }
 
 }  // namespace geminid::forecast

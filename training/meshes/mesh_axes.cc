@@ -1,5 +1,8 @@
 #include "training/meshes/mesh_axes.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "training/meshes/axes.h"
@@ -39,7 +42,10 @@ absl::Status TakeSequence(const std::string& value, Read* read) {
 absl::Status TakeAxis(const std::string& axis, const std::string& value, Read* read) {
   MeshAxes& axes = read->axes;
   if (axis == "pipeline") {
-    GEMINID_ASSIGN_OR_RETURN(axes.pipeline, ReadPipeline(value, kRanksMax));
+    GEMINID_ASSIGN_OR_RETURN(const PipelineAxis pipeline, ReadPipeline(value, kRanksMax));
+    axes.pipeline = pipeline.stages;
+    axes.schedule = pipeline.kind;
+    axes.chunks = pipeline.chunks;
   } else if (axis == "tensor") {
     read->tensor = true;
     GEMINID_ASSIGN_OR_RETURN(axes.tensor, ReadTensor(value, kRanksMax));
@@ -65,19 +71,20 @@ absl::Status TakeAxis(const std::string& axis, const std::string& value, Read* r
 
 const char* Name(SequenceMode mode) { return mode == SequenceMode::kRing ? "ring" : "ulysses"; }
 
-std::int64_t MeshAxes::least_ranks() const {
+int MeshAxes::least_ranks() const {
   std::int64_t ranks = 1;
-  for (const int size : {pipeline.stages, tensor.size, sequence, expert, data.value_or(1)}) {
+  for (const int size : {pipeline, tensor.size, sequence, expert, data.value_or(1)}) {
     // Beyond what ParseMeshAxes takes it does not matter how many.
     if (ranks <= kRanksMax) ranks *= size;
   }
-  return ranks;
+  return static_cast<int>(std::min<std::int64_t>(ranks, std::numeric_limits<int>::max()));
 }
 
 absl::StatusOr<MeshAxes> ParseMeshAxes(const std::string& text) {
   if (text == kAutomatic) return MeshAxes{.automatic = true};
   if (text.starts_with(absl::StrCat(kAutomatic, ","))) {
-    return RefuseParallel(absl::StrCat("auto chooses every axis, and '", text.substr(sizeof(kAutomatic)),
+    return RefuseParallel(absl::StrCat("auto chooses every axis, and '",
+                                       text.substr(sizeof(kAutomatic)),
                                        "' gives some; leave one of both out"));
   }
   Read read;

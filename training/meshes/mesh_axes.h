@@ -27,17 +27,35 @@ enum class SequenceMode : std::uint8_t { kUlysses, kRing };
 const char* Name(SequenceMode mode);  // "ulysses", "ring"
 
 struct MeshAxes {
-  bool automatic = false;  // nothing else is said
-  PipelineAxis pipeline = {};
-  TensorAxis tensor = {};  // of sequence=megatron:N too, which is tensor=1d-sequence:N
+  bool automatic = false;  // nothing else is known before all ranks are there
+  int pipeline = 1;        // stages
+  collectives::PipelineKind schedule = collectives::PipelineKind::k1F1B;
+  int chunks = 1;    // parts of the model that each stage has
+  int sequence = 1;  // parts that each sequence is cut into
   SequenceMode sequence_mode = SequenceMode::kUlysses;
-  int sequence = 1;
-  int expert = 1;
   std::optional<int> data = {};  // unset: what the other axes leave of the ranks
-  int zero = 3;
-  bool zero_within_host = false;
+  // The ranks that each layer is cut over; sequence=megatron:N is tensor=1d-sequence:N.
+  TensorAxis tensor = {};
+  int expert = 1;                 // the ranks that the experts of each layer are spread over
+  int zero = 3;                   // ZeRO's stage
+  bool zero_within_host = false;  // weights come from other hosts once between updates
 
-  std::int64_t least_ranks() const;
+  // Whether a rank has less than a whole model, or than whole sequences.
+  bool cuts() const { return cuts_model() || sequence > 1; }
+  // Whether ranks have different parts of the model.
+  bool cuts_model() const { return pipeline > 1 || tensor.size > 1 || expert > 1; }
+  // Whether a rank has two chunks of each sequence (training/nn/parallel/sequence/zigzag.h).
+  bool rings() const { return sequence > 1 && sequence_mode == SequenceMode::kRing; }
+  // Whether the ranks' parts of a layer are computed by the host alone, whatever the device.
+  bool needs_host() const {
+    const bool cut = tensor.size > 1 && tensor.mode != collectives::TensorMode::k1D;
+    return cut || expert > 1 || rings();
+  }
+  collectives::PipelineShape PipelineOf(int micro_batches) const {
+    return {schedule, pipeline, micro_batches, chunks};
+  }
+  // As many as it needs if nobody says how many there are; at most some more than kRanksMax.
+  int least_ranks() const;
 };
 
 // More ranks than any cluster has.

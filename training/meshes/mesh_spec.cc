@@ -12,7 +12,7 @@ namespace geminid::parallel {
 using collectives::TensorGrid;
 
 absl::StatusOr<ParsedMesh> MeshToPlan(const MeshAxes& axes) {
-  if (axes.pipeline.kind == collectives::PipelineKind::kInterleaved) {
+  if (axes.schedule == collectives::PipelineKind::kInterleaved) {
     return RefuseParallel(
         "pipeline=interleaved cannot be planned; give the number of stages alone, which run 1F1B, "
         "such as pipeline=2, or pipeline=zbv:2");
@@ -21,8 +21,8 @@ absl::StatusOr<ParsedMesh> MeshToPlan(const MeshAxes& axes) {
     return RefuseParallel("expert cannot be planned; pipeline, tensor, sequence and data can");
   }
   return ParsedMesh{
-      .mesh = {.pipeline = axes.pipeline.stages,
-               .schedule = axes.pipeline.kind,
+      .mesh = {.pipeline = axes.pipeline,
+               .schedule = axes.schedule,
                .data = axes.data.value_or(1),
                .sequence = axes.sequence,
                .sequence_mode = axes.sequence > 1 ? axes.sequence_mode : SequenceMode::kUlysses,

@@ -96,22 +96,10 @@ absl::Status CheckSequence(const TrainOptions& options) {
 }  // namespace
 
 absl::StatusOr<Parallel> ParseParallel(const std::string& text) {
-  GEMINID_ASSIGN_OR_RETURN(const parallel::MeshAxes axes, parallel::ParseMeshAxes(text));
-  if (axes.least_ranks() > kRanksMax) {
-    return Refuse(absl::StrCat(text, " is for ", axes.least_ranks(), " ranks; a run has at most ",
-                               kRanksMax));
-  }
-  return Parallel{.automatic = axes.automatic,
-                  .pipeline = axes.pipeline.stages,
-                  .schedule = axes.pipeline.kind,
-                  .chunks = axes.pipeline.chunks,
-                  .sequence = axes.sequence,
-                  .sequence_mode = axes.sequence_mode,
-                  .data = axes.data,
-                  .tensor = axes.tensor,
-                  .expert = axes.expert,
-                  .zero = axes.zero,
-                  .zero_within_host = axes.zero_within_host};
+  GEMINID_ASSIGN_OR_RETURN(const Parallel axes, parallel::ParseMeshAxes(text));
+  if (axes.least_ranks() <= kRanksMax) return axes;
+  return Refuse(
+      absl::StrCat(text, " is for ", axes.least_ranks(), " ranks; a run has at most ", kRanksMax));
 }
 
 parallel::MeshSpec SpecOf(const Parallel& parallel) {

@@ -46,7 +46,7 @@ class WholeModel : public RankWork {
  public:
   WholeModel(const Model& model, const Job& job) : model_(model), job_(job) {}
 
-  LayerRange layers() const override { return {.first = 0, .count = model_.layers}; }
+  ModelPart part() const override { return {.layers = model_.layers}; }
   std::vector<Tensor> OwnTensors() const override { return Tensors(model_); }
   std::uint32_t sharing_ranks() const override { return job_.ranks; }
   double held_micro_batches() const override { return 0; }
@@ -72,7 +72,7 @@ class WholeModel : public RankWork {
 class Builder {
  public:
   Builder(const Model& model, const Job& job, const RankWork& work)
-      : model_(model), job_(job), work_(work), range_(work.layers()) {}
+      : model_(model), job_(job), work_(work), range_(work.part()) {}
 
   absl::StatusOr<planner::HierarchyProblem> Make() {
     tensors_ = work_.OwnTensors();
@@ -121,7 +121,8 @@ class Builder {
 
   void Forward() {
     if (range_.embeds) Moment(Operator::kEmbedding, 0, Turn::kForward);
-    for (std::uint64_t layer = range_.first; layer < range_.first + range_.count; ++layer) {
+    for (std::uint64_t layer = range_.first_layer; layer < range_.first_layer + range_.layers;
+         ++layer) {
       if (JoinsAt(layer)) {
         encoder_output_ = problem_.activations.size();
         problem_.activations.push_back({.id = encoder_output_,
@@ -136,7 +137,7 @@ class Builder {
   }
 
   void Backward() {
-    for (std::uint64_t layer = range_.first + range_.count; layer-- > range_.first;) {
+    for (std::uint64_t layer = range_.first_layer + range_.layers; layer-- > range_.first_layer;) {
       std::vector<Operator> parts = PartsOfLayer(model_, layer);
       std::reverse(parts.begin(), parts.end());
       for (const Operator op : parts) Moment(op, layer, Turn::kBackward);
@@ -292,7 +293,7 @@ class Builder {
   const Model& model_;
   const Job& job_;
   const RankWork& work_;
-  const LayerRange range_;
+  const ModelPart range_;
   std::vector<Tensor> tensors_;
   zero::Layout layout_;
   using Place = std::pair<Operator, std::uint64_t>;          // and its layer

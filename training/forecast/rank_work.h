@@ -7,23 +7,18 @@
 
 #include "training/forecast/costs.h"
 #include "training/forecast/model.h"
+#include "training/models/parameters.h"
 
 namespace geminid::forecast {
 
-// Layers that follow each other, and perhaps an end of the model or both.
-struct LayerRange {
-  std::uint64_t first = 0;
-  std::uint64_t count = 0;
-  bool embeds = true;   // looks tokens up
-  bool outputs = true;  // has the output layer and the loss
-};
+using trainer::ModelPart;
 
 // Of one pass over one micro-batch. Pure; calls with equal arguments give the same.
 class RankWork {
  public:
   virtual ~RankWork() = default;
 
-  virtual LayerRange layers() const = 0;
+  virtual ModelPart part() const = 0;
   // What the rank keeps before those that share it out keep a shard each; in order of first use in
   // the forward pass. A tied table is there twice where no rank has both ends of the model.
   virtual std::vector<Tensor> OwnTensors() const = 0;

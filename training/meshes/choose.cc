@@ -165,7 +165,7 @@ class MeshPlanner {
     std::vector<StageKey> seen;
     GEMINID_ASSIGN_OR_RETURN(const std::vector<Stage> stages, Stages());
     for (const Stage& stage : stages) {
-      const StageKey key = {stage.layers.count, stage.in_flight, stage.layers.embeds,
+      const StageKey key = {stage.layers.layers, stage.in_flight, stage.layers.embeds,
                             stage.layers.outputs};
       if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
       seen.push_back(key);
@@ -214,7 +214,7 @@ class MeshPlanner {
       fullness_ = fullness;
       planned_.device_bytes = made->device_bytes();
       planned_.fullest = std::move(made->forecast);
-      planned_.fullest_layers = stage.layers.count;
+      planned_.fullest_layers = stage.layers.layers;
     }
     return absl::OkStatus();
   }

@@ -77,7 +77,7 @@ std::vector<PartLinear> LinearsOf(const forecast::Model& m, Operator op, std::ui
 }
 
 CutWork::CutWork(const forecast::Model& model, const forecast::Job& job, const MeshSpec& mesh,
-                 const forecast::LayerRange& range, double in_flight)
+                 const forecast::ModelPart& range, double in_flight)
     : model_(model),
       job_(job),
       mesh_(mesh),
@@ -119,7 +119,8 @@ std::vector<Tensor> CutWork::OwnTensors() const {
   for (Tensor tensor : Tensors(model_)) {
     const bool shared = tensor.also_output;
     tensor.also_output = shared && both_ends;
-    bool mine = tensor.layer >= range_.first && tensor.layer < range_.first + range_.count;
+    bool mine =
+        tensor.layer >= range_.first_layer && tensor.layer < range_.first_layer + range_.layers;
     if (tensor.used_by == Operator::kEmbedding) mine = range_.embeds;
     if (tensor.used_by == Operator::kOutput) mine = range_.outputs;
     if (mine) own.push_back(Cut(tensor));

@@ -50,9 +50,9 @@ class CutWork : public forecast::RankWork {
   // All outlive this. `range` is of the stage; `in_flight`: micro-batches whose activations the
   // stage holds at most, at least 1.
   CutWork(const forecast::Model& model, const forecast::Job& job, const MeshSpec& mesh,
-          const forecast::LayerRange& range, double in_flight);
+          const forecast::ModelPart& range, double in_flight);
 
-  forecast::LayerRange layers() const override { return range_; }
+  forecast::ModelPart part() const override { return range_; }
   std::vector<forecast::Tensor> OwnTensors() const override;
   std::uint32_t sharing_ranks() const override {
     return static_cast<std::uint32_t>(mesh_.sharing_ranks());
@@ -96,7 +96,7 @@ class CutWork : public forecast::RankWork {
   const forecast::Model& model_;
   const forecast::Job& job_;
   const MeshSpec mesh_;
-  const forecast::LayerRange range_;
+  const forecast::ModelPart range_;
   const double in_flight_;
   const collectives::TensorGrid grid_;
   forecast::Batch part_;  // job.batch less what the axis of sequence cuts off

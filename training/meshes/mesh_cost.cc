@@ -24,11 +24,12 @@ struct LayerKind {
   std::uint64_t first = 0;
   double count = 0;
 };
-std::vector<LayerKind> KindsOf(const Model& model, const forecast::LayerRange& range) {
-  const std::uint64_t end = range.first + range.count;
-  const std::uint64_t split = std::clamp(model.untrained.encoder_layers, range.first, end);
+std::vector<LayerKind> KindsOf(const Model& model, const forecast::ModelPart& range) {
+  const std::uint64_t end = range.first_layer + range.layers;
+  const std::uint64_t split = std::clamp(model.untrained.encoder_layers, range.first_layer, end);
   std::vector<LayerKind> kinds;
-  if (split > range.first) kinds.push_back({range.first, static_cast<double>(split - range.first)});
+  if (split > range.first_layer)
+    kinds.push_back({range.first_layer, static_cast<double>(split - range.first_layer)});
   if (end > split) kinds.push_back({split, static_cast<double>(end - split)});
   return kinds;
 }
@@ -37,7 +38,7 @@ bool Recomputes(const Job& job) { return job.activations == Activations::kRecomp
 
 // A stage that has the whole model.
 CutWork WholeWork(const Model& model, const Job& rank_job, const MeshSpec& mesh) {
-  return CutWork(model, rank_job, mesh, {.first = 0, .count = model.layers}, 1);
+  return CutWork(model, rank_job, mesh, {.layers = model.layers}, 1);
 }
 
 double LayerSeconds(const Model& model, const Job& rank_job, const CutWork& work) {
@@ -99,9 +100,9 @@ LeastSharing LeastSharingOf(const Setting& setting, const Job& rank_job, const O
 // While the last part's backward runs nothing is freed yet, and while the loss is computed neither.
 std::uint64_t LeastDeviceBytes(const Model& model, const Job& rank_job, const CutWork& work,
                                double in_flight) {
-  const forecast::LayerRange range = work.layers();
+  const forecast::ModelPart range = work.part();
   std::uint64_t saved = 0, workspace = 0;
-  for (const Operator op : PartsOfLayer(model, range.first)) {
+  for (const Operator op : PartsOfLayer(model, range.first_layer)) {
     const forecast::Saved part = work.SavedOf(op);
     saved += rank_job.activations == Activations::kKeep ? part.bytes() : part.input_bytes;
     // All but the last part's are still there, so the least of them counts.
@@ -113,7 +114,7 @@ std::uint64_t LeastDeviceBytes(const Model& model, const Job& rank_job, const Cu
   }
   // What is planned may leave the device.
   if (rank_job.activations == Activations::kPlanned) return workspace;
-  return static_cast<std::uint64_t>(static_cast<double>(saved * range.count) * in_flight) +
+  return static_cast<std::uint64_t>(static_cast<double>(saved * range.layers) * in_flight) +
          workspace;
 }
 
@@ -133,15 +134,15 @@ std::vector<Stage> StagesOf(const Model& model, const Job& rank_job, const Setti
   const double layer = LayerSeconds(model, rank_job, whole);
   std::vector<Stage> all;
   const int chunks = setting.mesh.chunks();
-  const std::vector<forecast::LayerRange> parts =
+  const std::vector<forecast::ModelPart> parts =
       SplitLayers(model.layers, output / layer, chunks * stages);
   for (int stage = 0; stage < stages; ++stage) {
     const auto first = static_cast<std::size_t>(stage);
     Stage made = {.layers = parts[first], .parts = {parts[first]}};
     if (setting.mesh.in_halves()) {
-      const forecast::LayerRange& back = parts[parts.size() - 1 - first];
+      const forecast::ModelPart& back = parts[parts.size() - 1 - first];
       made.parts.push_back(back);
-      made.layers.count += back.count;
+      made.layers.layers += back.layers;
       made.layers.outputs = back.outputs;
     } else {
       made.in_flight = static_cast<double>(InFlight(stages, setting.micro_batches, stage));
@@ -156,13 +157,13 @@ double InFlightInHalves(const Model& model, const Job& rank_job, const MeshSpec&
                         const std::vector<collectives::PipelineAction>& actions) {
   std::vector<collectives::PartBytes> parts;
   std::uint64_t whole = 0;  // of one micro-batch in all parts
-  for (const forecast::LayerRange& range : stage.parts) {
+  for (const forecast::ModelPart& range : stage.parts) {
     const CutWork work(model, rank_job, mesh, range, 1);
     collectives::PartBytes bytes;
-    for (const Operator op : PartsOfLayer(model, range.first)) {
+    for (const Operator op : PartsOfLayer(model, range.first_layer)) {
       const forecast::Saved saved = work.SavedOf(op);
-      bytes.forward += range.count * (Recomputes(rank_job) ? saved.input_bytes : saved.bytes());
-      bytes.later += range.count * work.LaterBytesOf(op);
+      bytes.forward += range.layers * (Recomputes(rank_job) ? saved.input_bytes : saved.bytes());
+      bytes.later += range.layers * work.LaterBytesOf(op);
     }
     if (range.embeds) bytes.later += work.LaterBytesOf(Operator::kEmbedding);
     if (range.outputs) bytes.later += work.LaterBytesOf(Operator::kOutput);
@@ -183,7 +184,7 @@ PassCost PassCostOf(const Model& model, const Job& rank_job, const CutWork& work
     cost.compute_seconds += times * work.ComputeSecondsOf(op, turn);
     cost.received_bytes += times * work.ReceivedBytesOf(op, turn);
   };
-  const forecast::LayerRange range = work.layers();
+  const forecast::ModelPart range = work.part();
   for (const LayerKind& kind : KindsOf(model, range)) {
     for (const Operator op : PartsOfLayer(model, kind.first)) {
       add(op, Turn::kForward, kind.count, &cost.forward_seconds);

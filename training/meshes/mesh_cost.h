@@ -20,8 +20,8 @@ absl::StatusOr<forecast::Job> RankJobOf(const forecast::Job& job, const Setting&
 // A stage's layers, and the micro-batches whose activations it holds at most: in ZBV, where that
 // takes the schedule, at least.
 struct Stage {
-  forecast::LayerRange layers;              // those of its parts, as if they followed each other
-  std::vector<forecast::LayerRange> parts;  // in the order in which tokens pass them
+  forecast::ModelPart layers;              // those of its parts, as if they followed each other
+  std::vector<forecast::ModelPart> parts;  // in the order in which tokens pass them
   double in_flight = 1;
 };
 // `rank_job` is of RankJobOf. Layers are split by the time that they take.

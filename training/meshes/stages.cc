@@ -8,8 +8,8 @@
 
 namespace geminid::parallel {
 
-std::vector<forecast::LayerRange> SplitLayers(std::uint64_t layers, double output_layers,
-                                              int stages) {
+std::vector<forecast::ModelPart> SplitLayers(std::uint64_t layers, double output_layers,
+                                             int stages) {
   const auto others = static_cast<std::uint64_t>(stages - 1);
   std::uint64_t last = layers;
   if (others > 0) {
@@ -22,15 +22,16 @@ std::vector<forecast::LayerRange> SplitLayers(std::uint64_t layers, double outpu
       if (dearest(count) <= dearest(last)) last = count;
     }
   }
-  std::vector<forecast::LayerRange> ranges;
+  std::vector<forecast::ModelPart> ranges;
   std::uint64_t first = 0;
   for (std::uint64_t stage = 0; stage < others; ++stage) {
     const std::uint64_t left = others - stage;
     const std::uint64_t count = (layers - last - first + left - 1) / left;
-    ranges.push_back({.first = first, .count = count, .embeds = stage == 0, .outputs = false});
+    ranges.push_back(
+        {.first_layer = first, .layers = count, .embeds = stage == 0, .outputs = false});
     first += count;
   }
-  ranges.push_back({.first = first, .count = last, .embeds = others == 0, .outputs = true});
+  ranges.push_back({.first_layer = first, .layers = last, .embeds = others == 0, .outputs = true});
   return ranges;
 }
 

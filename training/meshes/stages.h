@@ -16,8 +16,8 @@ namespace geminid::parallel {
 // The dearest stage is as cheap as can be, where all layers cost the same and the last stage has
 // the output layer beside them, which costs as much as `output_layers`; of the cuts that give that,
 // the one with the most layers beside the output layer.
-std::vector<forecast::LayerRange> SplitLayers(std::uint64_t layers, double output_layers,
-                                              int stages);
+std::vector<forecast::ModelPart> SplitLayers(std::uint64_t layers, double output_layers,
+                                             int stages);
 
 // Of the slowest stage and one micro-batch, which it passes part by part.
 struct PassSeconds {

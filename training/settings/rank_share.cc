@@ -6,11 +6,11 @@
 #include "base/status_macros.h"
 #include "training/forecast/trainer_need.h"
 #include "training/meshes/axes.h"
+#include "training/meshes/stages.h"
 #include "training/nn/layer_share.h"
 #include "training/nn/parallel/stages/held_bytes.h"
 #include "training/nn/parallel/tensor/tensor_layout.h"
 #include "training/settings/accumulate_range.h"
-#include "training/settings/model_part.h"
 #include "training/settings/tensor_share.h"
 #include "training/transformer/share_loss.h"
 #include "training/transformer/transformer.h"
@@ -137,6 +137,11 @@ RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, in
                     .piece = static_cast<uint64_t>(mesh.Coordinate(rank, kSequenceAxis)),
                     .pieces = static_cast<uint64_t>(mesh.SizeOf(kSequenceAxis)),
                     .zigzag = options.parallel.rings()}};
+}
+
+std::vector<ModelPart> SplitModel(const ModelConfig& config, int stages) {
+  const double output_layers = OutputFlopsPerToken(config) / LayerFlopsPerToken(config);
+  return parallel::SplitLayers(config.layers, output_layers, stages);
 }
 
 MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size) {

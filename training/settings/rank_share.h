@@ -27,6 +27,10 @@ RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, in
 // fits.
 absl::Status CheckShares(const TrainOptions& options, int ranks);
 
+// One part for each stage, in order (parallel::SplitLayers), by the costs of the layers and of the
+// output layer; the embedding, which multiplies nothing, counts for nothing.
+std::vector<ModelPart> SplitModel(const ModelConfig& config, int stages);
+
 // Of one micro-batch on any rank of `world_size`: where layers are cut, of all that share them.
 MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size);
 

@@ -38,7 +38,7 @@ double Elements(const std::vector<forecast::Tensor>& tensors) {
 }
 
 CutWork WorkOf(const forecast::Model& model, const forecast::Job& job, const MeshSpec& mesh) {
-  return CutWork(model, job, mesh, {.first = 0, .count = model.layers}, 1);
+  return CutWork(model, job, mesh, {.layers = model.layers}, 1);
 }
 
 // Data alone cuts nothing, so the planner is asked what it was always asked.
@@ -88,7 +88,7 @@ TEST(CutWork, TensorsOfAllStages_AreTheModelsAndATiedTableTwice) {
     const forecast::Model model = *forecast::FindModel(name);
     const forecast::Job job = JobOf(4);
     double own = 0;
-    for (const forecast::LayerRange& range : SplitLayers(model.layers, 1, 4)) {
+    for (const forecast::ModelPart& range : SplitLayers(model.layers, 1, 4)) {
       own += Elements(CutWork(model, job, {.pipeline = 4}, range, 1).OwnTensors());
     }
     const double table =
@@ -168,7 +168,7 @@ TEST(CutWork, InFloats_IsTwiceAsWideWhereLayersAreCut) {
   wide.float_cut_flops = narrow.hardware.flops * narrow.hardware.achieved_share / 4;
   forecast::Job floats = wide;  // whose elements are fp32 themselves
   floats.float_bytes = forecast::kElementBytes;
-  const forecast::LayerRange range = {.first = 0, .count = model.layers};
+  const forecast::ModelPart range = {.layers = model.layers};
   const MeshSpec cut = {.tensor_mode = TensorMode::k2D, .tensor = 4}, whole = {.data = 4};
   const CutWork of_narrow(model, narrow, cut, range, 1), of_wide(model, wide, cut, range, 1);
   const CutWork of_floats(model, floats, cut, range, 1), of_whole(model, wide, whole, range, 1);

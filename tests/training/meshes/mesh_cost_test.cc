@@ -185,7 +185,7 @@ TEST(InFlightInHalves, OfOneMicroBatchAtATime_IsTheMostOfItsParts) {
   forecast::Job job = JobOf(1, 2);
   const MeshSpec mesh = {.pipeline = 2, .schedule = collectives::PipelineKind::kZeroBubbleV};
   job.activations = forecast::Activations::kKeep;
-  const forecast::LayerRange range = {.first = 0, .count = 3, .embeds = false, .outputs = false};
+  const forecast::ModelPart range = {.layers = 3, .embeds = false, .outputs = false};
   const Stage stage = {.layers = range, .parts = {range, range}};
   using enum collectives::PipelineWork;
   EXPECT_EQ(InFlightInHalves(model, job, mesh, stage, {{kForward, 0, 0}, {kForward, 1, 0}}), 1);

@@ -39,18 +39,19 @@ TEST(SplitLayers, OfEveryCut_HasTheCheapestDearestStage) {
         std::uint64_t next = 0;
         const auto ranges = SplitLayers(layers, output, stages);
         ASSERT_EQ(ranges.size(), static_cast<std::size_t>(stages));
-        for (const forecast::LayerRange& range : ranges) {
-          EXPECT_EQ(range.first, next);
-          EXPECT_GE(range.count, 1u);
+        for (const forecast::ModelPart& range : ranges) {
+          EXPECT_EQ(range.first_layer, next);
+          EXPECT_GE(range.layers, 1u);
           EXPECT_EQ(range.embeds, &range == &ranges.front());
           EXPECT_EQ(range.outputs, &range == &ranges.back());
-          next += range.count;
+          next += range.layers;
           dearest =
-              std::max(dearest, static_cast<double>(range.count) + (range.outputs ? output : 0));
+              std::max(dearest, static_cast<double>(range.layers) + (range.outputs ? output : 0));
         }
         EXPECT_EQ(next, layers);
         EXPECT_DOUBLE_EQ(dearest, best.dearest) << layers << " over " << stages << ", " << output;
-        EXPECT_EQ(ranges.back().count, best.last) << layers << " over " << stages << ", " << output;
+        EXPECT_EQ(ranges.back().layers, best.last)
+            << layers << " over " << stages << ", " << output;
       }
     }
   }

@@ -1,6 +1,4 @@
 // Models cut into parts, against the same models in one.
-#include "training/settings/model_part.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,6 +15,7 @@
 #include "training/nn/parallel/sequence/head_swap.h"
 #include "training/nn/parallel/sequence/zigzag.h"
 #include "training/nn/sequence_ring.h"
+#include "training/settings/rank_share.h"
 #include "training/transformer/transformer.h"
 
 namespace geminid::trainer {

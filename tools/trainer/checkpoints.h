@@ -15,7 +15,7 @@
 #include "geminid/checkpoint.h"
 #include "geminid/communicator.h"
 #include "geminid/zero.h"
-#include "training/engines/state_image.h"
+#include "training/scaling/state_image.h"
 #include "training/settings/options.h"
 #include "training/settings/run_description.h"
 

@@ -7,10 +7,10 @@
 #include "absl/strings/str_format.h"
 #include "base/files.h"
 #include "base/status_macros.h"
-#include "tools/trainer/gather_report.h"
 #include "training/engines/evaluation.h"
-#include "training/engines/report.h"
 #include "training/launch/stop_signals.h"
+#include "training/run/gather_report.h"
+#include "training/run/report.h"
 
 namespace geminid::trainer {
 namespace {

@@ -22,19 +22,11 @@
 #include "kernels/runtime/parallel/tasks.h"
 #include "proto/shm/batch_numbers.h"
 #include "tools/trainer/checkpoints.h"
-#include "tools/trainer/end_words.h"
 #include "tools/trainer/flags/run_length.h"
 #include "tools/trainer/flags/run_terms.h"
-#include "tools/trainer/gather_report.h"
-#include "tools/trainer/start_lines.h"
 #include "training/data/batches.h"
 #include "training/data/data_sum.h"
 #include "training/engines/activation_choice.h"
-#include "training/engines/batch_course.h"
-#include "training/engines/batch_watch.h"
-#include "training/engines/report.h"
-#include "training/engines/run_phases.h"
-#include "training/engines/scaling.h"
 #include "training/engines/trained_model.h"
 #include "training/engines/validation.h"
 #include "training/goodput/advice.h"
@@ -46,6 +38,14 @@
 #include "training/ranks/end_agreement.h"
 #include "training/ranks/ranks_place.h"
 #include "training/ranks/threads.h"
+#include "training/run/batch_course.h"
+#include "training/run/batch_watch.h"
+#include "training/run/end_words.h"
+#include "training/run/gather_report.h"
+#include "training/run/report.h"
+#include "training/run/run_phases.h"
+#include "training/run/start_lines.h"
+#include "training/scaling/scaling.h"
 #include "training/settings/accumulate_range.h"
 #include "training/settings/device_need.h"
 #include "training/settings/idle_flags.h"
@@ -108,7 +108,7 @@ class RankTrainer {
  private:
   int rank() const { return context_.info.rank; }
   int Stage() const { return mesh_->Coordinate(rank(), kPipelineAxis); }
-  bool ends() const { return end_.signal != 0 || end_.diverged || end_.spent; }
+  bool ends() const { return end_.is_early(); }
   uint64_t steps() const { return course_->steps(); }
 
   absl::Status RunConnected() {

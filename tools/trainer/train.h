@@ -4,16 +4,10 @@
 
 #include "absl/status/statusor.h"
 #include "training/ranks/rank_session.h"
+#include "training/run/run_end.h"
 #include "training/settings/options.h"
 
 namespace geminid::trainer {
-
-// How training ended: at most one is set.
-struct TrainEnd {
-  int signal = 0;         // some rank was asked to stop by it
-  bool diverged = false;  // the loss was not finite, and --stop-on-nan given
-  bool spent = false;     // a rank may write no more to disk (--state-disk-endurance)
-};
 
 // Trains to the end, or to the end of a step in which some rank was asked to stop: all ranks end
 // after the same step, alike. Rank 0 shows progress and writes the report. Blocks; the other ranks

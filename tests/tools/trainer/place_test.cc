@@ -9,8 +9,8 @@
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/geminictl/outcome.h"
 #include "tools/trainer/flags/command_line.h"
-#include "training/engines/report.h"
 #include "training/models/huggingface.h"
+#include "training/run/report.h"
 #include "training/settings/device_need.h"
 #include "training/settings/mesh_choice.h"
 

@@ -1,4 +1,4 @@
-#include "training/engines/scaling.h"
+#include "training/scaling/scaling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

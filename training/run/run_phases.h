@@ -1,7 +1,7 @@
 // Reports the phases of a rank's run (load, train, validate, save), and how long the run still
 // takes.
-#ifndef GEMINID_TRAINING_ENGINES_RUN_PHASES_H_
-#define GEMINID_TRAINING_ENGINES_RUN_PHASES_H_
+#ifndef GEMINID_TRAINING_RUN_RUN_PHASES_H_
+#define GEMINID_TRAINING_RUN_RUN_PHASES_H_
 
 #include <atomic>
 #include <cstdint>
@@ -59,4 +59,4 @@ class RunPhases {
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TRAINING_ENGINES_RUN_PHASES_H_
+#endif  // GEMINID_TRAINING_RUN_RUN_PHASES_H_

@@ -1,4 +1,4 @@
-#include "tools/trainer/gather_report.h"
+#include "training/run/gather_report.h"
 
 #include <algorithm>
 #include <array>

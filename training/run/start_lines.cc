@@ -1,4 +1,4 @@
-#include "tools/trainer/start_lines.h"
+#include "training/run/start_lines.h"
 
 #include <utility>
 

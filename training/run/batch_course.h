@@ -1,7 +1,7 @@
 // Where a run stands in its data: which sequences its next step trains on, in how many
 // micro-batches and at which learning rate.
-#ifndef GEMINID_TRAINING_ENGINES_BATCH_COURSE_H_
-#define GEMINID_TRAINING_ENGINES_BATCH_COURSE_H_
+#ifndef GEMINID_TRAINING_RUN_BATCH_COURSE_H_
+#define GEMINID_TRAINING_RUN_BATCH_COURSE_H_
 
 #include <cstdint>
 #include <optional>
@@ -66,4 +66,4 @@ class BatchCourse {
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TRAINING_ENGINES_BATCH_COURSE_H_
+#endif  // GEMINID_TRAINING_RUN_BATCH_COURSE_H_

@@ -1,4 +1,4 @@
-#include "training/engines/batch_watch.h"
+#include "training/run/batch_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

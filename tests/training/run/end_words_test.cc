@@ -1,4 +1,4 @@
-#include "tools/trainer/end_words.h"
+#include "training/run/end_words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "training/engines/state_image.h"
+#include "training/scaling/state_image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -16,7 +16,7 @@
 #include "geminid/v1/job.grpc.pb.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
-#include "training/engines/scaling.h"
+#include "training/scaling/scaling.h"
 
 namespace geminid::trainer {
 namespace {

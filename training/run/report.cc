@@ -1,4 +1,4 @@
-#include "training/engines/report.h"
+#include "training/run/report.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // Watches the steps of a run for the advice on its batch: their gradients' noise and their times.
-#ifndef GEMINID_TRAINING_ENGINES_BATCH_WATCH_H_
-#define GEMINID_TRAINING_ENGINES_BATCH_WATCH_H_
+#ifndef GEMINID_TRAINING_RUN_BATCH_WATCH_H_
+#define GEMINID_TRAINING_RUN_BATCH_WATCH_H_
 
 #include <cstddef>
 #include <optional>
@@ -71,4 +71,4 @@ class BatchWatch {
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TRAINING_ENGINES_BATCH_WATCH_H_
+#endif  // GEMINID_TRAINING_RUN_BATCH_WATCH_H_

@@ -1,9 +1,9 @@
-#include "training/engines/batch_course.h"
+#include "training/run/batch_course.h"
 
 #include <algorithm>
 #include <array>
 
-#include "training/engines/batch_watch.h"
+#include "training/run/batch_watch.h"
 
 namespace geminid::trainer {
 namespace {

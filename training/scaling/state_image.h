@@ -1,7 +1,7 @@
 // The state of a model's training as bytes in memory that all ranks of a host share: whole tensors,
 // of which each rank writes and reads its shards. It does not depend on the number of ranks.
-#ifndef GEMINID_TRAINING_ENGINES_STATE_IMAGE_H_
-#define GEMINID_TRAINING_ENGINES_STATE_IMAGE_H_
+#ifndef GEMINID_TRAINING_SCALING_STATE_IMAGE_H_
+#define GEMINID_TRAINING_SCALING_STATE_IMAGE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -59,4 +59,4 @@ class StateImage {
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TRAINING_ENGINES_STATE_IMAGE_H_
+#endif  // GEMINID_TRAINING_SCALING_STATE_IMAGE_H_

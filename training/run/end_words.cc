@@ -1,4 +1,4 @@
-#include "tools/trainer/end_words.h"
+#include "training/run/end_words.h"
 
 #include <cstdint>
 
@@ -41,8 +41,7 @@ std::string LastHealthy(const std::string& folder) {
   if (folder.empty()) return "";
   const absl::StatusOr<std::string> healthy = checkpoint::Newest(folder);
   if (!healthy.ok()) return "; no good checkpoint was saved before";
-  return absl::StrCat("; ", *healthy,
-                      " is the last good checkpoint, --resume goes on from there");
+  return absl::StrCat("; ", *healthy, " is the last good checkpoint, --resume goes on from there");
 }
 
 }  // namespace
@@ -56,8 +55,7 @@ std::string EndWords(const EndFacts& facts) {
   } else if (!facts.saved_in.empty()) {
     absl::StrAppend(&words, "; saved in ", facts.saved_in);
   }
-  const bool ended_early = facts.end.diverged || facts.end.signal != 0 || facts.end.spent;
-  if (!ended_early && !options.export_to.empty()) {
+  if (!facts.end.is_early() && !options.export_to.empty()) {
     absl::StrAppend(&words, "; exported to ", options.export_to);
   }
   if (!options.report.empty()) absl::StrAppend(&words, "; the report is ", options.report);

@@ -1,11 +1,11 @@
 // The lines that a run prints before its first step: the model, the mesh, and how it computes.
-#ifndef GEMINID_TOOLS_TRAINER_START_LINES_H_
-#define GEMINID_TOOLS_TRAINER_START_LINES_H_
+#ifndef GEMINID_TRAINING_RUN_START_LINES_H_
+#define GEMINID_TRAINING_RUN_START_LINES_H_
 
 #include <string>
 #include <vector>
 
-#include "training/engines/report.h"
+#include "training/run/report.h"
 
 namespace geminid::trainer {
 
@@ -20,4 +20,4 @@ std::vector<std::string> StartLines(const StartFacts& facts);
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TOOLS_TRAINER_START_LINES_H_
+#endif  // GEMINID_TRAINING_RUN_START_LINES_H_

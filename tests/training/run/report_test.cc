@@ -1,4 +1,4 @@
-#include "training/engines/report.h"
+#include "training/run/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Collects the figures of all ranks and fills the report with them.
-#ifndef GEMINID_TOOLS_TRAINER_GATHER_REPORT_H_
-#define GEMINID_TOOLS_TRAINER_GATHER_REPORT_H_
+#ifndef GEMINID_TRAINING_RUN_GATHER_REPORT_H_
+#define GEMINID_TRAINING_RUN_GATHER_REPORT_H_
 
 #include <string>
 #include <vector>
@@ -10,10 +10,10 @@
 #include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
-#include "training/engines/report.h"
 #include "training/engines/trained_model.h"
 #include "training/logs/progress.h"
 #include "training/logs/step_record.h"
+#include "training/run/report.h"
 
 namespace geminid::trainer {
 
@@ -54,4 +54,4 @@ std::string LongestStall(const zero::Statistics& statistics, double seconds);
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TOOLS_TRAINER_GATHER_REPORT_H_
+#endif  // GEMINID_TRAINING_RUN_GATHER_REPORT_H_

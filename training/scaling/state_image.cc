@@ -1,4 +1,4 @@
-#include "training/engines/state_image.h"
+#include "training/scaling/state_image.h"
 
 #include <algorithm>
 #include <array>

@@ -1,13 +1,13 @@
 // The messages of a run that diverges, reaches a limit of its driver, or ends.
-#ifndef GEMINID_TOOLS_TRAINER_END_WORDS_H_
-#define GEMINID_TOOLS_TRAINER_END_WORDS_H_
+#ifndef GEMINID_TRAINING_RUN_END_WORDS_H_
+#define GEMINID_TRAINING_RUN_END_WORDS_H_
 
 #include <cstdint>
 #include <string>
 
 #include "geminid/session.h"
-#include "tools/trainer/train.h"
-#include "training/engines/report.h"
+#include "training/run/report.h"
+#include "training/run/run_end.h"
 
 namespace geminid::trainer {
 
@@ -32,4 +32,4 @@ std::string DiskEnduranceWords(int rank, uint64_t written_bytes, uint64_t endura
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TOOLS_TRAINER_END_WORDS_H_
+#endif  // GEMINID_TRAINING_RUN_END_WORDS_H_

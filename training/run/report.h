@@ -1,6 +1,6 @@
 // The report of a run as JSON: settings, losses, times, memory and traffic.
-#ifndef GEMINID_TRAINING_ENGINES_REPORT_H_
-#define GEMINID_TRAINING_ENGINES_REPORT_H_
+#ifndef GEMINID_TRAINING_RUN_REPORT_H_
+#define GEMINID_TRAINING_RUN_REPORT_H_
 
 #include <cstdint>
 #include <optional>
@@ -117,4 +117,4 @@ std::string EvaluationJson(const Report& report);
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TRAINING_ENGINES_REPORT_H_
+#endif  // GEMINID_TRAINING_RUN_REPORT_H_

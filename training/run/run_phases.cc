@@ -1,4 +1,4 @@
-#include "training/engines/run_phases.h"
+#include "training/run/run_phases.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
@@ -57,8 +57,7 @@ double RunPhases::RemainingSeconds(uint64_t done, uint64_t steps, double step_se
   double validation_seconds = validation_seconds_;
   if (validation_seconds == 0 && validation != nullptr) {
     constexpr double kForwardShare = 1.0 / 3;
-    validation_seconds = kForwardShare * step_seconds *
-                         static_cast<double>(validation->tokens()) /
+    validation_seconds = kForwardShare * step_seconds * static_cast<double>(validation->tokens()) /
                          static_cast<double>(tokens_per_step);
   }
   return trainer::RemainingSeconds(

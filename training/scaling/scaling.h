@@ -1,8 +1,8 @@
 // Goes on as another number of ranks, without a checkpoint: all ranks leave the run's state in the
 // launcher's memory and end, and the launcher starts as many ranks as were asked for, which begin
 // with that state. docs/adr says why.
-#ifndef GEMINID_TRAINING_ENGINES_SCALING_H_
-#define GEMINID_TRAINING_ENGINES_SCALING_H_
+#ifndef GEMINID_TRAINING_SCALING_SCALING_H_
+#define GEMINID_TRAINING_SCALING_SCALING_H_
 
 #include <cstdint>
 #include <functional>
@@ -18,8 +18,8 @@
 #include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
-#include "training/engines/state_image.h"
 #include "training/ranks/rank_session.h"
+#include "training/scaling/state_image.h"
 #include "training/settings/options.h"
 
 namespace geminid::trainer {
@@ -101,4 +101,4 @@ class Scaling {
 
 }  // namespace geminid::trainer
 
-#endif  // GEMINID_TRAINING_ENGINES_SCALING_H_
+#endif  // GEMINID_TRAINING_SCALING_SCALING_H_

@@ -1,4 +1,4 @@
-#include "training/engines/batch_course.h"
+#include "training/run/batch_course.h"
 
 #include <gtest/gtest.h>
 

@@ -87,7 +87,12 @@ absl::Status TrainedModel::Prepare(const std::vector<ModelPart>& parts,
         around_.session.device_description().name,
         "; take a pipeline, tensor=1d:N, sequence=ulysses:N or data, or train on the host"));
   }
-  if (options.parallel.sequence > 1) GEMINID_RETURN_IF_ERROR(ConnectPieces());
+  if (options.parallel.sequence > 1) {
+    GEMINID_ASSIGN_OR_RETURN(auto sharing, ConnectAlong(TrafficAxis::kSequence, {kSequenceAxis}));
+    GEMINID_ASSIGN_OR_RETURN(
+        sequences_,
+        SequenceRanks::Connect(std::move(sharing), options.parallel, on_gpu(), around_.threads));
+  }
   if (options.parallel.expert > 1) {
     GEMINID_ASSIGN_OR_RETURN(experts_, ConnectAlong(TrafficAxis::kExpert, {kExpertAxis}));
   }
@@ -147,26 +152,9 @@ absl::StatusOr<std::unique_ptr<collectives::Communicator>> TrainedModel::Connect
   return connected;
 }
 
-absl::Status TrainedModel::ConnectPieces() {
-  GEMINID_ASSIGN_OR_RETURN(auto pieces, ConnectAlong(TrafficAxis::kSequence, {kSequenceAxis}));
-  const Parallel& parallel = around_.options.parallel;
-  if (parallel.rings()) {
-    GEMINID_ASSIGN_OR_RETURN(ring_, SequenceRing::Create(std::move(pieces), around_.threads));
-    return absl::OkStatus();
-  }
-  pieces_ = std::move(pieces);
-  if (parallel.tensor.size > 1 && !on_gpu()) {
-    heads_ = collectives::MakeHeadsOfPieces(*pieces_, around_.threads);
-  } else {
-    swap_ = std::make_unique<collectives::HeadSwap>(pieces_.get());
-  }
-  return absl::OkStatus();
-}
-
 TensorPieces TrainedModel::PiecesOfLayers() const {
   const RankShare share = ShareOf(around_.options, around_.mesh, around_.world.Rank());
-  return {.positions = PositionsOf(share.batch),
-          .attention = ring_ != nullptr ? &ring_->attention() : heads_.get()};
+  return {.positions = PositionsOf(share.batch), .attention = sequences_.attention()};
 }
 
 std::vector<uint64_t> TrainedModel::ItemBytes() const {
@@ -200,9 +188,7 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
     const bool in_workspace = !place_->on_gpu() && experts_ == nullptr;
     made.transformer = MakeTransformerPart(
         options.model, options.zero.data_type, part, TilingOf(options), around_.threads,
-        place_->math(),
-        {.swap = swap_.get(), .ring = ring_.get(), .memory = in_workspace ? nullptr : &between_},
-        experts_.get());
+        place_->math(), sequences_.Cut(in_workspace ? nullptr : &between_), experts_.get());
     made.ids = Select(whole_, made.transformer->parameters(), &mine_);
   } else {
     GEMINID_ASSIGN_OR_RETURN(tensor_,
@@ -211,10 +197,9 @@ absl::Status TrainedModel::AddPart(const ModelPart& part) {
                  [ranks = &tensor_->ranks()] { return ranks->Stats(); });
     GEMINID_RETURN_IF_ERROR(tensor_->CheckPlaces(on_gpu()));
     if (on_gpu()) {
-      GEMINID_ASSIGN_OR_RETURN(
-          made.transformer,
-          tensor_->MakeShare(options.zero.data_type, DeviceOf(around_.session), place_->math(),
-                             {.swap = swap_.get(), .memory = &between_}));
+      GEMINID_ASSIGN_OR_RETURN(made.transformer,
+                               tensor_->MakeShare(options.zero.data_type, DeviceOf(around_.session),
+                                                  place_->math(), sequences_.Cut(&between_)));
     } else {
       const MicroBatchShape shape = ShapeOfShare(options, around_.world.WorldSize());
       GEMINID_ASSIGN_OR_RETURN(made.transformer,

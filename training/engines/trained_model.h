@@ -16,12 +16,10 @@
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "kernels/runtime/parallel/thread_pool.h"
+#include "training/engines/sequence_ranks.h"
 #include "training/engines/tensor_ranks.h"
 #include "training/logs/axis_traffic.h"
-#include "training/nn/parallel/sequence/head_swap.h"
-#include "training/nn/parallel/sequence/piece_attention.h"
 #include "training/nn/parameter_source.h"
-#include "training/nn/sequence_ring.h"
 #include "training/ranks/measured_speed.h"
 #include "training/ranks/model_place.h"
 #include "training/ranks/session_memory.h"
@@ -108,11 +106,8 @@ class TrainedModel {
   SessionMemory between_{around_.session};  // of the host, for what travels between ranks
   TrafficMeter traffic_{around_.world};
   std::vector<zero::Parameter> whole_;
-  std::vector<zero::Parameter> mine_;                  // the engine's: of all parts
-  std::unique_ptr<collectives::Communicator> pieces_;  // that share sequences; null: they are whole
-  std::unique_ptr<collectives::HeadSwap> swap_;        // one of the two, if they are cut
-  std::unique_ptr<SequenceRing> ring_;
-  std::unique_ptr<collectives::PieceAttention> heads_;  // in the place of swap_ if layers are, too
+  std::vector<zero::Parameter> mine_;  // the engine's: of all parts
+  SequenceRanks sequences_;
   std::unique_ptr<TensorRanks> tensor_;                 // that share layers; null: they are whole
   std::unique_ptr<collectives::Communicator> experts_;  // that share each layer's; null: none do
   // That share this rank's weights and its host; null: weights are not sharded within hosts.
@@ -122,14 +117,13 @@ class TrainedModel {
   std::unique_ptr<zero::Engine> engine_;
   std::unique_ptr<ParameterSource> source_;
   std::unique_ptr<zero::ActivationStack> stack_;  // at the addresses that the model computes with
-  std::vector<Part> parts_;  // in the order in which tokens pass them
+  std::vector<Part> parts_;                       // in the order in which tokens pass them
 
  private:
   uint64_t micro_batches_;  // of a step
 
   // And its parameters as the engine is told of them.
   absl::Status AddPart(const ModelPart& part);
-  absl::Status ConnectPieces();
   absl::Status PrepareAttention();
   void LeaveCopiesUncounted();
   // Of the sequences, for layers that are cut.

@@ -84,8 +84,8 @@ STAMPS = {
     "daemon/service/entry/reloader.cc",      # metrics: when it started, and was last configured
     "daemon/service/watch/monitor.cc",       # metrics: since when a job waits
     "tools/geminictl/commands/bundle.cc",  # the name of the bundle
-    "training/run/gather_report.cc",  # lines of the run's log
-    "tools/trainer/train.cc",          # the name of the log for TensorBoard
+    "training/run/gather_report.cc",   # lines of the run's log
+    "training/run/run_reporter.cc",    # the name of the log for TensorBoard
 }
 SYSTEM_IN_CORE = re.compile(r"^[a-z0-9_]+$")  # <vector>, not <sys/mman.h> or <dnnl.hpp>
 

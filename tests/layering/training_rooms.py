@@ -5,7 +5,7 @@
   2. Nothing stands in a row that no source includes.
   3. A room is one library, which links the libraries of the rooms in its row and of no others. Its
      CMakeLists.txt says first what the room is for.
-  4. A room has at most 45 files, and tools/trainer with its flags at most 5000 lines.
+  4. A room has at most 45 files, and tools/trainer with its flags at most 4700 lines.
   5. Other programs include only the rooms of their row.
 """
 
@@ -46,7 +46,7 @@ ROOMS = {
                          "training/nn/parallel/stages", "training/nn/parallel/tensor", "training/ranks",
                          "training/settings", "training/transformer"},
     "training/run": {"training/data", "training/engines", "training/goodput", "training/launch", "training/logs",
-                     "training/ranks", "training/settings"},
+                     "training/ranks", "training/scaling", "training/settings"},
     "tools/trainer/flags": {"training/data", "training/launch", "training/models", "training/settings"},
     "tools/trainer": {"tools/trainer/flags", "training/data", "training/engines", "training/goodput",
                       "training/launch",
@@ -59,7 +59,7 @@ PROGRAMS = {
     "tools/sim": {"training/forecast"},
 }
 FILES_MAX = 45
-TRAINER_LINES_MAX = 5000
+TRAINER_LINES_MAX = 4700
 LIBRARY = re.compile(r"geminid_library\((\w+)\s+(.*?)\)", re.DOTALL)
 
 

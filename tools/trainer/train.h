@@ -4,7 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "training/ranks/rank_session.h"
-#include "training/run/run_end.h"
+#include "training/ranks/run_end.h"
 #include "training/settings/options.h"
 
 namespace geminid::trainer {

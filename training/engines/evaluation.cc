@@ -15,8 +15,8 @@
 #include "training/engines/validation.h"
 #include "training/logs/counted_state.h"
 #include "training/logs/phase.h"
-#include "training/ranks/end_agreement.h"
 #include "training/ranks/ranks_place.h"
+#include "training/ranks/run_end.h"
 #include "training/ranks/threads.h"
 #include "training/settings/device_need.h"
 #include "training/settings/flag_words.h"
@@ -51,7 +51,7 @@ class Evaluator {
         UnlimitedDeviceBytes(options_, context_.info.world_size, evaluation_.threads, Stage());
     GEMINID_ASSIGN_OR_RETURN(session_,
                              ConnectDaemon(options_, context_, unlimited, BetweenSteps{}));
-    agreement_.emplace(communicator_.get(), session_.get(), context_.stop_signal);
+    end_.emplace(communicator_.get(), session_.get(), context_.stop_signal, /*stops_on_nan=*/false);
     GEMINID_ASSIGN_OR_RETURN(model_, TrainedModel::Create({.options = options_,
                                                            .mesh = *mesh_,
                                                            .world = *communicator,
@@ -75,16 +75,14 @@ class Evaluator {
       ++done;
       return model_->Evaluate(batch);
     };
-    const auto ends = [this]() -> absl::StatusOr<bool> {
-      GEMINID_RETURN_IF_ERROR(agreement_->Add(0).status());
-      return agreement_->signal() != 0;
-    };
-    GEMINID_ASSIGN_OR_RETURN(const std::optional<double> mine,
-                             validation_->Run(evaluate, ends, options_.parallel.pipeline));
-    evaluation_.signal = agreement_->signal();
+    GEMINID_ASSIGN_OR_RETURN(
+        const std::optional<double> mine,
+        validation_->Run(
+            evaluate, [this] { return end_->Ask(); }, options_.parallel.pipeline));
+    evaluation_.signal = end_->how().signal;
     evaluation_.tokens = validation_->tokens();
     if (!mine.has_value()) return absl::OkStatus();
-    GEMINID_ASSIGN_OR_RETURN(const double sum, agreement_->Add(*mine));
+    GEMINID_ASSIGN_OR_RETURN(const double sum, end_->Add(*mine));
     evaluation_.signal = 0;  // it came too late to end anything
     evaluation_.loss = sum / static_cast<double>(evaluation_.tokens);
     evaluation_.seconds = absl::ToDoubleSeconds(base::MonotonicNow() - began);
@@ -124,7 +122,7 @@ class Evaluator {
   std::unique_ptr<collectives::Communicator> communicator_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<TrainedModel> model_;
-  std::optional<EndAgreement> agreement_;
+  std::optional<RunEnd> end_;
   std::optional<Validation> validation_;
   Evaluation evaluation_;
   PhaseTeller teller_;  // destroyed first: it asks the others how far they are

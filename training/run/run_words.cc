@@ -1,12 +1,12 @@
-#include "training/run/end_words.h"
+#include "training/run/run_words.h"
 
-#include <cstdint>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "base/bytes.h"
 #include "geminid/checkpoint.h"
 #include "training/launch/stop_signals.h"
+#include "training/ranks/arithmetic.h"
 
 namespace geminid::trainer {
 namespace {
@@ -46,6 +46,38 @@ std::string LastHealthy(const std::string& folder) {
 
 }  // namespace
 
+std::vector<std::string> StartLines(const Report& report, int ranks, const std::string& mesh,
+                                    const std::string& why_activations) {
+  const TrainOptions& options = report.options;
+  std::vector<std::string> lines = {
+      absl::StrCat(CountParameters(options.model), " parameters, ", ranks,
+                   ranks == 1 ? " rank of " : " ranks of ", report.threads,
+                   report.threads == 1 ? " thread, " : " threads, ",
+                   Arithmetic(options.zero.data_type, report.native_data_type), ", ",
+                   Name(options.zero.optimizer),
+                   options.zero.state_type == zero::DataType::kBFloat16 ? " with bf16 state" : "",
+                   ", placement ", Name(options.zero.placement), ", ", report.tokens_per_step,
+                   " tokens per step")};
+  if (InstructionSetIsLimited()) lines.push_back(LimitOfInstructionSets());
+  lines.push_back(absl::StrCat("data: ", Describe(report.data)));
+  for (const std::string& what : report.data.left_out) {
+    lines.push_back(absl::StrCat("data left out: ", what));
+  }
+  if (report.samples_per_epoch > 0) {
+    lines.push_back(absl::StrCat("order: ", Name(options.sampling), ", ", report.samples_per_epoch,
+                                 " sequences an epoch, ", options.schedule.steps, " steps of ",
+                                 report.tokens_per_step / options.model.context));
+  }
+  if (!mesh.empty()) lines.push_back(absl::StrCat("cut over the ranks: ", mesh));
+  const bool on_gpu = report.computes_on != "host";
+  for (const auto& [what, by] : {std::pair("products: ", &report.products_by),
+                                 std::pair("attention: ", &report.attention_by)}) {
+    if (on_gpu && !by->empty()) lines.push_back(absl::StrCat(what, *by));
+  }
+  lines.push_back(absl::StrCat("activations ", Name(report.activations), ": ", why_activations));
+  return lines;
+}
+
 std::string EndWords(const EndFacts& facts) {
   const TrainOptions& options = facts.report.options;
   std::string words = Why(facts);
@@ -67,20 +99,6 @@ std::string DivergenceWords(uint64_t step, bool stops) {
                       " is not finite: training diverges; lower "
                       "--lr, lengthen --warmup-steps or check the text",
                       stops ? "" : " (--stop-on-nan ends such a run)");
-}
-
-std::string RefusedMemoryWords(int rank, const HostRegistration& host) {
-  return absl::StrCat("geminid-train: rank ", rank, ": the GPU's driver does not page-lock ",
-                      base::FormatBytes(host.refused_bytes), " of ", base::FormatBytes(host.bytes),
-                      " of host memory, whose copies take a detour: ", host.refusal);
-}
-
-std::string DiskEnduranceWords(int rank, uint64_t written_bytes, uint64_t endurance_bytes) {
-  if (endurance_bytes == 0 || written_bytes < endurance_bytes / 10 * 9) return "";
-  return absl::StrCat("geminid-train: rank ", rank, " has written ",
-                      base::FormatBytes(written_bytes), " of the ",
-                      base::FormatBytes(endurance_bytes),
-                      " that --state-disk-endurance allows; the run ends before it writes more");
 }
 
 }  // namespace geminid::trainer

@@ -107,6 +107,7 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(const zero::ModelState
       return absl::InternalError("the state that was handed over is another run's");
     }
     began_in_memory_ = true;
+    health_ = left->health;
     return Beginning{left->progress.step, "memory"};
   }
   if (options_.resumed.has_value()) {
@@ -200,7 +201,7 @@ absl::Status Checkpoints::AfterResume(uint64_t done, bool last, const checkpoint
     there[0] = ::access(path.c_str(), F_OK) == 0 ? 1 : 0;
   }
   GEMINID_RETURN_IF_ERROR(communicator_->AllReduce(there, there, collectives::ReduceOp::kSum));
-  return there[0] > 0 ? absl::OkStatus() : AfterStep(done, last, run, checkpoint::Health::kHealthy);
+  return there[0] > 0 ? absl::OkStatus() : AfterStep(done, last, run, health_);
 }
 
 absl::Status Checkpoints::Export() {

@@ -57,7 +57,8 @@ class Checkpoints {
                          checkpoint::Health health);
 
   // Where the state is an earlier start's, from memory: that start may have died before it saved
-  // the step that it had committed. Saves it if it was to be saved and is not there.
+  // the step that it had committed. Saves it if it was to be saved and is not there, with the health
+  // that was handed over.
   absl::Status AfterResume(uint64_t done, bool last, const checkpoint::RunState& run);
 
   // After the last step: a Hugging Face folder, if --export says so.
@@ -67,6 +68,8 @@ class Checkpoints {
   void AwaitSave(uint64_t done);
 
   std::optional<uint64_t> saved() const { return saved_; }  // the newest step
+  // Of the state that the run began with, as far as that is known.
+  checkpoint::Health health() const { return health_; }
 
   // Waits for the last save. Its folder; empty without --save. A failure is told once.
   absl::StatusOr<std::string> Finish();
@@ -90,6 +93,7 @@ class Checkpoints {
   std::unique_ptr<checkpoint::Saver> saver_;
   std::optional<uint64_t> saved_;
   bool began_in_memory_ = false;
+  checkpoint::Health health_ = checkpoint::Health::kHealthy;  // of what it began with
 };
 
 }  // namespace geminid::trainer

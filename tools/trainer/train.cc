@@ -100,7 +100,7 @@ class RankTrainer {
     GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(first, is_last, batches_->course().saved()));
     bool handed_over = false;
     if (const int fewer = context_.restarts.shrink_to; fewer > 0 && !is_last) {
-      GEMINID_ASSIGN_OR_RETURN(handed_over, HandOver(fewer, first));
+      GEMINID_ASSIGN_OR_RETURN(handed_over, HandOver(fewer, first, checkpoints_->health()));
     }
     if (!handed_over) {
       GEMINID_ASSIGN_OR_RETURN(handed_over, TrainSteps(first));
@@ -134,10 +134,12 @@ class RankTrainer {
           reporter_.ShowProgress(rank_, *batches_, phases_, validation_ ? &*validation_ : nullptr));
       scaling_->AfterStep(done - first);
       if (end_->asked_ranks() == 0 || end_->has_come() || done == steps()) continue;
-      GEMINID_ASSIGN_OR_RETURN(const bool handed_over, HandOver(end_->asked_ranks(), done));
+      GEMINID_ASSIGN_OR_RETURN(
+          const bool handed_over,
+          HandOver(end_->asked_ranks(), done, HealthOf(last.loss, last.result, options_)));
       if (handed_over) return true;
     }
-    scaling_->Refuse(absl::CancelledError("the run ends"));
+    scaling_->Close();
     if (!end_->has_come()) return false;
     GEMINID_RETURN_IF_ERROR(
         done > first ? Save(done, last)
@@ -166,11 +168,12 @@ class RankTrainer {
   }
 
   // Whether the state is handed over. A save that is under way is completed first.
-  absl::StatusOr<bool> HandOver(int ranks, uint64_t done) {
+  absl::StatusOr<bool> HandOver(int ranks, uint64_t done, checkpoint::Health health) {
     const InPhase phase =
         phases_.Passing(absl::StrCat("handing the state over to ", ranks, " ranks"));
     checkpoints_->AwaitSave(done);
-    return scaling_->HandOver(ranks, batches_->course().saved(), [this] { return end_->Ask(); });
+    return scaling_->HandOver(ranks, batches_->course().saved(), health,
+                              [this] { return end_->Ask(); });
   }
 
   // An earlier start of this run may have done so just before it died.

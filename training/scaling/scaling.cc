@@ -30,6 +30,8 @@ constexpr char kTaken[] = "taken";
 constexpr char kDone[] = "done";
 constexpr char kRefused[] = "refused";
 
+constexpr char kRunEnds[] = "the run ends";
+
 constexpr size_t kLongestMessage = 1024;
 
 // For all bytes of a run's state; a rank that dies is known at once.
@@ -153,6 +155,7 @@ void Scaling::AfterStep(uint64_t trained) {
 // --- requests ------------------------------------------------------------------------------------
 
 std::string Scaling::WhyNot() const {
+  if (is_closed_) return kRunEnds;
   if (options_.zero.state_disk.endurance_bytes > 0) {
     return "its --state-disk-endurance limits what each rank writes, and other ranks would count "
            "anew; save a checkpoint and resume it";
@@ -213,6 +216,19 @@ void Scaling::Tell(const std::string& state, const std::string& message) {
 void Scaling::Refuse(const absl::Status& why) {
   if (!leads() || asked_.number == 0) return;
   Tell(kRefused, absl::StrCat(std::string(why.message()), "; the job goes on as before"));
+}
+
+// The daemon would say so only when the job has had no ranks for a minute.
+void Scaling::Close() {
+  if (!leads()) return;
+  is_closed_ = true;
+  if (asked_.number == 0 && HasUntold()) {
+    asked_.number = context_.handover->untold_request();
+    context_.handover->NoteTold();
+  } else if (asked_.number == 0) {
+    asked_ = Offer().value_or(JobScaling::Asked());
+  }
+  if (asked_.number != 0) Tell(kRefused, kRunEnds);
 }
 
 int Scaling::Poll(absl::Time now) {
@@ -317,6 +333,7 @@ bool Scaling::Stay(const absl::Status& why) {
 }
 
 absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& run,
+                                       checkpoint::Health health,
                                        const std::function<absl::StatusOr<bool>()>& ends) {
   began_ = base::MonotonicNow();
   // The first rank makes all pages, and reads from disks take as long as they take.
@@ -342,7 +359,7 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
   // Not before: from here on another start knows of the request.
   if (leads() && asked_.number != 0) Tell(kTaken, "");
   zero::CrashPoint("handover begun");
-  absl::Status written = WriteState(image, {progress, run});
+  absl::Status written = WriteState(image, {progress, run, health});
   written.Update(EndedOnRequest(*session_));
   zero::CrashPoint("shards handed over");
   GEMINID_ASSIGN_OR_RETURN(good, agree(checkpoint::Phase::kHandOver, written));

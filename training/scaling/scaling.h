@@ -63,10 +63,13 @@ class Scaling {
 
   // True: the state is left for so many ranks, and this one ends. False: it is not, which the first
   // rank has said, and the run goes on as it is.
+  // `health`: of the step before.
   absl::StatusOr<bool> HandOver(int ranks, const checkpoint::RunState& run,
+                                checkpoint::Health health,
                                 const std::function<absl::StatusOr<bool>()>& ends);
-  // Of the first rank: the request that was asked for cannot be carried out any more.
-  void Refuse(const absl::Status& why);
+  // Of the first rank, when the run ends: requests are refused from now on, also one of which
+  // Poll has not heard yet.
+  void Close();
 
  private:
   bool leads() const { return context_.info.rank == 0; }
@@ -78,6 +81,7 @@ class Scaling {
   absl::Status MakeRoom(int ranks, uint64_t step, uint64_t bytes);
   absl::Status WriteState(const StateImage& image, const RunPosition& position) const;
   bool Stay(const absl::Status& why);
+  void Refuse(const absl::Status& why);
   bool HasUntold() const;
   void TellOutcome();
   void Tell(const std::string& state, const std::string& message);
@@ -94,6 +98,7 @@ class Scaling {
   JobScaling::Asked asked_;             // the request that this rank has taken
   JobScaling::Outcome outcome_;         // that the daemon has not heard of yet
   absl::Time next_poll_ = absl::InfinitePast();
+  bool is_closed_ = false;
   std::optional<ChunkId> charge_;
   absl::Time began_ = absl::InfinitePast();
   int ranks_before_ = 0;  // it began with the state of so many; 0: it did not

@@ -26,6 +26,7 @@ struct Position {
   uint32_t overflows = 0;
   uint64_t data_position = 0;
   std::array<uint64_t, 4> random_state = {};
+  checkpoint::Health health = checkpoint::Health::kHealthy;
 };
 
 uint64_t OnLine(uint64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
@@ -133,7 +134,8 @@ absl::Status StateImage::WritePosition(const RunPosition& position,
                           .good_steps = progress.loss_scaler.good_steps,
                           .overflows = progress.loss_scaler.overflows,
                           .data_position = position.run.data_position,
-                          .random_state = position.run.random_state};
+                          .random_state = position.run.random_state,
+                          .health = position.health};
   std::memcpy(image.data(), &words, sizeof(words));
   std::ranges::copy(progress.tensor_state, image.begin() + OnLine(sizeof(words)));
   return absl::OkStatus();
@@ -154,7 +156,8 @@ absl::StatusOr<RunPosition> StateImage::ReadPosition(std::span<const std::byte> 
                                    .good_steps = words.good_steps,
                                    .overflows = words.overflows},
                    .tensor_state = {tensor_state.begin(), tensor_state.end()}},
-      .run = {.data_position = words.data_position, .random_state = words.random_state}};
+      .run = {.data_position = words.data_position, .random_state = words.random_state},
+      .health = words.health};
 }
 
 }  // namespace geminid::trainer

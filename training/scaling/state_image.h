@@ -19,6 +19,7 @@ namespace geminid::trainer {
 struct RunPosition {
   zero::Progress progress;
   checkpoint::RunState run;
+  checkpoint::Health health = checkpoint::Health::kHealthy;
 };
 
 class StateImage {

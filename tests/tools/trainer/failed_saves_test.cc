@@ -106,6 +106,24 @@ TEST_F(FailedSaves, SaveAfterOne_SaysItAndSaves) {
               ElementsAre("step-000000001", "step-000000003"));
 }
 
+// The ranks that took over were asked for an end before they trained.
+TEST_F(FailedSaves, OfStateThatDivergedBeforeItWasHandedOver_SayThatItHas) {
+  EXPECT_TRUE(SaveNext(/*last=*/false).ok());
+  const auto take_over = [&]() -> absl::StatusOr<std::optional<RunPosition>> {
+    return RunPosition{.progress = {.step = 3}, .run = {}, .health = checkpoint::Health::kDiverged};
+  };
+  EXPECT_TRUE(checkpoints_
+                  ->Begin([](auto, auto) { return absl::OkStatus(); }, take_over,
+                          [](auto, const auto&) { return true; })
+                  .ok());
+  for (int steps = 0; steps < 2; ++steps) state_.Step();
+  EXPECT_TRUE(checkpoints_->AfterResume(3, /*last=*/true, {}).ok());
+  EXPECT_TRUE(checkpoints_->Finish().ok());
+  EXPECT_THAT(*checkpoint::FinishedIn(options_.save),
+              ElementsAre("step-000000001", "step-000000003"));
+  EXPECT_EQ(*checkpoint::Newest(options_.save), options_.save + "/step-000000001");
+}
+
 TEST_F(FailedSaves, LastOne_IsTheErrorOfTheRun) {
   for (const bool last : {false, true}) EXPECT_TRUE(SaveNext(last).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(checkpoints_->Finish().status()));

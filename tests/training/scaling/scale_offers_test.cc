@@ -157,6 +157,47 @@ TEST_F(ScaleOffers, OfARefusalThatTheDaemonMissed_AreRepeated) {
   EXPECT_EQ(daemon_->offers[2].state(), "refused");
 }
 
+// Who asked would wait for a minute.
+TEST_F(ScaleOffers, AtTheEndOfTheRun_RefuseARequestThatCameAfterTheLast) {
+  EXPECT_EQ(scaling_->Poll(base::MonotonicNow()), 0);
+  AskForFour();
+  scaling_->Close();
+  ASSERT_THAT(daemon_->offers, SizeIs(3));
+  EXPECT_EQ(daemon_->offers[1].why_not(), "the run ends");  // for whoever asks later
+  EXPECT_EQ(daemon_->offers[2].number(), 5u);
+  EXPECT_EQ(daemon_->offers[2].state(), "refused");
+  EXPECT_EQ(daemon_->offers[2].message(), "the run ends");
+}
+
+TEST_F(ScaleOffers, AtTheEndOfTheRun_AreMadeOnceWhereNobodyHasAsked) {
+  scaling_->Close();
+  ASSERT_THAT(daemon_->offers, SizeIs(1));
+  EXPECT_EQ(daemon_->offers[0].why_not(), "the run ends");
+}
+
+TEST_F(ScaleOffers, AtTheEndOfTheRun_RefuseARequestThatWasTaken) {
+  context_.info.world_size = 8;
+  AskForFour();
+  EXPECT_EQ(scaling_->Poll(base::MonotonicNow()), 4);
+  scaling_->Close();
+  ASSERT_THAT(daemon_->offers, SizeIs(2));
+  EXPECT_EQ(daemon_->offers[1].number(), 5u);
+  EXPECT_EQ(daemon_->offers[1].state(), "refused");
+}
+
+// The new ranks have the state, and are asked for an end before they train.
+TEST_F(ScaleOffers, AtAnEndBeforeTheFirstStep_TellOfTheChange) {
+  ASSERT_TRUE(
+      context_.handover->Begin({.request = 7, .ranks_before = 2, .ranks_after = 1, .bytes = 1}, 1)
+          .ok());
+  context_.handover->Complete();
+  scaling_->Close();
+  ASSERT_THAT(daemon_->offers, SizeIs(1));
+  EXPECT_EQ(daemon_->offers[0].number(), 7u);
+  EXPECT_EQ(daemon_->offers[0].state(), "refused");
+  EXPECT_EQ(context_.handover->untold_request(), 0u);
+}
+
 // The text is UTF-8, of which protobuf takes whole characters alone.
 TEST_F(ScaleOffers, WithALongMessage_HaveItsBeginning) {
   AskForFour();

@@ -107,7 +107,9 @@ TEST_P(StateImageOf, TwoRanks_GivesThreeTheirShards) {
   }
   Rank first(0, 2, GetParam());
   const checkpoint::RunState run = {.data_position = 99, .random_state = {7, 8, 9, 10}};
-  ASSERT_TRUE(ImageOf(&first).WritePosition({first.progress, run}, bytes).ok());
+  ASSERT_TRUE(ImageOf(&first)
+                  .WritePosition({first.progress, run, checkpoint::Health::kDiverged}, bytes)
+                  .ok());
   for (uint64_t i = 0; i < 3; ++i) {
     Rank rank(i, 3, GetParam());
     const StateImage image = ImageOf(&rank);
@@ -118,6 +120,7 @@ TEST_P(StateImageOf, TwoRanks_GivesThreeTheirShards) {
     EXPECT_EQ(position->progress.loss_scaler, first.progress.loss_scaler);
     EXPECT_EQ(position->progress.tensor_state, first.progress.tensor_state);
     EXPECT_EQ(position->run, run);
+    EXPECT_EQ(position->health, checkpoint::Health::kDiverged);
     ASSERT_TRUE(image.Read(bytes).ok());
     const ShardRange mine = rank.ShardOf(ParameterId{0}).front();
     for (const uint32_t id : {0U, 1U}) {

@@ -57,8 +57,8 @@ class Checkpoints {
                          checkpoint::Health health);
 
   // Where the state is an earlier start's, from memory: that start may have died before it saved
-  // the step that it had committed. Saves it if it was to be saved and is not there, with the health
-  // that was handed over.
+  // the step that it had committed. Saves it if it was to be saved and is not there, with the
+  // health that was handed over.
   absl::Status AfterResume(uint64_t done, bool last, const checkpoint::RunState& run);
 
   // After the last step: a Hugging Face folder, if --export says so.

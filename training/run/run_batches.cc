@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "client/zero/engine/gradient_measure.h"
 
 namespace geminid::trainer {
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
-#include "client/zero/step/step_gradients.h"
+#include "client/zero/engine/gradient_measure.h"
 
 namespace geminid::trainer {
 

@@ -109,7 +109,8 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
                              base::ParseCount("the number of ranks", flags.ranks, 1, kMostRanks));
     line->jobs.ranks = static_cast<uint32_t>(ranks);
-    GEMINID_ASSIGN_OR_RETURN(line->jobs.wait_at_most, ParseSecondsToWait("--at-most", flags.at_most));
+    GEMINID_ASSIGN_OR_RETURN(line->jobs.wait_at_most,
+                             ParseSecondsToWait("--at-most", flags.at_most));
   }
   if (line->subcommand == Subcommand::kExplain) {
     GEMINID_ASSIGN_OR_RETURN(line->chunk, ParseChunkName(flags.chunk));

@@ -112,3 +112,14 @@ geminid_code geminid_ranks_barrier(geminid_ranks* ranks, geminid_error* error) {
     return object->ranks->Barrier();
   });
 }
+
+geminid_code geminid_ranks_broadcast(geminid_ranks* ranks, void* bytes, size_t count, int32_t from,
+                                     geminid_error* error) {
+  return Guarded(error, [&]() -> absl::Status {
+    GEMINID_ASSIGN_OR_RETURN(const auto object, AllRanks().Find(ranks));
+    GEMINID_RETURN_IF_ERROR(CheckNumber(from, 0, object->info.world_size - 1, "from"));
+    if (count == 0) return absl::OkStatus();
+    GEMINID_RETURN_IF_ERROR(CheckGiven(bytes, "bytes"));
+    return object->ranks->Broadcast({bytes, count, geminid::collectives::DType::kUint8}, from);
+  });
+}

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/job.grpc.pb.h"
 #include "geminid/v1/memory.grpc.pb.h"
 #include "proto/rpc/deadline.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int kFirstBackoffMs = 20;
 constexpr int kLongestBackoffMs = 100;
+constexpr char kLeft[] = "kept";  // what the daemon calls a session whose process has died
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
   grpc::ChannelArguments arguments;
@@ -42,11 +44,13 @@ struct JobScaling::Stubs {
   explicit Stubs(const std::shared_ptr<grpc::Channel>& to_daemon)
       : channel(to_daemon),
         jobs(v1::JobService::NewStub(channel)),
-        memory(v1::MemoryService::NewStub(channel)) {}
+        memory(v1::MemoryService::NewStub(channel)),
+        admin(v1::AdminService::NewStub(channel)) {}
 
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<v1::JobService::Stub> jobs;
   std::unique_ptr<v1::MemoryService::Stub> memory;
+  std::unique_ptr<v1::AdminService::Stub> admin;
 };
 
 JobScaling::JobScaling(const std::string& socket, absl::Duration timeout)
@@ -83,6 +87,34 @@ absl::StatusOr<std::vector<JobScaling::Device>> JobScaling::GetDevices() {
     devices.push_back({tier.device(), tier.free_bytes(), tier.capacity_bytes()});
   }
   return devices;
+}
+
+absl::StatusOr<std::vector<JobScaling::Rank>> JobScaling::GetRanks(const std::string& job,
+                                                                   const std::string& run) {
+  v1::ListSessionsRequest request;
+  request.set_job(job);
+  request.set_run(run);
+  std::vector<Rank> ranks;
+  do {
+    v1::ListSessionsResponse response;
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);  // a daemon that restarts has them
+    context.set_deadline(rpc::DeadlineIn(timeout_));
+    const grpc::Status status = stubs_->admin->ListSessions(&context, request, &response);
+    if (!status.ok()) return FromGrpc(status, "asking which ranks of the run the daemon has");
+    for (const v1::SessionInfo& session : response.sessions()) {
+      ranks.push_back({.rank = session.rank(),
+                       .world_size = session.world_size(),
+                       .step = session.step(),
+                       .device = session.device(),
+                       .device_bytes = session.device_bytes(),
+                       .host_bytes = session.host_bytes(),
+                       .pid = session.pid(),
+                       .is_left = session.state() == kLeft});
+    }
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  return ranks;
 }
 
 absl::Status JobScaling::EndRun(const std::string& job, const std::string& run) {

@@ -49,6 +49,20 @@ class JobScaling {
   };
   absl::StatusOr<std::vector<Device>> GetDevices();
 
+  // A rank of a run that the daemon has: of a process that lives, or left by one that died.
+  struct Rank {
+    int rank = 0;
+    int world_size = 1;
+    uint64_t step = 0;
+    uint32_t device = 0;
+    uint64_t device_bytes = 0;  // of its arena
+    uint64_t host_bytes = 0;
+    int64_t pid = 0;
+    bool is_left = false;  // its process has died
+  };
+  // The caller's own. Sessions of other runs of the job are not among them.
+  absl::StatusOr<std::vector<Rank>> GetRanks(const std::string& job, const std::string& run);
+
   // Ends what an earlier group of ranks of this job has left, all of whose processes have ended.
   absl::Status EndRun(const std::string& job, const std::string& run);
 

@@ -132,6 +132,12 @@ geminid_code geminid_session_hold(geminid_session* session, const char* name, ui
                                   void** address, int* found, geminid_error* error);
 // geminid::Session::LeaveToSuccessor.
 geminid_code geminid_session_leave(geminid_session* session, geminid_error* error);
+// Which ranks of a run the daemon at `socket` has of this user: a JSON array of objects with rank,
+// world_size, step, device, device_bytes (of the arena), host_bytes, pid, and is_left (its process
+// has died, and a process that connects as this rank of this world gets its memory). `job` may be
+// NULL. For geminid_free. DEADLINE_EXCEEDED where no daemon answers in time.
+geminid_code geminid_run_ranks(const char* socket, const char* job, const char* run,
+                               double timeout_seconds, char** json, geminid_error* error);
 
 // --- ranks: the communicator of a job ------------------------------------------------------------
 
@@ -179,6 +185,9 @@ geminid_code geminid_ranks_place(geminid_ranks* ranks, geminid_place* place, gem
 geminid_code geminid_ranks_sum(geminid_ranks* ranks, double* values, size_t count,
                                geminid_error* error);
 geminid_code geminid_ranks_barrier(geminid_ranks* ranks, geminid_error* error);
+// Rank `from` sends `count` bytes to every other rank.
+geminid_code geminid_ranks_broadcast(geminid_ranks* ranks, void* bytes, size_t count, int32_t from,
+                                     geminid_error* error);
 
 // --- engines -------------------------------------------------------------------------------------
 

@@ -55,6 +55,14 @@ absl::Status CheckVisible(const Caller& caller, const ClientSession& session) {
                    "that tenant, to root and to the user the daemon runs as: ask as one of them"));
 }
 
+// Without a run: every session.
+bool IsAskedFor(const Caller& caller, const v1::ListSessionsRequest& request,
+                const core::SessionSpec& session) {
+  if (request.run().empty()) return true;
+  return session.run == request.run() && session.job == request.job() &&
+         session.tenant == caller.identity.tenant;
+}
+
 // Those that the caller may see, of one session or, for kNoSession, of all.
 std::vector<core::ChunkSnapshot> VisibleChunks(const core::Engine& engine, const Sessions& sessions,
                                                const Caller& caller, shm::SessionId session,
@@ -195,12 +203,14 @@ absl::Status AdminRpc::ListSessions(const Caller& caller, const v1::ListSessions
                                     v1::ListSessionsResponse* response) {
   GEMINID_ASSIGN_OR_RETURN(const PageStart start, FromToken(request.page_token()));
   hub_->Inspect([&](const core::Engine& engine, const Sessions& sessions) {
+    size_t looked_at = 0;
     for (const core::SessionSnapshot& snapshot :
          engine.Sessions(shm::SessionId{start.session}, kPageEntries + 1)) {
-      if (static_cast<size_t>(response->sessions_size()) == kPageEntries) {
+      if (looked_at++ == kPageEntries) {
         response->set_next_page_token(ToToken({.session = shm::Value(snapshot.id)}));
         break;
       }
+      if (!IsAskedFor(caller, request, snapshot.spec)) continue;
       const ClientSession* session = Find(sessions, snapshot.id);
       const bool visible = session != nullptr && caller.MaySee(snapshot.spec.tenant);
       *response->add_sessions() =

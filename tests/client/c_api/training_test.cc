@@ -19,6 +19,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class TrainingTest : public CApiTest {
  protected:
@@ -45,6 +46,16 @@ class TrainingTest : public CApiTest {
   }
   std::string Statistics() { return TextOf(geminid_engine_statistics); }
   std::string Plan() { return TextOf(geminid_engine_plan); }
+
+  // The daemon's, for other sessions.
+  std::string Socket() {
+    char* json = nullptr;
+    EXPECT_EQ(geminid_session_describe(session_, &json, error_), GEMINID_OK) << Message();
+    std::string socket = json == nullptr ? "" : json;
+    geminid_free(json);
+    socket = socket.substr(socket.find("\"socket\": \"") + 11);
+    return socket.substr(0, socket.find('"'));
+  }
 };
 
 TEST_F(TrainingTest, Descent_HalvesTheDistance) {
@@ -368,6 +379,42 @@ TEST_F(TrainingTest, MemoryHeld_IsZerosAndStays) {
 }
 
 // The same process takes over from itself: it leaves its session as if it had died.
+TEST_F(TrainingTest, RanksOfARun_AreThoseThatLiveOrHaveLeft) {
+  const std::string socket = Socket();
+  const auto ranks_of = [&](const char* run) {
+    char* json = nullptr;
+    EXPECT_EQ(geminid_run_ranks(socket.c_str(), nullptr, run, 10, &json, error_), GEMINID_OK)
+        << Message();
+    const std::string ranks = json == nullptr ? "" : json;
+    geminid_free(json);
+    return ranks;
+  };
+  geminid_session_options connect;
+  geminid_session_options_init(&connect, sizeof connect);
+  connect.socket = socket.c_str();
+  connect.run = "r";
+  connect.rank = 1;
+  connect.world_size = 3;
+  connect.keep_on_death = 1;
+  connect.device_memory_bytes = 1 << 20;
+  geminid_session* session = nullptr;
+  ASSERT_EQ(geminid_session_connect(&connect, &session, error_), GEMINID_OK) << Message();
+  void* address = nullptr;
+  int found = 0;
+  ASSERT_EQ(geminid_session_hold(session, "notes", 64, &address, &found, error_), GEMINID_OK)
+      << Message();
+  EXPECT_THAT(ranks_of("r"), HasSubstr("\"is_left\": false"));
+  ASSERT_EQ(geminid_session_leave(session, error_), GEMINID_OK);
+  geminid_session_free(&session);
+  EXPECT_THAT(ranks_of("r"), AllOf(HasSubstr("\"rank\": 1"), HasSubstr("\"world_size\": 3"),
+                                   HasSubstr("\"device_bytes\": 1048576"),
+                                   HasSubstr("\"is_left\": true")));
+  EXPECT_THAT(ranks_of("another"), Not(HasSubstr("rank")));
+  char* json = nullptr;
+  EXPECT_EQ(geminid_run_ranks(socket.c_str(), nullptr, "", 10, &json, error_),
+            GEMINID_INVALID_ARGUMENT);
+}
+
 TEST_F(TrainingTest, MemoryHeld_IsTheSuccessorsWithTheEngine) {
   struct Half {
     geminid_session* session = nullptr;
@@ -376,11 +423,7 @@ TEST_F(TrainingTest, MemoryHeld_IsTheSuccessorsWithTheEngine) {
     int found = -1;
   };
   char* json = nullptr;
-  ASSERT_EQ(geminid_session_describe(session_, &json, error_), GEMINID_OK);
-  std::string socket = json;
-  geminid_free(json);
-  socket = socket.substr(socket.find("\"socket\": \"") + 11);
-  socket = socket.substr(0, socket.find('"'));
+  const std::string socket = Socket();
   geminid_optimizer sgd;
   geminid_optimizer_init(&sgd, sizeof sgd, GEMINID_SGD);
   const auto begin = [&](Half* half) {
@@ -433,6 +476,15 @@ TEST_F(TrainingTest, MemoryHeld_IsTheSuccessorsWithTheEngine) {
   EXPECT_EQ(second.notes[63], 9) << "the engine's memory is another";
   geminid_engine_free(&engine_);
   geminid_session_free(&second.session);
+}
+
+TEST_F(TrainingTest, Broadcast_OfARankThatIsNone_IsRefused) {
+  char bytes[] = "unchanged";
+  EXPECT_EQ(geminid_ranks_broadcast(ranks_, bytes, sizeof bytes, 0, error_), GEMINID_OK);
+  EXPECT_STREQ(bytes, "unchanged");
+  EXPECT_EQ(geminid_ranks_broadcast(ranks_, bytes, sizeof bytes, 1, error_),
+            GEMINID_INVALID_ARGUMENT);
+  EXPECT_THAT(Message(), HasSubstr("from"));
 }
 
 TEST_F(TrainingTest, RankAlone_IsTheFirstOfOne) {

@@ -18,7 +18,9 @@ _P, _U32, _U64, _INT = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes
 _ARGUMENTS = {
     "session_connect": (_P, _P), "session_describe": (_P, _P), "session_leave": (_P,),
     "session_hold": (_P, ctypes.c_char_p, _U64, _P, _P),
+    "run_ranks": (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_double, _P),
     "ranks_connect": (_P, _P), "ranks_place": (_P, _P), "ranks_sum": (_P, _P, _U64),
+    "ranks_broadcast": (_P, _P, _U64, _INT),
     "engine_create": (_P, _P, _P, _U64, _P, _P),
     "engine_initialize": (_P, _structs.FILL, _P), "engine_shard": (_P, _U32, _P, _U64, _P),
     "engine_has_state": (_P, _U32, _INT, _P), "engine_read_shard": (_P, _U32, _INT, _U64, _P, _U64),

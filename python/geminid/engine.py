@@ -355,11 +355,12 @@ class Engine:
             return updates, []
         return updates, list((ctypes.c_uint64 * count).from_buffer_copy(state))
 
-    def restore(self, step: int, updates: int, counts: Sequence[int] = ()) -> None:
-        """What ``progress`` and ``updates`` said, before the first step."""
+    def restore(self, step: int, updates: int, counts: Sequence[int] | bytes = ()) -> None:
+        """What ``progress`` or ``updates`` said, before the first step."""
         progress = LIB.filled(_structs.Progress)
         progress.step, progress.updates = step, updates
-        state = (ctypes.c_uint64 * len(counts))(*counts)
+        state: Any = (ctypes.c_uint64 * len(counts))(*counts) if not isinstance(counts, bytes) else (
+            ctypes.c_char * len(counts)).from_buffer_copy(counts)
         progress.tensor_state, progress.tensor_state_bytes = ctypes.addressof(state), ctypes.sizeof(state)
         LIB.call("engine_restore", self.handle, ctypes.byref(progress))
         self.committed = step

@@ -51,7 +51,8 @@ def _leave_at_exceptions() -> None:
     def excepthook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         if not issubclass(kind, KeyboardInterrupt):
             for session in _KEPT:  # before engines end, which would free what is kept
-                session.leave()
+                if session.close.alive:
+                    session.leave()
         hook(kind, value, traceback)
 
     setattr(excepthook, "_of_geminid", True)
@@ -125,6 +126,7 @@ class Ranks:
     """The ranks of a job, as torchrun or another launcher has set them in the environment, or one.
 
     timeout_seconds: of what ranks wait for each other; None: the library's.
+    connect_timeout_seconds: likewise, for all of them to come.
     given: fields of geminid_ranks_options, which then count in place of the environment: rank, world_size, local_rank,
         local_world_size, master_address, master_port, job.
 
@@ -134,13 +136,16 @@ class Ranks:
 
     close: weakref.finalize[..., Ranks]
 
-    def __init__(self, *, timeout_seconds: float | None = None, **given: int | str) -> None:
+    def __init__(self, *, timeout_seconds: float | None = None, connect_timeout_seconds: float | None = None,
+                 **given: int | str) -> None:
         options = LIB.filled(_structs.RanksOptions)
         options.from_environment = not given
         for name, value in given.items():
             setattr(options, name, _encoded(value) if isinstance(value, str) else value)
         if timeout_seconds is not None:
             options.timeout_seconds = timeout_seconds
+        if connect_timeout_seconds is not None:
+            options.connect_timeout_seconds = connect_timeout_seconds
         self.handle = ctypes.c_void_p()
         LIB.call("ranks_connect", ctypes.byref(options), ctypes.byref(self.handle))
         self.close = weakref.finalize(self, _free, "ranks_free", self.handle)
@@ -160,3 +165,34 @@ class Ranks:
     def sum(self, address: int, count: int) -> None:
         """Adds up `count` fp64 numbers at the address over the ranks. All of them must call it."""
         LIB.call("ranks_sum", self.handle, address, count)
+
+    def broadcast(self, address: int, nbytes: int, source: int) -> None:
+        """The bytes of the rank `source` at the address are those of all ranks. All of them must call it."""
+        LIB.call("ranks_broadcast", self.handle, address, nbytes, source)
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """The data of each rank, by its number. All of them must call it."""
+        sizes = (ctypes.c_double * self.world_size)()
+        sizes[self.rank] = len(data)
+        self.sum(ctypes.addressof(sizes), len(sizes))
+        gathered = []
+        for rank, size in enumerate(sizes):
+            memory = (ctypes.c_char * int(size))()
+            if rank == self.rank:
+                ctypes.memmove(memory, data, len(data))
+            self.broadcast(ctypes.addressof(memory), len(memory), rank)
+            gathered.append(bytes(memory))
+        return gathered
+
+
+def run_ranks(socket: str, run: str, *, job: str | None = None, timeout_seconds: float = 60.0) -> list[dict[str, Any]]:
+    """Which ranks of a run the daemon at the socket has of this user: dictionaries with rank, world_size, step,
+    device, device_bytes, host_bytes, pid, and is_left, which says that the process has died and its memory waits for the
+    next one. Raises DeadlineExceeded where no daemon answers."""
+    found = ctypes.c_void_p()
+    LIB.call("run_ranks", str(socket).encode("utf-8"), _encoded(job), run.encode("utf-8"), timeout_seconds,
+             ctypes.byref(found))
+    try:
+        return list(json.loads(ctypes.string_at(found.value or 0)))
+    finally:
+        LIB.dll.geminid_free(found)

@@ -4,7 +4,7 @@ would be enough."""
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from geminid.session import Ranks, Session
 from geminid.torch.activations import PLACES, least_memory, place_bytes
 from geminid.torch import weights as weights_
 from geminid.torch.parameter import Record
-from geminid.torch.placing import Place
+from geminid.torch.placing import Place, place_of
 from geminid.torch.tensors import address_of
 from geminid.torch.units import Unit, choose_units
 
@@ -36,7 +36,8 @@ def _engine(session: Session, ranks: Ranks, records: Records, units: Sequence[Un
                           stable_addresses=place.stable_addresses, **options)
 
 
-def _initialize(engine: engine_.Engine, records: Records, sources: weights_.Sources) -> None:
+def initialize(engine: engine_.Engine, records: Records, sources: weights_.Sources) -> None:
+    """With the values that the parameters have, or their files."""
     tensors = [parameter.detach() for parameter in records]
     given = [sources.get(parameter) for parameter in records]
 
@@ -78,11 +79,18 @@ def _check_units(engine: engine_.Engine, units: Sequence[Unit], place: Place, ar
             f"gradient{beside}. Raise device_memory to at least {least >> 10} KiB")
 
 
-def make_engine(model: torch.nn.Module, records: Records, sources: weights_.Sources, session: Session, ranks: Ranks,
-                optimizer: engine_.Optimizer, granularity: str | None, place: Place, offloads: bool,
+def engine_of_former(model: torch.nn.Module, records: Records, session: Session, ranks: Ranks,
+                     optimizer: engine_.Optimizer, granularity: str, options: Mapping[str, Any]) -> engine_.Engine:
+    """That of a rank of another group, with what it left."""
+    units = choose_units(model, lambda parameter: parameter in records, granularity)
+    return _engine(session, ranks, records, units, optimizer, place_of(session), options)
+
+
+def make_engine(model: torch.nn.Module, records: Records, give_values: Callable[[engine_.Engine], None], session: Session,
+                ranks: Ranks, optimizer: engine_.Optimizer, granularity: str | None, place: Place, offloads: bool,
                 options: Mapping[str, Any]) -> tuple[engine_.Engine, list[Unit], str]:
-    """(engine, units, granularity). The engine has the parameters' values, or those of the process before. offloads: and a
-    store of activations."""
+    """(engine, units, granularity). The engine has the values that it was given, or those of the process before. offloads:
+    and a store of activations."""
     arena_bytes = session.describe()["arena_bytes"]
     passing_bytes = PLACES * place_bytes(arena_bytes) if offloads else 0
     for tried in ("block", "leaf") if granularity is None else (granularity,):
@@ -93,7 +101,7 @@ def make_engine(model: torch.nn.Module, records: Records, sources: weights_.Sour
             if offloads:
                 engine.make_activation_store(place_bytes(arena_bytes), PLACES)
             if engine.resumed() is None:
-                _initialize(engine, records, sources)
+                give_values(engine)
             _try_units(engine, units)
             return engine, units, tried
         except ResourceExhausted:

@@ -9,20 +9,23 @@ import struct
 import warnings
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from geminid import _structs
-from geminid.engine import Optimizer
+from geminid.engine import Engine, Optimizer
 from geminid.errors import InvalidArgument, Refused, ResourceExhausted
 from geminid.session import Session
 from geminid.torch.parameter import Record
 
+if TYPE_CHECKING:
+    from geminid.torch.handover import Handover
+
 _HEADER = struct.Struct("<QQI4x")  # number, bytes, checksum
 _TERMS_BYTES = 256 << 10
 NOTE_BYTES = 1 << 20  # beside buffers
-_RUN_NAME_MAX = 63
+RUN_NAME_MAX = 63
 
 
 class Slots:
@@ -56,15 +59,16 @@ class Slots:
 def run_name(resume: bool | str) -> tuple[str | None, bool]:
     """Of the run that a process may take over, and whether its own memory is kept when it dies."""
     if isinstance(resume, str):
-        if not 0 < len(resume) <= _RUN_NAME_MAX:
-            raise InvalidArgument(f"resume={resume!r} is the name of a run: 1 to {_RUN_NAME_MAX} characters")
+        if not 0 < len(resume) <= RUN_NAME_MAX:
+            raise InvalidArgument(f"resume={resume!r} is the name of a run: 1 to {RUN_NAME_MAX} characters")
         return resume, True
     most = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0))
     if not resume or not most:
         return None, False
     job = os.environ.get("GEMINID_JOB_ID") or os.environ.get("TORCHELASTIC_RUN_ID") or "run"
-    port = ":" + os.environ.get("MASTER_PORT", "")
-    return job[:_RUN_NAME_MAX - len(port)] + port, starts_before() < most
+    # Torchrun's id where it was given none. The port may change with the host of the first rank.
+    port = ":" + os.environ.get("MASTER_PORT", "") if job in ("none", "run") else ""
+    return job[:RUN_NAME_MAX - len(port)] + port, starts_before() < most
 
 
 def starts_before() -> int:
@@ -76,6 +80,14 @@ def warn_of_own_daemon(session: Session) -> None:
     if session.describe()["owns_daemon"]:
         warnings.warn("resume=...: the daemon that keeps this process's memory is the process's own and ends with it, so "
                       "nothing will be left to go on from. Start `geminid` and set GEMINID_SOCKET", stacklevel=3)
+
+
+def warn_of_no_restarts(resume: bool | str) -> None:
+    """Of the first rank of a torchrun that keeps nothing for ranks that it starts again."""
+    is_first = os.environ.get("RANK") == "0" and "TORCHELASTIC_RUN_ID" in os.environ
+    if resume is True and is_first and not int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)):
+        warnings.warn("resume=True: torchrun has --max-restarts 0, so nothing is left for ranks that it starts again when their "
+                      "number changes. Give torchrun --max-restarts, or resume=\"a name of the run\"", stacklevel=3)
 
 
 def _code(record: Record, shape: Iterable[int]) -> str:
@@ -107,6 +119,7 @@ class Holding:
 
     notes: Slots
     mine: dict[str, Any]
+    handed: Handover | None = None  # what another number of ranks left; without a world: they left not all of it
 
     def __init__(self, session: Session) -> None:
         address, self.found = session.hold("torch terms", _TERMS_BYTES)
@@ -117,6 +130,14 @@ class Holding:
         """Room for two notes of so many bytes."""
         address, _ = self._session.hold("torch notes", 2 * nbytes)
         self.notes = Slots(address, 2 * nbytes, 2)
+        self._note_bytes = nbytes
+
+    def take(self, handed: Handover | None, engine: Engine) -> None:
+        """What other ranks left is not needed where an engine has gone on from what its own rank left."""
+        if handed is not None and engine.resumed() is not None:
+            handed.close()
+        else:
+            self.handed = handed
 
     def left(self) -> dict[str, Any] | None:
         """The terms of the process before; None: it left nothing."""
@@ -124,6 +145,7 @@ class Holding:
         return None if data is None else json.loads(data)
 
     def agree(self, terms: dict[str, Any]) -> None:
+        terms = {**terms, "bytes of a note": self._note_bytes}
         data = json.dumps(terms).encode()
         if len(data) + _HEADER.size > _TERMS_BYTES:
             data = json.dumps({**terms, "parameters": []}).encode()

@@ -295,14 +295,21 @@ class Keeper:
         self.forget_gradients()
         if self.torch_memory is not None:
             self.torch_memory.peaks.end_step()
+        if self.holding is not None and self.holding.handed is not None:
+            self.holding.handed.stepped()
         return result
 
     # --- a process that has taken over from another ----------------------------------------------
 
+    def resumed_step(self) -> int | None:
+        """After which step of the processes before it goes on; None: it began anew."""
+        handed = None if self.holding is None else self.holding.handed
+        return handed.step if handed is not None and handed.world else self.engine.resumed()
+
     def check_loading(self) -> None:
         """Values that are loaded now would be in place of what the process before has left."""
-        if self.engine.resumed() is not None and (self.run is None or self.run.replays):
-            raise Refused(f"this process goes on after step {self.engine.resumed()} with the weights that the process "
+        if self.resumed_step() is not None and (self.run is None or self.run.replays):
+            raise Refused(f"this process goes on after step {self.resumed_step()} with the weights that the process "
                           "before it left in memory; load values only `if not run.resumed` (geminid.torch.resume)")
 
     def loaded(self) -> None:

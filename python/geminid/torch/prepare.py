@@ -21,6 +21,7 @@ from geminid.torch import torch_memory as torch_memory_
 from geminid.torch import weights as weights_
 from geminid.torch import wrappers
 from geminid.torch.activations import SavedTensors
+from geminid.torch.handover import Handover, Script, take_over
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
 from geminid.torch.optimizer_state import State, put
@@ -65,8 +66,7 @@ def _type_of(parameter: torch.nn.Parameter) -> int | None:
     return _FROZEN_TYPES.get(parameter.dtype) if type(parameter) is torch.nn.Parameter else None
 
 
-def _connect(device_memory: int | str, ranks: Ranks, resume: bool | str) -> Session:
-    run, is_kept = holding.run_name(resume)
+def _connect(device_memory: int | str, ranks: Ranks, run: str | None, is_kept: bool) -> Session:
     session = Session(bytes_of(device_memory), place=ranks.place, run=run, keep_on_death=is_kept,
                       daemon_flags=placing.daemon_flags())
     if is_kept:
@@ -94,6 +94,21 @@ def _hold(session: Session, model: torch.nn.Module, records: Mapping[torch.nn.Pa
     return held, unit if left is None else left["unit"]
 
 
+def _take_over(model: torch.nn.Module, records: Mapping[torch.nn.Parameter, Record], optimizer: engine_.Optimizer,
+               options: Mapping[str, Any], unit: str | None, ranks: Ranks, run: str, is_kept: bool) -> Handover | None:
+    """What is gone on from where the number of ranks, or their hosts, have changed."""
+    mine = holding.terms_of(records, optimizer, options)
+
+    def check(left: Mapping[str, Any]) -> None:
+        holding.check(left, {**mine, "unit": unit or left["unit"]}, records)
+
+    def make_engine(session: Session, of_ranks: Ranks, granularity: str) -> engine_.Engine:
+        return fitting.engine_of_former(model, records, session, of_ranks, optimizer, granularity, options)
+
+    script = Script(list(records.values()), str(options.get("state_dtype", "fp32")), check, make_engine)
+    return take_over(ranks, run, is_kept, script)
+
+
 def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | str, unit: str | None = None,
             weights: weights_.Source | None = None, session: Session | None = None, ranks: Ranks | None = None,
             resume: bool | str = False, held_bytes: int | None = None, torch_memory: int | str | None = None,
@@ -112,8 +127,8 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
         save_pretrained wrote, a file of safetensors, or a mapping of tensors. They are read piece by piece.
     session, ranks: of geminid.session, in place of those of this process's environment.
     resume: True: when torchrun starts this process again after one that died, it goes on with the weights that
-        that one left in the daemon's memory; see geminid.torch.resume, which must be called then. A name, at most
-        63 characters, for a run that something else starts again.
+        that one left in the daemon's memory, also as another number of ranks; see geminid.torch.resume, which must be
+        called then. A name, at most 63 characters, for a run that something else starts again.
     held_bytes: room for what geminid.torch.resume holds beside the model's buffers; 1 MiB.
     torch_memory: on a GPU, the most that PyTorch's own allocator may take in this process for activations and the weights in
         use, like device_memory. None: what the device has beside device_memory, or less where
@@ -143,16 +158,31 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     ranks = ranks or Ranks()
     records = _records(model, optimizer)
     refusals.check_ranks(records, ranks)
-    session = session or _connect(device_memory, ranks, resume)
+    handed = None
+    if session is None:
+        holding.warn_of_no_restarts(resume)
+        run, is_kept = holding.run_name(resume)
+        if run is not None:
+            handed = _take_over(model, records, chosen, options, unit, ranks, run, is_kept)
+        session = _connect(device_memory, ranks, run, is_kept)
     place = placing.place_of(session)
     placing.check_device(model, place)
     memory = torch_memory_.limit_of(place.allocator, session, torch_bytes)
     held, unit = _hold(session, model, records, chosen, options, unit, held_bytes)
     offloads = activations == "offload"
-    engine, units, granularity = fitting.make_engine(model, records, sources, session, ranks, chosen, unit, place, offloads,
-                                                     options)
+    goes_on = handed is not None and handed.world > 0
+
+    def give_values(engine: engine_.Engine) -> None:
+        if handed is not None and goes_on:
+            handed.fill(engine)
+        else:
+            fitting.initialize(engine, records, sources)
+
+    engine, units, granularity = fitting.make_engine(model, records, give_values, session, ranks, chosen, unit, place,
+                                                     offloads, options)
     if held is not None:
         held.agree({**held.mine, "unit": granularity})
+        held.take(handed, engine)
     for parameter, source in sources.items():
         if parameter not in records:
             weights_.materialize(parameter, source)
@@ -174,7 +204,7 @@ def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, k
             weights_.take_the_place_of(parameter, view)
         make_managed(parameter, record, view)
     placing.move_rest(model, keeper.place)
-    if optimizer.state and keeper.engine.resumed() is None:  # what it had done before
+    if optimizer.state and keeper.resumed_step() is None:  # what it had done before
         put(keeper, kind, optimizer.state.items())
     state.serve(model)
     refusals.guard(model)

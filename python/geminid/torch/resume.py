@@ -14,12 +14,13 @@ import io
 import pickle
 import random
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Protocol, TypeVar
 
 import torch
 
 from geminid.errors import DataLoss, Refused
+from geminid.torch.elastic import place_in_pass
 from geminid.torch.holding import starts_before
 from geminid.torch.optimizer import Optimizer
 
@@ -49,6 +50,8 @@ def _random_state() -> bytes:
 
 
 def _set_random_state(saved: bytes) -> None:
+    if not saved:
+        return
     state = pickle.loads(saved)
     random.setstate(state["python"])
     torch.set_rng_state(torch.frombuffer(bytearray(state["torch"]), dtype=torch.uint8))
@@ -75,6 +78,40 @@ def _persistent_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Ten
                 yield f"{prefix}.{name}", buffer
 
 
+def _at_random_state(loader: Iterable[T], place: _Place) -> Iterator[T]:
+    """A pass over the loader in the order that it had when it began; nothing else sees its generators go back."""
+    for generator, state in zip(_generators(loader), place.generators):
+        generator.set_state(state)
+    now = _random_state()
+    _set_random_state(place.random_at_pass)
+    for number, batch in enumerate(loader):
+        if number == 0:
+            _set_random_state(now)
+        yield batch
+
+
+def _load(note: bytes) -> dict[str, Any]:
+    return dict(torch.load(io.BytesIO(note), weights_only=False))
+
+
+def _all_alike(states: Sequence[Sequence[torch.Tensor]]) -> bool:
+    return all(len(state) == len(states[0]) and all(map(torch.equal, state, states[0])) for state in states)
+
+
+def note_for(rank: int, notes: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """Of those that another number of ranks wrote, the one that this rank goes on from. A rank that was not there before
+    has that of the first rank without the states of global generators: it keeps what its script has set. Generators of
+    loaders it has where all ranks had them alike."""
+    if rank in notes:
+        return notes[rank]
+    note = notes[min(notes)]
+    place = note["place"]
+    place.random_at_index, place.random_at_pass, note["random"] = b"", b"", b""
+    if not _all_alike([other["place"].generators for other in notes.values()]):
+        place.generators = []
+    return note
+
+
 def buffer_bytes(model: torch.nn.Module) -> int:
     return sum(buffer.numel() * buffer.element_size() for _, buffer in _persistent_buffers(model))
 
@@ -87,13 +124,19 @@ class _Place:
         self.index: int | None = None
         self.passes = 0
         self.come_to(None)
-        self.random_at_index, self.random_at_pass = b"", b""  # when they began
+        self.random_at_index, self.random_at_pass = b"", b""  # when they began; empty: unknown
         self.generators: list[torch.Tensor] = []
+        self.stepped, self.every = -1, 1  # the batch of the last step, and how many batches it was of
 
     def come_to(self, batch: int | None) -> None:
         self.batch = batch
         self.outcomes: list[bool] = []
         self.values: list[Any] = []
+
+    def note_outcome(self, is_step: bool) -> None:
+        self.outcomes.append(is_step)
+        if self.batch is not None and self.batch > self.stepped:
+            self.every, self.stepped = self.batch - self.stepped, self.batch
 
     def where(self) -> tuple[int | None, int, int | None]:
         return self.index, self.passes, self.batch
@@ -106,10 +149,13 @@ class _Place:
 class Run:
     """What ``resume`` returns. resumed: whether this process goes on from what another one left. step: how many steps
     are committed. replays: whether the iteration is one whose step the process before had committed: the weights
-    are those after it, and `same` says what was computed with those before it."""
+    are those after it, and `same` says what was computed with those before it. ranks_before: how many ranks the
+    run had before, where it goes on as another number or on other hosts; else 0. batches_before: of the pass that is gone on
+    with, how many batches those ranks had trained, all together."""
 
     def __init__(self, model: torch.nn.Module, objects: tuple[Stateful, ...]) -> None:
         self.step, self.resumed = 0, False
+        self.ranks_before, self.batches_before = 0, 0
         self._model, self._objects = model, objects
         self._keeper: Any = getattr(model, "_geminid_keeper", None)
         self._holding: Any = None if self._keeper is None else self._keeper.holding
@@ -156,6 +202,7 @@ class Run:
         if left is not None and left.index != place.index:
             left = None
         place.passes += 1
+        place.stepped, place.every = -1, 1
         if left is not None and place.passes <= left.passes and (place.passes < left.passes or left.batch is None):
             return
         if left is not None and place.passes > left.passes:
@@ -167,17 +214,41 @@ class Run:
         place.come_to(None)
         place.random_at_pass = _random_state()
         place.generators = [generator.get_state() for generator in _generators(loader)]
+        begins_again = left is not None and self._share_out(left, loader)
         skipped = 0 if left is None or left.batch is None else left.batch
         try:
-            for number, batch in enumerate(loader):
-                if self._place is not place:
-                    raise Refused("a pass of run.batches goes on in another iteration of run.range than it began in, which "
-                                  "a process that takes over could not find again; loop over run.batches alone")
-                place.come_to(number)
+            for number, batch in self._draw(loader, place):
                 if number >= skipped:
                     yield number, batch
+                    if begins_again:
+                        break
+            if begins_again:  # the batch was for the step that is done already
+                place.stepped, place.every = -1, 1
+                yield from self._draw(_at_random_state(loader, place), place)
         finally:
             place.come_to(None)
+
+    def _draw(self, loader: Iterable[T], place: _Place) -> Iterator[tuple[int, T]]:
+        for number, batch in enumerate(loader):
+            if self._place is not place:
+                raise Refused("a pass of run.batches goes on in another iteration of run.range than it began in, which "
+                              "a process that takes over could not find again; loop over run.batches alone")
+            place.come_to(number)
+            yield number, batch
+
+    def _share_out(self, left: _Place, loader: Iterable[Any]) -> bool:
+        """Of a pass of other ranks: finds where these ones go on. Whether that is its begin."""
+        if not self.ranks_before or left.batch is None:
+            return False
+        now, length = self._keeper.ranks.world_size, len(loader) if isinstance(loader, Sized) else None
+        self.batches_before = self.ranks_before * (left.batch + 1)
+        found = place_in_pass(left.batch, left.every, self.ranks_before, now, length)
+        left.batch = found.replayed
+        if self._keeper.ranks.rank == 0:
+            again = f"; {found.repeated} of these come again" if found.repeated else ""
+            print(f"geminid: of this pass, {self.batches_before} batches were trained; each of {now} ranks goes on with its "
+                  f"batch {found.consumed}{again}", file=sys.stderr, flush=True)
+        return found.consumed == 0
 
     def batches(self, loader: Iterable[T]) -> Iterator[T]:
         """The same without numbers."""
@@ -208,24 +279,42 @@ class Run:
     def _groups(self) -> list[dict[str, Any]]:
         return list(self._keeper.optimizer().param_groups)
 
+    def _note_left(self) -> dict[str, Any] | None:
+        """That of the process before, or of one of the ranks before."""
+        handed = None if self._holding is None else self._holding.handed
+        if handed is not None and handed.world:
+            self.ranks_before = handed.world
+            return note_for(self._keeper.ranks.rank, {rank: _load(note) for rank, note in handed.notes.items()})
+        if self._keeper.engine.resumed() is None:
+            return None
+        data = self._holding and self._holding.notes.read(self.step)
+        if data is None:
+            raise DataLoss(f"the weights of step {self.step} are kept, and what belongs to them is not; the process "
+                           "before had another geminid, or ran out of memory. Free them with `geminictl end JOB`")
+        return _load(data)
+
     def _take_over(self) -> None:
-        engine = self._keeper.engine
-        if engine.resumed() is not None:
-            data = self._holding and self._holding.notes.read(self.step)
-            if data is None:
-                raise DataLoss(f"the weights of step {self.step} are kept, and what belongs to them is not; the process "
-                               "before had another geminid, or ran out of memory. Free them with `geminictl end JOB`")
-            self._left = torch.load(io.BytesIO(data), weights_only=False)
+        self._left = self._note_left()
+        if self._left is not None:
             self.resumed = True
             names = [type(each).__name__ for each in self._objects]
             before = [name for name, _ in self._left["objects"]]
             if names != before:
                 raise Refused(f"geminid.torch.resume is given {names}, and the process before gave it {before}")
             self._put_in_place()
-        if self._keeper.ranks.rank == 0 and (self.resumed or (self._holding and starts_before())):
-            where = (f"goes on after step {self.step}, from memory" if self.resumed else
-                     "not all ranks left their state in memory; begins anew")
-            print(f"geminid: start {starts_before() + 1}: {where}", file=sys.stderr, flush=True)
+        if self._keeper.ranks.rank == 0 and (self.resumed or (self._holding and (starts_before() or self._holding.handed))):
+            print(f"geminid: start {starts_before() + 1}: {self._where()}", file=sys.stderr, flush=True)
+
+    def _where(self) -> str:
+        """For people."""
+        if self.ranks_before:
+            return (f"goes on after step {self.step}, from the memory of {self.ranks_before} "
+                    f"rank{'s' if self.ranks_before > 1 else ''}, now {self._keeper.ranks.world_size}")
+        if self.resumed:
+            return f"goes on after step {self.step}, from memory"
+        missing = self._holding.handed.why_not if self._holding.handed is not None else ""
+        return (f"not all ranks left their state in memory{f' ({missing})' if missing else ''}; begins anew. A script that "
+                "saves checkpoints loads the newest where `not run.resumed`")
 
     def _put_in_place(self) -> None:
         left: Any = self._left
@@ -246,7 +335,7 @@ class Run:
         if self._place.index is None and self._place.batch is None:
             raise Refused("optimizer.step() outside of run.range and run.batches: a process that takes over would not "
                           "know where to go on. Loop over them (geminid.torch.resume)")
-        self._place.outcomes.append(True)
+        self._place.note_outcome(True)
         note = self._left
         if note is None:
             self._write_note()
@@ -271,7 +360,7 @@ class Run:
             before = left.outcomes
             finite = before[len(outcomes)] if len(outcomes) < len(before) else True
         if not finite:
-            outcomes.append(False)
+            self._place.note_outcome(False)
         return finite
 
 

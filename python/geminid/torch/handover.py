@@ -1,0 +1,436 @@
+"""A run goes on as another number of ranks, from what the ranks before left in the memory of daemons.
+
+One process on each daemon, its first rank, claims what the ranks before left there, as the processes that would follow
+them: each finishes its part of the last step and copies what it keeps into the daemon's image. When every image is whole, the
+ranks before are gone, and the new ones, which may be on other hosts, take their shards from the images. An image goes when
+every new rank has committed a step. Whenever a process dies, one of the two is whole.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import secrets
+import socket as socket_
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import torch
+
+from geminid._library import LIB
+from geminid.engine import BFLOAT16, FLOAT32, VALUE, Engine
+from geminid.errors import Aborted, DataLoss, ResourceExhausted, Unavailable
+from geminid.session import Ranks, Session, run_ranks
+from geminid.torch import elastic
+from geminid.torch.holding import Holding
+from geminid.torch.image import (BLOCK_BYTES, Contents, ImageMemory, Piece, Writer, contents_in, merged, pieces_of,
+                                 read_pieces, run_of_image)
+from geminid.torch.parameter import Record
+from geminid.torch.readings import bytes_text
+from geminid.torch.tensors import address_of
+
+T = TypeVar("T")
+
+_INSTALLED = "/run/geminid/geminid.sock"
+_HOLDER_SUFFIX = ".holder"  # beside it: the socket of geminid-holder
+_PATIENCE_SECONDS = 30.0  # for processes of the group before that are ending, which torchrun gives as long
+_CONNECT_SECONDS = 60.0
+_TCP = 2
+_STEPS_OF_IMAGE = 2  # when a rank has made so many, each has committed one
+
+
+@dataclass(frozen=True)
+class Script:
+    """What this process trains. check: raises Refused for the terms of another script. make_engine: of such a session, such
+    ranks and such a unit."""
+    records: Sequence[Record]
+    state_dtype: str
+    check: Callable[[Mapping[str, Any]], None]
+    make_engine: Callable[[Session, Ranks, str], Engine]
+
+
+@dataclass
+class _Spot:
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+
+
+@dataclass(frozen=True)
+class _Run:
+    """name: of the run. is_kept: whether what this process has outlives it."""
+    name: str
+    is_kept: bool
+
+    def session(self, left: elastic.Left, device_bytes: int) -> Session:
+        """Of a rank of the group before. Without device memory it can only end."""
+        return Session(device_bytes, place=_Spot(left.rank, left.world, 0, 1), run=self.name, device=left.device,
+                       keep_on_death=self.is_kept)
+
+    def image_session(self) -> Session:
+        return Session(0, place=_Spot(0, 1, 0, 1), run=run_of_image(self.name), keep_on_death=self.is_kept)
+
+
+def _answers(path: str) -> bool:
+    try:
+        with socket_.socket(socket_.AF_UNIX, socket_.SOCK_STREAM) as connection:
+            connection.settimeout(_CONNECT_SECONDS)
+            connection.connect(path)
+        return True
+    except OSError:
+        return False
+
+
+def _daemon() -> tuple[str, str] | None:
+    """(socket, what tells daemons apart) of the daemon that this process will have; None: one of its own."""
+    path = os.environ.get("GEMINID_SOCKET") or _INSTALLED
+    give_up = time.monotonic() + _CONNECT_SECONDS
+    while not _answers(path):
+        if not os.path.exists(path + _HOLDER_SUFFIX) or time.monotonic() > give_up:
+            return None
+        time.sleep(0.1)  # a daemon that died, and what it had is held for the next
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        boot = file.read().strip()
+    found = os.stat(path)
+    return path, f"{boot}/{found.st_dev}/{found.st_ino}"
+
+
+def _look(run: str) -> dict[str, Any]:
+    """What this process sees, for the others."""
+    daemon = _daemon()
+    if daemon is None:
+        return {"daemon": f"none {secrets.token_hex(8)}", "left": [], "image": False}
+    left = [asdict(elastic.Left(has["world_size"], has["rank"], has["step"], has["device"], has["device_bytes"]))
+            for has in run_ranks(daemon[0], run)]
+    return {"daemon": daemon[1], "left": left, "image": bool(run_ranks(daemon[0], run_of_image(run)))}
+
+
+def _agree(ranks: Ranks, problem: Exception | None) -> None:
+    """Raises on all ranks what one of them has."""
+    texts = ranks.gather(b"" if problem is None else f"{type(problem).__name__}: {problem}".encode())
+    if problem is not None:
+        raise problem
+    for rank, text in enumerate(texts):
+        if text:
+            raise Aborted(f"rank {rank} could not take over what the ranks before left in memory: {text.decode()}")
+
+
+def _attempt(work: Callable[[], object]) -> Exception | None:
+    try:
+        work()
+    except Exception as problem:  # told to the other ranks
+        return problem
+    return None
+
+
+def _each(work: Callable[[T], object], items: Iterable[T]) -> None:
+    """At once, since they wait for each other. Raises what the first has raised, after all."""
+    items = list(items)
+    if items:
+        with ThreadPoolExecutor(len(items)) as pool:
+            for made in [pool.submit(work, item) for item in items]:
+                made.result()
+
+
+class _Former:
+    """A rank of the group before, as the process that follows it."""
+
+    def __init__(self, run: _Run, left: elastic.Left) -> None:
+        self._run, self._left = run, left
+        self.rank = left.rank
+        self.engine: Engine | None = None
+        self.pieces: list[Piece] = []
+        self.address = 0  # of theirs in the image
+        self._ranks: Ranks | None = None
+        self._session: Session | None = None
+
+    def _name(self) -> str:
+        return f"rank {self.rank} of {self._left.world}"
+
+    def claim(self, script: Script) -> None:
+        """Its memory; waits for its process to end."""
+        give_up = time.monotonic() + _PATIENCE_SECONDS
+        while self._session is None:
+            try:
+                self._session = self._run.session(self._left, self._left.device_bytes)
+            except Unavailable:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.1)
+        self._held = Holding(self._session)
+        terms = self._held.left()
+        if not self._session.describe()["is_successor"] or terms is None or "bytes of a note" not in terms:
+            raise DataLoss(f"what {self._name()} left in memory is not there any more, or is not of a run of geminid.torch")
+        script.check(terms)
+        self._unit = str(terms["unit"])
+        self._held.make_notes(int(terms["bytes of a note"]))
+
+    def finish(self, script: Script, connect: Callable[[elastic.Left], Ranks]) -> None:
+        """Its part of the last step, with the others."""
+        assert self._session is not None
+        self._ranks = connect(self._left)
+        try:
+            self.engine = script.make_engine(self._session, self._ranks, self._unit)
+        except BaseException:
+            self._ranks.close()  # nobody waits for it
+            raise
+
+    def note(self) -> bytes | None:
+        assert self.engine is not None
+        return self._held.notes.read(self.engine.committed)
+
+    def copy(self) -> None:
+        """What it keeps, to the image."""
+        assert self.engine is not None
+        read_pieces(self.engine, self.pieces, self.address)
+
+    def end(self, leaves: bool) -> None:
+        """leaves: its memory stays for another process."""
+        if self._session is not None and leaves:
+            self._session.leave()
+        if self.engine is not None:
+            self.engine.close()
+        if self._ranks is not None:
+            self._ranks.close()
+        if self._session is not None:
+            self._session.close()
+
+
+def _own_address() -> str:
+    """Of this host, as the host of MASTER_ADDR reaches it."""
+    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    try:
+        family, kind, _, _, address = socket_.getaddrinfo(master, 9, type=socket_.SOCK_DGRAM)[0]
+        with socket_.socket(family, kind) as connection:
+            connection.connect(address)
+            own = str(connection.getsockname()[0])
+    except OSError:
+        return master
+    return master if own.startswith("127.") or own == "::1" else own
+
+
+def _free_port() -> int:
+    with socket_.socket(socket_.AF_INET, socket_.SOCK_STREAM) as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])
+
+
+class Handover:
+    """Of one process. world: how many ranks there were before; 0: nothing is gone on from. why_not: in words."""
+
+    def __init__(self, ranks: Ranks, leaders: Sequence[int], memory: ImageMemory | None) -> None:
+        self.world, self.step, self.why_not = 0, 0, ""
+        self.notes: dict[int, bytes] = {}
+        self._ranks, self._leaders, self._memory = ranks, leaders, memory
+        self._parts: list[tuple[int, Contents]] = []
+        self._progress = Contents()
+        self._steps = 0
+        self._closed = memory is None
+
+    def take_image(self, image: elastic.Image) -> None:
+        """From here on it knows what all images say. All ranks must."""
+        mine = self._memory is not None and self._memory.found is not None and (
+            self._memory.found.generation == image.generation)
+        headers = self._ranks.gather(self._memory.header() if mine and self._memory is not None else b"")
+        self._parts = [(rank, contents_in(header)) for rank, header in enumerate(headers) if header]
+        self._progress = merged([contents for _, contents in self._parts])
+        self.world, self.step, self.notes = image.world, self._progress.step, self._progress.notes
+
+    def fill(self, engine: Engine) -> None:
+        """Gives the engine its shards of the images, and their step. All ranks must."""
+        def zeros(_parameter: int, _first: int, address: int, count: int) -> None:
+            ctypes.memset(address, 0, 4 * count)
+
+        engine.initialize(zeros)
+        nothing = torch.empty(1)
+        engine.write_shard(0, VALUE, 0, address_of(nothing), 0)  # after it no rank has copies on its device
+        scratch = torch.empty(BLOCK_BYTES, dtype=torch.uint8)
+        for rank, contents in self._parts:
+            writer, nbytes = Writer(engine, contents), contents.places()[-1]
+            for begin in range(0, nbytes, BLOCK_BYTES):
+                size = min(BLOCK_BYTES, nbytes - begin)
+                block = scratch[:size]
+                if rank == self._ranks.rank and self._memory is not None:
+                    block = self._memory.block(begin, size)
+                self._ranks.broadcast(address_of(block), size, rank)
+                writer.write(begin, block)
+        engine.restore(self._progress.step, self._progress.updates, self._progress.tensor_state)
+
+    def stepped(self) -> None:
+        """A step was committed that is not of the ranks before."""
+        self._steps += 1
+        if self._steps >= _STEPS_OF_IMAGE:
+            self.close()
+
+    def leave(self) -> None:
+        """The images stay for another process."""
+        if self._memory is not None and not self._closed:
+            self._memory.leave()
+
+    def close(self) -> None:
+        """Gives this process's image back, if it has one."""
+        if self._memory is not None and not self._closed:
+            self._memory.close()
+        self._closed = True
+
+
+class _Group:
+    """This group of ranks, while it finds out what it goes on from."""
+
+    def __init__(self, ranks: Ranks, run: _Run) -> None:
+        self.ranks, self.run = ranks, run
+        seen = [json.loads(data) for data in ranks.gather(json.dumps(_look(run.name)).encode())]
+        daemons = list(dict.fromkeys(has["daemon"] for has in seen))
+        self.places = [daemons.index(has["daemon"]) for has in seen]
+        self.leaders = [self.places.index(number) for number in range(len(daemons))]
+        self._left = [tuple(elastic.Left(**left) for left in seen[leader]["left"]) for leader in self.leaders]
+        self._has_image = [bool(seen[leader]["image"]) for leader in self.leaders]
+        self.daemon = self.places[ranks.rank]
+        self.leads = self.leaders[self.daemon] == ranks.rank
+        self.memory: ImageMemory | None = None
+
+    def found_nothing(self) -> bool:
+        return not any(self._left) and not any(self._has_image)
+
+    def find(self) -> list[elastic.Found]:
+        """What each daemon has. All ranks must."""
+        def open_image() -> None:
+            if self.leads and self._has_image[self.daemon]:
+                self._open_image()
+
+        _agree(self.ranks, _attempt(open_image))
+        mine = self.memory.found if self.memory is not None else None
+        images = [json.loads(data) for data in self.ranks.gather(json.dumps(mine and asdict(mine)).encode())]
+        return [elastic.Found(left, elastic.Image(**{**image, "ranks": tuple(image["ranks"])}) if image else None)
+                for left, image in zip(self._left, (images[leader] for leader in self.leaders))]
+
+    def _open_image(self) -> ImageMemory:
+        if self.memory is None:
+            self.memory = ImageMemory(self.run.image_session)
+        return self.memory
+
+    def collect(self, choice: elastic.Choice, script: Script) -> elastic.Image | None:
+        """Images of what the group before has left; None: it has committed nothing. Where it fails, all of it stays. All
+        ranks must."""
+        formers = [_Former(self.run, left) for left in self._left[self.daemon]
+                   if self.leads and left.world == choice.world and choice.owners[left.rank] == self.daemon]
+        before = LIB.failed
+        try:
+            image = self._collect(choice, script, formers)
+        except BaseException:
+            _each(lambda former: former.end(leaves=True), formers)
+            if self.memory is not None:
+                self.memory.leave()
+            raise
+        _each(lambda former: former.end(leaves=False), formers)
+        LIB.failed = before
+        return image
+
+    def _collect(self, choice: elastic.Choice, script: Script, formers: Sequence[_Former]) -> elastic.Image | None:
+        _agree(self.ranks, _attempt(lambda: _each(lambda former: former.claim(script), formers)))
+        connect = self._connecting(choice)
+        _agree(self.ranks, _attempt(lambda: _each(lambda former: former.finish(script, connect), formers)))
+        resumed = [former.engine is not None and former.engine.resumed() is not None for former in formers]
+        if b"0" in self.ranks.gather(b"1" if all(resumed) else b"0"):
+            return None
+        generation = int(self.ranks.gather(str(secrets.randbits(48)).encode())[0])
+        contents = Contents()
+        _agree(self.ranks, _attempt(lambda: self._describe(script, formers, contents)))
+        steps = self.ranks.gather(str(contents.step).encode())
+        image = elastic.Image(generation, choice.world, tuple(sorted(contents.notes)), max(map(int, steps)))
+        _agree(self.ranks, _attempt(lambda: self._write(choice, formers, contents)))
+        _agree(self.ranks, _attempt(lambda: self._complete(formers, image)))
+        return image
+
+    def _connecting(self, choice: elastic.Choice) -> Callable[[elastic.Left], Ranks]:
+        """How the ranks of the group before meet. Their order is what it was, and so are all sums."""
+        offer = {"address": _own_address(), "port": _free_port()} if self.leads else {}
+        offers = [json.loads(data) for data in self.ranks.gather(json.dumps(offer).encode())]
+        first = offers[self.leaders[choice.owners[0]]]
+        is_one = len(set(choice.owners)) == 1
+        job = os.environ.get("GEMINID_JOB_ID") or os.environ.get("TORCHELASTIC_RUN_ID") or ""
+        more = {"local_world_size": choice.world} if is_one else {"backend": _TCP, "local_world_size": 0}
+
+        def connect(left: elastic.Left) -> Ranks:
+            return Ranks(rank=left.rank, world_size=left.world, local_rank=left.rank if is_one else 0, job=job,
+                         master_address=first["address"], master_port=first["port"], name="ranks before",
+                         connect_timeout_seconds=_CONNECT_SECONDS, **more)
+
+        return connect
+
+    def _describe(self, script: Script, formers: Sequence[_Former], contents: Contents) -> None:
+        state_type = BFLOAT16 if script.state_dtype == "bf16" else FLOAT32
+        for former in formers:
+            engine, note = former.engine, former.note()
+            assert engine is not None
+            if note is None:
+                raise DataLoss(f"the weights that rank {former.rank} left in memory are of step {engine.committed}, and its "
+                               "note of that step is not there. Free them with `geminictl end JOB`")
+            contents.notes[former.rank] = note
+            contents.step, contents.updates, contents.tensor_state = engine.progress()
+            former.pieces = pieces_of(engine, script.records, state_type)
+            contents.pieces += former.pieces
+
+    def _write(self, choice: elastic.Choice, formers: Sequence[_Former], contents: Contents) -> None:
+        if not formers:
+            return
+        places = contents.places()
+        try:
+            address = self._open_image().make(contents)
+        except ResourceExhausted as problem:
+            raise ResourceExhausted(
+                f"what {choice.world} ranks left in memory is to be shared out to {self.ranks.world_size}, which needs "
+                f"{bytes_text(places[-1])} of host memory beside it: {problem}. Start geminid again with more --host-memory, or "
+                f"{choice.world} ranks again, or free what is kept by `geminictl end JOB` and begin from a checkpoint") from None
+        for former in formers:
+            former.address, places = address + places[0], places[len(former.pieces):]
+        _each(_Former.copy, formers)
+
+    def _complete(self, formers: Sequence[_Former], image: elastic.Image) -> None:
+        if formers and self.memory is not None:
+            self.memory.complete(image)
+
+    def end_others(self, choice: elastic.Choice, collected: bool) -> None:
+        """Gives back what ranks left of whom nobody goes on. Processes that live keep what they have. All ranks must."""
+        for left in self._left[self.daemon] if self.leads else ():
+            is_claimed = choice.claims and left.world == choice.world and self.places[left.rank] == self.daemon
+            is_ended = collected and left.world == choice.world and choice.owners[left.rank] == self.daemon
+            if is_claimed or is_ended:
+                continue
+            try:
+                self.run.session(left, 0).close()
+            except Unavailable as problem:
+                print(f"geminid: {problem}", file=sys.stderr, flush=True)
+        self.ranks.gather(b"")
+
+
+def take_over(ranks: Ranks, run: str, is_kept: bool, script: Script) -> Handover | None:
+    """What this group of ranks goes on from, before its sessions are there. All ranks must. None: nothing was left, or each
+    rank finds in its own session what its process before left.
+
+    Raises Refused where another script has left it, and ResourceExhausted where there is no room to share it out."""
+    group = _Group(ranks, _Run(run, is_kept))
+    if group.found_nothing():
+        return None
+    found = group.find()
+    choice = elastic.choose(group.places, found)
+    image = None
+    collected = False
+    if choice.world and not choice.claims:
+        image = group.collect(choice, script)
+        collected = True
+    image = image or elastic.whole_image(found)
+    group.end_others(choice, collected)
+    made = Handover(ranks, group.leaders, group.memory)
+    if image is not None:
+        made.take_image(image)
+        return made
+    made.close()
+    made.why_not = choice.missing
+    return None if choice.claims else made

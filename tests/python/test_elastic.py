@@ -100,15 +100,16 @@ def assert_goes_on(made, expected, step, before):
             assert torch.equal(mine["state"][key], value), key
 
 
-@pytest.mark.parametrize("before, after, death, step", [
-    (2, 1, ("stepped", 3, 1), 4), (1, 2, ("backward", 3, 0), 3), (2, 3, ("backward", 3, 1), 3)],
-    ids=["2 to 1", "1 to 2", "2 to 3"])
-def test_ranks_of_another_number_go_on_as_from_a_checkpoint_of_that_step(group, by_checkpoint, before, after, death, step):
-    group.start(before, death=death)
-    made = group.start(after)
+@pytest.mark.parametrize("before, after, death, step, options", [
+    (2, 1, ("stepped", 3, 1), 4, {"state_dtype": "bf16"}), (1, 2, ("backward", 3, 0), 3, {"optimizer": "sgd"}),
+    (2, 3, ("backward", 3, 1), 3, {})], ids=["2 to 1", "1 to 2", "2 to 3"])
+def test_ranks_of_another_number_go_on_as_from_a_checkpoint_of_that_step(group, by_checkpoint, before, after, death, step,
+                                                                         options):
+    group.start(before, death=death, **options)
+    made = group.start(after, **options)
     plural = "s" if before > 1 else ""
     assert f"goes on after step {step}, from the memory of {before} rank{plural}, now {after}" in group.said
-    assert_goes_on(made, by_checkpoint(before, after, step), step, before)
+    assert_goes_on(made, by_checkpoint(before, after, step, **options), step, before)
     assert group.left() == [], "the memory of the ranks before was given back"
 
 

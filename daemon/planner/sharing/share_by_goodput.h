@@ -1,5 +1,5 @@
 // Shares a node out among jobs by what each would do with more of it: a pure function of the jobs,
-// their rows and the time. It moves nothing itself, and nothing in the daemon calls it yet.
+// their rows and the time. It moves nothing itself: NodeSharing (node_sharing.h) has that done.
 #ifndef GEMINID_DAEMON_PLANNER_SHARING_SHARE_BY_GOODPUT_H_
 #define GEMINID_DAEMON_PLANNER_SHARING_SHARE_BY_GOODPUT_H_
 

@@ -38,6 +38,17 @@ bool WasCutOff(const grpc::Status& status) {
          status.error_code() == grpc::StatusCode::UNAVAILABLE;
 }
 
+void SetShare(const JobScaling::Share& share, v1::OfferedShare* message) {
+  for (const JobScaling::Row& row : share.rows) {
+    v1::RanksRow* const line = message->add_rows();
+    line->set_ranks(static_cast<uint32_t>(row.ranks));
+    line->set_device_bytes(row.device_bytes);
+    line->set_goodput(row.goodput);
+  }
+  message->set_why_not(share.why_not);
+  message->set_remaining(share.remaining);
+}
+
 }  // namespace
 
 struct JobScaling::Stubs {
@@ -67,6 +78,7 @@ absl::StatusOr<JobScaling::Asked> JobScaling::Make(const Offer& offer) {
   request.set_number(offer.outcome.number);
   request.set_state(offer.outcome.state);
   request.set_message(offer.outcome.message);
+  if (offer.share) SetShare(*offer.share, request.mutable_share());
   v1::OfferScaleResponse response;
   grpc::ClientContext context;
   context.set_deadline(rpc::DeadlineIn(timeout_));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,12 +29,25 @@ class JobScaling {
     std::string state{};  // taken, done or refused
     std::string message{};
   };
+  // What the job would do with a number of ranks.
+  struct Row {
+    int ranks = 0;
+    uint64_t device_bytes = 0;  // of all of them
+    double goodput = 0;
+  };
+  // The daemon may choose one of the rows by itself.
+  struct Share {
+    std::vector<Row> rows{};
+    std::string why_not{};  // there are none now, for this reason
+    double remaining = 0;   // work, in the unit of the rows
+  };
   struct Offer {
     uint64_t session = 0;
     std::string job{};
     int ranks = 1;
     std::string why_not{};  // it takes no requests, for this reason
     Outcome outcome{};
+    std::optional<Share> share{};
   };
   struct Asked {
     uint64_t number = 0;  // 0: nothing

@@ -65,6 +65,8 @@ v1::Config BuiltIn() {
   config.set_gather_time("60s");
   config.set_queue_ageing("30m");
   config.set_yield_time("60s");
+  config.set_sharing_interval("60s");
+  config.set_sharing_ranks(0);
   SetShares(TenantShares{}, &config);
   return config;
 }
@@ -345,6 +347,8 @@ class Checker {
     settings->gather_time = Time("gather_time", config_.gather_time());
     settings->queue_ageing = Time("queue_ageing", config_.queue_ageing());
     settings->yield_time = Time("yield_time", config_.yield_time());
+    settings->sharing_interval = Time("sharing_interval", config_.sharing_interval());
+    settings->sharing_ranks = config_.sharing_ranks();
     if (settings->queue_ageing == absl::ZeroDuration()) {
       Problem("queue_ageing", "it must be more than 0, or priorities would mean nothing");
     }

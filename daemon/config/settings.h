@@ -57,6 +57,8 @@ struct Settings {
   absl::Duration gather_time;
   absl::Duration queue_ageing;
   absl::Duration yield_time;
+  absl::Duration sharing_interval;  // 0: the daemon changes no job's ranks
+  uint32_t sharing_ranks = 0;       // 0: one per GPU, or per processor
   uint32_t sessions = 0;  // of all tenants
   uint32_t chunks = 0;
   uint64_t plan_memory_bytes = 0;

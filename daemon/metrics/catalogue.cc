@@ -54,6 +54,7 @@ constexpr const Metric* kAll[] = {
     &kJobsAdmitted,
     &kJobsPreempted,
     &kJobsUndone,
+    &kSharingChanges,
     &kTransferBytes,
     &kTransfers,
     &kLinkBusy,

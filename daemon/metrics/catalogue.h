@@ -328,6 +328,12 @@ inline constexpr Metric kJobsUndone = {
     {},
     {1},
     "Jobs that were refused, or whose ranks did not all come in time."};
+inline constexpr Metric kSharingChanges = {
+    "geminid_sharing_changes_total",
+    kCounter,
+    {"outcome"},
+    {2},
+    "Changes of a job's number of ranks by the daemon, to share the node: done or refused."};
 
 // --- links ---------------------------------------------------------------------------------------
 inline constexpr MostSeries kPerLink = {0, core::kDirections};

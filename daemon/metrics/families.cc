@@ -39,6 +39,8 @@ void AddJobs(const JobsReading& jobs, Page* page) {
   page->Add(kJobsAdmitted, {}, static_cast<double>(jobs.counters.admitted));
   page->Add(kJobsPreempted, {}, static_cast<double>(jobs.counters.preempted));
   page->Add(kJobsUndone, {}, static_cast<double>(jobs.counters.undone));
+  page->Add(kSharingChanges, {"done"}, static_cast<double>(jobs.ranks_changed));
+  page->Add(kSharingChanges, {"refused"}, static_cast<double>(jobs.ranks_not_changed));
 }
 
 void AddLink(const std::string& device, shm::Direction direction, const DeviceReading& reading,

@@ -97,6 +97,8 @@ struct JobsReading {
   std::map<core::JobState, uint64_t> by_state;
   std::optional<double> oldest_wait_timestamp_seconds{};
   core::JobCounters counters;
+  uint64_t ranks_changed = 0;  // to share the node
+  uint64_t ranks_not_changed = 0;
 };
 
 struct CallReading {

@@ -29,6 +29,9 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   sources.flags["metrics_listen"] = options.metrics_listen;
   if (!options.keep_time.empty()) sources.flags["keep_time"] = options.keep_time;
   if (!options.bytes_in_flight.empty()) sources.flags["bytes_in_flight"] = options.bytes_in_flight;
+  if (!options.sharing_interval.empty()) {
+    sources.flags["sharing_interval"] = options.sharing_interval;
+  }
   if (!options.link_bytes_in_flight.empty()) {
     sources.flags["link_bytes_in_flight"] = options.link_bytes_in_flight;
   }
@@ -36,6 +39,7 @@ absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   if (!settings.ok()) return settings.status();
   if (options.tickets_in_flight > 0) settings->tickets_in_flight = options.tickets_in_flight;
   settings->quotas = options.quotas;
+  settings->sharing_ranks = options.sharing_ranks;
   settings->tenant_by = options.tenant_by;
   settings->shares = options.shares;
   if (options.sessions > 0) settings->sessions = options.sessions;

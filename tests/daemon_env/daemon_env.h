@@ -42,6 +42,8 @@ struct DaemonEnvOptions {
   std::string keep_time{};
   std::string bytes_in_flight{};
   std::string link_bytes_in_flight{};
+  std::string sharing_interval{};
+  uint32_t sharing_ranks = 0;
   uint32_t tickets_in_flight = 0;  // 0: built-in
   std::string log_level = "error";
   std::vector<config::TenantQuota> quotas{};

@@ -104,9 +104,10 @@ absl::StatusOr<collectives::RankInfo> FindRank(const TrainOptions& options) {
         "--restarts is for ranks that this program starts itself; these have a launcher, which "
         "starts them again if it is told to (torchrun --max-restarts)");
   }
-  if (info.world_size > 1 && !IsLaunched() && (options.min_ranks || options.max_ranks)) {
+  const char* const flag = FlagOfOtherRanks(options);
+  if (info.world_size > 1 && !IsLaunched() && flag != nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat(options.min_ranks ? "--min-ranks" : "--max-ranks",
+        absl::StrCat(flag,
                      " is for ranks that this program starts itself; these have another launcher; "
                      "leave it out, or start one geminid-train without that launcher"));
   }
@@ -264,6 +265,7 @@ LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
   launch.restarts = trains ? options.restarts : 0;
   launch.hands_over = trains;
   launch.min_ranks = options.min_ranks.value_or(0);
+  if (trains) launch.share = options.share;
   launch.fits = [&options](int ranks) { return CheckShares(options, ranks).ok(); };
   // How many ranks there are, each learns of the environment.
   launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket", "--restarts",
@@ -280,7 +282,7 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
                                 const std::vector<std::string>& arguments) {
   const int ranks = RanksOf(options, 1);
   GEMINID_ASSIGN_OR_RETURN(const DaemonChoice daemon,
-                           FindDaemon(options, {}, std::max(ranks, options.max_ranks.value_or(1))));
+                           FindDaemon(options, {}, MostRanksOf(options, ranks)));
   LaunchOptions launch = LaunchOf(options, trains, arguments);
   launch.ranks = ranks;
   launch.environment = {{kSocketVariable, daemon.socket}, {kDataCheckedVariable, "1"}};
@@ -373,35 +375,6 @@ absl::StatusOr<int> RunAsHost() {
   return base::kExitOk;
 }
 
-absl::Status CheckRankLimits(const TrainOptions& options, int ranks) {
-  if (options.zero.state_disk.endurance_bytes > 0 && (options.min_ranks || options.max_ranks)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--state-disk-endurance limits what each rank writes, and other ranks would count anew; "
-        "leave it out, or ",
-        options.min_ranks ? "--min-ranks" : "--max-ranks"));
-  }
-  if (options.min_ranks.value_or(ranks) > ranks) {
-    return absl::InvalidArgumentError(absl::StrCat("--min-ranks is ", *options.min_ranks,
-                                                   ", and the run begins with ", ranks,
-                                                   "; give at most that"));
-  }
-  if (options.max_ranks.value_or(ranks) < ranks) {
-    return absl::InvalidArgumentError(absl::StrCat("--max-ranks is ", *options.max_ranks,
-                                                   ", and the run begins with ", ranks,
-                                                   "; give at least that"));
-  }
-  absl::Status fewer;
-  for (int some = options.min_ranks.value_or(ranks); some < ranks; ++some) {
-    fewer = CheckShares(options, some);
-    if (fewer.ok()) return fewer;
-  }
-  if (fewer.ok()) return fewer;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--min-ranks is ", *options.min_ranks, ", and no number of ranks from that to ",
-                   ranks - 1, " is possible: ", std::string(fewer.message()),
-                   "; leave --min-ranks out, or give a smaller one"));
-}
-
 absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::string>& arguments) {
   if (!options.hosts.empty()) return TrainOnHosts(options, arguments);
   GEMINID_ASSIGN_OR_RETURN(const collectives::RankInfo info, FindRank(options));
@@ -412,7 +385,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
       const Restarts restarts,
       RestartsFrom([](const char* name) -> const char* { return std::getenv(name); }));
   GEMINID_RETURN_IF_ERROR(CheckRankLimits(options, ranks));
-  const bool needs_launcher = options.restarts > 0 || options.min_ranks || options.max_ranks;
+  const bool needs_launcher = options.restarts > 0 || FlagOfOtherRanks(options) != nullptr;
   const bool trains = ranks == info.world_size && !needs_launcher;
   std::optional<FolderLock> lock;
   if (info.rank == 0) {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "training/goodput/line.h"
+
 namespace geminid::trainer {
 namespace {
 
@@ -14,32 +16,6 @@ double Median(std::vector<double> values) {
   std::ranges::nth_element(values, middle);
   if (values.size() % 2 == 1) return *middle;
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
-
-struct Line {
-  double at_zero = 0;
-  double slope = 0;
-};
-
-// y = at_zero + slope x, both at least 0, by least squares of (y' - y) / y. Points with x and y
-// above 0.
-Line FitLine(const std::map<double, double>& points) {
-  double w = 0, wx = 0, wxx = 0, wy = 0, wxy = 0;
-  for (const auto& [x, y] : points) {
-    const double weight = 1 / (y * y);
-    w += weight;
-    wx += weight * x;
-    wxx += weight * x * x;
-    wy += weight * y;
-    wxy += weight * x * y;
-  }
-  const Line through_zero = {0, wxy / wxx};
-  const double determinant = w * wxx - wx * wx;
-  if (points.size() < 2 || determinant <= 0) return through_zero;
-  const Line line = {(wy * wxx - wxy * wx) / determinant, (w * wxy - wx * wy) / determinant};
-  if (line.at_zero < 0) return through_zero;
-  if (line.slope < 0) return {wy / w, 0};
-  return line;
 }
 
 }  // namespace

@@ -33,6 +33,12 @@ struct HandoverMemory::Record {
   int64_t began_ns;
   int32_t ranks_before;
   int32_t ranks_after;
+  int32_t share_least;  // 0: the daemon does not change the number of ranks
+  int32_t share_most;
+  struct Timed {
+    int32_t ranks;  // 0: none, and none follows
+    double sequence_seconds;
+  } timed[kNumbersTimed];
 };
 
 HandoverMemory::HandoverMemory(base::UniqueFd fd, base::Mapping record)
@@ -132,6 +138,32 @@ void HandoverMemory::Release() {
   record().complete.store(0, std::memory_order_release);
   // Should it fail, the memory goes with the launcher.
   (void)!ftruncate(fd_.get(), kRecordBytes);
+}
+
+void HandoverMemory::SetShare(const RanksRange& range) {
+  record().share_least = range.least;
+  record().share_most = range.most;
+}
+
+std::optional<RanksRange> HandoverMemory::share() const {
+  if (record().share_least == 0) return std::nullopt;
+  return RanksRange{record().share_least, record().share_most};
+}
+
+void HandoverMemory::NoteSequenceSeconds(int ranks, double seconds) {
+  for (Record::Timed& timed : record().timed) {
+    if (timed.ranks != 0 && timed.ranks != ranks) continue;
+    timed = {ranks, seconds};
+    return;
+  }
+}
+
+std::map<int, double> HandoverMemory::SequenceSeconds() const {
+  std::map<int, double> seconds;
+  for (const Record::Timed& timed : record().timed) {
+    if (timed.ranks != 0) seconds[timed.ranks] = timed.sequence_seconds;
+  }
+  return seconds;
 }
 
 }  // namespace geminid::trainer

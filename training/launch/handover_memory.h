@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,7 @@
 #include "base/mapping.h"
 #include "base/unique_fd.h"
 #include "geminid/rank_info.h"
+#include "training/launch/ranks_range.h"
 
 namespace geminid::trainer {
 
@@ -62,6 +64,18 @@ class HandoverMemory {
   void NoteTold();
   // The state is needed no more, and its memory goes back to the system.
   void Release();
+
+  // --- a run whose ranks the daemon may change ---
+
+  // By the launcher, before ranks start.
+  void SetShare(const RanksRange& range);
+  // Nothing: the daemon may not.
+  std::optional<RanksRange> share() const;
+  // Seconds of a sequence with so many ranks, which later groups of ranks learn. The newest of a
+  // number counts; of more than kNumbersTimed numbers the first ones are remembered.
+  static constexpr int kNumbersTimed = 32;
+  void NoteSequenceSeconds(int ranks, double seconds);
+  std::map<int, double> SequenceSeconds() const;
 
  private:
   struct Record;

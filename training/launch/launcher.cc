@@ -385,7 +385,8 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
     if (made.ok()) {
       memory = *std::move(made);
       here.GiveHandover(memory.get());
-    } else if (options.min_ranks > 0) {
+      if (options.share) memory->SetShare(*options.share);
+    } else if (options.min_ranks > 0 || options.share) {
       return made.status();
     }
   }

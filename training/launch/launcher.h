@@ -4,12 +4,14 @@
 #define GEMINID_TRAINING_LAUNCH_LAUNCHER_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "training/launch/ranks_range.h"
 
 namespace geminid::trainer {
 
@@ -31,6 +33,8 @@ struct LaunchOptions {
   // 0: it ends. `fits` says which numbers mesh and batch allow; null: any.
   bool hands_over = false;
   int min_ranks = 0;
+  // The daemon may give the run other numbers of ranks by itself; such a run needs hands_over.
+  std::optional<RanksRange> share{};
   std::function<bool(int ranks)> fits{};
   std::string program = "/proc/self/exe";
   std::vector<std::string> arguments;                              // without the program's name

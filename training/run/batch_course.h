@@ -35,6 +35,7 @@ class BatchCourse {
   // --- the next step ---
 
   uint64_t first_sample() const { return sequences_done_; }
+  uint64_t sequences_left() const;
   // In the last step fewer than usual may be left.
   uint64_t micro_batches() const;
   // The schedule's at the step's last sequence, times the factor of its size.
@@ -54,8 +55,6 @@ class BatchCourse {
   const FollowState& state() const { return state_; }
 
  private:
-  uint64_t sequences_left() const;
-
   const TrainOptions& options_;
   const double sequences_per_gradient_;
   const FollowRules rules_;  // without --accumulate auto of as many micro-batches always

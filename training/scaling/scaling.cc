@@ -99,7 +99,10 @@ Scaling::Scaling(const TrainOptions& options, const RankContext& context, Sessio
       state_(state),
       parameters_(parameters),
       warn_(std::move(warn)) {
-  if (leads()) daemon_ = std::make_unique<JobScaling>(context.socket, kAnswer);
+  if (!leads()) return;
+  daemon_ = std::make_unique<JobScaling>(context.socket, kAnswer);
+  const bool is_shared = context.handover != nullptr && context.handover->share().has_value();
+  if (is_shared) share_.emplace(options, context);
 }
 
 // --- taking over ---------------------------------------------------------------------------------
@@ -141,8 +144,9 @@ absl::StatusOr<std::optional<RunPosition>> Scaling::TakeOver() {
 
 // When every rank has begun the second step, each has committed the first, from which it can be
 // started again.
-void Scaling::AfterStep(uint64_t trained) {
+void Scaling::AfterStep(uint64_t trained, const ShareStep& step) {
   TellOutcome();
+  if (share_) share_->AfterStep(step);
   constexpr uint64_t kAllHaveCommitted = 2;
   HandoverMemory* const memory = context_.handover.get();
   if (trained != kAllHaveCommitted || memory == nullptr || !leads()) return;
@@ -196,11 +200,13 @@ void Scaling::TellOutcome() {
 }
 
 absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
-  absl::StatusOr<JobScaling::Asked> answer = daemon_->Make({.session = session_->id(),
-                                                            .job = options_.job,
-                                                            .ranks = context_.info.world_size,
-                                                            .why_not = WhyNot(),
-                                                            .outcome = outcome_});
+  JobScaling::Offer offer = {.session = session_->id(),
+                             .job = options_.job,
+                             .ranks = context_.info.world_size,
+                             .why_not = WhyNot(),
+                             .outcome = outcome_};
+  if (share_) offer.share = share_->Make(session_->arena_bytes());
+  absl::StatusOr<JobScaling::Asked> answer = daemon_->Make(offer);
   next_poll_ = base::MonotonicNow() + (answer.ok() ? kBetweenPolls : kAfterNoAnswer);
   if (!MayBeSaidAgain(answer.status())) outcome_ = {};
   return answer;

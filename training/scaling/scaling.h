@@ -19,6 +19,7 @@
 #include "geminid/session.h"
 #include "geminid/zero.h"
 #include "training/ranks/rank_session.h"
+#include "training/ranks/share_offer.h"
 #include "training/scaling/state_image.h"
 #include "training/settings/options.h"
 
@@ -58,8 +59,9 @@ class Scaling {
   // that this job takes such requests, and refuses those that cannot be.
   int Poll(absl::Time now);
   // After a step: whoever asked for these ranks is told, and with `trained` since the beginning the
-  // state that was taken over is in every rank's memory, and its image goes.
-  void AfterStep(uint64_t trained);
+  // state that was taken over is in every rank's memory, and its image goes. `step`: for the
+  // daemon, where it shares the node.
+  void AfterStep(uint64_t trained, const ShareStep& step = {});
 
   // True: the state is left for so many ranks, and this one ends. False: it is not, which the first
   // rank has said, and the run goes on as it is.
@@ -102,6 +104,7 @@ class Scaling {
   std::optional<ChunkId> charge_;
   absl::Time began_ = absl::InfinitePast();
   int ranks_before_ = 0;  // it began with the state of so many; 0: it did not
+  std::optional<ShareOffer> share_;  // of the first rank of a run that the daemon may change
 };
 
 }  // namespace geminid::trainer

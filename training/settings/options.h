@@ -15,6 +15,7 @@
 #include "geminid/zero.h"
 #include "training/data/sampling.h"
 #include "training/launch/host_file.h"
+#include "training/launch/ranks_range.h"
 #include "training/logs/progress.h"
 #include "training/models/model_config.h"
 #include "training/settings/parallel.h"
@@ -52,6 +53,7 @@ struct TrainOptions {
   int restarts = 0;              // of all ranks, after one has died
   std::optional<int> min_ranks;  // the run may go on with so few after that; unset: not with fewer
   std::optional<int> max_ranks;  // it may be scaled to so many, for which its own daemon has room
+  std::optional<RanksRange> share{};  // the daemon may choose of these; `ranks` begin
   std::vector<HostSlots> hosts;  // to start the ranks on; none: this one
   std::string remote_shell;      // how a command gets to another of them
   absl::Duration host_timeout;   // of silence, after which one is lost

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "training/forecast/trainer_need.h"
 #include "training/meshes/axes.h"
@@ -108,6 +109,27 @@ uint64_t SpareBytes(uint64_t model_bytes) {
   constexpr uint64_t kLeast = uint64_t{4} << 20;
   constexpr uint64_t kMost = uint64_t{64} << 20;
   return std::min(kMost, kLeast + 2 * model_bytes);
+}
+
+// That some number of a range is possible; an empty range is.
+absl::Status CheckSome(const TrainOptions& options, int least, int most) {
+  absl::Status status;
+  for (int ranks = least; ranks <= most; ++ranks) {
+    status = CheckShares(options, ranks);
+    if (status.ok()) return status;
+  }
+  return status;
+}
+
+absl::Status CheckShareRange(const TrainOptions& options) {
+  if (!options.share) return absl::OkStatus();
+  const RanksRange& range = *options.share;
+  const absl::Status others = CheckSome(options, range.least + 1, range.most);
+  if (others.ok()) return others;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--ranks is ", range.least, ":", range.most, ", and of these only ", range.least,
+                   " is possible: ", std::string(others.message()), "; give --ranks ", range.least,
+                   ", or a larger range"));
 }
 
 }  // namespace
@@ -294,6 +316,44 @@ absl::Status CheckShares(const TrainOptions& options, int ranks) {
   GEMINID_RETURN_IF_ERROR(
       CheckBatch(options.batch, static_cast<uint64_t>(data * options.parallel.expert)));
   return CheckTensorBatch(options, data);
+}
+
+const char* FlagOfOtherRanks(const TrainOptions& options) {
+  if (options.share) return "--ranks MIN:MAX";
+  if (options.min_ranks) return "--min-ranks";
+  return options.max_ranks ? "--max-ranks" : nullptr;
+}
+
+int MostRanksOf(const TrainOptions& options, int ranks) {
+  const int shared = options.share ? options.share->most : ranks;
+  return std::max({ranks, shared, options.max_ranks.value_or(ranks)});
+}
+
+absl::Status CheckRankLimits(const TrainOptions& options, int ranks) {
+  const char* const flag = FlagOfOtherRanks(options);
+  if (options.zero.state_disk.endurance_bytes > 0 && flag != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--state-disk-endurance limits what each rank writes, and other ranks would count anew; "
+        "leave it out, or ",
+        flag));
+  }
+  if (options.min_ranks.value_or(ranks) > ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("--min-ranks is ", *options.min_ranks,
+                                                   ", and the run begins with ", ranks,
+                                                   "; give at most that"));
+  }
+  if (options.max_ranks.value_or(ranks) < ranks) {
+    return absl::InvalidArgumentError(absl::StrCat("--max-ranks is ", *options.max_ranks,
+                                                   ", and the run begins with ", ranks,
+                                                   "; give at least that"));
+  }
+  GEMINID_RETURN_IF_ERROR(CheckShareRange(options));
+  const absl::Status fewer = CheckSome(options, options.min_ranks.value_or(ranks), ranks - 1);
+  if (fewer.ok()) return fewer;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--min-ranks is ", *options.min_ranks, ", and no number of ranks from that to ",
+                   ranks - 1, " is possible: ", std::string(fewer.message()),
+                   "; leave --min-ranks out, or give a smaller one"));
 }
 
 }  // namespace geminid::trainer

@@ -31,6 +31,13 @@ absl::Status CheckShares(const TrainOptions& options, int ranks);
 // output layer; the embedding, which multiplies nothing, counts for nothing.
 std::vector<ModelPart> SplitModel(const ModelConfig& config, int stages);
 
+// The flag by which the run may go on as another number of ranks; null: none.
+const char* FlagOfOtherRanks(const TrainOptions& options);
+// For how many ranks a daemon of a run's own has room, which begins with `ranks`.
+int MostRanksOf(const TrainOptions& options, int ranks);
+// INVALID_ARGUMENT where these flags contradict each other, or the ranks that the run begins with.
+absl::Status CheckRankLimits(const TrainOptions& options, int ranks);
+
 // Of one micro-batch on any rank of `world_size`: where layers are cut, of all that share them.
 MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size);
 

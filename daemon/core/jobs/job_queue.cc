@@ -476,6 +476,10 @@ std::vector<JobSnapshot> JobQueue::Jobs() const {
     shown.since = job.since;
     shown.standing = {job.state, job.position, job.reason};
     if (job.reason.empty()) shown.standing.reason = job.WhatStarts();
+    if (!job.waits()) continue;
+    for (const auto& [account, bytes] : job.Wants()) {
+      if (account != kHostAccount) shown.waits_for_device_bytes += bytes;
+    }
   }
   return jobs;
 }

@@ -88,6 +88,7 @@ struct JobSnapshot {
   bool held = false;  // by the operator
   Time since;         // it waits, or runs
   JobStanding standing;
+  uint64_t waits_for_device_bytes = 0;  // of all devices, to be admitted; 0: it does not wait
 };
 
 // What has become due. The sessions are asked, or need no longer give, their arenas.

@@ -175,6 +175,7 @@ void JobRpc::AddTo(std::vector<RpcMethod>* methods) {
 absl::Status JobRpc::List(v1::ListJobsResponse* response) {
   *response = hub_->Inspect(
       [](const core::Engine& engine, const auto&) { return JobsMessage(engine, Now()); });
+  sharing_.Describe(AttachedIn(hub_), Now(), response);
   return absl::OkStatus();
 }
 
@@ -239,15 +240,31 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
                            v1::ScaleRequest* response) {
   const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
   if (!tenant.ok()) return tenant.status();
+  const planner::JobKey job = {*tenant, request.job()};
+  if (request.ranks() == 0) return ShareAgain(job, response);
   absl::StatusOr<v1::ScaleRequest> asked =
       scale_requests_.Ask(*tenant, request, AttachedIn(hub_), Now());
   if (!asked.ok()) return asked.status();
+  sharing_.Hold(job, Now());
   log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job asked to change its ranks",
               {{"tenant", *tenant},
                {"job", request.job()},
                {"ranks", absl::StrCat(request.ranks())},
                {"by", caller.identity.tenant}});
   *response = *std::move(asked);
+  return absl::OkStatus();
+}
+
+absl::Status JobRpc::ShareAgain(const planner::JobKey& job, v1::ScaleRequest* response) {
+  if (!sharing_.Release(job, AttachedIn(hub_), Now())) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the daemon does not choose the ranks of job ", job.job, " of ", job.tenant,
+                     "; start the run with --ranks MIN:MAX for that, or ask for a number"));
+  }
+  response->set_tenant(job.tenant);
+  response->set_job(job.job);
+  response->set_state("done");
+  response->set_message("has as many ranks as the daemon finds best again");
   return absl::OkStatus();
 }
 
@@ -272,6 +289,9 @@ absl::Status JobRpc::OfferScale(const Caller& caller, const v1::OfferScaleReques
                                             request.job()));
   }
   *response = scale_requests_.Offer(caller.identity.tenant, request, attached, Now());
+  if (request.has_share()) {
+    sharing_.Step({caller.identity.tenant, request.job()}, request.ranks(), attached, Now());
+  }
   return absl::OkStatus();
 }
 

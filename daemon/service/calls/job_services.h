@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/service/calls/job_sharing.h"
 #include "daemon/service/calls/rpc_method.h"
 #include "daemon/service/calls/scale_requests.h"
 #include "daemon/service/sessions/hub.h"
@@ -18,8 +19,12 @@ namespace geminid::service {
 class JobRpc {
  public:
   // `on_ended` is called on the worker's thread after a session has ended.
-  JobRpc(Hub* hub, TenantLog* log, std::function<void(shm::SessionId)> on_ended)
-      : hub_(hub), log_(log), on_ended_(std::move(on_ended)) {}
+  JobRpc(Hub* hub, TenantLog* log, const JobSharingOptions& sharing, SharingCounts* counts,
+         std::function<void(shm::SessionId)> on_ended)
+      : hub_(hub),
+        log_(log),
+        on_ended_(std::move(on_ended)),
+        sharing_(sharing, hub, &scale_requests_, log, counts) {}
   void AddTo(std::vector<RpcMethod>* methods);
 
  private:
@@ -32,6 +37,7 @@ class JobRpc {
                    v1::EndJobResponse* response);
   absl::Status Scale(const Caller& caller, const v1::ScaleJobRequest& request,
                      v1::ScaleRequest* response);
+  absl::Status ShareAgain(const planner::JobKey& job, v1::ScaleRequest* response);
   absl::Status GetScale(const Caller& caller, const v1::GetScaleRequest& request,
                         v1::ScaleRequest* response);
   absl::Status OfferScale(const Caller& caller, const v1::OfferScaleRequest& request,
@@ -41,6 +47,7 @@ class JobRpc {
   TenantLog* const log_;
   const std::function<void(shm::SessionId)> on_ended_;
   ScaleRequests scale_requests_;
+  JobSharing sharing_;
 };
 
 // All jobs: those that asked for admission in the order in which they came, then the others by

@@ -140,7 +140,8 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
                                             const Sessions& attached, core::Time now) {
   const std::lock_guard lock(mutex_);
   Forget(attached, now);
-  offers_[offer.session()] = {tenant, offer.job(), offer.ranks(), offer.why_not()};
+  offers_[offer.session()] = {tenant, offer.job(), offer.ranks(), offer.why_not(),
+                              offer.has_share() ? std::optional(offer.share()) : std::nullopt};
   const auto told = requests_.find(offer.number());
   if (told != requests_.end() && IsState(offer.state()) && !HasEnded(told->second.message) &&
       told->second.message.tenant() == tenant && told->second.message.job() == offer.job()) {
@@ -164,6 +165,33 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
   response.set_number(pending->message.number());
   response.set_ranks(pending->message.ranks());
   return response;
+}
+
+std::vector<ScaleRequests::Shared> ScaleRequests::SharedJobs(const Sessions& attached,
+                                                             core::Time now) {
+  const std::lock_guard lock(mutex_);
+  Forget(attached, now);
+  std::map<std::pair<std::string, std::string>, int> runs;
+  for (const auto& [session, offer] : offers_) ++runs[{offer.tenant, offer.job}];
+  std::vector<Shared> jobs;
+  for (const auto& [session, offer] : offers_) {
+    if (!offer.share || runs[{offer.tenant, offer.job}] > 1) continue;
+    Shared& shared = jobs.emplace_back();
+    shared = {{offer.tenant, offer.job}, offer.ranks, *offer.share, offer.why_not};
+    if (shared.why_not.empty()) shared.why_not = offer.share->why_not();
+    if (const Request* const pending = Pending(offer.tenant, offer.job)) {
+      shared.why_not = absl::StrCat("it was asked for ", pending->message.ranks(), " ranks");
+    }
+  }
+  return jobs;
+}
+
+void ScaleRequests::Withdraw(uint64_t number, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const auto found = requests_.find(number);
+  if (found == requests_.end() || found->second.message.state() != kAsked) return;
+  found->second.message.set_state(kRefused);
+  found->second.message.set_message(why);
 }
 
 }  // namespace geminid::service

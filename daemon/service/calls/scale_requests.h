@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "daemon/core/basics/time.h"
@@ -38,12 +40,25 @@ class ScaleRequests {
   v1::OfferScaleResponse Offer(const std::string& tenant, const v1::OfferScaleRequest& offer,
                                const Sessions& attached, core::Time now);
 
+  // A job that the daemon may change, as it said last.
+  struct Shared {
+    Job job;
+    uint32_t ranks = 0;
+    v1::OfferedShare share;
+    std::string why_not;  // it cannot be changed now; empty: it can
+  };
+  // Runs whose name another run has too are left out.
+  std::vector<Shared> SharedJobs(const Sessions& attached, core::Time now);
+  // The job's ranks have not taken it yet, and shall not; else nothing happens.
+  void Withdraw(uint64_t number, const std::string& why);
+
  private:
   struct Offered {
     std::string tenant;
     std::string job;
     uint32_t ranks = 0;
     std::string why_not;
+    std::optional<v1::OfferedShare> share;
   };
   struct Request {
     v1::ScaleRequest message;

@@ -1,6 +1,16 @@
 #include "daemon/service/calls/services.h"
 
 namespace geminid::service {
+namespace {
+
+JobSharingOptions SharingOf(const config::Settings& settings) {
+  return {
+      .interval = settings.sharing_interval,
+      .ranks = settings.sharing_ranks,
+      .queue_ageing = core::Duration::Nanoseconds(absl::ToInt64Nanoseconds(settings.queue_ageing))};
+}
+
+}  // namespace
 
 Services::Services(const SettingsInForce* settings, const DaemonFacts& facts, Hub* hub,
                    TenantLog* log, const std::function<void(shm::SessionId)>& on_detached)
@@ -10,7 +20,7 @@ Services::Services(const SettingsInForce* settings, const DaemonFacts& facts, Hu
       memory_(hub),
       admin_(hub, facts),
       config_(settings),
-      job_(hub, log, on_detached) {}
+      job_(hub, log, SharingOf(settings->Get()), &facts.vitals->sharing, on_detached) {}
 
 void Services::AddTo(std::vector<RpcMethod>* methods) {
   session_.AddTo(methods);

@@ -152,6 +152,8 @@ metrics::Reading Monitor::Read() const {
     ReadSessions(engine, sessions, &reading);
     ReadLinks(engine, now, &reading);
     reading.jobs = ReadJobs(engine.jobs(), now);
+    reading.jobs.ranks_changed = vitals_->sharing.done.load();
+    reading.jobs.ranks_not_changed = vitals_->sharing.refused.load();
     if (engine.jobs().drained()) reading.phase = metrics::DaemonPhase::kDrained;
     reading.session_limit = {engine.session_limit().used(), engine.session_limit().total()};
     reading.chunk_limit = {engine.chunk_limit().used(), engine.chunk_limit().total()};

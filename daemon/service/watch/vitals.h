@@ -12,6 +12,12 @@
 namespace geminid::service {
 
 // Thread-safe.
+// Requests by which the daemon shared the node, by what became of them.
+struct SharingCounts {
+  std::atomic<uint64_t> done{0};
+  std::atomic<uint64_t> refused{0};
+};
+
 struct Vitals {
   std::atomic<bool> serving{false};   // the event loop runs
   std::atomic<bool> stopping{false};  // it is about to end
@@ -23,6 +29,7 @@ struct Vitals {
   std::atomic<bool> last_reload_good{true};
   std::atomic<double> last_good_reload_seconds{0};  // since the Unix epoch
   metrics::CallTimes calls;
+  SharingCounts sharing;
 
   // How long the loop that has been at its present turn for longer has been at it.
   core::Duration LongestTurn(core::Time now) const {

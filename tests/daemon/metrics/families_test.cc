@@ -222,11 +222,15 @@ TEST(Families, Jobs_SayHowManyAreInWhichStateAndSinceWhenOneWaits) {
   reading.jobs.by_state[core::JobState::kQueued] = 2;
   reading.jobs.oldest_wait_timestamp_seconds = 1234.5;
   reading.jobs.counters = {.admitted = 7, .preempted = 3, .undone = 1};
+  reading.jobs.ranks_changed = 5;
+  reading.jobs.ranks_not_changed = 2;
   const std::string page = PageOf(reading);
   for (const char* line :
        {"geminid_jobs{state=\"queued\"} 2\n", "geminid_jobs{state=\"running\"} 0\n",
         "geminid_jobs_oldest_wait_timestamp_seconds 1234.5\n", "geminid_jobs_admitted_total 7\n",
-        "geminid_jobs_preempted_total 3\n", "geminid_jobs_undone_total 1\n"}) {
+        "geminid_jobs_preempted_total 3\n", "geminid_jobs_undone_total 1\n",
+        "geminid_sharing_changes_total{outcome=\"done\"} 5\n",
+        "geminid_sharing_changes_total{outcome=\"refused\"} 2\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -75,6 +76,35 @@ TEST(HandoverMemory, Complete_HasWhatWasWrittenForWhoeverComesNext) {
   const auto mapping = next->Map(left->bytes);
   ASSERT_TRUE(mapping.ok());
   EXPECT_EQ(HandoverMemory::StateIn(*mapping)[kBytes - 1], std::byte{42});
+}
+
+TEST(HandoverMemory, OfARunThatIsShared_HasItsRangeAndTimesForLaterGroups) {
+  const auto launcher = HandoverMemory::Create();
+  ASSERT_TRUE(launcher.ok()) << launcher.status();
+  EXPECT_EQ((*launcher)->share(), std::nullopt);
+  (*launcher)->SetShare({1, 4});
+  {
+    const auto rank = Inherited(**launcher);
+    EXPECT_EQ(rank->share(), (RanksRange{1, 4}));
+    EXPECT_TRUE(rank->SequenceSeconds().empty());
+    rank->NoteSequenceSeconds(1, 0.5);
+    rank->NoteSequenceSeconds(4, 0.2);
+    rank->NoteSequenceSeconds(1, 0.4);
+    ASSERT_TRUE(rank->Begin(ToFour(), kAvailable).ok());
+    rank->Complete();
+  }
+  (*launcher)->Release();
+  const std::map<int, double> seconds = Inherited(**launcher)->SequenceSeconds();
+  EXPECT_EQ(seconds, (std::map<int, double>{{1, 0.4}, {4, 0.2}}));
+}
+
+TEST(HandoverMemory, OfMoreNumbersThanItRemembers_HasTheFirst) {
+  const auto memory = HandoverMemory::Create();
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  for (int ranks = 1; ranks <= 1000; ++ranks) (*memory)->NoteSequenceSeconds(ranks, ranks);
+  const std::map<int, double> seconds = (*memory)->SequenceSeconds();
+  EXPECT_EQ(seconds.size(), static_cast<size_t>(HandoverMemory::kNumbersTimed));
+  EXPECT_EQ(seconds.rbegin()->first, HandoverMemory::kNumbersTimed);
 }
 
 TEST(HandoverMemory, Released_GivesTheMemoryBackAndNumbersTheNext) {

@@ -37,6 +37,12 @@ std::string DeviceBytes(const v1::JobInfo& job) {
                        });
 }
 
+// Of a job that the daemon shares the node with: why it has as many ranks as it has.
+std::string WhyOf(const v1::JobInfo& job) {
+  if (!job.reason().empty() || !job.has_sharing()) return job.reason();
+  return absl::StrCat("shared: ", job.sharing().why());
+}
+
 bool Waits(const v1::JobInfo& job) { return job.state() == "gathering" || job.state() == "queued"; }
 
 // Those that a drained daemon waits for.
@@ -119,7 +125,7 @@ std::string DescribeJobs(const v1::ListJobsResponse& jobs, const Style& style) {
                   absl::StrCat(job.ranks_present(), "/", job.ranks_expected()), state,
                   job.job_id() == 0 ? "" : absl::StrCat(job.priority()),
                   base::FormatBytes(job.host_bytes()), DeviceBytes(job),
-                  FormatDuration(job.seconds_in_state()), job.reason()});
+                  FormatDuration(job.seconds_in_state()), WhyOf(job)});
   }
   return table.Render(style);
 }

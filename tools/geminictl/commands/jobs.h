@@ -14,7 +14,7 @@ namespace geminid::ctl {
 struct JobOptions {
   std::string job;
   std::string tenant;  // empty: the caller's own
-  uint32_t ranks = 0;  // of scale
+  uint32_t ranks = 0;  // of scale; 0: as many as the daemon finds best
   bool undo = false;
   bool yes = false;  // nobody is asked
   bool wait = false;

@@ -106,8 +106,11 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
     line->jobs.wait = true;
   }
   if (line->subcommand == Subcommand::kScale) {
-    GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
-                             base::ParseCount("the number of ranks", flags.ranks, 1, kMostRanks));
+    uint64_t ranks = 0;
+    if (flags.ranks != "auto") {
+      GEMINID_ASSIGN_OR_RETURN(ranks,
+                               base::ParseCount("the number of ranks", flags.ranks, 1, kMostRanks));
+    }
     line->jobs.ranks = static_cast<uint32_t>(ranks);
     GEMINID_ASSIGN_OR_RETURN(line->jobs.wait_at_most,
                              ParseSecondsToWait("--at-most", flags.at_most));
@@ -253,7 +256,10 @@ class Parser {
         Add(&app_, "scale", "Has a job of geminid-train go on with another number of ranks",
             Subcommand::kScale);
     names(scale);
-    scale->add_option("ranks", flags_.ranks, "How many it is to have")->required();
+    scale
+        ->add_option("ranks", flags_.ranks,
+                     "How many it is to have from now on; auto: the daemon chooses again")
+        ->required();
     scale
         ->add_option("--at-most", flags_.at_most, "Seconds to wait for it; then the exit code is 6")
         ->capture_default_str();

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
 #include "training/launch/host_file.h"
@@ -21,7 +23,8 @@ constexpr uint64_t kPriorityMax = 100;
 constexpr size_t kJobNameMax = 63;
 
 constexpr FlagSpec kProcessFlags[] = {
-    {"--ranks", &Flags::ranks, "N", "Processes to compute with; this program starts them"},
+    {"--ranks", &Flags::ranks, "N|MIN:MAX",
+     "Processes to compute with; this program starts them. The daemon may choose from MIN to MAX"},
     {"--restarts", &Flags::restarts, "N",
      "How often the ranks are started again after one died; they go on from what is in memory"},
     {"--min-ranks", &Flags::min_ranks, "N",
@@ -104,6 +107,23 @@ absl::Status ParseRankLimit(const char* flag, const std::string& text, std::opti
   return absl::OkStatus();
 }
 
+absl::Status ParseRanks(const std::string& text, TrainOptions* options) {
+  if (text.empty()) return absl::OkStatus();
+  const std::pair<std::string, std::string> range = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  GEMINID_RETURN_IF_ERROR(ParseRankLimit("--ranks", range.first, &options->ranks));
+  std::optional<int> most;
+  GEMINID_RETURN_IF_ERROR(ParseRankLimit("--ranks", range.second, &most));
+  if (options->ranks && !most && text.find(':') == std::string::npos) return absl::OkStatus();
+  if (!options->ranks || !most || *most <= *options->ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(base::WithValue("--ranks", text),
+                     "give a number, or the fewest and the most ranks that the daemon may choose, "
+                     "as in 1:4"));
+  }
+  options->share = RanksRange{*options->ranks, *most};
+  return absl::OkStatus();
+}
+
 absl::Status CheckJob(const std::string& job) {
   const bool characters = std::all_of(job.begin(), job.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -122,11 +142,7 @@ std::span<const FlagSpec> OutputFlags() { return kOutputFlags; }
 std::span<const FlagSpec> CheckpointFlags() { return kCheckpointFlags; }
 
 absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
-  if (!flags.ranks.empty()) {
-    GEMINID_ASSIGN_OR_RETURN(const uint64_t ranks,
-                             base::ParseCount("--ranks", flags.ranks, 1, kRanksMax));
-    options->ranks = static_cast<int>(ranks);
-  }
+  GEMINID_RETURN_IF_ERROR(ParseRanks(flags.ranks, options));
   if (!flags.parallel.empty()) {
     const absl::StatusOr<Parallel> parallel = ParseParallel(flags.parallel);
     if (!parallel.ok()) {
@@ -141,6 +157,10 @@ absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
   GEMINID_RETURN_IF_ERROR(ParseRankLimit("--min-ranks", flags.min_ranks, &options->min_ranks));
   GEMINID_RETURN_IF_ERROR(ParseRankLimit("--max-ranks", flags.max_ranks, &options->max_ranks));
   GEMINID_RETURN_IF_ERROR(ParseHosts(flags, options));
+  if (options->share && !options->hosts.empty()) {
+    return absl::InvalidArgumentError(
+        "--ranks MIN:MAX is for ranks of one host, which one daemon shares; give --hosts a number");
+  }
   if (!flags.threads.empty()) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t threads,
                              base::ParseCount("--threads", flags.threads, 1, kThreadsMax));

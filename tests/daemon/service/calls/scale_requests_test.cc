@@ -222,5 +222,40 @@ TEST_F(ScaleRequestsTest, OfTheDaemonBefore_HaveOtherNumbers) {
   EXPECT_NE(again->number(), asked->number());
 }
 
+TEST_F(ScaleRequestsTest, OfSharedJobs_AreThoseThatSayWhatTheyWouldDo) {
+  v1::OfferScaleRequest offer;
+  offer.set_session(1);
+  offer.set_job(kJob);
+  offer.set_ranks(2);
+  requests_.Offer(kTenant, offer, attached_, now_);
+  EXPECT_TRUE(requests_.SharedJobs(attached_, now_).empty());
+  offer.mutable_share()->add_rows()->set_ranks(2);
+  requests_.Offer(kTenant, offer, attached_, now_);
+  auto shared = requests_.SharedJobs(attached_, now_);
+  ASSERT_EQ(shared.size(), 1u);
+  EXPECT_EQ(shared[0].job, kMine);
+  EXPECT_EQ(shared[0].ranks, 2u);
+  EXPECT_EQ(shared[0].why_not, "");
+  ASSERT_TRUE(Ask(4).ok());
+  shared = requests_.SharedJobs(attached_, now_);
+  EXPECT_THAT(shared[0].why_not, HasSubstr("it was asked for 4 ranks"));
+  Offer(2);  // another run of the name
+  EXPECT_TRUE(requests_.SharedJobs(attached_, now_).empty());
+}
+
+TEST_F(ScaleRequestsTest, ThatAreWithdrawn_EndUnlessTheRanksHaveTakenThem) {
+  Offer(1);
+  const auto first = Ask(4);
+  ASSERT_TRUE(first.ok());
+  requests_.Withdraw(first->number(), "it did not answer");
+  EXPECT_EQ(StateOf(first->number()), "refused");
+  EXPECT_EQ(Offer(1).number(), 0u);
+  const auto second = Ask(4);
+  ASSERT_TRUE(second.ok());
+  Offer(1, second->number(), "taken");
+  requests_.Withdraw(second->number(), "it did not answer");
+  EXPECT_EQ(StateOf(second->number()), "taken");
+}
+
 }  // namespace
 }  // namespace geminid::service

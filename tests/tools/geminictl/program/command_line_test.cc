@@ -66,6 +66,9 @@ TEST(ParseCommandLine, Options_ReachTheirSubcommand) {
   EXPECT_EQ(scale->jobs.tenant, "uid:7");
   EXPECT_EQ(scale->jobs.ranks, 4u);
   EXPECT_EQ(scale->jobs.wait_at_most, absl::Seconds(5));
+  const absl::StatusOr<CommandLine> chooses = ParseCommandLine({"scale", "demo", "auto"});
+  ASSERT_TRUE(chooses.ok()) << chooses.status();
+  EXPECT_EQ(chooses->jobs.ranks, 0u);
 }
 
 TEST(ParseCommandLine, Mistakes_AreRefused) {
@@ -94,6 +97,7 @@ TEST(ParseCommandLine, Mistakes_AreRefused) {
            {"scale", "demo"},
            {"scale", "demo", "0"},
            {"scale", "demo", "-1"},
+           {"scale", "demo", "automatic"},
            {"scale", "demo", "65537"},
            {"scale", "demo", "2", "--at-most", "never"},
            {"status", "--times", "3"},

@@ -140,6 +140,17 @@ TEST(ParseCommandLine, LimitsOfRanks_AreNumbersOfThem) {
   }
 }
 
+TEST(ParseCommandLine, Ranks_AreANumberOrARangeForTheDaemonToChooseFrom) {
+  EXPECT_EQ(Parse({"--ranks", "2"}).ranks, 2);
+  EXPECT_EQ(Parse({"--ranks", "2"}).share, std::nullopt);
+  EXPECT_EQ(Parse({"--ranks", "2:4"}).ranks, 2);
+  EXPECT_EQ(Parse({"--ranks", "2:4"}).share, (RanksRange{2, 4}));
+  for (const char* wrong : {"--ranks=0", "--ranks=0:2", "--ranks=2:", "--ranks=:2", "--ranks=4:2",
+                            "--ranks=2:2", "--ranks=1:2:4", "--ranks=auto", "--ranks=:"}) {
+    EXPECT_FALSE(ParseCommandLine(With({wrong})).ok()) << wrong;
+  }
+}
+
 TEST(ParseCommandLine, Device_IsAnIndexOrNone) {
   EXPECT_FALSE(Parse({}).device.has_value());
   EXPECT_EQ(Parse({"--device", "1"}).device, DeviceIndex{1});

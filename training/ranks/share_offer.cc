@@ -1,0 +1,59 @@
+#include "training/ranks/share_offer.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "training/ranks/daemon_choice.h"
+
+namespace geminid::trainer {
+namespace {
+
+// A run that ends so soon gains nothing by other ranks.
+constexpr double kSoonSeconds = 10;
+// As many as the daemon looks at.
+constexpr size_t kMostNumbers = 64;
+
+}  // namespace
+
+void ShareOffer::AfterStep(const ShareStep& step) {
+  timer_.Add(step.sequences, step.seconds);
+  sequences_left_ = step.sequences_left;
+  const std::optional<double> seconds = timer_.Median();
+  if (seconds) context_.handover->NoteSequenceSeconds(context_.info.world_size, *seconds);
+}
+
+// That the run may have, with the one that it has.
+std::vector<int> ShareOffer::Numbers() const {
+  std::vector<int> numbers = {context_.info.world_size};
+  const RanksRange range = context_.handover->share().value_or(RanksRange{});
+  for (int ranks = range.least; ranks <= range.most && numbers.size() < kMostNumbers; ++ranks) {
+    if (ranks < 1 || ranks == context_.info.world_size) continue;
+    if (!context_.check_ranks || context_.check_ranks(ranks).ok()) numbers.push_back(ranks);
+  }
+  return numbers;
+}
+
+JobScaling::Share ShareOffer::Make(uint64_t arena_bytes) const {
+  JobScaling::Share share;
+  share.remaining = static_cast<double>(sequences_left_);
+  const std::optional<double> seconds = timer_.Median();
+  if (!seconds) {
+    share.why_not = "it has not timed enough steps with this number of ranks yet";
+    return share;
+  }
+  if (share.remaining * *seconds < kSoonSeconds) {
+    share.why_not = absl::StrCat("it ends within ", kSoonSeconds, " s");
+    return share;
+  }
+  for (const RanksGoodput& row : GoodputByRanks(context_.handover->SequenceSeconds(), Numbers())) {
+    // Without --device-memory a rank takes less where more of them share the batch.
+    const uint64_t of_rank = options_.device_memory_bytes
+                                 ? arena_bytes
+                                 : std::min(arena_bytes, UsualDeviceBytes(options_, row.ranks));
+    share.rows.push_back({row.ranks, of_rank * static_cast<uint64_t>(row.ranks), row.goodput});
+  }
+  return share;
+}
+
+}  // namespace geminid::trainer

@@ -132,11 +132,10 @@ class RankTrainer {
       }
       GEMINID_RETURN_IF_ERROR(
           reporter_.ShowProgress(rank_, *batches_, phases_, validation_ ? &*validation_ : nullptr));
-      scaling_->AfterStep(
-          done - first,
-          {.sequences = static_cast<double>(last.micro_batches) * static_cast<double>(options_.batch),
-           .seconds = last.seconds,
-           .sequences_left = batches_->course().sequences_left()});
+      scaling_->AfterStep(done - first, {.sequences = static_cast<double>(last.micro_batches) *
+                                                      static_cast<double>(options_.batch),
+                                         .seconds = last.seconds,
+                                         .sequences_left = batches_->course().sequences_left()});
       if (end_->asked_ranks() == 0 || end_->has_come() || done == steps()) continue;
       GEMINID_ASSIGN_OR_RETURN(
           const bool handed_over,

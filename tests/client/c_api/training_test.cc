@@ -406,9 +406,9 @@ TEST_F(TrainingTest, RanksOfARun_AreThoseThatLiveOrHaveLeft) {
   EXPECT_THAT(ranks_of("r"), HasSubstr("\"is_left\": false"));
   ASSERT_EQ(geminid_session_leave(session, error_), GEMINID_OK);
   geminid_session_free(&session);
-  EXPECT_THAT(ranks_of("r"), AllOf(HasSubstr("\"rank\": 1"), HasSubstr("\"world_size\": 3"),
-                                   HasSubstr("\"device_bytes\": 1048576"),
-                                   HasSubstr("\"is_left\": true")));
+  EXPECT_THAT(ranks_of("r"),
+              AllOf(HasSubstr("\"rank\": 1"), HasSubstr("\"world_size\": 3"),
+                    HasSubstr("\"device_bytes\": 1048576"), HasSubstr("\"is_left\": true")));
   EXPECT_THAT(ranks_of("another"), Not(HasSubstr("rank")));
   char* json = nullptr;
   EXPECT_EQ(geminid_run_ranks(socket.c_str(), nullptr, "", 10, &json, error_),

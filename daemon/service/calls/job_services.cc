@@ -219,7 +219,14 @@ absl::Status JobRpc::End(const Caller& caller, const v1::EndJobRequest& request,
   if (!tenant.ok()) return tenant.status();
   absl::StatusOr<Hub::EndedJob> ended =
       hub_->EndJob(*tenant, request.job(), request.run(), request.now());
+  const ScaleRequests::Job job = {*tenant, request.job()};
+  const bool is_of_all_runs = request.run().empty();
+  if (absl::IsNotFound(ended.status()) && is_of_all_runs) {
+    const absl::Status changing = scale_requests_.CheckHasRanks(job, AttachedIn(hub_), Now());
+    if (!changing.ok()) return changing;
+  }
   if (!ended.ok()) return ended.status();
+  if (is_of_all_runs) scale_requests_.RefuseOf(job);
   hub_->Destroy(
       std::move(ended->garbage));  // so that the memory is free when the caller is told so
   for (const shm::SessionId session : ended->closed) on_ended_(session);

@@ -194,4 +194,26 @@ void ScaleRequests::Withdraw(uint64_t number, const std::string& why) {
   found->second.message.set_message(why);
 }
 
+absl::Status ScaleRequests::CheckHasRanks(const Job& job, const Sessions& attached,
+                                          core::Time now) {
+  const std::lock_guard lock(mutex_);
+  Forget(attached, now);
+  const Request* const pending = Pending(job.tenant, job.name);
+  if (pending == nullptr || pending->message.state() != kTaken || HasRank(attached, job)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "job ", job.name, " has no ranks now: it changes from ", pending->message.ranks_before(),
+      " to ", pending->message.ranks(), " ranks (request ", pending->message.number(),
+      "); ask again when the new ones are there"));
+}
+
+void ScaleRequests::RefuseOf(const Job& job) {
+  const std::lock_guard lock(mutex_);
+  Request* const pending = Pending(job.tenant, job.name);
+  if (pending == nullptr) return;
+  pending->message.set_state(kRefused);
+  pending->message.set_message("the job was ended on request");
+}
+
 }  // namespace geminid::service

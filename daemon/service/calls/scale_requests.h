@@ -39,6 +39,11 @@ class ScaleRequests {
   absl::StatusOr<v1::ScaleRequest> Get(uint64_t number, const Sessions& attached, core::Time now);
   v1::OfferScaleResponse Offer(const std::string& tenant, const v1::OfferScaleRequest& offer,
                                const Sessions& attached, core::Time now);
+  // Whether its ranks have taken a request and are between two groups: FAILED_PRECONDITION with the
+  // request's words.
+  absl::Status CheckHasRanks(const Job& job, const Sessions& attached, core::Time now);
+  // The job is ended on request: its ranks answer no more.
+  void RefuseOf(const Job& job);
 
   // A job that the daemon may change, as it said last.
   struct Shared {

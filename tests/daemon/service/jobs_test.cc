@@ -320,6 +320,46 @@ TEST_F(Jobs, ScaleJob_OfAJobThatIsThere_ReachesItsRank) {
   EXPECT_EQ(ask().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+// The ranks that have taken the request are gone, and those in their place are not there yet.
+TEST_F(Jobs, EndJob_BetweenTwoGroupsOfRanks_SaysThatOthersCome) {
+  auto rank = Attach("mine");
+  v1::OfferScaleRequest offer;
+  offer.set_job("mine");
+  offer.set_session(rank->welcome().session_id);
+  offer.set_ranks(1);
+  v1::OfferScaleResponse response;
+  grpc::ClientContext first, second, third;
+  ASSERT_TRUE(jobs_->OfferScale(&first, offer, &response).ok());
+  v1::ScaleJobRequest request;
+  request.set_job("mine");
+  request.set_ranks(2);
+  v1::ScaleRequest scale;
+  ASSERT_TRUE(jobs_->ScaleJob(&second, request, &scale).ok());
+  offer.set_number(scale.number());
+  offer.set_state("taken");
+  ASSERT_TRUE(jobs_->OfferScale(&third, offer, &response).ok());
+  rank.reset();
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (List().jobs_size() > 0 && std::chrono::steady_clock::now() < give_up) {
+  }
+  v1::EndJobRequest end;
+  end.set_job("mine");
+  v1::EndJobResponse ended;
+  grpc::ClientContext fourth, fifth, sixth, seventh;
+  const grpc::Status none = jobs_->EndJob(&fourth, end, &ended);
+  EXPECT_EQ(none.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(none.error_message(), HasSubstr("it changes from 1 to 2 ranks"));
+  end.set_run("the ranks before");  // which their successors look after
+  EXPECT_EQ(jobs_->EndJob(&fifth, end, &ended).error_code(), grpc::StatusCode::NOT_FOUND);
+  const auto next = Attach("mine");
+  end.set_run("");
+  EXPECT_TRUE(jobs_->EndJob(&sixth, end, &ended).ok());
+  v1::GetScaleRequest get;
+  get.set_number(scale.number());
+  ASSERT_TRUE(jobs_->GetScale(&seventh, get, &scale).ok());
+  EXPECT_EQ(scale.state(), "refused");
+}
+
 TEST_F(Jobs, EvictJob_OfOneThatCannotYield_IsRefused) {
   const auto client = Attach("train");
   ASSERT_TRUE(MakeArena(*client, kMiB).ok());

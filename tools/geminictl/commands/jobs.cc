@@ -25,6 +25,8 @@ constexpr absl::Duration kPause = absl::Milliseconds(200);
 constexpr size_t kJobsNamed = 3;
 // For ranks to end by themselves.
 constexpr absl::Duration kEndGrace = absl::Seconds(3);
+// For the ranks of another number to come, while a job has none.
+constexpr absl::Duration kChangeGrace = absl::Seconds(60);
 
 std::string DeviceBytes(const v1::JobInfo& job) {
   if (job.device_bytes().empty()) return base::FormatBytes(0);
@@ -104,6 +106,23 @@ absl::Status Confirm(const Context& context, const JobOptions& options) {
   std::getline(std::cin, answer);
   if (answer == "y" || answer == "yes") return absl::OkStatus();
   return absl::CancelledError("nothing was ended");
+}
+
+// A job that changes its ranks has none for a moment, and is ended when it has.
+absl::StatusOr<v1::EndJobResponse> EndWithRanks(const Context& context, DaemonClient* client,
+                                                const v1::EndJobRequest& request) {
+  const absl::Time deadline = base::MonotonicNow() + kChangeGrace;
+  for (bool said = false;; said = true) {
+    absl::StatusOr<v1::EndJobResponse> ended = client->EndJob(request);
+    const bool changes = absl::IsFailedPrecondition(ended.status());
+    if (!changes || base::MonotonicNow() >= deadline) return ended;
+    if (!said) {
+      *context.err << "geminictl: waits for the next ranks of job " << Printable(request.job())
+                   << '\n'
+                   << std::flush;
+    }
+    absl::SleepFor(kPause);
+  }
 }
 
 }  // namespace
@@ -243,7 +262,8 @@ absl::StatusOr<int> RunEnd(const Context& context, const JobOptions& options) {
   v1::EndJobRequest request;
   request.set_job(options.job);
   request.set_tenant(options.tenant);
-  GEMINID_ASSIGN_OR_RETURN(const v1::EndJobResponse ended, client->EndJob(request));
+  GEMINID_ASSIGN_OR_RETURN(const v1::EndJobResponse ended,
+                           EndWithRanks(context, client.get(), request));
   // Ranks that end by themselves say why, and leave no half-written files.
   (void)WaitUntil(context, client.get(), kEndGrace, [&options](const v1::ListJobsResponse& jobs) {
     for (const v1::JobInfo& job : jobs.jobs()) {

@@ -192,6 +192,35 @@ TEST_F(ScaleRequestsTest, OfManyJobsThatEnded_AreForgotten) {
   EXPECT_THAT(StateOf(first), HasSubstr("does not know request"));
 }
 
+// Who ends the job waits for ranks to end.
+TEST_F(ScaleRequestsTest, ThatRanksHaveTaken_SayThatTheJobHasNoneBetweenTwoGroups) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  attached_ = {};
+  EXPECT_TRUE(requests_.CheckHasRanks(kMine, attached_, now_).ok()) << "nobody has taken it";
+  attached_ = {{1, kMine}};
+  Offer(1, asked->number(), "taken");
+  EXPECT_TRUE(requests_.CheckHasRanks(kMine, attached_, now_).ok());
+  attached_ = {{3, kOther}};
+  const absl::Status none = requests_.CheckHasRanks(kMine, attached_, now_);
+  EXPECT_TRUE(absl::IsFailedPrecondition(none)) << none;
+  EXPECT_THAT(std::string(none.message()), HasSubstr("it changes from 2 to 4 ranks"));
+  EXPECT_TRUE(requests_.CheckHasRanks(kOther, attached_, now_).ok());
+  now_ = now_ + ScaleRequests::kSilence;
+  EXPECT_TRUE(requests_.CheckHasRanks(kMine, attached_, now_).ok()) << "none will come";
+}
+
+TEST_F(ScaleRequestsTest, OfAJobThatIsEnded_AreRefusedAtOnce) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  requests_.RefuseOf(kOther);
+  EXPECT_EQ(StateOf(asked->number()), "asked");
+  requests_.RefuseOf(kMine);
+  EXPECT_EQ(StateOf(asked->number()), "refused");
+}
+
 TEST_F(ScaleRequestsTest, OfTwoRunsOfOneName_AreTheRunsThatWasAsked) {
   Offer(1);
   const auto asked = Ask(4);

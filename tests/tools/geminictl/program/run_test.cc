@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <future>
 #include <map>
 #include <set>
@@ -120,6 +121,53 @@ TEST_F(Geminictl, End_NeedsAYesAndFreesTheJobsMemory) {
   EXPECT_EQ(Lines(RunHere({"ls", "jobs"}).out), 1u);
   const Outcome again = RunHere({"end", "demo", "--yes"});
   EXPECT_EQ(again.code, base::kExitNotFound);
+}
+
+// What is written, and a call each time that it is flushed: when geminictl has said what it waits
+// for.
+class Heard final : public std::stringbuf {
+ public:
+  explicit Heard(std::function<void(const std::string& so_far)> on_flush)
+      : on_flush_(std::move(on_flush)) {}
+  int sync() override {
+    on_flush_(str());
+    return 0;
+  }
+
+ private:
+  const std::function<void(const std::string&)> on_flush_;
+};
+
+// Those that were there have handed over and are gone; the next ones come while it waits.
+TEST_F(Geminictl, End_OfAJobBetweenTwoGroupsOfRanks_EndsTheNextOne) {
+  auto session = Attach("demo");
+  JobScaling rank(env_.socket(), absl::Seconds(60));
+  const auto offer = [&](const JobScaling::Outcome& outcome) {
+    return rank.Make({.session = session->id(), .job = "demo", .outcome = outcome});
+  };
+  ASSERT_TRUE(offer({}).ok());
+  EXPECT_EQ(RunHere({"scale", "demo", "2", "--at-most", "0.1"}).code, base::kExitDeadline);
+  const auto asked = offer({});
+  ASSERT_TRUE(asked.ok() && asked->number != 0);
+  ASSERT_TRUE(offer({asked->number, "taken", ""}).ok());
+  session.reset();
+  EXPECT_EQ(RunHere({"wait", "job", "demo", "--for", "gone"}).code, base::kExitOk);
+  Heard heard([&](const std::string& so_far) {
+    if (session == nullptr && so_far.find("next ranks of job demo") != std::string::npos) {
+      session = Attach("demo");
+    } else if (so_far.find("its ranks to end") != std::string::npos) {
+      session.reset();
+    }
+  });
+  std::ostream err(&heard);
+  std::ostringstream out;
+  Environment environment;
+  environment.out = &out;
+  environment.err = &err;
+  environment.variables = [](const std::string&) { return std::nullopt; };
+  const int code = RunGeminictl({"end", "demo", "--yes", "--socket", env_.socket()}, environment);
+  EXPECT_EQ(code, base::kExitOk) << heard.str();
+  EXPECT_THAT(out.str(), HasSubstr("Ended job demo: 1 sessions"));
 }
 
 TEST_F(Geminictl, Evict_OfAJobThatGivesNothingBack_IsExitCodeTen) {

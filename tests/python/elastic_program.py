@@ -13,6 +13,7 @@ import torch
 import geminid.torch
 import twins
 from geminid.session import Ranks
+from geminid.torch.image import ImageMemory
 from models import LENGTH, VOCABULARY, make
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -110,6 +111,14 @@ def rank_of(environment, folder, rank, world, work, death, options):
         if death is not None and (event, step, rank) == tuple(death):
             os.kill(os.getpid(), signal.SIGKILL)
 
+    complete = ImageMemory.complete
+
+    def completed(memory, image):
+        at("collected", 0)
+        complete(memory, image)
+        at("recorded", 0)
+
+    ImageMemory.complete = completed
     torch.save(work(Ranks(), at, **options), folder / f"made{rank}.pt")
     atexit._run_exitfuncs()  # as a program that ends
 

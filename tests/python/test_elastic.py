@@ -113,10 +113,11 @@ def test_ranks_of_another_number_go_on_as_from_a_checkpoint_of_that_step(group, 
     assert group.left() == [], "the memory of the ranks before was given back"
 
 
-def test_death_in_the_middle_of_a_change_begins_it_again(group, by_checkpoint):
+@pytest.mark.parametrize("death", [("collected", 0, 0), ("recorded", 0, 0), ("begun", 2, 2)], ids=lambda death: death[0])
+def test_death_in_the_middle_of_a_change_begins_it_again(group, by_checkpoint, death):
     """Two ranks leave their state, three of which one dies before its first step take it, and then one goes on."""
     group.start(2, death=("stepped", 2, 0))
-    group.start(3, death=("begun", 2, 2))
+    group.start(3, death=death)
     made = group.start(1)
     assert "from the memory of 2 ranks, now 1" in group.said
     assert_goes_on(made, by_checkpoint(2, 1, 3), 3, 2)

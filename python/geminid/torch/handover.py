@@ -224,10 +224,10 @@ def _free_port() -> int:
 class Handover:
     """Of one process. world: how many ranks there were before; 0: nothing is gone on from. why_not: in words."""
 
-    def __init__(self, ranks: Ranks, leaders: Sequence[int], memory: ImageMemory | None) -> None:
+    def __init__(self, ranks: Ranks, memory: ImageMemory | None) -> None:
         self.world, self.step, self.why_not = 0, 0, ""
         self.notes: dict[int, bytes] = {}
-        self._ranks, self._leaders, self._memory = ranks, leaders, memory
+        self._ranks, self._memory = ranks, memory
         self._parts: list[tuple[int, Contents]] = []
         self._progress = Contents()
         self._steps = 0
@@ -267,11 +267,6 @@ class Handover:
         self._steps += 1
         if self._steps >= _STEPS_OF_IMAGE:
             self.close()
-
-    def leave(self) -> None:
-        """The images stay for another process."""
-        if self._memory is not None and not self._closed:
-            self._memory.leave()
 
     def close(self) -> None:
         """Gives this process's image back, if it has one."""
@@ -427,7 +422,7 @@ def take_over(ranks: Ranks, run: str, is_kept: bool, script: Script) -> Handover
         collected = True
     image = image or elastic.whole_image(found)
     group.end_others(choice, collected)
-    made = Handover(ranks, group.leaders, group.memory)
+    made = Handover(ranks, group.memory)
     if image is not None:
         made.take_image(image)
         return made

@@ -30,24 +30,6 @@ const char* NameOfCall(IoKind kind) {
 
 }  // namespace
 
-// --- where extents lie ---------------------------------------------------------------------------
-
-ExtentMap::ExtentMap(std::vector<uint64_t> payload_bytes)
-    : payload_bytes_(std::move(payload_bytes)), offsets_{0} {
-  for (const uint64_t payload : payload_bytes_) {
-    const uint64_t header = payload == 0 ? 0 : ExtentHeaderBytes(payload);
-    offsets_.push_back(offsets_.back() + header + base::RoundUp(payload, kBlockBytes));
-  }
-}
-
-uint64_t ExtentMap::largest() const {
-  uint64_t largest = 0;
-  for (size_t extent = 0; extent < size(); ++extent) largest = std::max(largest, bytes(extent));
-  return largest;
-}
-
-// --- operations ----------------------------------------------------------------------------------
-
 ExtentIo::ExtentIo(const StripedFiles& files, const ExtentMap& extents, std::unique_ptr<FileIo> io,
                    absl::Duration timeout, DiskTraffic* traffic)
     : files_(files),

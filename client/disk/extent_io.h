@@ -19,29 +19,11 @@
 #include "base/deadline.h"
 #include "client/disk/disk_errors.h"
 #include "client/disk/extent_header.h"
+#include "client/disk/extent_map.h"
 #include "client/disk/file_io.h"
 #include "client/disk/striped_files.h"
 
 namespace geminid::disk {
-
-// Where extents lie in the space of the files, by number. Pure.
-class ExtentMap {
- public:
-  // An extent of no payload takes no space, and is neither read nor written.
-  explicit ExtentMap(std::vector<uint64_t> payload_bytes);
-
-  size_t size() const { return payload_bytes_.size(); }
-  uint64_t payload_bytes(size_t extent) const { return payload_bytes_[extent]; }
-  uint64_t offset(size_t extent) const { return offsets_[extent]; }
-  // Header, payload and padding: what a buffer for it has.
-  uint64_t bytes(size_t extent) const { return offsets_[extent + 1] - offsets_[extent]; }
-  uint64_t largest() const;
-  uint64_t total_bytes() const { return offsets_.back(); }
-
- private:
-  std::vector<uint64_t> payload_bytes_;
-  std::vector<uint64_t> offsets_;  // and the end of the last one
-};
 
 // Bytes that went to and from the disk, of all ExtentIo that count here. Any thread reads them.
 struct DiskTraffic {

@@ -17,6 +17,7 @@ ChunkTable::Chunk* ChunkTable::Slot(ChunkId id) {
 
 std::byte* ChunkTable::AddPool(shm::PoolId pool, base::Mapping mapping) {
   std::byte* const data = mapping.data();
+  host_bytes_ += mapping.bytes();
   pools_[pool] = {std::move(mapping), 0};
   return data;
 }
@@ -29,6 +30,7 @@ void ChunkTable::Add(ChunkId id, ChunkKind kind, uint64_t bytes, shm::PoolId poo
   chunk->pool_offset = pool_offset;
   chunk->kind = kind;
   if (home != nullptr) pools_[pool].chunks += 1;
+  if (kind == ChunkKind::kShared) host_bytes_ += bytes;
   chunk->bytes.store(bytes, std::memory_order_release);
 }
 
@@ -37,10 +39,12 @@ std::vector<base::Mapping> ChunkTable::Remove(std::span<const ChunkId> ids) {
   for (const ChunkId id : ids) {
     Chunk* chunk = Find(id);
     if (chunk == nullptr) continue;
+    if (chunk->kind == ChunkKind::kShared) host_bytes_ -= chunk->bytes.load();
     chunk->bytes.store(0, std::memory_order_release);
     if (chunk->home == nullptr) continue;
     const auto pool = pools_.find(chunk->pool);
     if (--pool->second.chunks > 0) continue;
+    host_bytes_ -= pool->second.mapping.bytes();
     empty.push_back(std::move(pool->second.mapping));
     pools_.erase(pool);
   }

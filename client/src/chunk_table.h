@@ -50,6 +50,8 @@ class ChunkTable {
            std::byte* home);
   // The pools left empty are handed back, to be unmapped.
   std::vector<base::Mapping> Remove(std::span<const ChunkId> ids);
+  // Of pools, and of chunks of kind kShared. As Add and Remove.
+  uint64_t host_bytes() const { return host_bytes_; }
 
  private:
   struct Pool {
@@ -63,6 +65,7 @@ class ChunkTable {
   // Made when first needed, and then never moved.
   std::array<std::atomic<Chunk*>, shm::kMaxChunks / kBlockChunks> blocks_ = {};
   std::map<shm::PoolId, Pool> pools_;
+  uint64_t host_bytes_ = 0;
 };
 
 }  // namespace geminid

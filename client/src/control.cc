@@ -230,6 +230,16 @@ absl::Status Control::ReleaseArena() {
                   });
 }
 
+absl::StatusOr<uint64_t> Control::HostShare() {
+  v1::GetHostShareResponse response;
+  absl::Status status = MakeCall(
+      "asking for the share of host memory", timeout_, [&](grpc::ClientContext* context, bool) {
+        return stubs_->session->GetHostShare(context, v1::GetHostShareRequest(), &response);
+      });
+  if (!status.ok()) return status;
+  return response.bytes();
+}
+
 absl::StatusOr<Control::Standing> Control::Admit(const Admission& admission, uint32_t ranks,
                                                  uint64_t device_bytes) {
   v1::AdmitRequest request;

@@ -51,6 +51,9 @@ class Control {
   // Undoes it. Nothing may lie there.
   absl::Status ReleaseArena();
 
+  // Of host memory; see SessionService.GetHostShare.
+  absl::StatusOr<uint64_t> HostShare();
+
   // How the job stands; the first call asks. `ranks`: of the job on this node.
   struct Standing {
     bool admitted = false;

@@ -43,6 +43,10 @@ absl::StatusOr<std::vector<ChunkHandle>> Claim(Session& session,
 // Frees what a predecessor left and nobody has claimed.
 absl::Status FreeUnclaimed(Session& session);
 
+// What this process may still take of host memory: its share of what the ranks of its job on this
+// node may have, less what it holds. What a predecessor left counts as free.
+absl::StatusOr<uint64_t> HostRoom(Session& session);
+
 // How many requests the daemon was sent, and how many of them it has taken.
 struct RequestPace {
   uint64_t sent = 0;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -106,6 +107,14 @@ absl::Status Session::Free(std::span<const ChunkId> chunks) {
     impl_->device->UnregisterHost(std::span(pool.data(), pool.bytes()));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> HostRoom(Session& session) {
+  SessionImpl& impl = SessionImpl::Of(session);
+  GEMINID_RETURN_IF_ERROR(impl.CheckUsable());
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t share, impl.control->HostShare());
+  const std::lock_guard lock(impl.memory_mutex);
+  return share - std::min(share, impl.chunks.host_bytes());
 }
 
 absl::StatusOr<Plan> Session::MakePlan(const Trace& trace, const PlanRequest& request) {

@@ -228,4 +228,9 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   return pool;
 }
 
+uint64_t BytesForPools() {
+  const uint64_t available = base::AvailableMemoryBytes();
+  return available - std::min(available, kHeadroomBytes);
+}
+
 }  // namespace geminid::memory

@@ -79,6 +79,9 @@ class HostPool {
 // free.
 bool FitsHugePages(uint64_t bytes, const os::HugePages& pages);
 
+// What pools of ordinary pages may still take of this machine, or of the cgroup of this process.
+uint64_t BytesForPools();
+
 // Local ranks in blocks: rank r of R on N nodes is on node r * N / R. kNoNumaNode where there is
 // one node only, or `local_ranks` is 0: unknown.
 int NodeOfLocalRank(int local_rank, int local_ranks, const std::vector<os::NodeMemory>& nodes);

@@ -312,7 +312,7 @@ typedef struct geminid_engine_options {
   double timeout_seconds;
   uint64_t chunk_elements;
   int32_t state_type;  // of the optimizer's arrays: GEMINID_FLOAT32 or GEMINID_BFLOAT16
-  // geminid::zero::StateDisk, with GEMINID_STATE_ON_DISK alone. The folders are copied.
+  // geminid::zero::StateDisk, with GEMINID_STATE_ON_DISK or _AUTO. The folders are copied.
   const char* const* state_disk_folders;
   size_t state_disk_folder_count;
   uint64_t state_disk_limit_bytes;

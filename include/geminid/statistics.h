@@ -21,12 +21,12 @@ struct Statistics {
   uint64_t activation_place_bytes = 0;  // of an ActivationStack or an ActivationStore
   uint64_t state_chunks_on_device = 0;
   uint64_t state_chunks_streamed = 0;  // on the host, and updated by the device
-  // Of StatePlacement::kDisk: of this rank's files, and what went to and from them. A successor
+  // Of state on disk: of this rank's files, and what went to and from them. A successor
   // counts on from what was written before it.
   uint64_t state_disk_bytes = 0;
   uint64_t disk_read_bytes = 0;
   uint64_t disk_written_bytes = 0;
-  std::string state_disk;   // how they are read and written, in words; empty: there are none
+  std::string state_disk;   // in words: with kAuto how much and why, and how; empty: no folders
   uint64_t host_bytes = 0;  // host memory the daemon's ledger charges to this rank
   uint64_t arena_bytes = 0;
   uint64_t peak_model_bytes = 0;  // most chunk bytes in the arena at once

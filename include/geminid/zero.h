@@ -102,14 +102,14 @@ enum class StatePlacement {
   // this moves 14 bytes of each parameter to the device and 12 back, in place of 28 bytes that the
   // processor reads and writes. With placement kCpu too.
   kStreamed,
-  // Weights lie on the host, and all other state of what is trained on disk (Options::state_disk):
-  // 10 of the 12 bytes of each parameter, with AdamW and bf16. The processor updates it, granule by
-  // granule: three are in host memory at one time. With placement kCpu too; not with optimizers
-  // that NeedsSums, nor with MuonOptions.
+  // Weights lie on the host, and all other state of what is trained on disk: with AdamW and bf16 10
+  // of 12 bytes per parameter, which the processor updates. Not with optimizers that NeedsSums, nor
+  // MuonOptions. kAuto with folders has so the last chunks, the fewest for which this rank's share
+  // of the host memory that the daemon may hand out to the job on this node holds the rest.
   kDisk,
 };
 
-// Where StatePlacement::kDisk has state.
+// Where StatePlacement::kDisk has state, and kAuto what host memory does not hold.
 struct StateDisk {
   // One on each disk, over which the bytes are spread evenly. This rank has a file in each, whose
   // space is taken when the engine is made. Ranks may name the same folders. In a session that a
@@ -238,7 +238,7 @@ struct Options {
   StatePlacement state_placement = StatePlacement::kAuto;
   // kShare, kStreamed: 0 to 1, of what the arena has beyond its fullest moment in the sample.
   double state_share = 0;
-  StateDisk state_disk{};       // with kDisk alone
+  StateDisk state_disk{};       // with kDisk or kAuto; folders on all ranks or on none
   uint64_t chunk_elements = 0;  // 0: search for the size that wastes least
   // Each weight and each gradient is at the same address whenever it is on the device. At any other
   // time touching that address is a fault, until the engine fails. This takes as many addresses as

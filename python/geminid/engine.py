@@ -21,8 +21,7 @@ from geminid.session import Ranks, Session
 FORWARD, BACKWARD, EVALUATE = 0, 1, 2
 BFLOAT16, FLOAT32, FLOAT16, INT8, UINT8 = 1, 2, 3, 4, 5  # the last three: frozen
 _STATE_TYPES = {"fp32": FLOAT32, "bf16": BFLOAT16}
-_STATE_PLACES = {"auto": 0, "host": 1, "device": 2, "streamed": 4}
-_ON_DISK = 5
+_STATE_PLACES = {"auto": 0, "host": 1, "device": 2, "streamed": 4, "disk": 5}
 VALUE, EXP_AVG, EXP_AVG_SQ = 0, 1, 2
 NOT_FINITE_SKIP, NOT_FINITE_WRITE, NOT_FINITE_FAIL = 0, 1, 2
 OPTIMIZERS = ("adamw", "adam", "lamb", "lars", "sgd", "adagrad", "lion", "adafactor", "came", "muon")
@@ -140,9 +139,10 @@ class Engine:
     state_dtype: "fp32", or "bf16" for optimizer state in half the bytes: each step rounds it, up or down at random so that
         the mean is exact. The same on all ranks and whenever a run goes on.
     optimizer_state: where it lies and is updated. "host", "device", "streamed" (it lies on the host, and goes to the device
-        and back for each update) or "auto": as much on the device as helps. The bits are the same.
-    state_disk: a folder, or one on each of several disks, where all of the optimizer's state lies in place of host memory;
-        the processor updates it. docs/disk.md says what that costs. The bits are the same.
+        and back for each update), "disk" (state_disk) or "auto": as much on the device as helps, and with state_disk as much
+        there as host memory does not hold. The bits are the same.
+    state_disk: a folder, or one on each of several disks, for state that host memory does not hold; with
+        optimizer_state="disk" for all of it. The processor updates it. docs/disk.md says what that costs. The bits are the same.
     state_disk_limit_bytes: of this rank's files; 0: what the disks have.
     state_disk_endurance_bytes: what this rank may write to them; 0: any number.
     stable_addresses: parameters have one address each (``stable_address``); on the host device alone.
@@ -160,10 +160,12 @@ class Engine:
         if state_dtype not in _STATE_TYPES:
             raise InvalidArgument(f"state_dtype is {state_dtype!r}; it must be 'fp32' or 'bf16'")
         if optimizer_state not in _STATE_PLACES:
-            raise InvalidArgument(f"optimizer_state is {optimizer_state!r}; it must be 'auto', 'host', 'device' or 'streamed'. "
-                                  "For state on disk give state_disk")
-        if state_disk is not None and optimizer_state != "auto":
+            raise InvalidArgument(f"optimizer_state is {optimizer_state!r}; it must be 'auto', 'host', 'device', 'streamed' or "
+                                  "'disk'")
+        if state_disk is not None and optimizer_state not in ("auto", "disk"):
             raise InvalidArgument(f"optimizer_state is {optimizer_state!r}, and state_disk has the state elsewhere: give one")
+        if state_disk is None and optimizer_state == "disk":
+            raise InvalidArgument("optimizer_state is 'disk', and there are no folders for it: name them with state_disk")
         if not_finite is None:
             not_finite = NOT_FINITE_FAIL if optimizer.kind in _SUMMING else NOT_FINITE_WRITE
         options = LIB.filled(_structs.EngineOptions)
@@ -173,7 +175,7 @@ class Engine:
         options.accumulate, options.stable_addresses, options.clip_norm = accumulate, stable_addresses, 0.0
         options.chunk_elements, options.update_threads = chunk_elements, update_threads
         options.state_type = _STATE_TYPES[state_dtype]
-        options.state_placement = _STATE_PLACES[optimizer_state] if state_disk is None else _ON_DISK
+        options.state_placement = _STATE_PLACES[optimizer_state]
         if state_disk is not None:
             folders = [os.fsencode(folder) for folder in _each(state_disk)]
             options.state_disk_folders, options.state_disk_folder_count = (ctypes.c_char_p * len(folders))(*folders), len(folders)

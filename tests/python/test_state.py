@@ -132,8 +132,10 @@ def test_state_that_is_streamed_through_the_device_has_the_same_bits():
     host, streamed = placed("host"), placed("streamed")
     twins.run((host, streamed), one_batch, steps=4)
     assert streamed.losses == host.losses and streamed.norms == host.norms
-    with pytest.raises(errors.InvalidArgument, match="optimizer_state is 'disk'; .* For state on disk give state_disk"):
+    with pytest.raises(errors.InvalidArgument, match="optimizer_state is 'disk', .* name them with state_disk"):
         placed("disk")
+    with pytest.raises(errors.InvalidArgument, match="optimizer_state is 'nowhere'; it must be 'auto', .* or 'disk'"):
+        placed("nowhere")
 
 
 def test_state_on_disk_has_the_same_bits_in_files_of_the_asked_size_that_have_no_names(tmp_path):
@@ -145,12 +147,14 @@ def test_state_on_disk_has_the_same_bits_in_files_of_the_asked_size_that_have_no
         model = make("gpt")
         return twins.Twin(*twins.prepared(model, twins.adamw(model.parameters()), **options))
 
-    host, disk = placed(optimizer_state="host"), placed(state_disk=disks)
+    host, disk = placed(optimizer_state="host"), placed(optimizer_state="disk", state_disk=disks)
     twins.run((host, disk), one_batch, steps=4)
     assert disk.losses == host.losses and disk.norms == host.norms
     said = geminid.torch.statistics(disk.model)
     assert said["state_disk_bytes"] > 0 and said["disk_written_bytes"] > 0
     assert [list(folder.iterdir()) for folder in disks] == [[], []]
+    enough = geminid.torch.statistics(placed(state_disk=disks).model)
+    assert enough["state_disk_bytes"] == 0 and enough["state_disk"].startswith("none on disk")
     entries = zip(host.optimizer.state.values(), disk.optimizer.state.values(), strict=True)
     for one, other in entries:
         assert torch.equal(one["exp_avg_sq"], other["exp_avg_sq"])
@@ -159,7 +163,7 @@ def test_state_on_disk_has_the_same_bits_in_files_of_the_asked_size_that_have_no
     with pytest.raises(errors.NotFound, match="nowhere"):
         placed(state_disk=tmp_path / "nowhere")
     with pytest.raises(errors.ResourceExhausted, match="state_disk.limit_bytes|limit"):
-        placed(state_disk=str(disks[0]), state_disk_limit_bytes=4096)
+        placed(optimizer_state="disk", state_disk=str(disks[0]), state_disk_limit_bytes=4096)
 
 
 def test_full_reads_and_changes_between_steps():

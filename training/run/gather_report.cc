@@ -24,6 +24,7 @@ constexpr std::array kFields = {
     Field{&zero::Statistics::model_state_bytes, &RankReport::model_state_bytes},
     Field{&zero::Statistics::device_state_bytes, &RankReport::device_state_bytes},
     Field{&zero::Statistics::host_bytes, &RankReport::host_bytes},
+    Field{&zero::Statistics::state_disk_bytes, &RankReport::state_disk_bytes},
     Field{&zero::Statistics::arena_bytes, &RankReport::device_bytes_limit},
     Field{&zero::Statistics::peak_model_bytes, &RankReport::peak_model_bytes},
     Field{&zero::Statistics::peak_workspace_bytes, &RankReport::peak_workspace_bytes},

@@ -24,7 +24,7 @@ void MemoryWords::SayRefused(const HostRegistration& host, Progress* progress) {
 }
 
 bool MemoryWords::HasStateDiskToSay() const {
-  if (options_.zero.state_placement != zero::StatePlacement::kDisk) return false;
+  if (options_.zero.state_disk.folders.empty()) return false;
   return !said_how_ || (options_.zero.state_disk.endurance_bytes > 0 && !said_endurance_);
 }
 
@@ -36,15 +36,17 @@ void MemoryWords::SayStateDisk(const zero::Statistics& statistics, Progress* pro
   if (!words.empty() && !std::exchange(said_endurance_, true)) progress->Warn(words);
 }
 
-// Of each host, whose disks may be others.
+// Of each host, whose disks may be others. With auto it begins with how much of it is there.
 void MemoryWords::SayHow(const std::string& how, Progress* progress) const {
+  const bool is_auto = options_.zero.state_placement == zero::StatePlacement::kAuto;
+  const std::string words = absl::StrCat("optimizer state", is_auto ? ": " : " on ", how);
   if (info_.rank == 0 && how.empty()) {
     progress->Warn(
         "geminid-train: --state-disk does nothing: this optimizer has no state beside the weights");
   } else if (info_.rank == 0) {
-    progress->Announce(absl::StrCat("optimizer state on ", how));
+    progress->Announce(words);
   } else if (info_.local_rank == 0 && info_.local_world_size > 0) {
-    progress->Warn(absl::StrCat("rank ", info_.rank, ": optimizer state on ", how));
+    progress->Warn(absl::StrCat("rank ", info_.rank, ": ", words));
   }
 }
 

@@ -180,6 +180,7 @@ void WriteMemory(base::JsonWriter& json, const Report& report) {
   json.EndObject();
   const uint64_t host_bytes = Sum(report, &RankReport::host_bytes);
   json.Key("host_bytes").Value(host_bytes);
+  json.Key("state_disk_bytes").Value(Sum(report, &RankReport::state_disk_bytes));
   json.Key("host_bytes_registered").Value(report.host_bytes_registered);
   json.Key("host_bytes_refused").Value(report.host_bytes_refused);
   json.Key("host_bytes_per_parameter")

@@ -26,6 +26,7 @@ struct RankReport {
   uint64_t model_state_bytes = 0;
   uint64_t device_state_bytes = 0;
   uint64_t host_bytes = 0;
+  uint64_t state_disk_bytes = 0;
   uint64_t device_bytes_limit = 0;
   uint64_t peak_model_bytes = 0;
   uint64_t peak_workspace_bytes = 0;

@@ -9,6 +9,7 @@
 #include "client/src/session_internal.h"
 #include "client/zero/basics/farewell.h"
 #include "client/zero/core/extent.h"
+#include "client/zero/state/disk_choice.h"
 #include "client/zero/state/state_placement.h"
 #include "client/zero/update/disk_updates.h"
 #include "client/zero/update/streamed_updates.h"
@@ -198,7 +199,7 @@ StateStoreOptions EngineImpl::StoreOptions() const {
   if (options.state_placement == StatePlacement::kStreamed) {
     made.streamed = StreamedGranules(setup_.layout);
   }
-  if (options.state_placement == StatePlacement::kDisk) {
+  if (setup_.has_disk()) {
     made.disk = {.disk = options.state_disk,
                  .name = NameOfRank(*setup_.session),
                  .kept = IsKept(*setup_.session),
@@ -207,6 +208,29 @@ StateStoreOptions EngineImpl::StoreOptions() const {
   }
   if (IsOfRun(*setup_.session)) made.noted_tensors = setup_.parameters.size();
   return made;
+}
+
+// On all ranks the same chunks, so that they also move the same ones to their devices: as many as
+// the rank with the least room needs there.
+absl::Status EngineImpl::ChooseDisk(StateStoreOptions* options) {
+  if (!options->disk.has_value()) return absl::OkStatus();
+  if (setup_.options.state_placement != StatePlacement::kAuto) {
+    options->on_disk = LastChunks(setup_.layout, *options, setup_.layout.chunks.size());
+    return absl::OkStatus();
+  }
+  GEMINID_ASSIGN_OR_RETURN(uint64_t room, HostRoom(*setup_.session));
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t shared, links_->SegmentBytes());
+  room -= std::min(room, shared);
+  if (options->noted_tensors.has_value()) {
+    room -= std::min(room, StepNotes::BytesFor(*options->noted_tensors));
+  }
+  std::vector<double> most = {
+      static_cast<double>(ChooseOnDisk(setup_.layout, *options, room).chunks)};
+  GEMINID_RETURN_IF_ERROR(links_->agreement().Worst(&most));
+  DiskChoice choice = WithOnDisk(setup_.layout, *options, room, static_cast<size_t>(most.front()));
+  standing_.why_on_disk = WhyOnDisk(choice);
+  options->on_disk = std::move(choice.on_disk);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<RunPosition> EngineImpl::MakeState() {
@@ -218,6 +242,7 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
   GEMINID_ASSIGN_OR_RETURN(
       options.workspace_bytes,
       optimizer_->WorkspaceBytes(static_cast<size_t>(setup_.options.update_threads)));
+  GEMINID_RETURN_IF_ERROR(ChooseDisk(&options));
   GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(setup_.session, setup_.layout, options));
   optimizer_->SetWorkspace(store_->Workspace());
   RunPosition run;
@@ -241,6 +266,10 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
              [names = store_->disk()->names(), identity = store_->disk()->identity()] {
                disk::RemoveFiles(names, identity);
              });
+  }
+  if (!standing_.why_on_disk.empty() && standing_.resumed.has_value()) {
+    standing_.why_on_disk = absl::StrCat(store_->any_on_disk() ? "some on disk" : "none on disk",
+                                         ", as the process before this one left it");
   }
   state_ = std::make_unique<StateIo>(setup_, store_.get(), links_.get());
   residency_->SetStateBytes(store_->device_bytes());

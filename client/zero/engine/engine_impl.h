@@ -127,6 +127,7 @@ class EngineImpl final : public Engine {
     bool may_resume = false;
     std::optional<Resumed> resumed{};
     uint64_t micro_batches = 0;  // that were run
+    std::string why_on_disk{};   // how much of the state, with StatePlacement::kAuto
     // As the daemon's ledger had it after the last change, without the ActivationStore's.
     uint64_t host_bytes = 0;
   };
@@ -137,6 +138,7 @@ class EngineImpl final : public Engine {
   absl::Status MakeViews();
   absl::StatusOr<RunPosition> MakeState();
   StateStoreOptions StoreOptions() const;
+  absl::Status ChooseDisk(StateStoreOptions* options);
   absl::Status StartMoving();
   absl::Status MakeStep(const RunPosition& run);
   // What a place in the arena is for, in words.

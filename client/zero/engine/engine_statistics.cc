@@ -4,6 +4,7 @@
 #include <span>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "client/zero/core/extent.h"
 #include "client/zero/engine/engine_impl.h"
 
@@ -74,11 +75,12 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   const TransferTotals totals = setup_.session->Totals();
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
+  statistics.state_disk = standing_.why_on_disk;
   if (const DiskState* disk = store_->disk(); disk != nullptr) {
     statistics.state_disk_bytes = disk->file_bytes();
     statistics.disk_read_bytes = disk->read_bytes();
     statistics.disk_written_bytes = disk->written_bytes();
-    statistics.state_disk = disk->how();
+    absl::StrAppend(&statistics.state_disk, statistics.state_disk.empty() ? "" : "; ", disk->how());
   }
   if (const OffloadedActivations* activations = residency_->activations(); activations != nullptr) {
     statistics.activation_place_bytes = activations->place_bytes();

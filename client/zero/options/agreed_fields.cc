@@ -180,6 +180,7 @@ AgreedFields FieldsOf(const std::vector<Parameter>& parameters, const Options& o
   fields.Add("the number of parameters", static_cast<double>(parameters.size()));
   fields.Add("data_type", Name(options.data_type));
   fields.Add("state_type", Name(options.state_type));
+  fields.Add("state_disk", options.state_disk.folders.empty() ? "none" : "folders");
   fields.Add("stage", static_cast<int>(options.stage));
   fields.Add("clip_norm", options.clip_norm);
   fields.Add("accumulate", options.accumulate);

@@ -141,11 +141,18 @@ absl::Status EngineSetup::Check() const {
 }
 
 absl::Status EngineSetup::CheckStateDisk() const {
-  if (options.state_placement != StatePlacement::kDisk) {
-    if (options.state_disk.folders.empty()) return absl::OkStatus();
+  const bool is_auto = options.state_placement == StatePlacement::kAuto;
+  const bool wants_disk = options.state_placement == StatePlacement::kDisk;
+  if (!has_disk() && !wants_disk) return absl::OkStatus();
+  if (!is_auto && !wants_disk) {
     return absl::InvalidArgumentError(
-        "Options::state_disk names folders, and the state placement is not disk; name none, or use "
-        "StatePlacement::kDisk");
+        "Options::state_disk names folders, and the state placement is neither auto nor disk; name "
+        "none, or use StatePlacement::kDisk or kAuto");
+  }
+  if (options.placement == Placement::kDevice) {
+    return absl::InvalidArgumentError(
+        "Options::state_disk names folders, and with placement device all state is on the device; "
+        "name none, or use placement auto or cpu");
   }
   if (IsMuon(options.optimizer) || NeedsSums(options.optimizer)) {
     return absl::UnimplementedError(absl::StrCat(

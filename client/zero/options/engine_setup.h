@@ -42,6 +42,8 @@ struct EngineSetup {
   std::string NamesIn(uint32_t chunk) const;
 
   bool updates_in_backward() const { return options.update == UpdateTime::kInBackward; }
+  // Some of the state is on disk, or may be.
+  bool has_disk() const { return !options.state_disk.folders.empty(); }
   // Weights are gathered once between updates.
   bool weights_stay() const { return options.stage != Stage::kWeights; }
   StayingWeights staying_weights() const {

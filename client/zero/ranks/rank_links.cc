@@ -108,6 +108,21 @@ absl::Status RankLinks::ChargeSegments() {
   return absl::OkStatus();
 }
 
+// Another charger is told already where these are charged.
+absl::StatusOr<uint64_t> RankLinks::SegmentBytes() const {
+  uint64_t all = 0;
+  const auto add = [&all](const std::string&,
+                          uint64_t bytes) -> absl::StatusOr<std::shared_ptr<void>> {
+    all += bytes;
+    return nullptr;
+  };
+  for (collectives::Communicator* const ranks : {ranks_, options_.host_ranks}) {
+    if (ranks == nullptr) continue;
+    GEMINID_RETURN_IF_ERROR(ranks->ChargeSegments(add).status());
+  }
+  return all;
+}
+
 void RankLinks::GiveSegmentsBack() {
   segment_charge_.reset();
   host_segment_charge_.reset();

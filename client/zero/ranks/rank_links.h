@@ -52,6 +52,8 @@ class RankLinks {
   // Charges what the ranks share on this host to the session of who has made it, until
   // GiveSegmentsBack or the session's end. A collective.
   absl::Status ChargeSegments();
+  // What that will be.
+  absl::StatusOr<uint64_t> SegmentBytes() const;
   void GiveSegmentsBack();
 
   // INVALID_ARGUMENT unless all ranks of a model together count each element of its tensors once.

@@ -13,25 +13,8 @@
 namespace geminid::zero {
 namespace {
 
-// Of arrays in a payload: what the widest loads of a processor want.
-constexpr uint64_t kArrayAlignment = 64;
 constexpr uint32_t kDepth = 256;  // of updates: more than the blocks of a usual granule
 constexpr uint32_t kWindowDepth = 32;
-
-uint64_t RemainderBytes(const DiskShape& shape) {
-  const bool has_one = shape.type == DataType::kBFloat16;
-  return has_one ? base::RoundUp(shape.elements * sizeof(int16_t), kArrayAlignment) : 0;
-}
-
-uint64_t ArrayBytes(const DiskShape& shape) {
-  return base::RoundUp(shape.elements * SizeOf(shape.state_type), kArrayAlignment);
-}
-
-std::vector<uint64_t> PayloadsOf(const std::vector<DiskShape>& extents) {
-  std::vector<uint64_t> payloads;
-  for (const DiskShape& shape : extents) payloads.push_back(shape.payload_bytes());
-  return payloads;
-}
 
 // Where a buffer for the disk begins in memory that is aligned less.
 std::byte* FirstBlock(std::byte* memory) {
@@ -41,10 +24,6 @@ std::byte* FirstBlock(std::byte* memory) {
 
 }  // namespace
 
-uint64_t DiskShape::payload_bytes() const {
-  return RemainderBytes(*this) + arrays * ArrayBytes(*this);
-}
-
 struct DiskState::Record {
   uint64_t identity;                    // of the files
   std::atomic<uint64_t> written_bytes;  // by all processes of the run
@@ -52,18 +31,8 @@ struct DiskState::Record {
   std::atomic<uint32_t>* sets() { return reinterpret_cast<std::atomic<uint32_t>*>(this + 1); }
 };
 
-std::vector<uint64_t> DiskState::MemoryBytes(const std::vector<DiskShape>& extents) {
-  uint64_t weight = 0;
-  for (const DiskShape& shape : extents) {
-    weight = std::max(weight, shape.elements * SizeOf(shape.type));
-  }
-  const uint64_t buffer = disk::ExtentMap(PayloadsOf(extents)).largest() + disk::kBlockBytes;
-  std::vector<uint64_t> bytes = {sizeof(Record) + extents.size() * sizeof(uint32_t), buffer};
-  bytes.insert(bytes.end(), kPlacesAhead, buffer + weight);
-  return bytes;
-}
-
 uint64_t DiskState::WrittenBytesOf(const std::vector<std::byte*>& memory) {
+  static_assert(sizeof(Record) == kDiskRecordBytes);
   return reinterpret_cast<const Record*>(memory.front())->written_bytes.load();
 }
 
@@ -135,11 +104,11 @@ StateView DiskState::ViewOf(uint32_t extent, std::span<std::byte> in_memory,
   const DiskShape& shape = extents_[extent];
   std::byte* at = in_memory.data() + disk::ExtentHeaderBytes(map_.payload_bytes(extent));
   StateView view = {.type = shape.type, .weight = weight, .state_type = shape.state_type};
-  if (RemainderBytes(shape) > 0) view.remainder = reinterpret_cast<int16_t*>(at);
-  at += RemainderBytes(shape);
+  if (shape.remainder_bytes() > 0) view.remainder = reinterpret_cast<int16_t*>(at);
+  at += shape.remainder_bytes();
   for (size_t i = 0; i < shape.arrays; ++i) {
     view.arrays[i] = at;
-    at += ArrayBytes(shape);
+    at += shape.array_bytes();
   }
   return view;
 }

@@ -26,35 +26,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "client/disk/extent_io.h"
+#include "client/disk/extent_map.h"
 #include "client/disk/striped_files.h"
+#include "client/zero/state/disk_shape.h"
 #include "client/zero/state/places_ahead.h"
 #include "client/zero/state/state_view.h"
-#include "geminid/zero.h"
-#include "proto/shm/session_layout.h"
 
 namespace geminid::zero {
-
-struct DiskStateOptions {
-  StateDisk disk{};
-  std::string name{};           // of the rank in its run; empty: it is of none
-  bool kept = false;            // a successor may go on from the files
-  uint64_t written_before = 0;  // by processes of the run, to files that are gone
-  absl::Duration timeout = absl::Minutes(5);
-  // Of the session, which outlives this. Null: nobody asks.
-  shm::ClientCounters* counters = nullptr;
-};
-
-// What of one extent is on disk; nothing without elements.
-struct DiskShape {
-  uint64_t elements = 0;
-  DataType type = DataType::kBFloat16;       // of the weight
-  DataType state_type = DataType::kFloat32;  // of the arrays
-  size_t arrays = 0;
-
-  uint64_t payload_bytes() const;
-};
 
 // A granule's newest state.
 struct GranuleOnDisk {
@@ -74,15 +53,12 @@ struct DiskPlace {
 
 class DiskState {
  public:
-  // Host memory of the session for it: bytes by what they are for, in order. The first is the
-  // record that a successor reads.
-  static std::vector<uint64_t> MemoryBytes(const std::vector<DiskShape>& extents);
   // What a predecessor that had this memory wrote, whether or not its files are there.
   static uint64_t WrittenBytesOf(const std::vector<std::byte*>& memory);
 
-  // `extents`: by number. `memory`: as MemoryBytes said, zeros in a new run. `claimed`: the memory
-  // is a predecessor's, whose files are opened: NOT_FOUND or DATA_LOSS if they are not there or are
-  // not those. Else new files are made, of zeros: errors as of StripedFiles::Create.
+  // `extents`: by number. `memory`: as DiskMemoryBytes says, zeros in a new run. `claimed`: the
+  // memory is a predecessor's, whose files are opened: NOT_FOUND or DATA_LOSS if they are not there
+  // or are not those. Else new files are made, of zeros: errors as of StripedFiles::Create.
   static absl::StatusOr<std::unique_ptr<DiskState>> Create(std::vector<DiskShape> extents,
                                                            const DiskStateOptions& options,
                                                            const std::vector<std::byte*>& memory,

@@ -18,7 +18,7 @@ namespace geminid::zero {
 
 struct StatePlacementProblem {
   Trace trace;                        // with all state on the host
-  std::vector<uint32_t> order;        // every chunk once, the first needed first
+  std::vector<uint32_t> order;        // what may move, each once, the first needed first
   std::vector<uint64_t> state_bytes;  // by chunk: what its state takes of the arena
   std::vector<uint32_t> gradients{};  // by chunk: which one its gradient is in; empty: itself
   uint64_t spare_bytes = 0;           // taken once, beside any state that is trained
@@ -34,8 +34,8 @@ uint64_t MarginBytes(const Trace& trace, uint32_t drain_moments);
 // How many chunks of the order fit `budget_bytes` together.
 size_t CountThatFits(const StatePlacementProblem& problem, uint64_t budget_bytes);
 
-// There is room for all state, every gathered chunk and the largest workspace at once: with all
-// state on the device nothing needs to cross the link.
+// There is room for all state that may move, every gathered chunk and the largest workspace at
+// once: with that state on the device nothing of it needs to cross the link.
 bool EverythingFits(const StatePlacementProblem& problem);
 
 // The trace with the state of the first `count` chunks on the device: the arena is smaller, and

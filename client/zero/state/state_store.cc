@@ -52,56 +52,6 @@ absl::StatusOr<std::unique_ptr<StateStore>> StateStore::Create(Session* session,
 
 // --- on disk -------------------------------------------------------------------------------------
 
-DiskShape StateStore::DiskShapeOf(const ChunkShape& chunk) const {
-  if (!options_.disk.has_value() || !chunk.trainable) return {};
-  return {.elements = chunk.granule_elements,
-          .type = chunk.type,
-          .state_type = options_.state_type,
-          .arrays = ArraysOf(FormOf(chunk))};
-}
-
-// In the order of the extents: granules, then spares.
-std::vector<DiskShape> StateStore::DiskShapes() const {
-  std::vector<DiskShape> shapes;
-  std::vector<DiskShape> spares;
-  std::vector<Form> forms;
-  for (const ChunkShape& chunk : layout_.chunks) {
-    shapes.insert(shapes.end(), chunk.granules, DiskShapeOf(chunk));
-    if (!chunk.trainable || std::ranges::count(forms, FormOf(chunk)) > 0) continue;
-    forms.push_back(FormOf(chunk));
-    spares.push_back(DiskShapeOf(chunk));
-  }
-  shapes.insert(shapes.end(), spares.begin(), spares.end());
-  return shapes;
-}
-
-uint64_t StateStore::AddDisk(std::vector<ChunkSpec>* specs) const {
-  const std::vector<DiskShape> on_disk = DiskShapes();
-  uint64_t of_granules = 0;
-  for (size_t granule = 0; granule < layout_.granules; ++granule) {
-    of_granules += on_disk[granule].payload_bytes();
-  }
-  if (of_granules == 0) return 0;
-  for (const uint64_t bytes : DiskState::MemoryBytes(on_disk)) {
-    specs->push_back({"memory for state on disk", ChunkKind::kGeneric, bytes});
-  }
-  return of_granules;
-}
-
-absl::Status StateStore::MakeDisk(const std::vector<ChunkId>& memory) {
-  std::vector<std::byte*> homes;
-  for (const ChunkId chunk : memory) homes.push_back(chunks_.session().Home(chunk));
-  absl::StatusOr<std::unique_ptr<DiskState>> made =
-      DiskState::Create(DiskShapes(), *options_.disk, homes, left_.claimed);
-  if (!made.ok() && left_.claimed) {
-    left_.disk_written_bytes = DiskState::WrittenBytesOf(homes);
-    return NoteWhatIsLeft(made.status());
-  }
-  if (!made.ok()) return made.status();
-  disk_ = *std::move(made);
-  return absl::OkStatus();
-}
-
 GranuleOnDisk StateStore::OnDisk(uint32_t granule) const {
   const uint32_t extent = current_[granule].load();
   return {.granule = granule,
@@ -119,11 +69,11 @@ absl::Status StateStore::UseOnDisk(uint32_t granule, bool writes,
 
 size_t StateStore::arrays_of(uint32_t granule) const {
   const Extent& extent = extents_[current_[granule].load()];
-  if (!extent.on_disk) {
+  if (!extent.form.on_disk) {
     return static_cast<size_t>(
         std::ranges::count_if(extent.arrays, [](ChunkId array) { return array != kNoChunk; }));
   }
-  return ArraysOf(extent.form);
+  return ArraysOf(extent.form, options_);
 }
 
 absl::Status StateStore::Free() {
@@ -158,7 +108,7 @@ uint64_t StateStore::device_bytes_of(uint32_t chunk) const {
 
 uint64_t StateStore::device_spare_bytes() const {
   std::vector<ChunkSpec> specs;
-  AddSpares(/*has_home=*/false, "", &specs);
+  DeviceSpareSlots(&specs);
   uint64_t bytes =
       scratch_.device_scales == nullptr ? RoundUpToExtent(options_.device_scale_bytes) : 0;
   for (const ChunkSpec& spec : specs) bytes += RoundUpToExtent(spec.bytes);

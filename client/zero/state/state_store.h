@@ -2,11 +2,12 @@
 // gradient lie, and the spare that makes every update out of place.
 //
 // Every trained granule's kinds of state form an extent; for each form of extents there is one more
-// than granules, the spare. A form is a data type, and whether granules hold whole tensors. An
-// update reads a granule's extent, writes the spare, and flips them: one 64-bit store in the commit
-// segment says which extent is the granule's from now on. Its old extent becomes the spare. Chunks
-// whose state lives on the device have a spare of their own there. With state on disk an extent's
-// weight alone is in host memory (client/zero/state/disk_state.h).
+// than granules, the spare. A form is a data type, whether granules hold whole tensors, and whether
+// their state is on disk. An update reads a granule's extent, writes the spare, and flips them: one
+// 64-bit store in the commit segment says which extent is the granule's from now on. Its old extent
+// becomes the spare. Chunks whose state lives on the device have a spare of their own there. Of an
+// extent on disk the weight alone is in host memory (client/zero/state/disk_state.h). Which chunks
+// have their state on disk is decided once for a run, and noted for its successors.
 #ifndef GEMINID_CLIENT_ZERO_STATE_STATE_STORE_H_
 #define GEMINID_CLIENT_ZERO_STATE_STATE_STORE_H_
 
@@ -26,6 +27,7 @@
 #include "client/zero/basics/layout.h"
 #include "client/zero/state/disk_state.h"
 #include "client/zero/state/state_chunks.h"
+#include "client/zero/state/state_list.h"
 #include "client/zero/state/state_view.h"
 #include "client/zero/state/step_notes.h"
 #include "geminid/session.h"
@@ -33,32 +35,6 @@
 #include "proto/shm/commit_layout.h"
 
 namespace geminid::zero {
-
-inline constexpr size_t kTrainedTypes = 2;  // the first of DataType
-
-struct StateStoreOptions {
-  bool accumulate = false;  // gradients are summed over micro-batches, in fp32
-  // Of one granule each: where gradients land that are used up as they come. 0: every granule's
-  // gradient has a place of its own.
-  uint32_t landing_places = 0;
-  bool on_device = false;      // no host homes: everything lives in the arena
-  bool gradient_sums = false;  // of whole chunks, over micro-batches, before ranks add them up
-  // Full-size arrays that the optimizer keeps per parameter, at most kMaxStateArrays, and of those
-  // that are never cut.
-  size_t state_arrays = 2;
-  size_t whole_state_arrays = 2;
-  DataType state_type = DataType::kFloat32;   // of their elements, or kBFloat16
-  uint64_t tensor_state_bytes = 0;            // numbers per tensor, which every rank keeps whole
-  uint64_t device_scale_bytes = 0;            // for kernels, beside state on the device
-  uint64_t workspace_bytes = 0;               // of the optimizer, in host memory
-  // By granule: state on the host that the device updates (client/zero/update/streamed_updates.h).
-  // Empty: none is.
-  std::vector<bool> streamed{};
-  std::optional<DiskStateOptions> disk{};     // all state of trained granules but weights is there
-  bool resume = false;                        // from what a predecessor left, if it left this
-  std::optional<size_t> noted_tensors{};      // steps are noted for a successor; none: they are not
-  absl::Duration timeout = absl::Minutes(5);  // for each answer of the daemon
-};
 
 // Threads: Flip by the updating thread; everything else by any, for granules not being updated.
 class StateStore {
@@ -165,7 +141,10 @@ class StateStore {
   // --- state on disk ---
   bool any_on_disk() const { return disk_ != nullptr; }
   bool granule_on_disk(uint32_t granule) const {
-    return extents_[current_[granule].load()].on_disk;
+    return extents_[current_[granule].load()].form.on_disk;
+  }
+  bool chunk_on_disk(uint32_t chunk) const {
+    return granule_on_disk(layout_.chunks[chunk].first_granule);
   }
   DiskState* disk() const { return disk_.get(); }  // null: there is none
   // DiskState::Use of a granule on disk. After DATA_LOSS no successor goes on from what is there.
@@ -223,17 +202,7 @@ class StateStore {
  private:
   enum Tier { kHost, kDevice };
 
-  // Extents of one form take each other's place.
-  struct Form {
-    DataType type = DataType::kBFloat16;
-    bool whole = false;  // ChunkShape::whole
-    friend bool operator==(const Form&, const Form&) = default;
-  };
-  static constexpr size_t kForms = 2 * kTrainedTypes;
-  static Form FormOf(const ChunkShape& chunk) { return {chunk.type, chunk.whole}; }
-  size_t ArraysOf(const Form& form) const {
-    return form.whole ? options_.whole_state_arrays : options_.state_arrays;
-  }
+  static constexpr size_t kForms = 4 * kTrainedTypes;
 
   // What an extent does not have is kNoChunk.
   struct Extent {
@@ -241,63 +210,27 @@ class StateStore {
     ChunkId remainder = kNoChunk;
     std::array<ChunkId, kMaxStateArrays> arrays = {kNoChunk, kNoChunk};
     Tier tier = kHost;
-    bool on_disk = false;  // but for the weight
-    Form form{};
+    StateForm form{};
     View view{};  // where that is
   };
-  // Sessions allocate by lists: an extent's places in one.
-  struct ExtentSlots {
-    size_t weight = 0;
-    size_t remainder = 0;
-    std::array<size_t, kMaxStateArrays> arrays = {};
-    Form form{};
-    bool trainable = false;
-    bool on_disk = false;
-  };
-
-  // All chunks of a store, and where in the list each is.
-  struct Wanted {
-    std::vector<ChunkSpec> specs{};
-    std::vector<ExtentSlots> extents{};
-    std::vector<ExtentSlots> spares{};
-    std::vector<size_t> gradients{};  // by granule
-    size_t first_tensor_state = 0;
-    size_t first_spare = 0;
-    size_t first_of_disk = 0;
-    size_t first_staging = 0;
-    uint64_t disk_bytes = 0;  // of granules, that no chunk has
-
-    uint64_t state_bytes() const;
-  };
-
   StateStore(Session* session, const Layout& layout, const StateStoreOptions& options);
   absl::Status Allocate();
-  Wanted ListChunks() const;
-  void AddGranules(Wanted* wanted) const;
-  void AddStaging(std::vector<ChunkSpec>* specs) const;
-  void TakeExtents(const Wanted& wanted, const std::vector<ChunkId>& ids);
-  void TakeGranules(const Wanted& wanted, const std::vector<ChunkId>& ids);
-  bool has_homes() const { return !options_.on_device; }
+  void TakeExtents(const StateList& list, const std::vector<ChunkId>& ids);
+  void TakeGranules(const StateList& list, const std::vector<ChunkId>& ids);
   bool keeps_gradient(const ChunkShape& chunk) const {
     return chunk.trainable && options_.landing_places == 0;
   }
-  ExtentSlots AddExtent(const ChunkShape& chunk, bool spare, bool has_home, const std::string& name,
-                        std::vector<ChunkSpec>* specs) const;
-  std::vector<ExtentSlots> AddSpares(bool has_home, const std::string& name,
-                                     std::vector<ChunkSpec>* specs) const;
   Extent MakeExtent(const ExtentSlots& slots, const std::vector<ChunkId>& ids, Tier tier) const;
-  // What of a granule of this chunk is on disk; nothing of frozen ones.
-  DiskShape DiskShapeOf(const ChunkShape& chunk) const;
-  std::vector<DiskShape> DiskShapes() const;  // by extent
-  // Bytes of granules on disk. Adds the host memory that these need.
-  uint64_t AddDisk(std::vector<ChunkSpec>* specs) const;
-  absl::Status MakeDisk(const std::vector<ChunkId>& memory);
+  absl::Status MakeDisk(const StateList& list, const std::vector<ChunkId>& ids);
+  // What is on disk, from a predecessor's note if there is one; it becomes options_.on_disk.
+  absl::Status ClaimNoteOfDisk();
+  absl::Status NoteDisk();
   // Of what a predecessor left, if it is wanted and there; else new ones.
-  absl::StatusOr<std::vector<ChunkId>> ObtainChunks(const std::vector<ChunkSpec>& specs);
+  absl::StatusOr<std::vector<ChunkId>> ObtainChunks(StateList* list);
   absl::Status NoteWhatIsLeft(absl::Status found);
   absl::Status ObtainNotes();
   std::vector<ExtentSlots> DeviceSpareSlots(std::vector<ChunkSpec>* specs) const {
-    return AddSpares(/*has_home=*/false, "device spare", specs);
+    return AddSpares(layout_, options_, /*has_home=*/false, "device spare", specs);
   }
   absl::Status HoldClaimed(const std::vector<ChunkId>& chunks);
   absl::Status TakeUp();
@@ -311,7 +244,7 @@ class StateStore {
                                    std::vector<bool>* used);
   absl::Status FindSpares(const std::vector<bool>& used);
   // Of the form, and nobody's.
-  std::optional<uint32_t> UnusedExtent(const Form& form, const std::vector<bool>& used) const;
+  std::optional<uint32_t> UnusedExtent(const StateForm& form, const std::vector<bool>& used) const;
   absl::Status MakeDeviceSpares();
   absl::Status MakeDeviceScales();
   absl::Status MakeWorkspace();
@@ -321,9 +254,10 @@ class StateStore {
   absl::StatusOr<std::vector<ChunkId>> MakePassing(const std::vector<ChunkSpec>& specs);
   absl::Status WriteTo(std::byte* tensor_state, std::span<const std::byte> bytes);
   Tier TierOf(uint32_t granule) const { return extents_[current_[granule].load()].tier; }
-  static size_t SpareOf(Tier tier, const Form& form) {
-    const size_t whole = form.whole ? kTrainedTypes : 0;
-    return static_cast<size_t>(tier) * kForms + whole + static_cast<size_t>(form.type);
+  static size_t SpareOf(Tier tier, const StateForm& form) {
+    const size_t kind = (form.on_disk ? 2 : 0) + (form.whole ? 1 : 0);
+    return static_cast<size_t>(tier) * kForms + kind * kTrainedTypes +
+           static_cast<size_t>(form.type);
   }
   size_t SpareOf(uint32_t granule) const {
     const Extent& extent = extents_[current_[granule].load()];
@@ -340,6 +274,8 @@ class StateStore {
     absl::Status status;
     std::vector<ChunkId> device_spare;  // if it had one
     uint64_t disk_written_bytes = 0;    // if its files are gone
+    ChunkId note_of_disk = kNoChunk;
+    std::vector<bool> chosen_on_disk;  // by this process, where the note says otherwise
   };
   // Of reduced gradients: by granule, and where those land that have no place of their own.
   struct Gradients {

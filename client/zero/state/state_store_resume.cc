@@ -5,6 +5,8 @@
 // Whatever instruction this process dies at, its own successor finds the same: copies home repeat,
 // and a granule's place changes by one store, after its bytes are there.
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -19,10 +21,42 @@ constexpr char kNotesName[] = "step notes";
 
 }  // namespace
 
-absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(const std::vector<ChunkSpec>& specs) {
+// Where state lies is what the note says, whatever this process would choose. Without a note it may
+// be what this process chooses all the same.
+absl::Status StateStore::ClaimNoteOfDisk() {
+  if (!options_.NotesDisk()) return absl::OkStatus();
+  std::optional<std::vector<ChunkId>> ids;
+  GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim({NoteOfDiskSpec(layout_)}));
+  if (!ids.has_value()) return absl::OkStatus();
+  left_.note_of_disk = ids->front();
+  left_.chosen_on_disk = std::exchange(options_.on_disk, {});
+  const std::byte* const note = chunks_.session().Home(left_.note_of_disk);
+  for (size_t c = 0; c < layout_.chunks.size(); ++c) {
+    options_.on_disk.push_back(note[c] != std::byte{});
+  }
+  return absl::OkStatus();
+}
+
+// Before there is any state that it is about.
+absl::Status StateStore::NoteDisk() {
+  if (!options_.NotesDisk()) return absl::OkStatus();
+  if (left_.note_of_disk == kNoChunk) {
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids,
+                             chunks_.Allocate({NoteOfDiskSpec(layout_)}));
+    left_.note_of_disk = ids.front();
+  }
+  std::byte* const note = chunks_.session().Home(left_.note_of_disk);
+  for (size_t c = 0; c < layout_.chunks.size(); ++c) {
+    const bool on_disk = !options_.on_disk.empty() && options_.on_disk[c];
+    note[c] = on_disk ? std::byte{1} : std::byte{0};
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(StateList* list) {
   std::optional<std::vector<ChunkId>> ids;
   if (options_.resume) {
-    GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(specs));
+    GEMINID_ASSIGN_OR_RETURN(ids, chunks_.Claim(list->specs));
   }
   left_.claimed = ids.has_value();
   if (left_.claimed && !options_.on_device) {
@@ -32,10 +66,18 @@ absl::StatusOr<std::vector<ChunkId>> StateStore::ObtainChunks(const std::vector<
     GEMINID_ASSIGN_OR_RETURN(spares, chunks_.Claim(spare));
     left_.device_spare = std::move(spares).value_or(std::vector<ChunkId>());
   }
-  if (left_.claimed) return *ids;
+  if (left_.claimed) {
+    if (left_.note_of_disk == kNoChunk) GEMINID_RETURN_IF_ERROR(NoteDisk());
+    return *ids;
+  }
   SetResumable(false);  // before what it spoke of goes
   GEMINID_RETURN_IF_ERROR(FreeUnclaimed(chunks_.session()));
-  return chunks_.Allocate(specs);
+  if (left_.note_of_disk != kNoChunk) {
+    options_.on_disk = left_.chosen_on_disk;
+    *list = ListState(layout_, options_);
+  }
+  GEMINID_RETURN_IF_ERROR(NoteDisk());
+  return chunks_.Allocate(list->specs);
 }
 
 absl::Status StateStore::ObtainNotes() {
@@ -107,7 +149,8 @@ absl::Status StateStore::TakeUp() {
 absl::Status StateStore::FindSpares(const std::vector<bool>& used) {
   const Tier tier = options_.on_device ? kDevice : kHost;
   std::vector<ChunkSpec> specs;
-  for (const ExtentSlots& spare : AddSpares(/*has_home=*/!options_.on_device, "spare", &specs)) {
+  for (const ExtentSlots& spare :
+       AddSpares(layout_, options_, options_.has_homes(), "spare", &specs)) {
     const std::optional<uint32_t> extent = UnusedExtent(spare.form, used);
     if (!extent.has_value()) return absl::DataLossError("no extent is spare");
     spare_[SpareOf(tier, spare.form)] = *extent;
@@ -115,7 +158,7 @@ absl::Status StateStore::FindSpares(const std::vector<bool>& used) {
   return absl::OkStatus();
 }
 
-std::optional<uint32_t> StateStore::UnusedExtent(const Form& form,
+std::optional<uint32_t> StateStore::UnusedExtent(const StateForm& form,
                                                  const std::vector<bool>& used) const {
   for (uint32_t extent = 0; extent < used.size(); ++extent) {
     if (!used[extent] && extents_[extent].form == form) return extent;
@@ -129,7 +172,7 @@ absl::Status StateStore::ReadVersions(std::vector<bool>* used, OnDeviceSpares* o
     for (uint32_t g = chunk.first_granule; g < chunk.first_granule + chunk.granules; ++g) {
       const uint32_t extent = shm::ChunkVersion::Decode(commit_->versions[g].load()).extent;
       const bool there =
-          extent < used->size() && !(*used)[extent] && extents_[extent].form == FormOf(chunk);
+          extent < used->size() && !(*used)[extent] && extents_[extent].form == extents_[g].form;
       const size_t spare = extent - std::min<size_t>(extent, used->size());
       const bool on_spare = extent >= used->size() && spare < on_device_spares->size() &&
                             !(*on_device_spares)[spare].has_value();

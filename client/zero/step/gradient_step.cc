@@ -46,7 +46,7 @@ absl::Status GradientStep::CheckBegin(const Input& input) {
         "a step whose parameters are updated in the backward pass cannot be clipped");
   }
   GEMINID_RETURN_IF_ERROR(links_->agreement().CheckSameFields("BeginStep", FieldsOf(input, 0)));
-  if (setup_.options.state_placement != StatePlacement::kDisk) return absl::OkStatus();
+  if (!setup_.has_disk()) return absl::OkStatus();
   // Some of the last step's writes may be to come, beside those of this one.
   std::array<double, 1> spent = {IsDiskSpent(/*steps=*/2) ? 1.0 : 0.0};
   GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective, [&] {

@@ -150,13 +150,16 @@ void Updater::Loop() {
   }
 }
 
-// All that is queued is of one step.
+// All that is queued is of one step. State comes also while granules are updated whose state is
+// here already.
 std::vector<uint32_t> Updater::TakeComing() {
   std::vector<uint32_t> coming;
-  for (size_t i = 0; i < std::min(queue_.size(), kPlacesAhead); ++i) {
-    if (queue_[i].coming || !IsFetched(queue_[i].granule)) continue;
-    queue_[i].coming = true;
-    coming.push_back(queue_[i].granule);
+  if (ahead_ == nullptr) return coming;
+  size_t fetched = 0;
+  for (auto item = queue_.begin(); item != queue_.end() && fetched < kPlacesAhead; ++item) {
+    if (!IsFetched(item->granule)) continue;
+    ++fetched;
+    if (!std::exchange(item->coming, true)) coming.push_back(item->granule);
   }
   return coming;
 }

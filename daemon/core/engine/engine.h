@@ -132,6 +132,11 @@ class Engine {
   // What Free would say now, without freeing any.
   absl::Status CheckFree(SessionId session, const std::vector<ChunkId>& chunks) const;
 
+  // One rank's share of the host memory that the sessions of its job on this node hold and may
+  // still take, so that it does not matter which of them allocates first. `available_bytes`: what
+  // the machine has for more pools.
+  absl::StatusOr<uint64_t> HostShare(SessionId session, uint64_t available_bytes) const;
+
   // What allocations of the numbers from `first` up to `last` made: for a client that never learned
   // of it, or has no use for what a predecessor left.
   absl::StatusOr<std::vector<ChunkId>> MadeBy(SessionId session, uint64_t first,
@@ -253,6 +258,7 @@ class Engine {
   void NoteJobs();
   absl::Status CheckAdmitted(const Session& session, bool arena) const;
   bool HasJob(const std::string& tenant, const std::string& job) const;
+  bool IsOfJob(const Session& session, const Session& other) const;
   void ShareLinks(const std::string& tenant);
 
   // engine_allocation.cc

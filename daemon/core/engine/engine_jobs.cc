@@ -1,7 +1,11 @@
 // Jobs: what was promised to whom, and who must give back.
+#include <algorithm>
+#include <set>
+
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
 #include "base/pages.h"
+#include "base/status_macros.h"
 #include "daemon/core/engine/engine.h"
 #include "daemon/core/engine/engine_state.h"
 
@@ -119,6 +123,37 @@ absl::Status Engine::HoldJob(JobId job, bool hold, Time now) {
 void Engine::Drain(bool drained, Time now) {
   jobs_.SetDrained(drained);
   DecideJobs(now);
+}
+
+// Sessions that did not ask for admission are of one job where their clients say so, one of each
+// rank.
+bool Engine::IsOfJob(const Session& session, const Session& other) const {
+  if (const JobId job = jobs_.JobOf(session.id); job != JobId{}) {
+    return jobs_.JobOf(other.id) == job;
+  }
+  const SessionSpec& spec = session.spec;
+  const SessionSpec& its = other.spec;
+  return other.id == session.id ||
+         (jobs_.JobOf(other.id) == JobId{} && its.tenant == spec.tenant && its.job == spec.job &&
+          its.run == spec.run && its.world_size == spec.world_size && its.rank != spec.rank);
+}
+
+absl::StatusOr<uint64_t> Engine::HostShare(SessionId id, uint64_t available_bytes) const {
+  GEMINID_ASSIGN_OR_RETURN(const Session* session, FindAttached(id));
+  const SessionSpec& spec = session->spec;
+  uint64_t bytes = std::min(jobs_.AvailableToJob(id, spec.tenant, kHostAccount), available_bytes);
+  std::set<SessionId> of_job;
+  for (const auto& [other_id, other] : sessions_) {
+    if (other->is_ending() || !IsOfJob(*session, *other)) continue;
+    of_job.insert(other_id);
+    bytes += other->pool_bytes;
+  }
+  // What is on its way to them, or back from them.
+  for (const auto& [charge_id, charge] : charges_) {
+    if (charge.account == kHostAccount && of_job.contains(charge.holder)) bytes += charge.bytes;
+  }
+  const int32_t ranks = spec.local_world_size > 0 ? spec.local_world_size : spec.world_size;
+  return bytes / static_cast<uint64_t>(std::max(ranks, 1));
 }
 
 bool Engine::HasJob(const std::string& tenant, const std::string& job) const {

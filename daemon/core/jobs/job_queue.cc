@@ -431,6 +431,16 @@ uint64_t JobQueue::AvailableBytes(SessionId session, const std::string& tenant,
   return MakeRoom(session).For(tenant, account);
 }
 
+uint64_t JobQueue::AvailableToJob(SessionId session, const std::string& tenant,
+                                  Account account) const {
+  Room room(*ledger_, *quota_, &claims_);
+  if (const auto found = ranks_.find(session); found != ranks_.end()) {
+    const Needs& claims = jobs_.at(found->second).summed.claims;
+    for (const auto& [of, bytes] : claims) room.Unclaim(tenant, of, bytes);
+  }
+  return room.For(tenant, account);
+}
+
 std::optional<Account> JobQueue::Lacks(const Job& job, const Room& room) {
   for (const auto& [account, bytes] : job.Wants()) {
     if (bytes > room.For(job.name.tenant, account)) return account;

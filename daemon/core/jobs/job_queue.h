@@ -178,6 +178,8 @@ class JobQueue {
   uint64_t looks() const { return pace_.looks; }
   // What the session may take beyond what is promised to others.
   uint64_t AvailableBytes(SessionId session, const std::string& tenant, Account account) const;
+  // The same for all sessions of its job together.
+  uint64_t AvailableToJob(SessionId session, const std::string& tenant, Account account) const;
   // Whether others were promised or guaranteed some of what is free.
   Room RoomFor(SessionId session) const { return MakeRoom(session); }
 

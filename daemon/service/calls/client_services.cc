@@ -68,6 +68,13 @@ void SessionRpc::AddTo(std::vector<RpcMethod>* methods) {
         return hub_->ReleaseArena(caller.session, request.again());
       });
   methods->push_back(std::move(release));
+  RpcMethod share = Method("/geminid.v1.SessionService/GetHostShare");
+  share.is_long = false;
+  ServeWith<v1::GetHostShareRequest, v1::GetHostShareResponse>(
+      &share, [this](const Caller& caller, const auto&, auto* response) {
+        return GetHostShare(caller, response);
+      });
+  methods->push_back(std::move(share));
   RpcMethod detach = Method("/geminid.v1.SessionService/Detach");
   ServeWith<v1::DetachRequest, v1::DetachResponse>(
       &detach, [this](const Caller& caller, const auto&, auto*) { return Detach(caller); });
@@ -106,6 +113,13 @@ absl::Status SessionRpc::Admit(const Caller& caller, const v1::AdmitRequest& req
   response->set_state(core::Name(standing->state));
   response->set_position(standing->position);
   response->set_reason(standing->reason);
+  return absl::OkStatus();
+}
+
+absl::Status SessionRpc::GetHostShare(const Caller& caller, v1::GetHostShareResponse* response) {
+  const absl::StatusOr<uint64_t> bytes = hub_->HostShare(caller.session);
+  if (!bytes.ok()) return bytes.status();
+  response->set_bytes(*bytes);
   return absl::OkStatus();
 }
 

@@ -35,6 +35,7 @@ class SessionRpc {
                            v1::CreateArenaResponse* response);
   absl::Status Admit(const Caller& caller, const v1::AdmitRequest& request,
                      v1::AdmitResponse* response);
+  absl::Status GetHostShare(const Caller& caller, v1::GetHostShareResponse* response);
   absl::Status Detach(const Caller& caller);
 
   Hub* const hub_;

@@ -133,6 +133,10 @@ class Hub {
   absl::Status ReleaseArena(const SessionPtr& session, bool again = false) {
     return memory_.ReleaseArena(session, again);
   }
+  // See core::Engine.
+  absl::StatusOr<uint64_t> HostShare(const SessionPtr& session) {
+    return memory_.HostShare(session);
+  }
   // Ends calls that are populating memory, with CANCELLED. They stay ended.
   void CancelPopulating() { memory_.CancelPopulating(); }
 

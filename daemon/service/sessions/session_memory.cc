@@ -258,6 +258,12 @@ absl::Status SessionMemory::MakeSlabs(const ClientSession& session, uint64_t byt
   return absl::OkStatus();
 }
 
+absl::StatusOr<uint64_t> SessionMemory::HostShare(const SessionPtr& session) {
+  const uint64_t available = memory::BytesForPools();
+  const Locked locked = table_->Lock();
+  return locked.engine().HostShare(session->id(), available);
+}
+
 absl::Status SessionMemory::ReleaseArena(const SessionPtr& session, bool again) {
   Garbage garbage;
   {

@@ -45,6 +45,7 @@ class SessionMemory {
   absl::Status FreeOlder(const SessionPtr& session, uint64_t number);
   absl::StatusOr<ArenaMade> CreateArena(const SessionPtr& session, uint64_t bytes, bool again);
   absl::Status ReleaseArena(const SessionPtr& session, bool again);
+  absl::StatusOr<uint64_t> HostShare(const SessionPtr& session);
   void CancelPopulating() { cancelled_.store(true); }
 
  private:

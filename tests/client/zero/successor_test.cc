@@ -393,6 +393,49 @@ TEST_F(SuccessorOnDiskTest, SuccessorsThatHaveStateOnDiskOrNoLonger_BeginAnewWit
   }
 }
 
+// With as much host memory as some of the state needs.
+class SuccessorInLittleMemoryTest : public SuccessorOnDiskTest {
+ protected:
+  void SetUp() override {
+    SuccessorOnDiskTest::SetUp();
+    Expected(kName);  // in enough memory, where nothing is on disk
+    SetHostMemory(kHostMemory);
+  }
+  void SetHostMemory(const std::string& size) {
+    env_.Stop();
+    ASSERT_TRUE(env_.Start({.host_memory = size}).ok());
+  }
+  static constexpr char kName[] = "some on disk";
+  static constexpr char kHostMemory[] = "27100KiB";  // most of it for what the ranks share
+};
+
+TEST_F(SuccessorInLittleMemoryTest, StateSomeOfWhichIsOnDisk_IsFinishedWhereverEachOfItWas) {
+  for (const char* point : {"extent leaving", "granule written", "granule flipped"}) {
+    SCOPED_TRACE(point);
+    // The granules whose state is in host memory are updated first.
+    const int count = std::string_view(point) == "extent leaving" ? 12 : 60;
+    const std::vector<int> ends =
+        Start(kName, false, {{"kill", point, count}, {"kill", point, count + 5}});
+    ASSERT_TRUE(WasKilled(ends[0]) || WasKilled(ends[1])) << Words();
+    EXPECT_EQ(FilesOnDisks().size(), 4u);
+    EXPECT_GE(MustFinish(kName), 1);
+  }
+}
+
+// What is on disk was decided once: the successors would choose less.
+TEST_F(SuccessorInLittleMemoryTest, SuccessorsWithMoreHostMemory_GoOnWithWhatIsOnDisk) {
+  {
+    ConnectOptions connect;
+    connect.socket = env_.socket();
+    connect.job = "another";
+    const absl::StatusOr<std::unique_ptr<Session>> another = Session::Connect(connect);
+    ASSERT_TRUE(another.ok()) << another.status();
+    ASSERT_TRUE((*another)->Allocate({{"taken", ChunkKind::kGeneric, 400 << 10}}).ok());
+    Start(kName, false, {{"kill", "granule flipped", 60}, {"kill", "granule flipped", 65}});
+  }
+  EXPECT_GE(MustFinish(kName), 1);
+}
+
 // Its home is the host's, whoever updates it.
 TEST_F(SuccessorTest, SuccessorsThatStreamStateOrNoLonger_GoOnWithTheSameBits) {
   for (const auto& [before, after] :

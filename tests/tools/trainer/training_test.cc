@@ -330,11 +330,29 @@ TEST_F(Training, WithTheOptimizersStateOnDisk_GivesTheSameBitsAndLeavesNothing) 
   const std::string weights = Field("weights_sha256");
   const std::string disk = folder_ / "disk";
   std::filesystem::create_directory(disk);
-  const CommandResult result = Run({"--state-disk", disk, "--restarts", "1"});
+  const CommandResult result =
+      Run({"--optimizer-state", "disk", "--state-disk", disk, "--restarts", "1"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(Field("weights_sha256"), weights);
   EXPECT_THAT(result.err, HasSubstr("optimizer state on 1 disk"));
   EXPECT_TRUE(std::filesystem::is_empty(disk));
+}
+
+// What does not fit there goes to the disk, if there is one.
+TEST_F(Training, InTooLittleHostMemoryForAllState_HasTheRestOnDiskWithTheSameBits) {
+  ASSERT_EQ(Run({"--optimizer-state", "host"}).code, 0);
+  const std::string weights = Field("weights_sha256");
+  const std::string disk = folder_ / "disk";
+  std::filesystem::create_directory(disk);
+  const auto bytes = static_cast<uint64_t>(9 * Number("parameters")) + (1 << 20);
+  const std::string host_memory = std::to_string(bytes) + "B";
+  EXPECT_EQ(Run({"--host-memory", host_memory}).code, 7);
+  const CommandResult result = Run({"--host-memory", host_memory, "--state-disk", disk});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(Field("weights_sha256"), weights);
+  EXPECT_THAT(result.err, HasSubstr("chunks on disk: state would take"));
+  const CommandResult enough = Run({"--state-disk", disk});
+  EXPECT_THAT(enough.err, HasSubstr("optimizer state: none on disk"));
 }
 
 TEST_F(Training, WithEnduranceOfTheDiskForSomeSteps_SavesBeforeItIsSpentAndGoesOnWithMore) {
@@ -343,7 +361,8 @@ TEST_F(Training, WithEnduranceOfTheDiskForSomeSteps_SavesBeforeItIsSpentAndGoesO
   std::filesystem::create_directory(disk);
   ASSERT_EQ(Run({"--optimizer-state", "host"}).code, 0);
   const std::string weights = Field("weights_sha256");
-  const std::vector<std::string> on_disk = {"--state-disk", disk, "--save", save};
+  const std::vector<std::string> on_disk = {
+      "--optimizer-state", "disk", "--state-disk", disk, "--save", save};
   std::vector<std::string> bounded = on_disk;
   // The first values take one write of all state and a step another, of 10 bytes for a parameter.
   const auto bytes = static_cast<uint64_t>(50 * Number("parameters"));
@@ -363,8 +382,9 @@ TEST_F(Training, WithEnduranceOfTheDiskForSomeSteps_SavesBeforeItIsSpentAndGoesO
 TEST_F(Training, WithoutEnduranceForRestarts_LeavesNoFilesOfState) {
   const std::string disk = folder_ / "disk";
   std::filesystem::create_directory(disk);
-  const CommandResult result = Run(
-      {"--state-disk", disk, "--state-disk-endurance", "1MB", "--restarts", "2", "--ranks", "2"});
+  const CommandResult result =
+      Run({"--optimizer-state", "disk", "--state-disk", disk, "--state-disk-endurance", "1MB",
+           "--restarts", "2", "--ranks", "2"});
   EXPECT_EQ(result.code, 7) << result.err;
   EXPECT_TRUE(std::filesystem::is_empty(disk));
 }

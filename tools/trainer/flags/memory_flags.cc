@@ -31,8 +31,9 @@ constexpr FlagSpec kMemoryFlags[] = {
 };
 constexpr FlagSpec kStateDiskFlags[] = {
     {"--state-disk", &Flags::state_disk, "FOLDERS",
-     "With the optimizer's state on disk: a folder on each disk, as in /nvme0/run,/nvme1/run. Each "
-     "rank has a file in each of them while the run lasts"},
+     "Where the optimizer's state goes that host memory does not hold, or all of it with "
+     "--optimizer-state disk: a folder on each disk, as in /nvme0/run,/nvme1/run. Each rank has a "
+     "file in each of them while the run lasts"},
     {"--state-disk-limit", &Flags::state_disk_limit, "SIZE",
      "Of the files of a rank, as in 500GB; otherwise what the disks have"},
     {"--state-disk-endurance", &Flags::state_disk_endurance, "SIZE",
@@ -80,7 +81,7 @@ absl::Status ParseStatePlacement(const Flags& flags, zero::Options* options) {
   return absl::OkStatus();
 }
 
-// Folders are enough to say that state is to be there.
+// With auto the engine chooses how much of the state goes there.
 absl::Status ParseStateDisk(const Flags& flags, zero::Options* options) {
   if (flags.state_disk.empty()) {
     if (options->state_placement != zero::StatePlacement::kDisk) return absl::OkStatus();
@@ -90,14 +91,13 @@ absl::Status ParseStateDisk(const Flags& flags, zero::Options* options) {
   }
   if (flags.optimizer_state != "disk" && flags.optimizer_state != "auto") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--state-disk is where --optimizer-state disk has state, not ",
+        absl::StrCat("--state-disk is where --optimizer-state auto and disk have state, not ",
                      flags.optimizer_state, "; leave one of the two out"));
   }
   if (options->placement == zero::Placement::kDevice) {
     return absl::InvalidArgumentError(
         "--state-disk needs --placement auto or cpu; with device all state is on the device");
   }
-  options->state_placement = zero::StatePlacement::kDisk;
   for (const absl::string_view folder : absl::StrSplit(flags.state_disk, ',')) {
     if (folder.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -11,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "client/zero/state/disk_choice.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/client/zero/engine_fixture.h"
 
@@ -304,6 +307,135 @@ TEST_F(EngineDiskTest, WhatCannotBeOnDisk_IsRefusedWithWhatToDo) {
   run_.options.placement = Placement::kAuto;
   run_.options.state_placement = StatePlacement::kHost;
   EXPECT_THAT(std::string(Refused().message()), HasSubstr("StatePlacement::kDisk"));
+}
+
+// With StatePlacement::kAuto, in a daemon that has too little host memory for all of the state.
+class EngineDiskShareTest : public EngineDiskTest {
+ protected:
+  // Of the way from what all of it on disk needs to what all of it in host memory does.
+  void HaveHostMemory(double part) {
+    run_.options.state_placement = StatePlacement::kDisk;
+    const Statistics on_disk = MustTrain().statistics[0];
+    const absl::StatusOr<SyntheticResult> on_host = Train(OnHost());
+    ASSERT_TRUE(on_host.ok()) << on_host.status();
+    all_on_disk_ = on_disk.disk_written_bytes;
+    const double least = static_cast<double>(on_disk.host_bytes);
+    const double most = static_cast<double>(on_host->statistics[0].host_bytes);
+    const double usable = least + part * (most - least);
+    const double whole = usable * kRoomLeft / (kRoomLeft - 1) * run_.world_size;
+    env_.Stop();
+    ASSERT_TRUE(env_.Start({.host_memory = absl::StrCat(static_cast<uint64_t>(whole), "B")}).ok());
+    run_.options.state_placement = StatePlacement::kAuto;
+  }
+  void HaveEnough() {
+    env_.Stop();
+    ASSERT_TRUE(env_.Start().ok());
+  }
+
+  uint64_t all_on_disk_ = 0;  // what such a run writes; files are larger by whole stripes
+};
+
+TEST_F(EngineDiskShareTest, WhatHostMemoryDoesNotHold_IsOnDiskWithTheBitsOfDenseTraining) {
+  run_.options.chunk_elements = 8192;
+  for (const int world_size : {1, 2}) {
+    run_.world_size = world_size;
+    // An arena to which all moves that is not on disk, and one to which little does.
+    run_.arena_bytes = world_size == 1 ? kAmpleArena : kTightArena;
+    const std::vector<std::vector<float>> expected = TrainDensely(run_);
+    std::vector<uint64_t> on_disk;
+    for (const double part : {0.0, 0.25, 0.5, 0.75}) {
+      SCOPED_TRACE(::testing::Message() << "world " << world_size << ", part " << part);
+      ASSERT_NO_FATAL_FAILURE(HaveHostMemory(part));
+      const SyntheticResult result = MustTrain();
+      ExpectSameBits(result.weights, expected);
+      EXPECT_THAT(result.statistics[0].state_disk,
+                  AllOf(HasSubstr("chunks on disk"), HasSubstr("; 1 disk")));
+      on_disk.push_back(result.statistics[0].disk_written_bytes);
+      EXPECT_LE(on_disk.back(), all_on_disk_);
+      HaveEnough();
+    }
+    for (size_t i = 1; i < on_disk.size(); ++i) EXPECT_LT(on_disk[i], on_disk[i - 1]);
+    EXPECT_GT(on_disk.back(), 0u);
+  }
+}
+
+TEST_F(EngineDiskShareTest, WhereHostMemoryHoldsAll_NothingIsOnDisk) {
+  run_.options.state_placement = StatePlacement::kAuto;
+  const Statistics statistics = MustTrain().statistics[0];
+  EXPECT_EQ(statistics.state_disk_bytes, 0u);
+  EXPECT_THAT(statistics.state_disk, ::testing::StartsWith("none on disk"));
+}
+
+TEST_F(EngineDiskShareTest, EveryWayOfUpdating_GivesTheBitsOfStateOnTheHost) {
+  run_.world_size = 2;
+  run_.options.chunk_elements = 8192;
+  run_.model = MixedModel(DataType::kFloat32);
+  for (const auto& change : std::vector<std::function<void(Options*)>>{
+           [](Options* options) { options->accumulate = 2; },
+           [](Options* options) { options->update = UpdateTime::kInBackward; },
+           [](Options* options) { options->placement = Placement::kCpu; },
+           [](Options* options) { options->state_type = DataType::kBFloat16; }}) {
+    const Options before = run_.options;
+    change(&run_.options);
+    ASSERT_NO_FATAL_FAILURE(HaveHostMemory(0.5));
+    const SyntheticResult result = MustTrain();
+    EXPECT_GT(result.statistics[0].disk_written_bytes, 0u);
+    EXPECT_LT(result.statistics[0].disk_written_bytes, all_on_disk_);
+    HaveEnough();
+    ExpectSameBits(result.weights, WeightsOnHost());
+    run_.options = before;
+  }
+}
+
+// Some of a chunk on disk is updated then, and some of it left alone.
+TEST_F(EngineDiskShareTest, ParametersWithoutAGradientInSomeSteps_GiveTheBitsOfStateOnTheHost) {
+  run_.options.chunk_elements = 8192;
+  for (Parameter& parameter : run_.model.parameters) parameter.update_without_gradient = false;
+  run_.operators_at = [all = run_.model.operators](int step) {
+    std::vector<std::vector<uint32_t>> used = all;
+    if (step % 2 == 1) used.erase(used.begin() + 3, used.end() - 2);
+    return used;
+  };
+  ASSERT_NO_FATAL_FAILURE(HaveHostMemory(0.5));
+  const SyntheticResult result = MustTrain();
+  EXPECT_GT(result.statistics[0].disk_written_bytes, 0u);
+  HaveEnough();
+  ExpectSameBits(result.weights, WeightsOnHost());
+}
+
+// Neither the disk nor the host has all of what is read and written.
+TEST_F(EngineDiskShareTest, StateThatIsWrittenBetweenSteps_IsUpdatedFromThere) {
+  run_.options.chunk_elements = 8192;
+  run_.between_steps = [&](Engine* engine, int, int step) {
+    if (step != 2) return;
+    for (uint32_t id = 0; id < run_.model.parameters.size(); ++id) {
+      for (const StateKind kind : kStateKinds) {
+        ASSERT_TRUE(engine->HasState(ParameterId{id}, kind));
+        for (const ShardRange& range : engine->ShardOf(ParameterId{id})) {
+          std::vector<float> values(range.elements);
+          ASSERT_TRUE(engine->ReadShard(ParameterId{id}, kind, range.offset, values).ok());
+          for (float& value : values) value *= 0.5f;
+          ASSERT_TRUE(engine->WriteShard(ParameterId{id}, kind, range.offset, values).ok());
+        }
+      }
+    }
+  };
+  ASSERT_NO_FATAL_FAILURE(HaveHostMemory(0.5));
+  const SyntheticResult result = MustTrain();
+  HaveEnough();
+  ExpectSameBits(result.weights, WeightsOnHost());
+}
+
+TEST_F(EngineDiskShareTest, WhatCannotBeOnDisk_IsRefusedAlsoWhereAllFits) {
+  run_.options.state_placement = StatePlacement::kAuto;
+  run_.options.optimizer = LambOptions{};
+  EXPECT_TRUE(absl::IsUnimplemented(Refused())) << Refused();
+  run_.options.optimizer = AdamWOptions{};
+  run_.options.placement = Placement::kDevice;
+  EXPECT_THAT(std::string(Refused().message()), HasSubstr("placement auto or cpu"));
+  run_.options.placement = Placement::kAuto;
+  run_.options.state_placement = StatePlacement::kStreamed;
+  EXPECT_THAT(std::string(Refused().message()), HasSubstr("neither auto nor disk"));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class DiskStateTest : public ::testing::Test {
     options_.disk.folders = {folder_.path()};
     options_.name = "rank";
     options_.kept = true;
-    for (const uint64_t bytes : DiskState::MemoryBytes(kExtents)) {
+    for (const uint64_t bytes : DiskMemoryBytes(kExtents)) {
       memory_.emplace_back(bytes);
       addresses_.push_back(memory_.back().data());
     }

@@ -29,6 +29,7 @@ class StateStoreDiskTest : public ::testing::Test {
     const std::vector<TensorShape> shapes(3, {16384, true});
     layout_ = *MakeLayout(shapes, {.chunk_elements = 16384});
     StateStoreOptions options;
+    options.on_disk = {true, true, true};
     options.disk =
         DiskStateOptions{.disk = {.folders = {folder_.path()}}, .name = "rank", .kept = true};
     absl::StatusOr<std::unique_ptr<StateStore>> store =
@@ -77,6 +78,26 @@ TEST_F(StateStoreDiskTest, StateThatCannotBeRead_IsNotLeftToASuccessor) {
   const absl::Status status = Use(1, /*writes=*/false);
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
   EXPECT_FALSE(IsResumable());
+}
+
+// What is decided by HostBytesOf must hold: the daemon charges neither more nor less.
+TEST_F(StateStoreDiskTest, HostMemoryOfEveryMixture_IsWhatWasReckoned) {
+  ASSERT_TRUE(store_->Free().ok());
+  for (const std::vector<bool>& on_disk :
+       {std::vector<bool>(), {false, false, true}, {true, false, true}, {true, true, true}}) {
+    SCOPED_TRACE(::testing::PrintToString(on_disk));
+    StateStoreOptions options = {.accumulate = true, .workspace_bytes = 5000, .on_disk = on_disk};
+    options.disk = DiskStateOptions{.disk = {.folders = {folder_.path()}}};
+    const absl::StatusOr<uint64_t> before = HostRoom(*session_);
+    const auto store = StateStore::Create(session_.get(), layout_, options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    const absl::StatusOr<uint64_t> after = HostRoom(*session_);
+    ASSERT_TRUE(before.ok() && after.ok()) << before.status() << after.status();
+    EXPECT_EQ(*before - *after, HostBytesOf(layout_, options));
+    const uint64_t file_bytes = (*store)->disk() == nullptr ? 0 : (*store)->disk()->file_bytes();
+    EXPECT_EQ(file_bytes, DiskFileBytes(ListState(layout_, options).DiskShapes(), 1));
+    ASSERT_TRUE((*store)->Free().ok());
+  }
 }
 
 }  // namespace

@@ -292,5 +292,47 @@ TEST_F(EngineAllocation, ThousandTimes_LeavesNothing) {
   EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
 }
 
+constexpr uint64_t kPlenty = ~uint64_t{0};
+
+TEST_F(EngineAllocation, HostShare_IsTheSameWhicheverRankAllocatesFirst) {
+  const uint64_t capacity = options_.host_capacity_bytes;
+  const auto of_two = [](int rank) {
+    SessionSpec spec = Spec(rank);
+    spec.local_world_size = 2;
+    return spec;
+  };
+  const SessionId first = Open(of_two(0));
+  const SessionId second = Open(of_two(1));
+  EXPECT_EQ(*engine_->HostShare(first, kPlenty), capacity / 2);
+  Add(first, ChunkKind::kWeight, 1 << 20);
+  EXPECT_EQ(*engine_->HostShare(first, kPlenty), capacity / 2);
+  EXPECT_EQ(*engine_->HostShare(second, kPlenty), capacity / 2);
+  const auto promise =
+      engine_->BeginAllocation(second, {{"w", ChunkKind::kWeight, 1 << 20, true}}, 0);
+  EXPECT_EQ(*engine_->HostShare(first, kPlenty), capacity / 2);
+  EXPECT_TRUE(engine_->FinishAllocation(promise->charge).ok());
+}
+
+TEST_F(EngineAllocation, HostShare_LeavesOutWhatOtherJobsHoldAndTheMachineLacks) {
+  SessionSpec other = Spec(0);
+  other.job = "another";
+  Add(Open(other), ChunkKind::kWeight, 512 << 20);
+  SessionSpec alone = Spec(0);
+  alone.world_size = 1;
+  const SessionId session = Open(alone);
+  EXPECT_EQ(*engine_->HostShare(session, kPlenty), uint64_t{512} << 20);
+  Add(session, ChunkKind::kWeight, 100 << 20);
+  EXPECT_EQ(*engine_->HostShare(session, uint64_t{50} << 20), uint64_t{150} << 20);
+  EXPECT_TRUE(absl::IsNotFound(engine_->HostShare(SessionId{99}, kPlenty).status()));
+}
+
+TEST_F(EngineAllocation, HostShare_IsWithinTheTenantsLimit) {
+  options_.tenants = {{"uid:1000", 8192, 4096}};
+  Start();
+  SessionSpec alone = Spec(0);
+  alone.world_size = 1;
+  EXPECT_EQ(*engine_->HostShare(Open(alone), kPlenty), 8192u);
+}
+
 }  // namespace
 }  // namespace geminid::core

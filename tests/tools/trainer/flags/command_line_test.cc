@@ -263,9 +263,9 @@ TEST(ParseCommandLine, WithAPlaceForTheOptimizersState_TakesIt) {
   EXPECT_EQ(share.state_share, 0.25);
 }
 
-TEST(ParseCommandLine, WithFoldersForTheOptimizersState_HasItOnDisk) {
+TEST(ParseCommandLine, WithFoldersForTheOptimizersState_MayHaveItThereOrMust) {
   const zero::Options one = Parse({"--state-disk", "/nvme"}).zero;
-  EXPECT_EQ(one.state_placement, zero::StatePlacement::kDisk);
+  EXPECT_EQ(one.state_placement, zero::StatePlacement::kAuto);
   EXPECT_THAT(one.state_disk.folders, ElementsAre("/nvme"));
   EXPECT_EQ(one.state_disk.limit_bytes, 0u);
   EXPECT_EQ(one.state_disk.endurance_bytes, 0u);
@@ -273,6 +273,7 @@ TEST(ParseCommandLine, WithFoldersForTheOptimizersState_HasItOnDisk) {
       Parse({"--optimizer-state", "disk", "--state-disk", "/a,b/c", "--state-disk-limit", "5GB",
              "--state-disk-endurance", "1TB", "--placement", "cpu"})
           .zero;
+  EXPECT_EQ(two.state_placement, zero::StatePlacement::kDisk);
   EXPECT_THAT(two.state_disk.folders, ElementsAre("/a", "b/c"));
   EXPECT_EQ(two.state_disk.limit_bytes, 5'000'000'000u);
   EXPECT_EQ(two.state_disk.endurance_bytes, 1'000'000'000'000u);

@@ -1,0 +1,97 @@
+#include "client/zero/state/disk_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace geminid::zero {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+class DiskChoiceTest : public ::testing::Test {
+ protected:
+  // Chunks of a tensor each.
+  explicit DiskChoiceTest(size_t chunks = 6) { LayOut(std::vector<TensorShape>(chunks, kTensor)); }
+
+  void LayOut(const std::vector<TensorShape>& tensors) {
+    layout_ = *MakeLayout(tensors, {.world_size = 2, .chunk_elements = kTensor.elements});
+    ASSERT_EQ(layout_.chunks.size(), tensors.size());
+  }
+  uint64_t HostBytes(size_t on_disk) const {
+    StateStoreOptions options = options_;
+    options.on_disk = LastChunks(layout_, options, on_disk);
+    return HostBytesOf(layout_, options);
+  }
+  size_t Chosen(uint64_t room_bytes) const {
+    return ChooseOnDisk(layout_, options_, room_bytes).chunks;
+  }
+
+  static constexpr TensorShape kTensor = {.elements = 256 << 10};
+  Layout layout_;
+  StateStoreOptions options_{.disk = DiskStateOptions{}};
+};
+
+TEST_F(DiskChoiceTest, WhereAllStateFits_NothingIsOnDisk) {
+  EXPECT_EQ(Chosen(HostBytes(0)), 0u);
+  EXPECT_GE(Chosen(HostBytes(0) - 1), 1u);
+}
+
+TEST_F(DiskChoiceTest, WhereItDoesNot_TheFewestGoThatLeaveRoomForTheRest) {
+  for (uint64_t room = 2 * kMiB; room < HostBytes(0); room += kMiB / 2) {
+    SCOPED_TRACE(room);
+    const uint64_t usable = room - room / kRoomLeft;
+    const size_t chosen = Chosen(room);
+    EXPECT_TRUE(HostBytes(chosen) <= usable || chosen == layout_.chunks.size());
+    EXPECT_GT(HostBytes(chosen - 1), chosen == 1 ? room : usable);
+  }
+}
+
+TEST_F(DiskChoiceTest, WhereNothingFits_AllGoes) {
+  const DiskChoice choice = ChooseOnDisk(layout_, options_, 0);
+  EXPECT_EQ(choice.chunks, layout_.chunks.size());
+  EXPECT_EQ(choice.trained_chunks, layout_.chunks.size());
+  EXPECT_EQ(choice.host_bytes, HostBytes(layout_.chunks.size()));
+  EXPECT_EQ(choice.undivided_bytes, HostBytes(0));
+}
+
+TEST_F(DiskChoiceTest, LastChunks_AreThoseOfTheLayoutsEndThatAreTrained) {
+  std::vector<TensorShape> tensors(4, kTensor);
+  tensors[2].trainable = false;
+  LayOut(tensors);
+  EXPECT_THAT(LastChunks(layout_, options_, 0), ElementsAre(false, false, false, false));
+  EXPECT_THAT(LastChunks(layout_, options_, 2), ElementsAre(false, true, false, true));
+  EXPECT_THAT(LastChunks(layout_, options_, 9), ElementsAre(true, true, false, true));
+}
+
+// An optimizer without arrays has nothing beside fp32 weights.
+TEST_F(DiskChoiceTest, ChunksWithoutState_StayWhereTheyAre) {
+  std::vector<TensorShape> tensors(2, kTensor);
+  tensors[1].type = DataType::kFloat32;
+  LayOut(tensors);
+  options_.state_arrays = 0;
+  EXPECT_THAT(LastChunks(layout_, options_, 2), ElementsAre(true, false));
+}
+
+TEST_F(DiskChoiceTest, WhyOnDisk_HasTheNumbers) {
+  const std::string some = WhyOnDisk({.chunks = 2,
+                                      .trained_chunks = 6,
+                                      .room_bytes = 10 * kMiB,
+                                      .undivided_bytes = 12 * kMiB,
+                                      .host_bytes = 9 * kMiB});
+  EXPECT_EQ(some,
+            "2 of 6 chunks on disk: state would take 12 MiB of host memory, where there is room "
+            "for 10 MiB; so it takes 9.0 MiB");
+  const std::string none =
+      WhyOnDisk({.trained_chunks = 6, .room_bytes = 20 * kMiB, .undivided_bytes = 12 * kMiB});
+  EXPECT_THAT(none, AllOf(HasSubstr("none on disk"), HasSubstr("room for 20 MiB")));
+}
+
+}  // namespace
+}  // namespace geminid::zero

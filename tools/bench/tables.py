@@ -268,6 +268,15 @@ def host_memory(runs):
                    f"{row['in_the_backward_pass']:.3f}") for name, row in runs[0].items() if name.startswith("rows/")])
 
 
+def largest_models(runs):
+    return table(("host memory", "disk", "layers", "parameters, million", "forecast, million", "host memory taken, MiB",
+                  "disk taken, MiB"),
+                 [(row["host_limit"], "yes" if row["disk"] else "no", f"{row['layers']:.0f}",
+                   f"{row['parameters'] / 1e6:.1f}", f"{row['forecast_parameters'] / 1e6:.1f}",
+                   f"{row['host_bytes'] / 2**20:,.0f}", f"{row['state_disk_bytes'] / 2**20:,.0f}")
+                  for name, row in runs[0].items() if name.startswith("rows/")])
+
+
 def world_sizes(runs):
     losses = {name.split("/")[1]: list(row.values()) for name, row in runs[0].items() if name.startswith("losses/")}
     steps = range(len(next(iter(losses.values()))))
@@ -300,7 +309,7 @@ TABLES = {"client_bench": targets_of_client, "arena_bench": arenas, "addresses_b
           "model_kernels_bench": products, "collectives_bound_bench": of_bound, "collectives_bench": collectives,
           "collectives-over-hosts": over_hosts, "pipeline_bench": pipelines, "tensor_overlap_bench": cut_layers,
           "planner_bench": time_to_plan, "large_batch": large_batches, "restart_time": restarts, "checkpoint-cost": checkpoints,
-          "host-memory": host_memory, "world-sizes": world_sizes, "idle-daemon": idle, "warm-up": warm_ups,
+          "host-memory": host_memory, "largest_model": largest_models, "world-sizes": world_sizes, "idle-daemon": idle, "warm-up": warm_ups,
           "compare-meshes": meshes}
 
 

@@ -24,11 +24,16 @@ using base::kMiB;
 constexpr double kDiskBytesPerSecond = 2e9;
 constexpr std::uint32_t kNodesMax = 1024;
 
-using ProblemOf = std::function<absl::StatusOr<planner::HierarchyProblem>(const Job&)>;
+// What is asked of a job with what it trains.
+struct Question {
+  std::function<absl::StatusOr<planner::HierarchyProblem>(const Job&)> problem;
+  std::function<absl::StatusOr<bool>(const Job&)> fits;
+  std::function<absl::StatusOr<std::uint64_t>(const Job&)> least_host_bytes;
+};
 
 class Search {
  public:
-  Search(ProblemOf problem_of, const Job& job) : problem_of_(std::move(problem_of)), job_(job) {}
+  Search(Question question, const Job& job) : question_(std::move(question)), job_(job) {}
 
   absl::Status TryMemory() {
     GEMINID_RETURN_IF_ERROR(TryDevice());
@@ -48,10 +53,9 @@ class Search {
 
  private:
   absl::StatusOr<bool> Fits(const Job& job) const {
-    const absl::StatusOr<planner::HierarchyProblem> problem = problem_of_(job);
-    if (absl::IsResourceExhausted(problem.status())) return false;
-    if (!problem.ok()) return problem.status();
-    return forecast::Fits(*problem, job);
+    const absl::StatusOr<bool> fits = question_.fits(job);
+    if (absl::IsResourceExhausted(fits.status())) return false;
+    return fits;
   }
 
   void Add(Change::Kind kind, std::uint64_t value, std::string text) {
@@ -103,9 +107,7 @@ class Search {
     if (device == 0) return absl::OkStatus();
     changed.hardware.reserved_bytes = 0;
     changed.hardware.device_bytes = device;
-    GEMINID_ASSIGN_OR_RETURN(planner::HierarchyProblem problem, problem_of_(changed));
-    GEMINID_ASSIGN_OR_RETURN(const std::uint64_t least,
-                             LeastHostBytes(std::move(problem), changed));
+    GEMINID_ASSIGN_OR_RETURN(const std::uint64_t least, question_.least_host_bytes(changed));
     const std::uint64_t host = base::RoundUp(least, MemoryStep(least));
     if (host <= job_.host_bytes) return absl::OkStatus();
     changes_.push_back({.kind = Change::Kind::kDeviceAndHostBytes,
@@ -119,10 +121,7 @@ class Search {
   }
 
   absl::Status TryHost() {
-    absl::StatusOr<planner::HierarchyProblem> problem = problem_of_(job_);
-    if (absl::IsResourceExhausted(problem.status())) return absl::OkStatus();
-    if (!problem.ok()) return problem.status();
-    const absl::StatusOr<std::uint64_t> least = LeastHostBytes(*std::move(problem), job_);
+    const absl::StatusOr<std::uint64_t> least = question_.least_host_bytes(job_);
     if (absl::IsResourceExhausted(least.status())) return absl::OkStatus();
     if (!least.ok()) return least.status();
     const std::uint64_t bytes = base::RoundUp(*least, MemoryStep(*least));
@@ -135,7 +134,7 @@ class Search {
 
   // As much as the planner says is lacking.
   absl::Status TryDisk() {
-    const absl::StatusOr<planner::HierarchyProblem> problem = problem_of_(job_);
+    const absl::StatusOr<planner::HierarchyProblem> problem = question_.problem(job_);
     if (absl::IsResourceExhausted(problem.status())) return absl::OkStatus();
     if (!problem.ok()) return problem.status();
     GEMINID_ASSIGN_OR_RETURN(const planner::HierarchyPlan plan,
@@ -221,7 +220,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  const ProblemOf problem_of_;
+  const Question question_;
   const Job& job_;
   std::vector<Change> changes_;
 };
@@ -255,14 +254,24 @@ std::uint64_t MemoryStep(std::uint64_t bytes) {
 }
 
 absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job) {
-  Search search([&](const Job& changed) { return MakeProblem(model, changed); }, job);
+  Search search(
+      {.problem = [&](const Job& changed) { return MakeProblem(model, changed); },
+       .fits = [&](const Job& changed) { return forecast::Fits(model, changed); },
+       .least_host_bytes = [&](const Job& changed) { return LeastHostBytes(model, changed); }},
+      job);
   GEMINID_RETURN_IF_ERROR(search.TryMemory());
   GEMINID_RETURN_IF_ERROR(search.TryBatchAndNodes(model));
   return search.TakeChanges();
 }
 
 absl::StatusOr<std::vector<Change>> WhatWouldFit(const RecordedTrace& trace, const Job& job) {
-  Search search([&](const Job& changed) { return MakeProblem(trace, changed); }, job);
+  const auto problem = [&](const Job& changed) { return MakeProblem(trace, changed); };
+  Search search(
+      {.problem = problem,
+       .fits = [&](const Job& changed) { return forecast::Fits(problem(changed), changed); },
+       .least_host_bytes =
+           [&](const Job& changed) { return LeastHostBytes(problem(changed), changed); }},
+      job);
   GEMINID_RETURN_IF_ERROR(search.TryMemory());
   return search.TakeChanges();
 }

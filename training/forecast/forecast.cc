@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "geminid/types.h"
+#include "training/forecast/executed_disk.h"
 #include "training/forecast/hardware.h"
 
 namespace geminid::forecast {
@@ -49,6 +50,59 @@ absl::StatusOr<ExecutablePlan> MakePlan(const HierarchyProblem& problem, const J
                                           ? planner::MakeHierarchyPlan(problem)
                                           : planner::MakeFirstFittingPlan(problem));
   return made;
+}
+
+// The same for a model, whose state may be on disk.
+absl::StatusOr<ExecutablePlan> MakePlan(const Model& model, const HierarchyProblem& problem,
+                                        const Job& job, Effort effort) {
+  if (HasStateDisk(job)) return MakePlanWithDisk(model, problem, job);
+  return MakePlan(problem, job, effort);
+}
+
+absl::StatusOr<Forecast> Finish(ExecutablePlan made, HierarchyProblem problem, const Job& job,
+                                std::uint64_t tokens) {
+  Forecast forecast;
+  if (job.only_executable) forecast.state_mode = made.mode;
+  forecast.keeps_activations = job.keeps();
+  forecast.plan = std::move(made.plan);
+  forecast.problem = std::move(problem);
+  forecast.parameters = ParametersOf(forecast.problem, job.ranks);
+  if (!forecast.fits()) return forecast;
+  forecast.collective_seconds = CollectiveSeconds(forecast.problem, forecast.plan, job);
+  forecast.bound_by_collectives = forecast.collective_seconds > forecast.plan.seconds.step;
+  forecast.step_seconds = std::max(forecast.collective_seconds, forecast.plan.seconds.step);
+  if (forecast.step_seconds > 0) {
+    forecast.tokens_per_second = static_cast<double>(tokens) * job.ranks / forecast.step_seconds;
+  }
+  return forecast;
+}
+
+// Between all state on disk and none of it, in whole extents of each rank.
+absl::StatusOr<std::uint64_t> LeastHostBesideDisk(const Model& model, Job job) {
+  const std::uint64_t ranks = job.ranks_per_node();
+  GEMINID_ASSIGN_OR_RETURN(const ExecutedState all, ExecutedStateOf(model, job, 0));
+  const auto fits = [&](std::uint64_t extents) {
+    job.host_bytes = extents * kExtentAlignmentBytes * ranks;
+    return forecast::Fits(model, job);
+  };
+  const auto extents_of = [](std::uint64_t bytes) {
+    return (bytes + kExtentAlignmentBytes - 1) / kExtentAlignmentBytes;
+  };
+  std::uint64_t most = extents_of(all.choice.host_bytes);
+  GEMINID_ASSIGN_OR_RETURN(const bool with_all, fits(most));
+  if (with_all) return job.host_bytes;
+  std::uint64_t least = most;  // which is too little
+  most = extents_of(all.choice.undivided_bytes);
+  GEMINID_ASSIGN_OR_RETURN(const bool with_none, fits(most));
+  if (!with_none) {
+    return absl::ResourceExhaustedError("it does not fit however much host memory there is");
+  }
+  while (most - least > 1) {
+    const std::uint64_t middle = least + (most - least) / 2;
+    GEMINID_ASSIGN_OR_RETURN(const bool enough, fits(middle));
+    (enough ? most : least) = middle;
+  }
+  return most * kExtentAlignmentBytes * ranks;
 }
 
 // The least host memory of one rank, in whole extents.
@@ -140,27 +194,15 @@ Gathered GatheredOf(const HierarchyProblem& problem, const HierarchyPlan& plan) 
 absl::StatusOr<Forecast> MakeForecast(HierarchyProblem problem, const Job& job,
                                       std::uint64_t tokens, Effort effort) {
   GEMINID_RETURN_IF_ERROR(Validate(job));
-  Forecast forecast;
   GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(problem, job, effort));
-  if (job.only_executable) forecast.state_mode = made.mode;
-  forecast.keeps_activations = job.keeps();
-  forecast.plan = std::move(made.plan);
-  forecast.problem = std::move(problem);
-  forecast.parameters = ParametersOf(forecast.problem, job.ranks);
-  if (!forecast.fits()) return forecast;
-  forecast.collective_seconds = CollectiveSeconds(forecast.problem, forecast.plan, job);
-  forecast.bound_by_collectives = forecast.collective_seconds > forecast.plan.seconds.step;
-  forecast.step_seconds = std::max(forecast.collective_seconds, forecast.plan.seconds.step);
-  if (forecast.step_seconds > 0) {
-    forecast.tokens_per_second = static_cast<double>(tokens) * job.ranks / forecast.step_seconds;
-  }
-  return forecast;
+  return Finish(std::move(made), std::move(problem), job, tokens);
 }
 
 absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job, Effort effort) {
   GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
+  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(model, problem, job, effort));
   GEMINID_ASSIGN_OR_RETURN(Forecast forecast,
-                           MakeForecast(std::move(problem), job, job.batch.tokens(), effort));
+                           Finish(std::move(made), std::move(problem), job, job.batch.tokens()));
   forecast.parameters = CountParameters(model);
   return forecast;
 }
@@ -174,7 +216,9 @@ absl::StatusOr<bool> Fits(const Model& model, const Job& job) {
   const absl::StatusOr<HierarchyProblem> problem = MakeProblem(model, job);
   if (absl::IsResourceExhausted(problem.status())) return false;
   if (!problem.ok()) return problem.status();
-  return Fits(*problem, job);
+  GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made,
+                           MakePlan(model, *problem, job, Effort::kFirstFit));
+  return made.plan.fits;
 }
 
 double BytesPerParameter(const Forecast& forecast, const Job& job, Tier tier) {
@@ -203,6 +247,7 @@ absl::StatusOr<std::uint64_t> LeastHostBytes(HierarchyProblem problem, const Job
 
 absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job) {
   GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
+  if (HasStateDisk(job)) return LeastHostBesideDisk(model, job);
   return LeastHostBytes(std::move(problem), job);
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "training/forecast/trainer_layout.h"
 #include "training/models/parameters.h"
 
 namespace geminid::forecast {
@@ -100,6 +101,14 @@ std::vector<Tensor> Tensors(const Model& model) {
   const bool has_table = model.vocabulary > 0;
   tensors.front().also_output = has_table && model.tied_output() && !model.classifies();
   return tensors;
+}
+
+std::vector<bool> NormsAmongTensors(const Model& model) {
+  std::vector<bool> norms;
+  for (const trainer::ParameterSpec& spec : trainer::MakeParameters(model).specs) {
+    norms.push_back(spec.data_type == zero::DataType::kFloat32);
+  }
+  return norms;
 }
 
 }  // namespace geminid::forecast

@@ -12,6 +12,7 @@
 #include "kernels/model/attention/attention_parts.h"
 #include "training/forecast/catalogue.h"
 #include "training/forecast/forecast.h"
+#include "training/forecast/trainer_layout.h"
 
 namespace geminid::forecast {
 namespace {
@@ -32,22 +33,28 @@ std::uint64_t TogetherOf(const Model& model, const Place& place, std::uint64_t b
   return bytes / model.experts + largest_chunk;
 }
 
-// Packed as the engine packs the trainer's parameters: each part of a layer is a unit.
-Chunks PackedChunks(const Model& model, const TrainerNeed& need) {
-  const std::vector<Tensor> tensors = Tensors(model);
+// As the trainer gives its parameters to the engine: each part of a layer is a unit.
+std::vector<zero::TensorShape> ShapesOf(const std::vector<Tensor>& tensors, zero::DataType type,
+                                        bool whole_matrices) {
   std::vector<zero::TensorShape> shapes;
   std::map<Place, std::uint32_t> units;
-  const zero::DataType type =
-      need.element_bytes == sizeof(float) ? zero::DataType::kFloat32 : zero::DataType::kBFloat16;
   for (const Tensor& tensor : tensors) {
     zero::TensorShape shape = {.elements = tensor.elements(), .type = type};
     if (IsPartOfLayer(tensor.used_by)) {
       const auto number = static_cast<std::uint32_t>(units.size());
       shape.unit = units.emplace(Place(tensor.layer, tensor.used_by), number).first->second;
     }
-    shape.whole = need.whole_matrices && IsLayerMatrix(tensor);
+    shape.whole = whole_matrices && IsLayerMatrix(tensor);
     shapes.push_back(shape);
   }
+  return shapes;
+}
+
+Chunks PackedChunks(const Model& model, const TrainerNeed& need) {
+  const std::vector<Tensor> tensors = Tensors(model);
+  const zero::DataType type =
+      need.element_bytes == sizeof(float) ? zero::DataType::kFloat32 : zero::DataType::kBFloat16;
+  const std::vector<zero::TensorShape> shapes = ShapesOf(tensors, type, need.whole_matrices);
   const auto layout =
       zero::MakeLayout(shapes, {.world_size = static_cast<int>(need.sharing_ranks)});
   if (!layout.ok()) return {};
@@ -104,6 +111,16 @@ LibraryBytes AttentionBytesOf(const WorkspaceShape& shape) {
 }
 
 }  // namespace
+
+absl::StatusOr<zero::Layout> TrainerLayout(const Model& model, std::uint64_t sharing_ranks) {
+  const std::vector<Tensor> tensors = Tensors(model);
+  const std::vector<bool> norms = NormsAmongTensors(model);
+  std::vector<zero::TensorShape> shapes = ShapesOf(tensors, zero::DataType::kBFloat16, false);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (norms[i]) shapes[i].type = zero::DataType::kFloat32;
+  }
+  return zero::MakeLayout(shapes, {.world_size = static_cast<int>(sharing_ranks)});
+}
 
 std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
   const LibraryBytes library = AttentionBytesOf(shape);

@@ -91,7 +91,9 @@ std::string ExplainTime(const HierarchyPlan& plan) {
 
 std::string ExplainDisk(const HierarchyPlan& plan) {
   if (!plan.disk.used) return "";
-  std::string text = absl::StrCat("Host memory caches ", FormatBytes(plan.disk.disk_bytes),
+  // A plan without objects has state there that is not cached.
+  const char* const what = plan.disk.objects.empty() ? "State takes " : "Host memory caches ";
+  std::string text = absl::StrCat(what, FormatBytes(plan.disk.disk_bytes),
                                   " on disk: a step reads ", FormatBytes(plan.traffic.disk_read),
                                   " and writes ", FormatBytes(plan.traffic.disk_written), ".");
   if (plan.disk.life_days > 0 && plan.traffic.disk_written > 0) {

@@ -82,9 +82,12 @@ std::vector<EnginePart> EngineParts(const forecast::Forecast& forecast,
                                    State(forecast),
                                    Activations(forecast)};
   if (forecast.plan.disk.used) {
-    parts.push_back({"disk",
-                     absl::StrCat("holds ", base::FormatBytes(forecast.plan.disk.disk_bytes)),
-                     false, "the engine does not choose the disk"});
+    parts.push_back(
+        {"disk", absl::StrCat("holds ", base::FormatBytes(forecast.plan.disk.disk_bytes)),
+         forecast.state_mode.has_value(),
+         forecast.state_mode.has_value() ? "--state-disk FOLDER"
+                                         : "the engine has whole chunks of state there, "
+                                           "and no weights"});
   }
   const bool runs = EngineRunsOn(hardware);
   parts.push_back({"device", hardware.name, runs,

@@ -39,7 +39,7 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
       "With --parallel: micro-batches per step; otherwise chosen");
   add("--device-memory", &flags->device_memory, "Usable on each accelerator, as in 22GiB");
   add("--host-memory", &flags->host_memory, "For training on each node; otherwise unlimited");
-  add("--disk", &flags->disk, "With --as-planned. For training on each node; otherwise none");
+  add("--disk", &flags->disk, "For training on each node; otherwise none");
   add("--batch", &flags->batch,
       "Sequences per micro-batch, over all ranks, as geminid-train has it; otherwise one per rank");
   add("--context,--sequence", &flags->sequence,
@@ -51,7 +51,7 @@ void AddPlanFlags(CLI::App* app, PlanFlags* flags) {
   app->add_flag("--as-planned", flags->as_planned,
                 "Plans with all that the planner knows, also with what today's engine does not "
                 "do: state on both sides and streamed in one step, activations decided one by one, "
-                "a disk");
+                "weights on disk");
   add("--activations", &flags->activations,
       "recompute: all but the input of each part of a layer, the default; keep: all are kept; "
       "planned, the default with --as-planned: kept, offloaded or recomputed as it pays");

@@ -153,7 +153,6 @@ constexpr Pair kNeeding[] = {
     {"--disk-read", "--disk", "it is the disk's rate"},
     {"--disk-write", "--disk", "it is the disk's rate"},
     {"--disk-endurance", "--disk", "it is the disk's"},
-    {"--disk", "--as-planned", "today's engine does not choose the disk"},
 };
 
 }  // namespace

@@ -47,10 +47,10 @@ std::vector<std::string> With(std::vector<std::string> arguments,
 TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
   const Outcome outcome = RunPlan(With(kGpt2In1GiB, {"--host-memory", "4GiB"}));
   EXPECT_EQ(outcome.code, base::kExitOk) << outcome.err;
-  EXPECT_THAT(outcome.out,
-              AllOf(HasSubstr("It fits a host device of 1.0 GiB"), HasSubstr("not run on a GPU yet"),
-                    HasSubstr("0.124 billion"), HasSubstr("tokens/s"), HasSubstr("TIER"),
-                    HasSubstr("device"), HasSubstr("as little as"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("It fits a host device of 1.0 GiB"),
+                                 HasSubstr("not run on a GPU yet"), HasSubstr("0.124 billion"),
+                                 HasSubstr("tokens/s"), HasSubstr("TIER"), HasSubstr("device"),
+                                 HasSubstr("as little as"), Not(HasSubstr("\x1b"))));
   EXPECT_EQ(outcome.err, "");
 }
 
@@ -106,8 +106,14 @@ TEST(Plan, Engine_ExecutesWhatIsPlannedUnlessAskedForMore) {
                                 "--disk-read", "3GB/s", "--disk-write", "2GB/s"});
   EXPECT_EQ(disk.code, base::kExitOk) << disk.err;
   EXPECT_THAT(disk.out, AllOf(HasSubstr("today's engine does not do all of it"),
-                              HasSubstr("no: the engine does not choose the disk"),
+                              HasSubstr("no: the engine has whole chunks of state there"),
                               Not(HasSubstr("It fits."))));
+  const std::vector<std::string> on_disk = With(
+      kGpt2In1GiB,
+      {"--host-memory", "1GiB", "--disk", "8GiB", "--disk-read", "3GB/s", "--disk-write", "2GB/s"});
+  EXPECT_THAT(RunPlan(on_disk).out, AllOf(HasSubstr("yes: --state-disk FOLDER"),
+                                          HasSubstr("State takes"), HasSubstr("It fits")));
+  EXPECT_THAT(RunPlan(With(kGpt2In1GiB, {"--host-memory", "1GiB"})).out, HasSubstr("does not fit"));
   EXPECT_THAT(RunPlan(kGpt2In1GiB).out, HasSubstr("yes: --optimizer-state auto"));
   const Outcome all = RunPlan({"--model", "gpt2", "--device-memory", "8GiB", "--host-memory", "0"});
   EXPECT_THAT(all.out, HasSubstr("yes: --optimizer-state device"));
@@ -256,7 +262,7 @@ TEST(Plan, FlagsThatDoNotGoTogether_AreRefused) {
       {{"--model", "llama-like", "--largest", "--layers", "4"}, "--largest", "--layers"},
       {{"--model", "llama-like", "--largest", "--hidden", "4"}, "--largest", "--hidden"},
       {{"--model", "llama-like", "--largest", "--heads", "4"}, "--largest", "--heads"},
-      {{"--model", "gpt2", "--disk", "1TB"}, "--disk", "--as-planned"},
+      {{"--model", "gpt2", "--disk", "1TB"}, "--disk", "--disk-read"},
       {{"--model", "gpt2", "--as-planned", "--disk", "1TB"}, "--disk", "--disk-read"},
       {{"--model", "gpt2", "--as-planned", "--disk-read", "1GB/s"}, "--disk-read", "--disk"},
       {{"--model", "gpt2", "--as-planned", "--disk-write", "1GB/s"}, "--disk-write", "--disk"},

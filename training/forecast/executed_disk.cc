@@ -1,0 +1,143 @@
+#include "training/forecast/executed_disk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/disk/extent_map.h"
+#include "client/zero/state/state_list.h"
+#include "training/forecast/forecast.h"
+#include "training/forecast/trainer_layout.h"
+
+namespace geminid::forecast {
+namespace {
+
+using planner::HierarchyPlan;
+using planner::Owner;
+using planner::Resource;
+using planner::Tier;
+
+constexpr double kSecondsPerDay = 24 * 3600;
+// Updates run beside the next forward pass, which is about a third of a step's computation.
+constexpr double kForwardShare = 1.0 / 3;
+
+zero::StateStoreOptions StoreOptionsOf(const Optimizer& optimizer) {
+  zero::StateStoreOptions options;
+  options.state_arrays = static_cast<std::size_t>(kernels::StateArrays(optimizer.options));
+  options.whole_state_arrays =
+      static_cast<std::size_t>(kernels::MatrixStateArrays(optimizer.options));
+  if (optimizer.small_state) options.state_type = zero::DataType::kBFloat16;
+  options.disk = zero::DiskStateOptions{};
+  return options;
+}
+
+Owner OwnerOf(const zero::StateList& list, std::size_t slot) {
+  switch (list.specs[slot].kind) {
+    case ChunkKind::kWeight:
+      return Owner::kWeights;
+    case ChunkKind::kRemainder:
+    case ChunkKind::kExpAvg:
+    case ChunkKind::kExpAvgSq:
+      return Owner::kOptimizerState;
+    case ChunkKind::kGradient:
+      return slot < list.first_tensor_state ? Owner::kGradients : Owner::kStaging;
+    default:
+      return Owner::kStaging;
+  }
+}
+
+void AddOwner(Owner owner, std::uint64_t bytes, planner::TierBytes* tier) {
+  tier->by_owner[static_cast<std::size_t>(owner)] += bytes;
+  tier->peak += bytes;
+}
+
+// What is short becomes what would help.
+void Judge(Tier tier, std::uint64_t needed, HierarchyPlan* plan) {
+  const std::uint64_t limit = plan->tier(tier).limit;
+  if (needed <= limit) return;
+  plan->fits = false;
+  plan->lacking[static_cast<std::size_t>(tier)] = needed - limit;
+  plan->remedies.push_back({tier, needed - limit});
+}
+
+void AddSeconds(const planner::Machine& machine, const ExecutedState& state, HierarchyPlan* plan) {
+  const auto bytes = static_cast<double>(state.step_bytes) * machine.ranks_on_node;
+  const double read = bytes / machine.disk_read_bytes_per_second;
+  const double written = bytes / machine.disk_write_bytes_per_second;
+  plan->busy_seconds[static_cast<std::size_t>(Resource::kDiskRead)] = read;
+  plan->busy_seconds[static_cast<std::size_t>(Resource::kDiskWrite)] = written;
+  const double disk = std::max(read, written);
+  plan->seconds.disk = std::max(0.0, disk - kForwardShare * plan->seconds.compute);
+  plan->seconds.step += plan->seconds.disk;
+  plan->step_lower_bound_seconds = std::max(plan->step_lower_bound_seconds, disk);
+  const auto busiest = std::ranges::max_element(plan->busy_seconds);
+  plan->bottleneck = static_cast<Resource>(busiest - plan->busy_seconds.begin());
+  if (machine.disk_endurance_bytes > 0 && bytes > 0) {
+    plan->disk.life_days =
+        machine.disk_endurance_bytes / bytes * plan->seconds.step / kSecondsPerDay;
+    plan->disk.wears_out_soon = plan->disk.life_days < planner::kLeastDiskLifeDays;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ExecutedState> ExecutedStateOf(const Model& model, const Job& job,
+                                              std::uint64_t host_bytes) {
+  const kernels::OptimizerKind kind = job.optimizer.options.kind;
+  if (kernels::NeedsSums(kind) || kind == kernels::OptimizerKind::kMuon) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        job.optimizer.name(), " cannot have state on disk; leave the disk out, or take adamw"));
+  }
+  GEMINID_ASSIGN_OR_RETURN(const zero::Layout layout, TrainerLayout(model, job.ranks));
+  zero::StateStoreOptions options = StoreOptionsOf(job.optimizer);
+  ExecutedState state;
+  state.choice = zero::ChooseOnDisk(layout, options, host_bytes);
+  options.on_disk = state.choice.on_disk;
+  const zero::StateList list = zero::ListState(layout, options);
+  for (std::size_t slot = 0; slot < list.specs.size(); ++slot) {
+    AddOwner(OwnerOf(list, slot), list.specs[slot].bytes, &state.host);
+  }
+  std::vector<zero::DiskShape> shapes = list.DiskShapes();
+  state.payload_bytes = list.disk_bytes();
+  state.file_bytes = zero::DiskFileBytes(shapes, /*folders=*/1);
+  shapes.resize(list.extents.size());  // without spares
+  state.step_bytes = disk::ExtentMap(zero::PayloadsOf(shapes)).total_bytes();
+  return state;
+}
+
+absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model,
+                                                planner::HierarchyProblem problem, const Job& job) {
+  const planner::Machine machine = problem.machine;
+  GEMINID_ASSIGN_OR_RETURN(const ExecutedState state,
+                           ExecutedStateOf(model, job, machine.host_bytes));
+  problem.machine.host_bytes = kMostHostBytes / machine.ranks_on_node;
+  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakeExecutablePlan(problem));
+  HierarchyPlan& plan = made.plan;
+  planner::TierBytes& host = plan.tiers[static_cast<std::size_t>(Tier::kHost)];
+  planner::TierBytes& disk = plan.tiers[static_cast<std::size_t>(Tier::kDisk)];
+  host.limit = machine.host_bytes;
+  disk.limit = machine.disk_bytes;
+  // With state on the device from the start none is elsewhere.
+  if (made.mode == StateMode::kDevice) return made;
+  const std::uint64_t activations = host.of(Owner::kActivations);
+  host = state.host;
+  host.limit = machine.host_bytes;
+  AddOwner(Owner::kActivations, activations, &host);
+  Judge(Tier::kHost, state.choice.host_bytes + activations, &plan);
+  if (state.choice.chunks == 0) return made;
+  AddOwner(Owner::kOptimizerState, state.payload_bytes, &disk);
+  AddOwner(Owner::kStaging, state.file_bytes - state.payload_bytes, &disk);
+  Judge(Tier::kDisk, disk.peak, &plan);
+  plan.disk.used = true;
+  plan.disk.disk_bytes = state.file_bytes;
+  plan.disk.least_read_bytes = plan.disk.least_written_bytes = state.step_bytes;
+  if (!plan.fits) return made;
+  plan.everything_on_device = false;
+  plan.traffic.disk_read = plan.traffic.disk_written = state.step_bytes;
+  plan.traffic.host_memory += 2 * state.step_bytes;
+  AddSeconds(machine, state, &plan);
+  return made;
+}
+
+}  // namespace geminid::forecast

@@ -104,8 +104,10 @@ std::vector<Tensor> Tensors(const Model& model) {
 }
 
 std::vector<bool> NormsAmongTensors(const Model& model) {
+  trainer::ModelConfig marked = model;  // its norms by their type
+  marked.fp32_norms = true;
   std::vector<bool> norms;
-  for (const trainer::ParameterSpec& spec : trainer::MakeParameters(model).specs) {
+  for (const trainer::ParameterSpec& spec : trainer::MakeParameters(marked).specs) {
     norms.push_back(spec.data_type == zero::DataType::kFloat32);
   }
   return norms;

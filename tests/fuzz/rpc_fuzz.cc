@@ -37,7 +37,7 @@ class Server {
         plan_(hub_.get()),
         memory_(hub_.get()),
         admin_(hub_.get(), FactsOf(&vitals_)),
-        job_(hub_.get(), &log_, [](shm::SessionId) {}),
+        job_(hub_.get(), &log_, JobSharingOptions(), &counts_, [](shm::SessionId) {}),
         settings_(config::Settings{}),
         config_(&settings_) {
     QuietLibraries();  // as the daemon does
@@ -76,6 +76,7 @@ class Server {
 
   Limits limits_{config::TenantShares{}};
   TenantLog log_{&limits_};
+  SharingCounts counts_;
   Vitals vitals_;
   std::unique_ptr<Hub> hub_;
   SessionRpc session_;

@@ -221,6 +221,9 @@ absl::Status EngineImpl::ChooseDisk(StateStoreOptions* options) {
   GEMINID_ASSIGN_OR_RETURN(uint64_t room, HostRoom(*setup_.session));
   GEMINID_ASSIGN_OR_RETURN(const uint64_t shared, links_->SegmentBytes());
   room -= std::min(room, shared);
+  if (links_->host_shards() != nullptr && IsOfRun(*setup_.session)) {  // allocated after the state
+    room -= std::min(room, links_->host_shards()->BytesFor(setup_.layout));
+  }
   if (options->noted_tensors.has_value()) {
     room -= std::min(room, StepNotes::BytesFor(*options->noted_tensors));
   }

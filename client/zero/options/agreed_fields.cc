@@ -180,7 +180,10 @@ AgreedFields FieldsOf(const std::vector<Parameter>& parameters, const Options& o
   fields.Add("the number of parameters", static_cast<double>(parameters.size()));
   fields.Add("data_type", Name(options.data_type));
   fields.Add("state_type", Name(options.state_type));
-  fields.Add("state_disk", options.state_disk.folders.empty() ? "none" : "folders");
+  const bool all_on_disk = options.state_placement == StatePlacement::kDisk;
+  fields.Add("state_disk", options.state_disk.folders.empty() ? "none"
+                           : all_on_disk                      ? "for all state"
+                                         : "for what host memory does not hold");
   fields.Add("stage", static_cast<int>(options.stage));
   fields.Add("clip_norm", options.clip_norm);
   fields.Add("accumulate", options.accumulate);

@@ -144,6 +144,12 @@ absl::Status EngineSetup::CheckStateDisk() const {
   const bool is_auto = options.state_placement == StatePlacement::kAuto;
   const bool wants_disk = options.state_placement == StatePlacement::kDisk;
   if (!has_disk() && !wants_disk) return absl::OkStatus();
+  if (IsMuon(options.optimizer) || NeedsSums(options.optimizer)) {
+    return absl::UnimplementedError(absl::StrCat(
+        Name(options.optimizer),
+        " reads whole tensors, or all state, before it updates any, and cannot have state on disk; "
+        "use state placement host, or an optimizer such as AdamW"));
+  }
   if (!is_auto && !wants_disk) {
     return absl::InvalidArgumentError(
         "Options::state_disk names folders, and the state placement is neither auto nor disk; name "
@@ -153,12 +159,6 @@ absl::Status EngineSetup::CheckStateDisk() const {
     return absl::InvalidArgumentError(
         "Options::state_disk names folders, and with placement device all state is on the device; "
         "name none, or use placement auto or cpu");
-  }
-  if (IsMuon(options.optimizer) || NeedsSums(options.optimizer)) {
-    return absl::UnimplementedError(absl::StrCat(
-        Name(options.optimizer),
-        " reads whole tensors, or all state, before it updates any, and cannot have state on disk; "
-        "use state placement host, or an optimizer such as AdamW"));
   }
   return disk::CheckFolders(options.state_disk.folders);
 }

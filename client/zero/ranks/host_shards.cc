@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "base/pages.h"
 #include "base/status_macros.h"
 
 namespace geminid::zero {
@@ -49,6 +50,13 @@ absl::Status HostShards::ConnectDevices(device::Device* device, uint64_t scratch
   control->SetTimeout(ranks_->timeout());
   GEMINID_ASSIGN_OR_RETURN(device_ranks_, device->ConnectRanks(std::move(control), scratch_bytes));
   return absl::OkStatus();
+}
+
+uint64_t HostShards::BytesFor(const Layout& layout) const {
+  const auto ranks = static_cast<uint64_t>(ranks_->WorldSize());
+  uint64_t bytes = 0;
+  for (const ChunkShape& chunk : layout.chunks) bytes += base::RoundUpToPage(chunk.bytes() / ranks);
+  return bytes;
 }
 
 absl::Status HostShards::Allocate(Session* session, const Layout& layout) {

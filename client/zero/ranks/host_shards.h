@@ -31,6 +31,8 @@ class HostShards {
 
   // Where all ranks move memory of their devices without the host: the host's ranks, too.
   absl::Status ConnectDevices(device::Device* device, uint64_t scratch_bytes);
+  // That Allocate takes, each part to a page at most.
+  uint64_t BytesFor(const Layout& layout) const;
   // Takes the host memory. RESOURCE_EXHAUSTED says what for.
   absl::Status Allocate(Session* session, const Layout& layout);
   // Gives it back.

@@ -259,9 +259,11 @@ absl::Status SessionMemory::MakeSlabs(const ClientSession& session, uint64_t byt
 }
 
 absl::StatusOr<uint64_t> SessionMemory::HostShare(const SessionPtr& session) {
-  const uint64_t available = memory::BytesForPools();
+  const uint64_t free_bytes = memory::BytesForPools();
+  // Of pools that are being filled.
+  const uint64_t promised = std::min(free_bytes, admission_.promised_bytes());
   const Locked locked = table_->Lock();
-  return locked.engine().HostShare(session->id(), available);
+  return locked.engine().HostShare(session->id(), free_bytes - promised);
 }
 
 absl::Status SessionMemory::ReleaseArena(const SessionPtr& session, bool again) {

@@ -144,6 +144,7 @@ class _Former:
     def __init__(self, run: _Run, left: elastic.Left) -> None:
         self._run, self._left = run, left
         self.rank = left.rank
+        self.has_terms = False  # without them its process died before its first step
         self.engine: Engine | None = None
         self.pieces: list[Piece] = []
         self.address = 0  # of theirs in the image
@@ -164,10 +165,13 @@ class _Former:
                     raise
                 time.sleep(0.1)
         self._held = Holding(self._session)
-        terms = self._held.left()
-        if not self._session.describe()["is_successor"] or terms is None or "bytes of a note" not in terms:
+        terms, is_successor = self._held.left(), self._session.describe()["is_successor"]
+        if is_successor and terms is None and not self._left.step:
+            return
+        if not is_successor or terms is None or "bytes of a note" not in terms:
             raise DataLoss(f"what {self._name()} left in memory is not there any more, or is not of a run of geminid.torch")
         script.check(terms)
+        self.has_terms = True
         self._unit = str(terms["unit"])
         self._held.make_notes(int(terms["bytes of a note"]))
 
@@ -329,10 +333,11 @@ class _Group:
 
     def _collect(self, choice: elastic.Choice, script: Script, formers: Sequence[_Former]) -> elastic.Image | None:
         _agree(self.ranks, _attempt(lambda: _each(lambda former: former.claim(script), formers)))
+        if not self._all(former.has_terms for former in formers):
+            return None
         connect = self._connecting(choice)
         _agree(self.ranks, _attempt(lambda: _each(lambda former: former.finish(script, connect), formers)))
-        resumed = [former.engine is not None and former.engine.resumed() is not None for former in formers]
-        if b"0" in self.ranks.gather(b"1" if all(resumed) else b"0"):
+        if not self._all(former.engine is not None and former.engine.resumed() is not None for former in formers):
             return None
         generation = int(self.ranks.gather(str(secrets.randbits(48)).encode())[0])
         contents = Contents()
@@ -342,6 +347,10 @@ class _Group:
         _agree(self.ranks, _attempt(lambda: self._write(choice, formers, contents)))
         _agree(self.ranks, _attempt(lambda: self._complete(formers, image)))
         return image
+
+    def _all(self, mine: Iterable[bool]) -> bool:
+        """Of all ranks."""
+        return b"0" not in self.ranks.gather(b"1" if all(mine) else b"0")
 
     def _connecting(self, choice: elastic.Choice) -> Callable[[elastic.Left], Ranks]:
         """How the ranks of the group before meet. Their order is what it was, and so are all sums."""

@@ -1,0 +1,124 @@
+"""How ranks agree on what they take over, with ranks and sessions that are not there."""
+
+import threading
+
+import pytest
+
+from geminid.errors import DataLoss
+from geminid.torch import handover
+from geminid.torch.elastic import Choice, Left
+
+
+class Meeting:
+    """Of ranks that are threads."""
+
+    def __init__(self, world):
+        self.barrier = threading.Barrier(world, timeout=60)
+        self.data = [b""] * world
+
+
+class FakeRanks:
+    def __init__(self, meeting, rank):
+        self.meeting, self.rank, self.world_size = meeting, rank, len(meeting.data)
+        self.gathers = 0
+
+    def gather(self, data):
+        self.gathers += 1
+        self.meeting.data[self.rank] = data
+        self.meeting.barrier.wait()
+        gathered = list(self.meeting.data)
+        self.meeting.barrier.wait()
+        return gathered
+
+
+def as_ranks(world, work):
+    """What `work` returns or raises on each."""
+    meeting, made = Meeting(world), [None] * world
+
+    def run(rank):
+        try:
+            made[rank] = work(FakeRanks(meeting, rank))
+        except Exception as problem:
+            made[rank] = problem
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return made
+
+
+class FakeFormer:
+    """Of a rank that has left `terms`, or has died before it had some."""
+
+    def __init__(self, events, left, has_terms=True, problem=None):
+        self.events, self.rank, self.has_terms, self.problem, self.engine = events, left.rank, has_terms, problem, None
+
+    def claim(self, _script):
+        self.events.append(("claim", self.rank))
+        if self.problem is not None:
+            raise self.problem
+
+    def finish(self, _script, _connect):
+        self.events.append(("finish", self.rank))
+
+    def end(self, leaves):
+        self.events.append(("end", self.rank, leaves))
+
+
+def group_of(ranks, left):
+    """Of ranks on one daemon."""
+    group = object.__new__(handover._Group)
+    group.ranks, group.run, group.memory = ranks, None, None
+    group.places, group.leaders, group._left = [0] * ranks.world_size, [0], [left]
+    group.daemon, group.leads = 0, ranks.rank == 0
+    return group
+
+
+TWO = (Left(2, 0), Left(2, 1))
+
+
+def test_group_that_died_before_its_first_step_is_not_gone_on_from_and_ends(monkeypatch):
+    events = []
+    monkeypatch.setattr(handover, "_Former", lambda _run, left: FakeFormer(events, left, has_terms=left.rank == 0))
+    assert as_ranks(3, lambda ranks: group_of(ranks, TWO).collect(Choice((0, 0)), None)) == [None] * 3
+    assert sorted(events) == [("claim", 0), ("claim", 1), ("end", 0, False), ("end", 1, False)]
+
+
+class FakeSession:
+    def __init__(self, is_successor=True):
+        self.is_successor = is_successor
+
+    def describe(self):
+        return {"is_successor": self.is_successor}
+
+
+class FakeRun:
+    def __init__(self, is_successor):
+        self.is_successor = is_successor
+
+    def session(self, _left, _device_bytes):
+        return FakeSession(self.is_successor)
+
+
+class FakeHolding:
+    """Of a process that left no terms."""
+
+    def __init__(self, _session):
+        pass
+
+    def left(self):
+        return None
+
+
+@pytest.mark.parametrize("step, is_successor, is_lost", [(0, True, False), (3, True, True), (0, False, True)])
+def test_rank_without_terms_has_lost_something_where_it_had_committed_a_step(monkeypatch, step, is_successor, is_lost):
+    monkeypatch.setattr(handover, "Holding", FakeHolding)
+    former = handover._Former(FakeRun(is_successor), Left(2, 0, step))
+    if is_lost:
+        with pytest.raises(DataLoss, match="rank 0 of 2 left in memory"):
+            former.claim(None)
+    else:
+        former.claim(None)
+    assert not former.has_terms

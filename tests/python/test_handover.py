@@ -1,12 +1,14 @@
 """How ranks agree on what they take over, with ranks and sessions that are not there."""
 
+import pickle
 import threading
 
 import pytest
 
-from geminid.errors import DataLoss
+from geminid.errors import DataLoss, Refused
 from geminid.torch import handover
-from geminid.torch.elastic import Choice, Left
+from geminid.torch.elastic import Choice, Found, Image, Left
+from geminid.torch.image import Contents
 
 
 class Meeting:
@@ -53,7 +55,8 @@ class FakeFormer:
     """Of a rank that has left `terms`, or has died before it had some."""
 
     def __init__(self, events, left, has_terms=True, problem=None):
-        self.events, self.rank, self.has_terms, self.problem, self.engine = events, left.rank, has_terms, problem, None
+        self.events, self.rank, self.problem, self.engine = events, left.rank, problem, None
+        self.terms = {"unit": "block"} if has_terms else {}
 
     def claim(self, _script):
         self.events.append(("claim", self.rank))
@@ -121,4 +124,59 @@ def test_rank_without_terms_has_lost_something_where_it_had_committed_a_step(mon
             former.claim(None)
     else:
         former.claim(None)
-    assert not former.has_terms
+    assert not former.terms
+
+
+class FakeMemory:
+    """Of an image that is there."""
+
+    def __init__(self, events, terms):
+        self.events, self.found, self.terms = events, Image(1, 2, (0, 1), 4), terms
+
+    def header(self):
+        return pickle.dumps(Contents(step=4, notes={0: b"note", 1: b"note"}, terms=self.terms))
+
+    def leave(self):
+        self.events.append("leave")
+
+    def close(self):
+        self.events.append("close")
+
+
+def refuse_others(left):
+    if left != {"script": "this one"}:
+        raise Refused("another script")
+
+
+class FakeGroup:
+    """That has found an image of two ranks, and nothing else."""
+
+    def __init__(self, ranks, terms, events):
+        self.ranks, self.places, self.events = ranks, [0] * ranks.world_size, events
+        self.memory = FakeMemory(events, terms) if ranks.rank == 0 else None
+
+    def found_nothing(self):
+        return False
+
+    def find(self):
+        return [Found((), Image(1, 2, (0, 1), 4))]
+
+    def end_others(self, _choice, _collected):
+        self.events.append("end others")
+
+
+def taken_over(monkeypatch, terms):
+    events = []
+    monkeypatch.setattr(handover, "_Group", lambda ranks, _run: FakeGroup(ranks, terms, events))
+    script = handover.Script([], "fp32", refuse_others, None)
+    return as_ranks(3, lambda ranks: handover.take_over(ranks, "run", True, script)), events
+
+
+def test_image_of_another_script_is_refused_before_anything_ends(monkeypatch):
+    made, events = taken_over(monkeypatch, {"script": "that one"})
+    assert all(isinstance(each, Refused) for each in made) and "end others" not in events and "close" not in events
+
+
+def test_image_of_this_script_is_taken(monkeypatch):
+    made, events = taken_over(monkeypatch, {"script": "this one"})
+    assert [(each.world, each.step) for each in made] == [(2, 4)] * 3 and events == ["end others"] * 3

@@ -144,7 +144,7 @@ class _Former:
     def __init__(self, run: _Run, left: elastic.Left) -> None:
         self._run, self._left = run, left
         self.rank = left.rank
-        self.has_terms = False  # without them its process died before its first step
+        self.terms: dict[str, Any] = {}  # without them its process died before its first step
         self.engine: Engine | None = None
         self.pieces: list[Piece] = []
         self.address = 0  # of theirs in the image
@@ -171,8 +171,7 @@ class _Former:
         if not is_successor or terms is None or "bytes of a note" not in terms:
             raise DataLoss(f"what {self._name()} left in memory is not there any more, or is not of a run of geminid.torch")
         script.check(terms)
-        self.has_terms = True
-        self._unit = str(terms["unit"])
+        self.terms = terms
         self._held.make_notes(int(terms["bytes of a note"]))
 
     def finish(self, script: Script, connect: Callable[[elastic.Left], Ranks]) -> None:
@@ -180,7 +179,7 @@ class _Former:
         assert self._session is not None
         self._ranks = connect(self._left)
         try:
-            self.engine = script.make_engine(self._session, self._ranks, self._unit)
+            self.engine = script.make_engine(self._session, self._ranks, str(self.terms["unit"]))
         except BaseException:
             self._ranks.close()  # nobody waits for it
             raise
@@ -237,12 +236,16 @@ class Handover:
         self._steps = 0
         self._closed = memory is None
 
-    def take_image(self, image: elastic.Image) -> None:
-        """From here on it knows what all images say. All ranks must."""
+    def take_image(self, image: elastic.Image, check: Callable[[Mapping[str, Any]], None]) -> None:
+        """From here on it knows what all images say. All ranks must. Raises what `check` raises of an image's terms; nothing
+        has changed then."""
         mine = self._memory is not None and self._memory.found is not None and (
             self._memory.found.generation == image.generation)
         headers = self._ranks.gather(self._memory.header() if mine and self._memory is not None else b"")
-        self._parts = [(rank, contents_in(header)) for rank, header in enumerate(headers) if header]
+        parts = [(rank, contents_in(header)) for rank, header in enumerate(headers) if header]
+        for _, contents in parts:
+            check(contents.terms)
+        self._parts = parts
         self._progress = merged([contents for _, contents in self._parts])
         self.world, self.step, self.notes = image.world, self._progress.step, self._progress.notes
 
@@ -333,7 +336,7 @@ class _Group:
 
     def _collect(self, choice: elastic.Choice, script: Script, formers: Sequence[_Former]) -> elastic.Image | None:
         _agree(self.ranks, _attempt(lambda: _each(lambda former: former.claim(script), formers)))
-        if not self._all(former.has_terms for former in formers):
+        if not self._all(bool(former.terms) for former in formers):
             return None
         connect = self._connecting(choice)
         _agree(self.ranks, _attempt(lambda: _each(lambda former: former.finish(script, connect), formers)))
@@ -376,7 +379,7 @@ class _Group:
             if note is None:
                 raise DataLoss(f"the weights that rank {former.rank} left in memory are of step {engine.committed}, and its "
                                "note of that step is not there. Free them with `geminictl end JOB`")
-            contents.notes[former.rank] = note
+            contents.notes[former.rank], contents.terms = note, former.terms
             contents.step, contents.updates, contents.tensor_state = engine.progress()
             former.pieces = pieces_of(engine, script.records, state_type)
             contents.pieces += former.pieces
@@ -430,10 +433,11 @@ def take_over(ranks: Ranks, run: str, is_kept: bool, script: Script) -> Handover
         image = group.collect(choice, script)
         collected = True
     image = image or elastic.whole_image(found)
-    group.end_others(choice, collected)
     made = Handover(ranks, group.memory)
     if image is not None:
-        made.take_image(image)
+        made.take_image(image, script.check)
+    group.end_others(choice, collected)
+    if image is not None:
         return made
     made.close()
     made.why_not = choice.missing

@@ -63,12 +63,13 @@ class Piece:
 
 @dataclass
 class Contents:
-    """What one image says of itself. notes: of geminid.torch.resume, by rank."""
+    """What one image says of itself. notes: of geminid.torch.resume, by rank. terms: of the script (holding.terms_of)."""
     pieces: list[Piece] = field(default_factory=list)
     step: int = 0
     updates: int = 0
     tensor_state: bytes = b""
     notes: dict[int, bytes] = field(default_factory=dict)
+    terms: dict[str, Any] = field(default_factory=dict)
 
     def places(self) -> list[int]:
         """Where each piece begins, and where the last one ends."""

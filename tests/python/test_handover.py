@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from geminid.errors import DataLoss, Refused
+from geminid.errors import Aborted, DataLoss, Refused
 from geminid.torch import handover
 from geminid.torch.elastic import Choice, Found, Image, Left
 from geminid.torch.image import Contents
@@ -49,6 +49,34 @@ def as_ranks(world, work):
     for thread in threads:
         thread.join()
     return made
+
+
+def test_ranks_meet_while_one_works(monkeypatch):
+    """It is done when all ranks have met three times."""
+    monkeypatch.setattr(handover, "_MEET_SECONDS", 0.001)
+    done = threading.Event()
+
+    def work(ranks):
+        gather = ranks.gather
+
+        def counted(data):
+            if ranks.gathers == 3:
+                done.set()
+            return gather(data)
+
+        ranks.gather = counted
+        return handover._together(ranks, lambda: done.wait(60) if ranks.rank == 0 else "at once")
+
+    assert as_ranks(2, work) == [True, "at once"]
+
+
+def test_problem_of_one_rank_is_raised_on_all():
+    def fail():
+        raise DataLoss("gone")
+
+    made = as_ranks(2, lambda ranks: handover._together(ranks, fail if ranks.rank else int))
+    assert isinstance(made[0], Aborted) and "rank 1" in str(made[0]) and "DataLoss: gone" in str(made[0])
+    assert isinstance(made[1], DataLoss)
 
 
 class FakeFormer:

@@ -16,7 +16,7 @@ import socket as socket_
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -40,6 +40,7 @@ _INSTALLED = "/run/geminid/geminid.sock"
 _HOLDER_SUFFIX = ".holder"  # beside it: the socket of geminid-holder
 _PATIENCE_SECONDS = 30.0  # for processes of the group before that are ending, which torchrun gives as long
 _CONNECT_SECONDS = 60.0
+_MEET_SECONDS = 5.0  # well below what ranks wait for each other
 _TCP = 2
 _STEPS_OF_IMAGE = 2  # when a rank has made so many, each has committed one
 
@@ -111,7 +112,7 @@ def _look(run: str) -> dict[str, Any]:
     return {"daemon": daemon[1], "left": left, "image": bool(run_ranks(daemon[0], run_of_image(run)))}
 
 
-def _agree(ranks: Ranks, problem: Exception | None) -> None:
+def _agree(ranks: Ranks, problem: BaseException | None) -> None:
     """Raises on all ranks what one of them has."""
     texts = ranks.gather(b"" if problem is None else f"{type(problem).__name__}: {problem}".encode())
     if problem is not None:
@@ -121,12 +122,17 @@ def _agree(ranks: Ranks, problem: Exception | None) -> None:
             raise Aborted(f"rank {rank} could not take over what the ranks before left in memory: {text.decode()}")
 
 
-def _attempt(work: Callable[[], object]) -> Exception | None:
-    try:
-        work()
-    except Exception as problem:  # told to the other ranks
-        return problem
-    return None
+def _together(ranks: Ranks, work: Callable[[], T]) -> T:
+    """What this rank makes. All ranks meet until each is done, so that none waits too long for one that works. Raises on all
+    ranks what one of them has raised."""
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(work)
+        is_done = False
+        while not is_done:
+            wait([made], timeout=_MEET_SECONDS)
+            is_done = b"0" not in ranks.gather(b"1" if made.done() else b"0")
+    _agree(ranks, made.exception())
+    return made.result()
 
 
 def _each(work: Callable[[T], object], items: Iterable[T]) -> None:
@@ -306,7 +312,7 @@ class _Group:
             if self.leads and self._has_image[self.daemon]:
                 self._open_image()
 
-        _agree(self.ranks, _attempt(open_image))
+        _together(self.ranks, open_image)
         mine = self.memory.found if self.memory is not None else None
         images = [json.loads(data) for data in self.ranks.gather(json.dumps(mine and asdict(mine)).encode())]
         return [elastic.Found(left, elastic.Image(**{**image, "ranks": tuple(image["ranks"])}) if image else None)
@@ -335,20 +341,20 @@ class _Group:
         return image
 
     def _collect(self, choice: elastic.Choice, script: Script, formers: Sequence[_Former]) -> elastic.Image | None:
-        _agree(self.ranks, _attempt(lambda: _each(lambda former: former.claim(script), formers)))
+        _together(self.ranks, lambda: _each(lambda former: former.claim(script), formers))
         if not self._all(bool(former.terms) for former in formers):
             return None
         connect = self._connecting(choice)
-        _agree(self.ranks, _attempt(lambda: _each(lambda former: former.finish(script, connect), formers)))
+        _together(self.ranks, lambda: _each(lambda former: former.finish(script, connect), formers))
         if not self._all(former.engine is not None and former.engine.resumed() is not None for former in formers):
             return None
         generation = int(self.ranks.gather(str(secrets.randbits(48)).encode())[0])
         contents = Contents()
-        _agree(self.ranks, _attempt(lambda: self._describe(script, formers, contents)))
+        _together(self.ranks, lambda: self._describe(script, formers, contents))
         steps = self.ranks.gather(str(contents.step).encode())
         image = elastic.Image(generation, choice.world, tuple(sorted(contents.notes)), max(map(int, steps)))
-        _agree(self.ranks, _attempt(lambda: self._write(choice, formers, contents)))
-        _agree(self.ranks, _attempt(lambda: self._complete(formers, image)))
+        _together(self.ranks, lambda: self._write(choice, formers, contents))
+        _together(self.ranks, lambda: self._complete(formers, image))
         return image
 
     def _all(self, mine: Iterable[bool]) -> bool:

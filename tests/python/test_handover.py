@@ -1,14 +1,22 @@
 """How ranks agree on what they take over, with ranks and sessions that are not there."""
 
+import ctypes
+import importlib
 import pickle
 import threading
+import weakref
 
 import pytest
+import torch
+
+import geminid.torch
 
 from geminid.errors import Aborted, DataLoss, Refused
-from geminid.torch import handover
+from geminid.torch import handover, holding
 from geminid.torch.elastic import Choice, Found, Image, Left
-from geminid.torch.image import Contents
+from geminid.torch.image import Contents, ImageMemory
+
+prepare_ = importlib.import_module("geminid.torch.prepare")
 
 
 class Meeting:
@@ -202,9 +210,65 @@ def taken_over(monkeypatch, terms):
 
 def test_image_of_another_script_is_refused_before_anything_ends(monkeypatch):
     made, events = taken_over(monkeypatch, {"script": "that one"})
-    assert all(isinstance(each, Refused) for each in made) and "end others" not in events and "close" not in events
+    assert all(isinstance(each, Refused) for each in made) and events == ["leave"]
 
 
 def test_image_of_this_script_is_taken(monkeypatch):
     made, events = taken_over(monkeypatch, {"script": "this one"})
     assert [(each.world, each.step) for each in made] == [(2, 4)] * 3 and events == ["end others"] * 3
+
+
+def test_image_stays_for_the_next_process_where_this_one_fails(monkeypatch):
+    (first, *others), events = taken_over(monkeypatch, {"script": "this one"})
+    for each in (*others, first, first):
+        each.leave()
+        each.close()
+    assert events[3:] == ["leave"]
+
+
+class SessionOfImage:
+    def __init__(self, events):
+        self.events = events
+        self.close = weakref.finalize(self, events.append, "close")
+
+    def hold(self, _name, nbytes):
+        self.memory = (ctypes.c_char * nbytes)()
+        return ctypes.addressof(self.memory), False
+
+    def leave(self):
+        self.events.append("leave")
+
+
+def test_memory_of_an_image_that_is_left_is_no_longer_this_process_s():
+    events = []
+    memory = ImageMemory(lambda: SessionOfImage(events))
+    events.clear()
+    memory.leave()
+    memory.leave()
+    assert events == ["leave", "close"]
+
+
+@pytest.mark.parametrize("failing", ["_connect", "_hold", "_bind"])
+def test_prepare_that_fails_leaves_what_it_took_over(monkeypatch, failing):
+    """Only what fails is not there."""
+    left = []
+
+    class FakeHandover:
+        world = 0
+
+        def leave(self):
+            left.append(True)
+
+        def close(self):
+            pass
+
+    def fail(*_arguments):
+        raise DataLoss("a failure")
+
+    monkeypatch.setattr(prepare_, "_take_over", lambda *_arguments: FakeHandover())
+    monkeypatch.setattr(holding, "run_name", lambda _resume: ("run of test_handover", True))
+    monkeypatch.setattr(prepare_, failing, fail)
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(DataLoss, match="a failure"):
+        geminid.torch.prepare(model, torch.optim.AdamW(model.parameters()), device_memory="1MiB", resume=True)
+    assert left == [True]

@@ -281,6 +281,12 @@ class Handover:
         if self._steps >= _STEPS_OF_IMAGE:
             self.close()
 
+    def leave(self) -> None:
+        """What images have is for the next process."""
+        if self._memory is not None and not self._closed:
+            self._memory.leave()
+        self._closed = True
+
     def close(self) -> None:
         """Gives this process's image back, if it has one."""
         if self._memory is not None and not self._closed:
@@ -333,8 +339,6 @@ class _Group:
             image = self._collect(choice, script, formers)
         except BaseException:
             _each(lambda former: former.end(leaves=True), formers)
-            if self.memory is not None:
-                self.memory.leave()
             raise
         _each(lambda former: former.end(leaves=False), formers)
         LIB.failed = before
@@ -431,6 +435,15 @@ def take_over(ranks: Ranks, run: str, is_kept: bool, script: Script) -> Handover
     group = _Group(ranks, _Run(run, is_kept))
     if group.found_nothing():
         return None
+    try:
+        return _take_over(group, script)
+    except BaseException:
+        if group.memory is not None:
+            group.memory.leave()
+        raise
+
+
+def _take_over(group: _Group, script: Script) -> Handover | None:
     found = group.find()
     choice = elastic.choose(group.places, found)
     image = None
@@ -439,7 +452,7 @@ def take_over(ranks: Ranks, run: str, is_kept: bool, script: Script) -> Handover
         image = group.collect(choice, script)
         collected = True
     image = image or elastic.whole_image(found)
-    made = Handover(ranks, group.memory)
+    made = Handover(group.ranks, group.memory)
     if image is not None:
         made.take_image(image, script.check)
     group.end_others(choice, collected)

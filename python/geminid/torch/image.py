@@ -195,8 +195,10 @@ class ImageMemory:
         return _bytes_at(self.data_address + begin, nbytes)
 
     def leave(self) -> None:
-        """For the next process."""
-        self._session.leave()
+        """For the next process, also where this one goes on."""
+        if self._session.close.alive:
+            self._session.leave()
+            self._session.close()
 
     def close(self) -> None:
         """Gives the memory back."""

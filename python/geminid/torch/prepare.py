@@ -8,6 +8,7 @@ import re
 import types
 import weakref
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -158,18 +159,42 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     ranks = ranks or Ranks()
     records = _records(model, optimizer)
     refusals.check_ranks(records, ranks)
-    handed = None
+    handed = run = None
+    is_kept = False
     if session is None:
         holding.warn_of_no_restarts(resume)
         run, is_kept = holding.run_name(resume)
         if run is not None:
             handed = _take_over(model, records, chosen, options, unit, ranks, run, is_kept)
-        session = _connect(device_memory, ranks, run, is_kept)
+    try:
+        session = session or _connect(device_memory, ranks, run, is_kept)
+        given = _Given(records, sources, unit, held_bytes, activations == "offload", torch_bytes, options)
+        return model, _prepare(model, optimizer, chosen, kind, session, ranks, handed, given)
+    except BaseException:
+        if handed is not None:
+            handed.leave()  # it has the only copy
+        raise
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What prepare was told."""
+    records: dict[torch.nn.Parameter, Record]
+    sources: weights_.Sources
+    unit: str | None
+    held_bytes: int | None
+    offloads: bool
+    torch_bytes: int | None
+    options: Mapping[str, Any]
+
+
+def _prepare(model: Any, optimizer: torch.optim.Optimizer, chosen: engine_.Optimizer, kind: optimizers.Kind, session: Session,
+             ranks: Ranks, handed: Handover | None, given: _Given) -> Optimizer:
+    records, sources = given.records, given.sources
     place = placing.place_of(session)
     placing.check_device(model, place)
-    memory = torch_memory_.limit_of(place.allocator, session, torch_bytes)
-    held, unit = _hold(session, model, records, chosen, options, unit, held_bytes)
-    offloads = activations == "offload"
+    memory = torch_memory_.limit_of(place.allocator, session, given.torch_bytes)
+    held, unit = _hold(session, model, records, chosen, given.options, given.unit, given.held_bytes)
     goes_on = handed is not None and handed.world > 0
 
     def give_values(engine: engine_.Engine) -> None:
@@ -179,7 +204,7 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
             fitting.initialize(engine, records, sources)
 
     engine, units, granularity = fitting.make_engine(model, records, give_values, session, ranks, chosen, unit, place,
-                                                     offloads, options)
+                                                     given.offloads, given.options)
     if held is not None:
         held.agree({**held.mine, "unit": granularity})
         held.take(handed, engine)
@@ -189,11 +214,11 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     keeper = Keeper(engine, list(records.values()), units, place, granularity, session, ranks)
     keeper.holding, keeper.torch_memory = held, memory
     bound = _bind(model, optimizer, kind, keeper, records)
-    if offloads:
+    if given.offloads:
         keeper.activations = SavedTensors(engine, place, model)
     if memory is not None:
         memory.apply()
-    return model, bound
+    return bound
 
 
 def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, keeper: Keeper,

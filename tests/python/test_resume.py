@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib
 import os
 import pathlib
 import subprocess
@@ -17,7 +18,10 @@ from geminid.session import Session
 from geminid.torch import activations
 from models import batch, make
 from resumed_program import Noisy, loader, prepared, train
+from torch.utils.data import DataLoader
 from twins import adamw
+
+resume_ = importlib.import_module("geminid.torch.resume")
 
 PROGRAM = pathlib.Path(__file__).parent / "resumed_program.py"
 PATIENCE_SECONDS = 400
@@ -219,6 +223,21 @@ def test_loops_are_plain_ones_where_nothing_is_held():
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["global", "own"])
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(4))
+
+
+class StreamOfFour(Stream):
+    def __len__(self):
+        return 4
+
+
+def test_length_of_a_loader_is_unknown_where_its_dataset_has_none():
+    lengths = [resume_._length(DataLoader(each)) for each in (Stream(), StreamOfFour(), range(4))]
+    assert lengths == [None, 4, 4] and resume_._length(iter(())) is None
+
+
 def test_second_pass_that_is_resumed_has_its_own_order(daemon, name, own):
     """Neither that of the first pass, nor one of the generator's state in the middle of the pass."""
     def script(session, seen, last):

@@ -90,6 +90,14 @@ def _at_random_state(loader: Iterable[T], place: _Place) -> Iterator[T]:
         yield batch
 
 
+def _length(loader: Iterable[Any]) -> int | None:
+    """None: it is unknown, as that of a DataLoader over a dataset without one, which has a len() that raises."""
+    try:
+        return len(loader) if isinstance(loader, Sized) else None
+    except TypeError:
+        return None
+
+
 def _load(note: bytes) -> dict[str, Any]:
     return dict(torch.load(io.BytesIO(note), weights_only=False))
 
@@ -240,7 +248,7 @@ class Run:
         """Of a pass of other ranks: finds where these ones go on. Whether that is its begin."""
         if not self.ranks_before or left.batch is None:
             return False
-        now, length = self._keeper.ranks.world_size, len(loader) if isinstance(loader, Sized) else None
+        now, length = self._keeper.ranks.world_size, _length(loader)
         self.batches_before = self.ranks_before * (left.batch + 1)
         found = place_in_pass(left.batch, left.every, self.ranks_before, now, length)
         left.batch = found.replayed

@@ -11,6 +11,7 @@ import torch
 
 import geminid.torch
 
+from geminid.engine import Optimizer
 from geminid.errors import Aborted, DataLoss, Refused
 from geminid.torch import handover, holding
 from geminid.torch.elastic import Choice, Found, Image, Left
@@ -272,3 +273,25 @@ def test_prepare_that_fails_leaves_what_it_took_over(monkeypatch, failing):
     with pytest.raises(DataLoss, match="a failure"):
         geminid.torch.prepare(model, torch.optim.AdamW(model.parameters()), device_memory="1MiB", resume=True)
     assert left == [True]
+
+
+# --- what must be the same ---------------------------------------------------------------------------
+
+
+def terms(**options):
+    return {**holding.terms_of({}, Optimizer("adamw", {}), options), "unit": "block"}
+
+
+def test_options_that_change_no_bit_may_differ():
+    of_before = terms(state_dtype="bf16", update_threads=4, timeout_seconds=60.0, state_disk_limit_bytes=1 << 30,
+                      state_disk_endurance_bytes=1 << 40)
+    holding.check(of_before, terms(state_dtype="bf16"), {})
+    with pytest.raises(Refused, match="options of the engine") as raised:
+        holding.check(of_before, terms(state_dtype="fp32"), {})
+    assert "state_disk" not in str(raised.value)
+
+
+def test_state_disk_of_another_rank_is_refused_with_what_would_do():
+    with pytest.raises(Refused, match="give all of them the same folders"):
+        holding.check(terms(state_disk="/disk/0"), terms(state_disk="/disk/1"), {})
+    holding.check(terms(state_disk="/disk"), terms(state_disk="/disk"), {})

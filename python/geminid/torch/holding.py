@@ -26,6 +26,8 @@ _HEADER = struct.Struct("<QQI4x")  # number, bytes, checksum
 _TERMS_BYTES = 256 << 10
 NOTE_BYTES = 1 << 20  # beside buffers
 RUN_NAME_MAX = 63
+# They change no bit, and nothing of what is kept.
+_FREE_OPTIONS = {"update_threads", "timeout_seconds", "state_disk_limit_bytes", "state_disk_endurance_bytes"}
 
 
 class Slots:
@@ -101,7 +103,8 @@ def terms_of(records: Mapping[torch.nn.Parameter, Record], optimizer: Optimizer,
     return {"optimizer": optimizer.kind,
             "options of the optimizer": {name: value for name, value in optimizer.options.items()
                                          if name in _fixed(optimizer.kind)},
-            "options of the engine": {name: str(value) for name, value in sorted(engine_options.items())},
+            "options of the engine": {name: str(value) for name, value in sorted(engine_options.items())
+                                      if name not in _FREE_OPTIONS},
             "number of parameters": len(codes),
             "all parameters": zlib.crc32("".join(codes).encode()),
             "parameters": codes}
@@ -160,6 +163,8 @@ def check(left: Mapping[str, Any], mine: Mapping[str, Any], records: Mapping[tor
         what = f"{name} {value!r}, and the process whose weights are kept in memory had {left.get(name)!r}"
         if name == "all parameters":
             what = _which_parameter(left, mine, records)
+        if name == "options of the engine" and left.get(name, {}).get("state_disk") != value.get("state_disk"):
+            what += " (ranks with a state_disk each cannot go on as another number of ranks: give all of them the same folders)"
         raise Refused(f"this process cannot go on from what is kept of its run: it has {what}. Start the script that was "
                       "there before, or give the run another name (`resume=\"NAME\"`, or torchrun's --rdzv-id), or free "
                       "what is kept with `geminictl end JOB`")

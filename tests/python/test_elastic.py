@@ -184,8 +184,28 @@ def test_group_that_has_come_farthest_counts():
     assert choose([0], [Found(left(1, 0, step=3) + left(2, 0, 1, step=7))]).world == 2
     assert choose([0], [Found(left(1, 0, step=7) + left(2, 0, 1, step=7))]).world == 1
     assert choose([0], [Found(left(1, 0, step=3) + left(2, 0, step=7))]).world == 1
-    of_two = [Found(left(2, 0, 1, step=3)), Found(left(2, 1, step=7))]
-    assert choose([0], of_two).owners == (0, 1)
+
+
+def test_ranks_that_were_in_one_group_are_taken_together():
+    """No rank commits a step before all have committed the one before it. What is farther apart is of another time: a
+    host that was away has kept what it had. The daemon says a step late what was committed; 0 says nothing."""
+    stale = Found(left(2, 0, 1, step=3))
+    assert choose([0], [stale, Found(left(2, 1, step=7))]).owners == (0, 0), "rank 0 of step 7 is gone"
+    assert choose([0], [stale, Found(left(2, 0, step=8)), Found(left(2, 1, step=7))]).owners == (1, 2)
+    assert choose([0], [Found(left(2, 0, step=3)), Found(left(2, 1, step=4))]).owners == (0, 1)
+    assert choose([0], [Found(left(2, 0, step=7)), Found(left(2, 1, step=0))]).owners == (0, 1)
+    in_doubt = [Found(left(2, 0, step=7)), Found(left(2, 1, step=0)), Found(left(2, 1, step=6))]
+    assert choose([0], in_doubt).owners == (0, 2)
+    assert choose([0], [*in_doubt[:2], stale]).owners == (0, 1), "the newest, though a step is unknown"
+
+
+def test_ranks_of_different_steps_are_not_whole():
+    of_two = [Found(left(2, 0, step=3)), Found(left(2, 1, step=7))]
+    assert choose([0], of_two) == Choice(missing="what 2 ranks have left is not of one step")
+    assert choose([0, 1], of_two).claims is False
+    assert choose([0], [*of_two, Found(left(1, 0, step=2))]).world == 1
+    apart = [Found(left(3, 0, step=5)), Found(left(3, 1, step=6)), Found(left(3, 2, step=7))]
+    assert choose([0], apart).world == 0
 
 
 def test_images_count_where_those_of_one_generation_have_all_ranks():

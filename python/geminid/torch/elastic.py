@@ -3,7 +3,7 @@ daemons have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -48,15 +48,36 @@ class Choice:
         return len(self.owners)
 
 
-def _owners(world: int, places: Sequence[int], found: Sequence[Found]) -> dict[int, tuple[int, bool, int]]:
-    """By rank of such a group: its step, whether it is where the same rank is now, and its daemon."""
-    owners: dict[int, tuple[int, bool, int]] = {}
+# What a daemon has of one rank: its step, whether it is where the same rank is now, and the number of the daemon.
+_Candidate = tuple[int, bool, int]
+
+
+def _candidates(world: int, places: Sequence[int], found: Sequence[Found]) -> dict[int, list[_Candidate]]:
+    """By rank of such a group."""
+    candidates: dict[int, list[_Candidate]] = {}
     for daemon, has in enumerate(found):
         for left in has.left:
             if left.world == world and 0 <= left.rank < world:
                 is_here = world == len(places) and places[left.rank] == daemon
-                owners[left.rank] = max(owners.get(left.rank, (-1, False, -1)), (left.step, is_here, daemon))
-    return owners
+                candidates.setdefault(left.rank, []).append((left.step, is_here, daemon))
+    return candidates
+
+
+def _of_one_step(candidates: Mapping[int, Sequence[_Candidate]]) -> tuple[int, list[_Candidate]] | None:
+    """(step, owner of each rank) of ranks that were in one group: none of them is more than a step ahead of another. The
+    newest such. A rank whose step is unknown, 0, fits any; one that fits for sure is preferred, within that step."""
+    steps = sorted({step for of_rank in candidates.values() for step, _, _ in of_rank}, reverse=True)
+    newest: tuple[int, list[_Candidate]] | None = None
+    for base in steps:
+        if newest is not None and base < newest[0] - 1:
+            break
+        fitting = [[each for each in candidates[rank] if each[0] in (0, base, base + 1)] for rank in sorted(candidates)]
+        if all(fitting):
+            owners = [max(of_rank) for of_rank in fitting]
+            if all(step for step, _, _ in owners):
+                return base, owners
+            newest = newest or (base, owners)
+    return newest
 
 
 def choose(places: Sequence[int], found: Sequence[Found]) -> Choice:
@@ -66,18 +87,26 @@ def choose(places: Sequence[int], found: Sequence[Found]) -> Choice:
     best: tuple[tuple[int, bool], Choice] | None = None
     missing = ""
     for world in worlds:
-        owners = _owners(world, places, found)
-        absent = [rank for rank in range(world) if rank not in owners]
-        if absent:
-            missing = missing or (f"rank {absent[0]} of {world} has left nothing" if len(absent) == 1 else
-                                  f"{len(absent)} of {world} ranks have left nothing")
+        candidates = _candidates(world, places, found)
+        absent = [rank for rank in range(world) if rank not in candidates]
+        whole = None if absent else _of_one_step(candidates)
+        if whole is None:
+            missing = missing or _missing(world, absent)
             continue
-        step = min(owners[rank][0] for rank in range(world))
-        daemons = tuple(owners[rank][2] for rank in range(world))
+        step, owners = whole
+        daemons = tuple(daemon for _, _, daemon in owners)
         choice = Choice(daemons, daemons == tuple(places))
         if best is None or (step, choice.claims) > best[0]:
             best = (step, choice.claims), choice
     return Choice(missing=missing) if best is None else best[1]
+
+
+def _missing(world: int, absent: Sequence[int]) -> str:
+    if not absent:
+        return f"what {world} ranks have left is not of one step"
+    if len(absent) == 1:
+        return f"rank {absent[0]} of {world} has left nothing"
+    return f"{len(absent)} of {world} ranks have left nothing"
 
 
 def whole_image(found: Sequence[Found]) -> Image | None:

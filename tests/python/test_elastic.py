@@ -243,10 +243,24 @@ def test_torchrun_that_starts_nothing_again_is_warned_of(monkeypatch, recwarn, m
     assert len(recwarn) == warns and all("--max-restarts" in str(warning.message) for warning in recwarn)
 
 
-def test_run_is_told_apart_by_the_id_that_it_was_given(monkeypatch):
+@pytest.mark.parametrize("job, given, name", [
+    ("", "none", "none:29500"), ("", "", "run:29500"), ("", "mine", "mine"), ("job", "none", "job"), ("job", "", "job"),
+    ("job", "mine", "job.mine")])
+def test_run_is_told_apart_by_the_names_that_it_was_given(monkeypatch, job, given, name):
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
     monkeypatch.setenv("MASTER_PORT", "29500")
-    for given, name in (("none", "none:29500"), ("mine", "mine"), ("x" * 80, "x" * 63)):
-        monkeypatch.setenv("TORCHELASTIC_RUN_ID", given)
-        assert holding.run_name(True) == (name, True)
-        assert len(run_of_image(name)) <= 63 and run_of_image(name) != name
+    monkeypatch.setenv("GEMINID_JOB_ID", job)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", given)
+    assert holding.run_name(True) == (name, True)
+    assert len(run_of_image(name)) <= 63 and run_of_image(name) != name
+
+
+def test_runs_with_long_names_are_told_apart(monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    monkeypatch.delenv("GEMINID_JOB_ID", raising=False)
+    names = []
+    for end in "ab":
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x" * 80 + end)
+        name, _ = holding.run_name(True)
+        names += [name, run_of_image(name)]
+    assert len(set(names)) == 4 and all(len(name) == 63 for name in names)

@@ -67,10 +67,18 @@ def run_name(resume: bool | str) -> tuple[str | None, bool]:
     most = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0))
     if not resume or not most:
         return None, False
-    job = os.environ.get("GEMINID_JOB_ID") or os.environ.get("TORCHELASTIC_RUN_ID") or "run"
-    # Torchrun's id where it was given none. The port may change with the host of the first rank.
-    port = ":" + os.environ.get("MASTER_PORT", "") if job in ("none", "run") else ""
-    return job[:RUN_NAME_MAX - len(port)] + port, starts_before() < most
+    given = [os.environ.get(name, "") for name in ("GEMINID_JOB_ID", "TORCHELASTIC_RUN_ID")]
+    name = ".".join(part for part in given if part not in ("", "none"))
+    if not name:  # torchrun's id is none where it was given none. The port may change with the host of the first rank.
+        port = os.environ.get("MASTER_PORT", "")
+        name = f"{given[1] or 'run'}:{port}"
+    return (name if len(name) <= RUN_NAME_MAX else marked(name)), starts_before() < most
+
+
+def marked(name: str) -> str:
+    """A name that follows from this one and is another, at most as long as a run's may be."""
+    mark = f"+{zlib.crc32(name.encode()):08x}"
+    return name[:RUN_NAME_MAX - len(mark)] + mark
 
 
 def starts_before() -> int:

@@ -10,7 +10,6 @@ import bisect
 import ctypes
 import json
 import pickle
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +20,7 @@ from geminid.engine import BFLOAT16, EXP_AVG, EXP_AVG_SQ, FLOAT16, FLOAT32, INT8
 from geminid.errors import DataLoss
 from geminid.session import Session
 from geminid.torch.elastic import Image, common
-from geminid.torch.holding import RUN_NAME_MAX, Slots
+from geminid.torch.holding import Slots, marked
 from geminid.torch.parameter import Record
 from geminid.torch.tensors import address_of
 
@@ -35,8 +34,7 @@ _TYPES = {FLOAT32: torch.float32, BFLOAT16: torch.bfloat16, FLOAT16: torch.float
 
 def run_of_image(run: str) -> str:
     """The name under which a run's image is kept, which is nobody else's."""
-    mark = f"+{zlib.crc32(run.encode()):08x}"
-    return run[:RUN_NAME_MAX - len(mark)] + mark
+    return marked(run)
 
 
 def _on_line(nbytes: int) -> int:

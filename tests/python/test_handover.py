@@ -12,7 +12,7 @@ import torch
 import geminid.torch
 
 from geminid.engine import Optimizer
-from geminid.errors import Aborted, DataLoss, Refused
+from geminid.errors import Aborted, DataLoss, DeadlineExceeded, Refused
 from geminid.torch import handover, holding
 from geminid.torch.elastic import Choice, Found, Image, Left
 from geminid.torch.image import Contents, ImageMemory
@@ -126,12 +126,45 @@ def test_group_that_died_before_its_first_step_is_not_gone_on_from_and_ends(monk
     assert sorted(events) == [("claim", 0), ("claim", 1), ("end", 0, False), ("end", 1, False)]
 
 
+def test_daemon_that_does_not_answer_one_rank_fails_all(monkeypatch):
+    def look(run):
+        if run == "run of rank 1":
+            raise DeadlineExceeded("no answer")
+        return {"daemon": "one", "left": [], "image": False}
+
+    monkeypatch.setattr(handover, "_look", look)
+    made = as_ranks(2, lambda ranks: handover._Group(ranks, handover._Run(f"run of rank {ranks.rank}", True)))
+    assert isinstance(made[0], Aborted) and "no answer" in str(made[0]) and isinstance(made[1], DeadlineExceeded)
+
+
+def test_memory_that_cannot_be_given_back_is_said_and_the_rest_is(capsys):
+    ended = []
+
+    class Run:
+        def session(self, left, _device_bytes):
+            ended.append(left.rank)
+            if left.rank == 0:
+                raise DeadlineExceeded("rank 0 does not answer")
+            return FakeSession()
+
+    def work(ranks):
+        group = group_of(ranks, TWO)
+        group.run = Run()
+        group.end_others(Choice(), False)
+
+    assert as_ranks(2, work) == [None, None] and ended == [0, 1]
+    assert capsys.readouterr().err == "geminid: rank 0 does not answer\n"
+
+
 class FakeSession:
     def __init__(self, is_successor=True):
         self.is_successor = is_successor
 
     def describe(self):
         return {"is_successor": self.is_successor}
+
+    def close(self):
+        pass
 
 
 class FakeRun:

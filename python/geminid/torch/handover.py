@@ -24,7 +24,7 @@ import torch
 
 from geminid._library import LIB
 from geminid.engine import BFLOAT16, FLOAT32, VALUE, Engine
-from geminid.errors import Aborted, DataLoss, ResourceExhausted, Unavailable
+from geminid.errors import Aborted, DataLoss, GeminidError, ResourceExhausted, Unavailable
 from geminid.session import Ranks, Session, run_ranks
 from geminid.torch import elastic
 from geminid.torch.holding import Holding
@@ -299,7 +299,8 @@ class _Group:
 
     def __init__(self, ranks: Ranks, run: _Run) -> None:
         self.ranks, self.run = ranks, run
-        seen = [json.loads(data) for data in ranks.gather(json.dumps(_look(run.name)).encode())]
+        mine = _together(ranks, lambda: _look(run.name))
+        seen = [json.loads(data) for data in ranks.gather(json.dumps(mine).encode())]
         daemons = list(dict.fromkeys(has["daemon"] for has in seen))
         self.places = [daemons.index(has["daemon"]) for has in seen]
         self.leaders = [self.places.index(number) for number in range(len(daemons))]
@@ -415,16 +416,18 @@ class _Group:
 
     def end_others(self, choice: elastic.Choice, collected: bool) -> None:
         """Gives back what ranks left of whom nobody goes on. Processes that live keep what they have. All ranks must."""
-        for left in self._left[self.daemon] if self.leads else ():
-            is_claimed = choice.claims and left.world == choice.world and self.places[left.rank] == self.daemon
-            is_ended = collected and left.world == choice.world and choice.owners[left.rank] == self.daemon
-            if is_claimed or is_ended:
-                continue
-            try:
-                self.run.session(left, 0).close()
-            except Unavailable as problem:
-                print(f"geminid: {problem}", file=sys.stderr, flush=True)
-        self.ranks.gather(b"")
+        def end() -> None:
+            for left in self._left[self.daemon] if self.leads else ():
+                is_claimed = choice.claims and left.world == choice.world and self.places[left.rank] == self.daemon
+                is_ended = collected and left.world == choice.world and choice.owners[left.rank] == self.daemon
+                if is_claimed or is_ended:
+                    continue
+                try:
+                    self.run.session(left, 0).close()
+                except GeminidError as problem:
+                    print(f"geminid: {problem}", file=sys.stderr, flush=True)
+
+        _together(self.ranks, end)
 
 
 def take_over(ranks: Ranks, run: str, is_kept: bool, script: Script) -> Handover | None:

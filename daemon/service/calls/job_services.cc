@@ -165,9 +165,10 @@ void JobRpc::AddTo(std::vector<RpcMethod>* methods) {
       [this](const Caller& caller, const auto& request, auto* response) {
         return GetScale(caller, request, response);
       });
+  RpcMethod* const offer = add("/geminid.v1.JobService/OfferScale", false, true);
+  offer->bounds.items = planner::kMostRowsOfJob + 8;  // with the offer's own texts
   ServeWith<v1::OfferScaleRequest, v1::OfferScaleResponse>(
-      add("/geminid.v1.JobService/OfferScale", false, false),
-      [this](const Caller& caller, const auto& request, auto* response) {
+      offer, [this](const Caller& caller, const auto& request, auto* response) {
         return OfferScale(caller, request, response);
       });
 }
@@ -249,6 +250,13 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
   if (!tenant.ok()) return tenant.status();
   const planner::JobKey job = {*tenant, request.job()};
   if (request.ranks() == 0) return ShareAgain(job, response);
+  const bool drained = hub_->Inspect(
+      [](const core::Engine& engine, const auto&) { return engine.jobs().drained(); });
+  if (drained) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the daemon drains, and would not admit the other ranks of job ", job.job,
+                     "; ask again after 'geminictl drain --undo'"));
+  }
   absl::StatusOr<v1::ScaleRequest> asked =
       scale_requests_.Ask(*tenant, request, AttachedIn(hub_), Now());
   if (!asked.ok()) return asked.status();
@@ -287,6 +295,10 @@ absl::Status JobRpc::GetScale(const Caller& caller, const v1::GetScaleRequest& r
 
 absl::Status JobRpc::OfferScale(const Caller& caller, const v1::OfferScaleRequest& request,
                                 v1::OfferScaleResponse* response) {
+  if (request.ranks() < 1 || request.ranks() > planner::kMostRanksOfJob) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a job has 1 to ", planner::kMostRanksOfJob, " ranks, not ", request.ranks()));
+  }
   const ScaleRequests::Sessions attached = AttachedIn(hub_);
   const auto found = attached.find(request.session());
   const ScaleRequests::Job job = {caller.identity.tenant, request.job()};

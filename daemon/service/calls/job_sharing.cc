@@ -16,7 +16,8 @@ using planner::NodeJob;
 
 // A job whose step takes longer than that holds up nobody.
 constexpr core::Duration kPatience = core::Duration::Seconds(60);
-constexpr size_t kMostJobs = 32;  // that are shared; a decision costs their number cubed
+// That are shared, and that wait; a decision costs their number cubed.
+constexpr size_t kMostJobs = 32;
 // Of a change, in training time: two processes end and begin.
 constexpr double kMoveSeconds = 5;
 constexpr double kLeastGain = 0.05;
@@ -61,11 +62,15 @@ class Viewer {
     }
   }
 
+  // Its ranks are those of the ledger, whatever it says. One that has no memory can be asked for
+  // nothing.
   void AddShared(const ScaleRequests::Shared& shared, bool by_people) {
+    const auto holding = holdings_.find(KeyOf(shared.job));
+    if (holding == holdings_.end()) return;
     NodeJob& job = view_.jobs.emplace_back();
-    job.key = KeyOf(shared.job);
-    job.ranks = shared.ranks;
-    job.memory_bytes = holdings_[job.key].bytes;
+    job.key = holding->first;
+    job.ranks = holding->second.ranks;
+    job.memory_bytes = holding->second.bytes;
     for (const v1::RanksRow& row : shared.share.rows()) {
       job.rows.push_back({row.ranks(), row.device_bytes(), row.goodput()});
     }
@@ -123,18 +128,24 @@ class Viewer {
     }
   }
 
-  // They come to have as much priority as the queue gives them for their waiting.
+  // The first ones of the queue. They come to have as much priority as the queue gives them for
+  // their waiting.
   void AddWaiting() {
+    std::vector<core::JobSnapshot> waiting;
     for (const core::JobSnapshot& job : standing_) {
-      const JobKey key = {job.name.tenant, job.name.job};
       const bool is_new = job.standing.state == core::JobState::kQueued;
-      if (job.waits_for_device_bytes == 0 || job.held || shared_.contains(key)) continue;
+      if (job.waits_for_device_bytes == 0 || job.held) continue;
       if (is_new && engine_.jobs().drained()) continue;
-      if (job.waits_for_device_bytes > LeftOfLimit(key.tenant)) continue;
+      if (job.waits_for_device_bytes > LeftOfLimit(job.name.tenant)) continue;
+      waiting.push_back(job);
+    }
+    std::ranges::stable_sort(waiting, {}, [](const auto& job) { return job.standing.position; });
+    waiting.resize(std::min(waiting.size(), kMostJobs));
+    for (const core::JobSnapshot& job : waiting) {
       const int64_t levels =
           options_.queue_ageing > core::Duration() ? (now_ - job.since) / options_.queue_ageing : 0;
       NodeJob& waits = view_.jobs.emplace_back();
-      waits.key = key;
+      waits.key = {job.name.tenant, job.name.job};
       waits.priority = static_cast<int32_t>(
           std::min<int64_t>(job.priority + levels, core::kHighestPriority - core::kLowestPriority));
       waits.memory_bytes = job.waits_for_device_bytes;
@@ -153,6 +164,9 @@ class Viewer {
 
   std::string WhyFixed(const ScaleRequests::Shared& shared, bool by_people) const {
     if (!shared.why_not.empty()) return shared.why_not;
+    if (engine_.jobs().drained()) {
+      return "the node drains, and would not admit other ranks; 'geminictl drain --undo' ends that";
+    }
     if (by_people) {
       return absl::StrCat("somebody asked for that number; 'geminictl scale ", shared.job.name,
                           " auto' lets the daemon choose again");
@@ -160,8 +174,13 @@ class Viewer {
     const core::JobSnapshot* const standing = FindStanding(KeyOf(shared.job));
     if (standing == nullptr) return "it did not ask for admission";
     if (standing->held) return "it is evicted";
-    if (standing->standing.state == core::JobState::kRunning) return "";
-    return absl::StrCat("it is ", core::Name(standing->standing.state));
+    if (standing->standing.state != core::JobState::kRunning) {
+      return absl::StrCat("it is ", core::Name(standing->standing.state));
+    }
+    const uint64_t ranks = holdings_.at(KeyOf(shared.job)).ranks;
+    if (ranks == shared.ranks) return "";
+    return absl::StrCat("it says that it has ", shared.ranks,
+                        " ranks, and the daemon has memory of ", ranks, " ranks for it");
   }
 
   uint64_t LeftOfLimit(const std::string& tenant) const {

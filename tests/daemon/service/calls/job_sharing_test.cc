@@ -45,8 +45,10 @@ class JobSharingTest : public ::testing::Test {
     jobs_ = v1::JobService::NewStub(geminid::testing::NewChannel(env_.socket()));
   }
 
-  std::unique_ptr<RawClient> Attach(const std::string& job) {
+  std::unique_ptr<RawClient> Attach(const std::string& job, int rank = 0, int ranks = 1) {
     shm::Hello hello = geminid::testing::GoodHello();
+    hello.rank = hello.local_rank = rank;
+    hello.world_size = hello.local_world_size = ranks;
     std::fill(std::begin(hello.job), std::end(hello.job), '\0');
     job.copy(hello.job, sizeof(hello.job) - 1);
     absl::StatusOr<std::unique_ptr<RawClient>> client = RawClient::Attach(env_.socket(), hello);
@@ -55,9 +57,9 @@ class JobSharingTest : public ::testing::Test {
   }
 
   // Whether it may run.
-  bool Admit(RawClient& client, uint64_t device_bytes) {
+  bool Admit(RawClient& client, uint64_t device_bytes, uint32_t ranks = 1) {
     v1::AdmitRequest request;
-    request.set_ranks(1);
+    request.set_ranks(ranks);
     request.set_device_bytes(device_bytes);
     request.set_may_wait(true);
     v1::AdmitResponse standing;
@@ -68,18 +70,35 @@ class JobSharingTest : public ::testing::Test {
     return standing.admitted();
   }
 
-  // A job that has an arena.
-  std::unique_ptr<RawClient> Begin(const std::string& job, uint64_t device_bytes) {
-    std::unique_ptr<RawClient> client = Attach(job);
-    EXPECT_TRUE(Admit(*client, device_bytes));
+  void MakeArena(RawClient& client, uint64_t device_bytes) {
     v1::CreateArenaRequest request;
     request.set_bytes(device_bytes);
     v1::CreateArenaResponse response;
     grpc::ClientContext context;
-    client->Authenticate(&context);
-    const auto stub = v1::SessionService::NewStub(client->channel());
+    client.Authenticate(&context);
+    const auto stub = v1::SessionService::NewStub(client.channel());
     EXPECT_TRUE(stub->CreateArena(&context, request, &response).ok());
-    return client;
+  }
+
+  // A job whose only rank has an arena.
+  std::unique_ptr<RawClient> Begin(const std::string& job, uint64_t device_bytes) {
+    return std::move(BeginRanks(job, 1, device_bytes).front());
+  }
+
+  // A job with ranks that have an arena each.
+  std::vector<std::unique_ptr<RawClient>> BeginRanks(const std::string& job, int ranks,
+                                                     uint64_t rank_bytes) {
+    std::vector<std::unique_ptr<RawClient>> clients;
+    const auto count = static_cast<uint32_t>(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      clients.push_back(Attach(job, rank, ranks));
+      Admit(*clients.back(), rank_bytes, count);  // when the last one has asked
+    }
+    for (const auto& client : clients) {
+      EXPECT_TRUE(Admit(*client, rank_bytes, count));
+      MakeArena(*client, rank_bytes);
+    }
+    return clients;
   }
 
   // Of ranks that learn in proportion, 1 to `most`.
@@ -202,7 +221,7 @@ TEST_F(JobSharingTest, AJobThatDoesNotLetTheDaemonChoose_IsLeftAlone) {
 }
 
 TEST_F(JobSharingTest, ANumberThatSomebodyAskedFor_StaysUntilTheDaemonMayChooseAgain) {
-  const auto a = Begin("a", kRankBytes);
+  auto a = Begin("a", kRankBytes);
   v1::OfferScaleRequest offer = Shared(*a, "a", 1, 8);
   Offer(offer);
   EXPECT_FALSE(Scale("nobody", 0).ok());
@@ -213,11 +232,13 @@ TEST_F(JobSharingTest, ANumberThatSomebodyAskedFor_StaysUntilTheDaemonMayChooseA
     refusal.set_state("refused");
     Offer(refusal);
   }
+  const uint64_t number = OfferUntil(offer).number();
+  a.reset();
+  const auto two = BeginRanks("a", 2, kRankBytes);
+  offer = Shared(*two.front(), "a", 2, 8);
   v1::OfferScaleRequest done = offer;
-  done.set_number(OfferUntil(offer).number());
+  done.set_number(number);
   done.set_state("done");
-  offer.set_ranks(2);
-  done.set_ranks(2);
   Offer(done);
   const v1::OfferScaleResponse none =
       OfferUntil(offer, [&] { return Why("a").find("somebody asked for that number") == 0; });
@@ -228,13 +249,48 @@ TEST_F(JobSharingTest, ANumberThatSomebodyAskedFor_StaysUntilTheDaemonMayChooseA
 }
 
 TEST_F(JobSharingTest, AJobThatWaitsForMemory_GetsThatOfAJobThatCanDoWithLess) {
-  const auto a = Begin("a", 6 * kRankBytes);
+  const auto a = BeginRanks("a", 4, 12 * kMiB);
   const auto waits = Attach("waits");
   ASSERT_FALSE(Admit(*waits, 4 * kRankBytes));
-  const v1::OfferScaleResponse asked = OfferUntil(Shared(*a, "a", 4, 4));
+  const v1::OfferScaleResponse asked = OfferUntil(Shared(*a.front(), "a", 4, 4));
   EXPECT_LT(asked.ranks(), 4u);
   EXPECT_GE(asked.ranks(), 1u);
   EXPECT_THAT(Why("a"), HasSubstr("makes room for waits of uid:1, which waits for 32.0 MiB"));
+}
+
+// The group of ranks after a change would be a new job, which a drained node does not admit.
+TEST_F(JobSharingTest, OfADrainedNode_ChangesNoRanks) {
+  const auto a = Begin("a", kRankBytes);
+  Offer(Shared(*a, "a", 1, 8));
+  env_.daemon().hub().Drain(true);
+  EXPECT_THAT(View({Said("a", 1, 4)}).jobs[0].fixed, HasSubstr("the node drains"));
+  const grpc::Status refused = Scale("a", 2);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(refused.error_message(), HasSubstr("drain --undo"));
+  env_.daemon().hub().Drain(false);
+  EXPECT_EQ(View({Said("a", 1, 4)}).jobs[0].fixed, "");
+}
+
+TEST_F(JobSharingTest, AnOfferWithARowForEachNumber_IsTaken) {
+  const auto a = Begin("a", kRankBytes);
+  v1::OfferScaleRequest offer = Shared(*a, "a", 1, 64);
+  offer.set_number(1);
+  offer.set_state("refused");
+  offer.set_message("why");
+  offer.mutable_share()->set_why_not("it ends within 10 s");
+  Offer(offer);
+  EXPECT_NE(Why("a"), "not shared");
+}
+
+TEST_F(JobSharingTest, AnOfferWithANumberOfRanksThatNoJobHas_IsRefused) {
+  const auto a = Begin("a", kRankBytes);
+  for (const uint32_t ranks : {0u, 65537u}) {
+    v1::OfferScaleResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status = jobs_->OfferScale(&context, Shared(*a, "a", ranks, 8), &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << ranks;
+    EXPECT_THAT(status.error_message(), HasSubstr("1 to 65536"));
+  }
 }
 
 TEST_F(JobSharingTest, WithoutAnInterval_NothingIsChanged) {
@@ -247,7 +303,8 @@ TEST_F(JobSharingTest, WithoutAnInterval_NothingIsChanged) {
 // --- what the daemon sees ------------------------------------------------------------------------
 
 TEST_F(JobSharingTest, View_OfSharedAndOtherJobs_HasTheRoomOfTheShared) {
-  const auto a = Begin("a", 2 * kRankBytes), other = Begin("other", kRankBytes);
+  const auto a = BeginRanks("a", 2, kRankBytes);
+  const auto other = Begin("other", kRankBytes);
   const NodeView view = View({Said("a", 2, 4)});
   ASSERT_EQ(view.jobs.size(), 1u);
   EXPECT_EQ(view.jobs[0].memory_bytes, 2 * kRankBytes);
@@ -258,7 +315,7 @@ TEST_F(JobSharingTest, View_OfSharedAndOtherJobs_HasTheRoomOfTheShared) {
 }
 
 TEST_F(JobSharingTest, View_OfAJobThatWaits_RaisesItsPriorityWithTheTime) {
-  const auto a = Begin("a", 6 * kRankBytes);
+  const auto a = BeginRanks("a", 4, 12 * kMiB);
   const auto waits = Attach("waits");
   ASSERT_FALSE(Admit(*waits, 4 * kRankBytes));
   const core::Duration level = core::Duration::Seconds(60);
@@ -283,12 +340,51 @@ TEST_F(JobSharingTest, View_OfATenantWithAGuarantee_KeepsItsRoomForItsJobs) {
   EXPECT_EQ(view.room.memory_bytes, 5 * kRankBytes) << "two are of uid:2, one is taken";
 }
 
+// The word of a job takes nothing from others.
+TEST_F(JobSharingTest, View_OfAJobThatSaysAFalseNumberOfRanks_HasThoseOfTheLedger) {
+  const auto a = BeginRanks("a", 2, kRankBytes);
+  for (const uint32_t said : {1u, 65536u}) {
+    const NodeView view = View({Said("a", said, 4)});
+    ASSERT_EQ(view.jobs.size(), 1u);
+    EXPECT_EQ(view.jobs[0].ranks, 2u);
+    EXPECT_THAT(view.jobs[0].fixed, HasSubstr("the daemon has memory of 2 ranks for it"));
+  }
+  EXPECT_EQ(View({Said("a", 2, 4)}).jobs[0].fixed, "");
+}
+
+// It has given its memory back, and waits as others do.
+TEST_F(JobSharingTest, View_OfASharedJobThatWaits_MakesRoomForIt) {
+  const auto first = Begin("first", 6 * kRankBytes);
+  const auto a = Attach("a");
+  ASSERT_FALSE(Admit(*a, 4 * kRankBytes));
+  const NodeView view = View({Said("first", 1, 4), Said("a", 1, 4)});
+  ASSERT_EQ(view.jobs.size(), 2u);
+  EXPECT_EQ(view.jobs[1].key.job, "a");
+  EXPECT_EQ(view.jobs[1].ranks, 0u);
+  EXPECT_EQ(view.jobs[1].memory_bytes, 4 * kRankBytes);
+}
+
+TEST_F(JobSharingTest, View_OfManyJobsThatWait_HasTheFirstOnes) {
+  const auto a = Begin("a", 8 * kRankBytes);
+  std::vector<std::unique_ptr<RawClient>> waiting;
+  for (int i = 0; i < 40; ++i) {
+    waiting.push_back(Attach("w" + std::to_string(i)));
+    ASSERT_FALSE(Admit(*waiting.back(), kRankBytes));
+  }
+  const NodeView view = View({Said("a", 1, 4)});
+  ASSERT_EQ(view.jobs.size(), 33u);
+  EXPECT_EQ(view.jobs[1].key.job, "w0");
+  EXPECT_EQ(view.jobs[32].key.job, "w31");
+}
+
 TEST_F(JobSharingTest, View_OfAJobThatCannotBeChanged_SaysWhy) {
   const auto a = Begin("a", kRankBytes);
   ScaleRequests::Shared busy = Said("a", 1, 4);
   busy.why_not = "it ends within 10 s";
   EXPECT_EQ(View({busy}).jobs[0].fixed, "it ends within 10 s");
-  EXPECT_EQ(View({Said("unknown", 1, 4)}).jobs[0].fixed, "it did not ask for admission");
+  const auto unasked = Attach("unasked");
+  MakeArena(*unasked, kRankBytes);
+  EXPECT_EQ(View({Said("unasked", 1, 4)}).jobs[0].fixed, "it did not ask for admission");
 }
 
 }  // namespace

@@ -92,6 +92,10 @@ void NodeSharing::Saw(const JobKey& job, uint64_t ranks, double now) {
   entry.seen = now;
 }
 
+void NodeSharing::Ended(const JobKey& job) {
+  if (!pending_ || pending_->job != job) entries_.erase(job);
+}
+
 void NodeSharing::Forget(double now) {
   std::erase_if(entries_, [&](const auto& entry) {
     return now - entry.second.seen > kRemembered && !(pending_ && pending_->job == entry.first);

@@ -45,6 +45,8 @@ class NodeSharing {
 
   // A job has so many ranks: from when on it does is remembered.
   void Saw(const JobKey& job, uint64_t ranks, double now);
+  // A later job of the name is another one.
+  void Ended(const JobKey& job);
   // Whether Next may have a request. If not, it need not be called.
   bool IsDue(double now) const { return !pending_ && (!plan_.empty() || now >= decide_at_); }
   // The request to make now, if any. `room`: of the node, for all of `jobs` together. It looks for

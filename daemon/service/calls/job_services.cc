@@ -96,6 +96,15 @@ v1::JobInfo UnaskedMessage(const std::vector<core::SessionSnapshot>& sessions, c
   return message;
 }
 
+// What needs no change.
+absl::Status Answer(const planner::JobKey& job, const char* message, v1::ScaleRequest* response) {
+  response->set_tenant(job.tenant);
+  response->set_job(job.job);
+  response->set_state("done");
+  response->set_message(message);
+  return absl::OkStatus();
+}
+
 // The sessions whose clients live.
 ScaleRequests::Sessions AttachedIn(Hub* hub) {
   return hub->Inspect([](const core::Engine&, const Sessions& sessions) {
@@ -250,6 +259,10 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
   if (!tenant.ok()) return tenant.status();
   const planner::JobKey job = {*tenant, request.job()};
   if (request.ranks() == 0) return ShareAgain(job, response);
+  const ScaleRequests::Sessions attached = AttachedIn(hub_);
+  if (sharing_.Keep(job, request.ranks(), attached, Now())) {
+    return Answer(job, "keeps the ranks that it has", response);
+  }
   const bool drained = hub_->Inspect(
       [](const core::Engine& engine, const auto&) { return engine.jobs().drained(); });
   if (drained) {
@@ -257,10 +270,9 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
         absl::StrCat("the daemon drains, and would not admit the other ranks of job ", job.job,
                      "; ask again after 'geminictl drain --undo'"));
   }
-  absl::StatusOr<v1::ScaleRequest> asked =
-      scale_requests_.Ask(*tenant, request, AttachedIn(hub_), Now());
+  absl::StatusOr<v1::ScaleRequest> asked = scale_requests_.Ask(*tenant, request, attached, Now());
   if (!asked.ok()) return asked.status();
-  sharing_.Hold(job, Now());
+  sharing_.Hold(job, asked->number(), attached, Now());
   log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job asked to change its ranks",
               {{"tenant", *tenant},
                {"job", request.job()},
@@ -276,11 +288,7 @@ absl::Status JobRpc::ShareAgain(const planner::JobKey& job, v1::ScaleRequest* re
         absl::StrCat("the daemon does not choose the ranks of job ", job.job, " of ", job.tenant,
                      "; start the run with --ranks MIN:MAX for that, or ask for a number"));
   }
-  response->set_tenant(job.tenant);
-  response->set_job(job.job);
-  response->set_state("done");
-  response->set_message("has as many ranks as the daemon finds best again");
-  return absl::OkStatus();
+  return Answer(job, "has as many ranks as the daemon finds best again", response);
 }
 
 absl::Status JobRpc::GetScale(const Caller& caller, const v1::GetScaleRequest& request,
@@ -307,6 +315,7 @@ absl::Status JobRpc::OfferScale(const Caller& caller, const v1::OfferScaleReques
                                             caller.identity.tenant, " is none of job ",
                                             request.job()));
   }
+  sharing_.Follow(attached, Now());
   *response = scale_requests_.Offer(caller.identity.tenant, request, attached, Now());
   if (request.has_share()) {
     sharing_.Step({caller.identity.tenant, request.job()}, request.ranks(), attached, Now());

@@ -16,6 +16,8 @@ using planner::NodeJob;
 
 // A job whose step takes longer than that holds up nobody.
 constexpr core::Duration kPatience = core::Duration::Seconds(60);
+// With a change that has begun: the new ranks may wait in the queue, or load a large model.
+constexpr core::Duration kPatienceOfChange = core::Duration::Seconds(600);
 // That are shared, and that wait; a decision costs their number cubed.
 constexpr size_t kMostJobs = 32;
 // Of a change, in training time: two processes end and begin.
@@ -25,6 +27,14 @@ constexpr double kLeastGain = 0.05;
 JobKey KeyOf(const ScaleRequests::Job& job) { return {job.tenant, job.name}; }
 
 double Seconds(core::Time time) { return static_cast<double>(time.nanoseconds()) * 1e-9; }
+
+std::set<uint64_t> SessionsOf(const JobKey& job, const ScaleRequests::Sessions& attached) {
+  std::set<uint64_t> sessions;
+  for (const auto& [session, of_job] : attached) {
+    if (KeyOf(of_job) == job) sessions.insert(session);
+  }
+  return sessions;
+}
 
 planner::SharingSettings SettingsOf(const JobSharingOptions& options) {
   return {.least_seconds = absl::ToDoubleSeconds(options.interval),
@@ -207,7 +217,7 @@ class Viewer {
 }  // namespace
 
 NodeView ViewOf(const core::Engine& engine, const std::vector<ScaleRequests::Shared>& shared,
-                const std::map<JobKey, core::Time>& by_people, const JobSharingOptions& options,
+                const std::set<JobKey>& by_people, const JobSharingOptions& options,
                 core::Time now) {
   Viewer viewer(engine, options, now);
   for (size_t i = 0; i < std::min(shared.size(), kMostJobs); ++i) {
@@ -233,12 +243,16 @@ void JobSharing::Step(const JobKey& job, uint64_t ranks, const ScaleRequests::Se
   if (options_.interval == absl::ZeroDuration()) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;  // another job's offer has it done
+  RunOf(job, attached, now);
   sharing_.Saw(job, ranks, Seconds(now));
-  ForgetHolds(attached, now);
   if (!IsSettled(attached, now) || !sharing_.IsDue(Seconds(now))) return;
   const std::vector<ScaleRequests::Shared> shared = requests_->SharedJobs(attached, now);
+  std::set<JobKey> by_people;
+  for (const auto& [key, run] : runs_) {
+    if (run.held) by_people.insert(key);
+  }
   const NodeView view = hub_->Inspect([&](const core::Engine& engine, const auto&) {
-    return ViewOf(engine, shared, by_people_, options_, now);
+    return ViewOf(engine, shared, by_people, options_, now);
   });
   const std::optional<planner::RanksRequest> request =
       sharing_.Next(view.room, view.jobs, Seconds(now));
@@ -252,8 +266,12 @@ bool JobSharing::IsSettled(const ScaleRequests::Sessions& attached, core::Time n
     End(false, std::string(request.status().message()), now);
   } else if (request->state() == "done" || request->state() == "refused") {
     End(request->state() == "done", request->message(), now);
-  } else if (now - asked_ >= kPatience) {
-    const std::string why = absl::StrCat("it did not answer within ", kPatience.seconds(), " s");
+  } else if (const core::Duration patience =
+                 request->state() == "taken" ? kPatienceOfChange : kPatience;
+             now - asked_ >= patience) {
+    const std::string why = absl::StrCat(
+        request->state() == "taken" ? "it is not done within " : "it did not answer within ",
+        patience.seconds(), " s");
     requests_->Withdraw(number_, why);
     End(false, why, now);
   }
@@ -298,19 +316,68 @@ void JobSharing::End(bool done, const std::string& message, core::Time now) {
                {"message", message}});
 }
 
-void JobSharing::Hold(const JobKey& job, core::Time now) {
-  const std::lock_guard lock(mutex_);
-  by_people_[job] = now;
+JobSharing::Run& JobSharing::RunOf(const JobKey& job, const ScaleRequests::Sessions& attached,
+                                   core::Time now) {
+  FollowRuns(attached, now);
+  const auto [found, is_new] = runs_.try_emplace(job);
+  if (is_new) found->second = {.sessions = SessionsOf(job, attached), .seen = now};
+  return found->second;
 }
 
-// A later run of the name is another job. Between two groups of ranks there is none for a moment.
-void JobSharing::ForgetHolds(const ScaleRequests::Sessions& attached, core::Time now) {
-  if (by_people_.empty()) return;
-  for (const auto& [session, job] : attached) {
-    const auto found = by_people_.find(KeyOf(job));
-    if (found != by_people_.end()) found->second = now;
+void JobSharing::Hold(const JobKey& job, uint64_t number, const ScaleRequests::Sessions& attached,
+                      core::Time now) {
+  const std::lock_guard lock(mutex_);
+  Run& run = RunOf(job, attached, now);
+  run.was_held = run.held;
+  run.held = true;
+  run.asked = number;
+}
+
+bool JobSharing::Keep(const JobKey& job, uint64_t ranks, const ScaleRequests::Sessions& attached,
+                      core::Time now) {
+  if (requests_->IsAsked({job.tenant, job.job}, attached, now)) return false;
+  const auto shared = requests_->SharedJobs(attached, now);
+  const bool has = std::ranges::any_of(
+      shared, [&](const auto& one) { return KeyOf(one.job) == job && one.ranks == ranks; });
+  if (has) Hold(job, 0, attached, now);
+  return has;
+}
+
+void JobSharing::Follow(const ScaleRequests::Sessions& attached, core::Time now) {
+  const std::lock_guard lock(mutex_);
+  FollowRuns(attached, now);
+}
+
+// A later run of the name is another job. Between two groups of ranks there is none for a moment,
+// or for as long as the change takes.
+void JobSharing::FollowRuns(const ScaleRequests::Sessions& attached, core::Time now) {
+  for (auto at = runs_.begin(); at != runs_.end();) {
+    const JobKey& job = at->first;
+    Run& run = at->second;
+    std::set<uint64_t> here = SessionsOf(job, attached);
+    const bool goes_on =
+        std::ranges::any_of(here, [&run](uint64_t id) { return run.sessions.contains(id); });
+    const bool changes = !goes_on && requests_->IsAsked({job.tenant, job.job}, attached, now);
+    if (!goes_on && !changes && now - run.seen > kPatience) {
+      sharing_.Ended(job);
+      at = runs_.erase(at);
+      continue;
+    }
+    if (changes || !here.empty()) run.seen = now;
+    if (!here.empty()) run.sessions = std::move(here);
+    SettleHold(&run, attached, now);
+    ++at;
   }
-  std::erase_if(by_people_, [&](const auto& held) { return now - held.second > kPatience; });
+}
+
+// A number that the ranks refused holds nothing.
+void JobSharing::SettleHold(Run* run, const ScaleRequests::Sessions& attached, core::Time now) {
+  if (run->asked == 0) return;
+  const absl::StatusOr<v1::ScaleRequest> request = requests_->Get(run->asked, attached, now);
+  const bool is_refused = request.ok() && request->state() == "refused";
+  if (request.ok() && !is_refused && request->state() != "done") return;
+  if (is_refused) run->held = run->was_held;
+  run->asked = 0;
 }
 
 bool JobSharing::Release(const JobKey& job, const ScaleRequests::Sessions& attached,
@@ -320,7 +387,9 @@ bool JobSharing::Release(const JobKey& job, const ScaleRequests::Sessions& attac
     return false;
   }
   const std::lock_guard lock(mutex_);
-  by_people_.erase(job);
+  Run& run = RunOf(job, attached, now);
+  run.held = false;
+  run.asked = 0;
   return true;
 }
 

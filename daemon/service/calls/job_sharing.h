@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,8 @@ struct NodeView {
 // `shared`: of these jobs the daemon may change the ranks. The memory and ranks of all others are
 // taken, but for what jobs wait for. `by_people`: whose number somebody asked for.
 NodeView ViewOf(const core::Engine& engine, const std::vector<ScaleRequests::Shared>& shared,
-                const std::map<planner::JobKey, core::Time>& by_people,
-                const JobSharingOptions& options, core::Time now);
+                const std::set<planner::JobKey>& by_people, const JobSharingOptions& options,
+                core::Time now);
 
 // Thread-safe. It has no thread: jobs that offer drive it.
 class JobSharing {
@@ -49,16 +50,33 @@ class JobSharing {
   // After an offer of a job that has so many ranks and may be changed.
   void Step(const planner::JobKey& job, uint64_t ranks, const ScaleRequests::Sessions& attached,
             core::Time now);
-  // Somebody has asked for a number of ranks, which stays until Release or the end of the job.
+  // Before each offer: sees which runs have ended and which requests of people were refused.
+  void Follow(const ScaleRequests::Sessions& attached, core::Time now);
+  // Somebody has asked for a number of ranks by a request, which stays until Release or the end of
+  // the run, unless the ranks refuse it.
+  void Hold(const planner::JobKey& job, uint64_t number, const ScaleRequests::Sessions& attached,
+            core::Time now);
+  // Somebody asks for the number that the job has. False: it has another, or is not shared.
+  bool Keep(const planner::JobKey& job, uint64_t ranks, const ScaleRequests::Sessions& attached,
+            core::Time now);
   // False: the job is not shared.
-  void Hold(const planner::JobKey& job, core::Time now);
   bool Release(const planner::JobKey& job, const ScaleRequests::Sessions& attached, core::Time now);
   // Adds how the jobs stand.
   void Describe(const ScaleRequests::Sessions& attached, core::Time now,
                 v1::ListJobsResponse* jobs);
 
  private:
-  void ForgetHolds(const ScaleRequests::Sessions& attached, core::Time now);
+  struct Run {
+    std::set<uint64_t> sessions;  // that it had last
+    core::Time seen;              // with sessions, or between two groups of them
+    bool held = false;            // at a number that somebody asked for
+    bool was_held = false;        // before the request that is not settled
+    uint64_t asked = 0;           // that request; 0: there is none
+  };
+
+  Run& RunOf(const planner::JobKey& job, const ScaleRequests::Sessions& attached, core::Time now);
+  void FollowRuns(const ScaleRequests::Sessions& attached, core::Time now);
+  void SettleHold(Run* run, const ScaleRequests::Sessions& attached, core::Time now);
   // Whether the last request has ended, or is waited for no longer.
   bool IsSettled(const ScaleRequests::Sessions& attached, core::Time now);
   void Ask(const planner::RanksRequest& request, const ScaleRequests::Sessions& attached,
@@ -73,8 +91,8 @@ class JobSharing {
   std::mutex mutex_;
   // Guarded by mutex_.
   planner::NodeSharing sharing_;
-  std::map<planner::JobKey, core::Time> by_people_;  // when they had ranks last
-  uint64_t number_ = 0;                              // of the request that is not settled
+  std::map<planner::JobKey, Run> runs_;  // that offered, or whose number somebody asked for
+  uint64_t number_ = 0;                  // of the daemon's request that is not settled
   core::Time asked_;
 };
 

@@ -32,10 +32,8 @@ bool HasRank(const ScaleRequests::Sessions& attached, const ScaleRequests::Job& 
 
 // Its ranks may be between two groups, where no session is attached. New ones may wait for memory
 // for long before they say something.
-bool ScaleRequests::Waits(const Request& request, const Sessions& attached, core::Time now) const {
-  if (HasEnded(request.message)) return false;
-  return now - request.heard < kSilence ||
-         HasRank(attached, {request.message.tenant(), request.message.job()});
+bool ScaleRequests::Waits(const Request& request, core::Time now) const {
+  return !HasEnded(request.message) && now - request.heard < kSilence;
 }
 
 ScaleRequests::ScaleRequests() : last_(std::random_device()()) {}
@@ -44,7 +42,8 @@ void ScaleRequests::Forget(const Sessions& attached, core::Time now) {
   std::erase_if(offers_, [&](const auto& offer) { return !attached.contains(offer.first); });
   std::map<std::string, std::vector<uint64_t>> ended;  // by tenant
   for (auto& [number, request] : requests_) {
-    if (Waits(request, attached, now)) continue;
+    if (HasRank(attached, {request.message.tenant(), request.message.job()})) request.heard = now;
+    if (Waits(request, now)) continue;
     ended[request.message.tenant()].push_back(number);
     if (HasEnded(request.message)) continue;
     request.message.set_state(kRefused);
@@ -206,6 +205,12 @@ absl::Status ScaleRequests::CheckHasRanks(const Job& job, const Sessions& attach
       "job ", job.name, " has no ranks now: it changes from ", pending->message.ranks_before(),
       " to ", pending->message.ranks(), " ranks (request ", pending->message.number(),
       "); ask again when the new ones are there"));
+}
+
+bool ScaleRequests::IsAsked(const Job& job, const Sessions& attached, core::Time now) {
+  const std::lock_guard lock(mutex_);
+  Forget(attached, now);
+  return Pending(job.tenant, job.name) != nullptr;
 }
 
 void ScaleRequests::RefuseOf(const Job& job) {

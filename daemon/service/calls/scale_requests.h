@@ -42,6 +42,8 @@ class ScaleRequests {
   // Whether its ranks have taken a request and are between two groups: FAILED_PRECONDITION with the
   // request's words.
   absl::Status CheckHasRanks(const Job& job, const Sessions& attached, core::Time now);
+  // Whether it was asked for another number, and that is neither done nor refused.
+  bool IsAsked(const Job& job, const Sessions& attached, core::Time now);
   // The job is ended on request: its ranks answer no more.
   void RefuseOf(const Job& job);
 
@@ -71,7 +73,7 @@ class ScaleRequests {
     core::Time heard;
   };
 
-  bool Waits(const Request& request, const Sessions& attached, core::Time now) const;
+  bool Waits(const Request& request, core::Time now) const;
   // Refuses requests for which nothing is left to wait, and forgets what need not be remembered.
   void Forget(const Sessions& attached, core::Time now);
   // Of that tenant and name, unless it ended.

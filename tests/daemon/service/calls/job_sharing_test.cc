@@ -8,12 +8,16 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "daemon/service/entry/daemon.h"
+#include "daemon/service/tenants/limits.h"
+#include "daemon/service/tenants/tenant_log.h"
+#include "daemon/service/watch/vitals.h"
 #include "geminid/v1/job.grpc.pb.h"
 #include "geminid/v1/session.grpc.pb.h"
 #include "tests/daemon_env/daemon_env.h"
@@ -298,6 +302,109 @@ TEST_F(JobSharingTest, WithoutAnInterval_NothingIsChanged) {
   const auto a = Begin("a", kRankBytes);
   for (int i = 0; i < 20; ++i) EXPECT_EQ(Offer(Shared(*a, "a", 1, 8)).number(), 0u);
   EXPECT_THAT(Why("a"), HasSubstr("sharing_interval is 0"));
+}
+
+TEST_F(JobSharingTest, TheNumberThatAJobHas_IsKeptWhenSomebodyAsksForIt) {
+  Start({.sharing_interval = "1h"});
+  const auto a = Begin("a", kRankBytes);
+  Offer(Shared(*a, "a", 1, 8));
+  v1::ScaleJobRequest request;
+  request.set_job("a");
+  request.set_ranks(1);
+  v1::ScaleRequest scale;
+  grpc::ClientContext context;
+  const grpc::Status status = jobs_->ScaleJob(&context, request, &scale);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(scale.state(), "done");
+  EXPECT_EQ(scale.message(), "keeps the ranks that it has");
+}
+
+// --- over time -----------------------------------------------------------------------------------
+
+// The daemon's decisions on a clock of the test's own.
+class JobSharingTimes : public JobSharingTest {
+ protected:
+  static constexpr uint64_t kNobody = 0;
+
+  void SetUp() override {
+    JobSharingTest::SetUp();
+    JobSharingOptions options;
+    options.ranks = 4;
+    sharing_.emplace(options, &env_.daemon().hub(), &requests_, &log_, &counts_);
+  }
+
+  void Attached(const RawClient& client) {
+    session_ = client.welcome().session_id;
+    offer_ = Shared(client, "a", 1, 4);
+    attached_ = {{session_, {kTenant, "a"}}};
+  }
+
+  // Offers each ten seconds. The request that it was told, or kNobody.
+  uint64_t RunFor(int seconds) {
+    uint64_t told = kNobody;
+    for (int s = 0; s < seconds && told == kNobody; s += 10) {
+      now_ = now_ + core::Duration::Seconds(10);
+      told = Say("").number();
+    }
+    return told;
+  }
+
+  v1::OfferScaleResponse Say(const std::string& state, uint64_t number = 0) {
+    v1::OfferScaleRequest offer = offer_;
+    offer.set_number(number);
+    offer.set_state(state);
+    sharing_->Follow(attached_, now_);
+    const v1::OfferScaleResponse response = requests_.Offer(kTenant, offer, attached_, now_);
+    sharing_->Step({kTenant, "a"}, offer.ranks(), attached_, now_);
+    return response;
+  }
+
+  Limits limits_{config::TenantShares{}};
+  TenantLog log_{&limits_};
+  SharingCounts counts_;
+  ScaleRequests requests_;
+  std::optional<JobSharing> sharing_;
+  ScaleRequests::Sessions attached_;
+  uint64_t session_ = 0;
+  v1::OfferScaleRequest offer_;
+  core::Time now_ = Now();
+};
+
+TEST_F(JobSharingTimes, AChangeThatHasBegun_IsWaitedForLonger) {
+  const auto a = Begin("a", kRankBytes);
+  Attached(*a);
+  const uint64_t number = RunFor(200);
+  ASSERT_NE(number, kNobody);
+  Say("taken", number);
+  RunFor(580);
+  EXPECT_EQ(counts_.refused.load(), 0u);
+  RunFor(100);
+  EXPECT_EQ(counts_.refused.load(), 1u);
+}
+
+TEST_F(JobSharingTimes, ANumberThatSomebodyAskedFor_EndsWithTheRun) {
+  const auto a = Begin("a", kRankBytes);
+  Attached(*a);
+  sharing_->Hold({kTenant, "a"}, 0, attached_, now_);
+  EXPECT_EQ(RunFor(600), kNobody);
+  attached_ = {{session_ + 1, {kTenant, "a"}}};  // a later run of the name
+  offer_.set_session(session_ + 1);
+  now_ = now_ + core::Duration::Seconds(3600);
+  EXPECT_NE(RunFor(200), kNobody);
+}
+
+TEST_F(JobSharingTimes, ANumberThatTheRanksRefused_HoldsNothing) {
+  const auto a = Begin("a", kRankBytes);
+  Attached(*a);
+  Say("");
+  v1::ScaleJobRequest wanted;
+  wanted.set_job("a");
+  wanted.set_ranks(2);
+  const auto asked = requests_.Ask(kTenant, wanted, attached_, now_);
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  sharing_->Hold({kTenant, "a"}, asked->number(), attached_, now_);
+  Say("refused", asked->number());
+  EXPECT_NE(RunFor(200), kNobody);
 }
 
 // --- what the daemon sees ------------------------------------------------------------------------

@@ -138,6 +138,24 @@ TEST_F(ScaleRequestsTest, OfNewRanksThatTakeLongToStart_WaitForThem) {
   EXPECT_EQ(StateOf(asked->number()), "done");
 }
 
+// The time without ranks counts, not that since their last word.
+TEST_F(ScaleRequestsTest, OfNewRanksThatGoAfterLong_WaitForThoseThatFollow) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  attached_ = {{9, kMine}};
+  now_ = now_ + core::Duration::Seconds(300);
+  EXPECT_EQ(StateOf(asked->number()), "taken");
+  EXPECT_TRUE(requests_.IsAsked(kMine, attached_, now_));
+  attached_ = {};
+  now_ = now_ + core::Duration::Seconds(59);
+  EXPECT_EQ(StateOf(asked->number()), "taken");
+  now_ = now_ + core::Duration::Seconds(1);
+  EXPECT_EQ(StateOf(asked->number()), "refused");
+  EXPECT_FALSE(requests_.IsAsked(kMine, attached_, now_));
+}
+
 TEST_F(ScaleRequestsTest, ThatEnded_AreForgottenWhenThereAreMany) {
   Offer(1);
   std::vector<uint64_t> numbers;

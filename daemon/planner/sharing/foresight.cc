@@ -100,7 +100,7 @@ Choice ChooseByForesight(const Contest& contest, double least_gain) {
       (future.last_end / futures[chosen].last_end + future.mean_end / futures[chosen].mean_end) /
           2 -
       1;
-  return gain < least_gain ? kept : choices[chosen];
+  return gain >= least_gain ? choices[chosen] : kept;  // also where it is not a number
 }
 
 }  // namespace geminid::planner

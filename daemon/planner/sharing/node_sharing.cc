@@ -135,7 +135,7 @@ std::optional<RanksRequest> NodeSharing::Next(const Share& room, std::span<const
 
 bool NodeSharing::StillFits(const RanksRequest& request, const Share& room,
                             std::span<const NodeJob> jobs) const {
-  Amounts used{};
+  Amounts used{}, others{};
   bool is_there = false;
   for (const NodeJob& job : jobs) {
     if (job.ranks == 0) continue;
@@ -146,8 +146,18 @@ bool NodeSharing::StillFits(const RanksRequest& request, const Share& room,
     if (row == rows.end() || (is_it && job.ranks != request.from)) return false;
     is_there = is_there || is_it;
     used = Plus(used, row->share.amounts());
+    if (!is_it) others = Plus(others, row->share.amounts());
   }
-  return is_there && (request.to < request.from || Fits(used, room.amounts()));
+  if (!is_there || request.to < request.from) return is_there;
+  // While it has no ranks the queue admits whoever fits, and it would wait for their end.
+  for (const NodeJob& job : jobs) {
+    if (job.ranks > 0) continue;
+    const Amounts waits_for = UsableRows(job).front().share.amounts();
+    if (!Fits(Plus(others, waits_for), room.amounts())) continue;
+    others = Plus(others, waits_for);
+    used = Plus(used, waits_for);
+  }
+  return Fits(used, room.amounts());
 }
 
 void NodeSharing::Done(double now) {

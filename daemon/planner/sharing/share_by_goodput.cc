@@ -18,6 +18,9 @@ namespace {
 constexpr std::array<const char*, kResources> kNames = {"bytes of device memory", "ranks",
                                                         "bytes a second of the link"};
 
+// Of a job's work, whatever it says: the ends of the others count beside it.
+constexpr double kMostSeconds = 30 * 24 * 3600;
+
 // The largest fraction that it takes of anything.
 double Dominant(const Amounts& amounts, const Amounts& node) {
   double most = 0;
@@ -179,8 +182,8 @@ class Sharing {
     }
     if (best == 0) return std::nullopt;
     for (Contender::Row& row : contender.rows) row.rate /= best;
-    contender.seconds =
-        job.remaining ? std::max(*job.remaining / best, 1e-6) : settings_.unknown_seconds;
+    contender.seconds = job.remaining ? std::clamp(*job.remaining / best, 1e-6, kMostSeconds)
+                                      : settings_.unknown_seconds;
     return contender;
   }
 

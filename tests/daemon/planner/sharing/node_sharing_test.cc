@@ -249,6 +249,20 @@ TEST_F(Node, WhereAJobWaitsForMoreThanThereCanBe_TakesNothingFromOthersForIt) {
   EXPECT_THAT(asked_, IsEmpty()) << "one rank of a stays in any case";
 }
 
+// While a has no ranks the queue would admit w, and a would wait for its end.
+TEST_F(Node, WhereAJobWaitsThatWouldFitDuringAChange_DoesNotGrowAnother) {
+  jobs_ = {Job("a", 1, 8)};
+  NodeJob waits;
+  waits.key = {"uid:8", "w"};
+  waits.memory_bytes = 8 * kRankBytes;
+  jobs_.push_back(waits);
+  RunFor(4 * kInterval);
+  EXPECT_THAT(asked_, IsEmpty());
+  Remove("w");
+  RunFor(2 * kInterval);
+  EXPECT_EQ(JobOf("a").ranks, 8u);
+}
+
 TEST_F(Node, WhereAJobOfLowerPriorityWaits_LetsItWait) {
   jobs_ = {Job("a", 8, 8)};
   JobOf("a").priority = 1;
@@ -306,6 +320,27 @@ TEST_F(Node, WithMoreRanksThanItHasRoomFor_TakesThemFromTheLowestPriority) {
 // ----------------------------------------------------------
 
 // Measured steps are never alike; ranks that come and go with them cost more than they bring.
+TEST_F(Node, WithAJobThatSaysItNeverEnds_ChangesNothingForALittle) {
+  jobs_ = {Job("a", 1, 2)};
+  jobs_[0].rows[0].goodput = 1e-9;
+  jobs_[0].rows[1].goodput = 1.01e-9;
+  jobs_[0].remaining = 1e300;
+  RunFor(4 * kInterval);
+  EXPECT_THAT(asked_, IsEmpty());
+}
+
+// Its name is that of another job then.
+TEST_F(Node, OfWhichAJobThatRefusedHasEnded_AsksTheNextOneOfTheName) {
+  jobs_ = {Job("a", 1, 4)};
+  refuses_ = "a";
+  RunFor(20 * kInterval);
+  asked_.clear();
+  refuses_.clear();
+  sharing_.Ended(jobs_[0].key);
+  RunFor(2 * kInterval + 1);
+  EXPECT_EQ(JobOf("a").ranks, 4u);
+}
+
 TEST_F(Node, WithReportsThatFluctuate_DoesNotFlap) {
   std::mt19937 random(1);
   std::normal_distribution<double> noise(1, 0.05);

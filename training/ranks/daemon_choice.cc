@@ -83,6 +83,12 @@ uint64_t UsualDeviceBytes(const TrainOptions& options, int ranks) {
   return options.parallel.automatic ? std::min(bytes, share) : bytes;
 }
 
+uint64_t RankDeviceBytes(const TrainOptions& options, const RanksArena& now, int ranks) {
+  if (options.device_memory_bytes || ranks == now.ranks) return now.arena_bytes;
+  const uint64_t usual = UsualDeviceBytes(options, ranks);
+  return ranks > now.ranks ? std::min(now.arena_bytes, usual) : std::max(now.arena_bytes, usual);
+}
+
 absl::StatusOr<DaemonChoice> ChooseDaemon(const TrainOptions& options, int ranks, int ranks_here) {
   DaemonChoice choice;
   const char* const environment = std::getenv(kSocketVariable);

@@ -18,6 +18,15 @@ uint64_t DefaultMemoryBytes();
 // At most what each of so many ranks on this host asks for without --device-memory.
 uint64_t UsualDeviceBytes(const TrainOptions& options, int ranks);
 
+// Ranks of a run, and the arena of each.
+struct RanksArena {
+  int ranks = 0;
+  uint64_t arena_bytes = 0;
+};
+// What each of so many ranks takes of a run that is `now`. Without --device-memory that is less
+// where more of them share the batch, and more where fewer do.
+uint64_t RankDeviceBytes(const TrainOptions& options, const RanksArena& now, int ranks);
+
 struct DaemonChoice {
   std::string socket;
   std::unique_ptr<PrivateDaemon> own;  // null: somebody else's

@@ -47,10 +47,8 @@ JobScaling::Share ShareOffer::Make(uint64_t arena_bytes) const {
     return share;
   }
   for (const RanksGoodput& row : GoodputByRanks(context_.handover->SequenceSeconds(), Numbers())) {
-    // Without --device-memory a rank takes less where more of them share the batch.
-    const uint64_t of_rank = options_.device_memory_bytes
-                                 ? arena_bytes
-                                 : std::min(arena_bytes, UsualDeviceBytes(options_, row.ranks));
+    const uint64_t of_rank =
+        RankDeviceBytes(options_, {context_.info.world_size, arena_bytes}, row.ranks);
     share.rows.push_back({row.ranks, of_rank * static_cast<uint64_t>(row.ranks), row.goodput});
   }
   return share;

@@ -270,10 +270,8 @@ absl::Status Scaling::CheckDevices(int ranks) {
       return device.number != static_cast<uint32_t>(*options_.device);
     });
   }
-  // Without --device-memory a rank takes less where more of them share the batch.
   const uint64_t now = session_->arena_bytes();
-  const uint64_t then =
-      options_.device_memory_bytes ? now : std::min(now, UsualDeviceBytes(options_, ranks));
+  const uint64_t then = RankDeviceBytes(options_, {context_.info.world_size, now}, ranks);
   return CheckRoom({ranks, then}, {context_.info.world_size, now}, std::move(devices));
 }
 

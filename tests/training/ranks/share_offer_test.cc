@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "training/ranks/daemon_choice.h"
+
 namespace geminid::trainer {
 namespace {
 
@@ -88,6 +90,24 @@ TEST_F(ShareOfferTest, OfARunOutsideOfItsRange_HasARowForWhatItHas) {
   const JobScaling::Share share = offer.Make(kArenaBytes);
   ASSERT_THAT(share.rows, SizeIs(4));
   EXPECT_EQ(share.rows[0].ranks, 8);
+}
+
+// Fewer ranks have more of the batch each.
+TEST_F(ShareOfferTest, WithoutAMemoryOfItsOwn_TakesMoreForEachOfFewerRanks) {
+  options_.device_memory_bytes.reset();
+  ShareOffer offer(options_, context_);
+  Train(&offer, 9, 2);
+  const uint64_t one = UsualDeviceBytes(options_, 1), four = UsualDeviceBytes(options_, 4);
+  const JobScaling::Share little = offer.Make(1);
+  ASSERT_THAT(little.rows, SizeIs(3));
+  EXPECT_EQ(little.rows[0].device_bytes, 2u);
+  EXPECT_EQ(little.rows[1].device_bytes, one);
+  EXPECT_EQ(little.rows[2].device_bytes, 4u);
+  const uint64_t most = uint64_t{1} << 50;
+  const JobScaling::Share much = offer.Make(most);
+  EXPECT_EQ(much.rows[0].device_bytes, 2 * most);
+  EXPECT_EQ(much.rows[1].device_bytes, most);
+  EXPECT_EQ(much.rows[2].device_bytes, 4 * four);
 }
 
 TEST_F(ShareOfferTest, OfARunThatEndsSoon_HasNoRows) {

@@ -47,6 +47,11 @@ TEST(EvaluationFlags, ThatWriteWhatTrainingWrites_AreRefused) {
   }
 }
 
+TEST(EvaluationFlags, WithRanksThatTheDaemonWouldChange_AreRefused) {
+  EXPECT_THAT(Refusal({"--load", "none", "--ranks", "1:2"}),
+              HasSubstr("--ranks MIN:MAX is for training, which the daemon may change"));
+}
+
 // A training command with --eval-only and --load behind it evaluates.
 TEST(EvaluationFlags, OfTraining_AreSaidInOneLineAndLeftOut) {
   const auto line =

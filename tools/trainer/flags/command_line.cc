@@ -190,6 +190,7 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
   GEMINID_RETURN_IF_ERROR(ChooseLength(given, &flags));
   GEMINID_RETURN_IF_ERROR(AddEffects(TrainingEffects(), flags, given, notes));
   GEMINID_RETURN_IF_ERROR(ParseProcesses(flags, &options));
+  if (flags.eval_only) GEMINID_RETURN_IF_ERROR(CheckRanksAreFixed(options));
   GEMINID_RETURN_IF_ERROR(ParseOutput(flags, &options));
   const bool loads = !options.resumed && !flags.load.empty();
   GEMINID_ASSIGN_OR_RETURN(

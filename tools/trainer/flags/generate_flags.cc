@@ -89,6 +89,7 @@ absl::StatusOr<GenerateOptions> ReadGenerate(const Flags& flags) {
   }
   options.run.load = WithoutSlashesAtEnd(flags.load);
   GEMINID_RETURN_IF_ERROR(ParseProcesses(flags, &options.run));
+  GEMINID_RETURN_IF_ERROR(CheckRanksAreFixed(options.run));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options.run));
   GEMINID_ASSIGN_OR_RETURN(options.run.model, ParseModel(flags, flags.load));
   GEMINID_RETURN_IF_ERROR(ParseTypes(flags, &options.run));

@@ -141,6 +141,12 @@ std::span<const FlagSpec> HostsFlags() { return kHostsFlags; }
 std::span<const FlagSpec> OutputFlags() { return kOutputFlags; }
 std::span<const FlagSpec> CheckpointFlags() { return kCheckpointFlags; }
 
+absl::Status CheckRanksAreFixed(const TrainOptions& options) {
+  if (!options.share) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "--ranks MIN:MAX is for training, which the daemon may change; give a number");
+}
+
 absl::Status ParseProcesses(const Flags& flags, TrainOptions* options) {
   GEMINID_RETURN_IF_ERROR(ParseRanks(flags.ranks, options));
   if (!flags.parallel.empty()) {

@@ -46,6 +46,13 @@ TEST(ParseCommandLine, SeveralPathsOfData_AreAllTaken) {
   EXPECT_THAT(shards->notes, testing::IsEmpty());
 }
 
+TEST(ParseCommandLine, OfGenerate_RefusesRanksThatTheDaemonWouldChange) {
+  const auto line = ParseCommandLine({"generate", "--load", "none", "--ranks", "1:2"});
+  EXPECT_TRUE(absl::IsInvalidArgument(line.status())) << line.status();
+  EXPECT_THAT(std::string(line.status().message()),
+              testing::HasSubstr("--ranks MIN:MAX is for training, which the daemon may change"));
+}
+
 TEST(ParseCommandLine, FlagsThatAreRepeated_CountTheLastTimeAndAreSaid) {
   const auto line = ParseCommandLine(With({"--steps", "5", "--lr", "1", "--steps", "7"}));
   ASSERT_TRUE(line.ok()) << line.status();

@@ -260,6 +260,16 @@ def test_image_stays_for_the_next_process_where_this_one_fails(monkeypatch):
     assert events[3:] == ["leave"]
 
 
+def test_notes_of_all_ranks_go_with_the_image(monkeypatch):
+    made, _ = taken_over(monkeypatch, {"script": "this one"})
+    for each in made:
+        assert each.notes == {0: b"note", 1: b"note"}
+        each.stepped()
+        assert each.notes
+        each.stepped()
+        assert each.notes == {} and each._parts == [] and each.world == 2
+
+
 class SessionOfImage:
     def __init__(self, events):
         self.events = events

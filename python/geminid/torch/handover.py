@@ -288,10 +288,11 @@ class Handover:
         self._closed = True
 
     def close(self) -> None:
-        """Gives this process's image back, if it has one."""
+        """Gives this process's image back, if it has one, and what was read from all images."""
         if self._memory is not None and not self._closed:
             self._memory.close()
         self._closed = True
+        self.notes, self._parts = {}, []
 
 
 class _Group:

@@ -270,6 +270,32 @@ def test_notes_of_all_ranks_go_with_the_image(monkeypatch):
         assert each.notes == {} and each._parts == [] and each.world == 2
 
 
+def test_former_that_cannot_be_left_is_closed_all_the_same():
+    events = []
+
+    class Session(FakeSession):
+        def leave(self):
+            raise DataLoss("not left")
+
+        def close(self):
+            events.append("closed")
+
+    former = handover._Former(None, TWO[0])
+    former._session = Session()
+    with pytest.raises(DataLoss, match="not left"):
+        former.end(leaves=True)
+    assert events == ["closed"]
+
+
+def test_failure_of_a_collection_leaves_all_formers(monkeypatch):
+    events = []
+    monkeypatch.setattr(handover, "_Former", lambda _run, left: FakeFormer(
+        events, left, problem=DataLoss("gone") if left.rank else None))
+    made = as_ranks(2, lambda ranks: group_of(ranks, TWO).collect(Choice((0, 0)), None))
+    assert isinstance(made[0], DataLoss) and isinstance(made[1], Aborted)
+    assert sorted(events) == [("claim", 0), ("claim", 1), ("end", 0, True), ("end", 1, True)]
+
+
 class SessionOfImage:
     def __init__(self, events):
         self.events = events

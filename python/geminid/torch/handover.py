@@ -201,14 +201,13 @@ class _Former:
 
     def end(self, leaves: bool) -> None:
         """leaves: its memory stays for another process."""
-        if self._session is not None and leaves:
-            self._session.leave()
-        if self.engine is not None:
-            self.engine.close()
-        if self._ranks is not None:
-            self._ranks.close()
-        if self._session is not None:
-            self._session.close()
+        try:
+            if self._session is not None and leaves:
+                self._session.leave()
+        finally:
+            for each in (self.engine, self._ranks, self._session):
+                if each is not None:
+                    each.close()
 
 
 def _own_address() -> str:
@@ -336,15 +335,15 @@ class _Group:
         ranks must."""
         formers = [_Former(self.run, left) for left in self._left[self.daemon]
                    if self.leads and left.world == choice.world and choice.owners[left.rank] == self.daemon]
-        before = LIB.failed
+        before, is_done = LIB.failed, False
         try:
             image = self._collect(choice, script, formers)
-        except BaseException:
-            _each(lambda former: former.end(leaves=True), formers)
-            raise
-        _each(lambda former: former.end(leaves=False), formers)
-        LIB.failed = before
-        return image
+            is_done = True
+            return image
+        finally:
+            _each(lambda former: former.end(leaves=not is_done), formers)
+            if is_done:
+                LIB.failed = before
 
     def _collect(self, choice: elastic.Choice, script: Script, formers: Sequence[_Former]) -> elastic.Image | None:
         _together(self.ranks, lambda: _each(lambda former: former.claim(script), formers))

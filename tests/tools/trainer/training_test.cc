@@ -344,7 +344,7 @@ TEST_F(Training, InTooLittleHostMemoryForAllState_HasTheRestOnDiskWithTheSameBit
   const std::string weights = Field("weights_sha256");
   const std::string disk = folder_ / "disk";
   std::filesystem::create_directory(disk);
-  const auto bytes = static_cast<uint64_t>(9 * Number("parameters")) + (1 << 20);
+  const auto bytes = static_cast<uint64_t>(0.8 * Number("host_bytes"));
   const std::string host_memory = std::to_string(bytes) + "B";
   EXPECT_EQ(Run({"--host-memory", host_memory}).code, 7);
   const CommandResult result = Run({"--host-memory", host_memory, "--state-disk", disk});

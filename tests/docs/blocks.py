@@ -38,7 +38,8 @@ SMALLER = (
     (r"(ls jobs) --watch 2", r"\1 --watch 1 --times 2"),
     (r"geminictl doctor", "geminictl doctor >/dev/null || test $? = 1"),  # of this machine anything may be said
     (r"^geminid &", "geminid --metrics-listen off &"),
-    (r"^(?=geminictl scale mine)", "geminictl wait job mine --for running --at-most 60; "),
+    # A reader types it when the run has begun to train, and takes requests.
+    (r"^(geminictl scale mine 4)$", r"timeout 60 bash -c 'until \1; do sleep 0.2; done'"),
     (r"--socket /run/geminid/geminid.sock", "--socket $GEMINID_SOCKET"),
 )
 LASTS = re.compile(r"--(?:steps|epochs|eval-only|resume)\b|geminid-train generate")
@@ -156,7 +157,7 @@ def run(page, text, programs):
         try:
             subprocess.run(["geminictl", "wait", "daemon", "--at-most", "60"], env=environment, check=True, capture_output=True)
             prepare(folder, environment)
-            with open(folder / "said", "w+", encoding="utf-8") as said:
+            with open(folder / "said", "w+", encoding="utf-8", errors="replace") as said:
                 page_runs = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                              stdout=said, stderr=subprocess.STDOUT, start_new_session=True)
                 code = page_runs.wait(timeout=600)

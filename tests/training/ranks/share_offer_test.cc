@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "training/models/model_config.h"
 #include "training/ranks/daemon_choice.h"
 
 namespace geminid::trainer {
@@ -95,6 +96,7 @@ TEST_F(ShareOfferTest, OfARunOutsideOfItsRange_HasARowForWhatItHas) {
 // Fewer ranks have more of the batch each.
 TEST_F(ShareOfferTest, WithoutAMemoryOfItsOwn_TakesMoreForEachOfFewerRanks) {
   options_.device_memory_bytes.reset();
+  options_.model = *FindPreset("gpt2-tiny");
   ShareOffer offer(options_, context_);
   Train(&offer, 9, 2);
   const uint64_t one = UsualDeviceBytes(options_, 1), four = UsualDeviceBytes(options_, 4);

@@ -23,7 +23,10 @@ TEST(DiskEnduranceWords, WithoutALimit_AreNeverSaid) {
 
 class MemoryWordsTest : public ::testing::Test {
  protected:
-  MemoryWordsTest() { options_.zero.state_placement = zero::StatePlacement::kDisk; }
+  MemoryWordsTest() {
+    options_.zero.state_placement = zero::StatePlacement::kDisk;
+    options_.zero.state_disk.folders = {"/disk"};
+  }
 
   // What is said next, of a rank that has written so much.
   std::string Said(MemoryWords* words, uint64_t written, const std::string& how = "/disk") {
@@ -62,9 +65,18 @@ TEST_F(MemoryWordsTest, WithoutALimit_AreAllSaidAtFirst) {
 
 TEST_F(MemoryWordsTest, OfStateElsewhere_AreNone) {
   options_.zero.state_placement = zero::StatePlacement::kHost;
+  options_.zero.state_disk.folders.clear();
   MemoryWords words(options_, info_);
   EXPECT_FALSE(words.HasStateDiskToSay());
   EXPECT_EQ(Said(&words, 0), "");
+}
+
+// The engine's words begin with how much of the state is there.
+TEST_F(MemoryWordsTest, OfStateThatTheEngineDivides_AreTheEngines) {
+  options_.zero.state_placement = zero::StatePlacement::kAuto;
+  MemoryWords words(options_, info_);
+  EXPECT_THAT(Said(&words, 0, "2 of 6 chunks on disk"),
+              HasSubstr("optimizer state: 2 of 6 chunks on disk"));
 }
 
 // Each host may have other disks.

@@ -86,11 +86,11 @@ TEST_F(DiskChoiceTest, WhyOnDisk_HasTheNumbers) {
                                       .undivided_bytes = 12 * kMiB,
                                       .host_bytes = 9 * kMiB});
   EXPECT_EQ(some,
-            "2 of 6 chunks on disk: state would take 12 MiB of host memory, where there is room "
-            "for 10 MiB; so it takes 9.0 MiB");
+            "2 of 6 chunks on disk: state would take 12.0 MiB of host memory, where there is room "
+            "for 10.0 MiB; so it takes 9.0 MiB");
   const std::string none =
       WhyOnDisk({.trained_chunks = 6, .room_bytes = 20 * kMiB, .undivided_bytes = 12 * kMiB});
-  EXPECT_THAT(none, AllOf(HasSubstr("none on disk"), HasSubstr("room for 20 MiB")));
+  EXPECT_THAT(none, AllOf(HasSubstr("none on disk"), HasSubstr("room for 20.0 MiB")));
 }
 
 }  // namespace

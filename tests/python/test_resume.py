@@ -222,7 +222,6 @@ def test_loops_are_plain_ones_where_nothing_is_held():
         assert list(run.batches("xy")) == ["x", "y"] and not run.resumed and not run.replays
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["global", "own"])
 class Stream(torch.utils.data.IterableDataset):
     def __iter__(self):
         return iter(range(4))
@@ -238,6 +237,7 @@ def test_length_of_a_loader_is_unknown_where_its_dataset_has_none():
     assert lengths == [None, 4, 4] and resume_._length(iter(())) is None
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["global", "own"])
 def test_second_pass_that_is_resumed_has_its_own_order(daemon, name, own):
     """Neither that of the first pass, nor one of the generator's state in the middle of the pass."""
     def script(session, seen, last):

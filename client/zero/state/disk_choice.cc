@@ -49,13 +49,23 @@ DiskChoice WithOnDisk(const Layout& layout, StateStoreOptions options, uint64_t 
 
 DiskChoice ChooseOnDisk(const Layout& layout, StateStoreOptions options, uint64_t room_bytes) {
   const std::vector<size_t> candidates = Candidates(layout, options);
-  const uint64_t left = room_bytes - room_bytes / kRoomLeft;
-  size_t count = 0;
-  for (; count < candidates.size(); ++count) {
+  const auto fits = [&](size_t count, uint64_t bytes) {
     options.on_disk = LastOf(candidates, layout.chunks.size(), count);
-    if (HostBytesOf(layout, options) <= (count == 0 ? room_bytes : left)) break;
+    return HostBytesOf(layout, options) <= bytes;
+  };
+  if (candidates.empty() || fits(0, room_bytes)) return WithOnDisk(layout, options, room_bytes, 0);
+  // Each chunk more takes less host memory, and each look lists all state: few looks.
+  const uint64_t left = room_bytes - room_bytes / kRoomLeft;
+  size_t least = 1, most = candidates.size();
+  while (least < most) {
+    const size_t count = least + (most - least) / 2;
+    if (fits(count, left)) {
+      most = count;
+    } else {
+      least = count + 1;
+    }
   }
-  return WithOnDisk(layout, std::move(options), room_bytes, count);
+  return WithOnDisk(layout, std::move(options), room_bytes, least);
 }
 
 std::string WhyOnDisk(const DiskChoice& choice) {

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/planner/sharing/node_job.h"
 
 namespace geminid::service {
 namespace {
 
-constexpr uint32_t kMostRanks = 65536;  // more than any machine starts
 constexpr char kAsked[] = "asked";
 constexpr char kTaken[] = "taken";
 constexpr char kDone[] = "done";
@@ -22,6 +22,11 @@ bool HasEnded(const v1::ScaleRequest& request) {
 
 bool IsState(const std::string& state) {
   return state == kTaken || state == kDone || state == kRefused;
+}
+
+void Refuse(const std::string& why, v1::ScaleRequest* request) {
+  request->set_state(kRefused);
+  request->set_message(why);
 }
 
 bool HasRank(const ScaleRequests::Sessions& attached, const ScaleRequests::Job& job) {
@@ -46,8 +51,7 @@ void ScaleRequests::Forget(const Sessions& attached, core::Time now) {
     if (Waits(request, now)) continue;
     ended[request.message.tenant()].push_back(number);
     if (HasEnded(request.message)) continue;
-    request.message.set_state(kRefused);
-    request.message.set_message("the job ended, or has had no ranks for a minute");
+    Refuse("the job ended, or has had no ranks for a minute", &request.message);
   }
   for (const auto& [tenant, numbers] : ended) {
     for (size_t i = 0; i + kMostEnded < numbers.size(); ++i) requests_.erase(numbers[i]);
@@ -70,9 +74,9 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
   if (wanted.ranks() < 1) {
     return absl::InvalidArgumentError("a job has at least 1 rank, not 0");
   }
-  if (wanted.ranks() > kMostRanks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a job has at most ", kMostRanks, " ranks, not ", wanted.ranks()));
+  if (wanted.ranks() > planner::kMostRanksOfJob) {
+    return absl::InvalidArgumentError(absl::StrCat("a job has at most ", planner::kMostRanksOfJob,
+                                                   " ranks, not ", wanted.ranks()));
   }
   if (const Request* const other = Pending(tenant, wanted.job())) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -154,8 +158,7 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
   if (is_anothers && attached.contains(pending->session)) return response;  // of another run
   if (pending->message.state() == kTaken && is_anothers) {
     // The ranks that took it are gone, and those in their place know nothing of it.
-    pending->message.set_state(kRefused);
-    pending->message.set_message("the ranks that had taken it failed; the job goes on as it was");
+    Refuse("the ranks that had taken it failed; the job goes on as it was", &pending->message);
     return response;
   }
   pending->session = offer.session();
@@ -189,8 +192,7 @@ void ScaleRequests::Withdraw(uint64_t number, const std::string& why) {
   const std::lock_guard lock(mutex_);
   const auto found = requests_.find(number);
   if (found == requests_.end() || found->second.message.state() != kAsked) return;
-  found->second.message.set_state(kRefused);
-  found->second.message.set_message(why);
+  Refuse(why, &found->second.message);
 }
 
 absl::Status ScaleRequests::CheckHasRanks(const Job& job, const Sessions& attached,
@@ -216,9 +218,7 @@ bool ScaleRequests::IsAsked(const Job& job, const Sessions& attached, core::Time
 void ScaleRequests::RefuseOf(const Job& job) {
   const std::lock_guard lock(mutex_);
   Request* const pending = Pending(job.tenant, job.name);
-  if (pending == nullptr) return;
-  pending->message.set_state(kRefused);
-  pending->message.set_message("the job was ended on request");
+  if (pending != nullptr) Refuse("the job was ended on request", &pending->message);
 }
 
 }  // namespace geminid::service

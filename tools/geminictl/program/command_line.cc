@@ -9,6 +9,7 @@
 #include "base/command_line.h"
 #include "base/flag_values.h"
 #include "base/status_macros.h"
+#include "daemon/planner/sharing/node_job.h"
 #include "tools/geminictl/commands/version.h"
 
 namespace geminid::ctl {
@@ -17,7 +18,6 @@ namespace {
 constexpr double kSecondsMin = 0.1;
 constexpr double kSecondsMax = 3600;
 constexpr double kSecondsToWaitMax = 30 * 86400.0;   // for a job, which may take weeks
-constexpr uint64_t kMostRanks = 65536;               // of a job, as the daemon has it
 constexpr uint64_t kMostChunks = uint64_t{1} << 24;  // as many as a daemon can have
 
 // As written. Numbers are parsed here and not by CLI11, which takes "-1" for an unsigned number.
@@ -108,8 +108,8 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
   if (line->subcommand == Subcommand::kScale) {
     uint64_t ranks = 0;
     if (flags.ranks != "auto") {
-      GEMINID_ASSIGN_OR_RETURN(ranks,
-                               base::ParseCount("the number of ranks", flags.ranks, 1, kMostRanks));
+      GEMINID_ASSIGN_OR_RETURN(
+          ranks, base::ParseCount("the number of ranks", flags.ranks, 1, planner::kMostRanksOfJob));
     }
     line->jobs.ranks = static_cast<uint32_t>(ranks);
     GEMINID_ASSIGN_OR_RETURN(line->jobs.wait_at_most,

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 
+import blocks
+
 PROGRAM = "geminid-train"
 NOT_FOUND = 4
 TEXT = "/nonexistent/text"
-FENCE = re.compile(r"^```[\w+]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(rf"^(?:[A-Z_]+=\S+ )*{PROGRAM} (?=.*--)(.*)$")
 # Shells' variables and words for the reader.
 PLACEHOLDERS = {"$text": TEXT, "$flags": ""}
@@ -25,7 +26,7 @@ NEEDS_A_FOLDER = re.compile(r"--resume\b")
 
 def commands_of(page):
     """The arguments of each command line for the program in the page's blocks."""
-    for block in FENCE.findall(page):
+    for _, block in blocks.FENCE.findall(page):
         for line in block.replace("\\\n", " ").splitlines():
             found = COMMAND.match(line.strip().split(" #")[0].rstrip("& "))
             if found is None or (NEEDS_A_FOLDER.search(line) and "--model" not in line):

@@ -89,6 +89,10 @@ TEST_F(Http2, PingsWithoutEnd_CloseTheirConnection) {
 
 // Each is answered, and the answers of who reads nothing would be kept.
 TEST_F(Http2, SettingsOfAClientThatReadsNothing_AreNotReadAnyMore) {
+  DaemonEnvOptions options;
+  options.shares.calls_per_second = 1'000'000;  // so that the rate of its frames delays nothing
+  env_.Stop();
+  ASSERT_TRUE(env_.Start(options).ok());
   const base::UniqueFd fd = Connect(Http2Beginning());
   const Taken taken =
       SendWithoutEnd(fd, Frame(FrameType::kSettings, 0, 0, ""), 16 * kMiB, kPatienceMilliseconds);

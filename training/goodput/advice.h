@@ -1,5 +1,5 @@
-// What a run says at its end of its batch: the gradient noise scale that it measured, and the batch
-// that would learn faster. Pure.
+// The advice on the batch at the end of a run: the measured gradient noise scale, and the batch
+// that would learn fastest. Pure.
 #ifndef GEMINID_TRAINING_GOODPUT_ADVICE_H_
 #define GEMINID_TRAINING_GOODPUT_ADVICE_H_
 
@@ -18,7 +18,7 @@ namespace geminid::trainer {
 struct AdviceFacts {
   std::string unmeasured;  // why the run cannot measure; empty: it can
   BatchShape now;
-  uint64_t ranks = 1;  // that share the sequences of a micro-batch
+  uint64_t ranks = 1;  // data-parallel ranks
   RateRule rule = RateRule::kSquareRoot;
 };
 
@@ -34,21 +34,21 @@ struct BatchAdvice {
   std::optional<StepModel> steps;
   std::vector<BatchRow> rows;  // with advice, the smallest batch first
   BatchRow best;
-  double gain = 0;         // of best over now, in goodput: 0.1 is a tenth more
+  double gain = 0;         // in goodput, from now to best: 0.1 is a tenth more
   double rate_factor = 1;  // of the learning rate, from now to best
 };
 
-// Advice for up to kMostGrowth times the run's own batch. Of a run that was timed with one size of
-// micro-batch, for more or fewer of these: nothing is known of others.
+// Advice for batches of up to kMostGrowth times the run's own. If only one size of micro-batch was
+// timed, the advice keeps that size and changes their number alone.
 BatchAdvice Advise(const AdviceFacts& facts, const NoiseMeter& noise,
                    std::optional<StepModel> steps);
 inline constexpr uint64_t kMostGrowth = 16;
-// Below it, the batch is said to be right: times and noise are not known better.
+// If the gain is below this, the advice is to keep the batch: times and noise are no more exact.
 inline constexpr double kLeastGain = 0.03;
 
 // A line for people; empty: there is no advice.
 std::string AdviceWords(const BatchAdvice& advice);
-// The value of one key.
+// Writes a JSON object, as the value of a key.
 void WriteAdvice(base::JsonWriter& json, const BatchAdvice& advice);
 
 }  // namespace geminid::trainer

@@ -1,6 +1,6 @@
 // Goodput: the throughput of a run times its statistical efficiency (Qiao et al., "Pollux:
-// Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021). And the batch
-// that has the most of it. Pure.
+// Co-adaptive Cluster Scheduling for Goodput-Optimized Deep Learning", OSDI 2021); and the batch
+// with the highest goodput. Pure.
 #ifndef GEMINID_TRAINING_GOODPUT_GOODPUT_H_
 #define GEMINID_TRAINING_GOODPUT_GOODPUT_H_
 
@@ -11,12 +11,12 @@
 
 namespace geminid::trainer {
 
-// What a sequence of a batch of `batch` is worth, in sequences of a batch of `base`: (noise_scale +
-// base) / (noise_scale + batch). 1 at `base`, above 1 for smaller batches. All in sequences, above
-// 0; a noise scale may be 0.
+// The progress per sequence with a batch of `batch`, relative to a batch of `base`: (noise_scale +
+// base) / (noise_scale + batch). 1 at `base`, above 1 for smaller batches. All arguments are in
+// sequences and above 0; the noise scale may be 0.
 double Efficiency(double noise_scale, double base, double batch);
 
-// A step's sequences over all ranks, and how they are trained on.
+// A step's sequences over all ranks, divided into micro-batches.
 struct BatchShape {
   uint64_t sequences = 0;  // of a micro-batch
   uint64_t micro_batches = 0;
@@ -30,31 +30,31 @@ struct BatchRow {
   BatchShape shape;
   double step_seconds = 0;
   double efficiency = 1;
-  double goodput = 0;  // sequences of the run's own batch a second
+  double goodput = 0;  // in sequences of the run's own batch per second
 };
 
-// Of a run that has steps of `now`. `noise_scale`: in sequences.
+// The row of `shape` for a run whose steps have the shape `now`. `noise_scale` is in sequences.
 BatchRow RowOf(const StepModel& model, double noise_scale, const BatchShape& now,
                const BatchShape& shape);
 
 struct BatchLimits {
-  uint64_t multiple = 1;        // what a micro-batch's sequences are a multiple of: the ranks
-  uint64_t most_sequences = 0;  // of a micro-batch: what fits the memory
-  uint64_t most_total = 0;      // of a step
+  uint64_t multiple = 1;        // a micro-batch's sequences are a multiple of this: the ranks
+  uint64_t most_sequences = 0;  // of a micro-batch, because of memory
+  uint64_t most_total = 0;      // sequences of a step
 };
 
-// How a total is trained on: in as few micro-batches as the limits allow, of equal size. Its own
-// total may be a little more than what was asked for.
+// Divides a total into as few micro-batches as the limits allow, of equal size. The total of the
+// result may be a little larger.
 BatchShape ShapeOf(uint64_t total, const BatchLimits& limits);
 
-// The total that has the most goodput of all that the limits allow; the smallest of equals. The
-// goodput has one maximum: sqrt(update * noise_scale / per_sequence) where micro-batches have no
-// fixed part.
+// The total with the highest goodput within the limits; of equals the smallest. Goodput has one
+// maximum, at sqrt(update * noise_scale / per_sequence) where micro-batches have no fixed cost.
+// All of these are in the units of StepModel.
 BatchRow BestBatch(const StepModel& model, double noise_scale, const BatchShape& now,
                    const BatchLimits& limits);
 
-// The batches of powers of two beside `now`, for a table: its total times 1/4 to 16, within the
-// limits. The smallest first, no total twice.
+// The batches whose total is that of `now` times a power of two from 1/4 to 16, for a table: within
+// the limits, smallest first, no total twice.
 std::vector<BatchRow> BatchTable(const StepModel& model, double noise_scale, const BatchShape& now,
                                  const BatchLimits& limits);
 
@@ -67,7 +67,7 @@ enum class RateRule {
   kSquareRoot,
 };
 const char* Name(RateRule rule);
-// What the learning rate of `base` is multiplied by.
+// The factor from the learning rate for `base` to that for `batch`.
 double RateFactor(RateRule rule, double noise_scale, double base, double batch);
 
 }  // namespace geminid::trainer

@@ -11,8 +11,8 @@ struct Line {
   double slope = 0;
 };
 
-// y = at_zero + slope x, both at least 0, by least squares of (y' - y) / y. Points with x and y
-// above 0, one at least.
+// Fits y = at_zero + slope x, both at least 0, by least squares of (y' - y) / y. There is at least
+// one point, and all x and y are above 0.
 Line FitLine(const std::map<double, double>& points);
 
 }  // namespace geminid::trainer

@@ -1,6 +1,6 @@
-// The gradient noise scale: how many sequences a step needs before more of them stop making its
-// gradient better (McCandlish et al., "An Empirical Model of Large-Batch Training", appendix A.1).
-// Pure.
+// The gradient noise scale: the number of sequences in a step beyond which more of them hardly
+// improve its gradient (McCandlish et al., "An Empirical Model of Large-Batch Training", appendix
+// A.1). Pure.
 #ifndef GEMINID_TRAINING_GOODPUT_NOISE_SCALE_H_
 #define GEMINID_TRAINING_GOODPUT_NOISE_SCALE_H_
 
@@ -9,11 +9,11 @@
 
 namespace geminid::trainer {
 
-// What one step says: the squared norms of its separate gradients and of their mean, as the loss
-// has them. Loss scaling is divided out, and neither is clipped.
+// The measurement of one step: the squared norms of its separate gradients and of their mean. Both
+// are without loss scaling and before clipping.
 struct NoiseSample {
-  uint64_t gradients = 0;     // separate ones: of each rank and micro-batch
-  double sequences = 0;       // that each of them is the mean of
+  uint64_t gradients = 0;     // separate gradients: one for each rank and micro-batch
+  double sequences = 0;       // each of them is the mean over so many
   double mean_square = 0;     // the mean of their squared norms
   double square_of_mean = 0;  // the squared norm of their mean
 };
@@ -29,11 +29,11 @@ struct NoiseScale {
 // may be negative. Not thread-safe.
 class NoiseMeter {
  public:
-  // `decay`: the weight that a sample loses with each one after it. Until about 1 / (1 - decay)
-  // samples are there, all count alike.
+  // `decay`: the factor by which each later sample reduces a sample's weight. The first
+  // 1 / (1 - decay) samples or so have equal weights.
   explicit NoiseMeter(double decay = 0.99);
 
-  // What of a meter is enough to go on as it would have, but for the digits that floats lack.
+  // The state from which a meter continues as before, except for the rounding to floats.
   struct Memory {
     uint64_t samples = 0;  // above kMostSamples: that number, as weights no longer change by then
     float gradient_square = 0;
@@ -46,29 +46,28 @@ class NoiseMeter {
   Memory memory() const;
   explicit NoiseMeter(const Memory& memory, double decay = 0.99);
 
-  // False, and nothing changes: the sample has fewer than two gradients, or is not finite, as that
-  // of a step which an overflow has skipped.
+  // False, and nothing changes, if the sample has fewer than two gradients or is not finite, as
+  // after an overflow.
   bool Add(const NoiseSample& sample);
 
   uint64_t samples() const { return samples_; }
   // Both unbiased, so that |G|^2 may come out negative. 0 before the first sample.
   double gradient_square() const { return square_.mean(); }      // |G|^2, of the true gradient
   double gradient_variance() const { return variance_.mean(); }  // tr(Sigma), of one sequence
-  // Of gradient_square. Samples count as independent.
+  // The standard error of gradient_square, as if samples were independent.
   double gradient_square_error() const { return square_.Error(); }
 
-  // Nothing while too few samples say too little: before kLeastSamples, or while |G|^2 is not
-  // above one standard error.
+  // Nothing before kLeastSamples samples, or while |G|^2 is not above its standard error.
   std::optional<NoiseScale> Estimate() const;
 
   static constexpr uint64_t kLeastSamples = 8;
 
  private:
-  // An average whose weights decay, and its error by the samples' own spread.
+  // An average with decaying weights, and its error from the spread of the samples.
   class Average {
    public:
     void Add(double value, double decay);
-    // As after `samples` calls of Add that ended with this mean and root of squared deviations.
+    // The state after `samples` calls of Add that gave this mean and root of squared deviations.
     void Restore(uint64_t samples, double mean, double spread, double decay);
     double spread() const;
     double mean() const { return weight_ > 0 ? mean_ : 0; }

@@ -1,4 +1,4 @@
-// What a run would do with other numbers of ranks, by the numbers that it has had. Pure.
+// Predicts a run's goodput with other numbers of ranks from the numbers that it has had. Pure.
 #ifndef GEMINID_TRAINING_GOODPUT_RANKS_MODEL_H_
 #define GEMINID_TRAINING_GOODPUT_RANKS_MODEL_H_
 
@@ -15,21 +15,21 @@ struct RanksGoodput {
   double goodput = 0;  // sequences a second
 };
 
-// `measured`: seconds that a sequence took, by the number of ranks. A number that was measured has
-// what was measured. Others follow seconds = serial + parallel / ranks (Amdahl's law), by least
-// squares; where one number was measured, serial is 0.
+// `measured`: the seconds per sequence, by the number of ranks. A measured number has its own
+// value. Others follow seconds = serial + parallel / ranks (Amdahl's law), by least squares; if
+// only one number was measured, serial is 0.
 //
-// The batch stays whatever the number of ranks is. So a sequence is worth the same in all rows, and
-// the gradient noise scale decides nothing here.
+// The batch does not depend on the number of ranks. So the statistical efficiency is the same in
+// all rows, and the gradient noise scale is not needed.
 std::vector<RanksGoodput> GoodputByRanks(const std::map<int, double>& measured,
                                          std::span<const int> numbers);
 
-// Seconds of a sequence with the present ranks, by the newest steps.
+// The seconds per sequence with the present ranks, from the newest steps.
 class SequenceTimer {
  public:
-  // Of a step as a whole.
+  // Adds a step: its sequences, and the time of the whole step.
   void Add(double sequences, double seconds);
-  // The median; nothing before the ninth step, of which the first plans.
+  // The median; nothing before the ninth step. The first step, which plans, does not count.
   std::optional<double> Median() const;
 
  private:

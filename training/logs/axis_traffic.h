@@ -12,39 +12,39 @@
 
 namespace geminid::trainer {
 
-// kTable: the ends of a pipeline, of a table that both have. kAll: what goes over all ranks, such
-// as losses and norms, and where the model is whole the engine's weights and gradients.
+// kTable: the first and the last stage of a pipeline, which sum the gradient of a shared token
+// table. kAll: all ranks, for losses, norms and, without model parallelism, weights and gradients.
 enum class TrafficAxis : uint8_t { kPipeline, kData, kSequence, kExpert, kTensor, kTable, kAll };
 inline constexpr int kTrafficAxes = 7;
 
 const char* Name(TrafficAxis axis);
 
-// Of one axis and operation, of all ranks.
+// The traffic of one axis and operation, summed over all ranks where no comment says otherwise.
 struct TrafficRow {
   TrafficAxis axis = TrafficAxis::kAll;
   collectives::OpKind operation = collectives::OpKind::kBarrier;
-  uint64_t calls = 0;           // of the rank with the most
-  uint64_t bytes_sent = 0;      // of all ranks together
-  uint64_t bytes_received = 0;  // of all ranks together
-  uint64_t network_bytes = 0;   // received, over TCP; of all ranks together
-  uint64_t partners = 0;        // ranks that bytes went to or came from; of the rank with the most
-  double seconds = 0;           // in the calls; of the rank with the most
+  uint64_t calls = 0;           // the maximum over ranks
+  uint64_t bytes_sent = 0;      // the sum over ranks
+  uint64_t bytes_received = 0;  // the sum over ranks
+  uint64_t network_bytes = 0;   // received over TCP; the sum over ranks
+  uint64_t partners = 0;        // ranks that exchanged bytes with one rank; the maximum over ranks
+  double seconds = 0;           // spent in the calls; the maximum over ranks
 };
 
 // "axis      operation ..." and a line for each row.
 std::string TrafficTable(const std::vector<TrafficRow>& rows);
 
-// One rank's. What it is told of outlives it.
+// Meters the traffic of one rank. Everything passed to Add outlives it.
 class TrafficMeter {
  public:
   explicit TrafficMeter(collectives::Communicator& world) : world_(world) {}
 
   using Stats = std::function<collectives::CommunicatorStats()>;
-  // A communicator made from the world, whose ranks there are `ranks`.
+  // Adds a communicator made from the world. `ranks`: the world's ranks that belong to it.
   void Add(TrafficAxis axis, std::vector<int> ranks, Stats stats);
 
-  // A collective of `ranks`, all ranks of the world, that do nothing else meanwhile. Without rows
-  // of which no rank made a call.
+  // A collective of `ranks`: all ranks of the world, which use no other communicator meanwhile.
+  // Leaves out rows without a call.
   absl::StatusOr<std::vector<TrafficRow>> Gather(collectives::Communicator& ranks) const;
 
  private:

@@ -21,19 +21,19 @@
 
 namespace geminid::trainer {
 
-// Threads as of the state, which outlives it; any thread may ask how far it is.
+// Threads: as the state, which outlives this object. Any thread may ask for the progress.
 class CountedState final : public zero::ModelState {
  public:
   CountedState(zero::ModelState* state, const std::vector<zero::Parameter>& parameters);
 
-  // The calls from now on are counted from zero. `kinds`: all kinds of state, or the values alone.
+  // CountFromZero restarts the count. Kinds: all kinds of state, or the values alone.
   enum class Kinds { kValues, kAll };
   void CountFromZero() { moved_elements_ = 0; }
-  // Of this rank's shards what was written since.
+  // The elements of this rank's shards that were written since, of all of them.
   HowFar Loaded(Kinds kinds) const;
-  // Of the whole model's values what was read or filled since.
+  // The values of the whole model that were read or filled since, of all of them.
   HowFar Passed() const;
-  // Of the snapshot that was begun last what was handed out.
+  // The elements that the newest snapshot has given to its sink, of all of them.
   HowFar Saved() const;
   // How long the last whole snapshot took; 0: there was none.
   double snapshot_seconds() const { return snapshot_seconds_; }

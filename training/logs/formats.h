@@ -1,9 +1,10 @@
 // Writes a step as a line of JSON or as an event of TensorBoard. Pure.
 //
-// An event file is a row of records: the length of the data as 8 bytes, its checksum, the data, its
-// checksum, all little-endian. A checksum is the CRC-32C, rotated and moved so that checksums of
-// checksums are no trap. The data is a protobuf Event. Sources: github.com/tensorflow/tensorboard,
-// tensorboard/compat/proto/{event,summary}.proto and summary/writer/record_writer.py.
+// An event file is a sequence of records: the length of the data as 8 bytes, its checksum, the
+// data, its checksum, all little-endian. A checksum is a masked CRC-32C (rotated, plus a constant),
+// as record_writer.py has it. The data is a protobuf Event. Sources:
+// github.com/tensorflow/tensorboard, tensorboard/compat/proto/{event,summary}.proto and
+// summary/writer/record_writer.py.
 #ifndef GEMINID_TRAINING_LOGS_FORMATS_H_
 #define GEMINID_TRAINING_LOGS_FORMATS_H_
 

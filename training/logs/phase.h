@@ -1,4 +1,4 @@
-// Prints the phase of a process and its progress, when a phase takes longer than people wait
+// Prints the phase of a process and its progress when a phase takes longer than people would wait
 // without a message.
 #ifndef GEMINID_TRAINING_LOGS_PHASE_H_
 #define GEMINID_TRAINING_LOGS_PHASE_H_
@@ -22,11 +22,11 @@ struct HowFar {
 };
 
 struct Patience {
-  std::chrono::milliseconds first{2000};  // without a word
-  std::chrono::milliseconds then{5000};   // between two
+  std::chrono::milliseconds first{2000};  // until the first message
+  std::chrono::milliseconds then{5000};   // between messages
 };
 
-// Decides when to speak; no clock of its own. One thread at a time.
+// Decides when to print. It has no clock: callers pass the time. One thread at a time.
 class Phase {
  public:
   using Clock = std::chrono::steady_clock;
@@ -35,8 +35,8 @@ class Phase {
 
   bool IsDue(Clock::time_point now) const { return now >= next_; }
   Clock::time_point next() const { return next_; }
-  // The line for now, where one is due: "geminid-train: validation: 12 of 80 micro-batches, 4 s so
-  // far".
+  // The message, if one is due at this time: "geminid-train: validation: 12 of 80 micro-batches,
+  // 4 s so far".
   std::optional<std::string> LineAt(Clock::time_point now, const HowFar& far);
 
  private:
@@ -46,22 +46,22 @@ class Phase {
   Clock::time_point next_;
 };
 
-// Speaks from a thread of its own: what takes long is often one call. One phase at a time, begun
-// and ended by one thread.
+// Prints from a thread of its own, because a phase is often one long call. There is one phase at a
+// time, and one thread begins and ends it.
 class PhaseTeller {
  public:
   using Write = std::function<void(const std::string& line)>;
-  // Asked by the thread of the teller, and never after the end of its phase.
+  // Called by the PhaseTeller's thread, and never after the end of its phase.
   using Look = std::function<HowFar()>;
 
-  // `write` is called by the thread of the teller. Null: nobody is told, and there is no thread.
+  // The PhaseTeller's thread calls `write`. Null: nothing is printed, and there is no thread.
   explicit PhaseTeller(Write write, Patience patience = {})
       : write_(std::move(write)), patience_(patience) {}
   ~PhaseTeller();
   PhaseTeller(const PhaseTeller&) = delete;
   PhaseTeller& operator=(const PhaseTeller&) = delete;
 
-  // Ends the phase before. Null: how far it is cannot be known, and its time alone is said.
+  // Ends the previous phase. Null: the progress is unknown, and messages have the time alone.
   void Begin(std::string what, Look look = nullptr);
   void End();
 

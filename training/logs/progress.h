@@ -32,19 +32,19 @@ struct ProgressSample {
   uint64_t device_bytes_limit = 0;
   uint64_t host_bytes = 0;
   double stall_share = 0;       // of the time so far
-  std::string longest_stall{};  // what was waited for longest: "daemon 60%"
+  std::string longest_stall{};  // the cause of the longest waits: "daemon 60%"
   absl::Duration remaining = absl::ZeroDuration();
 };
 
 inline constexpr size_t kAnyColumns = ~size_t{0};
 
-// At most `columns` characters: what matters least leaves first. 39 are enough for step, loss and
-// usually the time that is left.
+// At most `columns` characters: the least important figures are left out first. 39 are enough for
+// step, loss and usually the remaining time.
 std::string FormatProgress(const ProgressSample& sample, size_t columns = kAnyColumns);
 
 std::string FormatFlops(double per_second);  // "31.2 GFLOP/s"
 
-// Decides when to speak; no clock of its own. Warn may be called by any thread.
+// Decides when to print. It has no clock: callers pass the time. Any thread may call Warn.
 class Progress {
  public:
   using Write = std::function<void(const std::string& text)>;
@@ -54,20 +54,20 @@ class Progress {
 
   // One line, before the first step or between steps.
   void Announce(const std::string& line);
-  // A line that is said in every mode.
+  // A line that every mode prints.
   void Warn(const std::string& line);
-  // True when Show would write: ask before gathering the numbers. The first and the last step are
+  // Whether Show would print; ask before gathering the figures. The first and the last step are
   // always due.
   bool Due(uint64_t step, uint64_t steps, absl::Time now) const;
   void Show(const ProgressSample& sample, absl::Time now);
-  // Ends the line on a terminal, so that what follows starts on its own.
+  // Ends the progress line on a terminal, so that later output starts on a new line.
   void Finish();
 
  private:
   const ProgressMode mode_;
   const Write write_;
   const Width width_;
-  std::mutex mutex_;  // of what is written, and whether a line is open
+  std::mutex mutex_;  // guards write_ and line_open_
   absl::Time last_ = absl::InfinitePast();
   bool line_open_ = false;
 };

@@ -14,14 +14,14 @@ namespace geminid::trainer {
 
 struct RunLogOptions {
   std::string lines{};        // file of one JSON object a step; empty: none
-  std::string tensorboard{};  // folder for an event file; made if need be; empty: none
-  bool appends = false;  // to `lines`, as a run that goes on does; else it must be new or empty
+  std::string tensorboard{};  // folder for an event file, made if it is missing; empty: none
+  bool appends = false;  // to `lines`, for a resumed run; else the file must be new or empty
 };
 
-// Every step is in the files when Add returns: what reads them sees whole lines and records.
+// Every step is in the files when Add returns. Readers see whole lines and records only.
 class RunLog {
  public:
-  // Errors name the file. ALREADY_EXISTS for lines of another run.
+  // Errors name the file. ALREADY_EXISTS: the file has lines of another run.
   static absl::StatusOr<RunLog> Open(const RunLogOptions& options, absl::Time now);
 
   absl::Status Add(const StepRecord& record);
@@ -32,7 +32,7 @@ class RunLog {
     base::UniqueFd fd;
     absl::Status Append(const std::string& text) const;
   };
-  // `flags`: of open, besides.
+  // `flags`: further ones for open(2).
   static absl::StatusOr<File> OpenFile(const std::string& path, int flags = 0);
 
   File lines_;

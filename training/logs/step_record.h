@@ -15,11 +15,11 @@ struct StepRecord {
   absl::Time time;
   double loss = 0;
   std::optional<double> validation_loss = std::nullopt;  // if it was measured after this step
-  std::optional<double> epoch = std::nullopt;            // how many are done; unset: there are none
+  std::optional<double> epoch = std::nullopt;            // epochs done; unset: run without epochs
   double gradient_norm = 0;                              // before clipping
   double learning_rate = 0;
-  std::optional<uint64_t> micro_batches = std::nullopt;  // of this step; unset: of all steps alike
-  std::string batch_change{};  // why the next steps have others; empty: they do not
+  std::optional<uint64_t> micro_batches = std::nullopt;  // of this step; unset: all are alike
+  std::string batch_change{};  // why the next steps have another number; empty: they do not
   double loss_scale = 1;
   bool overflow = false;
   uint64_t tokens = 0;  // of all steps so far

@@ -9,12 +9,12 @@
 
 namespace geminid::trainer {
 
-// A wait of less than a second is not worth a word: the ranks of a job never come in the same
-// instant. A longer one is, and then whenever its reason changes. A run may wait several times.
+// Waits of less than a second get no message, because the ranks of a job never arrive at the same
+// time. A longer wait gets one, and another whenever its reason changes. A run may wait many times.
 class WaitWords {
  public:
-  // Told again and again while the job waits, at least twice a second, and for what. The line to
-  // write, if any.
+  // The caller repeats this at least twice a second while the job waits for `what`. Returns the
+  // message to print, if one is due.
   std::optional<std::string> Waits(absl::Time now, const std::string& what);
 
  private:

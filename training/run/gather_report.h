@@ -17,39 +17,38 @@
 
 namespace geminid::trainer {
 
-// A collective. Fills in what the report says of memory, transfers and the plan, on every rank; the
-// plan and the causes of stalls are this rank's own.
+// A collective. Every rank fills in the report's figures of memory, transfers and the plan. The
+// plan and the causes of stalls are those of this rank.
 absl::Status GatherStatistics(collectives::Communicator& communicator,
                               const zero::Statistics& statistics, DeviceIndex device,
                               Report* report);
 
-// What options, model and session say of a run before its first step.
+// Fills in the facts about a run that are known before its first step.
 void DescribeRun(const TrainOptions& options, const TrainedModel& model, const Session& session,
                  Report* report);
 
-// As GatherStatistics, with what the model and the session say of the run.
+// As GatherStatistics, and fills in the figures that model and session have of the whole run.
 absl::Status GatherRun(collectives::Communicator& communicator, const TrainedModel& model,
                        const Session& session, Report* report);
 
-// Of the fp32 values of all `parameters`, as Report::weights_sha256; empty where this rank does not
-// write it. A collective.
+// The SHA-256 of the fp32 values of all `parameters`, as Report::weights_sha256 has it; empty on
+// ranks with `writes` false. A collective.
 absl::StatusOr<std::string> HashOfWeights(zero::ModelState& state, size_t parameters, bool writes);
 
-// What the logs say of the newest step of the report, made with this learning rate; `result` is the
-// step's.
+// The log record of the report's newest step, which had this learning rate and this `result`.
 StepRecord LastStepOf(const Report& report, const zero::StepResult& result, double learning_rate);
 
-// What the line of progress says after the newest step of the report, whose options are there, but
-// for the time that is left.
+// The figures of the progress line after the report's newest step, except the remaining time. The
+// report has the options.
 ProgressSample SampleOf(const Report& report, const zero::Statistics& statistics,
                         double seconds_of_training);
 
-// The mean time of the newest steps, by which the rate and the remaining time are told. Not of
-// none.
+// The mean time of the newest steps, from which the rate and the remaining time are computed. There
+// is at least one step.
 double RecentStepSeconds(const std::vector<double>& step_seconds);
 
-// Why this rank stood still for longest, and for which share of the time, as in "data 3%"; empty:
-// there is no cause.
+// The cause for which this rank waited longest, and its share of the time, as in "data 3%"; empty:
+// it never waited.
 std::string LongestStall(const zero::Statistics& statistics, double seconds);
 
 }  // namespace geminid::trainer

@@ -1,4 +1,4 @@
-// What a rank says of its memory while it trains: each thing once.
+// The messages about a rank's memory during training. Each is printed once.
 #ifndef GEMINID_TRAINING_RUN_MEMORY_WORDS_H_
 #define GEMINID_TRAINING_RUN_MEMORY_WORDS_H_
 
@@ -13,7 +13,7 @@
 
 namespace geminid::trainer {
 
-// Once nine tenths of what a rank may write to disk are written; empty before.
+// The warning once a rank has written nine tenths of its endurance limit to disk; empty before.
 std::string DiskEnduranceWords(int rank, uint64_t written_bytes, uint64_t endurance_bytes);
 
 class MemoryWords {
@@ -22,11 +22,12 @@ class MemoryWords {
   MemoryWords(const TrainOptions& options, const collectives::RankInfo& info)
       : options_(options), info_(info) {}
 
-  // Of a GPU that does not page-lock host memory: copies work, at a fraction of their speed.
+  // Warns if the GPU's driver does not page-lock host memory: copies then run at a fraction of
+  // their speed.
   void SayRefused(const HostRegistration& host, Progress* progress);
-  // Whether something is left to be said of state on disk.
+  // Whether SayStateDisk has a message left.
   bool HasStateDiskToSay() const;
-  // At first how state on disk is read and written; later that its endurance is nearly spent.
+  // First says how state on disk is read and written, later that the endurance is nearly spent.
   void SayStateDisk(const zero::Statistics& statistics, Progress* progress);
 
  private:

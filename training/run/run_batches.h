@@ -1,5 +1,5 @@
-// The batches of a run's steps on one rank: what each micro-batch trains on, and what the steps say
-// of the batch of those to come.
+// The batches of one rank's steps: the sequences of each micro-batch, and the measurements that
+// decide the batch of later steps.
 #ifndef GEMINID_TRAINING_RUN_RUN_BATCHES_H_
 #define GEMINID_TRAINING_RUN_RUN_BATCHES_H_
 
@@ -21,28 +21,29 @@ namespace geminid::trainer {
 
 class RunBatches {
  public:
-  // `options`: with the mesh that was chosen; it outlives this.
+  // `options` have the chosen mesh, and outlive this object.
   RunBatches(const TrainOptions& options, int ranks, Batches batches);
 
   const BatchCourse& course() const { return *course_; }
   BatchWatch& watch() { return watch_; }
   const Batches& batches() const { return batches_; }
 
-  // BatchCourse::GoOn.
+  // As BatchCourse::GoOn.
   bool GoOn(uint64_t step, const checkpoint::RunState& saved);
 
   uint64_t tokens_of_step() const;  // the next one, of all ranks
-  // This rank's part of a micro-batch of the next step. Valid until the next call.
+  // This rank's sequences of a micro-batch of the next step. Valid until the next call.
   absl::StatusOr<MicroBatch> Get(uint64_t micro_batch);
 
-  // Where the run stands after a step, which the engine commits with it.
+  // The position of the run after a step. The engine commits it with that step.
   struct StepEnd {
     BatchCourse course;
     std::optional<BatchChange> change;
   };
-  // With what BatchCourse::EndStep wants.
+  // The arguments are those of BatchCourse::EndStep.
   StepEnd EndWith(const zero::StepGradients& gradients, std::optional<double> update_cost) const;
-  // With what `engine` measured, before its update, which a rank may not survive. A collective.
+  // Takes the measurements of `engine`. Call it before the engine's update, because a rank may die
+  // in that. A collective.
   absl::StatusOr<StepEnd> EndStep(zero::Engine& engine, collectives::Communicator& ranks) const;
   // The step is committed.
   void GoOnAfter(const StepEnd& end);

@@ -15,36 +15,37 @@
 
 namespace geminid::trainer {
 
-// Threads as of PhaseTeller. `options` outlives it, and so does the state.
+// Threads: as PhaseTeller. `options` and the state outlive this object.
 class RunPhases {
  public:
   RunPhases(const TrainOptions& options, PhaseTeller::Write write)
       : options_(options), teller_(std::move(write)) {}
 
-  // What cannot say how far it is.
+  // A phase whose progress is unknown.
   void Begin(std::string what) { teller_.Begin(std::move(what)); }
   void BeginToRegister();
   void End() { teller_.End(); }
 
-  // Before what follows.
+  // Call it before the methods below.
   void SetState(CountedState* state) { state_ = state; }
 
-  // Until End: the first values, wherever they come from.
+  // The phase, until End, in which the first values are loaded, restored or initialized.
   void BeginValues();
-  // The save before may take longer than the steps since.
+  // Waits of a save for the previous one, which may take longer than the steps between them.
   InPhase Saving();
-  // What reads each of the model's values once.
+  // A phase that reads each of the model's values once.
   InPhase Passing(std::string what);
   InPhase Validating(uint64_t micro_batches);
-  // Of the first step, until End; then its progress is shown. `micro_batch` of `of` is about to
-  // begin.
+  // In the first step: begins a phase that lasts until End and shows that `micro_batch` of `of`
+  // begins.
   void BeginMicroBatch(bool is_first_step, uint64_t step, uint64_t micro_batch, uint64_t of);
-  void CountMicroBatch() { ++micro_batches_; }  // of the validation
+  void CountMicroBatch() { ++micro_batches_; }  // in a validation
 
-  // What was measured of the last validation, and of how long training waited for the last save.
+  // The measured times of the last validation, and of training's wait for the last save.
   void SetValidationSeconds(double seconds) { validation_seconds_ = seconds; }
   void SetSaveSeconds(double seconds) { save_seconds_ = seconds; }
-  // After step `done` of `steps`, whose validation and save are done. Null: there is no validation.
+  // An estimate after step `done` of `steps` and its validation and save. `validation` is null for
+  // a run without one.
   double RemainingSeconds(uint64_t done, uint64_t steps, double step_seconds,
                           uint64_t tokens_per_step, const Validation* validation) const;
 

@@ -1,4 +1,4 @@
-// What one rank of a run computes with.
+// The objects that one rank of a run computes with.
 #ifndef GEMINID_TRAINING_RUN_RUN_RANK_H_
 #define GEMINID_TRAINING_RUN_RUN_RANK_H_
 
@@ -16,12 +16,12 @@
 
 namespace geminid::trainer {
 
-// Made from the first to the last, and destroyed in reverse order: the model uses all before it.
+// Members are made in this order and destroyed in reverse, because the model uses all before it.
 struct RunRank {
   std::unique_ptr<collectives::Communicator> world;
   std::unique_ptr<kernels::ThreadPool> threads;  // null: one
   std::optional<collectives::Mesh> mesh;
-  std::unique_ptr<collectives::Communicator> sums;  // the same ranks, for the trainer's own sums
+  std::unique_ptr<collectives::Communicator> sums;  // of `world`'s ranks, for the trainer's sums
   std::unique_ptr<Session> session;
   std::unique_ptr<TrainedModel> model;
   std::unique_ptr<CountedState> state;  // of the model

@@ -1,4 +1,4 @@
-// Says and records how the run of one rank goes: lines, progress, the log and the report.
+// Prints and records the course of one rank's run: messages, progress line, log and report.
 #ifndef GEMINID_TRAINING_RUN_RUN_REPORTER_H_
 #define GEMINID_TRAINING_RUN_RUN_REPORTER_H_
 
@@ -28,18 +28,18 @@ namespace geminid::trainer {
 
 class RunReporter {
  public:
-  // Both outlive it; `options` get the mesh that the ranks choose.
+  // Both outlive this object. `options` get the chosen mesh later.
   RunReporter(const TrainOptions& options, const RankContext& context);
 
   Report& report() { return report_; }
   const Report& report() const { return report_; }
-  // As those of Progress.
+  // These three are those of Progress.
   void Announce(const std::string& line) { progress_.Announce(line); }
   void Warn(const std::string& line) { progress_.Warn(line); }
   void Finish() { progress_.Finish(); }
-  // Warns of this on the first rank alone, in the program's name.
+  // Warns with the program's name in front, on the first rank alone.
   void WarnOnce(const std::string& words);
-  // For what takes long; null: nobody is told.
+  // For PhaseTeller; null: this rank prints no phases.
   PhaseTeller::Write PhaseWriter();
 
   // --- before the first step ---
@@ -53,10 +53,11 @@ class RunReporter {
 
   // --- after a step ---
 
-  // `course`: as it goes on.
+  // `course`: the position after the step.
   void AddStep(const TrainedStep& step, const BatchCourse& course);
   absl::Status SayMemory(const RunRank& rank);
-  // A log that fails is said at once, and is the run's error when all else is done.
+  // If writing the log fails, a warning says so at once, and the run ends with that error after all
+  // its other work.
   void Log(const TrainedStep& step);
   absl::Status ShowProgress(const RunRank& rank, const RunBatches& batches, const RunPhases& phases,
                             const Validation* validation);
@@ -64,7 +65,8 @@ class RunReporter {
   // --- at the end ---
 
   const absl::Status& log_status() const { return log_status_; }
-  // Ranks that end for others end well, so nobody would learn how the log failed.
+  // The log's error, for ranks that end so that other ranks continue: they exit with 0, so only
+  // this shows that the log failed.
   absl::Status CheckLog() const;
   // All ranks take part; the first writes.
   absl::Status WriteReport(const RunRank& rank, const TrainEnd& end, const BatchAdvice& advice,

@@ -11,11 +11,11 @@
 
 namespace geminid::trainer {
 
-// `report`: with what DescribeRun knows. `mesh` is empty where nothing but the data is shared out.
+// `report` was filled in by DescribeRun. `mesh` is empty if ranks share nothing but the data.
 std::vector<std::string> StartLines(const Report& report, int ranks, const std::string& mesh,
                                     const std::string& why_activations);
 
-// Of the first loss that is not finite.
+// The message about the first loss that is not finite.
 std::string DivergenceWords(uint64_t step, bool stops);
 
 struct EndFacts {
@@ -23,8 +23,8 @@ struct EndFacts {
   const TrainEnd& end;
   const std::string& saved_in;  // the newest checkpoint; empty: none
 };
-// Why the run ended and where its outputs are. Empty where there is nothing to say. After a
-// divergence it looks for the last healthy checkpoint.
+// Why the run ended and where its outputs are; may be empty. After a divergence it looks for the
+// last healthy checkpoint.
 std::string EndWords(const EndFacts& facts);
 
 }  // namespace geminid::trainer

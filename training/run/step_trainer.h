@@ -25,13 +25,13 @@ struct TrainedStep {
   uint64_t micro_batches = 0;
   double seconds = 0;
   zero::StepResult result{};
-  std::optional<BatchChange> change{};  // of the steps that follow
+  std::optional<BatchChange> change{};  // for the next steps
 };
 
 // All ranks make the same calls.
 class StepTrainer {
  public:
-  // All outlive it. `first_step`: how many steps were done before.
+  // All outlive this object. `first_step`: the number of steps of earlier starts.
   StepTrainer(const TrainOptions& options, uint64_t first_step, RunRank* rank, RunBatches* batches,
               RunEnd* end, Scaling* scaling, RunPhases* phases)
       : options_(options),
@@ -42,7 +42,7 @@ class StepTrainer {
         scaling_(*scaling),
         phases_(*phases) {}
 
-  // After `done` steps. Nothing: the step was given up, and `end` says why.
+  // The step after the first `done` ones. Nothing: the step was abandoned; `end` has the reason.
   absl::StatusOr<std::optional<TrainedStep>> Train(uint64_t done);
 
  private:

@@ -1,4 +1,5 @@
-// Decides with all ranks what becomes of activations, and makes the model do it.
+// Decides with all ranks whether activations are kept, offloaded or recomputed, and prepares the
+// model for it.
 #ifndef GEMINID_TRAINING_ENGINES_ACTIVATION_CHOICE_H_
 #define GEMINID_TRAINING_ENGINES_ACTIVATION_CHOICE_H_
 
@@ -17,13 +18,13 @@
 
 namespace geminid::trainer {
 
-// With how much of weights and gradients a step surely runs: the working set of this rank's part of
-// the model, `part_bytes`, and in ZeRO's stages below the third all weights, whose chunks are
-// padded. The first stage's sums of gradients are in the statistics' device_state_bytes.
+// The bytes of weights and gradients that are enough for a step: the working set of this rank's
+// part of the model, `part_bytes`; in ZeRO stages 1 and 2 all weights, with their chunks' padding.
+// Stage 1's sums of gradients are in device_state_bytes of the statistics.
 uint64_t StepWorkingSetBytes(const TrainOptions& options, uint64_t part_bytes,
                              const zero::Statistics& statistics);
 
-// What of a rank its choice depends on.
+// The facts about a rank on which its choice depends.
 struct RankPart {
   uint64_t bytes = 0;  // `part_bytes`, as above
   int stage = 0;       // of the pipeline
@@ -33,16 +34,17 @@ struct RankPart {
   std::optional<bool> planned_to_keep = std::nullopt;
 };
 
-// As options.activations says. For kAuto what fits the smallest arena and is fastest, by some
-// milliseconds of measuring; but what was planned is done where it fits. All ranks must call it.
+// Follows options.activations. For kAuto it takes the planned way if that fits. Without a plan it
+// measures for some milliseconds and takes the fastest way that fits the smallest arena. All ranks
+// must call it.
 absl::StatusOr<ActivationChoice> ChooseActivations(const TrainOptions& options,
                                                    const RankPart& part,
                                                    const zero::Statistics& statistics,
                                                    const ComputePlace& compute,
                                                    collectives::Communicator& communicator);
 
-// The same for a rank's model, on which `part.bytes` and `part.item_bytes` depend, and makes it
-// offload where that was chosen. Where a rank has no memory for that, kAuto computes again.
+// Chooses for the model of a rank, fills in `part.bytes` and `part.item_bytes`, and makes the model
+// offload if that was chosen. If a rank has no memory for offloading, kAuto recomputes.
 absl::StatusOr<ActivationChoice> PrepareActivations(const TrainOptions& options, RankPart part,
                                                     size_t threads,
                                                     collectives::Communicator& communicator,

@@ -17,14 +17,14 @@
 namespace geminid::trainer {
 
 struct Evaluation {
-  int signal = 0;       // asked for an end before there was a loss; 0: none
+  int signal = 0;       // the signal that ended it before there was a loss; 0: none
   double loss = 0;      // the mean over the tokens
   uint64_t tokens = 0;  // of all ranks
   double seconds = 0;   // of the measurement alone
   uint64_t threads = 1;
 };
 
-// What the ranks still have at the end, for who writes a report with all of them.
+// The objects of a rank at the end, for writing a report together with the other ranks.
 struct EvaluatedRun {
   const TrainOptions& options;
   const Evaluation& evaluation;
@@ -34,11 +34,11 @@ struct EvaluatedRun {
   const Session& session;
 };
 
-// One rank of it: loads options.load, and measures options.validation_batches micro-batches that
-// are spread evenly over what options.validation_share holds out of the context's data, or over all
-// of it where that is 0. The loss is the one that a training run measures after a step that left
-// these values. `on_end` is called on all ranks, also after a signal. Blocks; the other ranks must
-// run at the same time. If it fails, the other ranks fail too, with ABORTED.
+// Evaluates on one rank: loads options.load and measures options.validation_batches micro-batches.
+// They are spread evenly over the data that options.validation_share holds out, or over all data if
+// that is 0. A training run with these values measures the same loss. `on_end` is called on all
+// ranks, also after a signal. Blocks; the other ranks must run at the same time. If it fails, the
+// other ranks fail too, with ABORTED.
 absl::StatusOr<Evaluation> EvaluateOnRank(
     const TrainOptions& options, const RankContext& context,
     const std::function<absl::Status(const EvaluatedRun& run)>& on_end);

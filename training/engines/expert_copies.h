@@ -1,5 +1,5 @@
-// Reduces the gradients of the parameters that ranks with different experts have in common. Each
-// rank reduces its shard before a step, over engines that have equally many experts and equal
+// Averages the gradients of the parameters that ranks with different experts have in common. Each
+// rank reduces its shard before a step. All engines have the same number of experts and equal
 // shards.
 #ifndef GEMINID_TRAINING_ENGINES_EXPERT_COPIES_H_
 #define GEMINID_TRAINING_ENGINES_EXPERT_COPIES_H_
@@ -16,17 +16,17 @@ namespace geminid::trainer {
 
 class ExpertCopies {
  public:
-  // `copied`: the engine's ids of what is trained and no rank's own. `ranks` have the other
+  // `copied`: the engine's ids of trained parameters that are not experts. `ranks` have the other
   // experts; `memory` has room for a piece of a gradient. All outlive it. A collective of `ranks`.
-  // INTERNAL where the engines cut the copies differently.
+  // INTERNAL if the engines shard the copies differently.
   static absl::StatusOr<std::unique_ptr<ExpertCopies>> Create(std::vector<zero::ParameterId> copied,
                                                               zero::Engine* engine,
                                                               collectives::Communicator* ranks,
                                                               collectives::Memory& memory);
 
-  // Gives all copies the mean of their gradients. What of the sum of the squares of this rank's
-  // shards another rank counts, too. Between the engine's GradientNorm, which has to be asked
-  // again, and Step.
+  // Gives all copies the mean of their gradients. Returns the part of this rank's sum of squares
+  // that another rank counts too. Call it after the engine's GradientNorm, call that again, and
+  // then call Step.
   absl::StatusOr<double> AddUp();
 
  private:

@@ -10,12 +10,12 @@
 
 namespace geminid::trainer {
 
-// A lock on a file in the folder, which the kernel drops when the process ends, however it ends.
-// The file stays: a lock on a file that others may remove keeps nobody out.
+// The lock is on a file in the folder. The kernel releases it when the process ends, however it
+// ends. The file stays, because a lock on a file that another process may delete protects nothing.
 class FolderLock {
  public:
-  // FAILED_PRECONDITION if another process has it: the error names that process. Where the file
-  // system has no locks the folder is taken without one, and without_lock() says why.
+  // FAILED_PRECONDITION if another process has the lock; the error names it. If the file system has
+  // no locks, the folder is taken without one, and without_lock() has the reason.
   static absl::StatusOr<FolderLock> Take(const std::string& folder);
 
   // Empty: the folder is locked.

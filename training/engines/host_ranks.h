@@ -10,10 +10,10 @@
 
 namespace geminid::trainer {
 
-// A collective of all ranks of a run, `world`, of which `ranks` share this rank's weights: those of
-// them on this rank's host, for zero::Options::host_ranks. Null where all of these are on one host.
-// INVALID_ARGUMENT where all of the run are, or the hosts of some have different numbers of them;
-// null if they `may_be_without`.
+// Returns the communicator for zero::Options::host_ranks: those of `ranks`, which share this rank's
+// weights, on this rank's host. Null if all of `ranks` are on one host. INVALID_ARGUMENT if the
+// whole run is on one host or hosts have different numbers of `ranks`; null instead of that error
+// with `may_be_without`. A collective of all ranks of the run, `world`.
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectHostRanks(
     collectives::Communicator& world, collectives::Communicator& ranks, bool may_be_without);
 

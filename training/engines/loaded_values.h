@@ -10,9 +10,9 @@
 
 namespace geminid::trainer {
 
-// Reads options.load into the state, with the adapters if the folder has any; adapters that it does
-// not have stay as they are. Errors as of checkpoint::LoadValues. INVALID_ARGUMENT too where the
-// folder has adapters, layers or an output layer that the model has no place for: they are named.
+// Reads options.load into the state, with the folder's adapters if it has any; other adapters stay
+// as they are. Errors are those of checkpoint::LoadValues, and INVALID_ARGUMENT for adapters,
+// layers or an output layer of the folder that the model does not have: the message names them.
 absl::Status LoadModelValues(const TrainOptions& options, zero::ModelState* state,
                              const std::vector<zero::Parameter>& parameters);
 

@@ -1,6 +1,6 @@
-// A model of which a rank's engine has a part: its shard of each layer (tensor parallelism), its
-// experts beside a copy of all else, or its stage of a pipeline (pipelined_model.h). The ranks with
-// the same part and other data train it together. All engines share the norm of the whole gradient.
+// A model of which a rank's engine has a part: a shard of each layer (tensor parallelism), some
+// experts and a copy of everything else, or a stage of a pipeline (pipelined_model.h). The ranks
+// with the same part and other data train it together. All engines use the whole gradient's norm.
 #ifndef GEMINID_TRAINING_ENGINES_PART_MODEL_H_
 #define GEMINID_TRAINING_ENGINES_PART_MODEL_H_
 
@@ -20,19 +20,20 @@ class PartModel : public TrainedModel {
   absl::Status Prepare();
 
   zero::ModelState& state() override { return *state_; }
-  // The norm is that of the whole model's gradient, in which what several ranks have counts once.
+  // The norm is that of the whole model's gradient. Parameters that several ranks have count once.
   absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) override;
 
  protected:
-  // Of this rank's parts, without their state.
+  // Makes this rank's parts, without their state.
   absl::Status PrepareParts();
-  // `parts`: a rank of each part of the model, in order; null: shards of layers are all of it.
+  // `parts`: one rank of each part of the model, in order; null: the model has shards of layers
+  // alone.
   absl::Status PrepareState(collectives::Communicator* parts);
-  // Reduces the gradients that engines have in common, after which the engine's `norm` is another.
-  // The sum of squares that this rank's engine counts in it and another one counts, too.
+  // Reduces the gradients that engines have in common, and sets `norm` to the engine's new norm.
+  // Returns the part of its sum of squares that another engine counts too.
   virtual absl::StatusOr<double> CountedTwice(double* norm);
 
-  std::unique_ptr<collectives::Communicator> ranks_;  // with the same part
+  std::unique_ptr<collectives::Communicator> ranks_;  // the ranks with the same part
 
  private:
   absl::StatusOr<double> NormOfModel();

@@ -1,12 +1,12 @@
-// One stage of a pipeline: a part of the model, or several with parts of other stages in between,
-// trained by an engine together with the other ranks of the stage, and the way to the stages before
-// and after it.
+// One stage of a pipeline: one part of the model, or several that are not adjacent. An engine
+// trains them together with the other ranks of the stage. The stage exchanges activations with the
+// stages before and after it.
 //
-// A micro-batch of the engine is one backward pass of one part, with the forward passes that the
-// schedule has before it as evaluation: weights do not change within a step, and what a forward
-// pass leaves for its backward is the model's own. So gradients are summed over the micro-batches
-// as without a pipeline, in the same order. In ZBV it is the second half of a backward pass, that
-// of the weights; the first is evaluation, too.
+// For the engine, a micro-batch is one backward pass of one part; the forward passes that the
+// schedule has before it are evaluation. This works because weights do not change within a step and
+// the model itself keeps what a backward pass needs. So gradients are summed over micro-batches in
+// the same order as without a pipeline. In ZBV, a micro-batch is the half of a backward pass that
+// computes weight gradients; the other half is evaluation, too.
 #ifndef GEMINID_TRAINING_ENGINES_PIPELINED_MODEL_H_
 #define GEMINID_TRAINING_ENGINES_PIPELINED_MODEL_H_
 
@@ -36,10 +36,10 @@ class PipelinedModel final : public PartModel {
   absl::StatusOr<double> CountedTwice(double* norm) override;
 
   collectives::PipelineShape shape_;
-  std::unique_ptr<collectives::Communicator> stages_;  // one rank of each
+  std::unique_ptr<collectives::Communicator> stages_;  // one rank of each stage
   std::unique_ptr<collectives::PipelineExecutor> executor_;
-  std::unique_ptr<SharedTable> table_;  // null: no two stages share one, or this is neither
-  std::unique_ptr<collectives::Communicator> with_experts_;  // one of each stage and experts
+  std::unique_ptr<SharedTable> table_;  // null: this stage shares no table with another
+  std::unique_ptr<collectives::Communicator> with_experts_;  // a rank of each stage and expert part
 };
 
 }  // namespace geminid::trainer

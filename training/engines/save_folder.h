@@ -12,14 +12,14 @@
 
 namespace geminid::trainer {
 
-// Who asks: the process that starts the ranks looks whether they could take the folder.
+// kLooks: the launcher only checks that the ranks could take the folder.
 enum class Taking { kLooks, kTakes, kTakesAgain };
 
-// Makes the folder and locks it as long as the result lives; nothing without --save.
-// INVALID_ARGUMENT if checkpoints are there and neither --resume nor --save-over was given: they
-// would be pruned for this run's. kTakes: with --save-over they are renamed, and what interrupted
-// saves left is removed. kTakesAgain, after a restart: what is there is this run's own. `say` is
-// given a line where there is no lock.
+// Makes the folder and locks it while the result lives; returns nothing without --save.
+// INVALID_ARGUMENT if the folder has checkpoints and neither --resume nor --save-over was given:
+// this run would prune them. kTakes with --save-over renames them, and removes the remains of
+// interrupted saves. kTakesAgain, after a restart, treats all files as this run's own. `say` gets a
+// message if there is no lock.
 absl::StatusOr<std::optional<FolderLock>> TakeSaveFolder(
     const TrainOptions& options, Taking taking,
     const std::function<void(const std::string& line)>& say);

@@ -1,5 +1,5 @@
-// The ranks that share sequences, as one of them sees it: the way on which its attention reaches
-// the tokens that the others have.
+// One rank's view of the ranks that share sequences: how its attention reaches the tokens of the
+// other ranks.
 #ifndef GEMINID_TRAINING_ENGINES_SEQUENCE_RANKS_H_
 #define GEMINID_TRAINING_ENGINES_SEQUENCE_RANKS_H_
 
@@ -20,24 +20,24 @@ class SequenceRanks {
  public:
   SequenceRanks() = default;  // sequences are whole
 
-  // As `parallel` says. Layers that ranks share as well have another way on the host than on a GPU.
-  // `threads` may be null and outlives it.
+  // Connects as `parallel` says. With tensor parallelism, host and GPU use different exchanges.
+  // `threads` may be null and outlives this object.
   static absl::StatusOr<SequenceRanks> Connect(std::unique_ptr<collectives::Communicator> ranks,
                                                const Parallel& parallel, bool on_gpu,
                                                kernels::ThreadPool* threads);
 
-  // Of whole layers, and of a GPU's shards of layers.
+  // For whole layers, and for shards of layers on a GPU.
   SequenceCut Cut(collectives::Memory* memory) const {
     return {.swap = swap_.get(), .ring = ring_.get(), .memory = memory};
   }
-  // Of the host's shards of layers; null: sequences are whole.
+  // For shards of layers on the host; null: sequences are whole.
   collectives::PieceAttention* attention() const {
     return ring_ != nullptr ? &ring_->attention() : heads_.get();
   }
 
  private:
-  std::unique_ptr<collectives::Communicator> ranks_;  // of the ways but the ring, which has its own
-  // One of the three, if sequences are shared.
+  std::unique_ptr<collectives::Communicator> ranks_;  // of all but the ring, which has its own
+  // If sequences are shared, one of the three is set.
   std::unique_ptr<collectives::HeadSwap> swap_;
   std::unique_ptr<SequenceRing> ring_;
   std::unique_ptr<collectives::PieceAttention> heads_;

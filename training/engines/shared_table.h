@@ -19,14 +19,14 @@ namespace geminid::trainer {
 
 class SharedTable {
  public:
-  // `ends`: the ranks of the two stages. `id`: of the table in this rank's engine, which outlives
-  // this, as `memory` does, which has room for a piece of it.
+  // `ends`: the ranks of the two stages. `id`: the table in this rank's engine. `memory` has room
+  // for a piece of the table. Engine and memory outlive this object.
   SharedTable(zero::Engine* engine, zero::ParameterId id, uint64_t elements,
               std::unique_ptr<collectives::Communicator> ends, collectives::Memory& memory)
       : engine_(engine), id_(id), elements_(elements), ends_(std::move(ends)), memory_(memory) {}
 
-  // Gives both stages the sum of their gradients, between GradientNorm and Step. All of the ranks.
-  // The sum of the squares of what this rank keeps of it.
+  // Gives both stages the sum of their gradients. Call it on all ranks of both, between
+  // GradientNorm and Step. Returns the sum of the squares of this rank's shard of it.
   absl::StatusOr<double> SumGradients();
 
  private:

@@ -1,5 +1,5 @@
-// The state of a model in several engines, one for each stage of a pipeline or group of experts, as
-// the state of the whole model. So checkpoints do not depend on how the model is partitioned.
+// Presents the state of several engines, one for each pipeline stage or group of experts, as the
+// state of the whole model. So checkpoints do not depend on how the model is partitioned.
 #ifndef GEMINID_TRAINING_ENGINES_STAGED_STATE_H_
 #define GEMINID_TRAINING_ENGINES_STAGED_STATE_H_
 
@@ -16,10 +16,10 @@ namespace geminid::trainer {
 
 class StagedState final : public zero::ModelState {
  public:
-  // Ids are those of `whole`, the model's parameters; `part` are those of the engine, by the same
-  // names. `stages` has one rank of each part, in order. A parameter may be in several parts, with
-  // the same values: the first of them keeps it. A collective of `stages`, as all calls
-  // are. What is given outlives this. INTERNAL: a parameter that is in no part.
+  // Ids are those of `whole`, the model's parameters. `part` has the engine's parameters, under the
+  // same names. `stages` has one rank of each part, in order. If a parameter is in several parts,
+  // its values are equal, and the first part saves it. All calls are collectives of `stages`. The
+  // arguments outlive this object. INTERNAL: a parameter is in no part.
   static absl::StatusOr<std::unique_ptr<StagedState>> Create(
       const std::vector<zero::Parameter>& whole, const std::vector<zero::Parameter>& part,
       zero::Engine* engine, collectives::Communicator* stages);
@@ -38,7 +38,7 @@ class StagedState final : public zero::ModelState {
   absl::StatusOr<zero::Progress> GetProgress() override;
   absl::Status StartSnapshot(std::shared_ptr<zero::SnapshotSink> sink) override;
   absl::Status WaitSnapshot() override;
-  // The same step in all stages: Options::all_ranks of their engines.
+  // All stages resume at the same step, because their engines have Options::all_ranks.
   std::optional<zero::Resumed> resumed() const override { return engine_->resumed(); }
 
  private:
@@ -46,7 +46,7 @@ class StagedState final : public zero::ModelState {
   struct Place {
     uint64_t elements = 0;
     std::optional<zero::ParameterId> here = {};  // in this stage's engine
-    int stage = 0;                               // the first that has it, and keeps it
+    int stage = 0;                               // the first that has it; this one saves it
     std::vector<bool> states = {};               // by StateKind
   };
 
@@ -58,7 +58,7 @@ class StagedState final : public zero::ModelState {
   zero::Engine* const engine_;
   collectives::Communicator* const stages_;
   std::vector<Place> places_;             // of the whole model
-  std::vector<zero::ParameterId> whole_;  // by the engine's ids: the model's
+  std::vector<zero::ParameterId> whole_;  // the model's ids, by the engine's
 };
 
 }  // namespace geminid::trainer

@@ -1,5 +1,5 @@
-// The state of a tensor-parallel model as the state of the whole model, so that checkpoints do not
-// depend on the grid of ranks.
+// Presents the state of a tensor-parallel model as the state of the whole model, so that
+// checkpoints do not depend on the grid of ranks.
 #ifndef GEMINID_TRAINING_ENGINES_TENSOR_STATE_H_
 #define GEMINID_TRAINING_ENGINES_TENSOR_STATE_H_
 
@@ -18,9 +18,9 @@ namespace geminid::trainer {
 
 class TensorState final : public zero::ModelState {
  public:
-  // Ids are those of MakeParameters of the whole model. `blocks`: of all its parameters, by rank of
-  // the grid. `inner` has those of this rank, by their ids, and shares them out over other ranks
-  // than `ranks`, which are the grid's. What is given outlives this.
+  // Ids are those of MakeParameters for the whole model. `blocks`: the blocks of all its
+  // parameters, by rank of the grid. `inner` has this rank's blocks, by their ids, and may shard
+  // them over further ranks. `ranks` are those of the grid. The arguments outlive this object.
   TensorState(const ModelConfig& config, std::vector<TensorParameters> blocks,
               zero::ModelState* inner, collectives::Communicator* ranks);
 
@@ -36,14 +36,14 @@ class TensorState final : public zero::ModelState {
                           std::span<const float> values) override;
   absl::Status Restore(const zero::Progress& progress) override;
   absl::StatusOr<zero::Progress> GetProgress() override;
-  // What several ranks have, the first of them hands out.
+  // If several ranks have a block, the first of them gives it to the sink.
   absl::Status StartSnapshot(std::shared_ptr<zero::SnapshotSink> sink) override;
   absl::Status WaitSnapshot() override;
   std::optional<zero::Resumed> resumed() const override { return inner_->resumed(); }
 
  private:
   const TensorParameters& Mine() const { return blocks_[static_cast<size_t>(ranks_->Rank())]; }
-  // Consecutive elements of a block, and where they are in what is read or written.
+  // Consecutive elements of a block, and their place in the range that is read or written.
   struct Elements {
     uint64_t in_block = 0;
     uint64_t in_values = 0;
@@ -51,7 +51,7 @@ class TensorState final : public zero::ModelState {
   };
   absl::StatusOr<std::vector<Elements>> Here(zero::ParameterId id, uint64_t offset,
                                              uint64_t count) const;
-  // The block that has this parameter.
+  // The block that contains this parameter.
   zero::ParameterId BlockOf(zero::ParameterId id) const {
     return block_of_[static_cast<size_t>(id)];
   }

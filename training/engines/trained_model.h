@@ -1,4 +1,4 @@
-// The model that one rank trains, or its stage of a pipeline, with the engine that holds the
+// The model that one rank trains, or its stage of a pipeline, with the engine that has the
 // parameters.
 #ifndef GEMINID_TRAINING_ENGINES_TRAINED_MODEL_H_
 #define GEMINID_TRAINING_ENGINES_TRAINED_MODEL_H_
@@ -29,7 +29,7 @@
 
 namespace geminid::trainer {
 
-// What it works with; outlives it.
+// The objects that a model uses; they outlive it.
 struct ModelSurroundings {
   const TrainOptions& options;
   const collectives::Mesh& mesh;
@@ -49,84 +49,87 @@ class TrainedModel {
   const ModelPlace& place() const { return *place_; }
   // TensorRanks::adds_up_by, or nothing.
   std::string LayersAddUpBy() const { return tensor_ == nullptr ? "" : tensor_->adds_up_by(); }
-  // `threads`: on the host.
+  // `threads`: the number of threads if the host computes.
   ComputePlace ComputesWith(size_t threads) const {
     return {*place_, source_->workspace(), threads};
   }
-  // WorkingSetBytes of this rank's part that needs the most.
+  // The largest WorkingSetBytes of this rank's parts.
   uint64_t MostWorkingSetBytes(uint64_t chunk_elements) const;
   zero::Engine& engine() const { return *engine_; }
-  // Of what a micro-batch of the run can offload; empty where the model can offload nothing.
+  // The bytes of each item that a micro-batch can offload; empty: the model can offload nothing.
   std::vector<uint64_t> ItemBytes() const;
-  // Micro-batches that are given stack() leave these items in so many places and in host memory.
-  // Before the first one, at most once.
+  // Makes micro-batches offload these items: to `places` device buffers and host memory. Call it at
+  // most once, before the first micro-batch.
   absl::Status OffloadActivations(uint32_t places);
   zero::ActivationStack* stack() const { return stack_.get(); }  // null: there is none
-  // Of the whole model, as are its ids.
+  // The state of the whole model, with the whole model's ids.
   virtual zero::ModelState& state() { return *engine_; }
   const std::vector<zero::Parameter>& parameters() const { return whole_; }
   const TrafficMeter& traffic() const { return traffic_; }
 
-  // Of each step from now on; zero.accumulate until then. With the whole model on each rank.
+  // The micro-batches of each step from now on; zero.accumulate before. Only if each rank has the
+  // whole model.
   void SetMicroBatches(uint64_t count) { micro_batches_ = count; }
 
-  // This rank's part of a step's micro-batch, valid until the next call.
+  // Returns this rank's part of a micro-batch, valid until the next call.
   using GetBatch = std::function<absl::StatusOr<MicroBatch>(uint64_t micro_batch)>;
-  // Forward and backward of all of a step's micro-batches. The sum of the cross-entropy over this
-  // rank's tokens; 0 where another rank has the loss.
+  // Runs forward and backward of all micro-batches of a step. Returns the sum of the cross-entropy
+  // over this rank's tokens; 0 if another rank has the loss.
   virtual absl::StatusOr<double> TrainMicroBatches(const GetBatch& get, float gradient_scale);
   // Engine::Step for the whole model.
   virtual absl::StatusOr<zero::StepResult> Step(const zero::Engine::StepInput& input) = 0;
-  // As TrainMicroBatches, of one micro-batch without its gradients, between steps.
+  // The loss of one micro-batch, as TrainMicroBatches returns it, without gradients. Between steps.
   virtual absl::StatusOr<double> Evaluate(const MicroBatch& batch);
 
  protected:
   explicit TrainedModel(const ModelSurroundings& around)
       : around_(around), micro_batches_(static_cast<uint64_t>(around.options.zero.accumulate)) {}
-  // Those that differ from this rank along the mesh's axes; metered, and so as long-lived as this.
+  // Connects the ranks that differ from this one only along the given axes of the mesh. Its traffic
+  // is metered, so the communicator lives as long as this object.
   absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectAlong(
       TrafficAxis axis, std::initializer_list<std::string_view> along);
-  // `ranks` train `parts` together, and outlive this. Of a model whose layers are cut there is one.
+  // `ranks` train `parts` together, and outlive this object. With shards of layers there is one
+  // part.
   absl::Status Prepare(const std::vector<ModelPart>& parts, collectives::Communicator* ranks);
-  // This rank's share of the square of the whole model's gradient norm, if the engine's is `norm`,
-  // and `leads` is true on one of its ranks. Between GradientNorm and Step.
+  // This rank's summand of the squared norm of the whole model's gradient. `norm` is the engine's
+  // norm; `leads` is true on one of the engine's ranks. Call it between GradientNorm and Step.
   absl::StatusOr<double> Squares(double norm, bool leads) const;
 
-  // The engine's parameters that are trained, and of no expert.
+  // The engine's trained parameters, without those of experts.
   std::vector<zero::ParameterId> CopiedParameters() const;
 
-  // Of the model, as the rank trains it.
+  // A part of the model that this rank trains.
   struct Part {
     std::unique_ptr<Transformer> transformer;
-    std::vector<zero::ParameterId> ids;       // the engine's, by the part's own
-    std::unique_ptr<ParameterSource> source;  // of the engine's those parameters
+    std::vector<zero::ParameterId> ids;       // the engine's ids, by the part's
+    std::unique_ptr<ParameterSource> source;  // the engine's parameters of this part
   };
 
   const ModelSurroundings around_;
-  SessionMemory between_{around_.session};  // of the host, for what travels between ranks
+  SessionMemory between_{around_.session};  // host memory for transfers between ranks
   TrafficMeter traffic_{around_.world};
   std::vector<zero::Parameter> whole_;
-  std::vector<zero::Parameter> mine_;  // the engine's: of all parts
+  std::vector<zero::Parameter> mine_;  // the engine's parameters, of all parts
   SequenceRanks sequences_;
-  std::unique_ptr<TensorRanks> tensor_;                 // that share layers; null: they are whole
-  std::unique_ptr<collectives::Communicator> experts_;  // that share each layer's; null: none do
-  // That share this rank's weights and its host; null: weights are not sharded within hosts.
+  std::unique_ptr<TensorRanks> tensor_;                 // null: layers are whole
+  std::unique_ptr<collectives::Communicator> experts_;  // ranks that share experts; null: none do
+  // The ranks that share this rank's weights and host; null: weights are not sharded within hosts.
   std::unique_ptr<collectives::Communicator> host_ranks_;
   // Destroyed in reverse order: the engine uses the place's stream.
   std::unique_ptr<ModelPlace> place_;
   std::unique_ptr<zero::Engine> engine_;
   std::unique_ptr<ParameterSource> source_;
-  std::unique_ptr<zero::ActivationStack> stack_;  // at the addresses that the model computes with
-  std::vector<Part> parts_;                       // in the order in which tokens pass them
+  std::unique_ptr<zero::ActivationStack> stack_;  // with the addresses that the model computes with
+  std::vector<Part> parts_;                       // in the order of the forward pass
 
  private:
   uint64_t micro_batches_;  // of a step
 
-  // And its parameters as the engine is told of them.
+  // Also adds its parameters for the engine.
   absl::Status AddPart(const ModelPart& part);
   absl::Status PrepareAttention();
   void LeaveCopiesUncounted();
-  // Of the sequences, for layers that are cut.
+  // The slices of the sequences, for shards of layers.
   TensorPieces PiecesOfLayers() const;
 };
 

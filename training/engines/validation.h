@@ -12,22 +12,22 @@
 
 namespace geminid::trainer {
 
-// Of one rank. The sequences are the same each time, so that losses of different steps, runs and
-// numbers of ranks can be compared. Nothing in it changes a weight.
+// One rank's validation. Its sequences are the same each time, so that losses of different steps,
+// runs and numbers of ranks can be compared. It changes no weight.
 class Validation {
  public:
-  // `plan` as that of training; `batches` micro-batches are measured. INVALID_ARGUMENT as of
-  // Batches::Create.
+  // `plan` is that of training; `batches` is the number of micro-batches to measure.
+  // INVALID_ARGUMENT as Batches::Create.
   static absl::StatusOr<Validation> Create(const TokenRange& held_out, const BatchPlan& plan,
                                            uint64_t every_steps, uint64_t batches);
 
-  // After step `done` of `steps`.
+  // Whether a validation follows step `done` of `steps`.
   bool Due(uint64_t done, uint64_t steps) const {
     return done % every_steps_ == 0 || done == steps;
   }
-  // The sum of the losses of this rank's tokens. Between steps; all ranks must. `ends` is asked
-  // after each micro-batch, and says alike on all ranks whether to leave the rest: there is no loss
-  // then. With several stages of a pipeline it is asked more rarely: they all wait for it.
+  // The sum of the losses of this rank's tokens. All ranks call it, between steps. It calls `ends`
+  // after each micro-batch: true, on all ranks alike, stops the validation without a loss.
+  // Pipelines call `ends` more rarely, because all stages wait for it.
   using Evaluate = std::function<absl::StatusOr<double>(const MicroBatch& batch)>;
   using Ends = std::function<absl::StatusOr<bool>()>;
   absl::StatusOr<std::optional<double>> Run(const Evaluate& evaluate, const Ends& ends,

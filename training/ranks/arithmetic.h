@@ -8,7 +8,7 @@
 
 namespace geminid::trainer {
 
-// Whether what computes multiplies the type itself; a GPU's products are not known here.
+// Whether the processor multiplies the type itself; false for bf16 on a GPU, which is not asked.
 bool IsNative(zero::DataType type, bool on_gpu);
 
 // "bf16 native", "bf16 emulated", "fp32".

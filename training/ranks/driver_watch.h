@@ -16,20 +16,21 @@
 
 namespace geminid::trainer {
 
-// How many times --timeout a device may do nothing.
+// A device may do nothing for this many times --timeout.
 inline constexpr int kStandstill = 5;
 
 class DriverWatch {
  public:
-  // Says why on standard error and ends the process at once, with the code of DEADLINE_EXCEEDED,
-  // when a call of the driver lasts longer than `limit`.
+  // If a call of the driver lasts longer than `limit`, it prints that to standard error and ends
+  // the process at once, with the exit code of DEADLINE_EXCEEDED.
   DriverWatch(absl::Duration limit, std::function<void(const std::string&)> write_stderr);
   DriverWatch(const DriverWatch&) = delete;
   DriverWatch& operator=(const DriverWatch&) = delete;
   ~DriverWatch();
 
-  // The rank ends because of `why`, and has as long to let go of its device; less, if its driver
-  // hangs. Then this says why, and that it hangs, and ends the process with the code of it.
+  // The rank ends because of `why`, and must release its device within `limit`; within less if the
+  // driver hangs. After that time this prints `why`, and whether the driver hangs, and ends the
+  // process with the exit code of `why`.
   void Ends(const absl::Status& why);
 
  private:

@@ -11,16 +11,16 @@
 
 namespace geminid::trainer {
 
-// Addresses are the host's, where the trainer computes. `engine`, and `session`, whose it is,
+// For a trainer that computes on the host: addresses are the host's. `engine` and its `session`
 // outlive the source.
 std::unique_ptr<ParameterSource> MakeEngineSource(zero::Engine* engine, const Session* session);
 
-// Addresses are the device's, for what is queued on `stream`, which lives until the engine has been
-// synchronised.
+// For work that is queued on `stream`: addresses are the device's. The stream lives until the
+// engine has been synchronised.
 std::unique_ptr<ParameterSource> MakeStreamSource(zero::Engine* engine, StreamHandle stream);
 
-// The engine's `stack`, which outlives it, at the addresses of such a source: the host's in the
-// arena of `session`; null: the device's.
+// The engine's `stack`, which outlives the result, with the addresses of such a source: the host's
+// in the arena of `session`; without a session the device's.
 std::unique_ptr<zero::ActivationStack> MakeSourceStack(zero::ActivationStack* stack,
                                                        const Session* session);
 

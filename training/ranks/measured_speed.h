@@ -1,4 +1,4 @@
-// Measures for some milliseconds how fast a rank multiplies matrices and loads weights.
+// Measures, in some milliseconds, how fast a rank multiplies matrices and loads weights.
 #ifndef GEMINID_TRAINING_RANKS_MEASURED_SPEED_H_
 #define GEMINID_TRAINING_RANKS_MEASURED_SPEED_H_
 
@@ -12,7 +12,7 @@
 
 namespace geminid::trainer {
 
-// What a rank's model computes with.
+// The place in which a rank's model computes.
 struct ComputePlace {
   const ModelPlace& place;
   zero::Workspace& workspace;
@@ -24,10 +24,10 @@ struct MeasuredSpeed {
   double link_bytes_per_second = 0;  // to the device
 };
 
-// Of a product such as the MLP's, in the arithmetic of `type`, and of a copy. On the host by the
-// clock and in its own memory, of which the device's is part, times the threads; on a GPU by the
-// device's events and in the workspace, where no more is taken than a micro-batch of `shape` will
-// take: RESOURCE_EXHAUSTED if there is not so much.
+// Measures a product of the MLP's kind in the arithmetic of `type`, and a copy. On the host it uses
+// the clock and the process's own memory, and multiplies the result by the number of threads. On a
+// GPU it uses the device's events and the workspace, of which it takes no more than a micro-batch
+// of `shape` will: RESOURCE_EXHAUSTED if there is less.
 absl::StatusOr<MeasuredSpeed> MeasureSpeed(const ModelConfig& config, zero::DataType type,
                                            const MicroBatchShape& shape,
                                            const ComputePlace& compute);

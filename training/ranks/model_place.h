@@ -1,4 +1,4 @@
-// Where a rank's model computes: on its device if that is a GPU, else on the host.
+// The place where a rank's model computes: its device if that is a GPU, else the host.
 #ifndef GEMINID_TRAINING_RANKS_MODEL_PLACE_H_
 #define GEMINID_TRAINING_RANKS_MODEL_PLACE_H_
 
@@ -17,11 +17,11 @@
 
 namespace geminid::trainer {
 
-// Whether tokens get the same bits whichever others are computed with them (Resources::rows_alone),
-// for which no library is any use.
+// kAlone: a token's bits do not depend on the other tokens of its micro-batch
+// (Resources::rows_alone). Matrix libraries do not promise that, so our own kernels compute.
 enum class Tokens { kTogether, kAlone };
 
-// Made, used and ended by the thread that the model runs on; outlives the engine.
+// The thread that runs the model makes, uses and destroys it. It outlives the engine.
 class ModelPlace {
  public:
   // Of the session's device.
@@ -30,7 +30,7 @@ class ModelPlace {
   bool on_gpu() const { return queue_ != nullptr; }
   GpuQueue* queue() const { return queue_.get(); }  // null: the host
   const ModelKernels& math() const { return gpu_kernels_ ? *gpu_kernels_ : HostKernels(); }
-  // Who multiplies matrices, in words, with what has happened so far.
+  // A description of what multiplies matrices, with the troubles so far.
   std::string Products() const;
   // The same of attention.
   std::string Attention() const;

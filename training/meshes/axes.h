@@ -1,9 +1,9 @@
-// The axes of a mesh as people write them for --parallel, of the planner and of the trainer:
+// The axes of a mesh as people write them for --parallel, in the planner and in the trainer:
 //
 //   AXIS=VALUE,AXIS=VALUE        each axis once, in any order
 //
-// Which axes there are and what they take says the caller. Errors are INVALID_ARGUMENT and begin
-// with the flag's name. Pure.
+// The caller knows the axes and their values. Errors are INVALID_ARGUMENT and begin with the flag's
+// name. Pure.
 #ifndef GEMINID_TRAINING_MESHES_AXES_H_
 #define GEMINID_TRAINING_MESHES_AXES_H_
 
@@ -24,15 +24,15 @@ absl::Status ReadAxes(const std::string& text, const ReadAxis& read);
 // A number from 1 to `most`.
 absl::StatusOr<int> ReadSize(const std::string& axis, const std::string& text, int most);
 
-// Of "MODE:SIZE"; without a colon all of it is the size.
+// The parts of "MODE:SIZE"; a text without a colon is a size.
 struct ModeAndSize {
   std::string mode;
   std::string size;
 };
 ModeAndSize SplitMode(const std::string& value);
 
-// Of the axis zero: ZeRO's stage, 1 to 3; and of the third whether weights come from other hosts
-// once between updates ("3:host").
+// The value of the axis zero: ZeRO's stage, 1 to 3. "3:host" is stage 3 in which weights come from
+// other hosts only once between updates.
 struct ZeroAxis {
   int stage = 3;
   bool within_host = false;

@@ -1,4 +1,4 @@
-// The work of one rank of a mesh in a model's step, as the planner's question. Pure.
+// The work of one rank of a mesh in a model's step, in the form that the planner takes. Pure.
 #ifndef GEMINID_TRAINING_MESHES_CUT_WORK_H_
 #define GEMINID_TRAINING_MESHES_CUT_WORK_H_
 
@@ -12,13 +12,12 @@
 
 namespace geminid::parallel {
 
-// The groups of a mesh that are along one axis or neighbouring ones.
+// The groups of ranks along one axis of a mesh, or along neighbouring axes.
 GroupShape SharingGroup(const MeshSpec& mesh);  // data and sequence
 GroupShape SequenceGroup(const MeshSpec& mesh);
 GroupShape PipelineGroup(const MeshSpec& mesh);
 
-// The linear layers of a part or an end of the model, as one micro-batch passes them on the ranks
-// of one tensor-parallel grid.
+// The linear layers of an operator, for one micro-batch on the ranks of one tensor-parallel grid.
 struct PartLinear {
   collectives::LinearRole role = collectives::LinearRole::kFirst;
   collectives::LinearShape shape;
@@ -26,29 +25,29 @@ struct PartLinear {
 std::vector<PartLinear> LinearsOf(const forecast::Model& model, forecast::Operator op,
                                   std::uint64_t tokens);
 
-// Beside forecast::RankWork, the parts of its seconds and what is received. A micro-batch is
-// job.batch, of all ranks that share its tokens. Compute is cut evenly:
+// A forecast::RankWork that also has the parts of its times and the received bytes. job.batch is a
+// micro-batch of all ranks that share its tokens. Computation is divided evenly among them:
 //
 //   seconds = the longer of operations / (tensor x sequence ranks) at the achieved rate
 //             and the traffic of device memory,  and exchanges:
 //
-// In 1D and 3D each exchange is waited for: a bound, as some run beside products. In 2D and 2.5D
-// the blocks of a product travel while those before are multiplied, and so do the sums of the step
-// before, so that of the longer and the shorter of the two the sum is longer + shorter / q; what is
-// summed over depth is waited for, which is a bound, too.
-// In a ring of P ranks keys and values travel beside the attention to those that are here, but for
-// the last of P turns: what that takes longer is waited for.
+// 1D and 3D: computation waits for each exchange. That is an upper bound, as some overlap products.
+// 2D and 2.5D: the exchange of one block overlaps the product of the one before, so both together
+// take longer + shorter / q of the longer and the shorter time. Computation waits for the sum over
+// depth, which is an upper bound, too. A ring of P ranks: the exchange of keys and values overlaps
+// attention to the previous ones, except in the last of P turns. Computation waits for the rest of
+// the exchange.
 //
-// Elements are bf16. Where Job::float_cut_flops says so, cut layers have activations, exchanges and
-// products in fp32 instead, and the weights of an operator widened beside it, whose place its
-// gradients take.
+// Elements are bf16. With Job::float_cut_flops, tensor-parallel layers have activations, exchanges
+// and products in fp32. Each operator then also has an fp32 copy of its weights, whose memory its
+// gradients reuse.
 //
 // Memory is sharded as training/nn/parallel/tensor/tensor_traffic.h says: the residual stream as
 // the X of a first layer, heads and the MLP's inside as that of a second, matrices as W.
 class CutWork : public forecast::RankWork {
  public:
-  // All outlive this. `range` is of the stage; `in_flight`: micro-batches whose activations the
-  // stage holds at most, at least 1.
+  // All outlive this object. `range`: the stage's layers. `in_flight`, at least 1: the most
+  // micro-batches whose activations the stage holds.
   CutWork(const forecast::Model& model, const forecast::Job& job, const MeshSpec& mesh,
           const forecast::ModelPart& range, double in_flight);
 
@@ -63,14 +62,15 @@ class CutWork : public forecast::RankWork {
   double SecondsOf(forecast::Operator op, forecast::Turn turn) const override;
 
   double ComputeSecondsOf(forecast::Operator op, forecast::Turn turn) const;
-  // Of a backward pass the gradients of weights: products as long as the forward's.
+  // The time of the weight gradients in a backward pass: its products take as long as the
+  // forward's.
   double WeightSecondsOf(forecast::Operator op) const;
-  // What these are made from, where they come later than the input's: what matrices read, and the
-  // gradients of what they give.
+  // The bytes kept for weight gradients that are computed later than the input's gradient: the
+  // inputs of the matrices, and the gradients of their outputs.
   std::uint64_t LaterBytesOf(forecast::Operator op) const;
-  // Received between the ranks of the grid and of a sequence.
+  // The bytes that a rank receives from those of its grid and its sequence.
   double ReceivedBytesOf(forecast::Operator op, forecast::Turn turn) const;
-  // What a stage sends to the next for one micro-batch.
+  // The bytes that a stage sends to the next one for a micro-batch.
   double BoundaryBytes() const;
 
  private:
@@ -87,7 +87,7 @@ class CutWork : public forecast::RankWork {
   double RingSeconds(forecast::Operator op, forecast::Turn turn, double travel_seconds) const;
   double KeyElements() const;
   std::uint64_t ScratchBytes(forecast::Operator op) const;
-  // Of what lies between weights, in kElementBytes; and the rate of products.
+  // The bytes of an activation's element, as a multiple of kElementBytes; and the rate of products.
   double width() const;
   double OperationsPerSecond() const;
   std::uint64_t WidenedBytes(forecast::Operator op) const;
@@ -99,10 +99,10 @@ class CutWork : public forecast::RankWork {
   const forecast::ModelPart range_;
   const double in_flight_;
   const collectives::TensorGrid grid_;
-  forecast::Batch part_;  // job.batch less what the axis of sequence cuts off
-  // Of whole matrices, what a rank has.
+  forecast::Batch part_;  // job.batch with this rank's slice of each sequence
+  // The share of whole matrices that a rank has.
   double stream_share_ = 1, wide_share_ = 1, weight_share_ = 1;
-  double multiplied_share_ = 1;  // of W, what passes through a rank's products
+  double multiplied_share_ = 1;  // the share of W that a rank's products use
 };
 
 }  // namespace geminid::parallel

@@ -1,6 +1,6 @@
-// What a rank receives for one product of a layer, or for one turn of attention, and along which
-// groups of the mesh. The elements are those of training/nn/parallel/tensor/tensor_traffic.h and
-// training/nn/parallel/sequence/exchange_traffic.h; here they are sorted by group. Pure.
+// The elements that a rank receives for one product of a layer, or for one turn of attention, by
+// group of the mesh. Their totals are those of training/nn/parallel/tensor/tensor_traffic.h and
+// training/nn/parallel/sequence/exchange_traffic.h. Pure.
 #ifndef GEMINID_TRAINING_MESHES_EXCHANGE_H_
 #define GEMINID_TRAINING_MESHES_EXCHANGE_H_
 
@@ -11,7 +11,7 @@
 
 namespace geminid::parallel {
 
-// Along one group.
+// The exchange along one group.
 struct Exchange {
   struct Turn {
     double elements = 0;  // received
@@ -22,23 +22,23 @@ struct Exchange {
   Turn forward = {}, backward = {};
 };
 
-// Of a linear layer without its bias. The forward elements of all groups add up to those of
-// collectives::TrafficOf, and so do the backward ones. Empty for a grid of one rank.
+// The exchanges of a linear layer without its bias. The sums over all groups are those of
+// collectives::TrafficOf, forward and backward. Empty for a grid of one rank.
 //
-// Messages: an all-reduce of n ranks 2 (n - 1), a gather or a scatter n - 1; of the q broadcasts of
-// a SUMMA product a rank receives q - 1, and as many in the q reductions.
+// Messages: an all-reduce of n ranks has 2 (n - 1), a gather or a scatter n - 1. A SUMMA product
+// has q broadcasts, of which a rank receives q - 1, and likewise q reductions.
 std::vector<Exchange> ExchangesOf(const collectives::TensorGrid& grid, collectives::LinearRole role,
                                   const collectives::LinearShape& shape);
 
-// Of attention whose queries, keys, values and outcome change between tokens and heads, one
-// exchange each, in either turn. `elements` is of all four together, on all ranks of `parts`.
+// Ulysses: queries, keys, values and output change between tokens and heads, with one exchange
+// each, forward and backward. `elements` is the sum of all four, over all ranks of `parts`.
 Exchange HeadExchangesOf(double elements, const GroupShape& parts);
 
-// Of attention whose keys go round the parts of a sequence, with the values, and in the backward
-// pass with their gradients. `keys`: elements, on all ranks of `parts`.
+// Ring attention: keys and values, and in the backward pass their gradients, go round the slices of
+// a sequence. `keys`: the elements of the keys, over all ranks of `parts`.
 Exchange RingExchangesOf(double keys, const GroupShape& parts);
 
-// What a tensor-parallel linear layer needs while it runs, beside its blocks of X, W and Y
+// The scratch memory of a tensor-parallel linear layer, beside its blocks of X, W and Y
 // (training/nn/parallel/tensor/linear_scratch.h). In elements of one rank.
 double ScratchElements(const collectives::TensorGrid& grid, collectives::LinearRole role,
                        const collectives::LinearShape& shape);

@@ -1,5 +1,5 @@
-// The link that a group of a mesh communicates over, and its speed for one rank while all ranks use
-// it. Pure.
+// The link over which a group of a mesh communicates, and its speed for one rank while all groups
+// communicate. Pure.
 #ifndef GEMINID_TRAINING_MESHES_LINKS_H_
 #define GEMINID_TRAINING_MESHES_LINKS_H_
 
@@ -9,8 +9,8 @@
 
 namespace geminid::parallel {
 
-// Ranks r, r + stride, r + 2 stride ...: all groups along one axis of a mesh, or along neighbouring
-// axes, are such.
+// The ranks r, r + stride, r + 2 stride ... All groups along one axis of a mesh, or along
+// neighbouring axes, have this form.
 struct GroupShape {
   std::int64_t stride = 1;
   std::int64_t size = 1;
@@ -23,10 +23,10 @@ struct Link {
   bool crosses_nodes = false;
 };
 
-// Nodes hold consecutive ranks, job.ranks_per_node() each. A group within a node talks over the
-// peers' link. Else it is a ring, and what of all groups' rings leaves a node shares its adapters:
-// of groups that fill whole nodes as many rings as the stride is long, or one of every rank where
-// that is longer than a node; of others at most twice as many, which is what is taken.
+// A node has job.ranks_per_node() consecutive ranks. A group within a node uses the peers' link. A
+// larger group is a ring, and all rings that leave a node share its network adapters. If groups
+// fill whole nodes, `stride` rings leave a node, but at most one for each of its ranks. Other
+// groups count with twice that number, which is the most.
 Link LinkOf(const GroupShape& group, const forecast::Job& job);
 
 }  // namespace geminid::parallel

@@ -1,7 +1,7 @@
 // The mesh that the planner plans, from the text that mesh_axes.h reads.
 //
-// In the mesh the pipeline is outermost, then data, then sequence; tensor, which talks most, is
-// innermost, so that its groups lie within a node. Pure.
+// The pipeline is the outermost axis, then come data and sequence. Tensor, which communicates most,
+// is innermost, so that its groups are within a node. Pure.
 #ifndef GEMINID_TRAINING_MESHES_MESH_SPEC_H_
 #define GEMINID_TRAINING_MESHES_MESH_SPEC_H_
 
@@ -29,29 +29,29 @@ struct MeshSpec {
   bool within_host = false;
 
   std::int64_t ranks() const { return std::int64_t{pipeline} * data * sequence * tensor; }
-  // Of the layers, in each stage.
+  // The number of layer ranges in each stage.
   int chunks() const { return in_halves() ? 2 : 1; }
   // Whether backward passes are in two halves.
   bool in_halves() const { return schedule == collectives::PipelineKind::kZeroBubbleV; }
-  // The ranks that keep the same weights and share them and their state out (ZeRO).
+  // The ranks among which ZeRO shards weights and state.
   int sharing_ranks() const { return data * sequence; }
   friend bool operator==(const MeshSpec&, const MeshSpec&) = default;
 };
 
 struct ParsedMesh {
   MeshSpec mesh;
-  bool data_is_given = false;  // else data is what the other axes leave of the ranks
+  bool data_is_given = false;  // else data gets all ranks that the other axes leave
 };
 
-// INVALID_ARGUMENT for what cannot be planned, in words of what can.
+// INVALID_ARGUMENT for a mesh that cannot be planned; the message says which can.
 absl::StatusOr<ParsedMesh> MeshToPlan(const MeshAxes& axes);
-// The same of a text, which names axes. INVALID_ARGUMENT as ParseMeshAxes, too.
+// The same for a text of axes. INVALID_ARGUMENT also as ParseMeshAxes.
 absl::StatusOr<ParsedMesh> ParseMesh(const std::string& text);
 
 // Canonical: axes of 1 are left out, and data=1 stands for a mesh of one rank.
 std::string ToString(const MeshSpec& mesh);
 
-// The mesh's grid of tensor-parallel ranks. The mesh is of ParseMesh or of MeshesOf.
+// The mesh's grid of tensor-parallel ranks. The mesh comes from ParseMesh or MeshesOf.
 collectives::TensorGrid GridOf(const MeshSpec& mesh);
 
 }  // namespace geminid::parallel

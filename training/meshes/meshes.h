@@ -1,5 +1,4 @@
-// Lists the meshes of a model on a cluster, and tells which of them the model can be partitioned
-// for. Pure.
+// Lists the meshes of a cluster, and checks which of them suit a model. Pure.
 #ifndef GEMINID_TRAINING_MESHES_MESHES_H_
 #define GEMINID_TRAINING_MESHES_MESHES_H_
 
@@ -15,7 +14,7 @@
 
 namespace geminid::parallel {
 
-// How a step is made on a mesh.
+// A mesh, and how a step runs on it.
 struct Setting {
   MeshSpec mesh;
   std::uint64_t micro_batches = 1;
@@ -23,58 +22,62 @@ struct Setting {
   friend bool operator==(const Setting&, const Setting&) = default;
 };
 
-// All meshes of so many ranks, each once: every factorisation into pipeline x data x sequence x
-// tensor, for each number of tensor ranks every grid that it makes, stages of whole layers also in
-// ZBV, and where ranks share weights each of ZeRO's stages. In a fixed order.
+// All meshes of so many ranks, each once, in a fixed order: every factorisation into pipeline x
+// data x sequence x tensor, with every grid of the tensor ranks, pipelines in 1F1B and ZBV, and
+// every ZeRO stage if ranks share weights. ZBV only with whole layers.
 std::vector<MeshSpec> MeshesOf(int ranks);
 
-// Whether the model can be cut so, whatever the batch. INVALID_ARGUMENT naming the axis, what does
-// not divide and by what; or for what cannot be cut at all: an encoder beside a decoder into
-// stages; what is not a language model, or has a token table of another width, over tensor ranks;
-// experts in 2D, 2.5D and 3D.
+// Whether the model can be partitioned for the mesh, with any batch. INVALID_ARGUMENT names the
+// axis and the sizes that do not divide. Also refused: stages of an encoder-decoder model; tensor
+// ranks for anything but a language model, or with a token table of another width; experts in 2D,
+// 2.5D and 3D.
 absl::Status CheckMesh(const forecast::Model& model, std::uint64_t sequence_length,
                        const MeshSpec& mesh);
 
-// The same, and where a size of tensor or of sequence does not fit, the nearest that do. Slower.
+// The same. If a size of tensor or sequence does not fit, the message has the nearest that do.
+// Slower.
 absl::Status CheckMeshInWords(const forecast::Model& model, std::uint64_t sequence_length,
                               const MeshSpec& mesh);
 
-// What of that is about stages, of which each has so many chunks of layers.
+// The part of CheckMesh about stages with so many chunks of layers each.
 absl::Status CheckStages(int stages, int chunks, std::uint64_t layers);
 
-// What is about backward passes in two halves, of which models with experts, layers that are cut
-// over tensor ranks and pipelines of one stage have none; and that a step has micro-batches enough.
+// The part of CheckMesh about ZBV: models with experts, tensor-parallel layers and pipelines of one
+// stage have no backward passes in two halves. The second checks that a step has enough
+// micro-batches.
 absl::Status CheckInHalves(const forecast::Model& model, const MeshSpec& mesh);
 absl::Status CheckMicroBatchesInHalves(std::uint64_t micro_batches);
 
-// Whether the experts of a layer can be spread over so many ranks; else with the nearest that do.
+// Whether so many ranks can share the experts of a layer. The error has the nearest numbers that
+// do.
 absl::Status CheckSpread(int ranks, std::uint64_t experts);
 
-// `why` a size of an axis does not fit, with the nearest below and above that do, named as they are
-// written.
+// Adds to `why`, which says that a size of an axis does not fit, the nearest sizes below and above
+// that do, as people write them.
 absl::Status WithNearestSizes(const absl::Status& why, int size, absl::FunctionRef<bool(int)> fits,
                               absl::FunctionRef<std::string(int)> name);
 
-// What of CheckMesh is about layers cut over tensor ranks, whatever the grid.
+// The part of CheckMesh about tensor-parallel layers, for any grid.
 absl::Status CheckLayersCanBeCut(const forecast::Model& model);
 
-// What ranks of one grid and one part of a sequence work on together: job.batch of all job.ranks,
-// cut over data and micro-batches. INVALID_ARGUMENT where that is no whole number of sequences, or
-// fewer than the grid needs so that attention has whole sequences; and for micro-batches that are
-// too few for the schedule, or more than it is made for.
+// The micro-batch of one data-parallel rank: job.batch of all job.ranks, divided by data and by the
+// number of micro-batches. INVALID_ARGUMENT if that is no whole number of sequences, or fewer than
+// the grid needs for attention over whole sequences. Also if the schedule needs more micro-batches
+// or supports fewer.
 absl::StatusOr<forecast::Batch> MicroBatchOf(const forecast::Job& job, const Setting& setting);
 
-// More are not tried.
+// The most micro-batches that are tried.
 inline constexpr std::uint64_t kMicroBatchesMax = 4096;
 
 // The settings of a mesh: every number of micro-batches that the batch allows, with activations
-// recomputed and kept; where plans need not be executable and there is no pipeline, planned instead
-// of either. `micro_batches`, unless 0, and job.activations, where they are not planned, fix these.
+// recomputed and kept. Without a pipeline, and if plans need not be executable, activations are
+// planned instead. `micro_batches` other than 0, and job.activations other than planned, fix
+// theirs.
 std::vector<Setting> SettingsOf(const forecast::Job& job, const MeshSpec& mesh,
                                 std::uint64_t micro_batches = 0);
 
-// Of `meshes` the nearest to `mesh`: the fewest changes of an axis' size or of tensor's mode, then
-// the least change by factors of two, then the first. `count` at most, the nearest first.
+// At most `count` of `meshes`, the nearest to `mesh` first: by the number of changed sizes and
+// modes, then by the factors of two of these changes, then by their order.
 std::vector<MeshSpec> Nearest(const MeshSpec& mesh, const std::vector<MeshSpec>& meshes,
                               std::size_t count);
 

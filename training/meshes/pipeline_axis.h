@@ -1,4 +1,4 @@
-// The axis pipeline of --parallel, of the planner and of the trainer:
+// The axis pipeline of --parallel, in the planner and in the trainer:
 //
 //   pipeline=4    pipeline=1f1b:4    pipeline=interleaved:4:chunks=2    pipeline=zbv:4
 //
@@ -16,11 +16,11 @@ namespace geminid::parallel {
 struct PipelineAxis {
   collectives::PipelineKind kind = collectives::PipelineKind::k1F1B;
   int stages = 1;
-  int chunks = 1;  // parts of the model that each stage has; 2 in ZBV
+  int chunks = 1;  // parts of the model in each stage; 2 in ZBV
 };
 
-// INVALID_ARGUMENT naming what is wrong: a schedule that there is not, stages that are no number
-// from 1 to `most`, chunks where a schedule takes none, or fewer than 2 where it takes some.
+// INVALID_ARGUMENT says what is wrong: an unknown schedule, a number of stages that is not from 1
+// to `most`, chunks for a schedule that takes none, or fewer than 2 for one that does.
 absl::StatusOr<PipelineAxis> ReadPipeline(const std::string& value, int most);
 
 }  // namespace geminid::parallel

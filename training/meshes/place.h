@@ -1,5 +1,5 @@
-// The measurements of the place where ranks run, and the run's requirements on its mesh. --parallel
-// auto chooses by them, and geminictl plan reads them from a report. Pure.
+// Measurements of the ranks and hosts of a run, and what the run needs of its mesh. --parallel auto
+// chooses by them, and geminictl plan reads them from a report. Pure.
 #ifndef GEMINID_TRAINING_MESHES_PLACE_H_
 #define GEMINID_TRAINING_MESHES_PLACE_H_
 
@@ -12,18 +12,18 @@
 
 namespace geminid::parallel {
 
-// Ranks that are all alike, on hosts that are, each at full work beside the others.
+// Equal ranks on equal hosts. The speeds are those of one rank while all others work, too.
 struct Place {
   int ranks = 1;
-  int hosts = 1;                           // each with as many ranks, numbered host by host
+  int hosts = 1;                           // with equally many ranks, numbered host by host
   std::uint64_t device_bytes = 0;          // of a rank
   std::uint64_t host_bytes = 0;            // of a host, for training
   double operations_per_second = 0;        // of a rank, in products
-  double float_operations_per_second = 0;  // in those of fp32
+  double float_operations_per_second = 0;  // in products of fp32
   double copied_bytes_per_second = 0;
   double link_bytes_per_second = 0;  // to the device
-  // Received by a rank from those of its host, and from those of other hosts; and how long a
-  // message takes.
+  // What a rank receives from ranks of its host (peer) and of other hosts (network); and the time
+  // of a message.
   double peer_bytes_per_second = 0;
   double peer_message_seconds = 0;
   double network_bytes_per_second = 0;
@@ -34,20 +34,20 @@ struct Place {
 struct PlacedRun {
   Place place = {};
   std::uint64_t element_bytes = 2;  // of weights and activations
-  std::uint64_t sequences = 1;      // of a step of all ranks
+  std::uint64_t sequences = 1;      // of a step, over all ranks
   std::uint64_t sequence_length = 1;
   std::uint64_t least_micro_batches = 1;
   std::string optimizer = {};            // as forecast::FindOptimizer knows it
   bool small_state = false;              // the optimizer's arrays are bf16
   std::string activations = "planned";   // or "recomputed" or "kept"
-  std::vector<std::string> meshes = {};  // that the trainer trains so; another is not chosen
+  std::vector<std::string> meshes = {};  // the meshes that may be chosen: the trainer has them
   friend bool operator==(const PlacedRun&, const PlacedRun&) = default;
 };
 
-// An object of these fields.
+// Writes a JSON object of these fields.
 void WritePlacedRun(base::JsonWriter& json, const PlacedRun& run);
-// Of such an object, or of one that has it as "place", as the trainer's report does.
-// INVALID_ARGUMENT naming what is missing or wrong.
+// Reads such an object, or one that has it as "place", as the trainer's report does.
+// INVALID_ARGUMENT names what is missing or wrong.
 absl::StatusOr<PlacedRun> ReadPlacedRun(const std::string& json);
 
 }  // namespace geminid::parallel

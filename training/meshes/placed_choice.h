@@ -8,11 +8,10 @@
 
 namespace geminid::parallel {
 
-// INVALID_ARGUMENT where the ranks do not share the sequences of a step out evenly, and for an
-// optimizer that is not known.
+// INVALID_ARGUMENT if the ranks do not divide the sequences of a step, or the optimizer is unknown.
 absl::StatusOr<forecast::Job> JobOf(const PlacedRun& run);
 
-// What is chosen for it. Errors as JobOf and Choose.
+// The choice for the run. Errors as JobOf and Choose.
 absl::StatusOr<Choice> ChooseFor(const forecast::Model& model, const PlacedRun& run);
 
 }  // namespace geminid::parallel

@@ -12,32 +12,32 @@
 
 namespace geminid::parallel {
 
-// Whole chunks; a ring of P ranks receives (P - 1) / P of each.
+// The sizes are those of whole chunks; a ring of P ranks receives (P - 1) / P of each.
 struct SharedChunks {
   double bytes = 0;
   double collectives = 0;
 };
 
-// In a micro-batch, on average over those of a step.
+// The averages over the micro-batches of a step.
 struct Sharing {
-  SharedChunks over_all;     // ranks that share
-  SharedChunks within_host;  // the ranks of a host alone (MeshSpec::within_host)
+  SharedChunks over_all;     // among all ranks that share weights
+  SharedChunks within_host;  // among those of a host alone (MeshSpec::within_host)
 };
-// Within hosts a step of `micro_batches` gathers each chunk over all ranks once.
+// With MeshSpec::within_host, a step of `micro_batches` gathers each chunk over all ranks once.
 Sharing SharingOf(const MeshSpec& mesh, const forecast::Job& job, const forecast::Gathered& pass,
                   std::uint64_t micro_batches);
 
 double SharingSeconds(const MeshSpec& mesh, const forecast::Job& job, const Sharing& sharing);
-// Received by a rank.
+// The bytes that a rank receives.
 double SharedBytes(const MeshSpec& mesh, const forecast::Job& job, const Sharing& sharing);
 
-// Of those that share weights, the ranks on one host.
+// The number of ranks on one host that share weights.
 std::int64_t SharingRanksOfHost(const MeshSpec& mesh, const forecast::Job& job);
-// Whether weights are gathered within hosts: where that is asked for, and those that share them are
-// on several.
+// Whether weights are gathered within hosts: the mesh asks for it, and the ranks that share weights
+// are on several hosts.
 bool GathersWithinHosts(const MeshSpec& mesh, const forecast::Job& job);
-// INVALID_ARGUMENT where that is asked for and cannot be: on one host, and on hosts of which some
-// have more of them than others.
+// INVALID_ARGUMENT if the mesh asks for that on one host, or if hosts have different numbers of
+// these ranks.
 absl::Status CheckWithinHosts(const MeshSpec& mesh, const forecast::Job& job);
 
 }  // namespace geminid::parallel

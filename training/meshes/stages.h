@@ -12,38 +12,39 @@
 
 namespace geminid::parallel {
 
-// One range per stage, in order; each has a layer at least, so there are at most `layers` stages.
-// The dearest stage is as cheap as can be, where all layers cost the same and the last stage has
-// the output layer beside them, which costs as much as `output_layers`; of the cuts that give that,
-// the one with the most layers beside the output layer.
+// One range per stage, in order. Each has at least one layer, so there are at most `layers` stages.
+// All layers cost the same, and the output layer, which is in the last stage, costs as much as
+// `output_layers` of them. The split minimises the cost of the most expensive stage; of equal
+// splits it is the one with the most layers in the last stage.
 std::vector<forecast::ModelPart> SplitLayers(std::uint64_t layers, double output_layers,
                                              int stages);
 
-// Of the slowest stage and one micro-batch, which it passes part by part.
+// The times of one micro-batch on the slowest stage.
 struct PassSeconds {
   double forward = 0;
   double backward = 0;
-  double weights = 0;   // of that, the gradients of weights, which no other stage waits for
+  double weights = 0;   // the part of it for weight gradients, for which no other stage waits
   double transfer = 0;  // to the next stage
 };
 struct PipelineStep {
   double seconds = 0;
-  double bubble = 0;  // of the stages' time
+  double bubble = 0;  // the idle share of the stages' time
 };
-// 1F1B of equal stages by training/nn/parallel/stages's timeline; one stage has no transfers.
+// The step of equal stages in 1F1B, by the timeline of training/nn/parallel/stages. One stage has
+// no transfers.
 absl::StatusOr<PipelineStep> StepOf(int stages, std::uint64_t micro_batches,
                                     const PassSeconds& pass);
 
-// ZBV, in the order that geminid-train runs, which does not depend on the times.
+// The same in ZBV, in the order that geminid-train runs. That order does not depend on the times.
 collectives::PipelineShape ShapeInHalves(int stages, std::uint64_t micro_batches);
 absl::StatusOr<PipelineStep> StepInHalves(const collectives::PipelineShape& shape,
                                           const collectives::PipelineSchedule& schedule,
                                           const PassSeconds& pass);
-// No order takes less: the last stage does all of its work after the first micro-batch has come
-// there.
+// A lower bound for every order: the last stage does all of its work after the first micro-batch
+// has reached it.
 double LeastStepInHalves(int stages, std::uint64_t micro_batches, const PassSeconds& pass);
 
-// Micro-batches whose activations the stage holds at most, in 1F1B.
+// The most micro-batches whose activations the stage holds in 1F1B.
 std::uint64_t InFlight(int stages, std::uint64_t micro_batches, int stage);
 
 }  // namespace geminid::parallel

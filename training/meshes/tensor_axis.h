@@ -1,4 +1,4 @@
-// The axis tensor of --parallel, of the planner and of the trainer:
+// The axis tensor of --parallel, in the planner and in the trainer:
 //
 //   tensor=1d:2    tensor=2d:size=4    tensor=2.5d:size=8:depth=2
 //
@@ -20,8 +20,8 @@ struct TensorAxis {
   int depth = 1;  // of 2.5D
 };
 
-// INVALID_ARGUMENT naming what is wrong: a mode that there is not, sizes that are no numbers from 1
-// to `most`, ranks that make no grid.
+// INVALID_ARGUMENT says what is wrong: an unknown mode, sizes that are no numbers from 1 to `most`,
+// or ranks that make no grid.
 absl::StatusOr<TensorAxis> ReadTensor(const std::string& value, int most);
 
 }  // namespace geminid::parallel

@@ -1,5 +1,5 @@
-// Measures, for some tens of milliseconds, the speeds of the ranks where they run. The memory is
-// that of the flags, or else what a daemon grants by default.
+// Measures the speeds of the ranks in some tens of milliseconds. Their memory is that of the flags,
+// or else what a daemon grants by default.
 #ifndef GEMINID_TRAINING_RANKS_RANKS_PLACE_H_
 #define GEMINID_TRAINING_RANKS_RANKS_PLACE_H_
 
@@ -17,28 +17,28 @@
 
 namespace geminid::trainer {
 
-// Of ranks that compute on the host, on so many threads each. All ranks must call it and get the
-// same: the least memory and the slowest rank. Hosts with different numbers of ranks count as one,
-// whose ranks talk as fast as all of them do.
+// For ranks that compute on the host, on so many threads each. All ranks must call it and get the
+// same result: the least memory and the speed of the slowest rank. If hosts have different numbers
+// of ranks, they count as one host, with the speed of communication over all of them.
 absl::StatusOr<RanksPlace> FindRanksPlace(const TrainOptions& options, size_t threads,
                                           const collectives::RankInfo& info,
                                           collectives::Communicator& communicator);
 
-// The mesh for such ranks; of a later start that of the first, which the launcher remembers. Ranks
-// on GPUs, and those that a launcher starts again which remembers nothing, share data alone. All
-// ranks must call it and get the same; rank 0 chooses.
+// The mesh for such ranks. Rank 0 chooses it in the first start, and the launcher's memory gives it
+// to later starts. Ranks on GPUs, and restarted ranks without such memory, get data parallelism.
+// All ranks must call it and get the same mesh.
 absl::StatusOr<MeshChoice> FindMesh(const TrainOptions& options, size_t threads,
                                     const RankContext& context,
                                     collectives::Communicator& communicator);
 
 struct RunMesh {
-  TrainOptions options = {};  // with what was chosen
+  TrainOptions options = {};  // with the chosen mesh
   std::optional<collectives::Mesh> mesh;
   std::optional<MeshChoice> choice;  // with --parallel auto
-  std::string warning;               // of how it lies on the hosts; mostly empty
+  std::string warning;               // about the mesh's place on the hosts; mostly empty
 };
 
-// As --parallel says, or as FindMesh. All ranks must call it.
+// The mesh of --parallel, or that of FindMesh for "auto". All ranks must call it.
 absl::StatusOr<RunMesh> FindRunMesh(TrainOptions options, size_t threads,
                                     const RankContext& context,
                                     collectives::Communicator& communicator);

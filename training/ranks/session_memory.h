@@ -1,6 +1,6 @@
-// Host memory of the session for what travels between ranks. The daemon allocates it and charges it
-// to the session. It serves buffers whose size changes from step to step, buffers that outlive a
-// step, and ranks whose workspace is on a GPU.
+// Host memory of the session for transfers between ranks. The daemon allocates it and charges it to
+// the session. It is for buffers whose size changes from step to step, for buffers that outlive a
+// step, and for ranks whose workspace is on a GPU.
 #ifndef GEMINID_TRAINING_RANKS_SESSION_MEMORY_H_
 #define GEMINID_TRAINING_RANKS_SESSION_MEMORY_H_
 
@@ -14,15 +14,15 @@
 
 namespace geminid::trainer {
 
-// Any thread. What is given back is kept for who asks next, so that no step calls the daemon; a
-// spare block that is too small goes before a larger one is made.
+// Thread-safe. Released blocks stay here and are used again, so that no step calls the daemon. A
+// spare block that is too small is freed before a larger one is allocated.
 class SessionMemory final : public collectives::Memory {
  public:
   // `session` outlives it.
   explicit SessionMemory(Session& session) : session_(session) {}
   SessionMemory(const SessionMemory&) = delete;
   SessionMemory& operator=(const SessionMemory&) = delete;
-  // Gives all back to the daemon. No block is there any more.
+  // Frees all memory. All blocks have been released before.
   ~SessionMemory() override;
 
  private:

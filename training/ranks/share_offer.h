@@ -1,5 +1,5 @@
-// What the first rank of a run with --ranks MIN:MAX tells the daemon, which may change the number
-// of its ranks: what the run would do with each.
+// The offer of a run with --ranks MIN:MAX: its first rank tells the daemon, which may change the
+// number of ranks, the goodput that the run would have with each number.
 #ifndef GEMINID_TRAINING_RANKS_SHARE_OFFER_H_
 #define GEMINID_TRAINING_RANKS_SHARE_OFFER_H_
 
@@ -13,23 +13,23 @@
 
 namespace geminid::trainer {
 
-// A step that is done.
+// The figures of a finished step.
 struct ShareStep {
-  double sequences = 0;  // 0: nothing is known of it
+  double sequences = 0;  // 0: unknown
   double seconds = 0;
   uint64_t sequences_left = 0;  // of the run, after it
 };
 
-// Times of steps go to the launcher's memory, where later groups of ranks find them: a number of
-// ranks that was tried is known from then on.
+// The times of steps are stored in the launcher's memory, where later groups of ranks find them. So
+// the speed of a number of ranks that was tried stays known.
 class ShareOffer {
  public:
-  // Both outlive it; the context has a HandoverMemory with a range.
+  // Both outlive this object. The context has a HandoverMemory with a range.
   ShareOffer(const TrainOptions& options, const RankContext& context)
       : options_(options), context_(context) {}
 
   void AfterStep(const ShareStep& step);
-  // `arena_bytes`: that a rank has.
+  // `arena_bytes`: the arena of a rank.
   JobScaling::Share Make(uint64_t arena_bytes) const;
 
  private:

@@ -15,26 +15,27 @@
 
 namespace geminid::trainer {
 
-// What a rank may use of its host's processors. Pure.
+// The processors of its host that a rank may use. Pure.
 struct ProcessorShare {
-  std::span<const int> allowed;      // to this rank
-  std::span<const double> ranks;     // allowed on each processor, by number, on all hosts
-  double hosts = 1;                  // among which the ranks are spread alike
-  std::optional<double> quota = {};  // processors' time of this host's ranks together
+  std::span<const int> allowed;      // the processors of this rank
+  std::span<const double> ranks;     // by processor: how many ranks may use it, over all hosts
+  double hosts = 1;                  // hosts with equally many ranks
+  std::optional<double> quota = {};  // the CPU quota of this host's ranks together, in processors
   double ranks_on_host = 1;
 };
 
-// Whole processors of the share, at least 1: a processor that several ranks may use counts to each
-// of them in part, and a quota is shared alike. So ranks bound to processors of their own, and
-// ranks that share all of them, come to one thread per processor in all.
+// The number of whole processors in the share, at least 1. If n ranks may use a processor, it
+// counts as 1 / n for each; a quota is divided evenly. So all ranks of a host together have one
+// thread per processor, whether they are bound to processors of their own or share all of them.
 size_t ThreadsOfShare(const ProcessorShare& share);
 
-// The same of the processors that the ranks find. All ranks must call it.
+// The same for the processors that the ranks find on their hosts. All ranks must call it.
 absl::StatusOr<size_t> FindThreads(const collectives::RankInfo& info,
                                    collectives::Communicator& communicator);
 
-// `asked` threads, or as many as FindThreads says; null for one. Threads that have a processor each
-// spin before they sleep. All ranks must call it. RESOURCE_EXHAUSTED if the system gives no thread.
+// A pool of `asked` threads, or of FindThreads(); null for one thread. If each thread has a
+// processor of its own, threads spin before they sleep. All ranks must call it. RESOURCE_EXHAUSTED:
+// the system gave no thread.
 absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> MakeThreads(
     std::optional<int> asked, const collectives::RankInfo& info,
     collectives::Communicator& communicator);

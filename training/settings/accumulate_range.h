@@ -7,8 +7,8 @@
 
 namespace geminid::trainer {
 
-// INVALID_ARGUMENT where a run on so many ranks does not measure its noise, or cannot change its
-// number of micro-batches. OK without --accumulate auto.
+// INVALID_ARGUMENT if a run on so many ranks does not measure its gradient noise, or cannot change
+// its number of micro-batches. OK without --accumulate auto.
 absl::Status CheckAccumulateRange(const TrainOptions& options, int ranks);
 
 }  // namespace geminid::trainer

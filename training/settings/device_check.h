@@ -8,7 +8,7 @@
 
 namespace geminid::trainer {
 
-// `wants_gpu`: --device cuda. FAILED_PRECONDITION for another device then.
+// `wants_gpu`: --device cuda was given, so any other device is FAILED_PRECONDITION.
 absl::Status CheckDevice(const DeviceDescription& device, bool wants_gpu);
 
 // INVALID_ARGUMENT for a model that a GPU has no kernels for.

@@ -10,14 +10,13 @@
 
 namespace geminid::trainer {
 
-// A size of --device-memory with which every rank trains (forecast::TrainerDeviceBytes), with its
-// activations as the options say; kAuto can recompute them. Where layers are shared by tensor
-// parallelism, with room for all of a rank's weights and gradients.
+// A size of --device-memory with which every rank trains (forecast::TrainerDeviceBytes), with the
+// activations of the options; kAuto can recompute them. With tensor parallelism it has room for all
+// of a rank's weights and gradients.
 uint64_t EnoughDeviceBytes(const TrainOptions& options, int world_size, size_t threads);
 
-// RESOURCE_EXHAUSTED of a device arena that was too small gets the words of what to do; where
-// activations are to be kept, also what the run takes without that. Every other status stays as it
-// is.
+// If a device arena was too small (RESOURCE_EXHAUSTED), adds advice to the message. If activations
+// are to be kept, the advice also has the need without that. Other statuses stay as they are.
 absl::Status WithDeviceAdvice(const absl::Status& status, const TrainOptions& options,
                               int world_size, size_t threads);
 

@@ -1,4 +1,4 @@
-// What --eval-only makes of a run's flags and options.
+// Checks and adapts a run's flags and options for --eval-only.
 #ifndef GEMINID_TRAINING_SETTINGS_EVALUATION_FLAGS_H_
 #define GEMINID_TRAINING_SETTINGS_EVALUATION_FLAGS_H_
 
@@ -10,13 +10,14 @@
 
 namespace geminid::trainer {
 
-// INVALID_ARGUMENT where a flag of `given` writes what an evaluation does not have, or none says
-// what to evaluate. Of flags that only training uses `notes` gets one line. Pure.
+// INVALID_ARGUMENT if a flag of `given` asks for an output that evaluations do not have, or if no
+// flag says what to evaluate. `notes` gets one line that names the flags that only training uses.
+// Pure.
 absl::Status CheckEvaluationFlags(const std::vector<std::string>& given,
                                   std::vector<std::string>* notes);
 
-// Leaves in the options nothing that belongs to training. INVALID_ARGUMENT for layers that are cut
-// over ranks, or a mesh that is to be chosen: neither evaluates yet.
+// Removes everything from the options that belongs to training. INVALID_ARGUMENT for tensor
+// parallelism and for --parallel auto, which do not support evaluation.
 absl::Status MakeEvaluation(TrainOptions* options);
 
 }  // namespace geminid::trainer

@@ -10,8 +10,8 @@
 
 namespace geminid::trainer {
 
-// A line for each, in the order of the flags' names; of flags that were given alone, for nobody is
-// to be told of what this program chose. `samples_per_epoch`: 0 where there are no epochs. Pure.
+// A line for each such flag, in the order of names. Only flags of the command line count, not
+// values that this program chose. `samples_per_epoch` is 0 without epochs. Pure.
 std::vector<std::string> IdleFlags(const TrainOptions& options, uint64_t samples_per_epoch);
 
 }  // namespace geminid::trainer

@@ -16,18 +16,18 @@
 
 namespace geminid::trainer {
 
-// The model as the planner knows it; adapters are left out.
+// The model as the planner describes it, without adapters.
 forecast::Model ForecastModelOf(const ModelConfig& config);
 
 using RanksPlace = parallel::Place;
 
-// One that was planned, in the order in which it would be chosen.
+// A planned mesh. Rows are in the order of preference.
 struct PlannedRow {
   std::string mesh = {};
   uint64_t micro_batches = 0;
   bool keeps_activations = false;
   bool fits = false;
-  double step_seconds = 0;  // of what fits
+  double step_seconds = 0;  // if it fits
   double received_bytes = 0;
   uint64_t device_bytes = 0;
 };
@@ -36,32 +36,32 @@ inline constexpr size_t kRowsOfChoice = 10;
 struct MeshChoice {
   std::string mesh = {};  // as --parallel has it
   Parallel parallel = {};
-  // Of the step's sequences, options.batch x options.accumulate, which stay as they are; a
-  // micro-batch is no larger than options.batch.
+  // The micro-batch, of at most options.batch sequences. batch x accumulate is the same product as
+  // in the options.
   uint64_t batch = 0;
   int accumulate = 1;
-  // Whether activations are kept, as it was planned. Unset: it was not planned, or is not the
-  // planner's to say.
+  // Whether the plan keeps activations. Unset: there is no plan, or the plan does not decide it.
   std::optional<bool> keeps_activations = std::nullopt;
-  std::string why = {};  // a line of words
-  // Of the rank that chose: what it chose from, the first of them, and for which run.
+  std::string why = {};  // the reason, as a line
+  // On the rank that chose: the first kRowsOfChoice candidates, and the run that they are for.
   std::vector<PlannedRow> rows = {};
   std::optional<parallel::PlacedRun> run = std::nullopt;
 };
 
-// Of a choice what another rank, or another start, needs to have the same; and that from there.
-// INTERNAL for words that are none.
+// Writes and reads the part of a choice that other ranks and later starts need. INTERNAL: `words`
+// does not come from WordsOf.
 std::string WordsOf(const MeshChoice& choice);
 absl::StatusOr<MeshChoice> ChoiceFrom(const TrainOptions& options, const std::string& words);
 
-// INVALID_ARGUMENT where nothing can be chosen: sequences of a step that the ranks do not share
-// out evenly, adapters, and numbers of ranks that the model cannot be cut for.
+// INVALID_ARGUMENT if there is no choice: the ranks do not divide the sequences of a step, the
+// model has adapters, or it cannot be partitioned for this number of ranks.
 absl::StatusOr<MeshChoice> ChooseMesh(const TrainOptions& options, const RanksPlace& place);
 
-// What of ranks and run the planner needs for the same answer, with all meshes that train.
+// The facts about ranks and run from which the planner makes the same choice, with all meshes that
+// the trainer supports.
 parallel::PlacedRun PlacedRunOf(const TrainOptions& options, const RanksPlace& place);
 
-// `options` with what was chosen.
+// `options` with the chosen mesh and micro-batches.
 TrainOptions WithChoice(TrainOptions options, const MeshChoice& choice);
 
 }  // namespace geminid::trainer

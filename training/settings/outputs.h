@@ -1,4 +1,4 @@
-// Checks before the first step that a run can write everything that it is told to write.
+// Checks before the first step that a run can write all its outputs.
 #ifndef GEMINID_TRAINING_SETTINGS_OUTPUTS_H_
 #define GEMINID_TRAINING_SETTINGS_OUTPUTS_H_
 
@@ -12,14 +12,13 @@ namespace geminid::trainer {
 // The path without slashes and dots at its end: "run/" and "run/." are "run".
 std::string WithoutSlashesAtEnd(const std::string& path);
 
-// Whether a file for --report can be made at `path`, without touching what is there. Asked before
-// hours of training.
+// Whether a file for --report can be made at `path`. It leaves an existing file as it is.
 absl::Status CheckWritable(const std::string& path);
 
-// Looks at --save, --export, --log, --tensorboard and --report: whether two of them, or one and the
-// data, are the same path, whether something is in the way, and by making, renaming and removing
-// something whether the run can write there. Nothing is left behind. `exports`: --export is still
-// to be written. Errors begin with the flag and the path.
+// Checks --save, --export, --log, --tensorboard and --report. No two of them, and none of them and
+// the data, may have the same path, and no other file may be in the way. It makes, renames and
+// removes a file to see whether the run can write there, and leaves nothing behind. `exports`: the
+// run will write --export. Errors begin with the flag and the path.
 absl::Status CheckOutputs(const TrainOptions& options, bool exports);
 
 }  // namespace geminid::trainer

@@ -1,4 +1,4 @@
-// The part of the model and of the batch that one rank has, and the memory that it needs.
+// The part of the model and of the batch on one rank, and the memory that it needs.
 #ifndef GEMINID_TRAINING_SETTINGS_RANK_SHARE_H_
 #define GEMINID_TRAINING_SETTINGS_RANK_SHARE_H_
 
@@ -16,66 +16,67 @@
 namespace geminid::trainer {
 
 struct RankShare {
-  std::vector<ModelPart> parts;  // of its stage, in the order in which tokens pass them
+  std::vector<ModelPart> parts;  // of its stage, in the order of the forward pass
   BatchPlan batch;
 };
 
-// `mesh` is of options.parallel.
+// `mesh` was made from options.parallel.
 RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, int rank);
 
-// INVALID_ARGUMENT where mesh or batch do not allow so many ranks. A mesh that is to be chosen
-// fits.
+// INVALID_ARGUMENT if mesh or batch do not allow so many ranks. --parallel auto allows any number.
 absl::Status CheckShares(const TrainOptions& options, int ranks);
 
-// One part for each stage, in order (parallel::SplitLayers), by the costs of the layers and of the
-// output layer; the embedding, which multiplies nothing, counts for nothing.
+// One part for each stage, in order, by parallel::SplitLayers with the costs of the layers and of
+// the output layer. The embedding has no products and counts as free.
 std::vector<ModelPart> SplitModel(const ModelConfig& config, int stages);
 
-// The flag by which the run may go on as another number of ranks; null: none.
+// The flag that allows the run another number of ranks; null: there is none.
 const char* FlagOfOtherRanks(const TrainOptions& options);
-// For how many ranks a daemon of a run's own has room, which begins with `ranks`.
+// The number of ranks for which the run's own daemon has room. The run begins with `ranks`.
 int MostRanksOf(const TrainOptions& options, int ranks);
-// INVALID_ARGUMENT where these flags contradict each other, or the ranks that the run begins with.
+// INVALID_ARGUMENT if these flags contradict each other or `ranks`, with which the run begins.
 absl::Status CheckRankLimits(const TrainOptions& options, int ranks);
 
-// Of one micro-batch on any rank of `world_size`: where layers are cut, of all that share them.
+// The shape of one micro-batch on any rank of `world_size`; with tensor parallelism, the shape of
+// the micro-batch of all ranks that share layers.
 MicroBatchShape ShapeOfShare(const TrainOptions& options, int world_size);
 
-// Of the ranks of which stage of the pipeline; unset: of those that have or take most, a bound for
-// all that all ranks agree on.
+// The pipeline stage whose ranks are asked about. Unset: the stage with the largest need, which is
+// a bound on all stages that all ranks agree on.
 using OfStage = std::optional<int>;
 
-// The model that such a rank has, at most.
+// The largest part of the model on such a rank.
 ModelConfig LargestPart(const TrainOptions& options, OfStage stage = {});
-// The layers whose activations it holds at once, as those of one model: of all micro-batches that
-// are on their way.
+// The layers whose activations it holds at once, counted once for each micro-batch in flight, as
+// one model.
 ModelConfig LayersInFlight(const TrainOptions& options, OfStage stage = {});
 
-// That of the device that it asks for. A GPU that a daemon has given unasked is worked as the host.
+// The tiling for the device that the options ask for. If a daemon gives a GPU unasked, this is the
+// host's.
 Tiling TilingOf(const TrainOptions& options);
 
-// Its parameters.
+// The number of its parameters.
 uint64_t ParametersOfShare(const TrainOptions& options, OfStage stage = {});
 
-// What keeping the activations of all micro-batches on their way takes.
+// The bytes that are needed to keep the activations of all micro-batches in flight.
 uint64_t KeptBytesOfShare(const TrainOptions& options, int world_size, OfStage stage = {});
 
-// More workspace than the rank needs, as WorkspaceBytesBound.
+// An upper bound of the rank's workspace, as WorkspaceBytesBound.
 uint64_t WorkspaceBytesOfShare(const TrainOptions& options, int world_size, size_t threads,
                                OfStage stage = {});
 
-// What a micro-batch of the rank can offload, item by item (Transformer::ItemBytes); nothing where
-// the run offloads no activations. Of an item, its input.
+// The bytes of each item that a micro-batch of the rank can offload (Transformer::ItemBytes); empty
+// if the run offloads no activations. InputBytesOfShare: the bytes of an item's input.
 std::vector<uint64_t> ItemBytesOfShare(const TrainOptions& options, int world_size);
 uint64_t InputBytesOfShare(const TrainOptions& options, int world_size);
 
-// Weight, remainder and the optimizer's arrays, of the optimizers that have most of them.
+// Bytes for weight, remainder and the optimizer's arrays; the maximum over the optimizers in use.
 uint64_t StateBytesPerParameter(const TrainOptions& options);
 
-// What of the model may lie on a rank's device at once, with room to spare.
+// The bytes of a rank's part of the model, all on its device, with some room to spare.
 uint64_t WholeModelBytes(const TrainOptions& options, OfStage stage = {});
 
-// What a rank's arena must hold so that nothing ever leaves it, with room to spare.
+// The arena with which nothing is ever evicted from a rank's device, with some room to spare.
 uint64_t UnlimitedDeviceBytes(const TrainOptions& options, int world_size, size_t threads,
                               OfStage stage = {});
 

@@ -1,4 +1,4 @@
-// What a checkpoint records of the run that wrote it.
+// The description of a run in its checkpoints.
 #ifndef GEMINID_TRAINING_SETTINGS_RUN_DESCRIPTION_H_
 #define GEMINID_TRAINING_SETTINGS_RUN_DESCRIPTION_H_
 
@@ -9,21 +9,21 @@
 
 namespace geminid::trainer {
 
-// Values by name, as flags spell them; empty: the run has none of it.
+// The run's settings by name, spelled as flags have them. Empty: the run does not have the setting.
 using RunTerms = std::map<std::string, std::string>;
 
 struct RunDescription {
-  std::string id;  // of the run, which keeps it when it is resumed
+  std::string id;  // of the run; a resumed run has the same one
   RunTerms terms;
 };
 
-// A run that goes on from a checkpoint.
+// A run that is resumed from a checkpoint.
 struct ResumedRun {
   std::string checkpoint;   // its folder
-  std::string passed_over;  // a newer one, saved after the run had diverged; empty: there is none
+  std::string passed_over;  // a newer one that was skipped, saved after a divergence; empty: none
   uint64_t step = 0;
   RunDescription run;
-  std::vector<std::string> taken;  // what this run does otherwise, in words
+  std::vector<std::string> taken;  // messages about settings that differ and are accepted
 };
 
 }  // namespace geminid::trainer

@@ -1,4 +1,4 @@
-// The size of a rank's shard in tensor parallelism, and whether a model can be sharded so. Pure.
+// The size of a rank's shard in tensor parallelism, and checks of model and batch for it. Pure.
 #ifndef GEMINID_TRAINING_SETTINGS_TENSOR_SHARE_H_
 #define GEMINID_TRAINING_SETTINGS_TENSOR_SHARE_H_
 
@@ -13,28 +13,28 @@
 
 namespace geminid::trainer {
 
-// The grid of the ranks that share layers; of ParseParallel.
+// The grid of the ranks that share layers. `parallel` comes from ParseParallel.
 collectives::TensorGrid GridOf(const Parallel& parallel);
 
-// INVALID_ARGUMENT for what a run with cut layers cannot do, and for a model whose layers cannot be
-// cut so.
+// INVALID_ARGUMENT for options that tensor parallelism does not support, and for a model whose
+// layers cannot be sharded over the grid.
 absl::Status CheckTensor(const TrainOptions& options);
 
-// INVALID_ARGUMENT if the sequences of a micro-batch, shared out over so many ranks, cannot be cut.
+// INVALID_ARGUMENT if the grid cannot divide the sequences of a micro-batch of one of `data` ranks.
 absl::Status CheckTensorBatch(const TrainOptions& options, int data);
 
-// Elements of all blocks that one rank has of `part`. The options are of CheckTensor.
+// The elements of all blocks of `part` on one rank. The options have passed CheckTensor.
 uint64_t TensorElements(const TrainOptions& options, const ModelPart& part);
 
-// Of one micro-batch of all the grid's ranks and so many layers, on one rank: what keeping
-// activations takes, and more than all the other workspace, but not by much: the layers' scratch
-// (training/nn/parallel/tensor/layer_scratch.h) is of it.
+// The memory of one rank for one micro-batch of all the grid's ranks and so many layers: the
+// activations if they are kept, and a close upper bound of all other workspace, with the layers'
+// scratch (training/nn/parallel/tensor/layer_scratch.h).
 uint64_t TensorKeptBytes(const TrainOptions& options, uint64_t layers,
                          const MicroBatchShape& shape);
 uint64_t TensorWorkspaceBytes(const TrainOptions& options, uint64_t layers,
                               const MicroBatchShape& shape, size_t threads);
-// What of the residual stream one rank has. And beyond what offloading takes of each item: a
-// sublayer's input with what it keeps.
+// TensorStreamBytes: one rank's block of the residual stream. TensorItemBytes: the bytes of each
+// item that is offloaded, a sublayer's input and kept activations.
 uint64_t TensorStreamBytes(const TrainOptions& options, const MicroBatchShape& shape);
 std::vector<uint64_t> TensorItemBytes(const TrainOptions& options, const MicroBatchShape& shape);
 

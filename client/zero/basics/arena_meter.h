@@ -1,4 +1,4 @@
-// How full the arena is and was: model bytes and workspace bytes, and their sum at one time.
+// How many bytes of the arena model and workspace use, now and at the peak of each and of both.
 #ifndef GEMINID_CLIENT_ZERO_BASICS_ARENA_METER_H_
 #define GEMINID_CLIENT_ZERO_BASICS_ARENA_METER_H_
 
@@ -17,7 +17,7 @@ class ArenaMeter {
     uint64_t peak_model_bytes = 0;
     uint64_t peak_workspace_bytes = 0;
     uint64_t peak_total_bytes = 0;
-    uint64_t model_bytes_at_peak = 0;  // of that; the rest was workspace
+    uint64_t model_bytes_at_peak = 0;  // of peak_total_bytes; the rest was workspace
   };
 
   void AddModel(int64_t bytes) { Add(&reading_.model_bytes, bytes); }

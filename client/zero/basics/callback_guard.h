@@ -1,4 +1,4 @@
-// For callbacks that may come after what they are about has ended, or never.
+// Guards callbacks that may run after the object that they use has ended, or may never run.
 #ifndef GEMINID_CLIENT_ZERO_BASICS_CALLBACK_GUARD_H_
 #define GEMINID_CLIENT_ZERO_BASICS_CALLBACK_GUARD_H_
 
@@ -7,13 +7,13 @@
 
 namespace geminid::zero {
 
-// Thread-safe; callbacks share it. One may run within another.
+// Thread-safe. Callbacks share one guard by shared_ptr. A callback may run within another one.
 template <typename T>
 class CallbackGuard {
  public:
   explicit CallbackGuard(T* about) : about_(about) {}
 
-  // Calls `act` with what it is about, unless that has ended.
+  // Calls `act` with the guarded object, unless End was called.
   template <typename Act>
   void Run(const Act& act) {
     T* about = nullptr;
@@ -28,7 +28,7 @@ class CallbackGuard {
     if (--running_ == 0 && about_ == nullptr) idle_.notify_all();
   }
 
-  // It ends: waits for callbacks that run, and lets no other begin. Not from within one.
+  // Waits for running callbacks and lets no other begin. Not to be called within a callback.
   void End() {
     std::unique_lock lock(mutex_);
     about_ = nullptr;

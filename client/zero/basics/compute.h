@@ -1,5 +1,5 @@
-// Who does arithmetic on the engine's data: the device on what lies in its arena, this process on
-// what lies in host memory.
+// Where the engine does arithmetic: the device works on data in its arena, this process on data in
+// host memory.
 #ifndef GEMINID_CLIENT_ZERO_BASICS_COMPUTE_H_
 #define GEMINID_CLIENT_ZERO_BASICS_COMPUTE_H_
 
@@ -16,16 +16,16 @@
 
 namespace geminid::zero {
 
-// Operations, and the stream that they are queued on.
+// The operations of one place, and the stream that they are queued on.
 struct ComputePlace {
   device::DeviceOps* ops = nullptr;
   Stream* stream = nullptr;
-  absl::Duration timeout;  // of Finish
+  absl::Duration timeout;  // limit of Finish
 
-  // Waits for what is queued.
+  // Waits for all queued operations.
   absl::Status Finish() const { return ops->Synchronize(*stream, timeout); }
-  // Holds what operations read or write until everything queued so far is complete, even when
-  // Finish gave up.
+  // Keeps the memory that operations read or write alive until everything queued so far is
+  // complete, even if Finish gave up.
   void Keep(std::shared_ptr<const void> memory) const {
     stream->CallBack([memory = std::move(memory)] {});
   }
@@ -33,13 +33,13 @@ struct ComputePlace {
 
 class Compute {
  public:
-  // With a stream of its own, called `name`. `device` outlives it.
+  // Computes on a stream of its own, called `name`. `device` outlives this object.
   static absl::StatusOr<std::unique_ptr<Compute>> Create(device::Device* device,
                                                          const std::string& name,
                                                          absl::Duration timeout) {
     return Make(device, device->MakeStream(name), timeout);
   }
-  // For a thread that waits for whatever it queues.
+  // As Create, for a thread that waits for every operation that it queues.
   static absl::StatusOr<std::unique_ptr<Compute>> CreateForCaller(device::Device* device,
                                                                   const std::string& name,
                                                                   absl::Duration timeout) {
@@ -48,7 +48,7 @@ class Compute {
   Compute(const Compute&) = delete;
   Compute& operator=(const Compute&) = delete;
 
-  // In host memory it is done at once, by the caller's thread.
+  // Operations on on_host() run at once, on the caller's thread.
   const ComputePlace& on_device() const { return device_place_; }
   const ComputePlace& on_host() const { return host_place_; }
   const ComputePlace& Of(bool on_device) const { return on_device ? device_place_ : host_place_; }

@@ -1,5 +1,5 @@
-// Places at which a process may die and a test makes it die: between two of them a successor finds
-// the same. Nothing happens there otherwise.
+// The points at which tests make a process die. A replacement finds the same state for every
+// instruction between two adjacent points. Outside of tests nothing happens at a point.
 #ifndef GEMINID_CLIENT_ZERO_BASICS_CRASH_POINTS_H_
 #define GEMINID_CLIENT_ZERO_BASICS_CRASH_POINTS_H_
 
@@ -8,21 +8,21 @@
 namespace geminid::zero {
 
 inline constexpr const char* kCrashPoints[] = {
-    "step agreed",      // all gradients of all ranks are kept, and this rank knows it
+    "step agreed",      // all ranks have stored all gradients of the step, and this rank knows it
     "update prepared",  // the spare tensor state is written
-    "step noted",       // what it updates with, too
-    "step recorded",    // the commit record
-    "tensors flipped",  // tensor state
-    "slice updated",    // of streamed state, on the device; less than all of it is in the spare
-    "extent leaving",   // of state on disk; any of it may be in the spare, or none
+    "step noted",       // the step note is written too
+    "step recorded",    // the commit record is written
+    "tensors flipped",  // the spare tensor state is the current one
+    "slice updated",    // of streamed state, on the device; a part of it may be in the spare
+    "extent leaving",   // of state on disk; any part of it may be in the spare, or none
     "granule written",  // to the spare extent
-    "granule flipped",  // and it is the granule's
-    "state claimed",    // a successor has its predecessor's chunks
-    "spare brought",    // the state of the device's spare is at a home, which is not its place yet
-    "step passed",      // of a rank that was behind: noted, not recorded
-    "behind recorded",  // recorded
+    "granule flipped",  // the spare is the granule's extent
+    "state claimed",    // a replacement rank has the chunks of the process before it
+    "spare brought",    // the device's spare is copied to a home on the host, not yet its own
+    "step passed",      // on a rank that was behind: noted, not recorded
+    "behind recorded",  // the same, recorded
     "granule resumed",  // the first granules of an interrupted update are flipped
-    "resumed",          // all of them
+    "resumed",          // all granules are flipped
 };
 
 using OnCrashPoint = void (*)(const char* point);

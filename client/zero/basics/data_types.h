@@ -1,4 +1,4 @@
-// The types that weights and gradients have, for collectives and for messages.
+// The types of weights and gradients as collectives and messages name them.
 #ifndef GEMINID_CLIENT_ZERO_BASICS_DATA_TYPES_H_
 #define GEMINID_CLIENT_ZERO_BASICS_DATA_TYPES_H_
 
@@ -20,7 +20,7 @@ inline collectives::DType ToDType(DataType type) {
       return collectives::DType::kFloat32;
     case DataType::kFloat16:
       return collectives::DType::kFloat16;
-    case DataType::kInt8:  // ranks exchange its bytes, and add up none
+    case DataType::kInt8:  // ranks exchange the bytes of these types and never sum them
     case DataType::kUint8:
       break;
   }
@@ -41,7 +41,7 @@ inline const char* Name(DataType type) {
     case DataType::kUint8:
       return "uint8";
   }
-  return nullptr;  // there is no such type
+  return nullptr;  // unknown type
 }
 
 }  // namespace geminid::zero

@@ -1,4 +1,4 @@
-// How long what ends waits for a daemon that does not answer.
+// How long a destructor waits for a daemon that does not answer.
 #ifndef GEMINID_CLIENT_ZERO_BASICS_FAREWELL_H_
 #define GEMINID_CLIENT_ZERO_BASICS_FAREWELL_H_
 

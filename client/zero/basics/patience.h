@@ -1,4 +1,4 @@
-// Waits of ranks for each other while engines are made.
+// Longer timeouts for ranks that wait for each other while engines are created.
 #ifndef GEMINID_CLIENT_ZERO_BASICS_PATIENCE_H_
 #define GEMINID_CLIENT_ZERO_BASICS_PATIENCE_H_
 
@@ -9,8 +9,8 @@
 
 namespace geminid::zero {
 
-// While this lives, calls of the trainer's communicator have at least the engine's timeout: another
-// rank may still be allocating its memory.
+// While this object lives, the trainer's communicator has at least the engine's timeout, because
+// another rank may still be allocating its memory.
 class Patience {
  public:
   Patience(collectives::Communicator* ranks, absl::Duration timeout)

@@ -1,5 +1,5 @@
-// How long the trainer's streams were at the work of each operator. Thread-safe: streams say when
-// they get there.
+// How long the trainer's streams took for each operator's work. Thread-safe: streams call it on
+// their own threads.
 #ifndef GEMINID_CLIENT_ZERO_BASICS_STREAM_TIMES_H_
 #define GEMINID_CLIENT_ZERO_BASICS_STREAM_TIMES_H_
 
@@ -17,8 +17,8 @@ class StreamTimes {
  public:
   explicit StreamTimes(std::function<absl::Time()> clock) : clock_(std::move(clock)) {}
 
-  // A stream has come to the work of this operator, by its number in the micro-batch; and is
-  // through with it.
+  // Begun: a stream has reached the work of this operator, given by its number in the micro-batch.
+  // Ended: the stream has completed that work.
   void Begun(size_t moment) {
     const std::lock_guard lock(mutex_);
     if (clock_) began_[moment] = clock_();
@@ -29,13 +29,13 @@ class StreamTimes {
     if (clock_ && began != began_.end()) took_[moment] = clock_() - began->second;
   }
 
-  // From now on nothing is measured, and the clock is not asked.
+  // From now on nothing is measured, and the clock is never called.
   void Stop() {
     const std::lock_guard lock(mutex_);
     clock_ = nullptr;
   }
 
-  // Of the operators that have ended.
+  // The durations of the operators that have ended.
   std::map<size_t, absl::Duration> Took() const {
     const std::lock_guard lock(mutex_);
     return took_;

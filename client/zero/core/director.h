@@ -1,6 +1,6 @@
-// The engine's decisions: which chunks to gather, reduce and drop, operator by operator. Pure: it
-// is told what the program does and answers with moves. Nothing that differs between ranks enters,
-// so that all of them decide alike: no time, no place that a rank chose for itself, no workspace.
+// The engine's decisions: which chunks to gather, reduce and drop, operator by operator. Pure:
+// calls say what the program does, and return moves. All ranks decide alike, because no input
+// differs between ranks: no time, no place that a rank chose for itself, no workspace.
 //
 //                    +----------------- End ------------------+
 //                    v                                        |
@@ -9,13 +9,13 @@
 //     |
 //     +--Evaluate--> EVALUATING_BY_PLAN --operators differ--> EVALUATING
 //
-// Evaluation may begin in any state, and leads back to it. A micro-batch without a plan is carried
-// out on demand: what an operator needs is gathered when it begins, what nobody needs is dropped.
-// A plan is followed while each operator needs no more than the plan has there, and all places that
-// the plan is about to fill are free. So no move ever waits for an operator that is still open.
+// Evaluation may begin in any state, and returns to it. A micro-batch without a plan runs on
+// demand: an operator's chunks are gathered when it begins, and unused chunks are dropped. A plan
+// is followed while each operator needs at most what the plan has there, and all places that the
+// plan is about to fill are free. So no move ever waits for an operator that is still open.
 //
-// Where a plan has homes for all chunks, weights stay at home until a step changes them or their
-// gradient takes their place: with the plan or without, in training and in evaluation.
+// If a plan has homes for all chunks, weights stay at home until a step changes them or their
+// gradient takes their place. That holds on and off the plan, in training and in evaluation.
 #ifndef GEMINID_CLIENT_ZERO_CORE_DIRECTOR_H_
 #define GEMINID_CLIENT_ZERO_CORE_DIRECTOR_H_
 
@@ -39,97 +39,97 @@ class Director {
   enum class State {
     kIdle,              // between micro-batches
     kSampling,          // in a micro-batch without a plan
-    kFollowing,         // in one by the plan
-    kDeviated,          // in one that left the plan
+    kFollowing,         // in a micro-batch by the plan
+    kDeviated,          // in a micro-batch that left its plan
     kEvaluating,        // on demand
     kEvaluatingByPlan,  // by evaluation's own plan
   };
 
   struct Chunk {
     uint64_t bytes = 0;        // of its extent
-    bool is_gradient = false;  // the separate gradient of another chunk: opened, not gathered
-    // Weights that stay on the device once they were gathered, with a plan or without, until a step
-    // changes them: those of ZeRO's stages that do not shard weights.
+    bool is_gradient = false;  // the separate gradient of a chunk: opened, not gathered
+    // Weights that stay on the device after their gather until a step changes them, on and off the
+    // plan: those of ZeRO's stages that do not shard weights.
     bool stays = false;
     bool changes = true;  // with each step
-    // The ranks of a host that gather it keep a copy together, and gather it again from that copy
-    // until it changes.
+    // The ranks of a host that gather the chunk store a copy of it together, and gather it again
+    // from that copy until the chunk changes.
     bool copied = false;
   };
 
   explicit Director(std::vector<Chunk> chunks);
 
   State state() const { return state_; }
-  // Evaluation within a micro-batch included.
+  // True also during an evaluation within a micro-batch.
   bool in_micro_batch() const { return Training() != State::kIdle; }
   bool evaluating() const { return state_ == State::kEvaluating || by_evaluation_plan(); }
   bool following() const { return state_ == State::kFollowing || by_evaluation_plan(); }
-  // The plan that is being followed.
+  // The plan that is being followed; following() must be true.
   const PlannedRun& followed() const { return by_evaluation_plan() ? *evaluation_ : *training_; }
-  // The current moment, or the next one between moments: of evaluation's plan if that is followed,
-  // else of the micro-batch.
+  // The current moment; between moments the next one. Counted in evaluation's plan if that is
+  // followed, else in the micro-batch.
   size_t moment() const { return by_evaluation_plan() ? evaluation_moment_ : moment_; }
   const PlannedRun* training_plan() const { return training_ ? &*training_ : nullptr; }
 
   // --- what the program does ---
 
-  // In kIdle, or evaluating from there.
+  // Only in kIdle, or during an evaluation that began there.
   Moves BeginMicroBatch();
-  // An operator begins, and holds the chunks. The one before it need not have ended.
+  // An operator begins and holds the chunks. The operator before it may still be open.
   Moves BeginOperator(bool evaluate, std::span<const uint32_t> chunks);
-  // No more operators in this micro-batch: the last moment is over.
+  // This micro-batch has no more operators: its last moment ends.
   Moves EndOperators();
-  // Once for each BeginOperator and chunk.
+  // Called once for each chunk of each BeginOperator.
   void Release(uint32_t chunk);
-  // A gradient is about to be written outside any operator: an extent of zeros, unless the chunk is
-  // there already. `planned`: plans shall have it there, as what the current moment uses.
+  // A gradient is about to be written outside of any operator: opens an extent of zeros, unless the
+  // chunk is there already. `planned`: plans count the chunk among those of the current moment.
   Moves OpenGradient(uint32_t chunk, bool planned);
-  // Whether a planned one begins a moment, which its OpenGradient does then.
+  // Whether OpenGradient of a planned gradient would begin a new moment.
   bool GradientBeginsMoment(uint32_t chunk) const;
-  // The chunk holds part of a gradient: it stays until Reduce.
+  // The chunk holds a part of a gradient, so it stays until Reduce.
   void NoteGradient(uint32_t chunk);
-  // Its gradient is complete.
+  // The chunk's gradient is complete.
   Moves Reduce(uint32_t chunk);
-  // The micro-batch is over, all reductions included. Nothing may be held.
+  // The micro-batch is over, including all reductions. No chunk may be held.
   Moves EndMicroBatch();
-  // Between micro-batches: copies of trained weights, on devices and hosts, are about to be of no
-  // use.
+  // Between micro-batches, before a step: copies of trained weights, on devices and on hosts,
+  // become outdated.
   Moves ChangeWeights();
-  // All gradients of the micro-batch are given up.
+  // Discards all gradients of the micro-batch.
   Moves CancelMicroBatch();
 
   // --- plans ---
 
-  // How the last micro-batch was, once it ended.
+  // How the last complete micro-batch ran.
   enum class Outcome { kSampled, kFollowed, kDeviated };
   Outcome outcome() const { return outcome_; }
-  // Chunks that the micro-batch's plan would have had loaded, and that were at home already.
+  // Chunks that the plan would have loaded, but that were at home when the micro-batch began.
   const std::vector<uint32_t>& there_at_start() const { return there_at_start_; }
-  // Whether the last micro-batch should become a plan. Operators that changed are a reason, which
-  // backs off exponentially while the plans that are made for it are not followed.
+  // Whether the last micro-batch should become a plan. If its operators differ from the plan's, the
+  // wish for a new plan backs off exponentially while the plans made for it are not followed.
   bool wants_plan() const { return backoff_.wants_plan(); }
-  // What the last micro-batch recorded, or the current one so far.
+  // The recording of the current micro-batch, or of the last one between micro-batches.
   Recorder& recorder() { return evaluating() ? sample_.recorder() : recorder_; }
   const Recorder& training_recorder() const { return recorder_; }
 
-  // Between micro-batches. What the plan before left where this one wants it stays. Chunks that
-  // stay are gathered by the next BeginMicroBatch: this step may be over, and change them.
+  // Between micro-batches. Chunks that the earlier plan left where this one wants them stay there.
+  // Only BeginMicroBatch gathers Chunk::stays: the step may end before that, and change them.
   Moves PutInForce(PlannedRun run);
-  // No plan can be made of the recording, or it cannot be followed (MovesWhatIsKept). The plan in
-  // force stays.
+  // No plan can be made from the recording, or it cannot be followed (MovesWhatIsKept). The plan in
+  // force stays in force.
   void PlanRefused() { backoff_.WaitLonger(); }
 
-  // After an operator of an evaluation on demand, or at its `end`: one round of its operators, once
-  // they have come round, to make a plan from. Empty if there is nothing new. Each further sample
-  // needs more rounds than the one before.
+  // After an operator of an evaluation on demand, or at the evaluation's `end`. Returns one round
+  // of its operators once they repeat, to make a plan from; empty if there is nothing new. Each
+  // further sample needs more rounds than the one before.
   std::vector<Moment> TakeEvaluationSample(bool end);
-  // Followed from the next operator on, if that is the first of the plan, else from the next
-  // evaluation on.
+  // The plan is followed from the next operator if that is the plan's first operator, else from the
+  // next evaluation.
   void SetEvaluationPlan(PlannedRun run);
-  // The values of weights have changed: no copy is of use, on a device or a host.
+  // The values of weights have changed: drops all copies, on devices and hosts.
   Moves DropAll();
 
-  // --- what is where, as all ranks know it ---
+  // --- where chunks are, as all ranks know it ---
 
   bool OnDevice(uint32_t chunk) const { return places_[chunk].on_device; }
   int holders(uint32_t chunk) const { return places_[chunk].holders; }
@@ -138,20 +138,20 @@ class Director {
 
  private:
   struct Place {
-    bool on_device = false;               // or on its way there
-    std::optional<uint64_t> offset = {};  // where the plan put it
+    bool on_device = false;               // or on its way to the device
+    std::optional<uint64_t> offset = {};  // where the plan put the chunk
     int holders = 0;
     bool holds_gradient = false;
-    bool parked = false;  // not on the device, but its contents are kept
-    bool opened = false;  // zeros at first, for a gradient: no weights
-    bool copied = false;  // the copies are of the newest weights, or will be by then
+    bool parked = false;  // off the device, with its contents stored on the host
+    bool opened = false;  // began as zeros, for a gradient; has no weights
+    bool copied = false;  // the hosts' copies have the newest weights, or will have by then
     bool idle() const { return on_device && holders == 0 && !holds_gradient; }
   };
 
   std::optional<uint64_t> HomeOf(uint32_t chunk) const {
     return training_ ? training_->HomeOf(chunk) : std::nullopt;
   }
-  // Weights that nothing else will need the place of.
+  // The chunk has weights and lies at its home, which no other chunk will need.
   bool AtHome(uint32_t chunk) const {
     const Place& place = places_[chunk];
     return !place.opened && place.offset.has_value() && place.offset == HomeOf(chunk);
@@ -167,7 +167,7 @@ class Director {
             Moves* moves);
   void Drop(uint32_t chunk, Moves* moves);
   bool TakeCopied(uint32_t chunk);
-  // Whether chunks that stay are dropped and loaded here as all others.
+  // Whether chunks that stay (Chunk::stays) are dropped and loaded like all others, or left alone.
   enum class Stays { kAsAll, kNot };
   void DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves,
                      Stays stays = Stays::kAsAll);
@@ -198,14 +198,14 @@ class Director {
   std::vector<uint32_t> there_at_start_;
   Recorder recorder_;
   bool in_moment_ = false;
-  size_t moment_ = 0;  // of the micro-batch: the current one, or the next one between moments
+  size_t moment_ = 0;  // of the micro-batch: the current one; between moments the next one
 
-  // Evaluation.
-  State interrupted_ = State::kIdle;  // where it began
+  // Of evaluation:
+  State interrupted_ = State::kIdle;  // the state in which evaluation began
   std::optional<PlannedRun> evaluation_;
   size_t evaluation_moment_ = 0;
-  EvaluationSample sample_;  // since evaluation is on demand
-  bool at_start_ = false;    // the next operator may be the evaluation plan's first
+  EvaluationSample sample_;  // since evaluation runs on demand
+  bool at_start_ = false;    // the next operator may be the first one of evaluation's plan
 };
 
 }  // namespace geminid::zero

@@ -1,4 +1,4 @@
-// Device extents are whole units: what the daemon hands out and what plans are aligned to.
+// Device extents are whole units of the alignment that the daemon and the planner use.
 #ifndef GEMINID_CLIENT_ZERO_CORE_EXTENT_H_
 #define GEMINID_CLIENT_ZERO_CORE_EXTENT_H_
 

@@ -1,5 +1,5 @@
-// Which parameters of a micro-batch have been given gradients, and whose gradients are complete.
-// Pure.
+// Records which parameters of a micro-batch have received gradients, and which gradients are
+// complete. Pure.
 #ifndef GEMINID_CLIENT_ZERO_CORE_GRADIENT_BOOK_H_
 #define GEMINID_CLIENT_ZERO_CORE_GRADIENT_BOOK_H_
 
@@ -18,45 +18,45 @@ class GradientBook {
     std::string name{};
     uint32_t chunk = 0;
     bool trainable = true;
-    int uses = 1;  // after which its gradient is complete; 0: when the micro-batch ends
+    int uses = 1;  // after so many the gradient is complete; 0: at the micro-batch's end
     bool separate = false;
   };
 
   GradientBook(std::vector<Tensor> tensors, uint32_t chunks);
 
-  // Where gradients of the chunk are: in its own place, or in a separate one, which has a number
-  // behind those of all chunks.
+  // The chunk that stores the gradients of `chunk`: itself, or a separate one, whose number is
+  // above those of all chunks.
   uint32_t StorageOf(uint32_t chunk) const { return chunks_[chunk].storage; }
   bool IsSeparate(uint32_t chunk) const { return chunks_[chunk].storage != chunk; }
-  // The chunk that each number belongs to: of chunks, then of separate gradients.
+  // By number: the chunk of the layout. First the chunks themselves, then separate gradients.
   const std::vector<uint32_t>& owners() const { return owners_; }
 
   void BeginMicroBatch();
-  // A step is over, or its micro-batches are given up.
+  // Call when a step has ended, or its micro-batches are discarded.
   void BeginStep();
 
-  // False once its gradient has been written over it, until that has left.
+  // False from when its gradient has overwritten it until that gradient has left.
   bool WeightIsThere(uint32_t tensor) const;
-  // FAILED_PRECONDITION, naming the parameter and what to do, if it is not.
+  // FAILED_PRECONDITION if WeightIsThere is false. Names the parameter and what to do.
   absl::Status CheckWeight(uint32_t tensor) const;
-  // The same: it takes no gradient, or none any more.
+  // FAILED_PRECONDITION if the parameter takes no gradient, or no further one.
   absl::Status CheckGradient(uint32_t tensor) const;
   void Write(uint32_t tensor);
   int written(uint32_t tensor) const { return written_[tensor]; }
-  // In any micro-batch of this step.
+  // True if it was written in any micro-batch of this step.
   bool written_in_step(uint32_t tensor) const { return written_in_step_[tensor]; }
 
-  // All gradients of the chunk are, and it has some.
+  // Whether all gradients of the chunk are complete. False if it has none.
   bool Complete(uint32_t chunk) const;
   void Reduce(uint32_t chunk);
   bool IsReduced(uint32_t chunk) const { return chunks_[chunk].reduced; }
-  // How often in this step.
+  // How often the chunk was reduced in this step.
   int reductions(uint32_t chunk) const { return chunks_[chunk].reductions; }
-  // One of its parameters was given a gradient in this micro-batch.
+  // Whether a parameter of the chunk has received a gradient in this micro-batch.
   bool HasGradient(uint32_t chunk) const;
-  // Every chunk with a trained parameter was reduced so often in this step.
+  // Whether every chunk with a trained parameter was reduced `times` times in this step.
   bool AllReduced(int times) const;
-  // Of how many chunks the gradient is on its way to the update.
+  // How many chunks have a gradient that was reduced in this micro-batch.
   uint32_t reduced() const;
 
  private:

@@ -1,4 +1,4 @@
-// A home is a place in the arena that a chunk never has to give up to another one. Pure.
+// A home is a place in the arena that a chunk never gives up to another chunk. Pure.
 #ifndef GEMINID_CLIENT_ZERO_CORE_HOMES_H_
 #define GEMINID_CLIENT_ZERO_CORE_HOMES_H_
 
@@ -10,9 +10,9 @@
 
 namespace geminid::zero {
 
-// A home for each chunk of the trace, as offsets in its arena. None, unless all of the chunks and
-// the most workspace of any moment fit beside each other: with homes for only some chunks, those
-// that operators hold would leave the rest of the arena in pieces.
+// Homes of the trace's chunks, as offsets in its arena. nullopt unless all chunks and the largest
+// workspace of any moment fit beside each other. Homes for only some chunks would fragment the rest
+// of the arena, because operators hold chunks at their homes.
 std::optional<std::vector<uint64_t>> HomesOf(const Trace& trace);
 
 }  // namespace geminid::zero

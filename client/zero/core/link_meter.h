@@ -1,4 +1,4 @@
-// How fast a link is: bytes over the time in which anything was on it. Pure.
+// Measures a link's speed: bytes over the time in which any transfer was on the link. Pure.
 #ifndef GEMINID_CLIENT_ZERO_CORE_LINK_METER_H_
 #define GEMINID_CLIENT_ZERO_CORE_LINK_METER_H_
 
@@ -10,7 +10,7 @@ namespace geminid::zero {
 
 class LinkMeter {
  public:
-  // Transfers may overlap: what several share counts once.
+  // Transfers may overlap; time that several share counts once.
   void Begin(absl::Time now) {
     if (transfers_++ == 0) busy_since_ = now;
   }
@@ -19,14 +19,14 @@ class LinkMeter {
     if (--transfers_ == 0) busy_ += now - busy_since_;
   }
 
-  // 0 before any transfer has ended.
+  // 0 until a transfer has ended.
   double BytesPerSecond() const {
     const double seconds = absl::ToDoubleSeconds(busy_);
     return seconds > 0 ? static_cast<double>(bytes_) / seconds : 0;
   }
 
  private:
-  uint32_t transfers_ = 0;  // under way
+  uint32_t transfers_ = 0;  // in progress
   absl::Time busy_since_;
   absl::Duration busy_;
   uint64_t bytes_ = 0;

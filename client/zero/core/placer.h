@@ -1,7 +1,7 @@
-// Where the Director's moves go on this rank. All ranks make the same moves; this one alone knows
-// how much workspace its trainer takes, and finds room. What finds none, and what must make room,
-// stays in host memory meanwhile: so no move that other ranks take part in ever waits for room.
-// Pure: steps to carry out one after the other.
+// Decides where the Director's moves go on this rank. All ranks make the same moves, but only this
+// rank knows how much workspace its trainer takes. A chunk that finds no room, or must make room,
+// is stored in host memory meanwhile. So no move that other ranks take part in ever waits for room.
+// Pure: returns steps to execute one after the other.
 #ifndef GEMINID_CLIENT_ZERO_CORE_PLACER_H_
 #define GEMINID_CLIENT_ZERO_CORE_PLACER_H_
 
@@ -22,24 +22,24 @@ namespace geminid::zero {
 
 struct Step {
   enum class Kind {
-    // Asked of the queue, which carries them out in order.
+    // Requests to the queue, which executes them in order.
     kGather,
     kGatherToHost,
     kOpen,
     kReduce,
     kDrop,
-    // Carried out here and now, once nothing of the chunk is under way.
-    kToHost,    // off the device, contents kept
-    kToDevice,  // back, to `offset`
-    kForget,    // what is kept of it is given up
-    kReserve,   // `offset` bytes at the top, once nothing lies there
+    // Executed by the caller at once, after all moves of the chunk have ended.
+    kToHost,    // off the device; the contents are stored on the host
+    kToDevice,  // back to the device, to `offset`
+    kForget,    // the contents stored on the host are discarded
+    kReserve,   // `offset` bytes at the arena's top, once nothing lies there
   };
   Kind kind = Kind::kGather;
   uint32_t chunk = 0;
   uint64_t offset = 0;
-  std::optional<uint32_t> due = {};  // as the move's
-  bool within_host = false;          // likewise, of a gather
-  uint64_t before = 0;               // kReserve: what was reserved
+  std::optional<uint32_t> due = {};  // as in the move
+  bool within_host = false;          // as in the move, for a gather
+  uint64_t before = 0;               // kReserve: the bytes reserved before
 
   friend bool operator==(const Step&, const Step&) = default;
 };
@@ -51,35 +51,35 @@ class Placer {
   // Extents are multiples of `alignment_bytes`.
   Placer(uint64_t arena_bytes, uint64_t alignment_bytes, std::vector<uint64_t> chunk_bytes);
 
-  // The state takes this much of the arena's bottom.
+  // The optimizer's state takes so many bytes of the arena's bottom.
   void SetFloor(uint64_t bytes) { map_.SetFloor(bytes); }
   uint64_t floor_bytes() const { return map_.floor_bytes(); }
 
-  // Chunks that `held` names stay where they are; it is asked at once only.
+  // Chunks for which `held` returns true do not move. Called only within the call that gets it.
   using Held = std::function<bool(uint32_t chunk)>;
 
-  // Before an operator's chunks are placed. Workspace grows downwards from the top until it meets a
-  // chunk that an operator holds, which cannot move; so what other chunks occupy below the
-  // operator's is lost to it. If workspace could not grow to `enough_bytes` for that reason, the
-  // chunks below make way: Place and Load then put the operator's at the bottom.
+  // Call before an operator's chunks are placed. Workspace grows down from the top until it meets a
+  // chunk that an operator holds, which cannot move. Space of other chunks below that chunk is lost
+  // to workspace. If workspace could therefore not grow to `enough_bytes`, the chunks below are
+  // evicted: Place and Load then put the operator's chunks at the bottom.
   Steps MakeWay(std::span<const uint32_t> chunks, uint64_t enough_bytes, const Held& held);
-  // Nothing makes way here: what finds no room waits in host memory until it is needed. What is
-  // reduced must be on the device.
+  // Evicts nothing: a chunk that finds no room waits in host memory until it is needed. A chunk
+  // that is reduced must be on the device.
   Steps Place(const Moves& moves);
-  // Whether there is room for all of these beside `workspace_bytes` and what is held, if everything
-  // else leaves. Then Reserve of so many bytes, any Place and Load of these do not fail.
+  // Whether all `chunks` fit beside `workspace_bytes` and the held chunks, with everything else
+  // evicted. If true, Reserve of so many bytes, any Place, and Load of these chunks succeed.
   bool Fits(std::span<const uint32_t> chunks, uint64_t workspace_bytes, const Held& held) const;
-  // What an operator needs, all of which is somewhere, comes to the device together; others make
-  // way. RESOURCE_EXHAUSTED if that does not do.
+  // Brings all chunks that an operator needs to the device, each from wherever it is; evicts
+  // others. RESOURCE_EXHAUSTED if there is still not enough room.
   absl::StatusOr<Steps> Load(std::span<const uint32_t> chunks, const Held& held);
 
-  // The top `bytes` become workspace. `wanted`: more, as far as nothing must make way for it.
-  // RESOURCE_EXHAUSTED if something is held there.
+  // The top `bytes` become workspace, up to `wanted` if that needs no further eviction.
+  // RESOURCE_EXHAUSTED if a held chunk is in the way.
   absl::StatusOr<Steps> Reserve(uint64_t bytes, uint64_t wanted, const Held& held);
   uint64_t reserved_bytes() const { return map_.workspace_bytes(); }
 
-  // A block of workspace in a hole, when the top cannot grow. `block`: any number that no other
-  // block has now.
+  // A block of workspace in a hole, for when the top cannot grow. `block`: a number that no other
+  // block has at the time.
   struct Block {
     uint64_t offset = 0;
     Steps steps;
@@ -88,7 +88,7 @@ class Placer {
   void FreeBlock(uint32_t block) { map_.Remove(OwnerOf(block)); }
 
   bool OnDevice(uint32_t chunk) const { return where_[chunk] == Where::kDevice; }
-  // Where the chunk lies, or will once it has come; of one that is away, where it last was.
+  // Where the chunk lies or will lie; for a chunk that is off the device, where it last was.
   uint64_t offset(uint32_t chunk) const { return offsets_[chunk]; }
   uint64_t used_bytes() const { return map_.used_bytes(); }
 
@@ -97,16 +97,16 @@ class Placer {
 
   uint32_t OwnerOf(uint32_t block) const { return static_cast<uint32_t>(bytes_.size()) + block; }
   uint64_t RoundUp(uint64_t bytes) const { return base::RoundUp(bytes, alignment_bytes_); }
-  // Where `chunks` would lie, and the most workspace beside them and what is held, if everything
-  // else left. Nothing: not all of them fit.
+  // Where `chunks` would lie, and the most workspace beside them and the held chunks, if everything
+  // else were evicted. nullopt: not all of them fit.
   struct Packed {
     std::map<uint32_t, uint64_t> offsets;
     uint64_t most_workspace_bytes = 0;
   };
   std::optional<Packed> Pack(std::span<const uint32_t> chunks, const Held& held) const;
-  // The most workspace if the chunks are placed as things are and everything else leaves.
+  // The most workspace if `chunks` are placed without packing and everything else is evicted.
   uint64_t MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const Held& held) const;
-  // Places for all of these but those that are held where they are, the largest first.
+  // Places for all `chunks`, the largest first; held chunks stay where they are.
   std::optional<std::map<uint32_t, uint64_t>> PackAll(std::span<const uint32_t> chunks,
                                                       uint64_t workspace_bytes,
                                                       const Held& held) const;
@@ -125,7 +125,7 @@ class Placer {
   ArenaMap map_;
   std::vector<Where> where_;
   std::vector<uint64_t> offsets_;        // by chunk
-  uint64_t needed_workspace_bytes_ = 0;  // of what is reserved: the rest is wanted only
+  uint64_t needed_workspace_bytes_ = 0;  // of the reservation; the rest is only wanted
 };
 
 }  // namespace geminid::zero

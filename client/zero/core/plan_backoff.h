@@ -1,7 +1,7 @@
-// Whether a micro-batch that followed no plan should become one: the more rarely, the more often
-// plans made for such micro-batches were left again. Jobs may alternate between a few sequences of
-// operators, of which one plan fits only one: each gets a plan once, and another only when the job
-// has settled on it. Pure.
+// Decides whether a micro-batch that followed no plan should become one: ever less often while
+// plans made for such micro-batches are not followed. A job may alternate between a few sequences
+// of operators, and a plan fits only one of them. Each sequence gets a plan once, and another one
+// only when the job has settled on that sequence. Pure.
 #ifndef GEMINID_CLIENT_ZERO_CORE_PLAN_BACKOFF_H_
 #define GEMINID_CLIENT_ZERO_CORE_PLAN_BACKOFF_H_
 
@@ -15,8 +15,8 @@ namespace geminid::zero {
 
 class PlanBackoff {
  public:
-  // A micro-batch is over, which followed its plan; or did not, and left one or had none.
-  // `operators`: their fingerprint, none if there were none.
+  // A micro-batch has ended. Followed: it followed its plan. NotFollowed: it left its plan, or had
+  // none. `operators`: their fingerprint; nullopt: there were no operators.
   void Followed() {
     wants_plan_ = false;
     same_in_a_row_ = 0;
@@ -34,18 +34,18 @@ class PlanBackoff {
     if (left_plan) WaitLonger();
   }
   void GivenUp() { wants_plan_ = false; }
-  // The next plan is wanted after twice as many micro-batches.
+  // The next plan is wanted only after twice as many micro-batches.
   void WaitLonger() { interval_ = std::min(2 * interval_, kMostInterval); }
 
   bool wants_plan() const { return wants_plan_; }
 
  private:
-  // A plan for every micro-batch would cost more than it saves when each differs from the one
-  // before.
+  // If every micro-batch differs from the one before, a plan for each would cost more than it
+  // saves.
   static constexpr uint32_t kMostInterval = 64;
   static constexpr uint32_t kCalmMicroBatches = 8;
   static constexpr uint32_t kSettledMicroBatches = 4;
-  // More kinds of micro-batches than this are as good as new each time.
+  // Kinds of micro-batches beyond this number are forgotten, so they count as new each time.
   static constexpr size_t kMostKinds = 16;
 
   bool HadPlan(uint64_t operators) const {
@@ -59,10 +59,10 @@ class PlanBackoff {
 
   bool wants_plan_ = false;
   uint32_t unplanned_ = 0;  // micro-batches since a plan was wanted
-  uint32_t interval_ = 1;   // of them, before the next one
+  uint32_t interval_ = 1;   // micro-batches without a plan before the next plan
   uint32_t followed_in_a_row_ = 0;
   std::optional<uint64_t> last_;   // operators of the last micro-batch that was not followed
-  uint32_t same_in_a_row_ = 0;     // micro-batches with these operators
+  uint32_t same_in_a_row_ = 0;     // micro-batches in a row with these operators
   std::deque<uint64_t> had_plan_;  // operators for which a plan was wanted
 };
 

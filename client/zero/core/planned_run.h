@@ -1,5 +1,5 @@
-// A plan with what following it needs: which chunks each moment uses, and what lies where before
-// it. Pure.
+// A plan, and the data for following it: which chunks each moment uses, and which chunk lies where
+// before it. Pure.
 #ifndef GEMINID_CLIENT_ZERO_CORE_PLANNED_RUN_H_
 #define GEMINID_CLIENT_ZERO_CORE_PLANNED_RUN_H_
 
@@ -16,13 +16,13 @@ namespace geminid::zero {
 
 class PlannedRun {
  public:
-  // The plan's offsets count from `base_bytes`. `moments` are those of the trace it was made from.
+  // The plan's offsets count from `base_bytes`. `moments`: those of the plan's trace.
   PlannedRun(Plan plan, std::vector<TraceMoment> moments, uint64_t base_bytes);
 
-  // The plan's loads go to these places instead, which count from `base_bytes` too (HomesOf).
+  // The plan's loads go to these homes (HomesOf) instead; they too are relative to `base_bytes`.
   void PlaceAtHome(std::vector<uint64_t> homes);
   bool has_homes() const { return !homes_.empty(); }
-  // In the arena.
+  // As an offset in the arena.
   std::optional<uint64_t> HomeOf(uint32_t chunk) const {
     if (homes_.empty()) return std::nullopt;
     return base_bytes_ + homes_[chunk];
@@ -33,22 +33,22 @@ class PlannedRun {
   size_t size() const { return uses_.size(); }
   uint64_t base_bytes() const { return base_bytes_; }
 
-  // Ascending.
+  // In ascending order.
   const std::vector<uint32_t>& uses(size_t moment) const { return uses_[moment]; }
   const PlannedMoment& moment(size_t moment) const { return plan_.moments[moment]; }
   uint64_t workspace_bytes(size_t moment) const { return moments_[moment].workspace_bytes; }
   uint64_t OffsetOf(const PlannedLoad& load) const { return base_bytes_ + load.device_offset; }
 
-  // The chunks in the arena, or on their way there, before the loads of a moment; `moment` may be
-  // size(). By chunk, where each lies. O(loads and drops before it).
+  // By chunk, the offsets of the chunks that are in the arena, or on their way there, before the
+  // loads of a moment. `moment` may be size(). O(loads and drops before it).
   std::map<uint32_t, uint64_t> ResidentBefore(size_t moment) const;
 
   bool Uses(uint32_t chunk) const;
-  // The moment at which a chunk that is there before `moment` is used next, which may be in the
-  // next round; `moment` itself if it never is. O(moments).
+  // The moment that next uses a chunk that is there before `moment`; it may be in the next round.
+  // `moment` itself if no moment uses the chunk. O(moments).
   uint32_t NextUse(uint32_t chunk, size_t moment) const;
 
-  // Whether the other plan differs in nothing but predictions.
+  // Whether the plans differ in nothing but their predictions.
   bool SameMoves(const PlannedRun& other) const;
 
  private:
@@ -59,9 +59,9 @@ class PlannedRun {
   std::vector<uint64_t> homes_;  // by chunk, or empty
 };
 
-// Whether the plan wants something elsewhere that the operators of these moments keep holding: then
-// it cannot be followed. The planner knows that a chunk is used by two moments, but not that it is
-// held in between, and may move it where places are short.
+// Whether the plan moves a chunk that operators of these moments hold from one moment to another;
+// such a plan cannot be followed. The planner knows that two moments use the chunk, but not that it
+// is held in between, and may move it if places are short.
 bool MovesWhatIsKept(const PlannedRun& run, const std::vector<Moment>& moments);
 
 }  // namespace geminid::zero

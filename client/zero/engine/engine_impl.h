@@ -1,5 +1,5 @@
-// The engine that callers see: locks, checks what may be called when, and has the work done by its
-// parts. Which call goes through which of them is drawn in docs/architecture.md.
+// The engine that callers see. It locks, checks whether a call is allowed now, and delegates to its
+// parts. docs/architecture.md shows which part serves which call.
 #ifndef GEMINID_CLIENT_ZERO_ENGINE_ENGINE_IMPL_H_
 #define GEMINID_CLIENT_ZERO_ENGINE_ENGINE_IMPL_H_
 
@@ -41,9 +41,9 @@ class EngineImpl final : public Engine {
              std::vector<Parameter> parameters, Options options);
   ~EngineImpl() override;
 
-  // Everything of construction that can fail.
+  // The part of construction that can fail.
   absl::Status Start();
-  // A predecessor's state is there, which no rank has said cannot be gone on from.
+  // The state of an earlier process is there, and no rank has said that the run cannot resume.
   bool may_resume() const { return standing_.may_resume; }
 
   absl::Status Initialize(const Fill& fill) override;
@@ -104,12 +104,12 @@ class EngineImpl final : public Engine {
 
   // For Operation, which must be open.
   const std::byte* WeightOf(ParameterId id) const;
-  // `stream`: where it is queued; null: waits.
+  // Queues the copy on `stream`; null: waits for it.
   absl::Status CopyWeight(ParameterId id, std::byte* to, Stream* stream);
   std::byte* GradientOf(ParameterId id) const;
   bool GradientAccumulates(ParameterId id) const;
   absl::Status GradientWritten(ParameterId id);
-  // `stream`: what uses them is queued there; null: is complete.
+  // The work that uses the chunks is queued on `stream`; null: the work is complete.
   absl::Status FinishOperation(std::span<const uint32_t> chunks, Stream* stream);
   absl::StatusOr<Stream*> StreamOf(StreamHandle handle) const {
     return DeviceOf(*setup_.session)->StreamOf(handle);
@@ -117,18 +117,18 @@ class EngineImpl final : public Engine {
 
  private:
   using Lock = std::lock_guard<CallMutex>;
-  // What has become of the engine.
+  // The state of the engine as a whole.
   struct Standing {
-    absl::Status failed;      // it has, for good
-    absl::Status wait_ended;  // for the arena; not OK: there is none any more
-    absl::Status refused;     // of the trainer's last call, if it was
-    absl::Status unfilled;    // not OK: what set values failed, and nothing has set them since
+    absl::Status failed;      // why the engine has failed for good
+    absl::Status wait_ended;  // why waiting for the arena ended; not OK: there is no arena any more
+    absl::Status refused;     // the error of the trainer's last call, if the engine refused it
+    absl::Status unfilled;    // not OK: setting values failed, and nothing has set them since
     bool arena_claimed = false;
     bool may_resume = false;
     std::optional<Resumed> resumed{};
-    uint64_t micro_batches = 0;  // that were run
-    std::string why_on_disk{};   // how much of the state, with StatePlacement::kAuto
-    // As the daemon's ledger had it after the last change, without the ActivationStore's.
+    uint64_t micro_batches = 0;  // completed micro-batches
+    std::string why_on_disk{};   // why how much of the state is on disk, with StatePlacement::kAuto
+    // From the daemon's ledger after the last change, without the ActivationStore's bytes.
     uint64_t host_bytes = 0;
   };
 
@@ -141,16 +141,16 @@ class EngineImpl final : public Engine {
   absl::Status ChooseDisk(StateStoreOptions* options);
   absl::Status StartMoving();
   absl::Status MakeStep(const RunPosition& run);
-  // What a place in the arena is for, in words.
+  // A name for people: what a place in the arena holds.
   std::string NameOfGathered(uint32_t chunk) const;
-  // The first error ends the engine, and all ranks are told. Returns the status.
+  // Ends the engine with its first error, and tells all ranks. Returns `status`.
   absl::Status Fail(const absl::Status& status);
-  // Of a call of the trainer's: should it stop for this, the other ranks are told why.
+  // Records the result of a trainer's call; if the trainer stops for it, other ranks learn why.
   template <typename Result>
   Result NoteAnswer(Result result);
   std::string WhyStopped() const;
   absl::Status Health();
-  // And whether there is a device to compute on.
+  // As Health, and whether there is a device to compute on.
   absl::Status HealthOnDevice();
   absl::Status ReadHostBytes();
   void GiveMemoryBack();
@@ -159,16 +159,16 @@ class EngineImpl final : public Engine {
   void Publish();
   Statistics StatisticsOf(const Published::Basis& basis) const;
 
-  // engine_state.cc: state in and out
+  // engine_state.cc: values and state of parameters, set and read
   absl::Status CheckNotStarted(const char* call);
   absl::Status CheckNew(const char* call);
   absl::Status CheckBetweenSteps(const char* call);
   absl::Status CheckGradientCall(const char* call, ParameterId id);
   absl::Status CheckPlaces(uint32_t places, uint64_t place_bytes) const;
-  // On all ranks. `mine`: what this one lacks for it; where one lacks something, nothing changes.
+  // On all ranks. `mine`: OK, or what this rank lacks. If any rank lacks anything, nothing changes.
   absl::StatusOr<std::vector<ChunkId>> MakePlaces(const absl::Status& mine, uint32_t places,
                                                   uint64_t place_bytes);
-  // But for their places.
+  // Without the places in memory that they need.
   absl::StatusOr<std::unique_ptr<OffloadedActivations>> PrepareActivations(
       const ActivationShape& shape) const;
   absl::Status AgreeOnFill(const char* call, const absl::Status& filled);
@@ -176,8 +176,8 @@ class EngineImpl final : public Engine {
   absl::Status WaitNobodyReadsState();
   absl::Status MoveStateToDevice(std::span<const uint32_t> chunks);
 
-  // engine_moments.cc: operators, and what happens between them. In all of these, `stream` null:
-  // the caller's thread waits.
+  // engine_moments.cc: operators, and the work between them. In all of these functions, `stream`
+  // null means that the caller's thread waits.
   absl::Status CheckUse(Pass pass, std::span<const ParameterId> parameters) const;
   absl::Status CheckNotUpdated(std::span<const ParameterId> parameters) const;
   absl::StatusOr<Operation> Begin(Pass pass, std::span<const ParameterId> parameters,
@@ -200,7 +200,7 @@ class EngineImpl final : public Engine {
   absl::Status GrowWorkspace(uint64_t extent_bytes);
   absl::StatusOr<std::byte*> AllocateInHole(uint64_t bytes);
 
-  // engine_yield.cc: other jobs' turn
+  // engine_yield.cc: the arena goes to another job and comes back
   absl::StatusOr<bool> AllRanks(bool mine);
   absl::Status YieldIfAsked();
   absl::Status AwaitArena();
@@ -216,13 +216,13 @@ class EngineImpl final : public Engine {
   absl::Status CheckStep(const char* call) const;
   absl::Status NameNotFinite(double norm);
   absl::Status DiskSpent() const;
-  // That have begun in this step.
+  // Micro-batches that have begun in this step.
   int MicroBatchesBegun() const {
     return step_->micro_batches() + (director_->in_micro_batch() ? 1 : 0);
   }
 
   EngineSetup setup_;
-  // What Operations know this by; null in it once this has ended.
+  // Operations hold this pointer to the engine. It points to null after the engine has ended.
   const std::shared_ptr<EngineImpl*> self_;
   mutable CallMutex mutex_;
   Published published_;
@@ -249,10 +249,10 @@ Result EngineImpl::NoteAnswer(Result result) {
   return result;
 }
 
-// What an Operation holds.
+// The contents of an Operation.
 struct Operation::State {
-  std::shared_ptr<EngineImpl*> engine;  // null in it: the engine has ended
-  Stream* stream = nullptr;             // that Use was given
+  std::shared_ptr<EngineImpl*> engine;  // points to null after the engine has ended
+  Stream* stream = nullptr;             // the one that Use was given
   Pass pass = Pass::kForward;
   std::vector<ParameterId> parameters;
   std::vector<uint32_t> chunks;

@@ -1,5 +1,5 @@
-// The measure of how much a step's separate gradients differ, for trainers of this project. No part
-// of the public interface.
+// Measures how much the separate gradients of one step differ. For trainers of this project; not a
+// part of the public interface.
 #ifndef GEMINID_CLIENT_ZERO_ENGINE_GRADIENT_MEASURE_H_
 #define GEMINID_CLIENT_ZERO_ENGINE_GRADIENT_MEASURE_H_
 
@@ -8,13 +8,13 @@
 
 namespace geminid::zero {
 
-// From the next step on the engine measures them, all ranks alike. It reads each gradient once
-// more, on the device, before it is reduced. Bits stay the same. Nothing is measured where a step
-// has one gradient alone, or micro-batches of several parts (Options::micro_batch_parts).
+// The engine measures from the next step on. All ranks call this alike. It reads each gradient once
+// more, on the device, before it is reduced. Results stay bit-identical. Steps with only one
+// gradient, or with micro-batches of several parts (Options::micro_batch_parts), are not measured.
 void MeasureStepGradients(Engine& engine);
 
-// Of the newest step, the same on all ranks. Not of one whose gradients were changed by
-// WriteGradient.
+// The measurement of the newest step, the same on all ranks. A step whose gradients were changed by
+// WriteGradient has no measurement.
 StepGradients NewestStepGradients(const Engine& engine);
 
 }  // namespace geminid::zero

@@ -1,4 +1,4 @@
-// What any thread may know of the engine while a call waits: as the last call has left it.
+// The engine's state after its last call, which any thread may read while another call waits.
 #ifndef GEMINID_CLIENT_ZERO_ENGINE_PUBLISHED_H_
 #define GEMINID_CLIENT_ZERO_ENGINE_PUBLISHED_H_
 
@@ -13,7 +13,7 @@
 
 namespace geminid::zero {
 
-// One call of the engine at a time. `end` is called when a call ends, before the next one begins.
+// Allows one call of the engine at a time. Runs `end` at a call's end, before the next call begins.
 class CallMutex {
  public:
   explicit CallMutex(std::function<void()> end) : end_(std::move(end)) {}
@@ -32,7 +32,7 @@ class CallMutex {
 // Thread-safe.
 class Published {
  public:
-  // What published statistics were made from: others are made when it has changed.
+  // The input of the published statistics. They are computed again when the input has changed.
   struct Basis {
     uint64_t host_bytes = 0;
     uint64_t device_bytes = 0;
@@ -55,7 +55,7 @@ class Published {
     return statistics_;
   }
 
-  // The first error stays.
+  // Later errors do not replace the first one.
   void Fail(const absl::Status& status) {
     const std::lock_guard lock(mutex_);
     health_.Update(status);

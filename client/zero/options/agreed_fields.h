@@ -1,4 +1,4 @@
-// What ranks must be given alike, or each would train a model of its own.
+// Arguments that all ranks must pass alike; otherwise each rank would train another model.
 #ifndef GEMINID_CLIENT_ZERO_OPTIONS_AGREED_FIELDS_H_
 #define GEMINID_CLIENT_ZERO_OPTIONS_AGREED_FIELDS_H_
 
@@ -14,23 +14,23 @@ namespace geminid::zero {
 
 struct AgreedField {
   std::string name;
-  std::string value;  // as text that has all digits
+  std::string value;  // as text, with all digits
 
   uint64_t Hash() const;
 };
 using AgreedFields = std::vector<AgreedField>;
 
-// Of Engine::Create: what decides which bits the weights get, and which collectives ranks call.
+// For Engine::Create: all arguments that affect the weights' bits or which collectives ranks call.
 AgreedFields FieldsOf(const std::vector<Parameter>& parameters, const Options& options);
-// Of a step; `clip_norm` is what it is clipped to.
+// For a step. `clip_norm` is the norm that its gradients are clipped to.
 AgreedFields FieldsOf(const Engine::StepInput& input, double clip_norm);
 
-// What ranks add up, beside other numbers, to see whether all have the same fields: two hashes and
-// their squares. Over n ranks with one hash n times the sum of the squares is the square of the
-// sum. Hashes have 20 bits: sums are exact in float64 for up to 8192 ranks.
+// Ranks sum these numbers, together with others, to check that all have the same fields: two hashes
+// and their squares. If n ranks have one hash, n times the sum of squares equals the square of the
+// sum. Hashes have 20 bits, so sums are exact in float64 for up to 8192 ranks.
 using FieldsDigest = std::array<double, 4>;
 FieldsDigest DigestOf(const AgreedFields& fields);
-// `sums`: over `ranks` ranks, of as many numbers as a digest has.
+// `sums` has as many numbers as a digest, each summed over `ranks` ranks.
 bool SameOnAll(std::span<const double> sums, int ranks);
 
 }  // namespace geminid::zero

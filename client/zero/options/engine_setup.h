@@ -1,5 +1,5 @@
-// What an engine was given, and what follows from that alone. All parts of the engine read it, and
-// none changes it after the engine's creation.
+// The arguments of an engine, and everything derived from them alone. All parts of the engine read
+// it. None changes it after the engine's creation.
 #ifndef GEMINID_CLIENT_ZERO_OPTIONS_ENGINE_SETUP_H_
 #define GEMINID_CLIENT_ZERO_OPTIONS_ENGINE_SETUP_H_
 
@@ -26,35 +26,35 @@ struct EngineSetup {
   EngineSetup(Session* of_session, collectives::Communicator* ranks,
               std::vector<Parameter> of_model, Options given);
 
-  // INVALID_ARGUMENT names the option or the parameter, and says what to do. UNIMPLEMENTED for what
-  // there are no kernels for.
+  // INVALID_ARGUMENT names the option or the parameter and says what to do. UNIMPLEMENTED: there is
+  // no kernel for the request.
   absl::Status Check() const;
-  // INVALID_ARGUMENT where learning rates, decays, norms or groups of a step cannot be.
+  // INVALID_ARGUMENT for invalid learning rates, decays, norms or groups of a step.
   absl::Status CheckStep(const Engine::StepInput& input) const;
   absl::Status CheckId(ParameterId id) const;
   // Lays the parameters out in chunks.
   absl::Status MakeLayout();
-  // RESOURCE_EXHAUSTED where the system gives no thread.
+  // RESOURCE_EXHAUSTED: the system gives no thread.
   absl::StatusOr<std::unique_ptr<kernels::ThreadPool>> MakeUpdatePool() const;
 
   uint32_t ChunkOf(ParameterId id) const { return layout.tensors[static_cast<uint32_t>(id)].chunk; }
-  // The parameters of a chunk of the layout, in words.
+  // The names of the parameters in a chunk of the layout, for messages.
   std::string NamesIn(uint32_t chunk) const;
 
   bool updates_in_backward() const { return options.update == UpdateTime::kInBackward; }
-  // Some of the state is on disk, or may be.
+  // Some of the state is on disk, or may be later.
   bool has_disk() const { return !options.state_disk.folders.empty(); }
-  // Weights are gathered once between updates.
+  // Weights are gathered only once between two updates.
   bool weights_stay() const { return options.stage != Stage::kWeights; }
   StayingWeights staying_weights() const {
     return {.chunks = layout.chunks.size(), .unused_too = options.micro_batch_parts > 1};
   }
-  // Gradients are added up over micro-batches, whole, and then reduced.
+  // Whole gradients are added up over the micro-batches of a step, and reduced once at its end.
   bool sums_gradients() const { return options.stage == Stage::kState && options.accumulate > 1; }
-  // Where a step has a fixed number of them: each part has `accumulate`.
+  // For steps with a fixed number of micro-batches: each part has `accumulate` of them.
   int MicroBatchesOfStep() const { return options.accumulate * options.micro_batch_parts; }
 
-  // Does what the trainer's thread waits for, and counts the wait.
+  // Runs `work`, for which the trainer's thread waits, and counts the wait under `cause`.
   template <typename Work>
   auto Waited(StallCause cause, const Work& work) const {
     const absl::Time began = clock();
@@ -67,11 +67,11 @@ struct EngineSetup {
   collectives::Communicator* const communicator;
   const std::vector<Parameter> parameters;
   const Options options;
-  const std::function<absl::Time()> clock;  // streams are measured by it too, on their own threads
+  const std::function<absl::Time()> clock;  // also called on threads of streams
   Layout layout;
   std::vector<uint64_t> elements;  // by tensor
-  // By chunk on the device, those of weights before separate gradients: the session's chunk, and
-  // where it is among the device's views; none: there are no views.
+  // By chunk on the device, chunks of weights first, then those of separate gradients: the
+  // session's chunk, and its index among the device's views. No views: `views` is empty.
   std::vector<ChunkId> gathered;
   std::vector<uint64_t> views;
 

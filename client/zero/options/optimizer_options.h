@@ -1,4 +1,4 @@
-// The public options of optimizers as the kernels take them.
+// Translates the public options of optimizers to those of the kernels.
 #ifndef GEMINID_CLIENT_ZERO_OPTIONS_OPTIMIZER_OPTIONS_H_
 #define GEMINID_CLIENT_ZERO_OPTIONS_OPTIMIZER_OPTIONS_H_
 
@@ -14,28 +14,28 @@ namespace geminid::zero {
 
 kernels::OptimizerOptions ToKernel(const Optimizer& optimizer);
 
-// What every rank keeps whole for `tensors` tensors with `factors` factors in all: two sums for
-// each, and the factors. 0 for optimizers that need no sums over tensors.
+// Bytes of the tensor state, which every rank has in full, for `tensors` tensors with `factors`
+// factors in all: two sums per tensor, and the factors. 0 for optimizers without sums over tensors.
 uint64_t TensorStateBytes(const kernels::OptimizerOptions& options, uint64_t tensors,
                           uint64_t factors);
-// Its orthogonal parameters are stepped as whole matrices.
+// Such an optimizer steps its orthogonal parameters as whole matrices.
 inline bool IsMuon(const Optimizer& optimizer) {
   return std::holds_alternative<MuonOptions>(optimizer);
 }
 
-// A parameter that is stepped as whole matrices.
+// Whether the optimizer steps this parameter as whole matrices.
 inline bool IsMatrix(const Parameter& parameter, const Optimizer& optimizer) {
   return IsMuon(optimizer) && parameter.trainable && parameter.orthogonal;
 }
 
-// Whether its step depends on how many there were before.
+// Whether a step's result depends on the number of steps before it.
 bool CountsUpdates(const kernels::OptimizerOptions& options);
 
-// The optimizer with what a group has of its own. INVALID_ARGUMENT naming what is out of its range,
-// what the optimizer does not have, or what would need other state.
+// The optimizer with the group's own options. INVALID_ARGUMENT names an option that is out of
+// range, that the optimizer does not have, or that would need other state.
 absl::StatusOr<Optimizer> WithOwn(Optimizer optimizer, const Engine::GroupInput& group);
 
-// The sums that a step finds of each tensor; kernels/optimizers/sharded_step.h.
+// How many sums a step computes for each tensor; see kernels/optimizers/sharded_step.h.
 inline constexpr uint64_t kSumsPerTensor = 2;
 
 }  // namespace geminid::zero

@@ -1,4 +1,4 @@
-// Collectives on chunks of the device: by the ranks' own links where those reach its memory, else
+// Collectives on chunks of the device: over the ranks' own links if these reach device memory, else
 // by way of host memory.
 #ifndef GEMINID_CLIENT_ZERO_RANKS_CHUNK_COLLECTIVES_H_
 #define GEMINID_CLIENT_ZERO_RANKS_CHUNK_COLLECTIVES_H_
@@ -19,28 +19,28 @@
 
 namespace geminid::zero {
 
-// Of one thread.
+// Used by one thread.
 class ChunkCollectives {
  public:
-  // `ranks` and `device_ranks`, which may be null, are of all ranks; `host_shards`, which may be
-  // null, has those of this host. All outlive it. `place`: operations on the device.
+  // `ranks` and `device_ranks` connect all ranks; `host_shards` connects those of this host. The
+  // last two may be null. All arguments outlive this object. `place`: operations on the device.
   ChunkCollectives(const EngineSetup& setup, const ComputePlace& place,
                    collectives::Communicator* ranks, collectives::Communicator* device_ranks,
                    HostShards* host_shards);
 
-  // What a collective is of. Ranks that went apart never take one chunk for another of the same
-  // size: the label differs.
+  // The chunk of one collective. If ranks disagree on which chunk it is, their labels differ, so no
+  // rank takes a chunk for another one of the same size.
   struct Chunk {
     std::string label{};
     ChunkId id = kNoChunk;
     std::byte* data = nullptr;  // the whole chunk, on the device or in host memory
     const ChunkShape* shape = nullptr;
-    bool within_host = false;  // of the ranks of this host
+    bool within_host = false;  // among the ranks of this host alone
   };
-  // This rank's slice is there; afterwards all are.
+  // Before the call only this rank's slice is valid, afterwards the whole chunk is.
   absl::Status AllGather(const Chunk& chunk);
-  // This rank's slice becomes that of the mean over the ranks, formed in fp32 and rounded once; the
-  // others hold anything.
+  // This rank's slice becomes that slice of the mean over the ranks, formed in fp32 and rounded
+  // once. The other slices are undefined afterwards.
   absl::Status Average(const Chunk& chunk);
 
  private:
@@ -49,8 +49,8 @@ class ChunkCollectives {
     collectives::Communicator* device_ranks = nullptr;  // or null
     std::unique_ptr<HostExchange> exchange{};           // null: there is no such group
   };
-  // What moves memory of the device between the ranks, and where it finds it. Null: nothing can,
-  // but by way of the host.
+  // The communicator that moves device memory between the ranks, and the data's address for it.
+  // Null: there is none, so the collective goes by way of the host.
   struct Ranks {
     collectives::Communicator* communicator = nullptr;
     std::byte* data = nullptr;

@@ -1,5 +1,5 @@
-// Collectives on memory of a device that the host cannot touch: by way of host memory, which the
-// device copies to and from. For where ranks share a GPU, or nothing moves memory between GPUs.
+// Collectives on device memory that the host cannot touch: by way of host memory, with copies by
+// the device. For ranks that share a GPU, and for GPUs that no library connects.
 #ifndef GEMINID_CLIENT_ZERO_RANKS_HOST_EXCHANGE_H_
 #define GEMINID_CLIENT_ZERO_RANKS_HOST_EXCHANGE_H_
 
@@ -15,23 +15,23 @@
 
 namespace geminid::zero {
 
-// What all ranks have a slice of, one behind the other.
+// A chunk of which each rank has one slice, in rank order.
 struct Exchanged {
-  ChunkId chunk = kNoChunk;   // without a home; nothing is under way to or from its extent
-  std::byte* data = nullptr;  // that extent, on the device
-  uint64_t elements = 0;      // a multiple of the ranks
+  ChunkId chunk = kNoChunk;   // without a home; nothing is copied to or from its extent meanwhile
+  std::byte* data = nullptr;  // the extent, on the device
+  uint64_t elements = 0;      // a multiple of the number of ranks
   collectives::DType type = collectives::DType::kFloat32;
 
   uint64_t bytes() const { return elements * collectives::SizeOf(type); }
 };
 
-// Of one thread. Each call is done when it returns. The first call takes as much host memory of the
-// session as the largest chunk has, and keeps it. The daemon hears of a copy's end later than this
-// class, and frees no memory until then. The copies are those of tickets but for one: a reduced
-// slice goes up into an extent that is published, for which the daemon grants no ticket.
+// Used by one thread. Each call returns when it is complete. The first call allocates host memory
+// of the session, as large as the largest chunk, for this object's life. The daemon learns of a
+// copy's end later than this class, and frees no memory before. All copies have tickets except one:
+// a reduced slice goes to an extent that is published, for which the daemon grants no ticket.
 class HostExchange {
  public:
-  // All outlive it. No chunk has more than `largest_bytes`.
+  // All pointers outlive this object. No chunk has more than `largest_bytes`.
   HostExchange(Session* session, const ComputePlace& place, collectives::Communicator* communicator,
                uint64_t largest_bytes)
       : session_(session),
@@ -40,11 +40,11 @@ class HostExchange {
         largest_bytes_(largest_bytes) {}
   HostExchange(const HostExchange&) = delete;
   HostExchange& operator=(const HostExchange&) = delete;
-  ~HostExchange();  // its memory goes back, unless the device may write to it still
+  ~HostExchange();  // frees the host memory, unless the device may still write to it
 
-  // This rank's slice is there; afterwards all are.
+  // Before the call only this rank's slice is valid, afterwards the whole chunk is.
   absl::Status AllGather(const Exchanged& chunk);
-  // This rank's slice becomes that of the mean over the ranks; the others hold anything.
+  // This rank's slice becomes that of the mean over the ranks; the other slices are undefined.
   absl::Status Average(const Exchanged& chunk);
 
  private:
@@ -65,7 +65,7 @@ class HostExchange {
   collectives::Communicator* const communicator_;
   const uint64_t largest_bytes_;
   ChunkHandle storage_;
-  bool given_up_ = false;  // on the device's copies
+  bool given_up_ = false;  // waiting for the device's copies
 };
 
 }  // namespace geminid::zero

@@ -1,6 +1,6 @@
-// The weights as the ranks of a host keep them together. With the first gather of a chunk after an
-// update each of these ranks stores an equal part of the chunk in host memory. Until the next
-// update they gather the chunk again from each other alone.
+// Copies of the weights in host memory, sharded over the ranks of a host. When a chunk is first
+// gathered after an update, each of these ranks stores an equal shard of it in host memory. Until
+// the next update they gather the chunk again from each other alone.
 #ifndef GEMINID_CLIENT_ZERO_RANKS_HOST_SHARDS_H_
 #define GEMINID_CLIENT_ZERO_RANKS_HOST_SHARDS_H_
 
@@ -19,41 +19,41 @@
 
 namespace geminid::zero {
 
-// Used by one thread, but for Abort and received_bytes.
+// Used by one thread, except Abort and received_bytes.
 class HostShards {
  public:
-  // A collective of `all`, of which `host_ranks` are this rank's host's; neither is used later.
-  // INVALID_ARGUMENT, on all ranks, where hosts have different numbers of ranks, or there is one.
+  // A collective of `all`; `host_ranks` are those of this rank's host. Neither is used afterwards.
+  // INVALID_ARGUMENT on all ranks if hosts have different numbers of ranks, or there is one host.
   static absl::StatusOr<std::unique_ptr<HostShards>> Connect(collectives::Communicator& all,
                                                              collectives::Communicator& host_ranks);
   HostShards(const HostShards&) = delete;
   HostShards& operator=(const HostShards&) = delete;
 
-  // Where all ranks move memory of their devices without the host: the host's ranks, too.
+  // If all ranks move device memory without the host, connects the host's ranks that way too.
   absl::Status ConnectDevices(device::Device* device, uint64_t scratch_bytes);
-  // That Allocate takes, each part to a page at most.
+  // The bytes that Allocate takes; each shard may be rounded up to a page.
   uint64_t BytesFor(const Layout& layout) const;
-  // Takes the host memory. RESOURCE_EXHAUSTED says what for.
+  // Allocates the host memory. RESOURCE_EXHAUSTED says what it is for.
   absl::Status Allocate(Session* session, const Layout& layout);
-  // Gives it back.
+  // Frees the host memory.
   absl::Status Free();
 
   collectives::Communicator& ranks() const { return *ranks_; }
-  // Null: none.
+  // Null if ConnectDevices was not called.
   collectives::Communicator* device_ranks() const { return device_ranks_.get(); }
 
-  // This rank's part of a chunk of the layout.
+  // This rank's shard of a chunk of the layout.
   struct Shard {
-    ChunkId chunk = kNoChunk;   // that keeps it
-    std::byte* home = nullptr;  // of that
-    uint64_t begin = 0;         // of the part, in the chunk
+    ChunkId chunk = kNoChunk;   // the session's chunk that stores the shard
+    std::byte* home = nullptr;  // its memory
+    uint64_t begin = 0;         // of the shard, within the chunk of the layout
     uint64_t bytes = 0;
   };
   Shard Of(uint32_t chunk) const {
     const ChunkHandle& kept = kept_[chunk];
     return {kept.id, kept.home, static_cast<uint64_t>(ranks_->Rank()) * kept.bytes, kept.bytes};
   }
-  uint64_t bytes() const;  // of all parts of this rank
+  uint64_t bytes() const;  // of all shards of this rank
 
   void Abort(const std::string& reason);
   uint64_t received_bytes() const;  // from ranks of the host

@@ -1,5 +1,5 @@
-// What the ranks tell each other about a micro-batch: whether they ran the same operators, and the
-// worst that any of them measured, so that all decide alike.
+// The exchange of ranks about a micro-batch: whether all ran the same operators, and the worst
+// measurement of any rank, so that all decide alike.
 #ifndef GEMINID_CLIENT_ZERO_RANKS_RANK_AGREEMENT_H_
 #define GEMINID_CLIENT_ZERO_RANKS_RANK_AGREEMENT_H_
 
@@ -20,30 +20,30 @@ namespace geminid::zero {
 
 class RankAgreement {
  public:
-  // `ranks` outlives this. `names`: what a chunk of a trace is, in words.
+  // `ranks` outlives this object. `names`: a chunk of a trace as messages name it.
   RankAgreement(collectives::Communicator* ranks, std::function<std::string(uint32_t chunk)> names)
       : ranks_(ranks), names_(std::move(names)) {}
 
-  // FAILED_PRECONDITION naming `what`.
+  // FAILED_PRECONDITION, naming `what`, if `value` differs between ranks.
   absl::Status CheckSame(uint64_t value, const char* what);
 
-  // INVALID_ARGUMENT naming the first field of `what` that is not the same on all ranks, and what
-  // it is on each.
+  // INVALID_ARGUMENT names the first field of `what` that differs between ranks, and its value on
+  // each rank.
   absl::Status CheckSameFields(const char* what, const AgreedFields& fields);
-  // The same where it is known already that they differ.
+  // The same error, for fields that are already known to differ.
   absl::Status NameDifference(const char* what, const AgreedFields& fields);
 
-  // INVALID_ARGUMENT naming the first operator of the moments in which ranks differ, and who used
-  // what there.
+  // INVALID_ARGUMENT names the first operator of the moments that differs between ranks, and which
+  // rank used which chunks there.
   absl::Status CheckSameOperators(const std::vector<TraceMoment>& moments);
 
-  // What differs between ranks becomes the worst of all: the smallest arena, the largest workspace,
-  // the slowest link and operator. The moments' operators must be the same.
+  // Each value that differs between ranks becomes the worst of all ranks: the smallest arena, the
+  // largest workspace, the slowest link and operator. All ranks must have the same operators.
   absl::Status AgreeOnTrace(Trace* trace);
 
-  // The greatest of all ranks, each; not negative.
+  // Replaces each value, none of them negative, by the greatest of all ranks.
   absl::Status Worst(std::vector<double>* values);
-  // The least of all ranks' numbers, which are below `bound`; nothing: no rank has one.
+  // The least of all ranks' numbers, which are below `bound`. nullopt: no rank has a number.
   absl::StatusOr<std::optional<uint32_t>> Least(std::optional<uint32_t> mine, uint32_t bound);
 
  private:

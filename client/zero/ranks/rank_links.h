@@ -1,5 +1,5 @@
-// The engine's own links to the other ranks: what moves chunks between them, by which they agree,
-// and what the ranks of this host share.
+// The engine's own links to the other ranks: they move chunks between ranks, carry agreements, and
+// connect the ranks of this host.
 #ifndef GEMINID_CLIENT_ZERO_RANKS_RANK_LINKS_H_
 #define GEMINID_CLIENT_ZERO_RANKS_RANK_LINKS_H_
 
@@ -23,9 +23,9 @@ namespace geminid::zero {
 
 class RankLinks {
  public:
-  // A collective of `ranks`, of Options::host_ranks and, with Options::model, of all_ranks, which
-  // compares what all were given: INVALID_ARGUMENT. `session`, `ranks` and the options outlive it.
-  // `names`: what a chunk of a trace is, in words.
+  // A collective of `ranks`, of Options::host_ranks and, with Options::model, of all_ranks.
+  // Compares the arguments of all ranks: INVALID_ARGUMENT if they differ. `session`, `ranks` and
+  // the options outlive this object. `names`: a chunk of a trace as messages name it.
   static absl::StatusOr<std::unique_ptr<RankLinks>> Connect(
       Session* session, collectives::Communicator* ranks, const std::vector<Parameter>& parameters,
       const Options& options, const Layout& layout,
@@ -36,33 +36,33 @@ class RankLinks {
 
   int rank() const { return ranks_->Rank(); }
   int world_size() const { return ranks_->WorldSize(); }
-  // Between operations of the engine's; and the mover's, of which `devices` may be null.
+  // Used between operations of the engine; mover() and devices(), which may be null, by the mover.
   collectives::Communicator* control() const { return control_.get(); }
   collectives::Communicator* mover() const { return mover_.get(); }
   collectives::Communicator* devices() const { return devices_.get(); }
   HostShards* host_shards() const { return host_shards_.get(); }  // or null
   RankAgreement& agreement() { return agreement_; }
-  // That have elements of the tensors which the optimizer looks at.
+  // The ranks that have elements of the tensors that the optimizer sees.
   collectives::Communicator* Summing() const { return sums_ == nullptr ? control() : sums_.get(); }
-  // That resume together.
+  // The ranks that resume together.
   collectives::Communicator* Resuming() const {
     return options_.all_ranks != nullptr ? options_.all_ranks : control();
   }
 
-  // Charges what the ranks share on this host to the session of who has made it, until
-  // GiveSegmentsBack or the session's end. A collective.
+  // A collective. Charges the memory that the ranks of this host share to the session of the rank
+  // that created it, until GiveSegmentsBack or the session's end.
   absl::Status ChargeSegments();
-  // What that will be.
+  // The bytes that ChargeSegments will charge.
   absl::StatusOr<uint64_t> SegmentBytes() const;
   void GiveSegmentsBack();
 
-  // INVALID_ARGUMENT unless all ranks of a model together count each element of its tensors once.
-  // `counted`: this rank's, by tensor. A collective.
+  // A collective. INVALID_ARGUMENT unless all ranks of a model together count each element of its
+  // tensors once. `counted`: this rank's counts, by tensor.
   absl::Status CheckCounted(std::vector<int64_t> counted) const;
 
-  // Every call of the other ranks ends with the reason. Any thread.
+  // Ends every call of the other ranks with `reason`. Usable on any thread.
   void Abort(const std::string& reason) const;
-  // What the trainer told the other ranks itself.
+  // The error with which the trainer itself ended its communicator.
   absl::Status health() const { return ranks_->health(); }
 
   void AddTo(Statistics* statistics) const;
@@ -80,10 +80,10 @@ class RankLinks {
   RankAgreement agreement_;
   std::unique_ptr<collectives::Communicator> mover_;
   std::unique_ptr<collectives::Communicator> devices_;
-  std::unique_ptr<collectives::Communicator> sums_;  // of all_ranks; or null
+  std::unique_ptr<collectives::Communicator> sums_;  // connects all_ranks; or null
   std::unique_ptr<HostShards> host_shards_;
-  std::string exchange_by_;  // in words
-  // Of memory that ranks share; and whether it is given back before the session ends.
+  std::string exchange_by_;  // for people
+  // Charges of shared memory; and whether they are given back before the session ends.
   const std::shared_ptr<std::atomic<bool>> gives_segments_back_ =
       std::make_shared<std::atomic<bool>>(true);
   std::shared_ptr<void> segment_charge_;

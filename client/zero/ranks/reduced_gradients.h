@@ -1,6 +1,6 @@
-// Gradients of this rank's shard between their reduction and their update. It has the sums of their
-// squares, and of those that this rank had before the reduction, the copies that are under way to
-// where the update reads them, and the landing places of gradients that are used up at once. Pure.
+// Gradients of this rank's shard between their reduction and their update: the sums of their
+// squares, those of this rank's gradients before the reduction, copies in progress to where the
+// update reads them, and landing places of gradients that are used at once. Pure.
 #ifndef GEMINID_CLIENT_ZERO_RANKS_REDUCED_GRADIENTS_H_
 #define GEMINID_CLIENT_ZERO_RANKS_REDUCED_GRADIENTS_H_
 
@@ -16,10 +16,10 @@
 
 namespace geminid::zero {
 
-// Not thread-safe: the mover's lock guards it.
+// Not thread-safe; the mover's lock guards it.
 class ReducedGradients {
  public:
-  // The `index`-th granule of a reduced shard, and the landing place that is its own.
+  // The `index`-th granule of a reduced shard, and the landing place that it has taken.
   struct Landing {
     uint32_t chunk = 0;
     uint32_t index = 0;
@@ -40,13 +40,13 @@ class ReducedGradients {
     std::ranges::fill(squares_, 0.0);
     std::ranges::fill(own_squares_, 0.0);
   }
-  // Over granules in order.
+  // The sum over granules, in order.
   double Squares() const { return std::accumulate(squares_.begin(), squares_.end(), 0.0); }
   bool IsFinite(const ChunkShape& shape) const {
     const auto first = squares_.begin() + shape.first_granule;
     return std::isfinite(std::accumulate(first, first + shape.granules, 0.0));
   }
-  // The first chunk of the layout that is not.
+  // The first chunk of the layout whose squares are not finite.
   std::optional<uint32_t> NotFinite() const {
     const auto found = std::ranges::find_if_not(
         layout_.chunks, [this](const ChunkShape& shape) { return IsFinite(shape); });
@@ -54,7 +54,7 @@ class ReducedGradients {
     return static_cast<uint32_t>(found - layout_.chunks.begin());
   }
 
-  // --- of this rank's whole gradients, by chunk, added up over a step's micro-batches ---
+  // --- squares of this rank's unreduced gradients, by chunk, summed over the micro-batches ---
 
   void MeasureOwn() { own_squares_.resize(layout_.chunks.size()); }
   bool measures_own() const { return !own_squares_.empty(); }
@@ -63,9 +63,9 @@ class ReducedGradients {
     return std::accumulate(own_squares_.begin(), own_squares_.end(), 0.0);
   }
 
-  // --- on their way ---
+  // --- gradients in transit ---
 
-  // A chunk's have left its extent and are not added to their sums yet; one at a time.
+  // A chunk's gradients have left its extent, but are not yet added to their sums. One at a time.
   void BeginAdding() { adding_ = true; }
   void EndAdding() { adding_ = false; }
   bool adding() const { return adding_; }
@@ -74,7 +74,7 @@ class ReducedGradients {
     updating_ += granules;
     for (uint32_t g = 0; land && g < granules; ++g) landing_.push_back({chunk, g});
   }
-  // The next that lands; nothing: none does, or no place is free.
+  // The next granule to land. nullopt: there is none, or no place is free.
   std::optional<Landing> TakeLanding() {
     if (landing_.empty() || free_places_.empty()) return std::nullopt;
     Landing next = landing_.front();
@@ -90,9 +90,9 @@ class ReducedGradients {
  private:
   const Layout& layout_;
   std::vector<double> squares_;      // by granule
-  std::vector<double> own_squares_;  // by chunk; empty: they are not measured
+  std::vector<double> own_squares_;  // by chunk; empty: not measured
   bool adding_ = false;
-  std::deque<Landing> landing_;  // that have no place yet
+  std::deque<Landing> landing_;  // granules without a place yet
   std::vector<uint32_t> free_places_;
   uint32_t updating_ = 0;  // granules that are not updated yet
 };

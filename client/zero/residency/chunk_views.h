@@ -1,5 +1,5 @@
-// Addresses at which chunks stay (Options::stable_addresses): each is mapped while its chunk is on
-// the device.
+// Stable addresses of chunks (Options::stable_addresses). Each address is mapped while its chunk is
+// on the device.
 #ifndef GEMINID_CLIENT_ZERO_RESIDENCY_CHUNK_VIEWS_H_
 #define GEMINID_CLIENT_ZERO_RESIDENCY_CHUNK_VIEWS_H_
 
@@ -13,15 +13,15 @@
 
 namespace geminid::zero {
 
-// Thread-safe; calls nothing but the device.
+// Thread-safe. Calls only the device.
 class ChunkViews {
  public:
-  // `views`: where each is among the device's, by chunk; none: there are no views. Both outlive it.
+  // `views`: by chunk, its index among the device's views; empty: no views. Both outlive this.
   ChunkViews(device::Device* device, const std::vector<uint64_t>& views,
              std::vector<uint64_t> bytes)
       : device_(*device), views_(views), bytes_(std::move(bytes)), shown_(views.size()) {}
 
-  // When its contents are there: before, what has used it may go on in its old place.
+  // Call when the chunk's contents are there: before, earlier users may still use its old place.
   absl::Status Show(uint32_t chunk, uint64_t arena_offset) {
     if (views_.empty()) return absl::OkStatus();
     const std::lock_guard lock(mutex_);
@@ -35,7 +35,7 @@ class ChunkViews {
     shown_[chunk] = false;
     return device_.UnmapView(views_[chunk], bytes_[chunk]);
   }
-  // None is hidden any more. `fill`: those of no chunk get memory.
+  // Views are hidden no more. `fill`: views without a chunk get memory.
   void KeepAll(bool fill) {
     const std::lock_guard lock(mutex_);
     all_stay_ = true;

@@ -1,4 +1,4 @@
-// Ranges of host memory: parts of chunks that are allocated when they are needed, and reused.
+// Ranges of host memory, within chunks that are allocated when they are needed, and reused.
 #ifndef GEMINID_CLIENT_ZERO_RESIDENCY_HOME_RANGES_H_
 #define GEMINID_CLIENT_ZERO_RESIDENCY_HOME_RANGES_H_
 
@@ -14,7 +14,7 @@
 
 namespace geminid::zero {
 
-// Thread-safe. Its chunks go back to the session when it ends.
+// Thread-safe. The destructor frees the chunks.
 class HomeRanges {
  public:
   struct Range {
@@ -23,7 +23,7 @@ class HomeRanges {
     uint64_t bytes = 0;
   };
 
-  // `name`: of the chunks, for people. `session` outlives it.
+  // `name`: of the chunks, for people. `session` outlives this object.
   HomeRanges(Session* session, std::string name, uint64_t chunk_bytes);
   ~HomeRanges();
   HomeRanges(const HomeRanges&) = delete;
@@ -32,19 +32,19 @@ class HomeRanges {
   // `bytes`, above 0, in ranges of `range_bytes` and one of the rest; the lowest free ones. Blocks
   // while it allocates a chunk. RESOURCE_EXHAUSTED as the daemon words it: nothing has changed.
   absl::StatusOr<std::vector<Range>> Take(uint64_t bytes, uint64_t range_bytes);
-  // Never waits for the daemon.
+  // Returns a range. Never waits for the daemon.
   void Give(const Range& range);
 
-  // Of all chunks.
+  // The bytes of all chunks.
   uint64_t bytes() const;
 
  private:
   struct Slab {
     ChunkId chunk = kNoChunk;
-    std::map<uint64_t, uint64_t> free;  // offset to bytes; no two of them touch
+    std::map<uint64_t, uint64_t> free;  // offset to bytes; adjacent free ranges are merged
   };
 
-  // Nothing: there is too little.
+  // Empty if there is not enough free memory.
   std::vector<Range> TakeLocked(uint64_t bytes, uint64_t range_bytes);
   std::optional<Range> TakeOneLocked(uint64_t bytes);
   void GiveLocked(const Range& range);

@@ -1,6 +1,6 @@
-// Host memory for chunks that must leave the device for a while, contents kept. Taken when the
-// first one must, from the daemon, which charges it to the session; given back when nobody needs
-// it.
+// Host memory that stores the contents of chunks that must leave the device for a while. Allocated
+// from the daemon when the first chunk needs it, and charged to the session. Freed when no chunk
+// needs it any more.
 #ifndef GEMINID_CLIENT_ZERO_RESIDENCY_HOST_BUFFERS_H_
 #define GEMINID_CLIENT_ZERO_RESIDENCY_HOST_BUFFERS_H_
 
@@ -20,13 +20,13 @@ class HostBuffers {
  public:
   explicit HostBuffers(Session* session) : session_(session) {}
 
-  // The chunk's own from now on; the same one if it has one already. Blocks for a call to the
-  // daemon when there is none to spare.
+  // Gives the chunk a buffer, or returns the one that it has. Blocks for a call to the daemon if no
+  // buffer is spare.
   absl::StatusOr<ChunkHandle> Take(uint32_t chunk, uint64_t bytes);
-  // Of a chunk that has one.
+  // The buffer of a chunk that has one.
   ChunkHandle Of(uint32_t chunk) const { return taken_.at(chunk); }
   void GiveBack(uint32_t chunk);
-  // Everything that is not taken goes back to the daemon.
+  // Frees all buffers that no chunk has.
   absl::Status FreeSpare();
 
  private:

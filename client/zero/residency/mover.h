@@ -1,9 +1,9 @@
-// Chunks in motion: gathers weights onto the device and takes gradients off it.
+// Moves chunks: gathers weights onto the device and takes gradients off it.
 //
-// A gather copies this rank's shard to its place in the chunk's extent under tickets, then
+// A gather copies this rank's shard under tickets to its place in the chunk's extent, then
 // all-gathers the chunk in place. A reduction reduce-scatters the gradient in the same storage,
-// then copies this rank's shard home and frees the extent. One thread carries both out in the order
-// of core/move_queue.h; the daemon's answers and the ends of copies come on the session's thread.
+// then copies this rank's shard home and frees the extent. One thread executes both in the order of
+// core/move_queue.h. The session's thread reports answers of the daemon and ends of copies.
 #ifndef GEMINID_CLIENT_ZERO_RESIDENCY_MOVER_H_
 #define GEMINID_CLIENT_ZERO_RESIDENCY_MOVER_H_
 
@@ -43,26 +43,26 @@
 
 namespace geminid::zero {
 
-// What the mover needs to know of the rest of the engine. All outlive it.
+// The parts of the engine that the mover uses. All outlive it.
 struct MoverContext {
   const EngineSetup* setup = nullptr;
   StateStore* store = nullptr;
-  collectives::Communicator* communicator = nullptr;  // this thread's own
-  // For memory of devices that the host cannot touch; null: it goes through host memory.
+  collectives::Communicator* communicator = nullptr;  // used by the mover's thread alone
+  // For device memory that the host cannot touch; null: collectives go by way of host memory.
   collectives::Communicator* device_communicator = nullptr;
-  // Of gathers within the host. The thread's own; null: there are none.
+  // For gathers within the host. Used by the mover's thread alone; null: there are none.
   HostShards* host_shards = nullptr;
   int accumulate = 1;  // micro-batches whose reduced gradients are added up
   int summed = 1;      // micro-batches whose gradients are added up before they are reduced
   ArenaMeter* meter = nullptr;
-  const std::vector<uint32_t>* owners = nullptr;  // chunk of the layout, by chunk on the device
+  const std::vector<uint32_t>* owners = nullptr;  // by chunk on the device: the chunk of the layout
   std::function<bool(uint32_t chunk)> weights_current;
-  // In the backward pass; null: none then. It has ended (Updater::Stop) before the mover does.
+  // Updates in the backward pass; null: none. Updater::Stop is called before the mover ends.
   Updater* updates = nullptr;
-  std::function<std::string(uint32_t chunk)> names;  // what it is, in words
+  std::function<std::string(uint32_t chunk)> names;  // names of chunks, for people
 };
 
-// How far into the step this is, for reductions.
+// The position of a reduction's micro-batch in its step.
 struct MicroBatchPosition {
   bool first = true;  // of the step's micro-batches
   bool last = true;
@@ -71,85 +71,85 @@ struct MicroBatchPosition {
 // What moves are for.
 struct Purpose {
   uint64_t operation = 0;  // in this micro-batch, for messages
-  uint32_t moment = 0;     // that needs them, unless a step says which
+  uint32_t moment = 0;     // that needs the moves, unless a step names another
   MicroBatchPosition position{};
 };
 
 class Mover {
  public:
-  // RESOURCE_EXHAUSTED where the system gives no thread.
+  // RESOURCE_EXHAUSTED: the system gives no thread.
   static absl::StatusOr<std::unique_ptr<Mover>> Create(MoverContext context);
   ~Mover();
   Mover(const Mover&) = delete;
   Mover& operator=(const Mover&) = delete;
 
-  // A moment begins. The daemon is told, when `stream` gets there if there is one.
+  // A moment begins. Tells the daemon; with a stream, only when the stream reaches this point.
   void BeginMoment(uint64_t moment, Stream* stream);
 
-  // Asks for what the queue carries out, and carries out the rest. Blocks for those steps that must
-  // make room.
+  // Queues the steps that the queue executes, and executes the others. Blocks for the steps that
+  // must make room.
   absl::Status Run(const Steps& steps, const Purpose& purpose);
 
-  // --- what operators hold; by the trainer's thread
-  // An operator holds the chunk, from now on or from when it comes.
+  // --- chunks that operators hold; for the trainer's thread
+  // An operator holds the chunk, from now on or from its arrival.
   absl::Status Hold(uint32_t chunk);
   // No operator holds the chunk any more. Its state becomes `rest`.
   void Release(uint32_t chunk, ChunkState rest);
 
   // --- streams of the trainer
-  // Until Synchronize, memory that is released is not used again before everything that is queued
-  // on the stream by then is done.
+  // Until Synchronize, memory that is released is not reused before the work that is queued on the
+  // stream by then has completed.
   void Join(Stream* stream);
-  // Everything that was queued on these streams is done.
+  // Whether all work that was queued on these streams has completed.
   bool StreamsPassed() const;
-  // The point in the stream after what is queued so far; none without a stream.
+  // The point in the stream after the work queued so far; nullopt without a stream.
   std::optional<uint64_t> Mark(Stream* stream);
-  // Work before the point uses the chunk, which neither leaves nor is reduced before that.
+  // Work before the point uses the chunk: until then it neither leaves nor is reduced.
   void NoteUse(uint32_t chunk, std::optional<uint64_t> point);
-  // What is queued on `stream` from now on waits until the chunk has come.
+  // Work that is queued on `stream` from now on waits for the chunk's arrival.
   absl::Status WaitOn(Stream* stream, uint32_t chunk);
-  // No chunk is put in [begin, end) of the arena before everything queued on the streams so far.
+  // No chunk is placed in [begin, end) of the arena before the work queued so far has completed.
   void CloseUntilStreamsPass(uint64_t begin, uint64_t end);
-  // Waits until nothing queued so far uses the chunk.
+  // Waits until no work queued so far uses the chunk.
   absl::Status WaitUnused(uint32_t chunk);
-  // Waits for everything queued on the streams so far.
+  // Waits for all work queued on the streams so far.
   absl::Status Synchronize();
 
-  // Waits until the chunk can be leased; adds what it waited for to the session's stalls.
+  // Waits until the chunk can be leased. Adds the wait to the session's stalls.
   absl::Status WaitResident(uint32_t chunk);
-  // Waits until nothing is queued or in motion.
+  // Waits until no move is queued or in progress.
   absl::Status WaitIdle();
-  // Waits until nothing lies in [begin, end), which must be on its way to becoming true.
+  // Waits until nothing lies in [begin, end). The moves that clear it must be queued.
   absl::Status WaitClear(uint64_t begin, uint64_t end);
 
-  // Host memory that nobody needs any more goes back to the daemon. When idle.
+  // Frees host memory that no chunk needs any more. Only when idle.
   absl::Status FreeSpareBuffers() { return buffers_.FreeSpare(); }
 
-  // Sum of squares of this rank's reduced gradients, over granules in order. Valid when idle after
-  // the step's last reductions.
+  // The sum of squares of this rank's reduced gradients, over granules in order. Valid when idle
+  // after the step's last reductions.
   double GradientSquares() const;
-  // The first chunk of which a shard's are not finite.
+  // The first chunk with a gradient in this rank's shard that is not finite.
   std::optional<uint32_t> NotFinite() const;
   void ClearGradientSquares();
   // From now on this rank's gradients are measured before they are reduced, too.
   void MeasureOwnGradients();
   bool measures_own_gradients() const;
-  // Sum of the squares of those of the step's micro-batches so far, over chunks in order.
+  // The sum of squares of this step's own gradients so far, over chunks in order.
   double OwnGradientSquares() const;
-  // Measures all reduced gradients again: after steps of fewer micro-batches than expected, and
-  // after WriteGradient. When idle.
+  // Measures all reduced gradients again, after steps of fewer micro-batches than expected and
+  // after WriteGradient. Only when idle.
   absl::Status MeasureGradients();
 
-  // Something the queue may wait for has changed (weights were updated), or failed.
+  // Something that the queue may wait for has changed (weights were updated), or failed.
   void Notify(const absl::Status& status);
-  // Everything waiting, and every later call, gets this error. The other ranks are not told: the
-  // engine aborts the communicators, in words that explain more than a failed copy can.
+  // All waiting and all later calls get this error. The other ranks are not told here: the engine
+  // aborts the communicators, with a message that explains more than that of a failed copy.
   void Fail(const absl::Status& status);
 
-  // OK, or what made it fail.
+  // OK, or the error that made the mover fail.
   absl::Status status() const;
 
-  // Of the copies of gathers so far, waiting for tickets included; 0 before any.
+  // The speed of gathers' copies so far, including waits for tickets; 0 before the first copy.
   double HostToDeviceBytesPerSecond() const;
 
  private:
@@ -159,14 +159,14 @@ class Mover {
   using Lock = std::unique_lock<std::mutex>;
   using Landing = ReducedGradients::Landing;
 
-  // `act`, on the stream's thread when what is queued there is complete, unless the mover is
-  // ending.
+  // Calls `act` on the stream's thread when the work queued there has completed, unless the mover
+  // is ending.
   void After(const ComputePlace& place, std::function<absl::Status()> act);
-  // `act`, on the session's thread, unless the mover has ended. Its error is the mover's.
+  // A callback that runs `act` on the session's thread while the mover lives. Errors fail it.
   std::function<void(const absl::Status&)> Later(std::function<void(const absl::Status&)> act =
                                                      [](const absl::Status&) {});
 
-  // mover.cc: asking, waiting, and the queue
+  // mover.cc: requests, waits, and the queue
   absl::Status RunStep(const Step& step, const Purpose& purpose);
   void Ask(MoveQueue::Task::Kind kind, const Step& step, const Purpose& purpose,
            std::byte* home = nullptr);
@@ -183,7 +183,7 @@ class Mover {
   // mover_stays.cc
   std::set<uint64_t> MarkAll();
   void Reached(uint64_t point);
-  void WatchAll(Stays::Requests requests);  // a failure of one is the mover's
+  void WatchAll(Stays::Requests requests);  // if a request fails, so does the mover
   void Arrive(uint32_t chunk);
   void Leave(uint32_t chunk);
   void BecomeReduced(uint32_t chunk);
@@ -194,17 +194,17 @@ class Mover {
   struct Copy {
     uint32_t chunk = 0;  // on the device
     bool to_device = false;
-    uint64_t begin = 0;       // in that chunk
+    uint64_t begin = 0;       // in the chunk on the device
     uint64_t part_bytes = 0;  // of each ticket
     uint32_t parts = 1;
     bool urgent = false;
     TransferCause cause = TransferCause::kDemand;
-    std::optional<uint64_t> extent{};  // that the chunk gets
-    uint32_t moment = kNoDeadline;     // that needs it
+    std::optional<uint64_t> extent{};  // the extent that the chunk gets
+    uint32_t moment = kNoDeadline;     // that needs the copy
   };
   Copy CopyOfShard(const Task& task, bool to_device) const;
   TransferSpec TicketOf(const Copy& copy, ChunkId host, uint32_t part) const;
-  // By tickets. `done`, on the session's thread, for each part that has arrived.
+  // Copies under tickets. Calls `done` on the session's thread for each part that has arrived.
   void StartCopy(const Copy& copy, const std::function<ChunkId(uint32_t part)>& host,
                  const std::function<void(uint32_t part)>& done);
   absl::Status CopyNow(const Copy& copy, ChunkId host);
@@ -237,7 +237,7 @@ class Mover {
   void LeaveExtent(uint32_t chunk);
   absl::Status AddToSum(const Task& task);
   absl::Status MeasureOwn(uint32_t chunk);
-  // Where the g-th granule of a shard is.
+  // Returns the address of the g-th granule of a shard.
   using GranulePlaces = std::function<const std::byte*(uint32_t g)>;
   absl::Status MeasureShard(uint32_t chunk);
   absl::Status MeasureKept(const ChunkShape& shape, bool on_device);
@@ -259,7 +259,7 @@ class Mover {
   Session& session() const { return *context_.setup->session; }
   device::Device& device() const { return *DeviceOf(session()); }
   absl::Duration timeout() const { return context_.setup->options.timeout; }
-  // The layout's chunk, of a separate gradient too.
+  // The chunk of the layout; for a separate gradient, that of its weights.
   uint32_t LayoutChunk(uint32_t chunk) const { return (*context_.owners)[chunk]; }
   const ChunkShape& Shape(uint32_t chunk) const {
     return context_.setup->layout.chunks[LayoutChunk(chunk)];
@@ -269,7 +269,7 @@ class Mover {
   std::byte* Shard(uint32_t chunk) const { return Extent(chunk) + ShardOffset(chunk); }
 
   const MoverContext context_;
-  HostBuffers buffers_;  // of the trainer's thread
+  HostBuffers buffers_;  // used by the trainer's thread
   mutable std::mutex mutex_;
   // Signalled when anything has changed that a thread may wait for.
   struct {
@@ -285,7 +285,7 @@ class Mover {
   ChunkViews views_;
   const std::shared_ptr<CallbackGuard<Mover>> guard_;
   const std::unique_ptr<Compute> compute_;
-  ChunkCollectives collectives_;  // of the thread
+  ChunkCollectives collectives_;  // used by the mover's thread
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
-// The engine's ActivationStack: places at the bottom of the arena, and chunks of host memory for
-// the items that find another item in their place.
+// The engine's ActivationStack: places at the bottom of the arena, and host memory for the items
+// whose place another item takes.
 #ifndef GEMINID_CLIENT_ZERO_RESIDENCY_OFFLOADED_ACTIVATIONS_H_
 #define GEMINID_CLIENT_ZERO_RESIDENCY_OFFLOADED_ACTIVATIONS_H_
 
@@ -23,23 +23,23 @@
 
 namespace geminid::zero {
 
-// INVALID_ARGUMENT names what is wrong.
+// INVALID_ARGUMENT says what is wrong.
 absl::Status CheckActivationShape(const ActivationShape& shape);
-// Of one place.
+// The bytes of one place.
 uint64_t PlaceBytes(const ActivationShape& shape);
 
 class OffloadedActivations final : public ActivationStack {
  public:
-  // With the host memory for items that leave; it can be used when it has its places. `shape` has
-  // passed CheckActivationShape. `stream`: null where the trainer's work is complete when it calls.
-  // Both pointers outlive it. RESOURCE_EXHAUSTED as the daemon words it.
+  // Allocates host memory for items that leave the device. Usable only after SetPlaces. `shape` has
+  // passed CheckActivationShape. `stream`: null if the trainer's work is complete at each call.
+  // Both pointers outlive this object. RESOURCE_EXHAUSTED in the daemon's words.
   static absl::StatusOr<std::unique_ptr<OffloadedActivations>> Create(Session* session,
                                                                       ActivationShape shape,
                                                                       Stream* stream,
                                                                       absl::Duration timeout);
-  // Chunks without a home that are being filled, as StateStore::MakePlaces leaves them.
+  // Chunks without a home that are being filled, as from StateStore::MakePlaces.
   void SetPlaces(std::vector<ChunkId> places) { places_ = std::move(places); }
-  // Waits for copies that are on their way, and gives the host memory back.
+  // Waits for copies in progress, and frees the host memory.
   ~OffloadedActivations() override;
 
   absl::Status Begin() override;
@@ -48,7 +48,7 @@ class OffloadedActivations final : public ActivationStack {
   absl::StatusOr<std::byte*> Top() override;
   absl::Status Pop() override;
 
-  // Of all places; and what has come back so far.
+  // The bytes of all places; the bytes that have come back to the device so far.
   uint64_t place_bytes() const { return places_.size() * PlaceBytes(shape_); }
   uint64_t returned_bytes() const { return returned_bytes_.load(std::memory_order_relaxed); }
 
@@ -57,7 +57,7 @@ class OffloadedActivations final : public ActivationStack {
     kNowhere,  // not pushed, or popped
     kPlace,
     kLeaving,
-    kPlaceAndHost,  // until another item is pushed to its place
+    kPlaceAndHost,  // until another item is pushed to the place
     kHost,
     kComing,
   };
@@ -73,12 +73,12 @@ class OffloadedActivations final : public ActivationStack {
   uint32_t items() const { return static_cast<uint32_t>(shape_.item_bytes.size()); }
   ChunkId PlaceOf(uint32_t item) const { return places_[item % shape_.places]; }
   bool leaves(uint32_t item) const { return item + shape_.places < items(); }
-  // `act`, when what is queued on the stream so far is complete.
+  // Calls `act` when the work queued on the stream so far has completed.
   void After(std::function<void()> act) const;
-  // Asks for the copy; its end sets where the item is.
+  // Requests the copy; its end sets the item's `where`.
   void Copy(uint32_t item, bool to_device);
   void CopyEnded(uint32_t item, bool to_device, const absl::Status& status);
-  // Until `ready`, or an error. What is waited for counts as waiting for a copy.
+  // Waits until `ready`, or an error. The time counts as waiting for a copy.
   absl::Status Await(Lock* lock, const std::function<bool()>& ready, const char* what);
   bool AnyOnItsWay() const;
 
@@ -90,8 +90,8 @@ class OffloadedActivations final : public ActivationStack {
   std::vector<ChunkId> places_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Item> items_;  // guarded by mutex_, as the rest
-  uint32_t depth_ = 0;       // items that are on the stack
+  std::vector<Item> items_;  // guarded by mutex_, like the fields below
+  uint32_t depth_ = 0;       // the number of items on the stack
   uint64_t copies_ended_ = 0;
   std::atomic<uint64_t> returned_bytes_{0};
   absl::Status status_;  // of the first copy that failed

@@ -1,6 +1,6 @@
-// What of this rank's arena is whose: chunks, blocks of workspace and the reservation at its top.
-// The one owner of places: the Director says what moves, this says where to, and the mover carries
-// it out.
+// Owns every place of this rank's arena: chunks, blocks of workspace, and the reservation
+// at its top. The Director says what moves, Residency says where to, and the mover executes
+// it.
 #ifndef GEMINID_CLIENT_ZERO_RESIDENCY_RESIDENCY_H_
 #define GEMINID_CLIENT_ZERO_RESIDENCY_RESIDENCY_H_
 
@@ -28,58 +28,58 @@
 
 namespace geminid::zero {
 
-// By one thread at a time, but for blocks of workspace within the reservation.
+// Used by one thread at a time, except blocks of workspace within the reservation.
 class Residency {
  public:
-  // What the engine does when another thread's block finds no room in the reservation: locks, and
-  // calls Grow and so on below.
+  // How the engine reacts if another thread's block finds no room in the reservation: it locks, and
+  // calls Grow and the functions after it below.
   struct Calls {
     ArenaWorkspace::Grow grow;
     ArenaWorkspace::Holes holes;
-    // What could not be carried out ends the engine. Returns the error.
+    // Ends the engine with an error of a failed move. Returns the error.
     std::function<absl::Status(const absl::Status&)> fail;
   };
-  // `owners`: the chunk of the layout of each chunk on the device. All outlive it.
+  // `owners`: by chunk on the device, the chunk of the layout. All arguments outlive it.
   Residency(const EngineSetup& setup, const Director& director, const std::vector<uint32_t>& owners,
             Calls calls);
 
-  // Before anything moves.
+  // Call before anything moves.
   absl::Status Start(MoverContext context);
-  // Nothing moves any more. False: streams of the trainer may still use what is on the device.
+  // Ends all moves. False: streams of the trainer may still use chunks on the device.
   bool Stop();
 
   Mover& mover() const { return *mover_; }
   ArenaWorkspace& workspace() { return workspace_; }
   const ArenaMeter& meter() const { return meter_; }
-  // Of the trainer's thread.
+  // For the trainer's thread.
   const ComputePlace& compute() const { return compute_->on_device(); }
 
-  // The optimizer's state takes this much of the arena's bottom.
+  // The optimizer's state takes so many bytes of the arena's bottom.
   void SetStateBytes(uint64_t bytes);
-  // Chunks and blocks lie outside the reservation.
+  // Whether chunks or blocks lie outside the reservation.
   bool AnythingLies() const { return placer_.used_bytes() > 0; }
   bool AnyBlockInHoles() const { return !hole_blocks_.empty(); }
 
-  // Operators are numbered within a micro-batch, for messages.
+  // Numbers operators within a micro-batch, for messages.
   void BeginMicroBatch() { operation_ = 0; }
-  // An operator begins: what moves from now on is for it.
+  // An operator begins: later moves are for it.
   void BeginOperator(uint64_t moment, Stream* stream);
-  // A moment begins within one.
+  // A moment begins within an operator.
   void BeginMoment(uint64_t moment, Stream* stream);
 
-  // Their places are chunks below the placer's floor.
+  // The places of `activations` are chunks below the placer's floor.
   void KeepActivations(std::unique_ptr<OffloadedActivations> activations) {
     activations_ = std::move(activations);
   }
-  // Null: there are none.
+  // Null if there are none.
   OffloadedActivations* activations() const { return activations_.get(); }
   void KeepSavedActivations(std::unique_ptr<SavedActivations> saved) { saved_ = std::move(saved); }
   SavedActivations* saved_activations() const { return saved_.get(); }
 
   // --- places ---
 
-  // While chunks are placed. Other threads ask for workspace meanwhile: they get none beyond what
-  // was in use at the beginning before the end.
+  // Lives while chunks are placed. Until it ends, other threads get no workspace beyond the bytes
+  // that were in use when it began; their requests wait.
   class Placing {
    public:
     explicit Placing(Residency* residency)
@@ -95,38 +95,38 @@ class Residency {
     const uint64_t workspace_bytes_;
   };
 
-  // That an operator may hold all of these beside what is held and so much workspace: else
+  // Whether an operator may hold all `chunks` beside the held ones and this workspace. If not,
   // RESOURCE_EXHAUSTED, and nothing has changed.
   absl::Status CheckFits(const std::vector<uint32_t>& chunks, uint64_t workspace_bytes) const;
   absl::Status Move(const Moves& moves, MicroBatchPosition position = {});
-  // Workspace between the moves that make room and the loads.
+  // The workspace to reserve between the moves that make room and the loads.
   struct Room {
-    std::vector<uint32_t> chunks{};  // that are to be on the device in the end
+    std::vector<uint32_t> chunks{};  // that will be on the device in the end
     uint64_t workspace_bytes = 0;
-    uint64_t wanted_bytes = 0;  // more of it, as far as nothing makes way for it
-    // To which workspace should be able to grow beside the chunks: others make way.
+    uint64_t wanted_bytes = 0;  // workspace up to this size if that needs no further eviction
+    // Others are evicted if workspace could otherwise not grow to this size beside the chunks.
     uint64_t enough_bytes = 0;
-    bool held_already = false;  // the chunks, by their operator
+    bool held_already = false;  // the chunks' operator holds them already
   };
   absl::Status MoveWithRoom(const Moves& moves, const Room& room);
-  // Workspace shrinks to nothing, which it must be.
+  // Ends the workspace's reservation; no workspace may be in use.
   absl::Status GiveWorkspaceUp();
   uint64_t reserved_bytes() const { return placer_.reserved_bytes(); }
   std::byte* Address(uint32_t chunk, uint32_t tensor) const;
 
   // Waits until the chunks can be leased.
   absl::Status WaitResident(const std::vector<uint32_t>& chunks);
-  // An operator holds them from now on; with a stream, what is queued there waits for them.
+  // An operator holds the chunks from now on. With a stream: its later work waits for them.
   absl::Status Hold(const std::vector<uint32_t>& chunks, Stream* stream);
 
-  // --- workspace beyond what is reserved; RESOURCE_EXHAUSTED: what is held is in the way ---
+  // --- workspace beyond the reservation; RESOURCE_EXHAUSTED: held chunks are in the way ---
 
   absl::Status Grow(uint64_t extent_bytes);
   absl::StatusOr<std::byte*> AllocateInHole(uint64_t bytes);
   void FreeInHole(std::byte* data);
 
  private:
-  // A block of workspace outside its reservation: a chunk of the session's own.
+  // A block of workspace outside the reservation, in a chunk of the session.
   struct HoleBlock {
     ChunkId chunk = kNoChunk;
     std::byte* data = nullptr;
@@ -142,7 +142,7 @@ class Residency {
                       uint64_t workspace_bytes);
   void GrantReserved();
   absl::Status PublishBlock(uint64_t offset, HoleBlock* block);
-  // `needed`: of chunks that may not leave.
+  // `needed`: chunks that may not leave.
   absl::Status DoesNotFit(const Placer::Held& needed, uint64_t workspace_bytes) const;
 
   const EngineSetup& setup_;
@@ -156,8 +156,8 @@ class Residency {
   std::unique_ptr<Mover> mover_;
   std::unique_ptr<OffloadedActivations> activations_;
   std::unique_ptr<SavedActivations> saved_;
-  std::map<uint32_t, HoleBlock> hole_blocks_;  // by their numbers for the Placer
-  uint64_t operation_ = 0;                     // of this micro-batch: how many have begun
+  std::map<uint32_t, HoleBlock> hole_blocks_;  // by their numbers in the Placer
+  uint64_t operation_ = 0;                     // operators that have begun in this micro-batch
   uint32_t moment_ = 0;                        // that moves are for
 };
 

@@ -1,5 +1,5 @@
-// The engine's ActivationStore: places at the bottom of the arena, through which items pass on
-// their way to host memory and back, and in which they stay until another item needs the place.
+// The engine's ActivationStore. Items pass through places at the bottom of the arena on their way
+// to host memory and back. An item stays in its places until another item needs them.
 #ifndef GEMINID_CLIENT_ZERO_RESIDENCY_SAVED_ACTIVATIONS_H_
 #define GEMINID_CLIENT_ZERO_RESIDENCY_SAVED_ACTIVATIONS_H_
 
@@ -27,16 +27,16 @@
 
 namespace geminid::zero {
 
-// INVALID_ARGUMENT names what is wrong.
+// INVALID_ARGUMENT says what is wrong.
 absl::Status CheckActivationStoreOptions(const ActivationStoreOptions& options);
 
 class SavedActivations final : public ActivationStore {
  public:
-  // `places`: chunks without a home that are being filled, as StateStore::MakePlaces leaves them.
-  // `options` have passed CheckActivationStoreOptions. `session` outlives it.
+  // `places`: chunks without a home that are being filled, as from StateStore::MakePlaces.
+  // `options` have passed CheckActivationStoreOptions. `session` outlives this object.
   SavedActivations(Session* session, const ActivationStoreOptions& options,
                    const std::vector<ChunkId>& places, absl::Duration timeout);
-  // Waits for copies that are on their way, and gives the host memory back.
+  // Waits for copies in progress, and frees the host memory.
   ~SavedActivations() override;
 
   absl::StatusOr<uint64_t> Save(const std::byte* from, uint64_t bytes,
@@ -46,11 +46,11 @@ class SavedActivations final : public ActivationStore {
   uint64_t host_bytes() const override { return homes_.bytes(); }
   uint64_t items() const override;
 
-  // Of all places; and what has come back from host memory so far.
+  // The bytes of all places; the bytes that have come back from host memory so far.
   uint64_t place_bytes() const { return places_.size() * options_.place_bytes; }
   uint64_t returned_bytes() const;
 
-  // While it lives nothing lies in the places, and Save and Load wait.
+  // While a Pause lives, the places are empty, and Save and Load wait.
   class Pause {
    public:
     explicit Pause(SavedActivations* store) : store_(store) {
@@ -68,22 +68,22 @@ class SavedActivations final : public ActivationStore {
     SavedActivations* const store_;  // may be null
     absl::Status status_;
   };
-  // Each Save and Load returns it from then on.
+  // Each later Save and Load returns `status`.
   void Fail(const absl::Status& status);
 
  private:
   enum class Where {
-    kNowhere,  // nothing lies there
+    kNowhere,  // the place is empty
     kLeaving,  // being written by the trainer's stream, then copied to host memory
-    kHere,     // and in host memory
+    kHere,     // in the place and in host memory
     kComing,
   };
   struct Place {
     ChunkId chunk = kNoChunk;
     Where where = Where::kNowhere;
-    uint64_t item = 0;  // whose it is, and which of its pieces
+    uint64_t item = 0;  // the item, and which of its pieces, the place holds
     uint32_t piece = 0;
-    uint32_t readers = 0;  // streams that will read what is here; nothing else may be put there
+    uint32_t readers = 0;  // streams that will read the place; until then it takes nothing else
   };
   struct Piece {
     HomeRanges::Range home{};
@@ -93,13 +93,13 @@ class SavedActivations final : public ActivationStore {
   struct Item {
     uint64_t bytes = 0;
     std::vector<Piece> pieces{};
-    uint32_t calls = 0;  // Save and Load of it that have not returned
+    uint32_t calls = 0;  // calls of Save and Load for it that have not returned
     bool dropped = false;
   };
   using Lock = std::unique_lock<std::mutex>;
   using Ready = std::function<bool()>;
 
-  // What a stream calls when it has come so far, unless the store has ended.
+  // Called when a stream reaches a point, unless the store has ended.
   using Then = std::function<void(SavedActivations*)>;
 
   static bool IsInUse(const Place& place) {
@@ -112,7 +112,7 @@ class SavedActivations final : public ActivationStore {
   absl::Status LoadPieces(uint64_t item, uint64_t bytes, std::byte* to, Stream* stream);
   absl::StatusOr<uint32_t> HoldPiece(uint64_t item, uint32_t piece);
   void CopyPiece(Stream* stream, std::byte* to, const std::byte* from, uint64_t bytes, Then then);
-  // Asks for the copy of what is in a place, or to be there; its end sets where the piece is.
+  // Requests the copy from or to a place; its end sets where the piece is.
   void Copy(uint32_t place, bool to_device);
   void CopyEnded(uint32_t place, bool to_device, const absl::Status& status);
   void EndReading(uint32_t place);
@@ -121,10 +121,10 @@ class SavedActivations final : public ActivationStore {
 
   // --- with mutex_ held ---
   absl::Status Await(Lock* lock, const Ready& ready, const char* what);
-  // Until no place is in use, whatever has failed. DEADLINE_EXCEEDED where no copy ends for so
-  // long.
+  // Waits until no place is in use, despite earlier errors. DEADLINE_EXCEEDED if no copy ends for
+  // `timeout`.
   absl::Status AwaitCopies(Lock* lock, absl::Duration timeout);
-  // One where nothing lies, or a piece that is at home, too, of an item saved after `evict_above`.
+  // An empty place, or one whose piece is also at home and belongs to an item above `evict_above`.
   std::optional<uint32_t> FindPlace(uint64_t evict_above) const;
   void Assign(uint32_t place, uint64_t item, uint32_t piece, Where where);
   void Clear(Place* place);
@@ -141,10 +141,10 @@ class SavedActivations final : public ActivationStore {
   HomeRanges homes_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Place> places_;       // guarded by mutex_, as the rest
-  std::map<uint64_t, Item> items_;  // by number, in the order they were saved
+  std::vector<Place> places_;       // guarded by mutex_, like the fields below
+  std::map<uint64_t, Item> items_;  // by number, in the order of Save
   uint64_t last_item_ = 0;
-  uint64_t ended_ = 0;  // copies, and reads by streams
+  uint64_t ended_ = 0;  // ended copies, and ended reads by streams
   uint64_t returned_bytes_ = 0;
   bool paused_ = false;
   absl::Status status_;  // of the first copy that failed

@@ -1,5 +1,5 @@
-// Chunks on the device: which operators hold, and until when streams of the trainer use them. Tells
-// the session what becomes of each.
+// Chunks on the device: which of them operators hold, and until when streams of the trainer use
+// them. Tells the session each chunk's state.
 #ifndef GEMINID_CLIENT_ZERO_RESIDENCY_STAYS_H_
 #define GEMINID_CLIENT_ZERO_RESIDENCY_STAYS_H_
 
@@ -20,36 +20,36 @@
 
 namespace geminid::zero {
 
-// Not thread-safe: the mover's lock guards it. Requests to the session are returned, to be watched
-// without the lock.
+// Not thread-safe; the mover's lock guards it. Returns its requests to the session, so that the
+// caller can watch them without the lock.
 class Stays {
  public:
   using Requests = std::vector<Pending>;
-  // `chunks`: the session's; `names`: what each is, in words. They outlive it.
+  // `chunks`: the session's. `names`: of chunks, for people. All arguments outlive this object.
   Stays(Session* session, const std::vector<ChunkId>& chunks,
         const std::function<std::string(uint32_t chunk)>& names)
       : session_(*session), chunks_(chunks), names_(names), usages_(chunks.size()) {}
 
   // --- a stay lasts from one arrival to the drop or reduction that ends it ---
 
-  // The chunk is asked to come; has come. Gates for that arrival open.
+  // Ask: the chunk was requested. Arrive: the chunk has come; the gates of that arrival open.
   void Ask(uint32_t chunk) { ++usages_[chunk].asked; }
   absl::Status Arrive(uint32_t chunk, Requests* requests);
   bool HasArrived(uint32_t chunk) const { return usages_[chunk].arrived == usages_[chunk].asked; }
-  // What operators do from here on is of the next stay.
+  // Later operations of operators belong to the next stay.
   void EndForOperators(uint32_t chunk) { usages_[chunk].stays.emplace_back(); }
-  // The chunk is to leave. False: it will, when streams have passed it (see Reach).
+  // The chunk is to leave. False: it leaves later, when streams have passed it (see Reach).
   bool Leave(uint32_t chunk);
   void BecomeReduced(uint32_t chunk, Requests* requests);
 
-  // An operator holds the chunk, from now on or from when it comes. INTERNAL: it cannot be leased.
+  // An operator holds the chunk, from now on or from its arrival. INTERNAL: it cannot be leased.
   absl::Status Hold(uint32_t chunk, Requests* requests);
-  // None does any more. `rest`: the state that it is left in.
+  // No operator holds the chunk any more. `rest`: the state that it is left in.
   void Release(uint32_t chunk, ChunkState rest, Requests* requests);
 
   // --- points on streams ---
 
-  // Streams on which anything was queued since the last Forget.
+  // The streams that Join has named since the last ForgetStreams.
   void Join(Stream* stream);
   const std::vector<Stream*>& streams() const { return streams_; }
   void ForgetStreams() { streams_.clear(); }
@@ -58,13 +58,13 @@ class Stays {
   bool NoPointIsOpen() const { return open_points_.empty(); }
   // Work before the point uses the chunk.
   void NoteUse(uint32_t chunk, uint64_t point) { usages_[chunk].stays.back().points.insert(point); }
-  // The stream is there: chunks that leave now.
+  // The stream has reached the point. Returns the chunks that leave now.
   std::vector<uint32_t> Reach(uint64_t point, Requests* requests);
-  // No work uses the chunk any more: that of operators since its last end, or of its oldest stay.
+  // Whether no work uses the chunk: in its newest stay (Unused), or in its oldest (OldestUnused).
   bool Unused(uint32_t chunk) const { return usages_[chunk].stays.back().points.empty(); }
   bool OldestUnused(uint32_t chunk) const { return usages_[chunk].stays.front().points.empty(); }
 
-  // --- gates that open when a chunk comes; after a failure, all ---
+  // --- gates; each opens when its chunk arrives, and all open after a failure ---
 
   void AddGate(uint32_t chunk, std::shared_ptr<device::Gate> gate) {
     gates_.push_back({chunk, usages_[chunk].asked, std::move(gate)});
@@ -79,18 +79,18 @@ class Stays {
   struct Stay {
     bool begun = false;    // operators have held it and not given it back, or will hold it
     bool held = false;     // by an operator
-    bool leaving = false;  // when `points` are reached
+    bool leaving = false;  // leaves when `points` are reached
     ChunkState rest = ChunkState::kHold;
     std::optional<Lease> lease;
-    std::set<uint64_t> points;  // in streams whose work uses it
+    std::set<uint64_t> points;  // in streams whose work uses the chunk
   };
   struct Usage {
     ChunkState told = ChunkState::kFree;
-    std::deque<Stay> stays = std::deque<Stay>(1);  // the last is that of operators to come
+    std::deque<Stay> stays = std::deque<Stay>(1);  // the last one is for operators to come
     uint64_t asked = 0;                            // arrivals
     uint64_t arrived = 0;
   };
-  // Opens with the chunk's arrival of that number.
+  // Opens with the chunk's arrival of this number.
   struct ArrivalGate {
     uint32_t chunk = 0;
     uint64_t arrival = 0;

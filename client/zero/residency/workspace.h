@@ -1,4 +1,4 @@
-// The part of the arena that is not model data: blocks from its top, tracked to the byte.
+// The part of the arena that is not model data: blocks below its top, tracked to the byte.
 #ifndef GEMINID_CLIENT_ZERO_RESIDENCY_WORKSPACE_H_
 #define GEMINID_CLIENT_ZERO_RESIDENCY_WORKSPACE_H_
 
@@ -16,19 +16,19 @@
 
 namespace geminid::zero {
 
-// Thread-safe. A block lies at the highest place that fits, found by walking the blocks in use:
-// trainers hold tens of them, not thousands.
+// Thread-safe. A block lies at the highest place that fits, which is found by walking the blocks in
+// use: trainers hold tens of blocks, not thousands.
 class ArenaWorkspace final : public Workspace {
  public:
-  // Called, without locks held, when the blocks are about to reach further down than is reserved:
-  // reserves the top `extent_bytes` of the arena and calls SetReserved, or says why not.
+  // Called without locks when blocks are about to reach below the reservation. Reserves the top
+  // `extent_bytes` of the arena and calls SetReserved, or returns why it cannot.
   using Grow = std::function<absl::Status(uint64_t extent_bytes)>;
 
-  // For blocks that the reservation cannot grow for: anywhere else in the arena.
+  // For blocks that the reservation cannot grow for: elsewhere in the arena.
   struct Holes {
     std::function<absl::StatusOr<std::byte*>(uint64_t bytes)> allocate;
     std::function<void(std::byte* data)> free;
-    // Is told of blocks that not even an empty arena would have room for; may be empty.
+    // Called for blocks too large even for an empty arena; may be empty.
     std::function<void(const absl::Status& why)> refused;
   };
 
@@ -37,20 +37,20 @@ class ArenaWorkspace final : public Workspace {
 
   absl::StatusOr<Block> Allocate(uint64_t bytes) override;
 
-  // Until SetReserved, no block reaches further down than those in use: whoever asks for one waits
-  // in `grow`. Returns extent_bytes(). The owner of the reservation calls it before it decides
-  // where chunks may lie, as blocks are granted by other threads meanwhile.
+  // Until SetReserved, no block reaches below the blocks in use: callers that need more wait in
+  // `grow`. Returns extent_bytes(). The owner of the reservation calls it before it decides where
+  // chunks may lie, since other threads take blocks meanwhile.
   uint64_t Pause();
-  // The owner of the reservation says what is reserved now.
+  // The owner of the reservation says how much is reserved now.
   void SetReserved(uint64_t extent_bytes);
 
-  // From the lowest byte in use to the top, without what lies in holes; or what was reported.
+  // From the lowest byte in use to the top, without blocks in holes; or the reported extent.
   uint64_t extent_bytes() const;
   uint64_t in_use_bytes() const;
-  // The largest extent since the last call, with what lay in holes as if it had been there too.
+  // The largest extent since the last call, with the blocks in holes added to it.
   uint64_t TakePeakExtent();
-  // A framework with an allocator of its own counts as an extent of this size until the next call
-  // of TakePeakExtent.
+  // For a framework with an allocator of its own: counts as an extent of `bytes` until the next
+  // call of TakePeakExtent.
   absl::Status Report(uint64_t bytes);
 
  protected:

@@ -1,5 +1,5 @@
-// A step of the optimizer: the norm of the gradients, which is the ranks' agreement on the step,
-// the commit record, and the update. And where the run stands by that.
+// A step of the optimizer: the norm of the gradients, with which the ranks agree on the step, the
+// commit record, and the update. Also has the position of the run.
 #ifndef GEMINID_CLIENT_ZERO_STEP_GRADIENT_STEP_H_
 #define GEMINID_CLIENT_ZERO_STEP_GRADIENT_STEP_H_
 
@@ -31,62 +31,62 @@ namespace geminid::zero {
 class GradientStep {
  public:
   using Input = Engine::StepInput;
-  // All outlive it.
+  // All outlive this object.
   struct Parts {
     RankLinks* links = nullptr;
     GranuleOptimizer* optimizer = nullptr;
     StateStore* store = nullptr;
     Updater* updater = nullptr;
-    Mover* mover = nullptr;  // which has the reduced gradients
+    Mover* mover = nullptr;  // has the reduced gradients
     GradientBook* book = nullptr;
   };
   GradientStep(const EngineSetup& setup, const Parts& parts, const RunPosition& position);
 
   const RunPosition& position() const { return position_; }
   double loss_scale() const { return loss_scaler_.scale(); }
-  int micro_batches() const { return micro_batches_; }  // of this step, complete ones
+  int micro_batches() const { return micro_batches_; }  // complete ones of this step
   void CountMicroBatch() { ++micro_batches_; }
   bool has_norm() const { return norm_.has_value(); }
-  // What reduced gradients are multiplied by: with accumulation they are sums.
+  // The factor for reduced gradients, which with accumulation are sums over micro-batches.
   double Scale() const { return Factor() / loss_scaler_.scale(); }
   void NoteGradientsWritten() { gradients_written_ = true; }
   // Of the newest step that has a norm.
   const StepGradients& newest_gradients() const { return gradients_; }
-  // As of the last norm, or of CheckBegin: a rank has no endurance of its disk left for the step.
+  // After the last Norm or CheckBegin: a rank's disk has no endurance left for the step.
   bool disk_spent() const { return asked_.disk_spent; }
-  // A rank was asked to give its arena to another job; once.
+  // Whether a rank was asked to give its arena to another job. Returns true once per request.
   bool TakeYieldAsked() { return std::exchange(asked_.yield, false); }
 
-  // --- where parameters are updated in the backward pass ---
+  // --- steps that update parameters in the backward pass ---
 
   bool has_begun() const { return begun_.has_value(); }
-  // INVALID_ARGUMENT: of a step that cannot be, or differs between ranks. A collective.
+  // A collective. INVALID_ARGUMENT: the step is invalid, or differs between ranks.
   absl::Status CheckBegin(const Input& input);
   absl::Status Begin(const Input& input);
-  // INVALID_ARGUMENT unless the step is what it was begun as.
+  // INVALID_ARGUMENT unless the step equals the one that Begin got.
   absl::Status CheckBegun(const Input& input) const;
 
   // --- the step's end, in this order ---
 
-  // Of all ranks' gradients, once all are reduced. The commit barrier: a rank that passes it knows
-  // that every rank holds all its reduced gradients. INVALID_ARGUMENT where ranks are given
-  // different steps; then they may be given it again.
+  // The norm of all ranks' gradients, once all are reduced. The commit barrier: a rank that passes
+  // it knows that every rank has stored all its reduced gradients. INVALID_ARGUMENT if ranks pass
+  // different steps; then Norm may be called again.
   absl::StatusOr<double> Norm(const AgreedFields& step);
-  // What has the first gradient that is not finite, in words. A collective.
+  // Names the parameters with the first gradient that is not finite. A collective.
   absl::StatusOr<std::string> WhereNotFinite();
-  // What becomes of the step. It counts from now on.
+  // Decides whether and how the step updates the weights. The step counts from now on.
   StepResult Decide(double norm, double clip_norm, double gradient_scale = 1);
-  // What the update of this rank's granules needs of all ranks.
+  // Collective work that the update of this rank's granules needs.
   absl::Status Prepare(const Input& input, const StepResult& result);
-  // Writes the record, and begins the update of the chunks in `order`.
+  // Writes the commit record, and begins the update of the chunks in `order`.
   void Commit(const Input& input, const StepResult& result, const std::vector<uint32_t>& order);
-  // The step is over, or given up.
+  // The step is over, or was discarded.
   void End();
 
   // --- runs ---
 
   absl::StatusOr<Progress> GetProgress() const;
-  // The numbers per tensor of a run that can go on here; else INVALID_ARGUMENT.
+  // The tensor state of a run that this engine can continue; else INVALID_ARGUMENT.
   absl::StatusOr<std::vector<std::byte>> CheckProgress(const Progress& progress) const;
   absl::Status Restore(const Progress& progress, const std::vector<std::byte>& tensor_state);
 
@@ -108,9 +108,9 @@ class GradientStep {
   RunPosition position_;
   int micro_batches_ = 0;
   std::optional<double> norm_;      // of this step, once it is known
-  StepGradients gradients_;         // as they were measured
-  bool gradients_written_ = false;  // by the trainer, since then
-  // Of any rank, in the step that ends.
+  StepGradients gradients_;         // as measured
+  bool gradients_written_ = false;  // by the trainer, after the last norm
+  // What any rank was asked, in the step that ends.
   struct Asked {
     bool yield = false;
     bool disk_spent = false;

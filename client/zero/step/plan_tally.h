@@ -1,4 +1,4 @@
-// What has become of plans in this run, for Statistics.
+// Counts what became of plans in this run, for Statistics.
 #ifndef GEMINID_CLIENT_ZERO_STEP_PLAN_TALLY_H_
 #define GEMINID_CLIENT_ZERO_STEP_PLAN_TALLY_H_
 
@@ -16,13 +16,13 @@ namespace geminid::zero {
 
 class PlanTally {
  public:
-  // One was put in force, which differs from the one before in what it moves or not.
+  // A plan was put in force. `differs`: its moves differ from those of the plan before.
   void CountPlan(bool differs) {
     ++put_in_force_;
     if (differs) ++plans_made_;
   }
   void CountReplan(ReplanCause cause) { ++replans_[static_cast<size_t>(cause)]; }
-  // Of the last sample; empty: there is one.
+  // Why the last sample gave no plan; empty: it gave one.
   void SetWhyNone(std::string why) { why_none_ = std::move(why); }
 
   // A micro-batch that followed its plan, whose transfers have this lower bound; or one before the
@@ -30,7 +30,7 @@ class PlanTally {
   void CountPlanned(uint64_t bound_bytes) { bound_bytes_ += bound_bytes; }
   void CountSampled() { ++sampled_micro_batches_; }
 
-  // `plan`: that is in force, or null.
+  // `plan`: the one in force, or null.
   void AddTo(const Plan* plan, Statistics* statistics) const {
     statistics->plans_made = plans_made_;
     for (const ReplanCause cause : {ReplanCause::kPeak, ReplanCause::kAccessOrder,

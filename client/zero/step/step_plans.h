@@ -1,5 +1,5 @@
-// Plans of micro-batches: measures operators, makes a plan of what was measured, puts it in force,
-// and judges after each micro-batch whether it still fits. The same on every rank.
+// Plans of micro-batches: measures operators, makes plans from measurements, puts them in force,
+// and judges after each micro-batch whether its plan still fits. All ranks decide alike.
 #ifndef GEMINID_CLIENT_ZERO_STEP_STEP_PLANS_H_
 #define GEMINID_CLIENT_ZERO_STEP_STEP_PLANS_H_
 
@@ -32,7 +32,7 @@ namespace geminid::zero {
 // Not thread-safe.
 class StepPlans {
  public:
-  // All outlive it.
+  // All outlive this object.
   struct Parts {
     RankLinks* links = nullptr;
     Director* director = nullptr;
@@ -44,29 +44,29 @@ class StepPlans {
   };
   StepPlans(const EngineSetup& setup, Parts parts);
 
-  // In force, or null.
+  // The plan in force, or null.
   const Plan* plan() const {
     return director_.training_plan() == nullptr ? nullptr : &director_.training_plan()->plan();
   }
-  // That it was made from.
+  // The trace that the plan was made from.
   const Trace& planned_trace() const { return planned_trace_; }
   const PlanTally& tally() const { return tally_; }
-  // Of trained chunks: as the next forward pass needs them.
+  // The trained chunks in the order in which the next forward pass needs them.
   const std::vector<uint32_t>& update_order() const { return update_order_; }
 
-  // --- what a micro-batch shows ---
+  // --- measurements of a micro-batch ---
 
   void BeginMicroBatch(bool first_of_step);
-  // Its operators are over; and all its reductions, as the `number`-th of the step.
+  // EndMicroBatch: the operators and all reductions are over; `number`: in the step.
   void EndOperators();
   absl::Status EndMicroBatch(int number, bool step_ends);
-  // A moment begins, on the stream if there is one. Its end is that of the last one's work there.
+  // A moment begins, on `stream` if not null. EndOnStream: the last moment's work there ends here.
   void BeginMoment(Stream* stream);
   void EndMoment();
   void EndOnStream() { times_.EndOnStream(); }
   // An operator of evaluation begins, or training goes on: evaluation may get a plan of its own.
   absl::Status PlanEvaluation(bool end);
-  // Workspace is about to reach so far from the arena's top, or lies outside its reservation.
+  // Workspace is about to reach so far below the arena's top, or lies outside its reservation.
   void NoteWorkspace(uint64_t extent_bytes);
   void NoteWorkspaceGrew();
   bool workspace_grew() const { return micro_batch_.workspace_grew; }
@@ -105,15 +105,15 @@ class StepPlans {
   const std::function<absl::Status(std::span<const uint32_t> chunks)> move_state_;
   OperatorMeter times_;
   Trace planned_trace_;        // that the plan was made from
-  bool state_placed_ = false;  // once, before the first plan
+  bool state_placed_ = false;  // true after the first plan
   std::vector<uint32_t> update_order_;
   PlanTally tally_;
   struct {
-    bool workspace_grew = false;  // beyond what was planned
+    bool workspace_grew = false;  // beyond the plan's
     bool evaluated = false;
   } micro_batch_;
   std::optional<ReplanController> controller_;   // from the first plan on
-  std::vector<uint64_t> first_workspace_bytes_;  // by moment: margins are above these
+  std::vector<uint64_t> first_workspace_bytes_;  // by moment; margins are relative to these
 };
 
 }  // namespace geminid::zero

@@ -1,8 +1,8 @@
-// Updates by the host of state on disk. A granule is read ahead into a place in host memory,
-// updated there, and written to its spare extent, while the next one is updated and those after it
-// come.
+// Updates state on disk by the host. A granule is read into a place in host memory, updated there,
+// and written to its spare extent. Meanwhile the next granule is updated, and the granules after it
+// are read.
 //
-// Until its flip a granule's update has written nothing but the spare and places.
+// Before its flip, a granule's update writes only to the spare extent and to places.
 #ifndef GEMINID_CLIENT_ZERO_UPDATE_DISK_UPDATES_H_
 #define GEMINID_CLIENT_ZERO_UPDATE_DISK_UPDATES_H_
 
@@ -22,9 +22,9 @@ namespace geminid::zero {
 
 class DiskUpdates final : public UpdatesAhead {
  public:
-  // Both outlive it; the store has state on disk.
+  // Both outlive this object; the store has state on disk.
   DiskUpdates(StateStore* store, const GranuleOptimizer& optimizer);
-  ~DiskUpdates() override;  // waits for reads under way
+  ~DiskUpdates() override;  // waits for reads in progress
   DiskUpdates(const DiskUpdates&) = delete;
   DiskUpdates& operator=(const DiskUpdates&) = delete;
 
@@ -33,7 +33,7 @@ class DiskUpdates final : public UpdatesAhead {
   absl::Status WaitUpdates() override { return absl::OkStatus(); }
 
  private:
-  // A granule in a place.
+  // A granule that was read, or is being read, into a place.
   struct Placed {
     GranuleOnDisk granule{};
     const DiskPlace* place = nullptr;
@@ -42,17 +42,17 @@ class DiskUpdates final : public UpdatesAhead {
   };
 
   void FillPlaces();
-  // Waits for its state, and updates and seals it in its place.
+  // Waits until the state has been read, then updates and seals it in its place.
   absl::Status Update(Placed* placed, uint64_t epoch, kernels::ThreadPool* pool);
   absl::Status WriteFirst(uint64_t epoch, kernels::ThreadPool* pool);
 
   StateStore& store_;
   DiskState& disk_;
   const GranuleOptimizer& optimizer_;
-  absl::Status status_;           // of what others wrote before
-  std::deque<uint32_t> waiting_;  // for a place
+  absl::Status status_;           // the first error of earlier writes
+  std::deque<uint32_t> waiting_;  // granules without a place yet
   std::deque<Placed> placed_;
-  uint64_t granules_placed_ = 0;  // ever: they take the places in turn
+  uint64_t granules_placed_ = 0;  // ever; granules take the places in turn
 };
 
 }  // namespace geminid::zero

@@ -1,5 +1,5 @@
-// The optimizer on this rank's granules: what must be known of whole tensors first, at the commit,
-// then every granule out of place, in any order.
+// The optimizer on this rank's granules. At the commit it computes sums over whole tensors. After
+// that it updates every granule out of place, in any order.
 #ifndef GEMINID_CLIENT_ZERO_UPDATE_GRANULE_OPTIMIZER_H_
 #define GEMINID_CLIENT_ZERO_UPDATE_GRANULE_OPTIMIZER_H_
 
@@ -23,62 +23,62 @@ namespace geminid::zero {
 
 class GranuleOptimizer {
  public:
-  // `options` must have passed CheckOptimizer, and CheckPieces if they have a model: then the
-  // tensors of all that follows are the model's. `layout` outlives it.
+  // `options` must have passed CheckOptimizer and, if they have a model, CheckPieces. With a model,
+  // every "tensor" below is a tensor of the model. `layout` outlives this object.
   GranuleOptimizer(const Layout& layout, const std::vector<Parameter>& parameters, int rank,
                    const Options& options);
 
   absl::Status status() const;
 
-  // What the state store must have for it.
+  // What the state store must hold for this optimizer.
   size_t state_arrays() const { return static_cast<size_t>(kernels::StateArrays(options_)); }
   size_t matrix_state_arrays() const {
     return static_cast<size_t>(kernels::MatrixStateArrays(options_));
   }
   uint64_t tensor_state_bytes() const;
-  // Host memory that updates of matrices need on so many threads, and where it is: before the
-  // first.
+  // Host memory that updates of matrices need on so many threads. SetWorkspace says where it is,
+  // before the first update.
   absl::StatusOr<uint64_t> WorkspaceBytes(size_t threads) const;
   void SetWorkspace(std::span<std::byte> workspace) { step_.SetMatrixWorkspace(workspace); }
   uint64_t device_scale_bytes() const { return step_.FactorTotal() * sizeof(float); }
 
-  // Of each tensor, the elements that this rank adds to sums; none for optimizers that need none.
+  // By tensor, the elements that this rank adds to sums. Empty for optimizers without sums.
   std::vector<int64_t> CountedElements() const;
 
-  // All ranks together, when all gradients are reduced and no update is in progress: sums over
-  // whole tensors, for the optimizers that need any. Writes the store's spare tensor state: the
-  // sums of every tensor, then all factors, then the counts of updates. `rates`: by parameter; a
-  // model's tensors have none of their own.
+  // All ranks together, after all gradients are reduced and while no update is in progress. Sums
+  // over whole tensors, for optimizers that need sums. Writes the store's spare tensor state: the
+  // sums of every tensor, then all factors, then the counts of updates. `rates`: by parameter;
+  // ignored for a model's tensors, which have no rates of their own.
   absl::Status Prepare(const kernels::StepScalars& scalars, std::span<const TensorRates> rates,
                        const StateStore& store, collectives::Communicator* communicator);
 
-  // Instead, to finish a step that another process prepared: `tensor_state` is what it wrote.
+  // Replaces Prepare if another process prepared the step and wrote this `tensor_state`.
   absl::Status Restore(const StepNote& note, std::span<const std::byte> tensor_state);
 
-  // A run's tensor state as this optimizer keeps it: it may come from an engine that counts updates
-  // by parameter, or from one that does not. INVALID_ARGUMENT where that cannot be.
+  // Converts a run's tensor state to this optimizer's form: the engine that wrote it may or may not
+  // have counted updates by parameter. INVALID_ARGUMENT if the conversion is impossible.
   absl::StatusOr<std::vector<std::byte>> Adopt(const Progress& progress,
                                                const std::vector<Parameter>& parameters) const;
-  // What the store has now is this; the next Prepare goes on from there.
+  // The store's current tensor state is `tensor_state`; the next Prepare continues from it.
   void GoOnFrom(std::span<const std::byte> tensor_state);
 
-  // Writes the granule's next version to its spare, on the pool's threads if there are several. The
-  // bits do not depend on how many.
+  // Writes the granule's next version to its spare, on the pool's threads if it has several. The
+  // result does not depend on their number.
   absl::Status Update(uint32_t granule, const StateStore& store, kernels::ThreadPool* pool) const;
-  // The same on the host, from and to other places than the store's; which may be the same place.
+  // The same on the host, not between the store's places. `from` and `to` may be the same place.
   absl::Status UpdateBetween(uint32_t granule, const StateView& from, const StateView& to,
                              const StateStore& store, kernels::ThreadPool* pool) const;
 
-  // Elements of a granule whose state and gradient have been brought to the device.
+  // A slice of a granule, with its state and gradient in the device's memory.
   struct Slice {
     uint32_t granule = 0;
     uint64_t begin = 0;
     uint64_t elements = 0;
-    StateView state{};  // from its first element on, as the gradient
+    StateView state{};  // begins at the slice's first element, like the gradient
     const std::byte* gradient = nullptr;
     DataType gradient_type = DataType::kBFloat16;
   };
-  // Queues the update of the slice, in place. Its bits are those of Update.
+  // Queues an update of the slice in place. The result is bit-identical to Update's.
   void QueueInPlace(const Slice& slice, const ComputePlace& place, kernels::ThreadPool* pool) const;
 
  private:
@@ -95,17 +95,17 @@ class GranuleOptimizer {
   void MakeRuns(const std::vector<Parameter>& parameters, int rank,
                 const std::vector<Parameter>& model);
   absl::Status WriteTensorState(const StateStore& store) const;
-  // Without counts: where they would be.
+  // The bytes of the tensor state before the counts of updates.
   uint64_t SumsAndFactorsBytes() const;
-  // The part of the run that lies in [begin, end) of its granule.
+  // The elements of the run that are in [begin, end) of its granule.
   static Run PartOf(const Run& run, uint64_t begin, uint64_t end);
   kernels::Segment SegmentOf(const Run& run, const Slice& at) const;
-  // Of a whole granule whose state is there.
+  // For a whole granule, whose state is `state`.
   kernels::Segment SegmentOf(const Run& run, uint32_t granule, const StateView& state,
                              const StateStore& store) const;
   kernels::Status Apply(const Run& run, uint32_t granule, const StateView& from,
                         const StateView& to, const StateStore& store) const;
-  // On the host: all runs are whole tensors, or none.
+  // On the host. The runs of such a granule are all whole tensors, or none is.
   absl::Status UpdateMatrices(uint32_t granule, const StateStore& store,
                               kernels::ThreadPool* pool) const;
   bool HasMatrices(uint32_t granule) const;
@@ -118,7 +118,7 @@ class GranuleOptimizer {
   const bool needs_sums_;
   const bool of_model_;
   const size_t tensors_;
-  const std::vector<kernels::TensorOptions> tensor_options_;  // as given at the start
+  const std::vector<kernels::TensorOptions> tensor_options_;  // as they were at construction
   kernels::ShardedStep step_;
   UpdateCounts updates_;
   std::vector<std::vector<Run>> runs_;  // by granule; frozen granules have none

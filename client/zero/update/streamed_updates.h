@@ -1,13 +1,13 @@
-// Updates by the device of state that lies on the host. A granule's state and gradient are copied
-// to places in the arena, slice by slice. Each slice is updated there and copied to the granule's
-// spare on the host. With three places one slice comes while one is updated and one leaves.
+// Updates by the device of state that is in host memory. A granule's state and gradient are copied
+// slice by slice to places in the arena. Each slice is updated there and copied to the granule's
+// spare on the host. With three places one slice arrives, one is updated, and one is copied back.
 //
-// Until its flip a granule's update has written to the spare alone, and to places whose contents
-// nobody needs. A process that dies leaves what it would leave in an update by the host.
+// Before its flip, a granule's update writes only to the spare, and to places whose contents
+// nothing reads. A process that dies therefore leaves the same state as in an update by the host.
 //
-// A gradient that has a home on the host comes with the state: the device reduced it, so that it
-// crosses the link twice more than it had to. In the backward pass (UpdateTime::kInBackward) it is
-// read where it was reduced.
+// A gradient whose home is on the host is copied with the state, although the device reduced it: it
+// crosses the link twice more than necessary. With UpdateTime::kInBackward the gradient is read
+// where it was reduced.
 #ifndef GEMINID_CLIENT_ZERO_UPDATE_STREAMED_UPDATES_H_
 #define GEMINID_CLIENT_ZERO_UPDATE_STREAMED_UPDATES_H_
 
@@ -35,29 +35,29 @@ namespace geminid::zero {
 
 class StreamedUpdates final : public UpdatesAhead {
  public:
-  // Takes its places from the arena, for granules that the store says are streamed. All outlive it.
-  // `timeout`: for each copy and each update. RESOURCE_EXHAUSTED where the arena has no room.
+  // Takes places from the arena for the granules that the store says are streamed. All arguments
+  // outlive it. `timeout`: of each copy and each update. RESOURCE_EXHAUSTED: no room in the arena.
   static absl::StatusOr<std::unique_ptr<StreamedUpdates>> Create(Session* session,
                                                                  const Layout& layout,
                                                                  StateStore* store,
                                                                  const GranuleOptimizer& optimizer,
                                                                  absl::Duration timeout);
-  // Waits for updates and copies under way, for copies ten seconds at most.
+  // Waits for updates in progress, and at most ten seconds for copies in progress.
   ~StreamedUpdates() override;
   StreamedUpdates(const StreamedUpdates&) = delete;
   StreamedUpdates& operator=(const StreamedUpdates&) = delete;
 
   void Add(uint32_t granule) override;
-  // On the host device `pool` computes, perhaps still after this returned.
+  // On the host device the pool's threads compute, perhaps even after this call has returned.
   absl::Status FinishFirst(uint64_t epoch, kernels::ThreadPool* pool) override;
   absl::Status WaitUpdates() override;
 
   uint64_t slice_elements() const { return slice_elements_; }
 
  private:
-  // Of an extent, and the gradient after them.
+  // The arrays of an extent, and one more for the gradient.
   static constexpr size_t kArrays = std::tuple_size_v<StateStore::ExtentChunks> + 1;
-  // By array: the bytes of an element, 0 where there is no such array.
+  // By array: the bytes of an element; 0: there is no such array.
   using ElementBytes = std::array<uint64_t, kArrays>;
 
   struct Slice {
@@ -66,7 +66,7 @@ class StreamedUpdates final : public UpdatesAhead {
     uint64_t elements = 0;
     bool last = false;  // of its granule
   };
-  // A slice in a place.
+  // A slice that has a place in the arena.
   struct Placed {
     Slice slice{};
     ChunkId place = kNoChunk;
@@ -77,14 +77,14 @@ class StreamedUpdates final : public UpdatesAhead {
   StreamedUpdates(Session* session, const Layout& layout, const StateStore& store,
                   const GranuleOptimizer& optimizer, absl::Duration timeout);
   ElementBytes ElementBytesOf(uint32_t granule) const;
-  // Where an array begins in a place; of kArrays: where the last one ends.
+  // Where an array begins in a place. For array kArrays: where the last array ends.
   uint64_t OffsetOf(const ElementBytes& bytes, size_t array) const;
   void FillPlaces();
   std::vector<Pending> StartCopies(const Placed& placed, bool to_device);
-  // Waits for its copies, and queues its update.
+  // Waits for the slice's copies, and queues its update.
   absl::Status StartUpdate(Placed* placed, kernels::ThreadPool* pool);
   absl::Status FinishFirstSlice(kernels::ThreadPool* pool);
-  // For all of them, each so long; the first error.
+  // Waits for all copies, each for at most `timeout`. Returns the first error.
   static absl::Status WaitAll(std::span<const Pending> copies, absl::Duration timeout);
 
   Session& session_;
@@ -94,9 +94,9 @@ class StreamedUpdates final : public UpdatesAhead {
   uint64_t slice_elements_ = 0;
   std::vector<uint64_t> granule_elements_;
   std::vector<ChunkId> places_;
-  std::deque<Slice> waiting_;  // for a place
+  std::deque<Slice> waiting_;  // slices without a place yet
   std::deque<Placed> placed_;
-  uint64_t slices_placed_ = 0;  // ever: they take the places in turn
+  uint64_t slices_placed_ = 0;  // ever; slices take the places in turn
 };
 
 }  // namespace geminid::zero

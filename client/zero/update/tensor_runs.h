@@ -1,5 +1,5 @@
-// Which elements of a parameter are which of the tensors that the optimizer looks at: the parameter
-// itself, or with Options::model what it has pieces of. Pure.
+// Maps a parameter's elements to the tensors that the optimizer sees: the parameter itself, or,
+// with Options::model, the tensors that it has pieces of. Pure.
 #ifndef GEMINID_CLIENT_ZERO_UPDATE_TENSOR_RUNS_H_
 #define GEMINID_CLIENT_ZERO_UPDATE_TENSOR_RUNS_H_
 
@@ -11,7 +11,7 @@
 
 namespace geminid::zero {
 
-// Consecutive elements on both sides.
+// Elements that are consecutive in the tensor and in the parameter.
 struct TensorRun {
   uint32_t tensor = 0;
   uint64_t tensor_offset = 0;
@@ -19,14 +19,14 @@ struct TensorRun {
   uint64_t elements = 0;
 };
 
-// In the order of the parameter's elements, those of no tensor left out. `model` is of Options, and
-// CheckPieces has passed. `id`: of the parameter, which is its tensor where there is no model.
+// In the order of the parameter's elements, without elements of no tensor. `model`: of Options, and
+// checked by CheckPieces. `id`: the parameter's, which names its tensor if there is no model.
 std::vector<TensorRun> RunsOf(const Parameter& parameter, uint32_t id,
                               const std::vector<Parameter>& model);
 
-// INVALID_ARGUMENT for pieces that are not within parameter and tensor, that overlap in the
-// parameter, or that are trained in only one of the two. So is a parameter without pieces whose
-// name and size no tensor has, and a tensor without elements. Without a model nothing is wrong.
+// INVALID_ARGUMENT for pieces outside of the parameter or the tensor, that overlap in the
+// parameter, or that only one of the two trains. Also for a tensor without elements, and for a
+// parameter without pieces that no tensor matches by name and size. Always OK without a model.
 absl::Status CheckPieces(const std::vector<Parameter>& parameters,
                          const std::vector<Parameter>& model);
 

@@ -1,5 +1,5 @@
-// Updates of granules whose state is fetched ahead from where it lies, and brought back: streamed
-// through the device, or from and to a disk.
+// Updates of granules whose state is fetched ahead of the update and written back after it:
+// streamed through the device, or from and to a disk.
 #ifndef GEMINID_CLIENT_ZERO_UPDATE_UPDATES_AHEAD_H_
 #define GEMINID_CLIENT_ZERO_UPDATE_UPDATES_AHEAD_H_
 
@@ -11,18 +11,18 @@
 
 namespace geminid::zero {
 
-// By one thread at a time.
+// Used by one thread at a time.
 class UpdatesAhead {
  public:
   virtual ~UpdatesAhead() = default;
 
-  // The granule is updated after those added before. Its state begins to come when there is a place
-  // for it: nothing may change it any more, nor its gradient.
+  // Updates the granule after those added before. Its state is fetched as soon as there is a place
+  // for it, so from this call on nothing else may change the state or the gradient.
   virtual void Add(uint32_t granule) = 0;
-  // Waits until the version `epoch` of the first granule is complete in its spare. It must be
-  // flipped before the next call.
+  // Waits until version `epoch` of the first granule is complete in its spare. The caller must flip
+  // the granule before the next call.
   virtual absl::Status FinishFirst(uint64_t epoch, kernels::ThreadPool* pool) = 0;
-  // Waits until nothing is being updated, and with that until the pool is free.
+  // Waits until no update is in progress, so that the pool is free.
   virtual absl::Status WaitUpdates() = 0;
 };
 

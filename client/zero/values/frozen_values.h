@@ -1,4 +1,4 @@
-// Values of the types that no parameter is trained in (IsTrained), as fp32 and back.
+// Converts between fp32 and the types that only frozen parameters may have (see IsTrained).
 #ifndef GEMINID_CLIENT_ZERO_VALUES_FROZEN_VALUES_H_
 #define GEMINID_CLIENT_ZERO_VALUES_FROZEN_VALUES_H_
 
@@ -10,13 +10,13 @@
 
 namespace geminid::zero {
 
-// `bytes` are as many elements of the type as there are values.
+// `bytes` has as many elements of the type as `values` has values.
 void ToFloats(DataType type, std::span<const std::byte> bytes, std::span<float> values);
-// Rounds to the nearest value that fp16 has; integers must pass FirstUnfit.
+// Rounds to the nearest fp16 value. Values for integer types must first pass FirstUnfit.
 void FromFloats(DataType type, std::span<const float> values, std::span<std::byte> bytes);
 
-// The first value that an integer type does not have: a fraction, or one out of its range. Always
-// nothing for the other types.
+// The index of the first value that the integer type cannot represent: a fraction, or a value out
+// of range. Always nullopt for other types.
 std::optional<size_t> FirstUnfit(DataType type, std::span<const float> values);
 
 }  // namespace geminid::zero

@@ -1,6 +1,6 @@
-// Going on from what a predecessor of this process left. The ranks agree on the last step that any
-// of them committed. Ranks that have not committed that step get its record, and every rank
-// finishes its part of the update. See proto/shm/commit_layout.h for why that is always possible.
+// Resumes from the state that an earlier process of this rank left. The ranks agree on the last
+// step that any of them committed. A rank that has not committed it gets its record, and every rank
+// finishes its part of the update. proto/shm/commit_layout.h says why that is always possible.
 #ifndef GEMINID_CLIENT_ZERO_VALUES_RESUMPTION_H_
 #define GEMINID_CLIENT_ZERO_VALUES_RESUMPTION_H_
 
@@ -20,22 +20,22 @@
 
 namespace geminid::zero {
 
-// Where a run stands: what its newest commit record says.
+// The position of a run, from its newest commit record.
 struct RunPosition {
   uint64_t step = 0;
-  uint64_t epoch = 0;    // of the record, by which granules are told apart
+  uint64_t epoch = 0;    // of the record; marks the granules' versions
   uint64_t updates = 0;  // steps that changed the weights
   std::optional<LossScaler::State> loss_scaler{};
 };
 
 class Resumption {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   Resumption(const EngineSetup& setup, StateStore* store, GranuleOptimizer* optimizer,
              RankLinks* links);
 
-  // All ranks together. `run` has the epoch of this rank's newest record; it becomes what all go on
-  // from. Nothing: some rank has nothing to go on from.
+  // All ranks together. `run` has the epoch of this rank's newest record, and gets the position
+  // that all ranks resume from. nullopt: some rank has nothing to resume from.
   absl::StatusOr<std::optional<Resumed>> Resume(RunPosition* run);
 
  private:

@@ -1,4 +1,4 @@
-// The kinds of state of this rank's shard as fp32, wherever and in whatever form they lie.
+// Reads and writes each kind of state of this rank's shard as fp32, wherever the state is stored.
 #ifndef GEMINID_CLIENT_ZERO_VALUES_SHARD_VALUES_H_
 #define GEMINID_CLIENT_ZERO_VALUES_SHARD_VALUES_H_
 
@@ -13,7 +13,7 @@
 
 namespace geminid::zero {
 
-// Any thread, for granules that are not being updated.
+// Usable on any thread, for granules that are not being updated.
 class ShardValues {
  public:
   // `store` outlives it.
@@ -21,11 +21,11 @@ class ShardValues {
 
   // Whether a granule has this kind of state.
   bool Has(uint32_t granule, StateKind kind) const;
-  // One kind of state of a part. What it has none of is zero, and writing to it does nothing. State
-  // on the device: after what is being computed there.
+  // One kind of a shard part's state. A part without that kind reads as zeros and ignores writes.
+  // State on the device is accessed after the computations queued there.
   absl::Status Read(const ShardPart& part, StateKind kind, std::span<float> values) const;
   absl::Status Write(const ShardPart& part, StateKind kind, std::span<const float> values) const;
-  // For all parts of a granule together: DiskState::Turn, where that is.
+  // Guards access to all parts of one granule together: DiskState::Turn, if the state is on disk.
   std::unique_lock<std::mutex> Turn() const;
   // The reduced gradient of a part.
   absl::Status ReadGradient(const ShardPart& part, std::span<float> values) const;

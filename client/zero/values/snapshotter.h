@@ -1,8 +1,8 @@
-// Hands out this rank's state as one step left it, while the steps after it go on.
+// Hands this rank's state after one step to a sink, while later steps run.
 //
-// A granule is handed out after its update of that step and before its next update. The snapshot's
-// own thread does that, or the updater when it gets to the granule first. So training never waits
-// for more than one granule, and no second copy of the state is held.
+// A granule is handed out after the snapshot's step has updated it and before the next step does.
+// The snapshot's own thread hands it out, or the updater if it reaches the granule first. So
+// training waits for at most one granule, and no second copy of the state is needed.
 #ifndef GEMINID_CLIENT_ZERO_VALUES_SNAPSHOTTER_H_
 #define GEMINID_CLIENT_ZERO_VALUES_SNAPSHOTTER_H_
 
@@ -26,26 +26,26 @@ class Updater;
 
 class Snapshotter {
  public:
-  // `elements` by tensor. The rest outlives it.
+  // `elements`: by tensor. The other arguments outlive this object.
   Snapshotter(const Layout& layout, const std::vector<uint64_t>& elements, int rank,
               const ShardValues& values);
   ~Snapshotter();
   Snapshotter(const Snapshotter&) = delete;
   Snapshotter& operator=(const Snapshotter&) = delete;
 
-  // Begins to hand out the state of `epoch`, whose update `updater` is making or has made, chunks
-  // in this order. FAILED_PRECONDITION while one is in progress.
+  // Begins to hand out the state of `epoch`, whose update `updater` is making or has made. Chunks
+  // are handed out in `order`. FAILED_PRECONDITION while another snapshot is in progress.
   absl::Status Start(uint64_t epoch, std::vector<uint32_t> order, Updater* updater,
                      std::shared_ptr<SnapshotSink> sink);
 
-  // Ends a snapshot in progress unfinished; none can be started any more.
+  // Ends a snapshot in progress, which stays unfinished. No other can be started after that.
   void Stop();
 
-  // Waits for the end; the first error of the sink or of the update. OK when there was none.
-  // DEADLINE_EXCEEDED when nothing was handed out for `timeout`; the snapshot goes on.
+  // Waits for the end. Returns the first error of the sink or of the update. DEADLINE_EXCEEDED if
+  // no granule was handed out for `timeout`; the snapshot continues.
   absl::Status Wait(absl::Duration timeout);
 
-  // By the updater, before it makes a granule's version of `epoch`.
+  // The updater calls it before it makes a granule's version of `epoch`.
   void BeforeUpdate(uint32_t granule, uint64_t epoch);
 
  private:

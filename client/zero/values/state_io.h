@@ -1,5 +1,5 @@
-// State in and out: this rank's shard as values, shard by shard or whole, and snapshots of it. What
-// checkpoints are made of.
+// Reads, writes and initializes state: this rank's shard, or all ranks' parameters. Also has the
+// snapshotter. Checkpoints use it.
 #ifndef GEMINID_CLIENT_ZERO_VALUES_STATE_IO_H_
 #define GEMINID_CLIENT_ZERO_VALUES_STATE_IO_H_
 
@@ -20,44 +20,44 @@
 
 namespace geminid::zero {
 
-// Not thread-safe, but for the snapshotter. The caller waits for updates before it reads or writes.
+// Not thread-safe, except the snapshotter. The caller waits for updates before reads and writes.
 class StateIo {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   StateIo(const EngineSetup& setup, StateStore* store, RankLinks* links);
 
-  // --- what may be asked; INVALID_ARGUMENT, and nothing has happened ---
+  // --- checks; INVALID_ARGUMENT, and nothing changes ---
 
-  // What this rank has of a parameter; nothing: there is no such parameter.
+  // This rank's ranges of a parameter; empty if the parameter is unknown.
   std::vector<ShardRange> ShardOf(ParameterId id) const;
   bool Has(ParameterId id, StateKind kind) const;
   absl::Status Check(ParameterId id, StateKind kind) const;
-  // That the parameter's type has all of these values, which are its elements from `offset` on.
+  // Whether the parameter's type can hold all `values`, for its elements from `offset` on.
   absl::Status CheckValues(ParameterId id, uint64_t offset, std::span<const float> values) const;
-  // The parts of these elements, all of which must be in this rank's shard.
+  // The shard parts that make up these elements, all of which must be in this rank's shard.
   absl::StatusOr<std::vector<ShardPart>> PiecesOf(ParameterId id, uint64_t offset,
                                                   uint64_t elements) const;
 
-  // --- `values`: of the elements from `offset` on, which these pieces are of ---
+  // --- `values`: of the elements from `offset` on, which `pieces` divide ---
 
   using Pieces = std::vector<ShardPart>;
   absl::Status Read(const Pieces& pieces, StateKind kind, uint64_t offset,
                     std::span<float> values) const;
   absl::Status Write(const Pieces& pieces, StateKind kind, uint64_t offset,
                      std::span<const float> values);
-  // Reduced gradients are kept divided by `scale`.
+  // The store has reduced gradients divided by `scale`; `values` are the undivided ones.
   absl::Status ReadGradient(const Pieces& pieces, uint64_t offset, double scale,
                             std::span<float> values) const;
   absl::Status WriteGradient(const Pieces& pieces, uint64_t offset, double scale,
                              std::span<const float> values);
 
-  // --- all ranks together ---
+  // --- by all ranks together ---
 
-  // Every parameter is what the trainer gives. `filled`: what became of its function, on this rank;
-  // after an error the rest is left alone.
+  // Sets every parameter to the values that the trainer's function gives. `filled` gets the
+  // function's status on this rank; after an error the remaining values are left alone.
   absl::Status Initialize(const Engine::Fill& fill, absl::Status* filled);
   absl::Status InitializeShards(const Engine::FillRange& fill, absl::Status* filled);
-  // Whether all ranks were given their values: the first rank that was not, else nothing.
+  // The first rank whose `filled` is an error; nullopt: there is none.
   absl::StatusOr<std::optional<uint32_t>> FirstWithout(const absl::Status& filled);
   absl::StatusOr<std::vector<float>> ReadParameter(ParameterId id);
 

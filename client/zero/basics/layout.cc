@@ -12,33 +12,33 @@
 namespace geminid::zero {
 namespace {
 
-// Tensors begin where a vector register and a cache line do.
+// Tensors begin on boundaries of vector registers and cache lines.
 constexpr uint64_t kTensorAlignmentBytes = 64;
-// Enough granules that one spare of each kind of state costs under 2 % of the state.
+// So many granules that one spare of each kind of state adds less than 2 % to the state.
 constexpr uint64_t kWantedGranules = 64;
-// A granule smaller than this spends its update on overhead.
+// The update of a smaller granule would consist mostly of overhead.
 constexpr uint64_t kMinGranuleElements = 16384;
 constexpr uint64_t kMaxGranulesPerShard = 16;
-// A chunk smaller than this spends its transfer on latency.
+// The transfer of a smaller chunk would consist mostly of latency.
 constexpr uint64_t kMinChunkElements = 65536;
 constexpr uint64_t kSearchCandidates = 2048;
 constexpr uint64_t kMaxElements = uint64_t{1} << 40;
 
-// Tensors that share chunks with each other alone.
+// Tensors that share chunks only with each other.
 struct Group {
   bool trainable = true;
   std::optional<uint32_t> unit{};
-  uint64_t elements = 0;  // with what aligns them
+  uint64_t elements = 0;  // includes padding for alignment
 };
 
-// The tensors of one type, whole or not, which are packed as if there were no others.
+// The tensors of one type that are all whole, or all not. Kinds are packed independently.
 struct Kind {
   DataType type = DataType::kBFloat16;
   bool whole = false;
-  std::vector<uint32_t> members{};    // by the list of all
+  std::vector<uint32_t> members{};    // their indices among all tensors
   std::vector<TensorShape> shapes{};  // of the members
   std::vector<size_t> group_of{};     // by member
-  // First of no unit: frozen, trained. These also have the small units.
+  // The first two have no unit: frozen, trained. They also take the units that are too small.
   std::vector<Group> groups = {{.trainable = false}, {.trainable = true}};
   uint64_t elements = 0;
 
@@ -77,8 +77,8 @@ std::vector<Kind> KindsOf(std::span<const TensorShape> tensors) {
   return kinds;
 }
 
-// Packs one kind; `quantum` is the unit in which a chunk grows that is not of the ordinary size,
-// and `granule` what whole tensors do not go beyond.
+// Packs one kind. A chunk that does not have the ordinary size is a multiple of `quantum`.
+// `granule` is the size that no whole tensor exceeds.
 class Packer {
  public:
   Packer(const Kind& kind, uint64_t chunk_elements, uint64_t quantum, uint64_t granule)
@@ -88,7 +88,7 @@ class Packer {
         granule_(granule),
         open_(kind.groups.size()) {}
 
-  // Of each member; their chunks are added to `chunks`.
+  // Returns each member's place, and adds their chunks to `chunks`.
   std::vector<TensorPlace> Pack(std::vector<ChunkShape>* chunks) {
     std::vector<TensorPlace> places;
     for (size_t i = 0; i < kind_.members.size(); ++i) places.push_back(Place(i, chunks));
@@ -123,15 +123,15 @@ class Packer {
     return place;
   }
 
-  // Where a tensor begins in a chunk that is filled so far.
+  // The offset of the next tensor in a chunk that is filled up to `fill`.
   uint64_t Begin(uint64_t fill, uint64_t aligned) const {
     if (!kind_.whole) return fill;
     const uint64_t left = granule_ - fill % granule_;
     return aligned <= left ? fill : fill + left;
   }
 
-  // Small tensors between large ones would cost a unit chunks, so that all of its stay open; of
-  // other tensors the last one does.
+  // All chunks of a unit stay open, since small tensors between large ones would otherwise add
+  // chunks. For tensors without a unit only the last chunk stays open.
   OpenChunk& Find(size_t member, uint64_t aligned, std::vector<ChunkShape>* chunks) {
     size_t group = kind_.group_of[member];
     if (kind_.groups[group].elements < quantum_) group = kind_.groups[group].trainable ? 1 : 0;
@@ -166,7 +166,7 @@ uint64_t PaddingOf(const Kind& kind, uint64_t chunk_elements, uint64_t quantum, 
   return total - kind.elements;
 }
 
-// The largest tensor that is not an outlier: those have chunks of their own.
+// The largest tensor that is not an outlier; outliers get chunks of their own.
 uint64_t LargestOrdinary(std::span<const TensorShape> tensors, uint64_t alignment) {
   double sum = 0;
   double squares = 0;
@@ -221,13 +221,13 @@ absl::StatusOr<uint64_t> TotalElements(std::span<const TensorShape> tensors) {
   return total;
 }
 
-// How one kind is packed.
+// The sizes with which one kind is packed.
 struct Grain {
   uint64_t chunk_elements = 0;
   uint64_t granule_elements = 0;
 };
 
-// Of whole tensors: a granule on each rank, none smaller than the largest.
+// For whole tensors: one granule on each rank, at least as large as the largest tensor.
 Grain GrainOfWhole(const Kind& kind, const LayoutOptions& options) {
   const uint64_t world = static_cast<uint64_t>(options.world_size);
   const uint64_t alignment = kind.alignment();
@@ -244,12 +244,12 @@ Grain GrainOfWhole(const Kind& kind, const LayoutOptions& options) {
   return grain;
 }
 
-// `alone`: there is no other kind, and a chunk size that is given may be larger than all of it.
+// `alone`: there is no other kind. Then a given chunk size may exceed the size of all tensors.
 Grain GrainOf(const Kind& kind, const LayoutOptions& options, bool alone) {
   if (kind.whole) return GrainOfWhole(kind, options);
   const uint64_t world = static_cast<uint64_t>(options.world_size);
   const uint64_t alignment = kind.alignment();
-  // A model smaller than one chunk is one chunk.
+  // A model smaller than one chunk gets one chunk.
   const uint64_t most = base::RoundUp(kind.elements, alignment) + kind.shapes.size() * alignment;
   uint64_t start = options.chunk_elements;
   if (start == 0) {
@@ -259,7 +259,7 @@ Grain GrainOf(const Kind& kind, const LayoutOptions& options, bool alone) {
   const uint64_t chunks_expected = std::max<uint64_t>(kind.elements / start, 1);
   const uint64_t most_granules =
       std::clamp<uint64_t>(start / world / kMinGranuleElements, 1, kMaxGranulesPerShard);
-  // Chunks of units are cut to whole granules.
+  // Chunks of units end at whole granules.
   const uint64_t per_shard =
       kind.has_units()
           ? most_granules
@@ -275,7 +275,7 @@ Grain GrainOf(const Kind& kind, const LayoutOptions& options, bool alone) {
   return grain;
 }
 
-// Chunks of the kind, after those of the kinds before.
+// Adds the kind's chunks after those of the kinds before.
 void Pack(const Kind& kind, const Grain& grain, uint64_t world, Layout* layout) {
   const uint64_t quantum = grain.granule_elements * world;
   const size_t first = layout->chunks.size();
@@ -320,7 +320,7 @@ absl::StatusOr<Layout> MakeLayout(std::span<const TensorShape> tensors,
 }
 
 void NameChunks(std::span<const std::string> tensors, Layout* layout) {
-  // The daemon takes 128 bytes, and words of ours stand before and after.
+  // The daemon accepts 128 bytes, and the engine adds words before and after.
   constexpr size_t kMostBytes = 44;
   const auto end_of = [](std::string name) {
     if (name.size() > kMostBytes) name = absl::StrCat("..", name.substr(name.size() - kMostBytes));

@@ -45,7 +45,7 @@ std::optional<ArenaMap::Room> ArenaMap::FindRoom(uint64_t bytes, std::optional<u
   }
   if (std::optional<Room> room = RoomAt(hole, bytes, fixed)) return room;
 
-  // A best place begins where something ends, or ends where something begins.
+  // A best place begins where an extent ends, or ends where an extent begins.
   std::vector<uint64_t> candidates = {floor_bytes_};
   if (limit_bytes_ >= bytes) candidates.push_back(limit_bytes_ - bytes);
   for (const auto& [offset, extent] : extents_) {

@@ -22,7 +22,7 @@ std::vector<uint32_t> Director::HeldChunks() const {
   return held;
 }
 
-// What an operator needs is what it names and what others hold: none of that may leave.
+// An operator needs its own chunks and those that others hold: none of these may leave.
 std::vector<uint32_t> Director::Required(std::span<const uint32_t> chunks) const {
   std::vector<uint32_t> required = HeldChunks();
   required.insert(required.end(), chunks.begin(), chunks.end());
@@ -50,7 +50,7 @@ void Director::Load(uint32_t chunk, std::optional<uint64_t> offset, std::optiona
   moves->push_back({kind, chunk, offset, due, kind == Move::Kind::kGather && TakeCopied(chunk)});
 }
 
-// Whether there are copies; after this gather there will be.
+// Whether the hosts have copies already. They will after this gather.
 bool Director::TakeCopied(uint32_t chunk) {
   return chunks_[chunk].copied && std::exchange(places_[chunk].copied, true);
 }
@@ -61,7 +61,7 @@ void Director::Drop(uint32_t chunk, Moves* moves) {
   moves->push_back({Move::Kind::kDrop, chunk});
 }
 
-// What nobody uses and does not lie where it is wanted.
+// Drops each unused chunk that does not lie where `wanted` has it.
 void Director::DropMisplaced(const std::map<uint32_t, uint64_t>& wanted, Moves* moves,
                              Stays stays) {
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
@@ -81,7 +81,7 @@ Moves Director::DropAll() {
   return moves;
 }
 
-// Judged by what all plans have in common: a plan may have opened it long before.
+// Does not ask whether the chunk is on the device: a plan may have opened it long before.
 bool Director::GradientBeginsMoment(uint32_t chunk) const {
   const Place& place = places_[chunk];
   return in_moment_ && !evaluating() && recorder_.reduced() && place.holders == 0 &&
@@ -122,7 +122,7 @@ Moves Director::Reduce(uint32_t chunk) {
 void Director::OnDemand(const std::vector<uint32_t>& required, Moves* moves) {
   const bool all_there =
       std::ranges::all_of(required, [this](uint32_t chunk) { return places_[chunk].on_device; });
-  // What a plan keeps on the device serves evaluation too.
+  // Chunks that a plan keeps on the device serve evaluation too.
   if (all_there && evaluating()) return;
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
     if (!places_[chunk].idle() || chunks_[chunk].stays || AtHome(chunk)) continue;
@@ -133,7 +133,7 @@ void Director::OnDemand(const std::vector<uint32_t>& required, Moves* moves) {
 
 // --- by plan -------------------------------------------------------------------------------------
 
-// Of chunks that lie where no plan put them nothing is known.
+// A chunk that no plan placed may lie anywhere, so no place counts as free.
 bool Director::PlaceIsFree(uint64_t begin, uint64_t bytes) const {
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
     const Place& place = places_[chunk];
@@ -166,8 +166,8 @@ void Director::IssueLoads(const PlannedRun& run, size_t moment, Moves* moves) {
   }
 }
 
-// What was to become a gradient and did not is dropped too: the plan gives its place away. Of part
-// of a gradient the plan knows only that it is used: it may want it elsewhere.
+// Also drops chunks that should have become gradients and did not: the plan reuses their places.
+// Parks incomplete gradients: the plan knows only that they are used, and may place them elsewhere.
 void Director::DropPlanned(const PlannedRun& run, size_t moment, Moves* moves) {
   for (const PlannedDrop& drop : run.moment(moment).drops) {
     Place& place = places_[drop.index];
@@ -183,7 +183,7 @@ void Director::DropPlanned(const PlannedRun& run, size_t moment, Moves* moves) {
   }
 }
 
-// What cannot move must not lie where the plan wants something else.
+// False if a chunk that cannot move lies where the plan wants another one.
 bool Director::CanRestore(const std::map<uint32_t, uint64_t>& wanted) const {
   for (uint32_t chunk = 0; chunk < places_.size(); ++chunk) {
     const Place& place = places_[chunk];
@@ -199,11 +199,11 @@ bool Director::CanRestore(const std::map<uint32_t, uint64_t>& wanted) const {
   return true;
 }
 
-// What lies there before the moment, in the order in which the plan uses it; what others use last.
+// Restores the chunks before `moment` in the order of their next use. Chunks not used come last.
 void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays stays) {
   const std::map<uint32_t, uint64_t> wanted = run.ResidentBefore(moment);
   DropMisplaced(wanted, moves);
-  std::vector<std::pair<size_t, uint32_t>> missing;  // after how many moments, which
+  std::vector<std::pair<size_t, uint32_t>> missing;  // moments until its next use, chunk
   for (const auto& [chunk, offset] : wanted) {
     if (places_[chunk].on_device || (stays == Stays::kNot && chunks_[chunk].stays)) continue;
     const size_t due = run.NextUse(chunk, moment);
@@ -216,8 +216,8 @@ void Director::Restore(const PlannedRun& run, size_t moment, Moves* moves, Stays
   }
 }
 
-// Between micro-batches the weights may change: nothing stays but what the plan keeps, and what is
-// dropped when they do.
+// Between micro-batches the weights may change. Only these chunks stay: those that the plan wants
+// there, and those that ChangeWeights drops.
 void Director::KeepForNext(Moves* moves) {
   DropMisplaced(training_ ? training_->ResidentBefore(0) : std::map<uint32_t, uint64_t>(), moves,
                 Stays::kNot);
@@ -296,7 +296,7 @@ Moves Director::EndOperators() {
   Moves moves;
   if (evaluating()) EndEvaluation(/*resume=*/false, &moves);
   LeaveMoment(&moves);
-  // Shorter than planned: what was gathered for the rest must go.
+  // The micro-batch was shorter than planned: drop the chunks gathered for the rest.
   if (state_ == State::kFollowing && moment_ < training_->size()) state_ = State::kDeviated;
   return moves;
 }
@@ -370,7 +370,7 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
       if (CanFollow(*evaluation_, 0, required)) state_ = State::kEvaluatingByPlan;
     }
   }
-  // By a plan it is nobody's sample.
+  // A sample that begins within a plan would be incomplete.
   if (by_evaluation_plan()) sample_.Clear();
   sample_.Add(required, HeldChunks());
   if (by_evaluation_plan()) {
@@ -382,7 +382,7 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
 
 std::vector<Moment> Director::TakeEvaluationSample(bool end) {
   if (state_ != State::kEvaluating || interrupted_ != State::kIdle) return {};
-  // What stays at home needs no plan.
+  // Weights at home need no plan.
   if (training_ && training_->has_homes()) return {};
   return sample_.Take(end);
 }

@@ -5,7 +5,7 @@
 namespace geminid::zero {
 namespace {
 
-// Operators of one evaluation that are remembered in search of its period.
+// The number of an evaluation's operators among which a period is searched.
 constexpr size_t kMostOperators = 4096;
 
 }  // namespace
@@ -16,10 +16,10 @@ void EvaluationSample::Clear() {
   borders_.clear();
 }
 
-// The shortest period of the operators so far is their number less the longest border.
+// The shortest period of the operators so far is their number minus their longest border.
 void EvaluationSample::Add(const std::vector<uint32_t>& required,
                            const std::vector<uint32_t>& held) {
-  if (operators_.size() == kMostOperators) Clear();  // what never comes round must not fill memory
+  if (operators_.size() == kMostOperators) Clear();  // if they never repeat, limits memory
   recorder_.BeginMoment(required, held);
   operators_.push_back(required);
   size_t border = borders_.empty() ? 0 : borders_.back();

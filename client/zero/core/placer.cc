@@ -26,7 +26,7 @@ absl::Status Placer::NoRoom(uint64_t bytes) const {
                    " bytes of workspace in ", map_.size_bytes()));
 }
 
-// Without chunks that nobody holds, but for `chunks`.
+// The map without chunks that are neither held nor among `chunks`.
 ArenaMap Placer::MapOf(std::span<const uint32_t> chunks, const Held& held) const {
   ArenaMap map = map_;
   for (uint32_t chunk = 0; chunk < bytes_.size(); ++chunk) {
@@ -41,15 +41,15 @@ uint64_t Placer::MostWorkspaceUnpacked(std::span<const uint32_t> chunks, const H
   for (uint32_t chunk : chunks) {
     if (where_[chunk] == Where::kDevice) continue;
     const auto room = all.FindRoom(bytes_[chunk], std::nullopt, Nothing);
-    if (!room.has_value()) return 0;  // something must make way anyhow
+    if (!room.has_value()) return 0;  // something must be evicted in any case
     all.Put(chunk, room->offset, bytes_[chunk]);
     map.Put(chunk, room->offset, bytes_[chunk]);
   }
   return map.MostWorkspace();
 }
 
-// In the order in which Place and Load find room: after what can stay comes what is gathered, then
-// what is brought.
+// In the order in which Place and Load find room: first the chunks that can stay, then those to
+// gather, then those to bring from the host.
 std::optional<Placer::Packed> Placer::Pack(std::span<const uint32_t> chunks,
                                            const Held& held) const {
   Packed packed;
@@ -159,7 +159,7 @@ Steps Placer::Place(const Moves& moves) {
       steps.push_back({opens ? Step::Kind::kOpen : Step::Kind::kGather, move.chunk, room->offset,
                        move.due, move.within_host});
     } else if (opens) {
-      where = Where::kUnopened;  // zeros can wait
+      where = Where::kUnopened;  // an extent of zeros can be opened later
     } else {
       where = Where::kHost;
       steps.push_back({Step::Kind::kGatherToHost, move.chunk, 0, move.due, move.within_host});
@@ -180,7 +180,7 @@ void Placer::ToHost(uint32_t chunk, Steps* steps) {
   steps->push_back({Step::Kind::kToHost, chunk});
 }
 
-// Where there is no room for it, it waits until it is needed.
+// If there is no room for the chunk, it waits until an operator needs it.
 void Placer::Return(const Move& move, Steps* steps) {
   const auto room = map_.FindRoom(bytes_[move.chunk], move.offset, Nothing);
   if (!room.has_value()) return;
@@ -216,7 +216,7 @@ bool Placer::LoadAll(std::span<const uint32_t> chunks, const Held& held, Steps* 
 absl::StatusOr<Steps> Placer::Load(std::span<const uint32_t> chunks, const Held& held) {
   Steps steps;
   if (LoadAll(chunks, held, &steps)) return steps;
-  // Room that is only wanted for workspace, and then room between the chunks themselves.
+  // Retry with the workspace that is only wanted, then with the gaps between the chunks themselves.
   if (needed_workspace_bytes_ < map_.workspace_bytes()) {
     SetWorkspace(needed_workspace_bytes_, &steps);
     if (LoadAll(chunks, held, &steps)) return steps;

@@ -72,7 +72,7 @@ uint32_t PlannedRun::NextUse(uint32_t chunk, size_t moment) const {
 }
 
 bool MovesWhatIsKept(const PlannedRun& run, const std::vector<Moment>& moments) {
-  std::map<uint32_t, uint64_t> before;  // by chunk, where it is in the moment before
+  std::map<uint32_t, uint64_t> before;  // by chunk: its offset in the previous moment
   std::map<uint32_t, uint64_t> now = run.ResidentBefore(0);
   for (size_t m = 0; m < run.size(); ++m) {
     for (const PlannedLoad& load : run.moment(m).loads) now[load.index] = run.OffsetOf(load);

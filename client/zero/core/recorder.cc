@@ -46,7 +46,7 @@ void Recorder::NoteReduced(uint32_t chunk) {
 
 std::vector<Moment> Recorder::Moments() const {
   std::vector<Moment> moments;
-  std::set<uint32_t> pinned;  // hold part of a gradient
+  std::set<uint32_t> pinned;  // chunks that hold a part of a gradient
   for (const Event& event : events_) {
     std::set<uint32_t> used(event.chunks.begin(), event.chunks.end());
     used.insert(pinned.begin(), pinned.end());

@@ -83,11 +83,11 @@ ReplanCause ReplanController::JudgeTime(double step_seconds) {
 void ReplanController::OnReplanned(double model_seconds) {
   const bool for_time = asked_ == ReplanCause::kSlower || asked_ == ReplanCause::kFaster;
   if (IsDuration(model_seconds)) model_seconds_ = model_seconds;
-  // Over the new prediction: it may know of the departure already, which must not count twice.
+  // Relative to the new prediction, which may include the departure: it must not count twice.
   if (for_time) {
     calibration_ = departed_seconds_ / static_cast<double>(departures_) / model_seconds_;
   }
-  // A peak says nothing about the model: it costs no patience.
+  // A replan for a peak says nothing about the model, so it does not lengthen the backoff.
   if (for_time) {
     not_judged_ = backoff_steps_;
     backoff_steps_ = std::min(2 * backoff_steps_, options_.most_backoff_steps);

@@ -20,7 +20,7 @@
 namespace geminid::zero {
 namespace {
 
-constexpr uint32_t kLandingPlaces = 2;  // one is copied to while another one's update is made
+constexpr uint32_t kLandingPlaces = 2;  // one receives a copy while the other one is being updated
 
 }  // namespace
 
@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Session* session,
       if (ranks == nullptr) continue;
       ranks->Abort(absl::StrCat("rank ", ranks->Rank(), ": ", std::string(status.message())));
     }
-    // Another rank may have died meanwhile: this one's state must be there when all try again.
+    // Another rank may have died meanwhile: this rank's state must survive for the next attempt.
     if (engine->may_resume()) session->LeaveToSuccessor();
     return status;
   }
@@ -62,7 +62,7 @@ EngineImpl::~EngineImpl() {
   if (unfinished && standing_.failed.ok()) links_->Abort(WhyStopped());
   if (updater_ != nullptr && setup_.updates_in_backward()) updater_->Abandon();
   if (state_ != nullptr) state_->snapshotter().Stop();
-  // Each calls the other.
+  // The updater and the mover call each other.
   if (updater_ != nullptr) updater_->Stop();
   const bool passed = residency_ == nullptr || residency_->Stop();
   updater_.reset();
@@ -73,7 +73,7 @@ EngineImpl::~EngineImpl() {
   UnclaimArena(*setup_.session);
 }
 
-// What is still being moved, in the middle of a step, stays with the session.
+// Chunks that are still being moved, in the middle of a step, stay with the session.
 void EngineImpl::GiveMemoryBack() {
   const absl::Duration timeout = std::min(setup_.options.timeout, kFarewellTimeout);
   if (links_ != nullptr) links_->GiveSegmentsBack();
@@ -82,13 +82,13 @@ void EngineImpl::GiveMemoryBack() {
   if (links_ != nullptr && links_->host_shards() != nullptr) {
     links_->host_shards()->Free().IgnoreError();
   }
-  // Should it fail, that stays until the session ends.
+  // If this fails, the memory stays allocated until the session ends.
   if (store_ != nullptr) store_->Free().IgnoreError();
 }
 
 absl::Status EngineImpl::Start() {
   Session& session = *setup_.session;
-  // Where there is another engine, what is there is that one's.
+  // If the session has another engine, the state belongs to that engine.
   standing_.may_resume =
       setup_.options.resume && session.is_successor() && !IsArenaClaimed(session);
   GEMINID_RETURN_IF_ERROR(setup_.Check());
@@ -98,8 +98,8 @@ absl::Status EngineImpl::Start() {
     return absl::FailedPreconditionError(
         "the session has an engine already; end that one first, or connect another session");
   }
-  // Plans name chunks by their numbers, which must be the same on all ranks. What a predecessor
-  // left has the lowest ones: where there may be one, that comes first.
+  // Plans name chunks by their numbers, which must be the same on all ranks. The chunks of an
+  // earlier process have the lowest numbers. So the state comes first if such chunks are possible.
   const bool state_first = IsOfRun(session);
   GEMINID_RETURN_IF_ERROR(MakeRooms());
   if (setup_.options.stable_addresses) GEMINID_RETURN_IF_ERROR(MakeViews());
@@ -110,13 +110,13 @@ absl::Status EngineImpl::Start() {
   if (!state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
   GEMINID_ASSIGN_OR_RETURN(const RunPosition run, MakeState());
   if (state_first) GEMINID_RETURN_IF_ERROR(AllocateGathered());
-  // Last, as only some ranks have any: see above.
+  // Last, because only some ranks allocate for it, and later numbers may differ.
   GEMINID_RETURN_IF_ERROR(links_->ChargeSegments());
   GEMINID_RETURN_IF_ERROR(StartMoving());
   return MakeStep(run);
 }
 
-// Who decides on chunks, and who places them.
+// Creates the parts that decide on chunks and place them.
 absl::Status EngineImpl::MakeRooms() {
   GEMINID_RETURN_IF_ERROR(setup_.MakeLayout());
   std::vector<GradientBook::Tensor> tensors;
@@ -210,8 +210,8 @@ StateStoreOptions EngineImpl::StoreOptions() const {
   return made;
 }
 
-// On all ranks the same chunks, so that they also move the same ones to their devices: as many as
-// the rank with the least room needs there.
+// All ranks choose the same chunks, so that they also move the same ones to their devices: as many
+// as the rank with the least room must put on disk.
 absl::Status EngineImpl::ChooseDisk(StateStoreOptions* options) {
   if (!options->disk.has_value()) return absl::OkStatus();
   if (setup_.options.state_placement != StatePlacement::kAuto) {
@@ -335,7 +335,7 @@ std::string EngineImpl::NameOfGathered(uint32_t chunk) const {
   return absl::StrCat(chunk == owner ? "" : "the gradient of ", setup_.NamesIn(owner));
 }
 
-// When memory was allocated or freed: a look at the statistics must not wait for the daemon.
+// Called when memory was allocated or freed, so that statistics never wait for the daemon.
 absl::Status EngineImpl::ReadHostBytes() {
   absl::StatusOr<uint64_t> bytes = setup_.session->HostBytes();
   const SavedActivations* const saved = residency_->saved_activations();
@@ -353,7 +353,7 @@ absl::Status EngineImpl::Fail(const absl::Status& status) {
   return status;
 }
 
-// What the trainer told the other ranks itself, else the error that it stopped for.
+// The error that the trainer gave the other ranks, else the one that it stopped for.
 std::string EngineImpl::WhyStopped() const {
   std::string why = "stopped in the middle of a step";
   const absl::Status told = links_->health();

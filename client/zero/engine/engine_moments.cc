@@ -1,4 +1,4 @@
-// Operators, and what happens between them.
+// Operators, and what the engine does between them.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -11,7 +11,7 @@
 namespace geminid::zero {
 namespace {
 
-// Where workspace can grow to this many times the most there ever was, nothing leaves for it.
+// If workspace can grow to so many times its peak, nothing is evicted to let it grow further.
 constexpr uint64_t kAmple = 4;
 
 }  // namespace
@@ -35,7 +35,7 @@ absl::Status EngineImpl::CheckUse(Pass pass, std::span<const ParameterId> parame
     return absl::FailedPreconditionError("after GradientNorm comes Step, before any operator");
   }
   for (ParameterId id : parameters) {
-    // A backward may want no more of it than the place of its gradient.
+    // A backward operator may need only the extent of the weight, for its gradient.
     const bool takes_more =
         pass == Pass::kBackward && setup_.parameters[static_cast<uint32_t>(id)].backward_uses > 1;
     if (!takes_more) GEMINID_RETURN_IF_ERROR(book_->CheckWeight(static_cast<uint32_t>(id)));
@@ -120,7 +120,7 @@ absl::Status EngineImpl::BeginOperator(bool evaluate, const std::vector<uint32_t
   Residency::Room room = {.chunks = chunks, .workspace_bytes = workspace_bytes};
   room.held_already = true;
   if (following) room.wanted_bytes = director_->followed().workspace_bytes(director_->moment());
-  // A plan knows how much workspace there will be, unless it grew since.
+  // A plan knows the size of workspace, unless workspace has grown beyond it.
   if (!following || plans_->workspace_grew()) {
     room.enough_bytes = kAmple * residency_->meter().Read().peak_workspace_bytes;
   }
@@ -216,7 +216,7 @@ absl::Status EngineImpl::ReduceIfComplete(uint32_t chunk) {
 
 absl::Status EngineImpl::Reduce(uint32_t chunk) {
   const uint32_t storage = book_->StorageOf(chunk);
-  // One that no operator used was not waited for: its update still reads the gradient before.
+  // No operator used this chunk, so nothing waited for its update, which may read the gradient.
   GEMINID_RETURN_IF_ERROR(updater_->WaitCurrent(chunk, setup_.options.timeout));
   const int before = book_->reductions(chunk);
   book_->Reduce(chunk);
@@ -225,7 +225,7 @@ absl::Status EngineImpl::Reduce(uint32_t chunk) {
   return residency_->Move(director_->Reduce(storage), {before == 0, after == all});
 }
 
-// An extent of zeros, unless part of the gradient is there already.
+// Opens an extent of zeros, unless a part of the gradient is there already.
 absl::Status EngineImpl::OpenGradient(uint32_t chunk) {
   const uint32_t storage = book_->StorageOf(chunk);
   {
@@ -248,7 +248,7 @@ absl::Status EngineImpl::PlaceGradient(uint32_t storage, bool planned, uint64_t 
     residency_->BeginMoment(director_->moment(), stream);
     plans_->BeginMoment(stream);
   }
-  // Workspace that has been given back since may serve.
+  // Workspace that was released in the meantime may make enough room.
   return residency_->MoveWithRoom(moves, {.chunks = {storage},
                                           .workspace_bytes = workspace_bytes,
                                           .wanted_bytes = residency_->reserved_bytes()});

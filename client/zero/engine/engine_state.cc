@@ -1,4 +1,4 @@
-// State in and out: when it may be asked for, and what must come to rest before.
+// State in and out: when calls are allowed, and what they wait for first.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,15 +33,15 @@ absl::Status EngineImpl::CheckBetweenSteps(const char* call) {
       absl::StrCat(call, " is for between steps: after Step, before BeginMicroBatch"));
 }
 
-// A snapshot that is being taken reads the state, too.
+// Waits for updates and for a snapshot in progress, which also reads the state.
 absl::Status EngineImpl::WaitNobodyReadsState() {
-  // What became of it is said by WaitSnapshot.
+  // The snapshot's own error is returned by WaitSnapshot.
   absl::Status ended = state_->snapshotter().Wait(setup_.options.timeout);
   if (absl::IsDeadlineExceeded(ended)) return ended;
   return updater_->WaitIdle(setup_.options.timeout);
 }
 
-// State is about to be changed by other means than the update.
+// Called before the state is changed by anything other than the update.
 absl::Status EngineImpl::ForgetDeviceCopies() {
   GEMINID_RETURN_IF_ERROR(WaitNobodyReadsState());
   GEMINID_RETURN_IF_ERROR(residency_->Move(director_->ChangeWeights()));
@@ -57,7 +57,7 @@ absl::Status EngineImpl::MoveStateToDevice(std::span<const uint32_t> chunks) {
   return ReadHostBytes();
 }
 
-// What can fail on one rank alone comes first, and changes nothing.
+// First comes the part that may fail on one rank alone; it changes nothing.
 absl::StatusOr<ActivationStack*> EngineImpl::MakeActivationStack(const ActivationShape& shape) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckNotStarted("MakeActivationStack"));
@@ -152,7 +152,7 @@ absl::Status EngineImpl::InitializeShards(const FillRange& fill) {
   return AgreeOnFill("InitializeShards", filled);
 }
 
-// The engine goes on, whichever rank failed: values can be set again, and until then nothing is
+// If any rank fails, the engine stays usable: values can be set again. Until then nothing may be
 // computed with them.
 absl::Status EngineImpl::AgreeOnFill(const char* call, const absl::Status& filled) {
   const absl::StatusOr<std::optional<uint32_t>> first = state_->FirstWithout(filled);
@@ -265,7 +265,7 @@ absl::Status EngineImpl::StartSnapshot(std::shared_ptr<SnapshotSink> sink) {
   const Lock lock(mutex_);
   GEMINID_RETURN_IF_ERROR(CheckBetweenSteps("StartSnapshot"));
   GEMINID_RETURN_IF_ERROR(standing_.unfilled);
-  // First what is updated first, so that the updater seldom comes before.
+  // Chunks that are updated first come first, so that the updater seldom overtakes the snapshot.
   std::vector<uint32_t> order = plans_->update_order();
   std::vector<bool> listed(setup_.layout.chunks.size(), false);
   for (uint32_t chunk : order) listed[chunk] = true;

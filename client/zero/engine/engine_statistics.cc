@@ -1,4 +1,4 @@
-// What is known of the engine without waiting for the call that it is in.
+// What can be read of the engine without waiting for a call in progress.
 #include <array>
 #include <set>
 #include <span>
@@ -15,7 +15,7 @@ absl::Status EngineImpl::health() const {
   return known.ok() ? residency_->mover().status() : known;
 }
 
-// When a call ends, and nothing before the engine is made and after it has ended.
+// Called when a call ends. Does nothing before the engine is complete or after it has ended.
 void EngineImpl::Publish() {
   if (step_ == nullptr || *self_ == nullptr) return;
   Published::Basis basis{.host_bytes = standing_.host_bytes,

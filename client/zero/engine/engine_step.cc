@@ -18,7 +18,7 @@ absl::Status EngineImpl::CheckNothingOpen(const char* call) const {
       absl::StrCat(call, " while an Operation is open; finish all of them first"));
 }
 
-// The last one reduces what all of them added up.
+// In ZeRO's stage 1 the last micro-batch reduces the sums over all of them.
 absl::Status EngineImpl::CheckMicroBatches(const char* call) const {
   const int all = setup_.MicroBatchesOfStep();
   if (!setup_.sums_gradients() || MicroBatchesBegun() == all) return absl::OkStatus();
@@ -85,10 +85,10 @@ absl::Status EngineImpl::EndMicroBatch(bool step_ends) {
   return plans_->EndMicroBatch(step_->micro_batches(), step_ends);
 }
 
-// A trained parameter that no operator gave a gradient has a gradient of zeros: all ranks reduce
-// all chunks, whatever each of them used. With parts that is so of a step, and of those chunks that
-// the micro-batch gave a gradient, on all ranks the same. Sums over micro-batches are reduced with
-// the last one, whichever part it is of.
+// A trained parameter that received no gradient has a gradient of zeros: all ranks reduce all
+// chunks, whichever chunks each rank used. With micro-batches of several parts, a micro-batch
+// reduces only the chunks that it gave gradients, the same on all ranks; the step's end reduces the
+// rest. Sums over micro-batches are reduced at the step's end in any case.
 absl::Status EngineImpl::ReduceIncomplete(bool step_ends) {
   const ComputePlace& place = residency_->compute();
   for (uint32_t c = 0; c < setup_.layout.chunks.size(); ++c) {
@@ -130,7 +130,7 @@ absl::Status EngineImpl::CancelMicroBatch() {
   return absl::OkStatus();
 }
 
-// Ends the last micro-batch, if that has not been done.
+// Ends the last micro-batch first, unless that was done.
 absl::StatusOr<double> EngineImpl::NormOfStep(const AgreedFields& step) {
   if (step_->has_norm()) return step_->Norm(step);
   GEMINID_RETURN_IF_ERROR(SynchronizeStreams());
@@ -140,7 +140,7 @@ absl::StatusOr<double> EngineImpl::NormOfStep(const AgreedFields& step) {
   GEMINID_RETURN_IF_ERROR(setup_.Waited(
       StallCause::kUpdate, [&] { return updater_->WaitIdle(setup_.options.timeout); }));
   GEMINID_RETURN_IF_ERROR(mover.FreeSpareBuffers());
-  // Of sums, what was reduced is what was measured.
+  // Sums over micro-batches were measured when they were reduced.
   const bool measured = setup_.sums_gradients() || book_->AllReduced(setup_.options.accumulate);
   if (setup_.options.accumulate > 1 && !measured) {
     GEMINID_RETURN_IF_ERROR(mover.MeasureGradients());
@@ -156,7 +156,7 @@ absl::StatusOr<double> EngineImpl::GradientNorm() {
   return norm.ok() ? norm : NotOfStep(norm.status());
 }
 
-// What ranks were given differently changes nothing: they may give it again.
+// If ranks passed different steps, nothing has changed, and they may call again.
 absl::Status EngineImpl::NotOfStep(const absl::Status& status) {
   return absl::IsInvalidArgument(status) && step_->has_norm() ? status : Fail(status);
 }
@@ -196,7 +196,7 @@ absl::StatusOr<StepResult> EngineImpl::Step(const StepInput& input) {
   return result;
 }
 
-// All ranks come here together; the numbers are this one's.
+// All ranks get here together; the numbers in the message are those of this rank.
 absl::Status EngineImpl::DiskSpent() const {
   const DiskState* const disk = store_->disk();
   return MarkDiskSpent(absl::ResourceExhaustedError(absl::StrCat(
@@ -207,7 +207,7 @@ absl::Status EngineImpl::DiskSpent() const {
       "with more endurance, or with state on the host")));
 }
 
-// All ranks come here together.
+// All ranks get here together.
 absl::Status EngineImpl::NameNotFinite(double norm) {
   const absl::StatusOr<std::string> where = step_->WhereNotFinite();
   if (!where.ok()) return Fail(where.status());

@@ -1,6 +1,6 @@
 // Between steps the engine gives its arena to a job of higher priority, waits in the queue, and
-// goes on. Every byte that is not computed anew comes back as it was. Where Admission::on_wait ends
-// the wait, the state stays on the host.
+// continues. All state comes back bit-identical. If Admission::on_wait ends the wait, the state
+// stays on the host.
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
@@ -20,17 +20,17 @@ absl::StatusOr<bool> EngineImpl::AllRanks(bool mine) {
   return missing[0] == 0;
 }
 
-// Any rank that was asked asks all, in the sum of the step's norm. Where one cannot now, because
-// its trainer holds workspace or there is no room for its state, all go on and try after the next
-// step.
+// A rank that was asked tells all ranks in the sum of the step's norm. If one rank cannot yield
+// now, because its trainer holds workspace or its state has no room on the host, all continue and
+// retry after the next step.
 absl::Status EngineImpl::YieldIfAsked() {
   if (!step_->TakeYieldAsked()) return absl::OkStatus();
-  const Residency::Placing placing(residency_.get());  // until the arena is here again
+  const Residency::Placing placing(residency_.get());  // until the arena is back
   GEMINID_RETURN_IF_ERROR(updater_->WaitIdle(setup_.options.timeout));
-  // It reads the state where it is; what became of it is said by WaitSnapshot.
+  // The snapshot reads the state in its place. WaitSnapshot returns the snapshot's own error.
   const bool read = !absl::IsDeadlineExceeded(state_->snapshotter().Wait(setup_.options.timeout));
   SavedActivations* const saved = residency_->saved_activations();
-  const SavedActivations::Pause pause(saved);  // likewise
+  const SavedActivations::Pause pause(saved);  // waits for copies; ends with this function
   const bool idle = read && pause.status().ok() && residency_->workspace().in_use_bytes() == 0 &&
                     !residency_->AnyBlockInHoles();
   const bool ready = idle && store_->PrepareToLeave().ok();
@@ -52,7 +52,7 @@ absl::Status EngineImpl::YieldIfAsked() {
   return ReadHostBytes();
 }
 
-// Until all ranks have their arenas again, or the wait of one has been ended.
+// Waits until all ranks have their arenas again, or one rank's wait was ended.
 absl::Status EngineImpl::AwaitArena() {
   ArenaWait mine;
   for (;;) {
@@ -77,7 +77,7 @@ absl::Status EngineImpl::LeaveArena() {
   GEMINID_RETURN_IF_ERROR(residency_->GiveWorkspaceUp());
   GEMINID_RETURN_IF_ERROR(residency_->mover().WaitIdle());
   GEMINID_RETURN_IF_ERROR(store_->LeaveDevice());
-  // Requests are carried out in order: what was asked before this is done when it is.
+  // Requests are executed in order: when this one ends, all earlier ones have ended.
   GEMINID_RETURN_IF_ERROR(
       setup_.session->ReserveWorkspace(0, /*may_evict=*/false).Wait(setup_.options.timeout));
   return GiveArenaBack(*setup_.session);

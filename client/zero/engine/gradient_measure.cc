@@ -4,7 +4,7 @@
 
 namespace geminid::zero {
 
-// Engine::Create makes no others.
+// Engine::Create makes only EngineImpl.
 void MeasureStepGradients(Engine& engine) {
   static_cast<EngineImpl&>(engine).MeasureStepGradients();
 }

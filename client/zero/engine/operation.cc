@@ -22,7 +22,7 @@ Operation& Operation::operator=(Operation&& other) noexcept {
 
 Operation::~Operation() { FinishIfOpen(); }
 
-// The engine remembers an error and returns it from its next call.
+// Finish's error is not lost: the engine returns it from its next call.
 void Operation::FinishIfOpen() {
   if (state_ != nullptr && state_->Open()) (void)Finish();
 }

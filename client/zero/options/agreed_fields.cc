@@ -26,7 +26,7 @@ const char* NameOf(NotFinite what) {
   return "unknown";
 }
 
-// Collects fields of one thing.
+// Collects the fields of one object; `of` is appended to each name.
 class Collector {
  public:
   explicit Collector(std::string of = "") : of_(std::move(of)) {}
@@ -41,7 +41,7 @@ class Collector {
   AgreedFields Take() { return std::move(fields_); }
 
  private:
-  const std::string of_;  // after each name
+  const std::string of_;  // appended to each name
   AgreedFields fields_;
 };
 

@@ -38,7 +38,7 @@ bool IsOnGpu(const Session* session) {
   return session != nullptr && session->device_description().kind == DeviceKind::kCuda;
 }
 
-// There are no kernels that make matrices orthogonal: with them state stays on the host.
+// No GPU kernel makes matrices orthogonal, so with Muon on a GPU the state stays on the host.
 Options WithPlaceOfState(const Session* session, Options options) {
   const bool automatic =
       options.state_placement == StatePlacement::kAuto && options.placement != Placement::kDevice;
@@ -204,7 +204,7 @@ absl::Status EngineSetup::CheckStage() const {
   return absl::OkStatus();
 }
 
-// What a step is made with must be the same for all parameters: ranks of other parts pass it on.
+// Ranks that resume pass the step to ranks of other parts, so all parameters need the same one.
 absl::Status EngineSetup::CheckAllRanks() const {
   if (options.all_ranks == nullptr && options.model.empty()) return absl::OkStatus();
   if (options.all_ranks == nullptr) {
@@ -223,7 +223,7 @@ absl::Status EngineSetup::CheckAllRanks() const {
       "the engines of a model's parts cannot resume together (Options::all_ranks): ", why));
 }
 
-// Nothing but its own gradient may be needed for an element's update.
+// Each element's update may need nothing but the element's own gradient.
 absl::Status EngineSetup::CheckUpdatesInBackward() const {
   const char* why = nullptr;
   if (options.clip_norm > 0) why = "clipping needs the norm of the whole gradient first";

@@ -12,7 +12,7 @@ namespace {
 
 using kernels::OptimizerKind;
 
-// What differs between the public structures and those of the kernels is only what a step sets.
+// Public structures and those of the kernels differ only in fields that each step sets.
 void Fill(const AdamWOptions& from, kernels::OptimizerOptions* to) {
   to->kind = OptimizerKind::kAdamW;
   to->adamw.beta1 = from.beta1;
@@ -133,7 +133,7 @@ bool CountsUpdates(const kernels::OptimizerOptions& options) {
       return true;
     case OptimizerKind::kLamb:
       return options.lamb.bias_correction;
-    case OptimizerKind::kSgd:  // of momentum, whose first gradient is not dampened
+    case OptimizerKind::kSgd:  // with momentum, because the first gradient is not dampened
       return options.sgd.momentum > 0 && options.sgd.dampening != 0;
     case OptimizerKind::kAdagrad:
       return options.adagrad.rate_decay > 0;

@@ -20,7 +20,7 @@ double WarmUp(const Schedule& schedule, uint64_t step) {
   return schedule.peak * (1.0 - (1.0 - schedule.first_share) * missing);
 }
 
-// 1 right after the warm-up, 0 at the last step.
+// The factor after the warm-up: from 1 right after it to 0 at the last step.
 double Fall(const Schedule& schedule, double progress) {
   switch (schedule.shape) {
     case ScheduleShape::kLinear:

@@ -36,7 +36,7 @@ absl::StatusOr<ChunkCollectives::Ranks> ChunkCollectives::RanksFor(const Group& 
   std::byte* const there = device_.HostAddress(data);
   if (there != nullptr) return Ranks{group.ranks, there};
   if (group.device_ranks == nullptr) return Ranks{};
-  GEMINID_RETURN_IF_ERROR(place_.Finish());  // what was queued on it
+  GEMINID_RETURN_IF_ERROR(place_.Finish());  // waits for operations queued on the chunk
   return Ranks{group.device_ranks, data};
 }
 

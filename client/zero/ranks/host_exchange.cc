@@ -52,7 +52,7 @@ HostExchange::Slice HostExchange::OwnSlice(const Exchanged& chunk) const {
 }
 
 absl::Status HostExchange::Down(const Exchanged& chunk, Slice slice) {
-  GEMINID_RETURN_IF_ERROR(Noted(place_.Finish()));  // what was queued on the extent
+  GEMINID_RETURN_IF_ERROR(Noted(place_.Finish()));  // waits for operations queued on the extent
   return Move({.source = chunk.chunk,
                .destination = storage_.id,
                .priority = Priority::kUrgent,

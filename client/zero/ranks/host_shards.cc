@@ -10,7 +10,7 @@
 namespace geminid::zero {
 namespace {
 
-// Each rank is in one group of as many ranks as any other.
+// Checks that all hosts have the same number of ranks, and that there are several hosts.
 absl::Status CheckHosts(collectives::Communicator& all, int ranks_here, int rank_here) {
   std::vector<int32_t> ends = {ranks_here, -ranks_here};
   GEMINID_RETURN_IF_ERROR(all.AllReduce(ends, ends, collectives::ReduceOp::kMin));
@@ -79,7 +79,7 @@ absl::Status HostShards::Allocate(Session* session, const Layout& layout) {
   if (!handles.ok()) return handles.status();
   session_ = session;
   kept_ = *std::move(handles);
-  // What is there is a payload, and not free storage.
+  // The memory holds values, so its state must not be FREE.
   for (const ChunkHandle& kept : kept_) session_->Transition(kept.id, ChunkState::kHold);
   return absl::OkStatus();
 }

@@ -12,10 +12,10 @@ namespace {
 
 using collectives::ReduceOp;
 
-// Of an operator, in the message about one that differs.
+// Chunks of an operator in the message about operators that differ.
 constexpr size_t kMostChunksNamed = 8;
 
-// Of the text of a field that is exchanged.
+// Words of a field's text that ranks exchange.
 constexpr size_t kFieldWords = 24;
 
 int64_t HashOf(const TraceMoment& moment) {
@@ -44,7 +44,7 @@ absl::Status RankAgreement::CheckSameFields(const char* what, const AgreedFields
   return SameOnAll(sums, ranks_->WorldSize()) ? absl::OkStatus() : NameDifference(what, fields);
 }
 
-// All ranks come here. Those that have fewer fields have another one before these end.
+// A collective. A rank with fewer fields differs in one of the fields before the end of its list.
 absl::Status RankAgreement::NameDifference(const char* what, const AgreedFields& fields) {
   std::vector<int64_t> least = {static_cast<int64_t>(fields.size())};
   GEMINID_RETURN_IF_ERROR(ranks_->AllReduce(least, least, ReduceOp::kMin));
@@ -99,7 +99,7 @@ absl::Status RankAgreement::CheckSameOperators(const std::vector<TraceMoment>& m
   return NameUses(moments, first);
 }
 
-// All ranks come here.
+// A collective.
 absl::Status RankAgreement::NameUses(const std::vector<TraceMoment>& moments, size_t moment) {
   std::vector<int64_t> own(kMostChunksNamed, -1);
   if (moment < moments.size()) {
@@ -152,7 +152,7 @@ absl::Status RankAgreement::Worst(std::vector<double>* values) {
 
 absl::StatusOr<std::optional<uint32_t>> RankAgreement::Least(std::optional<uint32_t> mine,
                                                              uint32_t bound) {
-  // The least has the greatest distance, and whoever has none has none.
+  // The least number has the greatest distance from `bound`; a rank without one has distance 0.
   std::vector<double> distance = {mine.has_value() ? static_cast<double>(bound - *mine) : 0.0};
   GEMINID_RETURN_IF_ERROR(Worst(&distance));
   if (distance[0] == 0) return std::nullopt;

@@ -14,15 +14,15 @@
 namespace geminid::zero {
 namespace {
 
-// The end of a group's name says what it is of; see ChunkSpec::name.
+// Cuts a group's name to what ChunkSpec::name allows. Its end says the most.
 std::string ShortName(const std::string& group) {
   constexpr size_t kMost = 128;
   const std::string name = absl::StrCat("shared by ranks: ", group);
   return name.size() <= kMost ? name : name.substr(name.size() - kMost);
 }
 
-// Of the same ranks, for the engine alone. While one rank plans, compiles or logs, the others wait
-// for it in any of these.
+// A communicator of the same ranks for the engine alone. Its calls wait with the engine's timeout,
+// since other ranks may plan, compile or log meanwhile.
 absl::StatusOr<std::unique_ptr<collectives::Communicator>> Duplicate(
     collectives::Communicator* ranks, const char* name, absl::Duration timeout) {
   const Patience patience(ranks, timeout);
@@ -42,7 +42,7 @@ RankLinks::RankLinks(Session* session, collectives::Communicator* ranks, const O
       control_(std::move(control)),
       agreement_(control_.get(), std::move(names)) {}
 
-// Charges that are still there are the session's.
+// Remaining charges stay until the session ends.
 RankLinks::~RankLinks() { gives_segments_back_->store(false); }
 
 absl::StatusOr<std::unique_ptr<RankLinks>> RankLinks::Connect(
@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<RankLinks>> RankLinks::Connect(
   return links;
 }
 
-// Memory of devices that no host can touch goes between them directly, where that can be.
+// Connects devices whose memory no host can touch directly, if that is possible.
 absl::Status RankLinks::ConnectDevices(const Layout& layout) {
   if (world_size() == 1) return absl::OkStatus();
   exchange_by_ = ranks_->BackendName();
@@ -103,12 +103,12 @@ absl::Status RankLinks::ChargeSegments() {
   };
   GEMINID_ASSIGN_OR_RETURN(segment_charge_, ranks_->ChargeSegments(charge));
   if (options_.host_ranks == nullptr) return absl::OkStatus();
-  // Unless they come from the same ones, of which it is told already.
+  // No charge if host_ranks shares the segments of ranks_, which are charged already.
   GEMINID_ASSIGN_OR_RETURN(host_segment_charge_, options_.host_ranks->ChargeSegments(charge));
   return absl::OkStatus();
 }
 
-// Another charger is told already where these are charged.
+// Leaves out segments that another charger is told of already: they are charged there.
 absl::StatusOr<uint64_t> RankLinks::SegmentBytes() const {
   uint64_t all = 0;
   const auto add = [&all](const std::string&,
@@ -128,9 +128,9 @@ void RankLinks::GiveSegmentsBack() {
   host_segment_charge_.reset();
 }
 
-// Of ranks with the same elements one counts them, or norms of tensors would be wrong. The
-// trainer's communicator is used, since an error of Create on another rank aborts that one. It gets
-// the engine's timeout, as another rank may still be allocating its memory.
+// Of several ranks with the same elements exactly one must count them, or norms of tensors would be
+// wrong. Uses the trainer's communicator, since an error of Create on another rank aborts that one.
+// It gets the engine's timeout, because another rank may still be allocating its memory.
 absl::Status RankLinks::CheckCounted(std::vector<int64_t> counted) const {
   if (sums_ == nullptr) return absl::OkStatus();
   {

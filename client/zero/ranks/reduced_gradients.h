@@ -1,6 +1,6 @@
-// Gradients of this rank's shard between their reduction and their update: the sums of their
-// squares, those of this rank's gradients before the reduction, copies in progress to where the
-// update reads them, and landing places of gradients that are used at once. Pure.
+// Gradients of this rank's shard between their reduction and their update. Has sums of squares, of
+// gradients before the reduction too, and the landing places of gradients that are used at once.
+// Knows which copies to where the update reads them are in progress. Pure.
 #ifndef GEMINID_CLIENT_ZERO_RANKS_REDUCED_GRADIENTS_H_
 #define GEMINID_CLIENT_ZERO_RANKS_REDUCED_GRADIENTS_H_
 
@@ -69,7 +69,7 @@ class ReducedGradients {
   void BeginAdding() { adding_ = true; }
   void EndAdding() { adding_ = false; }
   bool adding() const { return adding_; }
-  // A chunk's granules are updated as they come; those that leave the device, in landing places.
+  // The chunk's granules will be updated as they arrive. `land`: through landing places.
   void Expect(uint32_t chunk, uint32_t granules, bool land) {
     updating_ += granules;
     for (uint32_t g = 0; land && g < granules; ++g) landing_.push_back({chunk, g});

@@ -13,7 +13,7 @@
 namespace geminid::zero {
 namespace {
 
-constexpr uint64_t kAlignment = 64;  // that of homes
+constexpr uint64_t kAlignment = 64;  // of homes of chunks
 
 }  // namespace
 
@@ -22,7 +22,7 @@ HomeRanges::HomeRanges(Session* session, std::string name, uint64_t chunk_bytes)
       name_(std::move(name)),
       chunk_bytes_(base::RoundUp(chunk_bytes, kAlignment)) {}
 
-// Requests are carried out in order: copies that have ended are settled when the chunks are free.
+// Requests are executed in order, so ended copies are settled before the chunks are free.
 HomeRanges::~HomeRanges() {
   std::vector<ChunkId> chunks;
   std::vector<Pending> freed;
@@ -30,11 +30,11 @@ HomeRanges::~HomeRanges() {
     chunks.push_back(slab.chunk);
     freed.push_back(session_.Transition(slab.chunk, ChunkState::kFree));
   }
-  const absl::Time end = base::MonotonicNow() + kFarewellTimeout;  // of all of them
+  const absl::Time end = base::MonotonicNow() + kFarewellTimeout;  // for all of them together
   for (const Pending& free : freed) {
     free.Wait(std::max(end - base::MonotonicNow(), absl::ZeroDuration())).IgnoreError();
   }
-  if (!chunks.empty()) session_.Free(chunks).IgnoreError();  // else they end with the session
+  if (!chunks.empty()) session_.Free(chunks).IgnoreError();  // else the session frees them
 }
 
 absl::StatusOr<std::vector<HomeRanges::Range>> HomeRanges::Take(uint64_t bytes,
@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<HomeRanges::Range>> HomeRanges::Take(uint64_t bytes,
       return session_.Allocate({{name, ChunkKind::kGeneric, slab_bytes}});
     };
     absl::StatusOr<std::vector<ChunkHandle>> made = allocate(std::max(chunk_bytes_, enough));
-    // What is left of the host's memory may be enough for this alone.
+    // The rest of the host's memory may be enough for this request alone.
     if (absl::IsResourceExhausted(made.status()) && enough < chunk_bytes_) made = allocate(enough);
     if (!made.ok()) return made.status();
     session_.Transition(made->front().id, ChunkState::kHold);

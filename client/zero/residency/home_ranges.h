@@ -29,8 +29,8 @@ class HomeRanges {
   HomeRanges(const HomeRanges&) = delete;
   HomeRanges& operator=(const HomeRanges&) = delete;
 
-  // `bytes`, above 0, in ranges of `range_bytes` and one of the rest; the lowest free ones. Blocks
-  // while it allocates a chunk. RESOURCE_EXHAUSTED as the daemon words it: nothing has changed.
+  // Takes `bytes`, above 0, as ranges of `range_bytes` and one for the rest: the lowest free ones.
+  // Blocks while it allocates a chunk. RESOURCE_EXHAUSTED in the daemon's words: nothing changed.
   absl::StatusOr<std::vector<Range>> Take(uint64_t bytes, uint64_t range_bytes);
   // Returns a range. Never waits for the daemon.
   void Give(const Range& range);

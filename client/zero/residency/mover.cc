@@ -14,7 +14,7 @@
 namespace geminid::zero {
 namespace {
 
-// How often a wait is asked for its cause again.
+// The interval at which a wait asks for its cause again.
 constexpr std::chrono::milliseconds kStallSlice{20};
 
 std::vector<uint64_t> ExtentBytes(const MoverContext& context) {
@@ -71,7 +71,7 @@ std::function<void(const absl::Status&)> Mover::Later(
 }
 
 void Mover::After(const ComputePlace& place, std::function<absl::Status()> act) {
-  // The stream is the mover's own, and ends with all of its work before it.
+  // The stream belongs to the mover, and ends after all of its work and before the mover.
   place.stream->CallBack([this, ops = place.ops, act = std::move(act)] {
     if (!this->status().ok()) return;
     absl::Status status = ops->status();
@@ -89,10 +89,10 @@ void Mover::Changed() {
   StartGathers();
 }
 
-// --- asking --------------------------------------------------------------------------------------
+// --- requests -----------------------------------------------------------------------------------
 
-// Where the stream is, and not where the calls are, counts for deadlines: one that lies behind is
-// taken for the next round's.
+// With a stream, the moment counts from when the stream gets there. A deadline that lies before the
+// current moment would be taken for the next round's.
 void Mover::BeginMoment(uint64_t moment, Stream* stream) {
   if (stream == nullptr) return session().BeginMoment(moment);
   stream->CallBack([guard = guard_, moment] {
@@ -170,8 +170,8 @@ void Mover::Drop(uint32_t chunk) {
   Leave(chunk);
 }
 
-// Growing waits for what is on its way out; shrinking cannot fail, and is in the ring before any
-// request for what it frees.
+// Growing waits until the range is clear. Shrinking cannot fail, and enters the ring before any
+// request for the room that it frees.
 absl::Status Mover::Reserve(uint64_t before, uint64_t bytes) {
   const bool grows = bytes > before;
   const uint64_t end = session().arena_bytes() / kExtentAlignmentBytes * kExtentAlignmentBytes;
@@ -203,9 +203,9 @@ StallCause Mover::CauseOfWait(uint32_t chunk) const {
   }
 }
 
-// The trainer's thread waits until it is `ready`. What it waits for may change meanwhile, and a
-// daemon that takes no requests at all is the cause of whatever does not come. The deadline is of
-// standstill: whatever goes on may take its time.
+// Waits on the trainer's thread until `ready`. The cause of the wait may change meanwhile; if the
+// daemon takes no requests at all, the daemon is the cause. The deadline limits standstill: it
+// starts again whenever anything has changed.
 absl::Status Mover::Await(Lock* lock, const std::function<bool()>& ready, const std::string& what,
                           const std::function<StallCause()>& cause) {
   absl::Time since = context_.setup->clock();
@@ -321,7 +321,7 @@ void Mover::Loop() {
     const std::optional<Task> task = queue_.TakeFront(
         [this](uint32_t chunk) { return MayReduce(chunk); }, context_.weights_current);
     if (!task.has_value()) {
-      // Nothing was ready a moment ago, and the lock was not given up since.
+      // No task was ready a moment ago, and the lock was held since.
       Rest(&lock);
       continue;
     }
@@ -352,7 +352,7 @@ absl::Status Mover::CarryOut(const Task& task) {
   return absl::InternalError("a task of no kind");
 }
 
-// The extent is LEAVING.
+// The extent must be LEAVING.
 void Mover::ReleaseExtent(uint32_t chunk) {
   if (const absl::Status hidden = views_.Hide(chunk); !hidden.ok()) return Fail(hidden);
   session()

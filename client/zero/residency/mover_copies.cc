@@ -11,8 +11,8 @@ Mover::Copy Mover::CopyOfShard(const Task& task, bool to_device) const {
           .parts = Shape(task.chunk).granules};
 }
 
-// Iterations with more moments than a deadline has numbers have their last copies in the order in
-// which they were asked for.
+// An iteration may have more moments than deadlines can number. Copies for moments beyond that have
+// no deadline, and run in the order of the requests.
 TransferSpec Mover::TicketOf(const Copy& copy, ChunkId host, uint32_t part) const {
   const ChunkId there = context_.setup->gathered[copy.chunk];
   TransferSpec spec;

@@ -1,4 +1,4 @@
-// Weights on their way to the device, and chunks that make way for others.
+// Gathers weights onto the device, and moves chunks that must make room.
 #include <functional>
 #include <optional>
 #include <utility>
@@ -10,12 +10,12 @@
 
 namespace geminid::zero {
 
-// Called by every thread that changes what the next gather may wait for, whatever the mover's own
-// thread does meanwhile. One thread at a time is in it, so that copies are requested in their
+// Every thread that changes something a gather may wait for calls this, even while the mover's
+// thread is busy. Only one thread at a time executes the loop, so that copies are requested in
 // order.
 void Mover::StartGathers() {
   Lock lock(mutex_);
-  if (starting_) return;  // who is there looks again
+  if (starting_) return;  // the thread in the loop looks again
   starting_ = true;
   while (status_.ok()) {
     const std::optional<Task> task = queue_.TakeStart(context_.weights_current);
@@ -155,7 +155,7 @@ ChunkCollectives::Chunk Mover::InCollective(const Task& task, std::byte* data) c
           .within_host = task.within_host};
 }
 
-// --- making way ----------------------------------------------------------------------------------
+// --- chunks that make room -----------------------------------------------------------------------
 
 absl::Status Mover::ToHost(uint32_t chunk) {
   GEMINID_RETURN_IF_ERROR(WaitResident(chunk));

@@ -1,4 +1,4 @@
-// Gradients on their way from the device to where the update reads them.
+// Moves gradients from the device to where the update reads them.
 #include <vector>
 
 #include "base/status_macros.h"
@@ -38,7 +38,7 @@ void Mover::LeaveExtent(uint32_t chunk) {
   ReleaseExtent(chunk);
 }
 
-// The mean over the micro-batches, which replaces the last one's gradient: rounded once.
+// Forms the mean over the micro-batches, rounded once. It replaces the last one's gradient.
 absl::Status Mover::AddToSum(const Task& task) {
   const ChunkShape& shape = Shape(task.chunk);
   float* const sum = context_.store->GradientSum(LayoutChunk(task.chunk));
@@ -55,7 +55,7 @@ absl::Status Mover::AddToSum(const Task& task) {
   return place.Finish();
 }
 
-// The whole chunk, before other ranks' gradients take its place.
+// Measures the whole chunk before the reduction overwrites it.
 absl::Status Mover::MeasureOwn(uint32_t chunk) {
   const ChunkShape& shape = Shape(chunk);
   const ComputePlace& place = compute_->on_device();
@@ -95,7 +95,7 @@ absl::Status Mover::Measure(const ChunkShape& shape, const ComputePlace& place,
   return absl::OkStatus();
 }
 
-// Where the gradient stays until the update: on the device, or added to the fp32 sum.
+// Stores the gradient until the update: copied on the device, or added to the fp32 sum.
 absl::Status Mover::KeepGradient(const Task& task, const GranulePlaces& source) {
   const ChunkShape& shape = Shape(task.chunk);
   const bool on_device = context_.store->on_device(LayoutChunk(task.chunk));
@@ -135,7 +135,7 @@ void Mover::StartGradientCopies(const Task& task) {
       [this, task](uint32_t) { GradientCopyDone(task); });
 }
 
-// What was staged is added to the sum beside the stream's operations, not by the session's thread.
+// Staged gradients are added to the sum on the stream's thread, not on the session's thread.
 void Mover::GradientCopyDone(const Task& task) {
   if (!GranuleLeft(task.chunk) || context_.accumulate == 1) return;
   After(compute_->on_device(), [this, task] {
@@ -147,12 +147,12 @@ void Mover::GradientCopyDone(const Task& task) {
   });
 }
 
-// The stream's work must be through with it, and the staging area be free.
+// No work of the stream may use the chunk any more, and the staging area must be free.
 bool Mover::MayReduce(uint32_t chunk) const {
   return stays_.OldestUnused(chunk) && !gradients_.adding();
 }
 
-// What Measure found before may have been another micro-batch's.
+// Earlier results of Measure may be those of another micro-batch.
 absl::Status Mover::MeasureGradients() {
   for (uint32_t chunk = 0; chunk < context_.setup->layout.chunks.size(); ++chunk) {
     const ChunkShape& shape = context_.setup->layout.chunks[chunk];

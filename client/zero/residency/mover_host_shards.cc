@@ -1,10 +1,10 @@
-// Gathers within the host, and what they are of.
+// Gathers within the host, and the copies in host memory that they read.
 #include "client/zero/residency/mover.h"
 
 namespace geminid::zero {
 
-// Nobody uses the chunk before its part is in host memory: what an operator writes there would be
-// taken for weights.
+// The chunk is published only after its shard is in host memory. Otherwise an operator could
+// overwrite the extent, and its values would be stored as weights.
 void Mover::PublishWhenKept(const Task& task) {
   const HostShards::Shard shard = context_.host_shards->Of(task.chunk);
   const Copy copy = {.chunk = task.chunk,

@@ -1,4 +1,4 @@
-// What operators hold on the device, and until when streams use it.
+// Which chunks operators hold on the device, and until when streams use them.
 #include <algorithm>
 #include <utility>
 
@@ -156,13 +156,13 @@ absl::Status Mover::WaitUnused(uint32_t chunk) {
       nullptr);
 }
 
-// Streams go on without what they waited for. That must not end the process.
+// Streams continue without the chunks that they waited for. That must not end the process.
 void Mover::OpenGates() {
   views_.KeepAll(/*fill=*/stays_.AnyGate());
   stays_.OpenGates();
 }
 
-// The mover has nothing to do. Streams that wait have no deadline of their own.
+// Called when the mover has nothing to do. Waits of streams have no deadline of their own.
 void Mover::Rest(Lock* lock) {
   if (!stays_.AnyGate()) return changes_.signal.wait(*lock);
   const auto deadline = base::Deadline::In(timeout());

@@ -1,6 +1,6 @@
-// Updates in the backward pass: what is reduced goes home granule by granule, through a few landing
-// places, and is used up there. A chunk's extent is free when its last granule has landed. What the
-// device updates is used up in the extent.
+// Updates in the backward pass. Reduced gradients go home granule by granule, through a few landing
+// places, where the update reads them. A chunk's extent is free when its last granule has landed.
+// The device's updates read the gradient in the extent itself.
 #include <optional>
 #include <utility>
 
@@ -33,7 +33,7 @@ absl::Status Mover::StartUpdate(const Task& task) {
   return absl::OkStatus();
 }
 
-// Half of the step's updates may be made already: then it can be neither committed nor undone.
+// Some of the step's updates may be made already, so the step can be neither committed nor undone.
 absl::Status Mover::CheckFinite(uint32_t chunk) const {
   std::lock_guard lock(mutex_);
   if (gradients_.IsFinite(Shape(chunk))) return absl::OkStatus();
@@ -79,7 +79,7 @@ void Mover::StartLanding(const Landing& landing) {
       });
 }
 
-// `used_up`, on the updater's thread: nothing reads the gradient any more.
+// `used_up` is called on the updater's thread when nothing reads the gradient any more.
 void Mover::Update(const Landing& landed, std::function<void()> used_up) {
   const uint32_t granule = Shape(landed.chunk).first_granule + landed.index;
   context_.updates->Add(LayoutChunk(landed.chunk), granule, [this, used_up = std::move(used_up)] {
@@ -92,7 +92,7 @@ void Mover::Update(const Landing& landed, std::function<void()> used_up) {
   });
 }
 
-// Whether that was the chunk's last: then its extent is free.
+// True if that was the chunk's last granule: then its extent is free.
 bool Mover::GranuleLeft(uint32_t chunk) {
   {
     std::lock_guard lock(mutex_);

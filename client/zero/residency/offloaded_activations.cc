@@ -11,7 +11,7 @@
 namespace geminid::zero {
 namespace {
 
-constexpr uint32_t kFewestPlaces = 2;  // one is being written while another one is read
+constexpr uint32_t kFewestPlaces = 2;  // one is written while the other one is read
 
 absl::Status OutOfTurn(const char* call, uint32_t item, const char* why) {
   return absl::FailedPreconditionError(
@@ -71,7 +71,7 @@ OffloadedActivations::~OffloadedActivations() {
   for (const Item& item : items_) {
     if (item.home != kNoChunk) homes.push_back(item.home);
   }
-  session_.Free(homes).IgnoreError();  // those that cannot be freed end with the session
+  session_.Free(homes).IgnoreError();  // chunks that cannot be freed end with the session
 }
 
 absl::Status OffloadedActivations::AllocateHomes() {
@@ -185,7 +185,7 @@ void OffloadedActivations::After(std::function<void()> act) const {
   stream_->CallBack(std::move(act));
 }
 
-// What comes back is needed within a few operators; what leaves, only when its place is.
+// An item that comes back is needed within a few operators, so its copy is urgent; others are not.
 void OffloadedActivations::Copy(uint32_t item, bool to_device) {
   TransferSpec spec;
   spec.source = to_device ? items_[item].home : PlaceOf(item);

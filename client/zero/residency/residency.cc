@@ -72,7 +72,7 @@ void Residency::BeginMoment(uint64_t moment, Stream* stream) {
 
 // --- places --------------------------------------------------------------------------------------
 
-// What could not be carried out may leave chunks where there was to be workspace.
+// After a failed move, chunks may still lie where the reservation would be.
 void Residency::GrantReserved() {
   if (mover_->status().ok()) workspace_.SetReserved(placer_.reserved_bytes());
 }

@@ -14,9 +14,9 @@
 namespace geminid::zero {
 namespace {
 
-constexpr uint32_t kFewestPlaces = 2;  // one is read while the next one comes
+constexpr uint32_t kFewestPlaces = 2;  // one is read while the next one arrives
 constexpr uint32_t kMostPlaces = 1024;
-constexpr uint64_t kPiecesPerChunk = 16;  // of host memory that is allocated at once
+constexpr uint64_t kPiecesPerChunk = 16;  // in each allocation of host memory
 constexpr uint64_t kEvictAny = 0;  // items are numbered from 1
 
 absl::Status NotThere(const char* call, uint64_t item) {
@@ -49,7 +49,7 @@ SavedActivations::SavedActivations(Session* session, const ActivationStoreOption
 SavedActivations::~SavedActivations() {
   {
     Lock lock(mutex_);
-    // After a failure copies may have ended already, unheard.
+    // After a failure copies may have ended without a call of CopyEnded.
     AwaitCopies(&lock, status_.ok() ? timeout_ : std::min(timeout_, kFarewellTimeout))
         .IgnoreError();
   }
@@ -172,7 +172,7 @@ void SavedActivations::Resume() {
   changed_.notify_all();
 }
 
-// --- parts of them -------------------------------------------------------------------------------
+// --- pieces of items ----------------------------------------------------------------------------
 
 absl::StatusOr<Stream*> SavedActivations::StreamOf(StreamHandle handle) {
   GEMINID_ASSIGN_OR_RETURN(Stream* const stream, DeviceOf(session_)->StreamOf(handle));
@@ -187,7 +187,7 @@ absl::StatusOr<std::vector<SavedActivations::Piece>> SavedActivations::TakeHomes
   return pieces;
 }
 
-// The place is the piece's until EndReading.
+// The piece keeps the place until EndReading.
 absl::StatusOr<uint32_t> SavedActivations::HoldPiece(uint64_t item, uint32_t piece) {
   uint32_t place = 0;
   std::vector<uint32_t> coming;
@@ -214,7 +214,7 @@ absl::StatusOr<uint32_t> SavedActivations::HoldPiece(uint64_t item, uint32_t pie
   return here;
 }
 
-// The pieces that are needed next, if items are loaded in the reverse order of their saving.
+// Fetches the pieces that are needed next if items are loaded in the reverse order of Save.
 void SavedActivations::Prefetch(uint64_t item, uint32_t piece, std::vector<uint32_t>* coming) {
   size_t ahead = 1;  // the piece itself
   const auto bring = [&](uint64_t number, Item* of, uint32_t first) {
@@ -241,7 +241,7 @@ void SavedActivations::CopyPiece(Stream* stream, std::byte* to, const std::byte*
   stream->CallBack([guard = guard_, then = std::move(then)] { guard->Run(then); });
 }
 
-// What comes back is needed soon; what leaves, only when its place is.
+// A piece that comes back is needed soon, so its copy is urgent; a piece that leaves can wait.
 void SavedActivations::Copy(uint32_t place, bool to_device) {
   TransferSpec spec;
   {
@@ -296,7 +296,7 @@ void SavedActivations::EndReading(uint32_t place) {
 
 // --- with mutex_ held ----------------------------------------------------------------------------
 
-// Until `ready`, or an error. What is waited for counts as waiting for a copy.
+// Waits until `ready`, or an error. The time counts as waiting for a copy.
 absl::Status SavedActivations::Await(Lock* lock, const Ready& ready, const char* what) {
   if (!status_.ok() || ready()) return status_;
   const absl::Time began = base::MonotonicNow();
@@ -305,7 +305,7 @@ absl::Status SavedActivations::Await(Lock* lock, const Ready& ready, const char*
     const auto deadline = base::Deadline::In(timeout_);
     const auto moved = [&] { return ended_ != before || !status_.ok() || ready(); };
     if (changed_.wait_until(*lock, deadline.time(), moved)) continue;
-    if (paused_) continue;  // for as long as another job has the arena
+    if (paused_) continue;  // another job has the arena for as long as it needs it
     status_.Update(absl::DeadlineExceededError(
         absl::StrCat("no copy of saved activations has ended within ",
                      absl::FormatDuration(timeout_), ", while the trainer waits for one ", what)));
@@ -325,7 +325,7 @@ absl::Status SavedActivations::AwaitCopies(Lock* lock, absl::Duration timeout) {
   return absl::OkStatus();
 }
 
-// Items are mostly loaded in reverse: of those in places, the first one is needed last.
+// Items are mostly loaded in reverse, so the item in a place that was saved first is needed last.
 std::optional<uint32_t> SavedActivations::FindPlace(uint64_t evict_above) const {
   std::optional<uint32_t> found;
   if (paused_) return found;

@@ -6,7 +6,7 @@
 
 namespace geminid::zero {
 
-// By the legal steps of a chunk's life; a refusal is the mover's failure.
+// Takes the legal steps of a chunk's states to `to`. If one is refused, the mover fails.
 void Stays::Tell(uint32_t chunk, ChunkState to, Requests* requests) {
   ChunkState& told = usages_[chunk].told;
   const auto step = [&](ChunkState next) {

@@ -15,10 +15,10 @@
 namespace geminid::zero {
 namespace {
 
-// Keeps the clip coefficient finite for a gradient of zeros, as is usual.
+// Keeps the clip coefficient finite for a gradient of zeros. A customary value.
 constexpr double kClipEpsilon = 1e-6;
 
-// NaN for a norm that is NaN.
+// NaN if the norm is NaN.
 double ClipCoefficient(double clip_norm, double norm) {
   const double coefficient = clip_norm / (norm + kClipEpsilon);
   return coefficient > 1 ? 1 : coefficient;
@@ -47,7 +47,7 @@ absl::Status GradientStep::CheckBegin(const Input& input) {
   }
   GEMINID_RETURN_IF_ERROR(links_->agreement().CheckSameFields("BeginStep", FieldsOf(input, 0)));
   if (!setup_.has_disk()) return absl::OkStatus();
-  // Some of the last step's writes may be to come, beside those of this one.
+  // Some of the last step's writes may still follow, besides those of this step.
   std::array<double, 1> spent = {IsDiskSpent(/*steps=*/2) ? 1.0 : 0.0};
   GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective, [&] {
     return links_->control()->AllReduce(spent, spent, collectives::ReduceOp::kSum);
@@ -67,7 +67,7 @@ absl::Status GradientStep::Begin(const Input& input) {
   return absl::OkStatus();
 }
 
-// What the updates were made with is what the step is.
+// Updates are made already, so the step must be the one that they were made with.
 absl::Status GradientStep::CheckBegun(const Input& input) const {
   if (!setup_.updates_in_backward()) return absl::OkStatus();
   if (begun_->learning_rate == input.learning_rate && input.clip_norm.value_or(0) == 0 &&
@@ -79,7 +79,7 @@ absl::Status GradientStep::CheckBegun(const Input& input) const {
 }
 
 absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
-  // Ranks do not know of each other whether they wrote to gradients since.
+  // A rank does not know whether other ranks wrote gradients since the last norm.
   const bool again = norm_.has_value();
   if (again && std::exchange(gradients_written_, false)) {
     GEMINID_RETURN_IF_ERROR(mover_->MeasureGradients());
@@ -96,7 +96,7 @@ absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
   norm_ = Factor() * (std::sqrt(sums[0]) / loss_scaler_.scale());
   asked_.yield = sums[1] > 0;
   const StepGradients measured = GradientsOf(sums[2], sums[0]);
-  // Of gradients that were changed since, as the reduced ones tell.
+  // After WriteGradient the measurement is invalid, which shows in another norm.
   gradients_ =
       again && measured.square_of_mean != gradients_.square_of_mean ? StepGradients{} : measured;
   asked_.disk_spent = sums[3] > 0;
@@ -105,8 +105,8 @@ absl::StatusOr<double> GradientStep::Norm(const AgreedFields& step) {
   return links_->agreement().NameDifference("Step", step);
 }
 
-// What sums over micro-batches are multiplied by: each was added with 1 / accumulate. A micro-batch
-// of one of several parts is that share of one.
+// The factor for sums over micro-batches, which were added up with 1 / accumulate. A micro-batch of
+// one of several parts counts as that fraction of a whole one.
 double GradientStep::Factor() const {
   if (setup_.options.accumulate == 1) return 1;
   const double expected = setup_.options.accumulate;
@@ -118,7 +118,7 @@ StepGradients GradientStep::GradientsOf(double own_squares, double reduced_squar
   if (!mover_->measures_own_gradients() || micro_batches_ == 0) return {};
   const auto ranks = static_cast<uint64_t>(links_->control()->WorldSize());
   const uint64_t count = ranks * static_cast<uint64_t>(micro_batches_);
-  // What was reduced is the sum over micro-batches, each divided by `accumulate`.
+  // The reduced gradients are the sum over micro-batches, each divided by `accumulate`.
   const double to_mean = static_cast<double>(setup_.options.accumulate) / micro_batches_;
   const double scale = loss_scaler_.scale() * loss_scaler_.scale();
   return {.count = count,
@@ -147,7 +147,7 @@ StepResult GradientStep::Decide(double norm, double clip_norm, double gradient_s
 }
 
 absl::Status GradientStep::Prepare(const Input& input, const StepResult& result) {
-  // What the trainer set before: once the step is recorded, a successor goes on from the disk.
+  // Values that the trainer set: once the step is recorded, a replacement reads them from disk.
   if (store_->any_on_disk()) GEMINID_RETURN_IF_ERROR(store_->disk()->Flush());
   if (result.overflow || setup_.updates_in_backward()) return absl::OkStatus();
   return PrepareUpdate(input, result, position_.updates);
@@ -182,7 +182,7 @@ absl::Status GradientStep::PrepareUpdate(const Input& input, const StepResult& r
   return absl::OkStatus();
 }
 
-// Parameters that no rank gave a gradient stay as they are, where that was asked for.
+// Where the trainer asked for it, parameters without a gradient on any rank are not updated.
 absl::Status GradientStep::LeaveOutUnwritten(std::vector<TensorRates>* rates) {
   std::vector<uint32_t> asked;
   std::vector<double> written;
@@ -197,9 +197,9 @@ absl::Status GradientStep::LeaveOutUnwritten(std::vector<TensorRates>* rates) {
   return absl::OkStatus();
 }
 
-// The record first, then the granules: a crash in between leaves the scalars that the remaining
-// granules are rolled forward with. With updates in the backward pass the granules first: some that
-// are newer than the record mean a step that cannot be finished any more.
+// The record comes first, then the granules: after a crash in between, the record has the scalars
+// for updating the remaining granules. With updates in the backward pass the granules come first;
+// granules newer than the record then belong to a step that cannot be finished.
 void GradientStep::Commit(const Input& input, const StepResult& result,
                           const std::vector<uint32_t>& order) {
   loss_scaler_.OnStep(result.overflow);
@@ -268,7 +268,7 @@ absl::Status GradientStep::Restore(const Progress& progress,
   loss_scaler_.Restore(progress.loss_scaler);
   position_.step = progress.step;
   position_.updates = progress.updates;
-  begun_.reset();  // its updates have numbers of their own
+  begun_.reset();  // the updates of a step in progress have epochs of their own
   setup_.session->SetStep(position_.step);
   return absl::OkStatus();
 }

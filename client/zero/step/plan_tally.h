@@ -25,8 +25,8 @@ class PlanTally {
   // Why the last sample gave no plan; empty: it gave one.
   void SetWhyNone(std::string why) { why_none_ = std::move(why); }
 
-  // A micro-batch that followed its plan, whose transfers have this lower bound; or one before the
-  // first plan, whose operators the plan is made of. Of one that left its plan no bound is known.
+  // CountPlanned: a micro-batch followed its plan, whose transfers have this bound. CountSampled:
+  // one ran before the first plan, which is made from it. One that left its plan has no bound.
   void CountPlanned(uint64_t bound_bytes) { bound_bytes_ += bound_bytes; }
   void CountSampled() { ++sampled_micro_batches_; }
 

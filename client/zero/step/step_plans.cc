@@ -11,8 +11,8 @@
 namespace geminid::zero {
 namespace {
 
-// A reduced chunk leaves during the moment after the one that completed its gradient. Where there
-// is no room for that, what comes next waits until it has left.
+// A reduced chunk leaves during the moment after the one that completed its gradient. If there is
+// no room for both, the next chunk waits until it has left.
 constexpr uint32_t kDrainMoments = 1;
 
 PlacementPolicy ToPolicy(Placement placement) {
@@ -43,7 +43,7 @@ StepPlans::StepPlans(const EngineSetup& setup, Parts parts)
 
 Trace StepPlans::MakeTrace(const std::vector<Moment>& moments) const {
   Trace trace;
-  // Whole extents only: a plan's offsets are aligned, the arena's end need not be.
+  // In whole extents: a plan's offsets are aligned, the arena's end need not be.
   trace.arena_bytes = (setup_.session->arena_bytes() - store_.device_bytes()) /
                       kExtentAlignmentBytes * kExtentAlignmentBytes;
   const uint64_t world = static_cast<uint64_t>(setup_.communicator->WorldSize());
@@ -67,14 +67,14 @@ Trace StepPlans::MakeTrace(const std::vector<Moment>& moments) const {
     trace.moments.push_back(std::move(traced));
   }
   const double measured = residency_.mover().HostToDeviceBytesPerSecond();
-  // With the state on the device nothing crosses the link, so its speed is of no account.
+  // With all state on the device nothing crosses the link, so any speed will do.
   const double speed = measured > 0 ? measured : 1e9;
   trace.link.host_to_device_bytes_per_second = speed;
   trace.link.device_to_host_bytes_per_second = speed;
   return trace;
 }
 
-// The order of the next forward pass, then what no operator uses.
+// Chunks in the order of the next forward pass, then the chunks that no operator uses.
 std::vector<uint32_t> StepPlans::FirstUseOrder() const {
   std::vector<uint32_t> order = director_.training_recorder().FirstUseOrder();
   const size_t chunks = setup_.layout.chunks.size();
@@ -131,7 +131,7 @@ absl::StatusOr<Plan> StepPlans::RequestPlan(const Trace& trace, bool weights_cha
     absl::StatusOr<Plan> tighter = setup_.Waited(StallCause::kDaemon, make);
     if (!absl::IsResourceExhausted(tighter.status())) plan = std::move(tighter);
   }
-  // Where a chunk's place is in the way of another the planner may take it elsewhere in between.
+  // If a chunk's place is in another one's way, the planner may move the chunk in between.
   if (stays && plan.ok() && !KeepsWhatStays(*plan, setup_.staying_weights())) {
     return absl::ResourceExhaustedError(
         "weights that stay from one update to the next find no lasting places on the device beside "
@@ -140,7 +140,7 @@ absl::StatusOr<Plan> StepPlans::RequestPlan(const Trace& trace, bool weights_cha
   return plan;
 }
 
-// Decided on what all ranks agreed on, so all decide alike: a plan is a pure function of the trace.
+// All ranks decide alike: the trace is agreed, and a plan is a pure function of the trace.
 absl::StatusOr<size_t> StepPlans::CountStateOnDevice(const StatePlacementProblem& problem) {
   const bool automatic = setup_.options.state_placement == StatePlacement::kAuto;
   if (automatic && EverythingFits(problem)) return problem.order.size();
@@ -157,8 +157,8 @@ absl::StatusOr<size_t> StepPlans::CountStateOnDevice(const StatePlacementProblem
   return count;
 }
 
-// Once, before the first plan in force. The last plan asked for is the one taken, so that it is the
-// one that the daemon explains.
+// Called before the first plan only. The last plan that is requested is the one that is put in
+// force, because the daemon explains the last one.
 absl::Status StepPlans::PlaceState(Trace* trace) {
   const StatePlacement wanted = setup_.options.state_placement;
   const bool none = wanted == StatePlacement::kHost || wanted == StatePlacement::kDisk ||
@@ -166,7 +166,7 @@ absl::Status StepPlans::PlaceState(Trace* trace) {
   const bool movable =
       setup_.options.placement == Placement::kAuto && !none && !store_.any_on_device();
   if (std::exchange(state_placed_, true) || !movable) return absl::OkStatus();
-  // It goes to the arena's bottom, where blocks of workspace may lie that found no other place.
+  // State goes to the arena's bottom, where blocks of workspace may lie that found no other place.
   std::vector<double> in_the_way = {residency_.AnythingLies() ? 1.0 : 0.0};
   GEMINID_RETURN_IF_ERROR(links_.agreement().Worst(&in_the_way));
   if (in_the_way[0] > 0) return absl::OkStatus();
@@ -178,7 +178,7 @@ absl::Status StepPlans::PlaceState(Trace* trace) {
   return move_state_(std::span(problem.order).first(*count));
 }
 
-// Room above what was seen, if growth has been seen and there is room at all.
+// Adds room above the recorded workspace, if growth was seen and the arena has that room.
 absl::StatusOr<Plan> StepPlans::RequestPlanWithMargin(Trace* trace) {
   const uint64_t margin_bytes = controller_.has_value() ? controller_->margin_bytes() : 0;
   Trace wider = *trace;
@@ -193,8 +193,8 @@ absl::StatusOr<Plan> StepPlans::RequestPlanWithMargin(Trace* trace) {
   return plan;
 }
 
-// Of the last micro-batch. Its operators are the plan's if it followed one: an operator may have
-// used less than planned.
+// Plans the last micro-batch. If it followed a plan, its uses are taken from that plan, since an
+// operator may have used less than planned.
 absl::Status StepPlans::MakePlanFromRecording() {
   times_.EndOnStream();
   GEMINID_RETURN_IF_ERROR(residency_.mover().Synchronize());
@@ -202,7 +202,7 @@ absl::Status StepPlans::MakePlanFromRecording() {
     director_.recorder().SetCompute(moment, absl::ToDoubleSeconds(took));
   }
   const bool followed = director_.outcome() == Director::Outcome::kFollowed;
-  // What stayed lies where it found room, perhaps where state is to be.
+  // Weights that stayed may lie where the state is to go.
   if (setup_.weights_stay() && !state_placed_) {
     GEMINID_RETURN_IF_ERROR(residency_.Move(director_.DropAll()));
   }
@@ -233,7 +233,7 @@ absl::Status StepPlans::MakePlanFromRecording() {
   }
   tally_.SetWhyNone(std::move(why));
   if (none && setup_.options.placement != Placement::kDevice) {
-    // On demand it went, since what must stay can wait in host memory: so it will again.
+    // Without a plan it ran on demand, where held chunks can wait in host memory, and will again.
     director_.PlanRefused();
     return director_.training_plan() == nullptr ? absl::OkStatus() : TellController();
   }
@@ -243,14 +243,14 @@ absl::Status StepPlans::MakePlanFromRecording() {
   return TellController();
 }
 
-// Weights that stay in ZeRO's lower stages have lasting places already. With placement cpu they
-// leave on purpose.
+// Weights that stay in ZeRO's lower stages have lasting places already. With placement cpu, weights
+// are meant to leave.
 void StepPlans::PlaceAtHome(const Trace& trace, PlannedRun* run) const {
   if (setup_.weights_stay() || setup_.options.placement == Placement::kCpu) return;
   if (auto homes = HomesOf(trace)) run->PlaceAtHome(*std::move(homes));
 }
 
-// Between micro-batches. What the plan before left where this one wants it stays.
+// Between micro-batches. Chunks that the earlier plan left where this one wants them stay there.
 absl::Status StepPlans::PutInForce(const Trace& trace, Plan plan) {
   GEMINID_RETURN_IF_ERROR(setup_.Waited(StallCause::kCollective, [&] {
     return links_.agreement().CheckSame(plan.plan_hash, "the plan");
@@ -266,7 +266,7 @@ absl::Status StepPlans::PutInForce(const Trace& trace, Plan plan) {
                     std::ranges::equal(before->moments(), run.moments(), same_workspace);
   tally_.CountPlan(/*differs=*/!same);
   const Moves moves = director_.PutInForce(std::move(run));
-  // As at the end of every planned micro-batch: what stays and the next first allocation fit.
+  // As after each planned micro-batch: the chunks that stay and the next first allocation must fit.
   const Residency::Placing placing(&residency_);
   return residency_.MoveWithRoom(moves,
                                  {.workspace_bytes = placing.workspace_bytes(),
@@ -275,7 +275,7 @@ absl::Status StepPlans::PutInForce(const Trace& trace, Plan plan) {
 
 // --- evaluation ----------------------------------------------------------------------------------
 
-// A plan of its own, beside training's. Without one evaluation goes on demand.
+// Makes a plan of evaluation's own, beside training's. Without a plan evaluation runs on demand.
 absl::Status StepPlans::PlanEvaluation(bool end) {
   micro_batch_.evaluated = true;
   const std::vector<Moment> sample = director_.TakeEvaluationSample(end);
@@ -289,7 +289,7 @@ absl::Status StepPlans::PlanEvaluation(bool end) {
   GEMINID_RETURN_IF_ERROR(links_.agreement().CheckSame(plan->plan_hash, "the plan of evaluation"));
   PlannedRun run = RunOf(*std::move(plan), trace);
   if (!MovesWhatIsKept(run, sample)) director_.SetEvaluationPlan(std::move(run));
-  // The daemon explains the plan that it made last: let that be training's.
+  // The daemon explains the last plan that it made; this makes that training's plan.
   if (director_.training_plan() != nullptr) return RequestPlan(planned_trace_).status();
   return absl::OkStatus();
 }

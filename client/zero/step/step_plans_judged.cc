@@ -1,4 +1,4 @@
-// Whether the plan still fits, and what follows if not: the same on every rank.
+// Judges whether the plan still fits, and replans if not: alike on all ranks.
 #include <algorithm>
 #include <utility>
 
@@ -8,12 +8,12 @@
 namespace geminid::zero {
 namespace {
 
-// Stands for a prediction of no time at all, which no step can be compared with.
+// Replaces a prediction of zero, which no step time could be compared with.
 constexpr double kLeastPredictedSeconds = 1e-9;
 
 }  // namespace
 
-// --- what a micro-batch shows --------------------------------------------------------------------
+// --- measurements of a micro-batch ---------------------------------------------------------------
 
 void StepPlans::BeginMicroBatch(bool first_of_step) {
   micro_batch_ = {};
@@ -40,8 +40,8 @@ absl::Status StepPlans::EndMicroBatch(int number, bool step_ends) {
   return PlanIfNeeded(step_ends);
 }
 
-// An operator's time for a plan is that of its work, without its time in the stream's queue. The
-// time begins when the stream has passed the operator's waits, and ends at those of the next one.
+// For a plan, an operator's time is that of its work, without its time in the stream's queue. It
+// begins when the stream has passed the operator's waits, and ends at those of the next operator.
 void StepPlans::BeginMoment(Stream* stream) {
   times_.BeginMoment();
   if (stream == nullptr || director_.evaluating()) return;
@@ -56,8 +56,8 @@ void StepPlans::EndMoment() {
   recorder.NoteWorkspace(residency_.workspace().TakePeakExtent());
 }
 
-// While sampling that is how the sample is taken; under a plan it means that the sample was too
-// small, so that this micro-batch is the next one.
+// Under a plan, growth means that the plan's sample was too small, so this micro-batch becomes the
+// next sample. While sampling, growth is expected.
 void StepPlans::NoteWorkspace(uint64_t extent_bytes) {
   if (director_.following() &&
       extent_bytes > director_.followed().workspace_bytes(director_.moment())) {
@@ -69,12 +69,12 @@ void StepPlans::NoteWorkspaceGrew() {
   if (director_.following() && !director_.evaluating()) micro_batch_.workspace_grew = true;
 }
 
-// So far.
+// The run's wait for updates so far.
 absl::Duration StepPlans::UpdateStall() const {
   return setup_.session->Stalls()[static_cast<size_t>(shm::StallCause::kUpdate)];
 }
 
-// Of a micro-batch with the operators of the plan.
+// For a micro-batch with the operators of the plan.
 uint64_t StepPlans::PeakExcessBytes() const {
   const std::vector<Moment> moments = director_.training_recorder().Moments();
   uint64_t excess_bytes = 0;
@@ -87,10 +87,10 @@ uint64_t StepPlans::PeakExcessBytes() const {
   return excess_bytes;
 }
 
-// --- what follows --------------------------------------------------------------------------------
+// --- decisions -----------------------------------------------------------------------------------
 
 // The worst of all ranks counts, so that all judge alike: all follow the plan, or none does. Times
-// are judged at the end of a step, as the mean of its micro-batches: the first one differs.
+// are judged at a step's end, as the mean of its micro-batches, because the first one differs.
 absl::StatusOr<ReplanCause> StepPlans::JudgePlan(bool step_ends) {
   const bool followed = director_.outcome() == Director::Outcome::kFollowed;
   const double seconds = step_ends ? times_.MeanMicroBatchSeconds() : 0;
@@ -101,7 +101,7 @@ absl::StatusOr<ReplanCause> StepPlans::JudgePlan(bool step_ends) {
       setup_.Waited(StallCause::kCollective, [&] { return links_.agreement().Worst(&worst); }));
   const bool order_changed = worst[0] > 0;
   const bool grew = worst[1] > 0;
-  // Without a plan the ranks may have gone apart and met all the same.
+  // Without a plan, ranks may have run different operators and still have matched.
   if (order_changed) {
     const Trace trace = MakeTrace(director_.training_recorder().Moments());
     GEMINID_RETURN_IF_ERROR(links_.agreement().CheckSameOperators(trace.moments));
@@ -114,7 +114,7 @@ absl::StatusOr<ReplanCause> StepPlans::JudgePlan(bool step_ends) {
   return grew ? ReplanCause::kPeak : cause;
 }
 
-// From what the micro-batch just over recorded.
+// Makes the plan from the recording of the micro-batch that has just ended.
 absl::Status StepPlans::PlanIfNeeded(bool step_ends) {
   const bool sampled = director_.outcome() == Director::Outcome::kSampled;
   GEMINID_ASSIGN_OR_RETURN(const ReplanCause cause, JudgePlan(step_ends));

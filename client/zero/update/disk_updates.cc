@@ -10,7 +10,7 @@
 namespace geminid::zero {
 namespace {
 
-// On the pool's threads, one piece each.
+// Runs bodies on the pool's threads, one index each.
 disk::ForEach OnThreadsOf(kernels::ThreadPool* pool) {
   return [pool](size_t count, const std::function<void(size_t)>& body) {
     if (kernels::ThreadsOf(pool) == 1) return disk::ForEachInOrder(count, body);
@@ -31,7 +31,7 @@ DiskUpdates::~DiskUpdates() {
   }
 }
 
-// What was set before this step is on the disk before it is read.
+// Values that were set before this step must be on the disk before they are read.
 void DiskUpdates::Add(uint32_t granule) {
   status_.Update(disk_.Flush());
   waiting_.push_back(granule);
@@ -49,17 +49,17 @@ void DiskUpdates::FillPlaces() {
   }
 }
 
-// Sealed here, so that the disk does not wait for checksums between two writes.
+// Seals here, so that the disk does not wait for checksums between two writes.
 absl::Status DiskUpdates::Update(Placed* placed, uint64_t epoch, kernels::ThreadPool* pool) {
   if (placed->updated) return absl::OkStatus();
-  placed->updated = true;  // or will never be
+  placed->updated = true;  // even if the update fails
   const GranuleOnDisk& granule = placed->granule;
   const absl::Status came = disk_.io().FinishRead(placed->coming, disk_.KeyOf(granule),
                                                   disk_.MayBeBlank(granule), OnThreadsOf(pool));
-  // A successor would not find it either.
+  // A replacement rank would not find it either.
   if (absl::IsDataLoss(came)) store_.SetResumable(false);
   GEMINID_RETURN_IF_ERROR(came);
-  // Kernels step all arrays in place, or none.
+  // Kernels step all arrays in place, or none of them.
   std::memcpy(placed->place->weight, granule.weight, store_.WeightBytes(granule.granule));
   const StateView there =
       disk_.ViewOf(granule.extent, placed->place->extent, placed->place->weight);
@@ -69,7 +69,7 @@ absl::Status DiskUpdates::Update(Placed* placed, uint64_t epoch, kernels::Thread
   return absl::OkStatus();
 }
 
-// The second granule is updated while the first one is written, and the third one comes.
+// Updates the second granule while the first one is written and the third one is read.
 absl::Status DiskUpdates::WriteFirst(uint64_t epoch, kernels::ThreadPool* pool) {
   const Placed& first = placed_.front();
   const uint32_t spare = store_.SpareExtent(first.granule.granule);

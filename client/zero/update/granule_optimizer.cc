@@ -18,7 +18,7 @@ namespace {
 
 static_assert(kMaxStateArrays == kernels::kMaxStateArrays);
 
-// A matrix by its last dimension; vectors are one row.
+// A matrix has its last dimension as columns; a vector is one row.
 kernels::FactorShape ShapeOf(const Parameter& parameter) {
   kernels::FactorShape shape;
   for (int64_t dimension : parameter.shape) {
@@ -118,7 +118,7 @@ void GranuleOptimizer::MakeRuns(const std::vector<Parameter>& parameters, int ra
     if (!chunk.trainable) continue;
     const uint64_t shard_begin =
         static_cast<uint64_t>(rank) * chunk.granules * chunk.granule_elements;
-    // Elements of the chunk, in order: of `run`'s tensor, or of none.
+    // Adds elements [first, end_of_run) of the chunk: those of `run`'s tensor, or of none.
     const auto add = [&](uint64_t first, uint64_t end_of_run, const TensorRun* run, bool counts) {
       if (first >= end_of_run) return;
       const uint64_t shard_end = shard_begin + chunk.granules * chunk.granule_elements;
@@ -200,7 +200,7 @@ std::vector<kernels::Segment> GranuleOptimizer::AllSegments(const StateStore& st
   return segments;
 }
 
-// The step's own rate: 1 if tensors have theirs, which their scales are multiplied by then.
+// The step's own rate; 1 if tensors have rates, which their scales are multiplied by.
 double GranuleOptimizer::SetRates(const kernels::StepScalars& scalars,
                                   std::span<const TensorRates> rates) {
   const std::vector<TensorRates> none(of_model_ ? tensors_ : 0);
@@ -211,7 +211,7 @@ double GranuleOptimizer::SetRates(const kernels::StepScalars& scalars,
     const TensorRates& rate = rates[t];
     kernels::TensorOptions own = tensor_options_[t];
     if (of_tensors) own.learning_rate_scale *= rate.learning_rate.value_or(scalars.learning_rate);
-    // A tensor that is not subject to decay stays so.
+    // A tensor that is not subject to decay gets none.
     if (rate.weight_decay.has_value() && own.weight_decay != 0.0) {
       own.weight_decay = rate.weight_decay;
     }
@@ -252,7 +252,7 @@ absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& step_scalars,
   return WriteTensorState(store);
 }
 
-// Factors are there already.
+// The factors are in the spare already.
 absl::Status GranuleOptimizer::WriteTensorState(const StateStore& store) const {
   if (tensor_state_bytes() == 0) return absl::OkStatus();
   std::byte* const spare = store.SpareTensorState();
@@ -374,14 +374,14 @@ absl::Status GranuleOptimizer::UpdateBetween(uint32_t granule, const StateView& 
                                              kernels::ThreadPool* pool) const {
   std::atomic<kernels::Status> status = kernels::Status::kOk;
   const auto update = [&](uint64_t begin, uint64_t end) {
-    // The first one begins with the granule.
+    // The granule's first run begins at 0.
     auto run = std::ranges::upper_bound(runs_[granule], begin, {}, &Run::granule_offset) - 1;
     for (; run != runs_[granule].end() && run->granule_offset < end; ++run) {
       const kernels::Status done = Apply(PartOf(*run, begin, end), granule, from, to, store);
       if (done != kernels::Status::kOk) status.store(done);
     }
   };
-  // Runs cover a granule, padding included.
+  // Runs cover the whole granule, padding included.
   const Run& last = runs_[granule].back();
   kernels::RunInPieces(pool, last.granule_offset + last.elements, update);
   return FromKernel(status.load(), "ShardedStep");

@@ -16,10 +16,10 @@
 namespace geminid::zero {
 namespace {
 
-// Of arrays in a place: what the widest loads of a GPU and of a processor want.
+// Alignment of arrays in a place, for the widest loads of GPUs and processors.
 constexpr uint64_t kArrayAlignment = 256;
 
-constexpr size_t kGradient = std::tuple_size_v<StateStore::ExtentChunks>;  // after an extent's
+constexpr size_t kGradient = std::tuple_size_v<StateStore::ExtentChunks>;  // after the extent's
 
 }  // namespace
 
@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<StreamedUpdates>> StreamedUpdates::Create(
     most_bytes = std::max(most_bytes, bytes);
     most_elements = std::max(most_elements, made->granule_elements_[granule]);
   }
-  if (kinds.empty()) return made;  // everything is frozen
+  if (kinds.empty()) return made;  // all parameters are frozen
   made->slice_elements_ = StreamedElements(most_elements, most_bytes, session->arena_bytes());
   uint64_t place_bytes = 0;
   for (const ElementBytes& kind : kinds) {
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<StreamedUpdates>> StreamedUpdates::Create(
 
 StreamedUpdates::~StreamedUpdates() {
   WaitUpdates().IgnoreError();
-  // Copies under way would hold on to the homes that they read.
+  // Copies in progress would keep the homes that they read.
   const absl::Duration timeout = std::min(timeout_, kFarewellTimeout);
   for (const Placed& placed : placed_) WaitAll(placed.coming, timeout).IgnoreError();
 }
@@ -120,7 +120,7 @@ void StreamedUpdates::FillPlaces() {
   }
 }
 
-// Which extent is the spare is known once the granule before has been flipped.
+// Called after the flip of the granule before, which decides which extent is the spare.
 std::vector<Pending> StreamedUpdates::StartCopies(const Placed& placed, bool to_device) {
   const Slice& slice = placed.slice;
   const ElementBytes bytes = ElementBytesOf(slice.granule);
@@ -162,7 +162,7 @@ absl::Status StreamedUpdates::StartUpdate(Placed* placed, kernels::ThreadPool* p
   };
   GranuleOptimizer::Slice there = {
       .granule = slice.granule, .begin = slice.begin, .elements = slice.elements};
-  there.state = store_.Current(slice.granule);  // its types
+  there.state = store_.Current(slice.granule);  // for its types
   there.state.weight = at(0);
   there.state.remainder = reinterpret_cast<int16_t*>(at(1));
   for (size_t i = 0; i < kMaxStateArrays; ++i) there.state.arrays[i] = at(2 + i);
@@ -181,7 +181,7 @@ absl::Status StreamedUpdates::WaitUpdates() {
   return any ? store_.device_compute().Finish() : absl::OkStatus();
 }
 
-// The second slice is updated while the first one leaves, and the third one comes.
+// Updates the second slice while the first one is copied back and the third one arrives.
 absl::Status StreamedUpdates::FinishFirstSlice(kernels::ThreadPool* pool) {
   GEMINID_RETURN_IF_ERROR(StartUpdate(&placed_.front(), pool));
   GEMINID_RETURN_IF_ERROR(WaitUpdates());

@@ -22,7 +22,7 @@ std::optional<uint32_t> Named(const std::string& name, const std::vector<Paramet
   return static_cast<uint32_t>(found - model.begin());
 }
 
-// Whether rows from `first` on, `stride` apart, lie within so many elements, and are no more.
+// Whether the piece's rows, `stride` apart from `first` on, lie within so many elements.
 bool Within(uint64_t elements, const TensorPiece& piece, uint64_t first, uint64_t stride) {
   uint64_t count = 0, last_row = 0, end = 0;
   return !__builtin_mul_overflow(piece.rows, piece.columns, &count) && count <= elements &&
@@ -54,7 +54,7 @@ absl::Status CheckPiece(const Parameter& parameter, const TensorPiece& piece,
   return absl::OkStatus();
 }
 
-// A tensor as one piece.
+// The whole tensor as one piece.
 TensorPiece WholeOf(uint32_t tensor, uint64_t elements) {
   return {.tensor = tensor, .columns = elements};
 }
@@ -68,7 +68,7 @@ std::vector<TensorPiece> PiecesOf(const Parameter& parameter, uint32_t id,
              : std::vector{WholeOf(*Named(parameter.name, model), elements)};
 }
 
-// One that has no pieces.
+// Checks a parameter that has no pieces.
 absl::Status CheckWhole(const Parameter& parameter, const std::vector<Parameter>& model) {
   const std::optional<uint32_t> tensor = Named(parameter.name, model);
   if (!tensor.has_value()) {
@@ -83,7 +83,7 @@ absl::Status CheckWhole(const Parameter& parameter, const std::vector<Parameter>
                    ElementsOf(model[*tensor]), "; say which it has with Parameter::pieces"));
 }
 
-// Those that go on where the one before ends, on both sides, become part of it.
+// Joins runs that continue each other both in the tensor and in the parameter.
 std::vector<TensorRun> Joined(const std::vector<TensorRun>& runs) {
   std::vector<TensorRun> joined;
   for (const TensorRun& run : runs) {

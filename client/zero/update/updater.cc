@@ -126,7 +126,7 @@ void Updater::Loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
     wake_.wait(lock, [this] { return stop_ || (!queue_.empty() && status_.ok()); });
-    if (queue_.empty() || !status_.ok()) return;  // stopping, and nothing left to do
+    if (queue_.empty() || !status_.ok()) return;  // stopping, with nothing left to do; or failed
     const std::vector<uint32_t> coming = TakeComing();
     const Item item = queue_.front();
     const uint64_t epoch = epoch_;
@@ -150,8 +150,8 @@ void Updater::Loop() {
   }
 }
 
-// All that is queued is of one step. State comes also while granules are updated whose state is
-// here already.
+// All queued granules belong to one step. State is fetched also while granules are updated that
+// need no fetch.
 std::vector<uint32_t> Updater::TakeComing() {
   std::vector<uint32_t> coming;
   if (ahead_ == nullptr) return coming;

@@ -27,10 +27,10 @@ Resumption::Resumption(const EngineSetup& setup, StateStore* store, GranuleOptim
                        RankLinks* links)
     : setup_(setup), store_(*store), optimizer_(*optimizer), links_(*links) {}
 
-// The last step that this rank committed; none: it cannot go on from there.
+// The last step that this rank committed; nullopt: it cannot resume from there.
 std::optional<uint64_t> Resumption::StepLeft() const {
   if (!store_.is_claimed() || !store_.left().ok()) return std::nullopt;
-  // Gradients that were used up as they came cannot finish a step that was half made.
+  // Gradients that were used on arrival are gone, so a half-made step cannot be finished.
   if (setup_.updates_in_backward()) return std::nullopt;
   const shm::CommitRecord& record = *shm::NewestRecord(*store_.commit());
   StepNote note;
@@ -45,7 +45,7 @@ absl::StatusOr<std::optional<Resumed>> Resumption::Resume(RunPosition* run) {
   const Patience patience(all, setup_.options.timeout);
   const auto ranks = static_cast<size_t>(all->WorldSize());
   const std::optional<uint64_t> mine = StepLeft();
-  // Steps are counted from 1; 0: nothing.
+  // Steps are counted from 1; 0 means that the rank has none.
   std::vector<double> steps(ranks, 0.0);
   steps[static_cast<size_t>(all->Rank())] = static_cast<double>(mine.value_or(0));
   GEMINID_RETURN_IF_ERROR(all->AllReduce(steps, steps, collectives::ReduceOp::kMax));
@@ -74,8 +74,8 @@ absl::StatusOr<std::optional<Resumed>> Resumption::Resume(RunPosition* run) {
   return resumed;
 }
 
-// What the rank that is ahead wrote before its record and with it is written here too, in the same
-// order.
+// A rank that is behind writes what the rank ahead wrote before its record, and the record, in the
+// same order.
 absl::Status Resumption::PassStep(int ahead, bool is_behind, RunPosition* run) {
   const bool is_ahead = links_.Resuming()->Rank() == ahead;
   shm::CommitRecord record = {};
@@ -106,7 +106,7 @@ absl::Status Resumption::PassStep(int ahead, bool is_behind, RunPosition* run) {
   return absl::OkStatus();
 }
 
-// To every rank. Between engines of different parameters none of them has rates of its own.
+// Sends the note to all ranks. Engines of different parameters have no rates per parameter.
 absl::Status Resumption::PassNote(int ahead, uint64_t epoch, StepNote* note) {
   if (setup_.options.all_ranks != nullptr) {
     note->rates.assign(setup_.parameters.size(), {});
@@ -117,14 +117,14 @@ absl::Status Resumption::PassNote(int ahead, uint64_t epoch, StepNote* note) {
   return StepNotes::Decode(epoch, setup_.parameters.size(), std::move(noted), note);
 }
 
-// Of the step with this epoch, whether it has been flipped to or not.
+// Reads the tensor state of this epoch's step, and flips to it first if that was not done.
 absl::Status Resumption::ReadTensorStateOf(uint64_t epoch, std::span<std::byte> bytes) {
   if (bytes.empty()) return absl::OkStatus();
   if (store_.IsTensorStateBefore(epoch)) store_.FlipTensorState(epoch);
   return store_.ReadTensorState(bytes);
 }
 
-// What is left of the newest step's update. Returns how many granules that was.
+// Makes the missing updates of the newest step. Returns the number of granules updated.
 absl::StatusOr<uint64_t> Resumption::FinishUpdate() {
   const shm::CommitRecord& record = *shm::NewestRecord(*store_.commit());
   if (record.overflow != 0) return 0;

@@ -16,8 +16,8 @@ std::byte* ArrayOf(const StateView& view, StateKind kind) {
   return kind == StateKind::kExpAvg ? view.arrays[0] : view.arrays[1];
 }
 
-// What is kept as an array of one type: the optimizer's state, and masters that are not split. From
-// the element `at` on; null: there is none.
+// State in one array of one type: the optimizer's state, and masters that are not split. From
+// element `at` on; null: there is none.
 struct PlainArray {
   std::byte* data;
   DataType type;
@@ -38,7 +38,7 @@ bool IsSplit(const StateView& view, StateKind kind) {
 // A split master, from its element `at` on.
 struct Split {
   kernels::BFloat16* weight;
-  int16_t* remainder;  // null: frozen
+  int16_t* remainder;  // null: the parameter is frozen
 };
 
 Split SplitAt(const StateView& view, uint64_t at) {
@@ -50,7 +50,7 @@ bool IsFrozen(const StateView& view, StateKind kind) {
   return kind == StateKind::kMaster && !IsTrained(view.type);
 }
 
-// A weight of a type that is never trained, from its element `at` on.
+// Reads a weight of a type that is never trained, from its element `at` on.
 absl::Status ReadFrozen(const ComputePlace& place, const StateView& view, uint64_t at,
                         std::span<float> values) {
   auto read = std::make_shared<std::vector<std::byte>>(values.size() * SizeOf(view.type));
@@ -78,7 +78,7 @@ bool ShardValues::Has(uint32_t granule, StateKind kind) const {
   return store_.arrays_of(granule) > (kind == StateKind::kExpAvg ? 0u : 1u);
 }
 
-// All but weights.
+// On disk is all state except weights.
 bool ShardValues::IsOnDisk(uint32_t granule, StateKind kind) const {
   if (!store_.granule_on_disk(granule)) return false;
   return kind != StateKind::kMaster || store_.Current(granule).type == DataType::kBFloat16;

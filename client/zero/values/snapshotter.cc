@@ -80,13 +80,13 @@ void Snapshotter::Run(const std::vector<uint32_t>& order, Updater* updater) {
   changed_.notify_all();
 }
 
-// After an error nothing is handed out any more, but everybody is let go.
+// After an error nothing more is handed out, but waiting threads still continue.
 void Snapshotter::HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [&] { return turns_[granule] != Turn::kInHand; });
   if (turns_[granule] == Turn::kDone) return;
   if (status_.ok()) {
     turns_[granule] = Turn::kInHand;
-    // The snapshot may be stopped meanwhile.
+    // Keeps the sink alive if the snapshot is stopped meanwhile.
     const std::shared_ptr<SnapshotSink> sink = sink_;
     lock.unlock();
     const absl::Status given = Give(granule, sink.get());
@@ -100,7 +100,7 @@ void Snapshotter::HandOut(uint32_t granule, std::unique_lock<std::mutex>& lock) 
 
 absl::Status Snapshotter::Give(uint32_t granule, SnapshotSink* sink) {
   std::vector<float> values;
-  // Two threads give.
+  // Two threads call this: the snapshot's and the updater's.
   const std::unique_lock<std::mutex> turn = values_.Turn();
   for (const ShardPart& part : parts_[granule]) {
     values.resize(part.elements);

@@ -121,7 +121,7 @@ absl::Status StateIo::WriteGradient(const Pieces& pieces, uint64_t offset, doubl
   return absl::OkStatus();
 }
 
-// --- all ranks together --------------------------------------------------------------------------
+// --- by all ranks together -----------------------------------------------------------------------
 
 absl::Status StateIo::Initialize(const Engine::Fill& fill, absl::Status* filled) {
   store_.SetResumable(false);
@@ -157,8 +157,8 @@ absl::StatusOr<std::optional<uint32_t>> StateIo::FirstWithout(const absl::Status
   return links_.agreement().Least(mine, static_cast<uint32_t>(links_.world_size()));
 }
 
-// Each element is in one rank's shard and zero elsewhere, so adding bit patterns as integers brings
-// every one, negative zero and NaN included, to all ranks unchanged.
+// Each element is in one rank's shard and zero elsewhere. So a sum of bit patterns as integers
+// brings each value to all ranks unchanged, including negative zero and NaN.
 absl::StatusOr<std::vector<float>> StateIo::ReadParameter(ParameterId id) {
   const auto tensor = static_cast<uint32_t>(id);
   std::vector<float> values(setup_.elements[tensor], 0.0f);

@@ -39,8 +39,8 @@ absl::Status ConnectFailed(const std::string& socket) {
   return base::SystemError(errno, "connect", absl::StrCat(socket, shm::kAttachSuffix));
 }
 
-// A daemon of root or of this user is trusted; that of another user if nobody else can put a socket
-// in the place of its own.
+// Trusts a daemon of root or of this user. Trusts another user's daemon only if nobody else can
+// replace its socket.
 absl::Status CheckWhoListens(int fd, const std::string& socket) {
   ucred owner = {};
   socklen_t size = sizeof owner;
@@ -57,7 +57,7 @@ absl::Status CheckWhoListens(int fd, const std::string& socket) {
       "a folder that only its user may write to (mode 0755)"));
 }
 
-// Blocking calls on `fd` give up after `timeout`.
+// Blocking sends on `fd` give up after `timeout`.
 void BoundSends(int fd, absl::Duration timeout) {
   const timeval limit = absl::ToTimeval(timeout);
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);

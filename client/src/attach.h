@@ -1,4 +1,4 @@
-// The attach socket: says Hello, gets the session's descriptors, and later those of its memory.
+// The attach socket: says Hello, receives the session's descriptors, and later those of memory.
 #ifndef GEMINID_CLIENT_SRC_ATTACH_H_
 #define GEMINID_CLIENT_SRC_ATTACH_H_
 
@@ -23,25 +23,25 @@ struct ReceivedMemory {
   base::UniqueFd fd;
 };
 
-// Move-only. One thread at a time.
+// Move-only. Used by one thread at a time.
 class AttachSocket {
  public:
   AttachSocket() = default;
 
-  // UNAVAILABLE when no daemon listens for `socket`, saying how to get one. `timeout` bounds this
-  // and each later wait.
+  // UNAVAILABLE if no daemon listens for `socket`; the message says how to start one. `timeout`
+  // bounds this call and each later wait.
   static absl::StatusOr<AttachSocket> Connect(const std::string& socket, absl::Duration timeout);
 
-  // A daemon that refuses gives its own status and words.
+  // If the daemon refuses, returns its status and message.
   absl::StatusOr<Welcomed> SayHello(const shm::Hello& hello);
 
-  // The next Memory message: it was sent before the call that asked for the memory returned.
+  // The next Memory message. The daemon sends it before it answers the call for that memory.
   absl::StatusOr<ReceivedMemory> ReceiveMemory();
-  // There is another message already.
+  // Whether another message has arrived already.
   bool HasMemory() const;
 
   int fd() const { return fd_.get(); }
-  // The daemon was there, and went before it had answered.
+  // The daemon was there, and closed the connection before it answered.
   bool hung_up() const { return hung_up_; }
 
  private:
@@ -58,7 +58,7 @@ class AttachSocket {
   bool hung_up_ = false;
 };
 
-// Copies `text` into a zero-terminated field; INVALID_ARGUMENT, naming `what`, when it is too long.
+// Copies `text` into a zero-terminated field. INVALID_ARGUMENT, naming `what`, if it is too long.
 absl::Status CopyName(const std::string& text, const char* what, char (&field)[shm::kNameBytes]);
 
 }  // namespace geminid

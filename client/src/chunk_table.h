@@ -1,4 +1,4 @@
-// What this process knows of its session's chunks: sizes, homes, and the pools they lie in.
+// This process's table of its session's chunks: sizes, homes, and the pools that they lie in.
 #ifndef GEMINID_CLIENT_SRC_CHUNK_TABLE_H_
 #define GEMINID_CLIENT_SRC_CHUNK_TABLE_H_
 
@@ -16,13 +16,13 @@
 
 namespace geminid {
 
-// Readers of existing chunks are lock-free and may be any thread; Add and Remove, one at a time,
-// are for chunks that no one else knows of yet, or any more.
+// Lookups of existing chunks are lock-free on any thread. Add and Remove run one at a time, for
+// chunks that no other thread knows yet or uses any more.
 class ChunkTable {
  public:
   struct Chunk {
     std::atomic<uint64_t> bytes = 0;  // 0: no such chunk
-    std::byte* home = nullptr;        // null: none
+    std::byte* home = nullptr;        // null: no home
     shm::PoolId pool{};
     uint64_t pool_offset = 0;
     ChunkKind kind = ChunkKind::kNone;
@@ -33,7 +33,7 @@ class ChunkTable {
   ChunkTable(const ChunkTable&) = delete;
   ChunkTable& operator=(const ChunkTable&) = delete;
 
-  // Null when there is no such chunk.
+  // Null if there is no such chunk.
   Chunk* Find(ChunkId id) const {
     const auto index = static_cast<uint32_t>(id);
     if (index >= shm::kMaxChunks) return nullptr;
@@ -43,14 +43,14 @@ class ChunkTable {
     return chunk->bytes.load(std::memory_order_acquire) == 0 ? nullptr : chunk;
   }
 
-  // The mapping of a new pool, which stays until its last chunk is removed.
+  // Adds the mapping of a new pool, which stays until the pool's last chunk is removed.
   std::byte* AddPool(shm::PoolId pool, base::Mapping mapping);
-  // `pool_offset` is ignored without a pool (`home` null).
+  // `pool_offset` is ignored for chunks without a pool (`home` null).
   void Add(ChunkId id, ChunkKind kind, uint64_t bytes, shm::PoolId pool, uint64_t pool_offset,
            std::byte* home);
-  // The pools left empty are handed back, to be unmapped.
+  // Returns the mappings of the pools that are empty now, for the caller to unmap.
   std::vector<base::Mapping> Remove(std::span<const ChunkId> ids);
-  // Of pools, and of chunks of kind kShared. As Add and Remove.
+  // Bytes of all pools, and of chunks of kind kShared. To be called like Add and Remove.
   uint64_t host_bytes() const { return host_bytes_; }
 
  private:
@@ -62,7 +62,7 @@ class ChunkTable {
 
   Chunk* Slot(ChunkId id);
 
-  // Made when first needed, and then never moved.
+  // A block is allocated when first needed, and never moved.
   std::array<std::atomic<Chunk*>, shm::kMaxChunks / kBlockChunks> blocks_ = {};
   std::map<shm::PoolId, Pool> pools_;
   uint64_t host_bytes_ = 0;

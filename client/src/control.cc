@@ -22,10 +22,10 @@
 namespace geminid {
 namespace {
 
-// Fresh memory is touched before it is handed out: 0.2 to 0.5 s/GiB, more on a machine that is
-// short of pages, so calls that allocate get this much longer.
+// The daemon touches new memory before it hands it out, which takes 0.2 to 0.5 s/GiB, or more if
+// the machine is short of pages. Calls that allocate get so much longer.
 constexpr absl::Duration kPerGiB = absl::Seconds(4);
-// The planner keeps its own limits within a minute.
+// The planner's own limits are within a minute.
 constexpr absl::Duration kPlanning = absl::Minutes(2);
 
 constexpr char kNoAnswer[] = "Deadline Exceeded";
@@ -38,7 +38,7 @@ absl::Status FromGrpc(const grpc::Status& status, const char* doing, const std::
     return absl::UnavailableError(
         absl::StrCat(doing, ": the daemon at ", socket, ": ", status.error_message()));
   }
-  // gRPC's own words; the daemon's say more.
+  // Replaces gRPC's own message; the daemon's messages say more.
   if (code == absl::StatusCode::kDeadlineExceeded && status.error_message() == kNoAnswer) {
     return absl::DeadlineExceededError(
         absl::StrCat(doing, ": the daemon at ", socket, " did not answer within ",
@@ -49,12 +49,12 @@ absl::Status FromGrpc(const grpc::Status& status, const char* doing, const std::
   return absl::Status(code, absl::StrCat(doing, ": ", status.error_message()));
 }
 
-// How often it is looked whether anybody still keeps the session.
+// How often to check whether a daemon or the holder still has the session.
 constexpr absl::Duration kSuccessorPoll = absl::Milliseconds(100);
 // A daemon that has cut a call off is about to close its connections.
 constexpr int kCutOffPauseMs = 20;
 
-// Between attempts to connect; gRPC's own begin with a second.
+// Between attempts to connect; gRPC's default begins with a second.
 constexpr int kFirstBackoffMs = 20;
 constexpr int kLongestBackoffMs = 100;  // others may be crowding the socket
 // How long a session that ends waits for a daemon, and for the next one.
@@ -65,15 +65,15 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kLongestBackoffMs);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetMaxReceiveMessageSize(-1);  // plans grow with the model; the daemon bounds its own
-  // A socket path is nobody's host name, and the environment must not choose a channel for us.
+  arguments.SetMaxReceiveMessageSize(-1);  // plans grow with the model; the daemon limits its own
+  // A socket path is not a host name, and the environment must not choose the channel.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// Whether the call ended because its daemon did. One that ends in good order cuts off the calls
-// that it is in with CANCELLED; nobody on this side cancels any. UNAVAILABLE is its own word where
-// it says so (IsMeant).
+// Whether the call ended because its daemon did. A daemon that ends in good order cancels its calls
+// with CANCELLED; this side cancels none. An UNAVAILABLE that the daemon marks is its own answer
+// (IsMeant).
 bool WasCutOff(const grpc::Status& status, grpc::Channel& channel) {
   if (status.error_code() == grpc::StatusCode::CANCELLED) return true;
   return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
@@ -104,7 +104,7 @@ struct Control::Stubs {
 
 namespace {
 
-// The context of one call: the session's token, and how long it may take.
+// The context of one call: the session's token and the deadline.
 class Call {
  public:
   Call(const std::string& token, absl::Duration timeout) {
@@ -112,7 +112,7 @@ class Call {
     context_.set_deadline(rpc::DeadlineIn(timeout));
   }
   grpc::ClientContext* context() { return &context_; }
-  // After the call: the daemon said itself that something is UNAVAILABLE.
+  // After the call: whether the daemon itself answered UNAVAILABLE.
   bool IsMeant() const {
     return context_.GetServerTrailingMetadata().count(shm::kMeantMetadataKey) > 0;
   }
@@ -142,7 +142,7 @@ bool Control::IsHungUp(int within_ms) const {
   return poll(&attach, 1, within_ms) > 0;
 }
 
-// True once there is a connection again; false when nobody keeps the session, or it took too long.
+// True once connected again; false if the session is lost, or `give_up` has passed.
 bool Control::WaitForSuccessor(absl::Time give_up) const {
   for (;;) {
     const absl::Duration left = give_up - base::MonotonicNow();
@@ -152,7 +152,7 @@ bool Control::WaitForSuccessor(absl::Time give_up) const {
   }
 }
 
-// `make(context, again)` makes the call; `again`: an earlier daemon may have carried it out.
+// `make(context, again)` makes the call; `again`: an earlier daemon may have executed it.
 template <typename Make>
 absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make make,
                                absl::Duration patience) {
@@ -170,8 +170,8 @@ absl::Status Control::MakeCall(const char* doing, absl::Duration timeout, Make m
           "attach again"));
     }
     if (!WasCutOff(status, *stubs_->channel)) {
-      // Where this thread had no processor, the channel can have found the next daemon before it
-      // was looked at.
+      // If this thread was not scheduled for a while, the channel may already be connected to the
+      // next daemon when its state is read.
       const bool doubts =
           status.error_code() == grpc::StatusCode::UNAVAILABLE && !call.IsMeant() && !doubted;
       if (!doubts) return FromGrpc(status, doing, socket_, timeout);
@@ -201,7 +201,7 @@ absl::Status Control::Connect() {
                    absl::FormatDuration(timeout_), "; see its log, and 'geminictl status'"));
 }
 
-// The ranks of a job make theirs at the same time, on the same processors.
+// The ranks of a job create theirs at the same time, on the same processors.
 absl::Duration Control::TimeToPopulate(uint64_t bytes) const {
   const double gib = static_cast<double>(bytes) / (uint64_t{1} << 30);
   return timeout_ + kPerGiB * (gib * local_ranks_);
@@ -349,7 +349,7 @@ absl::StatusOr<MemoryUse> Control::GetMemoryUse(uint64_t session) {
 absl::Status Control::Detach(bool insists) {
   const absl::Duration farewell = std::min(timeout_, kFarewell);
   if (insists) {
-    // Made again, it may find that it was done.
+    // A repeated call may find that the session is detached already.
     v1::DetachResponse ignored;
     return MakeCall(
         "detaching", farewell,

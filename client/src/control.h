@@ -18,10 +18,10 @@
 
 namespace geminid {
 
-// Thread-safe; calls block. A call that finds no daemon, or whose daemon ends meanwhile, waits for
-// one, up to the timeout and as long as somebody keeps the session for it, and is made again: once
-// its daemon had done it or not, it is done once. UNAVAILABLE when none comes, with how long that
-// was waited for. One that the daemon does not mark as its own is asked once more.
+// Thread-safe; calls block. If there is no daemon, or the daemon ends during a call, the call waits
+// for the next one and is repeated; daemons execute a repeated call once. The wait lasts up to the
+// timeout, and while geminid-holder stores the session. Then the call returns UNAVAILABLE and says
+// how long it waited. An UNAVAILABLE that does not come from the daemon itself is retried once.
 class Control {
  public:
   struct Allocation {
@@ -31,30 +31,30 @@ class Control {
     uint64_t pool_bytes = 0;  // 0: there is no pool
   };
 
-  // `local_ranks`: of the job on this node. `attach_socket`, which outlives this, is the session's:
-  // its end says that nobody keeps it.
+  // `local_ranks`: ranks of the job on this node. `attach_socket` is the session's, and outlives
+  // this object. When its peer closes, neither a daemon nor the holder has the session.
   Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout,
           int local_ranks, int attach_socket);
   ~Control();
 
-  // Connects, before the first call: a connection that others' crowd out of the queue of a socket
-  // is tried again until the timeout, where a call would fail.
+  // Connects, before the first call. If other connections crowd this one out of the socket's queue,
+  // it retries until the timeout; a call would fail instead.
   absl::Status Connect();
 
-  // Returns the number of slabs, and the bytes rounded up to whole pages.
+  // The number of slabs, and the bytes rounded up to whole pages.
   struct Arena {
     uint64_t bytes = 0;
     uint32_t slabs = 0;
   };
-  // `may_be_there`: a predecessor's is as good, whatever its size.
+  // `may_be_there`: the arena of an earlier process of this rank is accepted, whatever its size.
   absl::StatusOr<Arena> CreateArena(uint64_t bytes, bool may_be_there);
-  // Undoes it. Nothing may lie there.
+  // Undoes CreateArena. Nothing may lie in the arena.
   absl::Status ReleaseArena();
 
-  // Of host memory; see SessionService.GetHostShare.
+  // Bytes of host memory; see SessionService.GetHostShare.
   absl::StatusOr<uint64_t> HostShare();
 
-  // How the job stands; the first call asks. `ranks`: of the job on this node.
+  // The job's admission state. The first Admit requests admission. `ranks`: those on this node.
   struct Standing {
     bool admitted = false;
     std::string state;
@@ -63,30 +63,30 @@ class Control {
   };
   absl::StatusOr<Standing> Admit(const Admission& admission, uint32_t ranks, uint64_t device_bytes);
 
-  // `claim`: what a predecessor left, NOT_FOUND where it did not.
+  // `claim`: takes over an allocation of an earlier process; NOT_FOUND if there is none.
   absl::StatusOr<Allocation> Allocate(const std::vector<ChunkSpec>& specs, bool claim);
-  // Frees what a predecessor left, and was not claimed.
+  // Frees the allocations of an earlier process that were not claimed.
   absl::Status FreeOlder();
   absl::Status Free(std::span<const ChunkId> chunks);
   absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlanRequest& request);
   absl::StatusOr<MemoryUse> GetMemoryUse(uint64_t session);
-  // `insists`: where there is no daemon it waits for the next one, as other calls do, but for 10 s
-  // at most; else it fails.
+  // `insists`: without a daemon waits for the next one, like other calls, but at most 10 s.
+  // Otherwise fails at once.
   absl::Status Detach(bool insists);
 
-  // Nobody keeps the session, or a daemon said that there is none; and no call was ever answered.
+  // No call was ever answered, and the session is lost: its socket closed, or a daemon denied it.
   bool never_known() const { return unknown_.load() && !known_.load(); }
 
  private:
   struct Stubs;
   template <typename Make>
-  // `patience`: for the next daemon, and at most the connection's timeout.
+  // `patience`: limit of the wait for the next daemon, besides the connection's timeout.
   absl::Status MakeCall(const char* doing, absl::Duration timeout, Make make,
                         absl::Duration patience = absl::InfiniteDuration());
   bool WaitForSuccessor(absl::Time give_up) const;
-  // Nobody keeps the session, or will within that time.
+  // Whether the session's socket is closed, or closes within that time.
   bool IsHungUp(int within_ms = 0) const;
-  // A call that allocates, with the others of this node beside it.
+  // The time limit of a call that allocates while the node's other ranks do the same.
   absl::Duration TimeToPopulate(uint64_t bytes) const;
 
   const std::string socket_;

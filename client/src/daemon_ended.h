@@ -1,4 +1,4 @@
-// What errors say of a session whose daemon ended.
+// Error texts for sessions whose daemon has ended.
 #ifndef GEMINID_CLIENT_SRC_DAEMON_ENDED_H_
 #define GEMINID_CLIENT_SRC_DAEMON_ENDED_H_
 
@@ -8,7 +8,7 @@
 
 namespace geminid {
 
-// Of every call of a session whose job the operator, or its user, has ended: nothing failed.
+// Returned by every call of a session whose job was ended by the operator or by its user.
 inline constexpr char kJobEndedWords[] =
     "the job was ended on request (geminictl end); its memory is gone";
 inline absl::Status JobEnded() { return absl::CancelledError(kJobEndedWords); }
@@ -16,8 +16,8 @@ inline bool IsJobEnded(const absl::Status& status) {
   return absl::IsCancelled(status) && status.message() == kJobEndedWords;
 }
 
-// Why it does not go on. The memory of a GPU is held by an agent of the daemon's, which ends with
-// it; whatever else there is waits for the next daemon.
+// Why the session ended. A GPU's memory is held by an agent of the daemon, which ends with the
+// daemon. Any other session waits for the next daemon.
 inline const char* WhySessionEnded(bool on_gpu) {
   return on_gpu ? "a session on a GPU ends with its daemon, whose agent held the memory"
                 : "none took its place";

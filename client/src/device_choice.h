@@ -1,4 +1,4 @@
-// Which device a session asks for, and what the daemon says of the one it got.
+// Which device a session asks for, and how the daemon describes the device it got.
 #ifndef GEMINID_CLIENT_SRC_DEVICE_CHOICE_H_
 #define GEMINID_CLIENT_SRC_DEVICE_CHOICE_H_
 
@@ -12,8 +12,8 @@ namespace geminid {
 
 inline constexpr char kDeviceVariable[] = "GEMINID_DEVICE";
 
-// `option`, else the number in `environment`, the value of $GEMINID_DEVICE (null or empty: unset),
-// else kAnyDevice. INVALID_ARGUMENT names what is not an index.
+// `option`; else the number in `environment`, the value of $GEMINID_DEVICE (null or empty: unset);
+// else kAnyDevice. INVALID_ARGUMENT if the value is not an index.
 absl::StatusOr<shm::DeviceIndex> WantedDevice(std::optional<DeviceIndex> option,
                                               const char* environment);
 

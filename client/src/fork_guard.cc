@@ -7,11 +7,11 @@
 
 namespace geminid {
 
-// All guards of the process. Locked across fork, so that the child finds it whole.
+// All guards of the process. Locked during fork, so that the child finds the list consistent.
 class ForkGuardList {
  public:
   static ForkGuardList& Get() {
-    static ForkGuardList* const list = new ForkGuardList;  // never destroyed: fork may come late
+    static ForkGuardList* const list = new ForkGuardList;  // never destroyed: for late forks
     return *list;
   }
 

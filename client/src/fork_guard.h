@@ -1,4 +1,4 @@
-// Knows when this process is a forked child of the one that made it.
+// Tells whether this process is a forked child of the process that created the guard.
 #ifndef GEMINID_CLIENT_SRC_FORK_GUARD_H_
 #define GEMINID_CLIENT_SRC_FORK_GUARD_H_
 
@@ -6,9 +6,9 @@
 
 namespace geminid {
 
-// A child has neither the session's mappings nor its threads, but it does inherit descriptors:
-// those given here are closed in the child at once, so that the daemon sees the end of the parent
-// alone.
+// A child has neither the session's mappings nor its threads, but it inherits descriptors. The
+// descriptor given to the guard is closed in the child at once, so that the daemon notices when the
+// parent ends.
 class ForkGuard {
  public:
   explicit ForkGuard(int close_in_child);

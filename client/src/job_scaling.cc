@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kFirstBackoffMs = 20;
 constexpr int kLongestBackoffMs = 100;
-constexpr char kLeft[] = "kept";  // what the daemon calls a session whose process has died
+constexpr char kLeft[] = "kept";  // the daemon's word for a session whose process has died
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket) {
   grpc::ChannelArguments arguments;
@@ -32,7 +32,7 @@ absl::Status FromGrpc(const grpc::Status& status, const char* doing) {
                       absl::StrCat(doing, ": ", status.error_message()));
 }
 
-// A daemon that ends in good order cuts its calls off with CANCELLED.
+// A daemon that ends in good order cancels its calls with CANCELLED.
 bool WasCutOff(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::CANCELLED ||
          status.error_code() == grpc::StatusCode::UNAVAILABLE;
@@ -110,7 +110,7 @@ absl::StatusOr<std::vector<JobScaling::Rank>> JobScaling::GetRanks(const std::st
   do {
     v1::ListSessionsResponse response;
     grpc::ClientContext context;
-    context.set_wait_for_ready(true);  // a daemon that restarts has them
+    context.set_wait_for_ready(true);  // a restarting daemon will have the sessions
     context.set_deadline(rpc::DeadlineIn(timeout_));
     const grpc::Status status = stubs_->admin->ListSessions(&context, request, &response);
     if (!status.ok()) return FromGrpc(status, "asking which ranks of the run the daemon has");

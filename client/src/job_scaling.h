@@ -1,4 +1,4 @@
-// What the first rank of a job says to the daemon about the number of its ranks, and hears of it.
+// Exchange of a job's first rank with the daemon about the job's number of ranks.
 #ifndef GEMINID_CLIENT_SRC_JOB_SCALING_H_
 #define GEMINID_CLIENT_SRC_JOB_SCALING_H_
 
@@ -14,8 +14,8 @@
 
 namespace geminid {
 
-// One thread. Calls take at most the timeout. Where there is no daemon they fail: what they say is
-// said again later. EndRun waits for a daemon that restarts.
+// Used by one thread. Calls take at most the timeout. Without a daemon they fail, and the caller
+// repeats them later. EndRun waits for a daemon that restarts.
 class JobScaling {
  public:
   JobScaling(const std::string& socket, absl::Duration timeout);
@@ -23,13 +23,13 @@ class JobScaling {
   JobScaling(const JobScaling&) = delete;
   JobScaling& operator=(const JobScaling&) = delete;
 
-  // What became of a request.
+  // The outcome of a request.
   struct Outcome {
     uint64_t number = 0;  // 0: nothing new
     std::string state{};  // taken, done or refused
     std::string message{};
   };
-  // What the job would do with a number of ranks.
+  // What the job would achieve with this number of ranks.
   struct Row {
     int ranks = 0;
     uint64_t device_bytes = 0;  // of all of them
@@ -38,24 +38,24 @@ class JobScaling {
   // The daemon may choose one of the rows by itself.
   struct Share {
     std::vector<Row> rows{};
-    std::string why_not{};  // there are none now, for this reason
+    std::string why_not{};  // why there are no rows now
     double remaining = 0;   // work, in the unit of the rows
   };
   struct Offer {
     uint64_t session = 0;
     std::string job{};
     int ranks = 1;
-    std::string why_not{};  // it takes no requests, for this reason
+    std::string why_not{};  // why the job takes no requests; empty: it takes them
     Outcome outcome{};
     std::optional<Share> share{};
   };
   struct Asked {
-    uint64_t number = 0;  // 0: nothing
+    uint64_t number = 0;  // 0: there is no request
     int ranks = 0;
   };
   absl::StatusOr<Asked> Make(const Offer& offer);
 
-  // A device of the daemon, as its ledger has it.
+  // A device of the daemon, from its ledger.
   struct Device {
     uint32_t number = 0;
     uint64_t free_bytes = 0;
@@ -63,7 +63,7 @@ class JobScaling {
   };
   absl::StatusOr<std::vector<Device>> GetDevices();
 
-  // A rank of a run that the daemon has: of a process that lives, or left by one that died.
+  // A rank of a run that the daemon has, of a living process or retained after the process died.
   struct Rank {
     int rank = 0;
     int world_size = 1;
@@ -74,10 +74,10 @@ class JobScaling {
     int64_t pid = 0;
     bool is_left = false;  // its process has died
   };
-  // The caller's own. Sessions of other runs of the job are not among them.
+  // The ranks of the caller's job and run; other runs of the job are left out.
   absl::StatusOr<std::vector<Rank>> GetRanks(const std::string& job, const std::string& run);
 
-  // Ends what an earlier group of ranks of this job has left, all of whose processes have ended.
+  // Ends the sessions that an earlier group of this job's ranks left. All its processes have ended.
   absl::Status EndRun(const std::string& job, const std::string& run);
 
  private:

@@ -19,7 +19,7 @@ Pending OnDemand::Load(const TransferSpec& spec) {
   return Pending(StartOrJoin(spec, /*may_join=*/false)->outcome);
 }
 
-// Known to all before it starts, and started without the lock: its callbacks may come at once.
+// Registers the load, then starts it without the lock: its callbacks may run at once.
 std::shared_ptr<OnDemand::Loading> OnDemand::StartOrJoin(const TransferSpec& spec, bool may_join) {
   auto load = std::make_shared<Loading>();
   load->outcome = transfers_->NewOutcome();
@@ -69,7 +69,7 @@ absl::StatusOr<Lease> OnDemand::Use(ChunkId chunk, absl::Duration timeout) {
     if (!status.ok()) status = AfterRefusal(chunk, *load, status, deadline);
     if (!status.ok()) return status;
     if (deadline.Passed()) {
-      // Loaded, perhaps more than once, and evicted again each time before it could be held.
+      // Loaded, perhaps several times, and evicted each time before it could be held.
       return absl::DeadlineExceededError(absl::StrCat("chunk ", Index(chunk),
                                                       " could not be held on the device within ",
                                                       absl::FormatDuration(timeout)));
@@ -77,19 +77,19 @@ absl::StatusOr<Lease> OnDemand::Use(ChunkId chunk, absl::Duration timeout) {
   }
 }
 
-// OK when it is worth another try.
+// OK: worth another try.
 absl::Status OnDemand::AfterRefusal(ChunkId chunk, const Loading& load, const absl::Status& status,
                                     const base::Deadline& deadline) {
   switch (load.refusal.load()) {
     case shm::ErrorReason::kAlreadyResident:
-      // Another thread's load, or an eviction that was called off, came between.
+      // Another thread's load, or a cancelled eviction, came first.
       std::this_thread::yield();
       return absl::OkStatus();
     case shm::ErrorReason::kArenaFull: {
       const std::optional<ChunkId> dirty = TakeOldestDirty();
       if (!dirty.has_value()) return status;
       absl::Status written = WriteBack(*dirty).Wait(absl::FromChrono(deadline.Left()));
-      // Its owner was quicker to free it, or to take it off the device: there is room all the same.
+      // Its owner has freed the chunk, or dropped it from the device: there is room anyway.
       const bool gone = absl::IsNotFound(written) || absl::IsFailedPrecondition(written);
       return gone ? absl::OkStatus() : written;
     }
@@ -124,8 +124,8 @@ void OnDemand::Forget(ChunkId chunk) {
   dirty_.remove(chunk);
 }
 
-// Of those that nobody is using, since the others could not leave. Holds on their way back count as
-// given back: what is asked of the daemon now, it does after that.
+// The oldest dirty chunk that nothing uses; used ones could not leave. Holds being given back count
+// as given back, because the daemon executes later requests after that.
 std::optional<ChunkId> OnDemand::TakeOldestDirty() {
   const std::lock_guard lock(mutex_);
   for (auto at = dirty_.begin(); at != dirty_.end(); ++at) {

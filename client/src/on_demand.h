@@ -1,5 +1,5 @@
-// Loads chunks when they are used, and remembers which loads are under way and which device copies
-// must go home before they can make room.
+// Loads chunks when they are used. Tracks which loads are in progress, and which device copies must
+// be written back before they can be evicted.
 #ifndef GEMINID_CLIENT_SRC_ON_DEMAND_H_
 #define GEMINID_CLIENT_SRC_ON_DEMAND_H_
 
@@ -24,34 +24,34 @@ class OnDemand {
   // `session` owns this.
   OnDemand(Session* session, Transfers* transfers) : session_(session), transfers_(transfers) {}
 
-  // As Session::Use.
+  // See Session::Use.
   absl::StatusOr<Lease> Use(ChunkId chunk, absl::Duration timeout);
 
-  // A transfer that loads a whole chunk from its own home and publishes it: Use waits for it.
+  // A transfer that loads a whole chunk from its own home and publishes it; Use waits for it.
   static bool IsLoad(const TransferSpec& spec, uint64_t chunk_bytes);
   Pending Load(const TransferSpec& spec);
 
-  // As Session::WriteBack.
+  // See Session::WriteBack.
   Pending WriteBack(ChunkId chunk);
 
-  // A hold is being handed back, after the daemon has been told that the device copy is newer than
-  // the home.
+  // A hold is being given back, after the daemon was told that the device copy is newer than the
+  // home.
   void NoteDirtyRelease(ChunkId chunk);
-  // It has been.
+  // The hold has been given back.
   void NoteReleased(ChunkId chunk);
   void Forget(ChunkId chunk);
 
  private:
-  // A load under way; shared by whoever waits for it.
+  // A load in progress, shared by all threads that wait for it.
   struct Loading {
     std::shared_ptr<Pending::State> outcome;
     std::atomic<shm::ErrorReason> refusal = shm::ErrorReason::kNone;
   };
 
   std::shared_ptr<Loading> StartOrJoin(const TransferSpec& spec, bool may_join);
-  // Between its home and its device copy.
+  // Copies the whole chunk between its home and the device.
   TransferSpec WholeChunk(ChunkId chunk, TransferCause cause) const;
-  // Removes what is complete.
+  // Removes loads that are complete.
   void TidyLocked();
   absl::Status AfterRefusal(ChunkId chunk, const Loading& load, const absl::Status& status,
                             const base::Deadline& deadline);
@@ -62,7 +62,7 @@ class OnDemand {
   std::mutex mutex_;
   std::map<ChunkId, std::shared_ptr<Loading>> loads_;  // guarded by mutex_
   std::list<ChunkId> dirty_;                           // guarded by mutex_; oldest first
-  std::map<ChunkId, uint32_t> releasing_;              // guarded by mutex_; holds on their way back
+  std::map<ChunkId, uint32_t> releasing_;              // guarded by mutex_; returning holds
 };
 
 }  // namespace geminid

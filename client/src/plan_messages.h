@@ -1,4 +1,4 @@
-// Traces and plans as messages.
+// Converts traces and plans to messages and back.
 #ifndef GEMINID_CLIENT_SRC_PLAN_MESSAGES_H_
 #define GEMINID_CLIENT_SRC_PLAN_MESSAGES_H_
 
@@ -10,7 +10,7 @@ namespace geminid {
 
 v1::MakePlanRequest ToMessage(const Trace& trace, const PlanRequest& request);
 
-// INTERNAL when the plan names chunks or moments that `trace` does not have.
+// INTERNAL if the plan names chunks or moments that `trace` does not have.
 absl::StatusOr<Plan> FromMessage(const v1::Plan& message, const Trace& trace);
 
 }  // namespace geminid

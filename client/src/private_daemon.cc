@@ -40,16 +40,16 @@ namespace {
 
 constexpr char kBinaryVariable[] = "GEMINID_DAEMON";
 constexpr char kBinaryName[] = "geminid";
-constexpr int kReadyFd = 3;  // in the daemon
-// A draining daemon is done in well under a second.
+constexpr int kReadyFd = 3;  // the descriptor's number in the daemon
+// A draining daemon ends in well under a second.
 constexpr absl::Duration kEndTimeout = absl::Seconds(5);
-// Of a daemon that died: how often it is started again without ever serving, and how soon. One that
-// somebody kills meanwhile has not failed.
+// Limits for restarts of a daemon that died without ever serving, and the pause between them. A
+// daemon that was killed meanwhile does not count as failed.
 constexpr int kMostFailures = 5;
 constexpr int kMostKills = 50;
 constexpr int kPauseMilliseconds = 50;
 constexpr std::streamoff kLogTailBytes = 2000;
-// ".attach" is the longest of what the daemon appends to the socket's path.
+// ".attach" is the longest suffix that the daemon appends to the socket's path.
 constexpr size_t kMaxSocketPath = 107 - 7;
 
 bool IsProgram(const std::string& path) {
@@ -72,7 +72,7 @@ absl::StatusOr<std::string> FindBinary(const std::string& chosen) {
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", ignored);
   Dl_info library = {};
   const bool known = dladdr(&kBinaryVariable, &library) != 0 && library.dli_fname != nullptr;
-  // The daemon of this library's release comes first: an interpreter that loaded it may have
+  // Prefers the daemon of this library's release: the interpreter that loaded the library may have
   // another one beside it.
   if (known && !std::filesystem::equivalent(library.dli_fname, self, ignored)) {
     const std::filesystem::path folder = std::filesystem::path(library.dli_fname).parent_path();
@@ -93,7 +93,7 @@ absl::StatusOr<std::string> FindBinary(const std::string& chosen) {
       kBinaryVariable, " to its path, or set GEMINID_SOCKET to a running daemon"));
 }
 
-// Private to the user by its mode.
+// mkdtemp's mode makes it private to the user.
 absl::StatusOr<std::string> MakeFolder() {
   std::vector<std::string> parents;
   for (const char* const variable : {"XDG_RUNTIME_DIR", "TMPDIR"}) {
@@ -123,7 +123,7 @@ absl::StatusOr<std::string> MakeFolder() {
                    "daemon"));
 }
 
-// This process's environment without what names a place that only one daemon can have.
+// This process's environment without variables that name a place only one daemon can have.
 std::vector<std::string> EnvironmentForDaemon() {
   constexpr std::string_view kOnlyForOne[] = {"GEMINID_METRICS_LISTEN=", "GEMINID_SOCKET="};
   std::vector<std::string> variables;
@@ -137,7 +137,7 @@ std::vector<std::string> EnvironmentForDaemon() {
   return variables;
 }
 
-// Of a daemon with an empty log.
+// For a daemon with an empty log.
 std::string WhyNothing(const std::string& folder) {
   std::error_code error;
   constexpr uintmax_t kLittleBytes = 4096;
@@ -148,7 +148,7 @@ std::string WhyNothing(const std::string& folder) {
                       ": remove files there, or set TMPDIR to another folder)");
 }
 
-// The daemon writes "ready" and a newline, then closes; if it only closes, it has failed.
+// The daemon writes "ready" and a newline, then closes. If it only closes, it has failed.
 absl::Status WaitReady(const base::UniqueFd& pipe, const base::Deadline& deadline) {
   std::string said;
   for (;;) {
@@ -170,7 +170,7 @@ absl::Status WaitReady(const base::UniqueFd& pipe, const base::Deadline& deadlin
   }
 }
 
-// True when the process ended in time. `pid` is a child that nobody else waits for.
+// True if the process ended in time. `pid` is a child that nothing else waits for.
 bool WaitEnd(pid_t pid, absl::Duration timeout) {
   base::UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   const base::Deadline deadline = base::Deadline::In(timeout);
@@ -182,7 +182,7 @@ bool WaitEnd(pid_t pid, absl::Duration timeout) {
   return true;
 }
 
-// How it ended, as waitpid has it: by itself, within a while, or else by force.
+// Waits for the process to end, and kills it after `timeout`. Returns waitpid's status.
 int AwaitEnd(pid_t pid, absl::Duration timeout) {
   if (!WaitEnd(pid, timeout)) kill(pid, SIGKILL);
   int status = 0;
@@ -196,8 +196,8 @@ int EndProcess(pid_t pid) {
   return AwaitEnd(pid, kEndTimeout);
 }
 
-// A daemon that a signal ended had no time for words of its own; what libraries say then is of no
-// use where the reason is known.
+// A daemon that a signal ended could not say why. If the reason is known, messages of libraries in
+// the log do not help.
 absl::Status StartError(const absl::Status& error, int wait_status, const std::string& binary,
                         const std::string& log_tail) {
   const std::string limit = base::DescribeMemoryLimits();
@@ -219,7 +219,7 @@ absl::Status StartError(const absl::Status& error, int wait_status, const std::s
 
 }  // namespace
 
-// The process, and a thread that starts it again.
+// The process, and a thread that restarts it.
 class PrivateDaemon::Keeper {
  public:
   Keeper(std::vector<std::string> arguments, std::string log_path, std::string holder_socket,
@@ -238,7 +238,7 @@ class PrivateDaemon::Keeper {
 
   pid_t pid() const { return pid_.load(); }
 
-  // Starts it and waits until it serves. On failure *wait_status is how it ended.
+  // Starts the daemon and waits until it serves. On failure *wait_status says how it ended.
   absl::Status Launch(int* wait_status);
   absl::Status Watch();
 
@@ -273,7 +273,7 @@ absl::Status PrivateDaemon::Keeper::Launch(int* wait_status) {
   if (ready.ok()) {
     pid_.store(*pid);
   } else {
-    // It is not asked to end: then it would end the sessions that it may have taken over.
+    // Not asked to end, because then it would end the sessions that it may have taken over.
     const bool ended = absl::IsUnavailable(ready);
     *wait_status = AwaitEnd(*pid, ended ? kEndTimeout : absl::ZeroDuration());
   }
@@ -298,7 +298,7 @@ void PrivateDaemon::Keeper::Loop() {
     const pid_t ended = waitpid(pid(), &wait_status, WNOHANG);
     if (ended == 0) continue;
     pid_.store(-1);
-    // One that somebody asked to end has ended its sessions, too.
+    // A daemon that was asked to end has ended its sessions too.
     const bool asked = ended > 0 && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0;
     if (asked || !StartAgain()) return;
   }
@@ -317,7 +317,7 @@ bool PrivateDaemon::Keeper::StartAgain() {
     pollfd stop = {stop_.get(), POLLIN, 0};
     if (poll(&stop, 1, kPauseMilliseconds << failures) != 0) return false;
   }
-  // Nobody comes: what kept the sessions for a successor ends with its socket, and they with it.
+  // No daemon will come: without its socket the holder ends, and the stored sessions with it.
   std::error_code ignored;
   std::filesystem::remove(holder_socket_, ignored);
   return false;
@@ -352,7 +352,7 @@ PrivateDaemon::PrivateDaemon() = default;
 
 PrivateDaemon::~PrivateDaemon() {
   if (getpid() != owner_) {
-    // Neither the process nor the thread is this one's.
+    // Neither the process nor the thread belongs to this process.
     [[maybe_unused]] Keeper* const left_alone = keeper_.release();
     return;
   }

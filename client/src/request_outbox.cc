@@ -5,7 +5,7 @@
 namespace geminid {
 namespace {
 
-// Every request in the ring gets at most one answer; with fewer than half the ring unanswered, the
+// Every request in the ring gets at most one answer. With fewer than half the ring unanswered, the
 // daemon always has room to answer, whatever else it refuses.
 constexpr size_t kMaxAnswersDue = shm::kRingEntries / 2;
 constexpr uint64_t kNoticeBit = uint64_t{1} << 63;

@@ -21,9 +21,9 @@
 namespace geminid {
 namespace {
 
-// A busy daemon answers within about a microsecond; a sleeping one costs a wake-up in any case.
+// A busy daemon answers within about a microsecond; for a sleeping one a wake-up is needed anyway.
 constexpr std::chrono::microseconds kSpin{2};
-// So that the heartbeat moves, and a full ring is looked at again.
+// Intervals for the heartbeat, and for looking at a full ring again.
 constexpr int kIdleMilliseconds = 1000;
 constexpr int kBacklogMilliseconds = 1;
 absl::Status RefusedStatus(const shm::Response& response) {
@@ -34,11 +34,11 @@ absl::Status RefusedStatus(const shm::Response& response) {
 }
 
 void WriteEvent(const base::UniqueFd& event) {
-  // A counter that is full has woken its reader already.
+  // If the counter is full, its reader has been woken already.
   (void)eventfd_write(event.get(), 1);
 }
 
-// An eventfd's count, or the bytes of the daemon's wake-ups.
+// Reads an eventfd's count, or the bytes of the daemon's wake-ups.
 void ClearEvent(const base::UniqueFd& event) {
   char bytes[64];
   (void)!read(event.get(), bytes, sizeof bytes);
@@ -103,7 +103,7 @@ void RequestPort::Send(const shm::Request& request, Handler handler, Turn turn) 
     if (!broken_) {
       outbox_.Add(request, std::move(handler), turn);
       FlushLocked();
-      if (outbox_.CanFlush()) WakeSelfLocked();  // the ring is full: look at it again
+      if (outbox_.CanFlush()) WakeSelfLocked();  // the ring is full: look again
       return;
     }
     refusal.status = status_;
@@ -122,7 +122,7 @@ void RequestPort::WakeDaemon() {
   }
 }
 
-// The thread says that it sleeps before it looks, under the mutex, for what there is to do.
+// The thread announces that it sleeps before it looks for work under the mutex.
 void RequestPort::WakeSelfLocked() {
   if (client_->cursor.asleep.load(std::memory_order_seq_cst) != 0) WriteEvent(wake_);
 }
@@ -180,7 +180,7 @@ void RequestPort::Loop() {
     }
     const auto give_up = std::chrono::steady_clock::now() + kSpin;
     while (!HasResponse() && std::chrono::steady_clock::now() < give_up) {
-      // Yielding would charge this thread a whole slice for a wait of microseconds.
+      // Yielding would charge this thread a whole time slice for a wait of microseconds.
 #if defined(__x86_64__)
       __builtin_ia32_pause();
 #endif
@@ -189,7 +189,7 @@ void RequestPort::Loop() {
   }
 }
 
-// True when something was done.
+// True if there was anything to do.
 bool RequestPort::Work() {
   client_->counters.heartbeat.fetch_add(1, std::memory_order_relaxed);
   bool worked = PumpResponses();
@@ -231,8 +231,8 @@ void RequestPort::Deliver(const shm::Response& response) {
     const std::lock_guard lock(mutex_);
     handler = outbox_.Answered(response.request_id);
     if (handler == nullptr) {
-      // Only requests without an answer of their own fail like this: a contradiction between us.
-      // Anything else comes for a second time, from the daemon's successor.
+      // Only notices fail in this way, and that means a bug on one side. Any other unexpected
+      // answer is a repetition by the next daemon.
       const bool notice = RequestOutbox::IsNotice(response.request_id);
       if (notice && !answer.status.ok() && status_.ok()) {
         status_ = absl::InternalError(absl::StrCat(
@@ -255,7 +255,7 @@ bool RequestPort::RunCalls() {
   return !calls.empty();
 }
 
-// Once broken: nothing will be answered any more.
+// Once broken, no request will be answered any more.
 void RequestPort::FailUnanswered() {
   std::map<uint64_t, Handler> handlers;
   absl::Status why;
@@ -292,7 +292,7 @@ void RequestPort::Sleep() {
     if (outbox_.CanFlush()) milliseconds = kBacklogMilliseconds;
   }
   if (!awake) {
-    // A negative descriptor is not looked at: gone once is gone.
+    // poll ignores negative descriptors: a daemon that is gone stays gone.
     pollfd waiting[] = {{daemon_gone_ ? -1 : descriptors_.client_event.get(), POLLIN, 0},
                         {wake_.get(), POLLIN, 0},
                         {daemon_gone_ ? -1 : descriptors_.attach_socket, POLLRDHUP, 0}};
@@ -301,7 +301,7 @@ void RequestPort::Sleep() {
     if (waiting[1].revents != 0) ClearEvent(wake_);
     if (waiting[2].revents != 0) {
       daemon_gone_ = true;
-      PumpResponses();  // what it said last still counts
+      PumpResponses();  // the daemon's last answers still count
       const bool job_ended = state_->header.phase.load(std::memory_order_acquire) ==
                              static_cast<uint32_t>(shm::Phase::kEnded);
       if (job_ended) return Break(JobEnded());

@@ -1,4 +1,4 @@
-// The client's end of the session's rings: requests out, answers in, and one thread that waits.
+// The client's end of the session's rings: sends requests, and has one thread that takes answers.
 #ifndef GEMINID_CLIENT_SRC_REQUEST_PORT_H_
 #define GEMINID_CLIENT_SRC_REQUEST_PORT_H_
 
@@ -20,22 +20,22 @@
 
 namespace geminid {
 
-// Thread-safe. Requests leave in the order they were handed over; those that cannot leave yet wait
-// here, so that nobody ever blocks: not a caller, and not a copy whose completion returns credits.
+// Thread-safe. Requests leave in the order of the calls. Requests that cannot leave yet wait here,
+// so no caller ever blocks, nor does a copy whose completion returns credits.
 //
-// The daemon may die and be started again meanwhile: the rings and descriptors outlive it, and so
-// do the requests in them. Its successor carries them out, and may answer once more what had been
-// answered; that is not listened to. Only when nobody keeps the connection any more is it broken.
+// The daemon may die and restart meanwhile: the rings, their requests and the descriptors outlive
+// it. The next daemon executes the requests, and may repeat answers, which are ignored. The port is
+// broken only when neither a daemon nor the holder has the other end of the attach socket.
 class RequestPort final : public Executor {
  public:
-  // Called once, on the port's thread, or in Stop.
+  // Called once, on the port's thread or in Stop.
   using Handler = RequestOutbox::Handler;
 
   struct Descriptors {
-    base::UniqueFd daemon_event;  // an eventfd: written, it wakes the daemon
-    base::UniqueFd client_event;  // non-blocking; readable, it wakes this side
-    int attach_socket = -1;       // its end is the daemon's; not owned
-    bool on_gpu = false;          // is the session's device
+    base::UniqueFd daemon_event;  // an eventfd; writing it wakes the daemon
+    base::UniqueFd client_event;  // non-blocking; readable when the daemon wakes this side
+    int attach_socket = -1;       // its peer is the daemon; not owned
+    bool on_gpu = false;          // the session's device is a GPU
   };
 
   // The segments must outlive the port. Starts the thread.
@@ -43,33 +43,33 @@ class RequestPort final : public Executor {
                                                              shm::ClientSegment* client,
                                                              Descriptors descriptors,
                                                              std::string socket);
-  // The same without a thread: what it would do is done by Step, for simulations.
+  // Creates a port without a thread. Step does the thread's work, for simulations.
   static absl::StatusOr<std::unique_ptr<RequestPort>> CreateWithoutThread(
       const shm::StateSegment* state, shm::ClientSegment* client, Descriptors descriptors,
       std::string socket);
-  // True when something was done. Not for a port with a thread.
+  // Returns true if there was anything to do. Not for a port with a thread.
   bool Step() { return Work(); }
   ~RequestPort() override;
 
   // Sends a request that is answered once.
   void Submit(const shm::Request& request, Handler handler);
-  // Like Submit, ahead of requests that wait for answers to others: for what follows a grant.
+  // Like Submit, but overtakes requests that wait for answers. For requests that follow a grant.
   void SubmitUrgent(const shm::Request& request, Handler handler);
   // Sends a request that is answered only if it fails; see status().
   void Post(const shm::Request& request);
-  // Like Post, together with the next request and before it: nobody is woken for this alone.
+  // Like Post, but leaves with the next request, just before it: wakes nobody by itself.
   void PostWithNext(const shm::Request& request);
   void PostUrgent(const shm::Request& request);
 
-  // Runs `call` on the port's thread; here and now once it has stopped.
+  // Runs `call` on the port's thread; after Stop, at once on the caller's thread.
   void Run(std::function<void()> call) override;
 
-  // Ends the thread; every request not answered yet fails with `why`, and later ones at once.
+  // Ends the thread. Unanswered requests fail with `why`, and later ones fail at once.
   void Stop(const absl::Status& why);
-  // From now on nothing works, because of `why`: what waits fails, on the port's thread.
+  // Breaks the port because of `why`: waiting and later requests fail, on the port's thread.
   void Break(const absl::Status& why);
 
-  // OK while the daemon is there and no request without answer was refused.
+  // OK while the daemon is there and has refused no notice.
   absl::Status status() const;
 
  private:
@@ -106,7 +106,7 @@ class RequestPort final : public Executor {
   bool broken_ = false;
   enum class Phase { kRuns, kStopping, kStopped } phase_ = Phase::kRuns;
 
-  // Of the thread.
+  // Used by the thread alone.
   shm::RingReader<shm::Response, shm::kRingEntries> responses_;
   bool corrupt_ = false;
   bool daemon_gone_ = false;

@@ -14,12 +14,12 @@ class Segments {
  public:
   Segments() = default;
 
-  // FAILED_PRECONDITION when their headers are of another layout.
+  // FAILED_PRECONDITION if a header has another layout version.
   static absl::StatusOr<Segments> Map(const base::UniqueFd& state, const base::UniqueFd& client,
                                       const base::UniqueFd& commit);
 
-  // The ring's reader takes the daemon's words as const; nothing can write them, they are mapped
-  // read-only.
+  // Const, because the ring's reader only reads the daemon's side, and because the segment is
+  // mapped read-only.
   const shm::StateSegment* state() const {
     return reinterpret_cast<const shm::StateSegment*>(state_.data());
   }

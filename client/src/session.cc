@@ -38,7 +38,7 @@ std::unique_ptr<Session> SessionImpl::MakeSession(std::unique_ptr<SessionImpl> i
 SessionImpl& SessionImpl::Of(const Session& session) { return *session.impl_; }
 
 Session::~Session() {
-  // A forked child has neither the mappings nor the threads that taking it apart would need.
+  // A forked child lacks the mappings and the threads that closing the session needs.
   if (impl_->fork_guard->in_child()) {
     [[maybe_unused]] SessionImpl* const left_alone = impl_.release();
   } else {

@@ -1,5 +1,5 @@
-// How a session comes to its memory where others want it too: waiting for admission, giving the
-// arena back, and getting it again.
+// How a session gets its memory while other jobs want it too: waits for admission, gives the arena
+// back, and takes it again.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +30,7 @@ absl::StatusOr<Control::Standing> SessionImpl::AskAdmission() const {
       options.local_world_size > 0 ? options.local_world_size : std::max(options.world_size, 1);
   absl::StatusOr<Control::Standing> standing =
       control->Admit(*options.admission, static_cast<uint32_t>(ranks), options.device_memory_bytes);
-  // The daemon knows nothing of a session that was ended.
+  // The daemon no longer knows a session that was ended.
   const bool ended = segments.state()->header.phase.load(std::memory_order_acquire) ==
                      static_cast<uint32_t>(shm::Phase::kEnded);
   if (!standing.ok() && ended) return JobEnded();
@@ -48,7 +48,7 @@ void SessionImpl::AddQueued(absl::Duration waited) {
       static_cast<uint64_t>(absl::ToInt64Nanoseconds(waited)), std::memory_order_relaxed);
 }
 
-// Its own ranks are waited for as long as the daemon does.
+// The daemon decides how long to wait for the job's other ranks.
 absl::Status SessionImpl::AwaitAdmission(absl::Time began) {
   const absl::Time asked = base::MonotonicNow();
   absl::Duration pause = kFirstPause;
@@ -72,10 +72,10 @@ absl::Status SessionImpl::AwaitAdmission(absl::Time began) {
   }
 }
 
-// A job that has not made its arenas in time loses what it was promised, and waits again.
+// A job that does not create its arenas in time loses its admission, and waits again.
 absl::Status SessionImpl::AwaitArena() {
   const absl::Time began = base::MonotonicNow();
-  bool tried_again = false;  // since it was last admitted
+  bool tried_again = false;  // since the last admission
   while (true) {
     if (options.admission.has_value()) {
       GEMINID_RETURN_IF_ERROR(AwaitAdmission(began));
@@ -84,7 +84,7 @@ absl::Status SessionImpl::AwaitArena() {
     absl::Status made = MakeArena();
     if (!absl::IsFailedPrecondition(made) || !options.admission.has_value()) return made;
     GEMINID_ASSIGN_OR_RETURN(const Control::Standing standing, AskAdmission());
-    // It may have been given its promise back in between.
+    // The admission may have been lost and granted again in between.
     if (standing.admitted && tried_again) return made;
     tried_again = standing.admitted;
   }
@@ -114,7 +114,7 @@ absl::StatusOr<ArenaWait> TakeArenaAgain(Session& session) {
     const std::lock_guard lock(impl.memory_mutex);
     absl::Status made = impl.MakeArena();
     if (made.ok()) return ArenaWait{.taken = true, .ended = absl::OkStatus()};
-    // It may have lost what it was promised, and been given it back, in between.
+    // The admission may have been lost and granted again in between.
     if (tried || !absl::IsFailedPrecondition(made)) return made;
   }
 }

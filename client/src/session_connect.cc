@@ -21,7 +21,7 @@ namespace geminid {
 namespace {
 
 constexpr absl::Duration kMeetPause = absl::Milliseconds(20);
-// Switches: "1" turns them on.
+// Environment variables; "1" turns them on.
 constexpr char kStrictVariable[] = "GEMINID_STRICT_DEVICE";
 constexpr char kEventsVariable[] = "GEMINID_COMPLETIONS_BY_EVENTS";
 
@@ -30,7 +30,7 @@ bool IsOn(const char* variable) {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// One for all sessions of this process that have no daemon of their own; it ends with the last.
+// One daemon for all sessions of this process that have none; ends with the last such session.
 absl::StatusOr<std::shared_ptr<PrivateDaemon>> SharedPrivateDaemon(const ConnectOptions& session) {
   static std::mutex mutex;
   static std::weak_ptr<PrivateDaemon> shared;
@@ -46,7 +46,7 @@ absl::StatusOr<std::shared_ptr<PrivateDaemon>> SharedPrivateDaemon(const Connect
   return daemon;
 }
 
-// It goes with the last daemon that anybody waits for.
+// The holder ends with the last daemon that anything waits for.
 bool HasHolder(const std::string& socket) {
   struct stat file = {};
   return stat(absl::StrCat(socket, shm::kHolderSuffix).c_str(), &file) == 0 &&
@@ -78,7 +78,7 @@ absl::StatusOr<shm::Hello> MakeHello(const ConnectOptions& options) {
   hello.rank = options.rank;
   hello.world_size = options.world_size;
   hello.local_rank = options.local_rank;
-  // A job of one rank has no other on this node.
+  // A job of one rank has no other rank on this node.
   hello.local_world_size = options.world_size == 1 ? 1 : options.local_world_size;
   const absl::StatusOr<shm::DeviceIndex> device =
       WantedDevice(options.device, std::getenv(kDeviceVariable));
@@ -103,7 +103,7 @@ shm::HostRegistration ToShm(const device::HostPieces& pieces) {
           .refused_pieces = pieces.refused};
 }
 
-// Of the kind that the daemon says the session's device is. `counters` outlive it.
+// A device of the kind that the daemon named. `counters` outlive it.
 absl::StatusOr<std::unique_ptr<device::Device>> MakeDevice(const ConnectOptions& options,
                                                            const DeviceDescription& description,
                                                            shm::ClientCounters* counters) {
@@ -121,7 +121,7 @@ absl::StatusOr<std::unique_ptr<device::Device>> MakeDevice(const ConnectOptions&
   return device::MakeHostDevice(host);
 }
 
-// What the daemon sends is its agent's, so what the driver does not take has ended with the agent.
+// The daemon sends its agent's memory; memory that the driver rejects has ended with the agent.
 absl::Status OfSlab(const absl::Status& status, const DeviceDescription& device) {
   if (device.kind != DeviceKind::kCuda || !absl::IsInvalidArgument(status)) return status;
   return absl::UnavailableError(
@@ -144,7 +144,7 @@ absl::Status SessionImpl::Open(bool met_before) {
   return status.ok() ? AwaitArena() : status;
 }
 
-// A session that was ended, by its job's operator or for what it did, is told so.
+// A session that was ended, by the operator or for an error of its own, is not forgotten.
 bool SessionImpl::IsForgotten() const {
   return control != nullptr && control->never_known() && segments.state() != nullptr &&
          segments.state()->header.phase.load(std::memory_order_acquire) ==
@@ -169,8 +169,8 @@ absl::Status SessionImpl::ResolveSocket() {
   return absl::OkStatus();
 }
 
-// A daemon that dies while it is met is waited for: somebody starts it again. So is one that died
-// before, as long as what it had is kept for its successor. One that was never there is not.
+// Waits for a daemon that died during this call, since something restarts it, and for one that died
+// before, while a holder stores its sessions. Does not wait for a daemon that was never there.
 absl::StatusOr<Welcomed> SessionImpl::MeetDaemon(const shm::Hello& hello, bool met_before) {
   const absl::Time give_up = base::MonotonicNow() + options.timeout;
   for (bool was_there = met_before || private_daemon != nullptr;;) {
@@ -222,7 +222,7 @@ absl::Status SessionImpl::Attach(bool met_before) {
     if (!found.ok()) return found.status();
     device = *std::move(found);
   }
-  // A GPU writes the completion words by itself where it can.
+  // A GPU writes the completion words itself if it can.
   absl::Status registered = device->RegisterHost(
       {reinterpret_cast<std::byte*>(segments.client()), sizeof(*segments.client())});
   if (!registered.ok()) return registered;
@@ -237,12 +237,12 @@ absl::Status SessionImpl::MakeArena() {
   if (device->base() == nullptr) {
     if (absl::Status status = device->ReserveArena(created->bytes); !status.ok()) return status;
   }
-  // Of a daemon that ended on the way some may have come before: the last ones count.
+  // Slabs from a daemon that ended midway may come first, so the last ones count.
   std::deque<ReceivedMemory> slabs;
   while (slabs.size() < created->slabs || attach.HasMemory()) {
     absl::StatusOr<ReceivedMemory> memory = attach.ReceiveMemory();
     if (!memory.ok()) return memory.status();
-    // That of an allocation or a claim which a daemon had answered before it ended.
+    // The pool of an allocation or a claim that a daemon had answered before it ended.
     if (memory->message.type == shm::MemoryType::kHostPool) continue;
     if (memory->message.type != shm::MemoryType::kDeviceSlab) {
       return absl::InternalError("the daemon sent other memory than the arena's");
@@ -263,22 +263,22 @@ absl::Status SessionImpl::MakeArena() {
   return absl::OkStatus();
 }
 
-// First no new copies, then the running ones, then the daemon's leave; only then the mappings.
+// First stops new copies, then waits for running ones, then detaches; only then mappings may go.
 void SessionImpl::Close() {
   if (transfers != nullptr) {
-    device->compute_stream().Synchronize();  // it may hand leases back
+    device->compute_stream().Synchronize();  // its callbacks may give back leases
     transfers->StopCopying();
     device->copy_stream(device::Direction::kHostToDevice).Synchronize();
     device->copy_stream(device::Direction::kDeviceToHost).Synchronize();
-    // A ticket that came before the stop may have become a copy since: the device's end waits for
-    // that one, and the port takes its completion until then.
+    // A ticket that arrived before the stop may have become a copy since. The device waits for that
+    // copy, and the port takes its completion until then.
     port->Stop(absl::CancelledError("the session ended before the request was carried out"));
     device->copy_stream(device::Direction::kHostToDevice).Synchronize();
     device->copy_stream(device::Direction::kDeviceToHost).Synchronize();
   }
   if (control != nullptr && !is_left.load()) {
-    // Without a goodbye a session that is kept on death would be kept, for a successor that never
-    // comes; any other ends with its connection.
+    // Without Detach, a session with keep_on_death would be retained for a replacement that never
+    // comes. Any other session ends with its connection.
     for (const std::function<void()>& call : at_detach) call();
     (void)control->Detach(/*insists=*/options.keep_on_death);
   }
@@ -288,12 +288,12 @@ absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions option
                                                            std::unique_ptr<device::Device> device) {
   const bool is_given = device != nullptr;
   const absl::Time give_up = base::MonotonicNow() + options.timeout;
-  std::shared_ptr<PrivateDaemon> own_daemon;  // goes on between two sessions
+  std::shared_ptr<PrivateDaemon> own_daemon;  // survives between two attempts
   for (bool met_before = false;; met_before = true) {
     auto impl = std::make_unique<SessionImpl>(std::move(options), std::move(device));
     absl::Status status = impl->Open(met_before);
     if (status.ok()) return SessionImpl::MakeSession(std::move(impl));
-    impl->is_left.store(impl->successor > 0);  // it may be tried again
+    impl->is_left.store(impl->successor > 0);  // there may be another attempt
     impl->Close();
     if (!impl->IsForgotten() || base::MonotonicNow() > give_up) return status;
     own_daemon = impl->private_daemon;

@@ -1,4 +1,4 @@
-// What a Session is made of.
+// The parts of a Session.
 #ifndef GEMINID_CLIENT_SRC_SESSION_IMPL_H_
 #define GEMINID_CLIENT_SRC_SESSION_IMPL_H_
 
@@ -32,30 +32,30 @@ class SessionImpl {
   static std::unique_ptr<Session> MakeSession(std::unique_ptr<SessionImpl> impl);
   static SessionImpl& Of(const Session& session);
 
-  // The whole of Connect; blocks. `met_before`: the daemon is known to have been there.
+  // All of Connect; blocks. `met_before`: the daemon is known to have been there.
   absl::Status Open(bool met_before);
-  // Open failed, for the daemon ended before it had noted that it welcomed this session, and its
-  // successor gave up what it found; or nobody kept it. Another session is to be had.
+  // Open failed because the session was lost: the daemon ended before it had recorded the session,
+  // and the next one discarded it; or there was no holder. The caller may connect anew.
   bool IsForgotten() const;
-  // What must happen before destruction, however far Open got. See ~Session.
+  // Must be called before destruction, however far Open got. See ~Session.
   void Close();
 
-  // FAILED_PRECONDITION in a forked child, where nothing may be touched.
+  // FAILED_PRECONDITION in a forked child, which may touch nothing.
   absl::Status CheckUsable() const;
-  // Sends a request with one answer; `doing` begins the message of a failure.
+  // Sends a request with one answer. The message of a failure begins with `doing`.
   Pending Ask(const shm::Request& request, std::string doing);
-  // How many leases there are on the chunk.
+  // The number of leases on the chunk.
   uint32_t Holds(ChunkId chunk) const;
   void ReleaseDirtyHold(ChunkId chunk);
 
-  // Asks once; calls on_wait where it is not admitted. With an admission only.
+  // Asks once whether the job is admitted; if not, calls on_wait. Needs options.admission.
   absl::StatusOr<Control::Standing> AskAdmission() const;
-  // An error ends the wait.
+  // Calls on_wait; an error ends the wait.
   absl::Status TellWait(const Control::Standing& standing) const;
-  void AddQueued(absl::Duration waited);  // waited to be admitted
-  // The first time, and again after the slabs were released.
+  void AddQueued(absl::Duration waited);  // Adds time that was spent waiting for admission.
+  // Called at the start, and again after the slabs were released.
   absl::Status MakeArena();
-  // Session::Allocate; `claim`: of what a predecessor left.
+  // Session::Allocate; `claim`: takes over an allocation of an earlier process.
   absl::StatusOr<std::vector<ChunkHandle>> Obtain(const std::vector<ChunkSpec>& specs, bool claim);
 
   const ConnectOptions options;
@@ -63,7 +63,7 @@ class SessionImpl {
   std::string socket;
   uint64_t session_id = 0;
   uint32_t successor = 0;             // how many processes had the session before
-  std::atomic<bool> is_left = false;  // to a successor
+  std::atomic<bool> is_left = false;  // to a replacement rank
   DeviceDescription device_description;
   AttachSocket attach;
   std::optional<ForkGuard> fork_guard;
@@ -71,10 +71,10 @@ class SessionImpl {
   std::unique_ptr<Control> control;
   std::mutex memory_mutex;  // one Allocate or Free at a time; guards the attach socket
   ChunkTable chunks;
-  std::unique_ptr<device::Device> device;  // ends before the memory that it copies from and to
+  std::unique_ptr<device::Device> device;  // destroyed before the memory that it copies from and to
   std::unique_ptr<RequestPort> port;
   std::unique_ptr<Transfers> transfers;
-  std::unique_ptr<OnDemand> on_demand;  // made by Session
+  std::unique_ptr<OnDemand> on_demand;  // created by Session
   std::byte* arena = nullptr;
   uint64_t arena_bytes = 0;
   std::atomic<bool> arena_claimed = false;
@@ -90,7 +90,7 @@ class SessionImpl {
   std::string Describe(const Control::Standing& standing) const;
 };
 
-// For tests and for what comes with the library: a session on a device of one's own.
+// For tests and for the library's own layers: a session on the given device.
 absl::StatusOr<std::unique_ptr<Session>> ConnectWithDevice(ConnectOptions options,
                                                            std::unique_ptr<device::Device> device);
 

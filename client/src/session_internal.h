@@ -1,4 +1,4 @@
-// What the library's own upper layers need of a session, and its users do not.
+// Functions of a session for the library's own upper layers, not for users.
 #ifndef GEMINID_CLIENT_SRC_SESSION_INTERNAL_H_
 #define GEMINID_CLIENT_SRC_SESSION_INTERNAL_H_
 
@@ -11,65 +11,65 @@
 
 namespace geminid {
 
-// Mapped for as long as the session lives. See commit_layout.h for who may write what.
+// Mapped while the session lives. commit_layout.h says who may write what.
 shm::CommitSegment* CommitSegmentOf(Session& session);
 shm::ClientCounters* CountersOf(Session& session);
 
-// The device that its arena is on, which lives as long as the session.
+// The device of the session's arena; lives as long as the session.
 device::Device* DeviceOf(Session& session);
 
-// It has started the daemon itself, which ends with this process.
+// Whether the session started its own daemon, which ends with this process.
 bool OwnsDaemon(const Session& session);
 
-// It may have a predecessor, and a successor: it notes for that one what is whole.
+// The session belongs to a run, whose processes may follow each other: it records what is whole.
 bool IsOfRun(const Session& session);
-// CANCELLED where the job was ended on request. Asks nobody: what the daemon said last.
+// CANCELLED if the job was ended on request. Does not call the daemon: reads its last word.
 absl::Status EndedOnRequest(const Session& session);
-// Its end leaves all that it has to the successor: nothing is to be freed.
+// The session's end leaves everything to a replacement rank: free nothing.
 bool IsLeft(const Session& session);
-// A name for files of this rank, job and run, other than those of any other user's; empty where the
-// session is of no run.
+// A file name for this rank, job and run, which no other user's session has. Empty if the session
+// belongs to no run.
 std::string NameOfRank(const Session& session);
 std::string NameOfRank(const std::string& job, int rank, const std::string& run);
-// Its memory outlives this process, for a successor.
+// The session's memory outlives this process, for a replacement rank.
 bool IsKept(const Session& session);
-// To be called before the session's memory is freed with the session's end, and not where that is
-// left to a successor.
+// `call` runs before the session's end frees its memory; not if the session is left to a
+// replacement rank.
 void AtDetach(Session& session, std::function<void()> call);
-// What one Allocate of a predecessor made, if it was asked for exactly `specs`: the same chunks
-// with their contents, and device copies where they were. NOT_FOUND if there is none such.
+// Takes over what one Allocate of an earlier process made, if it had exactly these `specs`: the
+// same chunks with their contents and device copies. NOT_FOUND if there is no such allocation.
 absl::StatusOr<std::vector<ChunkHandle>> Claim(Session& session,
                                                const std::vector<ChunkSpec>& specs);
-// Frees what a predecessor left and nobody has claimed.
+// Frees allocations of an earlier process that were not claimed.
 absl::Status FreeUnclaimed(Session& session);
 
-// What this process may still take of host memory: its share of what the ranks of its job on this
-// node may have, less what it holds. What a predecessor left counts as free.
+// Host memory that this process may still take: its share of what the job's ranks on this node may
+// have, minus what it holds. Unclaimed memory of an earlier process counts as free.
 absl::StatusOr<uint64_t> HostRoom(Session& session);
 
-// How many requests the daemon was sent, and how many of them it has taken.
+// How many requests were sent to the daemon, and how many it has taken.
 struct RequestPace {
   uint64_t sent = 0;
   uint64_t taken = 0;
 };
 RequestPace RequestPaceOf(const Session& session);
 
-// The arena has one user at a time, who places chunks there as if nobody else did. False: it has
-// one already.
+// The arena has one user at a time, which places all chunks there. False: it has a user
+// already.
 bool ClaimArena(Session& session);
 void UnclaimArena(Session& session);
 bool IsArenaClaimed(const Session& session);
 
 // Whether the daemon asks for the arena, for a job of higher priority or for the operator.
 bool YieldAsked(const Session& session);
-// Nothing may lie in the arena, or be under way. Its addresses stay the session's. Only with
+// Nothing may lie in the arena or be copied. The session keeps the arena's addresses. Needs
 // ConnectOptions::admission.
 absl::Status GiveArenaBack(Session& session);
 struct ArenaWait {
-  bool taken = false;  // the arena is there as before, of no contents
-  absl::Status ended;  // what Admission::on_wait ended the wait with
+  bool taken = false;  // the arena is there as before, without contents
+  absl::Status ended;  // the error with which Admission::on_wait ended the wait
 };
-// Asks once whether the job is admitted again, and tells on_wait if it is not.
+// Asks once whether the job is admitted again; if not, calls on_wait.
 absl::StatusOr<ArenaWait> TakeArenaAgain(Session& session);
 // Adds to Session::Queued.
 void AddQueued(Session& session, absl::Duration waited);

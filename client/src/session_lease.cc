@@ -41,15 +41,15 @@ void Session::ReleaseHold(ChunkId chunk, bool dirty) {
   }
 }
 
-// Were the hold given back first, the daemon could take the copy for clean and drop it. The answer
-// itself gives it back, ahead of the answer to anything that is asked later.
+// If the hold were given back first, the daemon could take the copy for clean and drop it. So the
+// handler of the answer gives it back, before answers to later requests are handled.
 void SessionImpl::ReleaseDirtyHold(ChunkId chunk) {
   on_demand->NoteDirtyRelease(chunk);
   shm::Request request = MakeRequest(shm::RequestOp::kTransition, chunk);
   request.argument = static_cast<uint64_t>(ChunkState::kHold) | shm::kDirtyBit;
   port->Submit(request, [this, chunk](const Answer& answer) {
-    // Refused by a living daemon: the hold is all that protects what was written, so it stays. With
-    // the daemon gone nothing is evicted.
+    // Refused by a living daemon: only the hold protects the written data, so it stays. Without a
+    // daemon nothing is evicted.
     const bool refused = answer.response.op == shm::ResponseOp::kError;
     if (!refused) shm::ReleaseLease(segments.client()->lease[Index(chunk)]);
     on_demand->NoteReleased(chunk);

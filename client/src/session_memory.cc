@@ -10,13 +10,13 @@
 namespace geminid {
 namespace {
 
-// The pool's descriptor came over the attach socket before the call returned.
+// The pool's descriptor has arrived over the attach socket before the call returned.
 absl::StatusOr<base::UniqueFd> ReceivePool(SessionImpl& impl,
                                            const Control::Allocation& allocation) {
   for (;;) {
     absl::StatusOr<ReceivedMemory> memory = impl.attach.ReceiveMemory();
     if (!memory.ok()) return memory.status();
-    // An earlier call that was given up on may have left its pool here.
+    // An earlier call that timed out may have left its pool here.
     if (memory->message.pool != allocation.pool) continue;
     if (memory->message.type != shm::MemoryType::kHostPool ||
         memory->message.bytes != allocation.pool_bytes) {
@@ -26,7 +26,7 @@ absl::StatusOr<base::UniqueFd> ReceivePool(SessionImpl& impl,
   }
 }
 
-// Null for memory that this process has already.
+// Null for memory that this process has mapped already.
 absl::StatusOr<std::byte*> MapPool(SessionImpl& impl, const Control::Allocation& allocation,
                                    bool is_elsewhere) {
   GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd pool, ReceivePool(impl, allocation));

@@ -61,7 +61,7 @@ void Session::BeginMoment(uint64_t moment) {
   impl_->segments.client()->counters.moment.store(moment, std::memory_order_relaxed);
   shm::Request request = MakeRequest(shm::RequestOp::kBeginMoment);
   request.argument = moment;
-  // What it is for, the deadlines of transfers, begins with the next request.
+  // Deadlines of transfers use the moment; they begin with the next request.
   impl_->port->PostWithNext(request);
 }
 

@@ -11,8 +11,8 @@
 
 namespace geminid {
 
-// One transfer under way. At most one of its pieces waits for a ticket, so that a refusal leaves
-// nothing to take back; while pieces are copied the next one is being granted.
+// One transfer in progress. At most one of its pieces waits for a ticket, so a refusal leaves
+// nothing to undo. While pieces are copied, the next one is being granted.
 class Transfers::Active : public std::enable_shared_from_this<Active> {
  public:
   Active(Transfers* owner, const TransferSpec& spec, OnRefusal on_refusal,
@@ -51,7 +51,7 @@ class Transfers::Active : public std::enable_shared_from_this<Active> {
   std::mutex mutex_;
   // Guarded by mutex_:
   uint64_t asked_bytes_ = 0;
-  int parts_ = 0;        // a piece waiting for its ticket, and copies that are running
+  int parts_ = 0;        // a piece waiting for its ticket, and running copies
   int final_steps_ = 0;  // publish and drop
   absl::Status error_;
 };
@@ -75,8 +75,8 @@ shm::Request Transfers::Active::RequestFor(const Piece& piece) const {
   request.source_offset = spec_.source_offset + piece.offset;
   request.destination_offset = spec_.destination_offset + piece.offset;
   request.bytes = piece.bytes;
-  // Every piece: it is also what says that a copy of a chunk onto itself is a load. The later ones
-  // find the extent of the first.
+  // On every piece, because the flag marks a copy of a chunk onto itself as a load. Later pieces
+  // find the extent of the first one.
   if (spec_.allocate_destination) {
     request.flags |= shm::kAllocateDestination;
     request.device_offset = spec_.device_offset;
@@ -118,7 +118,7 @@ void Transfers::Active::OnAnswer(const Piece& piece, const Answer& answer) {
     const std::lock_guard lock(mutex_);
     more = asked_bytes_ < spec_.bytes && error_.ok();
   }
-  // First the question, then the work: the ticket is on its way while the bytes are.
+  // Requests the next piece before the copy, so that its ticket comes during the copy.
   if (more) AskForNextPiece();
   const bool to_device = answer.response.direction == shm::Direction::kHostToDevice;
   copy.on_done = [self = shared_from_this(), ticket = answer.response](const absl::Status& done) {
@@ -129,7 +129,7 @@ void Transfers::Active::OnAnswer(const Piece& piece, const Answer& answer) {
       .Submit(std::move(copy));
 }
 
-// Where the bytes are is known here as well as there: a ticket that says otherwise is not executed.
+// This process knows where the bytes are too, and does not execute a ticket that disagrees.
 absl::Status Transfers::Active::PrepareCopy(const Piece& piece, const shm::Response& ticket,
                                             device::Copy* copy) const {
   const bool to_device = ticket.direction == shm::Direction::kHostToDevice;
@@ -165,7 +165,7 @@ void Transfers::Active::OnCopied(const shm::Response& ticket, const absl::Status
     owner_->port_->PostUrgent(done);
     owner_->CountCopy(ticket.direction, ticket.bytes);
   } else {
-    // The daemon has no word for a copy that cannot be done: a device that fails is lost.
+    // The protocol has no answer for a copy that fails, so a device that fails is lost.
     const absl::Status lost(status.code(), absl::StrCat("the device failed while ", Describe(),
                                                         ": ", status.message()));
     owner_->port_->Break(lost);
@@ -179,7 +179,7 @@ void Transfers::Active::Fail(const absl::Status& status) {
   if (error_.ok()) error_ = Explain(status, Describe(), owner_->device_->memory_info());
 }
 
-// The last part of a kind to end moves the transfer on.
+// When the last part of a kind ends, the transfer moves on.
 void Transfers::Active::EndPart(int* parts) {
   {
     const std::lock_guard lock(mutex_);
@@ -195,8 +195,8 @@ void Transfers::Active::EndPart(int* parts) {
   }
 }
 
-// The notice of a completed copy is not answered, so what shall follow it is asked for in so many
-// words; the ring keeps the order.
+// The daemon does not answer the notice of a completed copy, so the final steps are requests of
+// their own. The ring keeps the order.
 void Transfers::Active::Conclude() {
   if (final_steps_ == 0) {
     outcome_->Complete(error_);

@@ -1,4 +1,4 @@
-// Carries out transfers: asks for tickets piece by piece, and executes them on the copy streams.
+// Executes transfers: requests tickets piece by piece, and runs them on the copy streams.
 #ifndef GEMINID_CLIENT_SRC_TRANSFERS_H_
 #define GEMINID_CLIENT_SRC_TRANSFERS_H_
 
@@ -14,26 +14,26 @@
 
 namespace geminid {
 
-// Larger copies go in pieces, so that an urgent one never waits for more than a few of these.
+// Larger copies are split, so that an urgent copy waits for at most a few pieces.
 inline constexpr uint64_t kMaxPieceBytes = uint64_t{16} << 20;
 
 // Thread-safe.
 class Transfers {
  public:
-  // All must outlive this, and `port` must have stopped when this is destroyed.
+  // All must outlive this object. `port` must have stopped before this object is destroyed.
   Transfers(RequestPort* port, device::Device* device, const ChunkTable* chunks,
             shm::ClientSegment* client)
       : port_(port), device_(device), chunks_(chunks), client_(client) {}
 
-  // As Session::Transfer; completes `outcome`. `on_refusal`, if any, sees the daemon's reason for
-  // refusing, before the outcome is known.
+  // See Session::Transfer; completes `outcome`. `on_refusal`, if set, gets the daemon's reason for
+  // refusing before the outcome is known.
   using OnRefusal = std::function<void(shm::ErrorReason)>;
   void Start(const TransferSpec& spec, std::shared_ptr<Pending::State> outcome,
              OnRefusal on_refusal = nullptr);
   Pending Start(const TransferSpec& spec);
   std::shared_ptr<Pending::State> NewOutcome() { return std::make_shared<Pending::State>(port_); }
 
-  // Tickets that arrive from now on are not carried out.
+  // Tickets that arrive from now on are not executed.
   void StopCopying() { stopping_.store(true); }
 
   TransferTotals totals() const;

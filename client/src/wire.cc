@@ -77,7 +77,7 @@ shm::Request MakeRequest(shm::RequestOp op, ChunkId chunk) {
 
 absl::Status Explain(const absl::Status& status, const std::string& doing,
                      const device::MemoryInfo& memory) {
-  if (IsJobEnded(status)) return status;  // whatever it was doing
+  if (IsJobEnded(status)) return status;  // whatever the call was doing
   const char* hint = "";
   std::string room;
   if (status.code() == absl::StatusCode::kResourceExhausted) {

@@ -1,4 +1,4 @@
-// From the library's words to those of shared memory, and back.
+// Converts between the library's types and those of shared memory.
 #ifndef GEMINID_CLIENT_SRC_WIRE_H_
 #define GEMINID_CLIENT_SRC_WIRE_H_
 
@@ -15,13 +15,13 @@ namespace geminid {
 constexpr uint32_t Index(ChunkId id) { return static_cast<uint32_t>(id); }
 constexpr shm::ChunkId ToShm(ChunkId id) { return shm::ChunkId{Index(id)}; }
 
-// A request whose fields are zero, but for those where zero means something.
+// A request with neutral fields: zero, or the value for "none" where zero has a meaning.
 shm::Request MakeRequest(shm::RequestOp op);
-// The same, about one chunk.
+// The same, for one chunk.
 shm::Request MakeRequest(shm::RequestOp op, ChunkId chunk);
 
-// What was being done goes before the daemon's reason; where room is what was missing, what to do
-// about it goes after.
+// Puts `doing` before the daemon's reason. If room was lacking, appends what to do about
+// it.
 absl::Status Explain(const absl::Status& status, const std::string& doing,
                      const device::MemoryInfo& memory);
 

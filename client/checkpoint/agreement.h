@@ -1,5 +1,5 @@
-// What the ranks tell each other about a checkpoint, or about state that they hand over to others:
-// who failed in which phase, and why.
+// Agreements of ranks about a checkpoint, or about state that they hand over to other ranks: who
+// failed in which phase, and why.
 #ifndef GEMINID_CLIENT_CHECKPOINT_AGREEMENT_H_
 #define GEMINID_CLIENT_CHECKPOINT_AGREEMENT_H_
 
@@ -10,7 +10,7 @@
 
 namespace geminid::checkpoint {
 
-// What a rank has done, or failed to do, when it calls Agree.
+// The phase that a rank has completed, or failed in, when it calls Agree.
 enum class Phase : uint8_t {
   kMakeFolder,
   kBegin,
@@ -30,13 +30,13 @@ enum class Phase : uint8_t {
   kRestoreHandover,
 };
 
-// Of a rank that cannot say which step it means, as it has failed.
+// For a rank that cannot name the step, because it has failed.
 inline constexpr uint64_t kNoStep = ~uint64_t{0};
 
-// Whether all ranks have done `phase` of the checkpoint of `step`: one small collective. This
-// rank's error; else the error of the first rank that has one, with its code, its number and its
-// words, which are cut to some 200 bytes; else FAILED_PRECONDITION if another rank's answer is
-// about another phase or step, such as a late answer about an earlier checkpoint.
+// Whether all ranks have completed `phase` of the checkpoint of `step`; one small collective.
+// Returns this rank's error; else the error of the first rank that has one, with its code, rank and
+// message, cut to some 200 bytes. FAILED_PRECONDITION if another rank's answer is about another
+// phase or step, such as a late answer about an earlier checkpoint.
 absl::Status Agree(collectives::Communicator* communicator, Phase phase, uint64_t step,
                    const absl::Status& mine);
 

@@ -21,21 +21,21 @@ namespace {
 using base::RetryOnEintr;
 using base::SystemError;
 
-// Stays in a processor's own cache from the file over the checksum to the engine.
+// Small enough to stay in a core's cache while it is read, checked, and passed to the engine.
 constexpr size_t kBlockBytes = size_t{512} << 10;
-// A rank's shards lie between those of others, so that no disk sees by itself what comes next.
+// A rank's shards lie between those of other ranks, so the disk's own readahead does not help.
 constexpr uint64_t kAheadBytes = uint64_t{32} << 20;
-// The kernel cuts what it is asked for at once to what it reads ahead.
+// The kernel limits each request to its readahead size.
 constexpr uint64_t kAskedAtOnce = uint64_t{128} << 10;
 
 bool IsBefore(const Piece& a, const Piece& b) {
   return std::tie(a.file, a.offset) < std::tie(b.file, b.offset);
 }
 
-// Ranges that follow one another, as far as pieces in their order have come.
+// Finds ranges in order, for pieces that come in order.
 class Follower {
  public:
-  // The first range, by its place among `count`, that is not wholly before this byte.
+  // The index, below `count`, of the first range that does not end before or at this byte.
   template <typename RangeOf>
   size_t At(uint32_t file, uint64_t byte, size_t count, const RangeOf& range_of) {
     const auto is_before = [&](const FileRange& range) {
@@ -53,7 +53,7 @@ uint64_t EndOf(const Piece& piece) { return piece.offset + piece.bytes; }
 
 }  // namespace
 
-// One pass over some of the pieces, in their order.
+// One pass over some of the pieces, in order.
 class CheckedFiles::Pass {
  public:
   Pass(const CheckedFiles& files, const Reading& reading, std::vector<const Piece*> pieces)
@@ -63,7 +63,7 @@ class CheckedFiles::Pass {
     for (const Piece* next : pieces_) {
       const Piece& piece = *next;
       uint32_t crc = 0;
-      absl::Status taken;  // said only where the bytes are those that were written
+      absl::Status taken;  // returned only if the checksum matches
       for (uint64_t at = piece.offset; at < EndOf(piece);) {
         AskAhead();
         GEMINID_ASSIGN_OR_RETURN(const std::span<const std::byte> block,
@@ -82,14 +82,14 @@ class CheckedFiles::Pass {
   }
 
  private:
-  // The disk has something to do while the block before is worked on.
+  // Gives the disk work while the block before is being processed.
   void AskAhead() {
     while (asked_piece_ < pieces_.size() && asked_ < read_ + kAheadBytes) {
       const Piece& piece = *pieces_[asked_piece_];
       const uint64_t bytes = std::min(kAskedAtOnce, piece.bytes - asked_of_piece_);
       (void)::posix_fadvise(files_.files_[piece.file].fd.get(),
                             static_cast<off_t>(piece.offset + asked_of_piece_),
-                            static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);  // advice alone
+                            static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);  // only advice
       asked_ += bytes;
       asked_of_piece_ += bytes;
       if (asked_of_piece_ < piece.bytes) continue;
@@ -98,7 +98,7 @@ class CheckedFiles::Pass {
     }
   }
 
-  // Whole, unless the file ends.
+  // Reads the whole block, unless the file ends.
   absl::StatusOr<std::span<const std::byte>> ReadBlock(uint32_t file, uint64_t at, uint64_t bytes) {
     const std::span<std::byte> block =
         std::span(buffer_).first(std::min<uint64_t>(bytes, buffer_.size()));
@@ -145,7 +145,7 @@ class CheckedFiles::Pass {
   std::vector<std::byte> buffer_;
   Follower wanted_;
   uint64_t read_ = 0;   // bytes so far
-  uint64_t asked_ = 0;  // and those that the disk was asked for
+  uint64_t asked_ = 0;  // bytes requested ahead so far
   size_t asked_piece_ = 0;
   uint64_t asked_of_piece_ = 0;
 };
@@ -236,7 +236,7 @@ absl::Status CheckedFiles::Read(const Reading& reading) const {
                            tensors[t].bytes.begin <= piece.offset &&
                            EndOf(piece) <= tensors[t].bytes.end;
     if (is_wanted) mine.push_back(&piece);
-    // Beginnings are compared by all ranks.
+    // All ranks compare beginnings of files.
     if (!is_shared && piece.offset > 0) others.push_back(&piece);
   }
   const auto parts = static_cast<size_t>(ranks), part = static_cast<size_t>(rank);

@@ -1,4 +1,4 @@
-// Reads the files of a checkpoint and compares their bytes with their checksums on the way.
+// Reads the files of a checkpoint and compares their bytes with their checksums while reading.
 #ifndef GEMINID_CLIENT_CHECKPOINT_CHECKED_FILES_H_
 #define GEMINID_CLIENT_CHECKPOINT_CHECKED_FILES_H_
 
@@ -16,21 +16,21 @@
 
 namespace geminid::checkpoint {
 
-// Bytes of a file, by its place in the list of files.
+// A range of bytes of a file, which is given by its index in the list of files.
 struct FileRange {
   uint32_t file = 0;
   uint64_t begin = 0;
   uint64_t end = 0;
 };
 
-// One thread at a time.
+// Used by one thread at a time.
 class CheckedFiles {
  public:
-  // The files that the checksums name; errors name the file. DATA_LOSS unless every byte of them
-  // has one checksum, and there are no others.
+  // Opens the files that the checksums name. DATA_LOSS, naming the file, unless every byte has
+  // exactly one checksum and the folder has no other files.
   static absl::StatusOr<CheckedFiles> Open(const std::string& folder, ReadPieces written);
 
-  // Compares what begins the files: headers, and small files that are written as a whole.
+  // Compares the files' first pieces: headers, and small files that were written as a whole.
   absl::Status CheckBeginnings() const;
 
   struct Tensor {
@@ -40,19 +40,19 @@ class CheckedFiles {
   struct Reading {
     int rank = 0;
     int ranks = 1;
-    // Of which the ranks want every byte among them; the same for all.
+    // Together the ranks read every byte of these tensors. The same list on all ranks.
     std::vector<Tensor> tensors;
-    // Of which this rank is given the bytes, block by block in the order of the files, before their
-    // checksum is known: all of it counts only when Read returns OK on all ranks. `offset` is from
-    // the beginning of wanted[i].
+    // The ranges that this rank gets. `take` is called block by block in the order of the files,
+    // before the checksum is known: the bytes are valid only when Read returns OK on all ranks.
+    // `offset` counts from the beginning of wanted[i].
     std::vector<FileRange> wanted;
     std::function<absl::Status(size_t i, uint64_t offset, std::span<const std::byte> bytes)> take;
   };
-  // Reads once all that this rank wants, and its share of what lies outside the tensors, so that
-  // the ranks together compare everything. DATA_LOSS names file, tensor and bytes.
+  // Reads once all ranges that this rank wants, and its share of the bytes outside of the tensors,
+  // so that the ranks together compare every byte. DATA_LOSS names file, tensor and bytes.
   absl::Status Read(const Reading& reading) const;
 
-  // The place of a file in the list. DATA_LOSS for one that has no checksums.
+  // The file's index in the list. DATA_LOSS if the file has no checksums.
   absl::StatusOr<uint32_t> Find(const std::string& name) const;
 
  private:

@@ -1,4 +1,4 @@
-// What every byte of a checkpoint's files was when it was written, piece by piece.
+// Checksums of every byte of a checkpoint's files, as written, piece by piece.
 #ifndef GEMINID_CLIENT_CHECKPOINT_CHECKSUMS_H_
 #define GEMINID_CLIENT_CHECKPOINT_CHECKSUMS_H_
 
@@ -18,11 +18,11 @@ namespace geminid::checkpoint {
 struct Piece {
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  uint32_t file = 0;  // by its place in the list of files
+  uint32_t file = 0;  // index in the list of files
   uint32_t crc32c = 0;
 };
 
-// Collects the pieces that one rank writes. Any thread.
+// Collects checksums of the pieces that one rank writes. Usable on any thread.
 class Checksums {
  public:
   void Add(uint32_t file, uint64_t offset, std::span<const std::byte> bytes);
@@ -36,7 +36,7 @@ class Checksums {
 // "checksums-00000-of-00002.safetensors".
 std::string ChecksumsName(int rank, int ranks);
 
-// Writes the pieces, which name `files`, and syncs.
+// Writes the checksums of pieces of `files`, and syncs.
 absl::Status WriteChecksums(const std::string& path, const std::vector<std::string>& files,
                             const std::vector<Piece>& pieces);
 

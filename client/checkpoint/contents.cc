@@ -25,7 +25,7 @@ TensorEntry EntryOf(const zero::Parameter& parameter, StateKind kind, zero::Data
   return entry;
 }
 
-// In order, a new file whenever the next tensor would exceed the limit.
+// Divides tensors in order into files: a new one whenever the next tensor would exceed the limit.
 std::vector<std::vector<TensorEntry>> Cut(std::vector<TensorEntry> tensors, uint64_t max_bytes) {
   std::vector<std::vector<TensorEntry>> files;
   uint64_t bytes = 0;

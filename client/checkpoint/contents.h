@@ -1,4 +1,4 @@
-// Which tensors lie in which files of a checkpoint. Pure.
+// Which tensors are in which files of a checkpoint. Pure.
 #ifndef GEMINID_CLIENT_CHECKPOINT_CONTENTS_H_
 #define GEMINID_CLIENT_CHECKPOINT_CONTENTS_H_
 
@@ -17,7 +17,7 @@ namespace geminid::checkpoint {
 
 inline constexpr char kModelPrefix[] = "model";
 inline constexpr char kOptimizerPrefix[] = "optimizer";
-// The optimizer's numbers per tensor, as bytes.
+// The optimizer's tensor state, as bytes.
 inline constexpr char kTensorStateName[] = "geminid.tensor_state";
 
 struct PlannedFile {
@@ -25,7 +25,7 @@ struct PlannedFile {
   Header header;
 };
 
-// Where a tensor is: file, and entry of its header.
+// Where a tensor is: the file, and the entry of its header.
 struct TensorPlace {
   uint32_t file = 0;
   uint32_t entry = 0;
@@ -33,29 +33,29 @@ struct TensorPlace {
 
 struct Contents {
   std::vector<PlannedFile> files;
-  std::map<std::string, TensorPlace> places;  // by name of the tensor
+  std::map<std::string, TensorPlace> places;  // by tensor name
 };
 
-// What a parameter's state is called in the files.
+// The tensor name of a parameter's state in the files.
 std::string TensorName(const std::string& parameter, zero::StateKind kind);
 
-// How the files have a kind of state, where the optimizer's arrays are of `state_type`.
+// The element type of a kind of state in the files. `state_type`: of the optimizer's arrays.
 ElementType TypeInFiles(zero::StateKind kind, zero::DataType state_type);
 
-// The values in order in files of at most `max_file_bytes`, then the optimizer's arrays, for those
-// that `has_state` says exist, in files of their own, and at their end `tensor_state_bytes`.
+// First the values in order, in files of at most `max_file_bytes`. Then, in files of their own, the
+// optimizer's arrays for which `has_state` is true, and at the end `tensor_state_bytes`.
 absl::StatusOr<Contents> PlanContents(
     const std::vector<zero::Parameter>& parameters,
     const std::function<bool(zero::ParameterId, zero::StateKind)>& has_state,
     zero::DataType state_type, uint64_t tensor_state_bytes, uint64_t max_file_bytes);
 
-// Tensors whose name, type, shape and bytes are set, in order in files of the model.
+// Lays out tensors, whose name, type, shape and bytes are set, in order in files of the model.
 absl::StatusOr<Contents> PlanModel(std::vector<TensorEntry> tensors, uint64_t max_file_bytes);
 
-// "model.safetensors.index.json", when the prefix's tensors are in several files; else empty.
+// The text of "PREFIX.safetensors.index.json" if the prefix has several files; else empty.
 std::string IndexText(const Contents& contents, const std::string& prefix);
 
-// The file of each tensor, from such a text. DATA_LOSS.
+// The file of each tensor, from an index's text. DATA_LOSS if the text is invalid.
 absl::StatusOr<std::map<std::string, std::string>> ReadIndex(const std::string& text);
 
 }  // namespace geminid::checkpoint

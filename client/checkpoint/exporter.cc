@@ -17,7 +17,7 @@
 namespace geminid::checkpoint {
 namespace {
 
-// Above it a number is nearer to twice the largest power of two, which fp16 does not have.
+// Larger numbers would round to 65536, which fp16 does not have.
 constexpr float kFloat16Limit = 65520;
 
 ElementType ElementTypeOf(ExportType type) {
@@ -31,7 +31,7 @@ ElementType ElementTypeOf(ExportType type) {
   }
 }
 
-// What is exported, in order, and under which name.
+// A parameter to export, with its name in the files.
 struct Exported {
   zero::ParameterId id{};
   TensorEntry entry;
@@ -117,8 +117,8 @@ class Files {
   std::vector<TensorFile> files_;
 };
 
-// All ranks read all, whatever becomes of the files, so that none waits for another. `files`: on
-// the rank that has them.
+// All ranks read all parameters even if writing fails, so that no rank waits for another. `files`:
+// null except on the rank that writes.
 absl::Status ReadAll(const ExportOptions& options, const std::vector<Exported>& exported,
                      zero::ModelState* state, Files* files) {
   absl::Status kept;

@@ -28,7 +28,7 @@ constexpr char kPrefix[] = "step-";
 constexpr char kUnfinished[] = ".unfinished";
 constexpr char kRemoved[] = ".removed";
 constexpr char kReplaced[] = ".replaced";
-// Longer than any step has digits, so that names sort as numbers.
+// With so many digits the names of usual steps sort like numbers.
 constexpr size_t kDigits = 9;
 
 std::string Join(const std::string& folder, const std::string& name) {
@@ -42,7 +42,7 @@ bool IsFinished(std::string_view name) {
          std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// A rename or removal in the folder is on the disk.
+// Returns when renames and removals in the folder are on the disk.
 absl::Status SyncFolder(const std::string& path) {
   const base::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.valid()) return SystemError(errno, "open", path);
@@ -61,7 +61,7 @@ absl::Status RemoveAll(const std::string& path) {
   return error ? SystemError(error.value(), "remove", path) : absl::OkStatus();
 }
 
-// A removal that is interrupted must not leave a checkpoint with half of its files.
+// Renames first: an interrupted removal must not leave a checkpoint with half of its files.
 absl::Status RemoveCheckpoint(const std::string& path) {
   const std::string aside = path + kRemoved;
   GEMINID_RETURN_IF_ERROR(RemoveAll(aside));
@@ -89,7 +89,7 @@ absl::Status IsLink(const std::string& path) {
       "leads; save in a folder in which only you may rename"));
 }
 
-// Of checkpoints alone: other folders and files are not ours.
+// Only names of checkpoints: other folders and files are the user's.
 absl::Status RemoveEndingWith(const std::string& folder, const char* ending) {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(folder));
   for (const std::string& name : names) {
@@ -191,7 +191,7 @@ absl::Status FinishStep(const std::string& folder, uint64_t step) {
   const std::string finished = Join(folder, NameOfStep(step));
   GEMINID_RETURN_IF_ERROR(SyncFolder(unfinished));
   if (::access(finished.c_str(), F_OK) == 0) {
-    // Linux exchanges two folders in one instant, where the file system can.
+    // Linux can exchange two folders atomically on most file systems.
     const int exchanged =
         ::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, finished.c_str(), RENAME_EXCHANGE);
     if (exchanged == 0) {
@@ -225,7 +225,7 @@ std::vector<std::string> ToPrune(const std::vector<FinishedCheckpoint>& in_order
 absl::Status RemoveCheckpoints(const std::string& folder, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const absl::Status status = RemoveCheckpoint(Join(folder, name));
-    if (!absl::IsNotFound(status)) GEMINID_RETURN_IF_ERROR(status);  // somebody else did
+    if (!absl::IsNotFound(status)) GEMINID_RETURN_IF_ERROR(status);  // another process removed it
   }
   GEMINID_RETURN_IF_ERROR(RemoveEndingWith(folder, kRemoved));
   GEMINID_RETURN_IF_ERROR(RemoveEndingWith(folder, kReplaced));

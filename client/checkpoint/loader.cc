@@ -47,7 +47,7 @@ absl::Status CheckFinite(const std::string& path, const std::string& tensor, uin
                          std::span<const float> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (std::isfinite(values[i])) continue;
-    // The sign of what is not a number says nothing.
+    // The sign of a NaN means nothing.
     const std::string value = std::isnan(values[i]) ? "nan" : absl::StrCat(values[i]);
     return absl::DataLossError(absl::StrCat("'", path, "': tensor '", tensor,
                                             "' is not finite at element ", first + i, ": ", value));
@@ -55,7 +55,7 @@ absl::Status CheckFinite(const std::string& path, const std::string& tensor, uin
   return absl::OkStatus();
 }
 
-// This rank's shard of a parameter's value.
+// Loads this rank's shard of a parameter's value.
 absl::Status LoadValue(const TensorSet& set, const std::string& name,
                        const zero::Parameter& parameter, zero::ParameterId id,
                        zero::ModelState* state) {
@@ -73,7 +73,7 @@ absl::Status LoadValue(const TensorSet& set, const std::string& name,
   return absl::OkStatus();
 }
 
-// Moments of another type are no damage, and are never rounded or widened in silence.
+// Moments of another type are not damage, and are never converted silently.
 absl::Status CheckType(const TensorSet::Found& found, zero::StateKind kind,
                        zero::DataType state_type) {
   const auto& [file, tensor] = found;
@@ -95,7 +95,7 @@ absl::Status CheckType(const TensorSet::Found& found, zero::StateKind kind,
       word(tensor->type), " to go on, or begin another run from the values alone"));
 }
 
-// Of files without checksums. What is there is loaded before what is missing is an error.
+// For files without checksums. Loads all tensors that exist before it reports a missing one.
 absl::Status LoadUnchecked(const TensorSet& model, zero::ModelState* state,
                            const std::vector<zero::Parameter>& parameters,
                            const std::function<std::string(const zero::Parameter&)>& name_of) {
@@ -112,7 +112,7 @@ absl::Status LoadUnchecked(const TensorSet& model, zero::ModelState* state,
   return missing;
 }
 
-// Why a state that was loaded in part is of no use.
+// Says why a partly loaded state is of no use.
 std::string WhyOfNoUse(const std::string& folder, const absl::Status& error) {
   return absl::StrCat("the values are in part those of '", folder,
                       "', which could not be loaded: ", error.message(),
@@ -131,10 +131,10 @@ absl::StatusOr<RunRecord> ReadRecordOf(const std::string& folder) {
   return record;
 }
 
-// What of a checkpoint is read, and so compared with its checksums.
+// The part of a checkpoint that is read, and therefore compared with its checksums.
 enum class Extent { kAll, kValues };
 
-// Without the optimizer's files, which nobody reads who wants values alone.
+// Leaves out the optimizer's files, which a load of values does not read.
 ReadPieces OfValues(const ReadPieces& all) {
   ReadPieces values;
   std::vector<std::optional<uint32_t>> numbers;
@@ -160,14 +160,14 @@ absl::StatusOr<CheckedFiles> OpenChecked(const std::string& folder, const RunRec
     const std::string name =
         ChecksumsName(static_cast<int>(writer), static_cast<int>(record.ranks));
     GEMINID_ASSIGN_OR_RETURN(ReadPieces read, ReadChecksums(absl::StrCat(folder, "/", name)));
-    // The first rank alone wrote the small files, and so names more.
+    // Only the first rank wrote the small files, so it names more files.
     if (read.files.size() > all.files.size()) all.files = std::move(read.files);
     all.pieces.insert(all.pieces.end(), read.pieces.begin(), read.pieces.end());
   }
   return CheckedFiles::Open(folder, extent == Extent::kAll ? std::move(all) : OfValues(all));
 }
 
-// Values of other origin have no checksums beside them.
+// Values of another origin come without checksums.
 bool HasChecksums(const std::string& folder) {
   std::error_code error;
   std::filesystem::directory_iterator entry(folder, error);
@@ -176,20 +176,20 @@ bool HasChecksums(const std::string& folder) {
   });
 }
 
-// A checkpoint on its way into an engine. Of values alone, those that are there are looked at
-// before one that is missing is an error: bytes that were damaged are the cause, and names may be
-// among what they damaged.
+// Loads a checkpoint into an engine. When only values are loaded, all existing tensors are checked
+// before a missing one is reported: damaged bytes, which may include names, are then named as the
+// cause.
 class StateLoader {
  public:
   static absl::StatusOr<StateLoader> Open(const std::string& folder, Extent extent) {
     GEMINID_ASSIGN_OR_RETURN(RunRecord record, ReadRecordOf(folder));
     GEMINID_ASSIGN_OR_RETURN(CheckedFiles files, OpenChecked(folder, record, extent));
-    GEMINID_RETURN_IF_ERROR(files.CheckBeginnings());  // before the headers are believed
+    GEMINID_RETURN_IF_ERROR(files.CheckBeginnings());  // before any header is trusted
     GEMINID_ASSIGN_OR_RETURN(TensorSet model, TensorSet::Open(folder, kModelPrefix));
     return StateLoader(folder, record, std::move(files), std::move(model));
   }
 
-  // Everything is compared with its checksum when this has returned OK on all ranks.
+  // When this has returned OK on all ranks, every byte matches its checksum.
   absl::StatusOr<zero::Progress> Load(int rank, int ranks, zero::ModelState* state,
                                       const std::vector<zero::Parameter>& parameters) {
     GEMINID_RETURN_IF_ERROR(CheckOptimizer(*state, parameters));
@@ -209,7 +209,7 @@ class StateLoader {
     return progress;
   }
 
-  // By this rank alone, with whatever lies outside of the tensors that are asked for.
+  // Called by this rank alone. Also reads the bytes outside of the requested tensors.
   absl::Status LoadValues(zero::ModelState* state, const std::vector<zero::Parameter>& parameters,
                           const std::function<std::string(const zero::Parameter&)>& name_of) {
     absl::Status missing;
@@ -227,7 +227,7 @@ class StateLoader {
   uint64_t step() const { return record_.step; }
 
  private:
-  // What of a tensor goes to where in the engine.
+  // Where a range of a tensor goes in the engine.
   struct Place {
     FileRange bytes;
     zero::ParameterId id;
@@ -252,8 +252,8 @@ class StateLoader {
     return &*optimizer_;
   }
 
-  // Another optimizer saved what this run's optimizer does not keep, even where everything is there
-  // that it does. A parameter that is frozen now may have been trained.
+  // Fails if the checkpoint has state that this run's optimizer lacks, even if it also has all that
+  // this one needs. A parameter that is frozen now may have been trained.
   absl::Status CheckOptimizer(const zero::ModelState& state,
                               const std::vector<zero::Parameter>& parameters) {
     const std::string file = absl::StrCat(folder_, "/", kOptimizerPrefix, ".safetensors");
@@ -283,7 +283,7 @@ class StateLoader {
         "' shows. Go on with that one, or begin another run from the values alone"));
   }
 
-  // `called` is what the parameter is called in the files.
+  // `called`: the parameter's name in the files.
   absl::Status Want(const std::string& called, const zero::Parameter& parameter,
                     zero::ParameterId id, zero::StateKind kind, const zero::ModelState& state) {
     GEMINID_ASSIGN_OR_RETURN(const TensorSet* const set, SetOf(kind));
@@ -308,7 +308,7 @@ class StateLoader {
     return absl::OkStatus();
   }
 
-  // A run that goes on has whatever values it had.
+  // `checks_finite` is false for a run that resumes, whose values may be any.
   absl::Status ReadInto(int rank, int ranks, zero::ModelState* state, bool checks_finite) {
     const auto place_of = [](const FileRange& bytes) { return std::pair(bytes.file, bytes.begin); };
     std::ranges::sort(tensors_, {}, [&](const auto& tensor) { return place_of(tensor.bytes); });

@@ -1,4 +1,4 @@
-// Which checkpoint of a folder is meant.
+// Chooses a checkpoint of a folder.
 #ifndef GEMINID_CLIENT_CHECKPOINT_NEWEST_H_
 #define GEMINID_CLIENT_CHECKPOINT_NEWEST_H_
 
@@ -8,19 +8,19 @@
 
 namespace geminid::checkpoint {
 
-// What the checkpoint's record says. True for one whose record cannot be read: whoever loads that
-// is told why.
+// Whether the checkpoint's record says that it is healthy. True if the record cannot be read:
+// loading that checkpoint then says why.
 bool IsHealthy(const std::string& checkpoint);
 
 struct ChosenCheckpoint {
   std::string path;
-  std::string passed_over;  // a newer one, which is not healthy; empty: there is none
+  std::string passed_over;  // a newer checkpoint that is not healthy; empty: none
 };
-// The folder itself if it is a checkpoint; else the newest healthy one in it, or the newest if none
-// is healthy. NOT_FOUND when there is none.
+// The folder itself if it is a checkpoint; else its newest healthy checkpoint, or its newest if
+// none is healthy. NOT_FOUND if it has none.
 absl::StatusOr<ChosenCheckpoint> ChooseNewest(const std::string& folder);
 
-// Where values lie: in the folder itself, or in the chosen one of the checkpoints in it.
+// The folder that has the values: the folder itself, or its chosen checkpoint.
 absl::StatusOr<std::string> FolderOfValues(const std::string& folder);
 
 }  // namespace geminid::checkpoint

@@ -13,7 +13,7 @@ namespace {
 
 using base::JsonValue;
 
-// Reads numbers by name, and remembers the first that is not there.
+// Reads numbers by name, and records the first that is missing.
 class Reader {
  public:
   explicit Reader(const JsonValue& object) : object_(object) {}

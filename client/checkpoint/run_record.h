@@ -1,4 +1,4 @@
-// "state.json": what a checkpoint holds beside tensors. Pure text.
+// "state.json": the contents of a checkpoint besides tensors. Pure text.
 #ifndef GEMINID_CLIENT_CHECKPOINT_RUN_RECORD_H_
 #define GEMINID_CLIENT_CHECKPOINT_RUN_RECORD_H_
 
@@ -12,7 +12,7 @@
 namespace geminid::checkpoint {
 
 inline constexpr char kRecordName[] = "state.json";
-// Of what is written; a reader refuses every other.
+// The version that is written. A reader refuses every other one.
 inline constexpr uint64_t kFormatVersion = 1;
 
 struct RunRecord {
@@ -20,13 +20,13 @@ struct RunRecord {
   uint64_t updates = 0;
   LossScaler::State loss_scaler;
   RunState run;
-  uint64_t ranks = 0;   // that wrote it
-  bool healthy = true;  // as Saver::Save was told; true where the record does not say
+  uint64_t ranks = 0;   // that wrote the checkpoint
+  bool healthy = true;  // the argument of Saver::Save; true if the record does not say
 };
 
 std::string ToText(const RunRecord& record);
 
-// DATA_LOSS says which entry is missing or wrong.
+// DATA_LOSS names the entry that is missing or wrong.
 absl::StatusOr<RunRecord> ReadRecord(const std::string& text);
 
 }  // namespace geminid::checkpoint

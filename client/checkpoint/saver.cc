@@ -24,24 +24,24 @@
 namespace geminid::checkpoint {
 namespace {
 
-// Ranks wait for each other's disks, which may be slow and unlike.
+// Ranks wait for each other's disks, which may be slow and differ.
 constexpr absl::Duration kDiskTimeout = absl::Hours(1);
 
-// What is in every checkpoint of a saver.
+// The contents that all checkpoints of a saver have in common.
 struct Inventory {
   std::vector<zero::Parameter> parameters;
   zero::DataType state_type = zero::DataType::kFloat32;
   Contents contents;
 };
 
-// One checkpoint being written by one rank: takes the parts of a snapshot to their places. The
-// state may hold it longer than the saver lives.
+// One checkpoint that one rank is writing: puts the parts of a snapshot in their places. The engine
+// may hold it longer than the saver lives.
 class Writing final : public zero::SnapshotSink {
  public:
   Writing(std::shared_ptr<const Inventory> inventory, std::string folder)
       : inventory_(std::move(inventory)), folder_(std::move(folder)) {}
 
-  // On one rank, before the others open: every file, with its header.
+  // Called on one rank before the others open the files: creates each file with its header.
   absl::Status CreateFiles() {
     for (const PlannedFile& planned : inventory_->contents.files) {
       absl::StatusOr<TensorFile> file = TensorFile::Create(PathOf(planned.name), planned.header);
@@ -71,15 +71,15 @@ class Writing final : public zero::SnapshotSink {
     if (TypeInFiles(kind, inventory_->state_type) == ElementType::kFloat32) {
       return WriteAt(tensor, offset, std::as_bytes(values));
     }
-    std::vector<kernels::BFloat16> halves(values.size());  // which have all of their bits
+    std::vector<kernels::BFloat16> halves(values.size());  // exact, since the values came from bf16
     (void)kernels::CastToBFloat16(values.data(), values.size(), halves.data());
     return WriteAt(tensor, offset, std::as_bytes(std::span(halves)));
   }
 
-  // No rank needs the parts that are still to come: the snapshot ends at the next one.
+  // The rest of the snapshot is not needed: it ends at its next part.
   void GiveUp() { given_up_ = true; }
 
-  // Bytes of a tensor from its `element`-th on.
+  // Writes bytes of a tensor from its element `element` on.
   absl::Status WriteAt(const std::string& tensor, uint64_t element,
                        std::span<const std::byte> bytes) {
     const TensorPlace place = inventory_->contents.places.at(tensor);
@@ -89,7 +89,7 @@ class Writing final : public zero::SnapshotSink {
     return file.Write(offset, bytes);
   }
 
-  // A small file beside the tensors.
+  // Writes a small file beside the tensors.
   absl::Status WriteText(const std::string& name, const std::string& text) {
     checksums_.Add(static_cast<uint32_t>(inventory_->contents.files.size() + texts_.size()), 0,
                    std::as_bytes(std::span(text)));
@@ -97,7 +97,7 @@ class Writing final : public zero::SnapshotSink {
     return WriteNewFile(PathOf(name), text);
   }
 
-  // What this rank wrote is on the disk, and so are its checksums.
+  // Syncs this rank's writes, then writes its checksums.
   absl::Status Finish(int rank, int ranks) {
     for (const TensorFile& file : files_) GEMINID_RETURN_IF_ERROR(file.Sync());
     files_.clear();
@@ -141,8 +141,8 @@ class Saver::Impl {
     return Agree(communicator_.get(), Phase::kMakeFolder, kNoStep, made);
   }
 
-  // Every rank takes part in every agreement, whatever has failed on it: an answer is never taken
-  // for that of another save.
+  // Every rank takes part in every agreement, even after an error of its own, so that no answer is
+  // taken for that of another save.
   absl::Status Save(const RunState& run, Health health) {
     if (absl::StatusOr<std::string> last = Wait(); !last.ok()) return last.status();
     const absl::StatusOr<zero::Progress> progress = state_->GetProgress();
@@ -163,7 +163,7 @@ class Saver::Impl {
     const auto finish = [this, step, health, writing] {
       result_ = Finish(step, health, writing.get());
     };
-    // Without another thread this one does it: the ranks have agreed that there is a checkpoint.
+    // Without another thread this one finishes: the ranks have agreed that there is a checkpoint.
     if (auto thread = base::StartThread(finish); thread.ok()) {
       thread_ = *std::move(thread);
     } else {
@@ -172,7 +172,7 @@ class Saver::Impl {
     return absl::OkStatus();
   }
 
-  // An error is said once; the next save starts anew.
+  // An error is returned once; the next save starts afresh.
   absl::StatusOr<std::string> Wait() {
     if (thread_.joinable()) thread_.join();
     if (!result_.ok()) return std::exchange(result_, last_);
@@ -202,12 +202,12 @@ class Saver::Impl {
 
   absl::Status StartPart(const std::shared_ptr<Writing>& writing) {
     if (!leads()) GEMINID_RETURN_IF_ERROR(writing->OpenFiles());
-    // The snapshot for a checkpoint that was given up ends with an error, which has been said.
+    // The snapshot of an abandoned checkpoint ends with an error, which was returned already.
     if (std::exchange(gave_up_, false)) state_->WaitSnapshot().IgnoreError();
     return state_->StartSnapshot(writing);
   }
 
-  // The checkpoint gets no name. The snapshot may still be handing out a part.
+  // Abandons the checkpoint, which gets no name. The snapshot may still be handing out a part.
   void GiveUp(uint64_t step, Writing* writing) {
     writing->GiveUp();
     gave_up_ = true;
@@ -239,8 +239,8 @@ class Saver::Impl {
     return record;
   }
 
-  // What only one rank does: the folder, the files, and everything small. On a full disk what may
-  // be pruned goes first.
+  // The first rank's work: the folder, the files, and all small files. If the disk is full, first
+  // removes the checkpoints that may be pruned.
   absl::Status Lead(const RunRecord& record, const std::vector<std::byte>& tensor_state,
                     std::shared_ptr<Writing>* writing) {
     if (std::exchange(is_disk_full_, false)) MakeRoom();
@@ -284,7 +284,7 @@ class Saver::Impl {
     return absl::OkStatus();
   }
 
-  // On a thread of its own: when all ranks have all on the disk, it gets its name.
+  // On a thread of its own: names the checkpoint when all ranks have written and synced everything.
   absl::StatusOr<std::string> Finish(uint64_t step, Health health, Writing* writing) {
     absl::Status status = state_->WaitSnapshot();
     if (status.ok()) status = writing->Finish(communicator_->Rank(), communicator_->WorldSize());
@@ -301,7 +301,7 @@ class Saver::Impl {
     return absl::StrCat(options_.folder, "/", NameOfStep(step));
   }
 
-  // After a new checkpoint is complete, which is the last to go.
+  // Called when a new checkpoint is complete, which is then the last candidate for removal.
   absl::Status Prune(const FinishedCheckpoint& saved) {
     std::erase_if(prunable_, [&](const auto& before) { return before.name == saved.name; });
     prunable_.push_back(saved);
@@ -312,13 +312,13 @@ class Saver::Impl {
   const SaverOptions options_;
   std::unique_ptr<collectives::Communicator> communicator_;
   std::shared_ptr<const Inventory> inventory_;
-  // Of the rank that leads, and of the thread while it runs: what pruning may remove, the first to
-  // go first.
+  // Of the rank that leads; used by the thread while it runs. The checkpoints that pruning may
+  // remove, first candidates first.
   std::vector<FinishedCheckpoint> prunable_;
   bool is_disk_full_ = false;
-  bool gave_up_ = false;  // the last checkpoint, whose snapshot may go on
+  bool gave_up_ = false;  // the last checkpoint was abandoned, and its snapshot may still run
   std::thread thread_;
-  absl::StatusOr<std::string> result_ = std::string();  // of the thread, when it has ended
+  absl::StatusOr<std::string> result_ = std::string();  // set by the thread; valid after its end
   std::string last_;
 };
 

@@ -24,10 +24,10 @@ using base::RetryOnEintr;
 using base::SystemError;
 using base::UniqueFd;
 
-// As a header's length it would be one of 2^62 bytes.
+// The beginning of a Git LFS pointer, which as a header's length would mean some 2^62 bytes.
 // https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md
 constexpr char kLfsPointerStart[] = "version ";
-constexpr size_t kCastElements = 65536;  // through a buffer that stays in the cache
+constexpr size_t kCastElements = 65536;  // converted through a buffer that stays in the cache
 
 absl::Status Reserve(const UniqueFd& fd, const std::string& path, uint64_t bytes) {
   const auto size = static_cast<off_t>(bytes);
@@ -49,7 +49,7 @@ absl::Status ReadHalves(const TensorFile& file, uint64_t place, std::span<float>
     const std::span<Half> piece = std::span(halves).first(count);
     GEMINID_RETURN_IF_ERROR(file.Read(place + at * sizeof(Half), std::as_writable_bytes(piece)));
     (void)kernels::CastToFloat(piece.data(), count,
-                               &values[at]);  // buffers of its own: cannot fail
+                               &values[at]);  // separate buffers: cannot fail
   }
   return absl::OkStatus();
 }
@@ -80,7 +80,7 @@ absl::StatusOr<TensorFile> TensorFile::OpenToWrite(const std::string& path, cons
 }
 
 absl::StatusOr<TensorFile> TensorFile::OpenToRead(const std::string& path) {
-  // Never waits for a pipe; what is no regular file is refused below.
+  // O_NONBLOCK so that opening a pipe does not block; anything but a regular file is refused below.
   UniqueFd fd(
       RetryOnEintr([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
   if (!fd.valid()) return SystemError(errno, "open", path);

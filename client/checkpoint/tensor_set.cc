@@ -17,7 +17,7 @@
 namespace geminid::checkpoint {
 namespace {
 
-constexpr size_t kIndexBytesMax = size_t{256} << 20;  // of a million tensors
+constexpr size_t kIndexBytesMax = size_t{256} << 20;  // for a million tensors
 
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 

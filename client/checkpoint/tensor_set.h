@@ -1,4 +1,4 @@
-// The tensors of one prefix in a folder: in PREFIX.safetensors, or in several files with an index.
+// A folder's tensors with one prefix: in PREFIX.safetensors, or in several files with an index.
 #ifndef GEMINID_CLIENT_CHECKPOINT_TENSOR_SET_H_
 #define GEMINID_CLIENT_CHECKPOINT_TENSOR_SET_H_
 
@@ -15,19 +15,19 @@ namespace geminid::checkpoint {
 
 class TensorSet {
  public:
-  // Opens all files. INVALID_ARGUMENT where a whole file and an index of others lie in the folder,
-  // of which one must be stale; NOT_FOUND for a file that the index names and that is not there;
-  // DATA_LOSS for an index or a header that cannot be read. Errors name the file.
+  // Opens all files. INVALID_ARGUMENT if the folder has both a single file and an index of others,
+  // one of which must be outdated. NOT_FOUND if a file of the index is missing. DATA_LOSS if an
+  // index or a header cannot be read. Errors name the file.
   static absl::StatusOr<TensorSet> Open(const std::string& folder, const std::string& prefix);
 
   struct Found {
     const TensorFile* file = nullptr;
     const TensorEntry* tensor = nullptr;
   };
-  // DATA_LOSS if the tensor is not there: the error names tensors that are.
+  // DATA_LOSS if there is no such tensor: the error names tensors that exist.
   absl::StatusOr<Found> Find(const std::string& name) const;
 
-  // The file of each tensor by the tensor's name.
+  // By the tensor's name: its file.
   const std::map<std::string, std::string>& file_of() const { return file_of_; }
 
  private:

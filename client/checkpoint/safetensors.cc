@@ -38,8 +38,8 @@ constexpr std::array kTypes = {
     TypeRow{ElementType::kOther, "other", 0},
 };
 
-// The format's other dtypes, for the sizes of tensors that are not read. Tensors of dtypes newer
-// than this table are accepted too, with whatever size they state.
+// The format's other dtypes, for the sizes of tensors that are passed over. A tensor of a dtype
+// that is newer than this table is passed over too, and its size is believed.
 struct OtherType {
   const char* name;
   uint64_t bits;
@@ -53,7 +53,7 @@ constexpr std::array kOtherTypes = {
     OtherType{"F6_E3M2", 6},
 };
 constexpr uint64_t kBitsPerByte = 8;
-constexpr size_t kTypeNameMax = 16;  // in messages
+constexpr size_t kTypeNameMax = 16;  // of a message
 
 const TypeRow& RowOf(ElementType type) { return kTypes[static_cast<size_t>(type)]; }
 
@@ -88,7 +88,7 @@ const JsonValue* Member(const JsonValue& object, const std::string& key) {
   return nullptr;
 }
 
-// Reads an array of whole numbers; false if it is none.
+// An array of whole numbers, or false.
 bool ReadNumbers(const JsonValue* value, std::vector<uint64_t>* numbers) {
   if (value == nullptr || value->type != JsonValue::Type::kArray) return false;
   for (const JsonValue& item : value->items) {
@@ -101,7 +101,7 @@ bool ReadNumbers(const JsonValue* value, std::vector<uint64_t>* numbers) {
   return true;
 }
 
-// `unit` times the number of elements of this shape; false if that exceeds 64 bits.
+// `unit` times the elements of this shape, or false when that does not fit 64 bits.
 bool Multiply(const std::vector<uint64_t>& shape, uint64_t unit, uint64_t* product) {
   *product = unit;
   for (uint64_t dimension : shape) {
@@ -110,7 +110,7 @@ bool Multiply(const std::vector<uint64_t>& shape, uint64_t unit, uint64_t* produ
   return true;
 }
 
-// Whether a tensor that is not read has a size that its dtype and shape allow.
+// Whether a tensor of a dtype that is passed over can have as many bytes as it says.
 bool IsSizeOfOther(const TensorEntry& tensor) {
   const auto row = std::find_if(kOtherTypes.begin(), kOtherTypes.end(), [&](const OtherType& known) {
     return tensor.other_type == known.name;
@@ -153,7 +153,7 @@ absl::StatusOr<TensorEntry> ReadTensor(const std::string& name, const JsonValue&
   return tensor;
 }
 
-// Tensors must lie one after another from 0 to the end of the file.
+// Tensors lie one after another from 0 to the end of the file.
 absl::Status CheckPlaces(const Header& header, uint64_t file_bytes) {
   uint64_t at = 0;
   for (const TensorEntry& tensor : header.tensors) {

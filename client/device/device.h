@@ -1,11 +1,11 @@
-// The device seam: everything the library does with an accelerator goes through this interface.
+// The device seam: the library uses accelerators only through this interface.
 //
-//   host/    slabs are memfds, copies are memcpy on one thread per direction. A product: laptops
-//            and test machines train on it. A strict one, too, whose arena nothing but copies and
+//   host/    slabs are memfds, copies are memcpy on one thread per direction. Also for real use:
+//            laptops and test machines train on it. A strict one has an arena that only copies and
 //            operations can touch.
 //   cuda/    an NVIDIA GPU, through its driver.
 //   faulty/  a decorator that fails, delays or kills at a chosen call.
-// One conformance suite (tests/client/device_conformance_test.cc) holds for every implementation.
+// Every implementation passes tests/client/device/device_conformance_test.cc.
 #ifndef GEMINID_CLIENT_DEVICE_DEVICE_H_
 #define GEMINID_CLIENT_DEVICE_DEVICE_H_
 
@@ -34,22 +34,22 @@ struct Copy {
   std::byte* destination = nullptr;
   const std::byte* source = nullptr;
   uint64_t bytes = 0;
-  // Gets `completion_value` (release) once every byte has arrived; not when the copy fails. May be
+  // Set to `completion_value` (release) once every byte has arrived; not if the copy fails. May be
   // null.
   std::atomic<uint64_t>* completion = nullptr;
   uint64_t completion_value = 0;
-  // Called once, after the completion word was written, on a thread of the device. Must not block.
+  // Called once, after the completion word is written, on a thread of the device. Must not block.
   std::function<void(const absl::Status&)> on_done;
 };
 
-// An in-order stream that copies. Of its copies, at most two are on the link at a time.
+// An in-order stream for copies. At most two of its copies are on the link at a time.
 class CopyStream : public Stream {
  public:
-  // Does not block. An error is reported to on_done alone; the stream goes on.
+  // Does not block. Errors are reported to on_done only; later copies still run.
   virtual void Submit(Copy copy) = 0;
 };
 
-// An event that the host lets happen, once.
+// An event that the host triggers, once.
 class Gate : public Event {
  public:
   virtual void Open() = 0;
@@ -60,79 +60,79 @@ struct MemoryInfo {
   uint64_t imported_bytes = 0;  // of slabs
 };
 
-// Thread-safe but for ReserveArena, ImportSlab, ReleaseSlabs, ReserveViews and ReleaseViews.
-// Destruction completes everything submitted, then unmaps the arena.
+// Thread-safe, except ReserveArena, ImportSlab, ReleaseSlabs, ReserveViews and ReleaseViews. The
+// destructor completes everything submitted, then unmaps the arena.
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual std::string name() const = 0;
 
-  // Takes contiguous addresses for an arena of `bytes` whole pages. Once.
+  // Reserves contiguous addresses for an arena of `bytes`, in whole pages. May be called once.
   virtual absl::Status ReserveArena(uint64_t bytes) = 0;
 
-  // Maps the slab behind `slab` at base() + offset; it is used only after this returned.
-  // INVALID_ARGUMENT when it is not whole pages within the arena, overlaps another slab, or the
-  // descriptor holds fewer bytes or could shrink.
+  // Maps the slab behind `slab` at base() + offset. The slab may be used once this has returned.
+  // INVALID_ARGUMENT if it is not whole pages within the arena, overlaps another slab, or its
+  // descriptor has fewer bytes or could shrink.
   virtual absl::Status ImportSlab(base::UniqueFd slab, uint64_t offset, uint64_t bytes) = 0;
 
-  // Unmaps all slabs: the addresses stay the arena's, and others may be imported. Nothing may be
-  // under way.
+  // Unmaps all slabs. Their addresses stay reserved, and other slabs may be imported. No copy or
+  // operation may be in progress.
   virtual absl::Status ReleaseSlabs() = 0;
 
-  // Takes other addresses, `bytes` whole pages of them, at which parts of the arena can be had too:
-  // those taken before go. UNIMPLEMENTED on a device that cannot.
+  // Reserves other addresses, `bytes` in whole pages, where parts of the arena can be mapped again.
+  // Releases those reserved before. UNIMPLEMENTED if the device cannot.
   virtual absl::Status ReserveViews(uint64_t bytes) = 0;
   virtual void ReleaseViews() = 0;
-  // Null when there are none. The device's as those of the arena are.
+  // Null without views. Only the device may use these addresses, as with those of the arena.
   virtual std::byte* views() const = 0;
-  // Whole pages at `offset` of the arena, on slabs, are at views() + `at` too until they are
-  // unmapped. Different pages at a time by different threads.
+  // Maps whole pages of the arena from `offset` on, which slabs cover, at views() + `at` too, until
+  // UnmapView. Threads may do this at the same time for different pages.
   virtual absl::Status MapView(uint64_t at, uint64_t offset, uint64_t bytes) = 0;
   virtual absl::Status UnmapView(uint64_t at, uint64_t bytes) = 0;
-  // Other memory is there, of no contents: what still uses these addresses does no harm.
+  // Maps other, undefined memory there, so that late uses of these addresses do no harm.
   virtual absl::Status FillView(uint64_t at, uint64_t bytes) = 0;
 
-  // Makes mapped host memory fit for asynchronous copies, where the device needs that, until
-  // UnregisterHost or the end of the device.
+  // Prepares mapped host memory for asynchronous copies, if the device needs that, until
+  // UnregisterHost or the device's end.
   virtual absl::Status RegisterHost(std::span<std::byte> memory) = 0;
   virtual void UnregisterHost(std::span<std::byte> memory) = 0;
   virtual HostRegistration host_registration() const { return {}; }
 
-  // Null before ReserveArena. Addresses from here on are the device's: only its copies and
-  // operations touch what is there.
+  // The arena's address; null before ReserveArena. Only the device's copies and operations may
+  // touch memory there.
   virtual std::byte* base() const = 0;
   virtual MemoryInfo memory_info() const = 0;
 
-  // Where this process's own code finds what lies at an address of the arena, for compute that runs
-  // on the host and for collectives through host memory; in stream order, as on the device. Other
-  // addresses are their own. Null on a device whose memory the host cannot touch.
+  // The address at which this process's own code finds the data of an arena address: for compute on
+  // the host and for collectives through host memory, in stream order as on the device. Other
+  // addresses are returned unchanged. Null on a device whose memory the host cannot touch.
   virtual std::byte* HostAddress(std::byte* address) const = 0;
 
-  // Of this device, which keeps them.
+  // Streams that the device owns.
   virtual CopyStream& copy_stream(Direction direction) = 0;
   virtual Stream& compute_stream() = 0;
 
-  // Another one. It must end before the device. `name`, at most 15 characters, is for people.
+  // Creates a stream, which must end before the device. `name`: at most 15 characters, for people.
   virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name) = 0;
 
-  // The same for one thread that waits for whatever it queues: on a device of the host's memory it
-  // is done at once, by that thread.
+  // The same for a thread that waits for each operation that it queues. On the host device the
+  // thread executes it at once.
   virtual absl::StatusOr<std::unique_ptr<Stream>> MakeStreamOfCaller(const std::string& name) {
     return MakeStream(name);
   }
 
-  // The trainer's, which outlives its use here. INVALID_ARGUMENT for one that cannot be.
+  // The trainer's stream, which outlives its use here. INVALID_ARGUMENT for an invalid handle.
   virtual absl::StatusOr<Stream*> StreamOf(StreamHandle handle) = 0;
-  // Streams of this device can wait for it.
+  // Creates a gate that streams of this device can wait for.
   virtual std::shared_ptr<Gate> MakeGate() = 0;
 
   virtual DeviceOps& ops() = 0;
 
-  // A communicator of the ranks of `control`, which becomes its own, whose buffers are memory of
-  // the ranks' devices; it is collective. A reduction of up to `scratch_bytes` takes no more of the
-  // device than that, from now on. Errors are the same on all ranks: UNAVAILABLE where nothing
-  // moves memory between their devices; UNIMPLEMENTED, at once, on a device of the host's memory.
+  // Collective. A communicator of the ranks of `control`, which it takes over, for buffers in
+  // memory of the ranks' devices. Its reductions of up to `scratch_bytes` use no further device
+  // memory. Errors are the same on all ranks. UNAVAILABLE: nothing moves memory between these
+  // devices. UNIMPLEMENTED, at once: this is a host device.
   virtual absl::StatusOr<std::unique_ptr<collectives::Communicator>> ConnectRanks(
       std::unique_ptr<collectives::Communicator> /*control*/, uint64_t /*scratch_bytes*/) {
     return absl::UnimplementedError("memory of this device is the host's");

@@ -1,16 +1,16 @@
-// Arithmetic on device memory, and all access to it but for the copies over the link.
+// Arithmetic on device memory, and all other access to it except copies over the link.
 //
 // Contract of every operation, on every device:
-//  * It is queued on a stream of its device and returns: it runs after what was queued before, and
-//    what is queued after it sees what it wrote. Arguments are taken at the call. The memory that
-//    they point to, and the objects that they refer to, must stay until it has run.
-//  * Addresses are of the device's memory, in the arena or not, or of host memory, which must be
-//    registered where the device needs that. A result for the host is written to host memory in the same order: nothing of the device
-//    is read on the host but after Synchronize.
-//  * Its bits are those of the host's kernels (kernels/), whatever the device and however the work
-//    is cut.
-//  * What fails, fails later: operations after it may or may not run, and Synchronize says so. The
-//    first failure stays the device's.
+// * An operation is queued on a stream of its device, and the call returns. It runs after earlier
+//   work of the stream, and later work sees its results. Arguments are read at the call. The memory
+//   and the objects that they refer to must stay until the operation has run.
+// * Addresses are those of device memory, in the arena or not, or of host memory, which must be
+//   registered if the device needs that. Results for the host are written to host memory in stream
+//   order, and may be read after Synchronize only.
+// * Results are bit-identical to the host's kernels (kernels/), on every device, and however the
+//   work is divided.
+// * Errors are reported late: operations after a failed one may or may not run, and Synchronize
+//   returns the first failure, which the device keeps for good.
 #ifndef GEMINID_CLIENT_DEVICE_DEVICE_OPS_H_
 #define GEMINID_CLIENT_DEVICE_DEVICE_OPS_H_
 
@@ -28,7 +28,7 @@
 
 namespace geminid::device {
 
-// Elements of kFloat32 or kBFloat16, wherever they lie.
+// Elements of kFloat32 or kBFloat16, in any memory.
 struct Elements {
   const std::byte* data = nullptr;
   uint64_t count = 0;
@@ -37,16 +37,16 @@ struct Elements {
   uint64_t bytes() const { return count * collectives::SizeOf(type); }
 };
 
-// Thread-safe, as streams are.
+// Thread-safe, like streams.
 class DeviceOps {
  public:
   virtual ~DeviceOps() = default;
 
   virtual void Zero(Stream& stream, std::byte* to, uint64_t bytes) = 0;
-  // Between any two places that do not overlap. Large ones over the link belong to a CopyStream.
+  // Between any two ranges that do not overlap. Use a CopyStream for large copies over the link.
   virtual void Copy(Stream& stream, std::byte* to, const std::byte* from, uint64_t bytes) = 0;
 
-  // to = from, or to += from: formed in fp32 and rounded once to `type`. `from` need not be
+  // to = from, or to += from: computed in fp32 and rounded once to `type`. `from` need not be
   // aligned.
   virtual void Assign(Stream& stream, const Elements& from, std::byte* to,
                       collectives::DType type) = 0;
@@ -57,34 +57,34 @@ class DeviceOps {
   // *sum, in host memory, becomes the sum of squares (kernels/numeric/norm).
   virtual void SumSquares(Stream& stream, const Elements& values, double* sum) = 0;
 
-  // Between fp32 masters and the weights and remainders that make them. Without remainders (null)
-  // those read are 0, and those written are lost.
+  // Convert between fp32 masters and the weights and remainders that represent them. With null
+  // remainders, 0 is read, and written remainders are lost.
   virtual void JoinMaster(Stream& stream, const kernels::BFloat16* weight, const int16_t* remainder,
                           uint64_t count, float* master) = 0;
   virtual void SplitMaster(Stream& stream, const float* master, uint64_t count,
                            kernels::BFloat16* weight, int16_t* remainder) = 0;
 
-  // ShardedStep::Apply. Devices whose compute is the host's spread it over `threads`, which nobody
-  // else may use until it has run; the others leave them alone.
+  // ShardedStep::Apply. A device that computes on the host spreads the work over `threads`, which
+  // must not be used elsewhere until the operation has run. Other devices ignore `threads`.
   virtual void Apply(Stream& stream, const kernels::ShardedStep& step,
                      const kernels::Segment& segment, const kernels::ParameterArrays& to,
                      kernels::ThreadPool* threads) = 0;
-  // ShardedStep::Prepare, of segments on either side. The one operation that blocks, since ranks
-  // exchange sums in its middle; `reduce` has limits of its own to waiting. `device_scales`, of
-  // FactorTotal() numbers in the arena, are for kernels until the next step; without (null)
-  // Adafactor and CAME are stepped by the host. Where they are given, and factors and all that is
-  // trained lie in the arena, Apply must find all of the step there, too.
+  // ShardedStep::Prepare, for segments in any memory. The only operation that blocks, since ranks
+  // exchange sums in its middle; `reduce` limits its own waits. `device_scales`: room in the arena
+  // for FactorTotal() numbers, which kernels use until the next step; null: the host steps
+  // Adafactor and CAME. With it, if the factors and all trained values are in the arena, the
+  // arguments of Apply must be in the arena too.
   virtual kernels::Status Prepare(Stream& stream, kernels::ShardedStep* step,
                                   const kernels::StepScalars& scalars,
                                   std::span<const kernels::Segment> segments,
                                   const float* old_factors, const kernels::ReduceSum& reduce,
                                   float* new_factors, float* device_scales) = 0;
 
-  // The first failure of any operation so far. In work that is queued on a stream: of what was
-  // queued before it, too.
+  // The first failure of any operation so far. Called from work on a stream: includes the work
+  // queued there before it.
   virtual absl::Status status() const = 0;
-  // Waits for what is queued on the stream. The first failure of any operation so far, or
-  // DEADLINE_EXCEEDED: the work goes on, and its memory must stay.
+  // Waits for all work queued on the stream. Returns the first failure of any operation so far, or
+  // DEADLINE_EXCEEDED: then the work continues, and its memory must stay.
   virtual absl::Status Synchronize(Stream& stream, absl::Duration timeout) = 0;
 };
 

@@ -14,7 +14,7 @@ uint64_t BytesOf(GradientType type) {
   return type == GradientType::kFloat ? sizeof(float) : sizeof(kernels::BFloat16);
 }
 
-// Calls `visit` with each array that the form has, of const or of writable arrays.
+// Calls `visit` with each array that the form has. Arrays: const or mutable ones.
 template <typename Arrays, typename Visit>
 void ForEach(Arrays& arrays, Visit visit) {
   const bool split = arrays.form == WeightForm::kSplit;
@@ -38,7 +38,7 @@ std::vector<ArrayOf> List(const Arrays& arrays) {
   return list;
 }
 
-// Returns how many places it took.
+// Returns the number of places used.
 template <typename Arrays>
 size_t Place(std::span<std::byte* const> places, Arrays* arrays) {
   size_t next = 0;

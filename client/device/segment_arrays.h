@@ -1,5 +1,5 @@
-// The arrays of an optimizer's step as a list, for devices that move them before a kernel sees
-// them.
+// The arrays of an optimizer's step as a list, for devices that copy them before they run a kernel.
+// Also the inverse.
 #ifndef GEMINID_CLIENT_DEVICE_SEGMENT_ARRAYS_H_
 #define GEMINID_CLIENT_DEVICE_SEGMENT_ARRAYS_H_
 
@@ -18,12 +18,12 @@ struct ArrayOf {
   uint64_t element_bytes = 0;
 };
 
-// What a step of the arrays' form reads or writes, in an order that is the same for the same form:
-// weights, state, and of a segment the gradient. State that the optimizer lacks is null.
+// The arrays that a step of this form reads or writes, always in the same order for one form:
+// weights, state and, for a segment, the gradient. Null for state that the optimizer lacks.
 std::vector<ArrayOf> ArraysOf(const kernels::Segment& segment);
 std::vector<ArrayOf> ArraysOf(const kernels::ParameterArrays& arrays);
 
-// The same with the arrays at `places`, in the order of ArraysOf.
+// The same segment or arrays, located at `places`, which have the order of ArraysOf.
 kernels::Segment WithArrays(const kernels::Segment& segment, std::span<std::byte* const> places);
 kernels::ParameterArrays WithArrays(const kernels::ParameterArrays& arrays,
                                     std::span<std::byte* const> places);

@@ -1,4 +1,4 @@
-// Which parts of an arena slabs fill: what ReserveArena and ImportSlab refuse on every device.
+// The parts of an arena that slabs cover, and the checks that all devices share.
 #ifndef GEMINID_CLIENT_DEVICE_SLAB_RANGES_H_
 #define GEMINID_CLIENT_DEVICE_SLAB_RANGES_H_
 
@@ -9,13 +9,13 @@
 
 namespace geminid::device {
 
-// Offset to bytes, without overlaps.
+// By offset: bytes. Without overlaps.
 using SlabRanges = std::map<uint64_t, uint64_t>;
 
-// Whether an arena may have so many bytes on a device that maps pages of `page_bytes`.
+// OK if an arena on a device with pages of `page_bytes` may have so many bytes.
 absl::Status CheckArena(uint64_t bytes, uint64_t page_bytes);
 
-// Whether a slab may lie there, in an arena of `arena_bytes` with these slabs.
+// OK if a slab may lie there, in an arena of `arena_bytes` that has these slabs.
 absl::Status CheckSlab(const SlabRanges& slabs, uint64_t arena_bytes, uint64_t page_bytes,
                        uint64_t offset, uint64_t bytes);
 

@@ -31,7 +31,7 @@ absl::Status DiskError(int error, const FailedCall& failed) {
     case EFBIG:
       return absl::ResourceExhaustedError(
           absl::StrCat(what, ": files may not be so large; raise the limit (ulimit -f)"));
-    // Without the page cache a medium, a protection and a target error have numbers of their own.
+    // Direct I/O reports medium, protection and target errors with these numbers.
     case EIO:
     case ENODATA:
     case EILSEQ:

@@ -1,4 +1,4 @@
-// What failed calls on files of a disk mean, and what to do then.
+// Converts failed calls on files of a disk to statuses that say what to do.
 #ifndef GEMINID_CLIENT_DISK_DISK_ERRORS_H_
 #define GEMINID_CLIENT_DISK_DISK_ERRORS_H_
 
@@ -16,11 +16,11 @@ struct FailedCall {
   uint64_t bytes = 0;
 };
 
-// ENOSPC, EDQUOT and EFBIG are RESOURCE_EXHAUSTED; EIO of a read is DATA_LOSS; the rest is as of
+// RESOURCE_EXHAUSTED for ENOSPC, EDQUOT and EFBIG; DATA_LOSS for a read's EIO; otherwise as
 // base::SystemError.
 absl::Status DiskError(int error, const FailedCall& failed);
 
-// A read that found the end of the file. DATA_LOSS.
+// DATA_LOSS: a read found the end of the file.
 absl::Status TruncatedError(const FailedCall& failed);
 
 }  // namespace geminid::disk

@@ -21,7 +21,7 @@ struct Header {
   uint64_t version;
   uint64_t payload_bytes;
   uint32_t reserved;
-  uint32_t crc32c;  // of what is before it, then of the checksums after it
+  uint32_t crc32c;  // of the fields before it, then of the checksums after it
 };
 static_assert(sizeof(Header) == 48);
 

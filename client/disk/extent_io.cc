@@ -12,7 +12,7 @@ namespace geminid::disk {
 namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(1);
-constexpr int kRequestBits = 24;  // of a tag: which request of its ticket
+constexpr int kRequestBits = 24;  // of a tag: the request's index
 
 uint64_t TagOf(ExtentIo::Ticket ticket, size_t request) { return ticket << kRequestBits | request; }
 
@@ -39,7 +39,7 @@ ExtentIo::ExtentIo(const StripedFiles& files, const ExtentMap& extents, std::uni
       traffic_(*traffic),
       progress_(base::Deadline::In(timeout)) {}
 
-// io_ does.
+// io_'s destructor waits.
 ExtentIo::~ExtentIo() = default;
 
 ExtentIo::Ticket ExtentIo::Add(Operation operation) {
@@ -110,7 +110,7 @@ absl::Status ExtentIo::StartWaiting() {
   return io_->Start(starting);
 }
 
-// A result may be of fewer bytes than were asked for: the rest is asked for again, from a whole
+// A result may have fewer bytes than requested: then the rest is requested again, from a whole
 // block on.
 void ExtentIo::Take(const IoResult& result) {
   --under_way_;
@@ -168,15 +168,15 @@ absl::Status ExtentIo::WaitFor(Ticket ticket) {
     }
     const size_t put_off = waiting_.size();
     for (const IoResult& result : *results) Take(result);
-    // The kernel lacks memory for a moment.
+    // Nothing but postponed requests: the kernel lacks memory for a moment.
     if (waiting_.size() == put_off + results->size()) absl::SleepFor(kPause);
   }
   return operations_.at(ticket).status;
 }
 
-// A process that ends leaves nothing unwritten, and what a power cut leaves is of no use, since
-// weights are in memory. A sync tells that the page cache could not write, while the older version
-// is still there.
+// Data survives a process's end in the page cache, and after a power failure it is of no use, since
+// the weights are in memory. But only a sync reports that the page cache could not write, while the
+// older version is still there.
 absl::Status ExtentIo::FinishWriting(Ticket ticket) {
   GEMINID_RETURN_IF_ERROR(WaitFor(ticket));
   std::vector<uint32_t> written = operations_.at(ticket).files;
@@ -192,7 +192,7 @@ absl::Status ExtentIo::FinishWriting(Ticket ticket) {
 absl::Status ExtentIo::Finish(Ticket ticket) {
   const bool writes = operations_.at(ticket).kind == IoKind::kWrite;
   const absl::Status status = writes ? FinishWriting(ticket) : WaitFor(ticket);
-  // What is under way still has results to come.
+  // Requests in progress still have results to come.
   if (operations_.at(ticket).missing == 0) operations_.erase(ticket);
   return status;
 }

@@ -1,5 +1,5 @@
-// Reads and writes of files that go on while the caller does something else: by io_uring, or by
-// threads where the system forbids io_uring. Tests put their failures here.
+// Asynchronous reads and writes of files: by io_uring, or by threads if the system forbids
+// io_uring. Tests inject failures here.
 #ifndef GEMINID_CLIENT_DISK_FILE_IO_H_
 #define GEMINID_CLIENT_DISK_FILE_IO_H_
 
@@ -19,7 +19,7 @@ namespace geminid::disk {
 enum class IoKind : uint8_t {
   kRead,
   kWrite,
-  kSync,  // fdatasync: what was written before it is on the disk
+  kSync,  // fdatasync: earlier writes are on the disk
 };
 
 struct IoRequest {
@@ -28,28 +28,28 @@ struct IoRequest {
   uint64_t offset = 0;
   std::byte* data = nullptr;
   uint32_t bytes = 0;
-  uint64_t tag = 0;  // comes back with the result
+  uint64_t tag = 0;  // returned with the result
 };
 
 struct IoResult {
   uint64_t tag = 0;
-  int64_t result = 0;  // bytes, perhaps fewer than asked for; or a negative errno
+  int64_t result = 0;  // bytes, perhaps fewer than requested; or a negative errno
 };
 
-// By one thread at a time.
+// Used by one thread at a time.
 class FileIo {
  public:
-  virtual ~FileIo() = default;  // waits for the end of all requests
+  virtual ~FileIo() = default;  // waits until all requests have ended
 
-  // Hands the requests to the system. The caller keeps at most depth() under way, and leaves their
-  // data alone until their results are there. After an error nothing may be started any more.
+  // Submits the requests to the system. The caller keeps at most depth() in progress, and leaves
+  // their data alone until their results are there. After an error nothing may be started any more.
   virtual absl::Status Start(std::span<const IoRequest> requests) = 0;
 
-  // The results that are there; waits for one if there is none. DEADLINE_EXCEEDED without one.
+  // Returns the available results, and waits for one if there are none. DEADLINE_EXCEEDED if none.
   virtual absl::StatusOr<std::vector<IoResult>> Wait(const base::Deadline& deadline) = 0;
 
-  // Memory that data will be in for as long as this lives: the kernel may keep it mapped. An error
-  // changes nothing but the speed. At most once.
+  // Memory for the requests' data while this object lives: the kernel may keep it mapped. An error
+  // affects only the speed. Call at most once.
   virtual absl::Status UseBuffers(std::span<const std::span<std::byte>> buffers) = 0;
 
   virtual uint32_t depth() const = 0;
@@ -62,12 +62,12 @@ struct FileIoOptions {
   bool uring = true;  // false: threads
 };
 
-// RESOURCE_EXHAUSTED where the system gives neither a ring nor a thread.
+// RESOURCE_EXHAUSTED if the system gives neither a ring nor a thread.
 absl::StatusOr<std::unique_ptr<FileIo>> MakeFileIo(const FileIoOptions& options);
 
-// UNAVAILABLE, in words that end a sentence, where there is no io_uring.
+// UNAVAILABLE, with words that end a sentence, if there is no io_uring.
 absl::StatusOr<std::unique_ptr<FileIo>> MakeUringIo(uint32_t depth);
-// `why` not io_uring, for how().
+// `why` there is no io_uring, for how().
 absl::StatusOr<std::unique_ptr<FileIo>> MakeThreadIo(uint32_t depth, std::string why);
 
 }  // namespace geminid::disk

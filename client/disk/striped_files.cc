@@ -41,7 +41,7 @@ constexpr size_t kMostLeftoversNamed = 3;
 constexpr mode_t kOwnerAlone = 0600;
 constexpr absl::Duration kBetweenTries = absl::Milliseconds(10);
 
-// At the beginning of each file.
+// The beginning of each file.
 struct FileHeader {
   char magic[8];
   uint64_t identity;
@@ -50,7 +50,7 @@ struct FileHeader {
   uint32_t file;
   uint32_t files;
   uint32_t reserved;
-  uint32_t crc32c;  // of all before it
+  uint32_t crc32c;  // of all fields before it
 };
 static_assert(sizeof(FileHeader) == 48);
 
@@ -68,7 +68,7 @@ FileHeader MakeHeader(uint64_t identity, const StripedFilesSpec& spec, uint32_t 
   return header;
 }
 
-// What is at the beginning of the file, if that is a header.
+// The file's header; nullopt: there is none.
 std::optional<FileHeader> ReadHeader(int fd) {
   FileHeader header = {};
   const ssize_t got = base::RetryOnEintr([&] { return ::pread(fd, &header, sizeof(header), 0); });
@@ -78,7 +78,7 @@ std::optional<FileHeader> ReadHeader(int fd) {
   return whole ? std::optional(header) : std::nullopt;
 }
 
-// An errno, or 0.
+// Returns an errno, or 0.
 int WriteHeader(const FileHeader& header, int fd) {
   const ssize_t written =
       base::RetryOnEintr([&] { return ::pwrite(fd, &header, sizeof(header), 0); });
@@ -94,10 +94,10 @@ uint64_t RandomIdentity() {
   return identity;
 }
 
-enum class Lock { kGot, kTaken, kUnknown };  // kUnknown: the file system has none
+enum class Lock { kGot, kTaken, kUnknown };  // kUnknown: the file system has no locks
 
-// It is the open file's: it ends with the last descriptor, after the last read and write under way.
-// A forked child closes its own (ForkGuard).
+// The lock belongs to the open file description: it ends with the last descriptor, after the last
+// read and write in progress. A forked child closes its descriptor (ForkGuard).
 Lock LockFile(int fd) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
@@ -106,7 +106,7 @@ Lock LockFile(int fd) {
   return errno == EACCES || errno == EAGAIN ? Lock::kTaken : Lock::kUnknown;
 }
 
-// Nobody has it for sure.
+// Whether the file is certainly not locked.
 bool IsFree(int fd) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
@@ -122,8 +122,8 @@ absl::Status InUse(const std::string& path) {
       "folder"));
 }
 
-// UNAVAILABLE while another process has it. Without locks nobody knows when the disk has ended what
-// a killed process asked for.
+// UNAVAILABLE while another process has the file. Without locks nobody can know when the disk has
+// finished the requests of a killed process.
 absl::Status TakeFile(int fd, const std::string& path, absl::Duration patience) {
   const auto deadline = base::Deadline::In(patience);
   Lock lock = LockFile(fd);
@@ -150,8 +150,8 @@ base::UniqueFd OpenExisting(const std::string& path) {
       [&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); }));
 }
 
-// A file of the name that nobody has goes: its run did not go on from it. Where that is another
-// one's file, it stays.
+// Removes a file of this name that no process has, since its run did not resume from it. A file
+// that geminid did not create stays.
 absl::Status RemoveLeftover(const std::string& path, absl::Duration patience) {
   const base::UniqueFd fd = OpenExisting(path);
   if (!fd.valid() && errno == ENOENT) return absl::OkStatus();
@@ -176,7 +176,7 @@ absl::StatusOr<base::UniqueFd> CreateNamed(const std::string& path, absl::Durati
   }));
   if (!fd.valid() && errno == EEXIST) return InUse(path);
   if (!fd.valid()) return base::SystemError(errno, "creating a file", path);
-  // Another process may have taken it for a leftover in between.
+  // Another process may have taken the file for a leftover in between.
   GEMINID_RETURN_IF_ERROR(TakeFile(fd.get(), path, absl::ZeroDuration()));
   if (!IsStillAt(fd.get(), path)) return InUse(path);
   return fd;
@@ -215,7 +215,7 @@ std::string NameOfSystem(int fd) {
   return "";
 }
 
-// Files of dead runs in the folder, in words; "" without any.
+// Lists files of dead runs in the folder, for messages; "" if there are none.
 std::string DescribeLeftovers(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
@@ -255,7 +255,7 @@ absl::Status NoRoom(int error, int fd, const std::string& folder, uint64_t bytes
                    " are free; make room, or name more disks", DescribeLeftovers(folder)));
 }
 
-// False: the file has its size but not its space, for the file system cannot give it ahead.
+// False: the file has its size but not its space, because the file system cannot reserve it.
 absl::StatusOr<bool> Reserve(int fd, const std::string& path, const std::string& folder,
                              uint64_t bytes) {
   const auto size = static_cast<off_t>(bytes);
@@ -270,8 +270,8 @@ absl::StatusOr<bool> Reserve(int fd, const std::string& path, const std::string&
   return false;
 }
 
-// False also where the file system takes O_DIRECT and goes through the page cache all the same, as
-// ext4 with data=journal. True where the kernel does not say.
+// False also if the file system accepts O_DIRECT but still uses the page cache, like ext4 with
+// data=journal. True if the kernel does not say.
 bool IsDirectIoReal(int fd) {
 #ifdef STATX_DIOALIGN
   struct statx found = {};
@@ -284,7 +284,7 @@ bool IsDirectIoReal(int fd) {
 #endif
 }
 
-// Not all file systems can; some say so only when a block is read. The file has its header.
+// Not all file systems can; some fail only when a block is read. The header must be there.
 bool LeavePageCacheOut(int fd) {
   if (!IsDirectIoReal(fd)) return false;
   const int flags = ::fcntl(fd, F_GETFL);
@@ -386,11 +386,11 @@ absl::Status StripedFiles::Make(const StripedFilesSpec& spec, uint32_t file) {
   const std::string path = made.path;
   made.guard = std::make_unique<ForkGuard>(fd);
   made.system = NameOfSystem(fd);
-  files_.push_back(std::move(made));  // from here on Remove knows it
+  files_.push_back(std::move(made));  // from here on Remove finds the file
   File& kept = files_.back();
   const uint64_t bytes = BytesOfFile(stripes_, spec.bytes);
   GEMINID_RETURN_IF_ERROR(CheckFileLimit(bytes, path));
-  // First the header: where the process ends in between, the file is known as a leftover.
+  // First the header: if the process ends before the rest, the file is recognized as a leftover.
   const int error = WriteHeader(MakeHeader(identity_, spec, file), fd);
   if (error == ENOSPC || error == EDQUOT) return NoRoom(error, fd, folder, bytes);
   if (error != 0) {
@@ -436,7 +436,7 @@ absl::Status StripedFiles::OpenOne(const StripedFilesSpec& spec, uint32_t file) 
     return absl::DataLossError(
         absl::StrCat(found.path, " was truncated: it has ", size.st_size, " bytes of ", needed));
   }
-  // With O_NONBLOCK io_uring does not wait on file systems whose reads may block, such as NFS.
+  // With O_NONBLOCK io_uring would not wait on file systems whose reads may block, such as NFS.
   if (::fcntl(found.fd.get(), F_SETFL, 0) != 0)
     return base::SystemError(errno, "fcntl", found.path);
   found.guard = std::make_unique<ForkGuard>(found.fd.get());

@@ -1,4 +1,4 @@
-// Which byte lies where when a range of bytes is spread over files on several disks, in turn:
+// Where each byte lies when a range of bytes is striped over files on several disks:
 //
 //   bytes:    |  0  |  1  |  2  |  3  |  4  |       units of stripe_bytes
 //   file 0:   | header | 0 | 2 | 4 |
@@ -16,9 +16,9 @@
 
 namespace geminid::disk {
 
-// Of offsets, lengths and addresses: what any disk takes without the page cache.
+// Unit of offsets, lengths and addresses that all disks accept without the page cache.
 inline constexpr uint64_t kBlockBytes = base::kPageBytes;
-// Large enough for full speed, also of one disk alone, which is read and written in such pieces.
+// Large enough for full speed. A single disk is also read and written in such pieces.
 inline constexpr uint64_t kStripeBytes = uint64_t{1} << 20;
 
 struct Stripes {
@@ -35,7 +35,7 @@ struct StripePiece {
   uint64_t bytes = 0;
 };
 
-// The range [offset, offset + bytes), in order.
+// The pieces of the range [offset, offset + bytes), in order.
 inline std::vector<StripePiece> CutIntoStripes(const Stripes& stripes, uint64_t offset,
                                                uint64_t bytes) {
   std::vector<StripePiece> pieces;
@@ -53,7 +53,7 @@ inline std::vector<StripePiece> CutIntoStripes(const Stripes& stripes, uint64_t 
   return pieces;
 }
 
-// What each file has for `bytes` in all.
+// The size of each file, for `bytes` in all.
 inline uint64_t BytesOfFile(const Stripes& stripes, uint64_t bytes) {
   const uint64_t units = (bytes + stripes.stripe_bytes - 1) / stripes.stripe_bytes;
   const uint64_t most = (units + stripes.files - 1) / stripes.files;

@@ -1,4 +1,4 @@
-// Threads that call pread, pwrite and fdatasync.
+// FileIo by threads that call pread, pwrite and fdatasync.
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace geminid::disk {
 namespace {
 
-constexpr uint32_t kMostThreads = 8;  // keep a fast disk busy with blocks of 1 MiB
+constexpr uint32_t kMostThreads = 8;  // enough to keep a fast disk busy with requests of 1 MiB
 
 int64_t Carry(const IoRequest& request) {
   const auto offset = static_cast<off_t>(request.offset);

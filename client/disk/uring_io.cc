@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kMostTries = 1000;  // while the kernel lacks memory for a moment
 constexpr auto kPause = std::chrono::milliseconds(1);
-constexpr uint64_t kMostBufferBytes = uint64_t{1} << 30;  // that the kernel registers at once
+constexpr uint64_t kMostBufferBytes = uint64_t{1} << 30;  // that the kernel can register at once
 
 class UringIo final : public FileIo {
  public:
@@ -32,28 +32,28 @@ class UringIo final : public FileIo {
 
   ~UringIo() override {
     if (!made_) return;
-    // The kernel reads and writes their data until then.
+    // The kernel reads and writes the requests' data until then.
     while (under_way_ > 0) {
       io_uring_cqe* first = nullptr;
-      // Whatever it says: the data may go when the last result is there.
+      // Errors do not matter: the data may be freed once the last result is there.
       if (io_uring_wait_cqe(&ring_, &first) != 0) std::this_thread::sleep_for(kPause);
       TakeResults(nullptr);
     }
     guard_.reset();
-    // The end of the ring gives locked memory back some time later.
+    // Without this, the ring's end would release locked memory only some time later.
     if (!registered_.empty()) io_uring_unregister_buffers(&ring_);
     io_uring_queue_exit(&ring_);
   }
 
-  // An errno, or 0.
+  // Returns an errno, or 0.
   int Make() {
     const int error = -io_uring_queue_init(depth_, &ring_, 0);
     made_ = error == 0;
     if (!made_) return error;
     guard_.emplace(ring_.ring_fd);
-    // A child that has the mappings would keep the buffers of a dead parent registered.
+    // A child with these mappings would keep the buffers of a dead parent registered.
     io_uring_ring_dontfork(&ring_);
-    // Before Linux 5.11 a timeout is a request of its own, whose result comes among the others.
+    // Before Linux 5.11 a timeout is a request of its own, with a result among the others.
     return (ring_.features & IORING_FEAT_EXT_ARG) != 0 ? 0 : ENOSYS;
   }
 
@@ -115,7 +115,7 @@ class UringIo final : public FileIo {
   }
 
  private:
-  // Of the registered buffer that has all of the data; -1: none has.
+  // The index of the registered buffer that has all of the data; -1: there is none.
   int BufferOf(const IoRequest& request) const {
     for (size_t i = 0; i < registered_.size(); ++i) {
       const auto* const begin = static_cast<const std::byte*>(registered_[i].iov_base);
@@ -172,7 +172,7 @@ class UringIo final : public FileIo {
     return absl::OkStatus();
   }
 
-  // `results` null: nobody wants them.
+  // `results` null: discards them.
   void TakeResults(std::vector<IoResult>* results) {
     unsigned head = 0;
     unsigned taken = 0;
@@ -193,7 +193,7 @@ class UringIo final : public FileIo {
   std::optional<ForkGuard> guard_;
   uint64_t under_way_ = 0;
   std::vector<iovec> registered_;
-  std::string unregistered_;  // why not, if they should be
+  std::string unregistered_;  // why buffers are not registered although they should be
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ CudaArena::CudaArena(std::shared_ptr<CudaContext> context, uint64_t granularity_
 
 CudaArena::~CudaArena() {
   const CudaContext::Scope scope(*context_);
-  // What fails here ends with the process.
+  // If this fails, the process's end releases the memory.
   if (Release().ok() && base_ != 0) context_->api().mem_address_free(base_, reserved_bytes_);
 }
 
@@ -66,7 +66,7 @@ absl::Status CudaArena::Import(const base::UniqueFd& slab, uint64_t offset, uint
   const CudaContext::Scope scope(*context_);
   const gpu::DriverApi& api = context_->api();
   CUmemGenericAllocationHandle handle = 0;
-  // The driver takes the descriptor's number in place of a pointer, and does not close it.
+  // The driver takes the descriptor as if it were a pointer, and does not close it.
   void* const number = reinterpret_cast<void*>(static_cast<uintptr_t>(slab.get()));
   const absl::Status imported =
       context_->Check(api.mem_import(&handle, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),

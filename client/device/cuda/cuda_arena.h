@@ -1,4 +1,4 @@
-// The arena of a GPU: slabs, imported from their descriptors, side by side at addresses that stay.
+// The arena of a GPU: imported slabs, side by side at fixed addresses.
 #ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_ARENA_H_
 #define GEMINID_CLIENT_DEVICE_CUDA_CUDA_ARENA_H_
 
@@ -14,10 +14,10 @@
 
 namespace geminid::device {
 
-// The unit in which the GPU's memory is made and mapped.
+// The unit in which memory of the GPU is allocated and mapped.
 absl::StatusOr<uint64_t> GranularityOf(CudaContext& context);
 
-// Reserve, Import and Release are for one thread; the rest is for any, once Reserve has returned.
+// Reserve, Import and Release are for one thread. After Reserve the other functions are for any.
 class CudaArena {
  public:
   CudaArena(std::shared_ptr<CudaContext> context, uint64_t granularity_bytes);

@@ -16,7 +16,7 @@ using gpu::ToStatus;
 constexpr uint64_t kWordsOfAPage = 512;
 constexpr uint64_t kLeastStagingBytes = 64 << 10;
 
-// The digits of a UUID, whatever stands before and between them.
+// The hexadecimal digits of a UUID.
 std::string DigitsOf(const CUuuid& uuid) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string digits;

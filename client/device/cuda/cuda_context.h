@@ -1,5 +1,5 @@
-// One GPU as this process uses it: the driver, the device's primary context, and the first thing
-// that went wrong there.
+// One GPU as this process uses it: the driver, the device's primary context, and the first failure
+// there.
 #ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_CONTEXT_H_
 #define GEMINID_CLIENT_DEVICE_CUDA_CUDA_CONTEXT_H_
 
@@ -19,26 +19,26 @@
 
 namespace geminid::device {
 
-// A word in page-locked host memory that streams write and wait for. Its values only grow, so one
-// that is used again fulfils what still waits for it.
+// A word in page-locked host memory that streams write and wait for. Its values only grow, so a
+// reused word satisfies older waits.
 struct StreamWord {
   std::atomic<uint64_t>* host = nullptr;
   CUdeviceptr device = 0;
-  uint64_t last = 0;  // the greatest value that was ever promised
+  uint64_t last = 0;  // the greatest value that a stream or the host was told to write
 };
 
-// Thread-safe. Shared by the device and everything of it that may outlive it, such as events.
+// Thread-safe. Shared by the device and by objects that may outlive it, such as events.
 class CudaContext {
  public:
-  // Of the GPU with that UUID ("GPU-..." or "MIG-..."), or of the first one if it is empty.
-  // NOT_FOUND when this process sees no such GPU, UNIMPLEMENTED when it lacks what the library
-  // needs.
+  // For the GPU with that UUID ("GPU-..." or "MIG-..."), or the first GPU if `uuid` is empty.
+  // NOT_FOUND if this process sees no such GPU. UNIMPLEMENTED if the GPU lacks something that the
+  // library needs.
   static absl::StatusOr<std::shared_ptr<CudaContext>> Create(const std::string& uuid);
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
   ~CudaContext();
 
-  // Makes the context this thread's for as long as it lives.
+  // While this object lives, the context is the thread's current one.
   class Current {
    public:
     explicit Current(const CudaContext& context);
@@ -50,7 +50,7 @@ class CudaContext {
     const gpu::DriverApi& api_;
     bool pushed_;
   };
-  // The same around uses of api() that return soon, if the driver does not hang.
+  // The same, for short uses of api(). Also detects a driver that hangs.
   class Scope {
    public:
     explicit Scope(const CudaContext& context) : current_(context) {}
@@ -64,28 +64,28 @@ class CudaContext {
   CUdevice device() const { return device_; }
   CUcontext handle() const { return context_; }
 
-  // What `call` returned. After an error that stays (gpu::IsSticky) the device is lost.
+  // The status of `call`'s result. After a sticky error (gpu::IsSticky) the device is lost.
   absl::Status Check(CUresult result, std::string_view call);
-  // The first failure stays the device's.
+  // Records the device's failure; later ones do not replace it.
   void Fail(const absl::Status& status);
   absl::Status status() const;
-  // Nothing that is queued will run any more.
+  // No queued work will run any more.
   bool lost() const { return lost_.load(std::memory_order_acquire); }
 
-  // Whether the driver knows the address as memory of a GPU, whoever allocated it.
+  // Whether the driver knows the address as GPU memory, whoever allocated it.
   bool IsDeviceMemory(const void* place) const;
 
-  // Events without timing. One that comes back may be waited for still: waits are taken at the
-  // call.
+  // Events without timing. A returned event may still have waiters: a wait refers to the record at
+  // the time of its call.
   absl::StatusOr<CUevent> TakeEvent();
   void ReturnEvent(CUevent event);
-  // Whether all before the event's record has run. Of a device that is lost: true.
+  // Whether all work before the event's record has run. True on a lost device.
   bool IsReached(CUevent event);
 
   absl::StatusOr<StreamWord> TakeWord();
   void ReturnWord(const StreamWord& word);
 
-  // Page-locked host memory of at least so many bytes, from what came back or from the driver.
+  // Page-locked host memory of at least so many bytes, reused or from the driver.
   absl::StatusOr<std::byte*> TakeStaging(uint64_t bytes);
   void ReturnStaging(std::byte* block);
 

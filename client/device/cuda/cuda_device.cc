@@ -48,7 +48,7 @@ class CudaDevice final : public Device {
     return arena_.Release();
   }
 
-  // A view would be a second cuMemMap of a part of a slab, and the driver maps whole ones alone.
+  // A view would map part of a slab with cuMemMap, but the driver maps only whole allocations.
   absl::Status ReserveViews(uint64_t /*bytes*/) override { return NoViews(); }
   void ReleaseViews() override {}
   std::byte* views() const override { return nullptr; }
@@ -98,10 +98,10 @@ class CudaDevice final : public Device {
   absl::StatusOr<std::unique_ptr<CudaStream>> Make(const std::string& name, int priority);
 
   const std::shared_ptr<CudaContext> context_;
-  // The slabs: what ranks exchange lies in them.
+  // The slabs: ranks exchange data in them.
   const std::shared_ptr<collectives::NcclBuffers> buffers_ =
       std::make_shared<collectives::NcclBuffers>();
-  CudaArena arena_;  // before the streams, which finish their work first
+  CudaArena arena_;  // declared before the streams, which are destroyed first and finish their work
   HostRegistry registry_;
   const CudaMemory memory_;
   CudaOps ops_;
@@ -113,7 +113,7 @@ class CudaDevice final : public Device {
   std::map<void*, std::unique_ptr<CudaStream>> borrowed_;  // guarded by mutex_
 };
 
-// Copies give way to kernels: their own engines carry them, but the streams share the front end.
+// Low priority, because copies share the front end with kernels, though not their engines.
 absl::Status CudaDevice::MakeStreams() {
   int least_priority = 0;
   {

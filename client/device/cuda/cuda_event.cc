@@ -13,7 +13,7 @@ namespace {
 using base::Deadline;
 using std::chrono::microseconds;
 
-// Looks at an event become rarer: short waits end soon, long ones cost little.
+// An event is polled ever less often: short waits end soon, and long ones cost little.
 constexpr microseconds kFirstPause{5};
 constexpr microseconds kLongestPause{200};
 
@@ -71,7 +71,7 @@ CudaGate::CudaGate(std::shared_ptr<CudaContext> context, StreamWord word)
     : context_(std::move(context)), word_(WithNextValue(word)) {}
 
 CudaGate::~CudaGate() {
-  // Of a gate that was never opened somebody may wait still: its word is used no more.
+  // If the gate was never opened, a stream may still wait, so its word is not reused.
   if (open_ && word_.host != nullptr) context_->ReturnWord(word_);
 }
 

@@ -14,8 +14,8 @@
 
 namespace geminid::device {
 
-// How much of a stream's work on the host is done: callbacks of copies, and what was queued by
-// Enqueue. Shared by the stream and its events. Thread-safe.
+// Counts a stream's completed work on the host: callbacks of copies, and Enqueue's functions.
+// Shared by the stream and its events. Thread-safe.
 class HostProgress {
  public:
   void Advance();
@@ -28,11 +28,11 @@ class HostProgress {
   uint64_t done_ = 0;  // guarded by mutex_
 };
 
-// What was queued on a stream until Record. Streams of the GPU wait for its device part; the host
-// waits for the callbacks that came before it, too. On a device that is lost it is ready.
+// The work that was queued on a stream before Record. Streams of the GPU wait only for its part on
+// the device; the host waits for earlier callbacks too. On a lost device the event is ready.
 class CudaEvent final : public Event {
  public:
-  // Takes `event`, which was recorded; null: it is reached.
+  // Takes over `event`, which was recorded; null: the device has reached it.
   CudaEvent(std::shared_ptr<CudaContext> context, CUevent event,
             std::shared_ptr<HostProgress> progress, uint64_t works);
   CudaEvent(const CudaEvent&) = delete;
@@ -53,7 +53,7 @@ class CudaEvent final : public Event {
   mutable std::atomic<bool> reached_ = false;
 };
 
-// Streams wait for its word. Without one, on a device that is lost, nothing waits.
+// Streams wait for the gate's word. Without a word, on a lost device, nothing waits.
 class CudaGate final : public Gate {
  public:
   CudaGate(std::shared_ptr<CudaContext> context, StreamWord word);
@@ -65,7 +65,7 @@ class CudaGate final : public Gate {
   bool ready() const override;
   bool WaitFor(absl::Duration timeout) const override;
 
-  CUdeviceptr address() const { return word_.device; }  // 0: without
+  CUdeviceptr address() const { return word_.device; }  // 0: there is no word
   uint64_t value() const { return word_.last; }
 
  private:

@@ -20,8 +20,8 @@ using collectives::SizeOf;
 using kernels::BFloat16;
 using kernels::Status;
 
-// Of a piece on the host: long beside the start of a copy, a multiple of the norms' trees, and
-// small enough that a few arrays of it fit beside other work.
+// The size of a piece on the host. It is large relative to a copy's latency, a multiple of the
+// norms' trees, and small enough that a few such arrays fit beside other data.
 constexpr uint64_t kPieceElements = 1 << 20;
 static_assert(kPieceElements % kernels::kNormTree == 0);
 static_assert(kPieceElements % kernels::kNormsTree == 0);
@@ -38,7 +38,7 @@ const T* As(const Elements& elements) {
   return reinterpret_cast<const T*>(elements.data);
 }
 
-// Kernels take elements where they belong.
+// CUDA kernels need aligned elements.
 bool IsAligned(const Elements& elements) {
   return Address(elements.data) % SizeOf(elements.type) == 0;
 }
@@ -86,8 +86,8 @@ bool CudaOps::ByKernel(CudaStream& stream, const char* name,
   return true;
 }
 
-// The sum, and the blocks' sums that it is made of, are formed in page-locked memory: 8 bytes per
-// 16 KiB that are read.
+// Forms the sum, and the blocks' sums that it consists of, in page-locked memory: 8 bytes per 16
+// KiB that are read.
 bool CudaOps::SumSquaresByKernel(CudaStream& stream, const Elements& values, double* sum) {
   const uint64_t workspace_bytes = kernels::SquareSumWorkspaceBytes(values.count);
   absl::StatusOr<std::byte*> block = memory_.context->TakeStaging(sizeof(double) + workspace_bytes);
@@ -119,7 +119,7 @@ absl::Status CudaOps::TakeBlocks(const std::vector<Array>& arrays, uint64_t coun
   for (size_t i = 0; i < arrays.size(); ++i) {
     blocks->push_back(nullptr);
     if (!memory_.IsOnDevice(arrays[i].data)) continue;
-    // An array that is read and written in place is one on the host as well.
+    // An array that is read and written in place must be one array on the host as well.
     const auto same = std::find_if(arrays.begin(), arrays.begin() + static_cast<ptrdiff_t>(i),
                                    [&](const Array& a) { return a.data == arrays[i].data; });
     if (same != arrays.begin() + static_cast<ptrdiff_t>(i)) {

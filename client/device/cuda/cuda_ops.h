@@ -1,8 +1,8 @@
-// The operations of a GPU: by the driver, or by kernels for the GPU on what lies in its memory, the
-// arena or what the trainer's framework has allocated.
-// Where there is no kernel (programs built without a CUDA compiler; operands in host memory; steps
-// of Adafactor and CAME without a place for scales) the host's do it, on a copy in page-locked
-// memory that goes there and back in pieces: the same bits, at the speed of the link.
+// Operations on a GPU's memory, in the arena or allocated by the trainer's framework: by the driver
+// or by CUDA kernels. Some operations have no kernel: in programs built without a CUDA compiler, on
+// operands in host memory, and steps of Adafactor and CAME without memory for scales. For those the
+// host's kernels run on copies in page-locked memory, piece by piece. Results are bit-identical,
+// and take the speed of the link.
 #ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
 #define GEMINID_CLIENT_DEVICE_CUDA_CUDA_OPS_H_
 
@@ -21,7 +21,7 @@
 
 namespace geminid::device {
 
-// Its streams are those of its device.
+// Takes streams of its own device only.
 class CudaOps final : public DeviceOps {
  public:
   explicit CudaOps(const CudaMemory& memory) : memory_(memory), host_(nullptr) {}
@@ -48,14 +48,14 @@ class CudaOps final : public DeviceOps {
   absl::Status Synchronize(Stream& stream, absl::Duration timeout) override;
 
  private:
-  // An array of `count` elements, on the device or in host memory; or null.
+  // An array of elements, on the device or in host memory; `data` may be null.
   struct Array {
     std::byte* data = nullptr;
     uint64_t element_bytes = 0;
     bool reads = false;
     bool writes = false;
   };
-  // Elements [begin, begin + count) of the arrays, where the host finds them, in their order.
+  // Elements [begin, begin + count) of the arrays, at host addresses in the arrays' order.
   struct Piece {
     std::vector<std::byte*> places;
     uint64_t begin = 0;
@@ -68,13 +68,13 @@ class CudaOps final : public DeviceOps {
   };
   using HostKernel = std::function<void(const Piece&)>;
 
-  // Whether `launch`, of the kernel `name`, has dealt with the operation: it was queued, or its
-  // arguments are bad. Else the host must: an operand is elsewhere, or there is no kernel.
+  // Whether `launch`, of the kernel `name`, has handled the operation: queued it, or found bad
+  // operands. False: the host must do it, since an operand is in host memory or no kernel exists.
   bool ByKernel(CudaStream& stream, const char* name, std::initializer_list<const void*> operands,
                 const std::function<kernels::Status(CUstream)>& launch);
   bool SumSquaresByKernel(CudaStream& stream, const Elements& values, double* sum);
   bool InArena(const kernels::Segment& segment) const;
-  // Whether the step copies the segment, from the arena and to it, and this has been queued.
+  // Whether the step only copies the segment within the arena; if so, queues the copy.
   bool CopyThere(CudaStream& stream, const kernels::ShardedStep& step,
                  const kernels::Segment& segment, const kernels::ParameterArrays& to);
   bool ApplyByKernel(CudaStream& stream, const kernels::ShardedStep& step,
@@ -87,33 +87,33 @@ class CudaOps final : public DeviceOps {
                 const std::vector<std::byte*>& blocks, Piece piece, const HostKernel& kernel);
   absl::Status TakeBlocks(const std::vector<Array>& arrays, uint64_t count,
                           std::vector<std::byte*>* blocks);
-  // What the passes of one Prepare share.
+  // State that the passes of one Prepare share.
   struct StepSums {
     kernels::ShardedStep* step = nullptr;
     const float* old_factors = nullptr;
     float* new_factors = nullptr;
     float* device_scales = nullptr;
-    bool made_there = false;  // factors, by kernels
+    bool made_there = false;  // kernels on the GPU compute the factors
     std::vector<float> old_here = {};
     std::vector<float> new_here = {};
-    // By the stream's thread, until the stream is idle:
+    // Written by the stream's thread, so valid when the stream is idle:
     kernels::Status host_status = kernels::Status::kOk;
-    // Of segments that the host adds whole, copied once for all passes.
+    // Segments whose sums the host computes as a whole; copied once for all passes.
     std::vector<std::optional<kernels::Segment>> fetched = {};
     std::vector<std::vector<std::byte>> storage = {};
   };
-  // ShardedStep::AddSums of all segments, by kernels where they lie in the arena. Returns with the
-  // stream idle.
+  // ShardedStep::AddSums of all segments, by CUDA kernels for those in the arena. The stream is
+  // idle when it returns.
   kernels::Status AddSums(CudaStream& stream, StepSums* of, kernels::SumPass pass,
                           std::span<const kernels::Segment> segments, std::span<double> sums);
   void AddSumsOnHost(CudaStream& stream, StepSums* of, kernels::SumPass pass,
                      const kernels::Segment& segment, size_t index, double* sums);
-  // ShardedStep::MakeFactors of factors on either side, and the scales for kernels.
+  // ShardedStep::MakeFactors for factors in any memory, and the scales for kernels.
   kernels::Status MakeFactors(CudaStream& stream, StepSums* of, kernels::SumPass pass,
                               std::span<const double> sums);
   kernels::Status MakeFactorsThere(CudaStream& stream, StepSums* of, kernels::SumPass pass,
                                    std::span<const double> sums);
-  // Queues copies of what of a segment lies in the arena, to be kept in `storage`.
+  // Queues copies of the segment's arrays in the arena to `storage`, which must be kept.
   kernels::Segment Fetch(CudaStream& stream, const kernels::Segment& segment,
                          std::vector<std::vector<std::byte>>* storage);
 

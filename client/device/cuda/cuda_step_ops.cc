@@ -1,4 +1,4 @@
-// The optimizers' steps on a GPU's memory.
+// Steps of optimizers on a GPU's memory.
 #include <algorithm>
 #include <utility>
 
@@ -80,7 +80,7 @@ void CudaOps::Apply(Stream& stream, const kernels::ShardedStep& step, const Segm
          });
 }
 
-// Those of LAMB and LARS in pieces. Those of Adafactor and CAME depend on where a part is cut.
+// Sums of LAMB and LARS are added piece by piece. Those of Adafactor and CAME need whole segments.
 void CudaOps::AddSumsOnHost(CudaStream& stream, StepSums* of, kernels::SumPass pass,
                             const Segment& segment, size_t index, double* sums) {
   const auto add = [of, pass, sums](const Segment& here) {
@@ -102,10 +102,10 @@ void CudaOps::AddSumsOnHost(CudaStream& stream, StepSums* of, kernels::SumPass p
   });
 }
 
-// Kernels and the host add to the same numbers, which are in page-locked memory, in the order of
-// the stream: a tensor may lie on both sides. So are the sums of blocks, 16 bytes per 1024
-// elements, or per row of less, and those of chunks of columns. Nothing else of a segment in the
-// arena leaves it.
+// CUDA kernels and the host add to the same numbers in page-locked memory, in stream order, because
+// a tensor may lie on both sides. The sums of blocks (16 bytes per 1024 elements, or per row of
+// fewer) and of chunks of columns are in page-locked memory too. No other data of a segment leaves
+// the arena.
 Status CudaOps::AddSums(CudaStream& stream, StepSums* of, kernels::SumPass pass,
                         std::span<const Segment> segments, std::span<double> sums) {
   const kernels::ShardedStep& step = *of->step;
@@ -120,7 +120,7 @@ Status CudaOps::AddSums(CudaStream& stream, StepSums* of, kernels::SumPass pass,
   if (!block.ok()) return Status::kCallbackFailed;
   auto* const added = reinterpret_cast<double*>(*block);
   std::ranges::copy(sums, added);
-  Status status = Status::kOk;  // by kernels
+  Status status = Status::kOk;  // of the CUDA kernels
   of->fetched.resize(segments.size());
   for (size_t i = 0; i < segments.size(); ++i) {
     if (!step.OptionsFor(segments[i]).has_value()) continue;
@@ -141,7 +141,7 @@ Status CudaOps::AddSums(CudaStream& stream, StepSums* of, kernels::SumPass pass,
   std::copy_n(added, sums.size(), sums.begin());
   memory_.context->ReturnStaging(*block);
   if (status == Status::kOk) status = of->host_status;
-  // What a lost device has left there is no sum.
+  // A lost device leaves no valid sums.
   return status == Status::kOk && !memory_.context->status().ok() ? Status::kCallbackFailed
                                                                   : status;
 }
@@ -159,8 +159,8 @@ Segment CudaOps::Fetch(CudaStream& stream, const Segment& segment,
   return WithArrays(segment, places);
 }
 
-// By kernels where factors and all that is trained lie in the arena; else by the host, which then
-// steps its own segments with the same scales.
+// By CUDA kernels if the factors and all trained values are in the arena. Otherwise by the host,
+// which then steps its own segments with the same scales.
 Status CudaOps::MakeFactors(CudaStream& stream, StepSums* of, kernels::SumPass pass,
                             std::span<const double> sums) {
   const uint64_t bytes = of->step->FactorTotal() * sizeof(float);
@@ -174,7 +174,7 @@ Status CudaOps::MakeFactors(CudaStream& stream, StepSums* of, kernels::SumPass p
     of->old_here.resize(of->step->FactorTotal());
     stream.CopyAny(Bytes(of->old_here.data()), Bytes(of->old_factors), bytes);
     stream.Synchronize();
-    of->new_here = of->old_here;  // those of tensors frozen for this step stay
+    of->new_here = of->old_here;  // tensors frozen for this step keep their factors
   }
   const Status status = of->step->MakeFactors(pass, sums, of->old_here.data(), of->new_here.data());
   if (status != Status::kOk) return status;
@@ -186,7 +186,7 @@ Status CudaOps::MakeFactors(CudaStream& stream, StepSums* of, kernels::SumPass p
   return Status::kOk;
 }
 
-// The device reads the sums, 8 bytes of each row and column, where they are on the host.
+// The device reads the sums, 8 bytes per row and column, from host memory.
 Status CudaOps::MakeFactorsThere(CudaStream& stream, StepSums* of, kernels::SumPass pass,
                                  std::span<const double> sums) {
   const uint64_t means_bytes = of->step->tensors() * sizeof(double);

@@ -47,7 +47,7 @@ CudaStream::~CudaStream() {
     Flush();
     works = works_queued_;
   }
-  // A borrowed stream may be gone by now, but then nothing of ours is left in it.
+  // A borrowed stream may be gone by now, but then it has none of our work left.
   if (ownership_ == Ownership::kOwned) Record()->Wait();
   progress_->WaitFor(works, absl::InfiniteDuration());
   {
@@ -143,7 +143,7 @@ void CudaStream::CallBack(std::function<void()> work) {
 
 // --- the driver's stream, with order_ held and the context current -------------------------------
 
-// Null when the stream is there already: the driver had no event, and so this waited.
+// Null if the stream is idle: the driver gave no event, so this function has waited.
 CUevent CudaStream::RecordEvent() {
   const gpu::DriverApi& api = context().api();
   absl::StatusOr<CUevent> event = context().TakeEvent();
@@ -176,7 +176,7 @@ void CudaStream::AddWork(std::function<void()> run) {
   changed_.notify_all();
 }
 
-// The device waits until `work` is done.
+// The device waits until `work` has run.
 void CudaStream::HoldFor(std::function<void()> work) {
   const uint64_t value = ++word_.last;
   AddWork([host = word_.host, value, work = std::move(work)] {
@@ -223,7 +223,7 @@ absl::Status CudaStream::CopyLink(std::byte* to, const std::byte* from, uint64_t
   return absl::OkStatus();
 }
 
-// By way of page-locked memory of ours: what the driver does for other memory blocks its caller.
+// Through page-locked memory of the library: otherwise the driver's copy blocks its caller.
 absl::Status CudaStream::CopyStaged(std::byte* to, const std::byte* from, uint64_t bytes,
                                     bool to_device) {
   const gpu::DriverApi& api = context().api();
@@ -249,8 +249,8 @@ absl::Status CudaStream::CopyStaged(std::byte* to, const std::byte* from, uint64
   return absl::OkStatus();
 }
 
-// The stream writes the word where it can reach it, and is to; else the thread does, when it finds
-// the copy done.
+// The stream writes the completion word if it can reach it and is allowed to. Otherwise the thread
+// does, when it finds the copy complete.
 void CudaStream::Complete(Copy copy, const absl::Status& queued) {
   bool by_host = copy.completion != nullptr;
   const bool reachable = by_host && !memory_.completes_by_events &&
@@ -291,7 +291,7 @@ bool CudaStream::IsSmall(const Copy& copy) const {
   return registered && length == copy.bytes && copy.bytes > 0;
 }
 
-// Copies of a batch have no order among them.
+// Copies within a batch have no order among them.
 bool CudaStream::Conflicts(const Copy& copy) const {
   return std::any_of(pending_.begin(), pending_.end(), [&](const Copy& other) {
     return Overlap(copy.destination, copy.bytes, other.destination, other.bytes) ||

@@ -1,8 +1,8 @@
-// A stream of a GPU: the driver's, and a thread for the work that is queued for the host.
+// A stream of a GPU: the driver's stream, and a thread for work that is queued for the host.
 //
-// What is queued goes to the driver at the call. The exception is small copies, which wait for the
-// stream's thread, or for whatever is queued next, and go together as one batch. Work for the host
-// is done by the thread when the device is there; the device waits for it at a word in host memory.
+// Work goes to the driver at the call. Only small copies wait, for the stream's thread or for the
+// next call, and are submitted as one batch. The thread does work for the host when the device
+// reaches it. Meanwhile the device waits for a word in host memory.
 #ifndef GEMINID_CLIENT_DEVICE_CUDA_CUDA_STREAM_H_
 #define GEMINID_CLIENT_DEVICE_CUDA_CUDA_STREAM_H_
 
@@ -24,19 +24,19 @@
 
 namespace geminid::device {
 
-// Copies of at most so many bytes are batched: a call for each costs more than their time on the
-// link (2-4 us; at 50 GB/s 64 KiB take 1.3 us).
+// Copies of at most so many bytes are batched: a call for each would take longer than the copy. A
+// call takes 2-4 us; 64 KiB at 50 GB/s take 1.3 us.
 inline constexpr uint64_t kSmallCopyBytes = 64 << 10;
 inline constexpr size_t kMostCopiesOfABatch = 64;
 
-// What all streams of a device share; it outlives them.
+// What all streams of a device share; outlives them.
 struct CudaMemory {
   std::shared_ptr<CudaContext> context;
   CudaArena* arena = nullptr;
   HostRegistry* registry = nullptr;
-  bool completes_by_events = false;  // as in CudaDeviceOptions
+  bool completes_by_events = false;  // see CudaDeviceOptions
 
-  // Of the arena, or what the trainer's framework has allocated on the GPU.
+  // In the arena, or allocated on the GPU by the trainer's framework.
   bool IsOnDevice(const void* place) const {
     return arena->Contains(place) || context->IsDeviceMemory(place);
   }
@@ -45,8 +45,8 @@ struct CudaMemory {
 class CudaStream final : public CopyStream {
  public:
   enum class Ownership { kOwned, kBorrowed };
-  // `stream` is the driver's. `name`, at most 15 characters, is the thread's, which starts with the
-  // first work that needs it. A borrowed stream must live until its work is done.
+  // `stream` is the driver's. `name` (at most 15 characters) is that of the thread, which starts
+  // with the first work for it. A borrowed stream must live until its work is complete.
   static absl::StatusOr<std::unique_ptr<CudaStream>> Wrap(const CudaMemory& memory, CUstream stream,
                                                           Ownership ownership,
                                                           const std::string& name);
@@ -60,13 +60,13 @@ class CudaStream final : public CopyStream {
   std::shared_ptr<const Event> Record() override;
   void WaitFor(std::shared_ptr<const Event> event) override;
 
-  // For operations. `call` queues one thing on the driver's stream; what it fails with is the
-  // device's failure.
+  // For operations. `call` queues one item on the driver's stream. If it fails, the device has
+  // failed, as after CudaContext::Fail.
   void Queue(const char* name,
              const std::function<CUresult(const gpu::DriverApi&, CUstream)>& call);
-  // The same for a kernel, whose refusal is the caller's to deal with.
+  // The same for a kernel; the caller handles a refusal.
   kernels::Status Launch(const std::function<kernels::Status(CUstream)>& launch);
-  // Between any two places of the device and of host memory.
+  // Copies between any two places in device or host memory.
   void CopyAny(std::byte* to, const std::byte* from, uint64_t bytes);
 
  private:
@@ -79,7 +79,7 @@ class CudaStream final : public CopyStream {
              StreamWord word);
   CudaContext& context() const { return *memory_.context; }
 
-  // With order_ held:
+  // Call with order_ held:
   void Flush();
   void Batch(std::vector<Copy>* copies);
   absl::Status CopyPart(std::byte* to, const std::byte* from, uint64_t bytes);
@@ -101,8 +101,8 @@ class CudaStream final : public CopyStream {
   const std::string name_;
   const std::shared_ptr<HostProgress> progress_ = std::make_shared<HostProgress>();
 
-  // Held while things are queued, so that the driver's stream and works_ have one order. Nothing
-  // that waits for the device is done under it.
+  // Held while work is queued, so that the driver's stream and works_ have the same order. Never
+  // held while waiting for the device.
   std::mutex order_;
   StreamWord word_;            // guarded by order_
   std::vector<Copy> pending_;  // guarded by order_

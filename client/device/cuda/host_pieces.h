@@ -1,4 +1,4 @@
-// How far the host memory of a device is registered with its driver.
+// How much of a device's host memory is registered with the driver.
 #ifndef GEMINID_CLIENT_DEVICE_CUDA_HOST_PIECES_H_
 #define GEMINID_CLIENT_DEVICE_CUDA_HOST_PIECES_H_
 
@@ -10,14 +10,14 @@ namespace geminid::device {
 struct HostPieces {
   uint64_t given_bytes = 0;
   uint64_t registered_bytes = 0;
-  uint64_t refused_bytes = 0;  // by the driver; copies of them take a detour for good
-  uint64_t given = 0;          // pieces
+  uint64_t refused_bytes = 0;  // by the driver; their copies go through other memory permanently
+  uint64_t given = 0;          // in pieces
   uint64_t registered = 0;
   uint64_t refused = 0;
 };
 
-// Told of each change, by the thread that makes it, one at a time. It is quick, and calls nothing
-// of the device.
+// Called after each change by the thread that made it, one call at a time. It must be quick, and
+// call no function of the device.
 using HostPiecesObserver = std::function<void(const HostPieces&)>;
 
 }  // namespace geminid::device

@@ -1,6 +1,6 @@
-// Host memory on its way to being page-locked. The driver takes about 0.1 s per GiB for that and
-// holds locks meanwhile, so it is done in pieces, in the background; a piece that a copy already
-// asks for goes first.
+// Page-locks host memory in the background. The driver takes about 0.1 s per GiB and holds locks
+// meanwhile, so the memory is divided into pieces. A piece that a copy already needs is registered
+// first.
 #ifndef GEMINID_CLIENT_DEVICE_CUDA_HOST_REGISTRY_H_
 #define GEMINID_CLIENT_DEVICE_CUDA_HOST_REGISTRY_H_
 
@@ -19,25 +19,25 @@
 
 namespace geminid::device {
 
-// Larger calls hold the driver's locks for longer than other work should wait.
+// Larger pieces would hold the driver's locks for longer than other work should wait.
 inline constexpr uint64_t kRegisteredPieceBytes = uint64_t{1} << 30;
 
-// Thread-safe. Starts one thread, with the first memory that it is given.
+// Thread-safe. Starts one thread, with the first memory.
 class HostRegistry {
  public:
   HostRegistry(std::shared_ptr<CudaContext> context, uint64_t piece_bytes = kRegisteredPieceBytes,
                HostPiecesObserver observer = {});
   HostRegistry(const HostRegistry&) = delete;
   HostRegistry& operator=(const HostRegistry&) = delete;
-  ~HostRegistry();  // gives up what is registered
+  ~HostRegistry();  // unregisters all memory
 
-  // Returns at once. INVALID_ARGUMENT for memory that overlaps what it was given before.
+  // Returns at once. INVALID_ARGUMENT if `memory` overlaps memory that was added before.
   absl::Status Add(std::span<std::byte> memory);
-  // Of a span that was added. Waits for the piece at work; no copy may use the memory any more.
+  // For a span that was added. Waits for a piece in progress. No copy may use the memory any more.
   void Remove(std::span<std::byte> memory);
 
-  // How many of the bytes from `place` on, at most `bytes`, have the same lot: all in one
-  // registered piece, or in none. A piece that waits is moved to the front.
+  // How many of the bytes from `place` on, at most `bytes`, are alike: in one registered piece, or
+  // in no registered piece. A piece that waits is moved to the front.
   struct Stretch {
     uint64_t bytes = 0;
     bool registered = false;
@@ -45,7 +45,7 @@ class HostRegistry {
   Stretch Find(const void* place, uint64_t bytes);
 
   HostPieces totals() const;
-  // The first refusal.
+  // The first refusal of the driver.
   absl::Status status() const;
 
  private:
@@ -53,7 +53,7 @@ class HostRegistry {
   struct Piece {
     uint64_t bytes = 0;
     Stage stage = Stage::kWaiting;
-    uint64_t urgency = 0;  // the greatest goes first, then the lowest address
+    uint64_t urgency = 0;  // the greatest first, then the lowest address
   };
   using Pieces = std::map<uintptr_t, Piece>;
 

@@ -12,7 +12,7 @@
 namespace geminid::device {
 namespace {
 
-// Counts the calls of the planned kind and says when the planned one is reached.
+// Counts the calls of the planned kind and detects the planned one.
 class Trigger {
  public:
   explicit Trigger(FaultPlan plan) : plan_(std::move(plan)) {}
@@ -23,7 +23,7 @@ class Trigger {
     return true;
   }
 
-  // For calls that return a status: sleeps or fails.
+  // For calls that return a status: fails, or runs and sleeps.
   absl::Status Call(FaultPoint point) {
     if (!Fires(point)) return absl::OkStatus();
     if (plan_.action == FaultAction::kFail) return plan_.error;
@@ -49,7 +49,7 @@ class FaultyCopyStream final : public CopyStream {
       return;
     }
     if (trigger_->plan().action == FaultAction::kFail) {
-      // In the stream's order, as a real failure would be.
+      // In stream order, like a real failure.
       inner_->Enqueue([on_done = std::move(copy.on_done), error = trigger_->plan().error] {
         if (on_done) on_done(error);
       });

@@ -1,4 +1,4 @@
-// A device that misbehaves at a chosen call: for tests of what is built on devices.
+// A device that fails at a chosen call, to test the code that uses devices.
 #ifndef GEMINID_CLIENT_DEVICE_FAULTY_FAULTY_DEVICE_H_
 #define GEMINID_CLIENT_DEVICE_FAULTY_FAULTY_DEVICE_H_
 
@@ -13,25 +13,25 @@
 namespace geminid::device {
 
 enum class FaultAction {
-  kFail,   // the call, or the copy, fails with `error` and does nothing
-  kDelay,  // it is carried out `delay` later; what follows in its stream waits
-  kKill,   // SIGKILL to this process
-  kRun,    // `run` is called, and then it is carried out
+  kFail,   // the call or the copy fails with `error` and has no effect
+  kDelay,  // executed `delay` later; later work of its stream waits
+  kKill,   // sends SIGKILL to this process
+  kRun,    // calls `run`, then executes the call
 };
 
-// Which operations are counted. One counter per kind.
+// The kind of operation to count. One counter per kind.
 enum class FaultPoint { kNone, kReserveArena, kImportSlab, kRegisterHost, kCopy };
 
 struct FaultPlan {
   FaultPoint point = FaultPoint::kNone;
-  uint64_t nth = 1;  // from 1; in both directions together for copies
+  uint64_t nth = 1;  // from 1 on; counts copies of both directions together
   FaultAction action = FaultAction::kFail;
   absl::Status error = absl::InternalError("injected device fault");
   absl::Duration delay = absl::ZeroDuration();
   std::function<void()> run = [] {};
 };
 
-// Passes everything on to `inner` but for the one call the plan names.
+// Forwards every call to `inner`, except the call that the plan names.
 std::unique_ptr<Device> MakeFaultyDevice(std::unique_ptr<Device> inner, const FaultPlan& plan);
 
 }  // namespace geminid::device

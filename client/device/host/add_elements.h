@@ -1,4 +1,4 @@
-// Sums of elements of two types: each is formed in fp32 and rounded once to the type written.
+// Sums of elements of two types: computed in fp32 and rounded once to the target's type.
 #ifndef GEMINID_CLIENT_DEVICE_HOST_ADD_ELEMENTS_H_
 #define GEMINID_CLIENT_DEVICE_HOST_ADD_ELEMENTS_H_
 
@@ -9,7 +9,7 @@
 
 namespace geminid::device {
 
-// to += from, or to = from unless it `accumulates`. `from` need not be aligned.
+// to += from if `accumulates`, else to = from. `from` need not be aligned.
 void AddElements(const Elements& from, bool accumulates, std::byte* to, collectives::DType type);
 
 }  // namespace geminid::device

@@ -13,9 +13,9 @@
 namespace geminid::device {
 namespace {
 
-constexpr uint64_t kBlockBytes = 512;  // of st_blocks, whatever the file system
+constexpr uint64_t kBlockBytes = 512;  // the unit of st_blocks on all file systems
 
-// Whether all of the file's pages exist.
+// Whether all pages of the file are allocated.
 bool IsBacked(const base::UniqueFd& file, uint64_t bytes) {
   struct stat status = {};
   return fstat(file.get(), &status) == 0 &&
@@ -78,7 +78,7 @@ void HostArena::ReleaseViews() { views_ = {}; }
 absl::Status HostArena::MapView(uint64_t at, uint64_t offset, uint64_t bytes) {
   const uint64_t end = offset + bytes;
   while (offset < end) {
-    // The slab that it is on.
+    // The slab at this offset.
     auto slab = slabs_.upper_bound(offset);
     if (slab == slabs_.begin()) break;
     --slab;

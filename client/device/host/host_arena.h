@@ -1,5 +1,5 @@
-// The arena of the host device: slabs, which are memfds, mapped side by side, and parts of it
-// mapped a second time.
+// The arena of the host device: slabs, which are memfds, mapped side by side; and views, which map
+// parts of it a second time.
 #ifndef GEMINID_CLIENT_DEVICE_HOST_HOST_ARENA_H_
 #define GEMINID_CLIENT_DEVICE_HOST_HOST_ARENA_H_
 
@@ -14,10 +14,10 @@
 
 namespace geminid::device {
 
-// Not inherited by forked children. Not thread-safe but for views at different places.
+// Not inherited by forked children. Not thread-safe, except for views at different addresses.
 //
-// A strict one has its memory at addresses that only HostAddress tells: touching those that it
-// gives out is a fault.
+// A strict arena has its memory at addresses that only HostAddress returns. A touch of base() or
+// views() is a fault.
 class HostArena {
  public:
   explicit HostArena(bool strict) : strict_(strict) {}
@@ -30,7 +30,7 @@ class HostArena {
 
   std::byte* base() const { return arena_.given.data(); }
 
-  // As Device has them.
+  // See Device.
   absl::Status ReserveViews(uint64_t bytes);
   void ReleaseViews();
   std::byte* views() const { return views_.given.data(); }
@@ -38,7 +38,7 @@ class HostArena {
   absl::Status UnmapView(uint64_t at, uint64_t bytes);
   absl::Status FillView(uint64_t at, uint64_t bytes);
 
-  // Where the memory at an address of the arena or of a view is; other addresses are their own.
+  // The memory's real address for an address of the arena or a view. Others are returned unchanged.
   template <typename T>
   T* HostAddress(T* address) const {
     if (!strict_) return address;
@@ -55,8 +55,8 @@ class HostArena {
 
  private:
   struct Range {
-    base::Reservation given;   // the addresses that are told
-    base::Reservation strict;  // of a strict arena: where its memory is
+    base::Reservation given;   // the addresses that callers get
+    base::Reservation strict;  // in a strict arena, the addresses of its memory
   };
   absl::StatusOr<Range> MakeRange(uint64_t bytes) const;
   base::Reservation& MemoryOf(Range* range) const { return strict_ ? range->strict : range->given; }
@@ -66,7 +66,7 @@ class HostArena {
   Range arena_;
   Range views_;
   uint64_t imported_bytes_ = 0;
-  std::map<uint64_t, uint64_t> slabs_;  // offset to bytes
+  std::map<uint64_t, uint64_t> slabs_;  // by offset: bytes
 };
 
 }  // namespace geminid::device

@@ -43,7 +43,7 @@ class HostDevice final : public Device {
   }
   absl::Status FillView(uint64_t at, uint64_t bytes) override { return arena_.FillView(at, bytes); }
 
-  // memcpy takes any memory.
+  // memcpy needs no registration.
   absl::Status RegisterHost(std::span<std::byte> /*memory*/) override { return absl::OkStatus(); }
   void UnregisterHost(std::span<std::byte> /*memory*/) override {}
 
@@ -74,7 +74,7 @@ class HostDevice final : public Device {
     return LinkPacer(options.copy_bytes_per_second, options.copy_latency_seconds);
   }
 
-  HostArena arena_;  // first: the streams, destroyed before it, finish their copies
+  HostArena arena_;  // declared first: the streams, destroyed before it, finish their copies
   HostOps ops_;
   HostStream to_device_;
   HostStream to_host_;

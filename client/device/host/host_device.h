@@ -1,5 +1,5 @@
-// The device of machines without one: its memory is host memory of hard capacity, its copy engines
-// are threads, and its links can be given the speed of real ones.
+// The device of machines without an accelerator. Its memory is host memory with a hard limit, its
+// copy engines are threads, and its links can be slowed to the speed of real ones.
 #ifndef GEMINID_CLIENT_DEVICE_HOST_HOST_DEVICE_H_
 #define GEMINID_CLIENT_DEVICE_HOST_HOST_DEVICE_H_
 
@@ -10,9 +10,9 @@
 namespace geminid::device {
 
 struct HostDeviceOptions {
-  double copy_bytes_per_second = 0;  // of each direction; 0: as fast as memcpy
+  double copy_bytes_per_second = 0;  // for each direction; 0: as fast as memcpy
   double copy_latency_seconds = 0;
-  // As with a GPU, only copies and operations touch the arena: other code that does is killed.
+  // As on a GPU, only copies and operations can touch the arena: other code that does is killed.
   bool strict = false;
 };
 

@@ -49,7 +49,7 @@ void HostOps::Run(Stream& stream, const char* name, std::function<Status()> kern
   });
 }
 
-// --- where things are ----------------------------------------------------------------------------
+// --- addresses ----------------------------------------------------------------------------------
 
 Elements HostOps::OnHost(const Elements& elements) const {
   return {OnHost(elements.data), elements.count, elements.type};

@@ -1,4 +1,4 @@
-// The operations of the host device: its kernels, on the thread of the stream.
+// The operations of the host device: the host's kernels, on the stream's thread.
 #ifndef GEMINID_CLIENT_DEVICE_HOST_HOST_OPS_H_
 #define GEMINID_CLIENT_DEVICE_HOST_HOST_OPS_H_
 
@@ -13,7 +13,7 @@ namespace geminid::device {
 
 class HostOps final : public DeviceOps {
  public:
-  // `arena` outlives this; null: for host memory alone.
+  // `arena` outlives this object; null: operands are all in host memory.
   explicit HostOps(const HostArena* arena) : arena_(arena) {}
 
   void Zero(Stream& stream, std::byte* to, uint64_t bytes) override;
@@ -45,7 +45,7 @@ class HostOps final : public DeviceOps {
   Elements OnHost(const Elements& elements) const;
   kernels::Segment OnHost(const kernels::Segment& segment) const;
   kernels::ParameterArrays OnHost(const kernels::ParameterArrays& arrays) const;
-  // Queues `kernel`, and keeps what it fails with; `name` is for the message.
+  // Queues `kernel`, and records its failure; `name` is for the message.
   void Run(Stream& stream, const char* name, std::function<kernels::Status()> kernel);
 
   const HostArena* const arena_;

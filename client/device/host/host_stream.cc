@@ -10,7 +10,7 @@
 namespace geminid::device {
 namespace {
 
-// As on a GPU's copy engine: the next copy is fetched while the last one's tail is on the link.
+// As on a GPU's copy engine: the next copy starts while the end of the last one is on the link.
 constexpr size_t kCopiesInFlight = 2;
 
 }  // namespace
@@ -82,7 +82,7 @@ void HostStream::Push(Item item) {
   changed_.notify_one();
 }
 
-// Copies overlap with their predecessor's tail; everything else waits until the link is empty.
+// A copy overlaps with the end of the copy before; all other work waits until the link is empty.
 bool HostStream::MayStart() const {
   if (queue_.empty()) return false;
   return in_flight_.empty() || (queue_.front().IsCopy() && in_flight_.size() < kCopiesInFlight);

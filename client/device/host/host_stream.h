@@ -1,4 +1,4 @@
-// A stream of the host device: one thread that does what is queued, in order.
+// A stream of the host device: one thread that executes the queued work in order.
 #ifndef GEMINID_CLIENT_DEVICE_HOST_HOST_STREAM_H_
 #define GEMINID_CLIENT_DEVICE_HOST_HOST_STREAM_H_
 
@@ -17,7 +17,7 @@
 
 namespace geminid::device {
 
-// Events of the host device, too.
+// Also serves as the event of the host device.
 class HostGate final : public Gate {
  public:
   void Open() override;
@@ -32,12 +32,12 @@ class HostGate final : public Gate {
 
 class HostStream final : public CopyStream {
  public:
-  // `name`, at most 15 characters, is the thread's. `arena`, which copies go to and from, outlives
-  // this.
+  // `name`, at most 15 characters, is that of the thread. `arena`, in which copies are made,
+  // outlives this object.
   HostStream(const std::string& name, LinkPacer pacer, const HostArena* arena);
   ~HostStream() override;
 
-  // RESOURCE_EXHAUSTED: the system gave no thread. Nothing that is queued is done, nor waited for.
+  // RESOURCE_EXHAUSTED: the system gave no thread. Then queued work is not run, nor waited for.
   const absl::Status& status() const { return status_; }
 
   void Submit(Copy copy) override;
@@ -48,14 +48,14 @@ class HostStream final : public CopyStream {
  private:
   using Clock = LinkPacer::Clock;
 
-  // Either work, or a copy.
+  // Either work or a copy.
   struct Item {
     std::function<void()> work;
     Copy copy;
     Clock::time_point submitted_at;
     bool IsCopy() const { return work == nullptr; }
   };
-  // The bytes are there, but on the modelled link they would still be on their way.
+  // The bytes have been copied, but the modelled link would still be transferring them.
   struct InFlight {
     Copy copy;
     Clock::time_point arrival;
@@ -68,12 +68,12 @@ class HostStream final : public CopyStream {
   static void Complete(const Copy& copy);
 
   const HostArena* const arena_;
-  LinkPacer pacer_;  // of the thread
+  LinkPacer pacer_;  // used by the thread
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;          // guarded by mutex_
   bool stopping_ = false;           // guarded by mutex_
-  std::deque<InFlight> in_flight_;  // of the thread
+  std::deque<InFlight> in_flight_;  // used by the thread
   absl::Status status_;
   std::thread thread_;
 };

@@ -1,4 +1,4 @@
-// A stream without a queue: work on host memory, here and now.
+// A stream without a queue: executes work on host memory at once.
 #ifndef GEMINID_CLIENT_DEVICE_HOST_INLINE_STREAM_H_
 #define GEMINID_CLIENT_DEVICE_HOST_INLINE_STREAM_H_
 
@@ -9,8 +9,8 @@
 
 namespace geminid::device {
 
-// Its work is complete when the call that queued it returns, on the caller's thread. So threads may
-// share it, but there is no order between them.
+// Work is complete when the call that queued it returns; it runs on the caller's thread. Threads
+// may share the stream, but there is no order between them.
 class InlineStream final : public Stream {
  public:
   void Enqueue(std::function<void()> work) override { work(); }

@@ -1,4 +1,4 @@
-// When a copy would be complete on a link of given speed. Pure.
+// Computes when a copy would complete on a link of given speed. Pure.
 #ifndef GEMINID_CLIENT_DEVICE_HOST_LINK_PACER_H_
 #define GEMINID_CLIENT_DEVICE_HOST_LINK_PACER_H_
 
@@ -8,8 +8,8 @@
 
 namespace geminid::device {
 
-// A link carries one copy after another at its bandwidth; each arrives a latency after its last
-// byte has left. Lateness of the caller is not carried over: the link's own time is kept.
+// A link carries one copy after another at its bandwidth. A copy arrives one latency after its last
+// byte was sent. A caller that is late does not delay later copies: the link's own time counts.
 class LinkPacer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -18,7 +18,7 @@ class LinkPacer {
   LinkPacer(double bytes_per_second, double latency_seconds)
       : bytes_per_second_(bytes_per_second), latency_(Nanoseconds(latency_seconds)) {}
 
-  // When the copy of `bytes` handed over at `submitted_at` is complete.
+  // When the copy of `bytes` that was submitted at `submitted_at` is complete.
   Clock::time_point Arrival(Clock::time_point submitted_at, uint64_t bytes) {
     free_at_ = std::max(free_at_, submitted_at);
     if (bytes_per_second_ > 0) {

@@ -11,7 +11,7 @@
 #include "geminid/activation_store.h"
 #include "geminid/c_api.h"
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 using geminid::zero::ActivationStore;
 using geminid::zero::ActivationStoreOptions;
 

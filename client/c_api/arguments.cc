@@ -8,7 +8,7 @@
 namespace geminid::c_api {
 namespace {
 
-// How many bytes follow the first one of a character, or -1 where none begins with it.
+// The number of bytes that follow a character's first byte; -1 if no character begins with it.
 int FollowingBytes(unsigned char first) {
   if (first < 0x80) return 0;
   if (first >= 0xc2 && first <= 0xdf) return 1;
@@ -17,7 +17,7 @@ int FollowingBytes(unsigned char first) {
   return -1;
 }
 
-// Forms that are too long, surrogates and what lies beyond Unicode.
+// Overlong forms, surrogates, and numbers beyond Unicode.
 bool IsForbidden(unsigned char first, unsigned char second) {
   return (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
          (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);

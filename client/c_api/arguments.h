@@ -1,4 +1,4 @@
-// What callers give: structs that carry their size, strings, numbers of enumerations.
+// Checks and converts callers' arguments: structs that carry their size, strings, enumerations.
 #ifndef GEMINID_CLIENT_C_API_ARGUMENTS_H_
 #define GEMINID_CLIENT_C_API_ARGUMENTS_H_
 
@@ -18,20 +18,20 @@
 
 namespace geminid::c_api {
 
-// INVALID_ARGUMENT that names what is null.
+// INVALID_ARGUMENT that names the null argument.
 absl::Status IsNull(const char* name);
 template <typename Argument>
 absl::Status CheckGiven(const Argument* argument, const char* name) {
   return argument == nullptr ? IsNull(name) : absl::OkStatus();
 }
 
-// Empty for null; INVALID_ARGUMENT for what is no UTF-8.
+// Empty for null; INVALID_ARGUMENT for text that is not UTF-8.
 absl::StatusOr<std::string> Text(const char* text, const char* name);
 
-// A copy for geminid_free.
+// A copy that the caller frees with geminid_free.
 absl::StatusOr<char*> NewText(const std::string& text);
 
-// INVALID_ARGUMENT with the range for a number that is outside it.
+// INVALID_ARGUMENT, with the range, if the number is outside it.
 absl::Status CheckNumber(int64_t number, int64_t lowest, int64_t highest, const char* name);
 
 absl::StatusOr<absl::Duration> SecondsOf(double seconds, const char* name);
@@ -40,13 +40,13 @@ inline std::optional<double> UnlessNan(double number) {
   return std::isnan(number) ? std::nullopt : std::optional<double>(number);
 }
 
-// `size` is what the caller's header says. That may be newer than ours: what it has beyond the
-// bytes that we know is zeros; or older, by at most what the struct has grown since it had `least`
-// bytes.
+// `size` is the struct's size in the caller's header. A newer header's struct may be larger than
+// `known` bytes if the rest is zeros. An older header's struct must have at least `least` bytes,
+// the size from which on the struct has grown.
 absl::Status CheckSize(const void* given, size_t size, size_t least, size_t known,
                        const char* name);
 
-// What an _init function does.
+// Implements an _init function.
 template <typename Struct>
 void Init(Struct* given, size_t size, const Struct& defaults) {
   if (given == nullptr || size < sizeof given->struct_size) return;
@@ -55,8 +55,8 @@ void Init(Struct* given, size_t size, const Struct& defaults) {
   given->struct_size = size;
 }
 
-// A struct that has grown since it had `least` bytes: what an older header lacks is as its _init
-// function, `init`, has it.
+// For a struct that has grown since it had `least` bytes: fields that an older header lacks get the
+// values of its _init function, `init`.
 template <typename Struct>
 struct Growth {
   size_t least = sizeof(Struct);
@@ -75,7 +75,7 @@ absl::StatusOr<Struct> Read(const Struct* given, const char* name, Growth<Struct
   return read;
 }
 
-// Element `index` of an array whose elements say how far they are apart.
+// Element `index` of an array; the first element's struct_size is the distance between elements.
 template <typename Struct>
 absl::StatusOr<Struct> ReadElement(const Struct* first, size_t index, const char* name,
                                    Growth<Struct> growth = {}) {
@@ -90,7 +90,7 @@ absl::StatusOr<Struct> ReadElement(const Struct* first, size_t index, const char
   return value;
 }
 
-// Checks a struct for results before the work; null is allowed.
+// Checks a struct for results before the work begins; null is allowed.
 template <typename Struct>
 absl::Status CheckResult(const Struct* result, const char* name) {
   if (result == nullptr) return absl::OkStatus();

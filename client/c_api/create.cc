@@ -1,4 +1,4 @@
-// geminid_engine: what it is made of.
+// geminid_engine: creation from parameters and options.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kMaxDimensions = 64;
 
-// The numbers of c_api.h are those of the enumerators in their order, from 1 on.
+// The numbers in c_api.h are those of the enumerators in order, counted from 1.
 zero::DataType ToType(int32_t type) {
   static_assert(static_cast<int32_t>(zero::DataType::kUint8) + 1 == GEMINID_UINT8);
   return static_cast<zero::DataType>(type - GEMINID_BFLOAT16);
@@ -55,7 +55,7 @@ absl::StatusOr<zero::Parameter> ToParameter(const geminid_parameter& given) {
   return parameter;
 }
 
-// Headers without Muon had all before it.
+// Headers without Muon had all fields before `orthogonal`.
 constexpr Growth<geminid_parameter> kGrowthOfParameter = {
     .least = offsetof(geminid_parameter, orthogonal), .init = geminid_parameter_init};
 
@@ -106,7 +106,7 @@ absl::Status CheckNumbers(const geminid_engine_options& given) {
   return CheckNumber(given.update, GEMINID_UPDATE_AFTER_STEP, GEMINID_UPDATE_IN_BACKWARD, "update");
 }
 
-// Headers without state_type had all before it.
+// Headers without state_type had all fields before it.
 constexpr Growth<geminid_engine_options> kGrowthOfEngineOptions = {
     .least = offsetof(geminid_engine_options, state_type), .init = geminid_engine_options_init};
 
@@ -152,7 +152,7 @@ absl::StatusOr<zero::Options> ToOptions(const geminid_engine_options& given) {
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 
 void geminid_parameter_init(geminid_parameter* parameter, size_t struct_size) {
   const geminid::zero::Parameter defaults;

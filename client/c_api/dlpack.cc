@@ -1,4 +1,4 @@
-// Tensors of open operations as DLPack has them, which keep them open.
+// Tensors of open operations as DLPack tensors, which keep their operations open.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,7 +21,7 @@
 namespace geminid::c_api {
 namespace {
 
-// A tensor, and what it keeps until its deleter is called.
+// A tensor, and what it keeps alive until its deleter is called.
 struct Exported {
   DLManagedTensorVersioned tensor = {};
   std::vector<int64_t> shape, strides;
@@ -82,7 +82,7 @@ DLManagedTensorVersioned* Export(const EngineObject& object, uint32_t parameter,
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 using geminid::zero::ParameterId;
 
 geminid_code geminid_engine_export_weight(geminid_engine* engine, uint64_t operation,

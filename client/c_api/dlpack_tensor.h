@@ -1,5 +1,5 @@
-// The structs of dlpack/dlpack.h, version 1.0, as far as they are filled here. Their layout is what
-// NumPy, PyTorch and JAX read.
+// The structs of dlpack/dlpack.h, version 1.0, as far as this library fills them. NumPy, PyTorch
+// and JAX read this layout.
 #ifndef GEMINID_CLIENT_C_API_DLPACK_TENSOR_H_
 #define GEMINID_CLIENT_C_API_DLPACK_TENSOR_H_
 

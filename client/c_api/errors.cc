@@ -9,7 +9,7 @@
 namespace geminid::c_api {
 namespace {
 
-// A message that no memory is left for is left out; the code says enough.
+// If no memory is left for the message, it stays empty; the code says enough.
 geminid_code Put(geminid_error* error, geminid_code code, std::string_view message) noexcept {
   if (error == nullptr) return code;
   error->code = code;

@@ -1,4 +1,4 @@
-// The one way out of the C interface: no exception passes, and an error is reported once.
+// The C interface's only way out: it lets no exception pass, and reports each error once.
 #ifndef GEMINID_CLIENT_C_API_ERRORS_H_
 #define GEMINID_CLIENT_C_API_ERRORS_H_
 
@@ -17,13 +17,13 @@ namespace geminid::c_api {
 
 void Clear(geminid_error* error) noexcept;
 
-// Returns the code, and puts it and the message into `error`, which may be null.
+// Returns the code, and writes code and message to `error`, which may be null.
 geminid_code Report(geminid_error* error, const absl::Status& status) noexcept;
 
-// Of the exception that is being handled: RESOURCE_EXHAUSTED for bad_alloc, else INTERNAL.
+// Reports the exception that is being handled: RESOURCE_EXHAUSTED for bad_alloc, else INTERNAL.
 geminid_code ReportException(geminid_error* error) noexcept;
 
-// Does `work`, which returns a status. It may set error->is_final.
+// Runs `work`, which returns a status. It may set error->is_final.
 template <typename Work>
 geminid_code Guarded(geminid_error* error, const Work& work) noexcept {
   Clear(error);

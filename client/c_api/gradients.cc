@@ -1,4 +1,4 @@
-// Gradients: given by callers that have their own, and read before the step.
+// Gradients: added by callers that compute their own, and read before the step.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,7 +12,7 @@
 #include "geminid/c_api.h"
 #include "geminid/zero.h"
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 using geminid::zero::DataType;
 using geminid::zero::ParameterId;
 

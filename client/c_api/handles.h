@@ -1,5 +1,5 @@
-// Handles: names of objects, which are looked up and never followed as addresses. So one that was
-// freed, and one that was never made, is an error and no crash.
+// Handles are names of objects. They are looked up and never dereferenced, so a freed or invented
+// handle is an error and not a crash.
 #ifndef GEMINID_CLIENT_C_API_HANDLES_H_
 #define GEMINID_CLIENT_C_API_HANDLES_H_
 
@@ -15,10 +15,10 @@
 
 namespace geminid::c_api {
 
-// Never given twice, for whatever kind of object. Begins where no address lies.
+// Never returns a number twice, for any kind of object. The numbers are below any object's address.
 uint64_t NextName();
 
-// Handle: the incomplete type of the C interface. Thread-safe.
+// Handle: the incomplete type in the C interface. Thread-safe.
 template <typename Handle, typename Object>
 class HandleTable {
  public:
@@ -40,7 +40,7 @@ class HandleTable {
                           : absl::StrCat("this is no ", kind_, ", or one that was freed"));
   }
 
-  // The object ends with the last that uses it, outside of any lock.
+  // The object ends with its last user, outside of any lock.
   void Free(Handle** handle) noexcept {
     if (handle == nullptr) return;
     std::shared_ptr<Object> freed;

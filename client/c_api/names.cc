@@ -1,4 +1,4 @@
-// What needs no handle: the version, the names of codes, and the memory of strings.
+// Functions without handles: the version, the names of codes, and the memory of strings.
 #include <array>
 #include <cstdlib>
 

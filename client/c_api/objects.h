@@ -1,4 +1,4 @@
-// What the handles of the C interface stand for, and who keeps whom alive.
+// The objects behind the C interface's handles, and which of them keeps which alive.
 #ifndef GEMINID_CLIENT_C_API_OBJECTS_H_
 #define GEMINID_CLIENT_C_API_OBJECTS_H_
 
@@ -32,7 +32,7 @@ struct RanksObject {
   std::unique_ptr<collectives::Communicator> ranks;
 };
 
-// An engine, and what was begun on it and not ended.
+// An engine, and its operations and blocks that have begun and not ended.
 class EngineObject : public std::enable_shared_from_this<EngineObject> {
  public:
   // `data_type`: of parameters that name none.
@@ -44,29 +44,29 @@ class EngineObject : public std::enable_shared_from_this<EngineObject> {
   collectives::Communicator* ranks() { return ranks_->ranks.get(); }
   const std::vector<zero::Parameter>& parameters() const { return parameters_; }
 
-  // INVALID_ARGUMENT with how many there are.
+  // INVALID_ARGUMENT if there is no such parameter; says how many there are.
   absl::StatusOr<zero::ParameterId> Id(uint32_t parameter) const;
   absl::StatusOr<uint64_t> Elements(uint32_t parameter) const;
   zero::DataType TypeOf(uint32_t parameter) const;
   bool IsOnHost() const;
 
-  // FAILED_PRECONDITION: none was made.
+  // FAILED_PRECONDITION if none was made.
   absl::StatusOr<zero::ActivationStore*> Activations() const;
   void SetActivations(zero::ActivationStore* of_engine) { activations_.store(of_engine); }
 
   uint64_t Add(zero::Operation operation);
   uint64_t Add(zero::Workspace::Block block);
-  // INVALID_ARGUMENT: there is no such operation. It lives while it is used, whoever finishes it
-  // meanwhile.
+  // INVALID_ARGUMENT if there is no such operation. The operation lives while the caller uses it,
+  // even if another thread finishes it.
   absl::StatusOr<std::shared_ptr<zero::Operation>> Find(uint64_t operation);
-  // The same, and nobody can take it until all that this returned for it have ended. They keep the
-  // engine alive, too.
+  // As Find; but until all pointers that this returned for the operation have ended, Take refuses
+  // it. They keep the engine alive too.
   absl::StatusOr<std::shared_ptr<zero::Operation>> KeepOpen(uint64_t operation);
-  // FAILED_PRECONDITION: it is kept open.
+  // FAILED_PRECONDITION if KeepOpen holds it open.
   absl::StatusOr<std::shared_ptr<zero::Operation>> Take(uint64_t operation);
-  // All that are not kept open.
+  // Takes all operations that are not held open.
   std::vector<std::shared_ptr<zero::Operation>> TakeAll();
-  // FAILED_PRECONDITION names one that is.
+  // FAILED_PRECONDITION names an operation that is held open.
   absl::Status CheckNoneIsKept();
   bool Release(uint64_t block);
 
@@ -83,14 +83,14 @@ class EngineObject : public std::enable_shared_from_this<EngineObject> {
   const std::vector<zero::Parameter> parameters_;
   const zero::DataType data_type_;
   const std::unique_ptr<zero::Engine> engine_;
-  std::atomic<zero::ActivationStore*> activations_{nullptr};  // the engine's
+  std::atomic<zero::ActivationStore*> activations_{nullptr};  // owned by the engine
   std::mutex mutex_;
-  uint64_t next_ = 1;  // operations and blocks have no number in common
+  uint64_t next_ = 1;  // operations and blocks share this numbering
   std::map<uint64_t, Open> operations_;
   std::map<uint64_t, zero::Workspace::Block> blocks_;
 };
 
-// They outlive every other object of the process, so that nothing is torn down while threads run.
+// Never destroyed, so that nothing is torn down while threads still run.
 HandleTable<geminid_session, SessionObject>& Sessions();
 HandleTable<geminid_ranks, RanksObject>& AllRanks();
 HandleTable<geminid_engine, EngineObject>& Engines();

@@ -1,4 +1,4 @@
-// The tensors of an open operation, or why it does not have one.
+// The tensors of an open operation; an error says why it has none.
 #ifndef GEMINID_CLIENT_C_API_OPERATION_TENSORS_H_
 #define GEMINID_CLIENT_C_API_OPERATION_TENSORS_H_
 
@@ -10,7 +10,7 @@
 
 namespace geminid::c_api {
 
-// `number` is what callers know the operation by.
+// `number`: the caller's name for the operation.
 absl::StatusOr<const std::byte*> WeightOf(const zero::Operation& operation, uint64_t number,
                                           zero::ParameterId id);
 absl::StatusOr<std::byte*> GradientOf(zero::Operation& operation, uint64_t number,

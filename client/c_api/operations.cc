@@ -1,4 +1,4 @@
-// Operations, which the engine's object owns and callers name by number.
+// Operations: the engine's object owns them, and callers name them by number.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<zero::ParameterId>> ToIds(const EngineObject& object,
   return ids;
 }
 
-// The same for each function about one parameter of an open operation.
+// The same for functions about one parameter of an open operation.
 template <typename Work>
 geminid_code OnOperation(geminid_engine* engine, uint64_t operation, uint32_t parameter,
                          geminid_error* error, const Work& work) noexcept {
@@ -44,7 +44,7 @@ geminid_code OnOperation(geminid_engine* engine, uint64_t operation, uint32_t pa
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 using geminid::zero::Operation;
 using geminid::zero::ParameterId;
 

@@ -12,8 +12,8 @@
 namespace geminid::c_api {
 namespace {
 
-// What each optimizer reads of the struct, said once for both directions: `move` is given an option
-// and the field that it is called by.
+// Which fields of the struct each optimizer has, stated once for both directions. `move` gets an
+// option and the field of the same name.
 template <typename Move>
 void Match(zero::AdamWOptions& o, geminid_optimizer& c, const Move& move) {
   move(o.beta1, c.beta1), move(o.beta2, c.beta2), move(o.epsilon, c.epsilon);
@@ -98,7 +98,7 @@ std::optional<zero::Optimizer> OfKind(int32_t kind) {
   return std::nullopt;
 }
 
-// Headers without Muon had all before it; what they lack is 0.
+// Headers without Muon had all fields before `muon_rate`; fields that they lack are 0.
 constexpr Growth<geminid_optimizer> kGrowthOfOptimizer = {
     .least = offsetof(geminid_optimizer, muon_rate)};
 

@@ -8,7 +8,7 @@
 
 namespace geminid::c_api {
 
-// AdamW for null.
+// AdamW if `given` is null.
 absl::StatusOr<zero::Optimizer> ToOptimizer(const geminid_optimizer* given);
 
 }  // namespace geminid::c_api

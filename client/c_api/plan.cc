@@ -101,7 +101,7 @@ std::string ToJson(const zero::PlanInForce& given) {
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 
 geminid_code geminid_engine_plan(geminid_engine* engine, char** json, geminid_error* error) {
   return OnEngine(engine, error, [&](EngineObject& object) -> absl::Status {

@@ -1,4 +1,4 @@
-// Where a run stands: its counters, checkpoints, and what a predecessor left.
+// A run's position: counters, checkpoints, and the state that an earlier process left.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -63,7 +63,7 @@ absl::StatusOr<std::string> Save(EngineObject& object, const char* folder, uint6
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 
 void geminid_progress_init(geminid_progress* progress, size_t struct_size) {
   geminid_progress filled = {};

@@ -51,7 +51,7 @@ absl::StatusOr<collectives::ConnectOptions> ToConnect(const geminid_ranks_option
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 
 void geminid_ranks_options_init(geminid_ranks_options* options, size_t struct_size) {
   const geminid::collectives::RankInfo alone;

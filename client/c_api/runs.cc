@@ -1,4 +1,4 @@
-// What a daemon has of a run whose ranks are other processes.
+// The daemon's sessions of a run whose ranks are other processes.
 #include <string>
 #include <vector>
 
@@ -38,7 +38,7 @@ std::string ToJson(const std::vector<JobScaling::Rank>& ranks) {
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 
 geminid_code geminid_run_ranks(const char* socket, const char* job, const char* run,
                                double timeout_seconds, char** json, geminid_error* error) {

@@ -118,7 +118,7 @@ std::string Describe(const SessionObject& object) {
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 
 void geminid_session_options_init(geminid_session_options* options, size_t struct_size) {
   const geminid::ConnectOptions defaults;

@@ -1,4 +1,4 @@
-// The state of a step, handed to a callback while training goes on.
+// Snapshots: the state of a step, handed to a callback while training continues.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -38,7 +38,7 @@ class CallbackSink : public zero::SnapshotSink {
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 
 geminid_code geminid_engine_start_snapshot(geminid_engine* engine, geminid_sink* sink,
                                            void* context, geminid_error* error) {

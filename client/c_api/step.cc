@@ -1,4 +1,4 @@
-// A step: its micro-batches, what it is made with, and what came of it.
+// Steps: micro-batches, the step's input, and its result.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -44,7 +44,7 @@ absl::StatusOr<zero::Engine::StepInput> ToInput(const geminid_step_input* given)
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 
 geminid_code geminid_engine_begin_micro_batch(geminid_engine* engine, geminid_error* error) {
   return OnEngine(engine, error,

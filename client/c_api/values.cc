@@ -1,4 +1,4 @@
-// Values and state of parameters, whole and by shards.
+// Values and state of parameters, as wholes and as shards.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ absl::StatusOr<zero::StateKind> ToKind(int32_t kind) {
   return static_cast<zero::StateKind>(kind);
 }
 
-// Where `count` elements may be read or written.
+// The memory for `count` elements, to read or to write.
 template <typename Float>
 absl::StatusOr<std::span<Float>> ToSpan(Float* values, uint64_t count) {
   if (count > 0) GEMINID_RETURN_IF_ERROR(CheckGiven(values, "values"));
@@ -32,7 +32,7 @@ absl::StatusOr<std::span<Float>> ToSpan(Float* values, uint64_t count) {
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 using geminid::zero::ParameterId;
 using geminid::zero::StateKind;
 

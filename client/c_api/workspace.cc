@@ -1,4 +1,4 @@
-// Device memory beside the model, and what the engine says in numbers.
+// Device memory besides the model, and the engine's statistics.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -95,7 +95,7 @@ std::string ToJson(const zero::Statistics& statistics, const EngineObject& engin
 }  // namespace
 }  // namespace geminid::c_api
 
-using namespace geminid::c_api;  // what follows is the interface, outside of any namespace
+using namespace geminid::c_api;  // below is the interface, outside of any namespace
 
 geminid_code geminid_engine_allocate(geminid_engine* engine, uint64_t bytes, uint64_t* block,
                                      void** address, geminid_error* error) {

@@ -104,8 +104,8 @@ class Device {
   virtual std::byte* base() const = 0;
   virtual MemoryInfo memory_info() const = 0;
 
-  // The address at which this process's own code finds the data of an arena address: for compute on
-  // the host and for collectives through host memory, in stream order as on the device. Other
+  // The address at which this process's own code finds the data of an arena address, in stream
+  // order as on the device. For compute on the host and for collectives through host memory. Other
   // addresses are returned unchanged. Null on a device whose memory the host cannot touch.
   virtual std::byte* HostAddress(std::byte* address) const = 0;
 

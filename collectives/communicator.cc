@@ -35,7 +35,7 @@ absl::Status CheckCounts(OpKind kind, const char* longer_name, size_t longer, si
       longer_name, longer, world_size, shorter, shorter * static_cast<size_t>(world_size)));
 }
 
-// `inside` may be exactly the bytes at `allowed`, and otherwise may not touch `whole`.
+// `part` may be exactly the bytes at `allowed`; otherwise it may not overlap `whole`.
 absl::Status CheckOverlap(OpKind kind, ConstBuffer whole, ConstBuffer part,
                           const std::byte* allowed) {
   if (part.bytes() == 0 || whole.bytes() == 0 || part.data == allowed) return absl::OkStatus();
@@ -272,7 +272,7 @@ absl::Status Communicator::SendReceive(ConstBuffer in, int send_peer, Buffer out
 }
 
 void Communicator::Abort(const std::string& reason) {
-  constexpr size_t kMaxReasonBytes = 400;  // fits every backend's failure record
+  constexpr size_t kMaxReasonBytes = 400;  // fits into every backend's failure record
   const absl::Status status = absl::AbortedError(absl::StrCat(
       "rank ", Rank(), " aborted the communicator: ", reason.substr(0, kMaxReasonBytes)));
   backend_->Abort(status);
@@ -296,7 +296,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Subset(const std::st
         "Subset \"%s\": ranks {%s} must be distinct, in [0, %d) and contain this rank %d", name,
         absl::StrJoin(ranks, ", "), WorldSize(), Rank()));
   }
-  // The members make the same subsets in the same order, so a count tells two uses apart.
+  // The members create the same subsets in the same order, so a count distinguishes two uses.
   const std::string base = absl::StrCat(name, "/", absl::StrJoin(ranks, "."));
   auto used = std::find_if(names_.begin(), names_.end(),
                            [&](const auto& entry) { return entry.first == base; });

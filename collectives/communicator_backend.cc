@@ -141,7 +141,7 @@ absl::Status CommunicatorBackend::DoReduce(const Operation& operation, const std
   return absl::OkStatus();
 }
 
-// Messages to the root, which takes them in rank order.
+// Messages to the root, which receives them in rank order.
 absl::Status CommunicatorBackend::DoGather(const Operation& operation, const std::byte* in,
                                            std::byte* out) {
   const int root = operation.root_or_tag;

@@ -1,4 +1,4 @@
-// What moves a communicator's bytes: one implementation per way of reaching the other ranks.
+// Moves a communicator's bytes; one implementation per way of reaching the other ranks.
 #ifndef GEMINID_COLLECTIVES_COMMUNICATOR_BACKEND_H_
 #define GEMINID_COLLECTIVES_COMMUNICATOR_BACKEND_H_
 
@@ -25,9 +25,9 @@ namespace geminid::collectives {
 
 class SegmentBooks;
 
-// Arguments are checked by the Communicator, counts are elements, and slices follow the partition;
-// `in` of AllGather is this rank's slice, `out` of ReduceScatter too. A backend returns a failure
-// that concerns the group through Poison(), and counts traffic as it moves it.
+// The Communicator has checked all arguments. Counts are elements. Slices follow the partition;
+// `in` of AllGather and `out` of ReduceScatter are this rank's slice. A backend returns a failure
+// of the group through Poison(), and counts traffic when it moves it.
 class CommunicatorBackend {
  public:
   virtual ~CommunicatorBackend() = default;
@@ -49,14 +49,14 @@ class CommunicatorBackend {
                                   std::byte* out) = 0;
   virtual absl::Status DoBarrier(const Operation& operation) = 0;
 
-  // Composed of the others unless a backend knows better: an all-reduce of an all-gather up to
-  // kDirectAllReduceBytes, and of a reduce-scatter and an all-gather beyond; the two with a root
-  // of messages to it. `out` is null where there is nothing to write.
+  // The defaults consist of the functions above. All-reduce: an all-gather up to
+  // kDirectAllReduceBytes, beyond that a reduce-scatter and an all-gather. Reduce and gather:
+  // messages to the root. `out` is null if this rank gets no result.
   virtual absl::Status DoAllReduce(const Operation& operation, const std::byte* in, std::byte* out);
   virtual absl::Status DoReduce(const Operation& operation, const std::byte* in, std::byte* out);
   virtual absl::Status DoGather(const Operation& operation, const std::byte* in, std::byte* out);
 
-  // Either half may be absent (null); peers are never this rank.
+  // Either message may be absent (null). A peer is never this rank itself.
   struct Message {
     Operation operation;
     int peer = -1;
@@ -65,55 +65,55 @@ class CommunicatorBackend {
     size_t bytes() const { return operation.count * SizeOf(operation.dtype); }
   };
   virtual absl::Status DoSendReceive(const Message* send, const Message* receive) = 0;
-  // `key` is unique among the subsets made from this communicator and the same on all members.
+  // `key` is unique among this communicator's subsets, and the same on all members.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> DoSubset(const std::string& key,
                                                                  std::span<const int> ranks) = 0;
 
-  // Called on a failed communicator, once more where it returned an error; see
+  // Called on a failed communicator, and again if it returned an error; see
   // Communicator::Shrink.
   virtual absl::StatusOr<Survivors> DoShrink();
 
-  // What a rank sends to itself; done when it returns. The host's memory, unless a backend's is
-  // not.
+  // Copies what a rank sends to itself, before it returns. For host memory, unless a backend
+  // overrides it.
   virtual absl::Status CopyOwn(const std::byte* from, size_t bytes, std::byte* to);
 
-  // Fails this and all later operations, here and at the peers, unless something has failed before.
+  // Fails this and all later operations here and on the peers, unless the group has failed already.
   void Abort(const absl::Status& status);
   // Records the first failure and returns the recorded one.
   absl::Status Poison(const absl::Status& status) const;
   // OK, or the recorded failure.
   absl::Status health() const;
-  // The same, after a look for peers that have died: for who waits for them by other means.
+  // The same, after a check for dead peers: for callers that wait for the peers by other means.
   absl::Status LookForTheDead();
 
-  // What is counted from now on is of this kind, and its seconds begin. What messages receive is of
-  // Receive.
+  // Begins an operation of this kind: traffic is counted for it from now on, and its time starts.
+  // Messages that are received count as Receive.
   void BeginCounting(OpKind kind);
   void CountCompleted(OpKind kind);
   const std::shared_ptr<TrafficCounter>& counter() const { return counter_; }
   virtual CommunicatorStats Stats() const;
-  // By rank, what Count*() has counted.
+  // By rank: the traffic that Count*() has counted.
   std::vector<PeerTraffic> CountedTraffic() const;
-  // Bytes that came over TCP so far, from other hosts where the backend knows them.
+  // Bytes that came over TCP so far; from other hosts only, if the backend knows hosts.
   virtual uint64_t NetworkReceived() const { return 0; }
-  // Of memory that its ranks share; null: they share none.
+  // The books of memory that its ranks share; null: they share none.
   virtual SegmentBooks* Books() const { return nullptr; }
 
  protected:
   CommunicatorBackend(int rank, int world_size, absl::Duration timeout);
 
-  // Tells the peers. Called at most once, from any thread, with the status already recorded here.
+  // Tells the peers. Called at most once, on any thread, after `status` was recorded here.
   virtual void DoAbort(const absl::Status& status) = 0;
   // The failure that the group agreed on, if this rank has not noticed it yet.
   virtual absl::Status DoCheckHealth() const { return absl::OkStatus(); }
-  // By rank, what went over TCP.
+  // By rank: the traffic over TCP.
   virtual std::vector<PeerTraffic> NetworkTraffic() const {
     return std::vector<PeerTraffic>(traffic_.size());
   }
-  // Of memory, with what moves it.
+  // Bytes of memory registered with the transport.
   virtual uint64_t RegisteredBytes() const { return 0; }
 
-  // As DoCheckHealth, of this look too.
+  // As DoCheckHealth, after a check for dead peers.
   virtual absl::Status DoLookForTheDead() { return DoCheckHealth(); }
 
   void CountSent(int peer, size_t bytes);
@@ -121,7 +121,7 @@ class CommunicatorBackend {
 
  private:
   absl::Status AllReduceDirect(const Operation& operation, const std::byte* in, std::byte* out);
-  // Makes room for what all ranks have of `bytes` each.
+  // Memory for `bytes` from each rank.
   std::byte* Scratch(size_t bytes);
   void ReduceScratch(const Operation& operation, std::byte* out) const;
 
@@ -139,13 +139,13 @@ class CommunicatorBackend {
   OpKind counted_ = OpKind::kBarrier;
   uint64_t network_received_ = 0;  // when the counted operation began
   std::chrono::steady_clock::time_point began_;
-  std::vector<std::byte> scratch_;  // of the composed operations: P times `in`
+  std::vector<std::byte> scratch_;  // for the composed operations: P times `in`
   mutable std::mutex failure_mutex_;
   mutable absl::Status failure_;
   mutable std::atomic<bool> failed_{false};
 };
 
-// Of a communicator that outlives its use.
+// The backend of a communicator, which must outlive its use.
 CommunicatorBackend& BackendOf(Communicator& communicator);
 
 }  // namespace geminid::collectives

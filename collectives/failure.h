@@ -1,4 +1,4 @@
-// The words in which every backend reports a failure of the group.
+// The statuses and messages with which all backends report failures of the group.
 #ifndef GEMINID_COLLECTIVES_FAILURE_H_
 #define GEMINID_COLLECTIVES_FAILURE_H_
 
@@ -16,18 +16,18 @@ std::string NameRanks(std::span<const int> ranks);
 
 absl::Status TimeoutError(const Operation& operation, std::span<const int> absent, int waiting_rank,
                           absl::Duration timeout);
-// Of ranks that neither come to make the group anew nor are gone.
+// For ranks that neither join the new group nor are known to be dead.
 absl::Status ShrinkTimeoutError(std::span<const int> absent, int waiting_rank,
                                 absl::Duration timeout);
 absl::Status DeathError(int dead_rank);
-// How a rank was found to be dead.
+// How a rank's death was noticed.
 struct Death {
   int rank = 0;
   absl::Duration silence = absl::ZeroDuration();  // for so long; zero: its connection ended
-  std::string address{};                          // of its host, where it was silent
+  std::string address{};                          // of its host, if the rank was silent
 };
 absl::Status DeathError(const Death& death);
-// Of a rank that stood still until the others gave it up.
+// For a rank that stood still until the others took it for dead.
 absl::Status ForsakenError(int rank);
 absl::Status LeftError(int gone_rank);
 absl::Status MismatchError(int rank, const Operation& operation, int other_rank,

@@ -102,7 +102,7 @@ std::string DescribeKind(const Operation& operation) {
 
 }  // namespace
 
-// The label may come from another process.
+// The label may come from another process, so it may lack a terminator.
 std::string Describe(const Operation& operation) {
   const std::string label(operation.label.data(),
                           strnlen(operation.label.data(), operation.label.size()));

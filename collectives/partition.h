@@ -1,5 +1,5 @@
-// Cuts `total` elements into `parts` consecutive slices, one per rank. Every backend cuts alike, so
-// that every backend moves the same bytes and produces the same bits.
+// Divides `total` elements into `parts` consecutive slices, one per rank. All backends use it, so
+// that they move the same bytes and produce the same bits.
 #ifndef GEMINID_COLLECTIVES_PARTITION_H_
 #define GEMINID_COLLECTIVES_PARTITION_H_
 
@@ -8,8 +8,8 @@
 
 namespace geminid::collectives {
 
-// The first `total % parts` slices hold one element more than the others. Ranks beyond them have
-// nothing.
+// The first `total % parts` slices have one element more than the others. Ranks beyond `parts` have
+// empty slices.
 class Partition {
  public:
   Partition(size_t total, int parts)

@@ -21,12 +21,12 @@ struct Launcher {
   const char* local_world_size;
   const char* host_count;
   const char* job;
-  const char* step = nullptr;  // set by the launcher alone; null: the others are, too
+  const char* step = nullptr;  // set by the launcher alone; null: all others are too
 };
 
-// srun exports its variables to everything below it, torchrun and mpirun included: it comes last.
-// Slurm sets most of them in the whole allocation: in the shell of salloc, and in the script of
-// sbatch. What has no step there was started by no srun.
+// srun exports its variables to everything below it, including torchrun and mpirun, so it comes
+// last. Slurm sets most of them in the whole allocation: in the shell of salloc, and in the script
+// of sbatch. Without a step ID there, srun did not start the process.
 constexpr Launcher kLaunchers[] = {
     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", nullptr, "TORCHELASTIC_RUN_ID"},
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -36,13 +36,13 @@ constexpr Launcher kLaunchers[] = {
      "SLURM_JOB_ID", "SLURM_STEP_ID"},
 };
 
-// Steps that are a script or a shell: the numbers of Slurm's SLURM_INTERACTIVE_STEP,
-// SLURM_BATCH_SCRIPT and SLURM_EXTERN_CONT begin here.
+// Step IDs of scripts and shells: Slurm's SLURM_INTERACTIVE_STEP, SLURM_BATCH_SCRIPT and
+// SLURM_EXTERN_CONT are this number and above.
 constexpr uint32_t kFirstStepOfNoTasks = 0xfffffffa;
 
 const char* Get(const Environment& environment, const char* name) {
   const char* value = name == nullptr ? nullptr : environment(name);
-  return value == nullptr || *value == '\0' ? nullptr : value;  // empty is as good as unset
+  return value == nullptr || *value == '\0' ? nullptr : value;  // empty counts as unset
 }
 
 bool IsStepOfTasks(const char* step) {
@@ -51,7 +51,7 @@ bool IsStepOfTasks(const char* step) {
   return !absl::SimpleAtoi(step, &number) || number < kFirstStepOfNoTasks;
 }
 
-// Decimal digits only: no sign, no blanks, nothing behind.
+// Decimal digits only: no sign, no blanks, nothing after them.
 absl::StatusOr<std::optional<int>> Number(const Environment& environment, const char* name,
                                           int least, int most) {
   const char* text = Get(environment, name);

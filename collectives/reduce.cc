@@ -6,8 +6,8 @@
 
 #include "kernels/runtime/simd/highway_limit.h"  // IWYU pragma: keep
 
-// Highway compiles everything inside HWY_NAMESPACE once per instruction set and picks at run time.
-// No operation below depends on the width of a vector, so all of them give the same bits.
+// Highway compiles everything in HWY_NAMESPACE once per instruction set and selects one at run
+// time. No operation below depends on the width of a vector, so all of them give the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collectives/reduce.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -21,7 +21,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// How a format is loaded into the vectors it is computed in, and stored from them.
+// How a format is loaded into the vectors for computing, and stored from them.
 template <class Element>
 struct Plain {
   using Storage = Element;
@@ -30,7 +30,7 @@ struct Plain {
   HWY_INLINE static void Store(hn::Vec<D> value, Storage* to) { hn::StoreU(value, D(), to); }
 };
 
-// The 16-bit formats are computed in fp32.
+// 16-bit formats are computed in fp32.
 struct Wide {
   using D = hn::ScalableTag<float>;
   using Bits = hn::RebindToUnsigned<D>;
@@ -47,7 +47,7 @@ struct BFloat16Format : Wide {
     const auto bits = hn::PromoteTo(Bits(), hn::LoadU(Half(), from));
     return hn::BitCast(D(), hn::ShiftLeft<16>(bits));
   }
-  // To nearest, ties to even; a NaN stays a quiet NaN.
+  // Rounds to nearest, ties to even; a NaN becomes a quiet NaN.
   HWY_INLINE static void Store(hn::Vec<D> value, Storage* to) {
     const Bits du;
     const auto bits = hn::BitCast(du, value);
@@ -63,7 +63,7 @@ struct BFloat16Format : Wide {
 struct Float16Format : Wide {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSSE3 || \
     HWY_TARGET == HWY_SSE4
-  // In integers: what Highway has for these sets makes numbers of infinities and NaNs.
+  // With integers: Highway's version for these sets turns infinities and NaNs into numbers.
   HWY_INLINE static hn::Vec<D> Load(const Storage* from) {
     const Bits du;
     const auto bits = hn::PromoteTo(du, hn::LoadU(Half(), from));
@@ -71,7 +71,7 @@ struct Float16Format : Wide {
     const auto magnitude = hn::And(bits, hn::Set(du, 0x7fff));
     const auto shifted = hn::ShiftLeft<13>(magnitude);
     const auto normal = hn::Add(shifted, hn::Set(du, 112u << 23));  // the bias is 127, not 15
-    // In units of 2^-24, without a subnormal fp32 on the way.
+    // In units of 2^-24, which avoids subnormal fp32 values.
     const auto units = hn::ConvertTo(D(), hn::BitCast(hn::RebindToSigned<D>(), magnitude));
     const auto subnormal = hn::BitCast(du, hn::Mul(units, hn::Set(D(), 0x1p-24f)));
     const auto infinite = hn::Or(shifted, hn::Set(du, 0x7f800000));
@@ -87,13 +87,13 @@ struct Float16Format : Wide {
     return hn::PromoteTo(D(), hn::BitCast(dh, hn::LoadU(Half(), from)));
   }
 #endif
-  // In integers, because not every instruction set that Highway emulates rounds to nearest even.
+  // With integers, because not every instruction set that Highway emulates rounds to nearest even.
   HWY_INLINE static void Store(hn::Vec<D> value, Storage* to) {
     const Bits du;
     const auto bits = hn::BitCast(du, value);
     const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 0x8000));
     const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffffff));
-    // Normal results: change the bias by 127 - 15 and round at bit 13; a carry runs into the
+    // Normal results: change the bias by 127 - 15 and round at bit 13; a carry goes into the
     // exponent.
     const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1));
     const auto rebiased = hn::Sub(magnitude, hn::Set(du, 112u << 23));
@@ -119,7 +119,7 @@ HWY_INLINE V Combine(D, V left, V right) {
     return hn::Add(left, right);
   } else if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
     const auto wins = kOp == ReduceOp::kMin ? hn::Lt(right, left) : hn::Gt(right, left);
-    // A NaN on the left never loses, because no comparison with it holds.
+    // A NaN on the left stays, because no comparison with it is true.
     return hn::IfThenElse(hn::Or(wins, hn::IsNaN(right)), right, left);
   } else {
     return kOp == ReduceOp::kMin ? hn::Min(left, right) : hn::Max(left, right);
@@ -162,7 +162,7 @@ HWY_INLINE void ReduceBlock(const std::byte* const* inputs, size_t input_count, 
   Finish<Format, kOp>(sum3, scale, out + begin + 3 * n);
 }
 
-// At most one vector, through zeroed copies, so that nothing beyond `count` is touched.
+// At most one vector, through zeroed copies, so that nothing beyond `count` is read or written.
 template <class Format, ReduceOp kOp>
 HWY_INLINE void ReduceRest(const std::byte* const* inputs, size_t input_count, size_t begin,
                            size_t count, double scale, typename Format::Storage* out) {
@@ -207,7 +207,7 @@ void ReduceFormat(const std::byte* const* inputs, size_t input_count, std::byte*
   }
 }
 
-// Whole vectors, and the rest through zeroed copies.
+// Whole vectors, then the rest through zeroed copies.
 template <class Format>
 void Widen(const std::byte* in, float* out, size_t count) {
   const typename Format::D d;

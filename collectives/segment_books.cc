@@ -7,7 +7,7 @@
 namespace geminid::collectives {
 namespace {
 
-// Calls `end` when the last of its owners is gone.
+// Calls `end` when the last owner has released the result.
 template <typename End>
 std::shared_ptr<void> AtTheEnd(End end) {
   return std::shared_ptr<void>(nullptr, [end = std::move(end)](void*) { end(); });

@@ -1,4 +1,4 @@
-// What a rank shares with others of its host, for whoever keeps an account of memory.
+// Records the memory that a rank shares with other ranks of its host, for accounting.
 #ifndef GEMINID_COLLECTIVES_SEGMENT_BOOKS_H_
 #define GEMINID_COLLECTIVES_SEGMENT_BOOKS_H_
 
@@ -13,11 +13,11 @@
 
 namespace geminid::collectives {
 
-// Of the communicators that come from one Connect. Thread-safe; the charger is called under its
-// lock, and so is the end of what that returns.
+// Shared by the communicators of one Connect. Thread-safe. Charges begin and end under its
+// lock.
 class SegmentBooks : public std::enable_shared_from_this<SegmentBooks> {
  public:
-  // Memory that is about to be made, until what is returned is destroyed. The charger's error.
+  // Call before allocating memory; the result represents it. Errors are those of the charger.
   absl::StatusOr<std::shared_ptr<void>> Enter(const std::string& name, uint64_t bytes);
 
   // See Communicator::ChargeSegments.
@@ -36,7 +36,7 @@ class SegmentBooks : public std::enable_shared_from_this<SegmentBooks> {
 
   std::mutex mutex_;
   SegmentCharger charger_;
-  std::map<uint64_t, Entry> entries_;  // by the order in which they came
+  std::map<uint64_t, Entry> entries_;  // in the order of Enter
   uint64_t last_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a communicator's operations moved, for it and for those that it was made from.
+// Counts the traffic of a communicator's operations, and adds it to the communicator it came from.
 #ifndef GEMINID_COLLECTIVES_TRAFFIC_COUNTER_H_
 #define GEMINID_COLLECTIVES_TRAFFIC_COUNTER_H_
 
@@ -14,14 +14,14 @@
 
 namespace geminid::collectives {
 
-// Thread-safe, but for CountFor, which comes first.
+// Thread-safe, except CountFor, which comes first.
 class TrafficCounter {
  public:
   explicit TrafficCounter(int world_size);
 
-  // What is counted here counts there too; by rank here, the rank there. Null: nowhere else.
+  // Traffic counted here also counts in `other`, by the ranks that `ranks` maps ours to. Null: no.
   void CountFor(std::shared_ptr<TrafficCounter> other, std::span<const int> ranks);
-  // From now on this counts where `other` did, which has the same ranks, and `other` does not.
+  // From now on this counts where `other` did, which has the same ranks; `other` no longer does.
   void TakeOver(TrafficCounter& other);
 
   void Sent(OpKind kind, int peer, uint64_t bytes);
@@ -49,7 +49,7 @@ class TrafficCounter {
   std::vector<Cell> cells_;  // by kind and rank
   std::array<Done, kOpKindCount> done_ = {};
   std::shared_ptr<TrafficCounter> other_;
-  std::vector<int> ranks_;  // there
+  std::vector<int> ranks_;  // in other_
 };
 
 }  // namespace geminid::collectives

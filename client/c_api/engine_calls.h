@@ -1,5 +1,5 @@
-// How each function on an engine is done: the handle is found, the call made, and an error told
-// apart that the engine will not recover from.
+// The frame of each function on an engine: finds the handle, makes the call, and marks an error as
+// final if the engine cannot recover from it.
 #ifndef GEMINID_CLIENT_C_API_ENGINE_CALLS_H_
 #define GEMINID_CLIENT_C_API_ENGINE_CALLS_H_
 

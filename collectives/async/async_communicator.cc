@@ -15,7 +15,7 @@ namespace {
 
 using Operations = std::function<absl::Status(Communicator&)>;
 
-// Callbacks run where operations end.
+// Runs callbacks on the thread on which the operation ends.
 class InPlace final : public Executor {
  public:
   void Run(std::function<void()> call) override { call(); }
@@ -26,12 +26,12 @@ InPlace& InPlaceExecutor() {
   return executor;
 }
 
-// The end of an operation, as streams know it.
+// The end of an operation, as an event for streams.
 class EndOf final : public Event {
  public:
   explicit EndOf(Pending operation) : operation_(std::move(operation)) {}
   bool ready() const override { return operation_.ready(); }
-  // A failed one has ended, too.
+  // A failed operation has ended too.
   bool WaitFor(absl::Duration timeout) const override {
     (void)operation_.Wait(timeout);
     return operation_.ready();
@@ -83,8 +83,8 @@ class AsyncCommunicator::Queue {
     std::shared_ptr<Pending::State> state;
   };
 
-  // What waits when the queue stops fails at once: the group is aborted. An operation no longer
-  // runs when its Pending is complete, as whoever waited for that may let go of the queue.
+  // Operations that wait when the queue stops fail at once, since the group is aborted. When a
+  // Pending completes, its operation no longer runs, because its waiter may then destroy the queue.
   void Loop() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -95,7 +95,7 @@ class AsyncCommunicator::Queue {
       running_ = true;
       lock.unlock();
       absl::Status status = next.operations(*communicator_);
-      next.operations = nullptr;  // what it kept is free when the operation is complete
+      next.operations = nullptr;  // its captures are destroyed before the operation completes
       lock.lock();
       running_ = false;
       lock.unlock();

@@ -1,4 +1,4 @@
-// The shared side of a Pending.
+// The shared state behind a Pending.
 #ifndef GEMINID_COLLECTIVES_ASYNC_PENDING_STATE_H_
 #define GEMINID_COLLECTIVES_ASYNC_PENDING_STATE_H_
 
@@ -10,7 +10,7 @@
 
 namespace geminid {
 
-// Runs callbacks: the thread that completes requests.
+// Runs callbacks: on the thread that completes requests.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -24,7 +24,7 @@ class Pending::State {
   // `executor` is used by Complete alone, and must live until then.
   explicit State(Executor* executor) : executor_(executor) {}
 
-  // Once. Any thread.
+  // Called once, on any thread.
   void Complete(absl::Status status);
 
   bool ready() const;

@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectByShm(const RankInfo& info,
                     {.timeout = options.timeout, .connect_timeout = options.connect_timeout});
 }
 
-// A program's user knows the network, its author does not: so a variable.
+// An environment variable, because a program's user knows the network and its author does not.
 absl::StatusOr<absl::Duration> Silence() {
   constexpr absl::Duration kLongest = absl::Hours(1);
   const char* const text = std::getenv(kSilenceVariable);

@@ -42,7 +42,7 @@ absl::Status Chain::Run(const Operation& operation, const ChainPlan& plan, const
   for (size_t step = 0; step < plan.steps(); ++step) {
     const ChainPlan::Step moves = plan.StepOf(host, step);
     if (moves.add != ChainPlan::kNone) Add(job, moves.add, SumOf(step));
-    // What memory can do is done while the network works.
+    // Work in memory is done while the network transfers.
     const auto meanwhile = [&] {
       if (step > 0) GEMINID_RETURN_IF_ERROR(deliver_known_in(step - 1));
       return gather_for(step + 1);
@@ -74,7 +74,7 @@ absl::Status Chain::GatherLane(const Job& job, size_t block) {
       [&](auto& host) { return host.DoAllToAll(operation, lanes, gathered_.data()); });
 }
 
-// The block's lanes one behind the other, equally far apart; anything for ranks without a lane.
+// The block's lanes, one after the other at equal distances; undefined for ranks without a lane.
 const std::byte* Chain::Stage(const Job& job, size_t block) {
   const size_t count = job.plan.LaneCount(block);
   const ChainPlan::Lane first = job.plan.LaneOf(block, 0);

@@ -61,8 +61,8 @@ Partition ChainPlan::PartsOf(size_t block) const {
 
 size_t ChainPlan::steps() const {
   const auto hosts = static_cast<size_t>(hosts_.count);
-  // The last block is known on the last host after as many steps as there are hosts before it, and
-  // needs as many again to come back to the first.
+  // The last block is complete on the last host after as many steps as there are hosts before it.
+  // It needs as many again to return to the first host.
   const bool back = blocks_.front().wanted_on == kEveryHost;
   return blocks() + (back ? 2 * (hosts - 1) - 1 : hosts - 1);
 }
@@ -78,9 +78,9 @@ ChainPlan::Step ChainPlan::StepOf(int host, size_t step) const {
   moves.add = Existing(now - host);
   if (host < last) moves.send_partial = moves.add;
   if (host > 0) moves.take_partial = Existing(now + 1 - host);
-  const size_t summed = Existing(now - last);  // on the last host
+  const size_t summed = Existing(now - last);  // by the last host
   if (blocks_.front().wanted_on == kEveryHost) {
-    // In the step in which the last host knows a sum it passes it on, the others a step later.
+    // The last host passes a sum on in the step that completes it, other hosts one step later.
     if (host < last) moves.take_sum = Existing(now - (2 * last - 1 - host));
     if (host > 0) moves.send_sum = Existing(now - (2 * last - host));
     moves.take_sum_from = host + 1;

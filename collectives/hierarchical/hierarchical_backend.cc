@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalBackend::Make(
   }
   ShmOptions shm = options.shm;
   shm.look = [&network] { return network->links().failure(); };  // while it connects
-  // The network goes when all have come there.
+  // With one host the network group ends once all ranks have come.
   if (hosts->count == 1) return ConnectShm(name, rank, hosts->ranks_each, shm);
   shm.first_rank = hosts->RankAt(hosts->HostOf(rank), 0);
   auto host = ConnectShmBackend(absl::StrCat(name, "/host ", hosts->HostOf(rank)),
@@ -64,7 +64,7 @@ absl::Status HierarchicalBackend::DoAllGather(const Operation& operation, const 
                                               std::byte* out, const Partition& parts) {
   const Hosts& hosts = layers_.hosts();
   const size_t width = SizeOf(operation.dtype);
-  // This rank's piece of what a host's ranks have, when it is cut for another host's.
+  // This rank's piece of a host's elements, when they are divided into `pieces`.
   const auto piece = [&](int of_host, const Partition& pieces) {
     return out + (parts.Begin(hosts.FirstOf(of_host)) + pieces.Begin(layers_.local())) * width;
   };
@@ -103,12 +103,12 @@ absl::Status HierarchicalBackend::LearnCosts() {
     costs_ = *costs;
     return absl::OkStatus();
   }
-  // All ranks have met: what fails now fails the group, as it would a moment later.
+  // All ranks have met: a failure now fails the group, as it would a moment later.
   return health().ok() ? costs.status() : absl::OkStatus();
 }
 
 bool HierarchicalBackend::TakesChain(const Operation& operation) const {
-  if (!costs_.has_value()) return false;  // a group that has failed
+  if (!costs_.has_value()) return false;  // the group has failed
   const WaySeconds seconds = SecondsOf(operation, layers_.hosts(), Lanes(), *costs_);
   return seconds.chain < seconds.flat;
 }
@@ -150,7 +150,7 @@ absl::Status HierarchicalBackend::DoReduceScatter(const Operation& operation, co
       GEMINID_RETURN_IF_ERROR(GatherBlock(operation, plan, block, sum, room));
       sum = room;
     }
-    // This rank's part of it.
+    // The part of the lane that is in this rank's slice.
     const size_t own = parts.Begin(Rank());
     const size_t begin = std::max(lane.begin, own);
     const size_t end = std::min(lane.begin + lane.count, own + parts.Count(Rank()));
@@ -207,7 +207,7 @@ absl::Status HierarchicalBackend::DoReduce(const Operation& operation, const std
   return absl::OkStatus();
 }
 
-// On the root's host through memory, from there a lane by each of its ranks.
+// Through memory on the root's host; from there each of its ranks sends one lane.
 absl::Status HierarchicalBackend::DoBroadcast(const Operation& operation, std::byte* inout) {
   const Hosts& hosts = layers_.hosts();
   const size_t width = SizeOf(operation.dtype);
@@ -247,7 +247,7 @@ absl::Status HierarchicalBackend::DoAllToAll(const Operation& operation, const s
   const size_t per_host = pair * static_cast<size_t>(hosts.ranks_each);
   const auto offset = [&](int host) { return static_cast<size_t>(hosts.FirstOf(host)) * pair; };
   std::byte* const room = hosts.are_even() ? Room(offset(hosts.count)) : nullptr;
-  // What this host's ranks have for rank `local` of a host comes together at their rank `local`.
+  // Collects what this host's ranks have for rank `local` of a host at their own rank `local`.
   const auto collect = [&](int for_host, std::byte* to) {
     return layers_.Inside(
         [&](auto& host) { return host.DoAllToAll(operation, in + offset(for_host), to); });

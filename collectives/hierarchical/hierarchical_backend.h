@@ -1,4 +1,4 @@
-// Collectives over hosts and the ranks of each.
+// Collectives over several hosts with several ranks each.
 #ifndef GEMINID_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_BACKEND_H_
 #define GEMINID_COLLECTIVES_HIERARCHICAL_HIERARCHICAL_BACKEND_H_
 
@@ -23,9 +23,9 @@ namespace geminid::collectives {
 // See hierarchical_communicator.h.
 class HierarchicalBackend final : public CommunicatorBackend {
  public:
-  // The communicator that suits these hosts: of shared memory if there is one, of TCP if no two
-  // ranks that share one can make use of it, else this one. `name` is unique among the groups of
-  // the machine. All ranks call it.
+  // Called by all ranks. The communicator that suits these hosts: one of shared memory for a single
+  // host; of TCP if no ranks of one host can use shared memory; else this class. `name` is unique
+  // among the machine's groups.
   static absl::StatusOr<std::unique_ptr<Communicator>> Make(
       std::unique_ptr<TcpBackend> network, std::span<const std::string> host_by_rank,
       const std::string& name, const HierarchyOptions& options);
@@ -64,25 +64,25 @@ class HierarchicalBackend final : public CommunicatorBackend {
                       std::span<const std::string> host_by_rank, std::string name,
                       const HierarchyOptions& options);
 
-  // Measures them. It is part of connecting, and has the time that this has.
+  // Measures link costs. A part of connecting, so it has the timeout of that.
   absl::Status LearnCosts();
   bool TakesChain(const Operation& operation) const;
   LaneBytes Lanes() const { return {options_.longest_lane_bytes, options_.shortest_lane_bytes}; }
   void CountChained(OpKind kind) {
     chained_[static_cast<size_t>(kind)].fetch_add(1, std::memory_order_relaxed);
   }
-  // What a host's ranks have of all ranks' elements, cut for another host: by rank of either, and
-  // ranks that the other host has not get none. For the host itself, as its own group counts them.
+  // Divides the elements of `host`'s ranks for an exchange with `other`: one piece for each local
+  // rank number that both hosts have. If `other` is `host`, as that host's own group divides them.
   Partition PiecesOf(const Partition& parts, int host, int other) const;
-  // All lanes of a block to all ranks of this host.
+  // Distributes all lanes of a block to all ranks of this host.
   absl::Status GatherBlock(const Operation& operation, const ChainPlan& plan, size_t block,
                            const std::byte* lane, std::byte* out);
 
-  // With hosts of different sizes: a rank without twins is not done before its host's others are.
+  // With hosts of different sizes: a rank without twins waits for its host's other ranks.
   absl::Status Depart();
   std::byte* Room(size_t bytes);
 
-  // What the interface says that an operation moves.
+  // Count the bytes that the interface defines for an operation.
   void CountAllGather(const Partition& parts, size_t width);
   void CountReduceScatter(const Partition& parts, size_t width);
   void CountFromRoot(int root, size_t bytes);
@@ -91,7 +91,7 @@ class HierarchicalBackend final : public CommunicatorBackend {
   const std::vector<std::string> host_by_rank_;
   const std::string name_;
   const HierarchyOptions options_;
-  std::optional<LinkCosts> costs_;  // unset: the group failed while they were measured
+  std::optional<LinkCosts> costs_;  // nullopt: the group failed while they were measured
   Layers layers_;
   Chain chain_;
   std::vector<std::byte> room_;

@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectHierarchical(int rank, int 
   HierarchyOptions hierarchy = options.hierarchy;
   hierarchy.shm.timeout = given.timeout;
   hierarchy.shm.connect_timeout = given.connect_timeout;
-  // Also apart from the groups of other jobs of this user on this host.
+  // Unique among the groups of other jobs of this user on this host.
   const std::string name =
       absl::StrCat("hierarchical/", given.host, ":", given.port, "/", given.job);
   options.network.machine = options.host.empty() ? ThisHost() : options.host;

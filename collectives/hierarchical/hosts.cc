@@ -51,7 +51,7 @@ std::string ThisHost() {
     if (::readlink(path.c_str(), which, sizeof(which) - 1) > 0) absl::StrAppend(&host, "/", which);
   }
   if (!host.empty()) return host;
-  char name[256] = {};  // where there is no /proc
+  char name[256] = {};  // if there is no /proc
   if (::gethostname(name, sizeof(name) - 1) != 0) name[0] = '\0';
   return name;
 }

@@ -1,4 +1,4 @@
-// The two groups that ranks on several hosts are made of, failing as one.
+// The two groups of a hierarchical communicator, which fail together.
 #ifndef GEMINID_COLLECTIVES_HIERARCHICAL_LAYERS_H_
 #define GEMINID_COLLECTIVES_HIERARCHICAL_LAYERS_H_
 
@@ -15,8 +15,8 @@
 
 namespace geminid::collectives {
 
-// A failure of either group fails the other one, on all hosts, with the same words: those that the
-// network's coordinator heard first.
+// A failure of either group fails the other one, on all hosts, with the same message: the one that
+// the network's coordinator received first.
 class Layers {
  public:
   // `network` has all ranks, `host` those of this rank's host.
@@ -30,24 +30,24 @@ class Layers {
   TcpBackend& network() const { return *network_; }
   int host() const { return hosts_.HostOf(network_->Rank()); }
   int local() const { return hosts_.LocalOf(network_->Rank()); }
-  // How many ranks this host has.
+  // The number of ranks on this host.
   int size() const { return hosts_.SizeOf(host()); }
-  // Whether every host has a rank of this one's number.
+  // Whether every host has a rank with this rank's local number.
   bool has_twins() const { return local() < hosts_.ranks_each; }
-  // The rank on another host that has this rank's place there.
+  // The rank on another host with this rank's local number.
   int Twin(int host) const { return hosts_.RankAt(host, local()); }
 
-  // What every collective does first: returns when all ranks of this host have entered it, and
-  // tells them if they disagree.
+  // Must begin every collective: returns when all ranks of this host have entered it, and reports
+  // if they disagree.
   absl::Status Arrive(const Operation& operation, absl::Duration timeout);
-  // For messages, which nobody else needs to arrive for.
+  // Begins messages, for which no other rank of the host needs to arrive.
   void Allow(absl::Duration timeout);
 
-  // Something between the ranks of this host.
+  // Runs `work` among the ranks of this host.
   using OnHost = absl::FunctionRef<absl::Status(CommunicatorBackend& host)>;
   absl::Status Inside(OnHost work);
-  // An exchange with ranks of other hosts, and what can be done while the bytes travel. It may be
-  // what the peers wait for.
+  // Exchanges messages with ranks of other hosts, and runs `meanwhile` while the bytes travel.
+  // Peers may be waiting for it.
   using Meanwhile = std::function<absl::Status()>;
   absl::Status Between(const Parcels& parcels, const Meanwhile& meanwhile = nullptr);
 
@@ -57,8 +57,8 @@ class Layers {
   const Hosts hosts_;
   const std::unique_ptr<TcpBackend> network_;
   const std::unique_ptr<CommunicatorBackend> host_;
-  // Whoever waits for a rank that has not come gives up first and names it; whoever waits for those
-  // who wait, later.
+  // A rank that waits for an absent rank must time out first and name it; ranks that wait for the
+  // waiting rank time out later.
   absl::Duration timeout_between_;
 };
 

@@ -17,7 +17,7 @@ constexpr int kLargeTries = 3;
 constexpr size_t kHostBytes = 1024 * 1024;  // of all ranks of a host together
 constexpr Operation kMeeting = {.kind = OpKind::kBarrier};
 
-// The shortest of `tries` runs; ranks of a host begin each together.
+// The shortest of `tries` runs; a host's ranks begin each run together.
 absl::StatusOr<double> ShortestSeconds(Layers& layers, int tries,
                                        absl::FunctionRef<absl::Status()> run) {
   double shortest = std::numeric_limits<double>::infinity();
@@ -31,7 +31,7 @@ absl::StatusOr<double> ShortestSeconds(Layers& layers, int tries,
   return shortest;
 }
 
-// From each rank to its twin on the next host. Ranks without twins look on.
+// From each rank to its twin on the next host. Ranks without twins do nothing.
 absl::Status PassOn(Layers& layers, std::vector<std::byte>& out, std::vector<std::byte>& in) {
   const int hosts = layers.hosts().count;
   const Operation operation = {.kind = OpKind::kBarrier, .count = out.size()};

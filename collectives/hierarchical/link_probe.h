@@ -1,4 +1,4 @@
-// What messages between hosts cost, measured.
+// Measures the cost of messages between hosts.
 #ifndef GEMINID_COLLECTIVES_HIERARCHICAL_LINK_PROBE_H_
 #define GEMINID_COLLECTIVES_HIERARCHICAL_LINK_PROBE_H_
 
@@ -9,9 +9,9 @@
 
 namespace geminid::collectives {
 
-// All ranks call it at once, and get the same: of each cost the slowest rank's, of whose tries the
-// least counts, since what else the machine does only adds to it. Ten small exchanges and three
-// of 1 MiB per host, each to the next: 25 ms of a link of 1 Gbit/s, 3 ms of one of 10.
+// Collective; all ranks get the same costs. Each is that of the slowest rank, and a rank's cost is
+// the least of its tries, since other work of the machine only adds to it. Ten small exchanges and
+// three of 1 MiB per host, each to the next host: 25 ms at 1 Gbit/s, 3 ms at 10 Gbit/s.
 absl::StatusOr<LinkCosts> MeasureLinks(Layers& layers, absl::Duration timeout);
 
 }  // namespace geminid::collectives

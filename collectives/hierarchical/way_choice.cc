@@ -7,15 +7,15 @@
 namespace geminid::collectives {
 namespace {
 
-// The elements of a lane of a block, of `lane_count` elements in all blocks together.
+// The elements of one block's lane, if a lane has `lane_count` elements over all blocks.
 size_t LongestLane(const LaneBytes& bytes, size_t lane_count, size_t width) {
-  constexpr size_t kBlocks = 16;  // each takes its step on each host: more only cost their start
+  constexpr size_t kBlocks = 16;  // more blocks only add the start of a step on each host
   return std::max<size_t>(
       1, std::clamp(lane_count * width / kBlocks, bytes.shortest, bytes.longest) / width);
 }
 
-// Steps follow each other. A step is an exchange with other hosts and, while it goes on, two
-// meetings of a host's ranks: the lanes of the next block come together, and a sum goes to all.
+// Steps are sequential. A step is an exchange with other hosts; meanwhile a host's ranks meet
+// twice, to gather the lanes of the next block and to distribute a sum.
 double ChainSeconds(const Operation& operation, const Hosts& hosts, const LaneBytes& lanes,
                     const LinkCosts& costs) {
   const ChainPlan plan = PlanOf(operation, hosts, lanes);
@@ -28,7 +28,7 @@ double ChainSeconds(const Operation& operation, const Hosts& hosts, const LaneBy
     return static_cast<double>(count * element);
   };
   const size_t partial = is_wide ? sizeof(float) : width;
-  double busiest_bytes = 0;  // of the busiest link of each step, added up
+  double busiest_bytes = 0;  // summed over steps: the busiest link's bytes
   for (size_t step = 0; step < plan.steps(); ++step) {
     double busiest = 0;
     for (int host = 0; host < hosts.count; ++host) {
@@ -46,7 +46,7 @@ double ChainSeconds(const Operation& operation, const Hosts& hosts, const LaneBy
 double FlatSeconds(const Operation& operation, const Hosts& hosts, const LinkCosts& costs) {
   const double bytes = static_cast<double>(operation.count * SizeOf(operation.dtype));
   const double ranks = hosts.ranks();
-  // Of buffers, on the busiest link: of each rank to each, and of each once to each host.
+  // In buffers, on the busiest link: from each rank to each rank, and once to each host.
   double scattered = 0, once = 0;
   for (int host = 0; host < hosts.count; ++host) {
     const double here = hosts.SizeOf(host);
@@ -58,11 +58,11 @@ double FlatSeconds(const Operation& operation, const Hosts& hosts, const LinkCos
   switch (operation.kind) {
     case OpKind::kReduceScatter:
       return scatter_seconds;
-    case OpKind::kReduce:  // all buffers to the root
+    case OpKind::kReduce:  // all buffers go to the root
       return costs.flat_exchange_seconds +
              (ranks - hosts.SizeOf(hosts.HostOf(operation.root_or_tag))) * bytes *
                  costs.seconds_per_byte;
-    default:  // and the sums from host to host, each once
+    default:  // scattered; then the sums go to each host once
       return scatter_seconds + costs.exchange_seconds + 2 * costs.meeting_seconds +
              once * bytes * costs.seconds_per_byte;
   }

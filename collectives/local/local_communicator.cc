@@ -86,7 +86,7 @@ class LocalBackend final : public CommunicatorBackend {
     }
     if (receive != nullptr) {
       if (absl::Status s = TakeOne(*receive); !s.ok()) {
-        // The group has failed, so this only takes our letter back.
+        // The group has failed, so this only removes our letter.
         if (send != nullptr) (void)group_->AwaitLetter(Rank(), send->peer, &letter, timeout());
         return s;
       }
@@ -119,8 +119,8 @@ class LocalBackend final : public CommunicatorBackend {
   }
 
  private:
-  // Lays the buffers open and waits for the others' to be. Every rank sees the same offers, so all
-  // of them succeed or all fail, which Part() relies on.
+  // Offers the buffers and waits for the others' offers. Every rank sees the same offers, so all
+  // ranks succeed or all fail, which Part() relies on.
   absl::Status Open(const Operation& operation, const std::byte* in, const std::byte* out) {
     group_->Post(Rank(), {.operation = operation, .in = in, .out = out});
     GEMINID_RETURN_IF_ERROR(group_->Meet(Rank(), operation, timeout()));
@@ -133,7 +133,7 @@ class LocalBackend final : public CommunicatorBackend {
     return absl::OkStatus();
   }
 
-  // After this the others are done with our buffers.
+  // After this call no peer uses this rank's buffers.
   absl::Status Close() {
     group_->Part(Rank());
     return absl::OkStatus();

@@ -10,8 +10,8 @@
 
 namespace geminid::collectives {
 
-// One communicator per rank, each for one thread. Cost of an operation: two meetings on a condition
-// variable and one copy of each byte received.
+// One communicator per rank, each used by one thread. An operation costs two meetings on a
+// condition variable and one copy of each received byte.
 std::vector<std::unique_ptr<Communicator>> MakeLocalCommunicators(
     int world_size, absl::Duration timeout = kDefaultTimeout);
 

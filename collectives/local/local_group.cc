@@ -8,7 +8,7 @@ namespace geminid::collectives {
 namespace {
 
 std::chrono::steady_clock::time_point DeadlineIn(absl::Duration timeout) {
-  // A wait of a century is for ever; steady_clock would overflow with InfiniteDuration().
+  // A century is practically infinite; InfiniteDuration() would overflow steady_clock.
   constexpr absl::Duration kForEver = absl::Hours(24 * 365 * 100);
   return std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(std::min(timeout, kForEver));
 }
@@ -99,7 +99,7 @@ absl::Status LocalGroup::AwaitLetter(int from, int to, Letter* letter, absl::Dur
   const auto deadline = DeadlineIn(timeout);
   std::unique_lock lock(mutex_);
   while (letter->state != LetterState::kDone) {
-    // A receiver that is copying ends soon, and must not lose the memory under its hands.
+    // A receiver that is copying ends soon, and its source must not be freed meanwhile.
     if (letter->state == LetterState::kTaken) {
       changed_.wait(lock);
       continue;

@@ -1,4 +1,4 @@
-// What the threads of one local group share: a meeting point and mailboxes.
+// The shared part of a local group's threads: a meeting point and mailboxes.
 #ifndef GEMINID_COLLECTIVES_LOCAL_LOCAL_GROUP_H_
 #define GEMINID_COLLECTIVES_LOCAL_LOCAL_GROUP_H_
 
@@ -20,30 +20,30 @@
 
 namespace geminid::collectives {
 
-// All methods may be called by any thread; waits end with the first failure of the group, which
-// they return.
+// All methods may be called on any thread. A wait ends with the first failure of the group, and
+// returns it.
 class LocalGroup {
  public:
   explicit LocalGroup(int world_size);
 
-  // What a rank lays open while the others read: valid between Meet and Part.
+  // The buffers that a rank lets the others read; valid between Meet and Part.
   struct Offer {
     Operation operation;
     const std::byte* in = nullptr;
     const std::byte* out = nullptr;
   };
   void Post(int rank, const Offer& offer);
-  // Returns when all ranks have called it as often as this one. Everything a rank did before is
-  // then visible to all.
+  // Returns when all ranks have called it as often as this rank. All earlier writes of each rank
+  // are then visible to all.
   absl::Status Meet(int rank, const Operation& operation, absl::Duration timeout);
-  // Returns when all ranks that met have called it: nobody reads this rank's offer any more. It has
-  // no timeout and no failure, because peers between Meet and Part only copy memory, and the
-  // caller's buffers must not go away under them.
+  // Returns when all ranks that met have called it, so that nothing reads this rank's offer any
+  // more. Has no timeout and no failure: peers between Meet and Part only copy memory, and the
+  // caller's buffers must not go away meanwhile.
   void Part(int rank);
-  // Between Meet and Part only.
+  // Valid between Meet and Part only.
   const Offer& offer(int rank) const { return offers_[static_cast<size_t>(rank)]; }
 
-  // A message waits in its sender's memory; the receiver copies it from there.
+  // A message stays in its sender's memory until the receiver has copied it.
   enum class LetterState { kPosted, kTaken, kDone };
   struct Letter {
     Operation operation;
@@ -54,22 +54,22 @@ class LocalGroup {
   absl::Status TakeLetter(int from, int to, const Operation& operation, absl::Duration timeout,
                           Letter** letter);
   void FinishLetter(Letter* letter);
-  // Returns when the receiver is done with the letter; on failure takes it out of the mailbox.
+  // Returns when the receiver has finished with the letter. On failure removes it from the mailbox.
   absl::Status AwaitLetter(int from, int to, Letter* letter, absl::Duration timeout);
 
   absl::Status Fail(const absl::Status& status);
   absl::Status failure() const;
   void Leave(int rank);
 
-  // The group of those ranks that call this, which is all that have not left, and their ranks here,
-  // ascending. All get the same.
+  // The group of the ranks that call this: all ranks that have not left. `ranks`: their numbers
+  // here, ascending. All callers get the same.
   struct Remainder {
     std::shared_ptr<LocalGroup> group;
     std::vector<int> ranks;
   };
   absl::StatusOr<Remainder> Shrink(int rank, absl::Duration timeout);
 
-  // The group of a subset; made by the first of `members` to ask, forgotten when all have asked.
+  // The group of a subset. The first of its `members` to call creates it, the last releases it.
   std::shared_ptr<LocalGroup> Subset(const std::string& key, int members);
 
  private:
@@ -90,8 +90,8 @@ class LocalGroup {
   std::vector<uint64_t> meetings_;  // calls of Meet, by rank
   std::vector<uint64_t> partings_;  // calls of Part, by rank
   std::vector<bool> left_;
-  std::vector<bool> shrinking_;  // in Shrink(), or out of it with remainder_
-  Remainder remainder_;          // once all that are left have come
+  std::vector<bool> shrinking_;  // in Shrink(), or returned from it with remainder_
+  Remainder remainder_;          // complete when all remaining ranks have come
   std::vector<std::deque<Letter*>> mailboxes_;
   std::map<std::string, PendingSubset> subsets_;
   absl::Status failure_;

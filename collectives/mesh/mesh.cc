@@ -34,7 +34,7 @@ absl::Status CheckAxes(const std::vector<MeshAxis>& axes) {
   return absl::OkStatus();
 }
 
-// The world sizes next to this one that the axes fit if a further axis takes what is left.
+// The world sizes nearest to this one that the axes fit if a further axis takes the rest.
 std::string NearestWorlds(int64_t ranks, int world_size) {
   const int64_t below = world_size / ranks * ranks;
   const int64_t above = below + ranks;
@@ -89,7 +89,7 @@ int Mesh::Coordinate(int rank, std::string_view axis) const {
 }
 
 std::vector<int> Mesh::Group(int rank, std::initializer_list<std::string_view> along) const {
-  // The member that sits at 0 of every named axis, then all the others from it.
+  // First the member at coordinate 0 of every named axis, then all the others relative to it.
   int first = rank;
   std::vector<size_t> moved;
   for (const std::string_view axis : along) {

@@ -1,4 +1,4 @@
-// Which memory of a rank's GPU communicators register with NCCL ("user buffers"), while it is
+// Memory of a rank's GPU that communicators register with NCCL ("user buffers") while it is
 // mapped.
 #ifndef GEMINID_COLLECTIVES_NCCL_NCCL_BUFFERS_H_
 #define GEMINID_COLLECTIVES_NCCL_NCCL_BUFFERS_H_
@@ -11,26 +11,26 @@
 
 namespace geminid::collectives {
 
-// Somebody who registers memory: a communicator's NCCL.
+// Registers memory: a communicator's NCCL.
 class BufferUser {
  public:
   virtual ~BufferUser() = default;
-  virtual bool Register(std::span<std::byte> memory) = 0;    // whether it could
-  virtual void Deregister(std::span<std::byte> memory) = 0;  // which was registered
+  virtual bool Register(std::span<std::byte> memory) = 0;    // whether it was registered
+  virtual void Deregister(std::span<std::byte> memory) = 0;  // `memory` was registered
 };
 
-// Thread-safe. Nobody's call may lead back into it.
+// Thread-safe. A user's functions must not call back into it.
 class NcclBuffers {
  public:
-  // For those who use it and those who will. One allocation of the driver's each: older versions of
-  // NCCL map no more than that of a registration.
+  // Adds memory for current and later users. One allocation of the driver per call, because older
+  // versions of NCCL map only one allocation per registration.
   void Add(std::span<std::byte> memory);
-  // When it returns, nothing is registered any more and all may be unmapped. Waits for operations
-  // under way.
+  // When it returns, nothing is registered any more and all memory may be unmapped. Waits for
+  // operations in progress.
   void RemoveAll();
 
-  // `user` hears of all there is, and of all that comes and goes, until Leave returns, which is
-  // before its end. Whether it could register all there is now.
+  // `user` is told of all memory, and of later changes, until Leave returns; it must call Leave
+  // before it ends. Returns whether it could register all current memory.
   bool Join(BufferUser* user);
   void Leave(BufferUser* user);
 

@@ -28,7 +28,7 @@ using gpu::NcclType;
 
 CUdeviceptr Address(const std::byte* place) { return reinterpret_cast<uintptr_t>(place); }
 
-// Messages and copies of a group, up to the first that NCCL refuses.
+// Calls NCCL for a group's messages and copies, until NCCL refuses one.
 class Calls {
  public:
   explicit Calls(const NcclGroup& group) : group_(group) {}
@@ -247,13 +247,13 @@ class NcclBackend final : public CommunicatorBackend {
   uint64_t RegisteredBytes() const override { return group_->registered_bytes(); }
 
  private:
-  // All ranks are here and about to do the same.
+  // Returns when all ranks are about to execute the same operation.
   absl::Status Agree(const Operation& operation) {
     control_.SetTimeout(timeout());
     return control_.DoBarrier(operation);
   }
 
-  // Both ends of a message show each other what they are about to do.
+  // Both ends of a message exchange their operations and compare them.
   absl::Status AgreeOnMessages(const Message* send, const Message* receive) {
     control_.SetTimeout(timeout());
     const Operation letter = {.kind = OpKind::kSend, .count = sizeof(Operation)};
@@ -288,10 +288,10 @@ class NcclBackend final : public CommunicatorBackend {
     return rows;
   }
 
-  // What NCCL is given of an operation: the caller's own, or staging where that may not be given.
+  // The memory that NCCL gets: the caller's, or staging if NCCL may not get that.
   struct Given {
     const std::byte* in;  // has the caller's bytes
-    std::byte* out;       // what comes must be copied on, if it is not the caller's
+    std::byte* out;       // if not the caller's memory, the result must be copied on
   };
   absl::StatusOr<Given> Give(const std::byte* in, size_t in_bytes, std::byte* out,
                              size_t out_bytes) {
@@ -323,7 +323,7 @@ class NcclBackend final : public CommunicatorBackend {
     }));
   }
 
-  // What fails here fails for all, in the words of who was first.
+  // A failure here fails all ranks, with the message of the first one to fail.
   absl::Status Told(const absl::Status& status) {
     if (status.ok()) return status;
     control_.Abort(status);
@@ -338,10 +338,10 @@ class NcclBackend final : public CommunicatorBackend {
 
   const std::unique_ptr<Communicator> control_communicator_;
   CommunicatorBackend& control_;
-  const std::unique_ptr<NcclGroup> group_;  // ends before what it watches
+  const std::unique_ptr<NcclGroup> group_;  // destroyed before what it watches
 };
 
-// What a rank brings: travels as bytes.
+// What each rank contributes, sent as raw bytes.
 struct Offer {
   std::array<char, 16> gpu;
   std::array<char, 8> has_library;  // [0]: 1 or 0
@@ -400,7 +400,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectNccl(const NcclPlace& place
   auto group =
       NcclGroup::Create(place, nccl, id, control->Rank(), control->WorldSize(), control->timeout(),
                         [&backend] { return backend.LookForTheDead(); });
-  // Whoever could not tells the others, and all of them do without.
+  // A rank that cannot tells the others, and all of them do without.
   absl::Status mine = group.status();
   if (mine.ok() && scratch_bytes > 0) mine = (*group)->Rows(scratch_bytes).status();
   if (!mine.ok()) backend.Abort(mine);

@@ -16,12 +16,12 @@ namespace {
 
 using gpu::NcclResult;
 
-// While the GPU works: soon after it is done, at little cost to who else needs the processor.
+// Pauses while the GPU works: they notice its end soon, and leave the processor to others.
 constexpr std::chrono::microseconds kFirstSleep{5};
 constexpr std::chrono::microseconds kLongestSleep{200};
-// Between looks at the peers; far below the 2 s within which a death is said.
+// Between checks of the peers; far below the 2 s within which a death must be reported.
 constexpr std::chrono::milliseconds kWatch{20};
-// NCCL often hears of a death before whoever can say whose it was.
+// NCCL often notices a death before the rank is known that died.
 constexpr absl::Duration kPatienceForAName = absl::Milliseconds(500);
 // For peers that end as well, and for a stream whose work was aborted.
 constexpr absl::Duration kPatienceAtTheEnd = absl::Milliseconds(500);
@@ -132,7 +132,7 @@ bool NcclGroup::Register(std::span<std::byte> memory) {
   const Scope scope(place_);
   void* handle = nullptr;
   const NcclResult result = nccl_->comm_register(comm_, memory.data(), memory.size(), &handle);
-  // A null handle without an error: switched off (NCCL_LOCAL_REGISTER).
+  // A null handle without an error: registration is switched off (NCCL_LOCAL_REGISTER).
   if (result != NcclResult::kSuccess || handle == nullptr) return false;
   registered_[memory.data()] = {.bytes = memory.size(), .handle = handle};
   registered_bytes_ += memory.size();
@@ -178,7 +178,7 @@ absl::Status NcclGroup::OnStream(const Operation& operation, absl::Duration time
 }
 
 absl::Status NcclGroup::AwaitReady(const std::string& what, absl::Duration timeout) {
-  // Await asks NCCL for its state each time.
+  // Await queries NCCL's state each time.
   return Await(what, timeout, [this, &what]() -> absl::StatusOr<bool> {
     NcclResult state = NcclResult::kSuccess;
     const NcclResult asked = nccl_->comm_async_error(comm_, &state);
@@ -194,7 +194,7 @@ absl::Status NcclGroup::AwaitStream(const Operation& operation, absl::Duration t
     const CUresult result = driver.event_query(passed_);
     if (result == CUDA_ERROR_NOT_READY) return false;
     GEMINID_RETURN_IF_ERROR(Check(result, "cuEventQuery"));
-    // An event is ready, too, when the device is lost.
+    // An event is also ready when the device is lost.
     GEMINID_RETURN_IF_ERROR(Check(driver.stream_query(stream_), "cuStreamQuery"));
     return true;
   });
@@ -204,7 +204,7 @@ absl::Status NcclGroup::Await(const std::string& what, absl::Duration timeout,
                               const std::function<absl::StatusOr<bool>()>& is_done) {
   base::Deadline deadline = base::Deadline::In(timeout);
   base::Deadline next_watch = base::Deadline::In(absl::FromChrono(kWatch));
-  absl::Status failure;  // of NCCL, which somebody may explain yet
+  absl::Status failure;  // of NCCL; a peer's death may still explain it
   std::chrono::microseconds sleep = kFirstSleep;
   while (true) {
     if (failure.ok()) {
@@ -237,9 +237,9 @@ absl::Status NcclGroup::Await(const std::string& what, absl::Duration timeout,
 
 absl::Status NcclGroup::Abort(const absl::Status& status) {
   if (comm_ != nullptr) nccl_->comm_abort(std::exchange(comm_, nullptr));
-  registered_.clear();  // NCCL has forgotten it
+  registered_.clear();  // NCCL has dropped the registrations
   registered_bytes_ = 0;
-  // Kernels of NCCL end when it is aborted.
+  // NCCL's kernels end when it is aborted.
   const gpu::DriverApi& driver = *place_.driver;
   const base::Deadline deadline = base::Deadline::In(kPatienceAtTheEnd);
   while (driver.stream_query(stream_) == CUDA_ERROR_NOT_READY && !deadline.Passed()) {

@@ -1,5 +1,5 @@
-// The part of an NCCL communicator that knows NCCL and the driver: queues on a stream of its own,
-// and waits there for the GPU while it watches the peers.
+// The part of an NCCL communicator that calls NCCL and the driver: queues work on a stream of its
+// own, and waits for the GPU while it watches the peers.
 #ifndef GEMINID_COLLECTIVES_NCCL_NCCL_GROUP_H_
 #define GEMINID_COLLECTIVES_NCCL_NCCL_GROUP_H_
 
@@ -22,13 +22,13 @@
 
 namespace geminid::collectives {
 
-// Of one thread at a time, but for the registering of memory.
+// Used by one thread at a time, except for registering memory.
 class NcclGroup final : public BufferUser {
  public:
-  // What ends a wait: not OK when a peer has died or the group has failed.
+  // Ends a wait with an error: a peer has died, or the group has failed.
   using Watch = std::function<absl::Status()>;
 
-  // Meets the other ranks of the id.
+  // Blocks until the other ranks with this id have come.
   static absl::StatusOr<std::unique_ptr<NcclGroup>> Create(const NcclPlace& place,
                                                            const gpu::NcclApi* nccl,
                                                            const gpu::NcclId& id, int rank,
@@ -40,23 +40,23 @@ class NcclGroup final : public BufferUser {
 
   const NcclPlace& place() const { return place_; }
 
-  // Tells NCCL of place().buffers, of rows and of `staging_bytes` of staging. False if there are
-  // none or any of it was not taken; then, and when it was so on another rank, TellNothing takes
-  // all back. NCCL's rule: its memory is registered on all ranks of a call or on none.
+  // Registers place().buffers, the rows, and `staging_bytes` of staging. False if there are no
+  // buffers or any registration failed. If it was false on any rank, TellNothing undoes it on all:
+  // NCCL demands registered memory on all ranks of a call, or on none.
   bool TellAll(size_t staging_bytes);
   void TellNothing();
-  // Whether NCCL may be given it: it was told of nothing, or of all of this at once.
+  // Whether NCCL may use `memory` itself: nothing is registered, or one registration has it.
   bool MayGive(std::span<const std::byte> memory) const;
 
-  // Of a range that comes or goes; waits for an operation under way. What NCCL refuses may not be
-  // given to it.
+  // Called when a range comes or goes; waits for an operation in progress. Memory that NCCL refuses
+  // may not be passed to it.
   bool Register(std::span<std::byte> memory) override;
-  void Deregister(std::span<std::byte> memory) override;  // nothing, if it is not registered
+  void Deregister(std::span<std::byte> memory) override;  // no effect if `memory` is not registered
   uint64_t registered_bytes() const { return registered_bytes_; }
 
-  // Calls `queue`, in NCCL's group or without one, which queues on stream(); then waits until the
-  // stream has passed. When that fails NCCL is aborted, and nothing reads or writes the buffers any
-  // more, unless the GPU hangs.
+  // Calls `queue`, within NCCL's group or without one, which queues work on stream(). Then waits
+  // until the stream has completed it. If that fails, NCCL is aborted, and nothing accesses the
+  // buffers any more, unless the GPU hangs.
   absl::Status InGroup(const Operation& operation, absl::Duration timeout,
                        const std::function<gpu::NcclResult()>& queue);
   absl::Status OnStream(const Operation& operation, absl::Duration timeout,
@@ -67,13 +67,13 @@ class NcclGroup final : public BufferUser {
   CUstream stream() const { return stream_; }
   absl::Status Check(CUresult result, const char* call) const;
 
-  // Device memory of at least so many bytes, until the next call, which NCCL may be given. Rows are
-  // what is added up; what may not be given goes by way of staging.
+  // Device memory of at least so many bytes, valid until the next call, which may be passed to
+  // NCCL. Rows: the values to add up. Staging: for memory that may not be passed to NCCL.
   absl::StatusOr<std::byte*> Rows(size_t bytes) { return Grow(bytes, &rows_); }
   absl::StatusOr<std::byte*> Staging(size_t bytes) { return Grow(bytes, &staging_); }
 
  private:
-  // Makes the context this thread's.
+  // Makes the context the thread's current one.
   class Scope {
    public:
     explicit Scope(const NcclPlace& place) : driver_(*place.driver) {
@@ -97,32 +97,32 @@ class NcclGroup final : public BufferUser {
   };
   struct Registered {
     size_t bytes = 0;
-    void* handle = nullptr;  // NCCL's
+    void* handle = nullptr;  // of NCCL
   };
 
   NcclGroup(const NcclPlace& place, const gpu::NcclApi* nccl, Watch watch)
       : place_(place), nccl_(nccl), watch_(std::move(watch)) {}
 
   absl::Status MakeStream();
-  // Until `is_done`; what went wrong with NCCL, with the peers, or the deadline.
+  // Waits until `is_done`. Errors: of NCCL or the peers, or the deadline.
   absl::Status Await(const std::string& what, absl::Duration timeout,
                      const std::function<absl::StatusOr<bool>()>& is_done);
   absl::Status AwaitReady(const std::string& what, absl::Duration timeout);
   absl::Status AwaitStream(const Operation& operation, absl::Duration timeout);
   absl::Status ErrorOf(gpu::NcclResult result, const std::string& what);
-  // Returns `status`.
+  // Aborts NCCL and returns `status`.
   absl::Status Abort(const absl::Status& status);
   absl::StatusOr<std::byte*> Grow(size_t bytes, Room* room);
 
   const NcclPlace place_;
   const gpu::NcclApi* const nccl_;
   const Watch watch_;
-  // A communicator is not for two threads at once: an operation holds this until its end.
+  // NCCL's communicator is not thread-safe: an operation holds this until its end.
   mutable std::mutex calls_;
   gpu::NcclComm comm_ = nullptr;                       // null: aborted
   std::map<const std::byte*, Registered> registered_;  // guarded by calls_
   std::atomic<uint64_t> registered_bytes_ = 0;
-  std::atomic<bool> tells_ = false;  // NCCL of memory
+  std::atomic<bool> tells_ = false;  // memory is registered with NCCL
   CUstream stream_ = nullptr;
   CUevent passed_ = nullptr;
   Room rows_;

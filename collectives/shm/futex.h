@@ -1,4 +1,4 @@
-// A counter in shared memory that can be slept on.
+// A counter in shared memory that threads can sleep on.
 #ifndef GEMINID_COLLECTIVES_SHM_FUTEX_H_
 #define GEMINID_COLLECTIVES_SHM_FUTEX_H_
 
@@ -15,15 +15,15 @@
 
 namespace geminid::collectives {
 
-// Two processes share it, so the futex calls are not the private ones. `waiters` only saves the
-// system call when nobody sleeps: a sleeper killed between its two updates leaves it too high,
-// which costs a call per update and nothing else.
+// Two processes share it, so its futex calls are not the private ones. `waiters` only saves the
+// system call if no thread sleeps. A sleeper that is killed between its two updates leaves it too
+// high, which only costs a call per update.
 struct alignas(64) Counter {
   std::atomic<uint32_t> value{0};
   std::atomic<uint32_t> waiters{0};
 
-  // Sequentially consistent against Sleep(): either the sleeper sees the new value or this sees the
-  // sleeper.
+  // Sequentially consistent with Sleep(): either the sleeper sees the new value, or this call sees
+  // the sleeper.
   void Set(uint32_t next) {
     value.store(next, std::memory_order_seq_cst);
     if (waiters.load(std::memory_order_seq_cst) != 0) WakeAll();
@@ -34,8 +34,8 @@ struct alignas(64) Counter {
   }
   void WakeAll() { ::syscall(SYS_futex, &value, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
-  // Sleeps while the value is `seen`, at most `limit`; false when the limit passed. Registers as a
-  // waiter only around the call: re-check the condition after the registration with `recheck`.
+  // Sleeps while the value is `seen`, at most for `limit`; false if the limit has passed. Registers
+  // as a waiter only around the call; `recheck` tests the condition again after the registration.
   template <class Recheck>
   bool Sleep(std::chrono::nanoseconds limit, Recheck recheck) {
     waiters.fetch_add(1, std::memory_order_seq_cst);

@@ -28,10 +28,10 @@ using Look = std::function<absl::Status()>;
 
 constexpr uint32_t kMagic = 0x53524d47;  // "GMRS"
 constexpr uint32_t kVersion = 4;
-constexpr int kPollMilliseconds = 50;  // between two looks
+constexpr int kPollMilliseconds = 50;  // between two checks
 
-// From a rank to rank 0: that it has come, with its pidfd, and later that it has taken what it was
-// offered. With a code: why it cannot.
+// From a rank to rank 0: it has come, with its pidfd; later: it has received the offer. With a
+// code: the reason why it cannot.
 struct Report {
   uint32_t magic = kMagic;
   uint32_t version = kVersion;
@@ -41,8 +41,8 @@ struct Report {
   char reason[1004] = {};
 };
 
-// From rank 0: an offer of the memory and the pidfds; the same without them when all ranks have
-// theirs; or a refusal with the reason. With a code: nobody gets anything.
+// From rank 0: an offer of the memory and the pidfds; the same without them, once all ranks have
+// theirs; or a refusal with its reason. With a code: no rank gets anything.
 struct Answer {
   uint32_t magic = kMagic;
   uint32_t accepted = 0;
@@ -73,7 +73,7 @@ absl::StatusOr<base::UniqueFd> Duplicated(int fd) {
   return copy;
 }
 
-// Waits for a record, or for its sender to hang up.
+// Waits for a record, or until its sender closes.
 absl::Status AwaitRecord(int socket, const base::Deadline& deadline, const Look& look,
                          absl::string_view late) {
   pollfd entry{.fd = socket, .events = POLLIN, .revents = 0};
@@ -84,7 +84,7 @@ absl::Status AwaitRecord(int socket, const base::Deadline& deadline, const Look&
   return absl::OkStatus();
 }
 
-// Rank 0's side: collects the ranks, then tells them all.
+// Rank 0's side: collects the ranks, then answers all of them.
 class Host {
  public:
   Host(std::string name, int world_size)
@@ -115,7 +115,7 @@ class Host {
   struct Member {
     base::UniqueFd socket{};
     base::UniqueFd process{};  // once admitted
-    bool failed = false;       // it has come, and knows that the ranks cannot meet
+    bool failed = false;       // the rank has come, and knows that the ranks cannot meet
 
     bool has_come() const { return failed || process.valid(); }
   };
@@ -146,7 +146,7 @@ class Host {
       return absl::OkStatus();
     }
     const size_t strangers = strangers_.size();
-    // A rank that hangs up before the others are here has died; its successor may take its place.
+    // A rank that closes before all have come has died; its replacement may take its place.
     for (size_t r = 0; r < members_.size(); ++r) {
       if (polls[1 + strangers + r].revents != 0) members_[r] = Member();
     }
@@ -167,7 +167,7 @@ class Host {
       Disappoint(base::WithLimits(absl::ErrnoToStatus(
           errno, absl::StrCat("rank 0 cannot meet ", members_.size(), " ranks"))));
     }
-    // Strangers that never speak are bounded: the oldest gives way.
+    // Connections that never speak are limited: the oldest one is closed.
     if (!socket.valid() || !PeerIsSameUser(socket.get())) return absl::OkStatus();
     if (strangers_.size() >= kMaxShmRanks) strangers_.erase(strangers_.begin());
     strangers_.push_back(std::move(socket));
@@ -213,7 +213,7 @@ class Host {
 
   void Refuse(int socket, const std::string& reason) {
     refused_ = reason;
-    // It may be gone already; it has its own timeout.
+    // The peer may be gone already; it has its own timeout.
     Tell(socket, Refusal(absl::StatusCode::kOk, reason));
   }
 
@@ -221,8 +221,8 @@ class Host {
     (void)SendRecord(socket, std::as_bytes(std::span(&answer, 1)), {});
   }
 
-  // The ranks cannot meet, for the first of such reasons. Those that are here are told, and those
-  // that come later when they come.
+  // Records the first reason why the ranks cannot meet. Ranks that are here are told now, later
+  // ones when they come.
   void Disappoint(const absl::Status& why, absl::string_view before = "") {
     if (failure_.ok()) {
       failure_ = why;
@@ -235,8 +235,8 @@ class Host {
     }
   }
 
-  // One rank after the other, so that few descriptors are on their way at a time: the kernel counts
-  // those of all of the user's processes. Nobody goes on before all have theirs.
+  // To one rank after the other, so that few descriptors are in flight at a time: the kernel limits
+  // them per user. No rank proceeds before all have theirs.
   void Offer(int segment_fd, const base::Deadline& deadline, const Look& look) {
     auto segment = Duplicated(segment_fd);
     if (!segment.ok()) return Disappoint(segment.status(), "rank 0: ");
@@ -259,7 +259,7 @@ class Host {
     return meeting;
   }
 
-  // OK, too, if the rank died just now: it is seen by its pidfd, like one that dies later.
+  // OK also if the rank has just died: its pidfd shows that, as it would later.
   absl::Status Give(int rank, std::span<const int> fds, const base::Deadline& deadline,
                     const Look& look) {
     const int socket = members_[static_cast<size_t>(rank)].socket.get();
@@ -285,12 +285,12 @@ class Host {
   std::string refused_;
   base::UniqueFd segment_;
   absl::Status failure_;  // why the ranks cannot meet
-  Answer refusal_;        // for that
+  Answer refusal_;        // for failure_
 };
 
 absl::Status ErrorOf(Answer answer, int rank) {
   answer.reason[sizeof(answer.reason) - 1] = '\0';
-  // UNAVAILABLE would mean to try again.
+  // UNAVAILABLE would mean a retry.
   const bool again = answer.code == static_cast<int32_t>(absl::StatusCode::kUnavailable);
   if (answer.code != 0) {
     const auto code = static_cast<absl::StatusCode>(answer.code);
@@ -301,13 +301,13 @@ absl::Status ErrorOf(Answer answer, int rank) {
       absl::StrFormat("rank 0 refused rank %d: %s", rank, answer.reason));
 }
 
-// One attempt of another rank.
+// One attempt of another rank to join.
 class Guest {
  public:
   Guest(int rank, int world_size, const base::Deadline& deadline, const Look& look)
       : rank_(rank), world_size_(world_size), deadline_(deadline), look_(look) {}
 
-  // UNAVAILABLE means try again.
+  // UNAVAILABLE means that the caller should retry.
   absl::StatusOr<Meeting> Join(const std::string& name) {
     GEMINID_ASSIGN_OR_RETURN(socket_, ConnectAbstract(name));
     if (absl::Status come = Come(); !come.ok()) return Fail(come);
@@ -326,7 +326,7 @@ class Guest {
   }
 
  private:
-  // Rank 0 may have hung up already: its answer says more.
+  // Rank 0 may have closed already: its answer says more.
   absl::Status Come() {
     GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd process, OwnProcess());
     const int fds[] = {process.get()};
@@ -341,7 +341,7 @@ class Guest {
     return SendRecord(socket_.get(), std::as_bytes(std::span(&report, 1)), fds);
   }
 
-  // The others need not wait for this rank.
+  // Tells rank 0 that the other ranks need not wait for this one.
   absl::Status Fail(const absl::Status& why) {
     (void)Say(why, {});
     return why;
@@ -370,7 +370,7 @@ absl::StatusOr<Meeting> MeetOnHost(const std::string& name, int rank, int world_
                                    const absl::StatusOr<int>& segment_fd, absl::Duration timeout,
                                    const Look& look) {
   if (rank == 0) return Host(name, world_size).Run(segment_fd, timeout, look);
-  // Nothing announces that an abstract socket begins to listen, so ask at growing intervals.
+  // Nothing announces that an abstract socket begins to listen, so retry at growing intervals.
   constexpr auto kFirstPause = std::chrono::milliseconds(1);
   constexpr auto kLongestPause = std::chrono::milliseconds(32);
   auto pause = kFirstPause;

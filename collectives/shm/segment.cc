@@ -58,7 +58,7 @@ absl::StatusOr<Segment> Segment::Create(const SegmentShape& shape) {
       segment.fd_, base::CreateSealedMemfd("geminid-collectives", SegmentLayout::Of(shape).end));
   GEMINID_RETURN_IF_ERROR(segment.Map(shape));
   new (segment.base()) Header{.shape = shape, .failure = {}};
-  // The rest is zero, and zero is the initial state of every counter and record.
+  // The rest is zero, which is the initial state of every counter and record.
   return segment;
 }
 

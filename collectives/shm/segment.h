@@ -1,11 +1,11 @@
-// The memory that the ranks of one shm communicator share: one sealed memfd, laid out as
+// The shared memory of one shm communicator: a sealed memfd with this layout:
 //
 //   header | rank controls [P] | slot labels [P][slots] | channels [P][P]        (page aligned)
 //   staging [P][slots] of piece_bytes | messages [P][P][message slots] of message_bytes
 //
-// Rank r alone writes its control (but for the doorbell, a counter anybody may bump), its labels
-// and its staging; a channel has one sender and one receiver. So a rank killed at any instruction
-// leaves nothing locked. The memory disappears with the last process that maps it.
+// Only rank r writes its control (except the doorbell, a counter that any rank may bump), its
+// labels and its staging. A channel has one sender and one receiver. So a rank that is killed at
+// any instruction leaves nothing locked. The memory is freed with the last process that maps it.
 #ifndef GEMINID_COLLECTIVES_SHM_SEGMENT_H_
 #define GEMINID_COLLECTIVES_SHM_SEGMENT_H_
 
@@ -22,18 +22,18 @@
 
 namespace geminid::collectives {
 
-inline constexpr int kMaxShmRanks = 128;      // bounded by the descriptors of one message (253)
+inline constexpr int kMaxShmRanks = 128;      // limited by the descriptors of one message (253)
 inline constexpr uint32_t kMessageSlots = 4;  // pieces of one message in flight
 inline constexpr uint32_t kMessageBytes = 128 * 1024;
 
-// What rank 0 decides and the others read.
+// Decided by rank 0, read by the others.
 struct SegmentShape {
   uint32_t world_size = 0;
-  uint32_t slots = 0;        // pieces a rank may run ahead of the slowest
-  uint32_t piece_bytes = 0;  // a multiple of 64 * world_size is never wasted
+  uint32_t slots = 0;        // pieces by which a rank may run ahead of the slowest
+  uint32_t piece_bytes = 0;  // multiples of 64 * world_size waste nothing
 };
 
-// The first failure of the group. state: 0 none, 1 being written, 2 written.
+// The group's first failure. state: 0 none, 1 being written, 2 written.
 struct FailureRecord {
   std::atomic<uint32_t> state{0};
   int32_t code = 0;
@@ -42,11 +42,11 @@ struct FailureRecord {
 };
 
 struct RankControl {
-  Counter published;  // rounds this rank has laid out in its staging
-  Counter consumed;   // rounds this rank has finished reading
-  Counter survival;   // what this rank has said on the way to a new group; see survival.h
-  Counter doorbell;   // bumped by peers that moved one of this rank's channels
-  alignas(64) std::atomic<uint32_t> left{0};  // 1: it destroyed its communicator in good order
+  Counter published;  // rounds that this rank has put in its staging
+  Counter consumed;   // rounds that this rank has finished reading
+  Counter survival;   // this rank's progress towards a new group; see survival.h
+  Counter doorbell;   // bumped by peers that moved data in a channel of this rank
+  alignas(64) std::atomic<uint32_t> left{0};  // 1: the communicator was destroyed in good order
 };
 
 struct alignas(64) Label {
@@ -59,7 +59,7 @@ struct Channel {
   Label labels[kMessageSlots];
 };
 
-// Where each part begins, in bytes from the start.
+// The offset of each part, in bytes.
 struct SegmentLayout {
   size_t controls = 0;
   size_t labels = 0;
@@ -73,9 +73,9 @@ struct SegmentLayout {
 
 class Segment {
  public:
-  // A new segment; sealed against shrinking, so that no peer can cause SIGBUS here.
+  // Creates a segment that is sealed against shrinking, so that no peer can cause SIGBUS here.
   static absl::StatusOr<Segment> Create(const SegmentShape& shape);
-  // Maps a segment from a peer. INVALID_ARGUMENT if it is not one of this version and world size.
+  // Maps a peer's segment. INVALID_ARGUMENT unless it has this version and world size.
   static absl::StatusOr<Segment> Open(base::UniqueFd fd, int world_size);
 
   const SegmentShape& shape() const { return shape_; }

@@ -63,7 +63,7 @@ absl::StatusOr<base::UniqueFd> ConnectAbstract(const std::string& name) {
   sockaddr_un address;
   const socklen_t length = AbstractAddress(name, &address);
   if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
-    // EAGAIN: the listener's queue is full. Both pass with time.
+    // EAGAIN: the listener's queue is full. Both errors pass with time.
     if (errno == ECONNREFUSED || errno == EAGAIN) {
       return absl::UnavailableError(absl::StrCat("nobody listens under \"", name, "\""));
     }
@@ -121,12 +121,12 @@ absl::StatusOr<std::vector<base::UniqueFd>> ReceiveRecord(int socket, std::span<
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   ssize_t received = 0;
-  // A peer that hung up without having read all says so once, before what it has sent.
+  // A peer that closed without reading everything causes one ECONNRESET before its records.
   do {
     received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (received < 0 && (errno == EINTR || errno == ECONNRESET));
   if (received <= 0) return absl::UnavailableError("the peer hung up");
-  // Take ownership of every descriptor before judging the record, or they would leak.
+  // Take ownership of all descriptors before checking the record, or they would leak.
   std::vector<base::UniqueFd> fds;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
        header = CMSG_NXTHDR(&message, header)) {

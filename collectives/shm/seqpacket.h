@@ -1,4 +1,4 @@
-// Abstract Unix sockets that carry one bounded record and some descriptors at a time.
+// Abstract Unix sockets that carry one bounded record and a few descriptors at a time.
 #ifndef GEMINID_COLLECTIVES_SHM_SEQPACKET_H_
 #define GEMINID_COLLECTIVES_SHM_SEQPACKET_H_
 
@@ -15,19 +15,19 @@
 
 namespace geminid::collectives {
 
-// `name` is hashed into the socket's name: any length, bound to the effective user id.
-// ALREADY_EXISTS when another process listens under it.
+// `name` may have any length: its hash, with the effective user id, names the socket.
+// ALREADY_EXISTS if another process listens under that name.
 absl::StatusOr<base::UniqueFd> ListenAbstract(const std::string& name, int backlog);
-// UNAVAILABLE when nobody listens; PERMISSION_DENIED when the listener is another user's.
+// UNAVAILABLE if no process listens; PERMISSION_DENIED if the listener belongs to another user.
 absl::StatusOr<base::UniqueFd> ConnectAbstract(const std::string& name);
-// True when the process at the other end had our effective user id as it connected or listened.
+// Whether the peer had this process's effective user id when it connected or began to listen.
 bool PeerIsSameUser(int socket);
 
-// RESOURCE_EXHAUSTED names the limit where more descriptors are on their way between processes than
-// this one may have.
+// RESOURCE_EXHAUSTED names the limit, if more descriptors are in flight between processes than this
+// process may have.
 absl::Status SendRecord(int socket, std::span<const std::byte> record, std::span<const int> fds);
-// Does not block (UNAVAILABLE if nothing is there or the peer hung up). `record` is filled exactly;
-// anything shorter or longer is INVALID_ARGUMENT. RESOURCE_EXHAUSTED names the limit where this
+// Does not block: UNAVAILABLE if there is no record or the peer has closed. `record` must have the
+// record's exact size; otherwise INVALID_ARGUMENT. RESOURCE_EXHAUSTED names the limit, if this
 // process may not have all of the descriptors.
 absl::StatusOr<std::vector<base::UniqueFd>> ReceiveRecord(int socket, std::span<std::byte> record,
                                                           size_t max_fds);

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kAllRanks = -1;
 
-// A piece of `total` that begins at `begin`, at most `limit` long.
+// The length of the piece of `total` at `begin`, limited to `limit`.
 size_t PieceLength(size_t total, size_t begin, size_t limit) {
   return begin >= total ? 0 : std::min(limit, total - begin);
 }
@@ -32,10 +32,10 @@ uint32_t PiecesOf(size_t total, size_t limit) {
   return static_cast<uint32_t>(std::max<size_t>(1, (total + limit - 1) / limit));
 }
 
-// Collectives run in rounds, numbered through the life of the communicator. In a round each rank
-// lays a piece out in its slot and publishes it, waits for the peers' pieces, reads them, and says
-// that it has consumed the round. A slot is reused when all have consumed what was in it, so a rank
-// runs ahead of the slowest by as many rounds as there are slots.
+// Collectives run in rounds, which are numbered over the life of the communicator. In a round each
+// rank puts a piece in its slot and publishes it, waits for the peers' pieces, reads them, and
+// marks the round as consumed. A slot is reused when all ranks have consumed its round. So a rank
+// runs ahead of the slowest rank by at most as many rounds as there are slots.
 class ShmBackend final : public CommunicatorBackend {
  public:
   ShmBackend(std::string name, const ShmOptions& options, Segment segment,
@@ -73,7 +73,7 @@ class ShmBackend final : public CommunicatorBackend {
     auto take = [&](uint32_t piece, uint32_t slot) {
       const size_t begin = piece * piece_bytes_;
       for (int step = 1; step < WorldSize(); ++step) {
-        const int r = (Rank() + step) % WorldSize();  // so that not all read the same peer at once
+        const int r = (Rank() + step) % WorldSize();  // so that they read different peers first
         const size_t length = PieceLength(parts.Count(r) * width, begin, piece_bytes_);
         std::byte* const to = out + parts.Begin(r) * width + begin;
         (streams ? StreamingCopy : Copy)(to, segment_.staging(r, slot), length);
@@ -171,25 +171,25 @@ class ShmBackend final : public CommunicatorBackend {
     const auto own = std::find(ranks.begin(), ranks.end(), Rank());
     ShmOptions options = options_;
     options.first_rank = 0;
-    options.look = [this] { return group_.failure(); };  // who has failed does not come
+    options.look = [this] { return group_.failure(); };  // a failed rank does not come
     return ConnectShm(absl::StrCat(name_, "/", key), static_cast<int>(own - ranks.begin()),
                       static_cast<int>(ranks.size()), options);
   }
 
  private:
-  // `source` is the one rank that lays pieces out, or kAllRanks. fill(piece, slot address) of this
-  // rank's slot; take(piece, slot number) when the sources' slots are filled.
+  // `source` is the only rank that publishes pieces, or kAllRanks. fill(piece, slot address) fills
+  // this rank's slot; take(piece, slot number) runs when the sources' slots are filled.
   template <class Fill, class Take>
   absl::Status RunRounds(const Operation& operation, uint32_t rounds, int source, Fill fill,
                          Take take);
 
-  // A counter is past `value` by less than half the range, so the difference is signed.
+  // A counter passes `value` by less than half its range, so the signed difference shows the order.
   static bool Reached(const Counter& counter, uint32_t value) {
     const uint32_t now = counter.value.load(std::memory_order_acquire);
     return static_cast<int32_t>(now - value) >= 0;
   }
 
-  // The ranks whose counter has not reached `value`; only `source` is looked at unless kAllRanks.
+  // The ranks whose counter has not reached `value`. Checks only `source`, unless it is kAllRanks.
   std::vector<int> Behind(Counter RankControl::*counter, uint32_t value, int source) const {
     std::vector<int> behind;
     for (int r = 0; r < WorldSize(); ++r) {
@@ -231,9 +231,9 @@ class ShmBackend final : public CommunicatorBackend {
     return absl::OkStatus();
   }
 
-  // A slot cut into one share per receiving rank.
+  // The bytes of a slot for each receiving rank.
   size_t ShareBytes() const {
-    constexpr size_t kAlignment = 64;  // a cache line, and a multiple of every element
+    constexpr size_t kAlignment = 64;  // a cache line, and a multiple of every element size
     return piece_bytes_ / static_cast<size_t>(WorldSize()) / kAlignment * kAlignment;
   }
 
@@ -255,7 +255,7 @@ class ShmBackend final : public CommunicatorBackend {
 
   const std::string name_;
   const ShmOptions options_;
-  const std::shared_ptr<void> entry_;  // of the memory in the books, if this rank has made it
+  const std::shared_ptr<void> entry_;  // of the memory in the books, if this rank allocated it
   ShmGroup group_;
   const Segment& segment_;
   const size_t piece_bytes_;
@@ -271,7 +271,7 @@ absl::Status ShmBackend::RunRounds(const Operation& operation, uint32_t rounds, 
   RankControl& own = segment_.control(Rank());
   uint32_t filled = 0;
   for (uint32_t taken = 0; taken < rounds; ++taken) {
-    // Run ahead while slots are free, but wait for one only if this very round needs it.
+    // Runs ahead while slots are free, but waits for one only if this very round needs it.
     while (filled < rounds && filled - taken < slots_) {
       const uint32_t round = round_ + filled;
       const uint32_t freed = round + 1 - slots_;
@@ -304,7 +304,7 @@ absl::Status ShmBackend::DoSendReceive(const Message* send, const Message* recei
     receiver.emplace(&group_, receive->peer, receive->operation, receive->out);
   }
   absl::Status mismatch;
-  // Moves what can be moved; ready when nothing is left to move.
+  // Moves all that can be moved now; true when nothing is left to move.
   auto ready = [&] {
     while ((sender && sender->Step()) || (receiver && receiver->Step(&mismatch))) {
     }
@@ -343,7 +343,7 @@ absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std
                                                    " ranks share a host"));
   }
   ShmOptions kept = options;
-  kept.look = nullptr;  // of this wait
+  kept.look = nullptr;  // only for this wait
   if (kept.books == nullptr) kept.books = std::make_shared<SegmentBooks>();
   std::optional<Segment> segment;
   std::shared_ptr<void> entry;

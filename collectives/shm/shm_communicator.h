@@ -17,27 +17,27 @@ namespace geminid::collectives {
 struct ShmOptions {
   absl::Duration timeout = kDefaultTimeout;           // of each operation
   absl::Duration connect_timeout = absl::Minutes(5);  // for all ranks to come
-  // Rank 0's values hold for all. Each rank has `slots` staging areas of `piece_bytes`; together
-  // they should fit the caches: a piece is written and then read by the peers.
+  // Rank 0's values hold for all ranks. Each rank has `slots` staging areas of `piece_bytes`.
+  // Together they should fit into the caches: each piece is written and then read by the peers.
   uint32_t piece_bytes = 256 * 1024;
   uint32_t slots = 4;
-  // Busy waiting before a sleep; none when there are fewer processors than ranks.
+  // Busy waiting before a sleep; none if there are fewer processors than ranks.
   absl::Duration spin_limit = absl::Microseconds(2);
-  // Called every now and then while ranks are waited for; its error ends the wait.
+  // Called from time to time while this rank waits for others; its error ends the wait.
   std::function<absl::Status()> look = nullptr;
-  // What errors call rank 0, where the group is the part of a greater one on this host.
+  // The number of rank 0 in errors, if this group is a part of a larger group.
   int first_rank = 0;
-  // Where its memory is entered; null: books of its own.
+  // Where the memory is recorded; null: in books of its own.
   std::shared_ptr<SegmentBooks> books = nullptr;
 };
 
-// Blocks until all ranks of `name` have come; see MeetOnHost for who may and what fails. The memory
-// is slots * piece_bytes per rank plus 512 KiB per pair of ranks that exchange messages.
+// Blocks until all ranks of `name` have come; see MeetOnHost for errors. Needs slots * piece_bytes
+// of memory per rank, and 512 KiB per pair of ranks that exchange messages.
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectShm(const std::string& name, int rank,
                                                          int world_size,
                                                          const ShmOptions& options = {});
 
-// The same, for a backend that is made of several.
+// The same, for a backend that consists of several.
 absl::StatusOr<std::unique_ptr<CommunicatorBackend>> ConnectShmBackend(const std::string& name,
                                                                        int rank, int world_size,
                                                                        const ShmOptions& options);

@@ -12,7 +12,7 @@
 namespace geminid::collectives {
 namespace {
 
-// With fewer processors than ranks, spinning only keeps the awaited peer from running.
+// With fewer processors than ranks, spinning would only keep the awaited peer from running.
 bool EveryRankHasAProcessor(int world_size) {
   cpu_set_t processors;
   CPU_ZERO(&processors);
@@ -97,7 +97,7 @@ absl::Status ShmGroup::failure() const {
   FailureRecord& record = segment_.failure();
   uint32_t state = record.state.load(std::memory_order_acquire);
   if (state == 0) return absl::OkStatus();
-  // Written in well under a microsecond, unless its writer was killed or preempted in the middle.
+  // Takes well under a microsecond, unless the writer was killed or preempted in the middle.
   const base::Deadline patience = base::Deadline::In(absl::Milliseconds(200));
   while (state == 1 && !patience.Passed()) {
     ::sched_yield();

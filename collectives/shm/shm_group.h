@@ -1,5 +1,5 @@
-// The part of an shm communicator that waits: for counters of peers, with a deadline, watching for
-// peers that fail, leave or die.
+// The waiting part of an shm communicator: waits for peers' counters, with a deadline, and watches
+// for peers that fail, leave or die.
 #ifndef GEMINID_COLLECTIVES_SHM_SHM_GROUP_H_
 #define GEMINID_COLLECTIVES_SHM_SHM_GROUP_H_
 
@@ -20,7 +20,7 @@
 
 namespace geminid::collectives {
 
-// One thread waits at a time; Fail() and failure() may be called by any thread.
+// One thread at a time may wait. Fail() and failure() may be called on any thread.
 class ShmGroup {
  public:
   ShmGroup(Segment segment, std::vector<base::UniqueFd> processes, int rank,
@@ -31,19 +31,19 @@ class ShmGroup {
 
   const Segment& segment() const { return segment_; }
   int rank() const { return rank_; }
-  // What errors call a rank.
+  // The rank's number in errors.
   int NameOf(int rank) const { return first_rank_ + rank; }
   int world_size() const { return static_cast<int>(segment_.shape().world_size); }
 
-  // What the wait is for, for messages and as its limit.
+  // The waiting operation, for messages, and the limits of the wait.
   struct Context {
     const Operation& operation;
     absl::Duration timeout;
     base::Deadline deadline;
   };
 
-  // Returns when `ready()`. `counter` is one that changes on the way there; `absent()` says which
-  // ranks are being waited for. Spins shortly, then sleeps. A failure of the group ends the wait.
+  // Returns when `ready()`. `counter` changes when that may become true; `absent()` returns the
+  // ranks being waited for. Spins briefly, then sleeps. A failure of the group ends the wait.
   template <class Ready, class Absent>
   absl::Status Await(const Context& context, Counter& counter, Ready ready, Absent absent) {
     if (SpinUntil(ready)) return absl::OkStatus();
@@ -53,22 +53,22 @@ class ShmGroup {
       if (ready()) return absl::OkStatus();
       const absl::Status status = Judge(context, absent(), /*look_for_the_dead=*/!in_time);
       if (status.ok()) continue;
-      // A peer may have arrived just before it left or died: what it did counts.
+      // A peer may have completed its part just before it left or died; that counts.
       if (ready()) return absl::OkStatus();
       return Fail(status);
     }
   }
 
-  // Makes `status` the failure of the group, unless it has one; returns the failure of the group.
+  // Makes `status` the group's failure, unless it has one already. Returns the group's failure.
   absl::Status Fail(const absl::Status& status);
   absl::Status failure() const;
-  // The failure of the group, which the death of a rank becomes. Of the waiting thread.
+  // The group's failure; a rank's death becomes one. For the waiting thread.
   absl::Status LookForTheDead();
-  // Whether that rank has died or left, for good. Of any thread.
+  // Whether that rank has died or left. On any thread.
   bool IsGone(int peer) const;
 
  private:
-  // The longest sleep between two looks at the health of the peers.
+  // The longest sleep between two checks of the peers.
   static constexpr std::chrono::milliseconds kSlice{50};
 
   template <class Ready>
@@ -88,13 +88,13 @@ class ShmGroup {
   }
 
   bool HasFailed() const { return segment_.failure().state.load(std::memory_order_acquire) != 0; }
-  // OK to go on waiting.
+  // OK: continue to wait.
   absl::Status Judge(const Context& context, const std::vector<int>& missing,
                      bool look_for_the_dead);
   bool HasLeft(int peer) const {
     return segment_.control(peer).left.load(std::memory_order_acquire) != 0;
   }
-  // The lowest rank whose process has ended although it did not leave; -1 if there is none.
+  // The lowest rank whose process has ended without leaving the group; -1: none.
   int FirstDead();
   void WakeEverybody();
 

@@ -30,7 +30,7 @@ bool MessageSender::Step() {
   const Segment& segment = group_->segment();
   Channel& channel = segment.channel(group_->rank(), peer_);
   const uint32_t published = channel.published.load(std::memory_order_relaxed);
-  // Unsigned, so that the counters may wrap.
+  // Unsigned, so that the counters may wrap around.
   if (published - channel.consumed.load(std::memory_order_acquire) >= kMessageSlots) return false;
   const uint32_t slot = published % kMessageSlots;
   if (first_) channel.labels[slot].operation = operation_;

@@ -11,8 +11,8 @@
 
 namespace geminid::collectives {
 
-// Both ends move pieces when they can and never block: the caller sleeps on its doorbell when
-// neither does. A message of no bytes is one empty piece, which carries the label.
+// Both ends move pieces when they can and never block; if neither can, the caller sleeps on its
+// doorbell. A message without bytes is one empty piece, which carries the label.
 
 class MessageSender {
  public:
@@ -36,7 +36,7 @@ class MessageReceiver {
   MessageReceiver(ShmGroup* group, int peer, const Operation& operation, std::byte* data);
   bool done() const { return pieces_left_ == 0; }
   int peer() const { return peer_; }
-  // `mismatch` is set when the message is not the expected one.
+  // Sets `mismatch` if the message is not the expected one.
   bool Step(absl::Status* mismatch);
 
  private:

@@ -1,5 +1,5 @@
-// Copies what is not read soon: past the caches, so that memory is written without being read
-// first. A third of the traffic of a copy that misses them all.
+// Copies data that is not read soon past the caches, so that memory is written without being read
+// first. That saves a third of the traffic of a copy that misses all caches.
 #ifndef GEMINID_COLLECTIVES_SHM_STREAMING_COPY_H_
 #define GEMINID_COLLECTIVES_SHM_STREAMING_COPY_H_
 
@@ -13,11 +13,11 @@
 
 namespace geminid::collectives {
 
-// Beyond this, what is written has left a core's caches by the time that somebody reads it: a
-// core's share of the last level is a few MiB on today's servers.
+// Data beyond this size has left a core's caches before it is read: a core's share of the last
+// level is a few MiB on today's servers.
 inline constexpr size_t kStreamedBytes = size_t{8} << 20;
 
-// As memcpy. What is written is visible to other threads when a later release is.
+// As memcpy. Other threads see the data when they see a later release.
 inline void StreamingCopy(std::byte* to, const std::byte* from, size_t bytes) {
 #ifdef __SSE2__
   constexpr size_t kLine = 64;

@@ -36,7 +36,7 @@ class Shrinking {
   absl::StatusOr<Survivors> Run(uint32_t* attempt) {
     for (;;) {
       *attempt = std::max(*attempt, LatestAttempt());
-      // Ranks that are ahead have found the attempts before to be bad.
+      // Ranks that are ahead have found the earlier attempts bad.
       if (AttemptOf(WordOf(group_.rank())) == *attempt) ++*attempt;
       Say(*attempt, kCame);
       GEMINID_RETURN_IF_ERROR(AwaitAll(Word(*attempt, kCame), *attempt));
@@ -69,8 +69,8 @@ class Shrinking {
     return latest;
   }
 
-  // Until every rank has said `word` or more, or will say nothing any more. Who is gone may have
-  // spoken just before: read its word after this.
+  // Waits until every rank has written `word` or more, or is gone. A rank that is gone may have
+  // written just before: read its word afterwards.
   absl::Status AwaitAll(uint32_t word, uint32_t attempt) {
     for (int r = 0; r < group_.world_size(); ++r) {
       while (WordOf(r) < word && !group_.IsGone(r)) {

@@ -1,9 +1,9 @@
-// How the survivors of a group in shared memory make a new one.
+// How the survivors of a group in shared memory form a new one.
 //
-// Each rank says in its `survival` counter how far it is: the number of the attempt, and in it that
-// it has come, that it has connected the new group, or that it could not. Who has died or left says
-// nothing any more, and what it has said stays. So whoever waits until each rank has spoken or is
-// gone sees the same as all others, whatever the order of deaths:
+// Each rank writes its progress to its `survival` counter: the number of the attempt, and within it
+// that it has come, has connected the new group, or could not. A rank that has died or left writes
+// nothing more, and its last word stays. So each rank that waits until every other one has written
+// or is gone sees the same, in whatever order ranks die:
 //   members   all that have come to the attempt
 //   verdict   good if every one of them says that it has connected
 // A bad verdict starts the next attempt, which has one member less.
@@ -21,7 +21,7 @@
 
 namespace geminid::collectives {
 
-// See Communicator::Shrink. `name` is the group's, `attempt` this rank's last one.
+// See Communicator::Shrink. `name`: of the group; `attempt`: this rank's last one.
 absl::StatusOr<Survivors> ShrinkShm(const ShmGroup& group, const std::string& name,
                                     const ShmOptions& options, absl::Duration timeout,
                                     uint32_t* attempt);

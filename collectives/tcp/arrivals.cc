@@ -15,7 +15,7 @@ namespace geminid::collectives {
 namespace {
 
 constexpr int kPollMilliseconds = 10;
-// Further ones are not accepted: those that are here may be awaited, or await.
+// Further ones are not accepted, because connections that are here may be awaited.
 constexpr size_t kMaxVisitors = 4096;
 constexpr size_t kMaxIntroductionBytes = 64 * 1024;
 
@@ -37,7 +37,7 @@ absl::StatusOr<std::map<int, base::UniqueFd>> Arrivals::Take(const std::string& 
   std::erase_if(visitors_, [&](Visitor& visitor) {
     if (visitor.purpose.empty() && !Hear(&visitor)) return true;
     if (visitor.purpose != purpose) return false;
-    taken[visitor.rank] = std::move(visitor.socket);  // the last one, if it came again
+    taken[visitor.rank] = std::move(visitor.socket);  // the last one, if it came several times
     return true;
   });
   return taken;

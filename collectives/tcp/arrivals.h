@@ -1,5 +1,5 @@
-// Incoming connections of a rank. Each rank listens, from the beginning of its job to the end, at
-// an address and port that all others know. Groups connect there, and survivors of a group meet
+// Incoming connections of a rank. Each rank listens at an address and port that all others know,
+// from the beginning of its job to the end. Groups connect there, and a group's survivors meet
 // there.
 #ifndef GEMINID_COLLECTIVES_TCP_ARRIVALS_H_
 #define GEMINID_COLLECTIVES_TCP_ARRIVALS_H_
@@ -20,44 +20,44 @@
 
 namespace geminid::collectives {
 
-// Any thread; several may wait for different arrivals at the same time.
+// Usable on any thread; several threads may wait for different arrivals.
 class Arrivals {
  public:
-  // Listens at a free port: at `interface_address` alone if there is one, else at the loopback
-  // interface if `rank_0_host` is a name of that, else at all interfaces.
+  // Listens at a free port: only at `interface_address` if that is set; else at the loopback
+  // interface if `rank_0_host` names it; else at all interfaces.
   static absl::StatusOr<std::unique_ptr<Arrivals>> Open(const std::string& rank_0_host,
                                                         const std::string& interface_address);
 
   uint16_t port() const { return port_; }
 
-  // Those that have come for `purpose` since the last call, by the rank that they say they are.
-  // Nothing of what follows their introduction has been read. Does not wait. RESOURCE_EXHAUSTED if
-  // somebody is there and this process may have no further descriptor.
+  // Connections for `purpose` that came since the last call, by the rank that they name. Only their
+  // introductions have been read. Does not wait. RESOURCE_EXHAUSTED if a connection waits and this
+  // process may have no more descriptors.
   absl::StatusOr<std::map<int, base::UniqueFd>> Take(const std::string& purpose);
-  // Waits until Take() may have more, for a few milliseconds at most.
+  // Waits until Take() may have more, for at most a few milliseconds.
   void Await(const base::Deadline& deadline);
 
  private:
   struct Visitor {
     base::UniqueFd socket{};
     FrameReader reader{};
-    std::string purpose{};  // once it has introduced itself
+    std::string purpose{};  // set once it has introduced itself
     int rank = -1;
   };
 
   Arrivals(base::UniqueFd listener, uint16_t port) : listener_(std::move(listener)), port_(port) {}
   absl::Status Accept();
-  // False if it is gone, or is none of ours.
+  // False if the connection has ended or is not one of geminid.
   static bool Hear(Visitor* visitor);
 
   const base::UniqueFd listener_;
   const uint16_t port_;
   std::mutex mutex_;
-  // In the order in which they came. Some never introduce themselves.
+  // In the order of arrival. Some never introduce themselves.
   std::vector<Visitor> visitors_;
 };
 
-// What a rank says first where it comes. Purposes are unique among jobs.
+// The first message on a connection to another rank. Purposes are unique among jobs.
 absl::Status Introduce(int socket, const std::string& purpose, int rank);
 
 }  // namespace geminid::collectives

@@ -1,5 +1,5 @@
-// Who is still there: both ends of a connection say so in beats, and whoever is silent for too long
-// counts as dead. Pure: handed the time.
+// Heartbeats: both ends of a connection send them, and a peer that is silent for too long counts as
+// dead. Pure: callers pass the time.
 #ifndef GEMINID_COLLECTIVES_TCP_BEATS_H_
 #define GEMINID_COLLECTIVES_TCP_BEATS_H_
 
@@ -12,30 +12,30 @@
 namespace geminid::collectives {
 
 inline constexpr absl::Duration kBeatInterval = absl::Milliseconds(100);
-// A host that is gone is found out in this and a beat: within the two seconds that are promised.
+// A lost host is noticed after this time and one beat: within the promised two seconds.
 inline constexpr absl::Duration kDefaultSilence = absl::Milliseconds(1200);
-// With less a beat or two that come late would be a death.
+// With a shorter limit, one or two late beats would count as a death.
 inline constexpr absl::Duration kShortestSilence = absl::Milliseconds(500);
 
-// Of a loop that in each turn takes the time, reads all that has come, and asks who is silent.
+// For a loop that in each turn takes the time, reads all input, and asks which peers are silent.
 //
-// Only time counts in which the loop runs: a turn is at most two intervals long, however long this
-// process was stopped or had no processor. Others are not dead because we did not listen.
+// Only time in which the loop runs counts: a turn counts as at most two intervals, however long the
+// process was stopped or not scheduled. Peers are not dead because this process did not listen.
 class Beats {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // InfiniteDuration(): nobody is ever dead.
+  // InfiniteDuration(): no peer is ever dead.
   Beats(absl::Duration silence, Time now);
 
-  // Whether beats are to be sent in this turn.
+  // Whether this turn must send beats.
   bool Turn(Time now);
-  // When the next turn must be at the latest, for poll(2).
+  // Milliseconds until the next turn must begin, for poll(2).
   int MillisecondsLeft(Time now) const;
 
   void Heard(int who);
   void Forget(int who);
-  // Of those that were heard, who has been silent for too long by the turn's time.
+  // The peers that were heard, but were silent for too long at the turn's time.
   std::vector<int> Silent() const;
 
  private:
@@ -43,7 +43,7 @@ class Beats {
   Time turn_;
   Time beat_;
   absl::Duration awake_ = absl::ZeroDuration();  // since the beginning
-  std::map<int, absl::Duration> heard_;          // by awake_
+  std::map<int, absl::Duration> heard_;          // in terms of awake_
 };
 
 }  // namespace geminid::collectives

@@ -23,7 +23,7 @@ std::vector<Coordinator::Outgoing> Coordinator::OnFrame(int connection, const Fr
   if (sender == rank_of_.end()) return Refuse(connection, "it did not say hello first");
   switch (frame.type) {
     case FrameType::kFailure:
-      // Only the first failure of a group is the truth; what follows is mostly its echo.
+      // Only a group's first failure is its cause; later ones are mostly its consequences.
       if (!failures_.emplace(frame.key, frame).second) return {};
       return ToAll(frame);
     case FrameType::kLeave: {

@@ -1,5 +1,5 @@
-// What rank 0 does for the ranks of a job on several hosts: tells them when all are there and
-// where, and spreads the news of failures. Pure: no sockets, no clock.
+// Rank 0's service for the ranks of a job on several hosts: says when all ranks have come and where
+// they are, and forwards news of failures. Pure: no sockets, no clock.
 #ifndef GEMINID_COLLECTIVES_TCP_COORDINATOR_H_
 #define GEMINID_COLLECTIVES_TCP_COORDINATOR_H_
 
@@ -12,27 +12,27 @@
 
 namespace geminid::collectives {
 
-// A longer hello is refused.
+// Longer hellos are refused.
 inline constexpr size_t kMaxHelloBytes = 1024;
 
 class Coordinator {
  public:
   Coordinator(int world_size, std::string job);
 
-  // Connections are numbered by the caller and never reused.
+  // The caller numbers connections, and never reuses a number.
   struct Outgoing {
     int connection = 0;
     Frame frame;
     bool close_after = false;
   };
   std::vector<Outgoing> OnFrame(int connection, const Frame& frame);
-  // The connection ended. A rank that had not said kBye has died.
+  // The connection ended. Its rank has died, unless it had said kBye.
   std::vector<Outgoing> OnClosed(int connection);
-  // Nothing came on the connection for so long, from a host at `address`. The rank is as good as
-  // dead, and is told so as well: it may only have stood still.
+  // The connection, from a host at `address`, was silent for so long. The rank counts as dead and
+  // is told so, since it may only have stood still.
   std::vector<Outgoing> OnSilent(int connection, absl::Duration silence,
                                  const std::string& address);
-  // The coordinator ends in good order.
+  // The coordinator closes in good order.
   std::vector<Outgoing> OnShutdown() const;
 
   std::vector<int> missing_ranks() const;
@@ -44,10 +44,10 @@ class Coordinator {
 
   const int world_size_;
   const std::string job_;
-  std::map<int, int> rank_of_;             // by connection, admitted and not gone
-  std::vector<bool> admitted_;             // by rank, ever
+  std::map<int, int> rank_of_;             // by connection: ranks admitted and not gone
+  std::vector<bool> admitted_;             // by rank: was ever admitted
   std::vector<Place> places_;              // by rank
-  std::map<std::string, Frame> failures_;  // the first of each group
+  std::map<std::string, Frame> failures_;  // by group: its first failure
   std::vector<Frame> deaths_;
 };
 

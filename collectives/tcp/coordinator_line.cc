@@ -21,7 +21,7 @@ absl::Status CoordinatorLine::Send(const Frame& frame) {
 }
 
 void CoordinatorLine::SendBeat(int rank) {
-  // Whoever else sends says as much, and may have to wait for room.
+  // Another sender's frame serves as a beat, and may have to wait for room.
   const std::unique_lock lock(send_mutex_, std::try_to_lock);
   if (!lock.owns_lock() || HasUnderway(socket_.get())) return;
   const std::string beat = Encode({.type = FrameType::kBeat, .rank = rank});

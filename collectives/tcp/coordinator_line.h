@@ -1,4 +1,4 @@
-// A rank's connection to the coordinator: frames out and in.
+// A rank's connection to the coordinator: sends and receives frames.
 #ifndef GEMINID_COLLECTIVES_TCP_COORDINATOR_LINE_H_
 #define GEMINID_COLLECTIVES_TCP_COORDINATOR_LINE_H_
 
@@ -12,20 +12,20 @@
 
 namespace geminid::collectives {
 
-// Any thread sends; one receives.
+// Any thread may send; one thread receives.
 class CoordinatorLine {
  public:
   explicit CoordinatorLine(base::UniqueFd socket) : socket_(std::move(socket)) {}
 
   int fd() const { return socket_.get(); }
-  // Blocks until the system has taken all of it. INVALID_ARGUMENT for a frame that is too long.
+  // Blocks until the system has accepted all of it. INVALID_ARGUMENT if the frame is too long.
   absl::Status Send(const Frame& frame);
-  // That this rank lives, unless other bytes that are under way say so. Does not block for long.
+  // Says that this rank lives, unless other bytes in flight say so. Does not block for long.
   void SendBeat(int rank);
-  // Appends the frames that have come in whole, without waiting. False: the other side has hung up,
-  // or what it sent next makes no sense.
+  // Appends the complete frames that have come, without waiting. False: the other side has closed,
+  // or its data is invalid.
   bool Receive(std::vector<Frame>* frames);
-  // Should the other side live, it learns that it has been given up.
+  // Closes the connection. If the other side still lives, it learns that it was taken for dead.
   void HangUp();
 
  private:

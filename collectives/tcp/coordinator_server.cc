@@ -80,7 +80,7 @@ void CoordinatorServer::Accept() {
 
 void CoordinatorServer::SendBeats() {
   for (auto& [id, connection] : connections_) {
-    // What waits to be sent says as much.
+    // Unsent bytes serve as a beat.
     if (connection.closing || !connection.unsent.empty()) continue;
     if (HasUnderway(connection.socket.get())) continue;
     connection.unsent = Encode({.type = FrameType::kBeat});
@@ -101,7 +101,7 @@ void CoordinatorServer::BurySilent() {
 void CoordinatorServer::SayGoodbye() {
   std::lock_guard lock(mutex_);
   for (const Coordinator::Outgoing& farewell : coordinator_.OnShutdown()) {
-    // One attempt each: the ranks that are still there read, and nothing may hold up our end.
+    // One attempt each: ranks that are still there read, and nothing may delay this thread's end.
     Connection& connection = connections_[farewell.connection];
     connection.unsent += Encode(farewell.frame);
     (void)::send(connection.socket.get(), connection.unsent.data(), connection.unsent.size(),
@@ -116,7 +116,7 @@ void CoordinatorServer::Receive(int id) {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) return Drop(id);
   beats_.Heard(id);
-  if (connection.closing) return;  // refused: what it says no longer counts
+  if (connection.closing) return;  // refused: its frames no longer count
   connection.reader.Append(bytes, static_cast<size_t>(n));
   for (;;) {
     auto frame = connection.reader.Next();
@@ -150,7 +150,7 @@ void CoordinatorServer::Flush(int id) {
     if (n < 0 && errno == EAGAIN) return;
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
-      // It has gone. What it said before, a goodbye perhaps, is still to be read.
+      // The peer has gone. Its earlier frames, perhaps a goodbye, are still to be read.
       connection.unsent.clear();
       break;
     }
@@ -159,7 +159,7 @@ void CoordinatorServer::Flush(int id) {
   if (connection.closing) Drop(id);
 }
 
-// Not at once: callers hold references, and the news of it goes to connections being walked over.
+// Deferred: callers hold references, and news of it goes to connections that are being iterated.
 void CoordinatorServer::Drop(int id) { doomed_.push_back(id); }
 
 void CoordinatorServer::DropMarked() {

@@ -1,4 +1,4 @@
-// The coordinator behind a TCP port, on a thread of rank 0.
+// Runs the coordinator behind a TCP port, on a thread of rank 0.
 #ifndef GEMINID_COLLECTIVES_TCP_COORDINATOR_SERVER_H_
 #define GEMINID_COLLECTIVES_TCP_COORDINATOR_SERVER_H_
 
@@ -19,15 +19,15 @@
 
 namespace geminid::collectives {
 
-// Bytes that wait for one rank that does not read; beyond it the rank counts as dead.
+// Unsent bytes for a rank that does not read; with more the rank counts as dead.
 inline constexpr size_t kMaxBacklogBytes = 64 * 1024 * 1024;
-// Further connections are closed at once.
+// Connections beyond this are closed at once.
 inline constexpr size_t kMaxConnections = 4096;
 
 class CoordinatorServer {
  public:
-  // Serves on `listener`, a listening socket in non-blocking mode. Who is silent for `silence` is
-  // dead.
+  // Serves on `listener`, a listening socket in non-blocking mode. A rank that is silent for
+  // `silence` is dead.
   static absl::StatusOr<std::unique_ptr<CoordinatorServer>> Start(base::UniqueFd listener,
                                                                   int world_size, std::string job,
                                                                   absl::Duration silence);
@@ -39,10 +39,10 @@ class CoordinatorServer {
  private:
   struct Connection {
     base::UniqueFd socket;
-    std::string address{};  // of the other end
+    std::string address{};  // of the peer
     FrameReader reader{};
     std::string unsent{};
-    bool closing = false;  // when `unsent` is out
+    bool closing = false;  // once `unsent` has been sent
   };
 
   CoordinatorServer(base::UniqueFd listener, base::UniqueFd stop, int world_size, std::string job,
@@ -65,9 +65,9 @@ class CoordinatorServer {
   const absl::Duration silence_;
   mutable std::mutex mutex_;
   Coordinator coordinator_;
-  std::map<int, Connection> connections_;  // of the thread
-  std::vector<int> doomed_;                // of the thread: to be dropped after this turn
-  Beats beats_;                            // of the thread, by connection
+  std::map<int, Connection> connections_;  // used by the thread
+  std::vector<int> doomed_;                // used by the thread: to drop after this turn
+  Beats beats_;                            // used by the thread; by connection
   int next_id_ = 0;
   std::thread thread_;
 };

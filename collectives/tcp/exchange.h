@@ -1,4 +1,4 @@
-// Messages that are sent and received over several connections at the same time.
+// Sends and receives messages over several connections at the same time.
 #ifndef GEMINID_COLLECTIVES_TCP_EXCHANGE_H_
 #define GEMINID_COLLECTIVES_TCP_EXCHANGE_H_
 
@@ -25,8 +25,8 @@ struct Receiving {
   std::byte* data = nullptr;
   size_t bytes = 0;
 };
-// What goes and comes in one exchange: at most one of each per peer. The messages say `sent`, those
-// received must say `expected`.
+// The messages of one exchange: per peer at most one in each direction. Those sent carry `sent`,
+// and those received must carry `expected`.
 struct Parcels {
   Operation sent{};
   Operation expected{};
@@ -34,30 +34,30 @@ struct Parcels {
   std::vector<Receiving> receives{};
 };
 
-// A message is a head (the operation and the number of bytes) and the bytes. The kernel copies them
-// from the sender's memory and to the receiver's; this copies nothing. One thread at a time.
+// A message is a head (the operation and the number of bytes) and the bytes. This class copies
+// nothing: the kernel reads and writes the caller's memory. Used by one thread at a time.
 class Exchange {
  public:
-  // `sockets` are by peer. What becomes readable at `wake` ends a wait. All must outlive this.
+  // `sockets` are by peer. A wait ends when `wake` becomes readable. All arguments outlive it.
   Exchange(std::span<const base::UniqueFd> sockets, int wake, const Parcels& parcels);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  // Sends and receives as much as can be without waiting.
+  // Sends and receives as much as possible without waiting.
   void Advance();
 
-  // The last two are final.
+  // kBroken and kMismatched are final.
   enum class Ending { kDone, kWoken, kLate, kBroken, kMismatched };
-  // Moves all; waits until that is done.
+  // Moves all bytes, and waits for that.
   Ending Run(const base::Deadline& deadline);
 
   bool IsDone() const;
-  // The peer whose connection broke, or whose operation is another.
+  // The peer whose connection broke, or whose operation differs.
   int peer() const { return peer_; }
-  // The operation of that peer.
+  // That peer's operation.
   const Operation& others() const { return others_; }
-  // Peers whose heads have not come. If all have: peers whose bytes have not come. If all have:
-  // peers that have not taken all that was sent to them.
+  // Peers whose heads have not come. If all heads have come: peers whose bytes have not. If those
+  // have too: peers that have not taken all bytes sent to them.
   std::vector<int> Late() const;
 
  private:
@@ -68,18 +68,18 @@ class Exchange {
   };
   static_assert(sizeof(Head) == sizeof(Operation) + sizeof(uint64_t), "it crosses processes");
 
-  // One message; the data of one that is sent are not written to.
+  // One message. The data of a message to send is not written to.
   struct Transfer {
     int peer = -1;
     Head head{};
     std::byte* data = nullptr;
     size_t bytes = 0;  // without the head
-    size_t moved = 0;  // with it
+    size_t moved = 0;  // including the head
     bool has_head() const { return moved >= sizeof(Head); }
     bool is_done() const { return moved == sizeof(Head) + bytes; }
   };
 
-  // Whether there may be more to move at once.
+  // Returns whether more might be moved at once.
   bool Step(Transfer* transfer, bool is_send);
   void End(Ending ending, int peer);
 
@@ -87,7 +87,7 @@ class Exchange {
   const Operation expected_;
   std::vector<Transfer> sends_;
   std::vector<Transfer> receives_;
-  std::vector<pollfd> polls_;  // of sends_, receives_, wake_
+  std::vector<pollfd> polls_;  // for sends_, receives_, wake_
   Ending ending_ = Ending::kDone;
   int peer_ = -1;
   Operation others_{};

@@ -69,7 +69,7 @@ absl::StatusOr<std::optional<Frame>> FrameReader::Next() {
   return frame;
 }
 
-// A machine's name may have blanks, addresses have colons.
+// A machine's name may have blanks, and addresses have colons.
 std::string EncodePlaces(std::span<const Place> places) {
   return absl::StrJoin(places, "\n", [](std::string* out, const Place& place) {
     absl::StrAppend(out, place.address, " ", place.port, " ", place.rank_0, " ", place.machine);

@@ -1,4 +1,4 @@
-// The messages between the ranks and their coordinator, and how they lie on a TCP stream.
+// The messages between ranks and their coordinator, and their encoding on a TCP stream.
 #ifndef GEMINID_COLLECTIVES_TCP_FRAME_H_
 #define GEMINID_COLLECTIVES_TCP_FRAME_H_
 
@@ -13,20 +13,20 @@
 
 namespace geminid::collectives {
 
-// A key or value is at most this long: the places of several thousand ranks fit.
+// The limit of a key or value: enough for the places of several thousand ranks.
 inline constexpr size_t kMaxFieldBytes = 1024 * 1024;
 inline constexpr char kProtocol[] = "geminid-collectives 3";
 
 enum class FrameType : uint8_t {
-  // rank -> coordinator: rank, number = world size, key = job, value = kProtocol, a line break and
-  // its
-  // place; rank -> rank: rank, key = what for, value = kProtocol
+  // rank -> coordinator: rank, number = world size, key = job, value = kProtocol, a line break, and
+  // the rank's place;
+  // rank -> rank: rank, key = purpose, value = kProtocol
   kHello = 1,
-  // coordinator -> rank: all ranks are here, value = their places; leader -> survivor: key and
-  // number =
-  // host and port, value = the ranks
+  // coordinator -> rank: all ranks have come, value = their places;
+  // leader -> survivor: key and number = the host and port where it coordinates,
+  // value = the survivors' ranks
   kWelcome,
-  kRefused,  // coordinator -> rank: value says why; the connection closes
+  kRefused,  // coordinator -> rank: value = the reason; the connection closes
   kFailure,  // both ways: key = group, number = status code, value = message
   kDeath,    // coordinator -> ranks: rank; number = milliseconds of silence, value = address
   kLeave,    // both ways: rank left the group `key` in good order
@@ -47,37 +47,37 @@ struct Frame {
 // Both fields must be within kMaxFieldBytes.
 std::string Encode(const Frame& frame);
 
-// Cuts a stream into frames. Holds at most one unfinished frame.
+// Splits a stream into frames. Buffers at most one incomplete frame.
 class FrameReader {
  public:
   void Append(const char* data, size_t bytes) { buffer_.append(data, bytes); }
-  // Nothing if the next frame is not complete yet; INVALID_ARGUMENT if the stream is not one of
-  // frames, after which the reader is of no further use.
+  // nullopt if the next frame is incomplete. INVALID_ARGUMENT if the stream does not consist of
+  // frames; then the reader must not be used any more.
   absl::StatusOr<std::optional<Frame>> Next();
-  // How many bytes belong to the unfinished frame at least: whoever reads no more takes nothing of
-  // what follows it.
+  // The least number of bytes that the incomplete frame still needs: reading no more than that
+  // takes no bytes of what follows the frame.
   size_t BytesWanted() const;
 
  private:
   std::string buffer_;
 };
 
-// Where a rank is, as the ranks tell each other when they meet.
+// Where a rank is, as ranks tell each other when they meet.
 struct Place {
-  // Numeric, at which the other ranks reach this one. Empty: it is on rank 0's host, and knows no
-  // address of that but the loopback one.
+  // Numeric address for the other ranks. Empty: the rank is on rank 0's host, and knows only the
+  // loopback address of it.
   std::string address{};
   uint16_t port = 0;
   std::string rank_0{};   // the address at which it reaches rank 0
-  std::string machine{};  // what it says of its host; no line breaks
+  std::string machine{};  // its name for its host; no line breaks
   friend bool operator==(const Place&, const Place&) = default;
 };
 
 std::string EncodePlaces(std::span<const Place> places);
 std::optional<std::vector<Place>> DecodePlaces(const std::string& text);
 
-// Ranks elsewhere reach rank 0's host at the address by which they reach rank 0: it becomes that of
-// the ranks there.
+// Ranks elsewhere reach rank 0's host at the address at which they reach rank 0. Sets that address
+// for the ranks of that host.
 void FillIn(std::span<Place> places);
 
 }  // namespace geminid::collectives

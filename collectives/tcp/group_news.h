@@ -1,4 +1,4 @@
-// What is known of the groups of a job's ranks, and who wants to hear it.
+// The news about groups of a job's ranks, and their listeners.
 #ifndef GEMINID_COLLECTIVES_TCP_GROUP_NEWS_H_
 #define GEMINID_COLLECTIVES_TCP_GROUP_NEWS_H_
 
@@ -12,7 +12,7 @@
 
 namespace geminid::collectives {
 
-// Hears what concerns one group. Called with the news locked: return soon, do not call Unlisten.
+// Listens for one group. Called with the news locked: must return soon and not call Unlisten.
 class GroupListener {
  public:
   virtual ~GroupListener() = default;
@@ -21,21 +21,21 @@ class GroupListener {
   virtual void OnLeave(int world_rank) = 0;      // from this group
 };
 
-// Thread-safe. A listener that comes late is told the news that came before.
+// Thread-safe. A listener that comes late is told earlier news.
 class GroupNews {
  public:
   void Listen(const std::string& group, GroupListener* listener);
-  // When it returns the listener is not being called and never will be.
+  // When it returns, the listener is not running and is never called again.
   void Unlisten(const std::string& group);
 
-  // The first failure of a group is what its late listeners hear.
+  // Late listeners hear the first failure of a group.
   void Failed(const std::string& group, const absl::Status& status);
   void Left(const std::string& group, int world_rank);
   void Died(const Death& death);
   bool IsDead(int world_rank) const;
 
  private:
-  mutable std::mutex mutex_;  // held during calls
+  mutable std::mutex mutex_;  // held while listeners are called
   std::map<std::string, GroupListener*> listeners_;
   std::map<std::string, absl::Status> failures_;
   std::map<std::string, std::set<int>> leaves_;

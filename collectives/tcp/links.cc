@@ -18,7 +18,7 @@
 namespace geminid::collectives {
 namespace {
 
-// How long to wait for the coordinator's word after a connection broke. It comes within
+// How long to wait for the coordinator's news after a connection broke. It comes within
 // milliseconds, unless the coordinator is gone as well.
 constexpr std::chrono::milliseconds kVerdictPatience{1000};
 
@@ -35,10 +35,10 @@ absl::StatusOr<std::unique_ptr<TcpLinks>> TcpLinks::Connect(Options options) {
   links->options_.member->news().Listen(links->options_.group, links.get());
   if (absl::Status s = links->ConnectPeers(look); !s.ok()) {
     if (!links->failure().ok()) return s;
-    // The others need not wait for this rank.
+    // Tells the others, which need not wait for this rank.
     return links->Fail(absl::IsResourceExhausted(s) ? links->OfThisRank(s) : s);
   }
-  // All have connected to this rank: what fails now fails the group, as it would a moment later.
+  // All ranks have connected to this one: a failure now fails the group, as it soon would.
   (void)links->Meet({.kind = OpKind::kBarrier}, links->options_.connect_timeout);
   if (look && !links->failure().ok()) GEMINID_RETURN_IF_ERROR(look());
   return links;
@@ -139,7 +139,7 @@ absl::Status TcpLinks::Run(const Parcels& parcels, absl::Duration timeout,
 absl::Status TcpLinks::RunBeside(Exchange& exchange, const base::Deadline& deadline,
                                  const std::function<absl::Status()>& meanwhile) {
   if (exchange.IsDone()) return meanwhile();
-  // How it ends is asked again afterwards.
+  // Complete() queries the result afterwards.
   auto mover = base::StartThread([&] { (void)exchange.Run(deadline); });
   if (!mover.ok()) return Fail(OfThisRank(mover.status()));
   absl::Status status = meanwhile();
@@ -173,7 +173,7 @@ absl::Status TcpLinks::Complete(Exchange& exchange, const Parcels& parcels,
   }
 }
 
-// The coordinator tells all ranks the same story. Without it, what happened to `peer` here counts.
+// The coordinator tells all ranks the same. Without it, what this rank saw of `peer` counts.
 absl::Status TcpLinks::AwaitVerdict(int peer) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kVerdictPatience,
@@ -194,7 +194,7 @@ void TcpLinks::Abort(const absl::Status& status) {
 absl::Status TcpLinks::Fail(const absl::Status& status) {
   options_.member->ReportFailure(options_.group, status);
   {
-    // Our own report comes back as everybody's verdict, or an earlier one does.
+    // This rank's report, or an earlier one, comes back as the verdict for all ranks.
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kVerdictPatience, [&] { return !failure_.ok(); });
     if (!failure_.ok()) return failure_;
@@ -230,7 +230,7 @@ void TcpLinks::OnFailure(const absl::Status& status) {
   std::lock_guard lock(mutex_);
   Record(status);
   changed_.notify_all();
-  (void)::eventfd_write(wake_.get(), 1);  // for good: nothing is exchanged any more
+  (void)::eventfd_write(wake_.get(), 1);  // for good: no exchange follows
 }
 
 void TcpLinks::OnDeath(const Death& death) {

@@ -1,4 +1,4 @@
-// The connections of a group, and what is known of its failure.
+// The connections of a group, and the state of its failure.
 #ifndef GEMINID_COLLECTIVES_TCP_LINKS_H_
 #define GEMINID_COLLECTIVES_TCP_LINKS_H_
 
@@ -20,38 +20,38 @@
 
 namespace geminid::collectives {
 
-// One thread at a time exchanges; Abort() and the listener's calls may come from others.
+// One thread at a time may exchange. Abort() and the listener's functions may run on others.
 class TcpLinks final : public GroupListener {
  public:
-  // Asked every now and then while the others are waited for; its error ends the wait.
+  // Called from time to time while this rank waits for others; its error ends the wait.
   using Look = std::function<absl::Status()>;
   struct Options {
     std::shared_ptr<Member> member{};
-    std::string group{};             // unique in the job, the same on all members
+    std::string group{};             // unique in the job; the same on all members
     std::vector<int> world_ranks{};  // by rank of the group
     int rank = 0;                    // in the group
     absl::Duration connect_timeout;
-    Look look{};  // while it connects, and only then; may be empty
+    Look look{};  // only while it connects; may be empty
   };
   // Blocks until every member has connected to every other.
   static absl::StatusOr<std::unique_ptr<TcpLinks>> Connect(Options options);
   ~TcpLinks() override;
 
-  // Returns when all is sent and received. That goes on while `meanwhile` runs; its error ends it.
+  // Returns when all bytes are sent and received. `meanwhile` runs during that; its error ends it.
   absl::Status Run(const Parcels& parcels, absl::Duration timeout,
                    const std::function<absl::Status()>& meanwhile = nullptr);
   // Returns when all ranks have called it.
   absl::Status Meet(const Operation& operation, absl::Duration timeout);
 
-  // Makes `status` the failure of this rank at once, and of the group if it has none yet.
+  // Makes `status` this rank's failure at once, and the group's if the group has none yet.
   void Abort(const absl::Status& status);
   absl::Status failure() const;
-  // Makes `status` the failure of the group, unless it has one already; returns the group's.
+  // Makes `status` the group's failure, unless it has one already. Returns the group's failure.
   absl::Status Fail(const absl::Status& status);
   // Whether a rank of the group has left it in good order, or is known to be dead.
   bool IsGone(int rank) const;
-  // Hears the failure of the group, at once if there is one, on any thread. It must return soon and
-  // call nothing here. When this returns the watcher before is not being called and never will be.
+  // `watcher` gets the group's failure on any thread, at once if there is one. It must return soon
+  // and not call this object. When this returns, the earlier watcher is never called again.
   void Watch(std::function<void(const absl::Status&)> watcher);
 
   const Options& options() const { return options_; }
@@ -59,29 +59,29 @@ class TcpLinks final : public GroupListener {
  private:
   explicit TcpLinks(Options options);
   int size() const { return static_cast<int>(options_.world_ranks.size()); }
-  // Every rank connects to those before it, at their places.
+  // Connects to every lower rank, at its place.
   absl::Status ConnectPeers(const Look& look);
   absl::StatusOr<base::UniqueFd> ConnectTo(int peer, const Look& look,
                                            const base::Deadline& deadline) const;
   absl::Status AwaitPeers(const Look& look, const base::Deadline& deadline);
-  // OK to go on waiting for others.
+  // OK: continue to wait for others.
   absl::Status CheckWait(const Look& look) const;
   std::string purpose() const;
-  absl::Status OfThisRank(const absl::Status& status) const;  // named in its words
+  absl::Status OfThisRank(const absl::Status& status) const;  // with this rank named in its message
   absl::Status RunBeside(Exchange& exchange, const base::Deadline& deadline,
                          const std::function<absl::Status()>& meanwhile);
   absl::Status Complete(Exchange& exchange, const Parcels& parcels, const base::Deadline& deadline,
                         absl::Duration timeout);
   absl::Status AwaitVerdict(int peer);
-  void Record(const absl::Status& status);  // mutex_ is held
+  void Record(const absl::Status& status);  // needs mutex_
 
   void OnFailure(const absl::Status& status) override;
   void OnDeath(const Death& death) override;
   void OnLeave(int world_rank) override;
 
   const Options options_;
-  std::vector<base::UniqueFd> sockets_;  // by rank; the own entry has none
-  base::UniqueFd wake_;                  // an eventfd, which ends waits
+  std::vector<base::UniqueFd> sockets_;  // by rank; this rank's own entry is empty
+  base::UniqueFd wake_;                  // an eventfd that ends waits
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

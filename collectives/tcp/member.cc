@@ -126,7 +126,7 @@ void Member::Run() {
   Beats beats(options_.silence, now());
   for (;;) {
     pollfd polls[] = {{.fd = stop_.get(), .events = POLLIN, .revents = 0},
-                      // After the coordinator left only the stop matters: poll skips -1.
+                      // After the coordinator left, only stop_ matters: poll skips -1.
                       {.fd = coordinator_left_ ? -1 : line_->fd(), .events = POLLIN, .revents = 0}};
     const int wait = coordinator_left_ ? -1 : beats.MillisecondsLeft(now());
     if (::poll(polls, 2, wait) < 0 && errno != EINTR) return;
@@ -134,7 +134,7 @@ void Member::Run() {
     if (coordinator_left_) continue;
     if (beats.Turn(now())) line_->SendBeat(rank_);
     if (polls[1].revents != 0) {
-      // Heard for the first time when it has begun to serve: connecting has a timeout of its own.
+      // Begins when the coordinator begins to serve; connecting has a timeout of its own.
       beats.Heard(kCoordinator);
       if (!Receive()) Lose({.rank = 0});
     }
@@ -183,7 +183,7 @@ void Member::Handle(const Frame& frame) {
       return;
     }
     default:
-      return;  // only ranks send the others
+      return;  // only ranks send the other types
   }
 }
 

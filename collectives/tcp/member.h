@@ -1,4 +1,4 @@
-// A rank's side of the coordinator: where the other ranks are, and the news about them.
+// A rank's connection to the coordinator: the places of the other ranks, and news about them.
 #ifndef GEMINID_COLLECTIVES_TCP_MEMBER_H_
 #define GEMINID_COLLECTIVES_TCP_MEMBER_H_
 
@@ -27,23 +27,23 @@ namespace geminid::collectives {
 
 class Member {
  public:
-  // Blocks until all ranks of the job have joined. Rank 0 starts the coordinator.
+  // Blocks until all ranks of the job have joined. On rank 0 it starts the coordinator.
   static absl::StatusOr<std::shared_ptr<Member>> Join(int rank, int world_size, TcpOptions options);
-  // Says goodbye. Whoever listens to its news must have stopped.
+  // Says goodbye. All listeners of its news must have stopped.
   ~Member();
 
   const TcpOptions& options() const { return options_; }
-  // Of the ranks of the job, by rank.
+  // By rank: the places of the job's ranks.
   const std::vector<Place>& places() const { return places_; }
-  // Who comes to this rank.
+  // Connections to this rank.
   Arrivals& arrivals() const { return *arrivals_; }
 
-  // Any thread. Why not all ranks of the job can come any more: one has died, or rank 0 has left.
+  // On any thread. Not OK if some rank cannot come any more: one has died, or rank 0 has left.
   absl::Status health() const;
-  // Listeners are called on the member's thread, and when they begin to listen.
+  // Listeners are called on the member's thread, and in the call that begins to listen.
   GroupNews& news() { return news_; }
 
-  // Tells all members of the group; the first report is what all of them hear, this one included.
+  // Tells all members of the group. All of them, this one included, hear the first report only.
   void ReportFailure(const std::string& group, const absl::Status& status);
   void ReportLeave(const std::string& group);
 
@@ -51,7 +51,7 @@ class Member {
   Member(int rank, int world_size, TcpOptions options)
       : rank_(rank), world_size_(world_size), options_(std::move(options)) {}
   absl::Status Connect();
-  // The port that rank 0 serves at.
+  // Starts the coordinator, and returns its port.
   absl::StatusOr<uint16_t> Serve();
   absl::Status SayHello();
   absl::Status AwaitWelcome(const base::Deadline& deadline);
@@ -64,17 +64,17 @@ class Member {
   const int rank_;
   const int world_size_;
   TcpOptions options_;
-  std::unique_ptr<CoordinatorServer> server_;  // rank 0
+  std::unique_ptr<CoordinatorServer> server_;  // on rank 0
   std::unique_ptr<Arrivals> arrivals_;
   std::vector<Place> places_;
   std::optional<CoordinatorLine> line_;
   base::UniqueFd stop_;            // an eventfd
-  bool coordinator_left_ = false;  // of the thread: it said kBye, or we no longer hear it
+  bool coordinator_left_ = false;  // used by the thread: it said kBye, or is no longer heard
 
-  mutable std::mutex mutex_;  // of the next three; not held while news are told
+  mutable std::mutex mutex_;  // guards the next three; not held while listeners run
   std::condition_variable changed_;
-  std::string welcome_;  // the places, once all are here
-  absl::Status broken_;  // why not all can come any more
+  std::string welcome_;  // the places, once all ranks have come
+  absl::Status broken_;  // why not all ranks can come any more
 
   GroupNews news_;
   std::thread thread_;

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr int kAttemptMilliseconds = 2000;
-constexpr int kBytesWithinAHost = 256 * 1024;  // under way; the kernel doubles it
+constexpr int kBytesWithinAHost = 256 * 1024;  // in flight; the kernel doubles it
 constexpr absl::Duration kSendPatience = absl::Seconds(5);
 
 struct FreeAddresses {
@@ -51,12 +51,12 @@ absl::StatusOr<Addresses> Resolve(const std::string& host, uint16_t port, int fl
   return Addresses(list);
 }
 
-// A host that vanishes is noticed by beats; what has none notices it in about half a minute.
+// Beats detect a host that vanishes. Connections without beats notice it in about half a minute.
 void Tune(int socket) {
   const int on = 1, idle_seconds = 10, interval_seconds = 5, probes = 3;
   const unsigned unanswered_milliseconds = 30'000;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  // After a loss every 0.2 s, not after twice as long each time: no beat may wait for so long.
+  // Retransmits every 0.2 s, not at doubling intervals: a beat must not wait for so long.
   ::setsockopt(socket, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof(on));
   ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(idle_seconds));
@@ -81,8 +81,8 @@ absl::StatusOr<base::UniqueFd> ListenOn(const addrinfo& address) {
   return socket;
 }
 
-// Whether a connection is one with itself: the system may give a socket the very port that it
-// connects to, if nobody listens there.
+// Whether the socket is connected to itself: if no process listens there, the system may give a
+// socket the very port that it connects to.
 bool IsOwnEnd(int socket) {
   sockaddr_storage own = {}, other = {};
   socklen_t own_length = sizeof(own), other_length = sizeof(other);
@@ -91,7 +91,7 @@ bool IsOwnEnd(int socket) {
          own_length == other_length && std::memcmp(&own, &other, own_length) == 0;
 }
 
-// One attempt on one address; errno says why it failed.
+// One attempt for one address; errno has the reason of a failure.
 base::UniqueFd TryConnect(const addrinfo& address, int limit_milliseconds) {
   base::UniqueFd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return socket;
@@ -136,7 +136,7 @@ absl::StatusOr<base::UniqueFd> ListenTcp(const std::string& host, uint16_t port)
   auto addresses = Resolve(base::IsLoopback(host) ? host : "", port, AI_PASSIVE);
   if (!addresses.ok()) return addresses.status();
   absl::Status last = absl::UnavailableError("no address");
-  // IPv6 first: with V6ONLY off it takes both.
+  // IPv6 first: with V6ONLY off, it accepts both.
   for (const int family : {AF_INET6, AF_INET}) {
     for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
       if (a->ai_family != family) continue;

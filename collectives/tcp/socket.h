@@ -1,5 +1,5 @@
-// TCP sockets between ranks, and between a rank and the coordinator. None blocks, and writing to
-// one whose other end is gone is an error, not a signal.
+// TCP sockets between ranks, and between a rank and the coordinator. All are non-blocking. A write
+// to a closed connection is an error, not a signal.
 #ifndef GEMINID_COLLECTIVES_TCP_SOCKET_H_
 #define GEMINID_COLLECTIVES_TCP_SOCKET_H_
 
@@ -14,37 +14,37 @@
 
 namespace geminid::collectives {
 
-// Listens on `port` (0: any free one) of the loopback interface if `host` is a loopback name, else
-// of all interfaces.
+// Listens on `port` (0: any free port), at the loopback interface if `host` is a loopback name,
+// else at all interfaces.
 absl::StatusOr<base::UniqueFd> ListenTcp(const std::string& host, uint16_t port);
-// Listens at a free port of this numeric address of this host alone.
+// Listens at a free port of this numeric address of this host only.
 absl::StatusOr<base::UniqueFd> ListenAtAddress(const std::string& address);
 absl::StatusOr<uint16_t> PortOf(int socket);
 
-// Tries until the deadline, because the listener may start later; DEADLINE_EXCEEDED says why it
-// failed last. `look` is called now and then, and its error ends it.
+// Retries until the deadline, because the listener may start later. DEADLINE_EXCEEDED has the
+// reason of the last failure. `look` is called from time to time, and its error ends the call.
 absl::StatusOr<base::UniqueFd> DialTcp(const std::string& host, uint16_t port,
                                        const base::Deadline& deadline,
                                        const std::function<absl::Status()>& look = nullptr);
-// One attempt, of at most two seconds for each of the host's addresses. UNAVAILABLE if nobody
+// One attempt, of at most two seconds for each of the host's addresses. UNAVAILABLE if no process
 // listens there, DEADLINE_EXCEEDED if the host does not answer.
 absl::StatusOr<base::UniqueFd> DialTcpOnce(const std::string& host, uint16_t port,
                                            const base::Deadline& deadline);
-// Accepts without blocking; an invalid descriptor if nobody is there.
+// Accepts without blocking; invalid if there is no connection.
 base::UniqueFd AcceptTcp(int listener);
 
-// Numeric addresses without ports, "10.0.0.7".
+// Numeric addresses without ports, such as "10.0.0.7".
 std::string LocalAddress(int socket);
 std::string PeerAddress(int socket);
 
-// Whether something is on its way to the other end's host. More of it says nothing new, and the
-// less there is, the sooner TCP sends it again after a loss.
+// Whether bytes are in flight to the peer's host. Then a beat would add no information. The less is
+// in flight, the sooner TCP retransmits after a loss.
 bool HasUnderway(int socket);
 
-// For a connection that carries data, whose other end reads only when its program wants to. While
-// that end does not read, its window is closed, and TCP_USER_TIMEOUT would end the connection
-// although both ends live (tcp(7)). Within a host little is under way, so that it is still in a
-// cache when it is read.
+// For a connection that carries data, whose peer reads only when its program wants to. While the
+// peer does not read, its window is closed, and TCP_USER_TIMEOUT would end the connection although
+// both ends live (tcp(7)). Also limits the bytes in flight within a host, so that they are still in
+// a cache when the peer reads them.
 void TuneForData(int socket);
 
 // Blocks for at most a few seconds; the peer always reads.

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kPollMilliseconds = 100;
 
-// Whether the other end of a connection on which nothing comes has ended it.
+// Whether the peer has ended a connection on which no bytes come.
 bool IsOver(int socket) {
   char byte = 0;
   const ssize_t count = ::recv(socket, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
@@ -75,7 +75,7 @@ class Meeting {
     return member_.places()[static_cast<size_t>(world_rank)];
   }
 
-  // Invalid if nobody is there.
+  // Connects to the rank; invalid if it is not there.
   base::UniqueFd Call(int rank) {
     const Place& place = PlaceOf(rank);
     if (group_.IsGone(rank) || mute_.contains(place.address)) return base::UniqueFd();
@@ -84,7 +84,7 @@ class Meeting {
     return socket.ok() ? *std::move(socket) : base::UniqueFd();
   }
 
-  // Nothing if that rank has gone.
+  // nullopt if that rank has gone.
   absl::StatusOr<std::optional<NewGroup>> Follow(int leader) {
     const base::UniqueFd socket = Call(leader);
     if (!socket.valid() || !Introduce(socket.get(), purpose_, rank_).ok()) return std::nullopt;
@@ -115,16 +115,16 @@ class Meeting {
     GEMINID_ASSIGN_OR_RETURN(next.listener, ListenTcp(next.host, 0));
     GEMINID_ASSIGN_OR_RETURN(next.port, PortOf(next.listener.get()));
     const std::string answer = Encode(AnswerOf(next));
-    // One that dies now is missed when the group connects.
+    // A rank that dies now is noticed when the group connects.
     for (const int rank : next.ranks) {
       if (rank != rank_) (void)SendAll(here[rank].get(), answer);
     }
     return next;
   }
 
-  // Those behind this rank that come; the others are gone.
+  // The ranks after this one that come; the others are gone.
   absl::StatusOr<std::map<int, base::UniqueFd>> AwaitOthers() {
-    std::map<int, base::UniqueFd> calls;  // to those that have not come; they end with them
+    std::map<int, base::UniqueFd> calls;  // to ranks that have not come; a call ends with its rank
     for (int r = rank_ + 1; r < size_; ++r) {
       if (base::UniqueFd call = Call(r); call.valid()) calls[r] = std::move(call);
     }
@@ -132,7 +132,7 @@ class Meeting {
     while (!calls.empty()) {
       GEMINID_ASSIGN_OR_RETURN(auto arrived, member_.arrivals().Take(purpose_));
       for (auto& [rank, socket] : arrived) {
-        // It may have come, given up and not come again yet.
+        // A rank may have come and given up, and not come again yet.
         if (!IsOver(socket.get()) && calls.erase(rank) > 0) here[rank] = std::move(socket);
       }
       std::erase_if(calls, [&](const auto& call) {
@@ -160,7 +160,7 @@ class Meeting {
   const std::string purpose_;
   const absl::Duration timeout_;
   const base::Deadline deadline_;
-  // Addresses of hosts that did not answer: their other ranks need not be asked.
+  // Addresses of hosts that did not answer; their other ranks are not asked.
   std::set<std::string> mute_;
 };
 

@@ -15,7 +15,7 @@
 namespace geminid::collectives {
 namespace {
 
-// Memory for what the peers send to be reduced; longer slices are reduced piece by piece.
+// Memory for peers' slices to be reduced; longer slices are reduced piece by piece.
 constexpr size_t kScratchBytes = 64 * 1024 * 1024;
 
 void Copy(std::byte* to, const std::byte* from, size_t bytes) {
@@ -130,7 +130,7 @@ absl::StatusOr<std::unique_ptr<TcpBackend>> TcpBackend::ConnectSubset(const std:
   for (const int r : ranks) {
     options.world_ranks.push_back(links_->options().world_ranks[static_cast<size_t>(r)]);
   }
-  options.look = [this] { return links_->failure(); };  // who has failed does not come
+  options.look = [this] { return links_->failure(); };  // a failed rank does not come
   auto links = TcpLinks::Connect(std::move(options));
   if (!links.ok()) return links.status();
   return std::make_unique<TcpBackend>(*std::move(links), timeout());

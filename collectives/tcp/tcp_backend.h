@@ -1,4 +1,4 @@
-// Collectives composed of messages over TCP.
+// Collectives that consist of messages over TCP.
 #ifndef GEMINID_COLLECTIVES_TCP_TCP_BACKEND_H_
 #define GEMINID_COLLECTIVES_TCP_TCP_BACKEND_H_
 
@@ -31,10 +31,10 @@ class TcpBackend final : public CommunicatorBackend {
   // See DoShrink().
   struct Remainder {
     std::unique_ptr<TcpBackend> backend;
-    std::vector<int> ranks;  // in this group, ascending
+    std::vector<int> ranks;  // in the old group, ascending
   };
   absl::StatusOr<Remainder> ConnectSurvivors();
-  // Counts what an exchange over links() has moved.
+  // Counts the bytes that an exchange over links() has moved.
   void Count(const Parcels& parcels);
 
   absl::Status DoAllGather(const Operation& operation, const std::byte* in, std::byte* out,
@@ -57,7 +57,7 @@ class TcpBackend final : public CommunicatorBackend {
   std::vector<PeerTraffic> NetworkTraffic() const override { return CountedTraffic(); }
 
  private:
-  // Starting after this rank, so that not all send to the same peer first.
+  // All other ranks, beginning after this one, so that not all ranks send to the same peer first.
   std::vector<int> Peers() const;
   absl::Status ReducePiece(const Operation& operation, const std::byte* in, std::byte* out,
                            const Partition& parts, size_t begin, size_t piece);

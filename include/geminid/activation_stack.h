@@ -1,4 +1,4 @@
-// What the forward pass leaves for the backward pass, where the arena has no room for all of it.
+// Offloads activations between the forward and the backward pass if they do not all fit the arena.
 #ifndef GEMINID_ACTIVATION_STACK_H_
 #define GEMINID_ACTIVATION_STACK_H_
 
@@ -15,39 +15,39 @@
 namespace geminid::zero {
 
 struct ActivationShape {
-  // Of each item that the forward pass of a micro-batch pushes, in order; none is 0.
+  // The size of each item that a micro-batch's forward pass pushes, in order; none is 0.
   std::vector<uint64_t> item_bytes{};
-  // In the arena, each for the largest item: at least 2. As many as there are items: none leaves.
+  // Places in the arena, each as large as the largest item; at least 2. One per item: none leaves.
   uint32_t places = 3;
-  // Where the trainer's work on items is queued. None: it is complete when the trainer calls.
+  // The stream that the trainer's work on items is queued on; none: it is complete at each call.
   std::optional<StreamHandle> stream = std::nullopt;
 };
 
-// Items of bytes, pushed by the forward pass and popped by the backward pass. Item i has place
-// i % places for both, so addresses stay valid. When another item needs its place, the item's bytes
-// wait in host memory: they leave while the forward pass goes on, and come back while the backward
-// pass works on the items after it. All copies are granted by the daemon, and all memory is charged
-// to the session.
+// Items of bytes, which the forward pass pushes and the backward pass pops. In both passes item i
+// has place i % places, so addresses stay valid. If another item needs the place, the bytes wait
+// in host memory. They are copied there while the forward pass continues, and back while the
+// backward pass works on later items. The daemon grants all copies. All memory is charged to the
+// session.
 //
-// One thread. An error of a copy is returned by each call from then on.
+// Used by one thread. Once a copy has failed, every call returns its error.
 class GEMINID_EXPORT ActivationStack {
  public:
   virtual ~ActivationStack() = default;
 
-  // A micro-batch begins: the stack is empty, whatever the last one left in it. Waits for copies
-  // that are on their way.
+  // Begins a micro-batch: the stack is empty, whatever the last one left in it. Waits for copies in
+  // progress.
   virtual absl::Status Begin() = 0;
-  // The place of the next item, uninitialised, aligned to 4096: an address of the arena. Waits
-  // until what lay there has left; FAILED_PRECONDITION where Written was not called for that, or no
-  // item is left.
+  // The next item's place, uninitialised, at an arena address aligned to 4096. Waits until the item
+  // in the place has left. FAILED_PRECONDITION if Written was not called for that item, or there is
+  // no further item.
   virtual absl::StatusOr<std::byte*> Push() = 0;
-  // The item is complete, by what is queued on the stream so far. It may leave now: until Top
-  // returns it nobody touches it.
+  // The work queued on the stream so far completes the item. It may leave from now on: nothing may
+  // touch it until Top returns it.
   virtual absl::Status Written(uint32_t item) = 0;
-  // The place of the last item that was pushed and not popped, with its bytes. Waits for them.
+  // The place, with its bytes, of the newest item that is not popped. Waits for the bytes.
   virtual absl::StatusOr<std::byte*> Top() = 0;
-  // Nobody needs that item any more, after what is queued on the stream so far. An item that waits
-  // for its place begins to come.
+  // The work queued on the stream so far is the last that needs the top item. Then an item that
+  // waits for its place begins to come back.
   virtual absl::Status Pop() = 0;
 };
 

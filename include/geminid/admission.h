@@ -1,4 +1,4 @@
-// How a job asks the daemon for its memory, where there may not be enough for everybody.
+// How a job requests memory from the daemon when there may not be enough for all jobs.
 #ifndef GEMINID_ADMISSION_H_
 #define GEMINID_ADMISSION_H_
 
@@ -11,21 +11,21 @@
 
 namespace geminid {
 
-// The ranks of the job on this node are admitted together, or none; what they ask for, the arena
-// included, is promised to them. The same for all ranks, but for the memory.
+// The daemon admits either all or none of the job's ranks on this node. It then reserves what they
+// request, including the arenas. All ranks pass the same values, except the memory.
 struct Admission {
-  std::string run{};               // keeps two runs of one job name apart; at most 63 characters
-  int priority = 0;                // from -100 to 100, at most what the daemon allows the tenant
-  uint64_t host_memory_bytes = 0;  // for this rank; more is given as far as there is some
-  unsigned weight = 1;             // of the links, beside the tenant's other jobs; at most 1000
-  // For how long it may wait in the queue. 0: refused at once where it does not fit now.
+  std::string run{};               // tells runs of one job name apart; at most 63 characters
+  int priority = 0;                // from -100 to 100; the daemon may limit the tenant further
+  uint64_t host_memory_bytes = 0;  // for this rank; it may use more while there is free memory
+  unsigned weight = 1;             // share of the links among the tenant's jobs; at most 1000
+  // The longest wait in the queue. 0: refused at once if the job does not fit now.
   absl::Duration patience = absl::InfiniteDuration();
-  // Its arena may be asked for, for a job of higher priority: zero::Engine gives it back after a
-  // step, waits, and goes on with the same bits. Only where such an engine drives the session.
+  // The arena may be reclaimed for a job of higher priority: zero::Engine gives it back after a
+  // step, waits, and continues bit-identically. Set it only if such an engine drives the session.
   bool preemptible = false;
-  // Called on the waiting thread, twice a second or so, while the job waits: at the start, and when
-  // it was preempted. What it waits for, in words. An error ends the wait: Connect returns it, and
-  // the engine's Step says StepResult::wait_ended.
+  // Called about twice a second on the waiting thread while the job waits, at its start or after a
+  // preemption. `what` says what it waits for. An error ends the wait: Connect returns it, or the
+  // engine's Step sets StepResult::wait_ended.
   std::function<absl::Status(const std::string& what)> on_wait{};
 };
 

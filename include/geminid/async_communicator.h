@@ -1,9 +1,9 @@
-// Collectives that nobody waits for until they must be done.
+// Asynchronous collectives: calls return at once, and the caller waits when it needs the result.
 //
 //   auto ring = collectives::AsyncCommunicator::Start(*ranks->Duplicate("ring"));
 //   Pending next = (*ring)->SendReceive(keys, right, next_keys, left);
 //   Attend(keys);                          // meanwhile
-//   absl::Status status = next.Wait();     // now next_keys are there
+//   absl::Status status = next.Wait();     // now next_keys are valid
 #ifndef GEMINID_ASYNC_COMMUNICATOR_H_
 #define GEMINID_ASYNC_COMMUNICATOR_H_
 
@@ -21,19 +21,19 @@
 
 namespace geminid::collectives {
 
-// An in-order queue of one communicator's operations: each begins when those before it are done.
-// They run on a thread of its own, so a call takes a lock and no more. Every operation has the
-// contract of Communicator's of its name, and its buffers are in use until its Pending is complete.
-// Once one has failed those behind it fail at once, as the communicator is poisoned; one whose
-// arguments are refused fails alone. Any thread; what several threads hand over is in the order of
-// their calls, which must be the same on all ranks.
+// An in-order queue for one communicator's operations: each begins after those before it have
+// ended. They run on the queue's own thread; a call only takes a lock. Every operation has the
+// contract of Communicator's function of its name. Its buffers are in use until its Pending is
+// complete. After a failure the communicator is poisoned, so all later operations fail at once; an
+// operation with refused arguments fails alone. Any thread may call. Operations run in the order of
+// the calls, which must be the same on all ranks.
 class GEMINID_EXPORT AsyncCommunicator {
  public:
-  // `communicator` is this one's alone from now on. RESOURCE_EXHAUSTED: no thread may be started.
+  // From now on only the queue may use `communicator`. RESOURCE_EXHAUSTED: it gets no thread.
   static absl::StatusOr<std::unique_ptr<AsyncCommunicator>> Start(
       std::unique_ptr<Communicator> communicator);
-  // What is not done then is aborted, and so is what other ranks do in this group: synchronize
-  // before. All that was handed over is complete afterwards.
+  // Aborts the group if operations are unfinished, on the other ranks too: call Synchronize before.
+  // Afterwards every Pending is complete.
   ~AsyncCommunicator();
   AsyncCommunicator(const AsyncCommunicator&) = delete;
   AsyncCommunicator& operator=(const AsyncCommunicator&) = delete;
@@ -57,16 +57,16 @@ class GEMINID_EXPORT AsyncCommunicator {
   Pending SendReceive(ConstBuffer in, int send_peer, Buffer out, int receive_peer, int tag = 0);
   Pending Barrier();
 
-  // Operations of one's own as one, on the queue's thread. They may keep what they need alive.
+  // Runs `operations` as one operation on the queue's thread. Captures live until it has ended.
   Pending Run(std::function<absl::Status(Communicator&)> operations);
 
-  // What is handed over from now on begins after `event`, such as the end of the work on a stream
-  // that fills its buffers. Until then nothing else begins, nor can this be destroyed.
+  // Later operations begin only after `event`, such as the end of a stream's work that fills their
+  // buffers. Until then no other operation begins, and the destructor waits.
   void WaitFor(std::shared_ptr<const Event> event);
-  // When all that was handed over so far is done, well or badly: for streams to wait for.
+  // An event for streams to wait for: all operations so far have ended, with or without an error.
   std::shared_ptr<const Event> Record();
 
-  // Blocks until all that was handed over so far is done. The first error that poisoned the group.
+  // Blocks until all operations so far have ended. Returns the first error that poisoned the group.
   absl::Status Synchronize();
   // As Communicator's. Returns at once.
   void Abort(const std::string& reason);

@@ -24,7 +24,7 @@ inline constexpr int kDTypeCount = 7;
 
 enum class ReduceOp : uint8_t { kSum = 0, kMin, kMax };
 
-// Storage of the 16-bit formats; arithmetic on them happens in fp32 inside the collectives.
+// Storage of the 16-bit formats. The collectives compute with them in fp32.
 struct BFloat16 {
   uint16_t bits = 0;
   friend bool operator==(BFloat16, BFloat16) = default;
@@ -85,8 +85,8 @@ concept ElementRange = std::ranges::contiguous_range<Range> && std::ranges::size
   DTypeOfElement<std::remove_cv_t<std::ranges::range_value_t<Range>>>::value;
 };
 
-// Borrowed, read-only elements. `count` is in elements. No alignment is required, but the fast
-// paths like 64 bytes.
+// Borrowed, read-only elements. `count` is in elements. No alignment is required; 64 bytes give the
+// fastest paths.
 struct ConstBuffer {
   const std::byte* data = nullptr;
   size_t count = 0;

@@ -1,4 +1,4 @@
-// The interface in C11: libgeminid_c, with c_checkpoint.h and c_dlpack.h, and nothing else.
+// The interface in C11. Together with c_checkpoint.h and c_dlpack.h it is all of libgeminid_c.
 //
 //   geminid_session_options options;
 //   geminid_session_options_init(&options, sizeof options);
@@ -8,26 +8,26 @@
 //     fprintf(stderr, "%s\n", geminid_error_message(error));
 //   }
 //
-// What each call does, which ranks make it together and how long it blocks is said in
-// geminid/zero.h, geminid/session.h, geminid/connect.h and geminid/checkpoint.h. The rules here:
+// geminid/zero.h, geminid/session.h, geminid/connect.h and geminid/checkpoint.h say what each call
+// does, which ranks call it together, and how long it blocks. Rules of the C interface:
 //
 //  1. Handles are names, not addresses. They may be freed in any order, at any time and twice: an
-//     engine keeps its session and its ranks alive. A handle that was freed, or never made, gets
+//     engine keeps its session and its ranks alive. A freed or invented handle gives
 //     INVALID_ARGUMENT. NULL may be freed.
-//  2. Every function that can fail returns a geminid_code, and puts the rest into the geminid_error
+//  2. Every function that can fail returns a geminid_code. It writes details to the geminid_error
 //     that is its last argument, which may be NULL.
-//  3. An error that is not final refused the call: nothing has changed, and the object goes on.
+//  3. After an error that is not final nothing has changed, and the object can still be used.
 //     After a final one every later call on the engine fails alike (geminid_error_is_final).
-//  4. Structs begin with their size, and are filled by their _init function, which takes
-//     `sizeof` as the caller's header has it: so they can grow at their end.
-//  5. A double that says "none" is NAN. Booleans are ints. Strings are UTF-8 and end with 0.
-//  6. Arguments are read, and results written, within the call. Nothing that is given is kept.
-//     Results are not touched by a call that fails.
+//  4. Structs begin with their size, and are filled by their _init function, which gets `sizeof`
+//     of the caller's header. So structs can grow at their end.
+//  5. A double that means "none" is NAN. Booleans are ints. Strings are UTF-8 and end with 0.
+//  6. Arguments are read, and results written, within the call. No argument's memory is used later.
+//     A call that fails leaves results alone.
 //  7. A stream is a uint64_t: a CUstream with CUDA, else a geminid::Stream*. 0: the default stream,
-//     on the host device the calling thread.
+//     or on the host device the calling thread.
 //  8. Any thread may call. A geminid_error belongs to one thread at a time.
-//  9. An engine owns its open operations and workspace blocks, which are numbers: freeing it, or
-//     geminid_engine_finish_all, ends what a caller has forgotten.
+//  9. An engine owns its open operations and workspace blocks, which are numbers. Freeing the
+//     engine ends those that a caller has forgotten, as geminid_engine_finish_all does.
 #ifndef GEMINID_C_API_H_
 #define GEMINID_C_API_H_
 
@@ -66,12 +66,12 @@ enum geminid_codes {
 
 typedef struct geminid_error geminid_error;
 
-// Where calls put what went wrong; each call that is given it begins by clearing it. NULL when
-// there is no memory for it. Unlike a handle it is an address: it is freed once.
+// Receives the details of errors; each call that gets it clears it first. NULL if there is no
+// memory. Unlike a handle it is an address: free it once.
 geminid_error* geminid_error_new(void);
 void geminid_error_free(geminid_error* error);
 
-// Of the last call that was given it. The message is valid until the next one; never NULL.
+// Of the last call that got `error`. The message is never NULL, and valid until the next call.
 geminid_code geminid_error_code(const geminid_error* error);
 const char* geminid_error_message(const geminid_error* error);
 // Not 0: the engine has failed, and every later call returns the same. 0: the call was refused.
@@ -83,14 +83,14 @@ const char* geminid_code_name(geminid_code code);
 // "0.1.0". Static.
 const char* geminid_version(void);
 
-// Frees what a function returned through a char**. NULL is ignored.
+// Frees memory that a function returned through a char**. NULL is ignored.
 void geminid_free(void* memory);
 
 // --- sessions: this process's connection to the daemon -------------------------------------------
 
 typedef struct geminid_session geminid_session;
 
-// geminid::ConnectOptions. NULL is as an empty string.
+// geminid::ConnectOptions. NULL means an empty string.
 typedef struct geminid_session_options {
   size_t struct_size;
   const char* socket;
@@ -101,11 +101,11 @@ typedef struct geminid_session_options {
   int32_t local_rank, local_world_size;
   int32_t device;                        // -1: the daemon chooses
   int32_t keep_on_death, strict_device;  // booleans
-  // Not 0: a daemon of this session's own, which ends after it; `socket` must be empty. 0: one is
-  // started only where none runs.
+  // Not 0: starts a daemon for this session alone, which ends after it; `socket` must be empty. 0:
+  // starts one only if none runs.
   int32_t private_daemon;
-  // Of a daemon that the session starts: the program of a private one (NULL: where
-  // geminid/private_daemon.h looks), and further flags.
+  // For a daemon that the session starts: the program of a private one (NULL: found as
+  // geminid/private_daemon.h says), and further flags.
   const char* daemon_program;
   const char* const* daemon_flags;
   size_t daemon_flag_count;
@@ -120,22 +120,22 @@ geminid_code geminid_session_connect(const geminid_session_options* options,
 // Sets *session to NULL. The session ends with the last engine that uses it. `session` may be NULL.
 void geminid_session_free(geminid_session** session);
 
-// A JSON object: socket, id, is_successor, owns_daemon (which ends with the process), arena_bytes,
-// and of the device index, kind, name, uuid and capacity_bytes. For geminid_free.
+// A JSON object: socket, id, is_successor, owns_daemon (the daemon ends with the process),
+// arena_bytes, and the device's index, kind, name, uuid and capacity_bytes. For geminid_free.
 geminid_code geminid_session_describe(geminid_session* session, char** json, geminid_error* error);
 // UNAVAILABLE once the daemon has ended.
 geminid_code geminid_session_health(geminid_session* session, geminid_error* error);
-// Host memory for the caller's notes, which lives as long as the session. In one that was another
-// process's (keep_on_death) it is what that one left under this name and size, and *found is not 0;
-// else zeros. On all ranks, before geminid_engine_create, which frees what is left and not held.
+// Host memory for the caller's notes; lives as long as the session. If an earlier process had the
+// session (keep_on_death), the memory has what that process left under this name and size, and
+// *found is not 0; else zeros. On all ranks, before geminid_engine_create, which frees the rest.
 geminid_code geminid_session_hold(geminid_session* session, const char* name, uint64_t bytes,
                                   void** address, int* found, geminid_error* error);
 // geminid::Session::LeaveToSuccessor.
 geminid_code geminid_session_leave(geminid_session* session, geminid_error* error);
-// Which ranks of a run the daemon at `socket` has of this user: a JSON array of objects with rank,
-// world_size, step, device, device_bytes (of the arena), host_bytes, pid, and is_left (its process
-// has died, and a process that connects as this rank of this world gets its memory). `job` may be
-// NULL. For geminid_free. DEADLINE_EXCEEDED where no daemon answers in time.
+// A JSON array of the ranks of a run that the daemon at `socket` has of this user: rank,
+// world_size, step, device, device_bytes (of the arena), host_bytes, pid, and is_left. is_left: the
+// process has died; a process that connects as this rank of this world gets its memory. `job` may
+// be NULL. For geminid_free. DEADLINE_EXCEEDED if no daemon answers in time.
 geminid_code geminid_run_ranks(const char* socket, const char* job, const char* run,
                                double timeout_seconds, char** json, geminid_error* error);
 
@@ -152,8 +152,8 @@ enum geminid_backends {
 // geminid::collectives::RankInfo and ConnectOptions.
 typedef struct geminid_ranks_options {
   size_t struct_size;
-  // Not 0: rank, sizes, address, port and job are those that the launcher has set in the
-  // environment (geminid/rank_info.h), whatever stands below.
+  // Not 0: rank, sizes, address, port and job come from the variables that the launcher has set
+  // (geminid/rank_info.h); the fields below are ignored.
   int32_t from_environment;
   int32_t rank, world_size;
   int32_t local_rank, local_world_size;  // local_world_size 0: unknown
@@ -167,7 +167,7 @@ typedef struct geminid_ranks_options {
   double connect_timeout_seconds;
 } geminid_ranks_options;
 
-// One rank alone.
+// The options of a single rank.
 void geminid_ranks_options_init(geminid_ranks_options* options, size_t struct_size);
 // Blocks until all ranks have come.
 geminid_code geminid_ranks_connect(const geminid_ranks_options* options, geminid_ranks** ranks,
@@ -194,10 +194,10 @@ geminid_code geminid_ranks_broadcast(geminid_ranks* ranks, void* bytes, size_t c
 typedef struct geminid_engine geminid_engine;
 
 enum geminid_data_types { GEMINID_DEFAULT_TYPE = 0, GEMINID_BFLOAT16 = 1, GEMINID_FLOAT32 = 2 };
-// Of frozen parameters alone (geminid/data_type.h).
+// For frozen parameters only (geminid/data_type.h).
 enum geminid_frozen_types { GEMINID_FLOAT16 = 3, GEMINID_INT8 = 4, GEMINID_UINT8 = 5 };
 
-// geminid::zero::Parameter. Its number is its place in the array.
+// geminid::zero::Parameter. A parameter's number is its index in the array.
 typedef struct geminid_parameter {
   size_t struct_size;
   const char* name;
@@ -231,7 +231,7 @@ enum geminid_optimizers {
 };
 enum geminid_muon_rates { GEMINID_MUON_AS_ADAMW = 0, GEMINID_MUON_ORIGINAL = 1 };
 
-// The options of all of geminid/optimizer.h; each reads those that it has there.
+// The options of all optimizers in geminid/optimizer.h; each reads those that it has there.
 typedef struct geminid_optimizer {
   size_t struct_size;
   int32_t kind;
@@ -252,7 +252,7 @@ typedef struct geminid_optimizer {
   int32_t muon_rate;  // of enum geminid_muon_rates
 } geminid_optimizer;
 
-// The defaults of `kind`; a number that is no kind is refused by geminid_engine_create.
+// The defaults of `kind`. geminid_engine_create refuses an unknown kind.
 void geminid_optimizer_init(geminid_optimizer* optimizer, size_t struct_size, int32_t kind);
 
 // geminid::LossScalerOptions.
@@ -283,7 +283,7 @@ enum geminid_state_placements {
 };
 enum geminid_gradient_scales { GEMINID_GRADIENT_MEAN = 0, GEMINID_GRADIENT_SUM = 1 };
 enum geminid_update_times { GEMINID_UPDATE_AFTER_STEP = 0, GEMINID_UPDATE_IN_BACKWARD = 1 };
-// Of a gradient that is not finite (geminid::zero::NotFinite).
+// What to do about a gradient that is not finite (geminid::zero::NotFinite).
 enum geminid_not_finite {
   GEMINID_NOT_FINITE_SKIP = 0,
   GEMINID_NOT_FINITE_WRITE = 1,
@@ -320,15 +320,15 @@ typedef struct geminid_engine_options {
 } geminid_engine_options;
 void geminid_engine_options_init(geminid_engine_options* options, size_t struct_size);
 
-// The elements of the array are `parameters[0].struct_size` bytes apart, and all say that size.
+// The array's elements are `parameters[0].struct_size` bytes apart; all must state that size.
 geminid_code geminid_engine_create(geminid_session* session, geminid_ranks* ranks,
                                    const geminid_parameter* parameters, size_t parameter_count,
                                    const geminid_engine_options* options, geminid_engine** engine,
                                    geminid_error* error);
 void geminid_engine_free(geminid_engine** engine);
-// OK, or the error that the engine failed with. Never waits, also while another thread's call does.
+// OK, or the error that the engine failed with. Never waits, even for another thread's call.
 geminid_code geminid_engine_health(geminid_engine* engine, geminid_error* error);
-// The device memory that an operation with these parameters takes, and gradients of some beside it.
+// The device memory of an operation with `parameters`, and with the gradients of `gradients`.
 geminid_code geminid_engine_device_bytes(geminid_engine* engine, const uint32_t* parameters,
                                          size_t parameter_count, const uint32_t* gradients,
                                          size_t gradient_count, uint64_t* bytes,
@@ -336,16 +336,16 @@ geminid_code geminid_engine_device_bytes(geminid_engine* engine, const uint32_t*
 
 // --- values and state ----------------------------------------------------------------------------
 
-// The value in fp32, and what the optimizer has: up to two arrays.
+// The value in fp32, and the optimizer's state: up to two arrays.
 enum geminid_state_kinds { GEMINID_VALUE = 0, GEMINID_EXP_AVG = 1, GEMINID_EXP_AVG_SQ = 2 };
 
-// Writes `count` values of a parameter from its element `first` on. Not 0: it cannot, and
+// Writes `count` values of a parameter from its element `first` on. If it returns other than 0,
 // geminid_engine_initialize returns CANCELLED; initialize again before the first micro-batch.
 typedef int geminid_fill(void* context, uint32_t parameter, uint64_t first, float* values,
                          uint64_t count);
 
-// Calls `fill` for the elements that this rank keeps, on this thread. All ranks must, and wait for
-// each other: where one of them has failed, the others return ABORTED naming it.
+// Calls `fill` on this thread for the elements of this rank's shard. All ranks must call it, and
+// wait for each other. If it fails on one rank, the others return ABORTED and name that rank.
 geminid_code geminid_engine_initialize(geminid_engine* engine, geminid_fill* fill, void* context,
                                        geminid_error* error);
 
@@ -353,8 +353,8 @@ typedef struct geminid_range {
   uint64_t offset, elements;
 } geminid_range;
 
-// The parts of a parameter that this rank keeps. *count is how many there are; the first `capacity`
-// of them are written. With capacity 0 `ranges` may be NULL.
+// This rank's ranges of a parameter. *count is their number; the first `capacity` of them are
+// written. With capacity 0 `ranges` may be NULL.
 geminid_code geminid_engine_shard(geminid_engine* engine, uint32_t parameter, geminid_range* ranges,
                                   size_t capacity, size_t* count, geminid_error* error);
 geminid_code geminid_engine_has_state(geminid_engine* engine, uint32_t parameter, int32_t kind,
@@ -380,7 +380,7 @@ typedef struct geminid_progress {
   size_t tensor_state_bytes;
 } geminid_progress;
 void geminid_progress_init(geminid_progress* progress, size_t struct_size);
-// Writes as much of tensor_state as fits; tensor_state_bytes says how much there is.
+// Writes as much of tensor_state as fits; tensor_state_bytes is its full size.
 geminid_code geminid_engine_get_progress(geminid_engine* engine, geminid_progress* progress,
                                          geminid_error* error);
 geminid_code geminid_engine_restore(geminid_engine* engine, const geminid_progress* progress,
@@ -389,7 +389,7 @@ geminid_code geminid_engine_restore(geminid_engine* engine, const geminid_progre
 // geminid::zero::Resumed.
 typedef struct geminid_resumed {
   size_t struct_size;
-  int32_t resumed;  // 0: it began anew, and the rest says nothing
+  int32_t resumed;  // 0: the run began anew, and the other fields are undefined
   int32_t was_behind;
   uint64_t step;
   uint64_t data_position;
@@ -414,32 +414,32 @@ geminid_code geminid_engine_use(geminid_engine* engine, int32_t pass, const uint
 // The tensor of a parameter of an open operation, row-major and aligned to 64 bytes.
 geminid_code geminid_engine_weight(geminid_engine* engine, uint64_t operation, uint32_t parameter,
                                    const void** address, geminid_error* error);
-// Copies weights to memory of the caller's, on the device or not, in the order of that stream.
+// Copies weights to the caller's memory, on the device or not, in the order of Use's stream.
 geminid_code geminid_engine_copy_weights(geminid_engine* engine, uint64_t operation,
                                          const uint32_t* parameters, void* const* to, size_t count,
                                          geminid_error* error);
-// Where its gradient goes. *accumulates is not 0 where it must be added to what is there.
+// The address for the gradient. *accumulates not 0: add to the contents instead of overwriting.
 geminid_code geminid_engine_gradient(geminid_engine* engine, uint64_t operation, uint32_t parameter,
                                      void** address, int* accumulates, geminid_error* error);
 geminid_code geminid_engine_gradient_written(geminid_engine* engine, uint64_t operation,
                                              uint32_t parameter, geminid_error* error);
 geminid_code geminid_engine_finish(geminid_engine* engine, uint64_t operation, uint64_t stream,
                                    geminid_error* error);
-// All that are open, whoever began them. Returns the first error, and has finished the others.
+// Finishes all open operations, of all threads. Returns the first error; finishes the rest too.
 geminid_code geminid_engine_finish_all(geminid_engine* engine, uint64_t stream,
                                        geminid_error* error);
 
-// The address at which a parameter is whenever it is on the device; NULL without stable_addresses.
+// The parameter's address whenever it is on the device; NULL without stable_addresses.
 geminid_code geminid_engine_stable_address(geminid_engine* engine, uint32_t parameter,
                                            const void** address, geminid_error* error);
 
-// Adds a whole gradient, which is copied before this returns; with a stream not 0, in its order.
+// Adds a whole gradient, copied before this returns; with a stream other than 0, in its order.
 geminid_code geminid_engine_add_gradient(geminid_engine* engine, uint32_t parameter,
                                          const void* gradient, uint64_t bytes, int32_t data_type,
                                          uint64_t stream, geminid_error* error);
 geminid_code geminid_engine_gradient_norm(geminid_engine* engine, double* norm,
                                           geminid_error* error);
-// This rank's shards of it, between geminid_engine_gradient_norm and geminid_engine_step.
+// This rank's shards of gradients, between geminid_engine_gradient_norm and geminid_engine_step.
 geminid_code geminid_engine_read_gradient(geminid_engine* engine, uint32_t parameter,
                                           uint64_t offset, float* values, uint64_t count,
                                           geminid_error* error);
@@ -457,17 +457,17 @@ typedef struct geminid_group {
 } geminid_group;
 void geminid_group_init(geminid_group* group, size_t struct_size);
 
-// geminid::zero::Engine::StepInput. Groups lie as parameters do in geminid_engine_create.
+// geminid::zero::Engine::StepInput. `groups` is an array like that of geminid_engine_create.
 typedef struct geminid_step_input {
   size_t struct_size;
-  const geminid_group* groups;  // NULL: learning_rate for all
+  const geminid_group* groups;  // NULL: learning_rate for all parameters
   size_t group_count;
   double learning_rate;
   double clip_norm;      // NAN: that of the options
-  double gradient_norm;  // NAN: its own
+  double gradient_norm;  // NAN: the engine's own
   uint64_t data_position;
   uint64_t random_state[4];
-  double gradient_scale;  // that the gradients were multiplied by: 1
+  double gradient_scale;  // a factor that the gradients contain; usually 1
 } geminid_step_input;
 void geminid_step_input_init(geminid_step_input* input, size_t struct_size);
 
@@ -483,7 +483,7 @@ typedef struct geminid_step_result {
 } geminid_step_result;
 void geminid_step_result_init(geminid_step_result* result, size_t struct_size);
 
-// Needed with GEMINID_UPDATE_IN_BACKWARD alone.
+// Needed with GEMINID_UPDATE_IN_BACKWARD only.
 geminid_code geminid_engine_begin_step(geminid_engine* engine, const geminid_step_input* input,
                                        geminid_error* error);
 // `result` may be NULL.
@@ -510,18 +510,18 @@ typedef struct geminid_activation_store_options {
 void geminid_activation_store_options_init(geminid_activation_store_options* options,
                                            size_t struct_size);
 
-// What the four functions do: geminid/activation_store.h. On all ranks, before the first
-// micro-batch. The engine owns its store; without one the others return FAILED_PRECONDITION.
+// geminid/activation_store.h describes the four functions. On all ranks, before the first
+// micro-batch. The engine owns its store. Without a store the others return FAILED_PRECONDITION.
 geminid_code geminid_engine_make_activation_store(geminid_engine* engine,
                                                   const geminid_activation_store_options* options,
                                                   geminid_error* error);
-// The item is a number that the engine gives to no other. Freeing the engine drops all items.
+// The engine never reuses an item's number. Freeing the engine drops all items.
 geminid_code geminid_engine_save_activation(geminid_engine* engine, const void* from,
                                             uint64_t bytes, uint64_t stream, uint64_t* item,
                                             geminid_error* error);
 geminid_code geminid_engine_load_activation(geminid_engine* engine, uint64_t item, void* to,
                                             uint64_t bytes, uint64_t stream, geminid_error* error);
-// Never waits: also for a collector of garbage, on any thread.
+// Never waits: a garbage collector may call it too, on any thread.
 geminid_code geminid_engine_drop_activation(geminid_engine* engine, uint64_t item,
                                             geminid_error* error);
 
@@ -529,7 +529,7 @@ geminid_code geminid_engine_drop_activation(geminid_engine* engine, uint64_t ite
 
 // geminid::zero::Statistics as a JSON object, with the plan's explanation. For geminid_free.
 geminid_code geminid_engine_statistics(geminid_engine* engine, char** json, geminid_error* error);
-// The plan that training follows, moment by moment, alike; null where there is none.
+// The plan that training follows, moment by moment, as JSON too; null if there is none.
 geminid_code geminid_engine_plan(geminid_engine* engine, char** json, geminid_error* error);
 
 // NOLINTEND(readability-identifier-naming)

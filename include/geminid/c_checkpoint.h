@@ -5,9 +5,9 @@
 //   ...                                                // the next steps
 //   geminid_engine_wait_snapshot(engine, error);       // from here on the context may be freed
 //
-// A checkpoint is in files, and saving it waits for the disk. A snapshot is for callers with a
-// storage of their own: the state of a step is handed out while training goes on. It is put back
-// by geminid_engine_write_shard and geminid_engine_restore.
+// A checkpoint is in files, and saving it waits for the disk. A snapshot is for callers with their
+// own storage: it hands out the state of a step while training continues.
+// geminid_engine_write_shard and geminid_engine_restore put the state back.
 #ifndef GEMINID_C_CHECKPOINT_H_
 #define GEMINID_C_CHECKPOINT_H_
 
@@ -19,25 +19,25 @@ extern "C" {
 #pragma GCC visibility push(default)
 // NOLINTBEGIN(readability-identifier-naming): the names of C.
 
-// Saves a checkpoint in `folder` (geminid/checkpoint.h) and waits until it is on the disk; *path is
-// its folder, for geminid_free, and may be NULL. `keep`: how many checkpoints stay, 0: all.
+// Saves a checkpoint in `folder` (geminid/checkpoint.h) and waits until it is on the disk. *path,
+// for geminid_free, is its folder; `path` may be NULL. `keep`: how many checkpoints stay; 0: all.
 geminid_code geminid_engine_save(geminid_engine* engine, const char* folder, uint64_t keep,
                                  uint64_t data_position, char** path, geminid_error* error);
-// The newest one in `folder`, or `folder` itself. `data_position` may be NULL.
+// Loads the newest checkpoint in `folder`, or `folder` itself. `data_position` may be NULL.
 geminid_code geminid_engine_load(geminid_engine* engine, const char* folder,
                                  uint64_t* data_position, geminid_error* error);
 
-// Takes `count` fp32 values from element `offset` on of a parameter's state (geminid_state_kinds).
-// Called on two threads at a time, neither of them the caller's, which must not call the engine.
-// Not 0: the snapshot ends, and geminid_engine_wait_snapshot returns CANCELLED.
+// Takes `count` fp32 values, from element `offset` on, of a parameter's state
+// (geminid_state_kinds). Called on two threads at a time, not on the caller's; must not call the
+// engine. Not 0: the snapshot ends, and geminid_engine_wait_snapshot returns CANCELLED.
 typedef int geminid_sink(void* context, uint32_t parameter, int32_t kind, uint64_t offset,
                          const float* values, uint64_t count);
 
-// Begins to hand this rank's part of the state of the last step to `sink`, each value once, in any
-// order. Between steps, on all ranks; FAILED_PRECONDITION while another snapshot is under way.
+// Begins to hand this rank's shard of the last step's state to `sink`, each value once, in any
+// order. Between steps, on all ranks. FAILED_PRECONDITION while another snapshot is in progress.
 geminid_code geminid_engine_start_snapshot(geminid_engine* engine, geminid_sink* sink,
                                            void* context, geminid_error* error);
-// Waits until the last value was handed out. At once where no snapshot was begun.
+// Waits until the last value was handed out. Returns at once if no snapshot was begun.
 geminid_code geminid_engine_wait_snapshot(geminid_engine* engine, geminid_error* error);
 
 // NOLINTEND(readability-identifier-naming)

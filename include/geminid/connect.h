@@ -1,4 +1,4 @@
-// The one call by which a rank gets its communicator.
+// The one call that gives a rank its communicator.
 //
 //   auto info = collectives::FromEnvironment();
 //   auto comm = collectives::Connect(*info);
@@ -17,8 +17,8 @@
 namespace geminid::collectives {
 
 enum class BackendChoice {
-  // No peers: none. All ranks on one host: shm. On several: shm within a host and TCP between
-  // hosts, if ranks are numbered host by host and a host has several; else TCP.
+  // One rank: no peers. All ranks on one host: shm. Several hosts: shm within a host and TCP
+  // between hosts, if ranks are numbered host by host and some host has several; else TCP.
   kAuto,
   kShm,
   kTcp,
@@ -30,14 +30,14 @@ struct ConnectOptions {
   std::string name = "world";
   absl::Duration timeout = kDefaultTimeout;           // of each operation
   absl::Duration connect_timeout = absl::Minutes(5);  // for all ranks to come
-  // TCP: numeric address of this rank's interface for the data, to which the other ranks connect;
+  // With TCP: numeric address of this rank's interface for data, to which other ranks connect;
   // empty: the one that reaches rank 0.
   std::string interface_address{};
 };
 
-// Blocks until all ranks of the job have called it. All must use the same options. Several hosts
-// need MASTER_ADDR. An id of the job is needed only when one user runs two jobs with the same
-// MASTER_ADDR and MASTER_PORT at once.
+// Blocks until all ranks of the job have called it, with the same options. Several hosts need
+// MASTER_ADDR. A job id is needed only if one user runs two jobs with the same MASTER_ADDR and
+// MASTER_PORT at once.
 GEMINID_EXPORT absl::StatusOr<std::unique_ptr<Communicator>> Connect(
     const RankInfo& info, const ConnectOptions& options = {});
 

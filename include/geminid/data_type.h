@@ -1,4 +1,4 @@
-// The types that the elements of parameters have.
+// The types of parameters' elements.
 #ifndef GEMINID_DATA_TYPE_H_
 #define GEMINID_DATA_TYPE_H_
 
@@ -6,14 +6,14 @@
 
 namespace geminid::zero {
 
-// Of a parameter's elements on the device, and of gradients.
+// The type of a parameter's elements on the device, and of gradients.
 enum class DataType {
   kBFloat16,
   kFloat32,
-  // Of frozen parameters alone, as the base of low-rank adapters: the bytes are kept as they are.
-  // Values are read and written as fp32 like those of other parameters: fp16 rounds to nearest, and
-  // an integer takes whole numbers of its range. What the bytes mean, as two weights of 4 bits in
-  // each, is the trainer's.
+  // Only for frozen parameters, such as the base of low-rank adapters: their bytes never change.
+  // Values are read and written as fp32, like those of other parameters: fp16 rounds to nearest,
+  // and integers accept whole numbers of their range. The meaning of the bytes, such as two 4-bit
+  // weights in each, is up to the trainer.
   kFloat16,
   kInt8,
   kUint8,
@@ -23,7 +23,7 @@ constexpr size_t SizeOf(DataType type) {
   if (type == DataType::kFloat32) return 4;
   return type == DataType::kInt8 || type == DataType::kUint8 ? 1 : 2;
 }
-// Whether parameters of this type can be trained, and gradients can have it.
+// Whether parameters of this type can be trained, and gradients can have this type.
 constexpr bool IsTrained(DataType type) {
   return type == DataType::kBFloat16 || type == DataType::kFloat32;
 }

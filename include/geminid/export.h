@@ -1,4 +1,4 @@
-// What libgeminid shows to those who link it; everything else in it is hidden.
+// Marks symbols that libgeminid exports; all others are hidden.
 #ifndef GEMINID_EXPORT_H_
 #define GEMINID_EXPORT_H_
 

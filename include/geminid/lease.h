@@ -1,4 +1,4 @@
-// A hold on a chunk's device copy: while it lives, the copy stays where it is.
+// A hold on a chunk's device copy: while the lease lives, the copy stays where it is.
 #ifndef GEMINID_LEASE_H_
 #define GEMINID_LEASE_H_
 
@@ -14,7 +14,7 @@ namespace geminid {
 
 class Session;
 
-// Move-only; released when destroyed. Must not outlive its session. One thread at a time.
+// Move-only; the destructor releases it. Must not outlive its session. One thread at a time.
 class GEMINID_EXPORT Lease {
  public:
   Lease() = default;  // holds nothing
@@ -43,16 +43,16 @@ class GEMINID_EXPORT Lease {
   ChunkId chunk() const { return chunk_; }
   explicit operator bool() const { return session_ != nullptr; }
 
-  // The device copy was, or will be, written under this lease: it must go home before it may be
-  // dropped. Takes effect at the release, when the chunk's state becomes HOLD; the daemon is told
-  // before the hold ends. If that step is not legal the hold stays, and with it what was written.
-  // Without effect on chunks that have no home.
+  // The device copy was, or will be, written under this lease, so it must be written back before it
+  // may be dropped. Takes effect at the release: the chunk's state becomes HOLD, and the daemon is
+  // told before the hold ends. If that step is not legal, the hold stays, and so does the data. No
+  // effect on chunks without a home.
   void MarkDirty() { dirty_ = true; }
 
-  // Gives the hold back now. A few nanoseconds; a dirty one costs a request, but does not block.
+  // Ends the hold now. Takes a few nanoseconds; if dirty, a request, but does not block.
   void Release();
 
-  // Gives it back once all work queued on `stream` so far is complete.
+  // Ends the hold once all work queued on `stream` so far is complete.
   void ReleaseAfter(Stream& stream);
 
  private:

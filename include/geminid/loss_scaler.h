@@ -1,11 +1,11 @@
-// Loss scaling: keeps small gradients of fp16 (and, harmlessly, bf16) above its smallest numbers.
-// A pure state machine, the same on all ranks since overflow is agreed on by all.
+// Loss scaling keeps small fp16 gradients (harmlessly also bf16 ones) above the smallest numbers of
+// the type. A pure state machine; alike on all ranks, since they agree on overflows.
 //
 // The trainer multiplies the gradient of its loss by scale(); the optimizer divides by it. A step
 // whose gradients overflowed changes no weight. The scale falls after `hysteresis` overflows
-// without growth between them, and at every further one; it grows after a run of good steps
-// (Micikevicius et al., arXiv 1710.03740, section 3.2). With powers of two, scaling changes no bit
-// of a gradient that is a normal number with and without it.
+// without growth between them, and at every further overflow. It grows after a run of good steps
+// (Micikevicius et al., arXiv 1710.03740, section 3.2). With powers of two, a gradient keeps its
+// bits if it is a normal number with and without scaling.
 #ifndef GEMINID_LOSS_SCALER_H_
 #define GEMINID_LOSS_SCALER_H_
 
@@ -20,8 +20,8 @@ struct LossScalerOptions {
   double initial_scale = 65536;     // 2^16
   double growth_factor = 2;         // >= 1; with backoff_factor 1 too, the scale is fixed
   double backoff_factor = 0.5;      // in (0, 1]
-  uint32_t growth_interval = 1000;  // good steps in a row before it grows
-  uint32_t hysteresis = 2;          // overflows it takes before it falls
+  uint32_t growth_interval = 1000;  // good steps in a row before the scale grows
+  uint32_t hysteresis = 2;          // overflows before the scale falls
   double min_scale = 1;
   double max_scale = 4294967296;  // 2^32
 };
@@ -29,13 +29,13 @@ struct LossScalerOptions {
 // A scale that never changes.
 GEMINID_EXPORT LossScalerOptions FixedLossScale(double scale);
 
-// INVALID_ARGUMENT naming the option: scales finite, 0 < min <= initial <= max, factors in range,
-// counts at least 1.
+// INVALID_ARGUMENT names the option: scales must be finite with 0 < min <= initial <= max, factors
+// in range, counts at least 1.
 GEMINID_EXPORT absl::Status CheckLossScaler(const LossScalerOptions& options);
 
 class GEMINID_EXPORT LossScaler {
  public:
-  // What must survive for a run to go on exactly as it would have.
+  // The state that a run needs to continue exactly.
   struct State {
     double scale = 1;
     uint32_t good_steps = 0;  // in a row
@@ -49,7 +49,7 @@ class GEMINID_EXPORT LossScaler {
 
   double scale() const { return state_.scale; }
 
-  // One step is over.
+  // Call after each step.
   void OnStep(bool overflow);
 
   const State& state() const { return state_; }

@@ -1,9 +1,9 @@
-// A grid of ranks with named axes: who sits where, and who talks to whom.
+// A grid of ranks with named axes: coordinates of ranks, and the groups that communicate.
 //
 //   auto mesh = Mesh::Make({{"pipeline", 2}, {"data", 2}, {"tensor", 4}}, 16);
-//   std::vector<int> group = mesh->Group(rank, {"tensor"});  // the 4 ranks that differ in it alone
+//   std::vector<int> group = mesh->Group(rank, {"tensor"});  // the 4 ranks that differ only there
 //
-// Pure arithmetic, the same on every rank, so ranks agree without talking. Safe from any thread.
+// Pure arithmetic, the same on every rank, so ranks agree without communication. Thread-safe.
 #ifndef GEMINID_MESH_H_
 #define GEMINID_MESH_H_
 
@@ -27,23 +27,23 @@ struct MeshAxis {
 
 class GEMINID_EXPORT Mesh {
  public:
-  // Axes from the outermost to the innermost: ranks that follow each other differ in the last axis.
-  // Put the axis that talks most last, so that its groups lie within a node. INVALID_ARGUMENT: no
-  // axes, a name that is empty or there twice, a size below 1, or sizes whose product is not
+  // Axes from the outermost to the innermost: consecutive ranks differ in the last axis. Put the
+  // axis with the most communication last, so that its groups lie within a node. INVALID_ARGUMENT:
+  // no axes, a name that is empty or used twice, a size below 1, or sizes whose product is not
   // `world_size`. The message says which world sizes these axes would fit.
   static absl::StatusOr<Mesh> Make(std::vector<MeshAxis> axes, int world_size);
 
   int world_size() const { return world_size_; }
   const std::vector<MeshAxis>& axes() const { return axes_; }
   bool Has(std::string_view axis) const;
-  // 1 for an axis that the mesh has not.
+  // 1 for an axis that the mesh does not have.
   int SizeOf(std::string_view axis) const;
 
-  // Where `rank` sits along an axis; 0 for an axis that the mesh has not. 0 <= rank < world_size().
+  // The rank's coordinate along an axis; 0 if the mesh lacks the axis. 0 <= rank < world_size().
   int Coordinate(int rank, std::string_view axis) const;
 
-  // The ranks that differ from `rank` along these axes at most, `rank` among them, in ascending
-  // order: along several axes the outermost counts slowest, in whatever order they are named.
+  // The ranks that differ from `rank` only along these axes, including `rank`, in ascending order.
+  // With several axes the outermost varies slowest, whatever the order of their names.
   std::vector<int> Group(int rank, std::initializer_list<std::string_view> along) const;
 
   // The communicator of Group(): a subset of `world`, which has world_size() ranks. All ranks call
@@ -57,11 +57,11 @@ class GEMINID_EXPORT Mesh {
  private:
   Mesh(std::vector<MeshAxis> axes, int world_size);
 
-  // Of the axis, or -1.
+  // The axis's index, or -1.
   int IndexOf(std::string_view axis) const;
 
   std::vector<MeshAxis> axes_;
-  std::vector<int> strides_;  // ranks from one coordinate to the next, by axis
+  std::vector<int> strides_;  // by axis: ranks from one coordinate to the next
   int world_size_ = 1;
 };
 

@@ -1,7 +1,7 @@
-// The optimizers, each with its hyperparameters. The rate of a step is given with the step.
+// The optimizers and their hyperparameters. The learning rate is an input of each step.
 //
-// w: weight, g: gradient (unscaled and clipped), lr: learning rate, t: updates so far, from 1.
-// Bytes of state are those of fp32 arrays; with Options::state_type kBFloat16 they are half.
+// w: weight, g: gradient (unscaled and clipped), lr: learning rate, t: number of the update, from
+// 1. Bytes of state are those of fp32 arrays; with bf16 as Options::state_type they are half.
 #ifndef GEMINID_OPTIMIZER_H_
 #define GEMINID_OPTIMIZER_H_
 
@@ -15,7 +15,7 @@
 namespace geminid::zero {
 
 // Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101). 8 bytes of state per
-// parameter beside the weight.
+// parameter besides the weight.
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -23,7 +23,7 @@ struct AdamWOptions {
   double weight_decay = 0.1;
 };
 
-// Adam with the decay in the gradient (Kingma and Ba, arXiv 1412.6980). 8 bytes.
+// Adam with the decay added to the gradient (Kingma and Ba, arXiv 1412.6980). 8 bytes.
 struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -37,10 +37,10 @@ struct LambOptions {
   double beta2 = 0.999;
   double epsilon = 1e-6;
   double weight_decay = 0.01;
-  bool decoupled = true;  // the decay is added to u, else to g
+  bool decoupled = true;  // true: the decay is added to u; false: to g
   bool bias_correction = true;
-  bool grad_averaging = true;  // g enters the first moment with 1 - beta1, else with 1
-  bool always_adapt = false;   // also tensors without decay (NVLAMB)
+  bool grad_averaging = true;  // the factor of g in the first moment: 1 - beta1; false: 1
+  bool always_adapt = false;   // adapts tensors without decay too (NVLAMB)
   double max_grad_norm = 1;    // of all gradients, after clipping; 0: no limit
 };
 
@@ -49,17 +49,17 @@ struct LarsOptions {
   double momentum = 0.9;
   double weight_decay = 0;
   double trust_coefficient = 0.001;
-  double trust_limit = 50;  // the scale is at most this
+  double trust_limit = 50;  // the largest scale
   double epsilon = 0;
 };
 
-// Stochastic gradient descent. 4 bytes, none without momentum.
+// Stochastic gradient descent. 4 bytes; none without momentum.
 struct SgdOptions {
   double momentum = 0;
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;              // needs momentum and no dampening
-  bool decay_after_momentum = false;  // the decay is added to the step, else to g
+  bool decay_after_momentum = false;  // true: the decay is added to the step; false: to g
 };
 
 // Duchi et al., JMLR 12 (2011). 4 bytes.
@@ -76,18 +76,18 @@ struct LionOptions {
   double weight_decay = 0;
 };
 
-// Second moments by row and column (Shazeer and Stern, arXiv 1804.04235). No bytes per parameter,
-// 4 with beta1, and 8 per row and column of each matrix.
+// Second moments by row and column (Shazeer and Stern, arXiv 1804.04235). No bytes per parameter (4
+// with beta1), and 8 per row and column of each matrix.
 struct AdafactorOptions {
   double epsilon1 = 1e-30;    // added to g^2
-  double epsilon2 = 1e-3;     // least RMS(w) that scale_parameter counts
-  double clip_threshold = 1;  // of the update's RMS
+  double epsilon2 = 1e-3;     // the least RMS(w) for scale_parameter
+  double clip_threshold = 1;  // limit of the update's RMS
   double decay_exponent = 0.8;
   double beta1 = 0;
   double weight_decay = 0;
   bool relative_step = true;    // the rate is lr min(1e-2, 1 / sqrt(t)), so lr is usually 1
-  bool warmup_init = false;     // or lr 1e-6 t while that is less; with relative_step
-  bool scale_parameter = true;  // times max(epsilon2, RMS(w))
+  bool warmup_init = false;     // with relative_step: the rate is at most lr 1e-6 t
+  bool scale_parameter = true;  // multiplies the rate by max(epsilon2, RMS(w))
 };
 
 // Adafactor with momentum and a confidence in it (Luo et al., arXiv 2307.02047). 4 bytes, and 16
@@ -102,21 +102,21 @@ struct CameOptions {
   double weight_decay = 0;
 };
 
-// What Muon multiplies the learning rate of a matrix of r rows and c columns by.
+// The factor of the learning rate that Muon uses for a matrix of r rows and c columns.
 enum class MuonRate {
-  kAsAdamW,   // 0.2 sqrt(max(r, c)): one learning rate serves matrices and AdamW's parameters
+  kAsAdamW,   // 0.2 sqrt(max(r, c)): one learning rate suits matrices and AdamW's parameters
   kOriginal,  // sqrt(max(1, r / c)), for weights that are stored as [outputs, inputs]
 };
 
-// For parameters that are Parameter::orthogonal, a momentum made orthogonal by five steps of Newton
-// and Schulz in bf16 (Jordan et al., "Muon", 2024; Liu et al., arXiv 2502.16982). 4 bytes. AdamW
-// for all others, 8 bytes. A group's beta1 is the momentum of its orthogonal parameters.
+// For parameters with Parameter::orthogonal: momentum, made orthogonal by five Newton-Schulz steps
+// in bf16 (Jordan et al., "Muon", 2024; Liu et al., arXiv 2502.16982). 4 bytes. All others: AdamW,
+// 8 bytes. A group's beta1 is the momentum of its orthogonal parameters.
 struct MuonOptions {
   double momentum = 0.95;
   bool nesterov = true;
   MuonRate rate = MuonRate::kAsAdamW;
-  double weight_decay = 0.1;  // of all
-  double beta1 = 0.9;         // of AdamW, as are the other two
+  double weight_decay = 0.1;  // of all parameters
+  double beta1 = 0.9;         // of AdamW, like the two below
   double beta2 = 0.95;
   double epsilon = 1e-8;
 };
@@ -129,14 +129,14 @@ using Optimizer =
 // order of the variant.
 GEMINID_EXPORT const char* Name(const Optimizer& optimizer);
 
-// A step needs sums over whole tensors first, which ranks exchange.
+// Whether a step first needs sums over whole tensors, for which the ranks communicate.
 GEMINID_EXPORT bool NeedsSums(const Optimizer& optimizer);
 
-// INVALID_ARGUMENT naming the optimizer if a hyperparameter is out of its range.
+// INVALID_ARGUMENT names the optimizer if a hyperparameter is out of range.
 GEMINID_EXPORT absl::Status CheckOptimizer(const Optimizer& optimizer);
 
-// INVALID_ARGUMENT where the optimizer's arrays cannot be kept in this type (Options::state_type):
-// another type than fp32 and bf16, or bf16 for an optimizer that keeps none.
+// INVALID_ARGUMENT if the optimizer's arrays cannot have this type (Options::state_type): other
+// types than fp32 and bf16, or bf16 for an optimizer without arrays.
 GEMINID_EXPORT absl::Status CheckStateType(const Optimizer& optimizer, DataType type);
 
 }  // namespace geminid::zero

@@ -1,4 +1,4 @@
-// The outcome of a request that is still on its way.
+// The outcome of a request in progress.
 #ifndef GEMINID_PENDING_H_
 #define GEMINID_PENDING_H_
 
@@ -11,30 +11,30 @@
 
 namespace geminid {
 
-// Move-only. May be dropped at any time: the request goes on. May outlive its session, whose end
-// completes it. Thread-safe apart from moving.
+// Move-only. May be destroyed at any time: the request goes on. May outlive its session, whose end
+// completes it. Thread-safe, except for moves.
 class GEMINID_EXPORT Pending {
  public:
-  // Complete from the start, with OK or with `status`.
+  // Already complete, with OK or with `status`.
   Pending() = default;
   explicit Pending(absl::Status status);
 
   Pending(Pending&&) noexcept = default;
   Pending& operator=(Pending&&) noexcept = default;
 
-  // Complete, well or badly.
+  // Whether the request is complete, with or without an error.
   bool ready() const;
 
-  // Blocks until complete and returns the outcome, any number of times. DEADLINE_EXCEEDED when the
-  // time is over: the request goes on, and Wait may be called again. Not for use in callbacks.
+  // Blocks until complete and returns the outcome, any number of times. DEADLINE_EXCEEDED after
+  // `timeout`: the request goes on, and Wait may be called again. Not for use in callbacks.
   absl::Status Wait(absl::Duration timeout = absl::InfiniteDuration()) const;
 
-  // Calls `callback` once with the outcome: here and now if complete, else on the thread that
-  // completes it, a session's transfer thread or an AsyncCommunicator's. The callback must not
+  // Calls `callback` once with the outcome: at once if complete, else on the thread that completes
+  // it, which is a session's transfer thread or that of an AsyncCommunicator. The callback must not
   // block, and may make further requests. At most one callback.
   void Then(std::function<void(const absl::Status&)> callback);
 
-  class State;  // of the library
+  class State;  // internal
   explicit Pending(std::shared_ptr<State> state);
 
  private:

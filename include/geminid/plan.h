@@ -1,4 +1,4 @@
-// A sampled iteration, and what to load and drop when it repeats.
+// A sampled iteration, and the loads and drops for its repetitions.
 #ifndef GEMINID_PLAN_H_
 #define GEMINID_PLAN_H_
 
@@ -12,15 +12,15 @@ namespace geminid {
 
 struct TraceChunk {
   ChunkId chunk = kNoChunk;
-  uint64_t device_bytes = 0;    // what it occupies in the arena
-  uint64_t transfer_bytes = 0;  // what one load moves from host to device on this rank
-  uint64_t gradient_bytes = 0;  // what goes from device to host on this rank after the last use
+  uint64_t device_bytes = 0;    // that it occupies in the arena
+  uint64_t transfer_bytes = 0;  // that one load moves from host to device on this rank
+  uint64_t gradient_bytes = 0;  // that go from device to host on this rank after the last use
   bool frozen = false;          // the optimizer never changes it
 };
 
 struct TraceUse {
   uint32_t index = 0;        // into Trace::chunks
-  bool invalidates = false;  // after this moment the device copy is a gradient and leaves
+  bool invalidates = false;  // after this moment the device copy is a gradient, and leaves
 };
 
 struct TraceMoment {
@@ -33,9 +33,9 @@ struct LinkModel {
   double host_to_device_bytes_per_second = 0;
   double device_to_host_bytes_per_second = 0;
   double latency_seconds = 0;
-  // The part of its speed that each direction keeps while both transfer, 0.5 to 1.
+  // The fraction of its speed that each direction keeps while both transfer, 0.5 to 1.
   double both_directions_share = 1;
-  // What the ranks behind one root complex reach together in one direction; 0: no limit is known.
+  // The joint speed, per direction, of the ranks behind one root complex; 0: no known limit.
   double uplink_bytes_per_second = 0;
   uint32_t ranks_per_uplink = 1;
 };
@@ -52,7 +52,7 @@ enum class PlacementPolicy : uint8_t { kNone = 0, kDevice = 1, kCpu = 2, kAuto =
 
 struct PlanRequest {
   PlacementPolicy policy = PlacementPolicy::kAuto;
-  // The optimizer changes what is not frozen between iterations: device copies are then stale.
+  // The optimizer changes unfrozen chunks between iterations: device copies are then stale.
   bool weights_change_between_iterations = true;
   uint32_t drain_moments = 1;          // how long a reduced chunk still occupies its extent
   uint32_t max_lookahead_moments = 0;  // 0: the planner's default
@@ -61,7 +61,7 @@ struct PlanRequest {
 struct PlannedLoad {
   uint32_t index = 0;  // into Trace::chunks
   uint64_t device_offset = 0;
-  uint32_t deadline_moment = 0;  // less than the issuing moment: of the next iteration
+  uint32_t deadline_moment = 0;  // below the issuing moment: in the next iteration
 };
 
 struct PlannedDrop {
@@ -71,15 +71,15 @@ struct PlannedDrop {
 };
 
 struct PlannedMoment {
-  std::vector<PlannedLoad> loads;  // issue these when the moment begins, in this order
-  std::vector<PlannedDrop> drops;  // give these up when it ends
+  std::vector<PlannedLoad> loads;  // to issue when the moment begins, in this order
+  std::vector<PlannedDrop> drops;  // to execute when the moment ends
 };
 
 struct PlannedStall {
   uint32_t moment = 0;
   double seconds = 0;
   std::string cause;
-  double unavoidable_seconds = 0;  // of `seconds`, what every plan would wait
+  double unavoidable_seconds = 0;  // the part of `seconds` that every plan would wait
 };
 
 struct PlannedPlacement {
@@ -96,10 +96,10 @@ struct Plan {
   double predicted_step_seconds = 0;
   double step_lower_bound_seconds = 0;  // no plan has a shorter step on this link model
   std::vector<PlannedStall> stalls;
-  uint64_t trace_hash = 0;  // equal on all ranks that asked the same
+  uint64_t trace_hash = 0;  // equal on all ranks with the same request
   uint64_t plan_hash = 0;
-  std::string explanation;  // in words
-  // Chunks that lie in the arena when the first planned iteration begins.
+  std::string explanation;  // for people
+  // Chunks that are in the arena when the first planned iteration begins.
   std::vector<PlannedPlacement> resident_at_start;
 };
 

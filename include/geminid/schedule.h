@@ -29,19 +29,19 @@ struct GEMINID_EXPORT Schedule {
   double peak = 0;
   uint64_t warmup_steps = 0;
   uint64_t steps = 0;  // T, of the whole run
-  // Shares of the peak. The default is the floor of arXiv 2005.14165, appendix B.
+  // Fractions of the peak. The default is the floor of arXiv 2005.14165, appendix B.
   double final_share = 0.1;               // at the last step; linear, cosine, polynomial, one cycle
   double first_share = 0.04;              // at the first step of one cycle
   double power = 2;                       // polynomial
   std::vector<uint64_t> milestones = {};  // multi-step: ascending
   double decay = 0.1;                     // multi-step: at each milestone
 
-  // The rate of a step; beyond the last one it stays. Any thread. Cost: O(1), multi-step O(log).
+  // The rate of a step; after the last step it is constant. Any thread. O(1), multi-step O(log).
   double At(uint64_t step) const;
 };
 
-// INVALID_ARGUMENT naming the field: rates and shares finite and in range (peak >= 0, shares 0 to
-// 1, power > 0, decay in (0, 1]), steps >= 1, milestones ascending and at least one for multi-step.
+// INVALID_ARGUMENT names the field. All must be finite and in range (peak >= 0, fractions 0 to 1,
+// power > 0, decay in (0, 1]), steps >= 1, milestones ascending, for multi-step one or more.
 GEMINID_EXPORT absl::Status CheckSchedule(const Schedule& schedule);
 
 GEMINID_EXPORT const char* Name(ScheduleShape shape);

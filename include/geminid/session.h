@@ -1,11 +1,11 @@
 // A process's connection to the daemon: its chunks, its device arena, and the copies between them.
 //
-// Memory is the daemon's; this process maps it. Control (connecting, allocating, planning) goes
-// over gRPC and blocks for tens of microseconds or more. Requests (transfers, extents, states) go
-// over a shared-memory ring and return at once. Leases need neither.
+// The daemon owns the memory; this process maps it. Control calls (connecting, allocating,
+// planning) use gRPC and block for tens of microseconds or more. Requests (transfers, extents,
+// states) use a shared-memory ring and return at once. Leases need neither.
 //
-// When the daemon ends: mapped memory stays valid, leases still work, copies already granted
-// finish, and every request still waiting for the daemon completes with UNAVAILABLE.
+// After the daemon has ended, mapped memory stays valid, leases still work, and granted copies
+// finish. Every request that still waits for the daemon completes with UNAVAILABLE.
 #ifndef GEMINID_SESSION_H_
 #define GEMINID_SESSION_H_
 
@@ -31,40 +31,40 @@
 
 namespace geminid {
 
-class SessionImpl;  // of the library
+class SessionImpl;  // internal
 
 struct ConnectOptions {
-  // Empty: $GEMINID_SOCKET, else /run/geminid/geminid.sock if it is there, else a private daemon is
-  // started for this process; it ends with the last session that uses it.
+  // Empty: $GEMINID_SOCKET; else /run/geminid/geminid.sock if it exists; else a private daemon is
+  // started for this process, which ends with the last session that uses it.
   std::string socket{};
-  // Of a daemon that is started so, such as {"--device", "cuda"}; without any it has a host device.
+  // Flags for a daemon that is started so, such as {"--device", "cuda"}; default: a host device.
   std::vector<std::string> daemon_flags{};
   std::string job = "default";  // [a-z0-9-], at most 63 characters
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
   int local_world_size = 0;  // ranks of the job on this node; 0: unknown
-  // None: $GEMINID_DEVICE, else the daemon spreads the ranks over its devices by local rank, in
-  // turn: of two devices, ranks 0, 1, 2, 3 get 0, 1, 0, 1.
+  // None: $GEMINID_DEVICE; else the daemon assigns its devices to the ranks in turn, by local rank:
+  // with two devices, ranks 0, 1, 2, 3 get 0, 1, 0, 1.
   std::optional<DeviceIndex> device{};
-  // If this process dies, its memory is kept for as long as the daemon's keep_time says. With a run
-  // it goes to the next process that connects with the same job, run, rank and world_size:
-  // zero::Options::resume goes on from there.
+  // If this process dies, the daemon retains its memory for keep_time. With a run it gives the
+  // memory to the next process that connects with the same job, run, rank and world_size;
+  // zero::Options::resume continues from there.
   bool keep_on_death = false;
-  std::string run{};                 // keeps two runs of a job apart; at most 63 characters
+  std::string run{};                 // tells runs of a job apart; at most 63 characters
   std::string client_name{};         // for people; empty: the program's name
   uint64_t device_memory_bytes = 0;  // capacity of the arena, at most kMaxArenaBytes; 0: none
-  // Host device only: each direction is paced to this; 0: as fast as memcpy.
+  // Host device only: the speed of each direction; 0: as fast as memcpy.
   double copy_bytes_per_second = 0;
   double copy_latency_seconds = 0;
-  // None: this rank takes what is free now and promised to nobody, or is refused.
+  // None: this rank gets memory that is free now and not reserved, or is refused.
   std::optional<Admission> admission{};
-  // Host device only: as on a GPU, addresses of the arena are for copies, the device's operations,
-  // and compute by way of Session::HostAddress; whatever else touches them is killed. So
-  // a trainer is tried without a GPU. $GEMINID_STRICT_DEVICE=1 says the same.
+  // Host device only: tests a trainer without a GPU. As on a GPU, the arena's addresses are only
+  // for copies, the device's operations, and compute through Session::HostAddress; other code that
+  // touches them is killed. $GEMINID_STRICT_DEVICE=1 does the same.
   bool strict_device = false;
-  // For attaching, for each call to the daemon, and for the next daemon where one died; calls that
-  // allocate get more, by their size and the ranks on this node.
+  // For attaching, for each call to the daemon, and for the next daemon after one died. Calls that
+  // allocate get more, by their size and the number of ranks on this node.
   absl::Duration timeout = absl::Seconds(10);
 };
 
@@ -72,34 +72,34 @@ struct ChunkSpec {
   std::string name{};  // for people; at most 128 characters
   ChunkKind kind = ChunkKind::kGeneric;
   uint64_t bytes = 0;
-  bool has_home = true;  // false: lives on the device only; of kind kShared true
+  bool has_home = true;  // false: lives on the device only; true for kShared
 };
 
-// What Allocate made. A plain value: the chunk lives until Free or the end of the session.
+// A chunk that Allocate made. A plain value: the chunk lives until Free or the end of the session.
 struct ChunkHandle {
   ChunkId id = kNoChunk;
-  std::byte* home = nullptr;  // null: it has none, or is of kind kShared
+  std::byte* home = nullptr;  // null: no home, or of kind kShared
   uint64_t bytes = 0;
 };
 
-// One copy between the host and the device. A chunk of a host kind is read and written at its home,
-// one of kind kGatheredWeight on the device. `source` equal to `destination` moves a chunk with a
-// home between that and its device copy: `allocate_destination` means to the device, else back.
+// One copy between the host and the device. Chunks of host kinds are accessed at their home, those
+// of kind kGatheredWeight on the device. If `source` equals `destination`, the copy is between a
+// chunk's home and its device copy: with `allocate_destination` to the device, else back.
 struct TransferSpec {
   ChunkId source = kNoChunk;
   ChunkId destination = kNoChunk;
-  uint64_t source_offset = 0;  // both within the chunks
+  uint64_t source_offset = 0;  // offsets are within the chunks
   uint64_t destination_offset = 0;
   uint64_t bytes = 0;
   Priority priority = Priority::kNormal;
   TransferCause cause = TransferCause::kDemand;
   uint16_t deadline_moment = kNoDeadline;
-  // First give the destination, which must be absent, a device extent at `device_offset`.
+  // First allocate a device extent at `device_offset` for the destination, which must be absent.
   bool allocate_destination = false;
   uint64_t device_offset = kAnyOffset;
-  bool may_evict = false;              // others may be evicted to make room for it
+  bool may_evict = false;              // other chunks may be evicted to make room
   bool publish_when_done = false;      // the destination becomes resident
-  bool drop_source_when_done = false;  // the source's device copy is given up
+  bool drop_source_when_done = false;  // the source's device copy is dropped
 };
 
 struct TransferTotals {
@@ -108,7 +108,7 @@ struct TransferTotals {
   uint64_t copies = 0;
 };
 
-// What the daemon's ledger charges to this session.
+// The memory that the daemon's ledger charges to this session.
 struct MemoryUse {
   std::array<uint64_t, kChunkKinds> host_bytes_by_kind = {};
   std::array<uint64_t, kChunkKinds> device_bytes_by_kind = {};
@@ -116,48 +116,48 @@ struct MemoryUse {
   uint64_t device_bytes = 0;
 };
 
-// Thread-safe. After fork() the child must not use it: requests fail, leases are not given, and
-// nothing it does, not even destroying it, touches the parent's session.
+// Thread-safe. After fork() the child must not use it: requests fail, and leases are not granted.
+// Nothing that the child does with it, not even destruction, affects the parent's session.
 class GEMINID_EXPORT Session {
  public:
-  // Blocks for milliseconds; with a private daemon or a large arena longer (about 0.5 s/GiB).
-  // UNAVAILABLE: no daemon there; where one died and another may come, after the timeout.
-  // FAILED_PRECONDITION: it speaks another version.
-  // INVALID_ARGUMENT: there is no such device; the message lists those there are.
+  // Blocks for milliseconds; longer with a private daemon or a large arena (about 0.5 s/GiB).
+  // UNAVAILABLE: there is no daemon; after the timeout, if one died and another may come.
+  // FAILED_PRECONDITION: the daemon speaks another version.
+  // INVALID_ARGUMENT: there is no such device; the message lists the devices.
   // RESOURCE_EXHAUSTED: the arena does not fit; the message names the device and has the numbers.
-  // With an admission it waits for that too: RESOURCE_EXHAUSTED where the job can never fit;
-  // DEADLINE_EXCEEDED after its patience, or where not all ranks came; PERMISSION_DENIED above the
-  // tenant's priority.
+  // With an admission it also waits to be admitted. RESOURCE_EXHAUSTED: the job can never fit.
+  // DEADLINE_EXCEEDED: its patience has ended, or not all ranks came. PERMISSION_DENIED: the
+  // priority is above the tenant's.
   static absl::StatusOr<std::unique_ptr<Session>> Connect(ConnectOptions options);
 
-  // Waits for running copies, completes what else is pending with CANCELLED, then detaches: all of
-  // the session's memory is freed and unmapped. Leases must have been released. Not in a callback.
-  // With keep_on_death it waits up to 10 s for the next daemon where one died.
+  // Waits for running copies, completes other pending requests with CANCELLED, then detaches: all
+  // memory of the session is freed and unmapped. Leases must have been released. Not in a callback.
+  // With keep_on_death it waits up to 10 s for the next daemon if one died.
   ~Session();
-  // When this session ends, the daemon will treat this process as one that died: it retains the
-  // memory as ConnectOptions::keep_on_death says.
+  // Makes the daemon treat the session's end like this process's death: it retains the memory as
+  // ConnectOptions::keep_on_death says.
   void LeaveToSuccessor();
-  // The session was that of a process that died, and has the chunks of that process.
+  // The session belonged to a process that died; this one has that process's chunks.
   bool is_successor() const;
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   const std::string& socket() const;
   uint64_t id() const;
-  // The device that the session belongs to for its life.
+  // The session's device, which never changes.
   const DeviceDescription& device_description() const;
 
   // --- chunks ------------------------------------------------------------------------------------
-  // All or nothing. Homes read as zeros, are aligned to 64 bytes and backed by memory already.
-  // Those of kind kShared, which come alone in a call, are this process's own memory: nothing is
-  // made or mapped for them, and the ledger charges them to this session. RESOURCE_EXHAUSTED has
-  // the numbers. Blocks for about 0.5 s/GiB.
+  // All or nothing. Homes read as zeros, are aligned to 64 bytes, and have their memory already.
+  // Chunks of kind kShared, which cannot be mixed with others in a call, are this process's own
+  // memory: the call only charges them to this session in the ledger. RESOURCE_EXHAUSTED has the
+  // numbers. Blocks for about 0.5 s/GiB.
   absl::StatusOr<std::vector<ChunkHandle>> Allocate(const std::vector<ChunkSpec>& specs);
 
-  // All or nothing. FAILED_PRECONDITION while one of them is leased or in a transfer.
+  // All or nothing. FAILED_PRECONDITION while a chunk is leased or in a transfer.
   absl::Status Free(std::span<const ChunkId> chunks);
 
-  // The mapped home; null when the chunk has none or does not exist.
+  // The mapped home; null if the chunk has none or does not exist.
   std::byte* Home(ChunkId chunk) const;
   uint64_t Bytes(ChunkId chunk) const;
 
@@ -165,70 +165,70 @@ class GEMINID_EXPORT Session {
   std::byte* arena() const;
   uint64_t arena_bytes() const;
 
-  // For compute on the host: where this process finds what is at an address of the arena, such as
+  // For compute on the host: this process's address for the data at an arena address, such as
   // Device(), Lease::data, a parameter or a block of workspace. The same address, unless
-  // ConnectOptions::strict_device was asked for; null where the host cannot touch the device's
-  // memory. Other addresses are their own.
+  // ConnectOptions::strict_device is set. Null if the host cannot touch the device's memory.
+  // Addresses outside of the arena are returned unchanged.
   std::byte* HostAddress(std::byte* address) const;
   const std::byte* HostAddress(const std::byte* address) const {
     return HostAddress(const_cast<std::byte*>(address));
   }
 
-  // The residency and the place of the chunk's device copy. They may change at any time, but not
-  // while this process has a lease on the chunk or fills it. Without a device copy DeviceOffset is
+  // The residency and the address of the chunk's device copy. They may change at any time, but not
+  // while this process has a lease on the chunk or fills it. Without a device copy, DeviceOffset is
   // kAnyOffset and Device is null.
   Residency ResidencyOf(ChunkId chunk) const;
   uint64_t DeviceOffset(ChunkId chunk) const;
   std::byte* Device(ChunkId chunk) const;
 
   // --- requests: do not block --------------------------------------------------------------------
-  // Complete when everything is copied, and published or dropped if so asked. Copies of more than
-  // 16 MiB go in pieces, of which the daemon grants one at a time. On failure after the first piece
-  // the destination is left FILLING; Drop it.
+  // Completes when all bytes are copied, and the chunk is published or dropped if requested. Copies
+  // above 16 MiB are split; the daemon grants one piece at a time. After a failure behind the first
+  // piece the destination stays FILLING: Drop it.
   Pending Transfer(const TransferSpec& spec);
 
   // Gives an absent chunk a device extent: it becomes FILLING.
   Pending AllocateExtent(ChunkId chunk, uint64_t device_offset, bool may_evict);
   // FILLING to RESIDENT.
   Pending Publish(ChunkId chunk);
-  // Gives up the device copy; moves no bytes. FAILED_PRECONDITION while leased, or dirty.
+  // Gives up the device copy; moves no bytes. FAILED_PRECONDITION while it is leased or dirty.
   Pending Drop(ChunkId chunk);
   // The nine legal steps: FREE to HOLD and COMPUTE; HOLD to FREE and COMPUTE; COMPUTE to HOLD and
   // HOLD_AFTER_BACKWARD; HOLD_AFTER_BACKWARD to COMPUTE and READY_FOR_REDUCE; READY_FOR_REDUCE to
-  // HOLD. `dirty`, with HOLD: the device copy was written. FAILED_PRECONDITION for any other step.
+  // HOLD. FAILED_PRECONDITION for any other step. `dirty`, with HOLD: the device copy was written.
   Pending Transition(ChunkId chunk, ChunkState to, bool dirty = false);
-  // The top `bytes` of the arena are the caller's own from completion on. Shrinking always
+  // After completion the top `bytes` of the arena belong to the caller. Shrinking always
   // succeeds.
   Pending ReserveWorkspace(uint64_t bytes, bool may_evict);
-  // Tells the daemon where in the iteration this rank is.
+  // Tells the daemon which moment of the iteration this rank has reached.
   void BeginMoment(uint64_t moment);
 
   // --- leases ------------------------------------------------------------------------------------
-  // Holds a resident chunk, or returns nothing. Tens of nanoseconds, no system call.
+  // Holds a resident chunk; nullopt if it is not. Tens of nanoseconds, no system call.
   std::optional<Lease> TryLease(ChunkId chunk);
 
-  // Holds a chunk that has a home, loading it if need be and evicting others, which are written
-  // back first if they are dirty. Blocks. RESOURCE_EXHAUSTED when leased chunks leave no room.
+  // Holds a chunk that has a home. Loads it if necessary, and evicts others; dirty ones are written
+  // back first. Blocks. RESOURCE_EXHAUSTED if leased chunks leave no room.
   absl::StatusOr<Lease> Use(ChunkId chunk, absl::Duration timeout = absl::InfiniteDuration());
 
   // Copies a dirty device copy home; it is clean afterwards.
   Pending WriteBack(ChunkId chunk);
 
-  // For this process's kernels. Lease::ReleaseAfter takes it.
+  // For this process's kernels; can be passed to Lease::ReleaseAfter.
   Stream& compute_stream();
-  // Another stream of the device, which must end before the session: on the host device a thread of
-  // its own, called `name` (at most 15 characters). RESOURCE_EXHAUSTED: the system gave no thread.
-  // Its StreamHandle is the Stream's address, but with CUDA, whose engines take a CUstream.
+  // Another stream of the device, which must end before the session. On the host device it has a
+  // thread of its own, called `name` (at most 15 characters). RESOURCE_EXHAUSTED: the system gave
+  // no thread. Its StreamHandle is the Stream's address; with CUDA, engines need a CUstream.
   absl::StatusOr<std::unique_ptr<Stream>> MakeStream(const std::string& name);
 
   // --- planning ----------------------------------------------------------------------------------
   absl::StatusOr<Plan> MakePlan(const Trace& trace, const PlanRequest& request);
 
-  // --- what is known and told --------------------------------------------------------------------
+  // --- statistics --------------------------------------------------------------------------------
   void AddStall(StallCause cause, absl::Duration waited);
-  std::array<absl::Duration, kStallCauses> Stalls() const;  // what was added, by cause
-  // The time spent waiting for admission: at the start, and again after other jobs had the device.
-  // It counts as no stall.
+  std::array<absl::Duration, kStallCauses> Stalls() const;  // sums of AddStall, by cause
+  // The time spent waiting for admission, at the start and after other jobs had the device. It does
+  // not count as a stall.
   absl::Duration Queued() const;
   void SetStep(uint64_t step);
   void SetWorkspace(uint64_t bytes);  // non-model device bytes in use now
@@ -237,7 +237,7 @@ class GEMINID_EXPORT Session {
   absl::StatusOr<MemoryUse> GetMemoryUse();
   absl::StatusOr<uint64_t> HostBytes();  // GetMemoryUse().host_bytes
 
-  // UNAVAILABLE once the daemon has ended, in words that say what still works.
+  // UNAVAILABLE once the daemon has ended; the message says what still works.
   absl::Status Healthy() const;
 
  private:

@@ -1,5 +1,5 @@
-// What one part of a model has of the whole model's tensors, for optimizers that look at whole
-// tensors (geminid/zero.h, Options::model).
+// Which elements of the whole model's tensors one part of the model has, for optimizers that need
+// sums over whole tensors (geminid/zero.h, Options::model).
 #ifndef GEMINID_TENSOR_PIECE_H_
 #define GEMINID_TENSOR_PIECE_H_
 
@@ -7,15 +7,15 @@
 
 namespace geminid::zero {
 
-// Rows of elements of a tensor, which lie in a parameter as rows, too: a block of a matrix, or part
+// Rows of elements of a tensor, which are also rows in a parameter: a block of a matrix, or a part
 // of a vector as one row.
 struct TensorPiece {
-  uint32_t tensor = 0;  // in Options::model
+  uint32_t tensor = 0;  // index in Options::model
   uint64_t rows = 1;
-  uint64_t columns = 0;       // elements of each, consecutive on both sides
-  uint64_t tensor_first = 0;  // element of the tensor where they begin, and from row to row
+  uint64_t columns = 0;       // elements of each row, consecutive on both sides
+  uint64_t tensor_first = 0;  // where they begin in the tensor, and the step from row to row
   uint64_t tensor_stride = 0;
-  uint64_t first = 0;  // likewise of the parameter
+  uint64_t first = 0;  // the same in the parameter
   uint64_t stride = 0;
 };
 

@@ -1,4 +1,4 @@
-// A trainer's own memory on the device: activations and scratch.
+// The trainer's own device memory: activations and scratch.
 #ifndef GEMINID_WORKSPACE_H_
 #define GEMINID_WORKSPACE_H_
 
@@ -11,12 +11,12 @@
 
 namespace geminid::zero {
 
-// Device memory that is not model data: activations and scratch. The blocks come from the top of
-// the rank's arena, chunks from the bottom; the sampler sees every byte, so the plan is exact.
+// Device memory that is not model data: activations and scratch. Blocks come from the top of the
+// rank's arena, chunks from its bottom. The sample counts every byte, so plans are exact.
 class GEMINID_EXPORT Workspace {
  public:
-  // Move-only; returns its bytes when destroyed or assigned to. One that outlives the engine gives
-  // nothing back.
+  // Move-only; frees its bytes when destroyed or assigned to. A block that outlives the engine
+  // frees nothing.
   class Block {
    public:
     Block() = default;
@@ -26,7 +26,7 @@ class GEMINID_EXPORT Workspace {
     std::byte* data() const { return data_; }
     uint64_t bytes() const { return bytes_; }
     explicit operator bool() const { return data_ != nullptr; }
-    // Whether it is of this workspace, and not of one that has ended.
+    // Whether it belongs to this workspace, and not to one that has ended.
     bool IsOf(const Workspace& workspace) const {
       return owner_ != nullptr && *owner_ == &workspace;
     }
@@ -35,7 +35,7 @@ class GEMINID_EXPORT Workspace {
     friend class Workspace;
     void Free();
 
-    std::shared_ptr<Workspace*> owner_;  // null in it: it has ended
+    std::shared_ptr<Workspace*> owner_;  // points to null: it has ended
     std::byte* data_ = nullptr;
     uint64_t bytes_ = 0;
   };
@@ -45,10 +45,10 @@ class GEMINID_EXPORT Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  // `bytes` aligned to 64, uninitialised. RESOURCE_EXHAUSTED names the bytes asked for, in use and
-  // the arena's capacity. The highest free place is taken, so freeing in reverse order of
-  // allocation leaves no holes. Does not block once the plan is in force, unless another thread is
-  // in a call of the engine: what that call places comes first.
+  // `bytes` aligned to 64, uninitialised. RESOURCE_EXHAUSTED names the bytes requested and in use,
+  // and the arena's capacity. Takes the highest free place, so blocks freed in reverse order leave
+  // no holes. Does not block once a plan is in force, unless another thread is in a call of the
+  // engine: that call's placements come first.
   virtual absl::StatusOr<Block> Allocate(uint64_t bytes) = 0;
 
  protected:

@@ -26,7 +26,7 @@ constexpr std::array<Unit, 10> kUnits = {{{"", 1},
                                           {"GB", 1000000000},
                                           {"TB", 1000000000000}}};
 
-// Enough for a byte of a TiB.
+// Enough for one byte of a TiB.
 constexpr size_t kMaxFractionDigits = 12;
 
 absl::Status Invalid(const std::string& text, const char* problem) {

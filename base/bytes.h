@@ -1,9 +1,9 @@
-// Sizes as people write them, the same in every flag, file and message.
+// Sizes as text, in the same form in every flag, file and message.
 //
-// Exact: KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB powers of 1000; B or nothing is
-// bytes. Of a unit larger than a byte a decimal fraction is allowed; the result is rounded down to
-// whole bytes ("8.6MiB" is 9017753), so that a limit is never above what was written. No sign, no
-// other unit, no trailing text, no overflow, and nothing that rounds to zero but zero.
+// Exact: KiB, MiB, GiB, TiB are powers of 1024; kB, MB, GB, TB powers of 1000; B or no unit means
+// bytes. Units above B may have a decimal fraction; the result is rounded down to whole bytes
+// ("8.6MiB" is 9017753), so a limit is never above the given one. Errors: signs, other units,
+// trailing text, overflow, and numbers other than zero that round to zero.
 #ifndef GEMINID_BASE_BYTES_H_
 #define GEMINID_BASE_BYTES_H_
 
@@ -14,7 +14,7 @@
 
 namespace geminid::base {
 
-// "16MiB" -> 16777216. The error names the text, what is wrong with it and what is allowed.
+// "16MiB" -> 16777216. The error names the text, what is wrong with it, and what is allowed.
 absl::StatusOr<uint64_t> ParseBytes(const std::string& text);
 
 // "10GB/s" -> 10000000000. The "/s" is required.

@@ -19,7 +19,7 @@ namespace {
 
 constexpr mode_t kOutputMode = 0600;
 
-// posix_spawn's two argument objects.
+// The two argument objects of posix_spawn.
 class Settings {
  public:
   explicit Settings(const ChildProgram& program) {
@@ -49,8 +49,8 @@ class Settings {
   Settings(const Settings&) = delete;
   Settings& operator=(const Settings&) = delete;
 
-  // From copies above all the child's numbers: else one gift could close another, and a number
-  // that is the same on both sides would stay closed on exec.
+  // First copies to numbers above all of the child's: otherwise one gift could close another, and a
+  // gift with the same number on both sides would stay close-on-exec.
   absl::Status Give(const std::vector<ChildProgram::Gift>& gifts) {
     int free_from = STDERR_FILENO + 1;
     for (const ChildProgram::Gift& gift : gifts) free_from = std::max(free_from, gift.theirs + 1);

@@ -1,4 +1,4 @@
-// Starting a program: what it finds when it begins.
+// Starts a program with a defined environment.
 #ifndef GEMINID_BASE_CHILD_PROCESS_H_
 #define GEMINID_BASE_CHILD_PROCESS_H_
 
@@ -13,28 +13,28 @@
 namespace geminid::base {
 
 struct ChildProgram {
-  // A descriptor of this process, which stays its own, and the child's number for it.
+  // A descriptor of this process, which keeps it, and its number in the child.
   struct Gift {
     int ours = -1;
     int theirs = -1;
   };
 
   std::vector<std::string> arguments{};  // the first is the program's path
-  // "NAME=value"; none: this process's own.
+  // "NAME=value"; nullopt: this process's environment.
   std::optional<std::vector<std::string>> environment = std::nullopt;
-  std::vector<Gift> gifts{};  // numbers may be any, those of other gifts too
-  bool reads_input = true;    // else its standard input is empty
-  // A file that its standard output is appended to, made for this user alone where there is none.
-  // Empty: as this process's.
+  std::vector<Gift> gifts{};  // any numbers, also those of other gifts
+  bool reads_input = true;    // false: its standard input is empty
+  // A file to which its standard output is appended; created for this user alone if it does not
+  // exist. Empty: this process's standard output.
   std::string output{};
   bool errors_to_output = false;  // standard error goes there too
 };
 
-// The child's process number; it is the caller's to wait for. Beside what `program` says the child
-// has the descriptors of this process that are not closed on exec; no signal is blocked in it, and
-// none is ignored or handled, whatever this process does with signals.
-// Errors, naming the program: NOT_FOUND, PERMISSION_DENIED; RESOURCE_EXHAUSTED when the system has
-// no process, memory or descriptor for it; else as SystemError.
+// Returns the child's process number, which the caller must wait for. Besides the descriptors in
+// `program`, the child has those of this process without close-on-exec. No signal is blocked,
+// ignored or handled in it, whatever this process does with signals. Errors name the program:
+// NOT_FOUND, PERMISSION_DENIED; RESOURCE_EXHAUSTED if the system lacks a process, memory or
+// descriptor for it; else as SystemError.
 absl::StatusOr<pid_t> StartChild(const ChildProgram& program);
 
 }  // namespace geminid::base

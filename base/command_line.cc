@@ -34,8 +34,8 @@ std::vector<std::string> FlagsOf(const CLI::App& app) {
   return flags;
 }
 
-// What may stand after the last of `chosen`: also flags of those before it, where it hands on to
-// them what it does not know.
+// The flags allowed after the last of `chosen`, including those of earlier commands that it passes
+// unknown flags on to.
 std::vector<std::string> FlagsAfter(const std::vector<const CLI::App*>& chosen) {
   std::vector<std::string> flags = FlagsOf(*chosen.back());
   for (size_t i = chosen.size() - 1; i > 0 && chosen[i]->get_fallthrough(); --i) {
@@ -45,7 +45,7 @@ std::vector<std::string> FlagsAfter(const std::vector<const CLI::App*>& chosen) 
   return flags;
 }
 
-// "; it is a flag of 'geminid-train'", if a command before the last one has it.
+// "; it is a flag of 'geminid-train'", if a command before the last one has the flag.
 std::string OwnerOf(const std::string& flag, const std::vector<const CLI::App*>& chosen) {
   std::string command;
   for (size_t i = 0; i + 1 < chosen.size(); ++i) {
@@ -72,13 +72,13 @@ std::string DescribeParseError(const CLI::App& app, const CLI::Error& error) {
   const std::vector<std::string> subcommands = SubcommandsOf(*chosen.back());
   std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
   if (!unknown.empty()) {
-    // What follows a flag that is not known may have been meant for its value.
+    // A word after an unknown flag may have been meant as its value.
     const auto flag = std::find_if(unknown.begin(), unknown.end(), IsFlag);
     std::string word = flag == unknown.end() ? unknown.front() : *flag;
     word = IsFlag(word) ? word.substr(0, word.find('=')) : word;
     std::string meant = IsFlag(word) ? OwnerOf(word, chosen) : "";
     if (meant.empty()) meant = DidYouMean(word, IsFlag(word) ? FlagsAfter(chosen) : subcommands);
-    // It may have stood before the subcommand.
+    // The flag may have stood before the subcommand.
     for (size_t i = 0; meant.empty() && IsFlag(word) && i < chosen.size(); ++i) {
       meant = DidYouMean(word, FlagsOf(*chosen[i]));
     }
@@ -93,7 +93,7 @@ std::string DescribeParseError(const CLI::App& app, const CLI::Error& error) {
 
 void RefuseEmptyValues(CLI::App* app) {
   for (CLI::Option* option : app->get_options()) {
-    if (option->get_items_expected_max() == 0) continue;  // it takes no value
+    if (option->get_items_expected_max() == 0) continue;  // takes no value
     option->check([](const std::string& value) -> std::string {
       return value.empty() ? "is empty; give a value, or leave it out" : "";
     });

@@ -1,4 +1,4 @@
-// What is wrong with a command line, in words that name the culprit.
+// Describes errors of command lines by the word that causes them.
 #ifndef GEMINID_BASE_COMMAND_LINE_H_
 #define GEMINID_BASE_COMMAND_LINE_H_
 
@@ -7,17 +7,17 @@
 
 namespace geminid::base {
 
-// After `app` refused its arguments with `error`: the first word that is not known, and what was
-// perhaps meant; or the subcommands of which one is missing; else the error's own words. Says where
-// to look further.
+// Call after `app` refused its arguments with `error`. Describes the first unknown word and what it
+// may mean; or the subcommands, if one is missing; else has the error's own message. Says where to
+// find help.
 std::string DescribeParseError(const CLI::App& app, const CLI::Error& error);
 
-// Whether `app`, which was asked for its help, was also given words that it does not know: they are
-// an error then as they are without --help.
+// Whether `app`, which was asked for help, also got unknown words: they are errors, as without
+// --help.
 bool HasUnknownWords(const CLI::App& app);
 
-// Makes every option of `app` and of its subcommands refuse an empty value: it is a script's variable
-// that is not set, and taken for an option left out it would be passed over in silence.
+// Makes every option of `app` and of its subcommands refuse an empty value. Such a value usually
+// comes from an unset variable of a script, and would silently count as a missing option.
 void RefuseEmptyValues(CLI::App* app);
 
 }  // namespace geminid::base

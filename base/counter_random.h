@@ -9,7 +9,7 @@
 namespace geminid::base {
 
 // The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): a bijection that passes
-// BigCrush when fed a counter times the golden ratio.
+// BigCrush when its input is a counter times the golden ratio.
 constexpr uint64_t Mix(uint64_t value) {
   value += 0x9E3779B97F4A7C15u;
   value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -27,8 +27,8 @@ constexpr double UnitInterval(uint64_t bits) {
   return (static_cast<double>(bits >> 11) + 0.5) * 0x1p-53;
 }
 
-// Two independent numbers of the standard normal distribution, by Box and Muller (1958): the
-// `pair`-th of the stream.
+// Two independent numbers of the standard normal distribution (Box and Muller, 1958): the `pair`-th
+// pair of the stream.
 struct NormalPair {
   double values[2];
 };

@@ -13,7 +13,7 @@ class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // InfiniteDuration() is a century: the clock cannot hold more.
+  // InfiniteDuration() becomes a century: the clock cannot represent more.
   static Deadline In(absl::Duration timeout) {
     constexpr absl::Duration kForEver = absl::Hours(24 * 365 * 100);
     const absl::Duration bounded = std::clamp(timeout, absl::ZeroDuration(), kForEver);
@@ -22,7 +22,7 @@ class Deadline {
 
   Clock::time_point time() const { return time_; }
   bool Passed() const { return Clock::now() >= time_; }
-  // Not negative.
+  // The remaining time, never negative.
   std::chrono::nanoseconds Left() const {
     return std::max<std::chrono::nanoseconds>(time_ - Clock::now(), std::chrono::nanoseconds(0));
   }

@@ -55,7 +55,7 @@ DaemonExitCode DaemonExitCodeOf(absl::StatusCode code) {
 }
 
 absl::Status FinishOutput(std::ostream& out) {
-  if (out.good()) errno = 0;  // else it is perhaps still what it was when something got lost
+  if (out.good()) errno = 0;  // else errno may still be that of the failed write
   out.flush();
   if (out.good() || errno == EPIPE) return absl::OkStatus();
   return SystemError(errno == 0 ? EIO : errno, "write", "standard output: some of it got lost");

@@ -1,4 +1,4 @@
-// From a status, and from the state of standard output, to the exit code of a program.
+// Converts a status, and the state of standard output, to a program's exit code.
 #ifndef GEMINID_BASE_EXIT_STATUS_H_
 #define GEMINID_BASE_EXIT_STATUS_H_
 
@@ -11,12 +11,12 @@ namespace geminid::base {
 
 ExitCode ExitCodeOf(absl::StatusCode code);
 
-// A status that ends the daemon after its command line was understood.
+// For a status that ends the daemon after its command line was accepted.
 DaemonExitCode DaemonExitCodeOf(absl::StatusCode code);
 
-// Flushes `out`, which is standard output. An error if anything written to it got lost: a full disk
-// or a closed descriptor is known only now. Every program calls it before it says that all is well.
-// A reader that has left, as head(1) does, has what it wanted: that is no error.
+// Flushes `out`, which is standard output. Returns an error if any output was lost, since a full
+// disk or a closed descriptor shows only now. Every program calls it before it reports success. A
+// reader that has left, as head(1) does, is not an error.
 absl::Status FinishOutput(std::ostream& out);
 
 }  // namespace geminid::base

@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kReadBytes = size_t{1} << 16;
 constexpr mode_t kEverybodyReads = 0644;
 
-// As mkostemp, but for a file that the umask alone keeps from others. Invalid: errno says why.
+// As mkostemp, but only the umask restricts the file's mode. If the result is invalid, see errno.
 UniqueFd CreateBeside(const std::string& path, std::string* name) {
   for (uint32_t number = 0;; ++number) {
     *name = absl::StrCat(path, ".", ::getpid(), "-", ::gettid(), "-", number);
@@ -42,12 +42,12 @@ bool WriteAll(int fd, const std::string& text) {
   return true;
 }
 
-// A device or a pipe is written to: a file in its place would be somebody else's surprise.
+// Writes into a device or a pipe, which must not be replaced by a file.
 absl::Status WriteIntoDevice(const std::string& path, mode_t mode, const std::string& text) {
   if (S_ISDIR(mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": a folder; name a file in it"));
   }
-  // A pipe that nobody reads is an error and no reason to wait.
+  // A pipe without a reader is an error, not a reason to wait.
   const UniqueFd fd(RetryOnEintr(
       [&] { return ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); }));
   if (!fd.valid()) return SystemError(errno, "open", path);
@@ -77,7 +77,7 @@ absl::Status CheckFile(int fd, const std::string& path, size_t max_bytes) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
-  // Opening a pipe would otherwise wait for somebody to write to it.
+  // Otherwise opening a pipe would wait for a writer.
   constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
   const UniqueFd fd(RetryOnEintr([&] { return ::open(path.c_str(), kFlags); }));
   if (!fd.valid()) return SystemError(errno, "open", path);

@@ -1,4 +1,4 @@
-// Whole small files.
+// Reads and writes small files as a whole.
 #ifndef GEMINID_BASE_FILES_H_
 #define GEMINID_BASE_FILES_H_
 
@@ -10,16 +10,16 @@
 
 namespace geminid::base {
 
-// INVALID_ARGUMENT for more than `max_bytes`, which are not read, and for what is no regular file;
-// else what the system says. Never waits for a pipe. Errors name the file.
+// INVALID_ARGUMENT for a file of more than `max_bytes`, which is not read, and for anything but a
+// regular file; else the system's error. Never waits for a pipe. Errors name the file.
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes);
 
-// What the kernel says under /proc or /sys; nothing where it has no such file.
+// Reads a file under /proc or /sys; empty if the kernel has no such file.
 std::string ReadKernelFile(const std::string& path);
 
-// Replaces the file at `path` by `text` in one instant or not at all: a temporary file beside it,
-// synced, then renamed. Everybody may read it whom the umask allows. A device or a pipe is written
-// to and stays.
+// Replaces the file at `path` by `text` atomically: writes a temporary file beside it, syncs it,
+// and renames it. The umask alone restricts who may read it. If `path` is a device or a pipe,
+// writes into it.
 absl::Status ReplaceFile(const std::string& path, const std::string& text);
 
 }  // namespace geminid::base

@@ -12,10 +12,10 @@
 namespace geminid::base {
 namespace {
 
-// Below it a number without a unit is hardly meant in bytes.
+// Smaller numbers without a unit are hardly meant as bytes.
 constexpr uint64_t kLeastWithoutUnit = uint64_t{1} << 20;
 
-// What ParseBytes says of the text, after the flag and the text.
+// ParseBytes's error, after the flag and the text.
 absl::Status WrongSize(const std::string& flag, const std::string& text,
                        const absl::Status& status) {
   const std::string words(status.message());
@@ -78,7 +78,7 @@ absl::StatusOr<bool> ParseSwitch(const std::string& flag, const std::string& tex
 
 std::string ExactBytes(uint64_t bytes) {
   static constexpr std::array<const char*, 4> kNames = {"TiB", "GiB", "MiB", "KiB"};
-  constexpr uint64_t kParts = 16;  // of a unit: no more than four decimals
+  constexpr uint64_t kParts = 16;  // of a unit: at most four decimals
   for (size_t i = 0; i < kNames.size(); ++i) {
     const uint64_t unit = uint64_t{1} << (10 * (kNames.size() - i));
     if (bytes < unit || bytes % (unit / kParts) != 0) continue;

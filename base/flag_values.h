@@ -1,5 +1,5 @@
-// Texts of flags turned into values. Errors are INVALID_ARGUMENT and have one form: the flag, what
-// was given, what is wrong or would be right.
+// Parses values of flags. All errors are INVALID_ARGUMENT with the same form: the flag, its value,
+// and what is wrong or what is allowed.
 #ifndef GEMINID_BASE_FLAG_VALUES_H_
 #define GEMINID_BASE_FLAG_VALUES_H_
 
@@ -14,8 +14,8 @@
 
 namespace geminid::base {
 
-// How an error about a value begins: "--batch 0: ", "--job 'a b': "; for what is no flag, such as a
-// variable of the environment, "GEMINID_X is 'y'; ".
+// The beginning of an error about a value: "--batch 0: ", "--job 'a b': ". For other names than
+// flags, such as environment variables: "GEMINID_X is 'y'; ".
 std::string WithValue(const std::string& flag, const std::string& text);
 
 absl::StatusOr<uint64_t> ParseCount(const std::string& flag, const std::string& text, uint64_t min,
@@ -24,19 +24,19 @@ absl::StatusOr<double> ParseReal(const std::string& flag, const std::string& tex
                                  double max);
 absl::StatusOr<bool> ParseSwitch(const std::string& flag, const std::string& text);  // on or off
 
-// An amount of memory, as ParseBytes takes it. A small number without a unit is refused: whoever
-// writes 64 means 64 GiB or 64 MiB, and whoever means bytes can write 64B.
+// An amount of memory, as for ParseBytes. A small number without a unit is refused: 64 probably
+// means 64 GiB or 64 MiB, and 64 bytes can be written as 64B.
 absl::StatusOr<uint64_t> ParseMemory(const std::string& flag, const std::string& text);
 absl::StatusOr<uint64_t> ParseBandwidth(const std::string& flag, const std::string& text);
 
-// Whether `text`, which is a size, lacks the unit that so small a number needs; why.
+// If `text`, a size, lacks the unit that so small a number needs: the reason.
 std::optional<std::string> LacksUnit(const std::string& text);
 
-// A size to the byte, as base::ParseBytes takes it: "4.0625MiB", "4100B". For what people are told
-// to ask for.
+// The exact size in the form of base::ParseBytes: "4.0625MiB", "4100B". For values that a message
+// tells users to set.
 std::string ExactBytes(uint64_t bytes);
 
-// One of a few words.
+// Parses one of a few words.
 template <typename Value, size_t kCount>
 absl::StatusOr<Value> ParseWord(const std::string& flag, const std::string& text,
                                 const std::array<std::pair<const char*, Value>, kCount>& words) {

@@ -7,15 +7,15 @@
 
 namespace geminid::base {
 
-// FNV-1a, 64 bits (Fowler, Noll, Vo), fed with bytes or with whole numbers, least significant byte
-// first: the value depends neither on the machine nor on the process.
+// FNV-1a, 64 bits (Fowler, Noll, Vo), over bytes or whole numbers, least significant byte first.
+// The value depends neither on the machine nor on the process.
 class Fnv1a {
  public:
   void Add(std::uint64_t value) {
     for (int shift = 0; shift < 64; shift += 8) AddByte((value >> shift) & 0xff);
   }
   void AddSigned(std::int64_t value) { Add(static_cast<std::uint64_t>(value)); }
-  // By its bits: only identical doubles hash equal.
+  // Adds the bits: only identical doubles hash equal.
   void AddReal(double value) { Add(std::bit_cast<std::uint64_t>(value)); }
 
   void AddText(const std::string& text) {

@@ -1,5 +1,5 @@
-// JSON (RFC 8259) into a tree that knows where each value stood, for messages that say line and
-// column. The grammar is nlohmann's library's, behind this header (ADR 10).
+// Parses JSON (RFC 8259) into a tree that has each value's position, for messages with line and
+// column. Behind this header nlohmann's library checks the grammar (ADR 10).
 #ifndef GEMINID_BASE_JSON_H_
 #define GEMINID_BASE_JSON_H_
 
@@ -24,7 +24,7 @@ struct JsonValue {
   Type type = Type::kNull;
   Position position;
   bool boolean = false;
-  std::string text;  // a string's characters in UTF-8, or a number as it is spelled
+  std::string text;  // a string's characters in UTF-8, or a number as written
   std::vector<JsonValue> items;
   std::vector<Member> members;  // in the order of the text; keys are unique
 };
@@ -41,12 +41,12 @@ struct JsonError {
 };
 
 // Parses all of `text` into *value, or fills *error and returns false. Refuses duplicate keys,
-// trailing text, comments, text that is not UTF-8 and nesting deeper than 16. Takes time in
-// proportion to the text.
+// trailing text, comments, text that is not UTF-8, and nesting deeper than 16. Takes time
+// proportional to the text.
 bool ParseJson(const std::string& text, JsonValue* value, JsonError* error);
 
-// The same for a file of Python's json module, which writes NaN, Infinity and -Infinity. Each is a
-// number with that text: whoever reads the number refuses it.
+// The same for files of Python's json module, which writes NaN, Infinity and -Infinity. Each
+// becomes a number with that text; code that reads the number refuses it.
 bool ParsePythonJson(const std::string& text, JsonValue* value, JsonError* error);
 
 }  // namespace geminid::base

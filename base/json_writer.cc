@@ -12,7 +12,7 @@ std::string Quote(const std::string& text) {
   std::string quoted = "\"";
   for (size_t at = 0; at < text.size();) {
     const Character next = CharacterAt(text, at);
-    // People look at it too. Bytes that are no UTF-8 stay: a file may have such a name.
+    // People read it too. Bytes that are not UTF-8 stay, since a file may have such a name.
     if (!next.is_printable && next.code != kReplacementCharacter) {
       AppendEscape(next.code, &quoted);
     } else {

@@ -1,4 +1,4 @@
-// Writes JSON, indented, in the order of the calls.
+// Writes indented JSON in the order of the calls.
 #ifndef GEMINID_BASE_JSON_WRITER_H_
 #define GEMINID_BASE_JSON_WRITER_H_
 
@@ -8,7 +8,7 @@
 
 namespace geminid::base {
 
-// Begin and End calls must pair; within an object every value has a Key before it.
+// Begin and End calls must pair. In an object every value needs a Key before it.
 class JsonWriter {
  public:
   JsonWriter& BeginObject() { return Open('{'); }
@@ -20,9 +20,9 @@ class JsonWriter {
   JsonWriter& Value(const char* value) { return Value(std::string(value)); }
   JsonWriter& Value(bool value);
   JsonWriter& Value(uint64_t value);
-  // Enough digits to read the same double back; null for what JSON cannot say (infinity, NaN).
+  // Enough digits to read the same double back; null for infinity and NaN, which JSON lacks.
   JsonWriter& Value(double value);
-  // The same, with a point or an exponent also in whole numbers: for readers with a type for each.
+  // The same, but whole numbers get a point or an exponent, for readers that distinguish them.
   JsonWriter& Real(double value);
   JsonWriter& Null();
 

@@ -1,4 +1,4 @@
-// Which names and addresses of a host are its own to itself.
+// Recognizes names and addresses by which a host means itself.
 #ifndef GEMINID_BASE_LOOPBACK_H_
 #define GEMINID_BASE_LOOPBACK_H_
 
@@ -6,7 +6,7 @@
 
 namespace geminid::base {
 
-// "localhost", "127.x.y.z" or "::1"; nothing is looked up.
+// "localhost", "127.x.y.z" or "::1"; without a name lookup.
 inline bool IsLoopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }

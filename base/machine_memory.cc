@@ -24,12 +24,12 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return number;
 }
 
-// The names of one version of the memory controller.
+// The file names of one version of the memory controller.
 struct CgroupFiles {
   const char* limit;
   const char* throttle;  // null: there is none
   const char* usage;
-  const char* inactive;  // keys within memory.stat
+  const char* inactive;  // keys in memory.stat
   const char* active;
 };
 constexpr CgroupFiles kVersion1 = {"memory.limit_in_bytes", nullptr, "memory.usage_in_bytes",
@@ -51,9 +51,9 @@ void Lower(std::optional<uint64_t>* value, uint64_t other) {
   *value = std::min(value->value_or(other), other);
 }
 
-// Above memory.high a process is slowed down until it hardly runs: no default may reach that. A
-// container sees none of the cgroups above its own, but version 1 says the lowest limit of them
-// all.
+// Above memory.high a process is slowed down until it hardly runs, so no default may reach that. A
+// container cannot see cgroups above its own, but version 1 reports the lowest limit of all of
+// them.
 std::optional<uint64_t> LimitOf(const std::string& folder, const CgroupFiles& files,
                                 const std::string& stat) {
   std::optional<uint64_t> limit = ReadNumber(absl::StrCat(folder, "/", files.limit));
@@ -73,8 +73,8 @@ void AddCgroup(const std::string& folder, const CgroupFiles& files, CgroupMemory
   Lower(&memory->limit_bytes, *limit);
   const std::optional<uint64_t> usage = ReadNumber(absl::StrCat(folder, "/", files.usage));
   if (!usage.has_value()) return;
-  // Of files alone: memory that is handed out is none of it. A data set that is read again and
-  // again is active, and may go as well.
+  // Only cache of files counts: other memory in use cannot be reclaimed. A data set that is read
+  // repeatedly is active, but reclaimable too.
   const uint64_t cache = StatField(stat, files.inactive) + StatField(stat, files.active);
   const uint64_t used = *usage - std::min(*usage, cache);
   Lower(&memory->available_bytes, *limit - std::min(*limit, used));
@@ -108,7 +108,7 @@ CgroupMemory ReadCgroupMemory(const std::string& membership, const std::string& 
     const std::vector<std::string> controllers = absl::StrSplit(parts[1], ',');
     if (!version2 && std::ranges::find(controllers, "memory") == controllers.end()) continue;
     const std::string mount = version2 ? root : root + "/memory";
-    // From this process's own to the root; without a trailing slash, the root is "".
+    // From this process's own cgroup to the root, which is "" without a trailing slash.
     std::string path = parts[2] == "/" ? "" : parts[2];
     while (true) {
       AddCgroup(mount + path, version2 ? kVersion2 : kVersion1, &memory);

@@ -21,7 +21,7 @@ namespace {
 namespace bip = boost::interprocess;
 using Access = MappingOptions::Access;
 
-// A descriptor as Boost.Interprocess wants what it maps (its concept MemoryMappable).
+// A descriptor as Boost.Interprocess's concept MemoryMappable requires.
 struct Mappable {
   int fd;
   bip::mapping_handle_t get_mapping_handle() const {  // NOLINT: the concept's name
@@ -31,11 +31,11 @@ struct Mappable {
 
 struct Place {
   uint64_t bytes = 0;
-  const std::byte* address = nullptr;  // null: wherever there is room
-  int flags = 0;                       // of mmap(2), beside those that follow from the access
+  const std::byte* address = nullptr;  // null: any free range
+  int flags = 0;                       // of mmap(2), besides those for the access
 };
 
-// Calls construct(arguments of mapped_region), and makes a status of what it throws.
+// Calls construct(arguments of mapped_region), and converts its exceptions to a status.
 template <typename Construct>
 absl::Status TryMap(const UniqueFd& fd, const MappingOptions& options, const Place& place,
                     Construct construct) {
@@ -57,7 +57,7 @@ absl::Status TryMap(const UniqueFd& fd, const MappingOptions& options, const Pla
   return absl::OkStatus();
 }
 
-// Both are savings: what the kernel refuses of them changes nothing else.
+// Both are optimizations: if the kernel refuses them, nothing else changes.
 void Advise(std::byte* data, uint64_t bytes, const MappingOptions& options) {
   if (!options.inherited) ::madvise(data, bytes, MADV_DONTFORK);
   if (!options.populate) return;
@@ -107,7 +107,7 @@ absl::StatusOr<Reservation> Reservation::Make(uint64_t bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("a reservation of ", bytes, " bytes; it must be whole pages of ", kPageBytes));
   }
-  // A file of no bytes has no pages either, whatever the length of its mapping.
+  // An empty file has no pages, whatever the length of its mapping.
   GEMINID_ASSIGN_OR_RETURN(const UniqueFd empty, CreateSealedMemfd("geminid-reserved", 0));
   std::unique_ptr<Mapping::Region> region;
   absl::Status status = TryMap(
@@ -139,7 +139,7 @@ absl::Status Reservation::ShareAt(uint64_t offset, const Reservation& other, uin
   GEMINID_RETURN_IF_ERROR(CheckRange(offset, bytes));
   GEMINID_RETURN_IF_ERROR(other.CheckRange(from, bytes));
   std::byte* const address = range_.data() + offset;
-  // Of a shared mapping 0 bytes move: it stays, and is there as well.
+  // For a shared mapping, moving 0 bytes duplicates it: it stays, and is mapped here as well.
   void* const mapped =
       ::mremap(other.data() + from, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address);
   if (mapped == MAP_FAILED) {

@@ -1,5 +1,5 @@
-// Files in memory. Every mapping of the project is one of these, and each is a mapped_region of
-// Boost.Interprocess, whose exceptions end here as absl::Status.
+// Memory-mapped files. Every mapping of the project uses this class, which wraps a mapped_region of
+// Boost.Interprocess and converts its exceptions to absl::Status.
 #ifndef GEMINID_BASE_MAPPING_H_
 #define GEMINID_BASE_MAPPING_H_
 
@@ -13,7 +13,7 @@
 #include "base/unique_fd.h"
 
 namespace boost::interprocess {
-class mapped_region;  // NOLINT(readability-identifier-naming): as it is called there
+class mapped_region;  // NOLINT(readability-identifier-naming): Boost's name
 }  // namespace boost::interprocess
 
 namespace geminid::base {
@@ -22,18 +22,18 @@ struct MappingOptions {
   enum class Access { kRead, kReadWrite };
 
   Access access = Access::kReadWrite;
-  // Have the pages there before the mapping is used, so that no later step pays for a first touch.
-  // Kernels before 5.14 lose only that.
+  // Allocates the pages at once, so that no later access pays for a first touch. Kernels before
+  // 5.14 ignore it.
   bool populate = false;
-  // The file came from another process: refused with INVALID_ARGUMENT unless CheckSealed() is
-  // content with it.
+  // The file came from another process: INVALID_ARGUMENT unless CheckSealed() accepts
+  // it.
   bool foreign = false;
-  bool inherited = false;  // forked children have it too
-  // As `foreign`, but its maker may take the memory back: only the size must be right now.
+  bool inherited = false;  // forked children have the mapping too
+  // As `foreign`, but its creator may revoke the memory: only its current size is checked.
   bool revocable = false;
 };
 
-// A shared mapping, unmapped at the end of its life. It outlives the descriptor it was made from.
+// A shared mapping, unmapped by the destructor. It outlives the descriptor that it was made from.
 class Mapping {
  public:
   Mapping();
@@ -41,11 +41,11 @@ class Mapping {
   Mapping(Mapping&& other) noexcept;
   Mapping& operator=(Mapping&& other) noexcept;
 
-  // Of the first `bytes` of `fd`.
+  // Maps the first `bytes` of `fd`.
   static absl::StatusOr<Mapping> Map(const UniqueFd& fd, uint64_t bytes,
                                      const MappingOptions& options = {});
 
-  // Large pages where the kernel can give them from now on; false when it refuses.
+  // Asks for huge pages from now on; false if the kernel refuses.
   bool UseHugePages() const;
 
   std::byte* data() const { return data_; }
@@ -57,30 +57,30 @@ class Mapping {
   explicit Mapping(std::unique_ptr<Region> region);
 
   std::unique_ptr<Region> region_;
-  // Of region_: what is read on the fast path stays in line.
+  // Copied from region_ so that accesses on the fast path are inline.
   std::byte* data_ = nullptr;
   uint64_t bytes_ = 0;
 };
 
-// Addresses side by side for mappings that are to form one range. Whatever lies in it is unmapped
-// with it, all at once: a hole that opened earlier could be taken by another thread's mapping.
+// A range of addresses for several mappings. The destructor unmaps all of them at once, because
+// another thread's mapping could take a hole that opened earlier.
 class Reservation {
  public:
   Reservation() = default;
 
-  // `bytes` are whole pages. Until something is mapped over them, touching them is SIGBUS.
+  // `bytes` are whole pages. Touching them is SIGBUS until a file is mapped there.
   static absl::StatusOr<Reservation> Make(uint64_t bytes);
 
-  // Maps the first `bytes` of `fd` over what lay at `offset`. Both are whole pages.
+  // Maps the first `bytes` of `fd` over the contents at `offset`. Both are whole pages.
   absl::Status MapAt(uint64_t offset, const UniqueFd& fd, uint64_t bytes,
                      const MappingOptions& options = {});
 
-  // What is mapped at `from` of another reservation is here at `offset` too, of one file. All three
-  // are whole pages. `options`: what of them is of a mapping and not of its file.
+  // Maps the memory at `from` of another reservation, which is of one file, at `offset` here too.
+  // All are whole pages. `options`: only those that concern the mapping, and not its file, apply.
   absl::Status ShareAt(uint64_t offset, const Reservation& other, uint64_t from, uint64_t bytes,
                        const MappingOptions& options = {});
 
-  // As before anything was mapped there: the addresses stay reserved.
+  // Unmaps the contents; the addresses stay reserved.
   absl::Status Unmap(uint64_t offset, uint64_t bytes);
 
   std::byte* data() const { return range_.data(); }

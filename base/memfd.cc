@@ -94,7 +94,7 @@ absl::StatusOr<std::string> ReadMemfd(const UniqueFd& memfd, uint64_t max_bytes)
       return ::pread(memfd.get(), contents.data() + got, size - got, static_cast<off_t>(got));
     });
     if (read < 0) return SystemError(errno, "pread", "memory that was kept");
-    if (read == 0) break;  // it became smaller meanwhile
+    if (read == 0) break;  // the file became smaller meanwhile
     got += static_cast<size_t>(read);
   }
   contents.resize(got);
@@ -102,7 +102,7 @@ absl::StatusOr<std::string> ReadMemfd(const UniqueFd& memfd, uint64_t max_bytes)
 }
 
 absl::Status Revoke(const UniqueFd& memfd) {
-  // The kernel lowers the size before it drops the pages: a fault in between finds no file there.
+  // The kernel lowers the size before it drops the pages: a fault in between finds no page there.
   if (RetryOnEintr([&] { return ::ftruncate(memfd.get(), 0); }) == 0) return absl::OkStatus();
   return SystemError(errno, "ftruncate", "taking shared memory back");
 }

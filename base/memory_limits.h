@@ -1,4 +1,4 @@
-// Limits of this process, as ulimit(1) sets them, that keep it or its children from having memory.
+// Limits of this process, as set by ulimit(1), on its memory and its children's.
 #ifndef GEMINID_BASE_MEMORY_LIMITS_H_
 #define GEMINID_BASE_MEMORY_LIMITS_H_
 
@@ -6,7 +6,7 @@
 
 namespace geminid::base {
 
-// For the end of a message: what is limited to how much, and how to lift it. Empty without limits.
+// For the end of a message: each limit, and how to raise it. Empty without limits.
 std::string DescribeMemoryLimits();
 
 }  // namespace geminid::base

@@ -1,4 +1,4 @@
-// Whole pages and other multiples.
+// Rounding to whole pages and other multiples.
 #ifndef GEMINID_BASE_PAGES_H_
 #define GEMINID_BASE_PAGES_H_
 
@@ -6,7 +6,7 @@
 
 namespace geminid::base {
 
-// What memory is counted and mapped in: pools, slabs, arenas and segments are multiples of it.
+// The unit of memory and mappings: pools, slabs, arenas and segments are multiples of it.
 inline constexpr uint64_t kPageBytes = 4096;
 
 // The least multiple that is not below `value`; their sum must not overflow.

@@ -25,7 +25,7 @@ constexpr Range kNotPrintable[] = {
     {0xe0000, 0xe007f},  // tags
 };
 
-// The bytes of a character by its first one, and the least code that needs so many; 0: none.
+// The length of a character by its first byte, and the least code with that length; 0: none.
 struct Form {
   size_t bytes;
   uint32_t bits;
@@ -51,7 +51,7 @@ Character CharacterAt(std::string_view text, size_t at) {
     if ((byte & 0xc0) != 0x80) return kNone;
     code = code << 6 | (byte & 0x3fU);
   }
-  const bool is_half = code >= 0xd800 && code <= 0xdfff;  // of UTF-16
+  const bool is_half = code >= 0xd800 && code <= 0xdfff;  // of a UTF-16 pair
   if (code < form.least || code > 0x10ffff || is_half) return kNone;
   const bool is_printable =
       std::none_of(std::begin(kNotPrintable), std::end(kNotPrintable),

@@ -27,7 +27,7 @@ constexpr char kRaiseDescriptors[] =
 constexpr char kRaiseProcesses[] =
     "raise the limit of processes (ulimit -u, TasksMax= of its service, pids.max of its cgroup)";
 
-// What to say of an error of the system, by its words.
+// Advice about a system error, which is recognized by its message.
 std::string AdviceOn(const std::string& message) {
   const auto is = [&](int error) {
     return absl::StrContains(message, std::generic_category().message(error));
@@ -75,7 +75,7 @@ absl::Status ProbeThreads(size_t count) {
         changed.wait(lock, [&] { return over; });
       });
     }
-  } catch (const std::system_error&) {  // there is no further one
+  } catch (const std::system_error&) {  // no further thread can be started
   }
   {
     const std::lock_guard lock(mutex);

@@ -1,5 +1,5 @@
-// Limits of descriptors, threads and places to write to: found before the work begins, and said
-// with how to raise them.
+// Checks limits of descriptors, threads and writable folders before the work begins. Messages say
+// how to raise them.
 #ifndef GEMINID_BASE_PROCESS_LIMITS_H_
 #define GEMINID_BASE_PROCESS_LIMITS_H_
 
@@ -15,12 +15,12 @@ void RaiseDescriptorLimit();
 // RESOURCE_EXHAUSTED if a process of this user may have fewer descriptors than `count`.
 absl::Status CheckDescriptors(size_t count);
 
-// RESOURCE_EXHAUSTED if this process cannot have so many threads more now: libraries that miss one
-// end the process. They are started, and end at once.
+// RESOURCE_EXHAUSTED if this process cannot have so many more threads now: libraries that lack one
+// end the process. Starts so many threads, which end at once.
 absl::Status ProbeThreads(size_t count);
 
-// The same error; where it is one of a limit that the message does not name, with the limit and how
-// to raise it.
+// Returns the error. If a limit caused it that its message does not name, appends that limit and
+// how to raise it.
 absl::Status WithLimits(const absl::Status& status);
 
 }  // namespace geminid::base

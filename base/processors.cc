@@ -14,7 +14,7 @@ void Lower(std::optional<double> value, std::optional<double>* least) {
   if (value && *value > 0) *least = std::min(least->value_or(*value), *value);
 }
 
-// Version 2: "max 100000", or microseconds of every so many.
+// Version 2: "max 100000", or the quota and the period in microseconds.
 std::optional<double> QuotaOfV2(const std::string& folder) {
   std::ifstream file(folder + "/cpu.max");
   double quota = 0, period = 0;
@@ -22,7 +22,7 @@ std::optional<double> QuotaOfV2(const std::string& folder) {
   return quota / period;
 }
 
-// Version 1: a quota of -1 is none.
+// Version 1: a quota of -1 means no limit.
 std::optional<double> QuotaOfV1(const std::string& folder) {
   double quota = 0, period = 0;
   std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;
@@ -31,8 +31,8 @@ std::optional<double> QuotaOfV1(const std::string& folder) {
   return quota / period;
 }
 
-// The least of a group and those above it. A group that a container does not see under its own name
-// is the root of what it sees.
+// The least of a group and those above it. If a container does not see a group under its own name,
+// the group is the root of what the container sees.
 template <typename Quota>
 void LowerByGroups(const std::string& mount, std::string group, const Quota& quota,
                    std::optional<double>* least) {

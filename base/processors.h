@@ -1,4 +1,4 @@
-// The processors that this process may compute on.
+// The processors that this process may use.
 #ifndef GEMINID_BASE_PROCESSORS_H_
 #define GEMINID_BASE_PROCESSORS_H_
 
@@ -8,12 +8,12 @@
 
 namespace geminid::base {
 
-// Those of the thread's affinity, in order; empty where the system does not say.
+// The processors in the thread's affinity, in order; empty if the system does not tell.
 std::vector<int> AllowedProcessors();
 
-// How many processors' time the process' control groups leave it: the least of its group and those
-// above (cgroups(7): cpu.max, or cpu.cfs_quota_us of version 1). Unset where nothing limits it.
-// `root` is where /proc and /sys are.
+// The limit of the process's cgroups, in processors: the least of its group and the groups above
+// (cgroups(7): cpu.max, or cpu.cfs_quota_us in version 1). nullopt: no limit. `root`: where /proc
+// and /sys are.
 std::optional<double> ProcessorQuota(const std::string& root = "");
 
 }  // namespace geminid::base

@@ -16,11 +16,11 @@ namespace fs = std::filesystem;
 
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
-// In a sticky folder everybody may create files, and nobody may rename those of others.
+// In a sticky folder anybody may create files, but not rename those of others.
 std::string WhyReplaceable(const fs::path& folder, bool is_innermost,
                            std::span<const uid_t> trusted) {
   struct stat facts = {};
-  if (::stat(folder.c_str(), &facts) != 0) return "";  // it is not there yet
+  if (::stat(folder.c_str(), &facts) != 0) return "";  // it does not exist yet
   const bool is_trusted =
       facts.st_uid == 0 || std::ranges::find(trusted, facts.st_uid) != trusted.end();
   if (!is_trusted) return absl::StrCat("folder ", folder.string(), " is user ", facts.st_uid, "'s");
@@ -34,10 +34,10 @@ std::string WhyReplaceable(const fs::path& folder, bool is_innermost,
 
 std::string WhoElseMayReplace(const std::string& path, std::span<const uid_t> trusted) {
   std::error_code error;
-  // Where the links lead that are on the way.
+  // Resolves symbolic links on the way.
   const fs::path parent = fs::path(path).parent_path();
   const fs::path innermost = fs::weakly_canonical(parent.empty() ? "." : parent, error);
-  if (error) return "";  // whoever opens it will say what is wrong
+  if (error) return "";  // opening it will report the error
   for (fs::path folder = innermost;; folder = folder.parent_path()) {
     if (std::string why = WhyReplaceable(folder, folder == innermost, trusted); !why.empty()) {
       return why;

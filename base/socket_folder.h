@@ -1,4 +1,4 @@
-// Who can put a socket of its own in the place of a program's.
+// Which users can replace a program's socket by their own.
 #ifndef GEMINID_BASE_SOCKET_FOLDER_H_
 #define GEMINID_BASE_SOCKET_FOLDER_H_
 
@@ -10,9 +10,9 @@
 namespace geminid::base {
 
 // Why users other than root and `trusted` may remove or replace files in the folder of `path`:
-// "folder /tmp has mode 1777, so others may create files in it". Empty where they may not. The
-// folders above count too, where others may rename what is in them. Access control lists and
-// capabilities are not looked at.
+// "folder /tmp has mode 1777, so others may create files in it". Empty if they may not. Parent
+// folders count too, if others may rename files in them. Access control lists and capabilities are
+// not checked.
 std::string WhoElseMayReplace(const std::string& path, std::span<const uid_t> trusted);
 
 }  // namespace geminid::base

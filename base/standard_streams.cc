@@ -17,17 +17,17 @@ namespace {
 
 constexpr int kPatienceMilliseconds = 1000;
 
-// The reader has not read for that long. Only a hint, so threads need not agree on it.
+// The reader has not read for so long. Only a hint, so threads need not agree on it.
 std::atomic<bool> reader_sleeps = false;
 
 void OpenWhereClosed(int fd, int flags) {
   if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) return;
-  // The lowest free number: those below are open by now. Not closed on exec, as these never are.
+  // Gets the lowest free number: lower ones are open by now. Not close-on-exec, as is usual here.
   const int opened = open("/dev/null", flags);
   if (opened > fd) close(opened);
 }
 
-// A terminal or pipe that has room takes PIPE_BUF bytes without waiting.
+// A terminal or pipe that has room accepts PIPE_BUF bytes without waiting.
 bool HasRoom() {
   pollfd room = {STDERR_FILENO, POLLOUT, 0};
   const int patience = reader_sleeps.load(std::memory_order_relaxed) ? 0 : kPatienceMilliseconds;

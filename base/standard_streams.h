@@ -1,5 +1,5 @@
-// Standard input, output and error, whose other ends are not ours: they may be closed, full, dead
-// or asleep, and none of that ends a program that has work to save.
+// Standard input, output and error. Their other ends may be closed, full, dead or asleep, and none
+// of that may end a program that has work to save.
 #ifndef GEMINID_BASE_STANDARD_STREAMS_H_
 #define GEMINID_BASE_STANDARD_STREAMS_H_
 
@@ -7,18 +7,18 @@
 
 namespace geminid::base {
 
-// First thing in main() of every program. Descriptors 0, 1 and 2 that are closed lead nowhere from
-// then on, so that no file or socket of ours gets their number: 0 is at its end, what is written to
-// 1 fails as before, what is written to 2 vanishes. A pipe without a reader, or a file that is too
-// large for `ulimit -f`, is an error of the call that writes, not the end of the process.
+// The first call in main() of every program. Opens closed descriptors 0, 1 and 2, so that no other
+// file or socket gets their number. Then 0 reads as empty, writes to 1 fail as before, and writes
+// to 2 are discarded. From now on a write to a pipe without a reader, or beyond `ulimit -f`,
+// returns an error and does not end the process.
 void PrepareStandardStreams();
 
-// In a child, before it becomes another program: that one expects the usual signals.
+// For a child, before exec: the new program expects the default signals.
 void RestoreStreamSignals();
 
-// Writes to standard error; any thread. What cannot be written is lost without a word: there is
-// nowhere to report it. A reader that has stopped reading is waited for a second; from then on, and
-// until it reads again, its words are lost without waiting.
+// Writes to standard error, on any thread. Text that cannot be written is lost silently, since
+// there is nowhere to report it. If the reader stops reading, waits for one second; after that its
+// text is discarded at once until it reads again.
 void WriteStandardError(std::string_view text);
 
 }  // namespace geminid::base

@@ -1,4 +1,4 @@
-// Threads, whose number the system may limit.
+// Starts threads, whose number the system may limit.
 #ifndef GEMINID_BASE_START_THREAD_H_
 #define GEMINID_BASE_START_THREAD_H_
 
@@ -9,7 +9,7 @@
 
 namespace geminid::base {
 
-// RESOURCE_EXHAUSTED where no further one may be started.
+// RESOURCE_EXHAUSTED if no further thread can be started.
 absl::StatusOr<std::thread> StartThread(std::function<void()> run);
 
 }  // namespace geminid::base

@@ -7,17 +7,17 @@
 namespace geminid::base {
 namespace {
 
-// Longer words are not compared: they come from a file, and the cost grows with the product.
+// Longer words are not compared: they come from files, and the cost grows with the product.
 constexpr size_t kMaxWord = 64;
 
-// A beginning shorter than this says nothing, and neither does one of more words than this.
+// A shorter beginning says nothing, nor does one that more words than kMostLonger have.
 constexpr size_t kLeastBeginning = 3;
 constexpr size_t kMostLonger = 4;
 
 // A third of the letters may differ.
 int Tolerance(const std::string& word) { return static_cast<int>(word.size() + 2) / 3; }
 
-// Known words of which `word` is the beginning, unless most would do.
+// Known words that begin with `word`, unless too many do.
 std::string LongerWords(const std::string& word, const std::vector<std::string>& known) {
   if (word.size() < kLeastBeginning) return "";
   std::string text;

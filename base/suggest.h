@@ -1,4 +1,4 @@
-// "Did you mean": the known word nearest to one that is not known.
+// "Did you mean": finds the known word nearest to an unknown one.
 #ifndef GEMINID_BASE_SUGGEST_H_
 #define GEMINID_BASE_SUGGEST_H_
 
@@ -7,11 +7,11 @@
 
 namespace geminid::base {
 
-// Insertions, deletions, substitutions and swaps of neighbours that make `a` into `b`.
+// The number of insertions, deletions, substitutions and swaps of neighbours from `a` to `b`.
 int EditDistance(const std::string& a, const std::string& b);
 
-// "; did you mean 'socket'?" when a word of `known` is near enough to be meant: those few of which
-// `word` is the beginning, or the nearest. Never `word` itself. Else nothing.
+// "; did you mean 'socket'?" if a word of `known` is close enough: the few words that begin with
+// `word`, or else the nearest one. Never `word` itself. Empty if there is none.
 std::string DidYouMean(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace geminid::base

@@ -38,7 +38,7 @@ absl::StatusCode CodeOf(int error) {
 }  // namespace
 
 absl::Status SystemError(int error, const std::string& call, const std::string& detail) {
-  // Not strerror: it may share one buffer between threads.
+  // Not strerror, which may share one buffer between threads.
   const std::string words = std::generic_category().message(error);
   return absl::Status(CodeOf(error), absl::StrCat(detail, ": ", call, " failed: ", words));
 }

@@ -1,4 +1,4 @@
-// System calls: repeated after EINTR, and their failures as absl::Status.
+// System calls: repeats them after EINTR, and converts their failures to absl::Status.
 #ifndef GEMINID_BASE_SYSTEM_ERROR_H_
 #define GEMINID_BASE_SYSTEM_ERROR_H_
 
@@ -9,13 +9,13 @@
 
 namespace geminid::base {
 
-// The status of a failed call: its name, `detail` (what it was done to) and the words of `error`.
-// The code follows the errno: EACCES, EPERM and EROFS are PERMISSION_DENIED, ENOENT is NOT_FOUND,
-// the exhaustions (ENOMEM, ENOSPC, EMFILE, ENFILE, EDQUOT) are RESOURCE_EXHAUSTED, EADDRINUSE,
-// EBUSY and ECONNREFUSED are UNAVAILABLE, the rest is INTERNAL.
+// The status of a failed call: the call's name, `detail` (its object) and the message of `error`.
+// The code follows from errno: PERMISSION_DENIED for EACCES, EPERM and EROFS, NOT_FOUND for ENOENT,
+// RESOURCE_EXHAUSTED for ENOMEM, ENOSPC, EMFILE, ENFILE and EDQUOT, UNAVAILABLE for EADDRINUSE,
+// EBUSY and ECONNREFUSED, else INTERNAL.
 absl::Status SystemError(int error, const std::string& call, const std::string& detail);
 
-// Calls `call` until it does not fail with EINTR. Not for close().
+// Repeats `call` while it fails with EINTR. Not for close().
 template <typename Call>
 auto RetryOnEintr(Call call) {
   auto result = call();

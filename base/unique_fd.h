@@ -1,4 +1,4 @@
-// A file descriptor and who closes it.
+// A file descriptor with an owner that closes it.
 #ifndef GEMINID_BASE_UNIQUE_FD_H_
 #define GEMINID_BASE_UNIQUE_FD_H_
 
@@ -29,7 +29,7 @@ class UniqueFd {
   bool valid() const { return fd_ >= 0; }
   int Release() { return std::exchange(fd_, -1); }
   void Reset() {
-    // Linux closes the descriptor even when close() says EINTR: never close again.
+    // Linux closes the descriptor even if close() returns EINTR: never close again.
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }

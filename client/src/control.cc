@@ -49,7 +49,7 @@ absl::Status FromGrpc(const grpc::Status& status, const char* doing, const std::
   return absl::Status(code, absl::StrCat(doing, ": ", status.error_message()));
 }
 
-// How often to check whether a daemon or the holder still has the session.
+// How often to check whether a daemon or the descriptor store still has the session.
 constexpr absl::Duration kSuccessorPoll = absl::Milliseconds(100);
 // A daemon that has cut a call off is about to close its connections.
 constexpr int kCutOffPauseMs = 20;

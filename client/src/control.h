@@ -32,7 +32,7 @@ class Control {
   };
 
   // `local_ranks`: ranks of the job on this node. `attach_socket` is the session's, and outlives
-  // this object. When its peer closes, neither a daemon nor the holder has the session.
+  // this object. When its peer closes, neither a daemon nor the descriptor store has the session.
   Control(const std::string& socket, const shm::Welcome& welcome, absl::Duration timeout,
           int local_ranks, int attach_socket);
   ~Control();

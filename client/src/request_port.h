@@ -57,7 +57,7 @@ class RequestPort final : public Executor {
   void SubmitUrgent(const shm::Request& request, Handler handler);
   // Sends a request that is answered only if it fails; see status().
   void Post(const shm::Request& request);
-  // Like Post, but leaves with the next request, just before it: wakes nobody by itself.
+  // Like Post, but leaves with the next request, just before it, and causes no wake-up of its own.
   void PostWithNext(const shm::Request& request);
   void PostUrgent(const shm::Request& request);
 

@@ -34,8 +34,8 @@ class SessionImpl {
 
   // All of Connect; blocks. `met_before`: the daemon is known to have been there.
   absl::Status Open(bool met_before);
-  // Open failed because the session was lost: the daemon ended before it had recorded the session,
-  // and the next one discarded it; or there was no holder. The caller may connect anew.
+  // Open failed because the session was lost. The daemon ended before it had recorded the session,
+  // and the next one discarded it; or no descriptor store had it. The caller may connect again.
   bool IsForgotten() const;
   // Must be called before destruction, however far Open got. See ~Session.
   void Close();

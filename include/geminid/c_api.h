@@ -389,7 +389,7 @@ geminid_code geminid_engine_restore(geminid_engine* engine, const geminid_progre
 // geminid::zero::Resumed.
 typedef struct geminid_resumed {
   size_t struct_size;
-  int32_t resumed;  // 0: the run began anew, and the other fields are undefined
+  int32_t resumed;  // 0: the run began from scratch, and the other fields are undefined
   int32_t was_behind;
   uint64_t step;
   uint64_t data_position;

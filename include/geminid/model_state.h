@@ -122,7 +122,7 @@ class GEMINID_EXPORT ModelState {
   virtual absl::Status StartSnapshot(std::shared_ptr<SnapshotSink> sink) = 0;
   virtual absl::Status WaitSnapshot() = 0;
 
-  // nullopt: the run began anew.
+  // nullopt: the run began from scratch.
   virtual std::optional<Resumed> resumed() const = 0;
 
  protected:

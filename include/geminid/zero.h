@@ -102,10 +102,10 @@ enum class StatePlacement {
   // 14 bytes per parameter go to the device and 12 come back, instead of 28 bytes that the
   // processor reads and writes. Also with placement kCpu.
   kStreamed,
-  // Weights are in host memory, and all other state of trained parameters is on disk: with AdamW
-  // and bf16 10 of 12 bytes per parameter. The processor updates it. Not with optimizers that
-  // NeedsSums, nor MuonOptions. kAuto with folders puts the last chunks on disk: as few as this
-  // rank's share of the host memory that the daemon may give the job on this node allows.
+  // Weights are in host memory, and all other state of trained parameters is on disk: 10 of 12
+  // bytes per parameter with AdamW and bf16. The processor updates it. Not with optimizers that
+  // NeedsSums, nor MuonOptions. kAuto with folders does so for the last chunks only, as few as
+  // possible. The others fit this rank's share of the host memory that its job may have here.
   kDisk,
 };
 

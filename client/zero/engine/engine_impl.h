@@ -155,7 +155,7 @@ class EngineImpl final : public Engine {
   absl::Status ReadHostBytes();
   void GiveMemoryBack();
 
-  // engine_statistics.cc: what is known without waiting
+  // engine_statistics.cc: statistics, which never wait
   void Publish();
   Statistics StatisticsOf(const Published::Basis& basis) const;
 

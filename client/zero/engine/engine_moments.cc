@@ -341,7 +341,7 @@ absl::Status EngineImpl::AddGradient(ParameterId id, std::span<const std::byte> 
   return NoteAnswer(AddGradientOn(id, gradient, type, on));
 }
 
-// --- workspace beyond what is reserved -----------------------------------------------------------
+// --- workspace beyond the reservation -----------------------------------------------------------
 
 absl::Status EngineImpl::GrowWorkspace(uint64_t extent_bytes) {
   const Lock lock(mutex_);

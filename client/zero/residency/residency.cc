@@ -164,7 +164,7 @@ absl::Status Residency::DoesNotFit(const Placer::Held& needed, uint64_t workspac
                                                 .arena_bytes = setup_.session->arena_bytes()}));
 }
 
-// --- workspace beyond what is reserved -----------------------------------------------------------
+// --- workspace beyond the reservation -----------------------------------------------------------
 
 absl::Status Residency::Grow(uint64_t extent_bytes) {
   const Placing placing(this);

@@ -19,9 +19,9 @@
 namespace geminid {
 
 // Thread-safe; calls block. If there is no daemon, or the daemon ends during a call, the call waits
-// for the next one and is repeated; daemons execute a repeated call once. The wait lasts up to the
-// timeout, and while geminid-holder stores the session. Then the call returns UNAVAILABLE and says
-// how long it waited. An UNAVAILABLE that does not come from the daemon itself is retried once.
+// for the next one and is repeated; daemons execute a repeated call once. At the timeout, or when
+// the descriptor store (systemd's or geminid-holder) gives the session up, it returns UNAVAILABLE
+// with the time waited. An UNAVAILABLE that is not the daemon's own answer is retried once.
 class Control {
  public:
   struct Allocation {

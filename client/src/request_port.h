@@ -24,8 +24,8 @@ namespace geminid {
 // so no caller ever blocks, nor does a copy whose completion returns credits.
 //
 // The daemon may die and restart meanwhile: the rings, their requests and the descriptors outlive
-// it. The next daemon executes the requests, and may repeat answers, which are ignored. The port is
-// broken only when neither a daemon nor the holder has the other end of the attach socket.
+// it. The next daemon executes the requests, and may repeat answers, which are ignored. The port
+// breaks only when neither a daemon nor the descriptor store has the attach socket's other end.
 class RequestPort final : public Executor {
  public:
   // Called once, on the port's thread or in Stop.

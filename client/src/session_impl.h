@@ -52,7 +52,7 @@ class SessionImpl {
   absl::StatusOr<Control::Standing> AskAdmission() const;
   // Calls on_wait; an error ends the wait.
   absl::Status TellWait(const Control::Standing& standing) const;
-  void AddQueued(absl::Duration waited);  // Adds time that was spent waiting for admission.
+  void AddQueued(absl::Duration waited);  // adds time spent waiting for admission
   // Called at the start, and again after the slabs were released.
   absl::Status MakeArena();
   // Session::Allocate; `claim`: takes over an allocation of an earlier process.

@@ -50,7 +50,7 @@ class CudaContext {
     const gpu::DriverApi& api_;
     bool pushed_;
   };
-  // The same, for short uses of api(). Also detects a driver that hangs.
+  // The same, for uses of api() that return soon unless the driver hangs.
   class Scope {
    public:
     explicit Scope(const CudaContext& context) : current_(context) {}

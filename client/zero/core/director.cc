@@ -370,7 +370,7 @@ void Director::GoOnEvaluating(const std::vector<uint32_t>& required, Moves* move
       if (CanFollow(*evaluation_, 0, required)) state_ = State::kEvaluatingByPlan;
     }
   }
-  // A sample that begins within a plan would be incomplete.
+  // Under a plan no sample is taken: only the current operator is recorded.
   if (by_evaluation_plan()) sample_.Clear();
   sample_.Add(required, HeldChunks());
   if (by_evaluation_plan()) {

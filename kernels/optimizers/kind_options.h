@@ -3,10 +3,10 @@
 
 #include "kernels/optimizers/optimizer.h"
 
-// The options of one kind. Internal to this folder.
+// Access to the options of one kind of optimizer. Internal to this folder.
 namespace geminid::kernels {
 
-// Foreign values of the enumeration are possible.
+// False for values outside the enumeration, which callers may pass.
 inline bool IsKnown(OptimizerKind kind) { return kind <= OptimizerKind::kMuon; }
 
 // Calls `body` with the options of options.kind, which all have learning_rate, weight_decay, step

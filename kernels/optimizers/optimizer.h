@@ -17,8 +17,8 @@
 #include "kernels/optimizers/sgd/sgd.h"
 #include "kernels/runtime/common/status.h"
 
-// Which optimizer, with which hyperparameters, and what state it needs. How a step is done on
-// shards: kernels/optimizers/sharded_step.h.
+// The kind of an optimizer, its hyperparameters, and the state that it needs. For a step on shards
+// see kernels/optimizers/sharded_step.h.
 namespace geminid::kernels {
 
 enum class OptimizerKind : uint8_t {
@@ -70,11 +70,11 @@ double LearningRate(const OptimizerOptions& options);
 // Full-size fp32 arrays of state beside the weights: 0 to kMaxStateArrays. For AdamW and Adam these
 // are exp_avg and exp_avg_sq; each optimizer's header names its own.
 int StateArrays(const OptimizerOptions& options);
-// The same of a tensor that is stepped as a matrix: Muon's has one, its others have two.
+// The same for a tensor that is stepped as a matrix: one for Muon, whose other tensors have two.
 int MatrixStateArrays(const OptimizerOptions& options);
 
-// fp32 numbers of state beside those for a tensor of this shape, which every rank keeps whole: 0
-// but for Adafactor and CAME.
+// fp32 numbers of state besides those arrays for a tensor of this shape. Every rank stores all of
+// them. 0 except for Adafactor and CAME.
 uint64_t FactorCount(const OptimizerOptions& options, const FactorShape& shape);
 
 // Whether a step needs sums over whole tensors before it can change the first parameter.

@@ -50,7 +50,7 @@ Status SplitStep(const AdamWOptions& o, const ConstParameterArrays& from, const 
                               gradient, count, split);
 }
 
-// By the kernels made for AdamW where they have the form, whose bits are the same.
+// Uses the kernels made for AdamW where they have the form; the bits are the same.
 Status FastAdamWStep(const AdamWOptions& o, const ConstParameterArrays& from,
                      const GradientArray& gradient, size_t count, const ParameterArrays& to) {
   if (to.state_form != StateForm::kFloat) return AdamWStep(o, from, gradient, count, to);
@@ -73,7 +73,7 @@ Status FastAdamWStep(const AdamWOptions& o, const ConstParameterArrays& from,
                                state);
 }
 
-// LAMB's and LARS's.
+// Adds the norms of LAMB or LARS.
 Status AddNorms(const OptimizerOptions& o, const Segment& s, double* two) {
   if (o.kind == OptimizerKind::kLamb) {
     LambNorms norms = {two[0], two[1]};
@@ -169,7 +169,7 @@ MatrixShape ShardedStep::MatricesOf(const TensorOptions& tensor) const {
   return {tensor.shape.rows / tensor.matrix_rows, tensor.matrix_rows, tensor.shape.cols};
 }
 
-// What lies between tensors has as many arrays as they.
+// Between tensors: the state arrays that are not null, at most those of the optimizer.
 int ShardedStep::StateArraysOf(const Segment& segment) const {
   if (segment.tensor != kNoTensor) {
     return tensors_[segment.tensor].matrix_rows == 0 ? StateArrays(options_)
@@ -184,7 +184,7 @@ int ShardedStep::StateArraysOf(const Segment& segment) const {
   return arrays;
 }
 
-// What Apply would say of every tensor: it must not fail once a step is committed.
+// The error that Apply would return for any tensor: it must not fail once a step is committed.
 Status ShardedStep::CheckRules() const {
   for (size_t t = 0; t < tensors_.size(); ++t) {
     if (tensors_[t].frozen) continue;
@@ -326,7 +326,7 @@ Status ShardedStep::MakeFactors(SumPass pass, std::span<const double> all_sums,
   return status;
 }
 
-// By whoever makes them.
+// Makes factors by `elsewhere`, if that has make_factors, or else here.
 Status ShardedStep::MakeFactorsThere(SumPass pass, const float* old_factors, float* new_factors,
                                      const StepElsewhere& elsewhere) {
   if (elsewhere.make_factors) return elsewhere.make_factors(pass, sums_);
@@ -363,7 +363,7 @@ Status ShardedStep::Prepare(const StepScalars& scalars, std::span<const Segment>
   if (status == Status::kOk && factors_here) {
     status = CheckBuffer(Buffer::Of(new_factors, factor_total_));
   }
-  // Those of tensors frozen for this step stay.
+  // The factors of tensors frozen for this step stay.
   if (status == Status::kOk && factors_here && old_factors != new_factors) {
     std::copy_n(old_factors, factor_total_, new_factors);
   }

@@ -15,7 +15,7 @@
 #include "kernels/runtime/common/status.h"
 #include "kernels/runtime/parallel/thread_pool.h"
 
-// A step of any optimizer over tensors that are cut into segments and spread over ranks.
+// A step of any optimizer over tensors that are divided into segments and sharded over ranks.
 //
 //   ShardedStep step(options, tensors);
 //   each step, all ranks together:
@@ -26,32 +26,32 @@
 // number of times on every rank: 0 for elementwise optimizers, 1 for LAMB and LARS, 2 for
 // Adafactor, 3 for CAME. Apply is the step itself, from old arrays to new ones or in place.
 //
-// Muon's matrices are not cut: a segment has a whole tensor, and is stepped by ApplyMatrices.
+// Muon's matrices are not divided: a segment is a whole tensor, and ApplyMatrices steps it.
 //
-// Bits: for elementwise optimizers those of the dense step, whatever the cuts, with state in either
-// form. For the others sums
-// over segments are added in the order of the segments given, in float64: the same for the same
-// segments in the same order, equal to rounding for other cuts and world sizes.
+// Bits: elementwise optimizers give those of the dense step for any division into segments, with
+// state in either form. The others add sums over segments in float64, in the order of the segments
+// given. So the bits are the same for the same segments in the same order, and equal up to rounding
+// for other segments and world sizes.
 namespace geminid::kernels {
 
-// What one tensor has of its own.
+// The options of one tensor.
 struct TensorOptions {
-  // A matrix, row-major; rows = 1 for vectors. Of other tensors the last dimension is the columns.
+  // Row-major; rows = 1 for vectors. Of other tensors the last dimension is the columns.
   FactorShape shape;
   double learning_rate_scale = 1.0;  // >= 0
-  // In place of the optimizer's; those that it does not have are ignored. beta1 is SGD's and LARS's
-  // momentum too.
+  // Replace the optimizer's hyperparameters; those that it does not have are ignored. beta1 is also
+  // the momentum of SGD and LARS.
   std::optional<double> weight_decay = {};
   std::optional<double> beta1 = {};
   std::optional<double> beta2 = {};
   std::optional<double> epsilon = {};
-  // Updates of this tensor, the next one included, where it was left out of some; 0: StepScalars'.
+  // The number of this tensor's next update, if it skipped some steps; 0: StepScalars::step.
   uint64_t step = 0;
   bool frozen = false;  // Apply copies; Prepare ignores its segments
-  // With Muon: the tensor is matrices of so many of its rows, one after the other; 0: it is none,
-  // and AdamW steps it.
+  // With Muon: the tensor consists of matrices of so many rows each, one after the other; 0: it is
+  // no matrix, and AdamW steps it.
   uint64_t matrix_rows = 0;
-  // Tells this tensor from others where state is rounded (StateRounding): a hash of its name.
+  // A hash of the tensor's name; seeds the rounding of its state (StateRounding).
   uint64_t rounding_id = 0;
 };
 
@@ -60,7 +60,7 @@ struct StepScalars {
   uint64_t step = 1;  // >= 1
   double learning_rate = 0;
   double grad_scale = 1;     // clip coefficient / loss scale
-  double gradient_norm = 0;  // over all ranks, of grad_scale * gradient; LAMB's max_grad_norm
+  double gradient_norm = 0;  // over all ranks, of grad_scale * gradient; for LAMB's max_grad_norm
 };
 
 // Elements that LAMB's and LARS's AddSums adds as one tree.
@@ -78,23 +78,23 @@ struct Segment {
   GradientArray gradient;
 };
 
-// Adds `values` over all ranks, into them, with the same bits on every rank. False if it failed.
+// Sums `values` over all ranks, in place, with the same bits on every rank. False if that failed.
 using ReduceSum = std::function<bool(std::span<double> values)>;
 
 // The sums of a step, in their order: LAMB and LARS have the first, Adafactor the first two.
 enum class SumPass : uint8_t {
-  kFirst,      // norms; for Adafactor and CAME of rows and columns too
-  kUpdates,    // of the updates before they are clipped
-  kResiduals,  // of rows and columns, of how far updates are from their average
+  kFirst,      // norms; for Adafactor and CAME also sums over rows and columns
+  kUpdates,    // squares of the updates before clipping
+  kResiduals,  // by rows and columns: how far updates are from their average
 };
 
-// What Prepare leaves to others, where segments or factors lie on a device. Called within it.
+// Work that Prepare delegates where segments or factors lie on a device. Prepare calls these.
 struct StepElsewhere {
-  // Adds the pass's sums of this rank's segments, which have been checked, in their order to
-  // `sums`: what AddSums does.
+  // Does AddSums: adds the pass's sums of this rank's segments, which have been checked, to `sums`
+  // in the order of the segments.
   std::function<Status(SumPass pass, std::span<const Segment> segments, std::span<double> sums)>
       add_sums;
-  // After kFirst and kResiduals, of sums over all ranks: what MakeFactors does.
+  // Does MakeFactors, after kFirst and kResiduals, with the sums over all ranks.
   std::function<Status(SumPass pass, std::span<const double> sums)> make_factors;
 };
 
@@ -104,77 +104,77 @@ class ShardedStep {
   // bytes per factor and 8 per column of the widest matrix.
   ShardedStep(const OptimizerOptions& options, std::vector<TensorOptions> tensors);
 
-  // Of the options and the tensors; Prepare returns it too.
+  // Whether the options and the tensors are valid; Prepare returns this too.
   Status status() const { return status_; }
 
-  // Factors of all tensors, one after the other. The arrays given to Prepare have so many.
+  // The factors of all tensors together: the length of the arrays of factors given to Prepare.
   uint64_t FactorTotal() const { return factor_total_; }
 
-  // What a tensor has of its own, from the next Prepare on; the shape stays. Frozen for a step: its
-  // weights, state and factors stay as they are. A tensor frozen from the start stays frozen.
+  // Sets a tensor's options from the next Prepare on; its shape cannot change. A tensor frozen for
+  // a step keeps its weights, state and factors. A tensor frozen from the start stays frozen.
   void SetTensor(size_t tensor, const TensorOptions& options);
 
   // `old_factors` and `new_factors` may be the same array: then a failed Prepare may leave it
-  // changed. Elementwise optimizers may be given no segments. kCallbackFailed if `reduce` failed.
-  // A rank whose segments are bad still reduces, so that the others fail with it and none hangs.
-  // With `elsewhere` it reads no array of a segment itself, and with its make_factors no factors.
+  // changed. Elementwise optimizers may be given no segments. kCallbackFailed if `reduce` failed. A
+  // rank whose segments are invalid still reduces, so that the others fail with it and none hangs.
+  // With `elsewhere` Prepare itself reads no array of a segment; with its make_factors, no factors.
   Status Prepare(const StepScalars& scalars, std::span<const Segment> segments,
                  const float* old_factors, const ReduceSum& reduce, float* new_factors,
                  const StepElsewhere& elsewhere = {});
 
-  // Of a step that is being prepared: adds a segment's to all sums, those that add_sums is given.
-  // LAMB's and LARS's of calls that cut it at multiples of kNormsTree are the same. Of what is not
-  // trained nothing is added. One thread at a time.
+  // During Prepare: adds a segment's sums to `sums`, the array that add_sums gets. For LAMB and
+  // LARS, calls that divide a segment at multiples of kNormsTree give the same sums. Adds nothing
+  // for segments that are not trained. One thread at a time.
   Status AddSums(SumPass pass, const Segment& segment, double* sums);
-  // Makes factors of all tensors, and scales, of the sums of kFirst or kResiduals. What is not
-  // trained stays in `new_factors` as it is.
+  // Computes the factors of all tensors, and scales, from the sums of kFirst or kResiduals. Factors
+  // of tensors that are not trained stay as they are in `new_factors`.
   Status MakeFactors(SumPass pass, std::span<const double> sums, const float* old_factors,
                      float* new_factors);
 
-  // What Prepare found, 2 numbers per tensor, to be kept with a commit: with them and new_factors
-  // an interrupted step is finished when part of the old state is gone already.
+  // The sums that Prepare found, 2 numbers per tensor. Store them with a commit: with them and
+  // new_factors, Restore lets an interrupted step finish after part of the old state is gone.
   std::span<const double> TensorSums() const { return tensor_sums_; }
   Status Restore(const StepScalars& scalars, std::span<const double> tensor_sums,
                  const float* new_factors);
 
-  // For the kernels of a device: the options with which a segment, or a tensor, is stepped. Nothing
-  // for those that are not trained, or bad.
+  // For device kernels: the options with which a segment, or a tensor, is stepped. nullopt for
+  // those that are not trained, or invalid.
   std::optional<OptimizerOptions> OptionsFor(const Segment& segment) const;
   std::optional<OptimizerOptions> OptionsFor(size_t tensor) const;
   size_t tensors() const { return tensors_.size(); }
   const FactorShape& ShapeOf(size_t tensor) const { return tensors_[tensor].shape; }
-  // Where a tensor's numbers are.
+  // Where a tensor's numbers begin.
   struct Place {
     uint64_t factors = 0;  // in factors and scales
     uint64_t sums = 0;     // of rows and columns, in the sums
   };
   const Place& PlaceOf(size_t tensor) const { return places_[tensor]; }
-  // Of all tensors, FactorTotal() of them, as MakeFactors left them. Empty before it: where factors
-  // were made elsewhere, the host adds and applies no segment of Adafactor and CAME.
+  // The scales of all tensors, FactorTotal() of them, from the last MakeFactors; empty before. If
+  // factors were made elsewhere, the host adds and applies no segment of Adafactor and CAME.
   std::span<const float> Scales() const {
     return has_scales_ ? std::span<const float>(scales_) : std::span<const float>();
   }
-  // Where kernels find them; the next Prepare and Restore forget it.
+  // Sets where device kernels find the scales; the next Prepare or Restore clears it.
   void SetDeviceScales(const float* scales) { device_scales_ = scales; }
   const float* device_scales() const { return device_scales_; }
 
-  // The arrays with the rounding of this segment's tensor in this step.
+  // Returns `new_arrays` with the rounding of the segment's tensor for this step.
   ParameterArrays WithRounding(const Segment& segment, ParameterArrays new_arrays) const;
 
-  // Whether Prepare or Restore has succeeded, so that segments can be applied...
+  // Whether Prepare or Restore has succeeded, so that segments can be applied.
   bool ready() const { return ready_; }
-  // ... and whether Apply copies this one.
+  // Whether Apply only copies this segment.
   bool Copies(const Segment& segment) const;
 
-  // After Prepare or Restore. The rounding of state is the step's own. Thread-safe. kUnsupported
-  // for what ApplyMatrices steps.
+  // After Prepare or Restore. Apply sets the rounding of state itself. Thread-safe. kUnsupported
+  // for segments that ApplyMatrices steps.
   Status Apply(const Segment& segment, const ParameterArrays& new_arrays) const;
 
-  // Whether ApplyMatrices is to step this one, which must have all of its tensor.
+  // Whether ApplyMatrices steps this segment, which must be a whole tensor.
   bool OfMatrices(const Segment& segment) const;
-  // What ApplyMatrices needs, for the largest of all tensors, on so many threads.
+  // Bytes of workspace that ApplyMatrices needs for the largest tensor on `threads` threads.
   Status MatrixWorkspaceBytes(size_t threads, size_t* bytes) const;
-  // Memory for that, aligned to 64 bytes. It stays the caller's.
+  // Sets that workspace, aligned to 64 bytes; the caller still owns it.
   void SetMatrixWorkspace(std::span<std::byte> workspace) { matrix_workspace_ = workspace; }
   // As Apply, on the pool's threads or, without one, on the caller's; one call at a time.
   Status ApplyMatrices(const Segment& segment, const ParameterArrays& new_arrays,
@@ -189,8 +189,8 @@ class ShardedStep {
   MatrixShape MatricesOf(const TensorOptions& tensor) const;
   bool Trains(const Segment& segment) const;
 
-  // Zeroes the sums of the pass, adds those of all segments, and reduces them. With another
-  // `status` than kOk it only makes the other ranks fail, too.
+  // Zeroes the sums of the pass, adds those of all segments, and reduces them. If `status` is not
+  // kOk, it only reduces, so that the other ranks fail too.
   Status SumOverRanks(SumPass pass, std::span<const Segment> segments, const ReduceSum& reduce,
                       const StepElsewhere& elsewhere, Status status);
   Status CheckSegments(std::span<const Segment> segments) const;

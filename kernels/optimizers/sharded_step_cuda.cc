@@ -16,13 +16,13 @@
 
 namespace geminid::kernels {
 
-// So that two numbers of the sums are anybody's norms.
+// So two doubles of the sums can be read as the norms of any of these optimizers.
 static_assert(sizeof(LambNorms) == 2 * sizeof(double) && sizeof(LarsNorms) == sizeof(LambNorms) &&
               sizeof(AdafactorNorms) == sizeof(LambNorms));
 
 namespace {
 
-// Of one segment of a tensor.
+// A pass over one segment of a tensor.
 struct Pass {
   const OptimizerOptions& options;
   const FactorShape& shape;
@@ -33,7 +33,7 @@ struct Pass {
   CudaStream stream;
 };
 
-// `two` and `factors`, the sums of the tensor and of its rows and columns.
+// Adds to `two`, the tensor's sums, and to `factors`, the sums of its rows and columns.
 Status AddFirst(const Pass& p, double* two, double* factors) {
   const Segment& s = p.segment;
   switch (p.options.kind) {

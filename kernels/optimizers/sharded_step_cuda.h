@@ -7,28 +7,28 @@
 
 namespace geminid::kernels {
 
-// Device memory, or host memory that the device reaches, that AddSumsCuda overwrites. 0 of what is
-// not trained.
+// Bytes of workspace for AddSumsCuda, in device memory or in host memory that the device can
+// access. 0 for segments that are not trained.
 size_t SumsWorkspaceBytes(const ShardedStep& step, const Segment& segment);
 
-// ShardedStep::AddSums of a trained segment that lies on a GPU, with its bits; `workspace` and
-// `sums` are where the device reaches them. `scales` are those of all tensors, on the device; the
-// first pass needs none. kUnsupported, with nothing queued, without scales where it does, and of
+// ShardedStep::AddSums of a trained segment that lies on a GPU, with the same bits. The device can
+// access `workspace` and `sums`. `scales`, on the device, are those of all tensors; the first pass
+// needs none. kUnsupported, with nothing queued, if a pass that needs scales has none, and for
 // elementwise optimizers.
 Status AddSumsCuda(const ShardedStep& step, SumPass pass, const Segment& segment,
                    const float* scales, double* workspace, size_t workspace_bytes, double* sums,
                    CudaStream stream);
 
-// ShardedStep::MakeFactors, and the scales of the same tensors, with its bits. The device reaches
-// all arrays; `row_means`, one number per tensor, is overwritten. kUnsupported, with nothing
-// queued, where there are no kernels.
+// ShardedStep::MakeFactors, and the scales of the same tensors, with the same bits. The device can
+// access all arrays; `row_means`, one number per tensor, is overwritten. kUnsupported, with nothing
+// queued, if there are no kernels for it.
 Status MakeFactorsCuda(const ShardedStep& step, SumPass pass, const double* sums,
                        const float* old_factors, float* new_factors, float* scales,
                        double* row_means, CudaStream stream);
 
-// ShardedStep::Apply of a segment that lies on a GPU, with its bits. kUnsupported, with nothing
-// queued, of Adafactor and CAME while the step knows no scales on the device, and of what Apply
-// copies or refuses.
+// ShardedStep::Apply of a segment that lies on a GPU, with the same bits. kUnsupported, with
+// nothing queued, for Adafactor and CAME while the step has no device_scales(), and for segments
+// that Apply copies or refuses.
 Status ApplyCuda(const ShardedStep& step, const Segment& segment, const ParameterArrays& new_arrays,
                  CudaStream stream);
 

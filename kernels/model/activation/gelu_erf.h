@@ -24,8 +24,8 @@ Status GeluErfForward(const T* x, size_t count, T* y);
 template <typename T>
 Status GeluErfBackward(const T* dy, const T* x, size_t count, T* dx);
 
-// The coefficients of q, from that of the highest power. A function, so that device code may call
-// it.
+// The coefficients of q, beginning with that of the highest power. They are a function and not an
+// array so that device code can use them.
 inline constexpr size_t kGeluTailTerms = 11;
 constexpr float GeluTailTerm(size_t i) {
   constexpr float kTerms[kGeluTailTerms] = {

@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
-// |v|, no larger than where the tail is 0.
+// |v|, at most kGeluTailEnd, beyond which the tail is 0.
 HWY_INLINE F32x16 TailPlace(F32x16 v) {
   const FloatTag tag;
   GEMINID_UNROLL

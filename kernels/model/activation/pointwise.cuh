@@ -1,5 +1,5 @@
 // Functions of one element and their gradients, on a GPU. `Function` has
-//   T Value(T x), and T Gradient(T x, T dy): what x receives of y's gradient.
+//   T Value(T x), and T Gradient(T x, T dy): the gradient of x, given dy, the gradient of y.
 #ifndef GEMINID_KERNELS_MODEL_ACTIVATION_POINTWISE_CUH_
 #define GEMINID_KERNELS_MODEL_ACTIVATION_POINTWISE_CUH_
 

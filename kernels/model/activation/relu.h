@@ -1,5 +1,5 @@
-// ReLU: relu(x) = x where x > 0, else +0; its derivative is 1 there and 0 elsewhere, at 0 too. A
-// NaN stays. Nothing is rounded, so that every processor gives the same bits. T is float or
+// ReLU: relu(x) = x where x > 0, else +0. Its derivative is 1 where x > 0 and 0 elsewhere, at 0
+// too. A NaN stays a NaN. Nothing is rounded, so every processor gives the same bits. T is float or
 // BFloat16.
 #ifndef GEMINID_KERNELS_MODEL_ACTIVATION_RELU_H_
 #define GEMINID_KERNELS_MODEL_ACTIVATION_RELU_H_

@@ -7,7 +7,7 @@ namespace {
 float Widen(float value) { return value; }
 float Widen(BFloat16 value) { return value.ToFloat(); }
 
-// What a vector unit selects; the compiler makes one of it.
+// A select per element, which the compiler vectorises.
 template <typename T>
 T Passed(T x, T value) {
   return Widen(x) <= 0.0F ? T{} : value;

@@ -10,7 +10,7 @@
 
 namespace geminid::kernels {
 
-// Elements of y, and from the first to the last element of a strided operand.
+// Counts the elements of y, and those from the first to the last of a strided operand.
 inline Status CountSwiglu(const SwigluShape& shape, size_t* dense, size_t* strided) {
   if (shape.gate_up_stride < shape.cols) return Status::kInvalidShape;
   *dense = 0;
@@ -23,8 +23,8 @@ inline Status CountSwiglu(const SwigluShape& shape, size_t* dense, size_t* strid
   return Status::kOk;
 }
 
-// Halves of one fused activation interleave without sharing an element: for strided rows only null
-// pointers, alignment and "the same start" can be told apart, so overlap is checked when dense.
+// Gate and up may be halves of one fused activation, which interleave without sharing an element.
+// So strided rows are checked for null pointers and alignment alone, dense rows for overlap too.
 template <typename T>
 Status CheckHalves(const SwigluShape& shape, size_t strided, const T* output,
                    std::initializer_list<const T*> inputs) {

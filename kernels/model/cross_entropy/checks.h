@@ -1,4 +1,4 @@
-// Argument checks of the cross-entropy, but for the targets. Internal to it.
+// Argument checks of the cross-entropy, except those of the targets. Internal to it.
 #ifndef GEMINID_KERNELS_MODEL_CROSS_ENTROPY_CHECKS_H_
 #define GEMINID_KERNELS_MODEL_CROSS_ENTROPY_CHECKS_H_
 

@@ -3,9 +3,9 @@
 //   loss[t] = log(sum_v exp(logits[t,v])) - logits[t,targets[t]]
 //   dlogits[t,v] = grad_scale (softmax(logits[t])[v] - (v == targets[t]))
 //
-// A target of kIgnoredTarget has loss 0 and gradient 0 and is not counted. The mean loss is
-// loss_sum / counted, taken by the caller, who may first sum both over ranks; grad_scale is then
-// loss_scale / counted. T is float or BFloat16.
+// A target of kIgnoredTarget has loss 0 and gradient 0 and is not counted. The caller computes the
+// mean loss, loss_sum / counted, and may first sum both over ranks; grad_scale is then loss_scale /
+// counted. T is float or BFloat16.
 #ifndef GEMINID_KERNELS_MODEL_CROSS_ENTROPY_CROSS_ENTROPY_H_
 #define GEMINID_KERNELS_MODEL_CROSS_ENTROPY_CROSS_ENTROPY_H_
 

@@ -10,18 +10,18 @@
 namespace geminid::kernels {
 namespace cuda {
 
-// A block treats one token.
+// A block handles one token.
 template <typename T>
 struct CrossEntropyToken {
   static constexpr unsigned kThreads = cuda::kThreads;
   static constexpr unsigned kGroups = kThreads / kLanes;
-  static constexpr uint64_t kColumnsPerSum = 2048;  // in fp32, before they join the float64 total
+  static constexpr uint64_t kColumnsPerSum = 2048;  // summed in fp32, then added to a float64
 
-  // What the threads of a block agree on.
+  // Numbers that all threads of a block share.
   struct Row {
     float max;
     float scale;      // of the gradients
-    float at_target;  // the gradient there
+    float at_target;  // the gradient at the target
     double loss;
   };
 
@@ -37,7 +37,7 @@ struct CrossEntropyToken {
     return best;
   }
 
-  // Sum of exp(x - max); of thread 0 alone. Half warps sum kColumnsPerSum columns each.
+  // Sum of exp(x - max), in thread 0 alone. Each half warp sums kColumnsPerSum columns.
   __device__ double SumExp(const T* row, float max) const {
     __shared__ float sums[kGroups];
     double total = 0;

@@ -16,7 +16,7 @@
 #define GEMINID_KERNELS_CROSS_ENTROPY_PART_COLUMN_
 namespace geminid::kernels {
 
-// Where the target is in the part; not below `columns` where it is not in it (it wraps, if before).
+// The target's column in the part; `columns` or more if it is elsewhere (wraps if before it).
 inline size_t TargetColumn(const CrossEntropyPart& part, int32_t target) {
   if (target == kIgnoredTarget) return part.columns;
   return static_cast<size_t>(target) - part.first_column;
@@ -72,7 +72,7 @@ HWY_EXPORT(PartGradient);
 
 namespace {
 
-// Shape and logits.
+// Checks the shape and the logits.
 Status CheckPart(const CrossEntropyPart& part, const float* logits, Buffer* buffer) {
   if (part.row_stride < part.columns) return Status::kInvalidShape;
   size_t count = 0;

@@ -1,5 +1,5 @@
-// One row of logits: its largest, the sum of its exponentials, its gradient. Internal to the
-// cross-entropy.
+// One row of logits: its largest element, the sum of its exponentials, and its gradient. Internal
+// to the cross-entropy.
 #if defined(GEMINID_KERNELS_MODEL_CROSS_ENTROPY_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GEMINID_KERNELS_MODEL_CROSS_ENTROPY_ROWS_INL_H_
 #undef GEMINID_KERNELS_MODEL_CROSS_ENTROPY_ROWS_INL_H_
@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
-// Columns that are summed in fp32 before they join the float64 total of a row.
+// Columns that are summed in fp32 before their sum is added to the row's float64 total.
 inline constexpr size_t kSumBlock = 2048;
 inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
@@ -50,8 +50,8 @@ HWY_INLINE void WriteZeros(T* out, size_t count) {
   for (size_t i = 0; i < count; i += kWidth) StoreN(Set(0.0F), out + i, count - i);
 }
 
-// out = grad_scale (exp(x - max) / sum - onehot). x and out may be the same row. The target is none
-// of the row's columns where it is not below `cols`.
+// out = grad_scale (exp(x - max) / sum - onehot). x and out may be the same row. A `target` of
+// `cols` or more lies outside of the row.
 template <typename T>
 HWY_INLINE void RowGradient(const T* row, size_t cols, float max, double sum, size_t target,
                             float grad_scale, T* out) {

@@ -9,8 +9,8 @@
 
 namespace geminid::kernels {
 
-// x[r,c] += bias[c] for x[rows,cols], added in fp32 and rounded once. Matmul can add the bias of a
-// linear layer itself; this is for where the sum over ranks comes in between.
+// x[r,c] += bias[c] for x[rows,cols], added in fp32 and rounded once. Matmul can add a linear
+// layer's bias itself; BiasAdd is for layers that sum over ranks before they add the bias.
 template <typename T>
 Status BiasAdd(size_t rows, size_t cols, const T* bias, T* x);
 

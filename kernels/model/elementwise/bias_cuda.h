@@ -9,16 +9,16 @@
 // kernels/model/elementwise/bias.h on a GPU.
 namespace geminid::kernels {
 
-// With the bits of BiasAdd.
+// The bits are those of BiasAdd.
 template <typename T>
 Status BiasAddCuda(size_t rows, size_t cols, const T* bias, T* x, CudaStream stream);
 
 // Bytes of workspace on the device for ColumnSumCuda.
 size_t ColumnSumCudaWorkspaceBytes(size_t rows, size_t cols);
 
-// ColumnSum, with its rows added in another order, which is fixed by the shape
-// (kernels/runtime/cuda/column_sums.cuh): the same bits on every run and GPU, and those of the host
-// but for the rounding of fp32 sums. `workspace` is 64-byte aligned.
+// ColumnSum with the rows added in another order, which the shape fixes
+// (kernels/runtime/cuda/column_sums.cuh). The bits are the same on every run and GPU; they differ
+// from the host's by the rounding of fp32 sums. `workspace` is 64-byte aligned.
 template <typename T>
 Status ColumnSumCuda(size_t rows, size_t cols, const T* x, T* out, bool accumulate, void* workspace,
                      size_t workspace_bytes, CudaStream stream);

@@ -8,7 +8,7 @@
 
 namespace geminid::kernels {
 
-// ResidualAdd (kernels/model/elementwise/residual.h) on a GPU, with its bits.
+// ResidualAdd (kernels/model/elementwise/residual.h) on a GPU, with the same bits.
 template <typename T>
 Status ResidualAddCuda(const T* a, const T* b, size_t count, T* out, CudaStream stream);
 

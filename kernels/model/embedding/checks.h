@@ -10,7 +10,7 @@
 
 namespace geminid::kernels {
 
-// Element counts of the activation and of the table.
+// Checks the shape; counts the elements of the activation and of the table.
 inline Status CheckEmbeddingShape(const EmbeddingShape& shape, size_t* activation, size_t* table) {
   if (shape.hidden == 0 || shape.rows > shape.vocabulary ||
       shape.first_row > shape.vocabulary - shape.rows) {
@@ -20,10 +20,10 @@ inline Status CheckEmbeddingShape(const EmbeddingShape& shape, size_t* activatio
   return status == Status::kOk ? CheckedProduct(shape.rows, shape.hidden, table) : status;
 }
 
-// Whether the ids can be looked at: a GPU's cannot.
+// Whether the host can read the ids; it cannot read those in device memory.
 enum class Ids { kReadable, kOnDevice };
 
-// Shape and ids; element counts of the activation and of the table.
+// Checks shape and ids; counts the elements of the activation and of the table.
 inline Status CheckEmbedding(const EmbeddingShape& shape, const int32_t* ids, Ids where,
                              size_t* activation, size_t* table) {
   Status status = CheckEmbeddingShape(shape, activation, table);
@@ -55,7 +55,7 @@ Status CheckEmbeddingForward(const EmbeddingShape& shape, const int32_t* ids, Id
                       {Buffer::Of(y, activation)});
 }
 
-// `table_count`: elements of the table.
+// *table_count receives the number of elements of the table.
 template <typename T>
 Status CheckEmbeddingBackward(const EmbeddingShape& shape, const int32_t* ids, Ids where,
                               const T* dy, T* dtable, size_t* table_count) {
@@ -66,7 +66,7 @@ Status CheckEmbeddingBackward(const EmbeddingShape& shape, const int32_t* ids, I
                       {Buffer::Of(dtable, *table_count)});
 }
 
-// `positions`: elements of the table of positions.
+// *positions receives the number of elements of the table of positions.
 template <typename T>
 Status CheckPositionBackward(size_t batch, size_t sequence, size_t hidden, const T* dy,
                              T* dpositions, size_t* positions) {

@@ -5,9 +5,9 @@
 // The table may hold only the rows [first_row, first_row + rows) of a vocabulary that is split over
 // ranks: ids of other rows give zeros, so that the sum over ranks is the
 // embedding (give position_table to one rank only).
-// Gradients of a row are summed in fp32: of each kEmbeddingChunkTokens of its tokens, in token
-// order, then those sums in order. They are rounded to T once: no atomics, the same bits on every
-// run. T is float or BFloat16.
+// A row's gradients are summed in fp32 in token order, kEmbeddingChunkTokens tokens to a chunk; the
+// chunks' sums are then added in order and rounded to T once. There are no atomics: the bits are
+// the same on every run. T is float or BFloat16.
 #ifndef GEMINID_KERNELS_MODEL_EMBEDDING_EMBEDDING_H_
 #define GEMINID_KERNELS_MODEL_EMBEDDING_EMBEDDING_H_
 
@@ -29,8 +29,8 @@ struct EmbeddingShape {
   size_t rows = 0;        // rows of the table
 };
 
-// y[tokens,hidden]. Adds position_table[t mod sequence] (one rounding) unless position_table is
-// null; `sequence` is then ignored.
+// Writes y[tokens,hidden]. Adds position_table[t mod sequence] (one rounding) unless position_table
+// is null; without a position_table `sequence` is ignored.
 template <typename T>
 Status EmbeddingForward(const EmbeddingShape& shape, const int32_t* ids, const T* table,
                         const T* position_table, size_t sequence, T* y);

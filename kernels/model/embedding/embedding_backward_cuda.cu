@@ -16,7 +16,7 @@ inline constexpr unsigned kDigits = 1U << kDigitBits;
 inline constexpr unsigned kTileTokens = 1024;
 inline constexpr unsigned kChunk = kEmbeddingChunkTokens;
 
-// What tokens are sorted by: their row of the table; of an id that is no row of it, `rows`.
+// The sort key of a token: its row of the table, or `rows` if its id is no row of the table.
 struct RowsOfTokens {
   __device__ uint64_t RowOf(uint64_t token) const {
     const uint64_t row = static_cast<uint64_t>(ids[token]) - first_row;  // wraps when below
@@ -29,8 +29,8 @@ struct RowsOfTokens {
   uint64_t tokens;
 };
 
-// One pass of a radix sort, least digit first. A block has a tile of tokens and a thread for each
-// value of the digit, which finds the tokens that have it in their order.
+// One pass of a radix sort, least digit first. A block has a tile of tokens and one thread per
+// value of the digit, which finds the tokens with this digit in their order.
 struct DigitPass {
   static constexpr unsigned kNone = kDigits;
 
@@ -42,7 +42,7 @@ struct DigitPass {
   }
 
   RowsOfTokens rows;
-  const uint32_t* from;  // the order so far; null: that of the tokens
+  const uint32_t* from;  // the order so far; null: token order
   unsigned shift;
 };
 
@@ -70,7 +70,7 @@ struct CountDigits {
 };
 GEMINID_KERNEL(geminid_embedding_count_digits, CountDigits);
 
-// One block: counts become the place of the first token of each tile and digit.
+// One block turns counts into the first position of each tile's tokens with each digit.
 struct PlaceDigits {
   static constexpr unsigned kThreads = kDigits;
 
@@ -128,7 +128,7 @@ struct MoveTokens {
 };
 GEMINID_KERNEL(geminid_embedding_move_tokens, MoveTokens);
 
-// starts[at]: the first position of the row of the token at this one, in `order`.
+// starts[at]: the first position in `order` with the same row as the position `at`.
 struct FindStarts {
   static constexpr unsigned kThreads = cuda::kThreads;
 
@@ -157,7 +157,7 @@ GEMINID_KERNEL(geminid_embedding_find_starts, FindStarts);
 inline constexpr unsigned kSumThreads = 128;
 inline constexpr unsigned kSumBlockColumns = kSumThreads * kRowVector;
 
-// Sums over sorted tokens. A block has a position and columns; a thread 8 of these.
+// Sums over sorted tokens. A block has one position and some columns; a thread has 8 of these.
 template <typename T>
 struct SortedTokens {
   __device__ uint64_t PositionOfBlock() const { return blockIdx.x / column_blocks; }
@@ -165,7 +165,7 @@ struct SortedTokens {
     return (blockIdx.x % column_blocks * kSumThreads + threadIdx.x) * uint64_t{kRowVector};
   }
 
-  // How many of the kChunk tokens from `at` on are of the row that starts at `start`.
+  // How many of the kChunk tokens from `at` on belong to the row that starts at `start`.
   __device__ unsigned ChunkTokens(uint64_t at, uint64_t start) const {
     if (at + kChunk <= rows.tokens && starts[at + kChunk - 1] == start) return kChunk;
     unsigned n = 0;
@@ -210,7 +210,7 @@ struct SortedTokens {
   bool words;  // every row of dy and dtable lies on 16 bytes
 };
 
-// Rows of one chunk are finished; of others the full chunks are left in `partial`.
+// Finishes rows of one chunk; leaves the full chunks of other rows in `partial`.
 template <typename T>
 struct AddTokens {
   static constexpr unsigned kThreads = kSumThreads;
@@ -308,7 +308,7 @@ struct Layout {
   size_t Bytes() const { return 3 * order_bytes + counts_bytes + partial_bytes; }
 };
 
-// Sorts the tokens by row in `places[0]` and `places[1]` in turn; *order is the one that has them.
+// Sorts the tokens by row in `places[0]` and `places[1]` in turn; *order is the one that is sorted.
 Status SortTokens(const cuda::RowsOfTokens& rows, size_t tiles, uint32_t* const (&places)[2],
                   uint32_t* counts, const uint32_t** order, CudaStream stream) {
   const uint32_t* from = nullptr;

@@ -8,21 +8,21 @@
 #include "kernels/runtime/common/status.h"
 #include "kernels/runtime/cuda/stream.h"
 
-// kernels/model/embedding/embedding.h on a GPU, with the bits of the host and without
-// atomics. The ids lie on the device and are not checked: one that is no row of the table counts as
-// a row of another rank.
+// kernels/model/embedding/embedding.h on a GPU, with the bits of the host and without atomics. The
+// ids lie on the device and are not checked: an id outside of the table counts as a row of another
+// rank.
 namespace geminid::kernels {
 
 template <typename T>
 Status EmbeddingForwardCuda(const EmbeddingShape& shape, const int32_t* ids, const T* table,
                             const T* position_table, size_t sequence, T* y, CudaStream stream);
 
-// Bytes of workspace on the device for the backward pass: 12 for each token, 2 KiB for every 1024
-// tokens, and the fp32 row of every kEmbeddingChunkTokens tokens.
+// Bytes of workspace on the device for the backward pass: 12 per token, 2 KiB per 1024 tokens, and
+// one fp32 row per kEmbeddingChunkTokens tokens.
 size_t EmbeddingCudaWorkspaceBytes(const EmbeddingShape& shape);
 
-// Sorts the tokens by row, then sums: cost O(tokens * hidden + rows * hidden), spread over the
-// device however often one token occurs. `workspace` is 64-byte aligned.
+// Sorts the tokens by row, then sums. Cost O(tokens * hidden + rows * hidden), spread over the
+// device even if one token occurs very often. `workspace` is 64-byte aligned.
 template <typename T>
 Status EmbeddingBackwardCuda(const EmbeddingShape& shape, const int32_t* ids, const T* dy,
                              T* dtable, bool accumulate, void* workspace, size_t workspace_bytes,

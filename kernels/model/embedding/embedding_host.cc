@@ -51,7 +51,7 @@ HWY_INLINE void EmbeddingForwardLoop(const EmbeddingShape& shape, const int32_t*
   }
 }
 
-// Of `n` columns, from `dy` on, of the tokens [begin, end) of the order.
+// The sum of `n` columns, from `dy` on, of the tokens [begin, end) of the order.
 template <typename T>
 HWY_INLINE F32x16 ChunkSum(const RowTokens& tokens, size_t begin, size_t end, const T* dy,
                            size_t hidden, size_t n) {

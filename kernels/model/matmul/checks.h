@@ -1,4 +1,4 @@
-// Where the matrices of a product lie. Internal to matmul.
+// How the matrices of a product are stored. Internal to matmul.
 #ifndef GEMINID_KERNELS_MODEL_MATMUL_CHECKS_H_
 #define GEMINID_KERNELS_MODEL_MATMUL_CHECKS_H_
 

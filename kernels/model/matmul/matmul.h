@@ -17,7 +17,7 @@ namespace geminid::kernels {
 
 enum class Transpose : uint8_t { kNo, kYes };
 
-// What is multiplied. Matrices are row-major. A row stride is in elements; 0 means dense.
+// The shape of a product. Matrices are row-major. A row stride is in elements; 0 means dense.
 struct MatmulShape {
   size_t m = 0;                            // rows of C
   size_t n = 0;                            // columns of C
@@ -33,15 +33,15 @@ struct MatmulShape {
   friend bool operator==(const MatmulShape&, const MatmulShape&) = default;
 };
 
-// How the product is computed. kAuto is kNative where the CPU has the instructions for In, else
-// kWiden: an fp32 copy of A in the workspace, and of B and C panel by panel. Tests choose; callers
-// keep kAuto. kNative first copies blocks of those fp32 operands whose rows are long.
+// kNative multiplies the operands, but first copies blocks of fp32 operands with long rows. kWiden
+// multiplies fp32 copies: A whole, B and C panel by panel. kAuto is kNative where the CPU has the
+// instructions for In, else kWiden. Only tests choose; callers keep kAuto.
 enum class MatmulPath : uint8_t { kAuto, kNative, kWiden };
 
-// Bytes that Matmul needs in its workspace for this shape on so many threads. Plans the product on
-// the first call for a shape (about a millisecond) and remembers the plan: at most 64 plans per
-// thread are kept, the least recently used one goes first. Errors: a dimension of 0, or one above
-// 2^31 - 1; 0 threads.
+// Bytes of workspace that Matmul needs for this shape on `threads` threads. The first call for
+// a shape plans the product (about a millisecond). Each thread caches at most 64 plans and
+// evicts the least recently used one. Errors: a dimension of 0, or one above 2^31 - 1; 0
+// threads.
 template <typename In, typename Out>
 Status MatmulWorkspaceBytes(const MatmulShape& shape, size_t* workspace_bytes,
                             MatmulPath path = MatmulPath::kAuto, size_t threads = 1);
@@ -55,7 +55,7 @@ Status Matmul(const MatmulShape& shape, const In* a, const In* b, const Out* bia
               void* workspace, size_t workspace_bytes, MatmulPath path = MatmulPath::kAuto,
               ThreadPool* pool = nullptr);
 
-// Whether this processor has instructions that multiply bf16, and base::MaxIsa() allows them; where
+// Whether this processor has instructions that multiply bf16, and base::MaxIsa() allows them. If
 // not, kAuto multiplies fp32 copies.
 bool HasNativeBFloat16();
 

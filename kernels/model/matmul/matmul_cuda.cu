@@ -6,22 +6,22 @@
 namespace geminid::kernels {
 namespace cuda {
 
-// A block of 256 threads makes 64 x 64 elements of C: thread (y, x) of 16 x 16 the rows 4y .. 4y+3
-// and the columns x, x+16, x+32, x+48.
+// A block of 256 threads computes 64 x 64 elements of C. Of 16 x 16 threads, thread (y, x) computes
+// the rows 4y .. 4y+3 and the columns x, x+16, x+32, x+48.
 inline constexpr unsigned kProductTile = 64;
 inline constexpr unsigned kProductLanes = 16;
 inline constexpr unsigned kProductRows = 4;
 inline constexpr unsigned kProductColumns = kProductTile / kProductLanes;
-inline constexpr unsigned kProductSlice = 32;  // of the sums' length, staged at once
+inline constexpr unsigned kProductSlice = 32;  // elements of k, staged at once
 
-// [k][row or column]; a row of shared memory ends with a word that keeps two off the same banks.
+// [k][row or column]; a row ends with a padding word, so that two do not hit the same banks.
 using ProductSlice = float[kProductSlice][kProductTile + 1];
 
 // One operand, seen as `lines` lines (rows of op(A), columns of op(B)) of k elements each.
 template <typename In>
 struct ProductOperand {
-  // to[e][line] of kProductSlice elements from `begin` on of the tile's lines; zeros around what
-  // exists. Neighbouring threads read what is neighbouring in memory.
+  // Loads kProductSlice elements from `begin` on of the tile's lines into to[e][line]; zeros beyond
+  // the matrix. Neighbouring threads read neighbouring memory.
   __device__ void Stage(uint64_t first_line, uint64_t begin, ProductSlice& to) const {
     for (unsigned i = threadIdx.x; i < kProductTile * kProductSlice; i += kThreads) {
       const unsigned line = along_k ? i / kProductSlice : i % kProductTile;

@@ -7,10 +7,10 @@
 
 namespace geminid::kernels {
 
-// C = scale op(A) op(B) (+ bias) (+ C) on a GPU: kernels/model/matmul/matmul.h, but that every
-// element is one chain of fp32 multiply-adds over increasing k. So its bits depend on its row of
-// op(A) and its column of op(B) alone, and are those of MatmulByRows where B is not transposed. On
-// the general cores, not the matrix units: for where no library has it. Instantiated as Matmul is.
+// Matmul (kernels/model/matmul/matmul.h) on a GPU: C = scale op(A) op(B) (+ bias) (+ C). An element
+// is one chain of fp32 multiply-adds over increasing k: its bits depend on its row of op(A) and its
+// column of op(B) alone, and are those of MatmulByRows if B is not transposed. Uses CUDA cores, not
+// tensor cores, for products that no library supports. Instantiated as Matmul is.
 template <typename In, typename Out>
 Status MatmulCuda(const MatmulShape& shape, float scale, const In* a, const In* b, const Out* bias,
                   Out* c, CudaStream stream);

@@ -37,7 +37,7 @@ void Convert(const CastRows& rows, const float* from, BFloat16* to) {
   (void)CastRowsToBFloat16(rows, from, to);
 }
 
-// Between a stored matrix and its dense copy; buffers of Matmul, so the casts cannot refuse them.
+// Converts a stored matrix to or from a copy. Matmul checked the buffers, so casts cannot refuse.
 template <typename From, typename To>
 void ConvertMatrix(ThreadPool* pool, const From* from, size_t from_stride, To* to, size_t to_stride,
                    size_t rows, size_t cols) {
@@ -68,7 +68,7 @@ constexpr DataType TypeOf() {
   return std::is_same_v<T, float> ? DataType::f32 : DataType::bf16;
 }
 
-// The fp32 copy of a transposed A, turned to [m,k]: the product does not read down long rows.
+// Makes the fp32 copy of a transposed A as [m,k]: the product then does not read down long rows.
 template <typename T>
 void WidenTransposed(ThreadPool* pool, const MatmulShape& s, const T* a, float* to,
                      size_t to_stride) {
@@ -96,7 +96,7 @@ PlanKey KeyOf(const MatmulShape& shape, const MatmulTile& tile) {
   return {part, TypeOf<In>(), TypeOf<Out>()};
 }
 
-// What one thread needs beside the matrices. Throws as Plan does.
+// Bytes that one thread needs besides the matrices. Throws as Plan does.
 template <typename In, typename Out>
 size_t ScratchpadBytes(const MatmulShape& shape) {
   const MatmulTiles tiles(shape);
@@ -112,7 +112,7 @@ size_t ScratchpadBytes(const MatmulShape& shape) {
   return RoundUpTo(most, kWorkspaceAlignment);
 }
 
-// Tile after tile; `scratchpads` has ScratchpadBytes for each thread.
+// Computes tile after tile; `scratchpads` has ScratchpadBytes for each thread.
 template <typename In, typename Out>
 Status RunTiles(const MatmulShape& s, const In* a, const In* b, const Out* bias, Out* c,
                 void* scratchpads, size_t scratchpad_bytes, ThreadPool* pool) {
@@ -135,8 +135,8 @@ Status RunTiles(const MatmulShape& s, const In* a, const In* b, const Out* bias,
   });
 }
 
-// A product on fp32 copies, panel after panel. What lies where in the workspace, in bytes: A and
-// the bias whole, then for each thread a panel of B, a tile of C and the scratchpad of their
+// A product on fp32 copies, panel after panel. The layout of the workspace, in bytes: all of A
+// and the bias, then for each thread a panel of B, a tile of C and the scratchpad of their
 // product.
 template <typename Out>
 struct Widening {
@@ -175,7 +175,7 @@ struct Widening {
     return {part, DataType::f32, DataType::f32};
   }
 
-  // fp32 is summed where it will stay.
+  // fp32 results are summed in C itself.
   static constexpr bool kHasTile = !std::is_same_v<Out, float>;
 
   const MatmulShape shape;
@@ -233,7 +233,7 @@ Status RunWide(const MatmulShape& shape, const In* a, const In* b, const Out* bi
   }
   if (shape.bias) WidenMatrix(pool, bias, {1, shape.n, shape.n}, wide_bias);
   const size_t row_tiles = wide.tiles.row_tiles();
-  // The panel whose copy a thread has: tiles of one panel come one after the other.
+  // The panel whose copy a thread holds: tiles of one panel come one after the other.
   std::vector<size_t> held(ThreadsOf(pool), wide.tiles.panels());
   return RunTasks(pool, wide.tiles.panels() * row_tiles, [&](size_t task, size_t thread) {
     const SingleThread single_thread;
@@ -269,7 +269,7 @@ bool UseNative(MatmulPath path) {
   return std::is_same_v<In, float> || HasNativeBFloat16();
 }
 
-// Whether a product on the operands themselves is better on copies of their blocks.
+// Whether a native product is faster on copies of the operands' blocks.
 template <typename In>
 bool Packs(const MatmulShape& shape, MatmulPath path) {
   return std::is_same_v<In, float> && UseNative<In>(path) && PackingOf(shape).any();

@@ -16,11 +16,11 @@ namespace {
 using gpu::LtStatus;
 using gpu::LtType;
 
-// What vector loads and the tensor memory accelerator want; more alignment changes nothing.
+// Enough for vector loads and the tensor memory accelerator; more alignment changes nothing.
 constexpr uint64_t kAlignmentMax = 16;
-// What the library's vendor advises for its largest GPUs.
+// The workspace that the library's vendor advises for its largest GPUs.
 constexpr uint64_t kWorkspaceMax = uint64_t{32} << 20;
-// Of fp32, for a result that is summed in parts.
+// Copies of the fp32 result, for sums that are split into parts.
 constexpr uint64_t kWorkspaceCopies = 8;
 
 template <typename T>
@@ -35,7 +35,7 @@ uint64_t AlignmentOf(const void* address) {
   return uint64_t{1} << std::countr_zero(value);
 }
 
-// By the shape alone: with what happens to be free, the choice would depend on the arena.
+// Depends on the shape alone: with free memory as the limit, the choice would depend on the arena.
 uint64_t WorkspaceLimit(const MatmulShape& shape) {
   const uint64_t result = shape.m * shape.n * sizeof(float);
   return std::min(kWorkspaceMax, kWorkspaceCopies * result);
@@ -125,7 +125,7 @@ bool MatmulLibrary::Describe(const Question& question, MatmulPlan* plan) {
   const auto left = transpose(shape.transpose_b);
   const auto right = transpose(shape.transpose_a);
   const auto epilogue = shape.bias ? gpu::LtEpilogue::kBias : gpu::LtEpilogue::kDefault;
-  // Only its alignment is read when a choice is made.
+  // Only the bias's alignment is read when an algorithm is chosen.
   const auto* const bias =
       shape.bias ? reinterpret_cast<const void*>(question.bias_alignment) : nullptr;
   const auto layout = [&](LtType type, const MatrixStorage& storage, gpu::LtLayout* made) {

@@ -1,4 +1,4 @@
-// Matrix products on a GPU by cuBLASLt, which is loaded if it is there.
+// Matrix products on a GPU by cuBLASLt, which is loaded at run time if it is installed.
 #ifndef GEMINID_KERNELS_MODEL_MATMUL_MATMUL_LIBRARY_CUDA_H_
 #define GEMINID_KERNELS_MODEL_MATMUL_MATMUL_LIBRARY_CUDA_H_
 
@@ -26,11 +26,11 @@ struct MatmulOperands {
   Out* c = nullptr;
 };
 
-// How one shape is multiplied: found once, and kept.
+// How one shape is multiplied; found once and cached.
 struct MatmulPlan {
   gpu::LtMatmul product = nullptr;
-  // The library's matrices are column-major: its left factor is our B, its right one our A, and
-  // its result our C, each transposed by being read so.
+  // The library's matrices are column-major, so it reads our row-major B, A and C as their
+  // transposes: B is its left factor, A its right one, and C its result.
   gpu::LtLayout left = nullptr;
   gpu::LtLayout right = nullptr;
   gpu::LtLayout result = nullptr;
@@ -39,33 +39,33 @@ struct MatmulPlan {
   bool supported = false;
 };
 
-// The library and its plans, of one context and one thread.
+// The library and its plans, for one context and one thread.
 //
-// As Matmul (matmul.h), sums are fp32, on the matrix units for 16-bit types and without TF32 for
-// fp32, and rounded once: algorithms that add partial sums in a narrower type are not allowed. The
-// library chooses among the others by its version, the GPU, the shape and strides, and the
-// alignment of the operands up to 16 bytes; and by nothing else, so that a shape has the same bits
-// wherever its operands lie and whatever memory is free. Rows of one product may depend on how many
-// there are: where that must not be, MatmulCuda is right.
+// As in Matmul (matmul.h), sums are fp32 and rounded once. 16-bit types use tensor cores; fp32 does
+// not use TF32. Algorithms that add partial sums in a narrower type are not allowed. The library
+// chooses among the others by its version, the GPU, the shape, the strides and the operands'
+// alignment up to 16 bytes alone. So a shape has the same bits wherever its operands lie and
+// whatever memory is free. A row's bits may depend on the number of rows; where they must not, use
+// MatmulCuda.
 class MatmulLibrary {
  public:
-  // In the calling thread's current context, for a driver of that version. Null with `error` set
-  // where there is no library, or it does not start.
+  // Loads the library in the calling thread's current context, for a driver of `driver_version`.
+  // Null, with `error` set, if there is no library or it does not start.
   static std::unique_ptr<MatmulLibrary> Load(int driver_version, std::string* error);
   MatmulLibrary(const MatmulLibrary&) = delete;
   MatmulLibrary& operator=(const MatmulLibrary&) = delete;
-  ~MatmulLibrary();  // what is queued has been waited for
+  ~MatmulLibrary();  // the caller has waited for all queued work
 
-  // The plan for a product, in `plan` until the library ends; MatmulCuda's errors. kUnsupported if
-  // the library has no algorithm for it: that is kept, too, and MatmulCuda is for it.
-  // Instantiated for <float, float> and, of BFloat16 and Float16, <T, T> and <T, float>.
+  // Finds the plan for a product; *plan is valid until this object ends. Errors as MatmulCuda.
+  // kUnsupported, which is cached too, if the library has no algorithm: then use MatmulCuda.
+  // Instantiated for <float, float> and, for T = BFloat16 and Float16, <T, T> and <T, float>.
   template <typename In, typename Out>
   Status Plan(const MatmulShape& shape, const MatmulOperands<In, Out>& operands,
               const MatmulPlan** plan);
 
   // Queues the product that `plan` was made for. `workspace` holds plan.workspace_bytes bytes of
-  // the device, 64-byte aligned, which are free again when the stream has passed. kUnsupported if
-  // it is refused, and then last_refusal() says why.
+  // device memory, 64-byte aligned, which are free again once the stream has run the product.
+  // kUnsupported if the library refuses the product; last_refusal() then says why.
   template <typename In, typename Out>
   Status Run(const MatmulShape& shape, const MatmulPlan& plan,
              const MatmulOperands<In, Out>& operands, void* workspace, size_t workspace_bytes,
@@ -78,7 +78,7 @@ class MatmulLibrary {
   size_t unsupported_shapes() const;
 
  private:
-  // A product as far as it matters for the choice.
+  // The facts of a product by which its plan is chosen.
   using Key = std::array<uint64_t, 16>;
   struct Question;
 

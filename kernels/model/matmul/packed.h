@@ -1,5 +1,5 @@
-// A product of fp32 matrices with long rows: each thread copies what a block of the product reads.
-// Internal to matmul.
+// A product of fp32 matrices with long rows: each thread copies the operands of a block of the
+// product and multiplies the copies. Internal to matmul.
 #ifndef GEMINID_KERNELS_MODEL_MATMUL_PACKED_H_
 #define GEMINID_KERNELS_MODEL_MATMUL_PACKED_H_
 
@@ -23,7 +23,7 @@ class PackedProduct {
   // `shape` has its strides filled in. Throws as Plan does.
   explicit PackedProduct(const MatmulShape& shape);
 
-  // Of workspace. A thread has a block of A, a block of B, and the scratchpad of their product.
+  // Bytes of workspace. A thread has a block of A, one of B and the scratchpad of their product.
   size_t bytes(size_t threads) const { return threads * of_thread_; }
 
   Status Run(const Operands& operands, void* workspace, ThreadPool* pool) const;
@@ -32,7 +32,7 @@ class PackedProduct {
   struct Block {
     Granule rows, cols, depth;
   };
-  struct Held;  // what the copies of a thread are of
+  struct Held;  // which blocks a thread has copied
 
   PlanKey KeyOf(const Block& block) const;
   void Multiply(const Operands& operands, const Block& block, char* own, Held* held) const;

@@ -11,7 +11,7 @@
 namespace geminid::kernels {
 namespace {
 
-// Row by row; those of a transposed matrix are columns of `storage`.
+// Copies row by row; the rows of a transposed matrix are columns of `storage`.
 void Pack(Transpose transpose, const MatrixStorage& storage, const float* from, float* to,
           size_t to_stride) {
   if (transpose == Transpose::kYes) return TransposeFloats(storage, from, to, to_stride);
@@ -48,7 +48,7 @@ PackedProduct::PackedProduct(const MatmulShape& shape)
       scratchpad_offset_(b_offset_ +
                          (packing_.b ? FloatRowBytes(tiles_.Depth(0).size() * b_stride_) : 0)) {
   size_t scratchpad = 0;
-  // The last rows, columns and parts of the sums may be fewer.
+  // The last block of each dimension may be smaller.
   for (const size_t row : {size_t{0}, tiles_.row_tiles() - 1}) {
     for (const size_t col : {size_t{0}, tiles_.col_tiles() - 1}) {
       for (const size_t depth : {size_t{0}, tiles_.depths() - 1}) {

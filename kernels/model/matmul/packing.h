@@ -1,10 +1,10 @@
-// Which operands of an fp32 product are copied together before it, and in which blocks. Internal to
-// matmul. Pure: decided by the shape and its strides alone, so the bits of C do not depend on
-// threads.
+// Which operands of an fp32 product are packed first (copied to dense blocks), and in which blocks.
+// Internal to matmul. Pure: depends on the shape and its strides alone, so the bits of C do not
+// depend on threads.
 //
-// For tiles with an edge of fewer than about 526 elements oneDNN multiplies operands where they
-// lie. Where a row of theirs is long, the few elements that it needs of each row at a time lie in
-// lines that share a set of the cache, and on a page each: the product runs at half of its speed.
+// oneDNN multiplies tiles with an edge of fewer than about 526 elements without packing them. With
+// long rows, the few elements that it reads of each row at a time lie in cache lines of the same
+// set, and each on a page of its own: the product runs at half of its speed.
 #ifndef GEMINID_KERNELS_MODEL_MATMUL_PACKING_H_
 #define GEMINID_KERNELS_MODEL_MATMUL_PACKING_H_
 
@@ -22,24 +22,24 @@ struct Packing {
   bool any() const { return a || b; }
 };
 
-// Whether a copy pays for a matrix that is read down its columns, whose rows are a stride apart,
-// and of which a product reads each element so many times. As measured on a processor with AVX2:
-// twice as fast where rows are long, and some percent where they are shorter.
+// Whether copying pays for a matrix that is read down its columns. Its rows are `stride` apart, and
+// the product reads each element `uses` times. Measured with AVX2: twice as fast for long rows, and
+// a few percent faster for shorter ones.
 constexpr bool CopyPays(size_t stride, size_t uses) {
   return (stride >= 1024 && uses >= 64) || (stride >= 512 && uses >= 1024);
 }
 
-// For a shape whose strides are filled in.
+// The packing of a shape whose strides are filled in.
 inline Packing PackingOf(const MatmulShape& s) {
   if (!MatmulTiles::Pays(s)) return {};
-  // oneDNN reads the rows of a transposed B 16 at a time: short parts of long rows pay too.
+  // oneDNN reads a transposed B 16 rows at a time: copying pays for short parts of long rows too.
   const bool rows_pay = s.b_stride >= 2048 && s.k <= 512 && s.m >= 256;
   return {.a = s.transpose_a == Transpose::kYes && CopyPays(s.a_stride, s.n),
           .b = s.transpose_b == Transpose::kYes ? rows_pay : CopyPays(s.b_stride, s.m)};
 }
 
-// The blocks of such a product: tiles of C, and parts of the sums, so that what is copied at a time
-// is bounded. At least eight tiles, which 2, 4 and 8 threads share evenly, where the matrix allows.
+// The blocks of a packed product: tiles of C times slices of k, so that each copy has a bounded
+// size. There are at least eight tiles, if the matrix allows: 2, 4 and 8 threads share them evenly.
 class PackedTiles {
  public:
   PackedTiles(const MatmulShape& s, const Packing& packing)

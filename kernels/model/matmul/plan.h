@@ -59,7 +59,7 @@ class PlanCache {
   std::list<Entry> entries_;
 };
 
-// While alive, oneDNN uses only the calling thread. Its OpenMP team would have other threads spin
+// While alive, oneDNN uses only the calling thread. With its OpenMP team, other threads would spin
 // for work, and the number of threads would decide how sums are split.
 class SingleThread {
  public:

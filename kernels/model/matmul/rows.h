@@ -3,13 +3,13 @@
 //   C[m,n] = A[m,k] op(B)[k,n] (+ bias[n]) (+ C)
 //
 // The bits of a row of C depend on that row of A, on B, n, k and the element types alone: not on m,
-// on which row it is, or on threads. (Matmul's may: how it sums is chosen by the whole shape.) So a
-// token gives the same numbers whether it is computed alone or among others, which is what makes
-// generating with remembered keys and values the same as without.
+// on the row's index, or on threads. (Matmul chooses its sums by the whole shape, m included.) So a
+// token has the same numbers whether it is computed alone or among others, and generation gives the
+// same results with a KV cache as without one.
 //
-// Sums are fp32 in a fixed order, rounded to the element type of C once, after the bias and the old
-// C were added. B is read as it lies, once for every eight rows: made for few rows, and at some
-// cost to many. T is float or BFloat16.
+// Sums are fp32 in a fixed order, rounded to C's element type once, after the bias and the old C
+// were added. B is read in place, once per eight rows of A (four without AVX-512). So few rows are
+// fast, and many rows cost more than in Matmul. T is float or BFloat16.
 #ifndef GEMINID_KERNELS_MODEL_MATMUL_ROWS_H_
 #define GEMINID_KERNELS_MODEL_MATMUL_ROWS_H_
 

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
-// Sums in registers: eight of the 16 of AVX2 where a vector is one of them twice.
+// Rows whose sums stay in registers: with AVX2 an F32x16 takes two of 16 registers.
 inline constexpr size_t kRowsAtOnce = kParts == 1 ? 8 : 4;
 
 // Columns [col, col + count) of `rows` rows, count <= 16. Each element is one chain of

@@ -1,8 +1,8 @@
-// How a product is cut into tiles of C for several threads. Internal to matmul. Pure.
+// How a product is divided into tiles of C for several threads. Internal to matmul. Pure.
 //
-// The cut depends on the shape alone, so the bits of C do not depend on threads. Tiles are large
-// enough that packing the operands again for each costs little, and at least eight, which 2, 4 and
-// 8 threads share evenly, where the matrix allows. Small products are one tile.
+// The tiles depend on the shape alone, so the bits of C do not depend on threads. Tiles are so
+// large that packing the operands again for each costs little. There are at least eight, if the
+// matrix allows: 2, 4 and 8 threads share them evenly. Small products are one tile.
 #ifndef GEMINID_KERNELS_MODEL_MATMUL_TILES_H_
 #define GEMINID_KERNELS_MODEL_MATMUL_TILES_H_
 
@@ -21,8 +21,8 @@ struct MatmulTile {
   size_t cols = 0;
 };
 
-// Of the copy of a matrix: a line of the cache beyond its row, so that neighbouring rows do not
-// share a set of the cache when a row is a power of two.
+// The row stride of a matrix copy: one cache line more than a row, so that neighbouring rows do not
+// share a cache set when the row length is a power of two.
 inline size_t PaddedStride(size_t cols) {
   constexpr size_t kLine = 16;
   return GranuleCount(cols, kLine) * kLine + kLine;
@@ -40,7 +40,7 @@ class MatmulTiles {
     cols_ = Edge(n_, std::clamp<size_t>(n_ / kEdgeMin, 1, wanted));
   }
 
-  // Small products take less time than some wake-ups of a thread.
+  // Small products take less time than waking some threads.
   static bool Pays(const MatmulShape& s) {
     constexpr double kTiledOperationsMin = 4e6;
     return 2 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k) >=
@@ -72,8 +72,8 @@ class MatmulTiles {
   size_t cols_;
 };
 
-// The same for a product that is computed on fp32 copies. The columns are in panels, so that the
-// copy of a panel of B and the tile of C that it makes stay in a core's cache, and are never in
+// The tiles of a product that is computed on fp32 copies. Columns form panels, so narrow that
+// the copy of a panel of B and its tile of C stay in a core's cache and are never written to
 // memory.
 class WideTiles {
  public:

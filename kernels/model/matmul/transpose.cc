@@ -6,7 +6,7 @@ namespace geminid::kernels {
 namespace {
 
 constexpr size_t kEdge = 4;
-// The 16 bytes that every processor has. Wider ones gain nothing: stores bound this.
+// 16-byte vectors, which every processor has. Wider ones gain nothing: stores are the bottleneck.
 using Four __attribute__((vector_size(kEdge * sizeof(float)))) = float;
 
 Four LoadFour(const float* from) {
@@ -17,7 +17,7 @@ Four LoadFour(const float* from) {
 
 void Store(const Four& values, float* to) { std::memcpy(to, &values, sizeof(values)); }
 
-// A block of kEdge x kEdge.
+// Transposes a block of kEdge x kEdge.
 void TransposeBlock(const float* from, size_t from_stride, float* to, size_t to_stride) {
   const Four a = LoadFour(from), b = LoadFour(from + from_stride);
   const Four c = LoadFour(from + 2 * from_stride), d = LoadFour(from + 3 * from_stride);
@@ -36,8 +36,8 @@ void TransposeBlock(const float* from, size_t from_stride, float* to, size_t to_
 void TransposeFloats(const MatrixStorage& storage, const float* from, float* to, size_t to_stride) {
   const auto [rows, cols, stride] = storage;
   const size_t whole_rows = rows / kEdge * kEdge, whole_cols = cols / kEdge * kEdge;
-  // Along a few rows of `from`: lines of more than a cache's ways, a power of two apart, would
-  // evict each other before they are read to their ends.
+  // Goes along a few rows of `from`. Otherwise lines a power of two apart, more than a cache has
+  // ways, would evict each other before they are read to their ends.
   for (size_t r = 0; r < whole_rows; r += kEdge) {
     for (size_t c = 0; c < whole_cols; c += kEdge) {
       TransposeBlock(from + r * stride + c, stride, to + c * to_stride + r, to_stride);

@@ -10,7 +10,7 @@
 
 namespace geminid::kernels {
 
-// Of either shape; *count is the elements of x.
+// Checks a shape of either kind; *count receives the number of elements of x.
 template <class Shape>
 Status CheckNormShape(const Shape& shape, size_t* count) {
   if (shape.cols == 0) return Status::kInvalidShape;
@@ -18,7 +18,7 @@ Status CheckNormShape(const Shape& shape, size_t* count) {
   return CheckedProduct(shape.rows, shape.cols, count);
 }
 
-// What both backward passes have: dx may be dy or the residual.
+// The checks that both backward passes share: dx may be dy or the residual.
 template <class Shape, class Args>
 Status CheckNormGradient(const Shape& shape, const Args& args, size_t* count) {
   Status status = CheckNormShape(shape, count);

@@ -1,5 +1,5 @@
-// Layer and RMS normalisation (layer_norm.h, rms_norm.h) of rows whose columns are cut over ranks:
-// what a rank's columns add to the sums of each row, and what it makes of the whole sums. fp32.
+// Layer and RMS normalisation (layer_norm.h, rms_norm.h) of rows whose columns are sharded over
+// ranks: one rank's contribution to each row's sums, and its columns, given the whole sums. fp32.
 //
 // RMS normalisation is layer normalisation without mean and beta: both are null, and count as 0.
 #ifndef GEMINID_KERNELS_MODEL_NORMALISATION_NORM_PART_H_
@@ -13,7 +13,7 @@ namespace geminid::kernels {
 
 struct NormPart {
   size_t rows = 0;
-  size_t cols = 0;  // of the part
+  size_t cols = 0;  // columns of this part
 };
 
 // sum[r] = the sum of x in row r.
@@ -47,9 +47,9 @@ struct NormPartGradients {
   float* dbeta = nullptr;  // null without beta
 };
 
-// dx = rstd (g - mean_g - xhat mean_gx), where the means are those sums over the whole row, divided
-// by its columns; `mean_g` null counts as 0. Overwrites all gradients. `workspace` is 64-byte
-// aligned.
+// dx = rstd (g - mean_g - xhat mean_gx). The means are the sums of NormPartGradientSums over the
+// whole row, divided by the row's columns; a null `mean_g` counts as 0. Overwrites all gradients.
+// `workspace` is 64-byte aligned.
 Status NormPartBackward(const NormPart& part, const NormPartBackwardArgs& args,
                         const float* mean_gx, const float* mean_g,
                         const NormPartGradients& gradients, void* workspace,

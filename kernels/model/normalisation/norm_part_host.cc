@@ -14,7 +14,7 @@
 #define GEMINID_KERNELS_NORM_PART_AT_
 namespace geminid::kernels {
 
-// Null counts as zeros.
+// An element of an array; a null array counts as zeros.
 inline float At(const float* array, size_t index) { return array == nullptr ? 0.0F : array[index]; }
 
 }  // namespace geminid::kernels
@@ -103,7 +103,7 @@ Status CheckPart(const NormPart& part, size_t* count) {
   return part.cols == 0 ? Status::kInvalidShape : CheckedProduct(part.rows, part.cols, count);
 }
 
-// Inputs of the backward pass, and what it writes for each row.
+// Checks the inputs of the backward pass and two outputs.
 Status CheckGradient(const NormPart& part, const NormPartBackwardArgs& args, size_t count,
                      const Buffer& first, const Buffer& second) {
   return CheckBuffers({Buffer::Of(args.x, count), Buffer::Of(args.gamma, part.cols),

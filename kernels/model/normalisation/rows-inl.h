@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
-// The sum of the lanes of a row of `cols` columns (row_order.h), of which those from `used` on hold
-// 0 and are not there.
+// The sum of the `count` lanes of a row (row_order.h). Only the first `used` lanes are stored; the
+// others count as 0.
 HWY_INLINE float FoldLanes(float* lanes, size_t count, size_t used) {
   for (size_t half = count / 2; half >= kWidth; half /= 2) {
     for (size_t i = 0; i < std::min(used, half); i += kWidth) {

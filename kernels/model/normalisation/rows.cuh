@@ -1,7 +1,7 @@
-// Normalisations treat a narrow row by a warp and a wide one by a block, in the order of
-// kernels/model/normalisation/row_order.h, which has the bits of the host. A thread reads 8 columns
-// at a time, 16 bytes of bf16, and holds 64 bytes of each array in registers: wider rows are read
-// again, from the cache. Device code; included by the *_cuda.cu files alone.
+// Normalisations process a narrow row with a warp and a wide row with a block. Sums follow
+// kernels/model/normalisation/row_order.h, so the bits are those of the host. A thread reads 8
+// columns at a time (16 bytes of bf16) and holds 64 bytes of each array in registers; the rest of
+// wider rows is read again, from the cache. Device code; included by the *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_MODEL_NORMALISATION_ROWS_CUH_
 #define GEMINID_KERNELS_MODEL_NORMALISATION_ROWS_CUH_
 
@@ -46,11 +46,11 @@ struct NarrowRow {
     float lanes[kThreads * kRowVector];
   };
 
-  // The sum of the row's lanes, 8 of each thread, in each of its threads.
+  // Returns the sum of the row's lanes, 8 per thread, to each of the row's threads.
   __device__ static float Sum(const float* mine, Shared* shared) {
     const unsigned thread = threadIdx.x % kRowThreads;
     float* const lanes = shared->lanes + threadIdx.x / kRowThreads * kNarrowLanes;
-    __syncwarp();  // the sum before this one has been read
+    __syncwarp();  // the previous sum has been read
 #pragma unroll
     for (unsigned i = 0; i < kRowVector; ++i) lanes[thread * kRowVector + i] = mine[i];
     __syncwarp();
@@ -70,7 +70,7 @@ struct WideRow {
     float folded[kThreads];
   };
 
-  // What one sum reads last, `folded`, the next writes after its first wait.
+  // A sum reads `folded` last; the next sum writes `folded` only after its first __syncthreads.
   __device__ static float Sum(const float* mine, Shared* shared) {
     const unsigned thread = threadIdx.x;
 #pragma unroll
@@ -82,8 +82,8 @@ struct WideRow {
   }
 };
 
-// The row of the calling thread. Threads without one take the last row along, so that whole warps
-// meet the sums, and store nothing.
+// The row of the calling thread. Threads beyond the last row compute the last row too, so that
+// whole warps take part in the sums; they store nothing.
 template <class Row>
 struct RowOfThread {
   uint64_t row;
@@ -98,7 +98,7 @@ struct RowOfThread {
   }
 };
 
-// What a thread reads of one row of an array.
+// The elements that one thread reads of one row of an array.
 template <typename T, class Row>
 class HeldRow {
  public:
@@ -129,7 +129,7 @@ class HeldRow {
   RowPack<T> held_[kHeld];
 };
 
-// op(column, packs...) for the packs of the rows that the thread has, in order.
+// Calls op(column, packs...) for each of the thread's packs of the rows, in order.
 template <class Op, typename T, class Row, class... More>
 __device__ void ForEachPackOfRow(uint64_t cols, unsigned thread, const Op& op,
                                  const HeldRow<T, Row>& row, const More&... more) {
@@ -144,8 +144,8 @@ __device__ void ForEachPackOfRow(uint64_t cols, unsigned thread, const Op& op,
   }
 }
 
-// What the gradient of a row's input is made of, beside sums over the row. `begin`: the row's first
-// element in dx and residual; without a residual nothing is added.
+// The arrays for the gradient of a row's input, besides the sums over the row. `begin` is the row's
+// first element in dx and residual. `residual` is nullable.
 template <typename T, typename P>
 struct InputGradientArrays {
   const P* gamma;
@@ -156,7 +156,7 @@ struct InputGradientArrays {
   bool words;  // every row of every array lies on 16 bytes
 };
 
-// dx = op(dy gamma, x) + residual for the packs of the row that the thread has.
+// dx = op(dy gamma, x) + residual for each of the thread's packs of the row.
 template <class Op, typename T, typename P, class Row>
 __device__ void StoreInputGradient(const InputGradientArrays<T, P>& to, unsigned thread,
                                    const HeldRow<T, Row>& above, const HeldRow<T, Row>& from,
@@ -181,7 +181,7 @@ __device__ void StoreInputGradient(const InputGradientArrays<T, P>& to, unsigned
       above, from);
 }
 
-// launch(Row) with the kind of row that the width asks for.
+// Calls launch(NarrowRow) or launch(WideRow), as the width requires.
 template <class Launch>
 Status LaunchForRow(size_t cols, const Launch& launch) {
   return IsNarrowRow(cols) ? launch(NarrowRow{}) : launch(WideRow{});

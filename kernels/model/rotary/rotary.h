@@ -4,8 +4,8 @@
 //   y[i]   = x[i] cos - x[i+h] sin
 //   y[i+h] = x[i+h] cos + x[i] sin,  0 <= i < h
 //
-// The backward pass is the rotation by the opposite angle, by the same table. Heads may be wider
-// than head_dim: what is beyond it stays as it is (GPT-NeoX). T is float or BFloat16.
+// The backward pass rotates by the opposite angle, with the same table. Heads may be wider than
+// head_dim: elements beyond head_dim stay as they are (GPT-NeoX). T is float or BFloat16.
 #ifndef GEMINID_KERNELS_MODEL_ROTARY_ROTARY_H_
 #define GEMINID_KERNELS_MODEL_ROTARY_ROTARY_H_
 
@@ -21,8 +21,8 @@ namespace geminid::kernels {
 // head_dim is even.
 Status RotaryTable(size_t positions, size_t head_dim, double theta, float* cos, float* sin);
 
-// The same with angle(p,i) = p angles[i], and cosines and sines multiplied by `length`: scaled
-// rotary positions (training/models/rotary_scaling.h). Of head_dim/2 angles; `length` is positive.
+// The tables of scaled positions (training/models/rotary_scaling.h): angle(p,i) = p angles[i] with
+// head_dim/2 angles; cosines and sines are multiplied by `length`, which is positive.
 Status RotaryTable(size_t positions, std::span<const double> angles, double length, float* cos,
                    float* sin);
 
@@ -30,7 +30,7 @@ struct RotaryShape {
   size_t batch = 0;
   size_t sequence = 0;  // token t of a batch entry has position first_position + t
   size_t heads = 0;
-  size_t head_dim = 0;      // of a head, how many elements are turned; even
+  size_t head_dim = 0;      // elements of a head that are rotated; even
   size_t token_stride = 0;  // elements between tokens
   size_t first_position = 0;
   size_t head_stride = 0;  // elements between the heads of a token; 0: head_dim

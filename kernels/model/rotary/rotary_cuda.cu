@@ -5,7 +5,7 @@
 namespace geminid::kernels {
 namespace cuda {
 
-// A block turns one token.
+// A block rotates one token.
 template <typename T>
 struct RotateToken {
   static constexpr unsigned kThreads = cuda::kThreads;
@@ -35,7 +35,7 @@ struct RotateToken {
   uint64_t token_stride;
   uint64_t first_position;
   unsigned heads;
-  unsigned half;  // of what is turned of a head
+  unsigned half;  // of the rotated elements of a head
   unsigned head_stride;
   float sign;
 };

@@ -75,7 +75,7 @@ Status Rotate(const RotaryShape& shape, const float* cos, const float* sin, floa
   return Status::kOk;
 }
 
-// angle_of(i): of pair i, from one position to the next.
+// angle_of(i): the rotation of pair i from one position to the next.
 template <class AngleOf>
 Status FillTable(size_t positions, size_t half, const AngleOf& angle_of, double length, float* cos,
                  float* sin) {

@@ -9,7 +9,7 @@
 
 namespace geminid::kernels {
 
-// kernels/numeric/accumulate on a GPU, with its bits.
+// kernels/numeric/accumulate on a GPU, with the same bits.
 Status AccumulateCuda(const BFloat16* gradient, float scale, size_t count, float* accumulator,
                       CudaStream stream);
 Status AccumulateCuda(const float* gradient, float scale, size_t count, float* accumulator,

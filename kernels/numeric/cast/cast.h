@@ -7,9 +7,9 @@
 #include "kernels/runtime/common/float16.h"
 #include "kernels/runtime/common/status.h"
 
-// Conversions of arrays; each element as FromFloat (nearest, ties to even, NaN made quiet) and
-// ToFloat (exact) of the 16-bit type. Input and output are disjoint; element alignment suffices;
-// any thread, no allocation, never blocks. 6 bytes of traffic per element.
+// Conversions of arrays. Each element is converted as by FromFloat (nearest, ties to even, NaN made
+// quiet) or ToFloat (exact) of the 16-bit type. Input and output are disjoint; element alignment
+// suffices; any thread, no allocation, never blocks. 6 bytes of traffic per element.
 namespace geminid::kernels {
 
 Status CastToBFloat16(const float* input, size_t count, BFloat16* output);
@@ -17,8 +17,8 @@ Status CastToFloat(const BFloat16* input, size_t count, float* output);
 Status CastToFloat16(const float* input, size_t count, Float16* output);
 Status CastToFloat(const Float16* input, size_t count, float* output);
 
-// The same of a matrix: `rows` rows of `cols` elements, whose beginnings are a stride of at least
-// `cols` elements apart. What lies between rows is left as it is.
+// The same for a matrix: `rows` rows of `cols` elements, which begin a stride of at least `cols`
+// elements apart. Elements between rows stay as they are.
 struct CastRows {
   size_t rows = 0;
   size_t cols = 0;

@@ -8,8 +8,8 @@
 #include "kernels/runtime/common/status.h"
 #include "kernels/runtime/cuda/stream.h"
 
-// The conversions of kernels/numeric/cast on a GPU, with the bits of the host but for the payload
-// of a NaN that is read as fp16 or fp32, which stays a NaN of its sign.
+// The conversions of kernels/numeric/cast on a GPU, with the bits of the host, except that a NaN
+// that is read as fp16 or fp32 keeps its sign but may change its payload.
 namespace geminid::kernels {
 
 Status CastToBFloat16Cuda(const float* input, size_t count, BFloat16* output, CudaStream stream);

@@ -13,8 +13,8 @@ namespace geminid::kernels::cuda {
 inline constexpr unsigned kTreeWarp = 32;
 inline constexpr unsigned kTreeValues = kTreeBlocks / kTreeWarp;  // of a thread
 
-// The sum of a tree of sum_of(i), i < count <= kTreeBlocks, in lane 0. A whole warp calls it; of a
-// count of 0 it is 0.
+// Returns to lane 0 the tree sum of sum_of(i), i < count <= kTreeBlocks; 0 for a count of 0. A
+// whole warp calls it.
 template <class SumOf>
 __device__ double FoldTree(uint64_t count, const SumOf& sum_of) {
   const unsigned lane = threadIdx.x % kTreeWarp;
@@ -37,7 +37,7 @@ __device__ double FoldTree(uint64_t count, const SumOf& sum_of) {
   return sum;
 }
 
-// Adds n values in order, value(i), in thread 0 of a block of kThreads; the others feed it.
+// Thread 0 of a block of kThreads adds n values value(i) in order; all threads load them.
 template <unsigned kThreads, class Value>
 __device__ double AddInOrder(double sum, uint64_t n, const Value& value) {
   __shared__ double tile[kThreads];

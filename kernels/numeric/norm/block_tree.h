@@ -4,10 +4,10 @@
 #include <cstddef>
 
 // How the sums of blocks are added, on the host and on a GPU (block_tree.cuh), with the same bits:
-// kTreeBlocks consecutive ones as a tree, so that no long chain of additions is left to one thread,
-// and the trees' sums in order. Block i of a tree is added to i - 128 first, then the lower half of
-// these in the same way, down to one; blocks that are missing at the end count as zeros, which
-// changes nothing, because no sum of squares is -0.
+// kTreeBlocks consecutive sums are added as a tree, so that no thread has a long chain of
+// additions, then the trees' sums in order. In a tree, sum i + 128 is added to sum i; then the
+// lower half is folded in the same way, down to one sum. Missing blocks at the end count as zeros,
+// which changes nothing, because no sum of squares is -0.
 namespace geminid::kernels {
 
 inline constexpr size_t kTreeBlocks = 256;
@@ -22,7 +22,7 @@ class BlockTree {
     if (size_ == kTreeBlocks) Fold();
   }
 
-  // With all that was added. Nothing is added afterwards.
+  // The total of all sums added. No Add may follow.
   double Total() {
     if (size_ != 0) Fold();
     return total_;

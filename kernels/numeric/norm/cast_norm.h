@@ -12,12 +12,12 @@
 // (kernels/numeric/norm), in one pass over memory: 6 bytes of traffic per element instead of 8
 // or 10.
 //
-// The squares are of the values written. So a value that is finite in fp32 but not in fp16 is
-// found, and the bits of *total are those of AddSquares on the output: the same order, blocks and
-// lanes, the same on every instruction set and for calls cut at multiples of kNormTree. Input and
-// output are disjoint; element alignment suffices; any thread, no allocation, never blocks.
-// Outputs that are aligned to 64 bytes and larger than a second-level cache may be stored past the
-// caches; they are globally visible on return.
+// The squares are those of the values written. So a value that is finite in fp32 but overflows in
+// fp16 is found, and *total has the bits of AddSquares on the output: the same order, blocks and
+// lanes, on every instruction set, and for calls that divide the array at multiples of kNormTree.
+// Input and output are disjoint; element alignment suffices; any thread, no allocation, never
+// blocks. Outputs that are aligned to 64 bytes and larger than a second-level cache may be stored
+// past the caches; they are globally visible on return.
 namespace geminid::kernels {
 
 Status CastToBFloat16AndAddSquares(const float* input, size_t count, BFloat16* output,

@@ -20,7 +20,7 @@ namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Past the caches where asked to, and where the lanes are a full vector: less cannot be streamed.
+// Stores past the caches if `stream`, and if the lanes fill a vector: less cannot be streamed.
 template <class D, typename T>
 HWY_INLINE void Put(D d, hn::Vec<D> v, T* to, bool stream) {
   constexpr size_t kLeastVectorBytes = 16;
@@ -98,9 +98,9 @@ HWY_INLINE hn::Vec<DU32> NearestBits(D /* tag */, hn::Vec<D> number) {
   return hn::Add(hn::Add(bits, hn::Set(du32, 0x7FFFu)), odd);
 }
 
-// The same where every value is a number, in fewer steps: no NaN is looked after, and what was
-// written is widened without the way through 16 bits. False if one was a NaN; then all of it, lanes
-// too, is to be done again.
+// ConvertRows in fewer steps for rows without NaN: it handles no NaN, and widens the written values
+// without going through 16 bits. False if a value was NaN: then output and lanes are invalid, and
+// the caller converts all rows again.
 template <bool kStream, typename In, typename Out>
 HWY_INLINE bool ConvertNumbers(const In* /*input*/, size_t /*rows*/, Out* /*output*/,
                                double* /*lanes*/) {

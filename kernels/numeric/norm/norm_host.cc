@@ -29,8 +29,8 @@ HWY_INLINE V AddLanes(D d, V sum, const T* values) {
   return hn::MulAdd(x, x, sum);
 }
 
-// Adds `rows` x kNormLanes squares to lanes[kNormLanes], which are all in registers: enough chains
-// of additions that none is waited for.
+// Adds `rows` x kNormLanes squares to lanes[kNormLanes], which all stay in registers: enough chains
+// of additions to hide the latency of each.
 template <bool kPrefetch, typename T>
 HWY_INLINE void AddRows(const T* values, size_t rows, double* lanes) {
   const hn::CappedTag<double, kNormLanes / 2> d;

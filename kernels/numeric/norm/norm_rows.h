@@ -17,7 +17,7 @@
 
 namespace geminid::kernels {
 
-// Hardware prefetchers stop at the ends of pages.
+// How far ahead rows are prefetched: hardware prefetchers stop at the ends of pages.
 inline constexpr size_t kNormPrefetchElements = 512;
 
 }  // namespace geminid::kernels

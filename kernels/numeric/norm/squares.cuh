@@ -8,9 +8,9 @@
 
 namespace geminid::kernels::cuda {
 
-// sum + value^2. One operation, where the compiler, which must not fuse, would make two: float64 is
-// what bounds sums where a device has little of it. The bits are those of two, since the square of
-// a float is exact in float64.
+// sum + value^2 as one fused operation. The compiler, which must not fuse, would emit two, and on
+// devices with few float64 units these bound the sums. The bits are those of two operations,
+// because the square of a float is exact in float64.
 __device__ inline double AddSquare(double sum, float value) {
   const double x = MagnitudeOf(value);
   return fma(x, x, sum);

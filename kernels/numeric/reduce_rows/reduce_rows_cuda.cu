@@ -9,7 +9,7 @@
 namespace geminid::kernels {
 namespace cuda {
 
-// What elements are added in.
+// The type in which elements are added.
 template <typename T>
 struct RowSum {
   using Type = T;

@@ -7,15 +7,15 @@
 #include "kernels/runtime/common/bfloat16.h"
 #include "kernels/runtime/common/status.h"
 
-// An fp32 master weight kept as the bf16 weight that training uses and a 16-bit remainder: 4 bytes
-// instead of 6, and no second copy to keep in step.
+// An fp32 master weight, stored as the bf16 weight that training uses and a 16-bit remainder: 4
+// bytes instead of 6, and no second copy to update.
 //
 //   weight    = the upper 16 bits of (bits(master) + 0x8000), modulo 2^32
 //   remainder = the lower 16 bits of  bits(master), read as a signed number
 //   bits(master) = (weight.bits << 16) + remainder, modulo 2^32
 //
-// The third line fixes the other two: it leaves the remainder no choice modulo 2^16, and so the
-// weight none modulo 2^16. It holds for all 2^32 patterns; nothing is canonicalised.
+// The third line determines the other two: the remainder modulo 2^16, and then the weight modulo
+// 2^16. It holds for all 2^32 patterns; nothing is canonicalised.
 //
 // The sign-magnitude order of binary32 makes adding 0x8000 to the bits a rounding of the magnitude
 // to nearest, ties away from zero, in every binade and across them. What that means at the ends:

@@ -8,8 +8,8 @@
 #include "kernels/runtime/common/status.h"
 #include "kernels/runtime/cuda/stream.h"
 
-// kernels/numeric/split_master on a GPU, with its bits. Without remainders (null) those written are
-// lost, and those read are 0.
+// kernels/numeric/split_master on a GPU, with the same bits. If `remainder` is null,
+// SplitMasterCuda drops the remainders and JoinMasterCuda takes them as 0.
 namespace geminid::kernels {
 
 Status SplitMasterCuda(const float* master, size_t count, BFloat16* weight, int16_t* remainder,

@@ -7,9 +7,9 @@
 #include "kernels/runtime/common/bfloat16.h"
 #include "kernels/runtime/common/host_device.h"
 
-// fp32 to bf16, up with the probability that makes the mean exact: 16 random bits are added below
-// the bits that stay, and the rest is cut off. The random bits are a hash of a key and an index, so
-// they need no state and no order.
+// Stochastic rounding of fp32 to bf16: up with the probability that makes the mean exact. 16 random
+// bits are added below the bits that stay; then the lower 16 bits are cut off. The random bits are
+// a hash of a key and an index, so they need no state and no order.
 namespace geminid::kernels {
 
 // The finalisers of splitmix64 (Steele, Lea and Flood, 2014) and MurmurHash3 (Appleby, public
@@ -27,10 +27,10 @@ GEMINID_HOST_DEVICE inline uint64_t Mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Of one tensor in one step: what the indices of its elements are hashed with.
+// The seed of one tensor in one step; the indices of its elements are hashed with it.
 inline uint64_t RoundingSeed(uint64_t tensor, uint64_t step) { return Mix64(tensor) ^ step; }
 
-// What `seed` adds to the indices whose upper 32 bits are `index_high`.
+// The key of the elements whose index has the upper 32 bits `index_high`.
 GEMINID_HOST_DEVICE inline uint32_t RoundingKey(uint64_t seed, uint64_t index_high) {
   return static_cast<uint32_t>(Mix64(Mix64(seed) ^ index_high));
 }

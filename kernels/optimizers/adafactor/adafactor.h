@@ -23,12 +23,12 @@
 //           x min(1e-2, 1 / sqrt(step))       with relative_step (1e-6 step with warmup_init)
 //           x max(epsilon2, RMS(w))           with scale_parameter
 //
-// learning_rate always counts: with relative_step it multiplies the paper's step, whose value is 1;
-// for a rate of one's own turn relative_step off.
+// learning_rate always applies: with relative_step it multiplies the paper's step, so 1 leaves that
+// as it is. To set the rate yourself, turn relative_step off.
 //
 // State array: m; none if beta1 is 0. R and C: kernels/optimizers/adafactor/factors.h, computed in
-// float64. A step has three passes over the parts of a tensor, in any order: AddSquares and, after
-// Factors, AddUpdateSquares, then Apply. `offset` is the part's first element within the tensor;
+// float64. A step has three passes, each over the parts of a tensor in any order: AddSquares; after
+// Factors, AddUpdateSquares; then Apply. `offset` is the part's first element within the tensor;
 // parts may begin and end within a row. Arithmetic, forms, threads and NaN as in
 // kernels/optimizers/step/elementwise.h.
 namespace geminid::kernels {
@@ -54,7 +54,7 @@ constexpr int AdafactorStateArrays(const AdafactorOptions& options) {
   return options.beta1 != 0 ? 1 : 0;
 }
 
-// Of one tensor.
+// The sums of one tensor.
 struct AdafactorNorms {
   double weight_squares = 0.0;  // ||w||^2
   double update_squares = 0.0;  // ||u||^2 before it is clipped
@@ -66,15 +66,15 @@ Status AdafactorAddSquares(const AdafactorOptions& options, const FactorShape& s
                            const GradientArray& gradient, size_t count, double* sums,
                            double* column_space, AdafactorNorms* norms);
 
-// old -> new factors (which may be the same array), and the scales that they mean.
+// Computes the new factors from the old ones (they may be the same array), and their scales.
 //
-// `AdafactorKept` is the part of them that is kept of the old ones: b above.
+// `AdafactorKept` is the weight of the old factors in the new ones: b above.
 double AdafactorKept(const AdafactorOptions& options);
 Status AdafactorFactors(const AdafactorOptions& options, const FactorShape& shape,
                         const double* sums, const float* old_factors, float* new_factors,
                         float* scales);
 
-// Adds a part's ||u||^2 to *norms.
+// Adds a part's ||u||^2, before clipping, to *norms.
 Status AdafactorAddUpdateSquares(const AdafactorOptions& options, const FactorShape& shape,
                                  uint64_t offset, const float* scales,
                                  const GradientArray& gradient, size_t count,
@@ -92,7 +92,7 @@ Status AdafactorStep(const AdafactorOptions& options, const FactorShape& shape,
                      const GradientArray& gradient, const ParameterArrays& new_arrays,
                      float* new_factors, double* sums, float* scales);
 
-// The scales of given factors: what AdafactorFactors writes, again.
+// Computes the scales of given factors, as AdafactorFactors does.
 Status ScalesOfFactors(const FactorShape& shape, const float* factors, float* scales);
 
 }  // namespace geminid::kernels

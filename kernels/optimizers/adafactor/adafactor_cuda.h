@@ -9,12 +9,12 @@
 #include "kernels/runtime/common/status.h"
 
 // The passes of Adafactor (kernels/optimizers/adafactor/adafactor.h) over a part of a tensor on a
-// GPU, with their bits. Sums, scales and norms are on the device; between the passes
-// AverageFactorsCuda (kernels/optimizers/adafactor/factors_cuda.h) or the host makes factors and
-// scales of the sums of all ranks.
+// GPU, with the same bits. Sums, scales and norms are on the device. Between the passes
+// AverageFactorsCuda (kernels/optimizers/adafactor/factors_cuda.h) or the host computes factors and
+// scales from the sums of all ranks.
 namespace geminid::kernels {
 
-// Device memory that a pass overwrites; kInvalidParameter for less.
+// Bytes of device workspace, which a pass overwrites; kInvalidParameter for a smaller workspace.
 size_t FactorWorkspaceBytes(const FactorShape& shape, uint64_t offset, size_t count);
 
 Status AdafactorAddSquaresCuda(const AdafactorOptions& options, const FactorShape& shape,
@@ -29,7 +29,7 @@ Status AdafactorAddUpdateSquaresCuda(const AdafactorOptions& options, const Fact
                                      size_t workspace_bytes, AdafactorNorms* norms,
                                      CudaStream stream);
 
-// `norms` is on the host, complete.
+// `norms` is on the host and complete.
 Status AdafactorApplyCuda(const AdafactorOptions& options, const FactorShape& shape,
                           uint64_t offset, const float* scales, const AdafactorNorms& norms,
                           const CudaTensor& tensor, CudaStream stream);

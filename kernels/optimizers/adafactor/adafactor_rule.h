@@ -9,7 +9,7 @@
 // Element::factor[0] is the scale of the column.
 namespace geminid::kernels {
 
-// Leaves u, before it is clipped, in the place of the weight.
+// Replaces the weight by u before clipping.
 struct FactoredUpdateRule {
   static constexpr int kStates = 0;
   static constexpr int kFactors = 1;
@@ -65,7 +65,7 @@ struct AdafactorMomentumRule {
   AdafactorCoefficients k;
 };
 
-// All but row_scale, which is set to 1.
+// Fills in all coefficients except row_scale, which becomes 1.
 Status MakeCoefficients(const AdafactorOptions& options, const FactorShape& shape,
                         const AdafactorNorms& norms, AdafactorCoefficients* k);
 

@@ -15,7 +15,7 @@ bool SaneShape(const FactorShape& shape) {
          !__builtin_mul_overflow(shape.rows, shape.cols, &elements);
 }
 
-// That a part has elements of.
+// The rows of which a part has elements.
 uint64_t RowsOf(const FactorShape& shape, uint64_t offset, size_t count) {
   return count == 0 ? 0 : (offset + count - 1) / shape.Columns() - offset / shape.Columns() + 1;
 }

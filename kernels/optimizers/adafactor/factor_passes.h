@@ -11,11 +11,11 @@
 #include "kernels/optimizers/step/elementwise.h"
 #include "kernels/runtime/common/status.h"
 
-// What Adafactor and CAME share. Internal to the two.
+// The passes that Adafactor and CAME share. Internal to the two.
 namespace geminid::kernels {
 
-// That [offset, offset + count) lies in a tensor of a sane shape (kInvalidShape), and that the
-// array of factors, scales or sums is there.
+// Checks that [offset, offset + count) lies in a tensor of a valid shape (else kInvalidShape), and
+// that the array of factors, scales or sums is not null.
 Status CheckFactorPass(const FactorShape& shape, uint64_t offset, size_t count,
                        const void* factors);
 Status CheckColumnSpace(const FactorShape& shape, const double* column_space);
@@ -35,9 +35,9 @@ inline const float* ColumnScales(const FactorShape& shape, const float* scales,
 }
 ReadPass PassOf(const ReadPass& whole, const RowPiece& piece, const float* column_scales);
 
-// Where squares of the pieces of a part go, which come in order. Columns of a matrix are summed in
-// chunks of rows (kernels/optimizers/step/column_chunks.h): of the chunk that is being added, in
-// `column_space`, one number per column.
+// Where the squares of a part's pieces are added; the pieces come in order. Columns of a matrix are
+// summed in chunks of rows (kernels/optimizers/step/column_chunks.h): `column_space` holds the sums
+// of the current chunk, one per column.
 class FactorSums {
  public:
   FactorSums(const FactorShape& shape, uint64_t offset, size_t count, double* sums,
@@ -53,7 +53,7 @@ class FactorSums {
 
   const FactorShape shape_;
   const ColumnChunks cut_;
-  // Columns that the part has elements of, at most.
+  // The columns of which the part may have elements.
   const uint64_t first_column_;
   const uint64_t columns_;
   double* const sums_;
@@ -61,7 +61,7 @@ class FactorSums {
   uint64_t next_chunk_row_;
 };
 
-// Squares of the scaled gradient into `sums`, and of the weights unless `weight_squares` is null.
+// Adds squares of the scaled gradient to `sums`, and of the weights to *weight_squares or null.
 void AddFactorSquares(const FactorShape& shape, uint64_t offset, const ReadPass& pass,
                       float grad_scale, double* sums, double* column_space, double* weight_squares);
 

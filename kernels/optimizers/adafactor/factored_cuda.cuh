@@ -1,4 +1,4 @@
-// What Adafactor and CAME share on a GPU. Device code; included by their *_cuda.cu files alone.
+// The code that Adafactor and CAME share on a GPU. Device code; included by *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_OPTIMIZERS_ADAFACTOR_FACTORED_CUDA_CUH_
 #define GEMINID_KERNELS_OPTIMIZERS_ADAFACTOR_FACTORED_CUDA_CUH_
 
@@ -8,9 +8,9 @@
 
 namespace geminid::kernels::cuda {
 
-// Rows and columns of elements, and their scales.
+// The rows and columns of elements, and their scales.
 struct ScaleLookup {
-  const float* rows;  // null: the tensor is no matrix, and its rows' scale is 1
+  const float* rows;  // null if the tensor is no matrix: the scale of its rows is 1
   const float* columns;
   uint64_t offset;  // of the part within the tensor
   uint64_t width;
@@ -38,7 +38,7 @@ struct ScaleLookup {
   }
 };
 
-// Rules that hold AdafactorCoefficients as k, with the scales of one pair of factors.
+// A rule whose member k is AdafactorCoefficients, with the scales of one pair of factors.
 template <class Rule>
 struct FactoredRule {
   static constexpr int kStates = Rule::kStates;
@@ -55,7 +55,7 @@ struct FactoredRule {
   ScaleLookup scales;
 };
 
-// The same for FactoredUpdateRule, which holds its row's scale itself.
+// The same for FactoredUpdateRule, whose row scale is a member of its own.
 struct UnclippedRule {
   static constexpr int kStates = 0;
 
@@ -69,18 +69,18 @@ struct UnclippedRule {
   ScaleLookup scales;
 };
 
-// Where squares of a part go in `sums` of its tensor.
+// The places in the tensor's `sums` to which a part's squares are added.
 inline SumTargets TargetsOf(const FactorShape& shape, double* sums) {
   return {.rows = shape.Factored() ? sums : nullptr, .columns = sums + shape.Rows()};
 }
 
-// Adds the squares of the update before it is clipped; as AdafactorAddUpdateSquaresCuda.
+// Adds the squares of the update before clipping, as AdafactorAddUpdateSquaresCuda.
 Status MeasureUpdate(float grad_scale, const FactorShape& shape, uint64_t offset,
                      const float* scales, const GradientArray& gradient, size_t count,
                      double* workspace, size_t workspace_bytes, double* update_squares,
                      CudaStream stream);
 
-// Steps a checked tensor whose update goes through a momentum.
+// Steps a tensor, already checked, whose update uses a momentum.
 Status UpdateWithMomentum(const AdafactorCoefficients& k, const ScaleLookup& scales,
                           const CudaTensor& tensor, CudaStream stream);
 

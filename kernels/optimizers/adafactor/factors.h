@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-// What Adafactor and CAME keep instead of a full-size second moment: of a matrix, an average per
-// row and one per column, whose outer product over their mean approximates the moment; of anything
-// else, an average per element (a matrix of one row has one column per element).
+// Adafactor and CAME store factors instead of a full-size second moment. A matrix has an average
+// per row and one per column; their outer product over their mean approximates the moment. Other
+// tensors have an average per element (a matrix of one row has one column per element).
 namespace geminid::kernels {
 
 struct FactorShape {

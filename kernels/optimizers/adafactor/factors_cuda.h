@@ -9,10 +9,10 @@
 
 namespace geminid::kernels {
 
-// new = kept old + (1 - kept) (mean of squares + epsilon), and the scales that this means, on a
-// GPU: the factors of Adafactor and CAME with the bits of the host. The sums are complete. Factors
-// may be in place; `row_mean` is one number that is overwritten. The device reaches all of them.
-// The mean of the rows is added by one thread, in their order.
+// AverageFactors (kernels/optimizers/adafactor/factor_passes.h) on a GPU, with the bits of the
+// host: new = kept old + (1 - kept) (mean of squares + epsilon), and the scales. The sums are
+// complete. Factors may be in place; `row_mean`, one number, is overwritten. The device can access
+// all arrays. One thread adds the rows' mean, in the order of the rows.
 Status AverageFactorsCuda(const FactorShape& shape, double kept, double epsilon, const double* sums,
                           const float* old_factors, float* new_factors, float* scales,
                           double* row_mean, CudaStream stream);

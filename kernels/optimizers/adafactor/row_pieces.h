@@ -17,8 +17,8 @@ struct RowPiece {
   uint64_t column;  // of the first element
 };
 
-// Calls `body` for the elements [offset, offset + count) of a tensor, in order. What is no matrix
-// has one row.
+// Calls `body` for the elements [offset, offset + count) of a tensor, in order. A tensor that is no
+// matrix has one row.
 template <class Body>
 void ForEachRowPiece(const FactorShape& shape, uint64_t offset, size_t count, Body body) {
   const uint64_t width = shape.Columns();

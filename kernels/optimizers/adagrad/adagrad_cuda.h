@@ -9,7 +9,7 @@
 
 namespace geminid::kernels {
 
-// AdagradStep (kernels/optimizers/adagrad/adagrad.h) on a GPU, with its bits.
+// AdagradStep (kernels/optimizers/adagrad/adagrad.h) on a GPU, with the same bits.
 Status AdagradStepCuda(const AdagradOptions& options, const CudaTensor* tensors,
                        size_t tensor_count, CudaStream stream);
 

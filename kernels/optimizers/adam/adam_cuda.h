@@ -9,7 +9,7 @@
 
 namespace geminid::kernels {
 
-// AdamStep (kernels/optimizers/adam/adam.h) on a GPU, with its bits.
+// AdamStep (kernels/optimizers/adam/adam.h) on a GPU, with the same bits.
 Status AdamStepCuda(const AdamWOptions& options, const CudaTensor* tensors, size_t tensor_count,
                     CudaStream stream);
 

@@ -71,10 +71,10 @@ struct ConstMasterState {
 // All functions below: element alignment suffices, any thread, no allocation, never blocks, no
 // byte read or written outside the arrays. Callers use several cores by cutting the arrays.
 
-// Out of place, for a new version beside the old one. New buffers are disjoint from all others.
-// Stores bypass the cache (16-bit and 32-bit outputs that reach a 64-byte boundary at the same
-// element; ordinary stores otherwise) and are globally visible on return, before any later store
-// of this thread. Traffic per parameter: 26 bytes with a bf16 gradient, 28 with fp32.
+// Out of place: writes a new version of the state beside the old one. New buffers are disjoint from
+// all others. If all outputs reach a 64-byte boundary at the same element, stores bypass the cache,
+// else they are ordinary stores. They are globally visible on return, before any later store of
+// this thread. Traffic per parameter: 26 bytes with a bf16 gradient, 28 with fp32.
 Status AdamWSplitOutOfPlace(const AdamWOptions& options, const ConstSplitState& old_state,
                             const BFloat16* gradient, size_t count, const SplitState& new_state);
 Status AdamWSplitOutOfPlace(const AdamWOptions& options, const ConstSplitState& old_state,
@@ -90,8 +90,8 @@ Status AdamWSplitInPlace(const AdamWOptions& options, const SplitState& state,
 Status AdamWMasterInPlace(const AdamWOptions& options, const MasterState& state,
                           const float* gradient, size_t count);
 
-// The same bits over every form of parameters and gradients. State arrays: m, v. Forms and threads
-// as in kernels/optimizers/step/elementwise.h.
+// The same step, with the same bits, for every form of parameters and gradients. State arrays: m,
+// v. Forms and threads as in kernels/optimizers/step/elementwise.h.
 Status AdamWStep(const AdamWOptions& options, const ConstParameterArrays& old_arrays,
                  const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays);
 

@@ -6,8 +6,8 @@
 
 namespace geminid::kernels {
 
-// What one update needs of the options, rounded once from float64. Every implementation of AdamW
-// starts from these, so that they cannot differ in the bias correction.
+// The numbers that one update derives from the options, rounded once from float64. Every
+// implementation of AdamW starts from them, so their bias corrections cannot differ.
 struct AdamWCoefficients {
   float grad_scale;
   float beta1;

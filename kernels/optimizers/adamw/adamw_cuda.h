@@ -9,7 +9,7 @@
 
 namespace geminid::kernels {
 
-// AdamWStep (kernels/optimizers/adamw/adamw.h) on a GPU, with its bits.
+// AdamWStep (kernels/optimizers/adamw/adamw.h) on a GPU, with the same bits.
 Status AdamWStepCuda(const AdamWOptions& options, const CudaTensor* tensors, size_t tensor_count,
                      CudaStream stream);
 

@@ -89,9 +89,9 @@ HWY_INLINE void PutWeights(D d, hn::Vec<D> w0, hn::Vec<D> w1, const MasterState&
   Put<kStream>(d, w1, state.weight + i + hn::Lanes(d));
 }
 
-// A cache line of the widest step: what one round of PairLoop prefetches of 16-bit arrays.
+// Elements of one round of PairLoop: a cache line of 16-bit arrays, the widest step.
 constexpr size_t kRound = 32;
-// Hardware prefetchers stop at the ends of pages. Worth up to 8 %; 1024 elements are too far.
+// Hardware prefetchers stop at page ends. Prefetching gains up to 8 %; 1024 elements are too far.
 constexpr size_t kPrefetchElements = 256;
 
 template <typename T>
@@ -250,7 +250,7 @@ Status CheckArrays(const ConstMasterState& o, const float* gradient, size_t n,
       {Buffer::Of(s.weight, n), Buffer::Of(s.exp_avg, n), Buffer::Of(s.exp_avg_sq, n)});
 }
 
-// In place the state is output only, as far as overlap goes.
+// For the overlap checks, state that is updated in place is output only.
 template <typename Gradient>
 Status CheckArrays(const Gradient* gradient, size_t n, const SplitState& s) {
   return CheckBuffers({Buffer::Of(gradient, n)},

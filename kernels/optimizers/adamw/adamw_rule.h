@@ -5,10 +5,10 @@
 #include "kernels/optimizers/step/rule.h"
 #include "kernels/runtime/common/host_device.h"
 
-// AdamW and what it shares with Adam and LAMB; see kernels/optimizers/step/rule.h.
+// AdamW, and the functions it shares with Adam and LAMB; see kernels/optimizers/step/rule.h.
 namespace geminid::kernels {
 
-// The new moments from the gradient; `one_minus_beta2` is split off g^2 as in AdamW.
+// The new moments from the gradient: v adds (g one_minus_beta2) g, in AdamW's order.
 template <class K, class F>
 GEMINID_HOST_DEVICE inline void UpdateMoments(const K& k, F g, F& m, F& v) {
   m = m * k.beta1 + g * k.one_minus_beta1;

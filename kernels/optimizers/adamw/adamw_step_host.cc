@@ -51,8 +51,8 @@ HWY_NOINLINE Status MakeRule(const AdamWOptions& options, AdamWRule* rule) {
   return DeriveAdamWCoefficients(options, &rule->k);
 }
 
-// The forms that have a loop of their own (adamw_host.cc, small_moments_host.cc) go there: the same
-// bits, and a quarter faster.
+// Forms that have a loop of their own (adamw_host.cc, small_moments_host.cc) use it: it gives the
+// same bits and is a quarter faster.
 Status AdamWStep(const AdamWOptions& options, const ConstParameterArrays& old_arrays,
                  const GradientArray& gradient, size_t count, const ParameterArrays& new_arrays) {
   const ScopedFloatEnvironment environment;

@@ -9,11 +9,11 @@
 // AdamW's loop over moments of StateForm::kBFloat16. Internal to this folder: nothing is checked.
 namespace geminid::kernels {
 
-// Whether the forms are among those of the loop: kSplit with bf16 or fp32 gradients, and kFloat
-// with fp32 gradients. The others take the loop of every rule.
+// Whether this loop supports the forms: kSplit with bf16 or fp32 gradients, and kFloat with fp32
+// gradients. Other forms take the general loop for rules.
 bool HasSmallMomentsLoop(const ParameterArrays& arrays, const GradientArray& gradient);
 
-// The bits of AdamWRule, and of StateRounding. The caller holds a ScopedFloatEnvironment.
+// Gives the bits of AdamWRule and of StateRounding. The caller holds a ScopedFloatEnvironment.
 void AdamWSmallMoments(const AdamWCoefficients& k, const ConstParameterArrays& old_arrays,
                        const GradientArray& gradient, size_t count,
                        const ParameterArrays& new_arrays);

@@ -15,7 +15,7 @@
 #include "kernels/runtime/simd/lanes-inl.h"
 #include "kernels/runtime/simd/pairs-inl.h"
 
-// What every instruction set takes, once.
+// Shared by all instruction sets, so compiled once.
 #ifndef GEMINID_SMALL_MOMENTS_ONCE
 #define GEMINID_SMALL_MOMENTS_ONCE
 namespace geminid::kernels {
@@ -98,7 +98,7 @@ HWY_INLINE void StoreWeightPair(D d, Pair<D> w, const SmallMaster& to, size_t i)
   StorePair(d, w, to.weight + i);
 }
 
-// The next block, whichever arrays it has: hardware prefetchers stop at the ends of pages.
+// Prefetches the next block of each array: hardware prefetchers stop at the ends of pages.
 template <class State, typename Gradient>
 HWY_INLINE void PrefetchBlock(const State& state, const Gradient* gradient) {
   constexpr size_t kLineBytes = 64;
@@ -112,8 +112,8 @@ HWY_INLINE void PrefetchBlock(const State& state, const Gradient* gradient) {
   prefetch(gradient, gradient);
 }
 
-// One block whose first element has this index. Two loops: more of a short chain of operations fits
-// the window in which a processor looks for the next that is ready.
+// Updates one block whose first element has the index `index`. There are two loops: more iterations
+// of a short chain of operations fit into a processor's out-of-order window.
 template <class D, class Weights, typename Gradient>
 HWY_INLINE void UpdateBlock(D d, const SmallStep& step, uint64_t index,
                             const SmallState<Weights>& from, const Gradient* gradient,
@@ -174,7 +174,7 @@ class BlockStorage {
   alignas(64) BFloat16 exp_avg_sq_[kSmallMomentsBlock] = {};
 };
 
-// A block from the first-level cache to whole cache lines of memory, past the caches.
+// Copies a block from the first-level cache to whole cache lines of memory, past the caches.
 template <class State>
 HWY_INLINE void StreamBlock(const State& from, const State& to) {
   ForEachArray(from, to, [](const auto* a, auto* b) HWY_ATTR {
@@ -192,7 +192,7 @@ HWY_INLINE void CopyElements(const State& from, size_t count, const State& to) {
   ForEachArray(from, to, [count](const auto* a, auto* b) { std::copy_n(a, count, b); });
 }
 
-// Elements whose indices have one upper half, from `first` on.
+// Updates elements whose indices share their upper 32 bits, from rounding.first_element on.
 template <class Weights, typename Gradient>
 HWY_INLINE void UpdateAll(const SmallStep& step, const SmallState<Weights>& old_state,
                           const Gradient* gradient, size_t count,
@@ -246,7 +246,7 @@ HWY_EXPORT(RunMasterFloat);
 
 bool OnLine(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 
-// The loop reads old arrays alone, through pointers that could be written.
+// The loop only reads old arrays, though through pointers to non-const.
 template <class Arrays>
 SmallState<SmallSplit> SplitOf(const Arrays& a) {
   return {{const_cast<BFloat16*>(a.bfloat16), const_cast<int16_t*>(a.remainder)},
@@ -260,7 +260,7 @@ SmallState<SmallMaster> MasterOf(const Arrays& a) {
           const_cast<BFloat16*>(a.small_state[1])};
 }
 
-// Indices with one upper half.
+// Updates elements whose indices share their upper 32 bits.
 void UpdateStretch(const SmallStep& step, const ConstParameterArrays& from,
                    const GradientArray& gradient, size_t count, const ParameterArrays& to) {
   if (to.form == WeightForm::kFloat) {

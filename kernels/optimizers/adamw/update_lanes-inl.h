@@ -1,4 +1,4 @@
-// AdamW for vectors, operation for operation kernels/optimizers/adamw/adamw_reference.cc. Included
+// AdamW for vectors, operation for operation tests/kernels/optimizers/adamw_reference.cc. Included
 // once per instruction set, as kernels/runtime/simd/lanes-inl.h is.
 #if defined(GEMINID_KERNELS_OPTIMIZERS_ADAMW_UPDATE_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GEMINID_KERNELS_OPTIMIZERS_ADAMW_UPDATE_LANES_INL_H_
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace geminid::kernels {
 namespace HWY_NAMESPACE {
 
-// The update of Lanes(d) parameters, but for the NaN: any payload. Returns the root of the new v.
+// Updates Lanes(d) parameters; a NaN may have any payload. Returns the square root of the new v.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Update(D d, const AdamWCoefficients& k, V gradient, V& w, V& m, V& v) {
   const V g = hn::Mul(gradient, hn::Set(d, k.grad_scale));
@@ -30,8 +30,8 @@ HWY_INLINE V Update(D d, const AdamWCoefficients& k, V gradient, V& w, V& m, V& 
   return root;
 }
 
-// Makes every NaN of a new state 0x7FC00000. A NaN in m or v is one in w too, so w alone is looked
-// at.
+// Makes every NaN of a new state 0x7FC00000. If m or v is NaN, so is w; therefore only w is
+// tested.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void CanonicaliseState(D d, V& w, V& m, V& v) {
   if (HWY_LIKELY(hn::AllTrue(d, hn::Eq(w, w)))) return;

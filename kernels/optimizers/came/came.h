@@ -41,7 +41,7 @@ struct CameOptions {
 
 Status CheckCameOptions(const CameOptions& options);
 
-// The factors, and the scales, of a tensor: twice those of Adafactor for a matrix.
+// The number of factors, and of scales, of a tensor: for a matrix twice Adafactor's.
 constexpr uint64_t CameFactorCount(const FactorShape& shape) {
   return shape.Factored() ? 2 * shape.Count() : shape.Count();
 }
@@ -51,11 +51,11 @@ Status CameAddSquares(const CameOptions& options, const FactorShape& shape, uint
                       const GradientArray& gradient, size_t count, double* sums,
                       double* column_space);
 
-// The first half of the factors and their scales, from the complete sums.
+// Computes the first half of the factors (R, C) and their scales from the complete sums.
 Status CameFactors(const CameOptions& options, const FactorShape& shape, const double* sums,
                    const float* old_factors, float* new_factors, float* scales);
 
-// Adds a part's ||u||^2, before it is clipped.
+// Adds a part's ||u||^2 before clipping.
 Status CameAddUpdateSquares(const CameOptions& options, const FactorShape& shape, uint64_t offset,
                             const float* scales, const GradientArray& gradient, size_t count,
                             double* update_squares);
@@ -66,7 +66,7 @@ Status CameAddResidualSquares(const CameOptions& options, const FactorShape& sha
                               const ConstParameterArrays& arrays, const GradientArray& gradient,
                               size_t count, double* sums, double* column_space);
 
-// The second half of a matrix's factors and scales.
+// Computes the second half (U, S) of a matrix's factors and scales.
 Status CameResidualFactors(const CameOptions& options, const FactorShape& shape, const double* sums,
                            const float* old_factors, float* new_factors, float* scales);
 

@@ -8,8 +8,8 @@
 #include "kernels/optimizers/step/cuda_tensor.h"
 #include "kernels/runtime/common/status.h"
 
-// The passes of CAME (kernels/optimizers/came/came.h) over a part of a tensor on a GPU, with their
-// bits. Sums, scales and update_squares are on the device; factors and workspace:
+// The passes of CAME (kernels/optimizers/came/came.h) over a part of a tensor on a GPU, with the
+// same bits. Sums, scales and update_squares are on the device. For factors and workspace see
 // kernels/optimizers/adafactor/adafactor_cuda.h.
 namespace geminid::kernels {
 
@@ -22,7 +22,7 @@ Status CameAddUpdateSquaresCuda(const CameOptions& options, const FactorShape& s
                                 size_t count, double* workspace, size_t workspace_bytes,
                                 double* update_squares, CudaStream stream);
 
-// `update_squares`, here and below, is on the host, complete.
+// `update_squares`, here and below, is on the host and complete.
 Status CameAddResidualSquaresCuda(const CameOptions& options, const FactorShape& shape,
                                   uint64_t offset, const float* scales, double update_squares,
                                   const ConstParameterArrays& arrays, const GradientArray& gradient,

@@ -4,11 +4,11 @@
 #include "kernels/optimizers/adafactor/adafactor_rule.h"
 #include "kernels/optimizers/came/came.h"
 
-// CAME's passes over a piece of one row; see kernels/optimizers/step/rule.h. Element::factor
-// is the scale of the column, [0] by R and C, [1] by U and S.
+// CAME's passes over a piece of one row; see kernels/optimizers/step/rule.h. Element::factor holds
+// the column's scales: [0] from R and C, [1] from U and S.
 namespace geminid::kernels {
 
-// Leaves u - m' in the place of the weight.
+// Replaces the weight by u - m'.
 struct CameResidualRule {
   static constexpr int kStates = 1;
   static constexpr int kFactors = 1;
@@ -38,7 +38,7 @@ struct CameRule {
   float confidence_row_scale;
 };
 
-// All but row_scale, which is set to 1.
+// Fills in all coefficients except row_scale, which becomes 1.
 Status MakeCoefficients(const CameOptions& options, const FactorShape& shape, double update_squares,
                         AdafactorCoefficients* k);
 

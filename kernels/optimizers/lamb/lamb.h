@@ -17,8 +17,8 @@
 //   w'    = w - learning_rate trust u,   trust = ||w|| / ||u|| over the whole tensor
 //   c1 = 1 / (1 - beta1^step), c2 = 1 / sqrt(1 - beta2^step); both 1 without bias_correction
 //
-// Not decoupled, weight_decay w is added to g instead of u. The trust is 1 where a norm is 0, and,
-// unless `always_adapt` (NVLAMB), for tensors without weight decay.
+// Unless `decoupled`, weight_decay w is added to g instead of u. The trust is 1 where a norm is 0
+// and, unless `always_adapt` (NVLAMB), for tensors without weight decay.
 //
 // State arrays: m, v. A step has two passes: LambAddNorms over all of a tensor, wherever its parts
 // are, then LambApply over each part. Arithmetic, forms, threads and NaN as in
@@ -43,14 +43,14 @@ struct LambOptions {
 
 Status CheckLambOptions(const LambOptions& options);
 
-// Of one tensor: sums of squares in float64, in the order of
+// The norms of one tensor: sums of squares in float64, in the order of
 // kernels/optimizers/step/elementwise.h.
 struct LambNorms {
   double weight_squares = 0.0;  // ||w||^2
   double update_squares = 0.0;  // ||u||^2
 };
 
-// Adds a part of a tensor. 2 passes' reads: weights, both states and gradient.
+// Adds a part of a tensor to *norms. Reads weights, both states and gradient.
 Status LambAddNorms(const LambOptions& options, const ConstParameterArrays& arrays,
                     const GradientArray& gradient, size_t count, LambNorms* norms);
 

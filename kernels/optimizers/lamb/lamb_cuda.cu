@@ -6,7 +6,7 @@ namespace geminid::kernels {
 namespace cuda {
 GEMINID_MEASURE_KERNELS(lamb, PlainRule<LambUpdateRule>);
 
-// What the norms of every tensor make of its rate.
+// Computes the rate of every tensor from its norms.
 struct LambFactors {
   static constexpr unsigned kThreads = 256;
 

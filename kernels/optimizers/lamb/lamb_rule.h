@@ -26,7 +26,7 @@ GEMINID_HOST_DEVICE inline F LambUpdate(const LambCoefficients& k, F gradient, F
   return AdaptiveStep(k, m, v) + w * k.decoupled_decay;
 }
 
-// Leaves u in the place of the weight.
+// Replaces the weight by u.
 struct LambUpdateRule {
   static constexpr int kStates = 2;
   static constexpr int kFactors = 0;
@@ -60,7 +60,7 @@ struct LambRule {
   float rate;  // learning_rate trust
 };
 
-// LambTrust, on either side.
+// LambTrust, for host and device.
 GEMINID_HOST_DEVICE inline double LambTrustOf(const LambOptions& options, const LambNorms& norms) {
   if (options.weight_decay == 0 && !options.always_adapt) return 1.0;
   if (norms.weight_squares == 0 || norms.update_squares == 0) return 1.0;

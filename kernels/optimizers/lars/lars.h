@@ -15,8 +15,8 @@
 //   w'    = w - learning_rate b'
 //   trust = trust_coefficient ||w|| / (||g|| + weight_decay ||w|| + epsilon), norms over the tensor
 //
-// The trust is at most trust_limit: a gradient that vanishes must not make a step without bound.
-// It is 1 where ||w|| or ||g|| is 0: a tensor that starts at 0 must be able to leave it.
+// The trust is at most trust_limit, so that a vanishing gradient does not make an unbounded step.
+// It is 1 where ||w|| or ||g|| is 0, so that a tensor that starts at 0 can leave it.
 //
 // State array: b. A step has two passes: LarsAddNorms over all of a tensor, wherever its parts are,
 // then LarsApply over each part. Arithmetic, forms, threads and NaN as in
@@ -36,14 +36,14 @@ struct LarsOptions {
 
 Status CheckLarsOptions(const LarsOptions& options);
 
-// Of one tensor: sums of squares in float64, in the order of
+// The norms of one tensor: sums of squares in float64, in the order of
 // kernels/optimizers/step/elementwise.h.
 struct LarsNorms {
   double weight_squares = 0.0;    // ||w||^2
   double gradient_squares = 0.0;  // ||g||^2
 };
 
-// Adds a part of a tensor.
+// Adds a part of a tensor to *norms.
 Status LarsAddNorms(const LarsOptions& options, const ConstParameterArrays& arrays,
                     const GradientArray& gradient, size_t count, LarsNorms* norms);
 

@@ -5,7 +5,7 @@
 namespace geminid::kernels {
 namespace cuda {
 
-// What the norms of every tensor make of its trust.
+// Computes the trust of every tensor from its norms.
 struct LarsFactors {
   static constexpr unsigned kThreads = 256;
 

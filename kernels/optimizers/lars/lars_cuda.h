@@ -7,10 +7,10 @@
 #include "kernels/optimizers/step/cuda_tensor.h"
 #include "kernels/runtime/common/status.h"
 
-// LARS (kernels/optimizers/lars/lars.h) on a GPU, with its bits.
+// LARS (kernels/optimizers/lars/lars.h) on a GPU, with the same bits.
 namespace geminid::kernels {
 
-// Device memory that LarsAddNormsCuda overwrites.
+// Bytes of device workspace, which LarsAddNormsCuda overwrites.
 size_t LarsWorkspaceBytes(size_t count);
 
 // Adds a part of a tensor to *norms, on the device. kInvalidParameter also for a workspace that is
@@ -19,14 +19,14 @@ Status LarsAddNormsCuda(const LarsOptions& options, const ConstParameterArrays& 
                         const GradientArray& gradient, size_t count, double* workspace,
                         size_t workspace_bytes, LarsNorms* norms, CudaStream stream);
 
-// Steps parts of tensors whose sums are complete: norms[t], on the device, is of tensors[t]. So
-// nothing waits for the host; a sum over ranks may come between on the same stream. `factors`, a
-// float per tensor on the device, is overwritten. Where the host's step would refuse what the norms
-// make of the options, as not finite, the weights become NaN.
+// Steps parts of tensors whose sums are complete: norms[t], on the device, belongs to tensors[t].
+// So nothing waits for the host, and a sum over ranks may run in between on the same stream.
+// `factors`, a float per tensor on the device, is overwritten. If the norms make a trust that is
+// not finite, which the host's step would refuse, the weights become NaN.
 Status LarsApplyCuda(const LarsOptions& options, const LarsNorms* norms, const CudaTensor* tensors,
                      size_t tensor_count, float* factors, CudaStream stream);
 
-// The same of one tensor whose norms the host has: it refuses what the host's step does.
+// The same for one tensor whose norms the host has; it returns the errors of the host's step.
 Status LarsApplyTensorCuda(const LarsOptions& options, const LarsNorms& norms,
                            const CudaTensor& tensor, CudaStream stream);
 

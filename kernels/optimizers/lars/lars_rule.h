@@ -31,7 +31,7 @@ struct LarsRule {
   float learning_rate;
 };
 
-// LarsTrust, on either side.
+// LarsTrust, for host and device.
 GEMINID_HOST_DEVICE inline double LarsTrustOf(const LarsOptions& o, const LarsNorms& norms) {
   if (norms.weight_squares == 0 || norms.gradient_squares == 0) return 1.0;
   const double weight = sqrt(norms.weight_squares);

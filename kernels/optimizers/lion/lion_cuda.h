@@ -9,7 +9,7 @@
 
 namespace geminid::kernels {
 
-// LionStep (kernels/optimizers/lion/lion.h) on a GPU, with its bits.
+// LionStep (kernels/optimizers/lion/lion.h) on a GPU, with the same bits.
 Status LionStepCuda(const LionOptions& options, const CudaTensor* tensors, size_t tensor_count,
                     CudaStream stream);
 

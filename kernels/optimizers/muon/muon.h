@@ -27,8 +27,8 @@
 namespace geminid::kernels {
 
 enum class MuonRate : uint8_t {
-  // 0.2 sqrt(max(r, c)): the RMS of an update is that of AdamW's, whose learning rate serves for
-  // both (Liu et al., "Muon is Scalable for LLM Training", arXiv 2502.16982).
+  // 0.2 sqrt(max(r, c)): an update has the RMS of AdamW's updates, so one learning rate serves both
+  // (Liu et al., "Muon is Scalable for LLM Training", arXiv 2502.16982).
   kAsAdamW,
   // sqrt(max(1, r / c)), of Jordan et al., for matrices stored as [outputs, inputs].
   kOriginal,
@@ -40,7 +40,7 @@ struct MuonOptions {
   bool nesterov = true;
   MuonRate rate = MuonRate::kAsAdamW;
   double weight_decay = 0.1;  // >= 0
-  double beta1 = 0.9;         // of AdamW, as are the other two
+  double beta1 = 0.9;         // AdamW's, like the next two
   double beta2 = 0.95;
   double epsilon = 1e-8;
   uint64_t step = 1;        // >= 1; AdamW's bias correction
@@ -49,10 +49,10 @@ struct MuonOptions {
 
 Status CheckMuonOptions(const MuonOptions& options);
 
-// For the tensors that are no matrices.
+// The options of AdamW for the tensors that are no matrices.
 AdamWOptions AdamWOf(const MuonOptions& options);
 
-// One after the other in memory, row-major: the experts of a layer, say, or one.
+// Matrices of one shape, one after the other in memory, row-major: for example a layer's experts.
 struct MatrixShape {
   uint64_t matrices = 1;
   uint64_t rows = 1;
@@ -63,13 +63,13 @@ struct MatrixShape {
 
 double MuonScale(MuonRate rate, const MatrixShape& shape);
 
-// 6 bytes per element of one matrix and 8 per element of the square of its shorter side, and what
-// the products need. Plans them on the first call for a shape (kernels/model/matmul/matmul.h).
+// 6 bytes per element of one matrix, 8 per element of its shorter side squared, and those of the
+// products, which the first call for a shape plans (kernels/model/matmul/matmul.h).
 Status MuonWorkspaceBytes(const MatrixShape& shape, size_t threads, size_t* bytes);
 
-// Whole matrices, on the pool's threads or, without one, on the caller's. `workspace` is aligned to
-// 64 bytes. Errors are returned before anything is written, but for products that the system has
-// no memory for.
+// Steps whole matrices, on the pool's threads or, without a pool, on the caller's. `workspace` is
+// aligned to 64 bytes. Errors are returned before anything is written, except when the system has
+// no memory for a product.
 Status MuonStep(const MuonOptions& options, const MatrixShape& shape,
                 const ConstParameterArrays& old_arrays, const GradientArray& gradient,
                 const ParameterArrays& new_arrays, void* workspace, size_t workspace_bytes,

@@ -36,7 +36,7 @@ GEMINID_DEFINE_RULE_CALL(MuonMomentumRule)
 GEMINID_DEFINE_RULE_CALL(MuonRule)
 
 constexpr size_t kLineBytes = 64;
-// Of Liu et al.: the RMS of AdamW's updates is from 0.2 to 0.4.
+// From Liu et al.: the RMS of AdamW's updates is from 0.2 to 0.4.
 constexpr double kRmsOfAdamW = 0.2;
 
 bool IsShape(const MatrixShape& shape) {
@@ -46,7 +46,7 @@ bool IsShape(const MatrixShape& shape) {
          !__builtin_mul_overflow(of_one, shape.matrices, &all);
 }
 
-// Parts of the workspace, in order, each at the start of a line. Without a workspace: their sizes.
+// Parts of the workspace, in order, each at the start of a line. A null workspace: sizes alone.
 class Parts {
  public:
   explicit Parts(std::byte* workspace) : workspace_(workspace) {}
@@ -64,7 +64,7 @@ class Parts {
   size_t bytes_ = 0;
 };
 
-// How much of the workspace the products take, and how much all parts.
+// The bytes of workspace for the products, and for all parts.
 struct WorkspacePlan {
   size_t product_bytes = 0;
   size_t bytes = 0;
@@ -105,7 +105,7 @@ struct Rules {
   MuonRule update;
 };
 
-// One matrix: the arrays begin with it.
+// Steps the matrix at the beginning of the arrays.
 Status StepMatrix(const Rules& rules, const MatrixShape& shape, const ConstParameterArrays& from,
                   const GradientArray& gradient, const ParameterArrays& to,
                   const NewtonSchulzSpace& space, ThreadPool* pool) {

@@ -6,10 +6,10 @@
 #include "kernels/runtime/common/host_device.h"
 
 // Muon's two passes over elements; see kernels/optimizers/step/rule.h. Between them the iteration
-// looks at the whole matrix.
+// works on the whole matrix.
 namespace geminid::kernels {
 
-// Leaves u in the place of the weight.
+// Replaces the weight by u.
 struct MuonMomentumRule {
   static constexpr int kStates = 1;
   static constexpr int kFactors = 0;
@@ -25,11 +25,11 @@ struct MuonMomentumRule {
   float grad_scale;
   float momentum;
   float one_minus_momentum;
-  float of_momentum;  // what u takes of m' and of g: 1 and 0 without nesterov
+  float of_momentum;  // the factors of m' and of g in u: 1 and 0 without nesterov
   float of_gradient;
 };
 
-// The gradient is o.
+// Element::gradient holds o.
 struct MuonRule {
   static constexpr int kStates = 0;
   static constexpr int kFactors = 0;

@@ -29,7 +29,7 @@ Products ProductsOf(uint64_t rows, uint64_t cols) {
   return made;
 }
 
-// Behind calls, for the sake of ScopedFloatEnvironment.
+// Not inlined, because ScopedFloatEnvironment needs the arithmetic behind calls.
 __attribute__((noinline)) void ScaleSome(const float* u, float scale, size_t count, BFloat16* x) {
   for (size_t i = 0; i < count; ++i) x[i] = BFloat16::FromFloat(u[i] * scale);
 }

@@ -12,17 +12,17 @@
 //
 //   x = a x + (b g + c g g) x,   g = x x^T
 //
-// from u over its Frobenius norm, on the shorter side (x^T x from the right where rows are more
-// than columns). Singular values are brought near 1, within about 0.7 to 1.2. A step multiplies
-// tiny ones by a alone: those below about 1/500 of the norm stay smaller, and are mostly the
-// rounding of the products.
+// starting from u over its Frobenius norm. g has the shorter side: with more rows than columns it
+// is x^T x, from the right. The iteration brings singular values near 1, to about 0.7 to 1.2. A
+// step multiplies tiny ones by a alone: those below about 1/500 of the norm stay smaller, and are
+// mostly the rounding of the products.
 namespace geminid::kernels {
 
 inline constexpr int kNewtonSchulzSteps = 5;
 inline constexpr float kNewtonSchulzA = 3.4445F;
 inline constexpr float kNewtonSchulzB = -4.7750F;
 inline constexpr float kNewtonSchulzC = 2.0315F;
-// What a norm is taken for that is smaller.
+// A smaller norm counts as this.
 inline constexpr double kNewtonSchulzLeastNorm = 1e-7;
 
 struct NewtonSchulzSpace {
@@ -35,7 +35,7 @@ struct NewtonSchulzSpace {
   size_t product_bytes = 0;
 };
 
-// What the products of these matrices need on so many threads.
+// Bytes that the products of such matrices need on `threads` threads.
 Status NewtonSchulzProductBytes(uint64_t rows, uint64_t cols, size_t threads, size_t* bytes);
 
 // A u that is not finite gives an x of NaN.

@@ -9,7 +9,7 @@
 
 namespace geminid::kernels {
 
-// SgdStep (kernels/optimizers/sgd/sgd.h) on a GPU, with its bits.
+// SgdStep (kernels/optimizers/sgd/sgd.h) on a GPU, with the same bits.
 Status SgdStepCuda(const SgdOptions& options, const CudaTensor* tensors, size_t tensor_count,
                    CudaStream stream);
 

@@ -11,12 +11,12 @@ namespace geminid::kernels {
 // Factors of 0 and 1 choose the variant: adding 0 x and multiplying by 1 change no finite number.
 struct SgdCoefficients {
   float grad_scale;
-  float early_decay;  // before the momentum
-  float late_decay;   // after it
-  float kept;         // momentum; 0 at step 1
-  float added;        // 1 - dampening; 1 at step 1
-  float ahead;        // nesterov: of g in d, 1; else 0
-  float buffer;       // of b' in d: momentum with nesterov; else 1
+  float early_decay;  // weight decay before the momentum
+  float late_decay;   // weight decay after the momentum
+  float kept;         // the factor of b in b': momentum; 0 at step 1
+  float added;        // the factor of g in b': 1 - dampening; 1 at step 1
+  float ahead;        // the factor of g in d: 1 with nesterov; else 0
+  float buffer;       // the factor of b' in d: momentum with nesterov; else 1
   float learning_rate;
 };
 

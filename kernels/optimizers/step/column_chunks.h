@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-// How squares are added over the rows of a part of a matrix, for every column, on the host and on a
-// GPU with the same bits: rows, from the part's first on, are cut into chunks, whose number depends
-// on that of the rows alone, so that many threads can work on one column. In a chunk rows are added
-// in order, from zero; chunks are added in order to what the column's sum was before.
+// How the squares of a matrix part are added for every column, with the same bits on host and GPU.
+// The part's rows form chunks, so that many threads can work on one column; the number of chunks
+// depends on the number of rows alone. In a chunk, rows are added in order, from zero. Chunks are
+// added in order to the column's previous sum.
 namespace geminid::kernels {
 
 struct ColumnChunks {

@@ -8,12 +8,12 @@
 
 namespace geminid::kernels {
 
-// What an optimizer updates on a GPU: a tensor, or part of one, in device memory. The rules of
-// CheckStepArrays hold. Where all arrays lie on 16 bytes they are accessed in words of 16 bytes.
+// A tensor, or part of one, in device memory that an optimizer updates on a GPU. The rules of
+// CheckStepArrays hold. If all arrays are 16-byte aligned, they are accessed in words of 16 bytes.
 //
 // The tensors of one call have one form and one type of gradients (else kInvalidShape) and do not
-// overlap each other. They are read before the call returns; an error is of the whole call, and
-// nothing is queued then. Some twenty make one launch, so give many small ones at once.
+// overlap each other. A call reads the list before it returns; after an error it has queued
+// nothing. About twenty tensors make one launch, so pass many small ones in one call.
 struct CudaTensor {
   ConstParameterArrays old_arrays;
   GradientArray gradient;

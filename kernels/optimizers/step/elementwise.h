@@ -6,10 +6,10 @@
 #include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
 
-// The passes that all optimizers share: over arrays of any form, in blocks that stay in the
-// first-level cache, a rule (kernels/optimizers/step/rule.h) is applied to every element.
+// The passes that all optimizers share: they apply a rule (kernels/optimizers/step/rule.h) to every
+// element of arrays of any form, in blocks that stay in the first-level cache.
 //
-// What holds for every optimizer's step:
+// Rules for every optimizer's step:
 //   - All arithmetic per element is fp32 in the rule's order, without fused multiply-add, in the
 //     default IEEE-754 environment; coefficients are rounded once from float64. The bits depend on
 //     the element and the options only: not on the instruction set, address, form (streaming or in
@@ -17,8 +17,8 @@
 //     fp32 is 0x7FC00000.
 //   - Sums are of float64 squares of fp32 values, in blocks of kSumBlock elements counted from the
 //     start of each call (for Adafactor and CAME: of each piece of a row), 16 lanes folded as in
-//     kernels/numeric/norm, and blocks as its block_tree.h says; over the rows of a matrix as
-//     column_chunks.h says. So they depend on the cuts, but on nothing else.
+//     kernels/numeric/norm, and blocks as in its block_tree.h; over the rows of a matrix as in
+//     column_chunks.h. So sums depend on how a tensor is cut into calls, but on nothing else.
 //   - Element alignment suffices; any thread, no allocation, never blocks. Out of place the stores
 //     bypass the cache where all new arrays reach a 64-byte boundary at the same element, and are
 //     globally visible on return.
@@ -26,10 +26,10 @@
 namespace geminid::kernels {
 
 inline constexpr size_t kSumBlock = 1024;
-// How far ahead of their use lines are asked for: hardware prefetchers stop at the ends of pages.
+// How far ahead lines are prefetched: hardware prefetchers stop at the ends of pages.
 inline constexpr size_t kPrefetchElements = 256;
 
-// One block: fp32 everywhere. The three kinds of output may be their inputs.
+// One block, fp32 everywhere. Each output may be the same array as its input.
 struct RuleBlock {
   size_t count;
   const float* gradient;
@@ -51,11 +51,11 @@ struct RuleCall {
   int factors;  // factor arrays it uses
 };
 
-// The rule that sums need before any optimizer's own; see ScaledGradientRule.
+// The rule whose squares several optimizers sum first; see kernels/optimizers/step/rule.h.
 struct ScaledGradientRule;
 RuleCall CallOf(const ScaledGradientRule& rule);
 
-// What a pass is over. `factor` arrays are one fp32 per element.
+// The arrays that a pass reads. `factor` arrays are one fp32 per element.
 struct ReadPass {
   ConstParameterArrays arrays = {};
   GradientArray gradient = {};
@@ -68,15 +68,15 @@ struct ReadPass {
 // Applies the rule and stores. The arrays are checked; the caller holds a ScopedFloatEnvironment.
 void UpdateElements(const RuleCall& call, const ReadPass& pass, const ParameterArrays& new_arrays);
 
-// Where squares of what the rule leaves in place of the weight go; null: nowhere.
+// Where a pass adds squares of the rule's results and of the weights read; null: nowhere.
 struct SquareTotals {
   double* result = nullptr;   // one sum
   double* weight = nullptr;   // one sum, of the weights read
   double* columns = nullptr;  // one sum per element
 };
 
-// Applies the rule, stores nothing, adds squares. Without weights in `pass.arrays` (all null) those
-// of the rule are 0. NaN sums are the one quiet NaN.
+// Applies the rule, stores nothing, adds squares. Without weights in `pass.arrays` (all null) the
+// rule gets weights of 0. A NaN sum is always the same quiet NaN.
 void MeasureElements(const RuleCall& call, const ReadPass& pass, const SquareTotals& totals);
 
 // Check, environment and UpdateElements: a whole step of an elementwise optimizer.

@@ -31,7 +31,7 @@ GEMINID_DEFINE_RULE_CALL(ScaledGradientRule)
 namespace {
 
 constexpr size_t kLineBytes = 64;
-// Small enough that the next block's lines, asked for while this one is computed, are still there.
+// Small enough that the next block, prefetched while this one is computed, stays in the cache.
 constexpr size_t kBlock = kPrefetchElements;
 static_assert(kBlock * sizeof(uint16_t) % kLineBytes == 0);  // blocks keep the alignment
 
@@ -46,7 +46,7 @@ bool AllOnLine(const ParameterArrays& a, int states) {
   return on_line;
 }
 
-// Only the arrays of the forms, so that the others, null or not, decide nothing.
+// Nulls the arrays that the forms do not have, so that they do not affect the alignment.
 ParameterArrays OfForm(ParameterArrays a) {
   const bool split = a.form == WeightForm::kSplit;
   if (split) a.master = nullptr;
@@ -63,8 +63,8 @@ bool InPlace(const ConstParameterArrays& from, const ParameterArrays& to) {
   return to.form == WeightForm::kSplit ? from.bfloat16 == to.bfloat16 : from.master == to.master;
 }
 
-// The first element, below 32 16-bit ones in a line, at which every array starts a line; `count`
-// if there is none, that is, no streaming.
+// The first element, of the 32 16-bit ones in a line, at which every array starts a line; `count`
+// if there is none: then nothing is streamed.
 size_t StreamBegin(const ParameterArrays& a, int states, size_t count) {
   constexpr size_t kMost = kLineBytes / sizeof(uint16_t);
   for (size_t first = 0; first < std::min(kMost, count); ++first) {

@@ -10,14 +10,14 @@ namespace geminid::kernels {
 
 inline bool IsFraction(double x) { return x >= 0 && x < 1; }
 
-// As a float too: what keeps 0 / 0 out must not be rounded to 0.
+// Positive as a float too: an epsilon that prevents 0 / 0 must not be rounded to 0.
 inline bool IsPositiveFloat(double x) {
   const float rounded = static_cast<float>(x);
   return rounded > 0 && std::isfinite(rounded);
 }
 
-// What gradients are multiplied by. NaN is meant: the clip coefficient of a gradient that has one,
-// which makes weights and state NaN.
+// The factor of gradients. NaN is valid: it is the clip coefficient of a gradient that has a NaN,
+// and makes weights and state NaN.
 inline bool IsGradScale(float x) { return !std::isinf(x); }
 
 inline bool AllFinite(std::initializer_list<float> values) {

@@ -1,5 +1,5 @@
-// Sums of squares of what a rule leaves in place of the weight, and of the weights, on a GPU: the
-// order of additions, and so the bits, of MeasureElements
+// Sums of squares of a rule's results, and of the weights, on a GPU, in the order of
+// additions, and so with the bits, of MeasureElements
 // (kernels/optimizers/step/elementwise.h).
 //
 // A block of kSumBlock elements is summed by sixteen threads, one per lane, at the speed of memory;
@@ -21,8 +21,8 @@ namespace geminid::kernels::cuda {
 
 inline constexpr unsigned kSumLanes = 16;
 
-// Part of a tensor as rows, whose pieces are cut into blocks each for itself. Rows have the same
-// number of blocks; those beyond a piece are empty and add zero. What is no matrix is one row.
+// Part of a tensor as rows; each row's piece is divided into blocks by itself. All rows have as
+// many blocks; those beyond a piece are empty and add zero. A tensor that is no matrix is one row.
 struct RowBlocks {
   uint64_t offset;  // of the part within the tensor
   uint64_t count;
@@ -57,13 +57,13 @@ struct RowBlocks {
   }
 };
 
-// Of one block.
+// The sums of one block.
 struct BlockSums {
   double result;
   double weight;
 };
 
-// Of the blocks, and then of the chunks of columns, in the same place.
+// Bytes for the sums of blocks and, later in the same place, of the chunks of columns.
 inline size_t MeasureWorkspaceBytes(const RowBlocks& blocks) {
   const size_t block_bytes = blocks.blocks() * sizeof(BlockSums);
   const size_t column_bytes =
@@ -82,13 +82,13 @@ struct SumTargets {
 __device__ inline float LoadMasterElement(const SplitWeight& from, size_t at) {
   return std::bit_cast<float>(JoinMasterBits({from.old_weight[at], from.old_remainder[at]}));
 }
-// 0 where there are no weights.
+// 0 if there are no weights.
 template <typename Working>
 __device__ float LoadMasterElement(const MasterWeight<Working>& from, size_t at) {
   return from.old_weight == nullptr ? 0.0F : from.old_weight[at];
 }
 
-// What the rule leaves in place of the weight, which goes to *weight.
+// The rule's result for one element; *weight receives the weight that was read.
 template <class Rule, class Weight, typename Gradient>
 __device__ float ResultOf(const Tensor<Rule, Weight, Gradient>& tensor, size_t at, float* weight) {
   Element<float> e = {};
@@ -138,7 +138,7 @@ struct MeasureBlocks {
   BlockSums* sums;
 };
 
-// Columns of a tile of rows, which many threads load and one thread per column adds in order.
+// The size of a tile: many threads load it, and one thread per column adds its rows in order.
 inline constexpr unsigned kTileColumns = 32;
 inline constexpr unsigned kTileRows = 64;
 
@@ -202,7 +202,7 @@ struct MeasureRow {
   double* columns;
 };
 
-// Names the kernels that measure a rule, its columns too where they are asked for.
+// Names the kernels that measure a rule: those of its blocks, and separately of its columns.
 #define GEMINID_MEASURE_KERNELS_OF(what, name, Kernel, Rule)                                       \
   GEMINID_KERNEL(geminid_##name##_##what##_fp32_fp32, Kernel<Rule, MasterWeight<void>, float>);    \
   GEMINID_KERNEL(geminid_##name##_##what##_fp32_bf16, Kernel<Rule, MasterWeight<void>, BFloat16>); \
@@ -225,7 +225,7 @@ Status AddBlocks(BlockSums* sums, const RowBlocks& blocks, const SumTargets& tar
 Status AddColumnChunks(const double* partial, const ColumnChunks& cut, uint64_t width,
                        double* columns, CudaStream stream);
 
-// What Measure reads; the arrays have been checked. Weights may all be null.
+// The input of Measure; the arrays have been checked. Weights may all be null.
 struct Measured {
   ConstParameterArrays arrays;
   GradientArray gradient;
@@ -291,7 +291,7 @@ Status Measure(const Rule& rule, const Measured& what, double* workspace, size_t
   if (what.arrays.form == WeightForm::kSplit) {
     return MeasureWithWeight<kColumns, SplitWeight>(rule, what, workspace, targets, stream);
   }
-  // Of the other forms the masters alone are read.
+  // For the other forms only the masters are read.
   return MeasureWithWeight<kColumns, MasterWeight<void>>(rule, what, workspace, targets, stream);
 }
 

@@ -76,7 +76,7 @@ struct AddTrees {
 };
 GEMINID_KERNEL(geminid_measure_add_all, AddTrees);
 
-// Adds each row's to its own.
+// Adds the sums of each row's trees to the sum of that row.
 struct AddRows {
   static constexpr unsigned kThreads = 256;
 
@@ -98,7 +98,7 @@ GEMINID_KERNEL(geminid_measure_add_rows, AddRows);
 
 // A thread adds the chunks of a column.
 struct AddChunksOfColumns {
-  static constexpr unsigned kThreads = 64;  // of few columns, many blocks
+  static constexpr unsigned kThreads = 64;  // so that few columns make many blocks
 
   __device__ void Run() const {
     const uint64_t column = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;

@@ -92,7 +92,7 @@ __device__ void StoreMaster(const Pack<float>& master, size_t at, bool words, un
   }
 }
 
-// A rule that needs to know of an element what it reads and nothing else.
+// A rule that does not depend on the index of an element.
 template <class Rule>
 struct PlainRule {
   static constexpr int kStates = Rule::kStates;
@@ -106,11 +106,11 @@ struct PlainRule {
 template <class Rule, class Weight, typename Gradient>
 struct Tensor {
   static constexpr int kStates = Rule::kStates;
-  static constexpr int kArrays = kStates == 0 ? 1 : kStates;  // there is no array of none
+  static constexpr int kArrays = kStates == 0 ? 1 : kStates;  // C++ has no array of length 0
   Rule rule;
   Weight weight;
   const Gradient* gradient;
-  const void* old_state[kArrays] = {};  // float, or BFloat16 where it is small
+  const void* old_state[kArrays] = {};  // float, or BFloat16 if small_state
   void* new_state[kArrays] = {};
   StateRounding rounding;  // of small state
   uint64_t count;
@@ -199,7 +199,7 @@ __device__ void StoreState(const OneTensor& tensor, int s, size_t at, unsigned c
   StorePack(small, tensor.words, count, static_cast<BFloat16*>(tensor.new_state[s]) + at);
 }
 
-// kVector parameters, or the `count` that are left, from `at` on.
+// Updates kVector parameters from `at` on, or the `count` that are left.
 template <class Rule, class Weight, typename Gradient>
 __device__ void UpdatePack(const Tensor<Rule, Weight, Gradient>& tensor, size_t at,
                            unsigned count) {
@@ -229,7 +229,7 @@ __device__ void UpdatePack(const Tensor<Rule, Weight, Gradient>& tensor, size_t 
   for (int s = 0; s < kStates; ++s) StoreState(tensor, s, at, count, state[s]);
 }
 
-// Rule is one that takes the index of an element too, such as PlainRule.
+// Rule is called with the element's index too, as PlainRule is.
 template <class Rule, class Weight, typename Gradient>
 struct UpdateTensors {
   static constexpr unsigned kThreads = cuda::kThreads;
@@ -312,8 +312,8 @@ inline Status CheckTensors(const CudaTensor* tensors, size_t count, int state_ar
   return Status::kOk;
 }
 
-// For every element of tensors[t], which have passed CheckTensors: rule(index, element), where the
-// rule is rule_of(t). kUnsupported if CUDA refuses a launch.
+// Calls rule_of(t)(index, element) for every element of tensors[t], which have passed CheckTensors.
+// kUnsupported if CUDA refuses a launch.
 template <class RuleOf>
 Status Update(const RuleOf& rule_of, const CudaTensor* tensors, size_t count, CudaStream stream) {
   if (count == 0) return Status::kOk;
@@ -340,7 +340,7 @@ Status CheckAndUpdate(const Rule& rule, const CudaTensor* tensors, size_t count,
                 stream);
 }
 
-// A step of an optimizer whose rule has no number of a tensor's own.
+// A step of an optimizer whose rule is the same for all tensors.
 template <class Rule, class Options>
 Status Step(const Options& options, const CudaTensor* tensors, size_t count, CudaStream stream) {
   Rule rule;

@@ -65,7 +65,7 @@ bool SameArrays(const ArrayList& a, const ArrayList& b) {
   return true;
 }
 
-// Foreign values of the enumerations.
+// False for values outside the enumerations.
 bool Known(WeightForm form) { return form <= WeightForm::kFloatAndFloat16; }
 bool Known(const ConstParameterArrays& a) {
   return Known(a.form) && a.state_form <= StateForm::kBFloat16;

@@ -22,20 +22,20 @@ enum class WeightForm : uint8_t {
 // The most full-size arrays of state that an optimizer has.
 inline constexpr int kMaxStateArrays = 2;
 
-// How they are stored between steps. A step computes in fp32 in either form.
+// How state arrays are stored between steps. A step computes in fp32 in either form.
 enum class StateForm : uint8_t {
   kFloat,     // `state`
   kBFloat16,  // `small_state`, rounded up or down at random: StateRounding
 };
 
-// The rounding of a kBFloat16 state: up with the probability that makes the mean exact. To nearest,
-// a second moment would stand still when a step changes it by less than 2^-9, as it does with beta2
-// = 0.999. The random bits are a hash of the seed, which is the tensor's and the step's, and of the
-// element's index in the tensor (kernels/numeric/stochastic_rounding). So they depend on neither
-// calls, threads nor ranks.
+// The rounding of a kBFloat16 state: up with the probability that makes the mean exact. With
+// rounding to nearest, a second moment would not move when a step changes it by less than 2^-9, as
+// with beta2 = 0.999. The random bits are a hash of the seed, which is the tensor's and the step's,
+// and of the element's index in the tensor (kernels/numeric/stochastic_rounding). So they do not
+// depend on calls, threads or ranks.
 struct StateRounding {
   uint64_t seed = 0;           // RoundingSeed
-  uint64_t first_element = 0;  // of the arrays, in the tensor
+  uint64_t first_element = 0;  // the index in the tensor of the arrays' first element
 };
 
 // Only the arrays of the forms and the state arrays that the optimizer has are read; the rest may
@@ -90,17 +90,17 @@ struct GradientArray {
 
 GradientArray Advance(const GradientArray& gradient, size_t offset);
 
-// What every step checks of its arrays before it writes: that the old and the new form are the
-// same, of weights and of state (else kInvalidShape), and pointers, alignment, size. Either every
+// The checks of every step on its arrays before it writes. The old and the new forms of weights and
+// of state are the same (else kInvalidShape). Pointers, alignment and size are valid. Either every
 // array of the new state is that of the old one (in place), or the new ones are disjoint from all
-// others (kOverlap).
+// others (else kOverlap).
 Status CheckStepArrays(const ConstParameterArrays& old_arrays, const GradientArray& gradient,
                        size_t count, int state_arrays, const ParameterArrays& new_arrays);
-// The same of a step's reading half.
+// The same checks for a pass that only reads.
 Status CheckReadArrays(const ConstParameterArrays& arrays, const GradientArray& gradient,
                        size_t count, int state_arrays);
 
-// old -> new without a change: for parameters that a step leaves alone. Checked as a step.
+// old -> new without a change: for parameters that a step skips. Checked as a step.
 Status CopyParameters(const ConstParameterArrays& old_arrays, size_t count, int state_arrays,
                       const ParameterArrays& new_arrays);
 

@@ -7,10 +7,10 @@
 
 #include "kernels/runtime/common/host_device.h"
 
-// What a rule is: the update of one element, written once, for a float F (the definition, and GPU
-// threads) and for a vector of floats (kernels/optimizers/step/rule_loop-inl.h). Both do the
+// A rule is the update of one element. It is written once, for a float F (the definition, and on
+// GPUs) and for a vector of floats (kernels/optimizers/step/rule_loop-inl.h). Both do the
 // operations in the order in which they are written, each rounded to fp32, so they give the same
-// bits; compile with contraction to fused multiply-add off.
+// bits. Compile with contraction to fused multiply-add off.
 //
 //   struct SomeRule {
 //     static constexpr int kStates, kFactors;  // how many of Element's arrays it uses
@@ -30,7 +30,7 @@ struct Element {
 
 GEMINID_HOST_DEVICE inline float SquareRoot(float x) { return sqrtf(x); }
 
-// Which operand's payload survives an operation differs between machines; this makes results
+// Machines differ in which operand's NaN payload survives an operation; this makes results
 // comparable bit for bit.
 GEMINID_HOST_DEVICE inline float CanonicalNaN(float x) {
   return x == x ? x : std::bit_cast<float>(uint32_t{0x7FC00000});
@@ -39,7 +39,7 @@ GEMINID_HOST_DEVICE inline float CanonicalNaN(float x) {
 // 1, -1, or x itself where it is a zero or NaN.
 GEMINID_HOST_DEVICE inline float Sign(float x) { return x > 0 ? 1.0F : x < 0 ? -1.0F : x; }
 
-// Leaves g in the place of the weight: the scaled gradient, whose squares are summed.
+// Replaces the weight by g, the scaled gradient, whose squares are summed.
 struct ScaledGradientRule {
   static constexpr int kStates = 0;
   static constexpr int kFactors = 0;

@@ -22,9 +22,9 @@ namespace HWY_NAMESPACE {
 using FloatLanesTag = hn::ScalableTag<float>;
 
 // The F of a rule: a vector with the arithmetic of a float. The targets are those whose vectors
-// have a size at compile time (kernels/runtime/simd/targets.h). Rules are compiled for no
-// instruction set of their own, so that nothing may be forced inline into them; UpdateBlock takes
-// it all in.
+// have a size at compile time (kernels/runtime/simd/targets.h). Rules are compiled without an
+// instruction set of their own, so functions cannot be forced inline into them; UpdateBlock
+// (flatten) inlines all of them.
 struct FloatLanes {
   hn::Vec<FloatLanesTag> v;
 };
@@ -113,7 +113,7 @@ HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard
 
-// In namespace HWY_NAMESPACE: the loop of one rule. Once: its dispatch, as CallOf(rule).
+// The loop of one rule, in namespace HWY_NAMESPACE; and, once, its dispatch as CallOf(rule).
 #ifndef GEMINID_DEFINE_RULE_LOOP
 #define GEMINID_DEFINE_RULE_LOOP(Rule) \
   void Rule##Loop(const void* rule, const RuleBlock& block) { RuleLoop<Rule>(rule, block); }

@@ -5,17 +5,17 @@
 
 #include "kernels/optimizers/step/parameter_arrays.h"
 
-// One block of parameters between the forms in which they are stored and fp32 in the cache.
-// Internal to this folder: nothing is checked.
+// Converts one block of parameters between the stored forms and fp32 in the cache. Internal to this
+// folder: nothing is checked.
 namespace geminid::kernels {
 
-// `count` gradients as fp32: in `space`, or where they are if they are fp32.
+// Returns `count` gradients as fp32: in `space`, or in place if they are fp32.
 const float* StageGradient(const GradientArray& gradient, size_t count, float* space);
 
-// `count` masters: in `space` if the form is kSplit, else where they are.
+// Returns `count` masters: in `space` if the form is kSplit, else in place.
 const float* StageWeights(const ConstParameterArrays& arrays, size_t count, float* space);
 
-// `count` elements of one state array: in `space` if the form is kBFloat16, else where they are.
+// Returns `count` elements of a state array: in `space` if the form is kBFloat16, else in place.
 const float* StageState(const ConstParameterArrays& arrays, int index, size_t count, float* space);
 
 // Rounds `states` arrays of `count` elements, which lie in the cache, into arrays of kBFloat16

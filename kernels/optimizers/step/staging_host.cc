@@ -48,7 +48,7 @@ void Join(const BFloat16* weight, const int16_t* remainder, size_t count, float*
   for (; i < count; ++i) hn::StoreU(LoadMaster(d1, weight + i, remainder + i), d1, to + i);
 }
 
-// What becomes of a vector of masters: 16 bits each.
+// Converts a vector of masters to 16 bits each.
 struct ToSplitWeight {
   template <class D>
   HWY_INLINE auto operator()(D /* tag */, hn::Vec<D> v) const {
@@ -72,7 +72,7 @@ struct ToNearest {
   }
 };
 
-// Two vectors at a time past the cache: a vector of 16-bit halves is the least that can be.
+// Two vectors at a time to stream: a full vector of 16-bit halves is the least that can be.
 template <class Convert>
 HWY_INLINE void StoreHalves(Convert convert, const float* from, size_t count, bool stream,
                             uint16_t* to) {
@@ -117,9 +117,9 @@ void StoreFloat(const float* from, size_t count, bool stream, float* to) {
   std::copy(from + i, from + count, to + i);
 }
 
-// Stochastically. The first of two arrays is rounded by the lower half of an element's random bits,
-// the second by the upper one. `first` is the lower half of the first element's index; no element's
-// index has another upper half.
+// Rounds stochastically: the first of two arrays by the lower half of an element's random bits, the
+// second by the upper half. `first` is the lower half of the first element's index; all elements
+// share the upper half of their indices.
 template <bool kSecond>
 HWY_INLINE void Round(const float* from, uint32_t key, uint32_t first, size_t count, bool stream,
                       uint16_t* to) {
@@ -220,7 +220,7 @@ HWY_EXPORT(RoundSecond);
 HWY_EXPORT(LaneSquares);
 HWY_EXPORT(ColumnSquares);
 
-// The block after this one, of an array that is used where it is.
+// Prefetches the block after this one, of an array that is used in place.
 static const float* PrefetchNext(const float* values, size_t count) {
   constexpr size_t kLineFloats = 64 / sizeof(float);
   for (size_t i = 0; i < count; i += kLineFloats) hwy::Prefetch(values + i + kPrefetchElements);

@@ -1,4 +1,4 @@
-// For callers that pass on what a kernel said of their arguments. The kernels do without Abseil.
+// For callers that return a kernel's status as absl::Status. The kernels do without Abseil.
 #ifndef GEMINID_KERNELS_RUNTIME_COMMON_ABSL_STATUS_H_
 #define GEMINID_KERNELS_RUNTIME_COMMON_ABSL_STATUS_H_
 
@@ -8,7 +8,7 @@
 
 namespace geminid::kernels {
 
-// INTERNAL, naming `kernel`: arguments are the caller's own.
+// INTERNAL, naming `kernel`: invalid arguments are a bug of the caller.
 inline absl::Status FromKernel(Status status, const char* kernel) {
   if (status == Status::kOk) return absl::OkStatus();
   return absl::InternalError(

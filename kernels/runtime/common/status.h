@@ -3,7 +3,7 @@
 
 namespace geminid::kernels {
 
-// What a kernel says of its arguments. Anything but kOk is decided before the first byte is
+// A kernel's verdict on its arguments. Every status but kOk is decided before the first byte is
 // written: outputs are then untouched.
 enum class [[nodiscard]] Status{
     kOk = 0,
@@ -14,7 +14,7 @@ enum class [[nodiscard]] Status{
     kInvalidParameter,  // a hyperparameter is not finite or is out of its documented range
     kInvalidShape,      // dimensions contradict each other or are 0 where they may not be
     kUnsupported,       // valid, but this build or machine has no implementation of it
-    kCallbackFailed,    // a function given by the caller said so
+    kCallbackFailed,    // a function given by the caller failed
 };
 
 // The name without the k, e.g. "NullPointer"; "Unknown" for a value outside the enumeration.

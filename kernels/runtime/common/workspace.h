@@ -1,4 +1,4 @@
-// Memory for what kernels need while they run.
+// Scratch memory for kernels.
 #ifndef GEMINID_KERNELS_RUNTIME_COMMON_WORKSPACE_H_
 #define GEMINID_KERNELS_RUNTIME_COMMON_WORKSPACE_H_
 
@@ -8,8 +8,8 @@
 
 namespace geminid::kernels {
 
-// Aligned to 64 bytes, as kernels want it. Grows to the largest call, and stays. One thread at a
-// time.
+// Aligned to 64 bytes, as kernels need it. Grows to the largest request and never shrinks. One
+// thread at a time.
 class Workspace {
  public:
   // Contents undefined. Valid until the next call.

@@ -3,7 +3,7 @@
 // shape alone, so that many blocks work on few columns and the bits are the same on every GPU:
 //
 //   in a chunk, row r is added to lane r mod 8, in order; lanes are folded as i + (i+4), +2, +1;
-//   chunks are added in order, and what was there before (accumulate) at last.
+//   chunks are added in order, and the output's previous value (with accumulate) last.
 //
 // fp32, one rounding to T at the end. The host adds all rows in order; the difference is rounding.
 // Device code; included by the *_cuda.cu files alone.
@@ -38,7 +38,7 @@ inline size_t ColumnSumsWorkspaceBytes(size_t rows, size_t cols, size_t sums) {
   return RoundUpTo(RowChunks(rows).chunks * cols * sums * sizeof(float), kWorkspaceAlignment);
 }
 
-// Term: kSums, and Add(row, column, sums[kSums]), which adds one element to its column.
+// Term has kSums and Add(row, column, sums[kSums]), which adds one element to its column.
 template <class Term>
 struct ChunkSums {
   static_assert(Term::kSums <= 2);
@@ -82,7 +82,7 @@ struct ChunkSums {
   float* partial;  // [kSums][chunks][cols]
 };
 
-// Where the sums of a column go, at most two.
+// The outputs of a column's sums, of which there are at most two.
 template <typename T>
 struct ColumnTargets {
   T* out[2];

@@ -4,7 +4,7 @@ namespace geminid::kernels::cuda {
 
 template <typename T>
 struct AddChunks {
-  static constexpr unsigned kThreads = 64;  // of few columns, many blocks
+  static constexpr unsigned kThreads = 64;  // so that few columns make many blocks
 
   __device__ void Run() const {
     const uint64_t at = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;

@@ -12,8 +12,8 @@ using gpu::DnnKind;
 using gpu::DnnStatus;
 using gpu::DnnType;
 
-constexpr int64_t kTensorAlignment = 16;  // what vector loads of the library's kernels want
-constexpr int64_t kConfigsMost = 16;      // of those that the library proposes
+constexpr int64_t kTensorAlignment = 16;  // for vector loads of the library's kernels
+constexpr int64_t kConfigsMost = 16;      // proposals of the library that are tried
 
 DnnGraph::Dims DenseStrides(const DnnGraph::Dims& dims) {
   return {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};

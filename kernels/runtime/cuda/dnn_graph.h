@@ -1,5 +1,5 @@
-// A graph of operations for cuDNN, and the plan that it has for one. All tensors have four
-// dimensions: batch, head, token, element.
+// A graph of operations for cuDNN, and cuDNN's plan for it. All tensors have four dimensions:
+// batch, head, token, element.
 #ifndef GEMINID_KERNELS_RUNTIME_CUDA_DNN_GRAPH_H_
 #define GEMINID_KERNELS_RUNTIME_CUDA_DNN_GRAPH_H_
 
@@ -23,7 +23,7 @@ class DnnDescriptors {
   DnnDescriptors& operator=(const DnnDescriptors&) = delete;
   ~DnnDescriptors();
 
-  // Null after an error. From the first error on, nothing is called any more.
+  // Null after an error. After the first error cuDNN is not called any more.
   gpu::DnnDescriptor Make(gpu::DnnKind kind);
   void Set(gpu::DnnDescriptor descriptor, gpu::DnnAttribute attribute, gpu::DnnType type,
            int64_t count, const void* values);
@@ -56,39 +56,39 @@ class DnnGraph {
 
   explicit DnnGraph(const gpu::CudnnApi& api) : all_(api) {}
 
-  // In device memory, 16-byte aligned; `id` names its place when the plan runs. Not 0.
+  // A tensor in device memory, 16-byte aligned. Run maps its `id`, which is not 0, to an address.
   Tensor InMemory(int64_t id, gpu::DnnData type, const Dims& dims, const Dims& strides);
   // One fp32 number in host memory.
   Tensor ByValue(int64_t id);
-  // Between two operations, dense, in no memory.
+  // A dense tensor between two operations, which has no memory.
   Tensor Between(const Dims& dims, gpu::DnnData type = gpu::DnnData::kFp32);
   Tensor Between(const Dims& dims, const Dims& strides, gpu::DnnData type);
 
-  // c = a b, each head by itself; heads of fewer heads are shared.
+  // c = a b for each head; several heads share those of an operand with fewer heads.
   void Multiply(const Tensor& a, const Tensor& b, const Tensor& c);
   // y = x op b, or the one-operand forms; with `choose`: choose ? x : b.
   void Apply(gpu::DnnPointwise mode, const Tensor& x, const Tensor* b, const Tensor& y,
              gpu::DnnData compute = gpu::DnnData::kFp32, const Tensor* choose = nullptr);
   void Index(const Tensor& like, int64_t axis, const Tensor& y);
-  // Over the dimensions of which y has one element, or fewer than x.
+  // Reduces x over the dimensions in which y has one element, or fewer than x.
   void Reduce(gpu::DnnReduce op, const Tensor& x, const Tensor& y);
   void Reshape(const Tensor& x, const Tensor& y);
 
-  // Of a handle, or of a GPU that is described (gpu::DnnKind::kDeviceProperties): the other is
+  // A handle, or the description of a GPU (gpu::DnnKind::kDeviceProperties); the other member is
   // null.
   struct Target {
     gpu::DnnHandle handle = nullptr;
     gpu::DnnDescriptor properties = nullptr;
   };
-  // What the graph runs by, and how much workspace that takes. False with `why` set where no engine
-  // that is deterministic takes the graph. The first that the library proposes is taken: what that
-  // depends on is the graph, the library's version and the GPU. Once.
+  // Chooses the engine and its workspace: the first deterministic one that the library proposes,
+  // which depends on the graph, the library's version and the GPU. False, with `why` set, if no
+  // deterministic engine supports the graph. Call once.
   bool Plan(const Target& target, std::string* why);
   uint64_t workspace_bytes() const { return workspace_bytes_; }
   int64_t engine() const { return engine_; }  // its number in the library
 
-  // Queues the plan on `stream`; what the ids of tensors stand for has been read, where it is by
-  // value, when this returns. `workspace`: 256-byte aligned.
+  // Queues the plan on `stream`. The values of ByValue tensors have been read when this returns.
+  // `workspace` is 256-byte aligned.
   bool Run(gpu::DnnHandle handle, std::span<const std::pair<int64_t, void*>> tensors,
            void* workspace, CudaStream stream, std::string* why);
 

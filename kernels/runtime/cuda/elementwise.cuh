@@ -1,5 +1,5 @@
-// Kernels that treat every element, or every pack of elements, by itself. Device code; included by
-// the *_cuda.cu files alone.
+// Kernels that process every element, or every pack of elements, by itself. Device code; included
+// by the *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_RUNTIME_CUDA_ELEMENTWISE_CUH_
 #define GEMINID_KERNELS_RUNTIME_CUDA_ELEMENTWISE_CUH_
 
@@ -10,7 +10,7 @@
 
 namespace geminid::kernels::cuda {
 
-// op(at, n, words) for the packs of `count` elements: those from `at` on, n <= kVector of them.
+// Calls op(at, n, words) for each pack of `count` elements: n <= kVector elements from `at` on.
 template <class Op>
 struct ForEachPack {
   static constexpr unsigned kThreads = cuda::kThreads;
@@ -36,7 +36,7 @@ Status LaunchForEachPack(const Op& op, size_t count, bool words, CudaStream stre
   return LaunchKernel(ForEachPack<Op>{op, count, words}, BlocksFor(count, kBlockElements), stream);
 }
 
-// op(row, column, n, words) for the packs of the rows of a matrix.
+// Calls op(row, column, n, words) for each pack of each row of a matrix.
 template <class Op>
 struct ForEachRowPack {
   static constexpr unsigned kThreads = cuda::kThreads;
@@ -59,7 +59,7 @@ struct ForEachRowPack {
   bool words;  // every row of every array lies on 16 bytes
 };
 
-// Of dense rows, or of rows whose stride is a multiple of kVector.
+// Whether all rows lie on 16 bytes. They are dense, or kVector divides their stride.
 inline bool RowsLieOnWords(size_t cols, std::initializer_list<const void*> arrays) {
   bool words = cols % kVector == 0;
   for (const void* array : arrays) words = words && LiesOnWord(array);

@@ -1,5 +1,5 @@
-// What a kernel is. A struct whose members are its arguments, `kThreads` the size of its blocks,
-// and Run() what each thread does:
+// A kernel is a struct: its members are the arguments, `kThreads` is the size of its blocks, and
+// Run() is the code of each thread:
 //
 //   template <typename T>
 //   struct Double {
@@ -10,15 +10,15 @@
 //   GEMINID_KERNEL(geminid_double_bf16, Double<BFloat16>);
 //   ... LaunchKernel(Double<BFloat16>{values}, blocks, stream);
 //
-// A *_cuda.cu file is compiled twice. By nvcc, as a fat binary that holds nothing but its kernels,
-// each an extern "C" function of one parameter, the struct. And by the C++ compiler, as the
-// functions that launch them (kernels/runtime/cuda/launcher.h): these know a kernel by its name,
-// and one that GEMINID_KERNEL has not named does not compile. Neither needs the CUDA runtime.
+// A *_cuda.cu file is compiled twice. nvcc makes a fat binary that holds only its kernels, each an
+// extern "C" function with one parameter, the struct. The C++ compiler makes the functions that
+// launch kernels (kernels/runtime/cuda/launcher.h) by name; a kernel that GEMINID_KERNEL has not
+// named does not compile. Neither needs the CUDA runtime.
 //
 // Tests compile the files a third time, with GEMINID_CUDA_ON_HOST, as plain C++ that runs.
 //
-// Rules: no two kernels, and no two structs, have one name in the whole program; shared memory is
-// static and at most 48 KiB; every thread of a block that has not returned meets the same
+// Rules: the name of each kernel and of each struct is unique in the whole program; shared memory
+// is static and at most 48 KiB; all threads of a block that have not returned run the same
 // __syncthreads, __syncwarp and shuffles in the same order, shuffles by whole warps too.
 #ifndef GEMINID_KERNELS_RUNTIME_CUDA_KERNEL_CUH_
 #define GEMINID_KERNELS_RUNTIME_CUDA_KERNEL_CUH_
@@ -34,27 +34,27 @@
 
 namespace geminid::kernels::cuda {
 
-// The parameters of a kernel on every device that we compile for.
+// The bytes of parameters that a kernel may have on every device that we compile for.
 inline constexpr size_t kArgumentBytes = 4096;
 
 // GEMINID_KERNEL defines `value` for the structs that it names.
 template <class Kernel>
 struct KernelName;
 
-// Queues kernel.Run() in `blocks` blocks. Nothing for no blocks. kUnsupported if it is refused.
+// Queues kernel.Run() in `blocks` blocks; for 0 blocks nothing. kUnsupported if refused.
 template <class Kernel>
 Status LaunchKernel(Kernel kernel, size_t blocks, CudaStream stream) {
   static_assert(std::is_trivially_copyable_v<Kernel> && sizeof(Kernel) <= kArgumentBytes);
 #ifndef __CUDACC__
-  // Words of an argument are its members and nothing else: the tests' driver looks for addresses.
+  // Clears the padding: the tests' driver searches the argument's words for addresses.
   __builtin_clear_padding(&kernel);
 #endif
   static KernelSite site(GEMINID_KERNEL_IMAGE, KernelName<Kernel>::value);
   return site.Launch(blocks, Kernel::kThreads, &kernel, stream);
 }
 
-// The blocks that must fit on a multiprocessor: what a kernel says as kMinBlocks, which bounds its
-// registers; 0 leaves the choice to the compiler.
+// The blocks that must fit on a multiprocessor: a kernel's kMinBlocks, which bounds its registers.
+// 0 leaves the choice to the compiler.
 template <class Kernel>
 constexpr unsigned MinBlocks() {
   if constexpr (requires { Kernel::kMinBlocks; }) {

@@ -1,6 +1,6 @@
-// How kernels get to a GPU: from the fat binaries in this program, through the driver that the
-// process has loaded, with no CUDA runtime between them. Where there is no driver, or the program
-// was built without a CUDA compiler, launches are refused and say why.
+// Launches kernels from the fat binaries in this program, through the driver that the process has
+// loaded, without the CUDA runtime. Without a driver, or in a program built without a CUDA
+// compiler, launches are refused, and LastRefusal says why.
 #ifndef GEMINID_KERNELS_RUNTIME_CUDA_LAUNCHER_H_
 #define GEMINID_KERNELS_RUNTIME_CUDA_LAUNCHER_H_
 
@@ -19,11 +19,11 @@ inline constexpr size_t kBlocksMax = (size_t{1} << 31) - 1;
 // One kernel, found in its fat binary at the first launch. Thread-safe; lives to the process's end.
 class KernelSite {
  public:
-  // Names that live as long as the site.
+  // The names must live as long as the site.
   constexpr KernelSite(const char* image, const char* kernel) : image_(image), kernel_(kernel) {}
 
-  // Queues `blocks` blocks of `threads` threads, and nothing for no blocks. The argument is copied
-  // before it returns. kUnsupported if it is refused, and then LastRefusal says why; kSizeOverflow
+  // Queues `blocks` blocks of `threads` threads; for 0 blocks nothing. Copies the argument before
+  // it returns. kUnsupported if the launch is refused, and LastRefusal then says why; kSizeOverflow
   // for more than kBlocksMax blocks.
   Status Launch(size_t blocks, unsigned threads, const void* argument, CudaStream stream);
 

@@ -35,10 +35,10 @@ __device__ inline float Exp(float x) {
 // 1 / (1 + e^-x).
 __device__ inline float Sigmoid(float x) { return 1.0F / (1.0F + Exp(0.0F - x)); }
 
-// The lanes of a vector of the host are as many threads here, half a warp.
+// The host's lanes of a vector are threads here: half a warp.
 inline constexpr unsigned kLanes = 16;
 
-// The sum of the values of the half warp, in each of its threads: lane i + lane i+8, then +4, +2,
+// Returns the sum of the half warp's values to each of its threads: lane i + lane i+8, then +4, +2,
 // +1. All threads of the warp call it.
 __device__ inline float SumLanes(float value) {
 #pragma unroll

@@ -1,7 +1,7 @@
-// Arrays in packs of four elements of any type, and what is left over one element at a time. The
-// packs of a warp lie one behind the other, 16 bytes each of fp32 and 8 of the 16-bit types, so
-// that every access of a warp is whole lines, whatever types one thread mixes. Device code;
-// included by the *_cuda.cu files alone.
+// Accesses arrays in packs of four elements of any type, and the rest one element at a time. The
+// packs of a warp are adjacent, 16 bytes each for fp32 and 8 for the 16-bit types. So every access
+// of a warp covers whole lines, whatever types one thread mixes. Device code; included by the
+// *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_RUNTIME_CUDA_PACK_CUH_
 #define GEMINID_KERNELS_RUNTIME_CUDA_PACK_CUH_
 
@@ -23,15 +23,15 @@ inline constexpr unsigned kBlockElements = kThreads * kVector * kVectorsPerThrea
 inline constexpr size_t kWordBytes = 16;
 
 inline bool LiesOnWord(const void* array) {
-  return reinterpret_cast<uintptr_t>(array) % kWordBytes == 0;  // null does
+  return reinterpret_cast<uintptr_t>(array) % kWordBytes == 0;  // true for null
 }
 
 __device__ inline float Widen(float value) { return value; }
 __device__ inline float Widen(BFloat16 value) { return value.ToFloat(); }
 __device__ inline float Widen(Float16 value) { return value.ToFloat(); }
 
-// |value| in float64, exact. Where the device has 1/64 of its fp32 units for float64, conversions
-// share them with the arithmetic; there the bits are moved by the integer units instead.
+// |value| in float64, exact. On devices whose float64 rate is 1/64 of fp32, conversions would
+// compete with the arithmetic for float64 units; there integer instructions move the bits.
 __device__ inline double MagnitudeOf(float value) {
 #if !defined(__CUDACC__) ||    \
     (defined(__CUDA_ARCH__) && \
@@ -57,7 +57,7 @@ __device__ inline float Narrow<float>(float value) {
   return value;
 }
 
-// kVector elements in registers. `words`: the array lies on 16 bytes; `count`: what is left of it.
+// kVector elements in registers. `words`: the array is 16-byte aligned; `count`: elements left.
 template <typename T>
 struct alignas(sizeof(T) * kVector) Pack {
   T element[kVector];

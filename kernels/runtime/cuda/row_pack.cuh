@@ -22,7 +22,7 @@ __device__ inline unsigned ColumnsOfPack(uint64_t column, uint64_t cols) {
   return cols - column < kRowVector ? static_cast<unsigned>(cols - column) : kRowVector;
 }
 
-// `words`: every row of the array lies on 16 bytes. What is not there becomes zero.
+// `words`: every row of the array lies on 16 bytes. Columns beyond the row become zero.
 template <typename T>
 __device__ RowPack<T> LoadRowPack(const T* row, uint64_t column, uint64_t cols, bool words) {
   const unsigned n = ColumnsOfPack(column, cols);

@@ -1,7 +1,7 @@
-// CUDA's words for the C++ compiler: what kernels say is declared here, so that the files they
-// stand in can be compiled without nvcc. Only tests define it (tests/kernels/cuda_on_host), as one
-// block after the other with each thread a fiber; elsewhere no kernel's body is compiled. One
-// kernel of a process runs at a time, so what blocks and threads have to themselves is plain
+// CUDA's keywords and functions for the C++ compiler, so that files with kernels can be
+// compiled without nvcc. Only tests define the functions (tests/kernels/cuda_on_host): they run
+// one block after the other, with each thread a fiber. Elsewhere no kernel's body is compiled.
+// One kernel of a process runs at a time, so the own data of blocks and threads is plain
 // static.
 #ifndef GEMINID_KERNELS_RUNTIME_CUDA_WORDS_H_
 #define GEMINID_KERNELS_RUNTIME_CUDA_WORDS_H_
@@ -28,8 +28,8 @@ extern Index block_index;
 // Waits until every thread of the block is here or has ended.
 void Wait();
 
-// What each thread of the block shows to the others, 8 bytes: Show writes its own and waits, Shown
-// reads another's, until the next Show.
+// Exchanges 8 bytes between the threads of the block. Show writes the thread's own and waits; Shown
+// reads another thread's, until the next Show.
 void Show(const void* value, size_t bytes);
 void Shown(unsigned thread, void* value, size_t bytes);
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 
-// How an array is cut for several threads: into granules of a fixed number of elements (the last
-// may be shorter), which do not depend on the number of threads, and these into one run of
-// consecutive granules per thread. Pure arithmetic.
+// How an array is divided among threads: into granules of a fixed number of elements (the last may
+// be shorter), independent of the number of threads. Each thread gets one run of consecutive
+// granules. Pure arithmetic.
 namespace geminid::kernels {
 
 struct Granule {

@@ -9,10 +9,10 @@
 // Passes over elements whose results do not depend on where they are cut.
 namespace geminid::kernels {
 
-// What threads take in turn: large beside the cost of a call, small beside a granule of state.
+// Elements that a thread takes at a time: long enough to pay for a call, shorter than a granule.
 inline constexpr size_t kPieceElements = 16384;
 
-// body(begin, end) for all of [0, count), on the pool's threads if there are several; else at once.
+// Calls body(begin, end) for all of [0, count): in pieces on the pool's threads, or, on one, once.
 template <typename Body>
 void RunInPieces(ThreadPool* pool, size_t count, const Body& body) {
   if (ThreadsOf(pool) == 1) {

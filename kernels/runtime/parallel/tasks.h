@@ -1,8 +1,8 @@
 // Tasks of one kernel on the threads of a pool.
 //
 // A kernel cuts its work into tasks that depend on its arguments alone, never on how many threads
-// there are, so its results are the same bits for any pool. Who does a task is decided as they
-// come: threads that get less of a processor do fewer.
+// there are, so its results are the same bits for any pool. Each thread takes the next task when it
+// is free: threads that get less of a processor do fewer.
 #ifndef GEMINID_KERNELS_RUNTIME_PARALLEL_TASKS_H_
 #define GEMINID_KERNELS_RUNTIME_PARALLEL_TASKS_H_
 
@@ -15,12 +15,12 @@
 
 namespace geminid::kernels {
 
-// Of a pool, or of none: the caller alone.
+// The threads of a pool; without a pool 1, the caller.
 inline size_t ThreadsOf(const ThreadPool* pool) { return pool == nullptr ? 1 : pool->threads(); }
 
-// Calls task(index, thread) -> Status for every index in [0, count), with thread in
-// [0, ThreadsOf(pool)) telling apart what runs at the same time. After an error no more tasks
-// begin; one that occurred is returned. Tasks do not throw and do not use the pool.
+// Calls task(index, thread) -> Status for every index in [0, count). Tasks that run at the same
+// time have different `thread` in [0, ThreadsOf(pool)). After an error no more tasks begin, and one
+// of the errors is returned. Tasks do not throw and do not use the pool.
 template <typename Task>
 Status RunTasks(ThreadPool* pool, size_t count, const Task& task) {
   const size_t threads = std::min(ThreadsOf(pool), count);

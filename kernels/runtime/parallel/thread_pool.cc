@@ -79,7 +79,7 @@ template <typename Condition>
 bool ThreadPool::Spin(const Condition& condition) const {
   if (condition()) return true;
   if (spin_.count() == 0) return false;
-  constexpr int kLooksPerClock = 64;  // asking for the time takes as long as some looks
+  constexpr int kLooksPerClock = 64;  // reading the clock takes as long as some looks
   const auto end = std::chrono::steady_clock::now() + spin_;
   do {
     for (int i = 0; i < kLooksPerClock; ++i) {
@@ -102,7 +102,7 @@ void ThreadPool::Loop(size_t part, size_t parts) {
     // The next Run waits for this one, so the job stays as it is.
     DoPart(*job_.body, job_.count, job_.granule_elements, part, parts);
     if (--working_ > 0) continue;
-    { const std::lock_guard lock(mutex_); }  // whoever is about to sleep does so before the call
+    { const std::lock_guard lock(mutex_); }  // a waiter about to sleep does so before notify_one
     done_.notify_one();
   }
 }

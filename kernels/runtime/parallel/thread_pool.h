@@ -17,24 +17,24 @@
 
 namespace geminid::kernels {
 
-// A few threads that work through the granules of arrays; see granules.h for who does what. Results
-// are the same bits for any number of threads provided that what is done for a granule depends on
-// that granule alone. A sum over the array is therefore one partial sum per granule, added in order
+// A few threads that work through the granules of arrays, as granules.h divides them. Results
+// are the same bits for any number of threads if the work on a granule depends on that granule
+// alone. A sum over the array is therefore one partial sum per granule, added in order
 // afterwards.
 //
-// Waiting threads sleep: waking one costs some 50 us on a virtual machine, so give it milliseconds,
-// or let them spin first.
+// Waiting threads sleep. Waking one costs some 50 us on a virtual machine, so give the pool
+// milliseconds of work, or let its threads spin first.
 class ThreadPool {
  public:
   struct Options {
     size_t threads = 1;  // >= 1, the caller of Run included
-    // Binds each thread but the caller's to a processor of its own, of those this process may use,
-    // in their order; two threads share one only where there are more threads than processors.
-    // A part of an array is then always touched from the same processor, hence near its memory.
+    // Binds each thread except the caller's to its own processor, in the order of those this
+    // process may use; threads share one only if there are more threads than processors. A part of
+    // an array is then always touched from the same processor, hence near its memory.
     bool pin = false;
-    // How long a thread that waits, the caller of Run included, looks again and again before it
-    // sleeps. For work of microseconds on processors that nobody else needs. As long as waking
-    // takes, it costs at most twice what the best choice would (the ski rental problem).
+    // How long a waiting thread, the caller of Run included, spins before it sleeps. For work of
+    // microseconds on otherwise idle processors. A spin as long as a wake-up costs at most twice
+    // what the best choice would (the ski rental problem).
     std::chrono::microseconds spin{0};
   };
 
@@ -62,7 +62,7 @@ class ThreadPool {
   ThreadPool() = default;
   Status Start(const Options& options);
   void Loop(size_t part, size_t parts);
-  // Whether it came true before the time to spin was over.
+  // Whether the condition became true before the time to spin was over.
   template <typename Condition>
   bool Spin(const Condition& condition) const;
 
@@ -70,8 +70,8 @@ class ThreadPool {
   std::condition_variable wake_;
   std::condition_variable done_;
   std::chrono::microseconds spin_{0};
-  // Written under mutex_, so that nobody falls asleep beside a change; read without it to spin.
-  Job job_ = {};                          // of the generation, set before it
+  // Written under mutex_, so that no thread sleeps through a change; read without it to spin.
+  Job job_ = {};                          // the current generation's; set before generation_
   std::atomic<uint64_t> generation_ = 0;  // one more for every Run
   std::atomic<size_t> working_ = 0;       // workers that have not finished this generation
   std::atomic<bool> stop_ = false;

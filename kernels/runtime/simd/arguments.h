@@ -12,7 +12,7 @@
 
 namespace geminid::kernels {
 
-// Kernels round workspace to, and expect it on, whole cache lines.
+// The alignment of workspaces, whose sizes are rounded up to it: whole cache lines.
 inline constexpr size_t kWorkspaceAlignment = 64;
 
 inline size_t RoundUpTo(size_t value, size_t multiple) {
@@ -29,8 +29,8 @@ inline Status CheckedProduct(size_t a, size_t b, size_t* product) {
   return __builtin_mul_overflow(a, b, product) ? Status::kSizeOverflow : Status::kOk;
 }
 
-// An output may be exactly one of the inputs that its kernel reads element by element before it
-// writes, and else must be disjoint from all of them.
+// An output may be the same array as one of `inputs`, which its kernel reads element by element
+// before it writes; otherwise the output must be disjoint from all of them.
 inline Status CheckInPlace(const Buffer& output, std::initializer_list<Buffer> inputs) {
   if (const Status status = CheckBuffer(output); status != Status::kOk) return status;
   for (const Buffer& input : inputs) {

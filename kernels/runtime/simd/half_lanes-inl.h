@@ -65,8 +65,8 @@ HWY_INLINE hn::Vec<D> Widened(D d, V16 half, Float16 /* type */) {
 #endif
 }
 
-// Lanes rounded as BFloat16::FromFloat and Float16::FromFloat do, as 16-bit lanes. The thread
-// rounds to nearest.
+// Lanes rounded as BFloat16::FromFloat and Float16::FromFloat do, as 16-bit lanes. The thread's
+// rounding mode must be to nearest.
 template <class D, class V>
 HWY_INLINE auto Narrowed(D /* tag */, V v, BFloat16 /* type */) {
   const hn::RebindToUnsigned<D> du32;

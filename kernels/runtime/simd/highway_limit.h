@@ -1,4 +1,4 @@
-// Holds Highway's dispatch to base::MaxIsa(). Every source with vector loops includes this.
+// Limits Highway's dispatch to base::MaxIsa(). Every source with vector loops includes this.
 #ifndef GEMINID_KERNELS_RUNTIME_SIMD_HIGHWAY_LIMIT_H_
 #define GEMINID_KERNELS_RUNTIME_SIMD_HIGHWAY_LIMIT_H_
 
@@ -13,10 +13,10 @@ namespace geminid::kernels {
 // Highway's instruction sets above `isa`, as a mask of HWY_ bits.
 int64_t HighwayTargetsAbove(base::Isa isa);
 
-// Takes those above base::MaxIsa() from Highway's dispatch, in this whole process. True.
+// Removes the sets above base::MaxIsa() from Highway's dispatch in this process. Returns true.
 bool LimitHighway() noexcept;
 
-// Before main, in every program that has a vector loop of ours.
+// Runs before main, in every program that has one of our vector loops.
 // NOLINTNEXTLINE(bugprone-dynamic-static-initializers): it must come before main, and reads no
 // other
 inline const bool kHighwayIsLimited = LimitHighway();

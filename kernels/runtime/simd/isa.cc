@@ -7,7 +7,7 @@ namespace {
 
 using base::Isa;
 
-// SSE4.1 is the least that oneDNN can be held to.
+// SSE4.1 is the lowest limit that oneDNN accepts.
 dnnl::cpu_isa OneDnnIsa(Isa isa) {
   switch (isa) {
     case Isa::kSse2:
@@ -26,7 +26,7 @@ dnnl::cpu_isa OneDnnIsa(Isa isa) {
 
 }  // namespace
 
-// Unlimited, DNNL_MAX_CPU_ISA stays in force.
+// Without a limit of ours, DNNL_MAX_CPU_ISA stays in force.
 void LimitOneDnn() {
   static const dnnl::status limited = [] {
     const Isa isa = base::MaxIsa().value_or(Isa::kAmx);

@@ -6,8 +6,8 @@
 
 namespace geminid::kernels {
 
-// Holds oneDNN to base::MaxIsa(). Before its first use in this process, or it stays as it is; later
-// calls do nothing.
+// Limits oneDNN to base::MaxIsa(). Call it before oneDNN's first use in this process, or it has no
+// effect. Later calls do nothing.
 void LimitOneDnn();
 
 // The level of this process: the best that the processor has, within the limit.

@@ -67,8 +67,8 @@ HWY_INLINE auto LowerHalves(DU32 /* tag */, V bits) {
   return hn::DemoteTo(di16, hn::ShiftRight<16>(hn::BitCast(di32, hn::ShiftLeft<16>(bits))));
 }
 
-// `v` with every NaN replaced by 0x7FC00000. Which operand's payload survives an operation differs
-// between instruction sets; this makes results comparable bit for bit.
+// `v` with every NaN replaced by 0x7FC00000. Instruction sets differ in which operand's payload
+// survives an operation; this makes results comparable bit for bit.
 template <class D>
 HWY_INLINE hn::Vec<D> CanonicalNaN(D d, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> du32;

@@ -1,6 +1,6 @@
-// 2 Lanes(d) elements as two vectors: those at even places, and those at odd ones. Elements of 16 bits
-// come and go so by a shift and a mask, where vectors of consecutive ones need shuffles. Included once
-// per instruction set, as kernels/runtime/simd/lanes-inl.h is.
+// 2 Lanes(d) elements as two vectors: those at even and those at odd indices. A shift and a mask
+// load and store 16-bit elements in this form; vectors of consecutive elements would need shuffles.
+// Included once per instruction set, as kernels/runtime/simd/lanes-inl.h is.
 #if defined(GEMINID_KERNELS_RUNTIME_SIMD_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef GEMINID_KERNELS_RUNTIME_SIMD_PAIRS_INL_H_
 #undef GEMINID_KERNELS_RUNTIME_SIMD_PAIRS_INL_H_

@@ -1,5 +1,5 @@
-// What every vectorised kernel includes before Highway: the instruction sets to compile for, and
-// how a template calls its two compiled instances.
+// Every vectorised kernel includes this before Highway: it names the instruction sets to compile
+// for, and defines how a template calls its two compiled instances.
 //
 // AVX2 and AVX-512 carry the load; the baseline (SSE2, NEON) is the fallback. The sets in between
 // and the VNNI extensions have nothing that these kernels use. F32x16 stores vectors in arrays, so
@@ -23,8 +23,8 @@
   HWY_EXPORT(Name##Float);          \
   HWY_EXPORT(Name##BFloat16)
 
-// Calls the one for element type T, on the best instruction set of this machine that base::MaxIsa()
-// allows.
+// Calls the instance for element type T, on the best instruction set of this machine that
+// base::MaxIsa() allows.
 #define GEMINID_KERNEL_CALL(T, Name, ...)                \
   do {                                                   \
     if constexpr (std::is_same_v<T, float>) {            \

@@ -58,7 +58,7 @@ Model Opt(std::string name, Shape shape) {
   return Dense(std::move(name), trainer::Family::kOpt, shape, 50272, 2048);
 }
 
-// The one member that is post-norm and has a token table narrower than its layers.
+// OPT-350m is the one member that is post-norm and has a token table narrower than its layers.
 Model Opt350m() {
   Model model = Opt("opt-350m", {24, 1024, 16});
   model.untrained.embedding_width = 512;
@@ -73,7 +73,7 @@ Model Llama(std::string name, Shape shape) {
 }
 
 // Multi-query attention with heads of 256, SwiGLU of width 4 hidden, one norm without shift for
-// both halves, no biases, one table.
+// both sublayers, no biases, one table.
 Model Palm(std::string name, Shape shape) {
   Model model = Dense(std::move(name), trainer::Family::kPalm, shape, 256000, 2048);
   model.kv_heads = 1;
@@ -229,7 +229,7 @@ absl::StatusOr<Model> MemberOfSize(const Family& family, std::uint64_t parameter
         "%s has members of %.3g to %.3g parameters, not %.3g", family.name,
         static_cast<double>(least), static_cast<double>(most), static_cast<double>(parameters)));
   }
-  while (low < high) {  // the least step with at least `parameters`
+  while (low < high) {  // find the least step with at least `parameters`
     const std::uint64_t middle = (low + high) / 2;
     if (count(middle) >= parameters) {
       high = middle;

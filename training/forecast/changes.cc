@@ -1,4 +1,4 @@
-// What would make it fit: the smallest change of each kind, each tried.
+// Finds changes that make a job fit: the smallest change of each kind, each of them planned.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -20,11 +20,11 @@ using planner::Tier;
 using base::kGiB;
 using base::kKiB;
 using base::kMiB;
-// What somebody who tries a disk would have: any NVMe drive.
+// The rate of a disk that somebody may try: any NVMe drive.
 constexpr double kDiskBytesPerSecond = 2e9;
 constexpr std::uint32_t kNodesMax = 1024;
 
-// What is asked of a job with what it trains.
+// The questions about a job, together with what it trains.
 struct Question {
   std::function<absl::StatusOr<planner::HierarchyProblem>(const Job&)> problem;
   std::function<absl::StatusOr<bool>(const Job&)> fits;
@@ -44,7 +44,7 @@ class Search {
 
   absl::Status TryBatchAndNodes(const Model& model) {
     GEMINID_RETURN_IF_ERROR(TrySequences());
-    const bool image = model.untrained.patch_elements > 0;  // whose sequence is no choice
+    const bool image = model.untrained.patch_elements > 0;  // an image's sequence length is fixed
     if (!image) GEMINID_RETURN_IF_ERROR(TrySequenceLength());
     return TryNodes();
   }
@@ -62,8 +62,8 @@ class Search {
     changes_.push_back({.kind = kind, .value = value, .text = std::move(text)});
   }
 
-  // More usable device memory with which `changed` fits; 0 if none does. By doubling, and then by
-  // bisection in whole steps.
+  // The least bytes of usable device memory with which `changed` fits; 0 if none does. Searches by
+  // doubling, then by bisection in whole steps.
   absl::StatusOr<std::uint64_t> LeastDevice(Job changed) const {
     const std::uint64_t now = changed.hardware.usable_bytes();
     changed.hardware.reserved_bytes = 0;
@@ -96,8 +96,8 @@ class Search {
     return absl::OkStatus();
   }
 
-  // Where both lack memory: the least of the device with which any host memory would do, and the
-  // least host memory with that.
+  // If both lack memory: finds the least device memory with which some host memory would do, and
+  // then the least host memory for it.
   absl::Status TryDeviceAndHost() {
     Job changed = job_;
     changed.host_bytes = kMostHostBytes;
@@ -132,7 +132,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // As much as the planner says is lacking.
+  // Tries a disk of the size that the planner says is lacking.
   absl::Status TryDisk() {
     const absl::StatusOr<planner::HierarchyProblem> problem = question_.problem(job_);
     if (absl::IsResourceExhausted(problem.status())) return absl::OkStatus();
@@ -158,7 +158,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // The most units below `now` that fit, by bisection; `set` puts a number into a job.
+  // The most units below `now` that fit, found by bisection; `set` puts a number into a job.
   template <typename Set>
   absl::StatusOr<std::uint64_t> MostThatFits(std::uint64_t now, Set set) const {
     std::uint64_t most = 0;
@@ -200,7 +200,7 @@ class Search {
     return absl::OkStatus();
   }
 
-  // The least number of nodes, doubling and then by bisection.
+  // Finds the least number of nodes, by doubling and then by bisection.
   absl::Status TryNodes() {
     std::uint32_t low = job_.nodes;  // does not fit
     std::uint32_t high = 0;          // fits

@@ -7,8 +7,8 @@ namespace {
 
 constexpr std::uint64_t kIndexBytes = 4;  // a token or a target
 
-// Of `norms` rows per token: mean and reciprocal deviation of a layer norm, of an RMS norm the
-// latter alone.
+// Statistics of `norms` rows per token: mean and reciprocal deviation for a layer norm, only the
+// latter for an RMS norm.
 std::uint64_t NormStatisticsBytes(const Model& m, std::uint64_t norms, const Batch& batch) {
   return (m.layer_norms() ? 2 : 1) * norms * kFloatBytes * batch.tokens();
 }
@@ -17,7 +17,7 @@ std::uint64_t StreamBytes(const Model& m, const Batch& batch) {
   return kElementBytes * batch.tokens() * m.hidden;
 }
 
-// Rows that the output layer sees.
+// The rows that the output layer sees.
 std::uint64_t OutputRows(const Model& m, const Batch& batch) {
   return m.classifies() ? batch.sequences : batch.tokens();
 }
@@ -27,7 +27,7 @@ std::uint64_t LogitBytes(const Model& m, const Batch& batch) {
          (m.classifies() ? m.untrained.classes : m.vocabulary);
 }
 
-// What the batch itself takes.
+// The bytes of the batch itself.
 std::uint64_t InputBytes(const Model& m, const Batch& batch) {
   if (m.untrained.patch_elements > 0) {
     return kElementBytes * batch.tokens() * m.untrained.patch_elements +

@@ -19,7 +19,7 @@ using planner::HierarchyProblem;
 using planner::OptimizerPlace;
 using planner::Tier;
 
-// In the order of the next forward pass, then what no operator uses.
+// The chunks in the order of the next forward pass, then those that no operator uses.
 std::vector<ChunkIndex> FirstUseOrder(const planner::Trace& trace) {
   std::vector<ChunkIndex> order;
   std::vector<bool> listed(trace.chunks.size(), false);
@@ -88,8 +88,8 @@ class EnginePlanner {
     return count;
   }
 
-  // The best of the engine's candidates, of which `on_host` is the first. What moves keeps its
-  // place on the host.
+  // The best of the engine's candidates; `on_host` is the first of them. State that moves to the
+  // device still occupies its host memory.
   absl::StatusOr<HierarchyPlan> MovePart(HierarchyPlan on_host) const {
     const planner::TierBytes host = on_host.tier(Tier::kHost);
     HierarchyPlan best = std::move(on_host);

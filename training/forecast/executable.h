@@ -1,4 +1,4 @@
-// The best plan that today's engine can carry out, of the decisions that it implements.
+// The best plan that today's engine can carry out: only the engine's own decisions vary.
 #ifndef GEMINID_TRAINING_FORECAST_EXECUTABLE_H_
 #define GEMINID_TRAINING_FORECAST_EXECUTABLE_H_
 
@@ -10,12 +10,12 @@
 
 namespace geminid::forecast {
 
-// Where the engine's optimizer state is (zero::StatePlacement, --optimizer-state of geminid-train).
+// Where the engine's optimizer state is (zero::StatePlacement; --optimizer-state of geminid-train).
 enum class StateMode : std::uint8_t {
-  // On the host; whole chunks of it move to the device, those first that the next forward pass
-  // needs first, and keep their place on the host.
+  // On the host; whole chunks of state move to the device, in the order in which the next forward
+  // pass needs them, and still occupy their host memory.
   kAuto,
-  kDevice,  // all on the device from the start, and no place on the host
+  kDevice,  // all on the device from the start, with no host memory
 };
 const char* Name(StateMode mode);
 
@@ -24,10 +24,10 @@ struct ExecutablePlan {
   StateMode mode = StateMode::kAuto;
 };
 
-// The faster of the two modes, each by the engine's own rule (client/zero/engine_plan.cc). What can
-// be recomputed is, and nothing else leaves the device; no state is streamed, nothing is on disk.
-// Not fitting is an answer, of kAuto. Errors are those of the planner. `state_on_host`: there are
-// no kernels that update state on the device.
+// The faster of the two modes, each by the engine's own rule (client/zero/engine_plan.cc). All
+// activations that can be are recomputed; none leaves the device. No state is streamed or on disk.
+// A plan that does not fit is an answer too, in mode kAuto. Errors are the planner's.
+// `state_on_host`: the state must stay on the host, because no kernels update it on the device.
 absl::StatusOr<ExecutablePlan> MakeExecutablePlan(const planner::HierarchyProblem& problem,
                                                   bool state_on_host = false);
 

@@ -19,7 +19,7 @@ using planner::Resource;
 using planner::Tier;
 
 constexpr double kSecondsPerDay = 24 * 3600;
-// Updates run beside the next forward pass, which is about a third of a step's computation.
+// Updates overlap with the next forward pass, which is about a third of a step's computation.
 constexpr double kForwardShare = 1.0 / 3;
 
 zero::StateStoreOptions StoreOptionsOf(const Optimizer& optimizer) {
@@ -52,7 +52,7 @@ void AddOwner(Owner owner, std::uint64_t bytes, planner::TierBytes* tier) {
   tier->peak += bytes;
 }
 
-// What is short becomes what would help.
+// Marks the plan as not fitting and names the missing bytes if the tier lacks memory.
 void Judge(Tier tier, std::uint64_t needed, HierarchyPlan* plan) {
   const std::uint64_t limit = plan->tier(tier).limit;
   if (needed <= limit) return;
@@ -101,7 +101,7 @@ absl::StatusOr<ExecutedState> ExecutedStateOf(const Model& model, const Job& job
   std::vector<zero::DiskShape> shapes = list.DiskShapes();
   state.payload_bytes = list.disk_bytes();
   state.file_bytes = zero::DiskFileBytes(shapes, /*folders=*/1);
-  shapes.resize(list.extents.size());  // without spares
+  shapes.resize(list.extents.size());  // without spare extents
   state.step_bytes = disk::ExtentMap(zero::PayloadsOf(shapes)).total_bytes();
   return state;
 }
@@ -118,7 +118,7 @@ absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model,
   planner::TierBytes& disk = plan.tiers[static_cast<std::size_t>(Tier::kDisk)];
   host.limit = machine.host_bytes;
   disk.limit = machine.disk_bytes;
-  // With state on the device from the start none is elsewhere.
+  // In mode kDevice all state is on the device and none elsewhere.
   if (made.mode == StateMode::kDevice) return made;
   const std::uint64_t activations = host.of(Owner::kActivations);
   host = state.host;

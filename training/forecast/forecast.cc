@@ -16,8 +16,8 @@ using planner::HierarchyPlan;
 using planner::HierarchyProblem;
 using planner::Tier;
 
-// The slowest link that a ring over all ranks crosses. A ring of a node's worth of lanes uses all
-// adapters of the node.
+// The rate of the slowest link that a ring over all ranks crosses. A ring with as many lanes as a
+// node has ranks uses all adapters of the node.
 double CollectiveBytesPerSecond(const Job& job) {
   const Hardware& hardware = job.hardware;
   if (job.nodes == 1) return hardware.peer_bytes_per_second;
@@ -38,10 +38,10 @@ std::uint64_t ParametersOf(const HierarchyProblem& problem, std::uint32_t ranks)
   return shard * ranks;
 }
 
-// The mode is only meant where plans are restricted to what the engine executes.
+// The mode only has a meaning if plans are limited to those that the engine executes.
 absl::StatusOr<ExecutablePlan> MakePlan(const HierarchyProblem& problem, const Job& job,
                                         Effort effort) {
-  // What is in the table of hardware is a GPU.
+  // All hardware in the table is a GPU.
   const bool state_on_host =
       job.optimizer.options.kind == kernels::OptimizerKind::kMuon && IsInTable(job.hardware);
   if (job.only_executable) return MakeExecutablePlan(problem, state_on_host);
@@ -52,7 +52,7 @@ absl::StatusOr<ExecutablePlan> MakePlan(const HierarchyProblem& problem, const J
   return made;
 }
 
-// The same for a model, whose state may be on disk.
+// The same for a model whose state may be on disk.
 absl::StatusOr<ExecutablePlan> MakePlan(const Model& model, const HierarchyProblem& problem,
                                         const Job& job, Effort effort) {
   if (HasStateDisk(job)) return MakePlanWithDisk(model, problem, job);
@@ -77,7 +77,7 @@ absl::StatusOr<Forecast> Finish(ExecutablePlan made, HierarchyProblem problem, c
   return forecast;
 }
 
-// Between all state on disk and none of it, in whole extents of each rank.
+// Searches between all state on disk and none, in whole extents of each rank.
 absl::StatusOr<std::uint64_t> LeastHostBesideDisk(const Model& model, Job job) {
   const std::uint64_t ranks = job.ranks_per_node();
   GEMINID_ASSIGN_OR_RETURN(const ExecutedState all, ExecutedStateOf(model, job, 0));
@@ -91,7 +91,7 @@ absl::StatusOr<std::uint64_t> LeastHostBesideDisk(const Model& model, Job job) {
   std::uint64_t most = extents_of(all.choice.host_bytes);
   GEMINID_ASSIGN_OR_RETURN(const bool with_all, fits(most));
   if (with_all) return job.host_bytes;
-  std::uint64_t least = most;  // which is too little
+  std::uint64_t least = most;  // too little
   most = extents_of(all.choice.undivided_bytes);
   GEMINID_ASSIGN_OR_RETURN(const bool with_none, fits(most));
   if (!with_none) {
@@ -105,7 +105,7 @@ absl::StatusOr<std::uint64_t> LeastHostBesideDisk(const Model& model, Job job) {
   return most * kExtentAlignmentBytes * ranks;
 }
 
-// The least host memory of one rank, in whole extents.
+// Searches the least host memory of one rank, in whole extents.
 class HostSearch {
  public:
   HostSearch(HierarchyProblem problem, const Job& job)
@@ -113,7 +113,7 @@ class HostSearch {
         job_(job),
         most_(RoundDownToExtent(kMostHostBytes / job.ranks_per_node())) {}
 
-  // More than `most_bytes` if that does not fit.
+  // Returns more than `most_bytes` if that does not fit.
   absl::StatusOr<std::uint64_t> Run() {
     GEMINID_ASSIGN_OR_RETURN(bool fits, Fits(0));
     if (fits) return 0;
@@ -129,8 +129,8 @@ class HostSearch {
   }
 
  private:
-  // What the planner says that it takes after a plan that fails is exact where host memory alone is
-  // lacking, so that the last that fits is tried from below. Halving ends it in any case.
+  // If only host memory is lacking, the bytes that the planner names after a failed plan are exact;
+  // so the search tries them from below. Halving ends the search in any case.
   std::uint64_t Next() {
     const std::uint64_t below = fits_ - kExtentAlignmentBytes;
     halve_ = !halve_;
@@ -166,8 +166,8 @@ class HostSearch {
 
 }  // namespace
 
-// Each load of a shard is followed by a gather, each update by at least one, each gradient by a
-// reduction.
+// A gather follows each load of a shard, at least one follows each update, and a reduction follows
+// each gradient.
 Gathered GatheredOf(const HierarchyProblem& problem, const HierarchyPlan& plan) {
   std::vector<std::uint64_t> gathers(problem.trace.chunks.size(), 0);
   for (const planner::Step& step : plan.device_plan.steps) {

@@ -19,17 +19,17 @@
 
 namespace geminid::forecast {
 
-// One step. Bytes in `plan` are of one rank.
+// The forecast of one step. Bytes in `plan` are of one rank.
 struct Forecast {
   planner::HierarchyProblem problem;
   planner::HierarchyPlan plan;
   std::uint64_t parameters = 0;  // of the model
-  // Time in which one rank's gathers and reductions cross the slowest link between ranks: bytes x
-  // (P - 1) / P for each, a ring's. They run beside computation, so they bound the step from below.
+  // Seconds in which one rank's gathers and reductions cross the slowest link: bytes x (P - 1) / P
+  // for each, as in a ring. They overlap with computation, so they bound the step from below.
   double collective_seconds = 0;
   bool bound_by_collectives = false;
-  bool keeps_activations = false;  // all of them, as asked
-  // How the engine would place the optimizer's state; none: not restricted to what it executes.
+  bool keeps_activations = false;  // all of them, as the job asks
+  // How the engine would place the optimizer's state; empty unless limited to what it executes.
   std::optional<StateMode> state_mode;
   // The longer of the planner's step and the collectives.
   double step_seconds = 0;
@@ -40,22 +40,22 @@ struct Forecast {
 
 enum class Effort : std::uint8_t {
   kFastest,   // the fastest plan that is found
-  kFirstFit,  // any plan that fits, much sooner; whether there is one does not depend on the effort
+  kFirstFit,  // any plan that fits, much sooner; finds one exactly if kFastest does
 };
 
-// Errors: INVALID_ARGUMENT. Not fitting is an answer.
+// Errors: INVALID_ARGUMENT. A plan that does not fit is an answer, not an error.
 absl::StatusOr<Forecast> MakeForecast(const Model& model, const Job& job,
                                       Effort effort = Effort::kFastest);
 
-// The same for a problem from elsewhere, such as a recorded trace. `tokens` per rank and step.
+// The same for a given problem, such as a recorded trace's. `tokens` are per rank and step.
 absl::StatusOr<Forecast> MakeForecast(planner::HierarchyProblem problem, const Job& job,
                                       std::uint64_t tokens, Effort effort = Effort::kFastest);
 
-// Whole chunks that are gathered and reduced by the ranks that share them, in one pass.
+// The whole chunks that ranks gather and reduce in one pass.
 struct Gathered {
   double bytes = 0;  // a ring of P receives (P - 1) / P of them
   std::uint64_t collectives = 0;
-  // Of these, the gathers; and each chunk that is gathered, once.
+  // The gathers among these; then every chunk that is gathered, counted once.
   double gather_bytes = 0;
   std::uint64_t gathers = 0;
   double chunk_bytes = 0;
@@ -66,15 +66,15 @@ Gathered GatheredOf(const planner::HierarchyProblem& problem, const planner::Hie
 absl::StatusOr<bool> Fits(const Model& model, const Job& job);
 absl::StatusOr<bool> Fits(const planner::HierarchyProblem& problem, const Job& job);
 
-// Bytes per parameter of a tier, all ranks together.
+// Bytes per parameter in a tier, over all ranks.
 double BytesPerParameter(const Forecast& forecast, const Job& job, planner::Tier tier);
 
-// Of one rank's weights on the device, those of the state that is updated there; the others are
-// gathered for the operators.
+// One rank's device bytes of weights whose state is updated there; the other weights are gathered
+// for the operators.
 std::uint64_t UpdatedWeightBytes(const Forecast& forecast);
 
-// One change after which it fits: `value` is what the number would then be, of one node; of a
-// device what is usable.
+// One change after which the job fits. `value` is the new number, of one node; for a device its
+// usable bytes.
 struct Change {
   enum class Kind : std::uint8_t {
     kDeviceBytes,
@@ -93,29 +93,29 @@ struct Change {
 };
 const char* Name(Change::Kind kind);
 
-// The steps in which memory of about this size is sought, so that people can ask for it.
+// The granularity in which memory of about this size is searched, so that people can ask for it.
 std::uint64_t MemoryStep(std::uint64_t bytes);
-// The steps in which sequences are shortened.
+// The granularity in which sequences are shortened.
 inline constexpr std::uint64_t kTokensStep = 64;
 
-// The smallest change of each kind after which a forecast that does not fit would: memory of the
-// device, of the host, and of both where both lack, in whole MemoryStep, a disk where one may be
-// planned; of a model also the largest batch, the longest sequence and the fewest nodes. Each was
-// tried, and so was one step less. Empty if none helps alone.
+// The smallest change of each kind after which a job fits that does not fit now: memory of the
+// device, of the host, or of both if both lack, in whole MemoryStep; a disk if one may be planned;
+// for a model also the largest batch, the longest sequence and the fewest nodes. Each was planned
+// and fits, and one step less does not. Empty if no change alone helps.
 absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job);
 absl::StatusOr<std::vector<Change>> WhatWouldFit(const RecordedTrace& trace, const Job& job);
 
 // More host memory than any node has.
 inline constexpr std::uint64_t kMostHostBytes = std::uint64_t{1} << 49;
 
-// The least host memory of a node with which it fits, everything else being as in `job`; 0 if it
-// fits without. Planned and found to fit, while one extent (4 KiB) less of each rank was planned
-// and found not to. RESOURCE_EXHAUSTED if no amount helps.
+// The least host memory of a node with which the job fits, everything else as in `job`; 0 if it
+// needs none. A plan with it was found to fit, and one with one extent (4 KiB) less per rank not
+// to. RESOURCE_EXHAUSTED if no amount helps.
 absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job);
 absl::StatusOr<std::uint64_t> LeastHostBytes(planner::HierarchyProblem problem, const Job& job);
 
-// The largest member of `family`, by steps of its size, that fits; NOT_FOUND if none does. Tries a
-// dozen.
+// The largest member of `family`, by steps of its size, that fits; NOT_FOUND if none does. Makes
+// about a dozen plans.
 absl::StatusOr<Model> LargestThatFits(const Family& family, const Job& job);
 
 }  // namespace geminid::forecast

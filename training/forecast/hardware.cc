@@ -16,14 +16,14 @@ namespace {
 using base::kGiB;
 using base::kMiB;
 
-// What the driver's context, the matrix library's workspace and the collectives' buffers take of a
-// device before the first tensor: 0.3 to 0.7 GiB in common use. An estimate, on the large side.
+// The bytes that the driver's context, the matrix library's workspace and the collectives' buffers
+// take before the first tensor: 0.3 to 0.7 GiB in common use. An estimate on the large side.
 constexpr std::uint64_t kReservedBytes = 768 * kMiB;
 
-// Host links, achieved by large copies from page-locked memory, of a link of 16 lanes. The raw
-// rates (PCI Express base specifications 3.0, 4.0, 5.0, with 128b/130b encoding) are 15.75, 31.5
-// and 63.0 GB/s in each direction; packet headers and flow control leave about 0.8 to 0.87 of them.
-// Lanes of the two directions are separate, so each keeps its rate while both run (both_... = 0).
+// Host links of 16 lanes, as achieved by large copies from page-locked memory. The raw rates (PCI
+// Express base specifications 3.0, 4.0, 5.0, with 128b/130b encoding) are 15.75, 31.5 and 63.0 GB/s
+// in each direction; packet headers and flow control leave about 0.8 to 0.87 of them. The two
+// directions have separate lanes, so each keeps its rate while both run (both_... = 0).
 constexpr double kPcie3 = 12.5e9;
 constexpr double kPcie4 = 26e9;
 constexpr double kPcie5 = 55e9;
@@ -32,8 +32,8 @@ constexpr double kC2c = 420e9;
 
 // The share of the dense rate that whole training steps report. A100: 167 of 312 TFLOP/s, LLaMA
 // with Gemini, 32 A800 (Colossal-AI, examples/language/llama/README.md). H200: 534 of 989, 7
-// billion parameters, 8 devices (Colossal-AI README, 2025). The others are assumed to reach as much
-// as an A100, rounded down: no published figure was found for them.
+// billion parameters, 8 devices (Colossal-AI README, 2025). No published figure was found for the
+// others; they are assumed to reach as much as an A100, rounded down.
 constexpr double kMeasuredShare = 0.54;
 constexpr double kAssumedShare = 0.5;
 
@@ -59,7 +59,7 @@ constexpr double kNvlinkMessage = 3.4e-6;
 constexpr double kPcieMessage = 5.7e-6;
 constexpr double kNetworkMessage = 9.6e-6;
 
-// One of a node with the usual link, adapters and processors.
+// A node with the usual link, adapters and processors.
 struct Node {
   double link;  // to the host, either way
   double network;
@@ -72,7 +72,7 @@ constexpr Node kDgxAmpere = {kPcie4, kDgxA100, kEpycRome};
 constexpr Node kDgxHopper = {kPcie5, kDgxH100, kXeonSapphire};
 constexpr Node kGraceHopper = {kC2c, kSuperchip, kGrace};
 
-// `peer` between devices; 0: by the link, over PCI Express.
+// `peer` is the rate between devices; 0: over the host link (PCI Express).
 Hardware Device(const char* name, std::uint64_t bytes, double flops, double achieved_share,
                 double memory_rate, double peer, const Node& node) {
   return {.name = name,
@@ -91,9 +91,9 @@ Hardware Device(const char* name, std::uint64_t bytes, double flops, double achi
           .network_message_seconds = kNetworkMessage};
 }
 
-constexpr double kNvlink2 = 150e9, kNvlink3 = 300e9, kNvlink4 = 450e9;  // of twice that both ways
+constexpr double kNvlink2 = 150e9, kNvlink3 = 300e9, kNvlink4 = 450e9;  // half of both ways
 
-// Every word must be in the driver's name. In order: GH200 before H200.
+// Every word must occur in the driver's name. The order matters: GH200 comes before H200.
 struct DriverName {
   const char* row;
   const char* words[2];
@@ -105,7 +105,7 @@ constexpr DriverName kDriverNames[] = {
     {"v100-32gb", {"-V100", "32GB"}},   {"rtx-3090-24gb", {"RTX 3090", ""}},
     {"rtx-2060-6gb", {"RTX 2060", ""}},
 };
-// The same chip with other memory or clocks, of which the table has no row.
+// The same chip with other memory or clocks, for which the table has no row.
 constexpr const char* kOtherChips[] = {"Ti", "SUPER", "NVL", "144G"};
 
 }  // namespace
@@ -122,7 +122,7 @@ std::span<const Hardware> HardwareTable() {
       // NVIDIA A100 data sheet, SXM4.
       Device("a100-40gb", 40 * kGiB, 312e12, kMeasuredShare, 1555e9, kNvlink3, kDgxAmpere),
       Device("a100-80gb", 80 * kGiB, 312e12, kMeasuredShare, 2039e9, kNvlink3, kDgxAmpere),
-      // NVIDIA H100 and H200 data sheets, SXM5: dense, of which data sheets give twice with
+      // NVIDIA H100 and H200 data sheets, SXM5: dense, half of the data sheets' rates with
       // sparsity. 141 GB, not GiB.
       Device("h100-80gb", 80 * kGiB, 989e12, kMeasuredShare, 3350e9, kNvlink4, kDgxHopper),
       Device("h200", 141'000'000'000, 989e12, kMeasuredShare, 4800e9, kNvlink4, kDgxHopper),

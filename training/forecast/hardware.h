@@ -11,8 +11,8 @@
 
 namespace geminid::forecast {
 
-// Rates in one direction, in decimal bytes and operations per second. The device's numbers are its
-// maker's; what training reaches of them is `achieved_share`. Everything can be overridden.
+// Rates are in one direction, in decimal bytes and operations per second. The device's numbers are
+// its maker's; `achieved_share` is the part that training reaches. Every number can be overridden.
 struct Hardware {
   std::string name;
   std::uint64_t device_bytes = 0;    // all of it
@@ -22,18 +22,18 @@ struct Hardware {
   double device_memory_bytes_per_second = 0;
   double up_bytes_per_second = 0;    // host to device, achieved
   double down_bytes_per_second = 0;  // device to host, achieved
-  double both_bytes_per_second = 0;  // together; 0: each keeps its own rate
-  // Of all ranks of a node together in one direction; 0: each has its own rate.
+  double both_bytes_per_second = 0;  // both directions together; 0: each keeps its own rate
+  // Of all ranks of a node together, in one direction; 0: each rank has its own rate.
   double node_link_bytes_per_second = 0;
-  // Starting a copy and learning that it is done: driver call, DMA set-up and event, of the order
-  // of 10 us on every machine we know.
+  // The time to start a copy and to learn that it is done: driver call, DMA set-up and event. About
+  // 10 us on every machine we know.
   double copy_latency_seconds = 10e-6;
   double peer_bytes_per_second =
       0;  // one device to others of its node (NVLink, else the host link)
   double network_bytes_per_second = 0;      // of the whole node to other nodes
   double host_memory_bytes_per_second = 0;  // of the whole node, reads and writes together
-  // What an exchange between ranks takes beside its bytes: once, and with each message that a rank
-  // waits for, within a node and between nodes.
+  // The time of an exchange between ranks besides its bytes: once per exchange, and for each
+  // message that a rank waits for, within a node and between nodes.
   double exchange_seconds = 0;
   double peer_message_seconds = 0;
   double network_message_seconds = 0;
@@ -43,30 +43,30 @@ struct Hardware {
 
 std::span<const Hardware> HardwareTable();
 
-// A number of a row, and where it is from.
+// A number of a row, and its source.
 struct Constant {
   std::string name;
   double value = 0;
   const char* unit = "";
   std::string source;
 };
-// Those that the time and the memory of a step depend on. Where `hardware` differs from the row of
-// its name, or has none, the source is that it was given.
+// The constants that determine the time and the memory of a step. If `hardware` differs from the
+// row of its name, or has no row, the source says that the number was given.
 std::vector<Constant> ConstantsOf(const Hardware& hardware);
 
-// NOT_FOUND listing the names.
+// NOT_FOUND, listing the names.
 absl::StatusOr<Hardware> FindHardware(const std::string& name);
 
-// The row of an accelerator by the name that its driver gives it, as in "NVIDIA H200". nullptr if
-// the table has none.
+// The row of an accelerator, by the name that its driver gives it, such as "NVIDIA H200". nullptr
+// if the table has no row for it.
 const Hardware* HardwareOfDriverName(const std::string& name);
 
-// Whether it is an accelerator of the table, with or without numbers of its own; not a host device,
-// nor one of which only the memory is known.
+// Whether this is an accelerator of the table, even if the job overrides its numbers. False for a
+// host device and for one of which only the memory is known.
 bool IsInTable(const Hardware& hardware);
 
-// Rates of no machine in particular, for plans of which only the bytes count: they let the planner
-// choose among what fits. No memory.
+// Rates of no particular machine, for plans of which only the bytes matter: they let the planner
+// choose among plans that fit. Memory is 0.
 Hardware HardwareOfUnknownRates();
 
 }  // namespace geminid::forecast

@@ -10,7 +10,7 @@
 namespace geminid::forecast {
 
 // `json` is the text of the file, of any family that has a reader (training/models/family.h).
-// INVALID_ARGUMENT naming the key and what to do instead.
+// INVALID_ARGUMENT names the key and what to do instead.
 absl::StatusOr<Model> ModelFromHuggingFace(const std::string& json);
 
 }  // namespace geminid::forecast

@@ -30,7 +30,7 @@ absl::Status CheckRanges(const Model& model) {
   };
   const trainer::Untrained& more = model.untrained;
   const bool patches = more.patch_elements > 0;
-  // A family of experts has a number of them.
+  // A family with experts has a number of them.
   const bool routed = model.experts > 0 || model.family == trainer::Family::kMixtral;
   const std::uint64_t experts = routed ? model.experts : 1;
   for (const Range& range : {
@@ -72,7 +72,7 @@ absl::Status CheckDivides(const char* what, std::uint64_t part, const char* of,
 }  // namespace
 
 absl::Status Validate(const Model& model) {
-  // Without heads the width of a head is no number.
+  // Without a head_width, the width of a head is hidden / heads.
   if (!model.head_width) {
     GEMINID_RETURN_IF_ERROR(CheckDivides("heads", model.heads, "the hidden size", model.hidden));
   }
@@ -104,7 +104,7 @@ std::vector<Tensor> Tensors(const Model& model) {
 }
 
 std::vector<bool> NormsAmongTensors(const Model& model) {
-  trainer::ModelConfig marked = model;  // its norms by their type
+  trainer::ModelConfig marked = model;  // its norms have their own type
   marked.fp32_norms = true;
   std::vector<bool> norms;
   for (const trainer::ParameterSpec& spec : trainer::MakeParameters(marked).specs) {

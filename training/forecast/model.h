@@ -24,27 +24,27 @@ struct Model : trainer::ModelConfig {
   std::string name;
 };
 
-// Whether it can be planned; the trainer may not train it. INVALID_ARGUMENT naming the number that
-// is wrong and what would be right.
+// Whether the model can be planned; the trainer may not train it. INVALID_ARGUMENT names the number
+// that is wrong and what would be right.
 absl::Status Validate(const Model& model);
 
 struct Tensor {
-  // Of a matrix, its outputs and inputs; vectors have one row.
+  // For a matrix, its outputs and inputs; vectors have one row.
   std::uint64_t rows = 1;
   std::uint64_t columns = 0;
   Operator used_by = Operator::kEmbedding;
-  std::uint64_t layer = 0;   // of a part of a layer
-  bool also_output = false;  // a tied token table: used by kEmbedding and kOutput
+  std::uint64_t layer = 0;   // of a sublayer
+  bool also_output = false;  // a tied token table: kEmbedding and kOutput use it
 
   std::uint64_t elements() const { return rows * columns; }
 };
 
-// Which Muon makes orthogonal: not the tables, and not an output layer.
+// Whether Muon makes the tensor orthogonal: not tables, and not an output layer.
 inline bool IsLayerMatrix(const Tensor& tensor) {
   return IsPartOfLayer(tensor.used_by) && tensor.rows > 1 && tensor.columns > 1;
 }
 
-// In order of first use in the forward pass. `model` is valid.
+// The tensors, in order of first use in the forward pass. `model` is valid.
 std::vector<Tensor> Tensors(const Model& model);
 
 }  // namespace geminid::forecast

@@ -20,12 +20,12 @@ struct Optimizer {
   const char* state_dtype() const { return small_state ? "bf16" : "fp32"; }
   // "adamw", or "adamw with bf16 state".
   std::string words() const { return small_state ? name() + " with bf16 state" : name(); }
-  // Arrays beside the master, cut over the ranks.
+  // Bytes of the state arrays besides the master weight, which are sharded over the ranks.
   std::uint64_t moment_bytes_per_parameter() const {
     const std::uint64_t element = small_state ? sizeof(std::uint16_t) : sizeof(float);
     return element * static_cast<std::uint64_t>(kernels::StateArrays(options));
   }
-  // The same of tensors that it steps as whole matrices, which StepsWhole names.
+  // The same for tensors that the optimizer steps as whole matrices (StepsWhole).
   std::uint64_t matrix_moment_bytes_per_parameter() const {
     const std::uint64_t element = small_state ? sizeof(std::uint16_t) : sizeof(float);
     return element * static_cast<std::uint64_t>(kernels::MatrixStateArrays(options));
@@ -33,16 +33,16 @@ struct Optimizer {
   bool StepsWhole(const Tensor& tensor) const {
     return options.kind == kernels::OptimizerKind::kMuon && IsLayerMatrix(tensor);
   }
-  // What every rank keeps whole for a tensor of this shape: its sums and its factors, in two
+  // Bytes that every rank stores whole for a tensor of this shape: its sums and its factors, in two
   // versions, of which a step reads one and writes the other.
   std::uint64_t tensor_state_bytes(std::uint64_t rows, std::uint64_t columns) const;
-  // What kernels need of it on the device, once, while any state lives there.
+  // Bytes that kernels need for the tensor on the device, once, while any state lives there.
   std::uint64_t device_scale_bytes(std::uint64_t rows, std::uint64_t columns) const;
 };
 
-// One of the kernels', with the engine's hyperparameters. `momentum`: sgd and adafactor keep one
-// array that they otherwise do not. INVALID_ARGUMENT listing the names, or for a momentum that is
-// no choice.
+// An optimizer of the kernels, with the engine's hyperparameters. `momentum`: sgd and adafactor
+// store one array that they have only with momentum. INVALID_ARGUMENT listing the names, or for a
+// momentum where the optimizer offers no choice.
 absl::StatusOr<Optimizer> FindOptimizer(const std::string& name, bool momentum = false);
 
 }  // namespace geminid::forecast

@@ -17,14 +17,14 @@
 namespace geminid::forecast {
 namespace {
 
-// A reduced chunk leaves during the operator after the one that completed its gradient, as in the
-// engine.
+// A reduced chunk leaves the device during the operator after the one that completed its gradient,
+// as in the engine.
 constexpr std::uint32_t kDrainMoments = 1;
 constexpr std::uint64_t kRemainderBytes = 2;
 constexpr std::uint32_t kRanksMax = 1 << 20;
 constexpr std::uint64_t kTokensMax = std::uint64_t{1} << 32;
 
-// What a run on this machine would record.
+// The link that a run on this machine would record.
 planner::LinkModel LinkOf(const planner::Machine& machine) {
   const double sum = machine.up_bytes_per_second + machine.down_bytes_per_second;
   planner::LinkModel link;
@@ -41,7 +41,7 @@ planner::LinkModel LinkOf(const planner::Machine& machine) {
   return link;
 }
 
-// Every rank has the whole model and a batch of its own.
+// The work of a rank that has the whole model and a batch of its own.
 class WholeModel : public RankWork {
  public:
   WholeModel(const Model& model, const Job& job) : model_(model), job_(job) {}
@@ -108,13 +108,13 @@ class Builder {
     return absl::OkStatus();
   }
 
-  // Operators that add to its gradient: encoder and decoder both look up the table.
+  // The operators that add to the tensor's gradient: encoder and decoder both look up the table.
   int BackwardUses(const Tensor& tensor) const {
     const bool twice = tensor.used_by == Operator::kEmbedding && model_.has_both();
     return 1 + (twice ? 1 : 0) + (tensor.also_output ? 1 : 0);
   }
 
-  // The layer at which the decoder begins, where there is an encoder too.
+  // Whether the decoder begins at this layer, after an encoder.
   bool JoinsAt(std::uint64_t layer) const {
     return model_.has_both() && layer == model_.untrained.encoder_layers;
   }
@@ -158,7 +158,7 @@ class Builder {
     double seconds = work_.SecondsOf(op, turn);
     if (IsPartOfLayer(op)) {
       if (job_.recomputes()) {
-        // The part computes all but its input in either turn.
+        // In either turn, the sublayer recomputes everything but its input.
         workspace += work_.SavedOf(op).rest_bytes;
         if (turn == Turn::kBackward) seconds += work_.SecondsOf(op, Turn::kForward);
       }
@@ -178,8 +178,8 @@ class Builder {
     ++moments_;
   }
 
-  // What forward of a part makes for its backward: its input, which nothing can replace, and the
-  // rest, which can be computed from it.
+  // Adds the activations that a sublayer's forward makes for its backward: its input, which nothing
+  // can replace, and the rest, which can be recomputed from the input.
   void Keep(Operator part, std::uint64_t layer, Turn turn) {
     const bool planned = !job_.recomputes() && !job_.keeps();
     std::vector<planner::ActivationItem>& items = problem_.activations;
@@ -203,7 +203,7 @@ class Builder {
     Hold(saved.bytes());
   }
 
-  // The same of the micro-batches that are on their way through other stages.
+  // Adds the same activation for the micro-batches that are in other pipeline stages.
   void Hold(std::uint64_t bytes) {
     if (work_.held_micro_batches() == 0) return;
     const double held = std::ceil(work_.held_micro_batches() * static_cast<double>(bytes));
@@ -258,7 +258,7 @@ class Builder {
     problem_.trace.link = LinkOf(problem_.machine);
     problem_.options.planner = EnginePlannerOptions();
     if (!job_.only_executable) return;
-    // Of the engine's spare extent, the parts in whole units.
+    // The engine's spare extent, each of its parts in whole units.
     const std::uint64_t moments = job_.optimizer.moment_bytes_per_parameter();
     const std::uint64_t elements = layout_.chunks.front().granule_elements;
     for (const std::uint64_t bytes : {kElementBytes, kRemainderBytes, moments}) {
@@ -271,7 +271,7 @@ class Builder {
     problem_.options.device_spare_bytes += base::RoundUp(scales, kExtentAlignmentBytes);
   }
 
-  // What no plan could name.
+  // Refuses sizes that no plan can represent.
   absl::Status CheckSizes() const {
     std::uint64_t most = 0;
     for (const planner::ActivationItem& item : problem_.activations) {
@@ -296,11 +296,11 @@ class Builder {
   const ModelPart range_;
   std::vector<Tensor> tensors_;
   zero::Layout layout_;
-  using Place = std::pair<Operator, std::uint64_t>;          // and its layer
-  std::map<Place, std::vector<std::uint32_t>> of_operator_;  // tensors
-  std::map<Place, std::size_t> kept_;                        // first activation of each part
-  std::size_t encoder_output_ = 0;                           // an activation
-  std::vector<std::size_t> held_;                            // activations
+  using Place = std::pair<Operator, std::uint64_t>;          // an operator and its layer
+  std::map<Place, std::vector<std::uint32_t>> of_operator_;  // the tensors of each operator
+  std::map<Place, std::size_t> kept_;                        // first activation of each sublayer
+  std::size_t encoder_output_ = 0;                           // index of an activation
+  std::vector<std::size_t> held_;                            // indices of activations
   std::vector<int> gradients_missing_;                       // by chunk
   zero::Recorder recorder_;
   planner::Moment moments_ = 0;

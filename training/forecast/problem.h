@@ -1,5 +1,5 @@
-// Turns a model and a machine into the planner's question: the trace of one step as the engine
-// would record it, the state of each chunk, and the activations that each sublayer keeps.
+// Turns a model and a machine into the planner's problem: the trace of one step as the engine would
+// record it, the state of each chunk, and the activations that each sublayer saves.
 #ifndef GEMINID_TRAINING_FORECAST_PROBLEM_H_
 #define GEMINID_TRAINING_FORECAST_PROBLEM_H_
 
@@ -16,10 +16,10 @@
 namespace geminid::forecast {
 
 enum class Activations : std::uint8_t {
-  kPlanned,    // the planner chooses for each part of a layer: keep, offload or recompute
-  kRecompute,  // every part keeps its input alone, on the device: geminid-train --activations
+  kPlanned,    // the planner chooses for each sublayer: keep, offload or recompute
+  kRecompute,  // every sublayer saves its input alone, on the device: geminid-train --activations
                // recompute
-  kKeep,       // every part keeps all, on the device: --activations keep
+  kKeep,       // every sublayer saves all, on the device: --activations keep
 };
 
 // One job on `nodes` equal machines. Sizes are of one node.
@@ -32,18 +32,18 @@ struct Job {
   double disk_read_bytes_per_second = 0;
   double disk_write_bytes_per_second = 0;
   double disk_endurance_bytes = 0;  // 0: unknown
-  double cpu_update_share = 0.8;    // of host memory's rate, by the CPU optimizer
+  double cpu_update_share = 0.8;    // of host memory's rate, reached by the CPU optimizer
   Batch batch;                      // of one rank
   Optimizer optimizer = {};
   Activations activations = Activations::kPlanned;
-  // What an fp32 number takes where elements take kElementBytes: 2 where they are fp32 themselves,
-  // and all sizes and rates are given as if they were half as wide.
+  // The bytes of an fp32 number on a scale where an element takes kElementBytes: 2 if elements are
+  // fp32 themselves and all sizes and rates are given as if they were half as wide.
   std::uint64_t float_bytes = kFloatBytes;
-  // Of layers that are cut over ranks, where these compute and exchange in fp32 whatever the
-  // weights are: operations per second. 0: as all others.
+  // Operations per second of layers that are sharded over ranks, if these compute and exchange in
+  // fp32 whatever the weights are. 0: as all other layers.
   double float_cut_flops = 0;
   // Only plans that today's engine carries out (executable.h): activations are then recomputed
-  // unless they are to be kept.
+  // unless the job keeps them.
   bool only_executable = false;
 
   std::uint32_t ranks_per_node() const { return ranks / nodes; }
@@ -53,28 +53,28 @@ struct Job {
   }
 };
 
-// INVALID_ARGUMENT naming what is wrong.
+// INVALID_ARGUMENT, naming what is wrong.
 absl::Status Validate(const Job& job);
 
-// What one rank asks the planner. Chunks are those the engine would make
-// (client/zero/basics/layout.h), a moment is one part of a layer or an end of the model, and each
-// chunk stays on its device until the gradients of all its tensors are complete
+// The problem of one rank for the planner. Chunks are those the engine would make
+// (client/zero/basics/layout.h). A moment is one sublayer or an end of the model. Each chunk
+// stays on its device until the gradients of all its tensors are complete
 // (client/zero/core/recorder.h). The output layer's two turns are one moment, as in the reference
-// trainer. Moments last as long as their operations at the achieved rate or their traffic at the
-// rate of device memory, whichever is more. Each part of a layer gives two activations: its input,
-// and the rest, which can be computed from it. RESOURCE_EXHAUSTED if one operator alone needs more
+// trainer. A moment lasts as long as its operations at the achieved rate, or its traffic at the
+// rate of device memory, whichever is longer. Each sublayer has two activations: its input, and
+// the rest, which can be recomputed from it. RESOURCE_EXHAUSTED if one operator alone needs more
 // than any arena has.
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job);
 
-// The same for a rank that has `work` of the model. Its shards are of work.sharing_ranks().
+// The same for a rank with `work` of the model. work.sharing_ranks() ranks shard its state.
 absl::StatusOr<planner::HierarchyProblem> MakeProblem(const Model& model, const Job& job,
                                                       const RankWork& work);
 
-// How the engine has its plans made: gradients leave during one moment, extents are whole units.
+// The options with which the engine plans: gradients drain in one moment, extents are whole units.
 planner::PlannerOptions EnginePlannerOptions();
 std::uint64_t RoundDownToExtent(std::uint64_t bytes);
 
-// The machine of `job` as the planner sees it from one rank.
+// The machine of `job`, as the planner sees it from one rank.
 planner::Machine MakeMachine(const Job& job);
 
 }  // namespace geminid::forecast

@@ -163,7 +163,7 @@ std::vector<planner::OptimizerItem> DefaultOptimizer(const planner::Trace& trace
   constexpr std::uint64_t kWeightBytes = 2;
   std::vector<planner::OptimizerItem> items;
   for (const planner::Chunk& chunk : trace.chunks) {
-    // With the state on the device nothing is transferred; the shard is as large all the same.
+    // State on the device is not transferred, but its shard has the same size.
     const std::uint64_t shard_bytes =
         chunk.transfer_bytes > 0 ? chunk.transfer_bytes : chunk.size_bytes / world_size;
     const std::uint64_t parameters = shard_bytes / kWeightBytes;
@@ -205,14 +205,14 @@ planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& 
   problem.activations = recorded.activations;
   problem.options.planner = EnginePlannerOptions();
   if (job.only_executable) {
-    // How small the engine's parts of a chunk were is not recorded: none is larger than a chunk.
+    // The trace lacks the sizes of the engine's parts of a chunk; none is larger than a chunk.
     for (const planner::OptimizerItem& item : problem.optimizer) {
       problem.options.device_spare_bytes =
           std::max(problem.options.device_spare_bytes, item.state_bytes());
     }
   }
-  // The planner is asked for state on the host; where a run kept it on the device, no transfers
-  // were recorded.
+  // The planner is asked for state on the host. If the run had it on the device, the trace has no
+  // transfers.
   for (std::size_t i = 0; i < problem.trace.chunks.size(); ++i) {
     problem.trace.chunks[i].transfer_bytes = problem.optimizer[i].weight_bytes;
     problem.trace.chunks[i].gradient_bytes = problem.optimizer[i].gradient_bytes;

@@ -15,43 +15,43 @@
 
 namespace geminid::forecast {
 
-// One step of one rank. Plain values.
+// One recorded step of one rank. Plain values.
 struct RecordedTrace {
   std::string description;  // what was traced, for people
   std::uint32_t world_size = 1;
   std::uint32_t ranks_on_node = 1;
   std::uint64_t tokens = 0;  // per rank and step; 0: unknown
   planner::Trace trace;
-  // Either one per chunk, or none where only the trace was recorded: bf16 weights under Adam are
-  // then assumed (DefaultOptimizer).
+  // One per chunk, or none if only the trace was recorded: then bf16 weights under Adam are assumed
+  // (DefaultOptimizer).
   std::vector<planner::OptimizerItem> optimizer;
-  // Empty where they are part of the moments' workspace.
+  // Empty if activations are part of the moments' workspace.
   std::vector<planner::ActivationItem> activations;
 };
 
-// Larger files are refused unread.
+// Larger files are refused without reading them.
 inline constexpr std::uint64_t kMaxTraceFileBytes = std::uint64_t{64} << 20;
 
 v1::TraceFile ToMessage(const RecordedTrace& recorded);
-// Checks everything: INVALID_ARGUMENT naming the field.
+// Checks all fields: INVALID_ARGUMENT names the field.
 absl::StatusOr<RecordedTrace> FromMessage(const v1::TraceFile& message);
 
-// By extension: .json, .textproto, and .pb or .trace for binary. Errors name the file. Save
-// replaces the file at once or not at all.
+// The extension selects the format: .json, .textproto, and .pb or .trace for binary. Errors name
+// the file. Save replaces the file atomically or leaves it as it was.
 absl::Status SaveTraceFile(const std::string& path, const v1::TraceFile& message);
 absl::StatusOr<v1::TraceFile> LoadTraceFile(const std::string& path);
 
-// State of each chunk if its bytes are bf16 weights: 12 bytes per parameter of this rank's shard
-// with 8 of moments, and a gradient of 2. Frozen chunks have a weight alone.
+// The state of each chunk if its bytes are bf16 weights: 12 bytes per parameter of this rank's
+// shard with moments of 8, and a gradient of 2. Frozen chunks have a weight alone.
 std::vector<planner::OptimizerItem> DefaultOptimizer(const planner::Trace& trace,
                                                      std::uint32_t world_size,
                                                      std::uint64_t moment_bytes_per_parameter);
 
-// The links of `hardware` as they were measured, those of a node's ranks together included.
+// Sets the links of `hardware` to the measured ones, including the link that a node's ranks share.
 void UseMeasuredLink(const RecordedTrace& recorded, Hardware* hardware);
 
-// The recorded step on the machine of `job`, whose ranks are those of the trace and whose batch is
-// not used. Operators take the time that was recorded.
+// The recorded step on the machine of `job`. The ranks are those of the trace, and job.batch is
+// ignored. Operators take the recorded time.
 planner::HierarchyProblem MakeProblem(const RecordedTrace& recorded, const Job& job);
 
 }  // namespace geminid::forecast

@@ -1,4 +1,4 @@
-// Traces as files: the formats, and what the file system may refuse.
+// Traces as files: the formats, and the errors of the file system.
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
@@ -21,7 +21,7 @@ absl::StatusOr<Format> FormatOf(const std::string& path) {
       absl::StrCat(path, ": the extension says the format; use .json, .textproto, .pb or .trace"));
 }
 
-// The first complaint of the text parser.
+// Keeps the first error of the text parser.
 class FirstError : public messages::TextErrors {
  public:
   const std::string& text() const { return text_; }

@@ -11,10 +11,10 @@
 
 namespace geminid::forecast {
 
-// By tensor of Tensors(model): whether it is a norm's gain or shift.
+// For each tensor of Tensors(model), whether it is a norm's gain or shift.
 std::vector<bool> NormsAmongTensors(const Model& model);
 
-// Parameters in bf16, norms in fp32; each part of a layer is a unit. Errors of MakeLayout.
+// Parameters in bf16, norms in fp32; each sublayer is a unit. Errors as MakeLayout.
 absl::StatusOr<zero::Layout> TrainerLayout(const Model& model, std::uint64_t sharing_ranks);
 
 }  // namespace geminid::forecast

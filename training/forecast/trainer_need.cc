@@ -17,7 +17,7 @@
 namespace geminid::forecast {
 namespace {
 
-// An operator, by its layer.
+// A layer and one of its operators.
 using Place = std::pair<std::uint64_t, Operator>;
 
 struct Chunks {
@@ -26,14 +26,14 @@ struct Chunks {
   std::uint64_t elements = 0;  // padded
 };
 
-// Of a layer's experts the trainer has one at a time.
+// The trainer has one expert of a layer at a time.
 std::uint64_t TogetherOf(const Model& model, const Place& place, std::uint64_t bytes,
                          std::uint64_t largest_chunk) {
   if (model.mlps() <= 1 || place.second != Operator::kMlp) return bytes;
   return bytes / model.experts + largest_chunk;
 }
 
-// As the trainer gives its parameters to the engine: each part of a layer is a unit.
+// The shapes as the trainer gives them to the engine: each sublayer is a unit.
 std::vector<zero::TensorShape> ShapesOf(const std::vector<Tensor>& tensors, zero::DataType type,
                                         bool whole_matrices) {
   std::vector<zero::TensorShape> shapes;
@@ -83,14 +83,14 @@ Chunks PackedChunks(const Model& model, const TrainerNeed& need) {
   return chunks;
 }
 
-// Of optimizer state that lives on the device: that of each element, and for the granules that
-// updates are written to up to three quarters of as much again where the model is small.
+// Bytes of optimizer state on the device: those of each element and, in small models, up to three
+// quarters of as much again for the granules that updates write.
 std::uint64_t StateBytes(const Chunks& chunks, const TrainerNeed& need) {
   const std::uint64_t bytes = need.state_bytes + need.state_bytes * 3 / 4;
   return need.state_on_device ? bytes * chunks.elements / need.sharing_ranks : 0;
 }
 
-// What a library takes for attention on a GPU, and its test.
+// The bytes that a library takes for attention on a GPU, and for its test.
 struct LibraryBytes {
   std::uint64_t in_a_step = 0;
   std::uint64_t in_its_test = 0;
@@ -133,7 +133,7 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
       shape.norms_heads ? queries
                         : std::max<std::uint64_t>(shape.attention_columns,
                                                   shape.head_dim * shape.heads / shape.kv_heads);
-  // Where heads are wider together than the stream, so are queries and what is attended to.
+  // If all heads together are wider than the stream, so are queries and attended values.
   const std::uint64_t wide = std::max(queries, hidden);
   const std::uint64_t attention =
       8 * tokens * head_columns * element +
@@ -146,15 +146,15 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
                                        shape.threads) +
       library.in_a_step;
   const std::uint64_t mlp = 4 * tokens * shape.mlp_columns * element;
-  // Logits, and of an expert's rows what goes in, and the gradients of what comes out and goes in.
+  // Logits, and for an expert's rows the input, and the gradients of output and input.
   const std::uint64_t routed = shape.experts > 0
                                    ? tokens * (shape.experts * (element + sizeof(float)) +
                                                hidden * (2 * element + sizeof(float)))
                                    : 0;
   const std::uint64_t output =
       tokens * base::RoundUp(shape.vocabulary, kLogitAlignment) * (element + sizeof(float));
-  // Where the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices,
-  // each of which has two of the product's three dimensions.
+  // If the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices, each
+  // of which has two of the product's three dimensions.
   const auto copies = [](std::uint64_t a, std::uint64_t b, std::uint64_t c) {
     return sizeof(float) * (a * b + b * c + a * c);
   };
@@ -171,7 +171,7 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
 
 std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need) {
   const Chunks chunks = PackedChunks(model, need);
-  // Sums of gradients over micro-batches lie beside the weights.
+  // The sums of gradients over micro-batches lie beside the weights.
   const std::uint64_t copies = need.sums_gradients ? 3 : 2;
   const std::uint64_t bytes = need.workspace_bytes + (need.weights_stay ? chunks.all_bytes : 0) +
                               copies * chunks.largest_operator_bytes + StateBytes(chunks, need);
@@ -179,7 +179,7 @@ std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need) {
 }
 
 bool TrainerTrains(const Model& model) {
-  // Not OPT-350m, whose norms stand behind the layers.
+  // Not OPT-350m, whose norms come after the layers.
   const bool as_trained = model.last_norm() && model.table_columns() == model.hidden;
   const bool by_type = model.name == Name(model.family) && model.traits().trains();
   return (by_type && as_trained) || TrainersOwn(model.name) != nullptr;

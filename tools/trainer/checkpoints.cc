@@ -22,21 +22,21 @@
 namespace geminid::trainer {
 namespace {
 
-// Of 64 random bits: no two runs have the same.
+// 64 random bits, so that two runs do not have the same id.
 std::string NewRunId() {
   std::random_device random;
   return absl::StrFormat("%08x%08x", random(), random());
 }
 
-// What this run goes on from: the checkpoint that --resume found, or after a restart the last one
-// that an earlier start has saved.
+// The checkpoint that this run continues: the one that --resume found, or, after a restart, the
+// last one that an earlier start has saved.
 absl::StatusOr<std::optional<ResumedRun>> FindBefore(const TrainOptions& options, bool is_restart) {
   if (options.resumed.has_value() || !is_restart) return options.resumed;
   return FindResumed(options.save);
 }
 
-// What may be pruned of what the run has saved before: first what is of later steps than those it
-// goes on from, which is left behind.
+// The names of the run's earlier checkpoints that may be pruned. First come checkpoints of later
+// steps than the one the run continues from: the run abandons these.
 absl::StatusOr<std::vector<std::string>> Adopted(const TrainOptions& options,
                                                  const std::optional<ResumedRun>& before) {
   if (!before.has_value()) return std::vector<std::string>();
@@ -116,7 +116,7 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(const zero::ModelState
     return resumed;
   }
   if (!options_.load.empty()) {
-    // Adapters that the folder does not have begin as they do.
+    // Adapters that the folder does not have start with their initial values.
     if (options_.model.lora_rank > 0) GEMINID_RETURN_IF_ERROR(state_->Initialize(fill));
     GEMINID_RETURN_IF_ERROR(
         WithPath("--load", options_.load, LoadModelValues(options_, state_, parameters_)));
@@ -127,7 +127,7 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Begin(const zero::ModelState
   return beginning;
 }
 
-// The flags were compared when they were read; only data and mesh could not be.
+// The other terms were compared when the flags were read; only data and mesh could not be.
 absl::Status Checkpoints::CheckLateTerms(std::vector<std::string>* taken) const {
   if (communicator_->Rank() != 0) return absl::OkStatus();
   RunTerms late;
@@ -148,7 +148,7 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Resume(const GoesOn& goes_on
         "' was saved with another --seed, --batch or --accumulate, so its place in the text is "
         "not this run's; give the same, or another folder to --save"));
   }
-  // Another --loss-scale begins as it says.
+  // A changed --loss-scale begins with its own first value.
   const auto scale = resumed.run.terms.find("loss-scale");
   if (scale != resumed.run.terms.end() && scale->second != TermsOf(options_).at("loss-scale")) {
     loaded.progress.loss_scaler = fresh.loss_scaler;

@@ -7,8 +7,8 @@
 
 namespace geminid::trainer {
 
-// As EvaluateOnRank; rank 0 says the loss and writes the report. TrainEnd::diverged: the loss is
-// not finite.
+// Runs EvaluateOnRank; rank 0 prints the loss and writes the report. TrainEnd::diverged: the loss
+// is not finite.
 absl::StatusOr<TrainEnd> EvaluateAsRank(const TrainOptions& options, const RankContext& context);
 
 }  // namespace geminid::trainer

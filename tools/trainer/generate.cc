@@ -29,7 +29,7 @@
 namespace geminid::trainer {
 namespace {
 
-// Sequences are filled up to a multiple of this, so that few lengths, and so few plans, occur.
+// Sequences are padded to a multiple of this, so that few lengths, and so few plans, occur.
 constexpr size_t kLengthMultiple = 64;
 
 bool IsText(const GenerateOptions& options) {
@@ -76,7 +76,7 @@ class Generator {
         teller_(context.info.rank != 0
                     ? PhaseTeller::Write()
                     : [this](const std::string& line) { context_.write_stderr(line + "\n"); }) {
-    context_.on_wait = [this] { teller_.End(); };  // what a queued job waits for is said
+    context_.on_wait = [this] { teller_.End(); };  // reports why a queued job waits
   }
 
   absl::Status Prepare(collectives::Communicator* communicator) {
@@ -114,7 +114,7 @@ class Generator {
 
   size_t threads() const { return kernels::ThreadsOf(threads_.get()); }
 
-  // All ranks agree on the token: that of rank 0. So it is with a signal, which ends all.
+  // All ranks use rank 0's token. They also agree on a signal, which ends all of them.
   absl::StatusOr<int> Run(const std::function<absl::Status(const std::string&)>& write) {
     const auto say = [&](const std::string& text) {
       return context_.info.rank == 0 ? write(text) : absl::OkStatus();
@@ -137,13 +137,13 @@ class Generator {
   }
 
  private:
-  // All ranks decide alike: their arenas are of one size.
+  // All ranks decide the same, because their arenas have the same size.
   absl::Status PrepareCache() {
     const ModelConfig& model = options_.run.model;
     const zero::DataType type = options_.run.zero.data_type;
     const uint64_t tokens =
         std::min<uint64_t>(model.context, options_.prompt.size() + options_.tokens);
-    if (tokens < options_.prompt.size()) return absl::OkStatus();  // there is nothing to remember
+    if (tokens < options_.prompt.size()) return absl::OkStatus();  // there is nothing to cache
     bool remembers = options_.kv_cache.value_or(true);
     if (!options_.kv_cache) {
       GEMINID_ASSIGN_OR_RETURN(const zero::Statistics statistics, engine_->GetStatistics());
@@ -161,10 +161,10 @@ class Generator {
     return absl::OkStatus();
   }
 
-  // The logits of what comes next after the last tokens that the model's context holds.
+  // The logits after the last tokens, as many as the model's context holds.
   absl::StatusOr<std::vector<float>> NextLogits() {
     const size_t context = options_.run.model.context;
-    if (tokens_.size() > context) remembered_.reset();  // every token has another position now
+    if (tokens_.size() > context) remembered_.reset();  // every token now has another position
     if (remembered_ != nullptr) {
       const std::span<const int32_t> more = std::span(tokens_).subspan(remembered_->count());
       return model_->NextLogits(*source_, more, more.size() - 1, remembered_.get());
@@ -184,7 +184,7 @@ class Generator {
 
   const GenerateOptions& options_;
   RankContext context_;
-  std::unique_ptr<kernels::ThreadPool> threads_;  // null: one
+  std::unique_ptr<kernels::ThreadPool> threads_;  // null: one thread
   std::vector<int32_t> tokens_;
   // Destroyed in reverse order: the engine uses the session and the place's stream.
   std::unique_ptr<ModelPlace> place_;
@@ -193,7 +193,7 @@ class Generator {
   std::unique_ptr<Session> session_;
   std::unique_ptr<zero::Engine> engine_;
   std::unique_ptr<ParameterSource> source_;
-  std::unique_ptr<RememberedTokens> remembered_;  // null: every token computes all again
+  std::unique_ptr<RememberedTokens> remembered_;  // null: no cache, every token is computed again
   PhaseTeller teller_;
 };
 

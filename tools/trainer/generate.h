@@ -10,9 +10,9 @@
 
 namespace geminid::trainer {
 
-// Writes the text, or the numbers of its tokens where they are no bytes, token by token to `write`
-// of rank 0. All ranks compute the same; weights that do not fit the arenas come and go as the plan
-// says. The signal that ended it early, or 0. Blocks; the other ranks must run at the same time.
+// Rank 0 passes the text to `write` token by token, or the tokens' numbers if tokens are no bytes.
+// All ranks compute the same; weights that do not fit the arenas move as the plan says. Returns the
+// signal that ended it early, or 0. Blocks; the other ranks must run at the same time.
 absl::StatusOr<int> GenerateAsRank(
     const GenerateOptions& options, const RankContext& context,
     const std::function<absl::Status(const std::string& text)>& write);

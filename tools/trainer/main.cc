@@ -59,14 +59,14 @@ using shm::kSocketVariable;
 
 void WriteStderr(const std::string& text) { base::WriteStandardError(text); }
 
-// Tells ranks that whoever started them has looked at every token.
+// Set for ranks whose launcher has checked every token.
 constexpr char kDataCheckedVariable[] = "GEMINID_DATA_CHECKED";
 
-// Tells ranks that the daemon is the run's own, which has no configuration but the run's flags.
+// Set for ranks whose daemon belongs to the run and has no configuration but the run's flags.
 constexpr char kOwnDaemonVariable[] = "GEMINID_OWN_DAEMON";
 
-// The advice of libraries in the words of this program. What a launcher does, or says that it does
-// not do, no rank advises.
+// Rewrites the advice of libraries in this program's words. Removes advice about what the launcher
+// does, or reports that it does not do.
 std::string InOwnWords(const std::string& words) {
   std::vector<std::pair<std::string, std::string>> changes;
   if (IsLaunched()) changes = {{"; start it again and connect a new communicator", ""}};
@@ -83,14 +83,14 @@ void WriteError(const absl::Status& status) {
   WriteStderr(absl::StrCat("geminid-train: ", InOwnWords(std::string(whole.message())), "\n"));
 }
 
-// One whose lines can be rewritten.
+// Whether standard error is a terminal whose lines can be rewritten.
 bool StderrIsTerminal() {
   const char* const term = std::getenv("TERM");
   const bool is_dumb = term != nullptr && std::string_view(term) == "dumb";
   return !is_dumb && isatty(STDERR_FILENO) == 1;
 }
 
-// How many ranks there are, and which one this is: from the environment if a launcher set it.
+// The number of ranks and this one's number: from the environment if a launcher set them.
 absl::StatusOr<collectives::RankInfo> FindRank(const TrainOptions& options) {
   GEMINID_ASSIGN_OR_RETURN(collectives::RankInfo info, collectives::FromEnvironment());
   if (info.world_size > 1 && options.ranks && *options.ranks != info.world_size) {
@@ -119,7 +119,7 @@ absl::StatusOr<std::unique_ptr<StopSignals>> WatchSignals(const TrainOptions& op
                                                           const Restarts& restarts) {
   StopSignals::Options watch;
   watch.second_is_parents = IsLaunched();
-  watch.nothing_to_save = restarts.is_first();  // else the start before has left steps in memory
+  watch.nothing_to_save = restarts.is_first();  // an earlier start may have left steps in memory
   if (info.rank == 0) {
     const bool line_is_open =
         options.progress ? *options.progress == ProgressMode::kTerminal : StderrIsTerminal();
@@ -136,7 +136,7 @@ int ExitCodeOf(const TrainEnd& end) {
   return end.diverged ? base::kExitDiverged : base::kExitOk;
 }
 
-// Tells the launcher, if it listens, that only the end of this process is left.
+// Tells the launcher, if it listens, that this process only has to exit.
 std::function<void()> DoneSayer() {
   const char* const text = std::getenv(kDoneVariable);
   int fd = -1;
@@ -144,14 +144,14 @@ std::function<void()> DoneSayer() {
       fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
     return nullptr;
   }
-  return [fd] { (void)!write(fd, "", 1); };  // a launcher that has gone needs no word
+  return [fd] { (void)!write(fd, "", 1); };  // ignores the error if the launcher has exited
 }
 
-// At most: for signals, its daemon, calls to it (gRPC), copies, updates, saving and other ranks.
-// Those that compute are counted where they are started.
+// The most threads besides those that compute: for signals, the daemon, gRPC calls, copies,
+// updates, saving and other ranks. Threads that compute are counted where they start.
 constexpr size_t kOwnThreads = 24;
 
-// What this rank needs of its surroundings, while it runs.
+// The objects that this rank needs while it runs.
 struct Surroundings {
   std::unique_ptr<StopSignals> signals;
   std::unique_ptr<DriverWatch> watch;
@@ -159,7 +159,7 @@ struct Surroundings {
   RankContext context;
 };
 
-// Behind a line of progress, should one be open.
+// Writes the text on a new line, in case a line of progress is open.
 void WriteBehindLine(const std::string& text) {
   WriteStderr(StderrIsTerminal() ? absl::StrCat("\n", text) : text);
 }
@@ -169,7 +169,7 @@ PhaseTeller::Write TellsOf(const TrainOptions& options, const collectives::RankI
   return [](const std::string& line) { WriteStderr(line + "\n"); };
 }
 
-// Where none is named, the run's own, which registers its memory at its start.
+// If the options name no daemon, starts the run's own, which registers its memory when it starts.
 absl::StatusOr<DaemonChoice> FindDaemon(const TrainOptions& options,
                                         const collectives::RankInfo& info, int ranks) {
   PhaseTeller teller(TellsOf(options, info));
@@ -219,7 +219,7 @@ absl::Status Surround(const TrainOptions& options, const collectives::RankInfo& 
   return absl::OkStatus();
 }
 
-// Of a run that a signal ended while its job waited for memory, the signal's exit code.
+// For a run that a signal ended while its job waited for memory, the signal's exit code.
 absl::StatusOr<int> EndBeforeTheStart(const Surroundings& around, const absl::Status& status) {
   const int first = around.signals->first();
   const int signal = first != 0 ? first : around.context.restarts.signal_before;
@@ -253,12 +253,12 @@ absl::StatusOr<int> GenerateOnOneRank(const GenerateOptions& options,
         return base::FinishOutput(std::cout);
       });
   if (!signal.ok()) return EndBeforeTheStart(around, signal.status());
-  // A reader that has left, as head(1) does, has what it wanted.
+  // A reader that has exited, as head(1) does, has read what it wanted.
   const bool all_is_well = *signal == 0 || *signal == SIGPIPE;
   return all_is_well ? static_cast<int>(base::kExitOk) : base::kExitSignalBase + *signal;
 }
 
-// All but where the ranks are. `trains`: they show their progress.
+// Fills in all options except the ranks' hosts. `trains`: the ranks show their progress.
 LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
                        const std::vector<std::string>& arguments) {
   LaunchOptions launch;
@@ -267,10 +267,10 @@ LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
   launch.min_ranks = options.min_ranks.value_or(0);
   if (trains) launch.share = options.share;
   launch.fits = [&options](int ranks) { return CheckShares(options, ranks).ok(); };
-  // How many ranks there are, each learns of the environment.
+  // The environment tells each rank how many ranks there are.
   launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket", "--restarts",
                                                 "--ranks", "--min-ranks", "--max-ranks"});
-  if (trains && !options.progress && StderrIsTerminal()) {  // rank 0 itself writes into a pipe
+  if (trains && !options.progress && StderrIsTerminal()) {  // rank 0 writes into a pipe
     launch.arguments = WithoutOptions(launch.arguments, {"--progress"});
     launch.arguments.insert(launch.arguments.end(), {"--progress", "terminal"});
   }
@@ -300,7 +300,7 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
   return code;
 }
 
-// Ranks of another launcher, or on other hosts, look at a part each.
+// Ranks of another launcher, or on other hosts, check a part of the data each.
 absl::Status CheckTokens(const TrainOptions& options, const collectives::RankInfo& info,
                          const TokenSource& data, PhaseTeller* teller) {
   if (IsLaunched() && std::getenv(kDataCheckedVariable) != nullptr) return absl::OkStatus();
@@ -322,7 +322,7 @@ absl::Status CheckTokens(const TrainOptions& options, const collectives::RankInf
 absl::StatusOr<std::unique_ptr<TokenSource>> OpenAndCheckData(const TrainOptions& options,
                                                               const collectives::RankInfo& info) {
   std::atomic<uint64_t> read = 0, all = 0;
-  PhaseTeller teller(TellsOf(options, info));  // destroyed first: it asks how far it is
+  PhaseTeller teller(TellsOf(options, info));  // destroyed first: it reads the counters
   teller.Begin("reading the data", [&] { return HowFar{.done = read, .of = all}; });
   GEMINID_ASSIGN_OR_RETURN(std::unique_ptr<TokenSource> data,
                            OpenData(options, [&](uint64_t done, uint64_t of) {
@@ -336,12 +336,12 @@ absl::StatusOr<std::unique_ptr<TokenSource>> OpenAndCheckData(const TrainOptions
   return data;
 }
 
-// Data, exports and reports are for the hosts to find.
+// Each host finds data, exports and reports itself.
 absl::StatusOr<int> TrainOnHosts(const TrainOptions& options,
                                  const std::vector<std::string>& arguments) {
   GEMINID_RETURN_IF_ERROR(
       CheckNoOtherLauncher([](const char* name) -> const char* { return std::getenv(name); }));
-  // As many ranks as --ranks says, else as there are slots.
+  // --ranks gives the number of ranks; without it, one rank per slot.
   const RunOnHosts run = {.hosts = options.hosts,
                           .remote_shell = options.remote_shell,
                           .host_timeout = options.host_timeout,
@@ -355,7 +355,7 @@ absl::StatusOr<int> TrainOnHosts(const TrainOptions& options,
                        [&](int ranks) { return CheckShares(options, ranks).ok(); });
 }
 
-// Standard input and output are the other end's.
+// Standard input and output belong to the connection to the other end.
 absl::StatusOr<int> RunAsHost() {
   HostAgentOptions agent;
   agent.in_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -389,7 +389,7 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
   const bool trains = ranks == info.world_size && !needs_launcher;
   std::optional<FolderLock> lock;
   if (info.rank == 0) {
-    // What is there after a restart, an earlier start of this run has exported.
+    // After a restart, an export that exists was made by an earlier start of this run.
     GEMINID_RETURN_IF_ERROR(CheckOutputs(options, /*exports=*/restarts.is_first()));
     const Taking taking = !trains               ? Taking::kLooks
                           : restarts.is_first() ? Taking::kTakes
@@ -397,8 +397,8 @@ absl::StatusOr<int> Train(const TrainOptions& options, const std::vector<std::st
     GEMINID_ASSIGN_OR_RETURN(lock, TakeSaveFolder(options, taking, WriteStderr));
   }
   if (trains) return TrainOneRank(options, info, *data);
-  lock.reset();  // rank 0 takes it
-  data.reset();  // the ranks load their own
+  lock.reset();  // rank 0 takes the lock
+  data.reset();  // each rank loads its own data
   return RunLauncher(options, /*trains=*/true, arguments);
 }
 

@@ -9,9 +9,9 @@
 
 namespace geminid::trainer {
 
-// Trains to the end, or to the end of a step in which some rank was asked to stop: all ranks end
-// after the same step, alike. Rank 0 shows progress and writes the report. Blocks; the other ranks
-// must run at the same time. If it fails, the other ranks fail too, with ABORTED.
+// Trains to the end, or to the end of a step in which some rank was asked to stop. All ranks end
+// after the same step, in the same way. Rank 0 shows progress and writes the report. Blocks; the
+// other ranks must run at the same time. If it fails, the other ranks fail too, with ABORTED.
 absl::StatusOr<TrainEnd> TrainAsRank(const TrainOptions& options, const RankContext& context);
 
 }  // namespace geminid::trainer

@@ -93,7 +93,7 @@ void AddTraining(CLI::App* app, Flags* flags) {
 CLI::App* AddGenerate(CLI::App* app, Flags* flags) {
   CLI::App* const generate =
       app->add_subcommand("generate", "Writes on after a text, with a model's values");
-  generate->footer("");  // the models' names are not for it
+  generate->footer("");  // does not repeat the models' names
   AddFlag(generate, flags, "Model", kLoadFlag);
   AddFlags(generate, flags, "Model", TypeFlags());
   AddFlags(generate, flags, "Text", GenerateFlags());
@@ -110,7 +110,7 @@ CLI::App* AddHost(CLI::App* app) {
   return host;
 }
 
-// After all that speaks against it has been parsed.
+// Called after all options that exclude this update time have been parsed.
 absl::Status ParseUpdate(const Flags& flags, const Parallel& parallel, zero::Options* options) {
   using zero::UpdateTime;
   std::string why;
@@ -166,7 +166,7 @@ Given GivenTo(const CLI::App& app) {
   return [&app](const std::string& flag) { return app.get_option(flag)->count() > 0; };
 }
 
-// `notes` gets what is said of flags.
+// `notes` receives remarks about the flags.
 absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
                                           std::vector<std::string>* notes) {
   TrainOptions options;

@@ -11,17 +11,17 @@
 
 namespace geminid::trainer {
 
-// One of the first four.
+// Exactly one of the first four members is set.
 struct CommandLine {
   std::optional<TrainOptions> options;
   std::optional<GenerateOptions> generate = std::nullopt;
-  bool is_host = false;  // runs the ranks of a host, for a program elsewhere
+  bool is_host = false;  // runs the ranks of one host, for a program on another host
   std::string text = "";  // of --help or --version, to print and exit with 0
-  std::vector<std::string> notes = {};  // lines for whoever gave the arguments
+  std::vector<std::string> notes = {};  // lines for the user who gave the arguments
 };
 
-// `arguments` without the program's name. INVALID_ARGUMENT or NOT_FOUND names the flag and says
-// what would be right.
+// `arguments` do not include the program's name. INVALID_ARGUMENT or NOT_FOUND names the flag and
+// says what would be right.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
 
 }  // namespace geminid::trainer

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kBatchMax = 1 << 20;
 constexpr uint64_t kAccumulateMax = 1 << 16;
-constexpr uint64_t kLeastSum = 2;  // micro-batches that an engine adds up
+constexpr uint64_t kLeastSum = 2;  // the fewest micro-batches that an engine sums
 constexpr double kUpdateCostMin = 1e-3;
 constexpr double kUpdateCostMax = 1e9;
 constexpr uint64_t kEpochsMax = 1'000'000;
@@ -28,7 +28,7 @@ constexpr double kDropoutMax = 0.99;
 constexpr uint64_t kValidationEveryMax = 1'000'000'000;
 constexpr uint64_t kValidationBatchesMax = 1 << 20;
 
-// Each may be given several times.
+// Each of these flags may be given several times.
 constexpr FlagSpec kPathFlags[] = {
     {"--text", &Flags::text, "PATH",
      "Text file, or directory of text files, to learn; several may be given"},

@@ -14,14 +14,14 @@ namespace geminid::trainer {
 
 void AddDataFlags(CLI::App* app, Flags* flags);
 
-// INVALID_ARGUMENT unless text or shards are given, and not both.
+// INVALID_ARGUMENT unless text or shards are given, but not both.
 absl::Status CheckDataPath(const Flags& flags);
 
-// INVALID_ARGUMENT names the flag. After the model, whose vocabulary the data has.
+// INVALID_ARGUMENT names the flag. `options` already has the model, whose vocabulary the data uses.
 absl::Status ParseData(const Flags& flags, TrainOptions* options);
 
-// The text or the shards. Errors as of Text::Load and TokenShards::Open; `on_progress` as of the
-// former.
+// Opens the text or the shards. Errors are those of Text::Load and TokenShards::Open; `on_progress`
+// is that of Text::Load.
 absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options,
                                                       const OnBytesRead& on_progress = nullptr);
 

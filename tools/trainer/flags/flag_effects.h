@@ -14,10 +14,10 @@ namespace geminid::trainer {
 
 struct FlagEffect {
   const char* flag;
-  // Null: always, or where another place refuses it: flags of optimizers, schedules and families.
+  // Null: always, or other code refuses the flag, as for optimizers, schedules and families.
   bool (*has)(const Flags& flags) = nullptr;
-  const char* without = nullptr;  // "--save DIR, where checkpoints are": it does nothing without
-  // Where both a script and a hand may well give it: it is said, and the run goes on.
+  const char* without = nullptr;  // "--save DIR, where checkpoints are": needed for an effect
+  // Scripts and users may both give the flag: report that it has no effect, and continue the run.
   bool is_said = false;
 };
 
@@ -25,7 +25,7 @@ struct FlagEffect {
 std::span<const FlagEffect> TrainingEffects();
 std::span<const FlagEffect> GeneratingEffects();
 
-// Lines for what is said; INVALID_ARGUMENT names a flag that was `given` and does nothing.
+// Returns lines to report; INVALID_ARGUMENT names a flag that was `given` and has no effect.
 absl::StatusOr<std::vector<std::string>> CheckEffects(
     std::span<const FlagEffect> effects, const Flags& flags,
     const std::function<bool(const std::string& flag)>& given);

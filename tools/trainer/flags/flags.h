@@ -18,11 +18,11 @@ namespace geminid::trainer {
 
 inline constexpr char kUnlimited[] = "unlimited";
 
-// Between the values of a flag that may be given several times: the unit separator, which no name
-// has.
+// The separator between the values of a flag that is given several times: the ASCII unit separator,
+// which no name has.
 inline constexpr char kBetweenValues = '\x1f';
 
-// Empty: not given, or as suits the rest. `text` and `shards` may have several values.
+// Empty: not given, or derived from the other flags. `text` and `shards` may have several values.
 struct Flags {
   std::string text, shards, validation, validation_every, validation_batches;
   std::string model, family, layers, hidden, heads, context, vocabulary;
@@ -64,23 +64,23 @@ struct FlagSpec {
 
 enum class Repeated { kLastCounts, kAllCount };
 
-// The last of several equal flags wins, so that scripts can add to a command line: RepeatedFlags
-// says so. `app` and `flags` outlive the parsing.
+// If a flag is given several times, the last value wins, so that scripts can add to a command line;
+// RepeatedFlags reports these flags. `app` and `flags` outlive the parsing.
 void AddFlag(CLI::App* app, Flags* flags, const char* group, const FlagSpec& spec,
              Repeated repeated = Repeated::kLastCounts);
 void AddFlags(CLI::App* app, Flags* flags, const char* group, std::span<const FlagSpec> specs);
 
-// A line for each flag that was given several values of which the last one alone counts.
+// One line for each flag with several values of which only the last counts.
 std::vector<std::string> RepeatedFlags(const CLI::App& app);
 
-// A flag that belongs to some kinds of a thing only, by a bit for each kind.
+// A flag that belongs to only some kinds of a thing; `kinds` has a bit for each kind.
 struct OwnedFlag {
   FlagSpec spec;
   uint32_t kinds = 0;
 };
 
-// INVALID_ARGUMENT if a flag is given that does not belong to `kind`, naming the flag and what it
-// is for. `choice` is the flag that chose, `names` the kinds by bit.
+// INVALID_ARGUMENT if a given flag does not belong to `kind`; names the flag and its kinds.
+// `choice` is the flag that chose the kind, `names` are the kinds' names by bit.
 absl::Status CheckOwnedFlags(const Flags& flags, std::span<const OwnedFlag> owned, uint32_t kind,
                              const char* choice, std::span<const char* const> names);
 

@@ -70,7 +70,7 @@ absl::Status FillTypes(const std::function<bool(const std::string& flag)>& given
   if (flags->load.empty()) return absl::OkStatus();
   const std::string load = WithoutSlashesAtEnd(flags->load);
   const absl::StatusOr<std::string> folder = checkpoint::FolderOfValues(load);
-  if (!folder.ok()) return absl::OkStatus();  // reading the model says why
+  if (!folder.ok()) return absl::OkStatus();  // reading the model reports why
   const absl::StatusOr<RunDescription> run = ReadRunOf(*folder);
   if (!run.ok()) return WithPath("--load", load, run.status());
   for (const auto& [flag, value] : {std::pair("--dtype", &Flags::dtype),
@@ -110,7 +110,7 @@ absl::StatusOr<GenerateOptions> ReadGenerate(const Flags& flags) {
                       std::array{std::pair{"auto", Cache()}, std::pair{"on", Cache(true)},
                                  std::pair{"off", Cache(false)}}));
   options.json = flags.json;
-  // Each rank works on the one sequence.
+  // All ranks work on the same sequence.
   options.run.batch = static_cast<uint64_t>(options.run.ranks.value_or(1));
   return options;
 }

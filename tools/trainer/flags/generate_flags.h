@@ -15,8 +15,8 @@ namespace geminid::trainer {
 
 std::span<const FlagSpec> GenerateFlags();
 
-// Types that are not `given` are those of the run that has saved --load. Errors of the run's
-// description.
+// Fills data types that are not `given` with those of the run that saved --load. Errors are those
+// of reading the run's description.
 absl::Status FillTypes(const std::function<bool(const std::string& flag)>& given, Flags* flags);
 
 // INVALID_ARGUMENT or NOT_FOUND names the flag or the file.

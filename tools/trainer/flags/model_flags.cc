@@ -41,7 +41,7 @@ constexpr FlagSpec kTypeFlags[] = {
      "Of the norms' gains and shifts: fp32, or as-weights, what --dtype says"},
 };
 
-// Of a family that was asked for by its name.
+// For a family that the user asked for by name.
 void TakeUsualExperts(ModelConfig* model) {
   const bool has = model->experts > 0;
   if (model->routed() == has) return;
@@ -51,7 +51,7 @@ void TakeUsualExperts(ModelConfig* model) {
 }
 
 absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
-  constexpr uint64_t kAny = std::numeric_limits<uint32_t>::max();  // Validate knows the bounds
+  constexpr uint64_t kAny = std::numeric_limits<uint32_t>::max();  // Validate checks the bounds
   const auto take = [&](const char* flag, const std::string& text, uint64_t* value) {
     if (text.empty()) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(*value, base::ParseCount(flag, text, 1, kAny));
@@ -91,7 +91,7 @@ absl::Status ParseLora(const Flags& flags, ModelConfig* model) {
   if (!flags.lora_rank.empty()) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t rank,
                              base::ParseCount("--lora-rank", flags.lora_rank, 1, kRankMax));
-    // Adapters of this rank that are loaded have a weight of their own.
+    // Loaded adapters of the same rank have their own alpha.
     if (rank != model->lora_rank) model->lora_alpha = static_cast<double>(rank);
     model->lora_rank = rank;
   }

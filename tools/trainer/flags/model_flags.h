@@ -15,12 +15,12 @@ namespace geminid::trainer {
 std::span<const FlagSpec> ModelFlags();
 std::span<const FlagSpec> TypeFlags();
 
-// By name, by family, or, with neither, as `folder` says, the one of --load or the checkpoint to go
-// on from; empty: there is none. INVALID_ARGUMENT or NOT_FOUND
+// The model that the flags choose by name or by family. With neither, the model of `folder`, which
+// is --load or the checkpoint to continue from; empty: no folder. INVALID_ARGUMENT or NOT_FOUND
 // names the flag or the file.
 absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& folder);
 
-// Of `options` the types of weights and norms; after its model.
+// Reads the types of weights and norms into `options`, which already has its model.
 absl::Status ParseTypes(const Flags& flags, TrainOptions* options);
 
 }  // namespace geminid::trainer

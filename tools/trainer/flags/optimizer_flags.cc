@@ -55,7 +55,7 @@ constexpr FlagSpec kOptimizerFlags[] = {
      "adafactor: multiply the rate by the weights' RMS"},
 };
 
-// What an optimizer has, as pairs of a flag and where its value goes.
+// An optimizer's flags, each with the place of its value.
 using Target = std::variant<double*, bool*>;
 using Fields = std::vector<std::pair<std::string Flags::*, Target>>;
 
@@ -243,7 +243,7 @@ absl::StatusOr<zero::Optimizer> ParseOptimizer(const Flags& flags) {
   return optimizer;
 }
 
-// Of each optimizer's authors, but for AdamW that of arXiv 2005.14165 for its smallest model.
+// The rates of each optimizer's authors; for AdamW, of arXiv 2005.14165 for its smallest model.
 double UsualLearningRate(const zero::Optimizer& optimizer) {
   struct Rate {
     double operator()(const zero::AdamWOptions&) const { return 6e-4; }

@@ -17,7 +17,7 @@ namespace geminid::trainer {
 std::span<const FlagSpec> OptimizerFlags();
 bool IsHyperparameter(const FlagSpec& flag);
 
-// The value of one of its flags that an optimizer has.
+// The value of one of the flags that an optimizer has.
 struct OptimizerValue {
   const char* flag;
   double number = 0;
@@ -32,7 +32,7 @@ absl::StatusOr<zero::Optimizer> ParseOptimizer(const Flags& flags);
 // --state-dtype. INVALID_ARGUMENT names the flag: an unknown type, or an optimizer without arrays.
 absl::StatusOr<zero::DataType> ParseStateType(const Flags& flags, const zero::Optimizer& optimizer);
 
-// The peak of the learning rate without --lr.
+// The peak of the learning rate if --lr is not given.
 double UsualLearningRate(const zero::Optimizer& optimizer);
 
 }  // namespace geminid::trainer

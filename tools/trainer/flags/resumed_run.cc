@@ -24,7 +24,7 @@ using base::JsonValue;
 
 constexpr uint64_t kFormat = 1;
 constexpr size_t kBytesMax = size_t{1} << 20;
-// Of versions that wrote nothing but the types.
+// Versions before run.json wrote only this file.
 constexpr char kTypesName[] = "types.json";
 
 const JsonValue* Member(const JsonValue& object, const std::string& key) {
@@ -87,7 +87,7 @@ absl::StatusOr<RunDescription> ReadRunText(const std::string& text) {
   }
   RunDescription run = {.id = id->text, .terms = {}};
   for (const JsonValue::Member& term : terms->members) run.terms[term.key] = term.value.text;
-  // So versions without --sampling called the one way that they had.
+  // The name that versions without --sampling gave to their only kind of sampling.
   const auto sampling = run.terms.find("sampling");
   if (sampling != run.terms.end() && sampling->second == "uniform by seed and number") {
     sampling->second = Name(Sampling::kReplacement);
@@ -119,7 +119,7 @@ absl::StatusOr<std::optional<ResumedRun>> FindResumed(const std::string& save) {
   resumed.checkpoint = chosen->path;
   resumed.passed_over = chosen->passed_over;
   GEMINID_ASSIGN_OR_RETURN(resumed.run, ReadRunOf(chosen->path));
-  // Of one whose record cannot be read, loading says why.
+  // If a checkpoint's record cannot be read, loading the checkpoint reports why.
   const absl::StatusOr<std::string> text =
       base::ReadFile(absl::StrCat(chosen->path, "/", checkpoint::kRecordName), kBytesMax);
   const absl::StatusOr<checkpoint::RunRecord> record =
@@ -142,10 +142,10 @@ absl::Status CheckTerms(const std::string& checkpoint, const RunTerms& was, cons
 
 absl::Status CheckLoadedShape(const std::string& folder, const ModelConfig& model) {
   const absl::StatusOr<ModelConfig> loaded = ReadHuggingFaceConfig(folder);
-  if (absl::IsNotFound(loaded.status())) return absl::OkStatus();  // tensors alone
+  if (absl::IsNotFound(loaded.status())) return absl::OkStatus();  // the folder has only tensors
   GEMINID_RETURN_IF_ERROR(loaded.status());
   RunTerms was = ShapeTermsOf(*loaded);
-  // Adapters may be new.
+  // New adapters are allowed.
   if (loaded->lora_rank == 0) {
     was.erase("lora-rank");
     was.erase("lora-alpha");

@@ -1,5 +1,5 @@
-// Finds the checkpoint that --resume continues, and reads what "run.json" beside its state says of
-// the run.
+// Finds the checkpoint that --resume continues, and reads the run's description in "run.json"
+// beside the checkpoint's state.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_RESUMED_RUN_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_RESUMED_RUN_H_
 
@@ -16,26 +16,26 @@ namespace geminid::trainer {
 
 inline constexpr char kRunName[] = "run.json";
 
-// The text of run.json, and back. DATA_LOSS says what is wrong, and names another format's number.
+// Writes and reads run.json. DATA_LOSS says what is wrong, and names an unknown format's number.
 std::string RunText(const RunDescription& run);
 absl::StatusOr<RunDescription> ReadRunText(const std::string& text);
 
-// What a checkpoint says of its run. Nothing where it says nothing, as one of another trainer; the
-// types alone for one of a version that wrote types.json.
+// The description of a checkpoint's run. Empty if the checkpoint has none, as another trainer's;
+// only the types if an older version wrote types.json.
 absl::StatusOr<RunDescription> ReadRunOf(const std::string& checkpoint);
 
-// The checkpoint that a run with --resume goes on from; nothing if there is none in `save`.
+// The checkpoint that a run with --resume continues; empty if there is none in `save`.
 absl::StatusOr<std::optional<ResumedRun>> FindResumed(const std::string& save);
 
-// INVALID_ARGUMENT names each term that must be the same and is not, with both values. Adds the
-// words of the others that differ to `taken`.
+// INVALID_ARGUMENT names each term that must be the same and is not, with both values. Appends a
+// line for each other term that differs to `taken`.
 absl::Status CheckTerms(const std::string& checkpoint, const RunTerms& was, const RunTerms& is,
                         std::vector<std::string>* taken);
 
-// INVALID_ARGUMENT if a folder's config.json says another shape or other adapters than `model`.
+// INVALID_ARGUMENT if the folder's config.json has another shape or other adapters than `model`.
 absl::Status CheckLoadedShape(const std::string& folder, const ModelConfig& model);
 
-// The checkpoints in `save` that the run with this id has written, by step.
+// The checkpoints in `save` that the run with this id has written, sorted by step.
 absl::StatusOr<std::vector<std::string>> CheckpointsOfRun(const std::string& save,
                                                           const std::string& id);
 

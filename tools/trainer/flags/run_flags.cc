@@ -206,7 +206,7 @@ absl::Status ParseOutput(const Flags& flags, TrainOptions* options) {
 }
 
 absl::Status ParseCheckpoints(const Flags& flags, TrainOptions* options) {
-  constexpr uint64_t kMost = 1'000'000'000;  // as many steps as a folder's name has digits for
+  constexpr uint64_t kMost = 1'000'000'000;  // a folder's name has digits for so many steps
   if (flags.resume && flags.save_over) {
     return absl::InvalidArgumentError(
         "--resume goes on from the checkpoints in --save DIR, --save-over replaces them; leave one "

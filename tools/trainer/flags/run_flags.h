@@ -20,7 +20,7 @@ inline constexpr FlagSpec kLoadFlag = {"--load", &Flags::load, "DIR",
                                        "is given"};
 
 // INVALID_ARGUMENT names the flag.
-// Of what does not train: the daemon changes no ranks of it.
+// For commands that do not train: the daemon cannot change their number of ranks.
 absl::Status CheckRanksAreFixed(const TrainOptions& options);
 absl::Status ParseProcesses(const Flags& flags, TrainOptions* options);
 absl::Status ParseOutput(const Flags& flags, TrainOptions* options);

@@ -15,7 +15,7 @@ absl::Status ChooseLength(const std::function<bool(const std::string& flag)>& gi
         "--epochs and --steps are both given, and each says how long the run is; leave one out");
   }
   if (given("--steps")) flags->epochs.clear();
-  // Else a checkpoint without epochs would be refused for a flag that nobody gave.
+  // Otherwise a checkpoint without epochs would be refused because of a flag that nobody gave.
   const bool is_filled = !given("--sampling") && flags->sampling == Name(Sampling::kReplacement);
   if (given("--epochs") && is_filled) flags->sampling.clear();
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// Decides how long a run is: by --steps, or by --epochs and the data.
+// Decides the number of steps of a run: by --steps, or by --epochs and the data.
 #ifndef GEMINID_TOOLS_TRAINER_FLAGS_RUN_LENGTH_H_
 #define GEMINID_TOOLS_TRAINER_FLAGS_RUN_LENGTH_H_
 
@@ -13,16 +13,16 @@
 
 namespace geminid::trainer {
 
-// After a checkpoint has filled in what was not given: of --steps and --epochs the one that was
-// given counts. INVALID_ARGUMENT if both were.
+// Called after a checkpoint has filled in flags that were not given: if --steps or --epochs was
+// given, clears the other one. INVALID_ARGUMENT if both were given.
 absl::Status ChooseLength(const std::function<bool(const std::string& flag)>& given, Flags* flags);
 
-// The options with the steps of their epochs over the data, without what is held out; the same
-// options where they have no epochs. INVALID_ARGUMENT: too many steps, or as CheckResumed.
+// Options with epochs get the number of steps of their epochs over the data, without held-out data;
+// other options stay the same. INVALID_ARGUMENT for too many steps, or as CheckResumed.
 absl::StatusOr<TrainOptions> WithStepsOf(TrainOptions options, const TokenSource& data);
 
-// Of a run that resumes, once its steps are known: INVALID_ARGUMENT where it cannot go on from its
-// checkpoint, or has no step left. Adds what it does otherwise to options->resumed->taken.
+// For a run that resumes and knows its steps: INVALID_ARGUMENT if it cannot continue from its
+// checkpoint or has no step left. Adds what it does otherwise to options->resumed->taken.
 absl::Status CheckResumed(TrainOptions* options);
 
 }  // namespace geminid::trainer

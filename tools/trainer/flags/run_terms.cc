@@ -16,28 +16,28 @@
 namespace geminid::trainer {
 namespace {
 
-// What a difference between the checkpoint's run and this one means.
+// The meaning of a difference between the checkpoint's run and this one.
 enum class Change {
   kRefused,
-  // Zero and another number have different state; two other numbers are another course.
+  // A change between zero and another number changes the state; other changes only the course.
   kRefusedFromZero,
-  kTaken,    // another course, which is said
-  kIsUsual,  // not said
+  kTaken,    // the run takes another course, which is reported
+  kIsUsual,  // not reported
 };
 
-// On what else it depends whether the checkpoint's value suits where a flag is not given.
+// When a flag that is not given takes the checkpoint's value.
 enum class Fill {
   kNever,
   kAlways,
   kUnlessShape,       // --model and --family name a shape of their own
-  kWithTheOptimizer,  // of which it is an option
+  kWithTheOptimizer,  // unless another optimizer is chosen
   kWithTheSchedule,
   kWithTheRank,  // of the adapters
 };
 
 std::string Text(uint64_t number) { return absl::StrCat(number); }
 std::string Text(const char* word) { return word; }
-// Few digits where they say the same double, else as many as it takes.
+// Few digits if they give the same double, else as many digits as needed.
 std::string Text(double number) {
   std::string few = absl::StrCat(number);
   double read = 0;
@@ -50,7 +50,7 @@ std::string Text(double number) {
 std::string IfAny(double number) { return number == 0 ? "" : Text(number); }
 std::string IfAny(uint64_t number) { return number == 0 ? "" : Text(number); }
 
-// Of one kind, what differs.
+// Only the values that the kind of scaling uses.
 std::string Text(const RotaryScaling& scaling) {
   if (scaling.kind == RotaryScaling::Kind::kNone) return "";
   std::string text = absl::StrCat(Name(scaling.kind), " ", Text(scaling.factor));
@@ -83,7 +83,7 @@ std::string AccumulateOf(const TrainOptions& options) {
 using O = const TrainOptions&;
 
 struct Term {
-  const char* name;  // of its flag, without the dashes, if it has one
+  const char* name;  // of its flag, if it has one, without the dashes
   std::string Flags::*flag;
   Change change;
   Fill fill;
@@ -95,7 +95,7 @@ struct Term {
 
 constexpr std::string Flags::*kNoFlag = nullptr;
 
-// Of the model that a folder of values holds.
+// A term of the model, which a folder of values has too.
 constexpr Term Shape(const char* name, std::string Flags::*flag, std::string (*value)(O)) {
   return {name, flag, Change::kRefused, Fill::kNever, true, value};
 }
@@ -175,7 +175,7 @@ constexpr Term kTerms[] = {
     Taken("lr", &Flags::lr, [](O o) { return Text(o.schedule.peak); }),
     Taken("warmup-steps", &Flags::warmup_steps, [](O o) { return Text(o.schedule.warmup_steps); })
         .Filled(Fill::kWithTheSchedule),
-    // Fewer sequences in more micro-batches are the same samples.
+    // Fewer sequences in more micro-batches give the same samples.
     Usual("batch", &Flags::batch, [](O o) { return Text(o.batch); }),
     Taken("accumulate", &Flags::accumulate, AccumulateOf),
     Taken("update-cost", &Flags::update_cost,
@@ -189,7 +189,7 @@ constexpr Term kTerms[] = {
     Taken(kMeshTerm, kNoFlag, nullptr),
 };
 
-// The learning rate's shapes and the optimizers have tables of their own.
+// The learning rate's shapes and the optimizers have their own tables.
 std::vector<Term> AllTerms() {
   std::vector<Term> terms(std::begin(kTerms), std::end(kTerms));
   for (const OwnedFlag& flag : ShapeFlags()) {

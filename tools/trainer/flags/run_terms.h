@@ -13,27 +13,27 @@
 
 namespace geminid::trainer {
 
-// The terms that the flags do not say: which data is trained on, and how the ranks share the work,
-// on which rounding depends.
+// The terms that no flag sets: the training data, and how the ranks share the work, on which
+// rounding depends.
 inline constexpr char kDataTerm[] = "data";
 inline constexpr char kMeshTerm[] = "mesh";
 
-// All terms but these.
+// All terms but these two.
 RunTerms TermsOf(const TrainOptions& options);
 
-// Those that a folder of values has too, and that must be the same to load it.
+// The terms that a folder of values has too, and that must be the same to load it.
 RunTerms ShapeTermsOf(const ModelConfig& model);
 
-// What differs, in words with both values. A term that one of them does not have is passed over: a
-// checkpoint of another version or of another trainer says less.
+// The differences, in words with both values. Terms that one of the two lacks are skipped: a
+// checkpoint of another version or of another trainer has fewer terms.
 struct TermChanges {
-  std::vector<std::string> refused;  // the run cannot go on so
-  std::vector<std::string> taken;    // the run takes another course
+  std::vector<std::string> refused;  // differences with which the run cannot continue
+  std::vector<std::string> taken;    // differences that change the course of the run
 };
 TermChanges CompareTerms(const RunTerms& was, const RunTerms& is);
 
-// Fills the flags that were not given with what the checkpoint's run had. `given` says which were,
-// by name ("--seed").
+// Fills flags that were not given with the values of the checkpoint's run. `given` says whether a
+// flag was given, by name ("--seed").
 void FillFlags(const RunTerms& was, const std::function<bool(const std::string& flag)>& given,
                Flags* flags);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kRateMax = 1e3;
 constexpr double kPowerMax = 100;
-// Without --warmup-steps. One cycle rises for the share of the run that its authors' code uses.
+// Used without --warmup-steps. One cycle rises for the same share of the run as its authors' code.
 constexpr uint64_t kWarmupSteps = 50;
 constexpr double kOneCycleRise = 0.3;
 // Beyond these fp32 itself overflows or underflows.
@@ -94,7 +94,7 @@ uint64_t UsualWarmup(const Schedule& schedule) {
 absl::StatusOr<Schedule> ParseSchedule(const Flags& flags, double usual_rate) {
   Schedule schedule;
   GEMINID_ASSIGN_OR_RETURN(schedule.shape, ParseShape(flags));
-  schedule.steps = 1;  // with --epochs the data says how many
+  schedule.steps = 1;  // with --epochs the data decides
   if (flags.epochs.empty()) {
     GEMINID_ASSIGN_OR_RETURN(schedule.steps,
                              base::ParseCount("--steps", flags.steps, 1, kStepsMax));

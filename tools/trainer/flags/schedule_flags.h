@@ -15,17 +15,17 @@ namespace geminid::trainer {
 
 inline constexpr uint64_t kStepsMax = 1'000'000'000;
 
-std::span<const FlagSpec> ScheduleFlags();  // of every shape
+std::span<const FlagSpec> ScheduleFlags();  // of all shapes
 std::span<const OwnedFlag> ShapeFlags();    // of some shapes only
 
-// INVALID_ARGUMENT names the flag: a value out of range, or a flag of another shape.
-// `usual_rate`: the peak without --lr. With --epochs the number of steps is not known yet.
+// INVALID_ARGUMENT names the flag: a value out of range, or a flag of another shape. `usual_rate`
+// is the peak without --lr. With --epochs the number of steps is still unknown.
 absl::StatusOr<Schedule> ParseSchedule(const Flags& flags, double usual_rate);
 
-// The warm-up without --warmup-steps.
+// The warm-up if --warmup-steps is not given.
 uint64_t UsualWarmup(const Schedule& schedule);
 
-// Unset for none.
+// Empty without a loss scale.
 absl::StatusOr<std::optional<LossScalerOptions>> ParseLossScale(const Flags& flags);
 
 }  // namespace geminid::trainer

@@ -105,12 +105,12 @@ absl::StatusOr<std::unique_ptr<DaemonClient>> DaemonClient::Connect(const std::s
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);
-  // Else gRPC would share a connection, and its back-off, with others to the same address.
+  // Otherwise gRPC would share a connection, and its backoff, with others to the same address.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   const std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(
       service::GrpcAddress(socket), grpc::InsecureChannelCredentials(), arguments);
-  // The socket is there: a connection that others crowd out of its queue is tried again. What stays
-  // unconnected is said by the first call.
+  // The socket exists: a connection that does not fit into its queue is retried. If there is still
+  // no connection, the first call reports it.
   (void)channel->WaitForConnected(rpc::DeadlineIn(timeout));
   return std::unique_ptr<DaemonClient>(new DaemonClient(socket, channel, timeout));
 }

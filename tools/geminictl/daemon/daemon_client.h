@@ -1,4 +1,4 @@
-// Calls to the daemon, whose failures say what to do next.
+// Calls to the daemon. Their errors say what to do next.
 #ifndef GEMINID_TOOLS_GEMINICTL_DAEMON_DAEMON_CLIENT_H_
 #define GEMINID_TOOLS_GEMINICTL_DAEMON_DAEMON_CLIENT_H_
 
@@ -14,25 +14,25 @@
 
 namespace geminid::ctl {
 
-// OK if somebody listens on the Unix socket at `path`; else UNAVAILABLE, PERMISSION_DENIED or
-// INVALID_ARGUMENT. gRPC would say the same in its own words, after a while.
+// OK if a process listens on the Unix socket at `path`; else UNAVAILABLE, PERMISSION_DENIED or
+// INVALID_ARGUMENT. gRPC would report the same later, in less helpful words.
 absl::Status ProbeSocket(const std::string& path);
 
-// One thread. Every call blocks for at most `timeout`. Besides what the daemon answers, a call
-// fails with UNAVAILABLE when the daemon ends and with DEADLINE_EXCEEDED when it does not answer.
+// For one thread. Every call blocks for at most `timeout`. Besides the daemon's own errors, a call
+// fails with UNAVAILABLE if the daemon exits and with DEADLINE_EXCEEDED if it does not answer.
 class DaemonClient {
  public:
   static absl::StatusOr<std::unique_ptr<DaemonClient>> Connect(const std::string& socket,
                                                                absl::Duration timeout);
 
   absl::StatusOr<v1::Status> GetStatus();
-  // Lists are whole: they ask for one page after another.
+  // A List call returns the whole list: it asks for one page after another.
   absl::StatusOr<v1::ListSessionsResponse> ListSessions();
   absl::StatusOr<v1::ListPoolsResponse> ListPools();
-  // At most `limit`, of one session, or of all where `session` is 0.
+  // At most `limit` chunks: of one session, or of all sessions if `session` is 0.
   absl::StatusOr<v1::ListChunksResponse> ListChunks(uint64_t session, uint32_t limit);
   absl::StatusOr<v1::ExplainChunkResponse> ExplainChunk(uint64_t session, uint32_t chunk);
-  // What the session last asked a plan for.
+  // The trace for which the session last asked for a plan.
   absl::StatusOr<v1::TraceFile> GetTrace(uint64_t session);
   absl::StatusOr<v1::ShowConfigResponse> ShowConfig();
   absl::StatusOr<v1::ListJobsResponse> ListJobs();

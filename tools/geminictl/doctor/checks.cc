@@ -13,14 +13,14 @@ namespace {
 
 using base::FormatBytes;
 
-// A session costs the daemon about eight descriptors and one per pool; this is a node full of
-// ranks. Below the second nothing but the daemon itself fits.
+// A session costs the daemon about eight descriptors and one per pool: kOpenFilesWanted is for a
+// node full of ranks. With fewer than kOpenFilesNeeded only the daemon itself fits.
 constexpr uint64_t kOpenFilesWanted = 4096;
 constexpr uint64_t kOpenFilesNeeded = 64;
 using base::kGiB;
 constexpr uint64_t kMemoryWantedBytes = 2 * kGiB;
 constexpr uint64_t kTemporaryWantedBytes = kGiB;
-// Containers get this much from Docker by default, which NCCL and data loaders soon exhaust.
+// One byte more than Docker's default for containers, which NCCL and data loaders soon exhaust.
 constexpr uint64_t kDevShmWantedBytes = (uint64_t{64} << 20) + 1;
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
@@ -241,7 +241,7 @@ bool IsGpu(const v1::DeviceDescription& device) {
   return static_cast<shm::DeviceKind>(device.kind()) == shm::DeviceKind::kCuda;
 }
 
-// Of a host device with a NUMA node, whether the node can hold it; of a GPU, whether it has memory
+// Judges whether the NUMA node of a host device can hold the device, and whether a GPU has memory
 // to give.
 Check JudgeDevices(const SocketFindings& socket, const MachineFindings& machine) {
   if (!socket.daemon.ok()) return {"daemon_devices", Verdict::kSkip, "no daemon", ""};

@@ -9,8 +9,8 @@
 
 namespace geminid::ctl {
 
-// kWarn: it works, but worse than it could. kFail: geminid will not work. kSkip: not judged, since
-// no daemon answered.
+// kWarn: geminid works, but worse than it could. kFail: geminid will not work. kSkip: not judged,
+// because no daemon answered.
 enum class Verdict { kPass, kWarn, kFail, kSkip };
 const char* Name(Verdict verdict);
 

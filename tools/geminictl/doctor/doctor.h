@@ -1,4 +1,4 @@
-// geminictl doctor: what this machine has and lacks.
+// geminictl doctor: checks what this machine has and lacks.
 #ifndef GEMINID_TOOLS_GEMINICTL_DOCTOR_DOCTOR_H_
 #define GEMINID_TOOLS_GEMINICTL_DOCTOR_DOCTOR_H_
 
@@ -6,7 +6,7 @@
 
 namespace geminid::ctl {
 
-// Works without a daemon. Unhealthy where a check fails.
+// Works without a daemon. base::kExitUnhealthy if a check fails, else base::kExitOk.
 absl::StatusOr<int> RunDoctor(const Context& context);
 
 }  // namespace geminid::ctl

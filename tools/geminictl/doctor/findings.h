@@ -1,4 +1,4 @@
-// What geminictl doctor found out. Judged in checks.h.
+// The facts that geminictl doctor finds. checks.h judges them.
 #ifndef GEMINID_TOOLS_GEMINICTL_DOCTOR_FINDINGS_H_
 #define GEMINID_TOOLS_GEMINICTL_DOCTOR_FINDINGS_H_
 
@@ -13,7 +13,7 @@
 
 namespace geminid::ctl {
 
-// Limits of ~0 are no limit.
+// A limit of ~0 means that there is no limit.
 inline constexpr uint64_t kNoLimit = ~uint64_t{0};
 
 struct CpuFeatures {
@@ -41,9 +41,9 @@ struct MachineFindings {
   absl::Status io_uring;
   os::Machine machine;
   uint64_t available_bytes = 0;
-  int cgroup_version = 0;         // whose memory controller this process is under; 0: none
+  int cgroup_version = 0;         // of the memory controller that limits this process; 0: none
   bool may_lock_memory = false;   // CAP_IPC_LOCK is effective: the limit does not matter
-  uint64_t open_files_limit = 0;  // the hard one, to which the daemon raises itself
+  uint64_t open_files_limit = 0;  // the hard limit, to which the daemon raises its own
   CpuFeatures cpu;
   std::string nvidia_driver;  // its version; empty: none
   std::optional<Space> dev_shm;

@@ -1,4 +1,4 @@
-// What bytes are counted on, in the words of the tables: "host", "disk", "device 1".
+// The account that bytes belong to, as tables name it: "host", "disk", "device 1".
 #ifndef GEMINID_TOOLS_GEMINICTL_OUTPUT_ACCOUNT_H_
 #define GEMINID_TOOLS_GEMINICTL_OUTPUT_ACCOUNT_H_
 
@@ -9,7 +9,7 @@
 
 namespace geminid::ctl {
 
-// Of a TierLedger, LedgerEntry or PoolInfo.
+// The account of a TierLedger, LedgerEntry or PoolInfo.
 template <typename Message>
 std::string AccountName(const Message& message) {
   const std::string tier = shm::Name(static_cast<shm::Tier>(message.tier()));

@@ -67,7 +67,7 @@ absl::StatusOr<std::string> Gzip(const std::string& text) {
     return absl::ResourceExhaustedError("gzip: no memory");
   }
   std::string packed(::deflateBound(&stream, text.size()), '\0');
-  // zlib does not write there.
+  // zlib only reads from next_in.
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
   stream.avail_in = static_cast<uInt>(text.size());
   stream.next_out = reinterpret_cast<Bytef*>(packed.data());

@@ -16,9 +16,9 @@ struct ArchivedFile {
 };
 inline constexpr size_t kMaxArchivedName = 99;
 
-// In the form that POSIX calls ustar, compressed by gzip; every file belongs to root, may be read
-// by its owner alone and was changed at `unix_seconds`. The same files give the same bytes.
-// INVALID_ARGUMENT for a name that is too long.
+// The archive has the form that POSIX calls ustar and is compressed by gzip. Every file belongs to
+// root, only its owner may read it, and it was changed at `unix_seconds`. The same files give the
+// same bytes. INVALID_ARGUMENT for a name that is too long.
 absl::StatusOr<std::string> TarGz(const std::vector<ArchivedFile>& files, int64_t unix_seconds);
 
 }  // namespace geminid::ctl

@@ -1,4 +1,4 @@
-// What every subcommand is handed.
+// The arguments of every subcommand.
 #ifndef GEMINID_TOOLS_GEMINICTL_OUTPUT_CONTEXT_H_
 #define GEMINID_TOOLS_GEMINICTL_OUTPUT_CONTEXT_H_
 
@@ -11,10 +11,10 @@
 
 namespace geminid::ctl {
 
-// A subcommand returns the exit code of what it found out, or why it could not find out.
+// A subcommand returns the exit code of its finding, or the error that prevented a finding.
 struct Context {
   std::ostream* out = nullptr;  // data
-  std::ostream* err = nullptr;  // talk
+  std::ostream* err = nullptr;  // messages for people
   std::string socket;
   absl::Duration timeout;
   bool json = false;

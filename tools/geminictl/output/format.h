@@ -1,4 +1,4 @@
-// Numbers and foreign texts as people read them. Sizes: base/bytes.h.
+// Formats numbers and foreign text for people. For sizes see base/bytes.h.
 #ifndef GEMINID_TOOLS_GEMINICTL_OUTPUT_FORMAT_H_
 #define GEMINID_TOOLS_GEMINICTL_OUTPUT_FORMAT_H_
 
@@ -25,7 +25,7 @@ using base::Printable;
 // Characters on the screen, if each code point takes one.
 size_t DisplayWidth(const std::string& text);
 
-// How a number of bytes is divided; what is left of `capacity_bytes` is free.
+// The parts of a number of bytes; the rest of `capacity_bytes` is free.
 struct BarParts {
   uint64_t in_use_bytes = 0;
   uint64_t reserved_bytes = 0;

@@ -18,8 +18,8 @@ namespace geminid::ctl {
 
 using base::JsonWriter;
 
-// Of every JSON document that geminictl prints. Raised when a field changes its meaning or goes;
-// new fields do not raise it.
+// The version of every JSON document that geminictl prints. Raised when a field changes its meaning
+// or is removed; new fields do not raise it.
 inline constexpr uint64_t kSchemaVersion = 1;
 
 // "TIER_DEVICE" of enum Tier -> "device": the style guide's prefix, one '_' per capital letter.

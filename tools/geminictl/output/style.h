@@ -1,4 +1,4 @@
-// How output may look.
+// How output may be formatted.
 #ifndef GEMINID_TOOLS_GEMINICTL_OUTPUT_STYLE_H_
 #define GEMINID_TOOLS_GEMINICTL_OUTPUT_STYLE_H_
 
@@ -23,7 +23,7 @@ Style ChooseStyle(bool out_is_terminal, bool no_color, const Variables& variable
 
 enum class Color { kBold, kDim, kRed, kGreen, kYellow };
 
-// `text` between escape sequences, or as it is where the style has no colour.
+// `text` between escape sequences, or unchanged if the style has no colour.
 std::string Paint(const std::string& text, Color color, const Style& style);
 
 }  // namespace geminid::ctl

@@ -12,12 +12,12 @@ namespace geminid::ctl {
 enum class Align { kLeft, kRight };
 
 struct Column {
-  std::string name;  // one word, so that it can be told apart where columns are split at spaces
+  std::string name;  // one word, so that programs can split columns at spaces
   Align align = Align::kLeft;
 };
 
-// For people, and for awk: without a terminal, cells of right-aligned columns, which are numbers,
-// lose the space before their unit, so that every column but a last one of free text is one word.
+// A table for people and for awk. Without a terminal, cells of right-aligned columns (numbers) lose
+// the space before their unit. So every column is one word, except a last column of free text.
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}

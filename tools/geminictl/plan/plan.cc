@@ -36,7 +36,7 @@ absl::StatusOr<PlanAnswer> AnswerForTrace(const PlanRequest& request) {
   return answer;
 }
 
-// So far from fitting that there are no numbers to show, but for what would fit.
+// The model is too large for a plan with numbers: adds the changes with which it would fit.
 absl::Status WithChanges(const absl::Status& status, const PlanRequest& request) {
   GEMINID_ASSIGN_OR_RETURN(const std::vector<forecast::Change> changes,
                            forecast::WhatWouldFit(*request.model, request.job));
@@ -69,7 +69,7 @@ absl::StatusOr<PlanAnswer> AnswerForModel(PlanRequest request) {
   return answer;
 }
 
-// What the trainer says of itself is nearer than what a plan estimates.
+// The trainer's own number is more accurate than the estimate of a plan.
 void UseTrainersNumber(PlanAnswer* answer) {
   const forecast::Job& job = answer->job;
   if (!answer->model || !job.only_executable || !forecast::TrainerTrains(*answer->model)) return;
@@ -84,7 +84,7 @@ void UseTrainersNumber(PlanAnswer* answer) {
               .sharing_ranks = job.ranks,
               .whole_matrices = job.optimizer.options.kind == kernels::OptimizerKind::kMuon});
   answer->trainer_device_bytes = bytes;
-  // It says nothing of the host, nor of a device that has as much.
+  // The number says nothing of the host, nor of a device with that much memory.
   const planner::TierBytes& host =
       answer->forecast.plan.tiers[static_cast<std::size_t>(planner::Tier::kHost)];
   if (host.peak > host.limit || bytes <= job.hardware.usable_bytes()) return;
@@ -107,7 +107,7 @@ absl::StatusOr<PlanAnswer> AnswerTo(const PlanRequest& request) {
   if (!request.host_is_given) {
     planner::TierBytes& host =
         answer.forecast.plan.tiers[static_cast<std::size_t>(planner::Tier::kHost)];
-    host.limit = host.peak;  // not what stood for "as much as it takes"
+    host.limit = host.peak;  // not the stand-in for "as much as it takes"
   }
   return answer;
 }

@@ -1,4 +1,4 @@
-// What of a plan today's engine carries out.
+// Which parts of a plan today's engine carries out.
 #ifndef GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_ENGINE_H_
 #define GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_ENGINE_H_
 
@@ -11,17 +11,17 @@
 namespace geminid::ctl {
 
 struct EnginePart {
-  const char* part;     // what is planned: "optimizer state"
-  std::string planned;  // how
+  const char* part;     // of the plan: "optimizer state"
+  std::string planned;  // how the part is planned
   bool executed;
-  std::string today;  // what is so instead, or how to ask for it
+  std::string today;  // what the engine does instead, or how to ask for the part
 };
 
-// Of a plan that fits, part by part.
+// The parts of a plan that fits.
 std::vector<EnginePart> EngineParts(const forecast::Forecast& forecast,
                                     const forecast::Hardware& hardware);
 
-// The engine has no CUDA: of all hardware, a host device runs.
+// Whether the engine is said to run on this hardware: only a host device counts so far.
 bool EngineRunsOn(const forecast::Hardware& hardware);
 
 }  // namespace geminid::ctl

@@ -17,13 +17,13 @@ namespace {
 using base::FormatBytes;
 using forecast::Hardware;
 
-// A flag that a plan's time depends on and its bytes do not.
+// A flag on which a plan's time depends, but not its bytes.
 struct RateFlag {
   const char* name;
   const std::string& text;
   double* value;
   bool of_link = false;  // a trace has it
-  bool needed = true;    // there is no time without it
+  bool needed = true;    // without it times are unknown
 };
 
 std::vector<RateFlag> BytesPerSecondFlags(const PlanFlags& flags, const forecast::Job& job,
@@ -38,7 +38,7 @@ std::vector<RateFlag> BytesPerSecondFlags(const PlanFlags& flags, const forecast
           {"--dram", flags.dram, &hardware->host_memory_bytes_per_second}};
 }
 
-// Where a host device is all there is, half of the memory is its own, as the daemon has it.
+// If a host device is the only device, half of the memory is its own, as in the daemon.
 absl::Status TakeHostDevice(const PlanFlags& flags, const ThisMachine& machine,
                             PlanRequest* request) {
   if (!flags.host_memory.empty() || machine.memory_bytes == 0) {
@@ -83,7 +83,7 @@ absl::Status TakeThisMachine(const PlanFlags& flags, const ThisMachine& machine,
   return absl::OkStatus();
 }
 
-// Everything but what single flags say. Returns whether there are rates.
+// Chooses everything that no single flag sets. Returns whether rates are known.
 absl::StatusOr<bool> ChooseHardware(const PlanFlags& flags, const ThisMachine& machine,
                                     PlanRequest* request) {
   if (!flags.hardware.empty()) {
@@ -165,7 +165,7 @@ absl::Status ReadRates(const PlanFlags& flags, bool rates_are_known, PlanRequest
     note_missing({"--compute", flags.compute, &hardware.flops});
     note_missing({"--achieved", flags.achieved, &hardware.achieved_share});
   }
-  // Directions that share what they have keep sharing it when one of them is said to be other.
+  // If both directions share a rate, they still share it when a flag changes one direction.
   if (trace && flags.link_both.empty() && hardware.both_bytes_per_second > 0) {
     hardware.both_bytes_per_second =
         request->trace->trace.link.both_directions_share *
@@ -177,7 +177,7 @@ absl::Status ReadRates(const PlanFlags& flags, bool rates_are_known, PlanRequest
 absl::Status ReadMemory(const PlanFlags& flags, PlanRequest* request) {
   forecast::Job& job = request->job;
   if (!flags.device_memory.empty()) {
-    job.hardware.reserved_bytes = 0;  // what is said is what may be used
+    job.hardware.reserved_bytes = 0;  // the flag gives usable bytes
     GEMINID_RETURN_IF_ERROR(
         ReadBytes("--device-memory", flags.device_memory, &job.hardware.device_bytes));
   }

@@ -1,4 +1,4 @@
-// The machine that geminictl plan is asked about: from its flags, from a trace, or this one.
+// The machine that geminictl plan plans for: from its flags, from a trace, or this machine.
 #ifndef GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_HARDWARE_H_
 #define GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_HARDWARE_H_
 
@@ -8,13 +8,13 @@
 
 namespace geminid::ctl {
 
-// Of a device in this machine's own memory.
+// The name of a device in this machine's own memory.
 inline constexpr char kHostDeviceName[] = "host device";
 
-// Fills the job's hardware and memory of `request`, whose trace, if any, and ranks are there
-// already, with its missing rates and its notes. Flags come before the trace, the trace before
-// --hardware; without any of them and without memory it is `machine`. INVALID_ARGUMENT naming the
-// flag.
+// Fills in the job's hardware and memory, the missing rates and the notes of `request`, which
+// already has its ranks and its trace, if any. Flags override the trace, and the trace overrides
+// --hardware. Without all of these and without memory, the machine is `machine`. INVALID_ARGUMENT
+// names the flag.
 absl::Status ReadPlanHardware(const PlanFlags& flags, const ThisMachine& machine,
                               PlanRequest* request);
 

@@ -40,7 +40,7 @@ void WriteModel(const forecast::Model& m, base::JsonWriter* json) {
   json->EndObject();
 }
 
-// Numbers of the flags in `missing` are null: what stands for them is of no machine.
+// Numbers of the flags in `missing` are null: their stand-ins describe no machine.
 void WriteHardware(const forecast::Hardware& h, const std::vector<std::string>& missing,
                    base::JsonWriter* json) {
   const auto write = [&](const char* key, const char* flag, double value) {
@@ -91,7 +91,7 @@ void WriteJob(const PlanAnswer& answer, base::JsonWriter* json) {
   json->EndObject();
 }
 
-// Part by part what today's engine carries out; null of what does not fit.
+// What today's engine carries out of each part of the plan; null if the plan does not fit.
 void WriteEngine(const PlanAnswer& answer, base::JsonWriter* json) {
   const forecast::Forecast& f = answer.forecast;
   if (!f.fits()) {
@@ -205,7 +205,7 @@ void WriteWords(const std::vector<std::string>& words, base::JsonWriter* json) {
   json->EndArray();
 }
 
-// What the planner chose and predicts rests on rates: null where they are unknown.
+// The planner's choices and predictions depend on rates: null if rates are unknown.
 void WriteChoices(const PlanAnswer& answer, base::JsonWriter* json) {
   const forecast::Forecast& f = answer.forecast;
   if (!answer.rates_are_known()) {

@@ -1,4 +1,4 @@
-// The JSON of geminictl plan: bytes, seconds and counts as they are.
+// The JSON of geminictl plan: bytes, seconds and counts without rounding or units.
 #ifndef GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_JSON_H_
 #define GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_JSON_H_
 

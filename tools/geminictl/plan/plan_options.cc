@@ -65,7 +65,7 @@ absl::Status ReadConfig(const std::string& path, PlanRequest* request) {
   return absl::OkStatus();
 }
 
-// A published model has the shape that was published.
+// The shape of a published model is fixed.
 absl::Status CheckNoShape(const PlanFlags& flags) {
   struct Flag {
     const char* name;
@@ -81,7 +81,7 @@ absl::Status CheckNoShape(const PlanFlags& flags) {
   return absl::OkStatus();
 }
 
-// A published model of which geminid-train has one with another vocabulary.
+// Adds a note if geminid-train has this published model with another vocabulary.
 void NoteTrainersOwn(const forecast::Model& model, std::vector<std::string>* notes) {
   const forecast::Model* const own = forecast::TrainersOwn(model.name);
   if (own == nullptr || own->vocabulary == model.vocabulary) return;
@@ -112,7 +112,7 @@ absl::Status ReadModel(const PlanFlags& flags, PlanRequest* request) {
   return absl::OkStatus();
 }
 
-// What a model takes at most is a limit, not what it is trained with.
+// A model's context is a limit and not the length that the model is trained with.
 absl::Status ReadSequence(const PlanFlags& flags, PlanRequest* request) {
   const forecast::Model& model =
       request->model.has_value() ? *request->model : request->family->base;
@@ -172,7 +172,7 @@ absl::Status ReadRanksPerNode(const PlanFlags& flags, forecast::Job* job) {
   return absl::OkStatus();
 }
 
-// Of all ranks, as geminid-train has it; a job has that of one.
+// --batch is of all ranks, as in geminid-train; a job's batch is of one rank.
 absl::Status ReadBatch(const PlanFlags& flags, forecast::Job* job) {
   std::uint64_t all = job->ranks;
   GEMINID_RETURN_IF_ERROR(ReadCount("--batch", flags.batch, &all));
@@ -207,7 +207,7 @@ absl::Status ReadJob(const PlanFlags& flags, PlanRequest* request) {
   return absl::OkStatus();
 }
 
-// Ranks, speeds, memory and the batch are those of the run.
+// Takes ranks, speeds, memory and the batch from the measured run.
 absl::Status ReadPlace(const PlanFlags& flags, PlanRequest* request) {
   constexpr std::uint64_t kReportBytesMax = std::uint64_t{256} << 20;
   if (flags.parallel != "auto") {

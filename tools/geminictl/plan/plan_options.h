@@ -1,4 +1,4 @@
-// The flags of geminictl plan, as written and as understood.
+// The flags of geminictl plan, as text and parsed.
 #ifndef GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_OPTIONS_H_
 #define GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_OPTIONS_H_
 
@@ -20,7 +20,7 @@ class App;
 
 namespace geminid::ctl {
 
-// As written; empty: not given.
+// The flags as text; empty: not given.
 struct PlanFlags {
   std::string model, config, trace;
   std::string layers, hidden, heads, parameters;
@@ -43,25 +43,25 @@ struct PlanFlags {
 
 void AddPlanFlags(CLI::App* app, PlanFlags* flags);
 
-// What is to be planned: a model, or the members of a family, or a trace.
+// The subject of a plan: a model, the members of a family, or a trace.
 struct PlanRequest {
   std::optional<forecast::Model> model;
-  const forecast::Family* family = nullptr;  // to find the largest of
+  const forecast::Family* family = nullptr;  // to find its largest member that fits
   std::optional<forecast::RecordedTrace> trace;
   forecast::Job job;
-  std::uint64_t micro_batches = 0;  // 0: chosen
-  bool host_is_given = false;       // else there is as much as is asked for
-  // The flags that are missing for times; empty: there are rates for everything.
+  std::uint64_t micro_batches = 0;  // 0: the planner chooses
+  bool host_is_given = false;       // else as much as the plan needs
+  // The flags that are missing to predict times; empty: all rates are known.
   std::vector<std::string> missing_rates;
-  std::optional<parallel::PlacedRun> placed;  // a run that was measured, for which one is chosen
-  std::vector<std::string> notes;  // what was chosen where the flags leave it open, in sentences
+  std::optional<parallel::PlacedRun> placed;  // a measured run, for which a mesh is chosen
+  std::vector<std::string> notes;  // sentences about choices that the flags leave open
 };
 
-// The most tokens of a sequence that nobody chose: what a model can take at most says nothing of
-// what it is trained with.
+// The most tokens of a sequence whose length no flag gives: a model's context is a limit and says
+// nothing of the length that it is trained with.
 inline constexpr std::uint64_t kSequenceUnlessChosen = 4096;
 
-// Reads the files that the flags name. INVALID_ARGUMENT naming the flag.
+// Reads the files that the flags name. INVALID_ARGUMENT names the flag.
 absl::StatusOr<PlanRequest> ParsePlanFlags(const PlanFlags& flags, const ThisMachine& machine);
 
 }  // namespace geminid::ctl

@@ -18,7 +18,7 @@ namespace {
 
 // Planning is bounded, so that no cluster takes longer than minutes.
 constexpr std::uint32_t kRanksPlanned = 4096;
-// What the ranks of a node are where nobody says: those of a DGX.
+// The ranks of a node if no flag gives their number: those of a DGX.
 constexpr std::uint32_t kComparedRanksPerNode = 8;
 
 absl::Status CheckRequest(const PlanRequest& request) {
@@ -42,7 +42,7 @@ absl::StatusOr<int> RunCompare(const Context& context, const PlanFlags& flags,
         "--accumulate and --parallel compare do not go together: one pass is compared");
   }
   ComparedAnswer answer = {.model = *request.model, .job = request.job, .notes = request.notes};
-  // So many ranks, or all numbers of the table on nodes of so many.
+  // Compares the given number of ranks, or all numbers of the table on nodes of this size.
   const bool one = !flags.ranks.empty() || !flags.nodes.empty();
   const bool nodes_given = one || !flags.ranks_per_node.empty();
   const int own[] = {static_cast<int>(request.job.ranks)};

@@ -1,4 +1,4 @@
-// geminictl plan --parallel: how a model and its batch are cut over the ranks of a cluster.
+// geminictl plan --parallel: how a model and its batch are sharded over the ranks of a cluster.
 #ifndef GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_PARALLEL_H_
 #define GEMINID_TOOLS_GEMINICTL_PLAN_PLAN_PARALLEL_H_
 
@@ -8,8 +8,8 @@
 
 namespace geminid::ctl {
 
-// `request` is of a model. As RunPlan: base::kExitOk if a mesh fits, base::kExitResourceExhausted
-// if none does, with the nearest that would.
+// `request` must be of a model. As RunPlan: base::kExitOk if a mesh fits; if none does,
+// base::kExitResourceExhausted, and the nearest mesh is shown.
 absl::StatusOr<int> RunParallelPlan(const Context& context, const PlanFlags& flags,
                                     const PlanRequest& request);
 

@@ -26,7 +26,7 @@ void WriteMesh(const parallel::MeshSpec& mesh, JsonWriter* json) {
   json->EndObject();
 }
 
-// What is null is of a step, and there is none where it does not fit.
+// Values of a step are null if the mesh does not fit: then there is no step.
 void WritePlanned(const PlannedMesh& planned, JsonWriter* json) {
   const auto step = [&](const char* key, double value) {
     json->Key(key);

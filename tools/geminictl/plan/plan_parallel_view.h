@@ -18,12 +18,12 @@ struct ParallelAnswer {
   forecast::Job job;
   bool host_is_given = true;
   std::vector<std::string> notes;
-  std::optional<parallel::MeshSpec> only = std::nullopt;  // what was asked for
+  std::optional<parallel::MeshSpec> only = std::nullopt;  // the mesh that was asked for
   parallel::Choice choice = {};
-  std::optional<parallel::PlannedMesh> nearest = std::nullopt;  // where `only` does not fit
+  std::optional<parallel::PlannedMesh> nearest = std::nullopt;  // if `only` does not fit
 };
 
-// Rows of the table; what was planned besides is counted.
+// The most rows of the table; further plans are only counted.
 inline constexpr std::size_t kRowsShown = 24;
 
 std::string ParallelText(const ParallelAnswer& answer, const Style& style);

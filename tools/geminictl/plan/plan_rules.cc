@@ -63,7 +63,7 @@ std::vector<Flag> FlagsOf(const PlanFlags& f) {
           {"--list-hardware", f.list_hardware}};
 }
 
-// Of two flags, of which one would be passed over.
+// Two flags of which one would be ignored.
 struct Pair {
   absl::string_view flag;
   absl::string_view other;
@@ -144,7 +144,7 @@ constexpr Pair kExcluding[] = {
     {"--largest", "--heads", kOneMember},
 };
 
-// `flag` says nothing without `other`.
+// `flag` has no effect without `other`.
 constexpr Pair kNeeding[] = {
     {"--accumulate", "--parallel", "without it a step is one pass"},
     {"--place", "--parallel", "a mesh is chosen for it"},

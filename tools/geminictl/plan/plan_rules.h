@@ -7,8 +7,8 @@
 
 namespace geminid::ctl {
 
-// INVALID_ARGUMENT naming both flags and what to do, where one would be passed over because of the
-// other. Looks at which flags are given, not at what they say.
+// INVALID_ARGUMENT names both flags and what to do if one of them would be ignored because of the
+// other. Checks which flags are given, not their values.
 absl::Status CheckFlagsCombine(const PlanFlags& flags);
 
 }  // namespace geminid::ctl

@@ -69,7 +69,7 @@ std::string Lacks(const PlanAnswer& answer) {
   return text;
 }
 
-// A plan that nobody can run does not just fit.
+// "It fits" alone only if today's engine can run every part of the plan.
 std::string FitsOn(const PlanAnswer& answer) {
   const forecast::Job& job = answer.job;
   const std::vector<EnginePart> parts = EngineParts(answer.forecast, job.hardware);
@@ -83,7 +83,7 @@ std::string FitsOn(const PlanAnswer& answer) {
   return "As planned it fits, but today's engine does not do all of it.";
 }
 
-// The same number that geminid-train names when its memory is too little.
+// The number that geminid-train names in its error for too little memory.
 std::string TrainersNumber(const PlanAnswer& answer) {
   if (!answer.trainer_device_bytes) return "";
   return absl::StrCat("geminid-train trains it with --device-memory ",
@@ -108,7 +108,7 @@ std::string Verdict(const PlanAnswer& answer) {
   return absl::StrCat(text, ".\n", TrainersNumber(answer));
 }
 
-// Part by part, whether it can be run.
+// The parts of the plan, each with what today's engine does.
 std::string EngineTable(const PlanAnswer& answer, const Style& style) {
   Table table({{"PART"}, {"PLAN"}, {"TODAY"}});
   for (const EnginePart& part : EngineParts(answer.forecast, answer.job.hardware)) {
@@ -119,7 +119,7 @@ std::string EngineTable(const PlanAnswer& answer, const Style& style) {
   return absl::StrCat(table.Render(style), "\n");
 }
 
-// Weights on a device that updates them there are twice what one expects.
+// Explains a device's weights: those that are updated there are stored besides the gathered ones.
 std::string TwoCopies(const PlanAnswer& answer) {
   const std::uint64_t updated = forecast::UpdatedWeightBytes(answer.forecast);
   const std::uint64_t all = answer.forecast.plan.tier(Tier::kDevice).of(planner::Owner::kWeights);
@@ -203,7 +203,7 @@ std::string PlanText(const PlanAnswer& answer, const Style& style) {
       absl::StrCat(Heading(answer), Verdict(answer), "\n", TierTable(answer, style), "\n");
   if (!f.fits()) return absl::StrCat(what, Changes(answer));
   const std::string today = absl::StrCat(what, EngineTable(answer, style));
-  // What the planner chose among the plans that fit rests on rates.
+  // The planner's choice among the plans that fit depends on rates.
   if (!answer.rates_are_known()) return absl::StrCat(today, LeastHost(answer));
   return absl::StrCat(today, Movement(answer), LeastHost(answer),
                       planner::ExplainHierarchyPlan(f.problem, f.plan));

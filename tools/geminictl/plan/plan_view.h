@@ -20,11 +20,11 @@ struct PlanAnswer {
   forecast::Forecast forecast;
   std::optional<std::uint64_t> least_host_bytes;  // of a node
   std::vector<forecast::Change> changes;          // where it does not fit
-  // Of each rank, with which geminid-train trains it, by the trainer's own function; for models
-  // that it trains.
+  // Device memory of each rank with which geminid-train trains the model, by the trainer's own
+  // function; only for models that it trains.
   std::optional<std::uint64_t> trainer_device_bytes = std::nullopt;
-  std::vector<std::string> missing_rates;         // flags; unless empty, nothing is said of times
-  std::vector<std::string> notes;                 // what was chosen where the flags leave it open
+  std::vector<std::string> missing_rates;         // flags; if there are any, times are left out
+  std::vector<std::string> notes;                 // choices that the flags leave open
 
   bool rates_are_known() const { return missing_rates.empty(); }
 };

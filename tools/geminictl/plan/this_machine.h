@@ -1,4 +1,4 @@
-// What a plan is made for when nobody says for what: the machine that geminictl runs on.
+// The machine that geminictl runs on: plans are made for it if no flag names another machine.
 #ifndef GEMINID_TOOLS_GEMINICTL_PLAN_THIS_MACHINE_H_
 #define GEMINID_TOOLS_GEMINICTL_PLAN_THIS_MACHINE_H_
 
@@ -9,11 +9,11 @@
 namespace geminid::ctl {
 
 struct ThisMachine {
-  std::vector<std::string> accelerators;  // by the names that their driver gives them, sorted
+  std::vector<std::string> accelerators;  // the names that their driver gives them, sorted
   std::uint64_t memory_bytes = 0;         // for processes here: the RAM, or the cgroup's limit
 };
 
-// What cannot be read counts as not there. `driver_folder` has one folder for each accelerator.
+// Values that cannot be read count as absent. `driver_folder` has one folder for each accelerator.
 ThisMachine ReadThisMachine(const std::string& driver_folder = "/proc/driver/nvidia/gpus");
 
 }  // namespace geminid::ctl

@@ -1,4 +1,4 @@
-// What top has seen in the last minutes, and lines of it in one row of characters. Pure.
+// The readings of top in the last minutes, and sparklines of them. Pure.
 #ifndef GEMINID_TOOLS_GEMINICTL_SCREEN_HISTORY_H_
 #define GEMINID_TOOLS_GEMINICTL_SCREEN_HISTORY_H_
 
@@ -18,12 +18,12 @@ inline constexpr size_t kHistoryLength = 60;  // readings
 
 class History {
  public:
-  // `before` is the reading before of the same daemon, or null. What is not in `now` is forgotten.
+  // `before`: the previous reading of the same daemon, or null. Removes what `now` does not have.
   void Add(const Reading& now, const Reading* before);
   void Clear();
 
-  // Shares, 0 to 1, the latest last: of a tier's or a device's memory that is handed out, by the
-  // name that the bars show; and of its time that a session waited. Empty for what is unknown.
+  // Shares, 0 to 1, the latest last. Tier: memory handed out of a tier or device, by the name that
+  // its bar shows. Stall: the session's time that it waited. Empty for unknown names.
   const std::deque<double>& Tier(const std::string& account) const;
   const std::deque<double>& Stall(uint64_t session) const;
 

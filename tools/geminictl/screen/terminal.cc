@@ -60,7 +60,7 @@ Terminal::~Terminal() {
 Screen Terminal::Size() const {
   winsize size = {};
   Screen screen;
-  screen.height = 24;  // of a terminal that does not know
+  screen.height = 24;  // for a terminal that does not know its size
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
     screen.width = size.ws_col;
     screen.height = size.ws_row;
@@ -86,7 +86,7 @@ char Terminal::WaitForKey(absl::Duration patience) {
   }
   char key = kNoKey;
   const ssize_t got = base::RetryOnEintr([&] { return ::read(STDIN_FILENO, &key, 1); });
-  return got == 1 ? key : kQuitKey;  // the end of the input, or a terminal that has gone
+  return got == 1 ? key : kQuitKey;  // the end of the input, or a closed terminal
 }
 
 }  // namespace geminid::ctl

@@ -14,14 +14,14 @@
 
 namespace geminid::ctl {
 
-// Takes standard input and output over, and gives them back as they were at the end of its life,
-// also after SIGINT, SIGTERM and SIGHUP, which come as the key kQuitKey.
+// Takes over standard input and output, and restores them when it is destroyed. SIGINT, SIGTERM and
+// SIGHUP arrive as the key kQuitKey, so the terminal is restored after them too.
 class Terminal {
  public:
   static constexpr char kQuitKey = 'q';
   static constexpr char kNoKey = '\0';
 
-  // Must be called before the process has other threads: signals are blocked in those to come.
+  // Call this before the process has other threads: new threads inherit the blocked signals.
   static absl::StatusOr<std::unique_ptr<Terminal>> Open();
   ~Terminal();
   Terminal(const Terminal&) = delete;

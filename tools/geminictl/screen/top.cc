@@ -18,7 +18,7 @@
 namespace geminid::ctl {
 namespace {
 
-// Without a terminal, lines may be as long as they are.
+// The width without a terminal, where long lines do no harm.
 constexpr size_t kUnbrokenWidth = 200;
 constexpr char kKeys[] = "q quit  s by stall  b by bytes";
 

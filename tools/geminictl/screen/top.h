@@ -16,8 +16,8 @@ struct TopOptions {
   TopOrder order = TopOrder::kStall;
 };
 
-// Until q, an interrupt or a signal; one reading where nobody watches, or where JSON is wanted. The
-// first reading must succeed; later the daemon may come and go.
+// Runs until q, an interrupt or a signal. Prints one reading if the output is not interactive or is
+// JSON. The first reading must succeed; later the daemon may stop and restart.
 absl::StatusOr<int> RunTop(const Context& context, const TopOptions& options);
 
 }  // namespace geminid::ctl

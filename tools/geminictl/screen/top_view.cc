@@ -26,7 +26,7 @@ constexpr size_t kBarMin = 8;
 constexpr size_t kBarMax = 50;
 constexpr size_t kNumbersWidth = 21;  // "100.0 % of 1023.9 GiB"
 constexpr size_t kJobMin = 8;         // characters of a job's name that always stay
-constexpr size_t kRanksMin = 3;       // lines of ranks that no bar takes away
+constexpr size_t kRanksMin = 3;       // lines of ranks that bars do not displace
 constexpr size_t kTierHistory = 24;   // characters
 constexpr size_t kRankHistory = 12;
 
@@ -59,7 +59,7 @@ RankRates RatesOf(const v1::SessionInfo& now, const v1::SessionInfo* before, dou
     const auto was = old.stall_seconds().find(cause);
     const double waited = seconds - (was == old.stall_seconds().end() ? 0 : was->second);
     if (rates.seconds > 0) rates.stall_share += waited / rates.seconds;
-    // Of equal ones the first by name: the order of a map's entries changes from call to call.
+    // Ties go to the first name: the order of a map's entries changes from call to call.
     if (waited > largest || (waited > 0 && waited == largest && cause < rates.stall_cause)) {
       largest = waited;
       rates.stall_cause = cause;
@@ -126,10 +126,10 @@ std::vector<std::string> ArenaBars(const Reading& now, size_t width, const Style
   return lines;
 }
 
-// A column of the ranks, and what is in it.
+// A column of the ranks' table, and the function that fills its cells.
 struct RankColumn {
   Column column;
-  int order;  // the highest goes first where there is no room
+  int order;  // the highest is dropped first if there is no room
   std::function<std::string(const RankRates&)> cell;
 };
 
@@ -177,8 +177,8 @@ size_t WidthOf(const std::vector<std::string>& lines) {
   return width;
 }
 
-// The header and one line each, without newlines: the columns up to `order`, and names of jobs of
-// at most so many characters.
+// The header and one line per rank, without newlines: the columns up to `order`, with job names of
+// at most `job` characters.
 std::vector<std::string> RankLines(const std::vector<RankRates>& ranks, int order, size_t job,
                                    const Style& style, const History* history) {
   std::vector<RankColumn> columns = RankColumns(history, style);
@@ -196,11 +196,11 @@ std::vector<std::string> RankLines(const std::vector<RankRates>& ranks, int orde
     table.AddRow(cells);
   }
   std::vector<std::string> lines = absl::StrSplit(table.Render(style), '\n');
-  lines.pop_back();  // what follows the last newline: nothing
+  lines.pop_back();  // the empty text after the last newline
   return lines;
 }
 
-// As many columns as there is room for; whole names where there is, too.
+// As many columns as fit, and whole names if these fit too.
 std::vector<std::string> FitRanks(const std::vector<RankRates>& ranks, size_t width,
                                   const Style& style, const History* history) {
   if (ranks.empty()) return {"no session is attached"};
@@ -219,7 +219,7 @@ std::vector<std::string> FitRanks(const std::vector<RankRates>& ranks, size_t wi
   return RankLines(ranks, 0, kJobMin, style, history);
 }
 
-// The first `lines` of them; the last says how many are left out.
+// Keeps the first `count` lines; the last of them says how many are left out.
 void Keep(size_t count, const char* what, std::vector<std::string>* lines) {
   if (lines->size() <= count) return;
   const size_t left_out = lines->size() - count + 1;
@@ -320,8 +320,8 @@ std::string DrawTop(const Reading& now, const Reading* before, TopOrder order, c
   const size_t header = now.sessions.sessions_size() > 0 ? 1 : 0;
   bool spacious = true;
   if (screen.height > 0) {
-    // First the ranks that no bar takes away, then the tiers, the other ranks, the arenas; empty
-    // lines and the legend where all of that fits.
+    // Room goes to the ranks that bars do not displace, then to the tiers, the other ranks and the
+    // arenas; then, if all of these fit, to empty lines and the legend.
     const size_t taken = lines.size() + (screen.keys.empty() ? 0 : 1);
     size_t room = screen.height > taken ? screen.height - taken : 0;
     const size_t least = std::min({ranks.size(), header + kRanksMin, room});

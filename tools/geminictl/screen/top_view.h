@@ -23,11 +23,11 @@ struct Reading {
 
 struct Screen {
   size_t width = 80;
-  size_t height = 0;   // 0: as many lines as there are
-  std::string keys{};  // what may be typed, for the last line; empty: no such line
+  size_t height = 0;   // 0: no limit
+  std::string keys{};  // the keys, for the last line; empty: no such line
 };
 
-// What one rank did: since `before` where it was attached then, else since it attached.
+// One rank's rates since `before` if the rank was attached then, else since it attached.
 struct RankRates {
   const v1::SessionInfo* session = nullptr;  // into the reading
   double seconds = 0;
@@ -36,19 +36,19 @@ struct RankRates {
   double to_device_bytes_per_second = 0;
   double to_host_bytes_per_second = 0;
 };
-// Sorted: the most stalled, or the largest, first.
+// All ranks, the most stalled or the largest first.
 std::vector<RankRates> RankByRank(const Reading& now, const Reading* before, TopOrder order);
 
-// Bars of the tiers and arenas, then the ranks. Fits any screen; one of 40 columns and 10 lines
-// shows ranks and keys beside a bar. What is left out is counted. With `history`, which may be
-// null, what was before is drawn beside tiers and ranks where there is room.
+// Draws bars of the tiers and arenas, then the ranks. Fits any screen; 40 columns and 10 lines have
+// room for a bar, ranks and keys. Says how many lines are left out. With `history`, which may be
+// null, sparklines are drawn beside tiers and ranks if there is room.
 std::string DrawTop(const Reading& now, const Reading* before, TopOrder order, const Screen& screen,
                     const Style& style, const History* history = nullptr);
 
-// What of a text a screen has room for: the beginning of each of the first lines.
+// The part of a text that fits on a screen: the beginnings of the first lines.
 std::string FitScreen(const std::string& text, const Screen& screen);
 
-// While there is no daemon to read.
+// The screen while no daemon can be read.
 std::string DrawWaiting(const std::string& problem, const Screen& screen, const Style& style);
 
 }  // namespace geminid::ctl

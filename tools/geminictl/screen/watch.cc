@@ -16,7 +16,7 @@ namespace {
 // Where the output of one run goes.
 class Target {
  public:
-  // Before anything is asked: Terminal::Open wants no other threads.
+  // Called before the first request, because Terminal::Open must run before other threads exist.
   static absl::StatusOr<std::unique_ptr<Target>> Open(const Context& context) {
     auto target = std::unique_ptr<Target>(new Target(context));
     if (!context.interactive || context.json) return target;
@@ -41,14 +41,14 @@ class Target {
     }
   }
 
-  // What is said besides must not go through the picture.
+  // Whether messages besides the output would damage a screen.
   bool is_screen() const { return terminal_ != nullptr; }
 
-  // False: enough.
+  // False: stop.
   bool Pause(absl::Duration interval) {
     if (terminal_ == nullptr) {
       absl::SleepFor(interval);
-      return static_cast<bool>(*context_.out);  // else nobody reads any more
+      return static_cast<bool>(*context_.out);  // false: the reader is gone
     }
     const absl::Time until = base::MonotonicNow() + interval;
     while (base::MonotonicNow() < until) {

@@ -1,4 +1,4 @@
-// --watch: a subcommand again and again.
+// --watch: repeats a subcommand.
 #ifndef GEMINID_TOOLS_GEMINICTL_SCREEN_WATCH_H_
 #define GEMINID_TOOLS_GEMINICTL_SCREEN_WATCH_H_
 
@@ -16,9 +16,9 @@ struct WatchOptions {
   uint64_t times = 0;                              // 0: until q, an interrupt or a signal
 };
 
-// Runs it every `interval`. A person sees one screen that changes; others get one output after the
-// other. The first must succeed; later ones that fail say why, and the next is waited for. Returns
-// what the last one returned.
+// Calls `run` every `interval`. A person sees one screen that changes; others get one output after
+// the other. The first run must succeed. A later run that fails prints why, and the next run
+// follows. Returns the result of the last run.
 absl::StatusOr<int> Watch(const Context& context, const WatchOptions& options,
                           const std::function<absl::StatusOr<int>(const Context&)>& run);
 

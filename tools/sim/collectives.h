@@ -1,4 +1,4 @@
-// Where the ranks wait for each other.
+// Where simulated ranks wait for each other.
 #ifndef GEMINID_TOOLS_SIM_COLLECTIVES_H_
 #define GEMINID_TOOLS_SIM_COLLECTIVES_H_
 
@@ -14,7 +14,7 @@
 
 namespace geminid::sim {
 
-// The communicators of a rank: each carries out its operations in order.
+// The communicators of a rank. Each runs its operations in order.
 enum class Channel : uint8_t { kMover, kControl };
 inline constexpr int kChannels = 2;
 
@@ -36,7 +36,7 @@ class Rendezvous {
     all_here();  // the last one has nothing to wait for
   }
 
-  // The communicators are made anew; whoever waits is forgotten.
+  // Makes the communicators anew and drops all waiting callbacks.
   void Reset() {
     waiting_.clear();
     for (auto& channel : arrived_) channel.assign(static_cast<size_t>(ranks_), 0);

@@ -67,7 +67,7 @@ void AddRunFlags(CLI::App* app, Flags* flags) {
   app->add_option("--title", flags->title, "Of the picture");
 }
 
-// A flag that would be passed over without, or with, another.
+// Refuses a flag that would be ignored without, or with, another one.
 absl::Status CheckFlagsCombine(const CLI::App& command) {
   const auto given = [&](const char* flag) {
     const CLI::Option* const option = command.get_option_no_throw(flag);
@@ -102,7 +102,7 @@ absl::Status CheckFlagsCombine(const CLI::App& command) {
   return absl::OkStatus();
 }
 
-// Of all ranks, as geminid-train has it; a job has that of one.
+// --batch is of all ranks, as in geminid-train; a job's batch is of one rank.
 absl::Status ParseBatch(const Flags& flags, JobOptions* job) {
   if (flags.batch.empty()) return absl::OkStatus();
   constexpr uint64_t kMost = uint64_t{1} << 40;

@@ -48,7 +48,7 @@ struct CommandLine {
   uint64_t traces = 0;  // kCompare without a job: random traces of each kind
 };
 
-// Without the program's name. INVALID_ARGUMENT for everything that is wrong with it.
+// `arguments` without the program's name. INVALID_ARGUMENT for every mistake in them.
 absl::StatusOr<CommandLine> ParseCommandLine(const std::vector<std::string>& arguments);
 
 // "3@1.5": rank 3 at 1.5 s. "0@2+1": the daemon of node 0 at 2 s, for 1 s.

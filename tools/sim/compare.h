@@ -14,10 +14,10 @@
 
 namespace geminid::sim {
 
-// What became of one policy.
+// The result of one policy.
 struct Outcome {
   std::string policy;
-  // Why it cannot run this workload: what it must keep does not fit. Empty: it can.
+  // Why the policy cannot run this workload: what it must keep does not fit. Empty: it can.
   std::string does_not_fit;
   double up_bytes = 0;  // per iteration and rank, of the schedule
   double down_bytes = 0;
@@ -25,18 +25,18 @@ struct Outcome {
   double wait_seconds = 0;  // per step, mean over the ranks
 };
 
-// One outcome per policy, in their order. Errors are those of Simulate, but for a policy that does
-// not fit.
+// One outcome per policy, in their order. Errors are those of Simulate, except for a policy that
+// does not fit.
 absl::StatusOr<std::vector<Outcome>> Compare(const Machine& machine, const Workload& workload,
                                              const std::vector<PolicySpec>& policies,
                                              const SimulationOptions& options);
 
-// A node with one rank and nothing but the trace's link: what a plan is made for.
+// A node with one rank and nothing but the trace's link, as plans assume.
 Machine LinkAlone(const planner::Trace& trace);
 
-// What one rival loses against the planner over many traces. Ratios are rival over planner: above
-// 1, the planner is better. Times are against its plans for the least time, bytes against those for
-// the least bytes.
+// One rival against the planner over many traces. Ratios are rival over planner: above 1, the
+// planner is better. Times compare with the planner's plans for the least time, bytes with its
+// plans for the least bytes.
 struct Savings {
   std::string rival;
   std::string kind;
@@ -48,7 +48,7 @@ struct Savings {
   std::vector<double> time_ratios;  // ascending
 };
 
-// auto takes longer, or moves more, only beyond rounding.
+// The relative difference from which on auto takes longer or moves more; less is rounding.
 inline constexpr double kSavingsTolerance = 1e-6;
 
 // Compares the planner with every other policy on `traces` random traces of each kind, from

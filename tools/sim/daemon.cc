@@ -120,14 +120,14 @@ void Daemon::Deliver(const std::vector<core::Outgoing>& out) {
     const uint64_t incarnation = IncarnationOf(outgoing.session);
     events_->After(FromSeconds(request_seconds_), [this, outgoing, incarnation] {
       if (incarnation != IncarnationOf(outgoing.session)) return;
-      // A copy: what it does may end the session.
+      // A copy of the function, because calling it may end the session.
       const Receive receive = clients_[outgoing.session].receive;
       receive(outgoing);
     });
   }
 }
 
-// One appointment at a time: an early tick does nothing but make the next one.
+// One scheduled tick at a time: an early tick only schedules the next one.
 void Daemon::ScheduleTick() {
   const std::optional<core::Time> next = engine_->NextTick();
   if (!next.has_value() || (tick_at_.has_value() && *tick_at_ <= *next)) return;

@@ -38,19 +38,19 @@ class Daemon final : private core::Tables {
                                        Receive receive);
   absl::StatusOr<core::Allocation> Allocate(core::SessionId session,
                                             const std::vector<core::ChunkSpec>& specs);
-  // The process died; its memory is kept.
+  // The process died; the daemon retains its memory.
   absl::Status Kill(core::SessionId session);
   absl::Status Reopen(core::SessionId session, const core::SessionSpec& spec, Receive receive);
 
-  // --- the fast path: reaches the engine after request_seconds, as do the answers the client
+  // --- the fast path: requests reach the engine, and answers the client, after request_seconds
   void Send(core::SessionId session, const shm::Request& request);
-  // What the client writes into shared memory, and reads there.
+  // The words that the client writes to shared memory, and reads from it.
   void WriteCompletion(core::SessionId session, uint16_t index, uint64_t ticket);
   void WriteLease(core::SessionId session, core::ChunkId chunk, uint64_t word);
   shm::StateWord State(core::SessionId session, core::ChunkId chunk);
 
-  // From Stop to Start no request is served; all are then. What the engine knows is in memory that
-  // outlives the daemon, so nothing else changes.
+  // Between Stop and Start no request is served; Start serves those that wait. The engine's state
+  // is in memory that outlives the daemon, so nothing else changes.
   void Stop() { running_ = false; }
   void Start();
 

@@ -1,4 +1,4 @@
-// What happens when: the simulated clock.
+// The simulated clock and its events.
 #ifndef GEMINID_TOOLS_SIM_EVENT_QUEUE_H_
 #define GEMINID_TOOLS_SIM_EVENT_QUEUE_H_
 
@@ -11,11 +11,11 @@
 
 namespace geminid::sim {
 
-// Seconds as the clock counts them, to the nanosecond; negative ones become zero.
+// `seconds` in the clock's nanoseconds; negative ones become zero.
 core::Duration FromSeconds(double seconds);
 
-// Events of one simulation, carried out in order of time and, at the same time, in the order in
-// which they were added: a run depends on nothing but its input. Not thread-safe.
+// Events of one simulation. They run in order of time and, at the same time, in the order in which
+// they were added: a run depends on nothing but its input. Not thread-safe.
 class EventQueue {
  public:
   using Action = std::function<void()>;
@@ -26,10 +26,10 @@ class EventQueue {
   // Times that have passed count as now.
   void At(core::Time when, Action action);
   void After(core::Duration delay, Action action) { At(now_ + delay, std::move(action)); }
-  // Once everything else that is due now has happened.
+  // Runs `action` after everything else that is due now.
   void Soon(Action action) { At(now_, std::move(action)); }
 
-  // Carries out the next event. False: there is none.
+  // Runs the next event. False: there is none.
   bool RunNext();
   uint64_t events() const { return carried_out_; }
 

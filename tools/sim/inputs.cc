@@ -23,8 +23,8 @@ std::vector<ChunkUpdate> UpdatesOf(const std::vector<planner::OptimizerItem>& it
   return updates;
 }
 
-// Whose state the disk holds is the disk plan's choice; each step it reads what the plan loads, and
-// writes all that it holds.
+// The disk plan chooses the chunks whose state is on disk. Each step reads what the plan loads, and
+// writes all state that is on disk.
 void PutOnDisk(const planner::DiskPlan& disk, std::vector<ChunkUpdate>* updates) {
   if (!disk.used) return;
   for (size_t i = 0; i < disk.objects.size(); ++i) {

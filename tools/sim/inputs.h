@@ -1,4 +1,4 @@
-// What to simulate, from files and names.
+// The inputs of a simulation, from files and names.
 #ifndef GEMINID_TOOLS_SIM_INPUTS_H_
 #define GEMINID_TOOLS_SIM_INPUTS_H_
 
@@ -21,14 +21,14 @@ struct Input {
 // A trace file, as `geminictl trace save` writes it. The machine has the trace's ranks and links,
 // and nothing else.
 absl::StatusOr<Input> FromTraceFile(const std::string& path);
-// The same of what such a file holds.
+// The same from the contents of such a file.
 absl::StatusOr<Input> FromTrace(const v1::TraceFile& file);
 
-// What the planner decides for a model on given hardware: where optimizer state lives, and the
-// trace that follows. RESOURCE_EXHAUSTED if it does not fit.
+// The planner's decision for a model on given hardware: where optimizer state lives, and the trace
+// that follows. RESOURCE_EXHAUSTED if it does not fit.
 absl::StatusOr<Input> FromModel(const forecast::Model& model, const forecast::Job& job);
 
-// "chain:7": a random trace of a kind and seed, on a link alone.
+// "chain:7": a random trace of a kind and seed, on a machine with nothing but a link.
 absl::StatusOr<Input> FromRandom(const std::string& name);
 
 }  // namespace geminid::sim

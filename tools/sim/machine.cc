@@ -84,7 +84,7 @@ void TakeLinks(const planner::LinkModel& links, Machine* machine) {
   machine->up_bytes_per_second = links.h2d_bytes_per_second;
   machine->down_bytes_per_second = links.d2h_bytes_per_second;
   machine->link_latency_seconds = links.latency_seconds;
-  // The planner says what each direction keeps, here it is what both have together.
+  // The planner's share is per direction; this is the rate of both directions together.
   machine->both_bytes_per_second =
       links.both_directions_share < 1
           ? links.both_directions_share * (links.h2d_bytes_per_second + links.d2h_bytes_per_second)

@@ -1,4 +1,4 @@
-// What a simulated job runs on, and what it runs.
+// The machine that a simulated job runs on, and the job's workload.
 #ifndef GEMINID_TOOLS_SIM_MACHINE_H_
 #define GEMINID_TOOLS_SIM_MACHINE_H_
 
@@ -19,8 +19,8 @@ struct CollectiveModel {
   double bytes_per_second = 0;  // past each rank
 };
 
-// All speeds are those of one rank or node alone; what shares something shares its speed. 0 means
-// that it takes no time, or is never short.
+// All speeds are those of one rank or node alone; users of a shared resource share its speed. A
+// speed of 0 takes no time, a size of 0 has no limit.
 struct Machine {
   int nodes = 1;
   int ranks_per_node = 1;
@@ -36,7 +36,7 @@ struct Machine {
   double host_bytes_per_second = 0;  // host memory of a node, reads and writes together
 
   CollectiveModel inside_node;
-  CollectiveModel between_nodes;  // where there are several; then all rings go at the slower speed
+  CollectiveModel between_nodes;  // with several nodes; all rings then run at the slower speed
 
   double update_parameters_per_second = 0;         // on the host, one rank
   double update_host_bytes_per_parameter = 26;     // read and written: AdamW with a split master
@@ -46,8 +46,8 @@ struct Machine {
   double disk_read_bytes_per_second = 0;  // of a node
   double disk_write_bytes_per_second = 0;
 
-  double request_seconds = 0;  // from a client's ring to the daemon, and as much back
-  uint64_t host_bytes = 0;     // of a node, what the daemon hands out; 0: as much as is asked for
+  double request_seconds = 0;  // from a client's ring to the daemon, and the same back
+  uint64_t host_bytes = 0;     // of a node, that the daemon can hand out; 0: no limit
   core::TransferLimits transfers;
 
   double compute_noise = 0;  // standard deviation of the logarithm of an operator's time
@@ -58,15 +58,15 @@ struct Machine {
 
 // A number of a machine by its name: what files and flags set, and what Validate checks.
 struct MachineField {
-  const char* name;  // as above, of collectives "inside_node.latency_seconds"
+  const char* name;  // as above; of collectives "inside_node.latency_seconds"
   double (*get)(const Machine&);
   void (*set)(Machine*, double);
   bool whole;  // takes whole numbers only
 };
 const std::vector<MachineField>& MachineFields();
 
-// NOT_FOUND naming the fields there are; INVALID_ARGUMENT for a value that is not a number, is
-// negative, or is not whole where it must be.
+// NOT_FOUND lists the fields. INVALID_ARGUMENT: a value that is not a number, is negative, or is
+// not whole where it must be.
 absl::Status SetField(const std::string& name, double value, Machine* machine);
 
 // Sets the speeds of the links to those of the trace.
@@ -78,7 +78,7 @@ absl::Status Validate(const Machine& machine);
 // How long the ring takes for `bytes` gathered, once all ranks have begun.
 double CollectiveSeconds(const Machine& machine, uint64_t bytes);
 
-// The optimizer's part of one chunk, on one rank.
+// The optimizer's work on one chunk, on one rank.
 struct ChunkUpdate {
   uint64_t parameters = 0;  // 0: nothing to update
   bool on_device = false;   // the state lives there; the trace then moves nothing for this chunk
@@ -96,7 +96,7 @@ struct Workload {
   uint64_t granule_bytes = uint64_t{16} << 20;  // a chunk's copies are cut into pieces of this
 };
 
-// Every trained chunk updated on the host: element_bytes of weight per parameter, and
+// Updates of every trained chunk on the host: element_bytes of weight per parameter, and
 // `state_bytes` more of remainder and moments.
 std::vector<ChunkUpdate> UpdatesOnHost(const planner::Trace& trace, double element_bytes = 2,
                                        double state_bytes = 10);

@@ -166,7 +166,7 @@ void Mover::RunQueue() {
   }
 }
 
-// Begins when all ranks are there and ends when all have done their part.
+// The collective begins when all ranks have arrived and ends when all have done their part.
 void Mover::Collective(ChunkIndex chunk, const char* name, std::function<void()> done) {
   const Machine& machine = process().machine();
   if (machine.world_size() == 1) return done();

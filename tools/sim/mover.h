@@ -1,9 +1,9 @@
-// Chunks in motion on one simulated rank: the protocol of client/zero/residency/mover.h, event by
+// Moves the chunks of one simulated rank by the protocol of client/zero/residency/mover.h, event by
 // event.
 //
 // A gather copies the rank's shard under tickets, then all-gathers it; a reduction reduce-scatters,
-// measures the shard, copies it home and frees the extent. Collectives are carried out strictly in
-// the order asked for, copies of gathers further back run ahead.
+// measures the shard, copies it home and frees the extent. Collectives run strictly in the order of
+// requests; the copies of later gathers run ahead.
 #ifndef GEMINID_TOOLS_SIM_MOVER_H_
 #define GEMINID_TOOLS_SIM_MOVER_H_
 
@@ -35,7 +35,7 @@ struct MoverContext {
   // Memory without fragmentation (Schedule::counts_bytes_only).
   bool counts_bytes_only = false;
   std::function<bool(planner::ChunkIndex)> weights_current;
-  std::function<void()> changed;  // something that the rank may wait for
+  std::function<void()> changed;  // called after a change that the rank may wait for
 };
 
 class Mover {
@@ -45,9 +45,9 @@ class Mover {
   void Gather(const ScheduledLoad& load);
   void Reduce(planner::ChunkIndex chunk);
   void Drop(planner::ChunkIndex chunk);
-  // Copies the weights home, then gives them up.
+  // Copies the weights home, then drops them.
   void CopyBack(planner::ChunkIndex chunk);
-  // Weights were updated, or room was made.
+  // Called after weights were updated or room was made.
   void Pump();
 
   // Bytes of the arena that chunks may occupy now.
@@ -60,7 +60,7 @@ class Mover {
     return chunks_[chunk].where == Where::kAway || chunks_[chunk].where == Where::kReducing;
   }
   bool IsIdle() const { return in_motion_ == 0; }
-  // No extent that is leaving reaches beyond the limit; with counts_bytes_only: no more bytes.
+  // Whether no leaving extent is above the limit; with counts_bytes_only: whether all extents fit.
   bool IsBelow(uint64_t limit_bytes) const;
   WaitCause CauseOfWait(planner::ChunkIndex chunk) const;
 

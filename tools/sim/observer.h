@@ -1,4 +1,4 @@
-// What is seen of a simulation: times, bytes and memory.
+// Records the times, bytes and memory of a simulation.
 #ifndef GEMINID_TOOLS_SIM_OBSERVER_H_
 #define GEMINID_TOOLS_SIM_OBSERVER_H_
 
@@ -12,25 +12,25 @@
 
 namespace geminid::sim {
 
-// What a rank does, each on a track of its own.
+// The activities of a rank, each on its own track.
 enum class Track : uint8_t { kCompute, kWait, kUp, kDown, kCollectives, kOptimizer, kDisk };
 inline constexpr int kTracks = 7;
 const char* Name(Track track);
 
-// Why a rank's computation waits: the causes that the client reports, and two of the simulator's.
+// Why a rank's computation waits: the client's causes, and two of the simulator's.
 enum class WaitCause : uint8_t {
   kCopy,     // the chunk is being copied to the device
-  kGather,   // it waits for its all-gather, and so for the other ranks
-  kUpdate,   // its new weights are not there yet
+  kGather,   // the chunk waits for its all-gather, and so for the other ranks
+  kUpdate,   // the chunk's new weights are not ready yet
   kReduce,   // at the end of the step: gradients are on their way
   kSpace,    // no room yet
   kBarrier,  // the slowest rank, and agreeing on the norm
-  kOutage,   // a process or a daemon is gone
+  kOutage,   // a process or a daemon is down
 };
 inline constexpr int kWaitCauses = 7;
 const char* Name(WaitCause cause);
 
-// Who occupies device memory.
+// The owners of device memory.
 enum class Owner : uint8_t {
   kLoading,      // an extent that weights are being copied or gathered into
   kWeights,      // gathered weights
@@ -70,14 +70,14 @@ struct RankUse {
 
 class Observer {
  public:
-  // `keeps_events`: every span and every change of memory, for a timeline.
+  // `keeps_events`: records every span and every change of memory, for a timeline.
   Observer(EventQueue* events, int ranks, size_t moments, bool keeps_events);
 
   void Add(Span span);
   void AddWait(int rank, WaitCause cause, core::Time since);
   void AddBytes(int rank, Track track, uint64_t bytes);
   void AddDiskBytes(int rank, uint64_t read_bytes, uint64_t written_bytes);
-  // Replaces what `owner` occupies.
+  // ChangeMemory adds to the bytes of `owner`; SetMemory replaces them.
   void ChangeMemory(int rank, Owner owner, int64_t by_bytes);
   void SetMemory(int rank, Owner owner, uint64_t bytes);
   void SetMoment(int rank, size_t moment);
@@ -87,8 +87,8 @@ class Observer {
 
   const RankUse& rank(int rank) const { return ranks_[static_cast<size_t>(rank)].use; }
   const DeviceBytes& memory(int rank) const { return ranks_[static_cast<size_t>(rank)].now; }
-  // Per moment of the iteration, what was occupied when the sum was greatest, in the rank's last
-  // visit.
+  // For each moment of the iteration, the bytes by owner when their sum was greatest, in the rank's
+  // last visit of the moment.
   const std::vector<DeviceBytes>& moments(int rank) const {
     return ranks_[static_cast<size_t>(rank)].moments;
   }

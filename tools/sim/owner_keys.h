@@ -1,5 +1,5 @@
-// Who occupies device memory, as pictures show it: weights at the bottom, activations at the top of
-// the arena.
+// The owners of device memory, as pictures show them: weights at the bottom, activations at the top
+// of the arena.
 #ifndef GEMINID_TOOLS_SIM_OWNER_KEYS_H_
 #define GEMINID_TOOLS_SIM_OWNER_KEYS_H_
 

@@ -29,8 +29,8 @@ struct CopySpec {
   std::string name;                         // on the timeline
 };
 
-// Speaks the client's side of the protocol: each piece of a copy waits for a ticket, is executed by
-// the copy stream of its direction, one after another, and is reported done. An error from the
+// The client's side of the protocol. Each piece of a copy waits for a ticket; the copy stream of
+// its direction executes one piece after another and reports each one done. An error from the
 // daemon fails the simulation: a correct client gets none.
 class Port {
  public:
@@ -46,7 +46,7 @@ class Port {
   void Reserve(uint64_t bytes, std::function<void()> done);
   void Copy(CopySpec spec, std::function<void()> done);
 
-  // Takes the lease of a resident chunk, as the fast path does. False: it is not resident.
+  // Takes the lease of a resident chunk, as the fast path does. False: the chunk is not resident.
   bool Lease(core::ChunkId chunk);
   void Release(core::ChunkId chunk) { daemon_->WriteLease(session_, chunk, 0); }
 

@@ -1,4 +1,4 @@
-// What several simulated runs say together.
+// The combined result of several simulated runs.
 #ifndef GEMINID_TOOLS_SIM_PREDICTION_H_
 #define GEMINID_TOOLS_SIM_PREDICTION_H_
 
@@ -40,7 +40,7 @@ absl::StatusOr<Prediction> Predict(const Machine& machine, const Workload& workl
                                    const Schedule& schedule, const SimulationOptions& options,
                                    uint64_t seeds);
 
-// For people, and for programs.
+// ToText is for people, ToJson for programs.
 std::string ToText(const Prediction& prediction);
 std::string ToJson(const Prediction& prediction);
 

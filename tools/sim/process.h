@@ -1,4 +1,4 @@
-// One simulated rank's process: what its parts have in common, and what ends with it.
+// One simulated rank's process: the context that its parts share, and that ends with it.
 #ifndef GEMINID_TOOLS_SIM_PROCESS_H_
 #define GEMINID_TOOLS_SIM_PROCESS_H_
 
@@ -18,7 +18,7 @@
 
 namespace geminid::sim {
 
-// The shared things of a node that one rank uses. Those a machine does not have are never short.
+// The shared resources of a node that one rank uses. Those a machine does not have are unlimited.
 struct RankResources {
   std::vector<Demand> up;  // per byte and second of a copy, by direction
   std::vector<Demand> down;
@@ -40,7 +40,7 @@ struct ProcessContext {
   std::function<void(const absl::Status&)> fail;  // ends the simulation
 };
 
-// When it goes, its flows end and nothing it asked to be called is called any more: kill -9.
+// When it is destroyed, its flows end and none of its callbacks is called any more, as by kill -9.
 class Process {
  public:
   explicit Process(ProcessContext context) : context_(std::move(context)) {}
@@ -50,7 +50,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  // Calls `action` only if this process lives then.
+  // Wraps `action` so that it runs only if this process lives then.
   std::function<void()> Guard(std::function<void()> action) const {
     return [alive = std::weak_ptr<const bool>(alive_), action = std::move(action)] {
       if (!alive.expired()) action();
@@ -60,7 +60,7 @@ class Process {
     context_.events->After(FromSeconds(seconds), Guard(std::move(action)));
   }
 
-  // Work of `seconds` at full speed, seen on a track. `done` is called when it is done.
+  // Work of `seconds` at full speed, recorded on a track. Calls `done` when it is done.
   void Work(Track track, std::string name, double seconds, std::vector<Demand> demands,
             std::function<void()> done) {
     const core::Time begin = context_.events->now();

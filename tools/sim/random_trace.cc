@@ -74,7 +74,7 @@ void AddPasses(const std::vector<std::vector<ChunkIndex>>& layers, double layer_
   }
 }
 
-// Room for the largest moment and a part of the rest; activations pile up over the forward pass.
+// Room for the largest moment and a part of the rest; activations grow over the forward pass.
 void SetCapacity(double part, double activations, Trace* trace) {
   uint64_t model = 0, largest = 0;
   for (const planner::Chunk& chunk : trace->chunks) model += chunk.size_bytes;
@@ -92,7 +92,7 @@ void SetCapacity(double part, double activations, Trace* trace) {
   }
 }
 
-// From links that hide behind the computation to links that it hides behind.
+// Draws links from fast ones, which computation hides, to slow ones, which hide computation.
 void SetLink(Draws* draws, Trace* trace) {
   double compute = 0, bytes = 0;
   for (const planner::MomentTrace& moment : trace->moments) compute += moment.compute_seconds;

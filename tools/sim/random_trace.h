@@ -9,7 +9,7 @@
 namespace geminid::sim {
 
 enum class TraceKind {
-  kChain,     // forward over equal chunks and back, activations that pile up and go
+  kChain,     // forward over equal chunks and back, with activations that grow and shrink
   kModel,     // the same with embeddings, tied weights and unequal chunks
   kAdapters,  // most chunks frozen, a few small ones trained
   kRandom,    // uses in no order, capacities that jump

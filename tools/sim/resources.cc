@@ -7,9 +7,9 @@
 namespace geminid::sim {
 namespace {
 
-// Half of the clock's nanosecond: what is left below it is rounding.
+// Half of the clock's nanosecond: smaller rests are rounding.
 constexpr double kDoneSeconds = 0.5e-9;
-// A resource asked for this much more than it has is not short of anything.
+// A resource with no more demand than this factor times its supply is not short.
 constexpr double kRounding = 1 + 1e-12;
 
 }  // namespace
@@ -57,7 +57,7 @@ void Resources::SetSpeeds() {
   }
 }
 
-// The part of a resource that those who want more than it get, if `waiting` share `left`.
+// The equal part of a resource for flows that want more, if the `waiting` flows share `left`.
 double Resources::Level(size_t resource, double left, const std::vector<Flow*>& waiting) const {
   std::vector<double> wanted;
   for (const Flow* flow : waiting) {
@@ -76,7 +76,7 @@ double Resources::Level(size_t resource, double left, const std::vector<Flow*>& 
   return std::numeric_limits<double>::infinity();
 }
 
-// The flow that would go slowest is settled first; what it leaves is divided among the others.
+// Settles the slowest flow first, and divides what it leaves among the others.
 void Resources::Share() {
   std::vector<Flow*> waiting;
   for (auto& [id, flow] : flows_) waiting.push_back(&flow);

@@ -1,4 +1,4 @@
-// What is shared: links, root complexes, memory, disks.
+// Shared resources: links, root complexes, memory, disks.
 #ifndef GEMINID_TOOLS_SIM_RESOURCES_H_
 #define GEMINID_TOOLS_SIM_RESOURCES_H_
 
@@ -15,21 +15,21 @@ namespace geminid::sim {
 enum class ResourceId : uint32_t {};
 enum class FlowId : uint64_t {};
 
-// What a flow takes of a resource each second while it goes at full speed.
+// The units of a resource that a flow takes per second at full speed.
 struct Demand {
   ResourceId resource{};
   double units_per_second = 0;
 };
 
-// Flows that go as fast as what they share lets them.
+// Resources, and the flows that share them and run as fast as they allow.
 //
-// A flow is work that takes `seconds` alone. At speed s, 0 < s <= 1, it takes s times its demands.
-// A resource that cannot serve all is divided into equal parts, and who needs less than its part
-// leaves the rest to the others (max-min fairness: what a PCIe switch and
-// a memory controller all do, more or less). A flow goes at the speed of its scarcest resource.
-// Speeds change only when a flow starts or ends, so times are exact. Not thread-safe.
+// A flow is work that takes `seconds` if it runs alone. At speed s, 0 < s <= 1, it takes s times
+// its demands. A resource that cannot serve all flows is divided into equal parts, and a flow that
+// needs less than its part leaves the rest to the others (max-min fairness, roughly what PCIe
+// switches and memory controllers do). A flow runs at the speed of its scarcest resource. Speeds
+// change only when a flow starts or ends, so times are exact. Not thread-safe.
 //
-// Cost of a start or an end: linear in the flows while nothing is short, else quadratic.
+// Cost of a start or an end: linear in the flows while no resource is short, else quadratic.
 class Resources {
  public:
   explicit Resources(EventQueue* events) : events_(events) {}
@@ -38,10 +38,10 @@ class Resources {
 
   ResourceId Add(double units_per_second);
 
-  // `done` is called when the work is done; flows without work are done soon. Demands at most once
-  // per resource.
+  // `done` is called when the work is done; soon for flows without work. At most one demand per
+  // resource.
   FlowId Start(double seconds, std::vector<Demand> demands, std::function<void()> done);
-  // The flow, if it is still there, ends without a call.
+  // Ends the flow, if it still runs, without calling `done`.
   void Cancel(FlowId flow);
 
  private:
@@ -64,7 +64,7 @@ class Resources {
   std::map<FlowId, Flow> flows_;
   core::Time advanced_to_;
   uint64_t next_flow_ = 0;
-  uint64_t generation_ = 0;  // of the speeds: older appointments are void
+  uint64_t generation_ = 0;  // of the speeds: older events are void
 };
 
 }  // namespace geminid::sim

@@ -56,7 +56,7 @@ absl::StatusOr<Input> MakeInput(const JobOptions& options) {
   return input;
 }
 
-// The planner is told the speed that copies have here.
+// Gives the planner the speed that copies have on the simulated machine.
 void TellPlannerTheLink(Input* input) {
   planner::LinkModel& link = input->workload.trace.link;
   link.h2d_bytes_per_second = input->machine.up_bytes_per_second;

@@ -14,7 +14,7 @@ namespace {
 using core::ChunkKind;
 using planner::ChunkIndex;
 
-// What a daemon hands out if the machine sets no limit.
+// The host memory of a daemon if the machine sets no limit.
 constexpr uint64_t kUnlimitedBytes = uint64_t{1} << 60;
 
 struct Node {
@@ -223,8 +223,8 @@ void Job::StartProcesses(uint64_t first_step) {
   for (const std::unique_ptr<Rank>& rank : ranks_) rank->trainer->Start(first_step);
 }
 
-// Nothing that the process asked for happens any more; what is on its device is lost. Its daemon
-// sees the socket close at once.
+// The process's pending callbacks no longer run, and the contents of its device are lost. Its
+// daemon sees the socket close at once.
 void Job::EndProcess(size_t number) {
   Rank& rank = *ranks_[number];
   if (rank.process == nullptr) return;
@@ -263,8 +263,8 @@ void Job::Fail(const Failure& failure) {
   });
 }
 
-// Until it is noticed the other ranks go on, as far as they get without the dead one; nothing of it
-// is committed, since the barrier lacks a rank.
+// Until the death is detected, the other ranks continue as far as they can without the dead one.
+// None of that is committed, because the barrier lacks a rank.
 void Job::KillRank(const Failure& failure) {
   if (recovering_.has_value() || finished_ranks_ > 0) return;
   recovering_ = result_.recoveries.size();

@@ -1,10 +1,10 @@
 // A training job on simulated nodes: the planner's schedule, the daemon's engine and the client's
 // protocol, with simulated time, links, disks and failures.
 //
-// Shared with the product: MakePlan, the engine with its chunk states, extents, ledger, tickets
-// and the transfer scheduler (one per node, driven request by request), the shared-memory words and
-// the lease protocol. Modelled here: what the client's threads do (mover, updater, trainer), how
-// long work takes, and who shares what.
+// The product's own code: MakePlan, the engine with its chunk states, extents, ledger, tickets and
+// the transfer scheduler (one per node, driven request by request), the shared-memory words and the
+// lease protocol. Modelled here: the work of the client's threads (mover, updater, trainer), how
+// long work takes, and which resources are shared.
 #ifndef GEMINID_TOOLS_SIM_SIMULATION_H_
 #define GEMINID_TOOLS_SIM_SIMULATION_H_
 
@@ -25,13 +25,13 @@ struct Failure {
   FailureKind kind = FailureKind::kRank;
   int index = 0;  // the rank, or the node of the daemon
   double at_seconds = 0;
-  double outage_seconds = 1;  // kDaemon: until the next one serves
+  double outage_seconds = 1;  // kDaemon: until the next daemon serves
 };
 
-// How a job comes back when a rank is killed. The daemons keep all host memory; every process is
-// started anew, the step under way is begun again, an update under way is gone on with.
+// How a job recovers after a rank is killed. The daemons retain all host memory. Every process
+// restarts, the current step starts again, and a current update continues.
 struct Recovery {
-  // The communicator names a dead rank within two seconds.
+  // The communicator reports a dead rank within two seconds.
   double detect_seconds = 2;
   double restart_seconds = 1;  // processes up, attached, and connected
 };
@@ -48,7 +48,7 @@ struct SimulationOptions {
 struct RecoveryResult {
   Failure failure;
   double resumed_at_seconds = 0;
-  // Computation since the last commit that is done again: of the whole job.
+  // Computation since the last commit that the whole job repeats.
   double lost_seconds = 0;
 };
 
@@ -68,9 +68,9 @@ struct SimulationResult {
   uint64_t requests = 0;  // that the daemons served
 };
 
-// Pure; deterministic in its arguments. INVALID_ARGUMENT: a malformed argument.
-// RESOURCE_EXHAUSTED: a daemon refuses the job, in its own words. INTERNAL: the schedule does not
-// work, or a daemon's books are wrong.
+// Pure; deterministic in its arguments. INVALID_ARGUMENT: a malformed argument. RESOURCE_EXHAUSTED:
+// a daemon refuses the job; the message is the daemon's. INTERNAL: the schedule does not work, or a
+// daemon's accounts are wrong.
 absl::StatusOr<SimulationResult> Simulate(const Machine& machine, const Workload& workload,
                                           const Schedule& schedule,
                                           const SimulationOptions& options);

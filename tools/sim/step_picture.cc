@@ -25,7 +25,7 @@ constexpr double kLanesTop = 52, kLane = 22, kBar = 16, kGap = 18, kMemory = 150
 constexpr double kLegend = 37;
 constexpr double kTicks = 8;
 
-// Of a track, in the order of Track.
+// The colours of the tracks, in the order of Track.
 constexpr const char* kTrackColors[kTracks] = {"#009e73", "#cc79a7", "#0072b2", "#d55e00",
                                                "#56b4e9", "#e69f00", "#808080"};
 
@@ -87,8 +87,8 @@ uint64_t MostBytes(const SimulationResult& step) {
   return most;
 }
 
-// The last of those samples that fall on one column of pixels stands for them: no picture has more
-// columns than that.
+// One sample for each column of pixels, the last of those that fall on it: a picture cannot show
+// more.
 std::vector<const MemorySample*> Columns(const SimulationResult& step, const Page& page) {
   std::vector<const MemorySample*> columns;
   for (const MemorySample& sample : step.samples) {

@@ -1,4 +1,4 @@
-// One step of one rank: cut out of a run, and as a picture.
+// Cuts one step of one rank out of a run, and draws it.
 #ifndef GEMINID_TOOLS_SIM_STEP_PICTURE_H_
 #define GEMINID_TOOLS_SIM_STEP_PICTURE_H_
 
@@ -8,8 +8,8 @@
 
 namespace geminid::sim {
 
-// The reported steps of rank 0 alone, from 0 on: spans that began before are cut there, and the
-// first sample says what lay on the device then. The run must have kept its events.
+// The reported steps of rank 0 alone, with times from 0: spans that began before are cut at 0, and
+// the first sample has what lay on the device then. The run must have kept its events.
 SimulationResult ReportedOfFirstRank(const SimulationResult& run);
 
 // A stand-alone SVG that reads on light and on dark pages: a lane per track that did anything,

@@ -10,7 +10,7 @@ namespace geminid::sim {
 
 // JSON in the Trace Event Format: per rank a process with a track each for compute, wait, up, down,
 // collectives, optimizer and disk, and a counter of device memory by owner. Times in microseconds.
-// The run must have kept its events.
+// The run must have kept its events (SimulationOptions::keeps_events).
 std::string TimelineJson(const SimulationResult& run);
 
 }  // namespace geminid::sim

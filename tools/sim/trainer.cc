@@ -13,7 +13,7 @@ using planner::ChunkIndex;
 
 namespace {
 
-// What is agreed on in the barrier: the sum of squares.
+// The value that the barrier reduces: the sum of squares.
 constexpr uint64_t kBarrierBytes = sizeof(double);
 
 }  // namespace
@@ -101,7 +101,7 @@ void Trainer::EnterMoment() {
   Reserve(ExtentBytes(trace().moments[moment_].workspace_bytes), [this] { IssueLoads(); });
 }
 
-// Shrinking is asked for and not waited for; growing waits for what is leaving, then asks.
+// Shrinking asks and does not wait; growing waits for extents that are leaving, then asks.
 void Trainer::Reserve(uint64_t bytes, std::function<void()> next) {
   const uint64_t arena = ExtentBytes(trace().arena_bytes);
   const bool grows = bytes > reserved_bytes_;

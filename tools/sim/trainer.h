@@ -14,7 +14,7 @@
 
 namespace geminid::sim {
 
-// What of a rank outlives its process, in memory that the daemon keeps.
+// The state of a rank that outlives its process, in memory that the daemon retains.
 struct RankRecord {
   UpdateProgress progress;
   std::vector<bool> announced;  // by chunk: the daemon knows that it is HOLD
@@ -28,7 +28,7 @@ struct TrainerContext {
   const Schedule* schedule = nullptr;
   RankRecord* record = nullptr;
   uint64_t steps = 0;
-  // Called when the rank has committed a step; the rank goes on by itself.
+  // Called when the rank has committed a step; the rank does not wait for it.
   std::function<void(uint64_t step)> committed;
 };
 
@@ -36,7 +36,7 @@ class Trainer {
  public:
   explicit Trainer(TrainerContext context);
 
-  // Begins step `first_step` (from 0): all before it are committed, but perhaps not all updated.
+  // Begins step `first_step` (from 0): all earlier steps are committed, but updates may be missing.
   void Start(uint64_t first_step);
 
  private:
@@ -45,7 +45,7 @@ class Trainer {
   uint64_t Iteration(uint64_t step) const;
   const ScheduledMoment& Scheduled() const;
 
-  // Runs `next` once `ready`; what is waited for until then is put down to cause().
+  // Runs `next` once ready() holds; records the time until then under cause().
   void WaitUntil(std::function<bool()> ready, const std::function<WaitCause()>& cause,
                  std::function<void()> next);
   void Changed();

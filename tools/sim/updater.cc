@@ -118,7 +118,7 @@ void Updater::RunNext() {
 }
 
 void Updater::Write(size_t position) {
-  // Streamed weights are at home again only once they have come down.
+  // Streamed weights are current at home only once they have been copied down.
   if (Update(position).streamed_bytes == 0) progress_->current[order_[position]] = true;
   Stage(/*in=*/false, position, [this, position] { Written(position); });
 }

@@ -1,4 +1,4 @@
-// The optimizer on one simulated rank: the protocol of client/zero/update/updater.h, event by
+// The optimizer on one simulated rank, by the protocol of client/zero/update/updater.h, event by
 // event.
 #ifndef GEMINID_TOOLS_SIM_UPDATER_H_
 #define GEMINID_TOOLS_SIM_UPDATER_H_
@@ -12,23 +12,23 @@
 
 namespace geminid::sim {
 
-// What outlives the process: which chunks of an update are done. The others are rolled forward from
-// the gradients that the daemon keeps.
+// The state that outlives the process: which chunks of an update are done. The next process updates
+// the others from the gradients that the daemon retains.
 struct UpdateProgress {
   uint64_t step = 0;          // steps committed
   std::vector<bool> current;  // by chunk; empty: all
 };
 
-// Updates chunk after chunk in the order in which the next forward pass needs them, while that
-// pass already runs. State on disk, or streamed through the device, is fetched ahead
-// and brought back behind, a few chunks at a time.
+// Updates chunk after chunk in the order in which the next forward pass needs them, while that pass
+// already runs. State on disk, or streamed through the device, is prefetched and written back, a
+// few chunks at a time.
 class Updater {
  public:
-  // `progress` outlives the process, the rest lives as long. `updated` is called after each chunk.
+  // `progress` outlives the process, the rest lives as long. Calls `updated` after each chunk.
   Updater(Process* process, UpdateProgress* progress, std::function<void()> updated);
 
   void Start(uint64_t step);
-  // Goes on where the last process was.
+  // Continues the update where the last process stopped.
   void Resume();
   bool IsCurrent(planner::ChunkIndex chunk) const {
     return progress_->current.empty() || progress_->current[chunk];
@@ -47,8 +47,8 @@ class Updater {
   Process* const process_;
   UpdateProgress* const progress_;
   const std::function<void()> updated_;
-  std::vector<planner::ChunkIndex> first_use_order_;  // of what is updated at all
-  std::vector<planner::ChunkIndex> order_;            // of the update under way
+  std::vector<planner::ChunkIndex> first_use_order_;  // of the chunks that are updated at all
+  std::vector<planner::ChunkIndex> order_;            // of the current update
   size_t read_ = 0;                                   // positions in order_, all of them
   size_t updated_to_ = 0;
   size_t written_ = 0;

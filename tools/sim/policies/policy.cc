@@ -22,7 +22,7 @@ using planner::DemandCache;
 using planner::PlannerOptions;
 using planner::Trace;
 
-// A state that has not repeated by then is not waited for.
+// The most iterations that may pass until a state repeats.
 constexpr size_t kMaxIterations = 32;
 
 constexpr char kStaticPrefix[] = "static:";
@@ -40,7 +40,7 @@ absl::StatusOr<Schedule> Planned(const Trace& trace, planner::Policy policy,
   return FromPlan(*plan);
 }
 
-// Rivals know nothing of gradients that drain: their space is free at once.
+// Rivals do not model gradients that drain: the space of a gradient is free at once.
 absl::StatusOr<planner::Problem> RivalProblem(const Trace& trace) {
   PlannerOptions options = SimulatedPlannerOptions();
   options.drain_moments = 0;

@@ -1,4 +1,4 @@
-// Ways to decide what lies on the device: ours, and those it is measured against. Pure functions.
+// Policies that decide which chunks lie on the device: ours and its rivals. Pure functions.
 #ifndef GEMINID_TOOLS_SIM_POLICIES_POLICY_H_
 #define GEMINID_TOOLS_SIM_POLICIES_POLICY_H_
 
@@ -18,11 +18,11 @@ using Memory = planner::CacheRule::Memory;
 enum class PolicyKind {
   kAuto,    // the planner's plan, for the least time
   kBytes,   // the planner's plan, for the least bytes; the space of gradients is free at once
-  kCpu,     // the planner's policy cpu: a chunk leaves after each operator
+  kCpu,     // the planner's policy cpu: evicts a chunk after each operator
   kDevice,  // the planner's policy device: every chunk has its own place
   kStatic,  // a fixed part of the model is pinned, the rest is loaded for each operator
-  kLru,     // the least recently used chunk leaves when room is needed
-  kGemini,  // of Colossal-AI: the chunk leaves that the warm-up saw used last, and is copied back
+  kLru,     // evicts the least recently used chunk when room is needed
+  kGemini,  // of Colossal-AI: evicts the chunk that warm-up saw used last, and copies it back
 };
 
 struct PolicySpec {
@@ -41,7 +41,7 @@ std::string Name(const PolicySpec& policy);
 // arena.
 std::vector<PolicySpec> AllPolicies();
 
-// What the planner is given here: extents as the daemon's arenas have them.
+// The planner's options in the simulator: extents as in the daemon's arenas.
 planner::PlannerOptions SimulatedPlannerOptions();
 
 // The schedule that the policy follows from one iteration to the next.

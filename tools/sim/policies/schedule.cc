@@ -31,7 +31,7 @@ class Follower {
         return status;
       }
     }
-    // Twice: what is left behind must not disturb the repetition.
+    // Runs twice: what the first pass leaves on the device must not disturb the repetition.
     for (uint64_t iteration = 0; iteration < 2 * schedule_.iterations; ++iteration, ++iteration_) {
       for (size_t t = 0; t < trace_.moments.size(); ++t) {
         const size_t n = iteration % schedule_.iterations * trace_.moments.size() + t;

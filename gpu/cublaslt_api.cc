@@ -7,7 +7,7 @@
 namespace geminid::gpu {
 namespace {
 
-// Of the library, which is that of the toolkit's it came with.
+// The library's major versions, which are those of its CUDA toolkit.
 constexpr int kMajorVersions[] = {13, 12};
 constexpr int kDriverMajorUnit = 1000;
 constexpr int kDriverMinorUnit = 10;

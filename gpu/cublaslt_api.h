@@ -1,9 +1,9 @@
-// cuBLASLt, CUDA's library of matrix products, as a table of functions found when the program runs:
-// nothing of it is linked. What the project calls of it is here, and nothing else.
+// cuBLASLt, CUDA's library of matrix products, as a table of functions that are loaded at run time:
+// nothing of it is linked. The table has only the functions that the project calls.
 //
-// The library's headers need the CUDA runtime's, so the types are our own; a test holds them to
-// cublasLt.h where that is. They have not changed between CUDA 12.0 and 13.0. Nothing of this
-// header needs Abseil.
+// The library's headers need the CUDA runtime's, so the types are our own; a test compares them
+// with cublasLt.h where that is installed. They are the same from CUDA 12.0 to 13.0. This header
+// does not need Abseil.
 #ifndef GEMINID_GPU_CUBLASLT_API_H_
 #define GEMINID_GPU_CUBLASLT_API_H_
 
@@ -38,7 +38,7 @@ enum class LtCompute : int { kFp32 = 68 };                     // cublasComputeT
 enum class LtTranspose : int32_t { kNo = 0, kYes = 1 };        // cublasOperation_t
 enum class LtEpilogue : uint32_t { kDefault = 1, kBias = 4 };
 
-// A mask.
+// Bits of a mask.
 enum LtReduction : uint32_t {
   kLtReductionNone = 0,
   kLtReductionInPlace = 1,      // partial sums in C's type, in C
@@ -104,11 +104,11 @@ struct CublasLtApi {
   std::string path;  // of the library's file
 };
 
-// Names the library's file, or "none", in the place of the search (gpu/library_search.h).
+// Names the library's file, or "none", instead of the search (gpu/library_search.h).
 inline constexpr char kCublasLtPathVariable[] = "GEMINID_LIBCUBLASLT";
 
-// Fills the table from a library that a driver of this version (cuDriverGetVersion) can run. False
-// with `error` set where there is none, or it lacks a function. Makes no handle.
+// Fills the table from a library that a driver of this version (cuDriverGetVersion) can run. False,
+// with `error` set, if there is none or it lacks a function. Makes no handle.
 bool LoadCublasLtApi(int driver_version, CublasLtApi* api, std::string* error);
 
 // "13.1.0".

@@ -1,9 +1,9 @@
-// cuDNN's graph API, which has attention as one kernel, as a table of functions found when the
-// program runs: nothing of it is linked. What the project calls of it is here, and nothing else.
+// cuDNN's graph API, which has attention as one kernel, as a table of functions that are loaded at
+// run time: nothing of it is linked. The table has only the functions that the project calls.
 //
-// The library's headers need the CUDA runtime's, so the types are our own; a test holds them to
-// cudnn.h where that is. Their values have not changed within cuDNN 9. Nothing of this header needs
-// Abseil.
+// The library's headers need the CUDA runtime's, so the types are our own; a test compares them
+// with cudnn.h where that is installed. Their values have not changed within cuDNN 9. This header
+// does not need Abseil.
 #ifndef GEMINID_GPU_CUDNN_API_H_
 #define GEMINID_GPU_CUDNN_API_H_
 
@@ -18,7 +18,7 @@ namespace geminid::gpu {
 using DnnHandle = struct DnnHandleTag*;
 using DnnDescriptor = void*;  // cudnnBackendDescriptor_t
 
-// Of errors the thousands are the class, and the rest says more.
+// The thousands of an error are its class; the rest is detail.
 enum class DnnStatus : int {
   kSuccess = 0,
   kNotInitialized = 1001,
@@ -147,13 +147,13 @@ struct CudnnApi {
   std::string path;  // of the library's file
 };
 
-// Names the library's file, or "none", in the place of the search (gpu/library_search.h).
+// Names the library's file, or "none", instead of the search (gpu/library_search.h).
 inline constexpr char kCudnnPathVariable[] = "GEMINID_LIBCUDNN";
 
-// Older ones compute wrong gradients, or not all that is asked of them here.
+// Older versions compute wrong gradients, or lack features that are used here.
 inline constexpr size_t kOldestCudnn = 91002;
 
-// Fills the table. False with `error` set where there is no library, it lacks a function, or it is
+// Fills the table. False, with `error` set, if there is no library, it lacks a function, or it is
 // older than kOldestCudnn. Makes no handle.
 bool LoadCudnnApi(CudnnApi* api, std::string* error);
 

@@ -11,7 +11,7 @@
 
 namespace geminid::gpu {
 
-// ProcessDriver. UNAVAILABLE where there is no driver or no GPU.
+// As ProcessDriver. UNAVAILABLE if there is no driver or no GPU.
 absl::StatusOr<const DriverApi*> LoadDriver();
 
 // OK, or what went wrong in `call`: the driver's name and meaning of the error, and what to do.
@@ -21,13 +21,13 @@ absl::StatusOr<const DriverApi*> LoadDriver();
 //   UNIMPLEMENTED        not supported by this device or driver
 //   PERMISSION_DENIED    not permitted here
 //   DATA_LOSS            the context or the device is lost (IsSticky): everything in it is
-//   INTERNAL             all others
+//   INTERNAL             all others, except FAILED_PRECONDITION: not initialised in this process
 absl::Status ToStatus(const DriverApi& api, CUresult result, std::string_view call);
 
-// Whether every later call of the process on this context fails, too: it must end, and a new
-// process start.
+// Whether every later call of the process on this context fails, too. The process must exit, and a
+// new process start.
 bool IsSticky(CUresult result);
-// What messages about one end with.
+// The end of messages about sticky errors.
 inline constexpr char kLostAdvice[] =
     "this process can use the device no more: end it and start another; the kernel's log (dmesg, "
     "Xid) and nvidia-smi say more";

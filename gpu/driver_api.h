@@ -1,10 +1,10 @@
-// The CUDA driver as a table of functions, found when the program runs: one binary starts with and
-// without a driver, and nothing of CUDA is linked. What the project calls of the driver is here,
-// and nothing else; who uses a new function adds a line.
+// The CUDA driver as a table of functions that are loaded at run time: one binary starts with and
+// without a driver, and nothing of CUDA is linked. The table has only the functions that the
+// project calls; to use another function, add a line.
 //
 // The table is plain data. Its functions are those of the driver's documented interface, in the
-// variants of CUDA 12.0, which every driver since R525 has; what is newer is in a second list and
-// null where the driver is older. Nothing of this header needs Abseil: programs that are built on
+// variants of CUDA 12.0, which every driver since R525 has. Newer functions are in a second list,
+// and null in older drivers. This header does not need Abseil, because programs that are built on
 // bare machines use it. Errors as absl::Status are in gpu/driver.h.
 #ifndef GEMINID_GPU_DRIVER_API_H_
 #define GEMINID_GPU_DRIVER_API_H_
@@ -97,7 +97,7 @@ namespace geminid::gpu {
      void**, void**))                                                                            \
   X(launch_host_func, "cuLaunchHostFunc", (CUstream, CUhostFn, void*))
 
-// Since CUDA 12.8, in the variant of then: null in older drivers.
+// Functions since CUDA 12.8, in the variants of then: null in older drivers.
 #define GEMINID_NEWER_DRIVER_FUNCTIONS(X)                                                        \
   X(memcpy_batch_async, "cuMemcpyBatchAsync",                                                    \
     (CUdeviceptr*, CUdeviceptr*, size_t*, size_t, CUmemcpyAttributes*, size_t*, size_t, size_t*, \
@@ -110,19 +110,19 @@ struct DriverApi {
 #undef GEMINID_MEMBER
 };
 
-// Names the driver's library where it is not libcuda.so.1 on the loader's path: a file, or a name
-// that dlopen finds. How tests bring a driver of their own. Not read by set-user-ID programs.
+// Names the driver's library if it is not libcuda.so.1 on the loader's path: a file, or a name that
+// dlopen finds. Tests use it for a driver of their own. Set-user-ID programs ignore it.
 inline constexpr char kDriverPathVariable[] = "GEMINID_LIBCUDA";
 
-// The table of this process's driver, loaded and initialised (cuInit) by the first call; the same
-// one for its life. Null with `error` set where there is no driver or no GPU: that is kept, too.
-// Makes no context and takes no device memory. Thread-safe. A child forked later has no driver.
+// The table of this process's driver. The first call loads and initialises it (cuInit); later ones
+// return the same. Null, with `error` set, if there is no driver or no GPU, then also later. Makes
+// no context and takes no device memory. Thread-safe. A child forked later has no driver.
 const DriverApi* ProcessDriver(std::string* error);
 
-// Fills the table from libcuda.so.1, or from what the variable names. False with `error` set where
-// there is no driver, it is older than R525, or it lacks a function. Does not initialise the
-// driver. What is loaded stays for the life of the process: the driver does not survive being
-// unloaded.
+// Fills the table from libcuda.so.1, or from the library that the variable names. False, with
+// `error` set, if there is no driver, it is older than R525, or it lacks a function. Does not
+// initialise the driver. The library stays loaded for the life of the process: the driver does not
+// survive being unloaded.
 bool LoadDriverApi(DriverApi* api, std::string* error);
 
 // The driver's name, number and words for an error.

@@ -19,7 +19,7 @@ int64_t Now() {
       .count();
 }
 
-// Those of all threads that have used the driver.
+// The begin times of all threads that have used the driver.
 struct Threads {
   std::mutex mutex;
   std::set<const std::atomic<int64_t>*> began;  // guarded by mutex

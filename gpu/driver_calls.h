@@ -1,5 +1,5 @@
-// Which calls of the GPU's driver this process is in, so that one that does not return is noticed:
-// whoever made it cannot say so.
+// Tracks the calls of the GPU's driver that this process is in. A thread whose call does not return
+// cannot report that itself; another thread can.
 #ifndef GEMINID_GPU_DRIVER_CALLS_H_
 #define GEMINID_GPU_DRIVER_CALLS_H_
 
@@ -8,7 +8,7 @@
 
 namespace geminid::gpu {
 
-// This thread uses the driver for as long as it lives. They nest; the outermost counts.
+// While it lives, this thread is in a driver call. Calls nest; the outermost counts.
 class DriverCall {
  public:
   DriverCall();
@@ -17,7 +17,7 @@ class DriverCall {
   ~DriverCall();
 };
 
-// How long the one that began first has lasted; none: no thread is in the driver. Any thread.
+// How long the oldest call has lasted; empty: no thread is in the driver. Any thread.
 std::optional<std::chrono::nanoseconds> LongestDriverCall();
 
 }  // namespace geminid::gpu

@@ -132,7 +132,7 @@ OpenLibrary FindLibrary(const LibraryNames& names, std::string* error) {
   for (const std::string& candidate : candidates) {
     void* const handle = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle != nullptr) return {handle, PathOf(handle, candidate)};
-    if (error->empty()) *error = dlerror();  // of the name that matters most
+    if (error->empty()) *error = dlerror();  // for the name that matters most
   }
   return {};
 }

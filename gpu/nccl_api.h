@@ -1,8 +1,8 @@
-// NCCL, which moves memory between GPUs, as a table of functions found when the program runs:
-// nothing of it is linked. What the project calls of it is here, and nothing else.
+// NCCL, which moves memory between GPUs, as a table of functions that are loaded at run time:
+// nothing of it is linked. The table has only the functions that the project calls.
 //
-// Its header needs the CUDA runtime's, so the types are our own; a test holds them to nccl.h where
-// that is. Nothing of this header needs Abseil.
+// NCCL's header needs the CUDA runtime's, so the types are our own; a test compares them with
+// nccl.h where that is installed. This header does not need Abseil.
 #ifndef GEMINID_GPU_NCCL_API_H_
 #define GEMINID_GPU_NCCL_API_H_
 
@@ -33,7 +33,7 @@ enum class NcclResult : int {
 
 enum class NcclType : int { kUint8 = 1 };
 
-// ncclConfig_t as NCCL 2.14 had it; later versions take it by its size and fill in the rest.
+// ncclConfig_t as in NCCL 2.14; later versions accept it by its size and fill in the rest.
 struct NcclConfig {
   size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -57,8 +57,8 @@ struct NcclConfig {
   X(group_start, "ncclGroupStart", ())                                                           \
   X(group_end, "ncclGroupEnd", ())
 
-// Of later versions: null where the library lacks one of them. 2.19: memory that it is told of may
-// be moved without a copy through memory of its own.
+// Functions of later versions: null if the library lacks one of them. 2.19: registered memory may
+// be moved without a copy through NCCL's own memory.
 #define GEMINID_NEWER_NCCL_FUNCTIONS(X)                                   \
   X(comm_register, "ncclCommRegister", (NcclComm, void*, size_t, void**)) \
   X(comm_deregister, "ncclCommDeregister", (NcclComm, void*))
@@ -73,14 +73,14 @@ struct NcclApi {
   std::string path;                               // of the library's file
 };
 
-// Names the library's file, or "none", in the place of the search (gpu/library_search.h).
+// Names the library's file, or "none", instead of the search (gpu/library_search.h).
 inline constexpr char kNcclPathVariable[] = "GEMINID_LIBNCCL";
 
-// Fills the table. False with `error` set where there is no library, or it is older than 2.14.
+// Fills the table. False, with `error` set, if there is no library or it is older than 2.14.
 bool LoadNcclApi(NcclApi* api, std::string* error);
 
-// The table of this process, loaded by the first call. Null with `error` set, for the process's
-// life, where there is none. Thread-safe.
+// The table of this process, loaded by the first call. Null, with `error` set, for the process's
+// life, if there is no library. Thread-safe.
 const NcclApi* ProcessNccl(std::string* error);
 
 }  // namespace geminid::gpu

@@ -1,8 +1,8 @@
-// NVML, the driver's management library, as a table of functions found when the program runs. It
-// needs no context and takes no device memory, so a process that only looks uses it and not CUDA.
+// NVML, the driver's management library, as a table of functions that are loaded at run time. NVML
+// needs no context and takes no device memory, so processes that only monitor use it, not CUDA.
 //
-// Its header is not part of the CUDA toolkit's minimum, so the types are our own: those of the
-// variants named below, which have not changed since R510. Nothing of this header needs Abseil.
+// NVML's header is not part of the CUDA toolkit's minimum, so the types are our own: those of the
+// variants named below, which have not changed since R510. This header does not need Abseil.
 #ifndef GEMINID_GPU_NVML_API_H_
 #define GEMINID_GPU_NVML_API_H_
 
@@ -46,7 +46,7 @@ struct NvmlProcess {
 
 inline constexpr unsigned kNvmlTextBytes = 96;  // for names, versions and UUIDs
 
-// What is counted: errors that were not corrected, since the driver was loaded or ever.
+// The counters: uncorrected errors, since the driver was loaded (volatile) or ever (aggregate).
 inline constexpr int kNvmlUncorrectedErrors = 1;
 inline constexpr int kNvmlVolatileCounter = 0;
 inline constexpr int kNvmlAggregateCounter = 1;
@@ -58,7 +58,7 @@ struct NvmlEventData {
   NvmlDevice device;
   unsigned long long type;
   unsigned long long data;                  // of kNvmlXidEvents: the Xid
-  unsigned gpu_instance, compute_instance;  // kNvmlNoInstance: it is of the whole GPU
+  unsigned gpu_instance, compute_instance;  // kNvmlNoInstance: of the whole GPU
 };
 
 // One line per function: member, name in the library, parameters.
@@ -84,7 +84,7 @@ struct NvmlEventData {
   X(device_get_gpu_of_mig_device, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",               \
     (NvmlDevice, NvmlDevice*))
 
-// Of the health of GPUs. Null where the library has none such.
+// Functions for the health of GPUs: null if the library lacks them.
 #define GEMINID_NVML_HEALTH_FUNCTIONS(X)                                               \
   X(device_get_total_ecc_errors, "nvmlDeviceGetTotalEccErrors",                        \
     (NvmlDevice, int, int, unsigned long long*))                                       \
@@ -107,12 +107,12 @@ struct NvmlApi {
   const char* (*error_string)(NvmlResult) = nullptr;
 };
 
-// Names the library where it is not libnvidia-ml.so.1 on the loader's path. Not read by set-user-ID
-// programs.
+// Names the library if it is not libnvidia-ml.so.1 on the loader's path. Set-user-ID programs
+// ignore it.
 inline constexpr char kNvmlPathVariable[] = "GEMINID_LIBNVML";
 
-// Fills the table. False with `error` set where there is no library or it lacks a function that it
-// must have. Does not initialise it. What is loaded stays for the life of the process.
+// Fills the table. False, with `error` set, if there is no library or it lacks a required function.
+// Does not initialise NVML. The library stays loaded for the life of the process.
 bool LoadNvmlApi(NvmlApi* api, std::string* error);
 
 }  // namespace geminid::gpu

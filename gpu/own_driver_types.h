@@ -1,7 +1,7 @@
 // The types of the CUDA driver's interface that the project uses, for machines without cuda.h.
 // Layouts and values are those of CUDA 12 and 13; tests/gpu/abi_test.cc compares them with cuda.h
-// where it is. Includes nothing, so that the test can include it within a namespace: include
-// <cstddef> first.
+// where that is installed. Includes nothing, so that the test can include it within a namespace:
+// include <cstddef> first.
 #ifndef GEMINID_GPU_OWN_DRIVER_TYPES_H_
 #define GEMINID_GPU_OWN_DRIVER_TYPES_H_
 

@@ -82,7 +82,7 @@ double CollectiveSeconds(const Machine& machine, uint64_t bytes);
 struct ChunkUpdate {
   uint64_t parameters = 0;  // 0: nothing to update
   bool on_device = false;   // the state lives there; the trace then moves nothing for this chunk
-  // The state lives on the host and goes through the device for its update: so much up, and back.
+  // The state lives on the host; its update streams so many bytes through the device, up and back.
   uint64_t streamed_bytes = 0;
   uint64_t host_bytes = 0;       // state besides weight and gradient
   uint64_t disk_read_bytes = 0;  // state on disk: read before the update, written after it

@@ -1,6 +1,6 @@
-// What zero::Options::stable_addresses costs an operator: of parameters that are on the device, and
-// of those that come for it and leave after it. The second also reads all that came, as a kernel
-// would, so that what a page costs at its first touch counts. The daemon is a private one.
+// The cost of zero::Options::stable_addresses for an operator, with parameters that are on the
+// device and with parameters that are loaded for it and leave after it. The second case also reads
+// what was loaded, so that the first touch of a page counts. The daemon is a private one.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -67,7 +67,7 @@ struct Model {
 void BM_UseOfWhatIsThere(benchmark::State& state) {
   const Model model(64 * kKiB, Placement::kAuto, state.range(0) != 0);
   const std::vector<ParameterId> one = {ParameterId{0}};
-  // The first one stays open, so that its parameter stays.
+  // The first one stays open, so that its parameter stays on the device.
   const Operation held = Must(model.engine->Use(Pass::kEvaluate, one));
   for (auto _ : state) {
     const Operation operation = Must(model.engine->Use(Pass::kEvaluate, one));

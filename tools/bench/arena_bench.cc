@@ -1,5 +1,5 @@
-// What an arena costs where no message is sent: holding a chunk, and finding a place for one.
-// Neither depends on how wide the arena is.
+// The cost of an arena where no message is sent: holding a chunk, and finding a place for one.
+// Neither depends on the size of the arena.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -13,7 +13,7 @@
 namespace geminid {
 namespace {
 
-// The words alone: what Session::TryLease and its release add is in client_bench.
+// The words alone; client_bench measures what Session::TryLease and its release add.
 void BM_LeaseWords(benchmark::State& state) {
   const std::atomic<uint64_t> published{
       shm::StateWord{.residency = shm::Residency::kResident, .generation = 7, .slot = 42}.Encode()};
@@ -27,7 +27,7 @@ void BM_LeaseWords(benchmark::State& state) {
 }
 BENCHMARK(BM_LeaseWords);
 
-// One chunk leaves an arena full of them, and one of its size comes.
+// One chunk leaves a full arena, and another of its size takes a place.
 void BM_FreeAndPlace(benchmark::State& state) {
   constexpr uint64_t kExtents = 1024;
   const uint64_t bytes = static_cast<uint64_t>(state.range(0)) << 30;

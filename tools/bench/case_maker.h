@@ -1,5 +1,5 @@
-// What the benchmarks of kernels that are bound by memory run: cases, which carve their arrays from
-// an arena and say what they move.
+// The cases of benchmarks of memory-bound kernels. A case carves its arrays from an arena and says
+// how many bytes it moves.
 #ifndef GEMINID_TOOLS_BENCH_CASE_MAKER_H_
 #define GEMINID_TOOLS_BENCH_CASE_MAKER_H_
 
@@ -34,8 +34,8 @@ inline void Require(kernels::Status status) {
   if (status != kernels::Status::kOk) Fail(kernels::StatusName(status));
 }
 
-// The memory of a case, filled afresh, from whose start it carves its arrays. There are two, for
-// the two that are compared; who makes a case says for which.
+// The memory of a case, filled anew; the case carves its arrays from its start. There are two
+// arenas, one for each of the two compared cases; whoever makes a case sets `side`.
 class Arena {
  public:
   static inline int side = 0;
@@ -51,10 +51,10 @@ class Arena {
 
  private:
   static size_t Bytes() { return kBytesPerParameter * kParameters + (size_t{16} << 20); }
-  // Between arrays: whole cache lines, and no power of two, since arrays at a distance of one share
-  // cache sets and banks of memory and run at half the speed.
+  // The gap between arrays: whole cache lines, and no power of two, because arrays at such a
+  // distance share cache sets and banks of memory and run at half the speed.
   static constexpr size_t kStagger = 64 * 1237;
-  // As bf16 and as fp32 near 0.01: ordinary values, whatever type reads them.
+  // A byte that makes values near 0.01, as bf16 and as fp32: ordinary for whatever type reads them.
   static constexpr int kFill = 0x3C;
 
   static uint8_t* Base(int side) {
@@ -72,16 +72,16 @@ class Arena {
   size_t used_ = 0;
 };
 
-// Something to run over [0, kParameters), in parts.
+// Work over [0, kParameters), in parts.
 struct Work {
   std::function<void(kernels::ThreadPool&)> run;
   double bytes_per_parameter = 0;
 };
 
-// Makes its arrays in an arena, and says what it moves.
+// A case: makes its arrays in an arena, and says what it moves.
 struct Case {
   Work work;
-  Work in_cache;  // as often on the same few elements: the arithmetic alone
+  Work in_cache;  // repeated on the same few elements: the arithmetic alone
   std::vector<Traffic> traffic;
   bool streaming = false;
 };
@@ -93,7 +93,7 @@ Work Granules(Body body) {
 
 class CaseMaker {
  public:
-  // An array that is read and, if `writes`, written: in place, or beside itself.
+  // An array that is read and, with `writes`, written: in place, or to a second array.
   template <typename T>
   std::pair<T*, T*> Both(bool in_place) {
     T* const from = arena_.Take<T>(kParameters);

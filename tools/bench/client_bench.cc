@@ -1,5 +1,5 @@
-// What the client library costs: leases, transfers against plain memcpy, and how long a process
-// waits for its first chunk. The daemon is a private one.
+// The costs of the client library: leases, transfers compared with plain memcpy, and the time until
+// a process has its first chunk. The daemon is a private one.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -61,7 +61,7 @@ void BM_LeaseAndRelease(benchmark::State& state) {
 }
 BENCHMARK(BM_LeaseAndRelease);
 
-// A request to the daemon and its answer, from a thread that sleeps meanwhile.
+// A request to the daemon and its answer; the calling thread sleeps meanwhile.
 void BM_RequestAndAnswer(benchmark::State& state) {
   const std::unique_ptr<Session> session = Connect(kMiB);
   for (auto _ : state) Must(session->ReserveWorkspace(4096, false).Wait());
@@ -93,7 +93,7 @@ void BM_TransferUnderTicket(benchmark::State& state) {
 }
 BENCHMARK(BM_TransferUnderTicket)->Arg(1)->Arg(4)->Arg(16)->Arg(64)->UseRealTime();
 
-// As training does it: several under way at a time.
+// As in training: several transfers in flight.
 void BM_TransfersInParallel(benchmark::State& state) {
   constexpr size_t kChunks = 8;
   const auto bytes = static_cast<uint64_t>(state.range(0)) * kMiB;

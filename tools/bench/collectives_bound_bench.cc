@@ -1,16 +1,16 @@
-// How far the collectives of two ranks in shared memory are from what memory allows, and from TCP
-// over loopback. Two ranks, as threads, copy memory, call the one and call the other, in turns;
-// each round begins together, and medians are compared, so that a busy machine slows all alike.
+// How far the collectives of two ranks in shared memory are from the memory's limit, and from TCP
+// over loopback. Two ranks, as threads, copy memory, call the one and call the other, in turns. All
+// rounds begin together, and medians are compared, so that a busy machine slows all alike.
 //
-// The bound: a rank cannot do with less traffic of memory than reading its inputs and writing its
-// outputs once, at the rate that copies of both ranks at the same time have. Of S bytes, n = S / 2:
+// The bound: a rank needs at least the memory traffic of reading its inputs and writing its outputs
+// once, at the rate of simultaneous copies by both ranks. Of S bytes, n = S / 2:
 //
 //   all-gather       reads the peer's n and writes it:            2 n, a copy of n
 //   reduce-scatter   reads its own and the peer's n, writes n:    3 n
 //   all-reduce       both:                                        5 n
 //
-//   of_bound    the bound's time over the collective's; 1 cannot be passed but by what caches keep
-//   over_tcp    the time over TCP over the collective's
+//   of_bound    the bound's time over the collective's; above 1 only by the effect of caches
+//   over_tcp    TCP's time over the collective's
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -33,11 +33,11 @@ namespace {
 
 constexpr int kRanks = 2;
 const int kRounds = bench::Size(15, 1);
-constexpr size_t kLeastBytes = size_t{8} << 20;  // of a round
+constexpr size_t kLeastBytes = size_t{8} << 20;  // moved by a round
 
 struct Collective {
   const char* name;
-  // Reads and writes of a rank, in halves of the whole.
+  // Reads and writes of a rank, in halves of the buffer.
   double halves_moved;
   std::function<absl::Status(Communicator&, std::vector<float>& whole, std::vector<float>& half)>
       call;
@@ -88,7 +88,7 @@ class Rounds {
   void RunRank(int rank) {
     const auto index = static_cast<size_t>(rank);
     std::vector<float> whole(count_, 1), half(count_ / kRanks, 1), copied(count_ / kRanks);
-    for (int round = -1; round < kRounds; ++round) {  // the first pays for pages
+    for (int round = -1; round < kRounds; ++round) {  // the first round touches pages
       Time(rank, round, &seconds_.copy, [&] {
         std::memcpy(copied.data(), half.data(), half.size() * sizeof(float));
         benchmark::ClobberMemory();
@@ -102,7 +102,7 @@ class Rounds {
     bench::Must(collective_.call(communicator, whole, half));
   }
 
-  // From both ranks' beginning to both ranks' end.
+  // From the time when both ranks begin to the time when both have ended.
   void Time(int rank, int round, std::vector<double>* seconds, const std::function<void()>& call) {
     together_.arrive_and_wait();
     const auto began = std::chrono::steady_clock::now();
@@ -114,7 +114,7 @@ class Rounds {
 
   const Collective& collective_;
   const size_t count_;
-  const int calls_;  // in a row, beside which waking up at the ends counts for little
+  const int calls_;  // in a row, so that wake-ups at the ends count little
   const std::vector<std::unique_ptr<Communicator>> shm_;
   const std::vector<std::unique_ptr<Communicator>> tcp_;
   std::barrier<> together_{kRanks};

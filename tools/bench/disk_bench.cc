@@ -1,5 +1,5 @@
 // Extents to and from a disk, with their checksums: by io_uring and by threads. The folder is
-// $GEMINID_DISK_BENCH, or that of temporary files. Beside it, in the same folder:
+// $GEMINID_DISK_BENCH, or that of temporary files. To compare, run in the same folder:
 //
 //   fio --name=x --directory=FOLDER --size=1G --bs=1M --iodepth=64 --ioengine=io_uring --direct=1
 //       --rw=read (or write) --end_fsync=1
@@ -49,7 +49,7 @@ class Disk {
     io_ = std::make_unique<ExtentIo>(files_, map_, std::move(io), absl::Minutes(5), &traffic_);
   }
 
-  // All extents, some under way at a time.
+  // All extents, with several in flight.
   void Write(uint64_t version) {
     std::deque<ExtentIo::Ticket> under_way;
     for (size_t extent = 0; extent < map_.size(); ++extent) {

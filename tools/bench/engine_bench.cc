@@ -1,6 +1,6 @@
-// What one request costs the daemon, however many sessions and chunks there are beside it. Each
-// number of sessions has a world of its own, so that with --benchmark_enable_random_interleaving
-// they are compared within one run; all take 10 GiB, those of the smallest form 0.2 GiB.
+// The daemon's cost of one request, for several numbers of other sessions and chunks. Each number
+// of sessions has a world of its own, so that --benchmark_enable_random_interleaving can compare
+// them within one run. All together take 10 GiB, or 0.2 GiB in the smallest form.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -44,11 +44,11 @@ class World {
     return *world;
   }
 
-  // Of the first session, if each was placed that this returned: they leave in the order they came.
+  // The first session's next absent chunk, if each one returned was placed: chunks leave in order.
   ChunkId NextAbsent() { return ChunkId{next_++ % kChunks}; }
   SessionId first() const { return sessions_.front(); }
 
-  // The answer, if there is one.
+  // Returns the answer, if there is one.
   shm::Response Send(SessionId session, shm::RequestOp op, ChunkId chunk, uint16_t flags,
                      uint64_t argument, uint64_t bytes = 0) {
     shm::Request request{};
@@ -66,14 +66,14 @@ class World {
     engine_->HandleRequest(session, request, now_, &out_);
     return out_.empty() ? shm::Response{} : out_.front().response;
   }
-  // Two requests.
+  // Sends two requests.
   bool PlaceAndPublish(SessionId session, ChunkId chunk) {
     const shm::Response placed =
         Send(session, shm::RequestOp::kAllocateExtent, chunk, shm::kMayEvict, shm::kAnyOffset);
     const shm::Response published = Send(session, shm::RequestOp::kPublish, chunk, 0, 0);
     return placed.op == shm::ResponseOp::kDone && published.op == shm::ResponseOp::kDone;
   }
-  // Two requests.
+  // Sends two requests.
   bool WriteBack(SessionId session, ChunkId chunk) {
     const shm::Response ticket =
         Send(session, shm::RequestOp::kTransfer, chunk, 0, 0, shm::kSlotBytes);
@@ -85,7 +85,7 @@ class World {
 
  private:
   explicit World(uint32_t sessions) {
-    // Each tenant has to leave as many free as it has.
+    // Each tenant must leave as many records free as it has.
     const uint32_t records = (sessions + 1) * kChunks;
     blocks_ = std::vector<Block>(core::Manifest::BytesFor(records) / sizeof(Block));
     core::EngineOptions options;
@@ -123,8 +123,8 @@ class World {
   std::vector<core::Outgoing> out_;
 };
 
-// One session works; all the others are there, as full as it is. Four requests: a chunk comes and
-// another one leaves for it, it is published, and it is copied to its home.
+// One session works; all the others are as full as it is. Four requests: a chunk is placed and
+// evicts another one, it is published, and it is copied to its home.
 void BM_FourRequests(benchmark::State& state) {
   World& world = World::Of(static_cast<uint32_t>(state.range(0)));
   for (auto _ : state) {
@@ -136,8 +136,8 @@ void BM_FourRequests(benchmark::State& state) {
   }
 }
 
-// A queue of transfers in every session, on a link that all share: one copy ends, whose turn it is
-// begins, and a new transfer is queued in its place.
+// A queue of transfers in every session, on a link that all share. One copy ends, the next one in
+// turn begins, and a new transfer is queued in its place.
 class Queues {
  public:
   static Queues& Of(uint32_t sessions) {

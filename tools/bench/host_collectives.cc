@@ -1,12 +1,12 @@
 // One rank of a job on several hosts: how long collectives take over hosts and ranks, and over TCP
-// alone. tools/bench/collectives-over-hosts starts it on hosts that it makes of this one.
+// alone. tools/bench/collectives-over-hosts starts it on hosts that it simulates on this one.
 //
 //   host_collectives OPERATION DTYPE MEGABYTES ROUNDS
 //
-// OPERATION is all-reduce, reduce-scatter or all-gather, DTYPE float32 or bfloat16. The two take
-// turns. Rank 0 prints a line of JSON: the seconds of each round, from the last rank's start to the
-// last one's end, the bytes that this rank received over TCP in one round, how many reductions went
-// from host to host, and by which measured costs.
+// OPERATION is all-reduce, reduce-scatter or all-gather, DTYPE float32 or bfloat16. The two kinds
+// take turns. Rank 0 prints a line of JSON: the seconds of each round, from the last rank's start
+// to the last one's end; the bytes that this rank received over TCP in one round; how many
+// reductions went from host to host; and the measured costs that decided this.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // large_batch [picture.svg]: trains with LAMB and LARS at a batch of 512 and at 16 times that, each
-// with its paper's scaling of the learning rate, prints what comes of it and draws the curves.
-// Deterministic; exits 1 if a large batch ends more than 2 % above its small one, which the few
-// steps of the smallest form do not tell.
+// with its paper's scaling of the learning rate. Prints the losses and draws the curves.
+// Deterministic. Exits 1 if a large batch ends more than 2 % above its small one; the smallest form
+// has too few steps to tell.
 #include <cstdio>
 #include <fstream>
 #include <string>

@@ -16,7 +16,7 @@ constexpr size_t kInputs = 16;
 constexpr size_t kHidden = 32;
 constexpr size_t kClasses = 4;
 
-// Of one flat array: W1 (hidden x inputs), b1, W2 (classes x hidden), b2.
+// The parts of one flat array: W1 (hidden x inputs), b1, W2 (classes x hidden), b2.
 constexpr size_t kB1 = kHidden * kInputs;
 constexpr size_t kW2 = kB1 + kHidden;
 constexpr size_t kB2 = kW2 + kClasses * kHidden;
@@ -222,7 +222,7 @@ LargeBatchRun LarsRun(size_t batch, size_t small_batch, size_t epochs) {
   LargeBatchRun run;
   const double times = static_cast<double>(batch) / static_cast<double>(small_batch);
   run.optimizer.kind = kernels::OptimizerKind::kLars;
-  // Of the order of 1: biases start at 0 and are not adapted until they have left it, so the rate
+  // Of the order of 1: biases start at 0 and are not adapted until they are nonzero, so the rate
   // must suit an unadapted step too.
   run.optimizer.lars.trust_coefficient = 1.0;
   run.optimizer.lars.learning_rate = 0.002 * times;

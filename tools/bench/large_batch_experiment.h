@@ -8,14 +8,14 @@
 
 #include "kernels/optimizers/optimizer.h"
 
-// Does a layer-wise optimizer, with the scaling rule of its paper, reach at 16 times the batch and
-// a sixteenth of the steps the loss that it reaches at the small batch?
+// Does a layer-wise optimizer, with the scaling rule of its paper, reach the loss of the small
+// batch at 16 times the batch and a sixteenth of the steps?
 //
-// A network of one hidden layer learns the classes that a teacher network draws, at random by its
-// probabilities, so that the loss has a floor well above 0. Everything follows from the seed.
+// A network with one hidden layer learns the classes that a teacher network draws at random by its
+// probabilities, so the loss has a floor well above 0. Everything follows from the seed.
 namespace geminid::bench {
 
-// What is learnt: `samples` inputs and their classes.
+// The training data: `samples` inputs and their classes.
 struct LargeBatchProblem {
   explicit LargeBatchProblem(size_t samples, uint64_t seed = 1);
 
@@ -30,7 +30,7 @@ struct LargeBatchRun {
   kernels::OptimizerOptions optimizer;  // its learning rate is the peak
   size_t batch = 512;
   size_t epochs = 16;
-  double warm_up = 0.1;  // of all steps; linear. From there the rate falls to 0 as a cosine
+  double warm_up = 0.1;  // of all steps, linear; then the rate falls to 0 as a cosine
 };
 
 struct LossPoint {
@@ -49,8 +49,8 @@ struct LargeBatchResult {
 // Trains. Empty curve if the optimizer refused a step (e.g. it diverged).
 LargeBatchResult Train(const LargeBatchProblem& problem, const LargeBatchRun& run);
 
-// LAMB with the rate of the small batch times sqrt(batch / small_batch); LARS with it times
-// batch / small_batch.
+// LAMB with the small batch's rate times sqrt(batch / small_batch); LARS with that rate times batch
+// / small_batch.
 LargeBatchRun LambRun(size_t batch, size_t small_batch, size_t epochs);
 LargeBatchRun LarsRun(size_t batch, size_t small_batch, size_t epochs);
 
@@ -59,11 +59,11 @@ struct LargeBatchCurve {
   LargeBatchResult result;
 };
 
-// Between two numbers, those that a person would write on an axis: the multiples of 1, 2 or 5 times
-// a power of ten, at most seven.
+// The numbers that a person would write on an axis between two numbers: the multiples of 1, 2 or 5
+// times a power of ten, at most seven.
 std::vector<double> NiceTicks(double least, double most);
 
-// The curves over the samples seen, with the floor, as a picture.
+// A picture of the curves over the samples seen, with the floor.
 std::string LargeBatchSvg(const std::vector<LargeBatchCurve>& curves, double floor);
 
 }  // namespace geminid::bench

@@ -12,9 +12,9 @@ namespace {
 
 constexpr double kWidth = 720, kHeight = 420;
 constexpr double kLeft = 70, kRight = 20, kTop = 40, kBottom = 60;
-// The end of training is what counts: losses far above the floor are cut off.
+// The end of training matters: losses far above the floor are cut off.
 constexpr double kMostOfFloor = 1.4;
-// Told apart by eyes that see no red or no green (Okabe and Ito).
+// Colours that people with red-green blindness can tell apart (Okabe and Ito).
 constexpr std::array kColours = {"#0072b2", "#56b4e9", "#d55e00", "#e69f00"};
 
 std::string Format(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -75,7 +75,7 @@ std::vector<double> NiceTicks(double least, double most) {
   constexpr int kMostTicks = 7;
   if (!(most > least)) return {least};
   const double rough = (most - least) / (kMostTicks - 1);
-  // Divided rather than multiplied by a power of ten below 1, which no double is.
+  // Divides instead of multiplying by a negative power of ten, which no double represents exactly.
   const int power = static_cast<int>(std::floor(std::log10(rough)));
   const double ten = std::pow(10.0, std::abs(power));
   for (const int digit : {1, 2, 5, 10}) {

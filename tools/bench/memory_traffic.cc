@@ -13,7 +13,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr size_t kLineBytes = 64;
 constexpr size_t kGroup = 64;  // elements, so an array has bytes_per_element lines in a group
-constexpr size_t kPrefetchElements = 256;  // as the kernels do
+constexpr size_t kPrefetchElements = 256;  // as in the kernels
 
 template <bool kStreaming>
 HWY_INLINE uint64_t Move(const Traffic* arrays, size_t count, size_t begin, size_t end) {

@@ -1,9 +1,9 @@
 // Speed of the transformer kernels on one core, at the shapes of a small GPT-2 (hidden 768, 12
 // heads of 64, vocabulary 50257) on 256 tokens. Counters: FLOP/s for products, bytes/s moved for
-// the rest. `of_library` is the speed of a product over that of one call of oneDNN on dense fp32
-// operands, the two in turn: below 0.9 the library could do better. `of_copies` is the
-// speed of a bf16 product over that of the same call on fp32 copies, whose result is rounded: what
-// a caller of oneDNN can do where the processor does not multiply bf16.
+// the others. `of_library` is the speed of a product over that of one oneDNN call on dense fp32
+// operands, measured in turn: below 0.9 the library could do better. `of_copies` is the speed of a
+// bf16 product over that of the same call on fp32 copies with a rounded result: what a caller of
+// oneDNN can do where the processor does not multiply bf16.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -118,8 +118,8 @@ double ThreadSeconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// Runs the two in turn, so that a machine whose speed drifts slows both. The median over the pairs
-// of the base's processor time over the other's.
+// Runs the two in turn, so that a machine whose speed drifts slows both. Returns the median over
+// the pairs of the base's processor time over the other's.
 template <typename Base, typename Other>
 double MedianRatio(benchmark::State& state, const Base& base, const Other& other) {
   const auto timed = [&state](const auto& product) {
@@ -136,7 +136,7 @@ double MedianRatio(benchmark::State& state, const Base& base, const Other& other
   return ratios[ratios.size() / 2];
 }
 
-// bf16 beside fp32: `of_fp32`.
+// Reports bf16 over fp32 as `of_fp32`.
 void BM_MatmulOfFloat(benchmark::State& state, const MatmulShape& shape) {
   Product<BFloat16> narrow(shape);
   Product<float> wide(shape);
@@ -170,7 +170,7 @@ struct LibraryCall {
   Tensor<uint8_t> scratchpad;
 };
 
-// T beside that call: `of_library`.
+// Reports T over that call as `of_library`.
 template <typename T>
 void BM_MatmulOfLibrary(benchmark::State& state, const MatmulShape& shape) {
   Product<T> product(shape);
@@ -179,7 +179,7 @@ void BM_MatmulOfLibrary(benchmark::State& state, const MatmulShape& shape) {
       state, [&] { return library.Run(); }, [&] { return product.Run(); });
 }
 
-// bf16 beside that call on copies of the operands, whose result is rounded: `of_copies`.
+// Reports bf16 over that call on copies, with a rounded result, as `of_copies`.
 void BM_MatmulOfCopies(benchmark::State& state, const MatmulShape& shape) {
   Product<BFloat16> product(shape), dense(Dense(shape));
   LibraryCall library(shape);
@@ -217,7 +217,7 @@ void RegisterMatmuls() {
   add("weight_gradient_accumulated",
       LinearBackwardWeightShape(kTokens, kHidden, 4 * kHidden, true));
   add("logits", LinearForwardShape(kTokens, kHidden, kVocabulary, false));
-  // A part of a wider matrix, as queries, keys and values are of one.
+  // A slice of a wider matrix, like the one that holds queries, keys and values.
   MatmulShape third = LinearBackwardInputShape(kTokens, kHidden, kHidden);
   third.b_stride = 3 * kHidden;
   add("third", third);
@@ -275,7 +275,7 @@ struct AttentionBench {
     return AttentionBackward<T>(shape, saved, View(dq), View(dk), View(dv), workspace.data(),
                                 workspace.size());
   }
-  // Of one product over the causal half of the scores.
+  // The operations of one product over the causal half of the scores.
   double Flop() const {
     const auto t = static_cast<double>(shape.sequence);
     return 8 * t * (t + 1) * static_cast<double>(shape.head_dim);

@@ -1,4 +1,4 @@
-// A benchmark that cannot run has no figures: it says why and ends.
+// A benchmark that cannot run prints why and exits without figures.
 #ifndef GEMINID_TOOLS_BENCH_MUST_H_
 #define GEMINID_TOOLS_BENCH_MUST_H_
 
@@ -11,7 +11,7 @@
 
 namespace geminid::bench {
 
-// Any thread. Ends the program as exit() does, so that a private daemon ends with it.
+// Any thread. Ends the program by exit(), so that a private daemon ends with it.
 inline void Must(const absl::Status& status) {
   if (status.ok()) return;
   std::fprintf(stderr, "%s\n", status.ToString().c_str());

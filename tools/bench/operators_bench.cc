@@ -1,6 +1,6 @@
-// What the engine's calls cost the thread of a trainer whose model fits the device, in thread time:
-// a unit of nine parameters is used and finished, and gradients of small tensors are added one by
-// one. The parameters of a unit share a chunk, or have one each. The daemon is a private one.
+// The thread time that the engine's calls cost a trainer whose model fits the device: a unit of
+// nine parameters is used and finished, and gradients of small tensors are added one by one. The
+// parameters of a unit share a chunk, or have one each. The daemon is a private one.
 #include <benchmark/benchmark.h>
 #include <time.h>
 
@@ -26,7 +26,7 @@ using bench::Must;
 const int64_t kMostUnits = bench::Size(64, 8);
 constexpr uint32_t kParametersOfUnit = 9;  // as a block of LLaMA has
 constexpr int64_t kElements = 64;
-constexpr int kPlanned = 3;  // micro-batches until a plan is in force, and more
+constexpr int kPlanned = 3;  // micro-batches after which a plan is certainly in force
 
 double ThreadSeconds() {
   timespec now = {};
@@ -34,7 +34,7 @@ double ThreadSeconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Adds what a call takes to a total.
+// Adds the time of a call to a total.
 class Meter {
  public:
   template <typename Call>

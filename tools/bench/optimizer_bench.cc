@@ -1,12 +1,12 @@
-// Kernels that are bound by memory, each against something measured in turn with it: the same loads
-// and stores without the arithmetic ("traffic"), or another form of the kernel. Ratios are medians
-// over pairs of neighbouring runs, so that a machine that slows down slows both.
+// Memory-bound kernels, each measured in turn with a baseline: the same loads and stores without
+// the arithmetic ("traffic"), or another form of the kernel. Ratios are medians over pairs of
+// neighbouring runs, so that a machine that slows down slows both.
 //
 //   optimizer_bench --benchmark_filter=traffic
 //
-// Counters: ratio, what the title says, larger is better; GBps, every byte read or written counted
-// once (a cache line that an ordinary store first has to read is not counted); base_GBps, the same
-// of what it is compared with; Gparam, 1e9 parameters a second; B_param, bytes per parameter.
+// Counters: ratio, named by the title, larger is better; GBps, every byte read or written counted
+// once (the read of a cache line before an ordinary store does not count); base_GBps, the same for
+// the baseline; Gparam, 1e9 parameters a second; B_param, bytes per parameter.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -98,7 +98,7 @@ Case HalfMoments(bool in_place) {
   });
 }
 
-// AdamW as an array library would do it: sixteen passes, temporaries in memory.
+// AdamW as in an array library: sixteen passes, temporaries in memory.
 Case Unfused() {
   CaseMaker make;
   const auto w = make.Both<float>(true), m = make.Both<float>(true), v = make.Both<float>(true);
@@ -179,7 +179,7 @@ Case Stream(int reads) {
   return make.Make(true, [](const Granule&) {});
 }
 
-// The same work with the dispatch held to AVX2.
+// The same work with the dispatch limited to AVX2.
 Work OnAvx2(Work work) {
   const auto run = work.run;
   work.run = [run](ThreadPool& pool) {
@@ -256,7 +256,7 @@ void AgainstTraffic(const std::string& name, MakeCase make) {
       Per::kByte);
 }
 
-// The arithmetic alone against the whole, on one core.
+// The arithmetic alone over the whole, on one core.
 template <typename MakeCase>
 void InCache(const std::string& name, MakeCase make) {
   Register(

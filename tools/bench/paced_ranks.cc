@@ -17,7 +17,7 @@ namespace {
 
 using Ticks = LinkTime::duration;
 
-// Before each message goes another, which says when it arrives.
+// Before each message it sends another one, with the arrival time of the message.
 class PacedBackend final : public CommunicatorBackend {
  public:
   PacedBackend(std::unique_ptr<Communicator> inner, const LinkSpeed& speed, LinkClock clock)
@@ -53,7 +53,7 @@ class PacedBackend final : public CommunicatorBackend {
   absl::Status DoAllToAll(const Operation&, const std::byte*, std::byte*) override {
     return Refuse("AllToAll");
   }
-  // Carries no bytes: the links have nothing to slow down.
+  // A barrier carries no bytes, so the links do not slow it down.
   absl::Status DoBarrier(const Operation&) override { return Poison(inner_->Barrier()); }
   void DoAbort(const absl::Status& status) override {
     inner_->Abort(std::string(status.message()));

@@ -19,11 +19,11 @@ struct LinkSpeed {
   LinkSeconds per_byte{0};
 };
 
-// One way from a rank to another. It carries one message at a time; those behind it wait there.
+// One way from a rank to another. It carries one message at a time; later messages wait in order.
 class Link {
  public:
   explicit Link(const LinkSpeed& speed) : speed_(speed) {}
-  // When a message arrives that is handed over now. Messages are handed over in order.
+  // The arrival time of a message that is handed over now. Messages are handed over in order.
   LinkTime Carry(LinkTime now, size_t bytes);
 
  private:
@@ -37,12 +37,12 @@ struct LinkClock {
 };
 LinkClock SteadyLinkClock();
 
-// Of `ranks` and of all subsets that are made of it: Send and Receive as they are, but a Receive
-// returns no sooner than the link between the two would have brought the message. Every two ranks
-// of every subset have a link of their own each way, which begins when the backend takes the
-// message: one that holds a Send until its Receive is a slower network. A Barrier takes the time
-// that it takes without links. UNIMPLEMENTED: anything else. All ranks on one machine, which has
-// one steady clock.
+// Paces `ranks` and all their subsets. Send and Receive work as before, but a Receive returns no
+// sooner than the link between the two ranks would have delivered the message. Every two ranks of
+// every subset have their own link each way. A message enters it when the backend takes the
+// message, so a backend that holds a Send until its Receive makes a slower network. A Barrier takes
+// no link time. Other operations: UNIMPLEMENTED. All ranks run on one machine, with one steady
+// clock.
 std::unique_ptr<Communicator> PaceRanks(std::unique_ptr<Communicator> ranks, const LinkSpeed& speed,
                                         LinkClock clock = SteadyLinkClock());
 

@@ -1,22 +1,22 @@
-// How long the schedules of a pipeline take on its executor, against what their timeline says, over
-// links of several speeds. Four ranks in shared memory, as threads, whose stages stand still for
-// the time of their work instead of computing, so that two processors play four stages; between
-// them paced links, each of which carries one message at a time. Every schedule takes turns with
-// 1F1B in the same threads over the same kind of links, and medians are compared.
+// How long the schedules of a pipeline take on its executor, compared with their timeline, over
+// links of several speeds. Four ranks are threads over shared memory; their stages sleep for the
+// time of their work, so that two processors play four stages. Between them are paced links, each
+// of which carries one message at a time. Every schedule takes turns with 1F1B in the same threads
+// over the same kind of links, and medians are compared.
 //
-// A whole stage's forward takes kForward, either half of its backward as long; a part of two takes
-// half of it. What passes between two parts is as large, however many there are.
+// A whole stage's forward takes kForward, and each half of its backward as long; a part of two
+// takes half of it. Messages between parts have the same size, however many parts there are.
 //
 //   link             a message's time, in hundredths of a stage's forward
 //   time, bubble     measured: of all micro-batches, and the share of it without work
-//   predicted        by the timeline, in seconds, each message with its link's time but none that
-//                    waits for another on the link; bubble_predicted is of it
-//   without_link     the same where messages take no time
-//   over_predicted   the time over the predicted one
-//   over_1f1b        the time over 1F1B's, both measured; over_1f1b_predicted, both predicted
+// predicted        by the timeline, in seconds. Each message takes its link's time, but none
+// waits                    for another on the link; bubble_predicted is of this timeline
+// without_link     the same if messages take no time   over_predicted   the time over the
+// predicted one   over_1f1b        the time over 1F1B's, both measured; over_1f1b_predicted,
+// both predicted
 //
-// The executor sends the gradient of the input before the stage computes those of the weights, and
-// the timeline is asked for that. "1f1b whole" has a stage that, as the trainer's, has no halves.
+// The executor sends the gradient of the input before the stage computes those of the weights; the
+// timeline assumes that too. "1f1b whole" has a stage without halves, like the trainer's.
 #include <benchmark/benchmark.h>
 #include <sys/prctl.h>
 
@@ -46,13 +46,13 @@ constexpr int kMicroBatches = 8;
 const int kRounds = bench::Size(9, 1);
 const LinkSeconds kForward = std::chrono::milliseconds(bench::Size(8, 1));
 constexpr LinkSeconds kLatency = std::chrono::microseconds(200);
-constexpr size_t kMessageBytes = 4096;  // many fit the memory between two ranks: a send returns
+constexpr size_t kMessageBytes = 4096;  // many fit the memory between two ranks, so a send returns
 
 struct Kind {
   const char* name;
   PipelineKind schedule;
   int parts;
-  bool halves = true;  // of a backward
+  bool halves = true;  // whether a backward has two halves
 };
 constexpr Kind kKinds[] = {{"1f1b", PipelineKind::k1F1B, 1},
                            {"interleaved", PipelineKind::kInterleaved, 2},
@@ -63,13 +63,13 @@ PipelineShape ShapeOf(const Kind& kind) {
   return {kind.schedule, kStages, kMicroBatches, kind.parts};
 }
 
-// In seconds.
+// The costs in seconds.
 PipelineCosts CostsOf(const Kind& kind, LinkSeconds transfer) {
   const double part = kForward.count() / kind.parts;
   return {part, part, part, transfer.count()};
 }
 
-// What the executor makes of a backward: its halves one after the other.
+// The executor's form of a backward: its halves one after the other.
 PipelineSchedule WithHalves(const PipelineSchedule& schedule) {
   PipelineSchedule halves(schedule.size());
   for (size_t stage = 0; stage < schedule.size(); ++stage) {
@@ -84,7 +84,7 @@ PipelineSchedule WithHalves(const PipelineSchedule& schedule) {
   return halves;
 }
 
-// What the executor runs where links take `made_for`, if they take `transfer`.
+// The timeline of a schedule made for links of `made_for`, on links that take `transfer`.
 PipelineTimeline Predict(const Kind& kind, LinkSeconds made_for, LinkSeconds transfer) {
   const PipelineShape shape = ShapeOf(kind);
   const auto schedule = Must(MakePipelineSchedule(shape, CostsOf(kind, made_for)));
@@ -92,7 +92,7 @@ PipelineTimeline Predict(const Kind& kind, LinkSeconds made_for, LinkSeconds tra
       RunSchedule(shape, kind.halves ? WithHalves(schedule) : schedule, CostsOf(kind, transfer)));
 }
 
-// A processor that is another machine's.
+// A stage that sleeps for its work, as if another machine's processor did it.
 class StandingStage : public PipelineStage {
  public:
   explicit StandingStage(const Kind& kind) : part_(kForward / kind.parts), halves_(kind.halves) {}
@@ -131,7 +131,7 @@ class Turns {
     }
   }
 
-  // Of the kind, and of 1F1B.
+  // The times of the kind, and of 1F1B.
   std::array<std::vector<double>, 2> Run() {
     std::vector<std::thread> threads;
     for (auto& rank : ranks_) threads.emplace_back([&] { RunRank(*rank); });
@@ -141,13 +141,13 @@ class Turns {
 
  private:
   void RunRank(Communicator& rank) {
-    ::prctl(PR_SET_TIMERSLACK, 1);  // nanosecond, for which a sleep may be too long
+    ::prctl(PR_SET_TIMERSLACK, 1);  // nanosecond: a sleep may be too long by this
     std::vector<std::unique_ptr<PipelineExecutor>> executors;
     for (const Kind& kind : kinds_) {
       executors.push_back(Must(PipelineExecutor::Make(ShapeOf(kind), CostsOf(kind, transfer_),
                                                       kMessageBytes / sizeof(float), rank)));
     }
-    for (int round = -1; round < kRounds; ++round) {  // the first pays for pages
+    for (int round = -1; round < kRounds; ++round) {  // the first round touches pages
       for (size_t turn = 0; turn < kinds_.size(); ++turn) {
         StandingStage stage(kinds_[turn]);
         together_.arrive_and_wait();

@@ -92,7 +92,7 @@ PlannerOptions Options(bool weights_change, Objective objective) {
   return options;
 }
 
-// All gradients find room, and take as long to leave as the iteration lasts.
+// All gradients have room, and take as long to leave as the iteration lasts.
 Trace Roomy(int length, bool unequal, bool trained) {
   Trace trace = Chain(length, unequal, trained);
   trace.arena_bytes = static_cast<std::uint64_t>(length + 2) * 64 * kMebibyte;
@@ -107,8 +107,8 @@ void RunLongDrains(benchmark::State& state) {
   Run(state, trace, options);
 }
 
-// A step's trace: forward and backward as models have them, or in random order. Copies stay valid
-// where nothing is trained. By the objective.
+// A step's trace: forward and backward as in models, or in random order. Without training, copies
+// stay valid. One plan per objective.
 void RegisterPlans() {
   using Make = Trace (*)(int, bool, bool);
   const auto add = [](const std::string& name, Make make, bool unequal, bool trained,

@@ -1,11 +1,11 @@
-// How soon a killed daemon's successor serves.
+// How soon the next daemon serves after one is killed.
 //
 //   restart_time [KILLS [CHUNKS [GIB]]]
 //
-// A session has an arena of GIB (64), which is memory in name only, and CHUNKS (65536) chunks that
-// share it. A daemon of its own is killed KILLS (50) times; the next one is started at once, and a
-// request sent at the moment of the kill is waited for. Prints the median, the 99th percentile and
-// the longest of those times.
+// A session has an arena of GIB (64), which uses almost no memory, and CHUNKS (65536) chunks that
+// share it. Its private daemon is killed KILLS (50) times. The next daemon starts at once, and the
+// program waits for a request sent at the moment of the kill. Prints the median, the 99th
+// percentile and the longest of those times.
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
-// How much a benchmark does: as much as its figures need, or as little as shows that it runs and
-// prints them, which is what the tests ask of it.
+// The amount of work of a benchmark: enough for its figures, or just enough to show that it runs
+// and prints them, as tests want it.
 #ifndef GEMINID_TOOLS_BENCH_SIZE_H_
 #define GEMINID_TOOLS_BENCH_SIZE_H_
 
@@ -8,7 +8,7 @@
 
 namespace geminid::bench {
 
-// `tools/benchmark --smallest` sets the variable. Figures of the smallest form say nothing about
+// `tools/benchmark --smallest` sets the variable. Figures of the smallest form are no measure of
 // speed.
 inline bool Smallest() {
   const char* const value = std::getenv("GEMINID_BENCHMARK_SMALLEST");

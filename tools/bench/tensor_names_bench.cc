@@ -1,5 +1,5 @@
-// What it costs to open a folder of safetensors and to find each of its tensors by name, for each
-// tensor: it should be as much among a hundred thousand as among a thousand.
+// The cost per tensor of opening a folder of safetensors and finding each tensor by name. It should
+// be the same among a hundred thousand tensors as among a thousand.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ using bench::Must;
 constexpr size_t kExperts = 64;
 constexpr size_t kTensorsOfAFile = 1000;
 
-// As models with many experts call them.
+// Names as in models with many experts.
 std::vector<std::string> Names(size_t count) {
   std::vector<std::string> names;
   for (size_t i = 0; i < count; ++i) {
@@ -45,7 +45,7 @@ class Folder {
   ~Folder() { std::filesystem::remove_all(path_); }
   const std::string& path() const { return path_; }
 
-  // One element each, so that names are all that the files hold.
+  // Each tensor has one element, so that the files hold little but names.
   void Write(const std::string& file, const std::vector<std::string>& names) const {
     std::vector<TensorEntry> entries;
     for (const std::string& name : names) entries.push_back({.name = name, .shape = {1}});

@@ -1,12 +1,12 @@
-// How long the backward pass of a cut linear layer takes, where its products and its exchanges take
-// a given time. Ranks are threads in shared memory. Before each product a rank stands still for the
-// time of it, and behind each exchange for that of what it received, so that two processors play
-// the machines of a cluster; what is multiplied and moved is small.
+// How long the backward pass of a sharded linear layer takes if its products and its exchanges take
+// a given time. Ranks are threads over shared memory. Before each product a rank sleeps for the
+// time of that product, and after each exchange for the time of the received bytes. So two
+// processors play the machines of a cluster; the matrices are small.
 //
-//   exchanges      their time, in hundredths of that of the products
-//   in_turn        the time where nothing else goes on while a rank stands still
-//   over_in_turn   the time over that one
-//   over_longer    the time over the longer of products and exchanges: 1 if the shorter were hidden
+//   exchanges      their time, in hundredths of the time of the products
+//   in_turn        the time if nothing else runs while a rank sleeps
+//   over_in_turn   the time over in_turn
+//   over_longer    the time over the longer of products and exchanges: 1 if the shorter is hidden
 #include <benchmark/benchmark.h>
 #include <sys/prctl.h>
 
@@ -50,15 +50,15 @@ constexpr Grid kGrids[] = {{"1d", TensorMode::k1D, 4, 1, 2},
                            {"2.5d", TensorMode::k25D, 8, 2, 4},
                            {"3d", TensorMode::k3D, 8, 1, 2}};
 
-// With `alone`, while nobody else stands with it.
+// With `alone`, while no other thread sleeps with it.
 void Stand(Seconds seconds, std::mutex* alone) {
   std::unique_lock<std::mutex> lock;
   if (alone != nullptr) lock = std::unique_lock(*alone);
   std::this_thread::sleep_until(std::chrono::steady_clock::now() + seconds);
 }
 
-// An exchange that ends no sooner than a link would have brought what it receives, from when all
-// ranks have come.
+// An exchange that ends no sooner than a link would have delivered the received bytes, counted from
+// the arrival of the last rank.
 class SlowBackend final : public CommunicatorBackend {
  public:
   SlowBackend(std::unique_ptr<Communicator> inner, Seconds per_byte, std::mutex* alone)
@@ -144,7 +144,7 @@ class Layers {
     }
   }
 
-  // The median of a backward pass of all ranks.
+  // The median time of a backward pass of all ranks.
   double Run() {
     std::vector<std::thread> threads;
     for (auto& rank : ranks_) threads.emplace_back([&] { RunRank(*rank); });
@@ -157,7 +157,7 @@ class Layers {
   std::mutex* AloneOf(size_t rank) { return in_turn_ ? &alone_[rank] : nullptr; }
 
   void RunRank(Communicator& rank) {
-    ::prctl(PR_SET_TIMERSLACK, 1);  // nanosecond, for which a sleep may be too long
+    ::prctl(PR_SET_TIMERSLACK, 1);  // nanosecond: a sleep may be too long by this
     const auto groups = Must(TensorGroups::Connect(shape_, rank));
     LinearScratch scratch;
     std::mutex* const alone = AloneOf(static_cast<size_t>(rank.Rank()));
@@ -167,7 +167,7 @@ class Layers {
     const std::vector<float> x(blocks.x.elements()), w(blocks.w.elements());
     const std::vector<float> dy(blocks.y.elements());
     std::vector<float> dx(x.size()), dw(w.size());
-    for (int round = -1; round < kRounds; ++round) {  // the first pays for pages
+    for (int round = -1; round < kRounds; ++round) {  // the first round touches pages
       together_.arrive_and_wait();
       const auto began = std::chrono::steady_clock::now();
       Must(layer->Backward(x, w, dy, {.x = dx, .w = dw, .bias = {}}));

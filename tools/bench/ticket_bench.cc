@@ -1,9 +1,9 @@
-// Copies under the daemon's tickets beside a plain loop of the driver's copies between its own
+// Compares copies under the daemon's tickets with a plain loop of the driver's copies between
 // pinned memory and the same GPU, in one process, in turn: up, down, and both at once.
 //
-// The copies of a lane go round over kChunks chunks, so that as many are asked for as there are
-// chunks. What was copied in the time is counted when it has arrived. A round is one measurement of
-// each; the ratio is the median of the rounds' ratios.
+// The copies of a lane cycle through kChunks chunks, so that kChunks requests are outstanding.
+// Bytes count once they have arrived within the time. A round is one measurement of each kind; the
+// ratio is the median of the rounds' ratios.
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -67,7 +67,7 @@ void Must(const absl::Status& status) {
   if (!status.ok()) End(status);
 }
 
-// One direction, either way of copying: starts copy `slot`, or waits until it has arrived.
+// One direction of one kind of copies: starts copy `slot`, or waits until it has arrived.
 class Lane {
  public:
   virtual ~Lane() = default;
@@ -87,7 +87,7 @@ class TicketLane : public Lane {
   }
 
   void Start(size_t slot) override {
-    // Requests are served in order, so the drop is done before the copy's extent is given.
+    // Requests are served in order, so the drop is done before the copy gets its extent.
     if (up_ && session_->ResidencyOf(chunks_[slot].id) != Residency::kAbsent) {
       session_->Drop(chunks_[slot].id);
     }
@@ -110,7 +110,7 @@ class TicketLane : public Lane {
   std::vector<Pending> pending_;
 };
 
-// The calling thread's context must be that of the GPU.
+// The calling thread's current context must be the GPU's.
 class PlainLane : public Lane {
  public:
   PlainLane(const gpu::DriverApi& api, CUcontext context, uint64_t bytes, bool up)
@@ -161,7 +161,7 @@ class PlainLane : public Lane {
   CUevent arrived_[kChunks] = {};
 };
 
-// Bytes per second: goes round until the time is over, then waits for what is under way.
+// Bytes per second: cycles until the time is over, then waits for copies in flight.
 double RateOf(Lane* lane, uint64_t bytes, Clock::duration time) {
   lane->EnterThread();
   const Clock::time_point begin = Clock::now();
@@ -200,7 +200,7 @@ void PrintRow(const char* direction, const std::vector<Lane*>& tickets,
               const std::vector<Lane*>& plain, const Flags& flags, bool first) {
   const uint64_t bytes = flags.chunk_mib * kMiB;
   const auto time = std::chrono::milliseconds(flags.milliseconds);
-  RateOfAll(tickets, bytes, time / 4);  // until all is warm
+  RateOfAll(tickets, bytes, time / 4);  // warms up both
   RateOfAll(plain, bytes, time / 4);
   std::vector<double> rates[2];
   std::vector<double> ratios;
@@ -223,7 +223,7 @@ std::unique_ptr<PrivateDaemon> StartDaemon(uint64_t bytes) {
   return Must(PrivateDaemon::Start(options));
 }
 
-// Its agent may not be ready yet.
+// Retries, because the daemon's agent may not be ready yet.
 std::unique_ptr<Session> Connect(const std::string& socket, uint64_t bytes) {
   ConnectOptions options;
   options.socket = socket;
@@ -238,7 +238,7 @@ std::unique_ptr<Session> Connect(const std::string& socket, uint64_t bytes) {
   }
 }
 
-// Copies of what is not registered yet take a detour, which is not what training sees for long.
+// Copies of memory that is not registered yet take a slower path, which training soon leaves.
 void AwaitRegistration(const Session& session) {
   const absl::Time end = base::MonotonicNow() + kRegistrationTimeout;
   while (base::MonotonicNow() < end) {

@@ -1,17 +1,17 @@
-// What a fifth of the memory costs: the same training, limited and unlimited, in turn.
+// The cost of a fifth of the memory: the same training, limited and unlimited, in turn.
 //
-// With all the memory that it wants, a run keeps its activations, where a limited one may offload
+// With all the memory that it wants, a run keeps its activations, while a limited one may offload
 // or recompute them. So each limited run is compared with two others:
 //
 //   over_unlimited   its tokens per second over those of a run without a limit
-//   over_same_work   the same, where the run without a limit does with activations what the limited
-//                    one does: what moving the weights costs alone, or, of one that offloads them,
-//                    moving both, since they all find a place where there is no limit
+//   over_same_work   the same, where the run without a limit treats activations as the limited
+//                    one does. This is the cost of moving the weights alone or, if activations
+//                    are offloaded, of moving both, because without a limit all have a place
 //
 // Each iteration is one run of each kind, so that a machine whose speed drifts slows all three.
-// Counters are medians over the iterations; ratios are those of one iteration. The first step of a
-// run, which is sampled and not planned, does not count. `stall_share` is the limited run's waiting
-// over the time of its steps.
+// Counters are medians over the iterations; ratios are of one iteration. A run's first step, which
+// is sampled and not planned, does not count. `stall_share` is the limited run's waiting time over
+// the time of its steps.
 #include <benchmark/benchmark.h>
 #include <google/protobuf/struct.pb.h>
 #include <google/protobuf/util/json_util.h>
@@ -36,11 +36,11 @@ namespace fs = std::filesystem;
 
 const int kSteps = bench::Size(12, 2);
 const int kRounds = bench::Size(3, 1);
-// A fifth of what each of two ranks has of the model's state.
+// A fifth of each of two ranks' share of the model's state.
 const std::string kModel = bench::Size<std::string>("gpt2-20m", "gpt2-tiny");
 const std::string kFifth = "--device-memory " + bench::Size<std::string>("24MiB", "2MiB");
 
-// A text of its own, so that nothing needs to be installed: the figures do not depend on its words.
+// Writes its own text, so that nothing needs to be installed: figures do not depend on the words.
 void WriteText(const fs::path& path) {
   std::ofstream file(path);
   for (int line = 0; line < 40000; ++line) {
@@ -77,7 +77,7 @@ double Sum(const google::protobuf::Struct& report, const char* field) {
   return sum;
 }
 
-// Of the steps after the first.
+// Over the steps after the first.
 double TokensPerSecond(const google::protobuf::Struct& report) {
   std::vector<double> seconds;
   for (const auto& value : report.fields().at("step_seconds").list_value().values()) {
@@ -93,10 +93,10 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// What all iterations of a benchmark measured.
+// The measurements of all iterations of a benchmark.
 class Rounds {
  public:
-  // False: a run failed, and has said why.
+  // False: a run failed, and has printed why.
   bool Run(const fs::path& folder, const std::string& limit) {
     google::protobuf::Struct limited, unlimited, same_work;
     if (!Train(folder, limit, &limited)) return false;

@@ -111,7 +111,7 @@ Slab Slab::Create(const Gpu& gpu, uint64_t bytes) {
 
 Slab Slab::Import(const Gpu& gpu, int fd, uint64_t bytes) {
   Slab slab(gpu, bytes);
-  // The driver takes the descriptor's number in place of the pointer, and does not close it.
+  // The driver takes the descriptor's number instead of a pointer, and does not close it.
   void* const number = reinterpret_cast<void*>(static_cast<uintptr_t>(fd));
   gpu.Must(gpu.api().mem_import(&slab.handle_, number, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
            "cuMemImportFromShareableHandle");
@@ -253,7 +253,7 @@ Observer::Observer(const gpu::DriverApi& driver, int ordinal)
         }
       })) {
   role_.channel().Receive();
-  // What processes that ended just before held may still be coming back.
+  // Memory of processes that ended just before may still be returning.
   constexpr int kMostLooks = 60;
   constexpr double kLookSeconds = 0.05;
   uint64_t last = FreeBytes();

@@ -1,7 +1,7 @@
 // One GPU as a probe's process sees it: owning handles over the driver's table. Every call that
-// fails throws ProbeError with the call's and the error's name. Handles belong to the thread or,
-// with the context made current there too, the threads of one process, and must not outlive their
-// Gpu.
+// fails throws ProbeError with the names of the call and of the error. Handles belong to one thread
+// or, with the context made current there too, to the threads of one process. They must not outlive
+// their Gpu.
 #ifndef GEMINID_TOOLS_GPU_VERIFY_DEVICE_H_
 #define GEMINID_TOOLS_GPU_VERIFY_DEVICE_H_
 
@@ -16,7 +16,7 @@ namespace geminid::gpu_verify {
 
 class Gpu {
  public:
-  // cuInit, no context. Once per process.
+  // Calls cuInit; makes no context. Once per process.
   Gpu(const gpu::DriverApi& driver, int ordinal);
   // Makes the primary context and makes it current in this thread.
   void MakeContext();
@@ -117,12 +117,12 @@ class Slab {
   bool mapped_ = false;
 };
 
-// A pattern of its own for every seed and every 2 MiB block.
+// Fills memory with a pattern that differs for every seed and every 2 MiB block.
 void Fill(const Gpu& gpu, CUdeviceptr address, uint64_t bytes, uint32_t seed);
-// The number of 32-bit words that are not of that pattern, counted on the host.
+// The number of 32-bit words that differ from that pattern, counted on the host.
 uint64_t CountMismatches(const Gpu& gpu, CUdeviceptr address, uint64_t bytes, uint32_t seed);
 
-// Host memory in a memfd, populated, mapped here and in the processes forked later.
+// Host memory in a memfd, populated, mapped here and in processes that are forked later.
 class HostPool {
  public:
   enum class Pages { kSmall, kHuge };
@@ -132,7 +132,7 @@ class HostPool {
   ~HostPool();
   char* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
-  // Gives up this process's descriptor, not the mapping.
+  // Closes this process's descriptor, but keeps the mapping.
   void CloseDescriptor() { fd_.Reset(); }
   void Unmap();
   static uint64_t FreeHugeBytes();  // reserved and unused 2 MiB pages
@@ -150,7 +150,7 @@ class Registration {
   Registration(Registration&& other) noexcept;
   Registration& operator=(Registration&&) = delete;
   ~Registration();
-  // The GPU's address of a place within the registered memory.
+  // The GPU's address of `place`, which lies within the registered memory.
   CUdeviceptr DeviceAddress(const void* place) const;
 
  private:
@@ -158,13 +158,13 @@ class Registration {
   void* data_;
 };
 
-// A process with a context that does nothing but say how much device memory is free. It also keeps
-// the GPU initialised.
+// A process with a context that only reports how much device memory is free. It also keeps the GPU
+// initialised.
 class Observer {
  public:
   Observer(const gpu::DriverApi& driver, int ordinal);
   uint64_t FreeBytes() const;
-  // Asks until at least `bytes` are free or the time is over; returns the last answer.
+  // Asks until at least `bytes` are free or the timeout passes; returns the last answer.
   uint64_t AwaitFreeBytes(uint64_t bytes, double timeout_seconds) const;
 
  private:

@@ -17,7 +17,7 @@
 namespace geminid::gpu_verify {
 namespace {
 
-// How long a killed process may take to end, its device memory included, before we go on.
+// How long a killed process may take to end and to free its device memory, before we continue.
 constexpr double kEndSeconds = 10;
 constexpr char kProgressMark = 'p';
 constexpr char kOutcomeMark = 'o';
@@ -27,7 +27,7 @@ void WriteRecord(int pipe, char mark, const std::string& text) {
   const std::string record = mark + std::to_string(text.size()) + "\n" + text;
   for (size_t done = 0; done < record.size();) {
     const ssize_t n = write(pipe, record.data() + done, record.size() - done);
-    if (n < 0 && errno != EINTR) return;  // the reader is gone, and so shall we be
+    if (n < 0 && errno != EINTR) return;  // the reader is gone, so this process ends too
     if (n > 0) done += static_cast<size_t>(n);
   }
 }
@@ -63,7 +63,7 @@ class Group {
  public:
   explicit Group(pid_t leader) : leader_(leader) {}
 
-  // Reaps what has ended. True while the leader runs.
+  // Reaps processes that have ended. True while the leader runs.
   bool Reap() {
     int status = 0;
     pid_t pid;
@@ -76,7 +76,7 @@ class Group {
     return !leader_ended_;
   }
 
-  // Kills and reaps all. False if some did not end in time.
+  // Kills and reaps all processes. False if some did not end in time.
   bool End() {
     const double deadline = Now() + kEndSeconds;
     do {

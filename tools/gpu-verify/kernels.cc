@@ -93,7 +93,7 @@ COUNT_END:
 }
 )";
 
-// Eight accumulators of four registers, so that the products of a warp do not wait for each other.
+// Eight accumulators of four registers, so that a warp's products do not wait for each other.
 std::string MultiplyText() {
   std::string text = R"(
 .visible .entry multiply(.param .u64 out, .param .u32 n) {

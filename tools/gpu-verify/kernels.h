@@ -1,5 +1,5 @@
-// The few kernels the probes launch, as PTX text that every driver since R450 compiles when it is
-// loaded: building this program needs no CUDA compiler, and no machine code ages with it.
+// The few kernels that the probes launch, as PTX text that every driver since R450 compiles when it
+// is loaded. Building this program needs no CUDA compiler, and it has no machine code that ages.
 //
 // All take a one-dimensional grid of one-dimensional blocks.
 //   spin(out, n)           n dependent fused multiply-adds per thread: arithmetic, no memory

@@ -1,4 +1,4 @@
-// R3: rates of the link's directions alone and at once, and what they say. Pure.
+// R3: rates of the link's directions alone and at once, and their verdict. Pure.
 #ifndef GEMINID_TOOLS_GPU_VERIFY_LINK_RATES_H_
 #define GEMINID_TOOLS_GPU_VERIFY_LINK_RATES_H_
 
@@ -12,7 +12,7 @@ struct LinkRates {  // bytes per second
   double both = 0;  // together, at once
 };
 
-// Pass if both at once reach most of their sum.
+// Pass if both directions at once reach most of the sum of the single rates.
 Outcome JudgeLink(const LinkRates& rates);
 
 }  // namespace geminid::gpu_verify

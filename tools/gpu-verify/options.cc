@@ -6,7 +6,7 @@
 namespace geminid::gpu_verify {
 namespace {
 
-// Under eight and two minutes, the ends of processes included.
+// Under eight and under two minutes, with the time in which processes end.
 constexpr double kLimitSeconds = 465;
 constexpr double kQuickLimitSeconds = 108;
 constexpr int kMostSeconds = 86'400;

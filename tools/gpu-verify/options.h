@@ -16,10 +16,10 @@ struct Options {
   int device = 0;
   double limit_seconds = 0;  // of the whole run
   std::string json_path;
-  std::vector<Probe> probes;  // those to run, in the catalogue's order
+  std::vector<Probe> probes;  // the probes to run, in the catalogue's order
 };
 
-// False with `error` set if the arguments (without the program's name) are not understood.
+// False, with `error` set, if the arguments (without the program's name) are wrong.
 bool ParseOptions(const std::vector<std::string>& arguments, const std::vector<Probe>& catalogue,
                   Options* options, std::string* error);
 

@@ -11,7 +11,7 @@ constexpr const char* kVerdicts[] = {"pass", "fail", "not applicable"};
 
 const char* Name(Verdict verdict) { return kVerdicts[static_cast<int>(verdict)]; }
 
-// A text that stays within one line and one field.
+// The text on one line and in one field, without control characters.
 std::string Flat(const std::string& text) {
   std::string flat = text;
   for (char& c : flat) {

@@ -1,4 +1,4 @@
-// What a probe found, and how it is told: one line for people, JSON for machines. Pure.
+// A probe's outcome, and its forms: one line for people, JSON for machines. Pure.
 #ifndef GEMINID_TOOLS_GPU_VERIFY_OUTCOME_H_
 #define GEMINID_TOOLS_GPU_VERIFY_OUTCOME_H_
 
@@ -14,15 +14,15 @@ enum class Verdict { kPass, kFail, kNotApplicable };
 
 struct Outcome {
   Verdict verdict = Verdict::kFail;
-  std::string figure;                                   // what was measured, in words; may be empty
-  std::string reason;                                   // why not pass
+  std::string figure;                                   // the measurement in words; may be empty
+  std::string reason;                                   // why the verdict is not pass
   std::vector<std::pair<std::string, double>> numbers;  // the same for programs, units in the keys
 };
 
 Outcome Pass(std::string figure);
 Outcome Fail(std::string figure, std::string reason);
 Outcome NotApplicable(std::string reason);
-// Pass if `holds`, else fail with the reason.
+// Pass if `holds`, else fail with `reason`.
 Outcome Judge(bool holds, std::string figure, std::string reason);
 
 struct Report {
@@ -51,7 +51,7 @@ std::string Line(const Report& report);
 // One object, format 1: the machine and an array of probes in the order given.
 std::string Json(const Machine& machine, const std::vector<Report>& reports);
 
-// One text and back, for the way from the probe's process; nullopt if the text is cut off.
+// Text and back, for the way from the probe's process; nullopt if the text is cut off.
 std::string Serialize(const Outcome& outcome);
 std::optional<Outcome> Deserialize(const std::string& text);
 

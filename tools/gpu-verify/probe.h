@@ -1,7 +1,7 @@
-// The questions: each a function that answers one, and the list of all.
+// The questions, each with a function that answers it, and the list of all.
 //
-// A probe runs in a process of its own that has not initialised the driver (see isolate.h), and may
-// end in an exception: a ProbeError is a "fail" with its words as the reason.
+// A probe runs in a process of its own that has not initialised the driver (see isolate.h). It may
+// throw: a ProbeError makes the outcome "fail", with the error's text as the reason.
 #ifndef GEMINID_TOOLS_GPU_VERIFY_PROBE_H_
 #define GEMINID_TOOLS_GPU_VERIFY_PROBE_H_
 
@@ -17,7 +17,7 @@ namespace geminid::gpu_verify {
 inline constexpr uint64_t kMib = 1 << 20;
 inline constexpr uint64_t kGib = 1 << 30;
 
-// How much a probe does.
+// The amount of work of a probe.
 struct Effort {
   uint64_t slab_bytes = 256 * kMib;
   std::vector<uint64_t> slab_sizes = {64 * kMib, 256 * kMib, kGib, 4 * kGib};
@@ -37,7 +37,7 @@ struct Effort {
   double return_seconds = 15;          // G13: until all memory must be back
   double filled_share = 0.9;           // of the free device memory, G21
   uint64_t matrix = 8192;              // R2
-  double stuck_seconds = 0.3;          // how long something must not move to count as stuck
+  double stuck_seconds = 0.3;          // how long something must not progress to count as stuck
 };
 Effort FullEffort();
 Effort QuickEffort();
@@ -46,21 +46,21 @@ struct Context {
   const gpu::DriverApi& driver;
   int device = 0;
   Effort effort;
-  double soft_deadline = 0;  // Now() after which a probe repeats no more
+  double soft_deadline = 0;  // Now() after which a probe starts no further round
   Progress progress;
 };
 
 struct Probe {
   const char* id;
   const char* question;
-  double seconds;        // after which it repeats no more
-  double quick_seconds;  // the same with --quick
+  double seconds;        // after which the probe starts no further round
+  double quick_seconds;  // the same limit with --quick
   Outcome (*run)(const Context&);
 };
-// All, in the order in which they run: what matters most first.
+// All probes, in the order in which they run: the most important first.
 const std::vector<Probe>& Catalogue();
 
-// The probes, by the file they are in.
+// The probes, by source file.
 // lifetime.cc
 Outcome ProbeContextFreeExport(const Context& context);  // G1
 Outcome ProbeExporterDeath(const Context& context);      // G2

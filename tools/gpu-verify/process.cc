@@ -29,14 +29,14 @@ std::string Words(const char* what) { return std::string(what) + ": " + std::str
   } catch (const std::exception& error) {
     try {
       channel.Send(kErrorMark + name + ": " + error.what());
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nobody listens any more
+    } catch (const std::exception&) {  // the peer is gone
     }
     _exit(1);
   }
   _exit(0);  // no destructors or atexit handlers of the parent's objects
 }
 
-// Kernels before 5.3 and some sandboxes have no pidfds: then invalid.
+// Invalid where there are no pidfds: in kernels before 5.3 and some sandboxes.
 base::UniqueFd OpenPidfd(pid_t pid) {
   return base::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
@@ -189,8 +189,8 @@ bool Role::WaitForEnd(double timeout_seconds) const {
 void Role::End() {
   if (pid_ <= 0) return;
   Kill();
-  // Whoever runs the probe has a time limit, so a process that the driver will not let go of does
-  // not hold the program here for ever.
+  // If the driver does not let the process end, this does not block for ever: the program that runs
+  // the probe has a time limit.
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;

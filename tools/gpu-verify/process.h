@@ -1,4 +1,4 @@
-// The processes of a probe: forked, talking over a socket pair, ended and reaped without fail.
+// The processes of a probe: forked, connected by a socket pair, always ended and reaped.
 //
 // CUDA does not survive fork(): a process that starts roles must not have initialised the driver.
 // Everything here belongs to one thread.
@@ -17,7 +17,7 @@
 
 namespace geminid::gpu_verify {
 
-// A question could not be answered. Never leaves the process that runs the probe.
+// A question that could not be answered. It never leaves the process that runs the probe.
 class ProbeError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -37,7 +37,7 @@ class Channel {
 
   explicit Channel(base::UniqueFd socket) : socket_(std::move(socket)) {}
   void Send(const std::string& text, int fd = -1) const;
-  // Waits for a message. Throws ProbeError if the peer ended or reported an error.
+  // Waits for a message. Throws ProbeError if the peer has ended or reported an error.
   Message Receive() const;
   int socket() const { return socket_.get(); }
 
@@ -45,10 +45,10 @@ class Channel {
   base::UniqueFd socket_;
 };
 
-// A forked process. It ends with the process that started it at the latest.
+// A forked process. It ends no later than the process that started it.
 class Role {
  public:
-  // Runs `body` in a new process. A ProbeError it throws arrives at Receive().
+  // Runs `body` in a new process. A ProbeError that it throws arrives at Receive().
   static Role Start(const std::string& name, const std::function<void(Channel&)>& body);
   Role(Role&& other) noexcept;
   Role& operator=(Role&& other) noexcept;
@@ -58,8 +58,8 @@ class Role {
   pid_t pid() const { return pid_; }
   // SIGKILL; does not wait.
   void Kill() const;
-  // Waits until the kernel announces the end, by the pidfd where there are any. False if it did not
-  // within the time.
+  // Waits until the kernel announces the end (by the pidfd, if there is one). False if the process
+  // did not end in time.
   bool WaitForEnd(double timeout_seconds) const;
   // Kills and reaps.
   void End();
@@ -74,7 +74,7 @@ class Role {
 };
 
 // Kills a process that need not be a child of this one and waits for its end. False if it did not
-// come within the time.
+// end in time.
 bool KillOrphan(pid_t pid, double timeout_seconds);
 
 }  // namespace geminid::gpu_verify

@@ -18,10 +18,10 @@
 namespace geminid::gpu_verify {
 namespace {
 
-// What a probe may take beyond its time of repeating: starting the GPU, contexts, the last round.
+// A probe's time beyond its rounds: starting the GPU, contexts, the last round.
 constexpr double kMarginSeconds = 30;
 constexpr double kDescribeSeconds = 60;
-// Of these, what is kept back of the run's time for the last round of its last probe.
+// The part of kMarginSeconds that the run reserves for the last round of its last probe.
 constexpr double kLastRoundSeconds = 5;
 
 std::string UtcNow() {
@@ -33,7 +33,7 @@ std::string UtcNow() {
   return text;
 }
 
-// The driver's view, as an outcome: the way from its process to ours.
+// The driver's description as an outcome, to send from its process to ours.
 Outcome Describe(const gpu::DriverApi& driver, int device) {
   const Gpu gpu(driver, device);
   const gpu::DriverApi& api = gpu.api();
@@ -70,7 +70,7 @@ double SecondsOf(const Probe& probe, const Options& options) {
   return options.quick ? probe.quick_seconds : probe.seconds;
 }
 
-// 1, or what share of their times the probes from `index` on get where `left` is too short for all.
+// 1, or the share of their times that probes from `index` on get if `left` is short for all.
 double ShareOf(const Options& options, size_t index, double left) {
   double wanted = 0;
   for (size_t i = index; i < options.probes.size(); ++i) {
@@ -79,7 +79,7 @@ double ShareOf(const Options& options, size_t index, double left) {
   return std::clamp((left - kLastRoundSeconds) / wanted, 0.0, 1.0);
 }
 
-// Overwrites the last line on a terminal; elsewhere says only what begins.
+// Overwrites the last line on a terminal; elsewhere prints only what begins.
 class Display {
  public:
   explicit Display(std::ostream& log) : log_(log), terminal_(isatty(STDERR_FILENO) != 0) {}

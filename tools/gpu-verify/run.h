@@ -11,13 +11,13 @@
 
 namespace geminid::gpu_verify {
 
-// Asks the driver in a process of its own, within a time limit. False with `error` set if it does
-// not start or has no such device.
+// Asks the driver in a process of its own, within a time limit. False, with `error` set, if the
+// driver does not start or has no such device.
 bool DescribeMachine(const gpu::DriverApi& driver, int device, Machine* machine,
                      std::string* error);
 
-// Runs options.probes in turn, each isolated: lines to `out`, progress to `log`, JSON to the file
-// after each. Returns the exit code.
+// Runs options.probes in turn, each isolated: writes lines to `out`, progress to `log`, and JSON to
+// the file after each probe. Returns the exit code.
 int RunProbes(const gpu::DriverApi& driver, const Options& options, const Effort& effort,
               const Machine& machine, std::ostream& out, std::ostream& log);
 

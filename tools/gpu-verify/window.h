@@ -1,5 +1,5 @@
-// Rates of work within a window of time that several processes agree on, and their exchange as
-// text.
+// Rates of work within a window of time that several processes agree on, and the exchange of rates
+// as text.
 #ifndef GEMINID_TOOLS_GPU_VERIFY_WINDOW_H_
 #define GEMINID_TOOLS_GPU_VERIFY_WINDOW_H_
 
@@ -11,7 +11,7 @@
 
 namespace geminid::gpu_verify {
 
-// From begin to end, in seconds of Now(), the clock of all processes.
+// From begin to end, in seconds of Now(), the common clock of all processes.
 struct Window {
   double begin = 0;
   double end = 0;
@@ -22,7 +22,7 @@ struct Window {
 double RateWithin(const Gpu& gpu, const Stream& stream, Window window,
                   const std::function<void()>& enqueue);
 
-// The numbers of a text, separated by blanks; up to the first word that is none.
+// The numbers of a text, separated by blanks, up to the first word that is no number.
 std::vector<double> ParseNumbers(const std::string& text);
 
 }  // namespace geminid::gpu_verify

@@ -25,8 +25,8 @@ struct Tally {
   int overwritten = 0;  // of the kills, those after which the memory changed
 };
 
-// Queues copies down to the pool and waits to be killed. With `leave_child`, a forked child stays
-// behind that holds all of the driver's descriptors and mappings, and does nothing.
+// Queues copies down to the pool and waits to be killed. With `leave_child`, a forked child
+// survives that holds all of the driver's descriptors and mappings, and does nothing.
 Role StartVictim(const Context& context, HostPool& pool, bool leave_child) {
   return Role::Start("victim", [&context, &pool, leave_child](Channel& channel) {
     Gpu gpu(context.driver, context.device);
@@ -45,7 +45,7 @@ Role StartVictim(const Context& context, HostPool& pool, bool leave_child) {
       }
     }
     channel.Send(std::to_string(child));
-    channel.Receive();  // all begin together
+    channel.Receive();  // all victims begin together
     for (int copy = 0; copy < context.effort.dma_queue; ++copy) {
       const uint32_t value = kTheirs + static_cast<uint32_t>(copy);
       gpu.Must(api.memset_d32_async(source.address(), value, bytes / 4, stream.get()),
@@ -78,7 +78,7 @@ void AwaitFirstCopy(const HostPool& pool, const Role& victim) {
   }
 }
 
-// Starts a victim per pool, kills all in the middle of their copies, and looks.
+// Starts a victim per pool, kills all of them in the middle of their copies, and checks the pools.
 void KillTogether(const Context& context, std::vector<std::unique_ptr<HostPool>>& pools,
                   bool leave_child, double kill_after_seconds, Tally* tally) {
   std::vector<Role> victims;
@@ -99,7 +99,7 @@ void KillTogether(const Context& context, std::vector<std::unique_ptr<HostPool>>
     if (!victims[i].WaitForEnd(kMostEndSeconds)) {
       throw ProbeError("a killed process did not end within 20 s");
     }
-    // Its end is announced: from here on the memory is ours.
+    // Its end is announced: from now on only we may write to the memory.
     tally->in_flight += FirstWord(*pools[i]) != last;
     auto* words = reinterpret_cast<uint32_t*>(pools[i]->data());
     std::fill(words, words + pools[i]->bytes() / 4, kOurs);
@@ -107,7 +107,7 @@ void KillTogether(const Context& context, std::vector<std::unique_ptr<HostPool>>
   Pause(kQuietSeconds);
   for (const auto& pool : pools) tally->overwritten += !AllOurs(*pool);
   for (const pid_t child : children) {
-    if (child > 0) KillOrphan(child, kMostEndSeconds);  // or its copies reach the next batch
+    if (child > 0) KillOrphan(child, kMostEndSeconds);  // else its copies reach the next batch
   }
   tally->kills += static_cast<int>(pools.size());
 }
@@ -130,7 +130,7 @@ Outcome ProbeDmaAfterDeath(const Context& context) {
   constexpr double kStepSeconds = 0.0013;  // the kills walk through a copy's time
   constexpr int kSteps = 8;
   const Effort& effort = context.effort;
-  const Observer keeper(context.driver, context.device);  // spares starting the GPU each time
+  const Observer keeper(context.driver, context.device);  // keeps the GPU initialised
   std::vector<std::unique_ptr<HostPool>> pools;
   for (int i = 0; i < effort.lanes; ++i) {
     pools.push_back(std::make_unique<HostPool>(effort.dma_bytes));

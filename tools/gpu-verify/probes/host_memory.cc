@@ -1,5 +1,5 @@
-// Host memory that the driver pins: what registering costs, and how long the dead hold it: G11 to
-// G13.
+// Host memory that the driver pins: the cost of registering it, and how long dead processes hold
+// it: G11 to G13.
 #include <poll.h>
 
 #include <algorithm>
@@ -19,14 +19,14 @@ namespace {
 
 double Gibibytes(uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(kGib); }
 
-// As much as asked, but no more than half of what the host has left, in whole granules.
+// `bytes`, but at most half of the host's available memory, in whole granules.
 uint64_t Affordable(uint64_t bytes, uint64_t granule) {
   const uint64_t affordable = std::min(bytes, AvailableHostBytes() / 2);
   if (affordable < granule) throw ProbeError("the host has too little free memory");
   return affordable / granule * granule;
 }
 
-// Registers the pool when told and answers with the seconds that took.
+// Registers the pool on request and answers with the seconds that this took.
 Role StartRegistrar(const Context& context, const HostPool& pool) {
   return Role::Start("registrar", [&context, &pool](Channel& channel) {
     Gpu gpu(context.driver, context.device);
@@ -235,7 +235,7 @@ Outcome ProbeRegistration(const Context& context) {
 
 Outcome ProbeRegistrationPieces(const Context& context) {
   constexpr uint64_t kPieces = 4;
-  constexpr double kMostRatio = 1.5;  // what pieces may cost over one call
+  constexpr double kMostRatio = 1.5;  // cost of pieces over one call
   const uint64_t bytes = Affordable(context.effort.pinned_bytes, kPieces * kMib);
   HostPool pool(bytes);
   Gpu gpu(context.driver, context.device);

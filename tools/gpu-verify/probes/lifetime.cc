@@ -31,7 +31,7 @@ Role StartExporter(const Context& context, uint64_t bytes, uint32_t seed) {
   });
 }
 
-// Answers each descriptor, sent with its seed, with the number of words that differ.
+// Receives descriptors with their seeds; answers each with the number of words that differ.
 Role StartReader(const Context& context, uint64_t bytes) {
   return Role::Start("reader", [&context, bytes](Channel& channel) {
     Gpu gpu(context.driver, context.device);
@@ -60,8 +60,8 @@ void KillAndWait(const Role& role) {
   }
 }
 
-// Exports, ends every process that uses CUDA, and reads in a new one. The driver may have shut the
-// GPU down in between. An error of the reader counts as lost.
+// Exports, ends every process that uses CUDA, and reads in a new process. The driver may have shut
+// down the GPU in between. An error of the reader counts as loss.
 bool SurvivesLastProcess(const Context& context, uint32_t seed, std::string* error) {
   const uint64_t bytes = context.effort.pattern_bytes;
   base::UniqueFd fd;
@@ -70,7 +70,7 @@ bool SurvivesLastProcess(const Context& context, uint32_t seed, std::string* err
     fd = exporter.channel().Receive().fd;
     KillAndWait(exporter);
   }
-  constexpr double kShutdownSeconds = 0.5;  // what the driver may put off until after the end
+  constexpr double kShutdownSeconds = 0.5;  // the driver may still shut down after the end
   Pause(kShutdownSeconds);
   try {
     const Role reader = StartReader(context, bytes);
@@ -105,7 +105,7 @@ std::string PciBusId(const Context& context) {
   return role.channel().Receive().text;
 }
 
-// Asks NVML in a process that ends: the library keeps the device files open.
+// Asks NVML in a process that ends, because the library keeps the device files open.
 std::string Persistence(const Context& context) {
   const std::string bus_id = PciBusId(context);
   const Role role = Role::Start("accountant", [&bus_id](Channel& channel) {
@@ -151,7 +151,7 @@ Outcome ProbeContextFreeExport(const Context& context) {
   const double all_bytes = before - static_cast<double>(observer.FreeBytes());
   const double overhead_bytes = all_bytes - static_cast<double>(bytes);
 
-  // The descriptor must be good for more than being sent.
+  // The descriptor must be usable, not only sendable.
   const Role user = Role::Start("user", [&context, bytes](Channel& channel) {
     Gpu gpu(context.driver, context.device);
     gpu.MakeContext();
@@ -260,7 +260,7 @@ Outcome ProbeAccounting(const Context& context) {
     KillAndWait(exporter);
   }
   constexpr double kSettleSeconds = 3;
-  // Wait for the exporter's context to go, so that what is missing is the slab.
+  // Waits until the exporter's context is gone, so that only the slab is missing.
   const uint64_t held = observer.AwaitFreeBytes(before - bytes, kSettleSeconds);
   const std::optional<NvmlView> nvml = ReadNvml(bus_id);
   fd.Reset();

@@ -1,4 +1,4 @@
-// Whether copies run beside kernels, and how small their pieces may be: G14 and G15.
+// Whether copies overlap with kernels, and how small copies may be: G14 and G15.
 #include "tools/gpu-verify/overlap.h"
 
 #include <algorithm>
@@ -88,13 +88,13 @@ class Worker {
   Stream down_stream_;
 };
 
-// Obeys "work copy begin end" with "kernels copies".
+// Answers "work copy begin end" with "kernels copies".
 Role StartWorker(const Context& context, HostPool& pool) {
   return Role::Start("worker", [&context, &pool](Channel& channel) {
     Gpu gpu(context.driver, context.device);
     gpu.MakeContext();
     Worker worker(gpu, pool, context.effort.slab_bytes);
-    // Once of everything: first calls are slow.
+    // Runs everything once, because first calls are slow.
     const double now = Now();
     worker.Run(Work::kArithmetic, true, {now, now + 0.01});
     worker.Run(Work::kMemory, false, {now, now + 0.02});
@@ -120,7 +120,7 @@ OverlapRates Answer(const Role& worker) {
   return {rates[0], rates[1]};
 }
 
-// Work of `first` beside copies of `second`, or of its own.
+// Work of `first` beside copies of `second`, or beside its own copies.
 OverlapRates Together(const Role& first, const Role& second, Work work, bool copy, double seconds) {
   const double begin = Now() + kStartSeconds;
   const Window window{begin, begin + seconds};
@@ -140,8 +140,8 @@ OverlapCase MeasureCase(const Role& first, const Role& second, Work work, double
   return result;
 }
 
-// One direction of ProbePieces: a ticket after the other, two in flight, each ended by a word that
-// the stream writes and the processor polls, as clients execute the daemon's tickets.
+// One direction of ProbePieces: one ticket after the other, two in flight. The stream ends each by
+// writing a word, which the processor polls, as clients execute the daemon's tickets.
 class TicketLane {
  public:
   TicketLane(const Gpu& gpu, const Registration& words, uint64_t* word, char* host,
@@ -156,7 +156,7 @@ class TicketLane {
     *word_ = 0;
   }
 
-  // Copies `count` pieces; returns whether there is more to do. Call again until there is not.
+  // Copies `count` pieces. Returns whether there is more to do; call again until there is not.
   bool Advance(uint64_t piece_bytes, uint64_t count) {
     constexpr uint64_t kInFlight = 2;
     const uint64_t done = std::atomic_ref(*word_).load(std::memory_order_acquire) - base_;

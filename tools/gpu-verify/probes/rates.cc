@@ -1,4 +1,4 @@
-// What the device can do at most, and what a context costs: G19, R1, R2, R3.
+// The maximum rates of the device, and the cost of a context: G19, R1, R2, R3.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace geminid::gpu_verify {
 namespace {
 
-// cuBLAS, as far as it is used; found when asked. Values of cublas_api.h and library_types.h.
+// The parts of cuBLAS in use, loaded at run time. Values of cublas_api.h and library_types.h.
 using Blas = struct BlasTag*;
 using BlasCreate = int (*)(Blas*);
 using BlasSetStream = int (*)(Blas, CUstream);
@@ -40,7 +40,7 @@ float FromBf16(uint16_t bits) {
   return value;
 }
 
-// Random signs and fractions, magnitudes from 0.5 to 2: data that toggle as real ones do.
+// Random signs and fractions, magnitudes from 0.5 to 2: bits that toggle as in real data.
 std::vector<uint16_t> RandomMatrix(uint64_t n, uint64_t seed) {
   std::vector<uint16_t> matrix(n * n);
   uint64_t state = seed;
@@ -114,7 +114,7 @@ double BlasRate(const Gpu& gpu, void* library, Blas blas, uint64_t n, double sec
     expected += product;
     magnitude += std::fabs(product);
   }
-  // One bf16 rounding of the result and fp32 roundings of the sum.
+  // Allows one bf16 rounding of the result and fp32 roundings of the sum.
   const double tolerance = std::fabs(expected) / 256 + magnitude * 1e-5;
   if (std::fabs(FromBf16(corner) - expected) > tolerance) {
     throw ProbeError("cublasGemmEx returned a wrong number");
@@ -252,7 +252,7 @@ Outcome ProbeLink(const Context& context) {
   const double size = static_cast<double>(bytes);
   const double up_rate = size * Rate(gpu, up, seconds, load);
   const double down_rate = size * Rate(gpu, down, seconds, store);
-  // Pairs of copies: the slower of the two directions counts.
+  // Pairs of copies: the rate is that of the slower direction.
   const double both_rate = 2 * size * Rate(gpu, up, seconds, [&] {
                              down.Synchronize();
                              store();

@@ -1,4 +1,4 @@
-// Slabs: what their handling costs, who may write them, and what they hold when new: G5, G6, G7,
+// Slabs: the cost of handling them, who may write to them, and what they hold when new: G5, G6, G7,
 // G21.
 #include <algorithm>
 #include <memory>
@@ -25,7 +25,7 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// One slab from creation to release, seconds of each step.
+// The seconds of each step in the life of one slab.
 std::vector<double> TimeSlab(const Gpu& gpu, uint64_t bytes) {
   std::vector<double> seconds;
   double last = Now();
@@ -68,7 +68,7 @@ void ShareReadOnly(const Context& context, uint64_t bytes, Channel& channel) {
                               CountMismatches(gpu, second.address(), bytes, 1);
   channel.Send(std::to_string(mismatches));
   channel.Receive();
-  // Either call may report the fault, after which this context is of no more use.
+  // Either call may report the fault; after it this context cannot be used any more.
   const gpu::DriverApi& api = gpu.api();
   CUresult result = api.memset_d32_async(first.address(), 0xDEAD, bytes / 4, nullptr);
   if (result == CUDA_SUCCESS) result = api.ctx_synchronize();
@@ -76,7 +76,7 @@ void ShareReadOnly(const Context& context, uint64_t bytes, Channel& channel) {
   channel.Receive();
 }
 
-// Checks the pattern whenever it is asked.
+// Checks the pattern on request.
 void ShareAndCheck(const Context& context, uint64_t bytes, Channel& channel) {
   Gpu gpu(context.driver, context.device);
   gpu.MakeContext();
@@ -89,8 +89,8 @@ void ShareAndCheck(const Context& context, uint64_t bytes, Channel& channel) {
   }
 }
 
-// Allocates a share of the free memory in pieces, and fills it or counts the words that are not
-// zero.
+// Allocates a share of the free memory in pieces, and fills it or counts its nonzero
+// words.
 class Filler {
  public:
   Filler(const Gpu& gpu, const Context& context) : gpu_(gpu), kernels_(gpu) {
@@ -248,7 +248,7 @@ Outcome ProbeFreshMemory(const Context& context) {
     const uint64_t filled_bytes = memory->bytes();
     memory.reset();
     const uint64_t left = Filler(gpu, context).CountNonZero();  // freed by this very process
-    // Leave the pattern behind by ending, too.
+    // Leaves the pattern behind by ending, too.
     Filler again(gpu, context);
     again.Fill();
     channel.Send(std::to_string(filled_bytes) + " " + std::to_string(rate) + " " +

@@ -19,8 +19,8 @@ void Store(uint64_t* word, uint64_t value) {
   std::atomic_ref(*word).store(value, std::memory_order_release);
 }
 
-// Slots of data, a word per slot that a stream writes after the data, and the reader's count.
-// The word of slot s says how many copies have completed when its data is that of copy word - 1.
+// Slots of data, with a word per slot that a stream writes after the data, and the reader's count.
+// The word of slot s is the number of completed copies; its data is that of copy word - 1.
 class Slots {
  public:
   Slots(char* memory, uint64_t slot_bytes) : memory_(memory), slot_bytes_(slot_bytes) {}
@@ -71,7 +71,7 @@ Role StartWriter(const Context& context, HostPool& pool, uint64_t slot_bytes, ui
                                         CU_STREAM_WRITE_VALUE_DEFAULT),
                "cuStreamWriteValue64");
     }
-    // The last word must come without anyone waiting for the stream.
+    // The last word must arrive although nobody waits for the stream.
     channel.Receive();
   });
 }
@@ -81,7 +81,7 @@ struct Checked {
   uint64_t early = 0;  // words that were there before all of their data
 };
 
-// Reads in this process, which has no CUDA, until all copies are seen or the time is over.
+// Reads in this process, which has no CUDA, until all copies are seen or the deadline passes.
 Checked Check(const Slots& slots, uint64_t copies, double deadline, const Role& writer) {
   constexpr uint64_t kLookEvery = 1 << 16;  // polls between looks at the clock and the writer
   Checked checked;
@@ -91,7 +91,7 @@ Checked Check(const Slots& slots, uint64_t copies, double deadline, const Role& 
     if (Load(slots.word(copy)) < copy + 1) {
       if (++polls % kLookEvery == 0) {
         if (Now() >= deadline) break;
-        if (writer.WaitForEnd(0)) writer.channel().Receive();  // throws the writer's error
+        if (writer.WaitForEnd(0)) writer.channel().Receive();  // rethrows the writer's error
       }
       continue;
     }
@@ -123,7 +123,7 @@ void WaitForWord(const Context& context, HostPool& pool, Channel& channel) {
   const Stream other(gpu);
   const Buffer buffer(gpu, kMib);
   const gpu::DriverApi& api = gpu.api();
-  // Loading a kernel may wait for all streams, so it must not happen while one is stuck.
+  // Loading a kernel may wait for all streams, so it must happen before one is stuck.
   gpu.Must(api.memset_d32_async(buffer.address(), 0, kMib / 4, other.get()), "cuMemsetD32Async");
   other.Synchronize();
   gpu.Must(api.stream_wait_value64(waiting.get(), registration.DeviceAddress(words), 1,
@@ -140,7 +140,7 @@ void WaitForWord(const Context& context, HostPool& pool, Channel& channel) {
   while (!other.Idle() && Now() < deadline) {
   }
   channel.Send(std::string(stuck ? "stuck" : "free") + (other.Idle() ? " works" : " blocked"));
-  channel.Receive();  // someone else has written the word
+  channel.Receive();  // another process has written the word
   waiting.Synchronize();
   channel.Send("freed");
   channel.Receive();
@@ -207,7 +207,7 @@ Outcome ProbeDeadWriter(const Context& context) {
   second.Kill();
   const bool ended = second.WaitForEnd(kMostEndSeconds);
   const double end_seconds = Now() - kill;
-  // The GPU must be of use afterwards.
+  // The GPU must still work afterwards.
   const Role user = Role::Start("next user", [&context](Channel& channel) {
     Gpu gpu(context.driver, context.device);
     gpu.MakeContext();

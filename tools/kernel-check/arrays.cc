@@ -20,13 +20,13 @@ using kernels::WeightForm;
 
 namespace {
 
-// Of the arrays within a tensor: indices whose lower half begins anew among those compared.
+// The index within the tensor: the lower half of the compared indices wraps around.
 constexpr uint64_t kFirstElement = (uint64_t{3} << 32) - 1003;
 constexpr size_t kArrayAlignment = 256;  // more than a word, so that only the shift disturbs it
 
 float RandomValue(std::mt19937_64& random, float scale) {
   const uint64_t bits = random();
-  switch (bits % 1021) {  // a prime: the rare values do not fall into step with anything
+  switch (bits % 1021) {  // a prime, so that the rare values have no common period with anything
     case 0:
       return 0.0F;
     case 1:

@@ -1,4 +1,4 @@
-// The arrays of one optimizer step in memory that host and device each have of their own.
+// The arrays of one optimizer step, in separate memory of host and device.
 #ifndef GEMINID_TOOLS_KERNEL_CHECK_ARRAYS_H_
 #define GEMINID_TOOLS_KERNEL_CHECK_ARRAYS_H_
 
@@ -16,12 +16,12 @@ const char* FormName(kernels::WeightForm form);
 const char* GradientTypeName(kernels::GradientType type);
 size_t GradientBytes(kernels::GradientType type);
 
-// Bytes of the weights of one parameter in a form, and of one of its states.
+// Bytes of one parameter's weights in a form, and of one of its states.
 size_t WeightBytes(kernels::WeightForm form);
 size_t StateBytes(kernels::StateForm form);
 
-// `count` parameters: weights, states and gradient lie one after the other in one block of bytes,
-// so that the block is what is copied and compared. `shift_bytes` moves every array off a 16-byte
+// `count` parameters: weights, states and gradient lie one after the other in one block of
+// bytes, which is copied and compared as a whole. `shift_bytes` moves every array off a 16-byte
 // word.
 class Layout {
  public:
@@ -29,16 +29,16 @@ class Layout {
          int states, size_t count, size_t shift_bytes);
 
   size_t bytes() const { return bytes_; }
-  // Weights and states: what a step writes.
+  // The bytes of weights and states, which a step writes.
   size_t written_bytes() const { return gradient_at_; }
 
   kernels::ParameterArrays Arrays(std::byte* base) const;
   kernels::GradientArray Gradient(std::byte* base) const;
 
-  // Reproducible values of the sizes that training has; a few zeros, subnormals and huge ones.
+  // Reproducible values of the magnitudes in training; a few zeros, subnormals and huge ones.
   std::vector<std::byte> RandomBytes(uint64_t seed) const;
 
-  // Which array and element the byte belongs to, for messages.
+  // The array and element that the byte belongs to, for messages.
   std::string Describe(size_t byte) const;
 
  private:

@@ -14,7 +14,7 @@ using kernels::AttentionShape;
 using kernels::BFloat16;
 using kernels::HeadsView;
 
-// A logarithm of another library, rounded to fp32.
+// For a logarithm of another library, rounded to fp32.
 constexpr double kLogarithmTolerance = 1e-6;
 
 AttentionShape ShapeOf(size_t batch, size_t sequence, size_t heads, size_t kv_heads,
@@ -23,7 +23,7 @@ AttentionShape ShapeOf(size_t batch, size_t sequence, size_t heads, size_t kv_he
           kv_heads, head_dim, 1.0F / std::sqrt(static_cast<float>(head_dim))};
 }
 
-// Less than a block, whole blocks, a broken last one; groups of heads; heads of an odd size, of
+// Less than a block, whole blocks, a partial last one; groups of heads; heads of an odd size, of
 // more than one slice, of more than one slab. Windows of less than a block, and of more.
 std::vector<AttentionShape> ComparedShapes() {
   std::vector<AttentionShape> shapes = {ShapeOf(1, 1, 1, 1, 1),    ShapeOf(2, 9, 2, 1, 20),
@@ -34,7 +34,7 @@ std::vector<AttentionShape> ComparedShapes() {
   shapes.back().window = 70;
   return shapes;
 }
-// After tokens of before: the last one alone, some within a block, from a block's first on.
+// After cached tokens: only the last token, some within a block, and from a block's first on.
 std::vector<AttentionShape> RememberingShapes() {
   std::vector<AttentionShape> shapes = {ShapeOf(2, 130, 4, 2, 20), ShapeOf(1, 200, 2, 1, 80),
                                         ShapeOf(2, 70, 2, 2, 64), ShapeOf(1, 2, 1, 1, 200),
@@ -46,7 +46,7 @@ std::vector<AttentionShape> RememberingShapes() {
 }
 AttentionShape TimedShape() { return ShapeOf(4, 2048, 16, 16, 128); }
 
-// Multiplications and additions of one product of all pairs of a query and a key before it.
+// Multiplications and additions of one product over all pairs of a query and an earlier key.
 double ProductOperations(const AttentionShape& s) {
   const size_t pairs = s.sequence * s.sequence - s.first_query * s.first_query;
   return static_cast<double>(s.batch * s.heads * pairs * s.head_dim);
@@ -119,7 +119,7 @@ void CheckBackward(Trial& trial, const AttentionShape& s) {
   std::vector<T> out_values(count);
   std::vector<float> lse_values(s.batch * s.heads * s.sequence, 1.0F);
   HostWorkspace workspace(s);
-  if (!trial.timed()) {  // the backward pass of what the forward pass leaves
+  if (!trial.timed()) {  // the backward pass of the forward pass's result
     const Fused<const T> fused(qkv_values.data(), s);
     const kernels::Status status = kernels::AttentionForward<T>(
         s, fused.Queries(), fused.Keys(), fused.Values(), {out_values.data(), width},

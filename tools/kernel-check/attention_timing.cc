@@ -38,7 +38,7 @@ TimedAttention Attention(size_t batch, size_t sequence, size_t heads, size_t kv_
                     .scale = 1 / std::sqrt(static_cast<float>(head_dim))}};
 }
 
-// Both passes on tensors of one shape, by either.
+// Both passes on tensors of one shape, by the library or by our kernel.
 class Passes {
  public:
   explicit Passes(const AttentionShape& shape)
@@ -68,7 +68,7 @@ class Passes {
   }
 
  private:
-  // q, out, two of keys, ...: in the order of the memory, behind so many of either.
+  // The tensor behind `queries` tensors of query size and `keys` tensors of key size.
   BFloat16* At(size_t queries, size_t keys) const {
     return memory_.as<BFloat16>() + queries * queries_ + keys * keys_;
   }
@@ -95,7 +95,7 @@ class Passes {
   CudaBuffer lse_;
 };
 
-// Of one call, once warm; 0 if one was refused.
+// The seconds of one call, once warm; 0 if a call was refused.
 double SecondsOf(const std::function<bool()>& queue) {
   if (!queue()) return 0;
   CudaTimer timer;

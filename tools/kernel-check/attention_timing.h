@@ -1,5 +1,5 @@
-// Attention by cuDNN beside the kernel of our own: whether training takes it, and how long both
-// are. On device 0, after FindCudaDevice.
+// Attention by cuDNN beside our own kernel: whether training uses cuDNN, and the time of both. On
+// device 0, after FindCudaDevice.
 #ifndef GEMINID_TOOLS_KERNEL_CHECK_ATTENTION_TIMING_H_
 #define GEMINID_TOOLS_KERNEL_CHECK_ATTENTION_TIMING_H_
 
@@ -17,30 +17,30 @@ struct TimedAttention {
   kernels::AttentionShape shape = {};
 };
 
-// Shapes of models; if `most_tokens` is not 0, of one sequence that long with few heads.
+// Shapes of models; if `most_tokens` is not 0, one sequence of that length with few heads.
 std::vector<TimedAttention> TimedAttentions(size_t most_tokens);
 
 struct AttentionTiming {
   TimedAttention attention;
-  bool taken = false;  // by training; else `detail` says why not
+  bool taken = false;  // used by training; else `detail` says why not
   std::string detail;
   size_t workspace_bytes = 0;
   kernels::AttentionDistances distances;
   // Of a forward and a backward pass; 0: not timed.
   double library_seconds = 0;
   double own_seconds = 0;
-  bool passed = false;  // the device did not fail: a library may be refused
+  bool passed = false;  // the device did not fail; a refusal by the library is no failure
 };
 
 struct AttentionTimings {
-  std::string library;  // its name, or why there is none
+  std::string library;  // its name, or why there is no library
   std::vector<AttentionTiming> timings;
 };
 
 AttentionTimings TimeAttention(const std::vector<TimedAttention>& attentions);
 
 std::string AttentionLine(const AttentionTiming& timing);
-// An object, without a line's end.
+// A JSON object without a newline.
 std::string AttentionJson(const AttentionTiming& timing);
 
 }  // namespace geminid::kernel_check

@@ -18,7 +18,7 @@ std::string Version(int version) {  // 13000 is 13.0
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Makes the primary context of device 0 this thread's own.
+// Makes the primary context of device 0 current in this thread.
 CUresult UseDevice(const gpu::DriverApi& api, CUdevice* device) {
   CUcontext context = nullptr;
   CUresult result = api.device_get(device, 0);

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-// The little of a GPU that it takes to run the kernels by themselves and to time them, through the
+// The minimum of a GPU's interface to run the kernels alone and to time them, through the
 // driver: device 0, its primary context and its default stream. Training uses client/device. One
 // thread.
 namespace geminid::kernel_check {
@@ -17,8 +17,8 @@ struct CudaDeviceInfo {
   size_t memory_bytes = 0;
 };
 
-// Device 0, which the calling thread uses from now on; or why there is none, in words, in *reason.
-// The rest works only after it has succeeded.
+// Finds device 0, which the calling thread then uses; else explains in *reason why there is none.
+// All other functions need it to have succeeded.
 bool FindCudaDevice(CudaDeviceInfo* info, std::string* reason);
 
 // Device memory. Empty if the allocation failed.
@@ -43,7 +43,7 @@ class CudaBuffer {
   size_t bytes() const { return bytes_; }
   explicit operator bool() const { return data_ != nullptr; }
 
-  // Both wait. False if the driver reports an error.
+  // Both copies wait until they are done. False if the driver reports an error.
   bool CopyFrom(const void* host, size_t bytes);
   bool CopyTo(void* host, size_t bytes) const;
 
@@ -55,10 +55,10 @@ class CudaBuffer {
 // Sets every byte, on the default stream.
 bool CudaFill(CudaBuffer* buffer, int value);
 
-// Copies between buffers on the default stream, as fast as the device does: the yardstick.
+// Copies between buffers on the default stream, as fast as the device can: the baseline.
 bool CudaCopy(const CudaBuffer& from, CudaBuffer* to, size_t bytes);
 
-// Waits for everything queued. False, with the driver's words in *reason, if anything failed.
+// Waits for all queued work. False, with the driver's message in *reason, if anything failed.
 bool CudaWait(std::string* reason);
 
 // Time between two points of the default stream.

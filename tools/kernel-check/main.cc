@@ -1,5 +1,5 @@
-// geminid-kernel-check: holds every CUDA kernel against its twin on the host, bit for bit where the
-// twin's header promises that, and says how much of the device's copy bandwidth it reaches.
+// geminid-kernel-check: compares every CUDA kernel with its twin on the host, bit for bit if the
+// twin's header promises that, and reports its share of the device's copy bandwidth.
 #include <unistd.h>
 
 #include <algorithm>
@@ -93,7 +93,7 @@ void PrintLine(const Finding& f, double copy) {
   std::fflush(stdout);  // a person waits for the next line
 }
 
-// What became of the products, and by which library: its name, or why there is none.
+// The results of the products, and the library: its name, or why there is none.
 struct Products {
   std::string library;
   std::vector<ProductTiming> timings;
@@ -155,7 +155,7 @@ bool ParseFlags(int argc, char** argv, Flags* flags, int* exit_code) {
   return true;
 }
 
-// The checks that are wanted.
+// The checks that the flags choose.
 struct Chosen {
   explicit Chosen(const Flags& flags) {
     // The norms are one check of three parts.
@@ -266,9 +266,9 @@ int Run(const Flags& flags, const Chosen& chosen) {
   return all ? base::kExitOk : base::kExitUnhealthy;
 }
 
-// The kernels of a GPU have the bits of processors that multiply and add with one rounding. Below
-// that level there would be differences that are no faults. The level is fixed before main begins,
-// so the program begins again.
+// A GPU's kernels have the bits of processors with fused multiply-add. Below that level
+// differences would be no errors. The level is fixed before main begins, so the program restarts
+// itself.
 absl::Status RaiseLimitToFusedMultiplyAdd(char** argv) {
   const absl::StatusOr<base::Isa>& limit = base::MaxIsa();
   if (!limit.ok() || *limit >= base::Isa::kAvx2) return limit.status();

@@ -28,10 +28,10 @@ namespace {
 using kernels::BFloat16;
 using kernels::Status;
 
-// fp32 sums in another order, over the largest of the sums; of bf16 results one rounding more.
+// fp32 sums in another order, relative to the largest sum; bf16 results have one more rounding.
 template <typename T>
 constexpr double kSumTolerance = std::is_same_v<T, float> ? 1e-5 : 0x1p-8;
-// A logarithm or an exponential of another library, rounded to fp32.
+// For a logarithm or an exponential of another library, rounded to fp32.
 constexpr double kFunctionTolerance = 1e-6;
 
 struct Matrix {
@@ -41,8 +41,8 @@ struct Matrix {
 
   size_t count() const { return rows * cols; }
 };
-// One element, warps without a row, tails of packs, several blocks of columns, of rows, chunks of
-// rows, off words, the widest row of a warp, rows wider than a thread holds.
+// One element, warps without a row, tails of packs, several blocks of columns and of rows, chunks
+// of rows, unaligned arrays, the widest row of a warp, rows wider than a thread holds.
 constexpr Matrix kMatrices[] = {{1, 1, 0},    {3, 5, 1},   {9, 64, 0},   {7, 1000, 0},
                                 {5, 4100, 1}, {70, 33, 0}, {200, 96, 0}, {2, 1024, 0},
                                 {2, 2056, 0}, {1, 9000, 0}};
@@ -126,7 +126,7 @@ void CheckGeluBackward(Trial& trial, const Matrix& m) {
             });
 }
 
-// Halves of one fused activation, whose rows lie apart.
+// Gate and up are halves of one fused activation, with a stride between rows.
 template <typename T>
 void CheckSwigluForward(Trial& trial, const Matrix& m) {
   const size_t stride = 2 * m.cols;
@@ -159,7 +159,7 @@ void CheckSwigluBackward(Trial& trial, const Matrix& m) {
 
 // --- normalisations ----------------------------------------------------------------------------
 
-// P: of gamma and beta.
+// P is the type of gamma and beta.
 template <typename T, typename P = T>
 void CheckLayerNormForward(Trial& trial, const Matrix& m) {
   const kernels::LayerNormShape shape = {m.rows, m.cols, 1e-5F};
@@ -180,7 +180,7 @@ void CheckLayerNormForward(Trial& trial, const Matrix& m) {
       });
 }
 
-// What the forward pass may have left: any numbers do.
+// Possible results of a forward pass: any numbers will do.
 std::vector<float> RandomRstd(size_t rows) {
   std::vector<float> rstd = RandomArray<float>(rows, 14);
   for (float& value : rstd) value = 1.5F + value;
@@ -321,7 +321,7 @@ constexpr Lookup kLookups[] = {
     {{129, 3, 1, 0, 1}, 43, true}};               // and one token more
 constexpr Lookup kTimedLookup = {{8192, 4096, 50257, 0, 50257}, 1024, false};
 
-// Every id of the vocabulary, some often.
+// Every id of the vocabulary; some occur often.
 std::vector<int32_t> Ids(const kernels::EmbeddingShape& shape) {
   std::vector<int32_t> ids(shape.tokens);
   for (size_t t = 0; t < shape.tokens; ++t) {

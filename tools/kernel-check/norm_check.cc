@@ -16,7 +16,7 @@ using kernels::Float16;
 using kernels::SquareSum;
 using kernels::Status;
 
-// Three trees, the last one of few blocks, the last of these short.
+// Three trees; the last one has few blocks, and its last block is short.
 constexpr size_t kComparedCount = 2 * kernels::kNormTree + 40 * kernels::kNormBlock + 1203;
 constexpr int kTimedRounds = 20;
 

@@ -7,8 +7,8 @@
 
 namespace geminid::kernel_check {
 
-// Sums of squares of fp32, bf16 and fp16 values: the bits of the host, with and without a value
-// that is not finite, and the speed over `timed_count` values (0: not timed).
+// Sums of squares of fp32, bf16 and fp16 values must have the bits of the host, with and without a
+// value that is not finite. Also their speed over `timed_count` values (0: not timed).
 std::vector<Finding> CheckNorms(size_t timed_count);
 
 }  // namespace geminid::kernel_check

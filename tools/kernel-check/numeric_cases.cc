@@ -24,7 +24,7 @@ struct Size {
   size_t count;
   size_t shift;  // elements before a word
 };
-// None, one, ends of packs, whole and broken blocks, off words.
+// No element, one, ends of packs, whole and partial blocks, unaligned arrays.
 constexpr Size kSizes[] = {{0, 0}, {1, 0}, {3, 1}, {4096, 0}, {4097, 0}, {12301, 0}, {12301, 1}};
 
 template <class Check>
@@ -129,7 +129,7 @@ void CheckJoinWithoutRemainder(Trial& trial, const Size& size) {
 
 constexpr size_t kRows = 3;
 
-// Of every kind, with sums that round and integers that wrap.
+// Rows of any type, with sums that round and integers that wrap.
 template <typename T>
 std::vector<T> RowsOf(size_t count) {
   if constexpr (std::is_same_v<T, float> || !std::is_arithmetic_v<T>) {

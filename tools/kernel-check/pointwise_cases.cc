@@ -20,11 +20,11 @@ struct Elements {
   size_t count;
   size_t shift;  // elements before a word
 };
-// One element, tails of packs, off words, several blocks.
+// One element, tails of packs, unaligned arrays, several blocks.
 constexpr Elements kCompared[] = {{1, 0}, {15, 1}, {4096, 0}, {20500, 1}};
 constexpr Elements kTimed = {size_t{8192} * 4096, 0};
 
-// A function of one element, and its gradient, on both sides.
+// A function of one element, and its gradient, on host and device.
 template <typename T>
 struct Function {
   Status (*forward)(const T*, size_t, T*);

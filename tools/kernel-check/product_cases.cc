@@ -1,4 +1,4 @@
-// Products, the copies between matrices that go with them, and dropout.
+// Products, copies between their matrices, and dropout.
 #include <cstdint>
 
 #include "kernels/model/dropout/dropout_cuda.h"
@@ -21,8 +21,8 @@ constexpr Transpose kYes = Transpose::kYes;
 // A power of two, so that the host's twin can scale its operand instead.
 constexpr float kScale = 0.5F;
 
-// One element; less than a tile; whole tiles; broken ones; long sums; every way of lying; rows with
-// gaps between them.
+// One element; less than a tile; whole tiles; partial tiles; long sums; every transposition; rows
+// with gaps between them.
 std::vector<MatmulShape> ComparedShapes() {
   return {{.m = 1, .n = 1, .k = 1},
           {.m = 3, .n = 5, .k = 7, .bias = true},
@@ -49,7 +49,7 @@ constexpr MatmulShape kTimedShape = {.m = 4096, .n = 4096, .k = 4096, .transpose
 
 size_t StrideOr(size_t stride, size_t cols) { return stride == 0 ? cols : stride; }
 
-// `rows` x `cols` of what lies there, or its transpose, dense and times `factor`, which is exact.
+// `rows` x `cols` stored elements, or their transpose, dense and times `factor`, which is exact.
 template <typename T>
 std::vector<T> Dense(const T* stored, size_t stride, bool transposed, size_t rows, size_t cols,
                      float factor) {

@@ -24,16 +24,16 @@ using kernels::Transpose;
 
 constexpr int kRounds = 5;
 constexpr int kMostCalls = 10'000;
-// Of one measurement.
+// The duration of one measurement.
 constexpr double kJudgedSeconds = 0.1;
 constexpr double kShortSeconds = 0.002;
-// What a caller without reasons of his own gives the library.
+// The workspace that callers give the library by default.
 constexpr uint64_t kBareWorkspaceBytes = uint64_t{32} << 20;
 
-// Queues one product; false when it was refused.
+// Queues one product; false if it was refused.
 using Call = std::function<bool()>;
 
-// Calls per second; 0 if one was refused. The first calls pay for loading.
+// Calls per second; 0 if a call was refused. The first calls load code and do not count.
 double CallsPerSecond(const Call& queue, double seconds) {
   CudaTimer timer;
   timer.Start();
@@ -54,8 +54,8 @@ constexpr gpu::LtType TypeOf() {
   return std::is_same_v<T, float> ? gpu::LtType::kFp32 : gpu::LtType::kBf16;
 }
 
-// The library's call and nothing else: the algorithm that it names first, with all that it may
-// choose from. Row-major products are column-major ones of swapped factors.
+// The library's call alone: the algorithm that it proposes first, without restrictions. Row-major
+// products are column-major ones with swapped factors.
 class BareLoop {
  public:
   BareLoop(const gpu::CublasLtApi& api, gpu::LtHandle handle) : api_(api), handle_(handle) {}
@@ -68,7 +68,7 @@ class BareLoop {
     if (product_ != nullptr) api_.matmul_destroy(product_);
   }
 
-  // False if the library has no algorithm for it.
+  // False if the library has no algorithm for the product.
   bool Choose(const MatmulShape& s, gpu::LtType in, gpu::LtType out, const void* bias) {
     const bool a_turned = s.transpose_a == Transpose::kYes;
     const bool b_turned = s.transpose_b == Transpose::kYes;
@@ -143,7 +143,7 @@ class Trio {
        gpu::LtHandle handle)
       : shape_(shape), library_(*library), bare_(api, handle) {}
 
-  // Empty, or why they cannot be computed.
+  // Empty, or why the product cannot be computed.
   std::string Prepare() {
     a_ = Upload(RandomArray<In>(shape_.m * shape_.k, 1));
     b_ = Upload(RandomArray<In>(shape_.k * shape_.n, 2));
@@ -157,7 +157,7 @@ class Trio {
     return "";
   }
 
-  // As training does it: the plan is looked up for each.
+  // As training does it: looks up the plan for each product.
   bool QueueByLibrary() {
     const kernels::MatmulOperands<In, Out> operands = {.a = a_.template as<In>(),
                                                        .b = b_.template as<In>(),
@@ -175,7 +175,7 @@ class Trio {
                                         nullptr) == Status::kOk;
   }
 
-  // What `queue` leaves in C; empty if it was refused.
+  // The result of `queue` in C; empty if it was refused.
   std::vector<Out> Result(const Call& queue) {
     std::vector<Out> values(shape_.m * shape_.n);
     const size_t bytes = values.size() * sizeof(Out);
@@ -190,7 +190,7 @@ class Trio {
   CudaBuffer a_, b_, bias_, c_, workspace_;
 };
 
-// Rounding of the result, and sums in another order.
+// Allows for rounding of the result, and for sums in another order.
 template <typename Out>
 constexpr double kTolerance = std::is_same_v<Out, float> ? 1e-4 : 1e-2;
 

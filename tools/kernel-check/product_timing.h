@@ -11,18 +11,18 @@
 
 namespace geminid::kernel_check {
 
-// cuBLASLt twice: as training has it, and its table with a handle, for the bare loop. One thread,
-// after FindCudaDevice.
+// Loads cuBLASLt twice: as training uses it, and as a bare table with a handle for the bare loop.
+// One thread, after FindCudaDevice.
 class ProductTimer {
  public:
-  // Null, with why in *reason, where there is no cuBLASLt that starts.
+  // Null, with the cause in *reason, if no cuBLASLt starts.
   static std::unique_ptr<ProductTimer> Create(std::string* reason);
   ProductTimer(const ProductTimer&) = delete;
   ProductTimer& operator=(const ProductTimer&) = delete;
   ~ProductTimer();
 
   std::string LibraryName() const { return library_->Name(); }
-  // `judged`: the rates are long enough to say something, and measured for that long.
+  // `judged`: the product is large enough for a verdict, and measured long enough for one.
   ProductTiming Time(const TimedProduct& product, bool judged);
 
  private:

@@ -44,7 +44,7 @@ StepCase HostCase(std::string name, int states, Options options, Host host) {
   return one;
 }
 
-// An optimizer of one pass.
+// An optimizer with one pass.
 template <class Options, class Host, class Cuda>
 StepCase OnePass(std::string name, int states, Options options, Host host, Cuda cuda) {
   StepCase one = HostCase(std::move(name), states, options, host);
@@ -90,7 +90,7 @@ FactorShape ShapeOf(size_t count) {
       count == kComparedRows * kComparedColumns ? kComparedColumns : kTimedColumns;
   return {count / columns, columns};
 }
-// The same elements in many rows: several chunks of each column.
+// The same elements in many rows, so that each column has several chunks.
 FactorShape TallOf(size_t count) {
   constexpr size_t kTallColumns = 222;
   constexpr size_t kTimedTallColumns = 512;
@@ -118,7 +118,7 @@ struct FactorMemory {
   bool UploadFactors() {
     return factors_device.CopyFrom(factors.data(), factors.size() * sizeof(float));
   }
-  // From the `at`-th on: CAME's second ones follow the first.
+  // Makes the factors from index `at` on: CAME's second factors follow the first.
   Status MakeFactors(double kept, double epsilon, uint64_t at) {
     float* const of_it = factors_device.as<float>() + at;
     return kernels::AverageFactorsCuda(shape, kept, epsilon, sums_device.as<double>(), of_it, of_it,
@@ -137,7 +137,7 @@ struct FactorMemory {
   CudaBuffer workspace;
 };
 
-// Factors of a step before this one: not all alike.
+// The factors of an earlier step, which are not all equal.
 void FillFactors(std::vector<float>* factors) {
   for (size_t i = 0; i < factors->size(); ++i) {
     (*factors)[i] = 1e-6F * static_cast<float>(1 + i % 17);
@@ -229,7 +229,7 @@ StepCase Factored(std::string name, int states, int gradient_reads, int state_re
   one.states = states;
   one.gradient_reads = gradient_reads;
   one.state_reads = state_reads;
-  one.timed = shape_of != VectorOf;  // whose factors are as large as itself
+  one.timed = shape_of != VectorOf;  // a vector's factors are as large as itself
   one.host_step = [=](const ConstParameterArrays& old_arrays, const GradientArray& gradient,
                       size_t count, const ParameterArrays& new_arrays) {
     const FactorShape shape = shape_of(count);

@@ -1,4 +1,4 @@
-// Every optimizer as a pair: the step on the host, which tests have held against float64, and its
+// Every optimizer as a pair: the step on the host, which tests have compared with float64, and its
 // twin on the GPU.
 #ifndef GEMINID_TOOLS_KERNEL_CHECK_STEP_CASES_H_
 #define GEMINID_TOOLS_KERNEL_CHECK_STEP_CASES_H_
@@ -14,7 +14,7 @@
 
 namespace geminid::kernel_check {
 
-// What Adafactor and CAME take the compared arrays to be; others see their elements alone.
+// The shape of the compared arrays for Adafactor and CAME; other optimizers ignore it.
 inline constexpr size_t kComparedRows = 20;
 inline constexpr size_t kComparedColumns = 2109;
 
@@ -24,12 +24,12 @@ struct StepCase {
   kernels::StateForm state_form = kernels::StateForm::kFloat;
   int gradient_reads = 1;  // passes that read the gradient
   int state_reads = 1;     // passes that read weights and states
-  bool timed = true;       // its speed says something of the kernel, not of the check
+  bool timed = true;       // its speed measures the kernel, not the check
 
   using HostStep = std::function<kernels::Status(
       const kernels::ConstParameterArrays& old_arrays, const kernels::GradientArray& gradient,
       size_t count, const kernels::ParameterArrays& new_arrays)>;
-  // Waits where it must.
+  // Waits if it must.
   using CudaStep = std::function<kernels::Status(const kernels::CudaTensor& tensor)>;
   HostStep host_step;
   CudaStep cuda_step;

@@ -35,7 +35,7 @@ struct Variant {
   }
 };
 
-// Of steps with state in bf16: the forms that training has on a device.
+// Variants of steps with state in bf16: the forms that training has on a device.
 std::vector<Variant> SmallStateVariants() {
   std::vector<Variant> all;
   for (WeightForm form : {WeightForm::kFloat, WeightForm::kSplit}) {
@@ -66,7 +66,7 @@ std::vector<Variant> Variants() {
   return all;
 }
 
-// What the step made, on the host or the device; empty, with the reason, if it failed.
+// The result of the step, on the host or the device; empty, with the reason, if it failed.
 std::vector<std::byte> HostResult(const StepCase& one, const Layout& layout,
                                   std::vector<std::byte> bytes, bool in_place,
                                   std::string* reason) {
@@ -131,7 +131,7 @@ std::string Difference(const StepCase& one, const Variant& variant) {
          " differs from the host's";
 }
 
-// Reads and writes per second; 0 if it cannot be measured.
+// Bytes read and written per second; 0 if this cannot be measured.
 double Speed(const StepCase& one, size_t count) {
   const Layout layout(WeightForm::kSplit, GradientType::kBFloat16, one.state_form, one.states,
                       count, 0);

@@ -7,8 +7,8 @@
 namespace geminid::kernel_check {
 
 // One step in every form of weights and gradients, in place and out of place, on and off 16-byte
-// words: the bits of the host. Then its speed with split weights and bf16 gradients, in place, over
-// `timed_count` parameters (0: not timed).
+// words, must have the bits of the host. Then measures its speed with split weights and bf16
+// gradients, in place, over `timed_count` parameters (0: not timed).
 Finding CheckStep(const StepCase& one, size_t timed_count);
 
 }  // namespace geminid::kernel_check

@@ -28,7 +28,7 @@ const char* TypesName(ProductTypes types) {
   return "";
 }
 
-// 4096 x 3072 x 768: rows, columns, length of the sums.
+// "4096 x 3072 x 768": rows, columns, length of the sums.
 std::string ShapeName(const MatmulShape& shape) {
   return std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " +
          std::to_string(shape.k);
@@ -49,8 +49,8 @@ double TimedProduct::operations() const {
          static_cast<double>(shape.k);
 }
 
-// As large as cuBLASLt likes them; then what training of GPT-2 asks, which is smaller: a layer's
-// widening with its bias, that layer's gradient of the weights, and logits.
+// Sizes that suit cuBLASLt; then the smaller ones of training GPT-2: a layer's widening with its
+// bias, that layer's gradient of the weights, and logits.
 std::vector<TimedProduct> TimedProducts(size_t most_edge) {
   constexpr Transpose kYes = Transpose::kYes;
   std::vector<TimedProduct> products = {

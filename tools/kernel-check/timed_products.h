@@ -1,6 +1,6 @@
-// Products that are timed in three ways: by cuBLASLt as training asks it (MatmulLibrary), by a bare
-// loop around the library's call, and by the kernel of our own. Which they are, and what the rates
-// say; pure. Who measures is product_timing.h.
+// The products that are timed in three ways: by cuBLASLt as training calls it (MatmulLibrary), by a
+// bare loop around the library's call, and by our own kernel. The list, and the verdict on the
+// rates; pure. product_timing.h measures.
 #ifndef GEMINID_TOOLS_KERNEL_CHECK_TIMED_PRODUCTS_H_
 #define GEMINID_TOOLS_KERNEL_CHECK_TIMED_PRODUCTS_H_
 
@@ -25,31 +25,31 @@ struct TimedProduct {
   double operations() const;
 };
 
-// Those of the page; if `most_edge` is not 0, cut to that many rows, 3/4 as many columns, and sums
-// of half that length: still no squares.
+// The products of the page; if `most_edge` is not 0, cut to that many rows, 3/4 as many columns,
+// and sums of half that length, so that they are still no squares.
 std::vector<TimedProduct> TimedProducts(size_t most_edge);
 
-// The least that the library as training asks it must reach of the bare loop.
+// The least share of the bare loop's rate that the library must reach as training calls it.
 inline constexpr double kLeastOfBareLoop = 0.95;
 
 struct ProductTiming {
   TimedProduct product;
-  double library = 0;  // operations per second, as the two below
+  double library = 0;  // operations per second, as are the next two
   double bare_loop = 0;
   double own_kernel = 0;
   double of_bare_loop = 0;
-  bool judged = false;  // its rates say something: the shape was not cut
+  bool judged = false;  // the rates have a verdict: the shape was not cut
   bool passed = false;
-  std::string detail;  // why not
+  std::string detail;  // why it did not pass
 };
 
-// The rates of the rounds, in which the two took turns, and their verdict. No round, or one without
-// a rate, fails.
+// Fills in the median rates of the rounds, in which the two took turns, and the verdict. No round,
+// or a round without a rate, fails.
 void JudgeRounds(const std::vector<double>& library, const std::vector<double>& bare_loop,
                  bool judged, ProductTiming* timing);
 
-// Empty if no value is farther from the other's than `tolerance` times the largest of `own`; else
-// which is.
+// Empty if every value differs by at most `tolerance` times the largest of `own`; else names the
+// first that differs by more.
 template <typename T>
 std::string ProductDifference(const std::vector<T>& library, const std::vector<T>& own,
                               double tolerance) {
@@ -69,7 +69,7 @@ std::string ProductDifference(const std::vector<T>& library, const std::vector<T
 }
 
 std::string ProductLine(const ProductTiming& timing);
-// An object, without a line's end.
+// A JSON object without a newline.
 std::string ProductJson(const ProductTiming& timing);
 
 // `text` in quotes, without control characters.

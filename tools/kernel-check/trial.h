@@ -1,5 +1,5 @@
-// One kernel beside its twin: arrays that host and device each have of their own, a call on both,
-// and what differs. Or, with `timed`, the call on the device alone, again and again.
+// One kernel beside its twin: arrays in separate memory of host and device, a call on both, and the
+// difference of the results. Or, with `timed`, repeated calls on the device alone.
 #ifndef GEMINID_TOOLS_KERNEL_CHECK_TRIAL_H_
 #define GEMINID_TOOLS_KERNEL_CHECK_TRIAL_H_
 
@@ -21,10 +21,10 @@
 
 namespace geminid::kernel_check {
 
-// Element `i` of a fixed sequence without a pattern, in [-1, 1).
+// Element `i` of a fixed pseudo-random sequence, in [-1, 1).
 float RandomUnit(uint64_t i);
 
-// `count` of them from `seed` on, times `scale`, as elements of T.
+// `count` elements from `seed` on, times `scale`, as elements of T.
 template <typename T>
 std::vector<T> RandomArray(size_t count, uint64_t seed, float scale = 1.0F) {
   std::vector<T> values(count);
@@ -39,7 +39,7 @@ std::vector<T> RandomArray(size_t count, uint64_t seed, float scale = 1.0F) {
   return values;
 }
 
-// The same array for each.
+// The same array on each side.
 template <typename T>
 struct Twin {
   T* host = nullptr;
@@ -54,33 +54,33 @@ class Trial {
 
   bool timed() const { return timed_; }
 
-  // An array that is read, or (Out) one that is compared afterwards: bit for bit, or for a
-  // tolerance above 0 to within that much of the largest expected magnitude. `shift` elements lie
-  // before it on the device, so that it does not lie on a word.
+  // In: an array that is read. Out: one that is compared afterwards, bit for bit or, with a
+  // tolerance above 0, to within that share of the largest expected magnitude. `shift` elements lie
+  // before it on the device, so that it is not aligned to a word.
   template <typename T>
   Twin<T> In(std::vector<T> values, size_t shift = 0) {
     return Add<T>("", std::move(values), shift, 0, 1, &ToDouble<T>);
   }
-  // Arrays that are only written: `traffic` 1; that are read, too: 2.
+  // `traffic` is 1 for arrays that are only written, 2 for those that are read, too.
   template <typename T>
   Twin<T> Out(const char* name, std::vector<T> values, size_t shift = 0, double tolerance = 0,
               int traffic = 1) {
     return Add<T>(name, std::move(values), shift, tolerance, traffic, &ToDouble<T>);
   }
-  // Device memory that no host has a twin of.
+  // Device memory without a twin on the host.
   void* Workspace(size_t bytes);
 
-  // Both calls; the first is left out where it is the time that counts.
+  // Makes both calls; leaves out the host's if the trial is timed.
   void Run(const std::function<kernels::Status()>& on_host,
            const std::function<kernels::Status()>& on_device);
-  // Fails, with what is wrong, if it does not hold.
+  // Fails with `wrong` unless `holds`.
   void Expect(bool holds, const std::string& wrong) {
     if (!holds) Fail(wrong);
   }
-  // What the device's call computes, if that is what it takes its time for.
+  // The operations of the device's call, if arithmetic takes its time.
   void Computes(double operations) { operations_ = operations; }
 
-  // Empty if all is as expected.
+  // Empty if all results are as expected.
   std::string Difference();
   size_t compared() const { return compared_; }
   double seconds() const { return seconds_; }  // of one call
@@ -142,15 +142,15 @@ class Trial {
   double operations_ = 0;
 };
 
-// A kernel, or one form of it, on several shapes; and on one that is as large as in training.
+// A kernel, or one form of it, on several shapes, and on one that is as large as in training.
 struct KernelCase {
   std::string name;
   std::vector<std::function<void(Trial&)>> compared;
   std::function<void(Trial&)> timed;
 };
 
-// Those of kernels/numeric, of kernels/model but for those that follow, of products and dropout,
-// and of attention.
+// The cases of kernels/numeric, of kernels/model except the following, of products and dropout, of
+// attention, and of pointwise functions.
 std::vector<KernelCase> NumericCases();
 std::vector<KernelCase> ModelCases();
 std::vector<KernelCase> ProductCases();

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 class ChildProcessTest : public ::testing::Test {
  protected:
-  // What a shell's script writes; its exit code is 0.
+  // The output of a shell script, whose exit code must be 0.
   std::string Run(const std::string& script, ChildProgram program = {}) {
     program.arguments = {"/bin/sh", "-c", script};
     if (program.output.empty()) program.output = folder_ / "output";
@@ -62,7 +62,7 @@ TEST_F(ChildProcessTest, Environment_IsThisProcessesOrWhatIsGiven) {
   ::unsetenv("GEMINID_TEST_CHILD");
 }
 
-// Whatever numbers they have here: exchanged, and the same on both sides.
+// Whatever numbers they have here: exchanged numbers, and equal ones on both sides.
 TEST_F(ChildProcessTest, Gifts_HaveTheirNumbersWithoutClosingOneAnother) {
   UniqueFd a, b;
   WriteAndOpen("a", "a\n", &a);

@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// What a program with subcommands, one of them in a group, says.
+// The error of a program with subcommands, one of them in a group.
 std::string Problem(std::vector<std::string> arguments) {
   CLI::App app("", "tool");
   std::string steps;
@@ -45,7 +45,7 @@ TEST(DescribeParseError, UnknownFlag_IsNamedBeforeWhatFollowsIt) {
               HasSubstr("not known; 'tool ls chunks --help' lists"));
 }
 
-// After a subcommand that does not hand on what it does not know.
+// After a subcommand that does not pass on unknown flags.
 TEST(DescribeParseError, FlagOfTheProgramAlone_IsSaidToBeThat) {
   const std::string problem = Problem({"explain", "1", "--steps", "3"});
   EXPECT_THAT(problem, HasSubstr("'--steps' is not known; it is a flag of 'tool' alone;"));

@@ -58,7 +58,7 @@ TEST(FinishOutput, LossBeforeTheEnd_IsAnErrorToo) {
   EXPECT_FALSE(FinishOutput(full).ok());
 }
 
-// As of `geminictl ls | head -1`.
+// As in `geminictl ls | head -1`.
 TEST(FinishOutput, WithoutAReader_IsNoError) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);

@@ -1,4 +1,4 @@
-// A shortage of descriptors that begins and ends when a test says so.
+// A shortage of descriptors that a test begins and ends.
 #ifndef GEMINID_TESTS_BASE_FEW_DESCRIPTORS_H_
 #define GEMINID_TESTS_BASE_FEW_DESCRIPTORS_H_
 
@@ -9,7 +9,7 @@
 
 namespace geminid {
 
-// While it lives, this process can open `more` descriptors and no further one.
+// While it lives, this process can open only `more` further descriptors.
 class FewDescriptors {
  public:
   explicit FewDescriptors(int more) {

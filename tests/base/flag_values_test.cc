@@ -59,7 +59,7 @@ TEST(ParseMemory, OfNoSize_BeginsWithTheFlagAndItsValue) {
   EXPECT_EQ(*ParseBandwidth("--copy-bandwidth", "64B/s"), 64u);
 }
 
-// What people are told to ask for is not a byte less than what is needed, and can be typed.
+// The number that people are told to ask for suffices to the byte, and can be typed.
 TEST(ExactBytes, AnyNumber_ComesBack) {
   EXPECT_EQ(ExactBytes(0), "0B");
   EXPECT_EQ(ExactBytes((uint64_t{4} << 20) + (uint64_t{64} << 10)), "4.0625MiB");

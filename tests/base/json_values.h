@@ -1,4 +1,4 @@
-// What tests read of JSON that a program has written. What is not there fails the test.
+// Reads values from JSON that a program has written. A missing value fails the test.
 #ifndef GEMINID_TESTS_BASE_JSON_VALUES_H_
 #define GEMINID_TESTS_BASE_JSON_VALUES_H_
 

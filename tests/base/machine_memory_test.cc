@@ -88,7 +88,7 @@ TEST_F(Cgroups, MemoryHigh_CountsAsALimit) {
   EXPECT_EQ(memory.available_bytes, 500u);
 }
 
-// A container of a pod: the pod's cgroup, which has the limit, is not in its tree.
+// A container of a pod: the pod's cgroup, which has the limit, is outside of its tree.
 TEST_F(Cgroups, OfVersion1AboveTheContainers_AreSeenInItsStatistics) {
   Write("memory/memory.limit_in_bytes", "9223372036854771712\n");
   Write("memory/memory.usage_in_bytes", "100\n");

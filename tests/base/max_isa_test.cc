@@ -37,8 +37,8 @@ TEST(MaxIsa, AnyOtherText_IsRefusedWithTheNames) {
   }
 }
 
-// Test programs compute without a limit where the variable is wrong: that would be a run of the
-// tests at another level than was asked for.
+// With a wrong variable, test programs would compute without a limit: the tests would run at
+// another level than the one that was asked for.
 TEST(MaxIsa, OfTheseTests_IsALevel) { EXPECT_TRUE(MaxIsa().ok()) << MaxIsa().status(); }
 
 }  // namespace

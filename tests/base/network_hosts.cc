@@ -61,8 +61,8 @@ absl::Status SetFlags(const std::string& device, bool up) {
   return absl::OkStatus();
 }
 
-// At once, on a thread that is in the keeper's network: programs that do it take their time on a
-// busy machine, and tests count it.
+// Runs at once, on a thread in the keeper's network: programs for this take their time on a busy
+// machine, and tests count that time.
 absl::Status SetUp(pid_t keeper, const std::string& device, bool up) {
   absl::Status status;
   std::thread([&] {
@@ -86,8 +86,8 @@ bool NetworkHosts::MayBeSkipped() {
 
 std::string NetworkHosts::NameOf(int host) { return absl::StrCat("10.78.0.", host + 1); }
 
-// A process that keeps a network and a mount of its own until its input ends; it says when they are
-// there.
+// Starts a process that keeps its own network and mount until its input ends, and that reports when
+// they are ready.
 absl::StatusOr<NetworkHosts::Kept> NetworkHosts::Keep() {
   int says[2], never[2];
   if (pipe2(says, O_CLOEXEC) != 0 || pipe2(never, O_CLOEXEC) != 0) {
@@ -188,7 +188,7 @@ absl::Status NetworkHosts::Enter(int host) const {
   return absl::OkStatus();
 }
 
-// The switch's end of the wire: the host's own keeps its addresses and routes.
+// Acts on the switch's end of the wire: the host's own end keeps its addresses and routes.
 absl::Status NetworkHosts::Cut(int host) const { return SetUp(switch_.pid, PortOf(host), false); }
 
 absl::Status NetworkHosts::Heal(int host) const { return SetUp(switch_.pid, PortOf(host), true); }
@@ -205,7 +205,7 @@ absl::Status NetworkHosts::Slow(int host, const std::string& rate) const {
 absl::Status NetworkHosts::Part(int first) const {
   GEMINID_RETURN_IF_ERROR(RunIn(switch_.pid, "ip link add name other type bridge"));
   GEMINID_RETURN_IF_ERROR(RunIn(switch_.pid, "ip link set other up"));
-  // All by one program, as near to each other as can be.
+  // One program makes all changes, so that they happen nearly at once.
   std::string lines;
   for (int host = first; host < count(); ++host) {
     absl::StrAppend(&lines, "link set ", PortOf(host), " master other\n");

@@ -1,4 +1,4 @@
-// Hosts made of this one: each has a network, addresses and shared memory of its own.
+// Hosts simulated on this one: each has its own network, addresses and shared memory.
 #ifndef GEMINID_TESTS_BASE_NETWORK_HOSTS_H_
 #define GEMINID_TESTS_BASE_NETWORK_HOSTS_H_
 
@@ -14,40 +14,40 @@
 
 namespace geminid::base {
 
-// On a switch, numbered from 0. Gone, with all that runs there, with the object.
+// Hosts on a switch, numbered from 0. This object's end removes them and all their processes.
 class NetworkHosts {
  public:
-  // The status says which step the system refused.
+  // The status names the step that the system refused.
   static absl::StatusOr<std::unique_ptr<NetworkHosts>> Make(int count);
   ~NetworkHosts();
 
-  // Where they cannot be made, a test is skipped for everybody but root, who can make them
-  // everywhere but in a container: there GEMINID_TESTS_WITHOUT_NAMESPACES=1 says that they are
-  // skipped knowingly.
+  // Whether a test may be skipped if the hosts cannot be made. Only root may not skip it, because
+  // root can make them, except in a container: there GEMINID_TESTS_WITHOUT_NAMESPACES=1 says that
+  // the tests are skipped knowingly.
   static bool MayBeSkipped();
 
   static std::string NameOf(int host);  // its address
   int count() const { return static_cast<int>(hosts_.size()); }
-  // Called with a host and a line for its shell.
+  // A command that takes a host and a line for that host's shell.
   const std::string& remote_shell() const { return shell_; }
-  // Processes of that one, but for the one that keeps it.
+  // The processes of that host, except the one that keeps it alive.
   std::vector<pid_t> ProcessesOf(int host) const;
 
-  // Moves the calling process there, which must have one thread: a child of the test's.
+  // Moves the calling process to the host; it must be a child of the test with one thread.
   absl::Status Enter(int host) const;
 
-  // Pulls the host's wire out: what is sent is lost, without a word to anybody. And in again.
+  // Cut disconnects the host's wire: sent packets are lost without an error. Heal reconnects it.
   absl::Status Cut(int host) const;
   absl::Status Heal(int host) const;
-  // What the host sends and receives, in words of tc, as "100mbit".
+  // Limits the rate at which the host sends and receives, in words of tc, such as "100mbit".
   absl::Status Slow(int host, const std::string& rate) const;
-  // Takes the wire between the hosts before `first` and the others away.
+  // Disconnects the hosts before `first` from the others.
   absl::Status Part(int first) const;
 
  private:
   struct Kept {
     pid_t pid = -1;
-    UniqueFd input{};  // of the keeper: it ends with us, however we do
+    UniqueFd input{};  // of the keeper process: it ends with us, however we end
   };
 
   NetworkHosts() = default;

@@ -22,12 +22,12 @@ TEST(Printable, OtherCharactersOfAnyLanguage_Stay) {
   }
 }
 
-// A terminal that is not set to UTF-8 takes 0x9b for the beginning of a command.
+// A terminal that is not set to UTF-8 interprets 0x9b as the beginning of a command.
 TEST(Printable, BytesThatAreNoCharacter_BecomeAQuestionMarkEach) {
   EXPECT_EQ(Printable("a\x9b[2J"), "a?[2J");
   EXPECT_EQ(Printable("\xff\xfe"), "??");
   EXPECT_EQ(Printable("\xe2\x80"), "??");            // cut short
-  EXPECT_EQ(Printable("\xc0\x9b"), "??");            // a longer form than need be
+  EXPECT_EQ(Printable("\xc0\x9b"), "??");            // a longer form than needed
   EXPECT_EQ(Printable("\xe0\x82\x9b"), "???");       // likewise
   EXPECT_EQ(Printable("\xed\xa0\x80"), "???");       // half of a pair
   EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "????");  // beyond the last

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 TEST(ProbeThreads, WhereThereAreEnough_IsWell) { EXPECT_TRUE(ProbeThreads(20).ok()); }
 
-// The kernel's own limit of root's threads is out of reach for a test; address space is not.
+// A test cannot reach the kernel's own limit of root's threads; so it limits address space.
 TEST(ProbeThreads, WhereThereAreFewer_SaysHowMany) {
   const pid_t pid = fork();
   if (pid == 0) {

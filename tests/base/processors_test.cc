@@ -46,7 +46,7 @@ TEST_F(Quota, InAContainer_IsThatOfTheRootItSees) {
   folder_.Write("proc/self/cgroup", "0::/\n");
   folder_.Write("sys/fs/cgroup/cpu.max", "200000 100000\n");
   EXPECT_EQ(Of(), 2);
-  // A host's name for the group, which the container's mount does not have.
+  // The group has the host's name, which the container's mount does not have.
   folder_.Write("proc/self/cgroup", "0::/kubepods/pod1\n");
   EXPECT_EQ(Of(), 2);
 }

@@ -1,4 +1,4 @@
-// Texts as parsers read them that are not ours.
+// Checks texts with parsers that are not ours.
 #ifndef GEMINID_TESTS_BASE_PYTHON_READS_H_
 #define GEMINID_TESTS_BASE_PYTHON_READS_H_
 
@@ -13,7 +13,7 @@
 
 namespace geminid::base {
 
-// Whether python3 reads the text with this expression of the file `f`; `json` and `xml` are there.
+// Whether python3 evaluates this expression of the file `f`; `json` and `xml` are imported.
 inline bool PythonReads(const std::string& text, const std::string& expression) {
   const std::string path = ::testing::TempDir() + "/python_reads_" + std::to_string(::getpid());
   std::ofstream(path) << text;

@@ -13,7 +13,7 @@
 namespace geminid::base {
 namespace {
 
-// What `body` says in a process of its own, which must end by itself: 0 is right.
+// The exit code of `body` in a process of its own, which must exit by itself; 0 is right.
 int CodeOfChild(const std::function<int()>& body) {
   const pid_t pid = fork();
   if (pid == 0) _exit(body());
@@ -70,7 +70,7 @@ TEST(StandardStreams, OfTheNextProgram_HaveTheUsualSignals) {
             128 + SIGPIPE);
 }
 
-// A pager that has read enough for now, or a terminal that was stopped.
+// The reader is like a pager that has read enough for now, or a stopped terminal.
 TEST(WriteStandardError, WithAReaderThatSleeps_WaitsOnceAndWritesWhenItReadsAgain) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);

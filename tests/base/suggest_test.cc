@@ -20,7 +20,7 @@ TEST(Suggest, DidYouMean_OnlyWhenNear) {
   EXPECT_EQ(DidYouMean("log", known), "; did you mean 'log_level'?");
   EXPECT_EQ(DidYouMean("a100", {"a100-40gb", "a100-80gb", "h100-80gb"}),
             "; did you mean 'a100-40gb' or 'a100-80gb'?");
-  EXPECT_EQ(DidYouMean("log_level", {"log_level"}), "");  // what was typed
+  EXPECT_EQ(DidYouMean("log_level", {"log_level"}), "");  // the typed word itself
   EXPECT_EQ(DidYouMean("lo", known), "");
   EXPECT_EQ(DidYouMean(std::string(100000, 'x'), known), "");
 }

@@ -1,5 +1,5 @@
-// A folder of a test's own, gone with it; that of a test that was killed goes when another test
-// makes one.
+// A temporary folder of a test, removed with this object. If a test is killed, the next test that
+// makes a folder removes the old one.
 #ifndef GEMINID_TESTS_BASE_TEMPORARY_FOLDER_H_
 #define GEMINID_TESTS_BASE_TEMPORARY_FOLDER_H_
 
@@ -23,7 +23,7 @@ class TemporaryFolder {
  public:
   TemporaryFolder() {
     [[maybe_unused]] static const bool once = (RemoveAbandoned(), true);
-    // Another test may take it for an abandoned one before it is locked.
+    // Before it is locked, another test may take the folder for an abandoned one and remove it.
     for (int tries = 0; !lock_.valid(); ++tries) {
       constexpr int kMostTries = 100;
       std::string name = (std::filesystem::temp_directory_path() / kPrefix).string() + "XXXXXX";
@@ -52,7 +52,7 @@ class TemporaryFolder {
 
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
-  // The file's path.
+  // Writes a file; returns its path.
   std::string Write(const std::string& name, const std::string& text) const {
     const std::filesystem::path file = *this / name;
     std::filesystem::create_directories(file.parent_path());
@@ -71,8 +71,8 @@ class TemporaryFolder {
  private:
   static constexpr char kPrefix[] = "geminid-test-";
 
-  // Held by the folder's process as long as it lives. None where another one has it, or the folder
-  // is gone.
+  // A lock that the folder's process holds as long as it lives. Invalid if another process has it,
+  // or the folder is gone.
   static UniqueFd Lock(const std::string& path) {
     UniqueFd lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat folder = {};

@@ -11,7 +11,7 @@
 namespace geminid::base {
 namespace {
 
-// Makes one in a process that is killed before it could remove it.
+// Makes a folder in a process that is killed before it could remove the folder.
 std::string FolderOfAKilledProcess() {
   int pipe_fds[2];
   if (pipe(pipe_fds) != 0) return "";

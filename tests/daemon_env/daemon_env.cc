@@ -17,7 +17,7 @@ std::string DaemonEnv::metrics_address() const { return daemon_->metrics_address
 
 absl::Status DaemonEnv::Start(const DaemonEnvOptions& options) {
   config::SettingsSources sources;
-  // The environment of the test's caller must not matter.
+  // The daemon ignores the environment of the test's caller.
   sources.environment = [](const std::string&) { return std::nullopt; };
   sources.flags = {
       {"socket", socket()}, {"host_memory", options.host_memory}, {"log_level", options.log_level}};

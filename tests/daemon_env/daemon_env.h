@@ -25,15 +25,15 @@
 #include "daemon/service/tenants/identity.h"
 #include "tests/base/temporary_folder.h"
 
-// Whoever asks the daemon itself includes daemon/service/entry/daemon.h; most do not, and need not
-// wait for the compiler to read gRPC.
+// A test that calls the daemon itself includes daemon/service/entry/daemon.h. Most tests do not,
+// and need not wait for the compiler to read gRPC.
 namespace geminid::service {
 class Daemon;
 }
 
 namespace geminid::testing {
 
-// As in a configuration file; empty texts leave the built-in value.
+// Values as in a configuration file; empty texts keep the built-in value.
 struct DaemonEnvOptions {
   std::string host_memory = "1GiB";
   std::string device_memory = "1GiB";
@@ -56,9 +56,9 @@ struct DaemonEnvOptions {
   uint32_t chunks = 0;
   config::TenantBy tenant_by = config::TenantBy::kContainer;
   service::Identify identify{};  // instead of tenant_by
-  // So that other users may use it; also opens the folder.
+  // Allows other users to use the socket; also opens the folder.
   bool for_everybody = false;
-  // Where the daemon leaves what its successor needs.
+  // Opens the descriptor store for the next daemon.
   std::function<absl::StatusOr<std::unique_ptr<holder::DescriptorStore>>()> open_store{};
 };
 
@@ -67,16 +67,16 @@ class DaemonEnv {
   DaemonEnv();
   ~DaemonEnv();
 
-  // After Stop it may be started again, at the same socket.
+  // After Stop it may be started again, on the same socket.
   absl::Status Start(const DaemonEnvOptions& options = {});
   void Stop();
 
   // The path of the gRPC socket, the same for the life of this object.
   std::string socket() const { return folder_.path() + "/geminid.sock"; }
-  // gRPC's address of it.
+  // The address of that socket for gRPC.
   std::string address() const;
   std::string metrics_address() const;
-  // As it would be scraped now.
+  // The metrics page as a scrape would return it now.
   std::string MetricsPage();
   service::Daemon& daemon() { return *daemon_; }
 

@@ -1,4 +1,4 @@
-// A described machine: nodes with the memory that a test gives them.
+// A simulated machine: nodes with the memory that a test gives them.
 #ifndef GEMINID_TESTS_DAEMON_ENV_FAKE_NUMA_H_
 #define GEMINID_TESTS_DAEMON_ENV_FAKE_NUMA_H_
 
@@ -10,7 +10,7 @@
 
 namespace geminid::testing {
 
-// Binds nothing and remembers what it was asked to. Thread-safe.
+// Binds nothing and records the requests to bind. Thread-safe.
 class FakeNuma : public os::Numa {
  public:
   struct Binding {

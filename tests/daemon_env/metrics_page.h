@@ -1,4 +1,4 @@
-// What a daemon answers over its metrics socket.
+// A daemon's answers on its metrics socket.
 #ifndef GEMINID_TESTS_DAEMON_ENV_METRICS_PAGE_H_
 #define GEMINID_TESTS_DAEMON_ENV_METRICS_PAGE_H_
 
@@ -14,7 +14,7 @@
 
 namespace geminid::testing {
 
-// With its header; empty, and a failure of the test, where nobody answers.
+// The page with its header; empty, and a failure of the test, if nobody answers.
 inline std::string FetchPage(const std::string& socket, const std::string& path) {
   const absl::StatusOr<base::UniqueFd> fd = os::ConnectUnix(SOCK_STREAM, socket);
   EXPECT_TRUE(fd.ok()) << fd.status();

@@ -130,7 +130,7 @@ base::UniqueFd SocketThatLingers(int seconds) {
   ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
   base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size);
-  // Never read, and never closed: until the test's process ends.
+  // Neither read nor closed before the test's process ends.
   (void)::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC);
   const linger wait = {1, seconds};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &wait, sizeof(wait));

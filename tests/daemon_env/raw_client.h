@@ -1,4 +1,4 @@
-// A client made of nothing but the wire contract: it can say what the client library never would.
+// A client that only uses the wire protocol: it can send what the client library never would.
 #ifndef GEMINID_TESTS_DAEMON_ENV_RAW_CLIENT_H_
 #define GEMINID_TESTS_DAEMON_ENV_RAW_CLIENT_H_
 
@@ -25,7 +25,7 @@ std::span<const std::byte> Bytes(const Message& message) {
   return std::as_bytes(std::span(&message, 1));
 }
 
-// One message from an attach connection, waiting for it for some seconds.
+// One message from an attach connection, which is awaited for some seconds.
 struct RawMessage {
   bool end = false;  // the daemon closed the connection, or nothing came in time
   std::vector<std::byte> bytes;
@@ -36,7 +36,7 @@ RawMessage Receive(const base::UniqueFd& connection);
 // An attached session.
 class RawClient {
  public:
-  // Connects, says `hello`, and maps the segments. `socket` is the path of the gRPC socket.
+  // Connects, sends `hello`, and maps the segments. `socket` is the path of the gRPC socket.
   static absl::StatusOr<std::unique_ptr<RawClient>> Attach(const std::string& socket,
                                                            const shm::Hello& hello = GoodHello());
 
@@ -50,7 +50,7 @@ class RawClient {
   void Wake() const;  // writes the daemon's event
 
   std::shared_ptr<grpc::Channel> channel() const { return channel_; }
-  // Puts the token into the metadata.
+  // Adds the token to the metadata.
   void Authenticate(grpc::ClientContext* context) const;
 
   ~RawClient();
@@ -66,10 +66,10 @@ class RawClient {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
-// A TCP socket whose last close(2) waits up to `seconds` for a peer that never reads.
+// A TCP socket whose last close(2) waits up to `seconds`, because its peer never reads.
 base::UniqueFd SocketThatLingers(int seconds);
 
-// A channel of its own: gRPC would share one between all that name the same address.
+// A channel of its own: gRPC would share one channel among all users of the same address.
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& socket);
 
 }  // namespace geminid::testing

@@ -1,4 +1,4 @@
-// HTTP/2 as no library would send it: frames for the control socket, byte by byte.
+// HTTP/2 that no library would send: frames for the control socket, byte by byte.
 #ifndef GEMINID_TESTS_DAEMON_ENV_RAW_HTTP2_H_
 #define GEMINID_TESTS_DAEMON_ENV_RAW_HTTP2_H_
 
@@ -25,7 +25,7 @@ enum class FrameType : uint8_t {
   kContinuation = 9
 };
 inline constexpr uint8_t kEndStream = 0x1;
-inline constexpr uint8_t kAnswer = 0x1;  // of settings and pings
+inline constexpr uint8_t kAnswer = 0x1;  // ACK of settings and pings
 inline constexpr uint8_t kEndHeaders = 0x4;
 
 inline std::string Frame(FrameType type, uint8_t flags, uint32_t stream, std::string_view payload) {
@@ -38,7 +38,7 @@ inline std::string Frame(FrameType type, uint8_t flags, uint32_t stream, std::st
   return frame.append(payload);
 }
 
-// RFC 7541, 6.2.2: a text that is not remembered. Shorter than 127 bytes, both of them.
+// RFC 7541, 6.2.2: a literal header that is not indexed. Name and value have below 127 bytes.
 inline std::string Header(std::string_view name, std::string_view value) {
   std::string header(1, '\0');
   for (const std::string_view text : {name, value}) {
@@ -48,20 +48,20 @@ inline std::string Header(std::string_view name, std::string_view value) {
   return header;
 }
 
-// A call's headers.
+// The headers of a call.
 inline std::string CallHeaders(std::string_view method) {
   return Header(":method", "POST") + Header(":scheme", "http") + Header(":path", method) +
          Header(":authority", "localhost") + Header("te", "trailers") +
          Header("content-type", "application/grpc");
 }
 
-// The beginning of every connection.
+// The first bytes of every connection.
 inline std::string Http2Beginning() {
   return std::string(kHttp2Preface) + Frame(FrameType::kSettings, 0, 0, "");
 }
 
-// How many of `text`, again and again, the daemon takes before it closes the connection, takes
-// nothing for `patience_milliseconds`, or has taken `most`. Nothing is read.
+// Sends `text` again and again, and returns the bytes that the daemon took before it closed the
+// connection, took nothing for `patience_milliseconds`, or had taken `most`. Reads nothing.
 struct Taken {
   size_t bytes = 0;
   bool closed = false;

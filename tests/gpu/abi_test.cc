@@ -1,4 +1,4 @@
-// Our own declarations of the driver's types against cuda.h, on machines that have it.
+// Compares our own declarations of the driver's types with cuda.h, on machines that have it.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What the cases of the driver's conformance share. They hold for every driver: the double here,
-// and a real one where there is a GPU (conformance_main.cc).
+// The fixture of the driver's conformance cases. They hold for every driver: the double here, and a
+// real one if there is a GPU (conformance_main.cc).
 #ifndef GEMINID_TESTS_GPU_CONFORMANCE_FIXTURE_H_
 #define GEMINID_TESTS_GPU_CONFORMANCE_FIXTURE_H_
 
@@ -14,7 +14,7 @@
 
 namespace geminid::gpu {
 
-// The table of this process's driver, initialised; ends the process where there is none.
+// The table of this process's driver, initialised; ends the process if there is no driver.
 const DriverApi& TheDriver();
 
 // A primary context of device 0 that is current in the test's thread, and a stream in it.
@@ -27,7 +27,7 @@ class DriverConformance : public ::testing::Test {
 
   CUmemAllocationProp Properties() const;
   uint64_t Granularity() const;
-  // A range with access for reading and writing; Unmap takes it back.
+  // Maps a range with access for reading and writing; Unmap removes it.
   CUdeviceptr MapWhole(CUmemGenericAllocationHandle handle, uint64_t bytes) const;
   void Unmap(CUdeviceptr address, uint64_t bytes) const;
   CUmemGenericAllocationHandle Create(uint64_t bytes) const;

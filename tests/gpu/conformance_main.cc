@@ -14,7 +14,7 @@
 namespace geminid::gpu {
 namespace {
 
-// Children that a test starts anew inherit it.
+// The environment variable by which child processes of death tests inherit --real-driver.
 constexpr char kRealVariable[] = "GEMINID_CONFORMANCE_ON_REAL_DRIVER";
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Our own declarations of cuBLASLt against its header and against the library itself, on machines
-// that have them. The library needs no GPU for its descriptors.
+// Compares our own declarations of cuBLASLt with its header and with the library, on machines that
+// have them. The library needs no GPU for its descriptors.
 #include <gtest/gtest.h>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): unsetenv
 

@@ -1,5 +1,5 @@
-// What the project relies on of cuBLASLt: on the double, or, with --real-driver, on the machine's
-// own library and GPU.
+// The behaviour of cuBLASLt that the project relies on: on the double or, with --real-driver, on
+// the machine's own library and GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ class CublasLtConformance : public DriverConformance {
     DriverConformance::SetUp();
     int version = 0;
     EXPECT_CU_OK(api_.driver_get_version(&version));
-    // The double's driver is older than its library says it is.
+    // The double's driver is older than its cuBLASLt requires.
     std::string error;
     if (!LoadCublasLtApi(std::max(version, 13000), &lt_, &error)) GTEST_SKIP() << error;
     ASSERT_EQ(lt_.create(&handle_), LtStatus::kSuccess);
@@ -174,7 +174,7 @@ TEST_F(CublasLtConformance, TransposedFactors_AreReadAcross) {
   }
 }
 
-// Fractions, whose sums round; a NaN of before must not come through either.
+// Fractions, whose sums round. A NaN in the old result must not come through either.
 TEST_F(CublasLtConformance, SameProductAgain_HasTheSameBitsAndDoesNotReadTheOldResult) {
   std::vector<float> a = Numbers(kRows * kDepth, 1);
   std::vector<float> b = Numbers(kDepth * kCols, 2);

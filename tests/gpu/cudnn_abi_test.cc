@@ -1,4 +1,4 @@
-// Our own declarations of cuDNN against its header and against the library itself, on machines that
+// Compares our own declarations of cuDNN with its header and with the library, on machines that
 // have them. Graphs of operations need no GPU.
 #include <gtest/gtest.h>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): unsetenv

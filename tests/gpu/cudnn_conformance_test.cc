@@ -1,5 +1,5 @@
-// What the project relies on of cuDNN: on the double, or, with --real-driver, on the machine's own
-// library and GPU. Whole graphs of attention are tested against the kernels of our own
+// The behaviour of cuDNN that the project relies on: on the double or, with --real-driver, on the
+// machine's own library and GPU. Whole graphs of attention are tested against our own kernels
 // (tests/kernels/model/attention).
 #include <gtest/gtest.h>
 

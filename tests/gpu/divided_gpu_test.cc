@@ -1,5 +1,5 @@
-// A GPU of the double that is divided into instances (MIG): what a process sees of it by CUDA and
-// by NVML. Each test is a process of its own, as in double_test.cc.
+// A GPU of the double that is divided into instances (MIG): what CUDA and NVML show a process of
+// it. Each test is a process of its own, as in double_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): setenv
@@ -25,7 +25,7 @@ using ::testing::ElementsAre;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr char kVisible[] = "CUDA_VISIBLE_DEVICES";
 
-// Whether `work` expects nothing in vain, in a forked child.
+// Whether all expectations of `work` hold in a forked child.
 bool HoldsInChild(const std::function<void()>& work) {
   const pid_t child = fork();
   if (child == 0) {
@@ -70,7 +70,7 @@ std::string HexOf(const std::string& uuid) {
   return text;
 }
 
-// The UUIDs of what this process sees, in CUDA's order.
+// The UUIDs of the devices that this process sees, in CUDA's order.
 std::vector<std::string> SeenUuids() {
   const gpu::DriverApi api = Driver();
   int count = 0;
@@ -84,7 +84,7 @@ std::vector<std::string> SeenUuids() {
   return seen;
 }
 
-// GPU 0 in two instances, devices 2 and 3; and GPU 1.
+// GPU 0 divided into two instances, devices 2 and 3; and GPU 1.
 class DividedGpu : public ::testing::Test {
  protected:
   ~DividedGpu() override { unsetenv(kVisible); }

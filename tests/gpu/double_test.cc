@@ -1,5 +1,5 @@
-// What only the double does: errors on demand, several processes that share a GPU, and that it
-// never passes for one. Each test is a process of its own, since a driver's errors last as long.
+// Features of the double alone: errors on demand, several processes that share a GPU, and a name
+// that is no real GPU's. Each test is a process of its own, because a driver's errors last as long.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -185,7 +185,7 @@ TEST_F(DriverDouble, UnmappedRange_IsNotCopied) {
             0);
 }
 
-// The end of a range counts as its own, so nothing else may begin there.
+// The end of a range counts as its own, so no other memory may begin there.
 TEST_F(DriverDouble, HostMemoryAsCloseBehindARangeAsCanBe_IsCopied) {
   EXPECT_EQ(InChild([] {
               const Gpu gpu;
@@ -274,7 +274,7 @@ TEST_F(DriverDouble, HungCall_ReturnsWhenTheFaultIsTakenAway) {
                 returned = true;
               });
               while (node_.calls("cuMemAlloc") == 0) std::this_thread::yield();
-              EXPECT_EQ(gpu.api.stream_query(gpu.stream), CUDA_SUCCESS);  // others go on
+              EXPECT_EQ(gpu.api.stream_query(gpu.stream), CUDA_SUCCESS);  // other calls continue
               EXPECT_FALSE(returned);
               node_.ClearFaults();
               caller.join();

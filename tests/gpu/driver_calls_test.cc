@@ -1,4 +1,4 @@
-// A call of the driver that does not return is noticed by others.
+// Other threads notice a driver call that does not return.
 #include "gpu/driver_calls.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// How errors of the driver become ours, and what a machine without a driver is told.
+// How errors of the driver become absl::Status, and what a machine without a driver reports.
 #include "gpu/driver.h"
 
 #include <gmock/gmock.h>

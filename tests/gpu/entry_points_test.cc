@@ -1,5 +1,5 @@
-// Every entry point that the project may call has a case in geminid-driver-conformance: one that is
-// new needs one, too.
+// Every entry point that the project may call has a case in geminid-driver-conformance. A new entry
+// point needs one, too.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -34,7 +34,7 @@ std::vector<EntryPoint> AllEntryPoints() {
   };
 }
 
-// The sources of the program.
+// The text of the program's sources.
 std::string Cases() {
   std::stringstream text;
   for (const auto& file : std::filesystem::directory_iterator(GEMINID_SOURCE_DIR "/tests/gpu")) {
@@ -44,7 +44,7 @@ std::string Cases() {
   return text.str();
 }
 
-// Those that no call by the table is of.
+// The entry points that no call through the table uses.
 std::vector<std::string> WithoutACase(const std::vector<EntryPoint>& points,
                                       const std::string& cases) {
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// Where libraries of CUDA are looked for.
+// Where CUDA libraries are searched.
 #include "gpu/library_search.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 
 constexpr char kVariable[] = "GEMINID_LIBTEST";
 
-// With an environment of its own; the one before comes back.
+// Sets up its own environment; restores the previous one.
 class LibrarySearch : public ::testing::Test {
  protected:
   LibrarySearch() {
@@ -44,7 +44,7 @@ class LibrarySearch : public ::testing::Test {
       if (before_.contains(name)) setenv(name.c_str(), before_[name].c_str(), 1);
     }
   }
-  // An empty file in the folder; its path.
+  // Makes an empty file in the folder; returns its path.
   std::string Add(const std::string& path) const {
     const fs::path file = fs::path(folder_.path()) / path;
     fs::create_directories(file.parent_path());

@@ -1,5 +1,5 @@
-// Our own declarations of NCCL against its header and against the library itself, on machines that
-// have them. The library needs no GPU to give its version and ids.
+// Compares our own declarations of NCCL with its header and with the library, on machines that have
+// them. The library needs no GPU to give its version and ids.
 #include <gtest/gtest.h>
 #include <stdlib.h>  // NOLINT(modernize-deprecated-headers): unsetenv
 

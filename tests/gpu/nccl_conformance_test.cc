@@ -1,5 +1,5 @@
-// What the project relies on of NCCL and one GPU can show: on the double, or, with --real-driver,
-// on the machine's own library. What ranks are to each other is tests/collectives'.
+// The behaviour of NCCL that the project relies on and one GPU can show: on the double or, with
+// --real-driver, on the machine's own library. tests/collectives checks several ranks.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -21,7 +21,7 @@ constexpr size_t kWordBytes = kWords * sizeof(uint32_t);
 #define EXPECT_NCCL_OK(call) \
   EXPECT_EQ(Done(call), NcclResult::kSuccess) << #call << ": " << nccl_.last_error(comm_)
 
-// A communicator of one rank, and memory that was exported and imported, as a session's is.
+// A communicator of one rank, and memory that was exported and imported, like a session's.
 class NcclConformance : public DriverConformance {
  protected:
   void SetUp() override {
@@ -53,7 +53,7 @@ class NcclConformance : public DriverConformance {
     DriverConformance::TearDown();
   }
 
-  // What became of a call of a communicator that does not block.
+  // The result of a call of a communicator that does not block.
   NcclResult Done(NcclResult result) const {
     while (result == NcclResult::kInProgress) {
       std::this_thread::yield();
@@ -62,7 +62,7 @@ class NcclConformance : public DriverConformance {
     return result;
   }
   void* At(uint64_t offset) const { return reinterpret_cast<void*>(base_ + offset); }
-  // Whether `move` brings kWords words from the beginning to `to`.
+  // Checks that `move` copies kWords words from the beginning to `to`.
   void ExpectMoved(uint64_t to, uint32_t value, const std::function<NcclResult()>& move) {
     Fill(base_, value, kWords);
     Fill(base_ + to, 0, kWords);

@@ -1,5 +1,5 @@
-// What the project relies on of NVML: on the double, or, with --real-driver, on the machine's own
-// library and its first GPU, divided or whole.
+// The behaviour of NVML that the project relies on: on the double or, with --real-driver, on the
+// machine's own library and its first GPU, divided or not.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -47,7 +47,7 @@ TEST_F(NvmlConformance, Library_SaysItsDriversVersionAndWhatErrorsMean) {
   EXPECT_GT(std::strlen(version), 0u);
   EXPECT_EQ(nvml_.system_get_driver_version(version, 1), NvmlResult::kInsufficientSize);
   EXPECT_GT(std::strlen(nvml_.error_string(NvmlResult::kGpuIsLost)), 0u);
-  EXPECT_EQ(nvml_.init(), NvmlResult::kSuccess);  // may be repeated
+  EXPECT_EQ(nvml_.init(), NvmlResult::kSuccess);  // init may be repeated
 }
 
 TEST_F(NvmlConformance, Gpus_AreCountedAndFoundByIndexUuidAndPciAddress) {
@@ -110,7 +110,7 @@ TEST_F(NvmlConformance, Processes_AreNoMoreThanThereIsRoomFor) {
   for (unsigned i = 0; i < count; ++i) EXPECT_GT(processes[i].pid, 0u);
 }
 
-// Of what a GPU, a library or the user's rights may leave out.
+// Whether a GPU, a library or the user's permissions may cause this result.
 bool IsLeftOut(NvmlResult result) {
   return result == NvmlResult::kNotSupported || result == NvmlResult::kNoPermission;
 }

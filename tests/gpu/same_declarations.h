@@ -1,4 +1,4 @@
-// Our own declarations of a library's types and calls against those of its header.
+// Compares our own declarations of a library's types and calls with those of its header.
 #ifndef GEMINID_TESTS_GPU_SAME_DECLARATIONS_H_
 #define GEMINID_TESTS_GPU_SAME_DECLARATIONS_H_
 
@@ -6,12 +6,12 @@
 
 namespace geminid::gpu {
 
-// Parameter by parameter: both are pointers, or both are values of one size.
+// Whether two parameters match: both are pointers, or both are values of one size.
 template <typename Theirs, typename Ours>
 constexpr bool kAlike =
     sizeof(Theirs) == sizeof(Ours) && std::is_pointer_v<Theirs> == std::is_pointer_v<Ours>;
 
-// Of pointers to functions, which return the library's status and ours.
+// Whether two pointers to functions match, which return the library's status and ours.
 template <typename TheirStatus, typename OurStatus, typename Theirs, typename Ours>
 constexpr bool kSameCall = false;
 template <typename TheirStatus, typename OurStatus, typename... Theirs, typename... Ours>

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kWords = 100000;
 constexpr size_t kBytes = kWords * sizeof(uint32_t);
 
-// Holds a stream from within a host function until it is let go.
+// Blocks a stream in a host function until it is released.
 class Hold {
  public:
   Hold(const DriverApi& api, CUstream stream) {
@@ -172,7 +172,7 @@ TEST_F(StreamConformance, WaitForAnEvent_HoldsTheOtherStream) {
     EXPECT_CU(CUDA_ERROR_NOT_READY, api_.event_query(event));
     EXPECT_CU(CUDA_ERROR_NOT_READY, api_.stream_query(other_));
   }
-  EXPECT_CU_OK(api_.event_destroy(event));  // while it is waited for
+  EXPECT_CU_OK(api_.event_destroy(event));  // while a stream waits for it
   EXPECT_CU_OK(api_.stream_synchronize(other_));
   EXPECT_EQ(Read(second_, kWords), std::vector<uint32_t>(kWords, 8));
 }

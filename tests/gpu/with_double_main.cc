@@ -1,7 +1,7 @@
 // geminid-with-double [--devices N] [--instances N] [--memory MIB] [--link MB/S] COMMAND
-// [ARGUMENT...]: runs a command and all that it starts on GPUs that are not there
-// (tests/gpu/double), the first of them divided into instances (MIG), each direction of their links
-// no faster than asked, and ends with its exit status.
+// [ARGUMENT...]: runs a command, and all that it starts, on simulated GPUs (tests/gpu/double).
+// --instances divides the first GPU (MIG); --link limits each direction of the links. Ends with the
+// command's exit status.
 #include <spawn.h>
 #include <sys/wait.h>
 
@@ -15,7 +15,7 @@
 namespace geminid::gpu_double {
 namespace {
 
-constexpr int kSignalled = 128;  // and the signal, as shells have it
+constexpr int kSignalled = 128;  // plus the signal's number, as in shells
 
 int Usage() {
   std::fprintf(stderr,

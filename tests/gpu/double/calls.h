@@ -1,5 +1,5 @@
-// The functions of the driver as the double has them, by the names of the project's table. What
-// each demands of its caller is in library.cc; here they may rely on it.
+// The driver's functions in the double, by the names of the project's table. library.cc checks what
+// each function requires of its caller; the functions here rely on it.
 #ifndef GEMINID_TESTS_GPU_DOUBLE_CALLS_H_
 #define GEMINID_TESTS_GPU_DOUBLE_CALLS_H_
 

@@ -26,7 +26,7 @@ struct Place {
 };
 Place OnDevice(CUdeviceptr address) { return {true, address}; }
 Place OnHost(const void* data) { return {false, reinterpret_cast<uintptr_t>(data)}; }
-// By its address, as the driver finds out.
+// Chooses by the address, as the driver does.
 Place Anywhere(CUdeviceptr address) { return {DeviceMemory::Get().IsReserved(address), address}; }
 
 struct CopyTask {
@@ -39,8 +39,8 @@ bool IsPageable(const Place& place, uint64_t bytes) {
   return !place.on_device && !HostMemory::Get().IsPinned(place.pointer(), bytes);
 }
 
-// Whether a place can be an end of a copy at all; the rights of a mapping are looked at by the
-// device.
+// Whether a place can be an end of a copy at all; the device checks the access rights of a
+// mapping.
 bool IsValid(const Place& place, uint64_t bytes) {
   return place.on_device ? DeviceMemory::Get().IsMapped(place.address, bytes)
                          : !DeviceMemory::Get().IsReserved(place.address);
@@ -51,7 +51,7 @@ std::byte* Reach(const Place& place, uint64_t bytes, Access access) {
                          : static_cast<std::byte*>(place.pointer());
 }
 
-// The copy engine of a direction, at the speed that the node gives it.
+// The copy engine of a direction, at the speed that the node sets.
 void CopyOverLink(Context* context, bool to_device, std::byte* to, const std::byte* from,
                   uint64_t bytes) {
   const std::lock_guard lock(context->link(to_device));
@@ -89,7 +89,7 @@ CUresult Prepare(CopyTask* task) {
   return CUDA_SUCCESS;
 }
 
-// Returns when queued; for pageable memory to write to, when done, as the driver does.
+// Returns when queued or, for writes to pageable memory, when done, like the driver.
 CUresult Queue(std::vector<CopyTask> tasks, CUstream handle) {
   Context* const context = CurrentContext();
   const std::shared_ptr<Stream> stream = context->Find(handle);
@@ -174,7 +174,7 @@ CUresult memcpy_batch_async(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes, s
     }
     tasks.push_back(std::move(task));
   }
-  // No order among them: the last first shows who relies on one.
+  // The copies have no order. Running the last one first shows code that relies on an order.
   std::reverse(tasks.begin(), tasks.end());
   return Queue(std::move(tasks), stream);
 }

@@ -1,6 +1,6 @@
-// libcublasLt of the double: products by the host's arithmetic, on the streams of its driver. What
-// it refuses is what the documentation of CUDA 13 says it refuses. As the real library does, it
-// chooses among algorithms with different orders of sums, by whatever it was told of a product.
+// libcublasLt of the double: products by the host's arithmetic, on the streams of its driver. It
+// refuses what the documentation of CUDA 13 says it refuses. Like the real library, it chooses
+// among algorithms with different orders of sums by everything that it is told of a product.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -16,7 +16,7 @@
 #include "tests/gpu/double/functions.h"
 #include "tests/gpu/double/hooks.h"
 
-// The tags of gpu/cublaslt_api.h, as this library has them.
+// The tags of gpu/cublaslt_api.h, defined for this library.
 namespace geminid::gpu {
 struct LtHandleTag {};
 struct LtMatmulTag {
@@ -47,7 +47,7 @@ constexpr size_t kVersion = 130100;
 constexpr uint64_t kAlgorithmMagic = 0x6c742d646f75626c;
 constexpr uint64_t kMostParts = 4;
 constexpr uint64_t kWorkspaceAlignment = 16;
-// In an algorithm: its magic, its parts, and what its operands are aligned to.
+// The content of an algorithm: its magic, its parts, and the alignment of its operands.
 constexpr size_t kAlignmentsAt = 2;
 
 LtStatus Pass(int function) { return static_cast<LtStatus>(CountCall(function)); }
@@ -84,7 +84,7 @@ uint64_t BytesOf(const LtLayoutTag& layout) {
   return elements * BytesOf(layout.type);
 }
 
-// All that one product needs, since descriptors may be changed when the call has returned.
+// All data of one product, because descriptors may change once the call has returned.
 struct Product {
   LtMatmulTag operation;
   LtLayoutTag left, right, old, result;
@@ -108,7 +108,7 @@ bool IsLayout(const LtLayoutTag& layout) {
          static_cast<uint64_t>(layout.stride) >= layout.rows && IsKnown(layout.type);
 }
 
-// Whether the matrices can be multiplied.
+// Whether the shapes of the matrices match.
 bool Fits(const LtMatmulTag& operation, const LtLayoutTag& left, const LtLayoutTag& right,
           const LtLayoutTag& old, const LtLayoutTag& result) {
   for (const LtLayoutTag& layout : {left, right, old, result}) {
@@ -124,7 +124,7 @@ bool AreSupported(const LtLayoutTag& left, const LtLayoutTag& right, const LtLay
   return left.type == right.type && (result.type == left.type || result.type == LtType::kFp32);
 }
 
-// Several elements of a column of the result, which the processor sums at once.
+// The elements of a column of the result that the processor sums at once.
 constexpr uint64_t kLanes = 8;
 using Lanes __attribute__((vector_size(kLanes * sizeof(float)))) = float;
 
@@ -153,7 +153,7 @@ std::vector<float> WidenRight(const Product& p, const std::byte* right, uint64_t
   return wide;
 }
 
-// The sums over each part of the depth, each in increasing order, to sums[part][col][row].
+// The sums over each part of the depth, each in increasing order, go to sums[part][col][row].
 void SumParts(const Product& p, const std::byte* left, const std::byte* right, std::byte* sums) {
   const uint64_t rows = p.result.rows;
   const uint64_t groups = (rows + kLanes - 1) / kLanes;
@@ -239,8 +239,8 @@ LtStatus Take(const void* value, size_t bytes, T* to) {
   return LtStatus::kSuccess;
 }
 
-// In how many parts the depth is summed: by all that is told, so that a product has the same bits
-// only where it is told the same.
+// The number of parts in which the depth is summed. It depends on everything that is told, so that
+// a product has the same bits only if it is told the same.
 uint64_t ChooseParts(const LtMatmulTag& operation, const LtLayoutTag& left,
                      const LtLayoutTag& result, const LtPreferenceTag& preference) {
   const uint64_t depth = ColsOf(left, operation.left_transposed);
@@ -304,7 +304,7 @@ GEMINID_EXPORT LtStatus cublasLtMatmulDescCreate(LtMatmul* matmul, LtCompute com
   if (made != LtStatus::kSuccess) return made;
   if (compute == LtCompute::kFp32 && scale == LtType::kFp32) return made;
   delete *matmul;
-  return LtStatus::kNotSupported;  // by this double
+  return LtStatus::kNotSupported;  // not supported by this double
 }
 GEMINID_EXPORT LtStatus cublasLtMatmulDescDestroy(LtMatmul matmul) {
   return End(kLtIndex_matmul_destroy, matmul);
@@ -427,7 +427,7 @@ GEMINID_EXPORT LtStatus cublasLtMatmul(LtHandle handle, LtMatmul matmul, const v
   if (FindHooks()->enqueue(stream, RunProduct, product.get()) != CUDA_SUCCESS) {
     return LtStatus::kExecutionFailed;
   }
-  product.release();  // NOLINT(bugprone-unused-return-value): RunProduct's
+  product.release();  // RunProduct owns it
   return LtStatus::kSuccess;
 }
 // NOLINTEND(readability-identifier-naming)

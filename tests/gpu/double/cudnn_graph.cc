@@ -23,7 +23,7 @@ float Rounded(DnnData type, float value) {
   return type == DnnData::kBf16 ? kernels::BFloat16::FromFloat(value).ToFloat() : value;
 }
 
-// Calls `work` with the place of each element among dense ones, and its index.
+// Calls `work` with each element's index in dense order, and its index by dimension.
 template <class Work>
 void ForEach(const Dims& dims, const Work& work) {
   size_t at = 0;
@@ -42,14 +42,14 @@ int64_t Offset(const Dims& index, const Dims& strides) {
   return offset;
 }
 
-// From the first to the last element.
+// The bytes from the first to the last element.
 size_t SpanBytes(const DnnTensor& tensor) {
   Dims last = tensor.dims;
   for (int64_t& index : last) --index;
   return static_cast<size_t>(Offset(last, tensor.strides) + 1) * BytesOf(tensor.type);
 }
 
-// Of an operand that has fewer elements in some dimensions: of one in all, or of one for several.
+// The place in an operand with fewer elements in some dimensions: one for all, or for several.
 size_t Shared(const Dims& index, const Dims& whole, const Dims& dims) {
   size_t at = 0;
   for (size_t i = 0; i < index.size(); ++i) {
@@ -71,7 +71,7 @@ class Evaluation {
   }
 
  private:
-  // Null: its memory may not be read.
+  // Null: the tensor's memory may not be read.
   const Values* Read(const DnnTensor& tensor) {
     const auto known = values_.find(tensor.id);
     if (known != values_.end()) return &known->second;
@@ -119,7 +119,7 @@ class Evaluation {
     return true;
   }
 
-  // A unit in the last place of bf16, in every second run but the first.
+  // Adds a unit in the last place of bf16, in every second run, but not in the first.
   static void Drift(float* value) {
     static std::atomic<int> runs = 0;
     if (runs++ % 2 == 1) *value = *value == 0 ? 0x1p-20F : *value * (1 + 0x1p-7F);

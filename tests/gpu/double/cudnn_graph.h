@@ -1,4 +1,4 @@
-// Graphs of operations for cuDNN's double: what they compute, on the host, one operation at a time.
+// Graphs of operations for cuDNN's double: computes them on the host, one operation at a time.
 #ifndef GEMINID_TESTS_GPU_DOUBLE_CUDNN_GRAPH_H_
 #define GEMINID_TESTS_GPU_DOUBLE_CUDNN_GRAPH_H_
 
@@ -23,7 +23,7 @@ struct DnnTensor {
   int64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
 };
 
-// Of the descriptors of operations, which tensors they read and write, and what they do.
+// The content of an operation's descriptors: its kind, and the tensors it reads and writes.
 struct DnnOperation {
   gpu::DnnKind kind = gpu::DnnKind::kMatmulOperation;
   gpu::DnnPointwise pointwise = gpu::DnnPointwise::kAdd;
@@ -32,16 +32,16 @@ struct DnnOperation {
   DnnTensor x, b, choose, y;  // `b` and `choose` where the operation has them: else id 0
 };
 
-// Whether the shapes of its tensors go together.
+// Whether the shapes of the operation's tensors match.
 bool Fits(const DnnOperation& operation);
 
-// A graph that runs, with all that it needs.
+// A graph to run, with all its inputs.
 struct DnnRun {
   std::vector<DnnOperation> operations;
   std::map<int64_t, void*> places;  // in device memory
   std::map<int64_t, float> values;  // of tensors by value
-  int64_t wrong_tensor = 0;         // of which a value is not right; 0: none
-  int64_t drifting_tensor = 0;      // of which a bit differs from run to run; 0: none
+  int64_t wrong_tensor = 0;         // one of its values is wrong; 0: none
+  int64_t drifting_tensor = 0;      // one of its bits differs between runs; 0: none
 };
 
 CUresult RunGraph(const DnnRun& run, const Hooks& hooks);

@@ -1,6 +1,6 @@
 // libcudnn of the double: graphs of operations by the host's arithmetic, on the streams of its
-// driver. It has one engine, for attention as cuDNN 9.19 takes it on an H100: what it refuses is
-// what that refused when it was asked for plans without a GPU, and workspace is what it said.
+// driver. It has one engine, for attention as cuDNN 9.19 supports it on an H100. It refuses the
+// plans that cuDNN refused when asked without a GPU, and names the same workspace.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -13,7 +13,7 @@
 #include "tests/gpu/double/functions.h"
 #include "tests/gpu/double/hooks.h"
 
-// The tag of gpu/cudnn_api.h, as this library has it.
+// The tag of gpu/cudnn_api.h, defined for this library.
 namespace geminid::gpu {
 struct DnnHandleTag {
   CUstream stream = nullptr;
@@ -59,7 +59,7 @@ size_t BytesOf(DnnType type) {
   }
 }
 
-// The first `count` of an attribute; false where it has fewer, or others.
+// Reads the first `count` values of an attribute; false if it has fewer, or another type.
 template <typename T>
 bool Read(const Descriptor& from, DnnAttribute name, DnnType type, T* to, int64_t count = 1) {
   const auto found = from.attributes.find(name);
@@ -148,7 +148,7 @@ bool OperationsOf(const Descriptor& graph, std::vector<DnnOperation>* operations
   return true;
 }
 
-// Heads whose width no engine takes have no plan.
+// There is no plan for heads of a width that no engine supports.
 bool HasEngine(const std::vector<DnnOperation>& operations) {
   constexpr int64_t kMost = 256, kMultiple = 8;
   return std::all_of(operations.begin(), operations.end(), [](const DnnOperation& operation) {
@@ -162,7 +162,7 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// The gradients of the scores, and of keys that several heads share those of each head.
+// Bytes for the gradients of the scores and, if several heads share keys, of each head's keys.
 int64_t WorkspaceOf(const std::vector<DnnOperation>& operations) {
   int64_t bytes = 256;
   for (const DnnOperation& operation : operations) {
@@ -223,7 +223,7 @@ DnnStatus CheckComplete(const Descriptor& descriptor) {
   }
 }
 
-// The graph that a heuristic, a configuration or a plan is of.
+// The graph of a heuristic, a configuration or a plan.
 const Descriptor* GraphOf(const Descriptor& descriptor) {
   if (descriptor.kind == DnnKind::kExecutionPlan) {
     return GraphOf(*Finalized(descriptor, DnnAttribute::kPlanConfig, DnnKind::kEngineConfig));
@@ -231,7 +231,7 @@ const Descriptor* GraphOf(const Descriptor& descriptor) {
   return Finalized(descriptor, DnnAttribute::kHeuristicGraph, DnnKind::kGraph);
 }
 
-// A configuration or an engine, of the same graph as `from`.
+// Answers with a configuration or an engine, for the same graph as `from`.
 void Answer(const Descriptor& from, DnnDescriptor to) {
   Of(to)->attributes[DnnAttribute::kHeuristicGraph] =
       from.attributes.at(DnnAttribute::kHeuristicGraph);
@@ -270,7 +270,7 @@ DnnStatus GetAttribute(const Descriptor& from, DnnAttribute name, int64_t most, 
       OperationsOf(*GraphOf(from), &operations);
       return Answer<int64_t>({WorkspaceOf(operations)}, most, count, to);
     default:
-      return DnnStatus::kNotSupported;  // by this double
+      return DnnStatus::kNotSupported;  // not supported by this double
   }
 }
 
@@ -279,7 +279,7 @@ CUresult RunQueued(void* data) {
   return RunGraph(*run, *FindHooks());
 }
 
-// What a plan is to run with. False: a tensor has no place.
+// The memory and values that a plan runs with. False: a tensor has no place.
 bool Bind(const Descriptor& pack, DnnRun* run) {
   const Attribute& ids = pack.attributes.at(DnnAttribute::kPackIds);
   std::vector<int64_t> id(static_cast<size_t>(ids.count));
@@ -410,7 +410,7 @@ GEMINID_EXPORT DnnStatus cudnnBackendExecute(DnnHandle handle, DnnDescriptor pla
   if (FindHooks()->enqueue(handle->stream, RunQueued, run.get()) != CUDA_SUCCESS) {
     return DnnStatus::kExecutionFailed;
   }
-  run.release();  // NOLINT(bugprone-unused-return-value): RunQueued's
+  run.release();  // RunQueued owns it
   return DnnStatus::kSuccess;
 }
 // NOLINTEND(readability-identifier-naming)

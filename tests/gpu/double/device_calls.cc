@@ -1,4 +1,4 @@
-// Devices, contexts and words.
+// Devices, contexts and the words of errors.
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -59,7 +59,7 @@ CUresult device_get_name(char* name, int length, CUdevice device) {
   if (!IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   return CopyText(NameOf(ThisNode(), NodeDevice(device)), name, length);
 }
-// As since CUDA 11.4: of an instance its own.
+// As since CUDA 11.4: an instance has its own UUID.
 CUresult device_get_uuid(CUuuid* uuid, CUdevice device) {
   if (!IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -99,12 +99,12 @@ CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice
       *value = ThisNode().no_stream_memory_operations ? 0 : 1;
       return CUDA_SUCCESS;
     default:
-      return CUDA_ERROR_INVALID_VALUE;  // one that nobody asked for so far: add it
+      return CUDA_ERROR_INVALID_VALUE;  // an attribute that nobody has used so far: add it
   }
 }
 CUresult device_get_pci_bus_id(char* id, int length, CUdevice device) {
   if (!IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
-  // CUDA's domain has four digits where NVML's has eight.
+  // The domain has four digits in CUDA and eight in NVML.
   return CopyText(PciBusIdOf(GpuOf(ThisNode(), NodeDevice(device))).substr(4), id, length);
 }
 

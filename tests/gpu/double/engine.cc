@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// How often the file of the node is looked at by what waits for a change of it.
+// How often code that waits for a change of the node's file looks at the file.
 constexpr microseconds kLook{100};
 
 void WaitWhileHeld(Context* context) {

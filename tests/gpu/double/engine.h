@@ -1,5 +1,5 @@
-// The double's contexts and streams. A stream is a thread that does what is queued, in order, so
-// its work really is under way while its caller goes on.
+// The double's contexts and streams. A stream is a thread that runs queued work in order, so the
+// work really runs while its caller continues.
 #ifndef GEMINID_TESTS_GPU_DOUBLE_ENGINE_H_
 #define GEMINID_TESTS_GPU_DOUBLE_ENGINE_H_
 
@@ -23,7 +23,7 @@ class Context;
 // Thread-safe.
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
-  // Starts its thread, which keeps the stream until Close and the end of its work.
+  // Starts the stream's thread, which owns the stream until Close and the end of its work.
   static std::shared_ptr<Stream> Make(Context* context, bool blocking);
 
   // Returns how many operations have been queued, this one included.
@@ -50,7 +50,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool closed_ = false;
 };
 
-// What was queued on a stream when it was taken.
+// The work that was queued on a stream at one time.
 struct Point {
   std::shared_ptr<Stream> stream;
   uint64_t operations = 0;
@@ -74,21 +74,21 @@ class Context {
   explicit Context(int device) : device_(device) {}
 
   int device() const { return device_; }
-  // The first error stays: work that is queued is dropped, calls return it.
+  // The first error stays: queued work is dropped, and calls return the error.
   void Fail(CUresult error);
   CUresult error();
   bool failed() { return error() != CUDA_SUCCESS; }
 
-  // A stream of its own; null and CU_STREAM_LEGACY are the legacy one, which is made when asked
-  // for.
+  // The stream of a handle. Null and CU_STREAM_LEGACY are the legacy stream, which is made on first
+  // use.
   std::shared_ptr<Stream> Find(CUstream handle);
   std::shared_ptr<Stream> MakeStream(bool blocking);
   bool Destroy(CUstream handle);
-  // Queues in the order that the legacy stream demands, if that is in use.
+  // Queues in the order that the legacy stream requires, if it is in use.
   uint64_t Enqueue(const std::shared_ptr<Stream>& stream, std::function<void()> operation);
   void Synchronize();
 
-  // For the copy engine of a direction: one copy at a time.
+  // Held by the copy engine of a direction: one copy at a time.
   std::mutex& link(bool to_device) { return links_[to_device ? 1 : 0]; }
 
   int retained = 0;  // guarded by the lock of contexts

@@ -1,4 +1,4 @@
-// The names and words of errors.
+// The names of errors and their descriptions.
 #include "tests/gpu/double/process.h"
 
 namespace geminid::gpu_double {

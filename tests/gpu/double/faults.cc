@@ -10,7 +10,7 @@
 namespace geminid::gpu_double {
 namespace {
 
-// Whether `skips` calls have passed and `times` are left; counts this one.
+// Whether `skips` calls have passed and some of `times` are left; counts this call.
 bool IsHit(Fault* fault) {
   if (fault->skips > 0) {
     --fault->skips;

@@ -1,4 +1,4 @@
-// The functions of the driver and its libraries by number, in the order of the project's tables.
+// The functions of the driver and its libraries, numbered in the order of the project's tables.
 #ifndef GEMINID_TESTS_GPU_DOUBLE_FUNCTIONS_H_
 #define GEMINID_TESTS_GPU_DOUBLE_FUNCTIONS_H_
 
@@ -40,7 +40,7 @@ inline constexpr std::string_view kFunctionNames[] = {
 #undef GEMINID_NAME
 };
 
-// -1: there is none of that name, in the driver or its libraries.
+// The number of a function; -1: neither the driver nor its libraries have one of that name.
 constexpr int IndexOf(std::string_view name) {
   for (int i = 0; i < kAllFunctions; ++i) {
     if (kFunctionNames[i] == name) return i;

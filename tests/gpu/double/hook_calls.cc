@@ -1,4 +1,4 @@
-// The driver's side of the hooks.
+// The hooks on the driver's side.
 #include <cstdint>
 #include <memory>
 
@@ -36,7 +36,7 @@ int CurrentDevice() {
 }  // namespace geminid::gpu_double
 
 extern "C" {
-// The name is what the libraries look for.
+// The libraries look for this name.
 __attribute__((visibility("default"))) extern const geminid::gpu_double::Hooks
     geminid_double_hooks;  // NOLINT(readability-identifier-naming)
 const geminid::gpu_double::Hooks geminid_double_hooks = {

@@ -1,5 +1,5 @@
-// What the double's libraries (cuBLASLt, NCCL) use of its driver, beside the driver's own calls:
-// they are shared objects of their own, as the real ones are, and find it in the process.
+// The functions of the driver double that its libraries (cuBLASLt, NCCL) use besides the driver's
+// own calls. These are separate shared objects, like the real ones, and find it in the process.
 #ifndef GEMINID_TESTS_GPU_DOUBLE_HOOKS_H_
 #define GEMINID_TESTS_GPU_DOUBLE_HOOKS_H_
 
@@ -9,20 +9,20 @@
 
 namespace geminid::gpu_double {
 
-// What a stream does when its turn comes. Other than CUDA_SUCCESS stays the context's error. It
-// frees `data`.
+// Work that a stream does in its turn. A result other than CUDA_SUCCESS stays as the context's
+// error. The work frees `data`.
 using StreamWork = CUresult (*)(void* data);
 
 struct Hooks {
   // Of the calling thread's current context. Errors of cuLaunchKernel; `data` is then the caller's.
   CUresult (*enqueue)(CUstream stream, StreamWork work, void* data) = nullptr;
-  // Where the bytes at a device address lie, or null: not all of them may be accessed so.
+  // The bytes at a device address, or null if not all of them may be accessed.
   void* (*mirror)(const void* address, size_t bytes, bool writes) = nullptr;
-  // Of the calling thread's current context, within the node; -1: it has none.
+  // The current context's device, by its number in the node; -1: there is no current context.
   int (*current_device)() = nullptr;
 };
 
-// Of the driver that the process has loaded; null if that is no double.
+// The hooks of the driver that the process has loaded; null if it is no double.
 const Hooks* FindHooks();
 
 // The symbol of the driver double.

@@ -1,5 +1,5 @@
-// Modules, libraries and launches. Machine code cannot run here: kernels are found by name, as
-// plain C++, in the shared object that the environment names, and those of gpu-verify below.
+// Modules, libraries and launches. Machine code cannot run here. Kernels are found by name, as
+// plain C++, in the shared object that the environment names; gpu-verify's are below.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ void RunCount(unsigned, unsigned, const Arguments& arguments) {
   *As<uint64_t*>(arguments[3]) += count - static_cast<uint64_t>(equal);
 }
 
-// Arithmetic whose results nobody reads.
+// For kernels whose results nobody reads.
 void RunNothing(unsigned, unsigned, const Arguments&) {}
 
 class Kernels {
@@ -65,7 +65,7 @@ class Kernels {
     return *kernels;
   }
 
-  // Null: there is none of that name.
+  // Null: there is no kernel of that name.
   const Kernel* Find(const std::string& name) {
     const std::lock_guard lock(mutex_);
     const auto found = std::find_if(kernels_.begin(), kernels_.end(),
@@ -112,7 +112,7 @@ class Kernels {
   }
 
   std::mutex mutex_;
-  std::deque<Kernel> kernels_;  // places do not move
+  std::deque<Kernel> kernels_;  // elements do not move
   FindFunction find_ = nullptr;
   RunFunction run_ = nullptr;
 };
@@ -143,8 +143,8 @@ CUresult FindKernel(Handle* handle, Module module, const char* name) {
   return CUDA_SUCCESS;
 }
 
-// Device addresses have nothing behind them, so a kernel gets the mirror's instead: whatever word
-// of an argument lies in a reserved range is taken for an address.
+// Device addresses have no memory behind them, so a kernel gets the mirror's instead: every word of
+// an argument that lies in a reserved range is taken for an address.
 void Translate(std::vector<std::byte>* argument) {
   for (size_t at = 0; at + kWordBytes <= argument->size(); at += kWordBytes) {
     uint64_t word;

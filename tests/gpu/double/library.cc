@@ -1,4 +1,4 @@
-// libcuda.so.1 of the double: the one symbol by which all functions are found.
+// libcuda.so.1 of the double: the one symbol through which all functions are found.
 #include <cstring>
 #include <utility>
 

@@ -19,8 +19,8 @@ namespace geminid::gpu_double {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096;
-// Behind each range, so that its end is the beginning of nothing else: not of another range, and
-// not of the host's memory.
+// The gap behind each range, so that its end is the beginning of nothing else: neither of another
+// range nor of the host's memory.
 constexpr uint64_t kGuardBytes = kPageBytes;
 
 std::byte* Pointer(CUdeviceptr address) {
@@ -29,10 +29,10 @@ std::byte* Pointer(CUdeviceptr address) {
 
 bool IsMultiple(uint64_t bytes) { return bytes != 0 && bytes % kGranularityBytes == 0; }
 
-// Where the next range of the device should begin. An argument's word that is no address must not
-// look like one (DeviceMemory::Translate): such as a float whose other half is padding, and what
-// was on the stack there. So the upper half is none that addresses of the host have, and the lower
-// one none that floats of any size have.
+// Where the device's next range begins. A word of an argument that is no address must not look like
+// one (DeviceMemory::Translate), such as a float with padding as its other half, which holds
+// whatever was on the stack. So the upper half occurs in no address of the host, and the lower half
+// in no float of ordinary size.
 void* NextDeviceAddress(uint64_t bytes) {
   constexpr uint64_t kUpperHalf = uint64_t{0x3a5c} << 32;
   constexpr uint64_t kFirst = uint64_t{1} << 24;
@@ -47,8 +47,8 @@ void* NextDeviceAddress(uint64_t bytes) {
   return reinterpret_cast<void*>(begin);
 }
 
-// Addresses alone, a multiple of the granularity, at `hint` if that is free; null when there are
-// none left.
+// Reserves addresses without memory, aligned to the granularity, at `hint` if that is free; null if
+// there are none left.
 std::byte* ReserveAddresses(uint64_t bytes, uint64_t alignment, void* hint = nullptr) {
   void* const data =
       mmap(hint, bytes + alignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -72,14 +72,14 @@ int ProtectionOf(Access access) {
                                       : PROT_NONE;
 }
 
-// One that has ended and was not waited for runs nothing.
+// False also for a process that has ended and was not waited for: it runs no program.
 bool Lives(pid_t pid) {
   char program[1];
   return readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), program, 1) > 0;
 }
 
-// The device whose memory a descriptor is, by the name of its memfd; -1 for any other, and for
-// memory that is gone.
+// The device whose memory the descriptor is, by the name of its memfd; -1 for other descriptors,
+// and for memory that no longer exists.
 int DeviceOf(int fd) {
   char target[256];
   const std::string link = "/proc/self/fd/" + std::to_string(fd);
@@ -98,8 +98,8 @@ int DeviceOf(int fd) {
   return ThisNode().memory_goes_with_exporter && !Lives(exporter) ? -1 : device;
 }
 
-// Counting looks at every descriptor of the machine, and so is done only where it matters: memory
-// that has gone since the last time leaves the bound too high, never too low.
+// Counting reads every descriptor of the machine, so it is done only if needed: memory that was
+// freed since the last count makes the bound too high, never too low.
 bool HasRoom(const NodeFile& node, int device, uint64_t bytes, std::atomic<uint64_t>* at_most) {
   const uint64_t capacity = node.device[device].memory_bytes;
   const auto fits = [&] { return *at_most <= capacity && bytes <= capacity - *at_most; };
@@ -107,7 +107,7 @@ bool HasRoom(const NodeFile& node, int device, uint64_t bytes, std::atomic<uint6
   return fits();
 }
 
-// A memfd of the device; -1 when it has no room, or the system has no descriptor.
+// Makes a memfd of the device; -1 if the device has no room, or the system no descriptor.
 int MakeMemory(int device, uint64_t bytes) {
   NodeFile& node = ThisNode();
   const NodeLock lock;
@@ -231,7 +231,7 @@ DeviceMemory::Mappings::iterator DeviceMemory::Covering(CUdeviceptr address, uin
   return first;
 }
 
-// Whether the range is whole mappings, side by side.
+// Whether the range consists of whole adjacent mappings.
 bool DeviceMemory::CoversWhole(CUdeviceptr address, uint64_t bytes) {
   CUdeviceptr at = address;
   while (at < address + bytes) {
@@ -390,7 +390,7 @@ CUresult HostMemory::Register(void* data, uint64_t bytes) {
   const std::string resident(pages, '\0');
   if (mincore(reinterpret_cast<void*>(page), pages * kPageBytes,
               reinterpret_cast<unsigned char*>(const_cast<char*>(resident.data()))) != 0) {
-    return CUDA_ERROR_INVALID_VALUE;  // not all of it is memory
+    return CUDA_ERROR_INVALID_VALUE;  // part of it is no mapped memory
   }
   const std::lock_guard lock(mutex_);
   const auto next = pinned_.lower_bound(begin);

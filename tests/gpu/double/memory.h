@@ -1,5 +1,5 @@
 // The double's memory. Device memory is memfds, so that other processes can import it. Its
-// addresses have nothing behind them: a processor that touches one is killed. The double reaches
+// addresses have no memory behind them: a process that touches one is killed. The double accesses
 // the bytes through a second mapping, the mirror, at a constant distance for each reserved range.
 #ifndef GEMINID_TESTS_GPU_DOUBLE_MEMORY_H_
 #define GEMINID_TESTS_GPU_DOUBLE_MEMORY_H_
@@ -24,7 +24,7 @@ struct Allocation {
   bool exportable = false;
 };
 
-// Thread-safe. Results are the driver's.
+// Thread-safe. Returns the driver's results.
 class DeviceMemory {
  public:
   static DeviceMemory& Get();
@@ -41,17 +41,17 @@ class DeviceMemory {
   CUresult Unmap(CUdeviceptr address, uint64_t bytes);
   CUresult SetAccess(CUdeviceptr address, uint64_t bytes, Access access);
 
-  // cuMemAlloc: all of the above at once.
+  // cuMemAlloc: all of the above steps at once.
   CUresult Allocate(int device, uint64_t bytes, CUdeviceptr* address);
   CUresult Free(CUdeviceptr address);
 
   // Whether all of [address, address + bytes) is mapped, whatever the access.
   bool IsMapped(CUdeviceptr address, uint64_t bytes);
-  // Where the double finds the bytes, if all of them may be accessed so; or null.
+  // Where the double finds the bytes, if all of them allow this access; else null.
   std::byte* Mirror(CUdeviceptr address, uint64_t bytes, Access access);
   // Whether an address lies in any reserved range, or ends one.
   bool IsReserved(CUdeviceptr address);
-  // The mirror's address for one in a mapped range; others are their own. For kernels' arguments.
+  // The mirror's address of one in a mapped range; other words unchanged. For kernels' arguments.
   uint64_t Translate(uint64_t word);
 
  private:

@@ -1,4 +1,4 @@
-// Memory of the device and of the host.
+// Device memory and host memory.
 #include <cstring>
 #include <utility>
 
@@ -21,7 +21,7 @@ bool IsKnown(const CUmemAllocationProp* properties) {
           static_cast<unsigned>(properties->requestedHandleTypes) == 0);
 }
 
-// Descriptors travel in place of pointers.
+// The driver takes descriptors in place of pointers.
 int Descriptor(void* handle) { return static_cast<int>(reinterpret_cast<intptr_t>(handle)); }
 
 }  // namespace
@@ -31,7 +31,7 @@ CUresult mem_alloc(CUdeviceptr* address, size_t bytes) {
   return DeviceMemory::Get().Allocate(CurrentContext()->device(), bytes, address);
 }
 CUresult mem_free(CUdeviceptr address) {
-  CurrentContext()->Synchronize();  // as the driver does before it takes memory back
+  CurrentContext()->Synchronize();  // as the driver does before it frees memory
   return DeviceMemory::Get().Free(address);
 }
 CUresult mem_host_alloc(void** data, size_t bytes, unsigned) {
@@ -52,7 +52,7 @@ CUresult mem_host_get_device_pointer(CUdeviceptr* address, void* data, unsigned 
   *address = reinterpret_cast<uintptr_t>(data);  // one address space
   return CUDA_SUCCESS;
 }
-// What no driver knows is an error, as is memory of the host that was never registered.
+// An address that the driver does not know, such as unregistered host memory, is an error.
 CUresult pointer_get_attribute(void* to, CUpointer_attribute attribute, CUdeviceptr address) {
   if (to == nullptr || attribute != CU_POINTER_ATTRIBUTE_MEMORY_TYPE) {
     return CUDA_ERROR_INVALID_VALUE;
@@ -118,7 +118,7 @@ CUresult mem_map(CUdeviceptr address, size_t bytes, size_t offset,
   return DeviceMemory::Get().Map(address, bytes, handle);
 }
 CUresult mem_unmap(CUdeviceptr address, size_t bytes) {
-  // After an error what is queued is dropped, but one operation may be at work.
+  // After an error queued work is dropped, but one operation may still run.
   Context* const context = CurrentContext();
   if (context != nullptr && context->failed()) context->Synchronize();
   return DeviceMemory::Get().Unmap(address, bytes);

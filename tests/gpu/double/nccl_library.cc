@@ -1,6 +1,6 @@
-// libnccl of the double: the calls. What moves the bytes is in nccl_links.h. What is refused is
-// what NCCL's documentation says it refuses; calls of a communicator that does not block return
-// kInProgress, and what was queued goes on until it is done or the communicator is aborted.
+// libnccl of the double: its calls; nccl_links.h moves the bytes. It refuses what NCCL's
+// documentation says it refuses. Calls of a communicator that does not block return kInProgress,
+// and queued work continues until it is done or the communicator is aborted.
 #include <unistd.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ namespace geminid::gpu {
 struct NcclCommTag {
   std::shared_ptr<gpu_double::NcclLinks> links;
   bool blocking = true;
-  std::map<void*, size_t> registered = {};  // memory that the user told of, which is its handle
+  std::map<void*, size_t> registered = {};  // registered memory, which is its own handle
 };
 }  // namespace geminid::gpu
 
@@ -39,7 +39,7 @@ constexpr int kVersion = 22809;
 
 NcclResult Pass(int function) { return static_cast<NcclResult>(CountCall(function)); }
 
-// What a group, or a call outside of one, does on a stream.
+// The stream work of a group, or of a call outside of a group.
 struct Queued {
   NcclComm comm = nullptr;
   CUstream stream = nullptr;
@@ -55,7 +55,7 @@ Group& ThisGroup() {
   return group;
 }
 
-// Where the bytes of device memory lie; or, where the node says that GPUs reach it, any memory.
+// The place of device memory's bytes; if the node says that GPUs can access it, of any memory.
 std::byte* PlaceOf(const void* address, size_t bytes, bool writes) {
   auto* const place = static_cast<std::byte*>(FindHooks()->mirror(address, bytes, writes));
   if (place != nullptr || !ThisNode().pageable_memory_access) return place;
@@ -85,7 +85,7 @@ NcclResult Launch(const Queued& queued) {
   if (FindHooks()->enqueue(queued.stream, RunWork, work.get()) != CUDA_SUCCESS) {
     return NcclResult::kUnhandledCudaError;
   }
-  work.release();  // NOLINT(bugprone-unused-return-value): RunWork's
+  work.release();  // RunWork owns it
   return comm->blocking ? NcclResult::kSuccess : NcclResult::kInProgress;
 }
 
@@ -108,15 +108,15 @@ NcclTransfer SendOf(const void* from, size_t bytes, int peer) {
 NcclTransfer ReceiveOf(void* to, size_t bytes, int peer) {
   return {NcclTransfer::Kind::kReceive, peer, to, bytes};
 }
-// A transfer to oneself, by way of the own link.
+// Adds a transfer to the own rank, over its own link.
 void AddCopy(const void* from, void* to, size_t bytes, int self, std::vector<NcclTransfer>* list) {
   if (from == to) return;
   list->push_back(SendOf(from, bytes, self));
   list->push_back(ReceiveOf(to, bytes, self));
 }
 
-// NCCL's rule is that all ranks of a call pass registered memory or none does, and else "undefined
-// behavior". So a communicator that was told of some may be given no other.
+// NCCL requires that all ranks of a call pass registered memory or none does; else "undefined
+// behavior". So a communicator with registered memory accepts no other.
 bool MayBeGiven(NcclComm comm, const void* data, size_t bytes) {
   if (comm->registered.empty()) return true;
   const auto begin = reinterpret_cast<uintptr_t>(data);
@@ -128,7 +128,7 @@ bool MayBeGiven(NcclComm comm, const void* data, size_t bytes) {
   return false;
 }
 
-// Whether all of it is memory of the device that may be read and written.
+// Whether all of it is device memory that allows reads and writes.
 [[maybe_unused]] bool IsDeviceMemory(const void* data, size_t bytes) {
   return FindHooks()->mirror(data, bytes, /*writes=*/true) != nullptr;
 }
@@ -197,7 +197,7 @@ GEMINID_EXPORT NcclResult ncclCommInitRankConfig(NcclComm* comm, int ranks, Nccl
   const Hooks* const hooks = FindHooks();
   const int device = hooks == nullptr ? -1 : hooks->current_device();
   if (device < 0) return NcclResult::kUnhandledCudaError;
-  // By the GPU: instances of one are one to NCCL.
+  // Compares GPUs: to NCCL the instances of one GPU are the same device.
   *comm =
       new NcclCommTag{.links = NcclLinks::Meet(id.internal, rank, ranks, GpuOf(ThisNode(), device)),
                       .blocking = config->blocking != 0};
@@ -213,7 +213,7 @@ GEMINID_EXPORT NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult* resul
   *result = comm->links->state();
   return NcclResult::kSuccess;
 }
-// What is queued is done when the stream has passed: nothing else is to be waited for.
+// Queued work is done when the stream has run it, so there is nothing else to wait for.
 GEMINID_EXPORT NcclResult ncclCommFinalize(NcclComm comm) {
   if (const NcclResult fault = Pass(kNcclIndex_comm_finalize); fault != NcclResult::kSuccess) {
     return fault;
@@ -226,7 +226,7 @@ GEMINID_EXPORT NcclResult ncclCommDestroy(NcclComm comm) {
     return fault;
   }
   if (comm == nullptr) return NcclResult::kInvalidArgument;
-  delete comm;  // its links end with what is queued on them
+  delete comm;  // its links end after their queued work
   return NcclResult::kSuccess;
 }
 GEMINID_EXPORT NcclResult ncclCommAbort(NcclComm comm) {
@@ -239,7 +239,7 @@ GEMINID_EXPORT NcclResult ncclCommAbort(NcclComm comm) {
   return NcclResult::kSuccess;
 }
 
-// As NCCL 2.19 and later have them; an older one is built without.
+// As in NCCL 2.19 and later; an older version is built without these.
 #ifndef GEMINID_OLD_NCCL
 GEMINID_EXPORT NcclResult ncclCommRegister(NcclComm comm, void* data, size_t bytes, void** handle) {
   if (const NcclResult fault = Pass(kNcclIndex_comm_register); fault != NcclResult::kSuccess) {
@@ -252,7 +252,7 @@ GEMINID_EXPORT NcclResult ncclCommRegister(NcclComm comm, void* data, size_t byt
   *handle = data;
   return NcclResult::kSuccess;
 }
-// What is not mapped any more was taken away too early: NCCL still had it.
+// Memory that is not mapped any more was freed too early: NCCL still used it.
 GEMINID_EXPORT NcclResult ncclCommDeregister(NcclComm comm, void* handle) {
   if (const NcclResult fault = Pass(kNcclIndex_comm_deregister); fault != NcclResult::kSuccess) {
     return fault;

@@ -19,13 +19,13 @@ using gpu::NcclResult;
 constexpr int kWaiting = 64;  // connections
 constexpr std::chrono::milliseconds kLook{1};
 
-// Who dials, and from which device.
+// The rank that connects, and its device.
 struct Greeting {
   int rank;
   int device;
 };
 
-// In the abstract namespace: gone with its process.
+// The address is in the abstract namespace, so it ends with its process.
 socklen_t Address(const std::string& id, int rank, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
@@ -110,7 +110,7 @@ bool NcclLinks::Dial(int peer) {
       const Greeting greeting = {rank_, device_};
       return SendAll(fd, reinterpret_cast<const std::byte*>(&greeting), sizeof(greeting));
     }
-    close(fd);  // it does not listen yet
+    close(fd);  // the peer does not listen yet
     std::this_thread::sleep_for(kLook);
   }
   return false;
@@ -127,7 +127,7 @@ bool NcclLinks::Answer() {
       return false;
     }
     if (greeting.rank != rank_ && greeting.device == device_) {
-      state_ = NcclResult::kInvalidUsage;  // stays
+      state_ = NcclResult::kInvalidUsage;  // the state stays so
     }
     const std::lock_guard lock(mutex_);
     links_[static_cast<size_t>(greeting.rank)].in = fd;

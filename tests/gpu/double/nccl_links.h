@@ -1,5 +1,5 @@
-// What connects the ranks of a communicator of the NCCL double: a socket each way between any two,
-// in one process or several.
+// The connections of the ranks of a communicator of the NCCL double: a socket each way between any
+// two ranks, in one process or several.
 #ifndef GEMINID_TESTS_GPU_DOUBLE_NCCL_LINKS_H_
 #define GEMINID_TESTS_GPU_DOUBLE_NCCL_LINKS_H_
 
@@ -15,7 +15,7 @@
 
 namespace geminid::gpu_double {
 
-// One message, of device memory; `place` is where its bytes really lie.
+// One message of device memory; `place` is the real place of its bytes.
 struct NcclTransfer {
   enum class Kind { kSend, kReceive };
   Kind kind = Kind::kSend;
@@ -28,8 +28,8 @@ struct NcclTransfer {
 // Thread-safe.
 class NcclLinks {
  public:
-  // Begins to meet the ranks of that id, and returns; state() is kInProgress until all have come,
-  // and kInvalidUsage if two of them have one device, as NCCL refuses that.
+  // Begins to meet the ranks of `id`, and returns. state() is kInProgress until all have come, and
+  // kInvalidUsage if two of them have one device, as in NCCL.
   static std::shared_ptr<NcclLinks> Meet(const std::string& id, int rank, int ranks, int device);
   NcclLinks(const NcclLinks&) = delete;
   NcclLinks& operator=(const NcclLinks&) = delete;
@@ -40,10 +40,10 @@ class NcclLinks {
   gpu::NcclResult state() const { return state_; }
   const char* last_error() const;
 
-  // Does them all at once, those of one peer and direction in order. Where a peer is gone the state
-  // becomes kRemoteError, and it waits for Abort, as a kernel of NCCL does.
+  // Runs all transfers at once, those of one peer and direction in order. If a peer is gone, the
+  // state becomes kRemoteError, and Run waits for Abort, like a kernel of NCCL.
   void Run(const std::vector<NcclTransfer>& transfers);
-  // Ends what goes on, here.
+  // Ends this rank's transfers.
   void Abort();
 
  private:
@@ -57,7 +57,7 @@ class NcclLinks {
   void MeetAll();
   bool Dial(int peer);
   bool Answer();
-  // Those of one peer and direction. False if the peer is gone.
+  // Runs the transfers of one peer and direction. False if the peer is gone.
   bool RunInOrder(const std::vector<NcclTransfer>& transfers, NcclTransfer::Kind kind, int peer);
   void AwaitAbort();
 

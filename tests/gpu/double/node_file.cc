@@ -43,7 +43,7 @@ NodeFile* MapNode() {
   return node;
 }
 
-// Of threads; between processes by a lock of the file, which a killed process lets go.
+// Excludes threads; processes exclude each other by a lock of the file, which ends with a process.
 std::mutex& LockOfThreads() {
   static auto* const mutex = new std::mutex;
   return *mutex;

@@ -1,5 +1,5 @@
-// libnvidia-ml.so.1 of the double: the same GPUs as its libcuda, all of the node, and their
-// instances.
+// libnvidia-ml.so.1 of the double: the same GPUs as in its libcuda, all those of the node, and
+// their instances.
 #include <unistd.h>
 
 #include <atomic>
@@ -21,14 +21,14 @@ constexpr unsigned kFirstBus = 0x3B;
 
 std::atomic<bool> initialised = false;
 
-// The most instances that a GPU can be divided into. Theirs are the even places: a place is free
-// when its instance was taken away, and others stay where they are.
+// The most instances of a GPU. They have the even places: a place is free if its instance was
+// removed, and the other instances keep theirs.
 constexpr unsigned kMostInstances = 7;
 constexpr unsigned kPlacesOfAnInstance = 2;
 constexpr unsigned kMigDisabled = 0;
 constexpr unsigned kMigEnabled = 1;
 
-// A handle is a place in this table.
+// A handle is the address of a place in this table.
 char devices[kMostDevices];
 
 NvmlDevice HandleOf(int index) { return reinterpret_cast<NvmlDevice>(&devices[index]); }
@@ -46,7 +46,7 @@ NvmlResult Check(NvmlDevice device) {
   return ThisNode().device[index].lost ? NvmlResult::kGpuIsLost : NvmlResult::kSuccess;
 }
 
-// For what is asked of whole GPUs alone.
+// Checks for calls that need a whole GPU.
 NvmlResult CheckGpu(NvmlDevice device) {
   const NvmlResult result = Check(device);
   if (result != NvmlResult::kSuccess) return result;
@@ -60,7 +60,7 @@ NvmlResult CopyText(const std::string& text, char* to, unsigned length) {
   return NvmlResult::kSuccess;
 }
 
-// The first of `count` devices for which `is_it` holds.
+// Finds the first of `count` devices for which `is_it` holds.
 template <typename Predicate>
 NvmlResult FindDevice(int count, NvmlDevice* device, Predicate is_it) {
   if (!initialised) return NvmlResult::kUninitialized;
@@ -74,7 +74,7 @@ NvmlResult FindDevice(int count, NvmlDevice* device, Predicate is_it) {
 }
 
 #ifndef GEMINID_OLD_NVML
-// Of one process, as are its sets of events: a device, and so many of its Xids were told.
+// A device that a set of events of this process watches, and how many of its Xids were reported.
 struct Watched {
   int index;
   uint64_t told;
@@ -84,7 +84,7 @@ struct EventSet {
 };
 EventSet* SetOf(gpu::NvmlEventSet set) { return reinterpret_cast<EventSet*>(set); }
 
-// For what a GPU may not be able to say.
+// Checks for values that a GPU may not be able to report.
 NvmlResult CheckHealth(NvmlDevice device) {
   const NvmlResult result = CheckGpu(device);
   if (result != NvmlResult::kSuccess) return result;
@@ -152,7 +152,7 @@ GEMINID_EXPORT NvmlResult nvmlDeviceGetHandleByIndex_v2(unsigned index, NvmlDevi
   return result == NvmlResult::kNotFound ? NvmlResult::kInvalidArgument : result;
 }
 GEMINID_EXPORT NvmlResult nvmlDeviceGetHandleByPciBusId_v2(const char* id, NvmlDevice* device) {
-  // With a domain of four digits or of eight.
+  // The domain may have four digits or eight.
   const std::string wanted = id;
   return FindDevice(ThisNode().devices, device,
                     [&](int i) { return PciBusIdOf(i).ends_with(wanted); });
@@ -172,7 +172,7 @@ GEMINID_EXPORT NvmlResult nvmlDeviceGetUUID(NvmlDevice device, char* uuid, unsig
   return CopyText(UuidOf(ThisNode(), IndexOf(device)), uuid, length);
 }
 GEMINID_EXPORT NvmlResult nvmlDeviceGetPciInfo_v3(NvmlDevice device, NvmlPciInfo* info) {
-  // Nothing says that an instance's handle does here.
+  // The documentation does not allow an instance's handle here.
   const NvmlResult result = CheckGpu(device);
   if (result == NvmlResult::kInvalidArgument) return NvmlResult::kNotSupported;
   if (result != NvmlResult::kSuccess) return result;
@@ -201,7 +201,7 @@ GEMINID_EXPORT NvmlResult nvmlDeviceGetComputeRunningProcesses_v3(NvmlDevice dev
   *count = 0;
   return Check(device);
 }
-// A node without instances has GPUs that cannot be divided.
+// The GPUs of a node without instances cannot be divided.
 GEMINID_EXPORT NvmlResult nvmlDeviceGetMigMode(NvmlDevice device, unsigned* current,
                                                unsigned* pending) {
   const NvmlResult result = CheckGpu(device);
@@ -259,7 +259,7 @@ GEMINID_EXPORT NvmlResult nvmlDeviceGetRemappedRows(NvmlDevice device, unsigned*
                                                     unsigned* failed) {
   const NvmlResult result = CheckHealth(device);
   if (result != NvmlResult::kSuccess) return result;
-  // As the real one.
+  // Like the real library.
   if (!InstancesOf(ThisNode(), IndexOf(device)).empty()) return NvmlResult::kNotSupported;
   const DeviceState& state = ThisNode().device[IndexOf(device)];
   *corrected = 0;

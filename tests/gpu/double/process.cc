@@ -24,7 +24,7 @@ std::mutex& ContextsLock() {
   return *lock;
 }
 
-// The device that an item of CUDA_VISIBLE_DEVICES names, or -1. Numbers are GPUs'.
+// The device that an item of CUDA_VISIBLE_DEVICES names, or -1. Numbers count GPUs.
 int DeviceNamed(const NodeFile& node, const std::string& item) {
   int index = -1;
   const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), index);
@@ -54,7 +54,7 @@ std::vector<int> NamedDevices(const NodeFile& node) {
   return named;
 }
 
-// A divided GPU is its first instance; and a process that sees an instance sees nothing else.
+// A divided GPU stands for its first instance; a process that sees an instance sees only that.
 std::vector<int> FindVisibleDevices() {
   const NodeFile& node = ThisNode();
   std::vector<int> visible;

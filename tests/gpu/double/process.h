@@ -1,5 +1,5 @@
-// What the double knows of its process: initialised or not, its devices, the contexts of its
-// threads; and what every call must pass first.
+// The double's state of its process: whether it is initialised, its devices, and its threads'
+// contexts; and the first step of every call.
 #ifndef GEMINID_TESTS_GPU_DOUBLE_PROCESS_H_
 #define GEMINID_TESTS_GPU_DOUBLE_PROCESS_H_
 
@@ -10,28 +10,28 @@
 
 namespace geminid::gpu_double {
 
-// What a function demands of its caller.
+// What a function requires of its caller.
 enum class Needs {
   kNothing,
   kInit,     // cuInit, in this process
   kContext,  // and a current context, without an error
 };
 
-// Counts the call, and does what a fault says. Other than CUDA_SUCCESS: the call is over.
+// Counts the call, and applies its fault. Other than CUDA_SUCCESS: the call returns that.
 CUresult Gate(int function, Needs needs);
 
 CUresult InitialiseProcess();
 
-// Numbers within the node of what CUDA_VISIBLE_DEVICES leaves; a CUdevice is a place in it.
+// The numbers in the node of devices that CUDA_VISIBLE_DEVICES leaves; a CUdevice indexes them.
 const std::vector<int>& VisibleDevices();
 bool IsDevice(CUdevice device);
 
-// Of the visible device. Made when first asked for.
+// The primary context of a visible device, made on first use.
 Context* PrimaryContext(CUdevice device);
-// One that PrimaryContext gave and is retained; or null.
+// The context that PrimaryContext returned and that is retained; or null.
 Context* ContextOf(CUcontext handle);
 std::vector<Context*>& ContextStack();  // of this thread
-Context* CurrentContext();              // null: there is none
+Context* CurrentContext();              // null: there is no current context
 
 CUresult ErrorName(CUresult result, const char** name);
 CUresult ErrorText(CUresult result, const char** text);

@@ -1,4 +1,4 @@
-// Streams, events and what streams do beside copies.
+// Streams, events and the work of streams other than copies.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -51,13 +51,13 @@ class Events {
   std::vector<std::shared_ptr<Event>> events_;
 };
 
-// Of the last record; empty if there was none.
+// The point of the last record; empty if there was none.
 Point PointOf(Event* event) {
   const std::lock_guard lock(event->mutex);
   return event->point.value_or(Point{});
 }
 
-// The word behind a device address, if streams may use it; or null.
+// The word at a device address, if streams may access it; else null.
 std::atomic<uint64_t>* WordAt(CUdeviceptr address) {
   if (address % sizeof(uint64_t) != 0) return nullptr;
   auto* const host = reinterpret_cast<void*>(static_cast<uintptr_t>(address));
@@ -76,7 +76,7 @@ CUresult Queue(CUstream handle, std::function<void()> operation) {
   return CUDA_SUCCESS;
 }
 
-// Functions of different streams may wait for each other in a real driver, so here they do.
+// Functions of different streams may wait for each other in a real driver, so they do here.
 std::mutex& HostFunctionLock() {
   static auto* const lock = new std::mutex;
   return *lock;

@@ -43,7 +43,7 @@ class Slots {
 
 uint32_t CopyPattern(uint64_t copy) { return static_cast<uint32_t>(copy) * 2654435761u + 1; }
 
-// Copies 0, 1, 2 ...: set device memory, copy it down, write the word. Waits only for a free slot.
+// Copies 0, 1, 2 ...: sets device memory, copies it down, writes the word. Waits for free slots.
 Role StartWriter(const Context& context, HostPool& pool, uint64_t slot_bytes, uint64_t copies) {
   return Role::Start("writer", [&context, &pool, slot_bytes, copies](Channel& channel) {
     Gpu gpu(context.driver, context.device);

@@ -22,8 +22,8 @@
 //     step.Prepare(scalars, this rank's segments, old_factors, reduce, new_factors);
 //     for each segment, later, in any order, on any threads: step.Apply(segment, new_arrays);
 //
-// Prepare reads the old state and all gradients, writes no parameters, and calls `reduce` the same
-// number of times on every rank: 0 for elementwise optimizers, 1 for LAMB and LARS, 2 for
+// Prepare reads the old state and all gradients, and writes no parameters. It calls `reduce` the
+// same number of times on every rank: 0 for elementwise optimizers, 1 for LAMB and LARS, 2 for
 // Adafactor, 3 for CAME. Apply is the step itself, from old arrays to new ones or in place.
 //
 // Muon's matrices are not divided: a segment is a whole tensor, and ApplyMatrices steps it.
@@ -211,7 +211,7 @@ class ShardedStep {
 
   StepScalars scalars_;
   bool ready_ = false;
-  std::vector<double> sums_;          // what is reduced: 2 per tensor, then rows and columns
+  std::vector<double> sums_;          // to reduce: 2 per tensor, then rows and columns
   std::vector<double> column_space_;  // of the widest matrix
   std::vector<double> tensor_sums_;   // what Apply needs: ||w||^2 and ||u||^2, for LARS ||g||^2
   std::vector<float> scales_;

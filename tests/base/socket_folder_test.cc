@@ -38,7 +38,7 @@ TEST(SocketFolder, WhereOthersMayCreateFiles_IsNamedWithItsMode) {
   }
 }
 
-// Whoever may rename a folder may put another one in its place.
+// A user who may rename a folder may put another one in its place.
 TEST(SocketFolder, BelowOneWhereOthersMayRename_IsTheirs) {
   const TemporaryFolder folder;
   ASSERT_TRUE(std::filesystem::create_directory(folder / "own"));

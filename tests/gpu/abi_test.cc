@@ -232,7 +232,7 @@ std::set<std::string> Matches(const std::string& text, const std::regex& pattern
   return matches;
 }
 
-// Where cuda.h is, a forgotten declaration of our own would not be missed otherwise.
+// Otherwise nobody would notice a missing declaration of our own on machines with cuda.h.
 TEST(OwnDriverTypes, EveryNameThatTheProjectUses_IsDeclared) {
   const std::regex name(
       R"(\b(CU_[A-Z0-9_]+|CUDA_SUCCESS|CUDA_ERROR_[A-Z0-9_]+|CU[a-z]\w+|cuuint\w+)\b)");

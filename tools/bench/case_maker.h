@@ -51,8 +51,8 @@ class Arena {
 
  private:
   static size_t Bytes() { return kBytesPerParameter * kParameters + (size_t{16} << 20); }
-  // The gap between arrays: whole cache lines, and no power of two, because arrays at such a
-  // distance share cache sets and banks of memory and run at half the speed.
+  // The gap between arrays: whole cache lines, and no power of two. Arrays at a distance of a power
+  // of two share cache sets and banks of memory and run at half the speed.
   static constexpr size_t kStagger = 64 * 1237;
   // A byte that makes values near 0.01, as bf16 and as fp32: ordinary for whatever type reads them.
   static constexpr int kFill = 0x3C;

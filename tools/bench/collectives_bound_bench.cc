@@ -1,6 +1,6 @@
 // How far the collectives of two ranks in shared memory are from the memory's limit, and from TCP
-// over loopback. Two ranks, as threads, copy memory, call the one and call the other, in turns. All
-// rounds begin together, and medians are compared, so that a busy machine slows all alike.
+// over loopback. Two ranks, as threads, copy memory, call the one and call the other, in turns. The
+// ranks begin each round together, and medians are compared, so a busy machine slows all alike.
 //
 // The bound: a rank needs at least the memory traffic of reading its inputs and writing its outputs
 // once, at the rate of simultaneous copies by both ranks. Of S bytes, n = S / 2:

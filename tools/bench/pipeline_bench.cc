@@ -9,11 +9,11 @@
 //
 //   link             a message's time, in hundredths of a stage's forward
 //   time, bubble     measured: of all micro-batches, and the share of it without work
-// predicted        by the timeline, in seconds. Each message takes its link's time, but none
-// waits                    for another on the link; bubble_predicted is of this timeline
-// without_link     the same if messages take no time   over_predicted   the time over the
-// predicted one   over_1f1b        the time over 1F1B's, both measured; over_1f1b_predicted,
-// both predicted
+//   predicted        by the timeline, in seconds. A message takes its link's time, but none waits
+//                    for another on the link; bubble_predicted is of this timeline
+//   without_link     the same if messages take no time
+//   over_predicted   the time over the predicted one
+//   over_1f1b        the time over 1F1B's, both measured; over_1f1b_predicted, both predicted
 //
 // The executor sends the gradient of the input before the stage computes those of the weights; the
 // timeline assumes that too. "1f1b whole" has a stage without halves, like the trainer's.

@@ -32,7 +32,7 @@ struct Report {
   double seconds = 0;
 };
 
-// Where the run took place.
+// The machine on which the run took place.
 struct Machine {
   std::string date;  // ISO 8601, UTC
   std::string gpu;

@@ -26,7 +26,7 @@ struct AttentionTiming {
   std::string detail;
   size_t workspace_bytes = 0;
   kernels::AttentionDistances distances;
-  // Of a forward and a backward pass; 0: not timed.
+  // The time of a forward and a backward pass; 0: not timed.
   double library_seconds = 0;
   double own_seconds = 0;
   bool passed = false;  // the device did not fail; a refusal by the library is no failure

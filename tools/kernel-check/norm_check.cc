@@ -38,7 +38,7 @@ std::vector<T> RandomValues(size_t count) {
 // Empty if the sums have the same bits.
 template <typename T>
 std::string Difference(const std::vector<T>& values) {
-  constexpr double kBefore = 0.125;  // what is added to
+  constexpr double kBefore = 0.125;  // the sum before
   SquareSum expected = {kBefore};
   if (kernels::AddSquares(values.data(), values.size(), &expected) != Status::kOk) {
     return "the host's sum failed";

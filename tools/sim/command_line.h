@@ -16,7 +16,7 @@ namespace geminid::sim {
 
 enum class Subcommand { kRun, kCompare };
 
-// Where the job comes from: exactly one of trace, random and model is set for kRun, at most one for
+// The source of the job: exactly one of trace, random and model is set for kRun, at most one for
 // kCompare.
 struct JobOptions {
   std::string trace;

@@ -100,7 +100,7 @@ void Mover::Pump() {
   context_.changed();
 }
 
-// In order: copies are granted in the order in which they are needed.
+// Starts gathers in order: copies are granted in the order in which they are needed.
 void Mover::StartGathers() {
   for (Task& task : queue_) {
     if (!task.is_gather || task.started) continue;

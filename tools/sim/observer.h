@@ -57,7 +57,7 @@ struct MemorySample {
   DeviceBytes bytes{};
 };
 
-// What one rank used, over everything that was simulated or since the last Reset.
+// The use of resources by one rank, over the whole simulation or since the last Reset.
 struct RankUse {
   std::array<double, kTracks> busy_seconds{};
   std::array<double, kWaitCauses> wait_seconds{};
@@ -82,7 +82,7 @@ class Observer {
   void SetMemory(int rank, Owner owner, uint64_t bytes);
   void SetMoment(int rank, size_t moment);
 
-  // Forgets times, bytes and peaks, but not what is occupied now.
+  // Clears times, bytes and peaks, but not the memory that is occupied now.
   void Reset();
 
   const RankUse& rank(int rank) const { return ranks_[static_cast<size_t>(rank)].use; }

@@ -10,7 +10,7 @@ namespace geminid::sim {
 
 inline constexpr Owner kOwnersFromBelow[] = {Owner::kWeights, Owner::kLoading, Owner::kLeaving,
                                              Owner::kActivations};
-// In the same order.
+// The keys of these owners, in the same order.
 inline constexpr base::SvgKey kOwnerKeys[] = {planner::kWeightsKey, planner::kArrivingKey,
                                               planner::kLeavingKey, planner::kActivationsKey};
 

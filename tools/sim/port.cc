@@ -12,7 +12,7 @@ using core::Direction;
 
 namespace {
 
-// As the client cuts its copies, so that an urgent one never waits for more than a few of these.
+// The client cuts its copies in the same way, so that an urgent one waits for few of these.
 constexpr uint64_t kMaxPieceBytes = uint64_t{16} << 20;
 
 }  // namespace

@@ -27,7 +27,7 @@ struct RankResources {
   std::vector<Demand> disk_write;
 };
 
-// Where the process runs. All outlive it.
+// The surroundings of the process. All outlive it.
 struct ProcessContext {
   EventQueue* events = nullptr;
   Resources* resources = nullptr;

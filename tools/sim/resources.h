@@ -24,7 +24,7 @@ struct Demand {
 // Resources, and the flows that share them and run as fast as they allow.
 //
 // A flow is work that takes `seconds` if it runs alone. At speed s, 0 < s <= 1, it takes s times
-// its demands. A resource that cannot serve all flows is divided into equal parts, and a flow that
+// its demands. A resource that cannot serve all flows is divided into equal parts. A flow that
 // needs less than its part leaves the rest to the others (max-min fairness, roughly what PCIe
 // switches and memory controllers do). A flow runs at the speed of its scarcest resource. Speeds
 // change only when a flow starts or ends, so times are exact. Not thread-safe.

@@ -59,7 +59,7 @@ struct SimulationResult {
   std::vector<RankUse> ranks;        // over the reported steps
   std::vector<uint64_t> host_bytes;  // of each node, from its daemon's ledger
   uint64_t arena_bytes = 0;
-  // Of rank 0, per moment of the last iteration: see Observer.
+  // Per moment of rank 0's last iteration; see Observer.
   std::vector<DeviceBytes> moments;
   std::vector<RecoveryResult> recoveries;
   std::vector<Span> spans;

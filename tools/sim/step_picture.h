@@ -12,10 +12,10 @@ namespace geminid::sim {
 // the first sample has what lay on the device then. The run must have kept its events.
 SimulationResult ReportedOfFirstRank(const SimulationResult& run);
 
-// A stand-alone SVG that reads on light and on dark pages: a lane per track that did anything,
-// whose rectangles have titles such as "moment 3, 1.250 ms", and below them device memory by owner
-// over time, under a line for the arena. `step` is what ReportedOfFirstRank returned. Spans too
-// short to be told apart are drawn as one, whose title counts them.
+// A stand-alone SVG that is readable on light and on dark pages. Every track that did anything has
+// a lane, whose rectangles have titles such as "moment 3, 1.250 ms". Below is device memory by
+// owner over time, under a line for the arena. `step` is what ReportedOfFirstRank returned. Spans
+// too short to be told apart are drawn as one, whose title counts them.
 std::string StepSvg(const std::string& title, const SimulationResult& step);
 
 }  // namespace geminid::sim

@@ -79,7 +79,7 @@ class Checkpoints {
               collectives::Communicator* communicator, std::vector<zero::Parameter> parameters,
               Warn warn);
   void WarnOfFailure(uint64_t done, const absl::Status& failure) const;
-  // Adds to `taken` what the run does otherwise than its checkpoint.
+  // Adds to `taken` the differences to the checkpoint that the run accepts.
   absl::Status CheckLateTerms(std::vector<std::string>* taken) const;
   absl::StatusOr<Beginning> Resume(const GoesOn& goes_on);
   std::string NotesOfResuming(std::vector<std::string> notes) const;

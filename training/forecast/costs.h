@@ -29,7 +29,7 @@ inline constexpr std::uint64_t kLogitRows = 1024;
 struct Saved {
   // The sublayer's input, from which all else can be recomputed: 2 T h.
   std::uint64_t input_bytes = 0;
-  //   Besides: attention  norm 2 T h, statistics of the norm, q, k, v and the attended values
+  // Besides: attention  norm 2 T h, statistics of the norm, q, k, v and the attended values
   //                     2 T (2 q + 2 v), logarithms of the softmax's sums 4 T a; if queries and
   //                     keys have norms, the inputs of these 2 T (q + v) and their statistics;
   //          MLP        norm 2 T h, its statistics, the activation's inputs 2 T i g e and outputs

@@ -98,10 +98,10 @@ std::uint64_t MemoryStep(std::uint64_t bytes);
 // The granularity in which sequences are shortened.
 inline constexpr std::uint64_t kTokensStep = 64;
 
-// The smallest change of each kind after which a job fits that does not fit now: memory of the
-// device, of the host, or of both if both lack, in whole MemoryStep; a disk if one may be planned;
-// for a model also the largest batch, the longest sequence and the fewest nodes. Each was planned
-// and fits, and one step less does not. Empty if no change alone helps.
+// The smallest change of each kind with which a job that does not fit would fit. Kinds: memory of
+// the device, of the host, or of both if both lack, in whole MemoryStep; a disk, if one may be
+// planned; for a model also the largest batch, the longest sequence and the fewest nodes. Each was
+// planned and fits, and one step less does not. Empty if no change alone helps.
 absl::StatusOr<std::vector<Change>> WhatWouldFit(const Model& model, const Job& job);
 absl::StatusOr<std::vector<Change>> WhatWouldFit(const RecordedTrace& trace, const Job& job);
 

@@ -1,4 +1,4 @@
-// The engine's optimizers and the bytes of state that each keeps per parameter. The kernels define
+// The engine's optimizers and the bytes of state that each has per parameter. The kernels define
 // both.
 #ifndef GEMINID_TRAINING_FORECAST_OPTIMIZER_H_
 #define GEMINID_TRAINING_FORECAST_OPTIMIZER_H_

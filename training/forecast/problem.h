@@ -36,8 +36,8 @@ struct Job {
   Batch batch;                      // of one rank
   Optimizer optimizer = {};
   Activations activations = Activations::kPlanned;
-  // The bytes of an fp32 number on a scale where an element takes kElementBytes: 2 if elements are
-  // fp32 themselves and all sizes and rates are given as if they were half as wide.
+  // The bytes of an fp32 number on a scale where an element takes kElementBytes. 2 if elements are
+  // fp32 themselves: all sizes and rates are then given as if they were half as wide.
   std::uint64_t float_bytes = kFloatBytes;
   // Operations per second of layers that are sharded over ranks, if these compute and exchange in
   // fp32 whatever the weights are. 0: as all other layers.

@@ -2,9 +2,9 @@
 //
 //   y[t] = tokens_table[ids[t]] (+ position_table[t mod sequence])
 //
-// The table may hold only the rows [first_row, first_row + rows) of a vocabulary that is split over
-// ranks: ids of other rows give zeros, so that the sum over ranks is the
-// embedding (give position_table to one rank only).
+// The table may hold only the rows [first_row, first_row + rows) of a vocabulary that is sharded
+// over ranks. Ids of other rows give zeros, so that the sum over ranks is the embedding. Give
+// position_table to one rank only.
 // A row's gradients are summed in fp32 in token order, kEmbeddingChunkTokens tokens to a chunk; the
 // chunks' sums are then added in order and rounded to T once. There are no atomics: the bits are
 // the same on every run. T is float or BFloat16.

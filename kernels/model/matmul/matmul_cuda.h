@@ -8,7 +8,7 @@
 namespace geminid::kernels {
 
 // Matmul (kernels/model/matmul/matmul.h) on a GPU: C = scale op(A) op(B) (+ bias) (+ C). An element
-// is one chain of fp32 multiply-adds over increasing k: its bits depend on its row of op(A) and its
+// is one chain of fp32 multiply-adds over increasing k. Its bits depend on its row of op(A) and its
 // column of op(B) alone, and are those of MatmulByRows if B is not transposed. Uses CUDA cores, not
 // tensor cores, for products that no library supports. Instantiated as Matmul is.
 template <typename In, typename Out>

@@ -20,7 +20,7 @@ void Pack(Transpose transpose, const MatrixStorage& storage, const float* from, 
   }
 }
 
-// Where op(stored)[row, col] lies.
+// The index of op(stored)[row, col].
 size_t PlaceOf(Transpose transpose, size_t stride, size_t row, size_t col) {
   return transpose == Transpose::kYes ? col * stride + row : row * stride + col;
 }

@@ -2,9 +2,9 @@
 // Internal to matmul. Pure: depends on the shape and its strides alone, so the bits of C do not
 // depend on threads.
 //
-// oneDNN multiplies tiles with an edge of fewer than about 526 elements without packing them. With
-// long rows, the few elements that it reads of each row at a time lie in cache lines of the same
-// set, and each on a page of its own: the product runs at half of its speed.
+// oneDNN multiplies tiles with an edge of fewer than about 526 elements without packing them. Of
+// each long row it then needs few elements at a time. These lie in cache lines of the same set, and
+// on a page each, so the product runs at half of its speed.
 #ifndef GEMINID_KERNELS_MODEL_MATMUL_PACKING_H_
 #define GEMINID_KERNELS_MODEL_MATMUL_PACKING_H_
 

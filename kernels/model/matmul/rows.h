@@ -2,10 +2,10 @@
 //
 //   C[m,n] = A[m,k] op(B)[k,n] (+ bias[n]) (+ C)
 //
-// The bits of a row of C depend on that row of A, on B, n, k and the element types alone: not on m,
-// on the row's index, or on threads. (Matmul chooses its sums by the whole shape, m included.) So a
-// token has the same numbers whether it is computed alone or among others, and generation gives the
-// same results with a KV cache as without one.
+// The bits of a row of C depend on that row of A, on B, n, k and the element types alone. They do
+// not depend on m, on the row's index, or on threads. (Matmul chooses its sums by the whole shape,
+// m included.) So a token has the same numbers alone or among others, and generation gives the same
+// results with a KV cache as without one.
 //
 // Sums are fp32 in a fixed order, rounded to C's element type once, after the bias and the old C
 // were added. B is read in place, once per eight rows of A (four without AVX-512). So few rows are

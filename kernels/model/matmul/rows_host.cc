@@ -136,7 +136,7 @@ void RunColumns(const MatmulShape& s, const BFloat16* a, const BFloat16* b, cons
   HWY_DYNAMIC_DISPATCH(ColumnsWide)(s, a, b, bias, c, first, last);
 }
 
-// Whole vectors, and enough of them that B's rows are read in long runs.
+// Columns of a task: whole vectors, and enough that B's rows are read in long runs.
 constexpr size_t kColumnsOfTask = 64;
 
 }  // namespace

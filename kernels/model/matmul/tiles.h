@@ -21,7 +21,7 @@ struct MatmulTile {
   size_t cols = 0;
 };
 
-// The row stride of a matrix copy: one cache line more than a row, so that neighbouring rows do not
+// The row stride of a matrix copy: one cache line more than a row. So neighbouring rows do not
 // share a cache set when the row length is a power of two.
 inline size_t PaddedStride(size_t cols) {
   constexpr size_t kLine = 16;

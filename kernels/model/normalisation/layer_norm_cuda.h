@@ -8,8 +8,8 @@
 #include "kernels/runtime/cuda/stream.h"
 
 // kernels/model/normalisation/layer_norm.h on a GPU. y, mean, rstd and dx have the bits of a host
-// that has FMA; dgamma and dbeta differ by the order of their sums
-// (kernels/runtime/cuda/column_sums.cuh), which depends on the shape alone.
+// that has FMA. dgamma and dbeta differ by the order of their sums, which depends on the shape
+// alone (kernels/runtime/cuda/column_sums.cuh).
 namespace geminid::kernels {
 
 template <typename T, typename P = T>

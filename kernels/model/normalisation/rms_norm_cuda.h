@@ -7,9 +7,9 @@
 #include "kernels/runtime/common/status.h"
 #include "kernels/runtime/cuda/stream.h"
 
-// kernels/model/normalisation/rms_norm.h on a GPU. y, rstd and dx have the bits of a host
-// that has FMA; dgamma differs by the order of its sums
-// (kernels/runtime/cuda/column_sums.cuh), which depends on the shape alone.
+// kernels/model/normalisation/rms_norm.h on a GPU. y, rstd and dx have the bits of a host that has
+// FMA. dgamma differs by the order of its sums, which depends on the shape alone
+// (kernels/runtime/cuda/column_sums.cuh).
 namespace geminid::kernels {
 
 template <typename T, typename P = T>

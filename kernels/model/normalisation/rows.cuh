@@ -1,7 +1,7 @@
 // Normalisations process a narrow row with a warp and a wide row with a block. Sums follow
 // kernels/model/normalisation/row_order.h, so the bits are those of the host. A thread reads 8
-// columns at a time (16 bytes of bf16) and holds 64 bytes of each array in registers; the rest of
-// wider rows is read again, from the cache. Device code; included by the *_cuda.cu files alone.
+// columns at a time (16 bytes of bf16) and holds 64 bytes of each array in registers. It reads the
+// rest of wider rows again, from the cache. Device code; included by the *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_MODEL_NORMALISATION_ROWS_CUH_
 #define GEMINID_KERNELS_MODEL_NORMALISATION_ROWS_CUH_
 

@@ -8,7 +8,7 @@
 #include "kernels/runtime/common/status.h"
 #include "kernels/runtime/cuda/stream.h"
 
-// The conversions of kernels/numeric/cast on a GPU, with the bits of the host, except that a NaN
+// The conversions of kernels/numeric/cast on a GPU, with the bits of the host. Exception: a NaN
 // that is read as fp16 or fp32 keeps its sign but may change its payload.
 namespace geminid::kernels {
 

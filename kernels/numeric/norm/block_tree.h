@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-// How the sums of blocks are added, on the host and on a GPU (block_tree.cuh), with the same bits:
+// How the sums of blocks are added, with the same bits on the host and on a GPU (block_tree.cuh).
 // kTreeBlocks consecutive sums are added as a tree, so that no thread has a long chain of
-// additions, then the trees' sums in order. In a tree, sum i + 128 is added to sum i; then the
+// additions; then the trees' sums in order. In a tree, sum i + 128 is added to sum i; then the
 // lower half is folded in the same way, down to one sum. Missing blocks at the end count as zeros,
 // which changes nothing, because no sum of squares is -0.
 namespace geminid::kernels {

@@ -30,10 +30,10 @@ struct SquareSum {
 
 // Adds the squares of `count` values to *total.
 //
-// The order of the additions is fixed: per block 16 float64 lanes starting from 0, folded as
-// lane[i] += lane[i + 8], then 4, 2, 1; kTreeBlocks blocks' sums are added as a tree
-// (block_tree.h), and these to total->sum in order. The bits are thus the same on every instruction
-// set, and the same for one call as for several that cut the array at multiples of kNormTree.
+// The order of the additions is fixed. Each block has 16 float64 lanes starting from 0, folded as
+// lane[i] += lane[i + 8], then 4, 2, 1. The sums of kTreeBlocks blocks are added as a tree
+// (block_tree.h), and the trees to total->sum in order. So the bits are the same on every
+// instruction set, and for one call as for several that cut the array at multiples of kNormTree.
 // Threads: give each a fixed part of the data and its own SquareSum, and add these in a fixed
 // order. A NaN result is always the same quiet NaN.
 //

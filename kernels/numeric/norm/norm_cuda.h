@@ -12,7 +12,7 @@
 // AddSquares on a GPU, in the same order of additions: the bits are those of the host, so a norm
 // does not depend on where a gradient lies.
 //
-// The blocks' sums are made at the speed of memory; then one block of threads folds their trees,
+// The device sums all blocks at the speed of memory. Then one block of threads folds their trees,
 // eight at a time, while the rest of the device is free for the next work.
 namespace geminid::kernels {
 

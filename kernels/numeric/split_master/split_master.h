@@ -22,7 +22,7 @@
 //   - |master| >= 0x7F7F8000 (3.3961775e38), finite: the weight is infinite, the value IEEE-754
 //     rounding gives as well. The master stays finite and exact.
 //   - infinities: weight is the same infinity, remainder 0.
-//   - NaN: the weight is NaN too, but for the two ends of the payload range. Lower bits only
+//   - NaN: the weight is NaN too, except at the two ends of the payload range. Lower bits only
 //     (0x7F800001..0x7F807FFF) round to infinity. All upper bits set and the half bit
 //     (0x7FFF8000..0x7FFFFFFF) carry into the sign and give the zero of the other sign. No exact
 //     split avoids this: there are 2^16 - 1 NaN of each sign more than (NaN weight, remainder)

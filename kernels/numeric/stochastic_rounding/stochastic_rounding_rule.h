@@ -13,7 +13,7 @@
 namespace geminid::kernels {
 
 // The finalisers of splitmix64 (Steele, Lea and Flood, 2014) and MurmurHash3 (Appleby, public
-// domain): every bit of the input changes every bit of the output with a probability of about half.
+// domain). Every bit of the input changes every bit of the output with a probability of about half.
 inline constexpr uint64_t kMix64Multiplier1 = 0xBF58476D1CE4E5B9u;
 inline constexpr uint64_t kMix64Multiplier2 = 0x94D049BB133111EBu;
 inline constexpr uint64_t kMix64Increment = 0x9E3779B97F4A7C15u;

@@ -65,7 +65,7 @@ class FactorSums {
 void AddFactorSquares(const FactorShape& shape, uint64_t offset, const ReadPass& pass,
                       float grad_scale, double* sums, double* column_space, double* weight_squares);
 
-// new = kept old + (1 - kept) (mean of squares + epsilon), in float64, and its scales.
+// new = kept old + (1 - kept) (mean of squares + epsilon), in float64, and the new scales.
 Status AverageFactors(const FactorShape& shape, double kept, double epsilon, const double* sums,
                       const float* old_factors, float* new_factors, float* scales);
 

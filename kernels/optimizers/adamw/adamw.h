@@ -17,9 +17,9 @@
 //   w' = w - (learning_rate weight_decay w + c1 m' / (c2 sqrt(v') + epsilon))
 //   c1 = learning_rate / (1 - beta1^step),  c2 = 1 / sqrt(1 - beta2^step)
 //
-// All arithmetic per element is fp32 in exactly this order, without fused multiply-add, in the
-// default IEEE-754 environment whatever the calling thread has set; c1, c2 and the other factors
-// are computed in float64 and rounded once. So the bits written depend on the element and the
+// All arithmetic per element is fp32 in exactly this order, without fused multiply-add. It runs in
+// the default IEEE-754 environment, whatever the calling thread has set. c1, c2 and the other
+// factors are computed in float64 and rounded once. So the bits depend on the element and the
 // options only: not on the instruction set, the buffer's address, the form (streaming or in place)
 // or how a tensor is cut into calls. Every NaN written is 0x7FC00000.
 //
@@ -31,7 +31,7 @@ struct AdamWOptions {
   double learning_rate = 1e-3;  // >= 0
   double beta1 = 0.9;           // [0, 1)
   double beta2 = 0.999;         // [0, 1)
-  double epsilon = 1e-8;        // > 0, also as a float: it is what keeps 0 / 0 out
+  double epsilon = 1e-8;        // > 0, also as a float: it prevents 0 / 0
   double weight_decay = 0.0;    // >= 0
   uint64_t step = 1;            // >= 1: the number of this update
   double grad_scale = 1.0;      // finite or NaN: clip coefficient / loss scale

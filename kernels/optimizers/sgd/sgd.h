@@ -7,9 +7,9 @@
 #include "kernels/optimizers/step/parameter_arrays.h"
 #include "kernels/runtime/common/status.h"
 
-// Stochastic gradient descent with momentum, as Sutskever et al., "On the importance of
-// initialization and momentum in deep learning" (2013), in the form in which the learning rate is
-// outside of the momentum:
+// Stochastic gradient descent with momentum, after Sutskever et al., "On the importance of
+// initialization and momentum in deep learning" (2013). Here the learning rate is outside of the
+// momentum:
 //
 //   g  = grad_scale * gradient + weight_decay w     (the decay here unless decay_after_momentum)
 //   b' = momentum b + (1 - dampening) g;            b' = g at step 1

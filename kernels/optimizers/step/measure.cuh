@@ -2,9 +2,9 @@
 // additions, and so with the bits, of MeasureElements
 // (kernels/optimizers/step/elementwise.h).
 //
-// A block of kSumBlock elements is summed by sixteen threads, one per lane, at the speed of memory;
-// warps fold trees of kTreeBlocks blocks; then one thread per sum adds its trees in order, some 5
-// ns each. Columns are summed in chunks of rows (kernels/optimizers/step/column_chunks.h). Device
+// Sixteen threads, one per lane, sum a block of kSumBlock elements at the speed of memory. Warps
+// fold trees of kTreeBlocks blocks. Then one thread per sum adds its trees in order, some 5 ns
+// each. Columns are summed in chunks of rows (kernels/optimizers/step/column_chunks.h). Device
 // code; included by the *_cuda.cu files alone.
 #ifndef GEMINID_KERNELS_OPTIMIZERS_STEP_MEASURE_CUH_
 #define GEMINID_KERNELS_OPTIMIZERS_STEP_MEASURE_CUH_

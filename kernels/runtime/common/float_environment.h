@@ -6,8 +6,8 @@
 namespace geminid::kernels {
 
 // While alive, the calling thread computes in the default IEEE-754 environment: round to nearest,
-// subnormals kept. Frameworks and -ffast-math libraries switch threads to flush-to-zero; without
-// this the same step would give other bits on such a thread. Costs about 0.1 us.
+// with subnormals. Frameworks and -ffast-math libraries switch threads to flush-to-zero; there the
+// same step would otherwise give other bits. Costs about 0.1 us.
 //
 // The arithmetic must sit behind a call that the compiler cannot see through (the kernels'
 // dynamic dispatch is one), or it may be moved out of the scope.

@@ -1,6 +1,6 @@
-// Sums over the rows of a matrix, for every column: gradients of biases and of the parameters of
-// normalisations. The rows are cut into at most kRowChunksMax chunks, a number that depends on the
-// shape alone, so that many blocks work on few columns and the bits are the same on every GPU:
+// Sums over the rows of a matrix, for every column: gradients of biases and of parameters of
+// normalisations. The rows form at most kRowChunksMax chunks, so that many blocks work on few
+// columns. The number of chunks depends on the shape alone, so every GPU gives the same bits:
 //
 //   in a chunk, row r is added to lane r mod 8, in order; lanes are folded as i + (i+4), +2, +1;
 //   chunks are added in order, and the output's previous value (with accumulate) last.

@@ -30,7 +30,7 @@ inline Status CheckedProduct(size_t a, size_t b, size_t* product) {
 }
 
 // An output may be the same array as one of `inputs`, which its kernel reads element by element
-// before it writes; otherwise the output must be disjoint from all of them.
+// before it writes. Otherwise the output must be disjoint from all of them.
 inline Status CheckInPlace(const Buffer& output, std::initializer_list<Buffer> inputs) {
   if (const Status status = CheckBuffer(output); status != Status::kOk) return status;
   for (const Buffer& input : inputs) {

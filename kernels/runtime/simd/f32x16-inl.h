@@ -19,7 +19,7 @@
 
 #include "kernels/runtime/common/bfloat16.h"
 
-// On real vectors every function here becomes a few instructions inside its caller, and loops over
+// On real vectors every function here becomes a few instructions inside its caller. Loops over
 // parts become straight code, which keeps them in registers (-O2 alone does not unroll them). On
 // the fallback a vector is a loop itself: forcing that inline gains nothing and makes compilers
 // with sanitizers run for minutes.

@@ -1,6 +1,6 @@
 // libcublasLt of the double: products by the host's arithmetic, on the streams of its driver. It
 // refuses what the documentation of CUDA 13 says it refuses. Like the real library, it chooses
-// among algorithms with different orders of sums by everything that it is told of a product.
+// among algorithms with different orders of sums, by everything that the caller says of a product.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -239,8 +239,8 @@ LtStatus Take(const void* value, size_t bytes, T* to) {
   return LtStatus::kSuccess;
 }
 
-// The number of parts in which the depth is summed. It depends on everything that is told, so that
-// a product has the same bits only if it is told the same.
+// The number of parts in which the depth is summed. It depends on everything that the caller says,
+// so a product has the same bits only for the same description.
 uint64_t ChooseParts(const LtMatmulTag& operation, const LtLayoutTag& left,
                      const LtLayoutTag& result, const LtPreferenceTag& preference) {
   const uint64_t depth = ColsOf(left, operation.left_transposed);

@@ -30,7 +30,7 @@ std::byte* Pointer(CUdeviceptr address) {
 bool IsMultiple(uint64_t bytes) { return bytes != 0 && bytes % kGranularityBytes == 0; }
 
 // Where the device's next range begins. A word of an argument that is no address must not look like
-// one (DeviceMemory::Translate), such as a float with padding as its other half, which holds
+// one (DeviceMemory::Translate). An example is a float with padding as its other half, which holds
 // whatever was on the stack. So the upper half occurs in no address of the host, and the lower half
 // in no float of ordinary size.
 void* NextDeviceAddress(uint64_t bytes) {

@@ -13,7 +13,7 @@
 namespace geminid::ctl {
 namespace {
 
-// Where the output of one run goes.
+// The output of one run.
 class Target {
  public:
   // Called before the first request, because Terminal::Open must run before other threads exist.

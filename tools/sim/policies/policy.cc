@@ -47,7 +47,7 @@ absl::StatusOr<planner::Problem> RivalProblem(const Trace& trace) {
   return BuildProblem(trace, options);
 }
 
-// In order of first use, as much as fits or until `fraction` of the model is pinned.
+// The items pinned in order of first use: as many as fit, or until `fraction` of the model is.
 std::vector<bool> PinnedItems(const planner::Problem& problem, double fraction) {
   if (fraction > 1) return PinAllThatFit(problem);
   int64_t model_bytes = 0;

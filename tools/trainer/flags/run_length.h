@@ -22,7 +22,7 @@ absl::Status ChooseLength(const std::function<bool(const std::string& flag)>& gi
 absl::StatusOr<TrainOptions> WithStepsOf(TrainOptions options, const TokenSource& data);
 
 // For a run that resumes and knows its steps: INVALID_ARGUMENT if it cannot continue from its
-// checkpoint or has no step left. Adds what it does otherwise to options->resumed->taken.
+// checkpoint or has no step left. Adds differences to the checkpoint to options->resumed->taken.
 absl::Status CheckResumed(TrainOptions* options);
 
 }  // namespace geminid::trainer

@@ -32,7 +32,7 @@ absl::StatusOr<SessionPtr> Attachments::Open(const core::SessionSpec& spec, os::
     return replacements_.Reopen(locked, *kept, spec, std::move(peer), std::move(socket), &garbage);
   }();
   if (session.ok()) session = Store(*std::move(session));
-  reclaimer_->DestroyLater(std::move(garbage));  // only now may the previous client's go
+  reclaimer_->DestroyLater(std::move(garbage));  // only now: the new client's entries are stored
   return session;
 }
 

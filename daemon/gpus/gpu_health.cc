@@ -91,7 +91,7 @@ void XidCounts::Add(uint32_t xid) {
 Verdict Judge(const agent::Faults& faults, const XidCounts& xids) {
   Verdict verdict = {.condition = faults.known == 0 ? Condition::kUnknown : Condition::kHealthy,
                      .reasons = {}};
-  // Backwards, so that the worst is what remains.
+  // The worst last, so that its condition remains.
   for (const Condition condition : {Condition::kDegraded, Condition::kUnhealthy}) {
     std::vector<std::string> reasons = ReasonsOf(condition, faults, xids);
     if (reasons.empty()) continue;

@@ -1,5 +1,5 @@
-// Computes how much may still be promised to a tenant: the free memory, less the bytes that others
-// were guaranteed or promised and do not hold yet, within the tenant's own limit.
+// Computes how much may still be promised to a tenant: the free memory, less what others were
+// guaranteed or promised and do not hold yet. The tenant's own limit bounds it too.
 #ifndef GEMINID_DAEMON_CORE_ACCOUNTS_ROOM_H_
 #define GEMINID_DAEMON_CORE_ACCOUNTS_ROOM_H_
 

@@ -4,8 +4,8 @@
 
 namespace geminid::core {
 
-// The order: chunks that are never used again; then those next used before moment `now`, hence in
-// the next iteration, the last moment first; then those of this iteration, the last moment first.
+// First the chunks that are never used again. Then those next used before moment `now`, hence in
+// the next iteration, the last moment first. Then those of this iteration, the last moment first.
 void Departures::Walk(uint32_t now, size_t limit,
                       const std::function<Visited(const Place&)>& visit) const {
   // The moments of a part: from `first` down to `last`.

@@ -137,8 +137,8 @@ class Engine {
   // memory that the machine has for further pools.
   absl::StatusOr<uint64_t> HostShare(SessionId session, uint64_t available_bytes) const;
 
-  // The chunks of the allocations numbered `first` to `last`: for a client that never got the
-  // answer to an allocation, or that has no use for the chunks of the previous client.
+  // The chunks of the allocations numbered `first` to `last`. For a client that never got the
+  // answer to an allocation, or that has no use for the previous client's chunks.
   absl::StatusOr<std::vector<ChunkId>> MadeBy(SessionId session, uint64_t first,
                                               uint64_t last) const;
 

@@ -8,7 +8,7 @@
 // same destination are granted in order.
 //
 // Each device has a link of its own in each direction. If a shared link limit is set, it is divided
-// between the device's sessions by weight: the session with the fewest granted bytes per weight is
+// between the device's sessions by weight. The session with the fewest granted bytes per weight is
 // next (start-time fair queueing, Goyal et al., 1996).
 //
 // A ticket counts against the shared link for `link_patience` at most. After that it is late: it

@@ -13,7 +13,7 @@ namespace geminid::agent {
 // Xids are watched from its construction on; earlier ones are not reported. For one thread.
 class GpuFaults {
  public:
-  // Of the GPU with that UUID, or the GPU that it is an instance of. `nvml` must outlive this.
+  // Reads the GPU with that UUID, or the GPU that it is an instance of. `nvml` must outlive this.
   GpuFaults(const gpu::NvmlApi* nvml, const std::string& uuid);
   GpuFaults(const GpuFaults&) = delete;
   GpuFaults& operator=(const GpuFaults&) = delete;

@@ -36,7 +36,7 @@ class GpuMemory {
   // hundred MiB of the GPU), and about a millisecond per GiB.
   absl::Status Scrub(uint64_t slab);
   absl::Status Release(uint64_t slab);
-  // By NVML, without the faults.
+  // Asks NVML. Does not read the faults.
   absl::StatusOr<Health> ReadHealth() const;
 
  private:

@@ -35,7 +35,7 @@ inline constexpr uint64_t kMaxGranularityBytes = uint64_t{1} << 30;
 enum class RequestType : uint32_t {
   kNone = 0,
   kCreate = 1,   // device memory of `bytes`, a multiple of the granularity
-  kScrub = 2,    // zeros into all of a slab that was given to nobody yet
+  kScrub = 2,    // writes zeros into a whole slab, which has no owner yet
   kRelease = 3,  // closes a slab; its memory is free once everybody has closed it
   kHealth = 4,
 };
@@ -90,7 +90,7 @@ inline constexpr uint32_t kLargestXid = 9999;
 // The faults of a whole GPU, also for an instance, but without the Xids of other instances.
 struct Faults {
   uint64_t volatile_errors;   // that ECC did not correct, since the driver was loaded
-  uint64_t aggregate_errors;  // likewise, ever
+  uint64_t aggregate_errors;  // that ECC did not correct, ever
   uint32_t known;
   uint32_t retired_pages_pending;  // 0 or 1, as the next two
   uint32_t row_remap_pending;

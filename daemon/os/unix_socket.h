@@ -27,10 +27,10 @@ absl::StatusOr<base::UniqueFd> ListenStream(const std::string& path, mode_t mode
 // mode. FAILED_PRECONDITION: it is no listener of that type, or listens elsewhere.
 absl::StatusOr<base::UniqueFd> AdoptListener(base::UniqueFd listener, int type,
                                              const std::string& path);
-// Whether the kernel can refuse them: Linux 6.16 or later. A receiver must close descriptors, and
-// closing a socket that lingers may take as long as its sender likes.
+// Whether the kernel can refuse descriptors: Linux 6.16 or later. Otherwise a receiver must close
+// them, and closing a socket that lingers may take as long as its sender likes.
 bool RefusesDescriptors();
-// Allows them on later connections of this listener, whose messages carry descriptors.
+// Allows descriptors on later connections of this listener, whose messages carry some.
 void LetDescriptorsThrough(const base::UniqueFd& listener);
 
 // Makes `path` free for a listener. OK: nothing is there, or a socket without a listener, which is

@@ -211,7 +211,7 @@ class Engine {
   const TransferScheduler& transfers() const { return scheduler_; }
   const Manifest& manifest() const { return manifest_; }
   const EngineCounters& counters() const { return counters_; }
-  // Of the limits sessions, chunks, host_memory, device_memory and waiting_jobs_per_tenant.
+  // By the limits sessions, chunks, host_memory, device_memory and waiting_jobs_per_tenant.
   const Refusals& refusals() const { return limits_.refusals(); }
   const SharedLimit& session_limit() const { return limits_.sessions(); }
   const SharedLimit& chunk_limit() const { return limits_.chunks(); }

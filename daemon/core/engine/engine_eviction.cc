@@ -50,7 +50,7 @@ bool Engine::IsLeased(const Session& session, const Chunk& chunk) const {
   return shm::IsHeld(tables_->ReadLease(session.id, chunk.id), StatusOf(chunk).generation);
 }
 
-// To be called after any change that decides whether, or in which order, it may be evicted.
+// To be called after any change that decides whether, or in which order, the chunk may be evicted.
 void Engine::UpdateDeparture(Session* session, Chunk* chunk) {
   std::optional<Departures::Place> place;
   if (MayLeave(*chunk, StatusOf(*chunk))) {

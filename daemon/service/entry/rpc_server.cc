@@ -271,7 +271,7 @@ void RpcServer::Expire(int64_t now_nanoseconds) {
       ++i;
       continue;
     }
-    // A worker destroys the server, which may take a moment; nothing in it can be waited for.
+    // A worker destroys the server, which may take a moment. No calls are left in it to wait for.
     workers_->Submit("", [gone = std::shared_ptr<Tenant>(std::move(i->second))] {});
     i = tenants_.erase(i);
   }

@@ -41,7 +41,7 @@ class SocketFiles {
 
  private:
   SocketFiles(std::string socket, const DaemonOptions& options, os::FileLock lock);
-  // Listeners that were handed over must be both, and then nothing is freed.
+  // Frees no path if both listeners were handed over. FAILED_PRECONDITION: only one of them was.
   absl::Status FreePaths(const DaemonOptions& options) const;
   void RemoveStartersFolder() const;
 

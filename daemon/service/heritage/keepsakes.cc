@@ -34,7 +34,7 @@ using Kinds = std::map<std::string, base::UniqueFd>;
 using Clients = std::map<shm::SessionId, std::map<uint64_t, Kinds>>;
 using Plans = std::map<uint64_t, std::map<uint64_t, base::UniqueFd>>;  // by client and number
 
-// The kind, and which client's; nullopt: the name is none of a kind.
+// The kind and the client of a name; nullopt: it is not the name of a kind.
 std::optional<std::pair<std::string, uint64_t>> SplitKind(const std::string& what) {
   const std::string kind = what.substr(0, what.find('.'));
   if (std::ranges::none_of(kKinds, [&](const char* known) { return kind == known; })) return {};
@@ -49,7 +49,7 @@ struct PlanPlace {
   uint64_t client = 0;
 };
 
-// "plan3.2": the third plan of client 2; nullopt: the name is no plan's.
+// "plan3.2" is plan 3 of the session's third client, number 2; nullopt: the name is no plan's.
 std::optional<PlanPlace> SplitPlan(const std::string& what) {
   const std::string plan = what.substr(0, what.find('.'));
   const std::optional<uint64_t> number = NumberAfter(plan, kPlan);

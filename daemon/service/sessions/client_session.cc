@@ -73,7 +73,7 @@ std::vector<std::pair<std::string, int>> ClientSession::Keepsakes() const {
       named(kKeptClientEvent, client_event_.ours),      named(kKeptSocket, *socket_)};
   if (kept_plan != nullptr)
     kept.emplace_back(PlanName(id_, kept_plan_number, which_client), kept_plan->fd().get());
-  // The books last: without them the others are nobody's.
+  // The books last: without them the other descriptors belong to no session.
   kept.push_back(named(kKeptBooks, books_fd_));
   return kept;
 }

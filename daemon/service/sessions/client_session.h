@@ -86,7 +86,7 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   std::vector<std::pair<std::string, int>> Keepsakes() const;
 
   const std::string& tenant() const override { return spec_.tenant; }
-  // Wakes the client, and ends so much of its attach connection, whoever has descriptors of it.
+  // Wakes the client, and ends its attach connection as `end` says, even if others have it open.
   void Wake(End end) const override;
 
   // Sends the Welcome with its descriptors.
@@ -97,7 +97,7 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
 
   // --- under the table's mutex -------------------------------------------------------------------
   SessionRings& rings() { return rings_; }
-  // Whether the client says so: then wake it for responses put into the ring before this call.
+  // Whether the client says that it sleeps: then wake it for responses put into the ring before.
   bool IsAsleep() const;
   // Asks the client to write the daemon's event from now on. False when a request is there already,
   // and the daemon stays awake.

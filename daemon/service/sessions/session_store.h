@@ -55,7 +55,7 @@ class SessionStore {
  private:
   static NamedDescriptors AllOf(const SessionTable::Locked& locked, shm::SessionId id);
   std::vector<std::string> NamesOf(shm::SessionId id);
-  // Of those that are there still.
+  // Leaves out names that the session no longer has.
   std::vector<holder::KeptDescriptor> DuplicatesOf(shm::SessionId id,
                                                    std::span<const std::string> names);
   void Note(const absl::Status& status);

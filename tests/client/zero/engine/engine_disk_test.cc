@@ -285,6 +285,64 @@ TEST_F(EngineDiskTest, EnduranceThatIsSpent_RefusesTheStepOnAllRanks) {
   }
 }
 
+// Processes of one run: all but the last one leave what they have to the next.
+class EngineDiskRunTest : public EngineDiskTest {
+ protected:
+  void SetUp() override {
+    EngineDiskTest::SetUp();
+    run_.run = "of several processes";
+    run_.options.resume = true;
+  }
+  // A process that ends before this step. What it had written after the step before.
+  uint64_t WrittenUntil(int step) {
+    SyntheticRun ends = run_;
+    uint64_t written = 0;
+    ends.before_step = [step](int, int now) {
+      return now == step ? absl::AbortedError("ends here") : absl::OkStatus();
+    };
+    ends.between_steps = [&](Engine* engine, int, int) {
+      written = engine->GetStatistics()->disk_written_bytes;
+    };
+    SyntheticResult none;
+    EXPECT_TRUE(absl::IsAborted(TrainStatuses(ends, &none)[0]));
+    return written;
+  }
+};
+
+// The first one's state is lost, the second one has room in host memory, the third has not.
+TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessWithNothingOnDisk) {
+  const uint64_t before = WrittenUntil(3);
+  EXPECT_GT(before, 0u);
+  for (const std::string& file : Files()) std::filesystem::remove(file);
+  run_.options.state_placement = StatePlacement::kAuto;
+  EXPECT_EQ(WrittenUntil(0), 0u);
+  run_.options.state_placement = StatePlacement::kDisk;
+  const uint64_t all = MustTrain().statistics[0].disk_written_bytes;
+  run_.run = "another";
+  EXPECT_GE(all, before + MustTrain().statistics[0].disk_written_bytes);
+}
+
+// It is told no folder, and its successor is.
+TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessWithoutADisk) {
+  const uint64_t before = WrittenUntil(3);
+  const SyntheticRun on_disk = run_;
+  run_ = OnHost();
+  WrittenUntil(0);
+  run_ = on_disk;
+  const uint64_t all = MustTrain().statistics[0].disk_written_bytes;
+  run_.run = "another";
+  EXPECT_GE(all, before + MustTrain().statistics[0].disk_written_bytes);
+}
+
+TEST_F(EngineDiskRunTest, SuccessorWithNothingOnDisk_SaysWhatWasWritten) {
+  const uint64_t before = WrittenUntil(3);
+  for (const std::string& file : Files()) std::filesystem::remove(file);
+  run_.options.state_placement = StatePlacement::kAuto;
+  const Statistics statistics = MustTrain().statistics[0];
+  EXPECT_EQ(statistics.state_disk_bytes, 0u);
+  EXPECT_GE(statistics.disk_written_bytes, before);
+}
+
 TEST_F(EngineDiskTest, LimitOfARanksFiles_IsRefusedWithTheNumbers) {
   run_.options.state_disk.limit_bytes = 4096;
   EXPECT_TRUE(absl::IsResourceExhausted(Refused()));
@@ -424,6 +482,29 @@ TEST_F(EngineDiskShareTest, StateThatIsWrittenBetweenSteps_IsUpdatedFromThere) {
   const SyntheticResult result = MustTrain();
   HaveEnough();
   ExpectSameBits(result.weights, WeightsOnHost());
+}
+
+// What is on disk was decided once for the run.
+TEST_F(EngineDiskShareTest, SuccessorThatIsToldToHaveAllOnDisk_SaysThatItHasNot) {
+  run_.options.chunk_elements = 8192;
+  ASSERT_NO_FATAL_FAILURE(HaveHostMemory(0.5));
+  run_.run = "mixture";
+  run_.options.resume = true;
+  run_.before_step = [](int, int step) {
+    return step == 2 ? absl::AbortedError("ends here") : absl::OkStatus();
+  };
+  EXPECT_TRUE(absl::IsAborted(Refused()));
+  run_.before_step = {};
+  run_.options.state_placement = StatePlacement::kDisk;
+  const SyntheticResult result = MustTrain();
+  EXPECT_THAT(result.statistics[0].state_disk,
+              AllOf(HasSubstr("chunks on disk, as the process before this one left it"),
+                    HasSubstr("all were asked for")));
+  ExpectSameBits(result.weights, TrainDensely(run_));
+}
+
+TEST_F(EngineDiskTest, StateThatIsAllOnDisk_IsSaidToBe) {
+  EXPECT_THAT(MustTrain().statistics[0].state_disk, ::testing::StartsWith("all on disk; 1 disk"));
 }
 
 TEST_F(EngineDiskShareTest, WhatCannotBeOnDisk_IsRefusedAlsoWhereAllFits) {

@@ -63,7 +63,7 @@ GranuleOnDisk StateStore::OnDisk(uint32_t granule) const {
 absl::Status StateStore::UseOnDisk(uint32_t granule, bool writes,
                                    const std::function<absl::Status(const StateView&)>& use) const {
   const absl::Status used = disk_.state->Use(OnDisk(granule), writes, use);
-  if (absl::IsDataLoss(used)) commit_->header.resumable.store(0);
+  NoteRead(used);
   return used;
 }
 

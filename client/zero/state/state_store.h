@@ -149,7 +149,11 @@ class StateStore {
   }
   size_t chunks_on_disk() const;
   DiskState* disk() const { return disk_.state.get(); }  // null: there is none
-  // DiskState::Use of a granule on disk. After DATA_LOSS no successor goes on from what is there.
+  // After a read of a granule on disk: after DATA_LOSS no successor goes on from what is there.
+  void NoteRead(const absl::Status& read) const {
+    if (absl::IsDataLoss(read)) commit_->header.resumable.store(0);
+  }
+  // DiskState::Use of a granule on disk, noted as above.
   absl::Status UseOnDisk(uint32_t granule, bool writes,
                          const std::function<absl::Status(const StateView&)>& use) const;
   // By all processes of the run. Free leaves it, for another store of this process.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/disk/stripes.h"
 #include "client/zero/state/disk_choice.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/client/zero/engine_fixture.h"
@@ -56,6 +58,16 @@ class EngineDiskTest : public EngineTest {
     return files;
   }
 
+  // All of a rank's file but its header.
+  static void Overwrite(const std::string& folder, const std::string& rank) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().string().find(rank) == std::string::npos) continue;
+      std::fstream file(entry.path(), std::ios::binary | std::ios::in | std::ios::out);
+      file.seekp(static_cast<std::streamoff>(disk::kStripeBytes));
+      file << std::string(entry.file_size() - disk::kStripeBytes, 'x');
+    }
+  }
+
   base::TemporaryFolder folder_;
 };
 
@@ -93,6 +105,52 @@ TEST_F(EngineDiskTest, EveryOptimizerAndTypeOfState_GivesTheBitsOfStateOnTheHost
       ExpectSameBits(MustTrain().weights, WeightsOnHost());
     }
   }
+}
+
+// Sums are of all state before any of it is updated; matrices are whole.
+TEST_F(EngineDiskTest, OptimizersThatNeedSumsOrWholeMatrices_GiveTheBitsOfStateOnTheHost) {
+  run_.steps = 3;
+  run_.options.clip_norm = 1;
+  for (const Optimizer& optimizer :
+       {Optimizer(LambOptions{}), Optimizer(LarsOptions{}), Optimizer(AdafactorOptions{}),
+        Optimizer(AdafactorOptions{.beta1 = 0.9}), Optimizer(CameOptions{}),
+        Optimizer(MuonOptions{})}) {
+    for (Parameter& parameter : run_.model.parameters) {
+      parameter.orthogonal = std::holds_alternative<MuonOptions>(optimizer) &&
+                             parameter.shape.size() == 2 && parameter.name != "embedding";
+    }
+    run_.options.optimizer = optimizer;
+    for (const auto& [world_size, accumulate] : {std::pair{1, 2}, std::pair{2, 1}}) {
+      SCOPED_TRACE(::testing::Message() << Name(optimizer) << ", world " << world_size);
+      run_.world_size = world_size;
+      run_.options.accumulate = accumulate;
+      const SyntheticResult result = MustTrain();
+      EXPECT_GT(result.statistics[0].disk_read_bytes, 0u);
+      ExpectSameBits(result.weights, WeightsOnHost());
+    }
+  }
+}
+
+// One rank's disk has lost what its sums are of. No successor goes on from it.
+TEST_F(EngineDiskTest, StateThatSumsCannotRead_EndsTheRunOnAllRanks) {
+  run_.run = "sums";
+  run_.world_size = 2;
+  run_.options.optimizer = LambOptions{};
+  run_.between_steps = [&](Engine* engine, int rank, int step) {
+    if (step != 1) return;
+    // Which waits for all updates.
+    for (uint32_t id = 0; id < run_.model.parameters.size(); ++id) {
+      ASSERT_TRUE(engine->ReadParameter(ParameterId{id}).ok());
+    }
+    if (rank == 0) Overwrite(folder_ / "a", "rank0");
+  };
+  SyntheticResult none;
+  const std::vector<absl::Status> statuses = TrainStatuses(run_, &none);
+  EXPECT_TRUE(absl::IsDataLoss(statuses[0])) << statuses[0];
+  EXPECT_FALSE(statuses[1].ok());
+  run_.between_steps = {};
+  run_.options.resume = true;
+  EXPECT_EQ(MustTrain().steps.size(), static_cast<size_t>(run_.steps));
 }
 
 TEST_F(EngineDiskTest, OptimizersWithoutArrays_KeepRemaindersThereOrNothing) {
@@ -355,11 +413,6 @@ TEST_F(EngineDiskTest, WhatCannotBeOnDisk_IsRefusedWithWhatToDo) {
   run_.options.state_disk.folders = {};
   EXPECT_TRUE(absl::IsInvalidArgument(Refused())) << Refused();
   run_.options.state_disk.folders = {folder_ / "a"};
-  for (const Optimizer& optimizer : {Optimizer(LambOptions{}), Optimizer(MuonOptions{})}) {
-    run_.options.optimizer = optimizer;
-    EXPECT_TRUE(absl::IsUnimplemented(Refused())) << Refused();
-  }
-  run_.options.optimizer = AdamWOptions{};
   run_.options.placement = Placement::kDevice;
   EXPECT_TRUE(absl::IsInvalidArgument(Refused())) << Refused();
   run_.options.placement = Placement::kAuto;
@@ -432,7 +485,9 @@ TEST_F(EngineDiskShareTest, EveryWayOfUpdating_GivesTheBitsOfStateOnTheHost) {
            [](Options* options) { options->accumulate = 2; },
            [](Options* options) { options->update = UpdateTime::kInBackward; },
            [](Options* options) { options->placement = Placement::kCpu; },
-           [](Options* options) { options->state_type = DataType::kBFloat16; }}) {
+           [](Options* options) { options->state_type = DataType::kBFloat16; },
+           [](Options* options) { options->optimizer = LambOptions{}; },
+           [](Options* options) { options->optimizer = CameOptions{}; }}) {
     const Options before = run_.options;
     change(&run_.options);
     ASSERT_NO_FATAL_FAILURE(HaveHostMemory(0.5));
@@ -509,9 +564,6 @@ TEST_F(EngineDiskTest, StateThatIsAllOnDisk_IsSaidToBe) {
 
 TEST_F(EngineDiskShareTest, WhatCannotBeOnDisk_IsRefusedAlsoWhereAllFits) {
   run_.options.state_placement = StatePlacement::kAuto;
-  run_.options.optimizer = LambOptions{};
-  EXPECT_TRUE(absl::IsUnimplemented(Refused())) << Refused();
-  run_.options.optimizer = AdamWOptions{};
   run_.options.placement = Placement::kDevice;
   EXPECT_THAT(std::string(Refused().message()), HasSubstr("placement auto or cpu"));
   run_.options.placement = Placement::kAuto;

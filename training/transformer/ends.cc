@@ -10,6 +10,7 @@
 #include "training/nn/later_gradients.h"
 #include "training/nn/layer_share.h"
 #include "training/transformer/norm_layer.h"
+#include "training/transformer/prediction_head.h"
 #include "training/transformer/share_loss.h"
 
 namespace geminid::trainer {
@@ -50,6 +51,19 @@ std::vector<Positions::Run> RunsHere(const HalfContext& context) {
   return here;
 }
 
+// logits += bias; on a GPU rows lie apart.
+template <typename T>
+absl::Status AddOutputBias(const Resources& resources, const T* bias, Matrix<float> logits) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  if (logits.stride == logits.cols) return math.AddBias(resources, bias, logits);
+  GEMINID_ASSIGN_OR_RETURN(auto row, Scratch<T>::Allocate(resources, logits.stride));
+  GEMINID_RETURN_IF_ERROR(math.Zero(resources, row.data(), logits.stride * sizeof(T)));
+  GEMINID_RETURN_IF_ERROR(math.Copy(resources, Matrix<const T>(bias, 1, logits.cols),
+                                    Matrix<T>(row.data(), 1, logits.cols)));
+  return math.AddBias(resources, row.data(),
+                      Matrix<float>(logits.data, logits.rows, logits.stride));
+}
+
 // The loss of some tokens; their rows of dlogits are written, if there are any: as far apart as
 // those of the logits, and what lies between them, too.
 template <typename T>
@@ -60,7 +74,12 @@ absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
   const size_t stride = resources.math.LogitStride(output.out);
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, n.rows * stride));
   const Matrix<float> logits(storage.data(), n.rows, output.out, stride);
-  GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, n, output, logits)));
+  LinearView<const T> table = output;
+  table.bias = nullptr;
+  GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, n, table, logits)));
+  if (output.bias != nullptr) {
+    GEMINID_RETURN_IF_ERROR(AddOutputBias<T>(resources, output.bias, logits));
+  }
   const KernelsOf<T>& math = KernelsFor<T>(resources);
   const bool gradients = dlogits.data != nullptr;
   GEMINID_RETURN_IF_ERROR(math.CrossEntropy(resources, logits, targets, gradient_scale, gradients,
@@ -71,7 +90,7 @@ absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
 }
 
 // The rows of learned positions of a sequence's tokens, one behind the other: in the table itself
-// where they are so there.
+// where they are so there. With the row of the first type of token added, where there are types.
 template <typename T>
 struct PositionRows {
   Scratch<T> storage;
@@ -80,6 +99,29 @@ struct PositionRows {
   static absl::StatusOr<PositionRows> Of(const Resources& resources, const HalfContext& context,
                                          const ModelParameters& parameters,
                                          const ParameterUse& use) {
+    GEMINID_ASSIGN_OR_RETURN(PositionRows rows, Alone(resources, context, parameters, use));
+    if (!parameters.type_table) return rows;
+    const KernelsOf<T>& math = KernelsFor<T>(resources);
+    const size_t hidden = context.config->hidden;
+    const size_t length = context.shape.sequence_length;
+    const size_t types = context.config->token_type_rows();
+    PositionRows typed;
+    GEMINID_ASSIGN_OR_RETURN(typed.storage, Scratch<T>::Allocate(resources, length * hidden));
+    typed.data = typed.storage.data();
+    GEMINID_ASSIGN_OR_RETURN(auto first, Scratch<int32_t>::Allocate(resources, length));
+    GEMINID_RETURN_IF_ERROR(math.Zero(resources, first.data(), length * sizeof(int32_t)));
+    GEMINID_RETURN_IF_ERROR(math.EmbeddingForward(
+        resources, {.tokens = length, .hidden = hidden, .vocabulary = types, .rows = types},
+        first.data(), WeightOf<T>(use, *parameters.type_table), rows.data, length,
+        typed.storage.data()));
+    first.Free();
+    return typed;
+  }
+
+ private:
+  static absl::StatusOr<PositionRows> Alone(const Resources& resources, const HalfContext& context,
+                                            const ModelParameters& parameters,
+                                            const ParameterUse& use) {
     PositionRows rows;
     if (!parameters.position_table) return rows;
     const T* const table = WeightOf<T>(use, *parameters.position_table);
@@ -145,7 +187,8 @@ class Losses {
   static absl::StatusOr<Losses> Of(const Resources& resources, const HalfContext& context,
                                    const int32_t* targets) {
     Losses losses;
-    const size_t tokens = context.shape.tokens();
+    const size_t tokens =
+        context.targets.rows != nullptr ? context.targets.count : context.shape.tokens();
     losses.targets_ = targets;
     losses.rows_ = context.tiling.tokens;
     if (context.layers != nullptr) {
@@ -193,6 +236,48 @@ class Losses {
   std::optional<ShareLosses> share_;
 };
 
+// The rows of the stream that have targets: all of it, or copies of some rows.
+template <typename T>
+struct RowsWithTargets {
+  Scratch<T> storage;
+  const T* x = nullptr;
+  size_t count = 0;
+
+  static absl::StatusOr<RowsWithTargets> Of(const Resources& resources, const HalfContext& context,
+                                            const T* x) {
+    RowsWithTargets rows;
+    rows.x = x;
+    rows.count = context.shape.tokens();
+    if (context.targets.rows == nullptr) return rows;
+    rows.count = context.targets.count;
+    const kernels::EmbeddingShape shape = ShapeOfRows(context);
+    GEMINID_ASSIGN_OR_RETURN(rows.storage,
+                             Scratch<T>::Allocate(resources, rows.count * shape.hidden));
+    rows.x = rows.storage.data();
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).EmbeddingForward(
+        resources, shape, context.targets.rows, x, /*positions=*/nullptr, /*sequence=*/0,
+        rows.storage.data()));
+    return rows;
+  }
+
+  // The gradient of the stream from that of the rows: zeros for the others.
+  static absl::Status Spread(const Resources& resources, const HalfContext& context,
+                             const T* of_rows, T* gradient) {
+    return KernelsFor<T>(resources).EmbeddingBackward(resources, ShapeOfRows(context),
+                                                      context.targets.rows, of_rows, gradient,
+                                                      /*accumulate=*/false);
+  }
+
+ private:
+  // The stream is their table.
+  static kernels::EmbeddingShape ShapeOfRows(const HalfContext& context) {
+    return {.tokens = context.targets.count,
+            .hidden = context.config->hidden,
+            .vocabulary = context.shape.tokens(),
+            .rows = context.shape.tokens()};
+  }
+};
+
 // The gradient of what the output layer reads: of a rank that has some of the words, the sum over
 // the ranks.
 template <typename T>
@@ -224,6 +309,32 @@ absl::StatusOr<Scratch<int32_t>> UploadTokens(const Resources& resources, LayerS
   return here;
 }
 
+absl::StatusOr<Scratch<int32_t>> UploadChosen(const Resources& resources, const MicroBatch& batch,
+                                              TargetRows* rows) {
+  const KernelsOf<float>& math = KernelsFor<float>(resources);
+  const size_t tokens = batch.shape.tokens();
+  std::vector<int32_t> targets, places;
+  for (size_t token = 0; token < tokens; ++token) {
+    if (batch.targets[token] == kNoTarget) continue;
+    targets.push_back(batch.targets[token]);
+    places.push_back(static_cast<int32_t>(token));
+  }
+  if (targets.empty()) {
+    targets.push_back(kNoTarget);
+    places.push_back(0);
+  }
+  rows->count = targets.size();
+  targets.insert(targets.end(), places.begin(), places.end());
+  GEMINID_ASSIGN_OR_RETURN(auto here,
+                           Scratch<int32_t>::Allocate(resources, tokens + targets.size()));
+  rows->rows = here.data() + tokens + rows->count;
+  GEMINID_RETURN_IF_ERROR(
+      math.Upload(resources, batch.tokens.data(), batch.tokens.size_bytes(), here.data()));
+  GEMINID_RETURN_IF_ERROR(math.Upload(resources, targets.data(), targets.size() * sizeof(int32_t),
+                                      here.data() + tokens));
+  return here;
+}
+
 template <typename T>
 absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
                               const ModelParameters& parameters, const ParameterUse& use,
@@ -237,6 +348,25 @@ absl::Status EmbeddingForward(const Resources& resources, const HalfContext& con
   return context.layers->Sum(resources, x, context.shape.tokens() * context.config->hidden);
 }
 
+namespace {
+
+// All tokens are of the first type.
+template <typename T>
+absl::Status TypeBackward(const Resources& resources, const HalfContext& context,
+                          const ModelParameters& parameters, ParameterUse& use, const T* gradient) {
+  T* const types = parameters.type_table ? GradientOf<T>(use, *parameters.type_table) : nullptr;
+  if (types == nullptr) return absl::OkStatus();
+  const MicroBatchShape each = {.sequences = context.shape.tokens(), .sequence_length = 1};
+  const bool accumulates = use.GradientAccumulates(*parameters.type_table);
+  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).PositionBackward(
+      resources, each, Matrix<const T>(gradient, each.tokens(), context.config->hidden), types,
+      accumulates));
+  if (accumulates) return absl::OkStatus();
+  return ZeroRows(resources, context, types, 1, context.config->token_type_rows());
+}
+
+}  // namespace
+
 template <typename T>
 absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& context,
                                const ModelParameters& parameters, ParameterUse& use,
@@ -248,6 +378,7 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
         math.EmbeddingBackward(resources, shape, tokens, gradient, table,
                                use.GradientAccumulates(parameters.token_table)));
   }
+  GEMINID_RETURN_IF_ERROR(TypeBackward(resources, context, parameters, use, gradient));
   T* const positions =
       parameters.position_table ? GradientOf<T>(use, *parameters.position_table) : nullptr;
   if (positions == nullptr) return absl::OkStatus();
@@ -269,11 +400,56 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
   return ZeroRows(resources, context, positions, done, rows);
 }
 
+namespace {
+
+// OutputAndLoss of the rows that have targets, by way of a head.
+template <typename T>
+absl::StatusOr<double> HeadAndLoss(const Resources& resources, const HalfContext& context,
+                                   const ModelParameters& parameters, ParameterUse& use, const T* x,
+                                   const int32_t* targets, float gradient_scale, T* gradient) {
+  const size_t hidden = context.config->hidden;
+  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
+  const size_t stride = resources.math.LogitStride(output.out);
+  GEMINID_ASSIGN_OR_RETURN(auto losses, Losses::Of(resources, context, targets));
+  GEMINID_ASSIGN_OR_RETURN(const auto read, RowsWithTargets<T>::Of(resources, context, x));
+  const size_t count = read.count;
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(resources, context, parameters.final_norm, count));
+  GEMINID_ASSIGN_OR_RETURN(auto head,
+                           PredictionHead<T>::Create(resources, context, *parameters.head, count));
+  GEMINID_ASSIGN_OR_RETURN(auto storage,
+                           Scratch<T>::Allocate(resources, count * (stride + 3 * hidden)));
+  const Matrix<T> dlogits(storage.data(), count, output.out, stride);
+  const Matrix<T> n(storage.data() + count * stride, count, hidden);
+  const Matrix<T> out(n.data + n.size(), count, hidden);
+  const Matrix<T> back(out.data + out.size(), count, hidden);
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, read.x, n.data));
+  GEMINID_RETURN_IF_ERROR(head.Forward(resources, use, n, out));
+  for (size_t first = 0; first < count; first += losses.rows()) {
+    const size_t rows = std::min(losses.rows(), count - first);
+    GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, out.Rows(first, rows), output,
+                                             gradient_scale, dlogits.Rows(first, rows)));
+  }
+  GEMINID_RETURN_IF_ERROR(OutputBackward<T>(resources, context, dlogits, output, back));
+  GEMINID_RETURN_IF_ERROR(
+      BackwardWeight<T>(resources, dlogits, out, {parameters.output}, use, /*adds=*/true));
+  GEMINID_RETURN_IF_ERROR(head.Backward(resources, use, n, back));
+  GEMINID_RETURN_IF_ERROR(norm.Backward(use, back.data, read.x, nullptr, back.data));
+  GEMINID_RETURN_IF_ERROR(RowsWithTargets<T>::Spread(resources, context, back.data, gradient));
+  return losses.Sum(resources);
+}
+
+}  // namespace
+
 template <typename T>
 absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfContext& context,
                                      const ModelParameters& parameters, ParameterUse& use,
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient) {
+  if (parameters.head) {
+    return HeadAndLoss<T>(resources, context, parameters, use, x, targets, gradient_scale,
+                          gradient);
+  }
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const LinearView<const T> output = WeightOf<T>(use, parameters.output);
@@ -309,16 +485,21 @@ template <typename T>
 absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext& context,
                                   const ModelParameters& parameters, const ParameterUse& use,
                                   const T* x, const int32_t* targets) {
-  const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto losses, Losses::Of(resources, context, targets));
-  for (size_t first = 0; first < tokens; first += losses.rows()) {
-    const size_t rows = std::min(losses.rows(), tokens - first);
+  GEMINID_ASSIGN_OR_RETURN(const auto read, RowsWithTargets<T>::Of(resources, context, x));
+  for (size_t first = 0; first < read.count; first += losses.rows()) {
+    const size_t rows = std::min(losses.rows(), read.count - first);
     GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * hidden));
     const Matrix<T> n(storage.data(), rows, hidden);
     GEMINID_ASSIGN_OR_RETURN(auto norm,
                              NormLayer<T>::Create(resources, context, parameters.final_norm, rows));
-    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, read.x + first * hidden, n.data));
+    if (parameters.head) {
+      GEMINID_ASSIGN_OR_RETURN(
+          auto head, PredictionHead<T>::Create(resources, context, *parameters.head, rows));
+      GEMINID_RETURN_IF_ERROR(head.Forward(resources, use, n, n));
+    }
     GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, n,
                                              WeightOf<T>(use, parameters.output),
                                              /*gradient_scale=*/0, Matrix<T>()));

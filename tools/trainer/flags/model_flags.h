@@ -20,6 +20,9 @@ std::span<const FlagSpec> TypeFlags();
 // names the flag or the file.
 absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& folder);
 
+// That a model whose tokens are masked knows by what. INVALID_ARGUMENT says where that can be said.
+absl::Status CheckMaskToken(const ModelConfig& model);
+
 // Of `options` the types of weights and norms; after its model.
 absl::Status ParseTypes(const Flags& flags, TrainOptions* options);
 

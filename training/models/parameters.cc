@@ -1,6 +1,7 @@
 #include "training/models/parameters.h"
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -242,9 +243,12 @@ class Builder {
     }
     const uint64_t columns = config_.table_columns();
     if (columns != hidden_) Linear("project_out", hidden_, columns);
+    std::optional<ParameterId> bias;
+    if (config_.masks()) {
+      bias = Add(names_.output_bias, {config_.vocabulary}, ParameterSpec::Init::kZeros);
+    }
     OutputTable(columns);
-    if (!config_.masks()) return;
-    model_.output.bias = Add(names_.output_bias, {config_.vocabulary}, ParameterSpec::Init::kZeros);
+    model_.output.bias = bias;
   }
 
   void OutputTable(uint64_t columns) {

@@ -5,7 +5,7 @@ namespace {
 
 using gpu::NvmlResult;
 
-// Whether the library has the function and it says something.
+// Whether the library has the function, and the call succeeds.
 template <typename Function, typename... Arguments>
 bool Says(Function function, Arguments... arguments) {
   return function != nullptr && function(arguments...) == NvmlResult::kSuccess;
@@ -25,7 +25,7 @@ GpuFaults::~GpuFaults() {
 void GpuFaults::FindGpu(const std::string& uuid) {
   gpu::NvmlDevice device = nullptr;
   if (!Says(nvml_->device_get_handle_by_uuid, uuid.c_str(), &device)) return;
-  // Errors and events are a GPU's, and asked of it for its instances too.
+  // Errors and events belong to the whole GPU, those of its instances too.
   if (!Says(nvml_->device_get_gpu_of_mig_device, device, &gpu_)) {
     gpu_ = device;
   } else if (!Says(nvml_->device_get_gpu_instance_id, device, &instance_)) {

@@ -1,5 +1,5 @@
-// What NVML says of a GPU's faults. What the GPU, the driver or its permissions do not let it say
-// is not known, and no error.
+// Reads a GPU's faults from NVML. Values that the GPU, the driver or its permissions withhold are
+// unknown, which is no error.
 #ifndef GEMINID_DAEMON_AGENT_GPU_FAULTS_H_
 #define GEMINID_DAEMON_AGENT_GPU_FAULTS_H_
 
@@ -10,10 +10,10 @@
 
 namespace geminid::agent {
 
-// Xids are watched from its making on: those of before are not told. Of one thread.
+// Xids are watched from its construction on; earlier ones are not reported. For one thread.
 class GpuFaults {
  public:
-  // Of the GPU of that UUID, or the GPU that it is an instance of. `nvml` outlives it.
+  // Reads the GPU with that UUID, or the GPU that it is an instance of. `nvml` must outlive this.
   GpuFaults(const gpu::NvmlApi* nvml, const std::string& uuid);
   GpuFaults(const GpuFaults&) = delete;
   GpuFaults& operator=(const GpuFaults&) = delete;
@@ -31,7 +31,7 @@ class GpuFaults {
 
   const gpu::NvmlApi* const nvml_;
   gpu::NvmlDevice gpu_ = nullptr;             // null: it was not found
-  unsigned instance_ = gpu::kNvmlNoInstance;  // that is served; none: all of it, or not known
+  unsigned instance_ = gpu::kNvmlNoInstance;  // the one served; none: all of it, or not known
   gpu::NvmlEventSet events_ = nullptr;        // null: Xids are not watched
 };
 

@@ -70,7 +70,7 @@ absl::StatusOr<GpuFacts> ReadGpu(const gpu::NvmlApi& nvml, gpu::NvmlDevice devic
   GEMINID_RETURN_IF_ERROR(gpu::ToStatus(
       nvml, nvml.device_get_name(device, text.data(), gpu::kNvmlTextBytes), "nvmlDeviceGetName"));
   SetText(text.data(), facts.name);
-  gpu::NvmlDevice whole = device;  // which alone is sure to know its address
+  gpu::NvmlDevice whole = device;  // only the whole GPU surely knows its address
   if (facts.is_mig != 0) {
     GEMINID_RETURN_IF_ERROR(gpu::ToStatus(nvml, nvml.device_get_gpu_of_mig_device(device, &whole),
                                           "nvmlDeviceGetDeviceHandleFromMigDeviceHandle"));

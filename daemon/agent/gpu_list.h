@@ -11,18 +11,18 @@
 
 namespace geminid::agent {
 
-// One of them, without its granularity, which is CUDA's to say.
+// Reads one GPU, without its granularity, which only CUDA knows.
 absl::StatusOr<GpuFacts> ReadGpu(const gpu::NvmlApi& nvml, gpu::NvmlDevice device);
 
-// All, in NVML's order; a GPU in MIG mode as its instances. One that does not answer is left out,
-// and what it said instead is in `silent`.
+// All GPUs, in NVML's order; a GPU in MIG mode is listed as its instances. A GPU that does not
+// answer is left out, and its error is added to `silent`.
 absl::StatusOr<std::vector<GpuFacts>> ListGpus(const gpu::NvmlApi& nvml,
                                                std::vector<absl::Status>* silent);
 
-// The folder's name of a PCI device under /sys/bus/pci/devices: "0000:3b:00.0" for NVML's
+// The name of a PCI device's folder under /sys/bus/pci/devices: "0000:3b:00.0" for NVML's
 // "00000000:3B:00.0".
 std::string LinuxPciName(const std::string& nvml_address);
-// The node that `text`, a numa_node file there, names; kNoNumaNode for -1 or what is no number.
+// The node in `text`, the content of a numa_node file there; kNoNumaNode for -1 or no number.
 int32_t ParseNumaNode(const std::string& text);
 
 }  // namespace geminid::agent

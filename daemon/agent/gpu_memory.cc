@@ -59,7 +59,7 @@ absl::StatusOr<CUmemGenericAllocationHandle> GpuMemory::MakeHandle(uint64_t byte
   CUmemGenericAllocationHandle handle = 0;
   CUresult result = driver_->mem_create(&handle, bytes, &properties, 0);
   if (result == CUDA_ERROR_INVALID_CONTEXT && !needs_context_) {
-    // Kept: a driver that wants one for this wants it for the rest as well.
+    // The context stays: a driver that needs one for this needs it for the rest as well.
     GEMINID_RETURN_IF_ERROR(EnterContext());
     needs_context_ = true;
     result = driver_->mem_create(&handle, bytes, &properties, 0);

@@ -13,8 +13,8 @@
 
 namespace geminid::agent {
 
-// Belongs to one thread; it ends with its process, and with it what it holds. An error that is
-// DATA_LOSS is one of the device: nothing works any more in this process.
+// Belongs to one thread. The end of the process releases its memory. DATA_LOSS is an error of the
+// device: nothing works any more in this process.
 class GpuMemory {
  public:
   // The driver's first device, which must be the one of that UUID: CUDA_VISIBLE_DEVICES says so.
@@ -27,16 +27,16 @@ class GpuMemory {
     uint64_t slab = 0;
     base::UniqueFd fd;
   };
-  // Physical memory of `bytes`, a multiple of the granularity, not mapped here. Held here until
-  // Release, beside whoever has the descriptor: so it lives through the end of one of the two,
-  // whatever the driver makes of a descriptor that nobody else stands behind. RESOURCE_EXHAUSTED
-  // says what the GPU has free.
+  // Makes physical memory of `bytes`, a multiple of the granularity, not mapped here. This process
+  // holds it until Release, besides the owners of the descriptor, so it survives the end of either.
+  // It never depends on how the driver treats a descriptor alone. RESOURCE_EXHAUSTED says what the
+  // GPU has free.
   absl::StatusOr<Made> Create(uint64_t bytes);
-  // Zeros, written by the GPU; they have arrived when this returns. Needs a context for as long,
-  // some hundred MiB of the GPU, and about a millisecond per GiB.
+  // The GPU writes zeros; they have arrived when this returns. Needs a context meanwhile (some
+  // hundred MiB of the GPU), and about a millisecond per GiB.
   absl::Status Scrub(uint64_t slab);
   absl::Status Release(uint64_t slab);
-  // By NVML, without the faults.
+  // Asks NVML. Does not read the faults.
   absl::StatusOr<Health> ReadHealth() const;
 
  private:

@@ -29,7 +29,7 @@ bool IsDaemonsSocket(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
 }
 
-// Nothing of the daemon's is this process's business, and it ends with the daemon.
+// Closes the daemon's other descriptors, and makes this process end with the daemon.
 void BecomeAnAgent() {
   ::syscall(SYS_close_range, kAgentSocket + 1, UINT_MAX,
             0);  // Linux 5.9; the daemon's close on exec
@@ -73,8 +73,8 @@ int Main(int argc, char** argv) {
   BecomeAnAgent();
   const base::UniqueFd socket(kAgentSocket);
   const absl::Status status = probe ? Probe(socket) : Serve(socket, gpu);
-  // No more of the driver: it may hang, and the kernel takes back what it holds. The daemon has
-  // been told the reason and writes it into its log.
+  // Exits without the driver's cleanup, which may hang; the kernel takes the memory back. The
+  // daemon has been told the reason and writes it into its log.
   ::_exit(status.ok() ? base::kDaemonExitOk : base::DaemonExitCodeOf(status.code()));
 }
 

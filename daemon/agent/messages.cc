@@ -93,7 +93,7 @@ absl::Status CheckFailure(const Reply& reply) {
   return absl::OkStatus();
 }
 
-// What belongs to the type alone.
+// Checks the fields that belong to the type alone.
 absl::Status CheckBody(const Reply& reply) {
   switch (reply.type) {
     case ReplyType::kHello:

@@ -1,10 +1,10 @@
-// What geminid and a geminid-agent say to each other, over a socketpair of type SOCK_SEQPACKET.
+// The protocol of geminid and a geminid-agent, over a socketpair of type SOCK_SEQPACKET.
 //
-// An agent speaks first: Hello with the facts of its GPU, or an error and its end. Then it answers
-// each request with one reply of the same id, in order. A Created carries one descriptor, which
-// keeps the slab's memory; nothing else carries any. All messages of a direction have one size, and
-// both programs are of one release. Each checks every field: an agent may have been overwritten by
-// the driver that it runs, and the daemon is not to follow it into that.
+// The agent speaks first: Hello with the facts of its GPU, or an error before it ends. Then it
+// answers each request with one reply of the same id, in order. A Created carries one descriptor,
+// which keeps the slab's memory alive; other messages carry none. All messages of a direction have
+// one size, and both programs are of one release. Each side checks every field: the driver may have
+// corrupted its agent, which must not harm the daemon.
 #ifndef GEMINID_DAEMON_AGENT_MESSAGES_H_
 #define GEMINID_DAEMON_AGENT_MESSAGES_H_
 
@@ -28,15 +28,15 @@ inline constexpr int kAgentSocket = 3;
 inline constexpr int kUuidBytes = 64;
 inline constexpr int kPciBytes = 32;
 inline constexpr int kErrorBytes = 256;
-// More than any GPU has; a bound on what can go wrong in sums.
+// More than any GPU has; a bound that keeps sums from overflowing.
 inline constexpr uint64_t kMaxGpuBytes = uint64_t{1} << 46;
 inline constexpr uint64_t kMaxGranularityBytes = uint64_t{1} << 30;
 
 enum class RequestType : uint32_t {
   kNone = 0,
   kCreate = 1,   // device memory of `bytes`, a multiple of the granularity
-  kScrub = 2,    // zeros into all of a slab that nobody has got yet
-  kRelease = 3,  // lets go of a slab, whose memory is back once everybody else has
+  kScrub = 2,    // writes zeros into a whole slab, which has no owner yet
+  kRelease = 3,  // closes a slab; its memory is free once everybody has closed it
   kHealth = 4,
 };
 
@@ -71,31 +71,31 @@ struct GpuFacts {
   int32_t numa_node;  // shm::kNoNumaNode: not known
   uint32_t is_mig;    // 0 or 1
   uint64_t total_bytes;
-  uint64_t free_bytes;         // when it was looked at
+  uint64_t free_bytes;         // when it was read
   uint64_t granularity_bytes;  // of slabs; a power of two. 0: not asked (kFound)
 };
 static_assert(sizeof(GpuFacts) == 192);
 
-// What the driver said of, as bits of Faults::known. All else in there is 0 where it said nothing.
+// Bits of Faults::known: the values that the driver reported. The others are 0.
 inline constexpr uint32_t kVolatileErrors = 1;
 inline constexpr uint32_t kAggregateErrors = 2;
 inline constexpr uint32_t kRetiredPages = 4;
 inline constexpr uint32_t kRowRemaps = 8;
 inline constexpr uint32_t kXids = 16;
 inline constexpr uint32_t kAllKnown = 31;
-// In one answer; the others come with the next.
+// The most Xids in one answer; the others come with the next.
 inline constexpr uint32_t kMostXids = 8;
 inline constexpr uint32_t kLargestXid = 9999;
 
-// Of a whole GPU, for an instance too, but for Xids that are another instance's.
+// The faults of a whole GPU, also for an instance, but without the Xids of other instances.
 struct Faults {
   uint64_t volatile_errors;   // that ECC did not correct, since the driver was loaded
-  uint64_t aggregate_errors;  // likewise, ever
+  uint64_t aggregate_errors;  // that ECC did not correct, ever
   uint32_t known;
   uint32_t retired_pages_pending;  // 0 or 1, as the next two
   uint32_t row_remap_pending;
   uint32_t row_remap_failed;
-  uint32_t xids;  // since the answer before
+  uint32_t xids;  // since the previous answer
   uint32_t xid[kMostXids];
   uint32_t reserved;
 };
@@ -129,19 +129,19 @@ static_assert(sizeof(Reply) == 288);
 
 Request MakeRequest(RequestType type, uint64_t id, uint64_t slab, uint64_t bytes);
 Reply MakeReply(ReplyType type, uint64_t id);
-// `error` is not OK; what does not fit of its words is left out.
+// `error` must not be OK; a message that is too long is truncated.
 Reply MakeFailure(uint64_t id, const absl::Status& error);
 
 // The message in these bytes, which may be anything of any length. FAILED_PRECONDITION names both
 // versions; INVALID_ARGUMENT says which field cannot be.
 absl::StatusOr<Request> ReadRequest(std::span<const std::byte> bytes);
-// `descriptors` came with it.
+// `descriptors`: how many came with the message.
 absl::StatusOr<Reply> ReadReply(std::span<const std::byte> bytes, size_t descriptors);
 
 // The status of a kFailed.
 absl::Status StatusOf(const Reply& failure);
 
-// Copies `text` into a field, cut to what fits with its zero.
+// Copies `text` into a field, truncated to fit with its zero.
 void SetText(const std::string& text, std::span<char> field);
 
 // The 16 bytes of "GPU-f81d4fae-7dec-11d0-a765-00a0c91e6bf6" or "MIG-...", which are also those

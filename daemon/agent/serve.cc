@@ -58,7 +58,7 @@ absl::Status AnswerHealth(const base::UniqueFd& socket, const Request& request, 
   return Say(socket, reply);
 }
 
-// An error of the socket; what the GPU said is in *result.
+// Returns an error of the socket; the GPU's status is in *result.
 absl::Status Answer(const base::UniqueFd& socket, const Request& request, Served* gpu,
                     absl::Status* result) {
   switch (request.type) {
@@ -78,7 +78,7 @@ absl::Status Answer(const base::UniqueFd& socket, const Request& request, Served
   return absl::InternalError("a request that was checked has no type");
 }
 
-// Whether the process is of no use any more. What it could not let go of comes back by its end.
+// Whether the process is of no use any more. Its end returns the slabs that it could not release.
 bool EndsTheAgent(const Request& request, const absl::Status& result) {
   return absl::IsDataLoss(result) || (request.type == RequestType::kRelease && !result.ok()) ||
          (request.type == RequestType::kHealth && !result.ok());

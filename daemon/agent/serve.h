@@ -9,14 +9,14 @@
 
 namespace geminid::agent {
 
-// Says hello for the GPU of that UUID and answers requests until the daemon closes its end: OK.
-// Another end is an error, which the daemon was told as far as it can be.
+// Says hello for the GPU with that UUID, and answers requests until the daemon closes its end: OK.
+// Any other end is an error, which the daemon was told if that was possible.
 absl::Status Serve(const base::UniqueFd& socket, const std::string& uuid);
 
-// Tells the daemon all GPUs.
+// Sends the daemon a list of all GPUs.
 absl::Status Probe(const base::UniqueFd& socket);
 
-// The same in words, for people.
+// Prints the same list, for people.
 absl::Status PrintGpus();
 
 }  // namespace geminid::agent

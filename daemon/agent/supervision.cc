@@ -99,7 +99,7 @@ void Supervision::Broke(core::Time now, const std::string& why) {
 
 void Supervision::Ended(core::Time now, const std::string& why) {
   if (state_ == AgentState::kWaiting || state_ == AgentState::kGivenUp) return;
-  // One that was killed was killed for a better reason.
+  // If the agent was killed, the reason for that tells more.
   if (state_ != AgentState::kEnding || why_.empty()) why_ = why;
   if (state_ == AgentState::kServing && now - since_ >= options_.proven_after) ends_in_a_row_ = 0;
   kill_due_ = false;

@@ -1,5 +1,5 @@
-// When an agent's process is started, ended and started again. Pure: handed time and what happened,
-// it says what is to be done.
+// When an agent's process is started, ended and started again. Pure: it is handed time and events,
+// and returns what to do.
 #ifndef GEMINID_DAEMON_AGENT_SUPERVISION_H_
 #define GEMINID_DAEMON_AGENT_SUPERVISION_H_
 
@@ -15,17 +15,17 @@ struct SupervisionOptions {
   // From the start of the process to its Hello. Without the persistence daemon the driver
   // initialises every GPU of the machine at that time, which takes seconds for each.
   core::Duration hello_patience = core::Duration::Seconds(60);
-  // From a request, or the answer to the one before it, to its answer: a slab is made within 0.1 s
-  // and scrubbed within 10 ms/GiB where nothing is wrong.
+  // From a request, or the answer to the one before it, to its answer. If nothing is wrong, a slab
+  // is made within 0.1 s and scrubbed within 10 ms/GiB.
   core::Duration answer_patience = core::Duration::Seconds(20);
-  // An agent that has nothing to do is asked how it is once in this time.
+  // An idle agent is asked for its health once in this time.
   core::Duration health_period = core::Duration::Seconds(5);
   // Between an end and the next start: doubled by every end, from the first to the longest.
   core::Duration first_pause = core::Duration::Milliseconds(100);
   core::Duration longest_pause = core::Duration::Seconds(30);
-  // Who has served so long has not failed to start: the next pause is the first again.
+  // An agent that has served this long started well: the next pause is the first again.
   core::Duration proven_after = core::Duration::Seconds(60);
-  // After so many ends in a row without that, it is given up until Retry().
+  // After this many ends in a row without that, the agent is given up until Retry().
   uint32_t most_ends = 10;
 };
 
@@ -50,7 +50,7 @@ class Supervision {
   };
   // What is to be done now; ask again until it is kNone. Each action is given once.
   Action Next(core::Time now);
-  // When Next() may have something to say although nothing happens; nothing: never.
+  // When to call Next() although nothing happens; nullopt: never.
   std::optional<core::Time> NextTime() const;
 
   // --- what happened -----------------------------------------------------------------------------
@@ -59,12 +59,12 @@ class Supervision {
   void SaidHello(core::Time now);
   void Asked(core::Time now);
   void Answered(core::Time now);
-  // It said why it ends, broke the protocol, or closed its socket (`why` is empty: its end says
-  // more). It is killed.
+  // The agent said why it ends, broke the protocol, or closed its socket (`why` is empty then,
+  // because its end tells more). It is to be killed.
   void Broke(core::Time now, const std::string& why);
   // The process is gone.
   void Ended(core::Time now, const std::string& why);
-  // An operator's wish: starts at once where a start is waited for, or was given up.
+  // The operator asks for a start: at once, if one is waited for or was given up.
   void Retry(core::Time now);
 
   AgentState state() const { return state_; }
@@ -83,7 +83,7 @@ class Supervision {
   core::Time since_;  // of the state
   bool kill_due_ = false;
   uint32_t outstanding_ = 0;  // requests without an answer
-  core::Time heard_;          // the oldest of these began to be waited for; or the last answer
+  core::Time heard_;          // when the oldest of these began to wait; or the last answer
   uint32_t starts_ = 0;
   uint32_t ends_in_a_row_ = 0;
   std::string why_;

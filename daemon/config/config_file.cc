@@ -53,7 +53,7 @@ class Problems {
 
 // --- textproto ---------------------------------------------------------------------------------
 
-// Rewrites protobuf's words for the one mistake that people make most.
+// Rewords protobuf's message for the most frequent mistake: an unknown key.
 class TextErrors : public messages::TextErrors {
  public:
   explicit TextErrors(Problems* problems) : problems_(problems) {}
@@ -64,7 +64,7 @@ class TextErrors : public messages::TextErrors {
   }
 
   static std::string Reword(const std::string& message) {
-    // Message type "geminid.v1.Config" has no field named "sokcet".
+    // Example: Message type "geminid.v1.Config" has no field named "sokcet".
     const std::vector<std::string> parts = absl::StrSplit(message, '"');
     if (parts.size() < 4 || !absl::StrContains(parts[2], "has no field named")) return message;
     const Descriptor* descriptor = v1::Config::descriptor()->file()->FindMessageTypeByName(
@@ -94,8 +94,8 @@ void CollectPositions(const Message& message, TextFormat::ParseInfoTree* tree,
   }
 }
 
-// People write permissions as a number, `socket_mode: 0660`, of which protobuf keeps no octal
-// digits: they get their quotes here. Same line; what follows on it moves by two columns.
+// People write permissions as a number, `socket_mode: 0660`, but protobuf drops the leading 0. So
+// quotes are added here. Lines stay the same; later text on that line moves by two columns.
 std::string WithModeInQuotes(const std::string& text) {
   const std::string mode_key = "socket_mode";
   const auto skip_blanks = [&text](size_t at) {
@@ -137,7 +137,7 @@ class JsonReader {
       return;
     }
     for (const base::JsonValue::Member& member : object.members) {
-      // Protobuf's JSON names are in lower camel case; those of the .proto file are as good.
+      // Protobuf's JSON names are lower camel case; the names of the .proto file are accepted too.
       const Descriptor* descriptor = message->GetDescriptor();
       const FieldDescriptor* field = descriptor->FindFieldByName(member.key);
       if (field == nullptr) field = descriptor->FindFieldByCamelcaseName(member.key);
@@ -234,7 +234,7 @@ absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& path, const std::s
 
 absl::StatusOr<ConfigFile> ReadConfigFile(const std::string& path) {
   const absl::StatusOr<std::string> text = base::ReadFile(path, kMaxConfigFileBytes);
-  // Whatever it is, it is the one who named the file who can mend it.
+  // Whatever the error is, the user who named the file must correct it.
   if (!text.ok()) return absl::InvalidArgumentError(text.status().message());
   return ParseConfigFile(path, *text);
 }

@@ -27,7 +27,7 @@ bool IsNumber(const std::string& text, uint32_t most, uint32_t* number) {
          absl::SimpleAtoi(text, number) && *number <= most;
 }
 
-// The characters of a UUID or of a PCI address, so that a name can never be mistaken for more.
+// Whether `text` has exactly the shape of a GPU's name: 'x' in `shape` stands for one hex digit.
 bool HasShape(const std::string& text, const std::string& shape) {
   if (text.size() != shape.size()) return false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -38,14 +38,14 @@ bool HasShape(const std::string& text, const std::string& shape) {
   return true;
 }
 
-// The text of one device and where its parts begin.
+// The text of one device, and the positions of its parts.
 struct Item {
   std::string text;
-  size_t at;  // of the list
+  size_t at;  // its position in the list
   shm::DeviceKind kind = shm::DeviceKind::kNone;
   size_t colon = 0;
-  size_t equals = 0;  // npos: no memory
-  size_t sign = 0;    // npos: no place
+  size_t equals = 0;  // npos: no memory given
+  size_t sign = 0;    // npos: no NUMA node or GPU given
 };
 
 absl::Status ParseMemory(const Item& item, v1::Device* device) {
@@ -77,7 +77,7 @@ absl::Status ParsePlace(const Item& item, v1::Device* device) {
   return absl::OkStatus();
 }
 
-// `text` begins at character `at` of the list.
+// `at`: the position of `text` in the whole list.
 absl::StatusOr<v1::Device> ParseDevice(const std::string& text, size_t at) {
   v1::Device device;
   if (text == shm::Name(shm::DeviceKind::kCuda)) {
@@ -136,7 +136,7 @@ std::string ToText(const v1::Device& device) {
 }
 
 bool IsGpuName(const std::string& text) {
-  // nvidia-smi writes a PCI domain of eight digits, Linux one of four.
+  // nvidia-smi writes a PCI domain with eight digits, Linux with four.
   return HasShape(text, "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") ||
          HasShape(text, "MIG-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") ||
          HasShape(text, "xxxx:xx:xx.x") || HasShape(text, "xxxxxxxx:xx:xx.x");

@@ -1,4 +1,4 @@
-// The devices of a configuration, checked: from their messages to their settings.
+// Checks the devices of a configuration and turns their messages into settings.
 #ifndef GEMINID_DAEMON_CONFIG_DEVICE_SETTINGS_H_
 #define GEMINID_DAEMON_CONFIG_DEVICE_SETTINGS_H_
 
@@ -12,17 +12,17 @@
 namespace geminid::config {
 
 struct DeviceProblem {
-  int position = 0;    // among the devices, as they are written
-  std::string within;  // the key of it that is wrong
+  int position = 0;    // position in Config.device
+  std::string within;  // key of the device that is wrong
   std::string text;
 };
 
-// Puts the devices into `settings` by index, those that stand for all GPUs last. Returns what is
-// wrong with them; empty: nothing.
+// Puts the devices into `settings` by index; a device that stands for all GPUs comes last. Returns
+// the problems of the devices; the list is empty if there are none.
 std::vector<DeviceProblem> ReadDevices(const v1::Config& config,
                                        std::vector<DeviceSetting>* settings);
 
-// INVALID_ARGUMENT for more than an arena can have: no device is larger.
+// INVALID_ARGUMENT if `bytes` is more than one arena can have: no device may be larger.
 absl::Status CheckArenaSize(uint64_t bytes);
 
 }  // namespace geminid::config

@@ -12,7 +12,7 @@ constexpr uint32_t kMaxWeight = 1000;
 
 using Problems = std::vector<std::pair<std::string, std::string>>;
 
-// 0 where it is not given, or wrong.
+// Returns 0 if `text` is empty or no size.
 uint64_t Guaranteed(const std::string& key, const std::string& text,
                     const std::optional<uint64_t>& limit, Problems* problems) {
   if (text.empty()) return 0;
@@ -81,7 +81,7 @@ absl::Status CheckGuarantees(const Settings& settings) {
   for (const TenantQuota& quota : settings.quotas) host += quota.guaranteed_host_bytes;
   absl::Status status = CheckSum("host memory", host, *settings.host_bytes);
   for (uint32_t i = 0; i < settings.devices.size() && status.ok(); ++i) {
-    if (settings.devices[i].bytes == 0) continue;  // a GPU that was not looked at, or is not there
+    if (settings.devices[i].bytes == 0) continue;  // GPU not probed or absent
     uint64_t device = 0;
     for (const TenantQuota& quota : settings.quotas) device += OfDevice(quota, i);
     status = CheckSum(absl::StrCat("device ", i), device, settings.devices[i].bytes);

@@ -1,4 +1,4 @@
-// What a tenant is guaranteed, its part of the links, and how high its jobs' priority may be.
+// A tenant's guaranteed memory, its share of the links, and the highest priority of its jobs.
 #ifndef GEMINID_DAEMON_CONFIG_GUARANTEES_H_
 #define GEMINID_DAEMON_CONFIG_GUARANTEES_H_
 
@@ -11,13 +11,13 @@
 
 namespace geminid::config {
 
-// Reads them from a line of the quotas, whose limits are in `quota` already. The keys within the
-// line that are wrong, and how.
+// Reads these values from one entry of `quotas` into `quota`, which has its limits already. Returns
+// the problems: pairs of the key within the entry and what is wrong with it.
 std::vector<std::pair<std::string, std::string>> ReadGuarantees(const v1::TenantQuota& line,
                                                                 TenantQuota* quota);
 
-// INVALID_ARGUMENT where all tenants together are guaranteed more than there is. `settings` has its
-// memory filled in.
+// INVALID_ARGUMENT if all tenants together are guaranteed more memory than there is. The memory of
+// `settings` must have been filled in (FillInMemory).
 absl::Status CheckGuarantees(const Settings& settings);
 
 }  // namespace geminid::config

@@ -10,7 +10,7 @@
 namespace geminid::config {
 namespace {
 
-constexpr uint64_t kBudgetFifths = 4;  // the rest is the programs'
+constexpr uint64_t kBudgetFifths = 4;  // programs keep the rest
 constexpr uint64_t kDeviceEighths = 3;
 using base::kMiB;
 
@@ -18,18 +18,18 @@ uint64_t WholeMiB(uint64_t bytes) { return bytes / kMiB * kMiB; }
 
 uint64_t Minus(uint64_t from, uint64_t what) { return from > what ? from - what : 0; }
 
-// Of those that are RAM.
+// The memory of host devices, which is RAM.
 uint64_t DeviceBytes(const Settings& settings) {
   uint64_t sum = 0;
   for (const DeviceSetting& device : settings.devices) {
     if (device.kind != shm::DeviceKind::kHost) continue;
-    // Saturates: nobody has more than this, and the sum is compared with what there is.
+    // Saturates: no machine has so much, and the caller only compares the sum with its memory.
     sum = device.bytes > ~sum ? ~uint64_t{0} : sum + device.bytes;
   }
   return sum;
 }
 
-// The key shows this size, with the machine as its origin.
+// Shows this computed size as the value of `key`, with the machine as its origin.
 void SetText(const std::string& key, uint64_t bytes, Settings* settings) {
   const std::string text = absl::StrCat(bytes / kMiB, "MiB");
   if (key == "host_memory") settings->effective.set_host_memory(text);

@@ -1,4 +1,4 @@
-// How much memory a daemon hands out, where the configuration does not say it, and whether it can.
+// Default sizes of the memory that a daemon hands out, and the check that the machine has so much.
 #ifndef GEMINID_DAEMON_CONFIG_MEMORY_DEFAULTS_H_
 #define GEMINID_DAEMON_CONFIG_MEMORY_DEFAULTS_H_
 
@@ -11,17 +11,17 @@
 namespace geminid::config {
 
 struct MachineMemory {
-  uint64_t total_bytes = std::numeric_limits<uint64_t>::max();      // the RAM, or a cgroup's limit
-  uint64_t available_bytes = std::numeric_limits<uint64_t>::max();  // now, without swapping
+  uint64_t total_bytes = std::numeric_limits<uint64_t>::max();      // RAM or the cgroup's limit
+  uint64_t available_bytes = std::numeric_limits<uint64_t>::max();  // free now, without swapping
 };
 
-// What all limits that are not configured may come to: four fifths of the total, or what is
-// available if that is less. Of it, three eighths are for one device and the rest for the host;
-// where one of the two is configured, the other gets at most what that leaves.
+// By default all memory handed out is at most four fifths of the total, or the available memory if
+// that is less. Three eighths of this budget are for one device, the rest for the host. If one of
+// the two is configured, the other gets at most what is left of the budget.
 //
-// Fills in what `settings` lacks, in its texts and origins too. INVALID_ARGUMENT with numbers if
-// the limits together are more than the total, or leave nothing for one that is not configured:
-// memory of host devices is RAM as well.
+// Fills in the sizes that `settings` lacks, in its texts and origins too. INVALID_ARGUMENT, with
+// numbers, if all sizes together exceed the total or leave nothing for one that is not configured.
+// The memory of host devices counts, because it is RAM too.
 absl::Status FillInMemory(const MachineMemory& machine, Settings* settings);
 
 }  // namespace geminid::config

@@ -7,7 +7,7 @@
 namespace geminid::config {
 namespace {
 
-constexpr size_t kMostDigits = 4;  // "0777"
+constexpr size_t kMostDigits = 4;  // as in "0777"
 
 bool IsOctal(const std::string& text) {
   return !text.empty() &&

@@ -1,4 +1,4 @@
-// Permissions of a file as people write them: "0660".
+// A file's permissions, as people write them: "0660".
 #ifndef GEMINID_DAEMON_CONFIG_MODE_H_
 #define GEMINID_DAEMON_CONFIG_MODE_H_
 
@@ -10,8 +10,8 @@
 
 namespace geminid::config {
 
-// Octal digits after a 0, at most 0777. Without the 0 it would be a decimal number to some readers
-// and octal to others, so that is refused with what was meant perhaps.
+// Octal digits after a 0, at most 0777. Without the leading 0 some readers would take the number
+// for decimal and others for octal. Such a text is refused, with a suggestion where one is likely.
 absl::StatusOr<mode_t> ParseMode(const std::string& text);
 
 }  // namespace geminid::config

@@ -22,7 +22,7 @@ bool CanChange(const std::string& key) {
                      [&key](const char* each) { return key == each; });
 }
 
-// Without what was not configured: what a daemon then chooses does not change while it runs.
+// Values computed from the machine count as none: they do not change while the daemon runs.
 std::map<std::string, std::string> ValuesOf(const Settings& settings) {
   std::map<std::string, std::string> values;
   for (const Origin& origin : settings.origins) {

@@ -72,13 +72,13 @@ v1::Config BuiltIn() {
 }
 
 struct Place {
-  std::string origin;  // for `Origin`
-  std::string where;   // for messages; a built-in value has nothing wrong
+  std::string origin;  // becomes Origin::origin
+  std::string where;   // for messages; built-in values have no problems
 };
 
 std::string DeviceKey(int position) { return absl::StrCat("device[", position, "]"); }
 
-// Merges the sources key by key and remembers the places.
+// Merges all sources key by key, and remembers the place of each value.
 class Merger {
  public:
   Merger() : config_(BuiltIn()) {}
@@ -112,7 +112,7 @@ class Merger {
     }
   }
 
-  // One source that is not a file: texts by key, and where each comes from.
+  // A text from a source other than a file, and its origin. AddTexts takes them by key.
   struct Text {
     std::string value;
     std::string origin;
@@ -121,7 +121,7 @@ class Merger {
     const auto devices = texts.find("device");
     const auto memory = texts.find("device_memory");
     if (devices != texts.end() && memory != texts.end()) GivenTwice(devices->second.origin);
-    // A source that says one of the two overrides both of the sources below it.
+    // A source that gives `device` or `device_memory` overrides both keys of lower sources.
     if (devices != texts.end() || memory != texts.end()) ForgetDevices();
     for (const auto& [key, text] : texts) {
       if (key == "device") {
@@ -153,7 +153,7 @@ class Merger {
       const FieldDescriptor* field = descriptor->field(i);
       if (field->is_repeated()) continue;
       const std::string name(field->name());
-      // Short for what is listed below.
+      // Not listed: here it is only a short form of the devices listed below.
       if (name == "device_memory" && config_.device_size() > 0) continue;
       origins.push_back({name, ValueText(field), PlaceOf(name).origin});
     }
@@ -212,7 +212,7 @@ class Merger {
   std::vector<std::string> problems_;
 };
 
-// Turns texts into numbers and collects what is wrong with them.
+// Turns the texts into numbers, and collects all problems.
 class Checker {
  public:
   explicit Checker(const Merger& merger)
@@ -244,14 +244,14 @@ class Checker {
   const std::vector<std::string>& problems() const { return problems_; }
 
  private:
-  // The place of `key`, or of `whole` where the source does not say more.
+  // Reports at the place of `key`; if its source gave only `whole`, at the place of `whole`.
   void ProblemWithin(const std::string& whole, const std::string& key, const std::string& problem) {
     Problem(merger_.PlaceOf(key).origin == kBuiltIn ? whole : key, problem);
   }
 
   void Problem(const std::string& key, const std::string& problem) {
     const Place place = merger_.PlaceOf(key);
-    // A flag and a variable name their key themselves.
+    // For flags and variables the place already names the key.
     const bool in_file = absl::StartsWith(place.origin, "file ");
     problems_.push_back(absl::StrCat(place.where, ": ", in_file ? key + ": " : "", problem));
   }
@@ -317,7 +317,7 @@ class Checker {
       Problem(key, absl::StrCat(value, " is not from ", least, " to ", most));
       return least;
     };
-    // A tenant gets at most half, so two are one session.
+    // A tenant gets at most half of the sessions, so two is the least that allows one session.
     settings->sessions = check("sessions", config_.sessions(), 2, kMostSessions);
     settings->chunks = check("chunks", config_.chunks(), 2, kMostChunks);
     settings->plan_memory_bytes = Size("plan_memory", config_.plan_memory()).value_or(0);

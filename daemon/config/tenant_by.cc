@@ -28,7 +28,7 @@ bool IsNumberAfter(absl::string_view text, absl::string_view prefix) {
   return absl::ConsumePrefix(&text, prefix) && absl::SimpleAtoi(text, &number);
 }
 
-// The owner of a range of ids is a number, or a name that no user has.
+// The owner of a range of ids: a number, or a name that /etc/passwd does not have.
 bool IsOwnerAfter(absl::string_view text, absl::string_view prefix) {
   return absl::ConsumePrefix(&text, prefix) && !text.empty() &&
          text.find_first_of(",/ ") == absl::string_view::npos;

@@ -1,4 +1,4 @@
-// Which clients are one tenant, and what the configuration calls a tenant.
+// How clients are grouped into tenants, and how the configuration names a tenant.
 #ifndef GEMINID_DAEMON_CONFIG_TENANT_BY_H_
 #define GEMINID_DAEMON_CONFIG_TENANT_BY_H_
 
@@ -10,20 +10,20 @@
 namespace geminid::config {
 
 enum class TenantBy {
-  kContainer,  // all of a container, by its cgroup; outside of containers all of a user
+  kContainer,  // by cgroup, all clients of a container; otherwise all clients of a user
   kUid,
   kUidGid,
   kCgroup,
 };
 
 absl::StatusOr<TenantBy> ParseTenantBy(const std::string& text);
-// Whether a client's process must be looked at, and not only what its socket says.
+// Whether the tenant depends on the client's process, not only on its socket's credentials.
 inline bool NeedsProcess(TenantBy by) {
   return by == TenantBy::kContainer || by == TenantBy::kCgroup;
 }
 
-// OK for "*", "uid:NUMBER", "uid:NUMBER,gid:NUMBER", "cgroup:/PATH", and
-// "subuid:OWNER" and "subgid:OWNER" in place of numbers.
+// OK for "*", "uid:NUMBER", "uid:NUMBER,gid:NUMBER" and "cgroup:/PATH". "subuid:OWNER" and
+// "subgid:OWNER" may stand in place of "uid:NUMBER" and "gid:NUMBER".
 absl::Status CheckTenant(const std::string& text);
 
 }  // namespace geminid::config

@@ -1,4 +1,4 @@
-// What one tenant may have of the control plane: each limit with its key in the configuration.
+// What one tenant may use of the control plane: each limit and its key in the configuration.
 #ifndef GEMINID_DAEMON_CONFIG_TENANT_SHARES_H_
 #define GEMINID_DAEMON_CONFIG_TENANT_SHARES_H_
 
@@ -13,28 +13,28 @@ namespace geminid::config {
 
 struct TenantShares {
   uint32_t calls = 256;  // being sent, served or answered
-  // A job of 256 ranks that starts makes a few thousand calls; more than the burst only wait.
+  // A starting job of 256 ranks makes a few thousand calls; calls beyond the burst only wait.
   uint32_t calls_per_second = 500;
   uint32_t listings_per_second = 50;
-  uint32_t long_calls = 0;     // at once; 0: as many as there are workers
-  uint32_t connections = 512;  // each rank has one, and so has each geminictl
+  uint32_t long_calls = 0;     // at once; 0: as many as there are worker threads
+  uint32_t connections = 512;  // each rank has one, and so does each geminictl
   uint32_t connections_per_second = 100;
   uint32_t attaches_per_second = 100;
-  uint32_t handshakes = 64;            // connections that have not said hello
-  uint32_t log_lines_per_second = 20;  // a flood comes to about 4 KiB/s
-  uint32_t descriptors_in_flight = 0;  // sent and not taken; 0: an eighth of what may be open
-  uint32_t waiting_jobs = 64;          // that were not admitted yet
-  uint32_t tenants = 256;              // with connections to the control socket, together
+  uint32_t handshakes = 64;            // connections that have not said hello yet
+  uint32_t log_lines_per_second = 20;  // a flood writes about 4 KiB/s
+  uint32_t descriptors_in_flight = 0;  // sent, not yet received; 0: 1/8 of the fd limit
+  uint32_t waiting_jobs = 64;          // jobs not admitted yet
+  uint32_t tenants = 256;              // all tenants connected to the control socket
 };
 
-// A quiet tenant may do so many seconds' worth at once.
+// After a quiet time, a tenant may use so many seconds' worth of a rate at once.
 inline constexpr double kCallBurstSeconds = 4;
 inline constexpr double kConnectionBurstSeconds = 10;
 inline constexpr double kAttachBurstSeconds = 10;  // a job of 512 ranks
 inline constexpr double kLogBurstSeconds = 50;
 
 struct ShareKey {
-  const char* key;  // of the configuration, of messages, and the label `limit` of metrics
+  const char* key;  // in the configuration and in messages; label `limit` of metrics
   uint32_t TenantShares::*value;
   uint32_t least;
   uint32_t most;
@@ -67,7 +67,7 @@ inline constexpr std::array<ShareKey, 12> kShareKeys = {
     kCalls,      kCallRate,   kListingRate, kLongCalls,   kConnections, kConnectionRate,
     kAttachRate, kHandshakes, kLogRate,     kDescriptors, kWaitingJobs, kTenants};
 
-// Between the keys of the configuration and the struct.
+// Convert between the keys of the configuration and TenantShares.
 TenantShares SharesOf(const v1::Config& config);
 void SetShares(const TenantShares& shares, v1::Config* config);
 

@@ -76,7 +76,7 @@ absl::StatusOr<AgentProcess> AgentProcess::Start(const std::string& program,
                                      "; install it beside geminid: ", started.status().message()));
   }
   const pid_t pid = *started;
-  // Not reaped yet, so the number is still its.
+  // The child is not reaped yet, so the number is still its own.
   base::UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) {
     absl::Status status = base::SystemError(errno, "pidfd_open", "of geminid-agent");
@@ -92,7 +92,7 @@ AgentProcess::~AgentProcess() {
   if (!pidfd_.valid() || HowItEnded().has_value()) return;
   if (!WaitReadable(pidfd_, kLastWordsMilliseconds)) {
     Kill();
-    // One that waits in the kernel is left to whoever inherits it.
+    // A process that hangs in the kernel is left to the process that inherits it.
     (void)WaitReadable(pidfd_, kKilledMilliseconds);
   }
   (void)HowItEnded();

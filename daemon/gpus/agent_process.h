@@ -16,40 +16,40 @@ namespace geminid::gpus {
 // geminid-agent beside the program that runs here.
 std::string AgentBesideThisProgram();
 
-// Move-only. One thread at a time. Its destruction ends the process: the socket closes, which an
-// agent obeys, and one that does not is killed.
+// Move-only. One thread at a time. Its destructor ends the process: it closes the socket, and kills
+// an agent that does not end then.
 class AgentProcess {
  public:
-  // The agent of the GPU of that UUID; with an empty one, a probe, which tells all GPUs and ends.
-  // Its standard streams are those of this process, and of everything else it inherits only its end
-  // of the socket. NOT_FOUND where there is no such program.
+  // Starts the agent of the GPU with that UUID; if it is empty, a probe, which lists all GPUs and
+  // ends. Apart from this process's standard streams, the agent inherits only its end of the
+  // socket. NOT_FOUND: there is no such program.
   static absl::StatusOr<AgentProcess> Start(const std::string& program, const std::string& uuid);
 
   AgentProcess(AgentProcess&& other) noexcept = default;
   AgentProcess& operator=(AgentProcess&& other) noexcept = delete;
   ~AgentProcess();
 
-  // Readable when it has said something, or closed its end.
+  // Readable when the agent has said something, or closed its end.
   const base::UniqueFd& socket() const { return socket_; }
   // Readable when the process has ended.
   const base::UniqueFd& pidfd() const { return pidfd_; }
   pid_t pid() const { return pid_; }
 
-  // Never waits. UNAVAILABLE when it does not read, FAILED_PRECONDITION when it has closed its end.
+  // Never waits. UNAVAILABLE: the agent does not read. FAILED_PRECONDITION: it has closed its end.
   absl::Status Send(const agent::Request& request) const;
 
   struct Heard {
     agent::Reply reply;
     base::UniqueFd fd;  // of a kCreated
   };
-  // The next reply, checked; nothing when there is none yet. An error: it broke the protocol, or
+  // The next reply, checked; nullopt: there is none yet. An error: the agent broke the protocol, or
   // closed its end (UNAVAILABLE).
   absl::StatusOr<std::optional<Heard>> Receive() const;
 
-  // Ends it at once; it is gone when the pidfd says so.
+  // Kills the process; it is gone when pidfd() says so.
   void Kill() const;
-  // How it ended, such as "exit code 1" or "signal 9 (Killed)"; nothing while it runs. Once it has
-  // said so, the process is forgotten by the kernel too.
+  // How it ended, such as "exit code 1" or "signal 9 (Killed)"; nullopt: it runs. Once this has
+  // returned a text, the kernel has forgotten the process too.
   std::optional<std::string> HowItEnded();
 
  private:

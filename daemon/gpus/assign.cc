@@ -11,7 +11,7 @@
 namespace geminid::gpus {
 namespace {
 
-// For the processes' contexts and libraries.
+// The rest is for the processes' contexts and libraries.
 constexpr uint64_t kTenthsHandedOut = 9;
 
 using Gpus = std::vector<agent::GpuFacts>;
@@ -29,7 +29,7 @@ std::string List(const Gpus& gpus) {
                       }));
 }
 
-// Linux writes four digits of the domain, the driver eight, either in small letters or large ones.
+// Linux writes four digits of the domain, the driver eight, either in lower or in upper case.
 std::string NormalPci(std::string address) {
   constexpr size_t kDriversLength = 16;
   absl::AsciiStrToLower(&address);
@@ -57,7 +57,7 @@ absl::Status Give(const agent::GpuFacts& gpu, size_t index, NodeDevice* device) 
   return absl::OkStatus();
 }
 
-// The one of that name; taken out of `left`. Without a name the next.
+// Takes the GPU of that name out of `left`; without a name, the next one.
 std::optional<agent::GpuFacts> Take(const std::string& name, Gpus* left) {
   const auto found = std::find_if(left->begin(), left->end(), [&](const agent::GpuFacts& gpu) {
     return name.empty() || IsNamed(gpu, name);
@@ -118,7 +118,7 @@ absl::StatusOr<std::vector<NodeDevice>> AssignGpus(
     all_gpus = all_gpus || setting.all_gpus;
     if (!setting.all_gpus) assignment.devices.push_back({.setting = setting});
   }
-  // Names first: nobody else is to take those.
+  // Named GPUs first, so that no other device takes them.
   for (const bool named : {true, false}) {
     if (absl::Status status = GiveEach(named, &assignment); !status.ok()) return status;
   }

@@ -12,29 +12,29 @@
 
 namespace geminid::gpus {
 
-// Of every GPU whose driver has its memory in pages of 2 MiB, all so far; an agent whose driver
-// wants more is refused when it says hello.
+// The granularity of every GPU whose driver uses pages of 2 MiB, as all do so far. An agent whose
+// driver needs more is refused when it says hello.
 inline constexpr uint64_t kGranularityBytes = uint64_t{2} << 20;
 
-// A device of the node. One that is to be a GPU and has none is kept, with no memory, so that the
-// others keep their numbers; `why_not` says what is missing.
+// A device of the node. A device whose GPU is missing stays, without memory, so that the others
+// keep their numbers; `why_not` says what is missing.
 struct NodeDevice {
   config::DeviceSetting setting{};  // with its memory known
   std::optional<agent::GpuFacts> gpu{};
   std::string why_not{};
 };
 
-// By the settings, in their order: GPUs that are named first, the others in the order of `found`;
-// all GPUs, where that is wanted, after the rest. One without a size gets nine tenths of its
-// memory, or what is free where that is less: the rest is for the contexts of its processes.
+// Returns devices in the order of the settings. Named GPUs are assigned first, then others in the
+// order of `found`; with `all_gpus`, the rest are added at the end. A GPU without a size gets nine
+// tenths of its memory, or its free memory if less: the rest is for its processes' contexts.
 //
-// `found`: what the probe says, or why it says nothing. FAILED_PRECONDITION where a GPU is too
-// small or wanted twice, or where no device at all is left.
+// `found`: the GPUs, or why the probe found none. FAILED_PRECONDITION: a GPU is too small or wanted
+// twice, or no device at all is left.
 absl::StatusOr<std::vector<NodeDevice>> AssignGpus(
     const std::vector<config::DeviceSetting>& settings,
     const absl::StatusOr<std::vector<agent::GpuFacts>>& found);
 
-// Whether a driver is needed to know.
+// Whether a device is to be a GPU, so that a driver must be asked.
 bool WantsGpus(const std::vector<config::DeviceSetting>& settings);
 
 }  // namespace geminid::gpus

@@ -149,7 +149,7 @@ void GpuAgent::SendNext() {
   loop_->Post([] {});  // there is a new deadline
 }
 
-// Whoever waits for memory; those who gave some back wait for the end of the process.
+// Fails all requests but releases, which wait for the end of the process.
 void GpuAgent::FailWaiting(const absl::Status& why, Calls* calls) {
   const auto fail = [&](Job& job) {
     calls->push_back([done = std::move(job.done), why] { done(why); });
@@ -253,7 +253,7 @@ void GpuAgent::AwaitHolder(std::vector<Slab> slabs, base::UniqueFd holder,
 }
 
 void GpuAgent::ReleaseNow(const std::vector<Slab>& slabs, const std::function<void()>& done) {
-  // One more than the slabs, so that it does not come to nothing before all have been asked for.
+  // One more than the slabs, so that it is not zero before all releases have been asked for.
   const auto left = std::make_shared<std::atomic<size_t>>(slabs.size() + 1);
   const auto count = [left, done](const Answer&) {
     if (left->fetch_sub(1) == 1) done();
@@ -262,7 +262,7 @@ void GpuAgent::ReleaseNow(const std::vector<Slab>& slabs, const std::function<vo
     const std::lock_guard lock(mutex_);
     if (closed_) return;
     for (const Slab& slab : slabs) {
-      // What another process held went with it.
+      // Slabs of an earlier process ended with it.
       if (!process_.has_value() || slab.start != supervision_.starts()) {
         left->fetch_sub(1);
       } else {
@@ -285,7 +285,7 @@ void GpuAgent::OnSocket() {
       if (!heard.ok()) {
         const bool hung_up = absl::IsUnavailable(heard.status());
         supervision_.Broke(Now(), hung_up ? "" : std::string(heard.status().message()));
-        // Nothing that it says counts any more; its end is told by the other descriptor.
+        // Nothing that the agent says counts any more; the pidfd shows its end.
         if (watches_.size() == 2) {
           loop_->Unwatch(watches_.front());
           watches_.erase(watches_.begin());

@@ -1,8 +1,8 @@
 // One GPU as the daemon sees it: an agent's process, which is started, watched and started again,
-// and what is asked of it.
+// and the requests to it.
 //
-// An agent that hangs or dies costs new memory on its GPU, and time; slabs that were handed out
-// live on in their descriptors and in who has mapped them.
+// While an agent hangs or is dead, its GPU gives no new memory. Slabs that were handed out live on
+// in their descriptors and mappings.
 #ifndef GEMINID_DAEMON_GPUS_GPU_AGENT_H_
 #define GEMINID_DAEMON_GPUS_GPU_AGENT_H_
 
@@ -35,15 +35,15 @@ struct Slab {
   uint32_t start = 0;  // which start of the agent made it
 };
 
-// How an agent is, for people.
+// An agent's state, for people.
 struct AgentReading {
   std::string gpu;  // UUID
   agent::AgentState state = agent::AgentState::kWaiting;
   pid_t pid = 0;  // 0: there is no process
   uint32_t restarts = 0;
-  std::string why;                      // it ended last; empty: it never did
-  std::optional<agent::Health> health;  // what it last said
-  XidCounts xids;                       // of the GPU, by whichever process of the agent
+  std::string why;                      // why it ended last; empty: it never ended
+  std::optional<agent::Health> health;  // its last report
+  XidCounts xids;                       // of the GPU, from all processes of the agent
 
   Verdict verdict() const { return Judge(health.value_or(agent::Health{}).faults, xids); }
 };
@@ -62,26 +62,26 @@ class GpuAgent {
   ~GpuAgent() { Close(); }
 
   // --- the loop's thread -------------------------------------------------------------------------
-  // Does what is due; call it whenever the loop has turned.
+  // Does everything that is due; call it after each turn of the loop.
   void Step();
   std::optional<int64_t> NextDeadline() const;  // monotonic nanoseconds
-  // Starts one that was given up. Whoever wants it has looked into the GPU's Xids so far.
+  // Starts an agent that was given up. The operator has looked into the GPU's Xids so far.
   void Retry();
-  // Ends the process and whoever waits, with CANCELLED; what was to be told later is not told. For
-  // good. Also when the loop does not turn any more.
+  // Ends the process for good, and all waiting calls with CANCELLED. `done` of a pending Release is
+  // not called. May be called when the loop does not turn any more.
   void Close();
 
   // --- any thread --------------------------------------------------------------------------------
   // Waits for the agent: a tenth of a second, or as long as `supervision` lets an agent hang.
-  // UNAVAILABLE where there is none now, RESOURCE_EXHAUSTED where the GPU has no memory left, each
-  // naming the device. `scrub`: zeros are written into all of it.
+  // UNAVAILABLE: there is no agent now. RESOURCE_EXHAUSTED: the GPU has no memory left. Both name
+  // the device. `scrub`: zeros are written into all of the slab.
   absl::StatusOr<Slab> MakeSlab(uint64_t bytes, bool scrub);
 
-  // FAILED_PRECONDITION, naming the device and why, where the GPU is not fit for new sessions.
+  // FAILED_PRECONDITION, naming the device and why: the GPU is not fit for new sessions.
   absl::Status CheckFit() const;
 
   // Closes the descriptors, waits for the end of the process behind `holder`, if that is valid, and
-  // then has the agent let go of them. `done` is called when it has, or has ended.
+  // then makes the agent release the slabs. `done` is called when it has, or has ended.
   void Release(std::vector<Slab> slabs, base::UniqueFd holder, std::function<void()> done);
 
   AgentReading Read() const;
@@ -137,7 +137,7 @@ class GpuAgent {
   uint64_t next_request_ = 1;
   std::optional<agent::Health> health_;
   XidCounts xids_;
-  Condition condition_ = Condition::kUnknown;  // as it was last said in the log
+  Condition condition_ = Condition::kUnknown;  // as last logged
   bool closed_ = false;
 };
 

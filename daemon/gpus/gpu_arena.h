@@ -15,18 +15,18 @@ namespace geminid::gpus {
 
 class GpuArena : public memory::DeviceArena {
  public:
-  // Without slabs. `agent` outlives it.
+  // Has no slabs yet. `agent` must outlive it.
   explicit GpuArena(GpuAgent* agent) : agent_(agent) {}
 
-  // Adds `bytes`, a multiple of the granularity, as slabs. With an error, those that were made stay
-  // until Revoke. See GpuAgent::MakeSlab; CANCELLED when *cancelled became true, between two slabs.
+  // Adds `bytes`, a multiple of the granularity, as slabs. On an error, slabs that were made stay
+  // until Revoke. See GpuAgent::MakeSlab. CANCELLED: *cancelled became true between two slabs.
   absl::Status Fill(uint64_t bytes, bool scrub, const std::atomic<bool>& cancelled);
 
   std::vector<Slab> slabs() const override;
   double populate_seconds() const override { return seconds_; }
 
-  // Nobody can take device memory from a process that has it mapped: it comes back when the process
-  // that it was for has ended or has let go of it, and is charged as long.
+  // Device memory cannot be taken from a process that has mapped it. It comes back when its
+  // session's process has ended or has given it up, and stays charged until then.
   void Revoke(base::UniqueFd holder, std::function<void(absl::Status)> done) override;
 
  private:

@@ -14,9 +14,9 @@ struct KnownXid {
   const char* meaning;
 };
 
-// By NVIDIA's catalogue of Xids: after those that are unhealthy the GPU must be reset, or looked
-// at, before other programs use it; after the others it may go on until that is convenient. All
-// other Xids, such as 13, 31, 43 and 45, are a program's own.
+// From NVIDIA's catalogue of Xids. After an unhealthy one the GPU must be reset, or inspected,
+// before other programs use it. After a degraded one that may wait until it is convenient. All
+// other Xids, such as 13, 31, 43 and 45, come from a program's own errors.
 constexpr KnownXid kKnownXids[] = {
     {48, Condition::kUnhealthy, "memory error that was not corrected"},
     {63, Condition::kDegraded, "a page or row of memory is to be replaced at the next reset"},
@@ -91,7 +91,7 @@ void XidCounts::Add(uint32_t xid) {
 Verdict Judge(const agent::Faults& faults, const XidCounts& xids) {
   Verdict verdict = {.condition = faults.known == 0 ? Condition::kUnknown : Condition::kHealthy,
                      .reasons = {}};
-  // Backwards, so that the worst is what remains.
+  // The worst last, so that its condition remains.
   for (const Condition condition : {Condition::kDegraded, Condition::kUnhealthy}) {
     std::vector<std::string> reasons = ReasonsOf(condition, faults, xids);
     if (reasons.empty()) continue;

@@ -1,4 +1,4 @@
-// Whether a GPU is fit for new sessions, by what its driver says of it. Pure; docs/metrics.md has
+// Judges by its driver's reports whether a GPU is fit for new sessions. Pure; docs/metrics.md has
 // the rule for people.
 #ifndef GEMINID_DAEMON_GPUS_GPU_HEALTH_H_
 #define GEMINID_DAEMON_GPUS_GPU_HEALTH_H_
@@ -21,17 +21,17 @@ enum class Condition {
 };
 const char* Name(Condition condition);
 
-// How often each Xid came. An agent may say any number, so few kinds are told apart: those that
-// mean something here always are.
+// How often each Xid came. An agent may report any number, so the kinds that are counted are
+// limited; those that mean something here always are.
 class XidCounts {
  public:
   static constexpr size_t kMostKinds = 32;
 
   void Add(uint32_t xid);
-  // Somebody has looked into those so far. They stay counted.
+  // The operator has looked into the Xids so far. They stay counted.
   void Settle() { open_.clear(); }
   const std::map<uint32_t, uint64_t>& counts() const { return counts_; }
-  // Of those that nobody has looked into.
+  // The Xids that nobody has looked into.
   const std::map<uint32_t, uint64_t>& open() const { return open_; }
 
  private:
@@ -43,7 +43,7 @@ struct Verdict {
   Condition condition = Condition::kUnknown;
   std::vector<std::string> reasons;  // the worst first; none where it is healthy or unknown
 };
-// Of the open Xids. `faults` are zero where nobody said anything.
+// Judges the faults and the open Xids. `faults` are zero if nothing was reported.
 Verdict Judge(const agent::Faults& faults, const XidCounts& xids);
 
 }  // namespace geminid::gpus

@@ -21,12 +21,12 @@
 
 namespace geminid::gpus {
 
-// Whether memory for a tenant needs zeros written into it first. The driver is trusted to clear
-// what processes gave back to it, and then it is done a second time as soon as this GPU's memory
-// has been two tenants', as far as is known.
+// Whether zeros must be written into memory before a tenant gets it. The driver is trusted to clear
+// memory that processes gave back. But once two tenants may have used this GPU's memory, it is
+// cleared a second time.
 class ScrubRule {
  public:
-  // Whose the memory was before an earlier daemon ended is not known.
+  // Nobody knows which tenants used the memory under earlier daemons.
   explicit ScrubRule(bool had_other_daemons) : several_(had_other_daemons) {}
   bool MustScrubFor(const std::string& tenant);
 
@@ -53,19 +53,19 @@ class Gpus {
   void Close();
 
   // --- any thread --------------------------------------------------------------------------------
-  // Whether new sessions may be given the device: GpuAgent::CheckFit; OK for all but GPUs.
+  // Whether new sessions may get the device: GpuAgent::CheckFit; OK for all but GPUs.
   absl::Status CheckFit(shm::DeviceIndex device) const;
-  // Those that may not.
+  // The devices that new sessions may not get.
   std::set<shm::DeviceIndex> Unfit() const;
-  // An empty arena; UNAVAILABLE, naming the device, where it has no GPU, or as CheckFit.
+  // An empty arena. UNAVAILABLE, naming the device: it has no GPU. Also errors of CheckFit.
   absl::StatusOr<std::unique_ptr<GpuArena>> NewArena(shm::DeviceIndex device);
-  // Fills it for that tenant.
+  // Fills the arena for that tenant.
   absl::Status Fill(shm::DeviceIndex device, const std::string& tenant, uint64_t bytes,
                     const std::atomic<bool>& cancelled, GpuArena* arena);
 
-  // By index; devices that were to be GPUs and have none are not in it.
+  // By index; without devices whose GPU is missing.
   std::map<shm::DeviceIndex, AgentReading> Read() const;
-  // Of those: what is missing.
+  // Devices whose GPU is missing, and what is missing.
   const std::map<shm::DeviceIndex, std::string>& missing() const { return missing_; }
   // Whether the node has devices that are no GPUs.
   bool has_other_devices() const { return has_other_devices_; }

@@ -1,4 +1,4 @@
-// Which GPUs the machine has, asked of a process that loads the driver so that the daemon need not.
+// Lists the machine's GPUs by a process that loads the driver, so that the daemon need not.
 #ifndef GEMINID_DAEMON_GPUS_PROBE_H_
 #define GEMINID_DAEMON_GPUS_PROBE_H_
 

@@ -11,7 +11,7 @@
 namespace geminid::holder {
 namespace {
 
-// More descriptors are on their way than the kernel lets one user have: the other side takes them.
+// The pause while the kernel has too many descriptors in flight, until the other side takes some.
 constexpr timespec kPause = {.tv_sec = 0, .tv_nsec = 1'000'000};
 constexpr int kMostPauses = 5000;
 constexpr size_t kControlFds = 4;  // one is expected; the kernel drops what does not fit

@@ -21,8 +21,8 @@ struct Arrived {
   base::UniqueFd descriptor{};  // the first that came; others are closed
 };
 
-// The next message; waits for it where the socket blocks, as long as its SO_RCVTIMEO says
-// (kNothing).
+// The next message. On a blocking socket, waits for it as long as its SO_RCVTIMEO says; then
+// kNothing.
 Arrived Receive(const base::UniqueFd& socket);
 
 }  // namespace geminid::holder

@@ -1,4 +1,4 @@
-// Where a daemon leaves descriptors for its successor.
+// Stores a daemon's descriptors for the next daemon.
 #ifndef GEMINID_DAEMON_HOLDER_DESCRIPTOR_STORE_H_
 #define GEMINID_DAEMON_HOLDER_DESCRIPTOR_STORE_H_
 
@@ -16,30 +16,30 @@ struct KeptDescriptor {
   base::UniqueFd fd;
 };
 
-// Thread-safe. What Put returned OK for is kept whatever happens to this process.
+// Thread-safe. A descriptor that Put returned OK for stays stored if this process ends.
 class DescriptorStore {
  public:
   virtual ~DescriptorStore() = default;
 
-  // Keeps another descriptor of what `fd` is; what had that name is closed. Names: see
-  // holder::IsName. UNAVAILABLE when there is nobody to keep it any more.
+  // Stores a duplicate of `fd`. Use each name once: not every store replaces an entry. Names: see
+  // holder::IsName. UNAVAILABLE: the store has gone.
   virtual absl::Status Put(const std::string& name, int fd) = 0;
   virtual absl::Status Remove(const std::string& name) = 0;
-  // What an earlier daemon left. It stays kept: should this one die now, the next gets it again.
+  // An earlier daemon's descriptors. They stay stored: if this one dies now, the next gets them.
   virtual absl::StatusOr<std::vector<KeptDescriptor>> List() = 0;
-  // Nothing is to be kept any more.
+  // No descriptor needs to be stored any more.
   virtual void Finish() = 0;
 
-  // Whether sessions go on when the daemon is told to stop: because only somebody else knows
+  // Whether sessions go on when the daemon is told to stop, because only the service manager knows
   // whether it will be started again.
   virtual bool OutlivesStop() const { return false; }
-  // Its end says that there is nobody to keep anything; negative: there is no such sign.
+  // A descriptor that hangs up when the store has gone; negative: there is no such sign.
   virtual int watch_fd() const { return -1; }
-  // After that: somebody again, who has nothing.
+  // After that: starts a new store, which is empty.
   virtual absl::Status Renew() { return absl::UnimplementedError("it has no end"); }
 };
 
-// Keeps nothing: sessions end with the daemon.
+// Stores nothing: sessions end with the daemon.
 class NoStore final : public DescriptorStore {
  public:
   absl::Status Put(const std::string&, int) override { return absl::OkStatus(); }

@@ -23,13 +23,13 @@ namespace {
 constexpr char kBinaryName[] = "geminid-holder";
 constexpr mode_t kSocketMode = 0600;
 constexpr int kBacklog = 4;
-// Its descriptors, in its own process.
+// The numbers of the holder's descriptors in its own process.
 constexpr int kItsListener = 3;
 constexpr int kItsConnection = 4;
-// It does nothing that takes long; one that is stopped must not stop its daemon.
+// The holder does nothing slow, but a holder that is stopped must not stop its daemon.
 constexpr timeval kSendTimeout = {.tv_sec = 2, .tv_usec = 0};
-// What it has is all that sessions can go on with. So the start of a daemon waits for it as long as
-// a crowded machine may leave it without a processor, and others who connected before.
+// Sessions can only go on with the holder's descriptors. So a starting daemon waits for as long as
+// a crowded machine may leave the holder, and daemons that connected before, without a processor.
 constexpr timeval kAnswerTimeout = {.tv_sec = 30, .tv_usec = 0};
 
 void Bound(const base::UniqueFd& socket) {
@@ -53,7 +53,7 @@ absl::Status Spawn(const HolderOptions& options, const base::UniqueFd& listener,
   return base::StartChild(program).status();
 }
 
-// The kernel names who made the listener. Another user's process would get, and give, every
+// The kernel says which user made the listener. Another user's process would get, and give, every
 // descriptor of this daemon.
 absl::Status CheckOwner(const base::UniqueFd& socket, const std::string& path) {
   GEMINID_ASSIGN_OR_RETURN(const os::Peer owner, os::CredentialsOf(socket));
@@ -95,11 +95,11 @@ absl::StatusOr<std::unique_ptr<HolderStore>> HolderStore::Open(HolderOptions opt
 }
 
 absl::Status HolderStore::StartHolder() {
-  // The lock is ours: whatever is there is nobody's, or that of a holder that does not answer.
+  // The lock is ours, so a socket there is stale, or that of a holder that does not answer.
   (void)::unlink(options_.socket.c_str());
   GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd listener,
                            os::ListenSeqpacket(options_.socket, kSocketMode, kBacklog));
-  os::LetDescriptorsThrough(listener);  // successors keep more of them
+  os::LetDescriptorsThrough(listener);  // later daemons send descriptors over it
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     return base::SystemError(errno, "socketpair", "the holder");
@@ -119,7 +119,7 @@ absl::Status HolderStore::SendLocked(const Message& message, int fd) {
 }
 
 absl::Status HolderStore::DoesNotTake(int error) {
-  // One that takes nothing for so long is not waited for again; its end is seen by who watches it.
+  // A holder that is stuck is not waited for again. The shutdown shows its end to its watcher.
   (void)::shutdown(socket_.get(), SHUT_RDWR);
   return absl::UnavailableError(
       absl::StrCat("the holder at ", options_.socket, " does not take it: ", std::strerror(error)));
@@ -167,8 +167,8 @@ absl::StatusOr<std::vector<KeptDescriptor>> HolderStore::List() {
   return kept;
 }
 
-// It hung up before it had sent anything: because nobody came in time, or because it understands
-// another version only. The first has let its socket go before; the second has its sessions still.
+// The holder hung up before it sent anything. Either no daemon came in time, and its socket is
+// gone; or it speaks only another version, and still has its sessions.
 absl::Status HolderStore::ReplaceEnded() {
   GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd still_there, Connect(options_.socket));
   if (!still_there.valid()) return StartHolder();

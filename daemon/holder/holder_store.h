@@ -19,7 +19,7 @@ namespace geminid::holder {
 struct HolderOptions {
   std::string binary;       // geminid-holder
   std::string socket;       // where it listens for daemons; the caller has the lock of it
-  absl::Duration patience;  // how long it keeps what no daemon asks for
+  absl::Duration patience;  // how long it waits for the next daemon
   pid_t until = 0;          // without a daemon, it ends with this process; 0: with none
 };
 
@@ -28,10 +28,10 @@ absl::StatusOr<std::string> FindHolder();
 
 class HolderStore final : public DescriptorStore {
  public:
-  // Meets the holder that an earlier daemon started, or starts one where none listens. List() waits
-  // half a minute for what it has. FAILED_PRECONDITION, and that holder stays, when it does not
-  // answer or speaks another version; PERMISSION_DENIED, and it is told nothing, when it is neither
-  // this user's nor root's.
+  // Connects to the holder that an earlier daemon started, or starts one if none listens.
+  // PERMISSION_DENIED: the listener is neither this user's nor root's, and was told nothing. List()
+  // waits half a minute for the holder's descriptors. It returns FAILED_PRECONDITION, and the
+  // holder stays, if that does not answer or speaks another version.
   static absl::StatusOr<std::unique_ptr<HolderStore>> Open(HolderOptions options);
 
   absl::Status Put(const std::string& name, int fd) override;
@@ -39,7 +39,7 @@ class HolderStore final : public DescriptorStore {
   absl::StatusOr<std::vector<KeptDescriptor>> List() override;
   void Finish() override;
   int watch_fd() const override { return socket_.get(); }
-  // After its end; the descriptor to watch is another one then.
+  // After the holder's end. watch_fd() is another descriptor then.
   absl::Status Renew() override;
 
  private:

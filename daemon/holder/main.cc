@@ -1,10 +1,10 @@
-// geminid-holder: keeps a daemon's descriptors, so that memory and connections outlive it.
+// geminid-holder: stores a daemon's descriptors, so that memory and connections outlive it.
 //
-// Started by the daemon, which hands it their connection and a listener for the daemon's
-// successors. It serves one of them at a time: the next one is accepted when the last has ended,
-// after all that one said was read. It ends when it is told to, or when for a while (--patience)
-// there is no daemon, or when without a daemon the process has ended for whose sake there was one
-// (--until).
+// The daemon starts it, and hands it their connection and a listener for later daemons. It
+// serves one daemon at a time: it accepts the next when the last has ended, after reading
+// all that one sent. It ends when it is told to. Without a daemon it ends when it stores
+// nothing, when no daemon has come for --patience-ms, or when the process of --until has
+// ended.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -32,11 +32,11 @@
 namespace geminid::holder {
 namespace {
 
-// A daemon that starts reads what is kept as soon as a crowded machine gives it a processor; one
-// that has died ends the wait at once.
+// A starting daemon reads the descriptors as soon as a crowded machine gives it a processor. A
+// daemon that has died ends the wait at once.
 constexpr timeval kSendTimeout = {.tv_sec = 30, .tv_usec = 0};
 constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
-constexpr int64_t kLookMs = 200;  // between looks whether its socket is there
+constexpr int64_t kLookMs = 200;  // between checks whether its socket exists
 
 constexpr char kHelp[] =
     R"(geminid-holder: keeps what a daemon holds until the next daemon takes it; geminid starts it by itself
@@ -99,7 +99,7 @@ bool Parse(int argc, char** argv, CommandLine* line) {
   return argc % 2 == 1 && listener >= 0 && daemon >= 0 && !line->socket.empty();
 }
 
-// As many as this process may have: it keeps all that several daemons in a row had open.
+// The holder needs as many descriptors as several daemons in a row had open.
 void RaiseDescriptorLimit() {
   rlimit limit;
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -137,7 +137,7 @@ class Holder {
         WaitForDaemon();
       }
     }
-    // One that is told to end is met by nobody; another's socket may be there by then.
+    // After kFinish no daemon connects any more; another holder's socket may be there by then.
     if (!told_ && HasSocket()) (void)::unlink(socket_.c_str());
   }
 
@@ -148,7 +148,7 @@ class Holder {
     (void)::setsockopt(daemon_.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendTimeout, sizeof(kSendTimeout));
   }
 
-  // What is there may be another holder's by now.
+  // False: the socket is missing, or another holder's by now.
   bool HasSocket() const {
     struct stat now = {};
     return ::stat(socket_.c_str(), &now) == 0 && now.st_ino == file_.st_ino &&
@@ -175,7 +175,7 @@ class Holder {
     Leave();
   }
 
-  // Nothing is let go of: a daemon that speaks this version may come.
+  // Closes no stored descriptor: a daemon that speaks this version may come.
   void TellVersion(unsigned theirs) {
     (void)Send(daemon_, {.op = Op::kOtherVersion});
     std::fprintf(stderr,
@@ -196,7 +196,7 @@ class Holder {
     pollfd waiting[] = {{listener_.get(), POLLIN, 0}, {until_.get(), POLLIN, 0}};
     const int64_t left_ms = std::clamp<int64_t>(alone_until_ms_ - NowMs(), 0, kLookMs);
     (void)::poll(waiting, 2, static_cast<int>(left_ms));
-    // Whoever removed the socket, or its folder, wants nothing of it any more.
+    // If the socket or its folder was removed, nobody wants the descriptors any more.
     until_has_ended_ = waiting[1].revents != 0 || !HasSocket();
     if (waiting[0].revents == 0) return;
     base::UniqueFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));

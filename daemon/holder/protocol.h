@@ -1,21 +1,21 @@
-// What a daemon and its holder say to each other: messages of one size over a SOCK_SEQPACKET Unix
+// The protocol between a daemon and its holder: messages of one size over a SOCK_SEQPACKET Unix
 // socket, some of them with one descriptor (SCM_RIGHTS).
 //
 //   daemon                                  holder
-//     kPut NAME + descriptor  ------------>   keeps it; what had that name is closed
+//     kPut NAME + descriptor  ------------>   stores it; closes an earlier one of that name
 //     kRemove NAME            ------------>   closes it
 //     kList                   ------------>
-//                             <------------  kItem NAME + descriptor, for each it keeps
+//                             <------------  kItem NAME + descriptor, for each that is stored
 //                             <------------  kEnd, `count` of them
 //     kFinish                 ------------>   closes all, and ends
 //
-// Only kList is answered. What was sent is kept, even if the daemon dies before the holder has read
-// it.
+// Only kList is answered. A descriptor that was sent is stored, even if the daemon dies before the
+// holder has read the message.
 //
-// Magic, version and the size stay the same in all versions. A message of a version that the other
-// side does not know changes nothing there: a holder answers with kOtherVersion in its own version,
-// hangs up and holds what it has, for a daemon that speaks that version. So whoever learns of a
-// later version goes on speaking the one before.
+// Magic, version and size are the same in all versions. A message of an unknown version changes
+// nothing: a holder answers with kOtherVersion in its own version, hangs up, and holds its
+// descriptors for a daemon of that version. So a release that knows a later version must still
+// speak the one before.
 #ifndef GEMINID_DAEMON_HOLDER_PROTOCOL_H_
 #define GEMINID_DAEMON_HOLDER_PROTOCOL_H_
 
@@ -62,11 +62,11 @@ static_assert(sizeof(Wire) == 128);
 
 bool IsName(const std::string& name);
 
-// A name that is none makes a message that Decode refuses.
+// An invalid name makes a message that Decode refuses.
 Wire Encode(const Message& message);
-// From bytes that may be anything of any length; nothing where they are no message of this version.
+// `bytes` may be anything of any length; nullopt: they are no message of this version.
 std::optional<Message> Decode(std::span<const std::byte> bytes);
-// Of a message of any version; nothing where they are none.
+// The version of a message of any version; nullopt: `bytes` are no message.
 std::optional<uint16_t> VersionOf(std::span<const std::byte> bytes);
 
 }  // namespace geminid::holder

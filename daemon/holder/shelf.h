@@ -1,4 +1,4 @@
-// What a holder keeps: descriptors by name. It knows nothing of what they are.
+// The descriptors that a holder stores, by name. It does not know what they are.
 #ifndef GEMINID_DAEMON_HOLDER_SHELF_H_
 #define GEMINID_DAEMON_HOLDER_SHELF_H_
 
@@ -17,7 +17,7 @@ class Shelf {
   enum class Next { kGoOn, kList, kFinish, kRefuse };
 
   // Does what `message` asks, with the descriptor that came with it, if one did. kList: the caller
-  // sends items(). kRefuse, and nothing changed: it makes no sense.
+  // sends items(). kRefuse: the message makes no sense, and nothing has changed.
   Next Handle(const Message& message, base::UniqueFd descriptor) {
     const bool takes_one = message.op == Op::kPut;
     if (takes_one != descriptor.valid()) return Next::kRefuse;

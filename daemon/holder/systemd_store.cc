@@ -18,10 +18,10 @@ namespace {
 
 constexpr char kStoreVariable[] = "FDSTORE";
 constexpr char kNotifyVariable[] = "NOTIFY_SOCKET";
-// The service's own process; others inherit its variables, and are not listened to.
+// The service's own process. Others inherit its variables, but systemd does not listen to them.
 constexpr char kPidVariable[] = "SYSTEMD_EXEC_PID";
 
-// What systemd calls a descriptor that was never given a name.
+// False for the names that systemd gives to descriptors without one.
 bool IsNamed(const std::string& name) {
   return IsName(name) && name != "stored" && name != "unknown";
 }
@@ -71,8 +71,8 @@ absl::Status SystemdStore::Notify(const std::string& state, int fd) {
                    sent == 0 ? "there is no $NOTIFY_SOCKET" : std::strerror(-sent)));
 }
 
-// FDPOLL=0: a connection whose other end is closed is for the next daemon to notice. systemd keeps
-// several of one name: the older goes first.
+// FDPOLL=0: systemd keeps a connection whose other end is closed, so that the next daemon notices
+// it. systemd stores several descriptors of one name, the older first.
 absl::Status SystemdStore::Put(const std::string& name, int fd) {
   if (!IsNamed(name)) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is no name"));
   return Notify(absl::StrCat("FDSTORE=1\nFDPOLL=0\nFDNAME=", name), fd);

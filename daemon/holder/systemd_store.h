@@ -1,8 +1,8 @@
 // The store of a daemon that systemd started: its file descriptor store, sd_pid_notify_with_fds(3).
 //
-// The unit needs FileDescriptorStoreMax= and NotifyAccess=main. What the daemon had comes back as
-// $LISTEN_FDS and $LISTEN_FDNAMES when the unit is started again; on `systemctl stop` systemd
-// closes it, and so ends the sessions.
+// The unit needs FileDescriptorStoreMax= and NotifyAccess=main. The daemon's descriptors come back
+// as $LISTEN_FDS and $LISTEN_FDNAMES when the unit is started again. On `systemctl stop` systemd
+// closes them, and so ends the sessions.
 #ifndef GEMINID_DAEMON_HOLDER_SYSTEMD_STORE_H_
 #define GEMINID_DAEMON_HOLDER_SYSTEMD_STORE_H_
 
@@ -15,14 +15,14 @@
 
 namespace geminid::holder {
 
-// What systemd handed to this process ($LISTEN_FDS): what is in its store, and its sockets. Nothing
-// where it handed over nothing. Once, before other threads exist: it changes the environment.
+// The descriptors that systemd handed to this process ($LISTEN_FDS): those of its store, and its
+// sockets. Call it once, before other threads exist: it changes the environment.
 std::vector<KeptDescriptor> TakeHandedOver();
 
-// The one of that name, taken out of them; invalid: there is none.
+// Takes the descriptor of that name out of `*from`; invalid: there is none.
 base::UniqueFd TakeNamed(const std::string& name, std::vector<KeptDescriptor>* from);
 
-// What geminid.socket calls its listeners (FileDescriptorName=).
+// The names of geminid.socket's listeners (FileDescriptorName=).
 inline constexpr char kControlListener[] = "control-listener";
 inline constexpr char kAttachListener[] = "attach-listener";
 
@@ -35,7 +35,7 @@ class SystemdStore final : public DescriptorStore {
   absl::Status Put(const std::string& name, int fd) override;
   absl::Status Remove(const std::string& name) override;
   absl::StatusOr<std::vector<KeptDescriptor>> List() override;
-  // systemd decides: it may be starting the daemon again.
+  // Does nothing: systemd decides, and may be starting the daemon again.
   void Finish() override {}
   bool OutlivesStop() const override { return true; }
 

@@ -1,4 +1,4 @@
-// Memory that was promised and does not exist yet: the machine still calls it available.
+// Counts memory that is promised but not made yet: the machine still reports it as available.
 #ifndef GEMINID_DAEMON_MEMORY_ADMISSION_H_
 #define GEMINID_DAEMON_MEMORY_ADMISSION_H_
 
@@ -7,11 +7,11 @@
 
 namespace geminid::memory {
 
-// Lets at most as much memory be made at a time as there is. Without it, two calls that look at the
-// machine before either has touched a page are both told that there is room. Thread-safe.
+// Admits no more memory at a time than is available. Without it, two calls that look at the machine
+// before either has touched a page would both find room. Thread-safe.
 class Admission {
  public:
-  // Until it ends, `bytes` less what Made() was told of count as taken.
+  // Until it is destroyed, `bytes` less those passed to Made() count as taken.
   class Hold {
    public:
     Hold() = default;
@@ -19,7 +19,7 @@ class Admission {
     Hold& operator=(Hold&& other) noexcept;
     ~Hold() { End(); }
     explicit operator bool() const { return admission_ != nullptr; }
-    // So many bytes more exist now, and the machine knows it. Any thread.
+    // `bytes` more exist now, and the machine no longer calls them available. Any thread.
     void Made(uint64_t bytes);
 
    private:
@@ -30,8 +30,8 @@ class Admission {
     uint64_t bytes_ = 0;  // guarded by the admission's mutex
   };
 
-  // Nothing when `available_bytes`, less what is promised already and `headroom_bytes`, is too
-  // little. `available_bytes()` is called under the mutex, so that nobody comes in between.
+  // An empty Hold: `available_bytes()`, less promised bytes and `headroom_bytes`, is too little. It
+  // is called under the mutex, so that no other call comes in between.
   template <typename Available>
   Hold Admit(uint64_t bytes, uint64_t headroom_bytes, Available available_bytes) {
     const std::lock_guard lock(mutex_);

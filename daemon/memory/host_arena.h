@@ -14,18 +14,18 @@ namespace geminid::memory {
 
 class HostArena : public DeviceArena {
  public:
-  // All slabs or none, each with `options` but for its name and size, which are the arena's here;
-  // backed by memory as HostPool's are, with the same errors.
+  // Makes all slabs or none. `options` has the arena's name and size; each slab gets its own. Slabs
+  // are backed by memory as a HostPool is, with the same errors.
   static absl::StatusOr<std::unique_ptr<HostArena>> Create(const PoolOptions& options,
                                                            const os::Machine& machine);
 
-  // Of slabs that an earlier daemon made, in order.
+  // An arena of slabs that an earlier daemon made, in order.
   static std::unique_ptr<HostArena> Adopt(std::vector<HostPool> slabs);
 
   std::vector<Slab> slabs() const override;
   double populate_seconds() const override;
 
-  // At once, as HostPool's, whoever lives: of all slabs, whatever the first error is.
+  // Revokes all slabs at once, as HostPool does, even if the client lives or a slab fails.
   void Revoke(base::UniqueFd holder, std::function<void(absl::Status)> done) override;
 
  private:

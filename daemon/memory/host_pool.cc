@@ -27,7 +27,7 @@ namespace {
 // A thread takes this much at a time: small enough to share evenly and to notice a cancellation.
 constexpr uint64_t kPopulatePieceBytes = uint64_t{16} << 20;
 constexpr unsigned kMaxPopulateThreads = 16;
-// Left to the rest of the machine when a pool is about to take what is available.
+// Left to the rest of the machine when a pool takes all that is available.
 constexpr uint64_t kHeadroomBytes = uint64_t{64} << 20;
 
 bool HasRoom(uint64_t available_bytes, uint64_t bytes) {
@@ -38,8 +38,8 @@ std::string ByNode(const std::vector<os::NodeMemory>& nodes) {
   return nodes.size() > 1 ? absl::StrCat(" (", os::AvailableText(nodes), ")") : "";
 }
 
-// For ordinary pages what the machine has available; for reserved huge pages, which it has apart,
-// what the limits of cgroups leave.
+// For ordinary pages: the machine's available memory. For reserved huge pages, which are set apart:
+// the bytes that the limits of cgroups leave.
 uint64_t AvailableBytes(bool reserved) {
   if (!reserved) return base::AvailableMemoryBytes();
   return base::ReadOwnCgroupMemory().available_bytes.value_or(std::numeric_limits<uint64_t>::max());
@@ -89,8 +89,8 @@ absl::StatusOr<int> NodeFor(const PoolOptions& options, const std::vector<os::No
   return shm::kNoNumaNode;
 }
 
-// MADV_POPULATE_WRITE is of Linux 5.14. Touching instead would meet an exhausted cgroup with
-// SIGBUS, which this reports as an error.
+// MADV_POPULATE_WRITE needs Linux 5.14; before, each page is touched. In an exhausted cgroup
+// touching raises SIGBUS, where madvise reports an error.
 absl::Status PopulatePiece(std::byte* begin, uint64_t bytes) {
   if (base::RetryOnEintr([&] { return ::madvise(begin, bytes, MADV_POPULATE_WRITE); }) == 0) {
     return absl::OkStatus();
@@ -150,7 +150,7 @@ absl::Status Populate(const base::Mapping& mapping, const std::atomic<bool>* can
   try {
     for (uint64_t i = 0; i < helpers; ++i) threads.emplace_back(PopulateUntilDone, &work);
   } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch)
-    // The limit of processes is reached: it takes longer with fewer.
+    // The limit of processes is reached: fewer threads take longer.
   }
   PopulateUntilDone(&work);
   for (std::thread& thread : threads) thread.join();
@@ -206,7 +206,7 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   if (!mapping.ok() && reserved) {
     PoolOptions ordinary = options;
     ordinary.huge_pages = false;
-    hold = Admission::Hold();  // the other one needs it
+    hold = Admission::Hold();  // the retry needs it
     return Create(ordinary, machine);
   }
   if (!mapping.ok()) return mapping.status();

@@ -20,43 +20,43 @@ namespace geminid::memory {
 
 enum class Backing {
   kPopulated,  // every page exists from the start
-  kSparse,     // a page exists once it is touched, and if there is none left, the toucher dies
+  kSparse,     // a page exists once it is touched; if none is left, the toucher dies
 };
 
 struct PoolOptions {
-  std::string name;  // shown in /proc/<pid>/maps of whoever maps it
+  std::string name;  // shown in /proc/<pid>/maps of processes that map it
   uint64_t bytes = 0;
   int numa_node = shm::kNoNumaNode;  // kNoNumaNode: wherever the populating threads run
-  // On that node or not at all. Otherwise a pool that the node cannot hold lies on all of them.
+  // True: on that node or not at all. False: a pool that it cannot hold lies on all nodes.
   bool numa_strict = false;
   const os::Numa* numa = &os::SystemNuma();
   bool huge_pages = false;
   Backing backing = Backing::kPopulated;
   const std::atomic<bool>* cancelled = nullptr;  // may be null; true ends Create early
-  // What there is of reserved huge pages, or else of ordinary memory; empty: as the kernel says.
+  // The available bytes, of reserved huge pages or of ordinary memory; empty: as the kernel says.
   std::function<uint64_t(bool reserved)> available_bytes{};
-  Admission* admission = nullptr;  // of all that make memory on this machine; null: none else does
+  Admission* admission = nullptr;  // shared by all that make memory here; null: nobody else does
 };
 
-// A memfd of exactly the bytes asked for, which can only ever become smaller. Unless it is sparse,
-// all of them are backed by zeroed pages before Create returns: memory that was promised is there,
-// and training never waits for a first touch. Nothing of it is mapped here afterwards, so a client
-// that shrinks it hurts nobody else. Never used for another session: a forked child of a dead
-// client may still write to it, so pools are revoked and made anew.
+// A memfd of exactly the requested bytes, which can only become smaller. Unless it is sparse,
+// zeroed pages back all of it before Create returns: promised memory exists, and training never
+// waits for a first touch. It is not mapped here afterwards, so a client that shrinks it harms
+// nobody else. It is never used for another session, because a forked child of a dead client may
+// still write to it: pools are revoked and made anew.
 class HostPool {
  public:
-  // Populates with as many threads as pay (0.2 to 0.5 s/GiB with one). RESOURCE_EXHAUSTED when the
-  // machine, or with numa_strict the node, has less available than asked for, before anything is
-  // touched: memory that the kernel merely promises ends in the OOM killer. The message has the
-  // numbers of each node. CANCELLED when *cancelled became true.
+  // Populates with as many threads as help (0.2 to 0.5 s/GiB with one). RESOURCE_EXHAUSTED before
+  // anything is touched: the machine, or with numa_strict the node, has less available than asked
+  // for. Otherwise the OOM killer would strike. The message has the numbers of each node.
+  // CANCELLED: *cancelled became true.
   static absl::StatusOr<HostPool> Create(const PoolOptions& options, const os::Machine& machine);
 
-  // Takes over a pool that an earlier daemon made. INVALID_ARGUMENT when it is none: it could grow,
-  // or has no bytes, because it was revoked.
+  // Takes over a pool that an earlier daemon made. INVALID_ARGUMENT: it is none, because it could
+  // grow, or has no bytes since it was revoked.
   static absl::StatusOr<HostPool> Adopt(base::UniqueFd fd);
 
-  // Gives the memory back to the kernel, whoever still has a descriptor or a mapping of it: see
-  // base::Revoke. Dropping the pool without it leaves the memory to those.
+  // Gives the memory back to the kernel, even if processes have descriptors or mappings of it: see
+  // base::Revoke. Destroying the pool alone leaves the memory to those processes.
   absl::Status Revoke() const { return base::Revoke(fd_); }
 
   const base::UniqueFd& fd() const { return fd_; }
@@ -79,11 +79,11 @@ class HostPool {
 // free.
 bool FitsHugePages(uint64_t bytes, const os::HugePages& pages);
 
-// What pools of ordinary pages may still take of this machine, or of the cgroup of this process.
+// The bytes that pools of ordinary pages may still take of this machine, or of its cgroup.
 uint64_t BytesForPools();
 
-// Local ranks in blocks: rank r of R on N nodes is on node r * N / R. kNoNumaNode where there is
-// one node only, or `local_ranks` is 0: unknown.
+// Local ranks in blocks: rank r of R on N nodes is on node r * N / R. kNoNumaNode: there is one
+// node only, or `local_ranks` is 0 (unknown).
 int NodeOfLocalRank(int local_rank, int local_ranks, const std::vector<os::NodeMemory>& nodes);
 
 }  // namespace geminid::memory

@@ -14,12 +14,12 @@
 
 namespace geminid::memory {
 
-// Owns the memory and both of its descriptors. The client writes into client() and commit() at any
-// time and whatever it likes: read each field once, then check it.
+// Owns the memory and its descriptors. The client may write anything into the client and commit
+// segments at any time: read each field once, then check it.
 class SessionSegments {
  public:
-  // `commit`: a predecessor's, whose content counts; invalid: a new one. INVALID_ARGUMENT when its
-  // size or seals are not what Create made.
+  // `commit`: the previous client's, whose content stays; invalid: a new one. INVALID_ARGUMENT when
+  // its size or seals are not what Create made.
   static absl::StatusOr<SessionSegments> Create(shm::SessionId session, uint64_t daemon_epoch,
                                                 base::UniqueFd commit = base::UniqueFd());
   // Takes over the segments of a session from an earlier daemon; clients see the new epoch.
@@ -29,12 +29,12 @@ class SessionSegments {
   static absl::StatusOr<SessionSegments> Adopt(shm::SessionId session, base::UniqueFd&& state,
                                                base::UniqueFd&& client, base::UniqueFd&& commit,
                                                uint64_t daemon_epoch);
-  // What they hold at most.
+  // The most memory that the segments of a session take.
   static uint64_t Bytes();
 
-  // Gives the pages back to the kernel but for the state's first, which says that the session is
-  // gone: for one that has ended, whose client may keep the descriptors as long as it likes. Pages
-  // that it brings back are its own.
+  // For a session that has ended, whose client may still have the descriptors. Gives the pages back
+  // to the kernel, except the state's first, which says that the session is gone. Pages that the
+  // client touches again are its own.
   void Discard() const;
 
   shm::StateSegment* state() const {
@@ -46,7 +46,7 @@ class SessionSegments {
 
   // For the client: the state segment cannot be mapped writable.
   const base::UniqueFd& state_fd() const { return state_read_only_; }
-  // For the daemon's successor, which writes it.
+  // For the next daemon, which writes it.
   const base::UniqueFd& writable_state_fd() const { return state_; }
   const base::UniqueFd& client_fd() const { return client_; }
   const base::UniqueFd& commit_fd() const { return commit_; }

@@ -12,11 +12,11 @@
 
 namespace geminid::metrics {
 
-// Thread-safe. Cost of Add: a short mutex, logarithmic in the methods.
+// Thread-safe. Add takes a mutex briefly; its cost is logarithmic in the number of methods.
 class CallTimes {
  public:
-  // `path`: gRPC's, such as "/geminid.v1.ChunkService/Allocate"; its label is
-  // "ChunkService/Allocate". Of more than kMaxMethods the further ones are not counted.
+  // `path` is gRPC's, such as "/geminid.v1.ChunkService/Allocate"; the method's label is then
+  // "ChunkService/Allocate". After kMaxMethods methods, calls of further ones are not counted.
   void Add(const std::string& path, core::Duration took, absl::StatusCode code);
   std::map<std::string, CallReading> Read() const;
 

@@ -1,7 +1,7 @@
-// Every metric of the daemon: name, type, labels, and at most how many series.
+// Every metric of the daemon: its name, type and labels, and the most series that it can have.
 //
-// docs/metrics.md is the same table for people; a test compares the two. Names are an interface:
-// changing one is a change that users must be told of.
+// docs/metrics.md shows people the same table; a test compares the two. The names are an interface:
+// users must be told when one changes.
 #ifndef GEMINID_DAEMON_METRICS_CATALOGUE_H_
 #define GEMINID_DAEMON_METRICS_CATALOGUE_H_
 
@@ -17,14 +17,14 @@
 namespace geminid::metrics {
 
 inline constexpr size_t kMostLabels = 7;
-// Tenants with series of their own, those that hold most; the others are summed as "other".
+// The tenants that hold most have series of their own; all other tenants are summed as "other".
 inline constexpr size_t kMaxTenantSeries = 64;
-// Of the control plane. A call of any other method counts nowhere.
+// Methods of the control plane. Once so many have been called, further methods are not counted.
 inline constexpr size_t kMaxMethods = 40;
-// gRPC's status codes but OK.
+// All status codes of gRPC except OK.
 inline constexpr size_t kErrorCodes = 16;
 
-// Series = fixed + per_device * devices. A histogram's buckets, sum and count are a series each.
+// Series = fixed + per_device * devices. Each bucket, the sum and the count of a histogram is one.
 struct MostSeries {
   size_t fixed = 1;
   size_t per_device = 0;
@@ -33,11 +33,11 @@ struct MostSeries {
 enum class MetricType { kCounter, kGauge, kHistogram };
 const char* Name(MetricType type);
 
-// `help` is a sentence. A label whose value is empty is left out of a series.
+// `help` is a sentence. A series leaves out labels whose value is empty.
 struct Metric {
   const char* name;
   MetricType type;
-  std::array<const char*, kMostLabels> labels{};  // null: no further one
+  std::array<const char*, kMostLabels> labels{};  // null: no label
   MostSeries most{};
   const char* help;
 };
@@ -48,13 +48,13 @@ inline constexpr auto kHistogram = MetricType::kHistogram;
 
 // --- how the series are counted ------------------------------------------------------------------
 inline constexpr size_t kKinds = static_cast<size_t>(shm::kLastChunkKind);
-inline constexpr size_t kTransferCauses = core::kCauses - 1;  // kNone is none
+inline constexpr size_t kTransferCauses = core::kCauses - 1;  // kNone is no cause
 inline constexpr size_t kOfHistogram = core::TimeHistogram::kRanges + 2;
 inline constexpr size_t kRefusalSeries = 2 * (core::Refusals::kMostRows + 32);
 inline constexpr size_t kSessionSeries = kMaxSessionSeries + 1;
-// Host memory and, where there is one, disk.
+// Host memory and the disk, if the node has one.
 inline constexpr size_t kTiersOfNoDevice = 2;
-// A session has host memory and one device; "other" may have every device.
+// A session uses host memory and one device; the sessions summed as "other" may use every device.
 inline constexpr MostSeries kPerSessionAndTier = {2 * kMaxSessionSeries + 1, 1};
 inline constexpr MostSeries kPerSessionTierAndKind = {kKinds * (2 * kMaxSessionSeries + 1), kKinds};
 inline constexpr MostSeries kPerTenantAndTier = {kTiersOfNoDevice * (kMaxTenantSeries + 1),
@@ -281,7 +281,7 @@ inline constexpr Metric kPlanBound = {
     {kSessionSeries},
     "Host-to-device bytes per iteration that no plan for the same trace can go "
     "below."};
-// Registered, refused by the driver, and waiting.
+// Its states are: registered, refused by the driver, and waiting.
 inline constexpr size_t kRegistrationStates = 3;
 inline constexpr Metric kRegistrationBytes = {
     "geminid_client_registration_bytes",
@@ -430,7 +430,7 @@ inline constexpr Metric kGpuFaults = {
     {0, 3},
     "1 where it is so, else 0: retired_pages_pending, row_remap_pending, row_remap_failed; none "
     "where the driver does not say."};
-// As many as are told apart (gpus/gpu_health.h).
+// The daemon tells so many Xids apart (gpus/gpu_health.h).
 inline constexpr size_t kXidSeries = 32;
 inline constexpr Metric kGpuXids = {"geminid_gpu_xids_total",
                                     kCounter,
@@ -471,7 +471,7 @@ inline constexpr Metric kRefused = {
     {kRefusalSeries},
     "Times a tenant wanted more than a limit gives it, and was refused or had to wait."};
 
-// --- the process: named by the convention of Prometheus' client libraries ------------------------
+// --- the process: names follow the convention of Prometheus' client libraries --------------------
 inline constexpr Metric kCpu = {
     "process_cpu_seconds_total", kCounter, {}, {1}, "User and system time."};
 inline constexpr Metric kStart = {
@@ -485,7 +485,7 @@ inline constexpr Metric kMaxFds = {
     "process_max_fds", kGauge, {}, {1}, "Most descriptors that may be open."};
 inline constexpr Metric kThreads = {"process_threads", kGauge, {}, {1}, "Threads."};
 
-// All of them, in the order of the page.
+// All metrics, in the order of the page.
 std::span<const Metric* const> Catalogue();
 
 }  // namespace geminid::metrics

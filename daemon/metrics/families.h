@@ -12,12 +12,12 @@ namespace geminid::metrics {
 // The text of the page.
 std::string TextPage(const Reading& reading);
 
-// Its parts, in files of their own.
+// Parts of the page, each in a file of its own.
 void AddMemory(const Reading& reading, Page* page);
 void AddTenants(const Reading& reading, Page* page);
 void AddSessions(const Reading& reading, Page* page);
 
-// The values of the labels `tier` and `device`: the second is that of the device tier alone.
+// Values of the labels `tier` and `device`; `device` is empty unless the tier is the device tier.
 std::string TierLabel(const core::Account& account);
 std::string DeviceLabel(const core::Account& account);
 

@@ -1,4 +1,4 @@
-// Memory of the tiers, and of the tenants.
+// Metrics of the memory of tiers and tenants.
 #include <functional>
 #include <map>
 #include <set>
@@ -9,12 +9,12 @@
 namespace geminid::metrics {
 namespace {
 
-// A tier that the daemon does not have is no tier without memory.
+// False for a tier that the daemon does not have: such a tier is left out, not shown with 0 bytes.
 bool Exists(const core::AccountTotals& totals) { return totals.capacity_bytes > 0; }
 
 using BytesByTenant = std::map<std::string, uint64_t>;
 
-// The tenants that have series of their own: those with most of anything. The others are "other".
+// The tenants with series of their own: those that hold most. All others are shown as "other".
 class Names {
  public:
   explicit Names(const BytesByTenant& held) {

@@ -1,4 +1,4 @@
-// What each rank holds, waits and moves.
+// Metrics of sessions: memory held, time waited and bytes moved by each rank.
 #include <map>
 #include <tuple>
 #include <utility>
@@ -40,7 +40,7 @@ void AddCounts(const Series& series, Page* page) {
   }
 }
 
-// Several sessions may be one series, "other": what they hold is summed first.
+// Several sessions may share the series "other", so all values are summed by series first.
 void AddHeld(const Reading& reading, Page* page) {
   const auto& series = reading.counted.series;
   std::map<std::pair<size_t, core::Account>, uint64_t> bytes;
@@ -70,7 +70,7 @@ void AddHeld(const Reading& reading, Page* page) {
   }
 }
 
-// Numbers of several sessions have no sum: those in "other" are not shown.
+// A sum over several sessions would mean nothing here, so sessions in "other" are not shown.
 void AddBatches(const Reading& reading, Page* page) {
   for (const SessionReading& session : reading.sessions) {
     const auto found = reading.counted.of_session.find(session.id);

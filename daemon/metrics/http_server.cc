@@ -63,7 +63,7 @@ absl::StatusOr<base::UniqueFd> Listen(const std::string& host, uint16_t port) {
   const std::string where = absl::StrCat("the metrics address ", host, ":", port);
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
-  // Numbers only: looking up a name would block, and would depend on the network.
+  // Accepts only numeric addresses: looking up a name would block and depend on the network.
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
   AddressInfo info;
   if (const int error =
@@ -132,7 +132,7 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::OnConnection(base::UniqueFd fd) {
-  // The oldest has had its chance.
+  // With too many connections, the oldest is closed: it has had its chance.
   if (connections_.size() >= kMaxConnections) Close(connections_.begin()->first);
   const uint64_t id = next_connection_++;
   absl::StatusOr<os::EventLoop::WatchId> watch =

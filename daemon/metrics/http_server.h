@@ -1,7 +1,7 @@
-// A very small HTTP server for a few pages, on an event loop's thread.
+// A very small HTTP server for a few pages. It runs on the thread of an event loop.
 //
-// Not prometheus::Exposer: its destructor takes up to two seconds, and a port in use is an
-// exception.
+// prometheus::Exposer is not used: its destructor takes up to two seconds, and it throws when the
+// port is in use.
 #ifndef GEMINID_DAEMON_METRICS_HTTP_SERVER_H_
 #define GEMINID_DAEMON_METRICS_HTTP_SERVER_H_
 
@@ -23,7 +23,7 @@ namespace geminid::metrics {
 
 inline constexpr size_t kMaxConnections = 32;
 inline constexpr size_t kMaxRequestBytes = 8192;
-// From connection to the last byte of the answer.
+// Longest time from a client's connection to the last byte of its answer.
 inline constexpr int64_t kConnectionNanoseconds = 10'000'000'000;
 
 struct HttpResponse {
@@ -33,26 +33,26 @@ struct HttpResponse {
   std::string body;
 };
 
-// Answers GET and HEAD with what `handler` says of the path, one request per connection, and
-// closes. Everything else is refused. Belongs to the event loop's thread.
+// Answers one GET or HEAD request per connection with what `handler` returns for the path, then
+// closes the connection. Refuses every other request. Belongs to the event loop's thread.
 class HttpServer {
  public:
   using Handler = std::function<HttpResponse(const std::string& path)>;
 
-  // Listens on a numeric IPv4 or IPv6 address; port 0 takes any free one. UNAVAILABLE when the port
-  // is in use.
+  // Listens on a numeric IPv4 or IPv6 address; with port 0, on any free port. Returns UNAVAILABLE
+  // if the port is in use.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Create(const std::string& host, uint16_t port,
                                                             os::EventLoop* loop, Handler handler);
-  // Listens on a Unix socket at a free path, whose file gets exactly `mode`.
+  // Listens on a Unix socket. Its path must be free; the socket file gets exactly `mode`.
   static absl::StatusOr<std::unique_ptr<HttpServer>> CreateUnix(const std::string& path,
                                                                 mode_t mode, os::EventLoop* loop,
                                                                 Handler handler);
   ~HttpServer();
 
-  // Where it listens, as "127.0.0.1:9464" or "unix:/run/x.http".
+  // The address that it listens on, such as "127.0.0.1:9464" or "unix:/run/x.http".
   const std::string& address() const { return address_; }
 
-  // Closes connections that took too long, and accepts again after the descriptors had run out.
+  // Closes connections that took too long. Accepts again if descriptors had run out before.
   void Expire(int64_t now_nanoseconds);
   std::optional<int64_t> NextDeadline() const;
 
@@ -73,7 +73,7 @@ class HttpServer {
                                                            Handler handler);
   void OnConnection(base::UniqueFd fd);
   void OnEvent(uint64_t id);
-  bool Read(Connection* connection);  // false: close
+  bool Read(Connection* connection);  // false: the caller closes the connection
   bool Write(Connection* connection);
   void Close(uint64_t id);
 
@@ -85,7 +85,7 @@ class HttpServer {
   std::map<uint64_t, Connection> connections_;  // in the order of their deadlines
 };
 
-// The answer to a complete request, as bytes. For tests and fuzzing.
+// Returns the bytes of the answer to one complete request. For tests and fuzzing.
 std::string Respond(const std::string& request, const HttpServer::Handler& handler);
 
 }  // namespace geminid::metrics

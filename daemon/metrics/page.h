@@ -1,4 +1,4 @@
-// One page of Prometheus' text format, version 0.0.4, collected metric by metric.
+// One page in Prometheus' text format, version 0.0.4. Callers add metrics one by one.
 #ifndef GEMINID_DAEMON_METRICS_PAGE_H_
 #define GEMINID_DAEMON_METRICS_PAGE_H_
 
@@ -13,16 +13,16 @@
 
 namespace geminid::metrics {
 
-// The values of a metric's labels, in its order; those at the end that are empty may be left out.
+// Values of a metric's labels, in the metric's order. Empty values at the end may be left out.
 using LabelValues = std::vector<std::string>;
 
 class Page {
  public:
   Page();
-  // Only metrics of the catalogue, and no series twice.
+  // Accepts only metrics of the catalogue. The caller adds no series twice.
   void Add(const Metric& metric, const LabelValues& labels, double value);
   void Add(const Metric& metric, const LabelValues& labels, const core::TimeHistogram& times);
-  // In the order of the catalogue, and without metrics that have no series.
+  // The text, in the order of the catalogue. Metrics without a series are left out.
   std::string ToText() const;
 
  private:

@@ -12,7 +12,7 @@
 namespace geminid::metrics {
 namespace {
 
-// proc(5): fields of /proc/self/stat, counted from 1; the second one is in parentheses.
+// proc(5): numbers of fields in /proc/self/stat, from 1; the second field is in parentheses.
 constexpr size_t kFieldsBeforeRest = 2;
 constexpr size_t kThreadsField = 20;
 constexpr size_t kStartTimeField = 22;
@@ -49,7 +49,7 @@ void ReadStat(ProcessReading* reading) {
 }
 
 std::optional<uint64_t> CountOpenFds() {
-  // Since Linux 6.2 the folder's size is their number: no look at each of thousands.
+  // Since Linux 6.2 the folder's size is the number of descriptors, so none need be listed.
   struct stat facts = {};
   if (::stat("/proc/self/fd", &facts) == 0 && facts.st_size > 0) {
     return static_cast<uint64_t>(facts.st_size);
@@ -59,7 +59,7 @@ std::optional<uint64_t> CountOpenFds() {
   uint64_t count = 0;
   while (const dirent* entry = ::readdir(folder)) count += entry->d_name[0] == '.' ? 0 : 1;
   ::closedir(folder);
-  return count - 1;  // the folder's own
+  return count - 1;  // opendir's own descriptor
 }
 
 double Seconds(const timeval& time) {

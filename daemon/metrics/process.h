@@ -1,4 +1,4 @@
-// What the kernel says about this process.
+// Numbers that the kernel has about this process.
 #ifndef GEMINID_DAEMON_METRICS_PROCESS_H_
 #define GEMINID_DAEMON_METRICS_PROCESS_H_
 
@@ -6,7 +6,7 @@
 
 namespace geminid::metrics {
 
-// Reads /proc/self. What cannot be read is left out.
+// Reads /proc/self. Leaves out every number that it cannot read.
 ProcessReading ReadProcess();
 
 }  // namespace geminid::metrics

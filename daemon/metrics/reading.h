@@ -1,4 +1,4 @@
-// Everything that one page of metrics is made of, as plain values.
+// All values that one page of metrics is made from.
 #ifndef GEMINID_DAEMON_METRICS_READING_H_
 #define GEMINID_DAEMON_METRICS_READING_H_
 
@@ -30,13 +30,13 @@ struct SessionReading {
   shm::DeviceIndex device{};
   uint64_t host_bytes = 0;
   uint64_t device_bytes = 0;
-  uint64_t disk_file_bytes = 0;  // as its client says
-  shm::BatchNumbers batch{};     // likewise
+  uint64_t disk_file_bytes = 0;  // as the session's client reports
+  shm::BatchNumbers batch{};     // as the session's client reports
   std::optional<PlanReading> plan{};
   std::optional<shm::HostRegistration> registration{};
 };
 
-// Nothing where the kernel did not say.
+// A value is absent where the kernel did not tell it.
 struct ProcessReading {
   double cpu_seconds = 0;
   std::optional<double> start_time_seconds{};
@@ -55,24 +55,24 @@ struct DeviceReading {
 
 struct GpuReading {
   uint32_t device = 0;
-  bool serving = false;  // its agent
+  bool serving = false;  // whether the GPU's agent serves
   uint32_t restarts = 0;
   uint64_t total_bytes = 0;  // 0: the agent has not said
   uint64_t free_bytes = 0;
   uint64_t slab_bytes = 0;
   std::string health = "unknown";  // one of kGpuHealths
-  // Nothing where the driver does not say.
-  std::optional<uint64_t> uncorrected_errors{};  // since it was loaded
+  // These are absent where the driver does not report them.
+  std::optional<uint64_t> uncorrected_errors{};  // since the driver was loaded
   std::optional<uint64_t> uncorrected_errors_ever{};
   std::optional<bool> retired_pages_pending{};
   std::optional<bool> row_remap_pending{};
   std::optional<bool> row_remap_failed{};
-  std::map<uint32_t, uint64_t> xids{};  // how often each came
+  std::map<uint32_t, uint64_t> xids{};  // count by Xid number
 };
 inline constexpr std::array<const char*, 4> kGpuHealths = {"healthy", "degraded", "unhealthy",
                                                            "unknown"};
 
-// Of one tenant on one account.
+// One tenant on one account.
 struct TenantReading {
   std::string tenant;
   core::Account account;
@@ -86,7 +86,7 @@ struct UsedOfLimit {
   uint64_t limit = 0;
 };
 
-// From a daemon before this one.
+// Sessions that this daemon took over from an earlier daemon.
 struct TakeOverReading {
   uint64_t sessions = 0;
   uint64_t lost = 0;
@@ -97,13 +97,13 @@ struct JobsReading {
   std::map<core::JobState, uint64_t> by_state;
   std::optional<double> oldest_wait_timestamp_seconds{};
   core::JobCounters counters;
-  uint64_t ranks_changed = 0;  // to share the node
+  uint64_t ranks_changed = 0;  // by the daemon, to share the node
   uint64_t ranks_not_changed = 0;
 };
 
 struct CallReading {
   core::TimeHistogram seconds;
-  std::map<std::string, uint64_t> errors;  // by the name of the code
+  std::map<std::string, uint64_t> errors;  // by the name of the status code
 };
 
 enum class DaemonPhase { kServing, kDrained, kStopping };
@@ -136,7 +136,7 @@ struct Reading {
   std::vector<DeviceReading> devices;  // by index
   std::vector<GpuReading> gpus;
   core::EngineCounters counters;
-  std::map<std::string, CallReading> calls;  // by method
+  std::map<std::string, CallReading> calls;  // by the method's label
   std::vector<core::Refusals::Row> refusals;
 };
 

@@ -6,7 +6,7 @@
 namespace geminid::metrics {
 namespace {
 
-// Clients may say anything, and a sum that began again at 0 would be a counter that falls.
+// Clients may report anything. A sum that overflowed would be a counter that falls.
 void AddTo(uint64_t* sum, uint64_t value) {
   const uint64_t most = std::numeric_limits<uint64_t>::max();
   *sum = *sum > most - value ? most : *sum + value;
@@ -102,7 +102,7 @@ SessionCounters::Entries::iterator SessionCounters::YoungestOfTheLargest(
     if (!it->second.own) continue;
     Held& held = by_tenant[it->second.series.labels.tenant];
     ++held.count;
-    held.youngest = it;  // sessions are numbered in the order of their coming
+    held.youngest = it;  // session ids rise in the order of attaching
   }
   const auto mine = by_tenant.find(newcomer);
   const size_t least = (mine == by_tenant.end() ? 0 : mine->second.count) + 2;
@@ -112,7 +112,7 @@ SessionCounters::Entries::iterator SessionCounters::YoungestOfTheLargest(
   return most->second.youngest;
 }
 
-// False if nobody has to give up a series for that tenant.
+// False if no session has to give up its series for this tenant.
 bool SessionCounters::MakeRoom(const std::string& tenant) {
   if (const auto ended = FirstToEnd(); ended != sessions_.end()) {
     AddTo(&folded_, ended->second.series.counts);

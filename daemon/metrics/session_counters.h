@@ -1,5 +1,5 @@
-// The counters of sessions, which outlive their sessions: what was counted once is never taken
-// back.
+// The counters of sessions. They outlive their sessions, so that no count that was once shown is
+// ever taken back.
 #ifndef GEMINID_DAEMON_METRICS_SESSION_COUNTERS_H_
 #define GEMINID_DAEMON_METRICS_SESSION_COUNTERS_H_
 
@@ -17,7 +17,7 @@
 
 namespace geminid::metrics {
 
-// So many sessions have a series of their own; the others count as one, "other".
+// So many sessions have series of their own; the others are summed as one, "other".
 inline constexpr size_t kMaxSessionSeries = 256;
 
 struct SessionLabels {
@@ -33,27 +33,27 @@ SessionLabels OtherSessions();
 using StallTimes = std::array<uint64_t, shm::kStallCauses>;
 
 struct SessionCounts {
-  StallTimes stalls{};  // as its client counts them
-  uint64_t queued = 0;  // nanoseconds that it waited for admission, likewise
-  uint64_t steps = 0;   // likewise
+  StallTimes stalls{};  // as the session's client counts them
+  uint64_t queued = 0;  // nanoseconds of waiting for admission, as the client counts them
+  uint64_t steps = 0;   // as the client counts them
   std::array<uint64_t, core::kDirections> transfer_bytes{};
-  std::array<uint64_t, 2> disk_bytes{};  // from and to disks, as its client counts them
+  std::array<uint64_t, 2> disk_bytes{};  // read and written on disks, as the client counts them
 };
 
-// A session has one series: its own while there is room for it, else "other". Whose series goes
-// when there is no room: that of the session that ended first; then, so that no tenant keeps the
-// others out, the youngest of the tenant that has most, if that has at least two more than the
-// newcomer's. What goes counts in "other" from then on, so that the sum over all series never
-// falls. Not thread-safe.
+// Every session counts in one series: its own if there is room for it, otherwise "other". Without
+// room, a newcomer takes the series of the session that ended first. If none has ended, it takes
+// the youngest series of the tenant that has most, so that no tenant keeps others out. That tenant
+// must have at least two more than the newcomer's tenant. A session that lost its series counts in
+// "other", so the sum of all series never falls. Not thread-safe.
 class SessionCounters {
  public:
-  // What is known of the session now. Its client may say anything: what is less than before is not
-  // believed, nor a wait that is longer than `age_nanoseconds`, for which this client has been
-  // attached. Where the bytes that the daemon itself has counted are fewer than before, another
-  // client has taken the session over, and all its counts are added to those before.
+  // Takes the session's present counts. A client may report anything: lower counts than before are
+  // ignored, and waits are cut to `age_nanoseconds`, the time this client has been attached. If the
+  // daemon's own byte counts fell, another client has taken the session over. Its counts are then
+  // added to those of the earlier clients.
   void Update(shm::SessionId session, const SessionLabels& labels, const SessionCounts& counts,
               uint64_t age_nanoseconds);
-  // The session is gone, after a last Update. Its series stays until its place is needed.
+  // Call it after a session's last Update. Its series stays until another one needs the place.
   void End(shm::SessionId session);
 
   struct Series {
@@ -61,27 +61,27 @@ class SessionCounters {
     SessionCounts counts;
   };
   struct Reading {
-    // Those of sessions in the order in which they were first seen; then "other", if it has any.
+    // Series of sessions in the order of their ids; then "other", if anything counts in it.
     std::vector<Series> series;
-    std::map<shm::SessionId, size_t> of_session;  // which of them; those that ended included
+    std::map<shm::SessionId, size_t> of_session;  // index in `series`; ended sessions included
   };
   Reading Read() const;
 
  private:
   struct Entry {
     Series series;
-    SessionCounts earlier;  // of clients before this one
-    SessionCounts latest;   // of this one, as it was given
-    bool own = false;       // has a series of its own
-    uint64_t ended = 0;     // order of ending; 0: not ended
+    SessionCounts earlier;  // of the session's earlier clients
+    SessionCounts latest;   // of its present client, without what was not believed
+    bool own = false;       // whether it has a series of its own
+    uint64_t ended = 0;     // position in the order of endings; 0: not ended
   };
   using Entries = std::map<shm::SessionId, Entry>;
   bool MakeRoom(const std::string& tenant);
   Entries::iterator FirstToEnd();
   Entries::iterator YoungestOfTheLargest(const std::string& newcomer);
 
-  Entries sessions_;      // those with a series, and those that count in other
-  SessionCounts folded_;  // of sessions that are in no entry any more
+  Entries sessions_;      // sessions with a series, and live ones that count in "other"
+  SessionCounts folded_;  // of sessions without an entry in sessions_
   bool has_other_ = false;
   size_t own_count_ = 0;
   uint64_t endings_ = 0;

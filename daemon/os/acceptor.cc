@@ -15,7 +15,7 @@ namespace geminid::os {
 namespace {
 
 constexpr int kAcceptsPerEvent = 64;
-// When no descriptor is left for a connection, asking again at once would only spin.
+// When no descriptor is left for a connection, trying again at once would only spin.
 constexpr int64_t kPauseNanoseconds = 100'000'000;
 
 }  // namespace

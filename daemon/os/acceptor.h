@@ -1,4 +1,4 @@
-// A listener on the event loop that comes through times without descriptors.
+// A listener on the event loop that survives times without free descriptors.
 #ifndef GEMINID_DAEMON_OS_ACCEPTOR_H_
 #define GEMINID_DAEMON_OS_ACCEPTOR_H_
 
@@ -26,9 +26,9 @@ class Acceptor {
                                                           OnConnection on_connection);
   ~Acceptor();
 
-  // Accepts again, a while after no descriptor was left.
+  // Accepts again, some time after the descriptors had run out.
   void Expire(int64_t now_nanoseconds);
-  // When Expire has something to do next.
+  // When to call Expire next.
   std::optional<int64_t> NextDeadline() const;
 
  private:
@@ -47,15 +47,15 @@ class Acceptor {
   const OnConnection on_connection_;
   EventLoop::WatchId watch_ = 0;
   int64_t again_at_ = 0;  // 0: accepting
-  bool told_ = false;     // that it pauses
+  bool told_ = false;     // the pause is logged
 };
 
 // How many descriptors this process may have open at once.
 int MaxDescriptors();
-// Those kept from clients, for the operator's own connections and for what the daemon itself opens.
+// Descriptors reserved for the operator's own connections and for what the daemon itself opens.
 int ReservedDescriptors();
 // The kernel hands out the lowest free number, so the number of a new descriptor says how many are
-// in use at least. True when it came from the reserve: whoever it was for must be refused.
+// in use at least. True: it came from the reserve, so its client must be refused.
 bool IsFromReserve(const base::UniqueFd& newest);
 
 }  // namespace geminid::os

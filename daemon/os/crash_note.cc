@@ -10,8 +10,8 @@ constexpr int kFatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 std::atomic<std::atomic<uint64_t>*> note{nullptr};
 static_assert(std::atomic<std::atomic<uint64_t>*>::is_always_lock_free);
 
-// The handler is gone by then (SA_RESETHAND): what faulted faults again, and abort() raises again.
-// What another process sent is sent again.
+// The handler is reset before it runs (SA_RESETHAND). Afterwards the faulting instruction faults
+// again, and abort() raises again. A signal that another process sent is raised again here.
 void OnFatalSignal(int signal, siginfo_t* info, void*) {
   if (std::atomic<uint64_t>* const word = note.load()) word->store(1);
   if (info->si_code <= 0) (void)::raise(signal);

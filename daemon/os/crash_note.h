@@ -1,4 +1,4 @@
-// Notes for a successor that this process crashed: that it ended by its own fault, and not because
+// Tells the next daemon that this process crashed: that it ended by its own fault, and not because
 // somebody killed it.
 #ifndef GEMINID_DAEMON_OS_CRASH_NOTE_H_
 #define GEMINID_DAEMON_OS_CRASH_NOTE_H_
@@ -8,13 +8,13 @@
 
 namespace geminid::os {
 
-// From now on a signal that tells of a fault, or that a watchdog sends (SIGSEGV, SIGBUS, SIGILL,
-// SIGFPE, SIGABRT), first stores 1 into the word of the last CrashNote, if it lives. Then it ends
-// the process as ever. A signal that somebody handles already is left to him. A stack that
-// overflows is not noted: the handler has no other.
+// From now on a signal of a fault or of a watchdog (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT) first
+// stores 1 into the word of the last CrashNote, if that lives. Then it ends the process as usual.
+// Signals that have a handler keep it. A stack overflow is not noted, because this handler has no
+// stack of its own.
 void WatchForCrashes();
 
-// Where to. The word, which other processes see, outlives this; null: nowhere.
+// The word to store into. Other processes see it, and it must outlive this object; null: none.
 class CrashNote {
  public:
   explicit CrashNote(std::atomic<uint64_t>* word);

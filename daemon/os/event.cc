@@ -47,7 +47,7 @@ absl::StatusOr<WakeUp> CreateWakeUp() {
     return base::SystemError(errno, "socketpair", "a wake-up");
   }
   WakeUp wake_up = {base::UniqueFd(ends[0]), base::UniqueFd(ends[1])};
-  // The kernel takes its least: a few unread wake-ups are as good as one.
+  // The kernel rounds this up to its least: a few unread wake-ups are as good as one.
   const int least = 1;
   if (::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least)) != 0 ||
       ::shutdown(ends[0], SHUT_RD) != 0) {

@@ -19,17 +19,17 @@ void Signal(const base::UniqueFd& event);
 // Makes `event` unreadable again until the next Signal.
 void Clear(const base::UniqueFd& event);
 
-// Two ends of a one-way wake-up between processes that do not trust each other. Each end has flags
-// of its own. An eventfd has not: whoever holds it can make the other's write block. A pipe is no
-// better: its lock is held while the kernel reads the writer's memory, which may be slow.
+// Two ends of a one-way wake-up between processes that do not trust each other. Each end has its
+// own file flags. An eventfd's flags are shared, so one side can make the other's write block. A
+// pipe's lock is held while the kernel reads the writer's memory, which may be slow.
 struct WakeUp {
   base::UniqueFd ours;    // see Wake
   base::UniqueFd theirs;  // readable after Wake; non-blocking; nothing can be sent back over it
 };
 absl::StatusOr<WakeUp> CreateWakeUp();
-// Makes the other end readable, if it is not so already. Any thread; never blocks, but the kernel
-// goes through all that wait at the other end, while it lets nothing else use that processor: a
-// million epoll entries take it 64 ms.
+// Makes the other end readable, if it is not already. Any thread; never blocks. But the kernel
+// walks all waiters at the other end, and lets nothing else use that processor meanwhile: a million
+// epoll entries take 64 ms.
 void Wake(const base::UniqueFd& ours);
 
 // Blocks `signals` for the calling thread, and so for the threads it starts later, and returns a
@@ -46,7 +46,7 @@ absl::StatusOr<base::UniqueFd> OpenPidfd(pid_t pid);
 
 // The monotonic clock, in nanoseconds since an arbitrary point.
 int64_t MonotonicNanoseconds();
-// What the calling thread has had of a processor, in nanoseconds.
+// The processor time of the calling thread, in nanoseconds.
 int64_t ThreadNanoseconds();
 
 }  // namespace geminid::os

@@ -1,4 +1,4 @@
-// One thread that waits for many descriptors and calls who asked for each.
+// One thread that waits for many descriptors and calls the callback of each.
 #ifndef GEMINID_DAEMON_OS_EVENT_LOOP_H_
 #define GEMINID_DAEMON_OS_EVENT_LOOP_H_
 
@@ -19,8 +19,8 @@ namespace geminid::os {
 // itself included.
 class EventLoop {
  public:
-  // Names one watched descriptor. Never reused, so that a late event cannot reach a newcomer that
-  // got the same descriptor number. 0 is none.
+  // Names one watched descriptor. Never reused, so that a late event cannot reach a new watch of
+  // the same descriptor number. 0 is none.
   using WatchId = uint64_t;
   // `events` are those of epoll.
   using Callback = std::function<void(uint32_t events)>;
@@ -32,8 +32,8 @@ class EventLoop {
   absl::Status Change(WatchId id, uint32_t events);
   void Unwatch(WatchId id);
 
-  // Waits up to `timeout_milliseconds` (-1: for ever) for events and calls their callbacks, and
-  // what was posted.
+  // Waits up to `timeout_milliseconds` (-1: for ever) for events, and calls their callbacks and the
+  // posted functions.
   void RunOnce(int timeout_milliseconds);
   // The same until a moment of the monotonic clock; nullopt: for ever.
   void RunUntil(std::optional<int64_t> deadline_nanoseconds);

@@ -14,7 +14,7 @@
 namespace geminid::os {
 namespace {
 
-// Whoever can open the file can lock it, even for reading only, and keep the next daemon out.
+// A process that can open the file, even for reading only, can lock it and block the next daemon.
 constexpr mode_t kLockMode = 0600;
 constexpr size_t kTextBytes = 64;
 
@@ -23,7 +23,7 @@ struct Holder {
   uint64_t epoch = 0;
 };
 
-// A file that says something else is as good as an empty one.
+// A file with another text counts as empty.
 Holder ReadHolder(const base::UniqueFd& fd) {
   char text[kTextBytes] = {};
   Holder holder;
@@ -59,8 +59,8 @@ absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
                      " is not a regular file; remove it or choose another "
                      "socket"));
   }
-  // One that an older release left open to others is closed to them; it fails on a foreign file,
-  // which was openable all the same.
+  // Takes the access away that an older release gave to others. This fails on another user's file,
+  // which could be opened all the same.
   if ((facts.st_mode & 07777) != kLockMode) (void)::fchmod(fd.get(), kLockMode);
   if (base::RetryOnEintr([&] { return ::flock(fd.get(), LOCK_EX | LOCK_NB); }) != 0) {
     if (errno != EWOULDBLOCK) return base::SystemError(errno, "flock", path);

@@ -1,4 +1,4 @@
-// The lock that makes a daemon the only one at its socket, and remembers how often one was started.
+// The lock that makes a daemon the only one at its socket, and counts the daemons started there.
 #ifndef GEMINID_DAEMON_OS_FILE_LOCK_H_
 #define GEMINID_DAEMON_OS_FILE_LOCK_H_
 

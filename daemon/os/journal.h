@@ -11,7 +11,7 @@
 namespace geminid::os {
 
 inline constexpr char kJournalSocket[] = "/run/systemd/journal/socket";
-// Of one value; longer ones are cut. With a dozen fields a datagram stays below any socket's room.
+// The most bytes of a value. Even with a dozen fields a datagram then fits into any socket.
 inline constexpr size_t kMostJournalValueBytes = 4096;
 
 struct JournalField {
@@ -22,17 +22,17 @@ struct JournalField {
 // "session" -> "GEMINID_SESSION": the journal takes capital letters, digits and '_', at most 64.
 std::string JournalFieldName(const std::string& key);
 
-// The datagram. A value with newlines keeps them: it goes with its length.
+// The datagram. A value with newlines keeps them, because it is sent with its length.
 std::string JournalEntry(const std::vector<JournalField>& fields);
 
 class Journal {
  public:
   enum class Result { kSent, kFull, kGone };
 
-  // Connects to the journal at `path`; where there is none, every entry is kGone.
+  // Connects to the journal at `path`; if there is none, every entry is kGone.
   explicit Journal(const std::string& path);
 
-  // Thread-safe. Never waits: kFull where the journal does not read. kGone: it does not listen (any
+  // Thread-safe. Never waits: kFull if the journal does not read. kGone: it does not listen (any
   // more), or does not take this entry.
   Result Send(const std::string& entry) const;
 

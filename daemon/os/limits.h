@@ -10,10 +10,10 @@ namespace geminid::os {
 
 struct Limits {
   uint64_t file_bytes = ~uint64_t{0};           // of one file; memory that is handed out is files
-  uint64_t address_space_bytes = ~uint64_t{0};  // all of it is mapped while it is made
+  uint64_t address_space_bytes = ~uint64_t{0};  // all memory is mapped while it is made
 };
 
-// Raises those limits that this process may raise, and descriptors; returns what there is then.
+// Raises these limits, and that of descriptors, as far as it may; returns the resulting limits.
 Limits RaiseLimits();
 
 // RESOURCE_EXHAUSTED with numbers if the daemon could not hand out what it is configured to:

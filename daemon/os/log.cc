@@ -24,7 +24,7 @@ std::atomic<LogFormat> log_format{LogFormat::kText};
 
 constexpr int64_t kNanosecondsPerSecond = 1000000000;
 constexpr int64_t kNanosecondsPerMillisecond = 1000000;
-// What a pipe that polls as writable takes without blocking (PIPE_BUF).
+// As much as a pipe that polls as writable takes without blocking (PIPE_BUF).
 constexpr size_t kMostBytes = 4096;
 
 const char* LowerName(LogLevel level) {
@@ -81,7 +81,7 @@ std::string FormatTime(int64_t unix_nanoseconds) {
                          milliseconds);
 }
 
-// The escapes of JSON, which text lines use too, for what is not printable and for `others`.
+// The escapes of JSON, also for text lines: of unprintable characters and of `others`.
 std::string Escape(const std::string& text, std::string_view others = "\"\\") {
   std::string escaped;
   escaped.reserve(text.size());
@@ -145,7 +145,7 @@ std::string Line(LogLevel level, bool journal, const std::string& message,
   return line;
 }
 
-// False where it would block.
+// False: the write would block.
 bool TryWrite(const std::string& line) {
   pollfd room = {STDERR_FILENO, POLLOUT, 0};
   if (base::RetryOnEintr([&] { return ::poll(&room, 1, 0); }) == 0) return false;
@@ -154,10 +154,10 @@ bool TryWrite(const std::string& line) {
   return true;
 }
 
-// Wherever the log goes. False where that would block.
+// Puts a line into the journal or onto stderr. False: that would block.
 bool TryPut(LogLevel level, const std::string& message, const std::vector<LogField>& fields) {
   static const bool is_journal = StderrIsJournal();
-  // The program's end must not close it under others' feet.
+  // Never destroyed, because other threads may still log when the program ends.
   static const Journal* const journal = is_journal ? new Journal(kJournalSocket) : nullptr;
   if (journal != nullptr && log_format.load(std::memory_order_relaxed) == LogFormat::kText) {
     const Journal::Result result =
@@ -220,7 +220,7 @@ std::vector<JournalField> JournalFieldsOf(LogLevel level, const std::string& mes
 
 void Log(LogLevel level, const std::string& message, const std::vector<LogField>& fields) {
   if (level < least_level.load(std::memory_order_relaxed)) return;
-  // So that the room which poll() saw is there still.
+  // Held so that the room which poll() saw is still there for the write.
   static std::mutex mutex;
   static uint64_t lost = 0;  // guarded by mutex
   const std::lock_guard<std::mutex> lock(mutex);

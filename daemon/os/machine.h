@@ -31,16 +31,16 @@ struct HugePages {
 struct Machine {
   uint64_t ram_bytes = 0;
   std::optional<uint64_t> cgroup_limit_bytes;  // of this process, when lower than the RAM
-  std::vector<NodeMemory> nodes;               // as they were at the time
+  std::vector<NodeMemory> nodes;               // as they were when read
   HugePages huge_pages;
   uint64_t memlock_limit_bytes = 0;  // ~0: none
   std::string id;                    // of this installation; empty: unknown
 };
 
-// Asks the kernel, and `numa` for the nodes. What cannot be read counts as not there.
+// Asks the kernel, and `numa` for the nodes. A value that cannot be read counts as absent.
 Machine ReadMachine(const Numa& numa = SystemNuma());
 
-// `use_huge_pages` is the configuration's wish.
+// `use_huge_pages`: as configured.
 std::vector<MachineFact> Facts(const Machine& machine, bool use_huge_pages);
 
 // From the text of /proc/self/mounts: cgroup version 2 is mounted with memory_hugetlb_accounting

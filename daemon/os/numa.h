@@ -17,18 +17,18 @@ struct NodeMemory {
   uint64_t available_bytes = 0;  // free, or held by caches of files
 };
 
-// A seam: tests describe a machine of two nodes on one that has a single one.
+// An interface, so that tests can describe a machine of two nodes on one with a single node.
 class Numa {
  public:
   virtual ~Numa() = default;
   // The nodes with memory, in order, as they are now. Never empty.
   virtual std::vector<NodeMemory> Nodes() const = 0;
-  // From now on the pages of the mapping come from `node`: from no other if `strict`, else where it
-  // has any. For a memfd this holds for whoever maps it.
+  // From now on the pages of the mapping come from `node`: from no other if `strict`, else while it
+  // has free ones. For a memfd this holds in every process that maps it.
   virtual absl::Status Bind(void* begin, uint64_t bytes, int node, bool strict) const = 0;
 };
 
-// The kernel's. Lives for ever; thread-safe.
+// The kernel's implementation. Lives for ever; thread-safe.
 const Numa& SystemNuma();
 
 // "node 0: 12.0 GiB, node 1: 3.0 GiB", of what is available.

@@ -29,14 +29,14 @@ struct SchedulingAttributes {
 }  // namespace
 
 void GiveWay() {
-  // What the process was started with, whatever this thread has already.
+  // The process's priority at its start, whatever this thread's is now.
   static const int start = ::getpriority(PRIO_PROCESS, static_cast<id_t>(::getpid()));
   SchedulingAttributes attributes;
   attributes.policy = SCHED_OTHER;
   attributes.nice = std::min(start + kNicerBy, kMostNice);
   attributes.runtime = kSliceNanoseconds;
   if (::syscall(SYS_sched_setattr, 0, &attributes, 0) == 0) return;
-  (void)::setpriority(PRIO_PROCESS, 0, attributes.nice);  // where a filter knows only this
+  (void)::setpriority(PRIO_PROCESS, 0, attributes.nice);  // if a filter allows only this call
 }
 
 }  // namespace geminid::os

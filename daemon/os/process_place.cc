@@ -26,7 +26,7 @@ bool IsOfOneUser(absl::string_view name) {
          !name.empty() && std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
 }
 
-// It goes into messages, logs and labels.
+// Makes the path fit for messages, logs and labels.
 std::string Presentable(std::string path) {
   for (char& c : path) {
     if (!absl::ascii_isprint(static_cast<unsigned char>(c)) || c == ',' || c == '"') c = '?';
@@ -93,7 +93,7 @@ std::optional<ProcessPlace> PlaceOf(pid_t pid, const base::UniqueFd& pidfd, cons
   place.in_container = IsInContainer(status);
   place.cgroup = WithoutOwnCgroups(cgroup.path, [&mount](const std::string& path) {
     struct stat folder_facts = {};
-    // What cannot be seen from here cannot be judged.
+    // A cgroup that cannot be seen from here counts as root's.
     return ::stat((mount + path).c_str(), &folder_facts) != 0 || folder_facts.st_uid == 0;
   });
   return place;

@@ -14,14 +14,14 @@ namespace geminid::os {
 
 struct ProcessPlace {
   bool in_container = false;  // in a PID namespace below the one of /proc
-  // "/docker/0123". Without what its user can make: whoever could make cgroups of its own would be
-  // as many tenants as it likes.
+  // For example "/docker/0123". Without the cgroups that its user can make: otherwise a user could
+  // be as many tenants as it likes.
   std::string cgroup;
   bool operator==(const ProcessPlace&) const = default;
 };
 
-// Of the process behind `pidfd`, whose number is `pid`. Nothing when it has ended: its number may
-// be another's. The roots are for tests.
+// The place of the process behind `pidfd`, whose number is `pid`. Nullopt: it has ended, so its
+// number may be another's. The roots `proc` and `cgroups` are for tests.
 std::optional<ProcessPlace> PlaceOf(pid_t pid, const base::UniqueFd& pidfd,
                                     const std::string& proc = "/proc",
                                     const std::string& cgroups = "/sys/fs/cgroup");
@@ -36,8 +36,8 @@ struct CgroupPath {
   std::string path;   // "/" is the root
 };
 CgroupPath CgroupOf(const std::string& membership);
-// `path` up to the first cgroup that is not root's, which may have been delegated to who owns it,
-// or that holds all logins of one user; what is left is at most 256 characters, all printable.
+// `path` up to the first cgroup that root does not own, because it may be delegated, or that holds
+// all logins of one user. The result has at most 256 characters, all printable.
 std::string WithoutOwnCgroups(const std::string& path,
                               const std::function<bool(const std::string& path)>& is_roots);
 

@@ -6,10 +6,10 @@
 
 namespace geminid::os {
 
-// The controlling terminal; invalid where there is none, as under a service manager.
+// The controlling terminal; invalid if there is none, as under a service manager.
 base::UniqueFd OpenControllingTerminal();
 
-// True once the window was closed or the line was cut. Becomes readable then.
+// True once the window was closed or the line was cut. `terminal` becomes readable then.
 bool HasHungUp(const base::UniqueFd& terminal);
 
 }  // namespace geminid::os

@@ -39,7 +39,7 @@ absl::StatusOr<base::UniqueFd> NewSocket(int type) {
   return fd;
 }
 
-// Connections inherit it from their listener.
+// Connections inherit this option from their listener.
 bool PassDescriptors(const base::UniqueFd& socket, bool pass) {
   const int value = pass ? 1 : 0;
   return ::setsockopt(socket.get(), SOL_SOCKET, kSoPassRights, &value, sizeof(value)) == 0;
@@ -58,7 +58,7 @@ absl::StatusOr<base::UniqueFd> Listen(int type, const std::string& path, mode_t 
   const int bind_error = errno;
   ::umask(old_mask);
   if (bound != 0) return base::SystemError(bind_error, "bind", absl::StrCat("socket ", path));
-  // Where others may write in the folder, they can put a link in its place.
+  // Others who may write in the folder could have put a link in the socket's place.
   if (::fchmodat(AT_FDCWD, path.c_str(), mode, AT_SYMLINK_NOFOLLOW) != 0) {
     return base::SystemError(errno, "chmod", path);
   }
@@ -194,7 +194,7 @@ absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection) {
   } else if (peer->pid > 0) {
     peer->pidfd = base::UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, peer->pid, 0)));
   }
-  // Without one for any other reason, the connection alone tells of the client's end.
+  // If there is no pidfd for any other reason, only the connection shows the client's end.
   if (!peer->pidfd.valid() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
     return base::SystemError(errno, "pidfd_open", "an attaching client");
   }
@@ -256,7 +256,7 @@ Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> b
     for (size_t i = 0; i < count; ++i) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(item) + i * sizeof(int), sizeof(fd));
-      base::UniqueFd owned(fd);  // closed here where nobody wants it
+      base::UniqueFd owned(fd);  // closed here if `fds` is null
       if (fds != nullptr) fds->push_back(std::move(owned));
     }
   }

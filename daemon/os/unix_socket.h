@@ -23,26 +23,26 @@ inline constexpr size_t kMaxSocketPath = 107;
 // (EPERM) where RefusesDescriptors().
 absl::StatusOr<base::UniqueFd> ListenSeqpacket(const std::string& path, mode_t mode, int backlog);
 absl::StatusOr<base::UniqueFd> ListenStream(const std::string& path, mode_t mode, int backlog);
-// A listener that somebody else made, such as systemd: the same as if it had been made here, but
-// for its mode. FAILED_PRECONDITION where it is no listener of that type, or listens elsewhere.
+// A listener that another process made, such as systemd: the same as one made here, except its
+// mode. FAILED_PRECONDITION: it is no listener of that type, or listens elsewhere.
 absl::StatusOr<base::UniqueFd> AdoptListener(base::UniqueFd listener, int type,
                                              const std::string& path);
-// Linux 6.16 or later. Who receives a descriptor must close it, and closing one, a socket that
-// lingers, may take as long as its sender likes.
+// Whether the kernel can refuse descriptors: Linux 6.16 or later. Otherwise a receiver must close
+// them, and closing a socket that lingers may take as long as its sender likes.
 bool RefusesDescriptors();
-// But to the connections that come to this listener from now on: its messages carry some.
+// Allows descriptors on later connections of this listener, whose messages carry some.
 void LetDescriptorsThrough(const base::UniqueFd& listener);
 
-// Makes `path` free for a listener. OK when nothing is there, or a socket on which nobody listens,
-// which is removed. UNAVAILABLE when somebody does; FAILED_PRECONDITION for any other kind of file.
+// Makes `path` free for a listener. OK: nothing is there, or a socket without a listener, which is
+// removed. UNAVAILABLE: somebody listens. FAILED_PRECONDITION: it is any other kind of file.
 absl::Status RemoveStaleSocket(const std::string& path);
 
 // A blocking connection to a listener at `path`.
 absl::StatusOr<base::UniqueFd> ConnectSeqpacket(const std::string& path);
 absl::StatusOr<base::UniqueFd> ConnectUnix(int type, const std::string& path);
 
-// The next connection, non-blocking. An invalid base::UniqueFd when there is none; errors are those
-// of accept, out of descriptors above all.
+// The next connection, non-blocking. An invalid base::UniqueFd: there is none. Errors are those of
+// accept, mostly that no descriptor is left.
 absl::StatusOr<base::UniqueFd> Accept(const base::UniqueFd& listener);
 
 struct Peer {
@@ -54,10 +54,10 @@ struct Peer {
       pidfd;  // readable once the process has ended; invalid when the kernel cannot give one
 };
 
-// Who connected, as the kernel recorded it then. The pidfd needs Linux 6.5, else it is opened by
-// pid, if that is visible.
+// The process that connected, as the kernel recorded it then. Linux 6.5 gives the pidfd itself;
+// otherwise it is opened by pid, if that is visible.
 absl::StatusOr<Peer> PeerOf(const base::UniqueFd& connection);
-// The same without the pidfd, which costs more than all the rest.
+// The same without the pidfd, which costs more than everything else.
 absl::StatusOr<Peer> CredentialsOf(const base::UniqueFd& connection);
 
 // Sends one message with `fds`, which stay the caller's. Never blocks and raises no SIGPIPE.
@@ -73,8 +73,8 @@ struct Received {
   bool had_fds = false;
 };
 
-// Receives one message without blocking. Descriptors that come with it are put into `fds`, or
-// closed where that is null: no client may send any to the daemon.
+// Receives one message without blocking. Descriptors that come with it are put into `fds`; if that
+// is null they are closed, because no client may send any to the daemon.
 Received ReceiveMessage(const base::UniqueFd& connection, std::span<std::byte> buffer,
                         std::vector<base::UniqueFd>* fds = nullptr);
 

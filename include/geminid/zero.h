@@ -103,9 +103,9 @@ enum class StatePlacement {
   // processor reads and writes. Also with placement kCpu.
   kStreamed,
   // Weights are in host memory, and all other state of trained parameters is on disk: 10 of 12
-  // bytes per parameter with AdamW and bf16. The processor updates it. Not with optimizers that
-  // NeedsSums, nor MuonOptions. kAuto with folders does so for the last chunks only, as few as
-  // possible. The others fit this rank's share of the host memory that its job may have here.
+  // bytes per parameter with AdamW and bf16. The processor updates it. Optimizers that NeedsSums
+  // read it twice a step. kAuto with folders does so for the last chunks only, as few as possible.
+  // The others fit this rank's share of the host memory that its job may have here.
   kDisk,
 };
 
@@ -117,8 +117,8 @@ struct StateDisk {
   // have no names, and are gone when this process ends, in whatever way.
   std::vector<std::string> folders{};
   uint64_t limit_bytes = 0;  // of this rank's files; 0: limited by the disks only
-  // Bytes that this rank may write to them; 0: no limit. A step that would exceed it returns
-  // RESOURCE_EXHAUSTED on all ranks, and changes nothing.
+  // Bytes that this rank may write to them, in all processes of its run; 0: no limit. A step that
+  // would exceed it returns RESOURCE_EXHAUSTED on all ranks, and changes nothing.
   uint64_t endurance_bytes = 0;
 };
 

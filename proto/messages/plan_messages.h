@@ -1,8 +1,8 @@
-// Plans from their message into plain values, and what both sides check of it: the one place that
-// knows the indices, offsets and moments of a plan.
+// Reads plans from their message into plain values, and checks them for both sides. Only this file
+// knows the indices, offsets and moments of a plan's message.
 //
-// The client's public values and the planner's are types of their own, as those of a trace are
-// (trace_messages.h): aggregates whose first fields are those of the message, in its order.
+// The client's public types and the planner's differ, as those of a trace do (trace_messages.h).
+// Both are aggregates; their first fields are those of the message, in its order.
 #ifndef GEMINID_PROTO_MESSAGES_PLAN_MESSAGES_H_
 #define GEMINID_PROTO_MESSAGES_PLAN_MESSAGES_H_
 
@@ -13,8 +13,8 @@
 
 namespace geminid::messages {
 
-// That the plan names nothing that a trace of so many chunks and moments lacks: who uses it goes by
-// its indices without further checks.
+// Whether a plan names only chunks and moments that a trace of so many has. Users of the plan then
+// follow its indices without further checks.
 inline bool IsWithin(const v1::Plan& plan, size_t chunks, size_t moments) {
   if (static_cast<size_t>(plan.moments_size()) != moments) return false;
   for (const v1::PlannedMoment& moment : plan.moments()) {
@@ -34,7 +34,7 @@ inline bool IsWithin(const v1::Plan& plan, size_t chunks, size_t moments) {
   return true;
 }
 
-// Into the moments of a plan of either side: each has `loads` and `drops`.
+// Reads the plan's moments into either side's type, which has `loads` and `drops`.
 template <typename Moment>
 void ReadMoments(const v1::Plan& plan, std::vector<Moment>* moments) {
   moments->reserve(static_cast<size_t>(plan.moments_size()));

@@ -1,4 +1,4 @@
-// What protobuf's text parser complains of, whatever the version of protobuf calls it.
+// Receives the errors of protobuf's text parser, under the names of any protobuf version.
 #ifndef GEMINID_PROTO_MESSAGES_TEXT_ERRORS_H_
 #define GEMINID_PROTO_MESSAGES_TEXT_ERRORS_H_
 
@@ -23,7 +23,7 @@ class TextErrors : public google::protobuf::io::ErrorCollector {
 #endif
 
  private:
-  // Both count from 1.
+  // `line` and `column` count from 1.
   virtual void OnError(int line, int column, const std::string& message) = 0;
 };
 

@@ -1,8 +1,8 @@
-// Traces between their message and plain values: the one place that knows both.
+// Converts traces between their message and plain values. Only this file knows both.
 //
-// The client's public values and the planner's are types of their own, because neither side may
-// include the other. Both are aggregates with the fields of v1.Trace and its parts, in the same
-// order; a field too many or too few does not compile, and a test on each side names them all.
+// The client's public types and the planner's differ, because neither side may include the other.
+// Both are aggregates with the fields of v1.Trace and its parts, in the same order. A field too
+// many or too few does not compile; a test on each side names all of them.
 #ifndef GEMINID_PROTO_MESSAGES_TRACE_MESSAGES_H_
 #define GEMINID_PROTO_MESSAGES_TRACE_MESSAGES_H_
 
@@ -12,7 +12,7 @@
 
 namespace geminid::messages {
 
-// Of v1.TraceFile: the version written, and the only one read.
+// Version of v1.TraceFile: the one that is written, and the only one that can be read.
 inline constexpr uint32_t kTraceFileVersion = 1;
 
 template <typename LinkModel>
@@ -54,7 +54,7 @@ v1::Trace TraceToMessage(const Trace& trace) {
   return message;
 }
 
-// A link that says nothing of its sharing is a link of its own.
+// Of a link's sharing numbers, 0 means 1: a link that this rank has for itself.
 template <typename Trace>
 Trace TraceFromMessage(const v1::Trace& message) {
   const v1::LinkModel& link = message.link();

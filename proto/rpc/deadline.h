@@ -1,4 +1,4 @@
-// The deadline of a gRPC call. gRPC's own way to give one is a time of the wall clock.
+// Deadlines of gRPC calls. gRPC's usual ones are times of the wall clock; these are not.
 #ifndef GEMINID_PROTO_RPC_DEADLINE_H_
 #define GEMINID_PROTO_RPC_DEADLINE_H_
 
@@ -9,8 +9,8 @@
 
 namespace geminid::rpc {
 
-// So long from now, by the monotonic clock: a step of the wall clock does not move it. gRPC takes
-// it wherever it takes a deadline.
+// The time after `timeout` by the monotonic clock, so a step of the wall clock does not move it.
+// gRPC accepts it wherever it takes a deadline.
 inline gpr_timespec DeadlineIn(absl::Duration timeout) {
   const absl::Duration bounded = timeout < absl::ZeroDuration() ? absl::ZeroDuration() : timeout;
   if (bounded == absl::InfiniteDuration()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);

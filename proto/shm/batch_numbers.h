@@ -1,5 +1,5 @@
-// What a trainer says of its batch (docs/goodput.md): in words that ClientCounters has to spare, after
-// those of proto/shm/disk_use.h. They read as 0 where a client does not know of them.
+// A trainer's report about its batch (docs/goodput.md). It uses reserved words of ClientCounters,
+// after those of proto/shm/disk_use.h. They read as 0 if the client does not know them.
 #ifndef GEMINID_PROTO_SHM_BATCH_NUMBERS_H_
 #define GEMINID_PROTO_SHM_BATCH_NUMBERS_H_
 
@@ -12,7 +12,7 @@
 
 namespace geminid::shm {
 
-// All in sequences, and 0 where it is not known.
+// All numbers count sequences; 0: unknown.
 struct BatchNumbers {
   double per_step = 0;
   double noise_scale = 0;
@@ -22,7 +22,7 @@ struct BatchNumbers {
 inline constexpr int kFirstWordOfBatchNumbers = 9;
 inline constexpr double kMostSequences = 1e15;  // more than any step has
 
-// By one thread of the client. A reader may see some words of before.
+// Called by one thread of the client. A reader may see a mix of old and new words.
 inline void StoreBatchNumbers(const BatchNumbers& numbers, ClientCounters* counters) {
   std::atomic<uint64_t>* const to = counters->reserved + kFirstWordOfBatchNumbers;
   to[0].store(std::bit_cast<uint64_t>(numbers.per_step), std::memory_order_relaxed);
@@ -30,7 +30,7 @@ inline void StoreBatchNumbers(const BatchNumbers& numbers, ClientCounters* count
   to[2].store(std::bit_cast<uint64_t>(numbers.advised_per_step), std::memory_order_relaxed);
 }
 
-// A client may say anything: what is no number of sequences is not known.
+// A client may report anything, so impossible numbers of sequences count as unknown.
 inline BatchNumbers LoadBatchNumbers(const ClientCounters& counters) {
   const auto read = [&](int word) {
     const std::atomic<uint64_t>& from = counters.reserved[kFirstWordOfBatchNumbers + word];

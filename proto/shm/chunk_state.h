@@ -1,4 +1,4 @@
-// The life of a tensor within a chunk, and which steps of it are legal.
+// The states of a tensor within a chunk, and the legal transitions between them.
 //
 //   FREE --alloc--> HOLD <--use/release--> COMPUTE --backward done--> HOLD_AFTER_BACKWARD
 //                    ^                                                     |
@@ -16,8 +16,8 @@ namespace geminid::shm {
 
 enum class ChunkState : uint8_t {
   kFree = 0,               // no payload; the storage may be reused
-  kHold = 1,               // valid, no operator is using it: may move
-  kCompute = 2,            // an operator is using it on the device: may not move
+  kHold = 1,               // valid, and no operator uses it: may move
+  kCompute = 2,            // an operator uses it on the device: may not move
   kHoldAfterBackward = 3,  // its backward is done, its gradient is not written yet
   kReadyForReduce = 4,     // its gradient is written
 };

@@ -7,8 +7,8 @@
 
 namespace geminid::shm {
 
-// The checksum of `size` bytes at `data`. Pass the result of an earlier call as `previous` to go
-// on. About 7 GB/s with SSE 4.2, about 0.4 GB/s without.
+// The checksum of `size` bytes at `data`. Pass the result of an earlier call as `previous` to
+// continue it. About 7 GB/s with SSE 4.2, about 0.4 GB/s without.
 uint32_t Crc32c(const void* data, size_t size, uint32_t previous = 0);
 
 // The table-driven form, which Crc32c must agree with on every machine.

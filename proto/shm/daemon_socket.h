@@ -1,4 +1,4 @@
-// Where the daemon is found, unless a flag says otherwise.
+// Where clients find the daemon, unless a flag says otherwise.
 #ifndef GEMINID_PROTO_SHM_DAEMON_SOCKET_H_
 #define GEMINID_PROTO_SHM_DAEMON_SOCKET_H_
 

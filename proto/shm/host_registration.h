@@ -1,5 +1,5 @@
-// What a client says of its host memory that a GPU's driver page-locks: in the first of the words
-// that ClientCounters has to spare, which read as 0 where a client does not know of them.
+// A client's report about host memory that a GPU's driver page-locks. It uses the first reserved
+// words of ClientCounters, which read as 0 if the client does not know them.
 #ifndef GEMINID_PROTO_SHM_HOST_REGISTRATION_H_
 #define GEMINID_PROTO_SHM_HOST_REGISTRATION_H_
 
@@ -11,20 +11,20 @@
 
 namespace geminid::shm {
 
-// All may fall. What is neither registered nor refused waits.
+// All numbers may fall. Memory that is neither registered nor refused still waits.
 struct HostRegistration {
   uint64_t bytes = 0;
   uint64_t registered_bytes = 0;
   uint64_t refused_bytes = 0;  // by the driver
-  uint64_t pieces = 0;         // the memory is registered in
+  uint64_t pieces = 0;         // parts that are registered one by one
   uint64_t registered_pieces = 0;
   uint64_t refused_pieces = 0;
 };
 
-// More of either than any machine has: sums over all sessions stay far from an overflow.
+// More bytes or pieces than any machine has, so that sums over sessions stay far from an overflow.
 inline constexpr uint64_t kMostRegistered = uint64_t{1} << 50;
 
-// One thread of the client at a time. Its reader may see some words of before.
+// One thread of the client calls it at a time. A reader may see a mix of old and new words.
 inline void StoreHostRegistration(const HostRegistration& registration, ClientCounters* counters) {
   const uint64_t words[] = {
       registration.bytes,  registration.registered_bytes,  registration.refused_bytes,
@@ -33,7 +33,7 @@ inline void StoreHostRegistration(const HostRegistration& registration, ClientCo
   for (const uint64_t word : words) (to++)->store(word, std::memory_order_relaxed);
 }
 
-// A client may say anything: the parts are no more than the whole, and the whole than
+// A client may report anything, so the result is bounded: the parts by the whole, and the whole by
 // kMostRegistered.
 inline HostRegistration LoadHostRegistration(const ClientCounters& counters) {
   const auto read = [&](int word, uint64_t most) {

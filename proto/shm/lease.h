@@ -1,7 +1,7 @@
 // The lease fast path: a client holds a resident chunk without a message, a lock or a system call.
 //
-// Two tables of 64-bit words, one word per chunk each. No word has two writing processes, so a
-// process killed at any instruction leaves either a lease or none.
+// Two tables of 64-bit words, each with one word per chunk. No word is written by two processes, so
+// a process that is killed at any instruction leaves either a lease or none.
 //
 //   state[]  written by the daemon, read by the client (mapped read-only there)
 //     63            56 55                    32 31                                     0
@@ -14,15 +14,15 @@
 //    | generation (24)        | count (16)      | mode (8)        | check (16)          |
 //    +------------------------+-----------------+-----------------+---------------------+
 //
-// Acquire (client): read state; if resident, store the lease; full fence; read state again; held if
-// and only if it is still RESIDENT with the same generation. Evict (daemon): publish EVICT_PENDING;
-// full fence; read the lease. One of the two sees the other (Dekker's argument): either the client
-// sees EVICT_PENDING and withdraws, or the daemon sees the lease and cancels. EVICT_PENDING is
-// never taken as held: the daemon may already have read an empty lease word.
+// Acquire (client): read the state; if resident, store the lease; full fence; read the state again.
+// The client holds the chunk only if it is still RESIDENT with the same generation. Evict (daemon):
+// publish EVICT_PENDING; full fence; read the lease. One side sees the other (Dekker's argument):
+// the client sees EVICT_PENDING and withdraws, or the daemon sees the lease and cancels.
+// EVICT_PENDING never counts as held, because the daemon may already have read an empty lease word.
 //
-// Store and fence are one sequentially consistent compare-and-swap here, which also lets the
-// threads of one client share a word; the daemon's store and load are sequentially consistent as
-// well.
+// Here the client's store and fence are one sequentially consistent compare-and-swap, which also
+// lets the threads of one client share a word. The daemon's store and load are sequentially
+// consistent as well.
 #ifndef GEMINID_PROTO_SHM_LEASE_H_
 #define GEMINID_PROTO_SHM_LEASE_H_
 
@@ -38,8 +38,8 @@ enum class Residency : uint8_t {
   kAbsent = 1,        // no device copy
   kFilling = 2,       // the device extent is being written
   kResident = 3,      // valid on the device
-  kEvictPending = 4,  // the daemon is about to look at the lease word
-  kEvicting = 5,      // no lease was seen: the device copy is leaving
+  kEvictPending = 4,  // the daemon is about to read the lease word
+  kEvicting = 5,      // the daemon saw no lease: the device copy is leaving
 };
 
 const char* Name(Residency residency);
@@ -50,7 +50,7 @@ inline constexpr uint32_t kMaxLeaseCount = 0xffffu;
 struct StateWord {
   Residency residency = Residency::kNone;
   uint32_t generation = 0;  // 24 bits; changes whenever the device copy goes
-  uint32_t slot = 0;        // where the device copy begins; all bits are the number's
+  uint32_t slot = 0;        // slot in which the device copy begins; uses all 32 bits
 
   constexpr uint64_t Encode() const {
     return static_cast<uint64_t>(residency) << 56 |
@@ -64,7 +64,7 @@ struct StateWord {
   constexpr uint64_t device_offset() const { return slot * kSlotBytes; }
 };
 static_assert(kSlotBits == 32, "a slot's number fills its type, and no mask is needed");
-// The number of the slot at a multiple of kSlotBytes below kMaxArenaBytes.
+// The number of the slot that begins at an offset, a multiple of kSlotBytes below kMaxArenaBytes.
 constexpr uint32_t SlotOf(uint64_t device_offset) {
   return static_cast<uint32_t>(device_offset / kSlotBytes);
 }
@@ -74,7 +74,7 @@ struct LeaseWord {
   uint16_t count = 0;
   uint8_t mode = 0;
 
-  // A word that was torn, punched or forged does not carry this.
+  // A torn, punched or forged word does not carry this value.
   static constexpr uint16_t Check(uint64_t upper) {
     const uint64_t mixed = (upper >> 16) * 0x9e3779b97f4a7c15ull;
     return static_cast<uint16_t>(mixed >> 48) | 1u;
@@ -94,21 +94,21 @@ struct LeaseWord {
   }
 };
 
-// The protocol's two decisive lines, as switches, so that a test can turn each one off and show
-// that the protocol then breaks. Products use the defaults.
+// The two decisive lines of the protocol, as switches. A test turns each one off and shows that the
+// protocol then breaks. Products use the defaults.
 struct SoundLeaseProtocol {
   static constexpr bool kClientFence = true;
   static constexpr bool kPendingCountsAsHeld = false;
 };
 
-// Client: tries to hold the chunk whose words these are. Returns true and the state word seen when
-// held; false when the chunk is not resident or is leaving. Threads of one client may call it
-// concurrently. Cost: two loads, one compare-and-swap, one fence; no system call.
+// Client: tries to hold the chunk of these two words. Returns true and the state word it saw, or
+// false if the chunk is not resident or is leaving. Threads of one client may call it concurrently.
+// Cost: two loads, one compare-and-swap, one fence; no system call.
 template <typename Protocol = SoundLeaseProtocol>
 bool TryAcquireLease(const std::atomic<uint64_t>& state, std::atomic<uint64_t>& lease,
                      StateWord* held);
 
-// Client: gives one hold back.
+// Client: gives up one hold.
 inline void ReleaseLease(std::atomic<uint64_t>& lease) {
   uint64_t word = lease.load(std::memory_order_relaxed);
   for (;;) {
@@ -119,8 +119,8 @@ inline void ReleaseLease(std::atomic<uint64_t>& lease) {
   }
 }
 
-// Daemon: what a lease word says about a chunk of this generation. A word that is not intact counts
-// as held: a client that corrupts its own table can only keep its own memory.
+// Daemon: whether a lease word holds a chunk of this generation. A word that is not intact counts
+// as held: a client that corrupts its own table only keeps its own memory.
 inline bool IsHeld(uint64_t lease_word, uint32_t generation) {
   if (lease_word == 0) return false;
   if (!LeaseWord::IsIntact(lease_word)) return true;

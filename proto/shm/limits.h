@@ -1,5 +1,5 @@
-// How large things may be: the one place that the daemon, its clients, the planner and the tools
-// take these numbers from.
+// The size limits. The daemon, its clients, the planner and the tools all take these numbers from
+// here.
 #ifndef GEMINID_PROTO_SHM_LIMITS_H_
 #define GEMINID_PROTO_SHM_LIMITS_H_
 
@@ -7,14 +7,14 @@
 
 namespace geminid::shm {
 
-// Device extents begin at multiples of this, a slot.
+// Extents on a device begin at multiples of this size. Such a piece is called a slot.
 inline constexpr uint64_t kSlotBytes = 4096;
-// Of a slot's number, in the words of a chunk.
+// Bits of a slot's number, in the words of a chunk.
 inline constexpr int kSlotBits = 32;
-// What the slot numbers reach: 16 TiB. No device is larger, as far as an arena is concerned.
+// 16 TiB, which is as far as slot numbers reach. An arena uses no more of a larger device.
 inline constexpr uint64_t kMaxArenaBytes = kSlotBytes << kSlotBits;
 inline constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 40;
-// Of one session.
+// Most chunks of one session.
 inline constexpr uint32_t kMaxChunks = 65536;
 
 }  // namespace geminid::shm

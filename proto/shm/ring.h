@@ -23,7 +23,7 @@ class RingWriter {
         read_(read),
         next_(written->load(std::memory_order_relaxed)) {}
 
-  // False when the ring is full, or when the reader's index makes no sense.
+  // False if the ring is full, or if the reader's index is impossible.
   bool TryPush(const Entry& entry) {
     const uint64_t read = read_->load(std::memory_order_acquire);
     if (read > next_ || next_ - read >= kEntries) return false;
@@ -33,12 +33,12 @@ class RingWriter {
                 reinterpret_cast<const char*>(&entry) + kHead, sizeof(Entry) - kHead);
     std::atomic_ref<uint64_t>(slot->sequence).store(next_ + 1, std::memory_order_release);
     ++next_;
-    // Sequentially consistent: the caller looks at the reader's `asleep` word next.
+    // Sequentially consistent, because the caller next looks at the reader's `asleep` word.
     written_->store(next_, std::memory_order_seq_cst);
     return true;
   }
 
-  // Whether `is_it` holds for one of the last kEntries entries that were written, read or not.
+  // Whether `is_it` is true for one of the last kEntries entries written, whether read or not.
   template <typename IsIt>
   bool HasWritten(IsIt is_it) const {
     for (uint64_t i = next_ > kEntries ? next_ - kEntries : 0; i < next_; ++i) {
@@ -76,8 +76,8 @@ class RingReader {
     return result;
   }
 
-  // The same, but the entry stays in the ring until Advance(): should the reader die before, it is
-  // the first that the reader's successor finds.
+  // Like TryPop, but the entry stays in the ring until Advance(). If the reader dies before that,
+  // the next reader finds this entry first.
   Result TryPeek(Entry* entry) {
     const uint64_t written = written_->load(std::memory_order_seq_cst);
     if (written == next_) return Result::kEmpty;

@@ -11,9 +11,9 @@
 //   | 64 B         | 64 B         | 256 B    | [64] words  | 64 KiB         | 8 B each|
 //   +--------------+--------------+----------+-------------+----------------+---------+
 //
-// Each ring has one producer and one consumer. The producer's index and the entries lie in the
-// producer's segment, the consumer's index in the consumer's. Wake-up: a consumer sets its `asleep`
-// word, looks once more, then waits on its event; a producer that sees `asleep` writes the event.
+// Each ring has one producer and one consumer. The producer's segment holds the entries and the
+// producer's index; the consumer's segment holds its index. Wake-up: a consumer sets its `asleep`
+// word, looks once more, then waits on its event. A producer that sees `asleep` writes that event.
 #ifndef GEMINID_PROTO_SHM_SESSION_LAYOUT_H_
 #define GEMINID_PROTO_SHM_SESSION_LAYOUT_H_
 
@@ -28,7 +28,7 @@ namespace geminid::shm {
 
 inline constexpr uint32_t kStateMagic = 0x41545347;   // "GSTA"
 inline constexpr uint32_t kClientMagic = 0x494c4347;  // "GCLI"
-inline constexpr uint32_t kOldestLayoutVersion = 3;   // that this release knows
+inline constexpr uint32_t kOldestLayoutVersion = 3;   // the oldest that this release knows
 inline constexpr uint32_t kLayoutVersion = 3;         // 3: eight causes of stalls
 inline constexpr uint32_t kRingEntries = 1024;        // a power of two
 inline constexpr uint32_t kCompletionWords = 64;
@@ -51,14 +51,14 @@ enum class RequestOp : uint16_t {
 // Flags of a request.
 inline constexpr uint16_t kAllocateDestination = 1u
                                                  << 0;  // give `destination` a device extent first
-inline constexpr uint16_t kPublishWhenDone = 1u << 1;   // destination RESIDENT on kTransferDone
+inline constexpr uint16_t kPublishWhenDone = 1u << 1;   // destination is RESIDENT on kTransferDone
 inline constexpr uint16_t kDropSourceWhenDone = 1u
                                                 << 2;  // source's extent is free on kTransferDone
 inline constexpr uint16_t kMayEvict = 1u << 3;         // the daemon may evict others to make room
 inline constexpr uint16_t kNoReply = 1u << 4;          // answer only when it fails
 
-// Of the argument of kTransition: a ChunkState, and that the chunk's device copy was written and
-// its home is stale.
+// In the argument of kTransition: a ChunkState, and a bit that says that the device copy was
+// written and the home is stale.
 inline constexpr uint64_t kStateBits = 0xff;
 inline constexpr uint64_t kDirtyBit = 0x100;
 
@@ -67,10 +67,10 @@ inline constexpr uint16_t kNoDeadline = 0xffff;
 // "Any offset": the daemon chooses the lowest one that fits.
 inline constexpr uint64_t kAnyOffset = ~uint64_t{0};
 
-// One ring entry of 64 bytes. What a field means for an operation that does not name it: ignored.
+// One ring entry of 64 bytes. An operation ignores the fields that it does not name.
 //   kTransfer: copies `bytes` from `source` at source_offset to `destination` at destination_offset
 //     (offsets within the chunks). A chunk of a host kind is read and written at its home, one of
-//     kind kGatheredWeight on the device; kGeneric has both, and `argument` (a Direction) decides.
+//     kind kGatheredWeight on the device. kGeneric has both: `argument`, a Direction, decides.
 //     device_offset: where in the arena to put the destination with kAllocateDestination.
 struct Request {
   uint64_t sequence;  // ring position + 1; written last
@@ -97,31 +97,31 @@ static_assert(offsetof(Request, source_offset) == 32);
 
 enum class ResponseOp : uint16_t {
   kNone = 0,
-  kDone = 1,    // the request is carried out; for kAllocateExtent, device_offset is where
+  kDone = 1,    // the request is carried out; for kAllocateExtent, see device_offset
   kTicket = 2,  // execute this copy, then write the completion word and send kTransferDone
   kError = 3,   // `status` is an absl::StatusCode; nothing was changed
 };
 
-// One ring entry of 64 bytes. For kTicket one of the offsets is within the host pool `pool`, the
-// other within the session's arena, by `direction`.
+// One ring entry of 64 bytes. For kTicket, host_offset is within the host pool `pool` and
+// device_offset within the session's arena; `direction` says which is copied to the other.
 struct Response {
   uint64_t sequence;  // ring position + 1; written last
   uint64_t request_id;
   ResponseOp op;
   uint16_t status;
   Direction direction;
-  uint8_t error_code;  // an ErrorReason, for the words of the message
+  uint8_t error_code;  // an ErrorReason, from which the client words its message
   uint16_t completion_index;
   uint64_t ticket;
   PoolId pool;
   uint32_t reserved;
   uint64_t host_offset;
-  uint64_t device_offset;  // arena offset; kDone of an allocation: the extent's
+  uint64_t device_offset;  // in the arena; for kDone of an allocation: the extent's
   uint64_t bytes;
 };
 static_assert(sizeof(Response) == 64);
 
-// Why a request failed, where the status code alone does not say it.
+// Why a request failed, if the status code alone does not say it.
 enum class ErrorReason : uint8_t {
   kNone = 0,
   kUnknownChunk = 1,
@@ -140,8 +140,8 @@ const char* Name(ErrorReason reason);
 
 // --- segments ------------------------------------------------------------------------------------
 
-// Phase of the daemon as a client sees it without a message.
-// kEnded: the operator, or the session's user, ended the job.
+// Phase of the daemon, which a client can see without a message.
+// kEnded: the operator, or the session's own user, ended the job.
 enum class Phase : uint32_t { kNone = 0, kServing = 1, kDraining = 2, kGone = 3, kEnded = 4 };
 
 struct alignas(64) StateHeader {
@@ -154,7 +154,7 @@ struct alignas(64) StateHeader {
   uint64_t session_id;
   std::atomic<uint64_t> daemon_epoch;  // grows by one with each start of the daemon
   std::atomic<uint32_t> phase;         // a Phase
-  // 1: the daemon asks for the session's arena, at the next point where that can be given back.
+  // 1: the daemon wants the session's arena back, at the next point where the client can give it.
   std::atomic<uint32_t> yield;
 };
 static_assert(sizeof(StateHeader) == 64);
@@ -162,7 +162,7 @@ static_assert(sizeof(StateHeader) == 64);
 struct alignas(64) DaemonCursor {
   std::atomic<uint64_t> responses_written;
   std::atomic<uint64_t> requests_read;
-  std::atomic<uint32_t> asleep;  // 1: write the daemon's event after a request
+  std::atomic<uint32_t> asleep;  // 1: after a request, write the daemon's event
 };
 static_assert(sizeof(DaemonCursor) == 64);
 
@@ -184,11 +184,11 @@ static_assert(sizeof(ClientHeader) == 64);
 struct alignas(64) ClientCursor {
   std::atomic<uint64_t> requests_written;
   std::atomic<uint64_t> responses_read;
-  std::atomic<uint32_t> asleep;  // 1: write the client's event after a response
+  std::atomic<uint32_t> asleep;  // 1: after a response, write the client's event
 };
 static_assert(sizeof(ClientCursor) == 64);
 
-// Causes of waiting, as metrics name them.
+// Causes of waiting, under the names that metrics use.
 enum class StallCause : uint8_t {
   kCopy = 0,
   kGather = 1,
@@ -202,7 +202,7 @@ enum class StallCause : uint8_t {
 inline constexpr int kStallCauses = 8;
 const char* Name(StallCause cause);
 
-// Numbers only the client knows. All only grow, except where said.
+// Numbers that only the client knows. They only grow, except where noted.
 struct alignas(64) ClientCounters {
   std::atomic<uint64_t> stall_nanoseconds[kStallCauses];
   std::atomic<uint64_t> step;             // optimizer steps done
@@ -211,8 +211,8 @@ struct alignas(64) ClientCounters {
   std::atomic<uint64_t> heartbeat;        // changes while the client's transfer thread lives
   std::atomic<uint64_t> leases_acquired;
   std::atomic<uint64_t> lease_misses;
-  std::atomic<uint64_t> queued_nanoseconds;  // waited for admission: no stall
-  // Twelve of them: host_registration.h, disk_use.h, batch_numbers.h.
+  std::atomic<uint64_t> queued_nanoseconds;  // waiting for admission, which is no stall
+  // Twelve of these words are used: host_registration.h, disk_use.h, batch_numbers.h.
   std::atomic<uint64_t> reserved[17];
 };
 static_assert(sizeof(ClientCounters) == 256);
@@ -222,7 +222,7 @@ struct ClientSegment {
   ClientCursor cursor;
   ClientCounters counters;
   std::atomic<uint64_t>
-      completion[kCompletionWords];  // the ticket that completed last in this slot
+      completion[kCompletionWords];  // ticket of the copy that completed last in this slot
   Request requests[kRingEntries];
   std::atomic<uint64_t> lease[kMaxChunks];
 };

@@ -1,7 +1,7 @@
-// The enumerations and identifiers that the daemon, its clients and the messages between them
-// share.
+// Enumerations and identifiers that are shared by the daemon, by its clients, and by the messages
+// between them.
 //
-// Values are part of the wire contract: they are written into shared memory and must never be
+// The values are part of the wire contract: they are written into shared memory and must never be
 // renumbered. Zero is always "none", because a page that was lost reads as zeros.
 #ifndef GEMINID_PROTO_SHM_TYPES_H_
 #define GEMINID_PROTO_SHM_TYPES_H_
@@ -22,42 +22,42 @@ enum class PoolId : uint32_t {};
 enum class DeviceIndex : uint32_t {};
 
 inline constexpr ChunkId kNoChunk{0xffffffffu};
-// In a Hello: the daemon chooses, by local rank.
+// In a Hello: the daemon chooses, by local rank or, for a lone rank, by free memory.
 inline constexpr DeviceIndex kAnyDevice{0xffffffffu};
-// Each is a label value of the metrics and a row of every table.
+// Limited, because each device is a label value of the metrics and a row of every table.
 inline constexpr uint32_t kMaxDevices = 64;
 
 enum class Tier : uint8_t { kNone = 0, kDevice = 1, kHost = 2, kDisk = 3 };
 
-// kHost: its memory is host memory of a hard capacity, for machines without a GPU.
+// kHost: host memory with a fixed capacity, for machines without a GPU.
 enum class DeviceKind : uint32_t { kNone = 0, kHost = 1, kCuda = 2 };
 
 enum class ChunkKind : uint8_t {
   kNone = 0,
   kWeight = 1,          // this rank's shard of the working weights
-  kRemainder = 2,       // what the rounded weight lacks of its fp32 master
+  kRemainder = 2,       // completes the rounded weight to its fp32 master
   kExpAvg = 3,          // Adam's first moment
   kExpAvgSq = 4,        // Adam's second moment
   kGradient = 5,        // this rank's shard of the reduced gradient
-  kGatheredWeight = 6,  // all shards together, on the device between first and last use
+  kGatheredWeight = 6,  // all shards together, on the device from first to last use
   kSpare = 7,           // target of the next out-of-place update
   kGeneric = 8,         // anything a user of the client library declares
-  kShared = 9,          // the client's own memory, which ranks share: for the books alone
+  kShared = 9,          // the client's own memory, shared by ranks; the ledger only counts it
 };
 inline constexpr ChunkKind kLastChunkKind = ChunkKind::kShared;
 
 enum class Direction : uint8_t { kNone = 0, kHostToDevice = 1, kDeviceToHost = 2 };
 
-// Why bytes move. One label value of the transfer metrics each.
+// Why bytes move. Each cause is a label value of the transfer metrics.
 enum class TransferCause : uint8_t {
   kNone = 0,
-  kDemand = 1,     // an operator waits for it
-  kPrefetch = 2,   // the plan asked for it ahead of time
+  kDemand = 1,     // an operator waits for the bytes
+  kPrefetch = 2,   // the plan asked for them ahead of time
   kWriteBack = 3,  // a dirty chunk, or a reduced gradient, goes home
   kUpdate = 4,     // new weights after an optimizer step
 };
 
-// Lower is more urgent.
+// Lower values are more urgent.
 enum class Priority : uint8_t { kUrgent = 0, kNormal = 1, kBackground = 2 };
 inline constexpr int kPriorities = 3;
 

@@ -34,6 +34,7 @@ ROWS = {
     "`--model` gpt2": [LLAMA, ["--model", "gpt2-tiny"]],
     "`--model` mistral": [["--model", "mistral-tiny"]],
     "`--model` qwen2": [["--model", "qwen3-tiny"], ["--model", "pythia-tiny"]],
+    "`--model` bert": [["--model", "bert-tiny"]],
     "`--model` mixtral": [[*MIXTRAL, "--balance-loss", "0"]],
     "`--dtype fp32`": [["--dtype", "fp32"], ["--dtype", "bf16"]],
     "`--device cuda`": [["--device", "cuda"]],

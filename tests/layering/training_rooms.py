@@ -31,7 +31,7 @@ ROOMS = {
     "training/transformer": {"training/forecast", "training/models", "training/nn",
                              "training/nn/parallel/experts", "training/nn/parallel/sequence",
                              "training/nn/parallel/tensor"},
-    "training/data": {"training/nn", "training/nn/parallel/sequence"},
+    "training/data": {"training/models", "training/nn", "training/nn/parallel/sequence"},
     "training/launch": set(),
     "training/logs": set(),
     "training/settings": {"training/data", "training/forecast", "training/launch", "training/logs",

@@ -24,7 +24,8 @@ AttentionShape ShapeOf(size_t batch, size_t sequence, size_t heads, size_t kv_he
 }
 
 // Less than a block, whole blocks, a partial last one; groups of heads; heads of an odd size, of
-// more than one slice, of more than one slab. Windows of less than a block, and of more.
+// more than one slice, of more than one slab. Windows of less than a block, and of more. Whole
+// sequences.
 std::vector<AttentionShape> ComparedShapes() {
   std::vector<AttentionShape> shapes = {ShapeOf(1, 1, 1, 1, 1),    ShapeOf(2, 9, 2, 1, 20),
                                         ShapeOf(1, 130, 2, 2, 64), ShapeOf(1, 70, 4, 2, 80),
@@ -32,6 +33,10 @@ std::vector<AttentionShape> ComparedShapes() {
                                         ShapeOf(1, 150, 1, 1, 80)};
   shapes[shapes.size() - 2].window = 5;
   shapes.back().window = 70;
+  for (const AttentionShape& whole : {ShapeOf(2, 70, 4, 2, 20), ShapeOf(1, 130, 1, 1, 80)}) {
+    shapes.push_back(whole);
+    shapes.back().causal = false;
+  }
   return shapes;
 }
 // After cached tokens: only the last token, some within a block, and from a block's first on.

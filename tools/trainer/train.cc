@@ -347,7 +347,7 @@ class RankTrainer {
     std::vector<double> sum = {*mine};
     GEMINID_RETURN_IF_ERROR(rank_.sums->AllReduce(sum, sum, collectives::ReduceOp::kSum));
     reporter_.report().validation.push_back(
-        {done, sum[0] / static_cast<double>(validation_->tokens())});
+        {done, sum[0] / static_cast<double>(validation_->targets())});
     return absl::OkStatus();
   }
 

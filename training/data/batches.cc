@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "training/data/masked_tokens.h"
 #include "training/nn/parallel/sequence/zigzag.h"
 
 namespace geminid::trainer {
@@ -26,17 +27,38 @@ absl::StatusOr<Batches> Batches::Create(const TokenRange& data, const BatchPlan&
   return Batches(data, plan);
 }
 
-template <typename StartOf>
-absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf& start_of) {
+absl::Status Batches::AppendPiece(uint64_t start) {
+  for (const Positions::Run& run : PositionsOf(plan_).RunsOf(length())) {
+    GEMINID_RETURN_IF_ERROR(
+        AppendSequence(data_, start + run.position, run.count, &tokens_, &targets_));
+  }
+  return absl::OkStatus();
+}
+
+// Of the whole sequence as many tokens are chosen, whoever has which piece.
+absl::Status Batches::AppendMaskedPiece(uint64_t start, uint64_t stream) {
+  std::vector<int32_t> tokens, targets;
+  GEMINID_RETURN_IF_ERROR(AppendSequence(data_, start, plan_.context, &tokens, &targets));
+  MaskSequence(*plan_.masking, plan_.vocabulary, stream, tokens, targets);
+  for (const Positions::Run& run : PositionsOf(plan_).RunsOf(length())) {
+    const auto first = static_cast<ptrdiff_t>(run.position);
+    const auto end = static_cast<ptrdiff_t>(run.position + run.count);
+    tokens_.insert(tokens_.end(), tokens.begin() + first, tokens.begin() + end);
+    targets_.insert(targets_.end(), targets.begin() + first, targets.begin() + end);
+  }
+  return absl::OkStatus();
+}
+
+template <typename StartOf, typename StreamOf>
+absl::StatusOr<MicroBatch> Batches::Gather(uint64_t first_sample, const StartOf& start_of,
+                                           const StreamOf& stream_of) {
   const Positions positions = PositionsOf(plan_);
   tokens_.clear();
   targets_.clear();
   for (uint64_t sample = first_sample; sample < first_sample + sequences(); ++sample) {
     const uint64_t start = start_of(sample);
-    for (const Positions::Run& run : positions.RunsOf(length())) {
-      GEMINID_RETURN_IF_ERROR(
-          AppendSequence(data_, start + run.position, run.count, &tokens_, &targets_));
-    }
+    GEMINID_RETURN_IF_ERROR(plan_.masking ? AppendMaskedPiece(start, stream_of(sample, start))
+                                          : AppendPiece(start));
   }
   return MicroBatch{.shape = {.sequences = sequences(), .sequence_length = length()},
                     .tokens = tokens_,
@@ -50,19 +72,25 @@ absl::StatusOr<MicroBatch> Batches::Get(uint64_t step, uint64_t micro_batch) {
 }
 
 absl::StatusOr<MicroBatch> Batches::GetFrom(uint64_t first_sample) {
-  return Gather(first_sample + plan_.rank * sequences(), [this](uint64_t sample) {
-    return StartOfSample(plan_.sampling, plan_.seed, data_.tokens, plan_.context, sample);
-  });
+  return Gather(
+      first_sample + plan_.rank * sequences(),
+      [this](uint64_t sample) {
+        return StartOfSample(plan_.sampling, plan_.seed, data_.tokens, plan_.context, sample);
+      },
+      [this](uint64_t sample, uint64_t) { return MaskStreamOfSample(plan_.seed, sample); });
 }
 
 absl::StatusOr<MicroBatch> Batches::GetEven(uint64_t index, uint64_t count) {
   const uint64_t samples = count * plan_.batch;
-  return Gather(index * plan_.batch + plan_.rank * sequences(), [&](uint64_t sample) {
-    // From the first start to the last, without overflow for data of any length.
-    const uint64_t steps = samples > 1 ? samples - 1 : 1;
-    const uint64_t last = starts() - 1;
-    return last / steps * sample + last % steps * sample / steps;
-  });
+  return Gather(
+      index * plan_.batch + plan_.rank * sequences(),
+      [&](uint64_t sample) {
+        // From the first start to the last, without overflow for data of any length.
+        const uint64_t steps = samples > 1 ? samples - 1 : 1;
+        const uint64_t last = starts() - 1;
+        return last / steps * sample + last % steps * sample / steps;
+      },
+      [](uint64_t, uint64_t start) { return MaskStreamOfStart(start); });
 }
 
 }  // namespace geminid::trainer

@@ -4,11 +4,13 @@
 #define GEMINID_TRAINING_DATA_BATCHES_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "training/data/sampling.h"
 #include "training/data/token_source.h"
+#include "training/models/masking.h"
 #include "training/nn/micro_batch.h"
 
 namespace geminid::trainer {
@@ -23,6 +25,9 @@ struct BatchPlan {
   uint64_t world_size = 1;  // that share out the sequences of a micro-batch
   uint64_t piece = 0;       // which of `pieces` equal pieces of each of them
   uint64_t pieces = 1;
+  // The targets are tokens that are masked, one of `vocabulary`; unset: the token after each.
+  std::optional<Masking> masking = std::nullopt;
+  uint64_t vocabulary = 0;
   bool zigzag = false;  // pieces are two chunks each, one from the front and one from the back
 };
 
@@ -57,14 +62,28 @@ class Batches {
   uint64_t tokens_per_step() const {                                          // of all ranks
     return plan_.accumulate * plan_.batch * plan_.context;
   }
+  uint64_t tokens_per_sequence() const { return plan_.context; }
+  // Tokens that have a target, of each sequence. Fewer have one where too many tokens of a masked
+  // sequence are special; means of losses are over these all the same.
+  uint64_t targets_per_sequence() const {
+    return plan_.masking ? MaskedTokens(plan_.context) : plan_.context;
+  }
+  // Of all ranks that have pieces of the same sequences a micro-batch's equal share.
+  double targets_per_micro_batch() const {
+    return static_cast<double>(sequences() * targets_per_sequence()) /
+           static_cast<double>(plan_.pieces);
+  }
 
  private:
   Batches(const TokenRange& data, const BatchPlan& plan) : data_(data), plan_(plan) {}
   uint64_t sequences() const { return plan_.batch / plan_.world_size; }
   uint64_t length() const { return plan_.context / plan_.pieces; }
   uint64_t starts() const { return data_.tokens - plan_.context; }
-  template <typename StartOf>
-  absl::StatusOr<MicroBatch> Gather(uint64_t first_sample, const StartOf& start_of);
+  template <typename StartOf, typename StreamOf>
+  absl::StatusOr<MicroBatch> Gather(uint64_t first_sample, const StartOf& start_of,
+                                    const StreamOf& stream_of);
+  absl::Status AppendPiece(uint64_t start);
+  absl::Status AppendMaskedPiece(uint64_t start, uint64_t stream);
 
   TokenRange data_;
   BatchPlan plan_;

@@ -84,7 +84,7 @@ class Evaluator {
     if (!mine.has_value()) return absl::OkStatus();
     GEMINID_ASSIGN_OR_RETURN(const double sum, end_->Add(*mine));
     evaluation_.signal = 0;  // it came too late to end anything
-    evaluation_.loss = sum / static_cast<double>(evaluation_.tokens);
+    evaluation_.loss = sum / static_cast<double>(validation_->targets());
     evaluation_.seconds = absl::ToDoubleSeconds(base::MonotonicNow() - began);
     return absl::OkStatus();
   }

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -26,6 +27,12 @@ using checkpoint::TensorSet;
 
 constexpr char kHead[] = "lm_head.weight";
 constexpr char kHeadOfGptNeox[] = "embed_out.weight";
+constexpr char kHeadOfBert[] = "cls.predictions.decoder.weight";
+constexpr char kBiasOfBert[] = "cls.predictions.bias";
+constexpr char kSecondBiasOfBert[] = "cls.predictions.decoder.bias";  // the same once more
+// In the oldest files of BERT gains and shifts have names of their own.
+constexpr std::pair<std::string_view, std::string_view> kOldNorms[] = {
+    {"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}};
 constexpr uint64_t kBlockElements = uint64_t{1} << 20;
 
 // The number of the layer that a tensor belongs to; -1: of none.
@@ -33,7 +40,8 @@ int64_t LayerOf(const std::string& tensor) {
   std::string before;
   for (const std::string& word : std::vector<std::string>(absl::StrSplit(tensor, '.'))) {
     uint64_t layer = 0;
-    if ((before == "h" || before == "layers") && absl::SimpleAtoi(word, &layer)) {
+    if ((before == "h" || before == "layer" || before == "layers") &&
+        absl::SimpleAtoi(word, &layer)) {
       return static_cast<int64_t>(layer);
     }
     before = word;
@@ -57,6 +65,12 @@ class Names {
     // save.
     const bool has_usual = file_of.contains(kHead) && !file_of.contains(kHeadOfGptNeox);
     if (model.family == Family::kGptNeox && !has_usual) head_ = kHeadOfGptNeox;
+    if (model.family != Family::kBert) return;
+    head_ = kHeadOfBert;
+    if (!file_of.contains(kBiasOfBert)) bias_of_bert_ = kSecondBiasOfBert;
+    old_norms_ = std::any_of(file_of.begin(), file_of.end(), [](const auto& entry) {
+      return entry.first.ends_with(kOldNorms[0].second);
+    });
   }
 
   // The folder's output layer, where it has one.
@@ -65,15 +79,23 @@ class Names {
   std::string Of(const zero::Parameter& parameter) const {
     if (IsAdapter(parameter) && !has_adapters_) return "";
     if (parameter.name == kHeadOfGptNeox) return head_;
-    std::string_view name = parameter.name;
-    if (name.starts_with(left_out_)) name.remove_prefix(left_out_.size());
-    return std::string(name);
+    if (parameter.name == kBiasOfBert) return bias_of_bert_;
+    std::string name = parameter.name;
+    if (name.starts_with(left_out_)) name.erase(0, left_out_.size());
+    for (const auto& [today, then] : kOldNorms) {
+      if (!old_norms_ || !name.ends_with(today)) continue;
+      name.replace(name.size() - today.size(), today.size(), then);
+      break;
+    }
+    return name;
   }
 
  private:
   std::string_view left_out_;
   bool has_adapters_ = false;
   const char* head_ = kHead;
+  const char* bias_of_bert_ = kBiasOfBert;
+  bool old_norms_ = false;
 };
 
 // Whether the output layer of a folder is its token table once more.

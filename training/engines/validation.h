@@ -34,6 +34,10 @@ class Validation {
                                             int stages = 1);
   uint64_t micro_batches() const { return count_; }
   uint64_t tokens() const { return count_ * batches_.tokens_per_step(); }  // of all ranks
+  // Of these, over how many the loss is a mean.
+  uint64_t targets() const {
+    return tokens() / batches_.tokens_per_sequence() * batches_.targets_per_sequence();
+  }
 
  private:
   Validation(Batches batches, uint64_t every_steps, uint64_t count)

@@ -35,7 +35,7 @@ absl::Status CheckRanges(const Model& model) {
   const std::uint64_t experts = routed ? model.experts : 1;
   for (const Range& range : {
            Range{"the number of layers", model.layers, 1, kLayersMax},
-           Range{"the number of the encoder's layers", more.encoder_layers, 0, model.layers},
+           Range{"the number of the encoder's layers", model.encoder_layers(), 0, model.layers},
            Range{"the hidden size", model.hidden, 1, kWidthMax},
            Range{"the number of heads", model.heads, 1, kWidthMax},
            Range{"the number of key/value heads", model.kv_heads, 1, model.heads},
@@ -50,6 +50,7 @@ absl::Status CheckRanges(const Model& model) {
            Range{"the number of elements of a patch", more.patch_elements, 0, kWidthMax},
            Range{"the number of positions", model.position_table_rows(), 0, kVocabularyMax},
            Range{"the number of other rows", more.other_rows, 0, kVocabularyMax},
+           Range{"the number of types of token", model.token_type_rows(), 0, kVocabularyMax},
            Range{"the number of relative positions", more.relative_buckets, 0, kVocabularyMax},
            Range{"the number of classes", more.classes, model.classifies() ? 1u : 0u,
                  kVocabularyMax},

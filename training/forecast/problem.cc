@@ -116,7 +116,7 @@ class Builder {
 
   // Whether the decoder begins at this layer, after an encoder.
   bool JoinsAt(std::uint64_t layer) const {
-    return model_.has_both() && layer == model_.untrained.encoder_layers;
+    return model_.has_both() && layer == model_.encoder_layers();
   }
 
   void Forward() {

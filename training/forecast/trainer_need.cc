@@ -110,6 +110,15 @@ LibraryBytes AttentionBytesOf(const WorkspaceShape& shape) {
   return {in_a_step, in_a_step + kernels::AttentionTestBytes(attention, parts)};
 }
 
+// A piece of sequences may have all tokens of theirs that are masked.
+std::uint64_t RowsWithTargets(const WorkspaceShape& shape) {
+  const std::uint64_t tokens = shape.batch.tokens();
+  if (!shape.masks) return tokens;
+  const std::uint64_t whole =
+      shape.whole_sequence > 0 ? shape.whole_sequence : shape.batch.sequence_length;
+  return std::min(tokens, shape.batch.sequences * trainer::MaskedTokens(whole));
+}
+
 }  // namespace
 
 absl::StatusOr<zero::Layout> TrainerLayout(const Model& model, std::uint64_t sharing_ranks) {
@@ -151,8 +160,12 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
                                    ? tokens * (shape.experts * (element + sizeof(float)) +
                                                hidden * (2 * element + sizeof(float)))
                                    : 0;
+  const std::uint64_t rows = RowsWithTargets(shape);
+  // A masked model's head has copies of the rows, and what its layers give.
+  const std::uint64_t head =
+      shape.masks ? 6 * rows * hidden * element + 8 * (tokens + 2 * rows + 1) : 0;
   const std::uint64_t output =
-      tokens * base::RoundUp(shape.vocabulary, kLogitAlignment) * (element + sizeof(float));
+      rows * base::RoundUp(shape.vocabulary, kLogitAlignment) * (element + sizeof(float)) + head;
   // If the CPU cannot multiply T, a matrix product works on fp32 copies of its three matrices, each
   // of which has two of the product's three dimensions.
   const auto copies = [](std::uint64_t a, std::uint64_t b, std::uint64_t c) {
@@ -161,7 +174,7 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
   const std::uint64_t product =
       std::max({copies(tokens, hidden, std::max(head_columns, wide)),
                 copies(tokens, hidden, std::min(shape.mlp_columns, shape.intermediate)),
-                copies(tokens, hidden, shape.vocabulary)});
+                copies(rows, hidden, shape.vocabulary)});
   const std::uint64_t inputs = (shape.parallel_block ? 1 : 2) * shape.layers;
   const std::uint64_t step =
       (inputs + 2) * stream + 2 * stream + 2 * tokens * (wide - hidden) * element +
@@ -180,7 +193,8 @@ std::uint64_t TrainerDeviceBytes(const Model& model, const TrainerNeed& need) {
 
 bool TrainerTrains(const Model& model) {
   // Not OPT-350m, whose norms come after the layers.
-  const bool as_trained = model.last_norm() && model.table_columns() == model.hidden;
+  const bool as_trained =
+      model.last_norm() && model.table_columns() == model.hidden && !model.classifies();
   const bool by_type = model.name == Name(model.family) && model.traits().trains();
   return (by_type && as_trained) || TrainersOwn(model.name) != nullptr;
 }
@@ -195,7 +209,8 @@ WorkspaceShape WorkspaceShapeOf(const Model& model) {
           .vocabulary = model.vocabulary,
           .experts = model.routed() ? model.experts : 0,
           .norms_heads = model.norms_heads(),
-          .parallel_block = model.parallel()};
+          .parallel_block = model.parallel(),
+          .masks = model.masks()};
 }
 
 }  // namespace geminid::forecast

@@ -26,7 +26,7 @@ struct LayerKind {
 };
 std::vector<LayerKind> KindsOf(const Model& model, const forecast::ModelPart& range) {
   const std::uint64_t end = range.first_layer + range.layers;
-  const std::uint64_t split = std::clamp(model.untrained.encoder_layers, range.first_layer, end);
+  const std::uint64_t split = std::clamp(model.encoder_layers(), range.first_layer, end);
   std::vector<LayerKind> kinds;
   if (split > range.first_layer)
     kinds.push_back({range.first_layer, static_cast<double>(split - range.first_layer)});

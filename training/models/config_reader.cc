@@ -69,6 +69,18 @@ void ReadSpecialTokens(ConfigReader& from, std::optional<uint64_t> usual_first,
   }
 }
 
+void ReadEncoder(ConfigKeys& keys, ModelConfig* model) {
+  model->layers = keys.Count("num_hidden_layers");
+  model->hidden = keys.Count("hidden_size");
+  model->heads = model->kv_heads = keys.Count("num_attention_heads");
+  model->intermediate = keys.Count("intermediate_size");
+}
+
+uint64_t ReadClasses(ConfigKeys& keys) {
+  const uint64_t named = keys.Members("id2label");
+  return keys.Count("num_labels", named > 0 ? named : 2);
+}
+
 void ReadRotary(ConfigReader& from, const char* theta, double usual_theta, ModelConfig* model) {
   ConfigKeys& keys = from.training;
   model->rotary_theta = keys.Real(theta, usual_theta);

@@ -26,6 +26,11 @@ struct ConfigReader {
 void ReadSpecialTokens(ConfigReader& from, std::optional<uint64_t> usual_first,
                        std::optional<uint64_t> usual_end, ModelConfig* model);
 
+// Layers as in the encoders of 2018: LayerNorm, biases, and as many keys as queries.
+void ReadEncoder(ConfigKeys& keys, ModelConfig* model);
+// How many a classifier has: by name, by number, or the two of a configuration that says neither.
+uint64_t ReadClasses(ConfigKeys& keys);
+
 // Newer versions of transformers keep all of it in 'rope_parameters', older ones in `theta`, for
 // most families 'rope_theta', and 'rope_scaling', which wins where both are there.
 void ReadRotary(ConfigReader& from, const char* theta, double usual_theta, ModelConfig* model);

@@ -1,50 +1,10 @@
-// Models with an encoder: BERT and ViT, which are one alone, and T5.
+// Models with an encoder that are forecast alone: ViT, which is one alone, and T5.
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "training/models/config_reader.h"
 
 namespace geminid::trainer {
 namespace {
-
-// How many a classifier has: by name, by number, or the two of a configuration that says neither.
-uint64_t Classes(ConfigKeys& keys) {
-  const uint64_t named = keys.Members("id2label");
-  return keys.Count("num_labels", named > 0 ? named : 2);
-}
-
-// Layers as in the encoders of 2018: LayerNorm, biases, and as many keys as queries.
-void ReadEncoder(ConfigKeys& keys, ModelConfig* model) {
-  model->layers = model->untrained.encoder_layers = keys.Count("num_hidden_layers");
-  model->hidden = keys.Count("hidden_size");
-  model->heads = model->kv_heads = keys.Count("num_attention_heads");
-  model->intermediate = keys.Count("intermediate_size");
-}
-
-void ReadBert(ConfigReader& from, ModelConfig* model) {
-  ConfigKeys& keys = from.sizes;
-  ReadEncoder(keys, model);
-  model->vocabulary = keys.Count("vocab_size", 30522);
-  model->positions = keys.Count("max_position_embeddings", 512);
-  model->untrained.other_rows = keys.Count("type_vocab_size", 2);
-  model->tied = keys.Flag("tie_word_embeddings", true);
-  const std::string head = keys.FirstWord("architectures");
-  if (head == "BertForSequenceClassification") {
-    model->untrained.head = Head::kPooledClassifier;
-    model->untrained.classes = Classes(keys);
-  } else if (head.empty() || head == "BertForMaskedLM" || head == "BertModel") {
-    model->untrained.head = Head::kMaskedLanguage;
-  } else {
-    keys.Fail(absl::StrCat("'architectures' names ", head,
-                           "; of BERT, BertForMaskedLM and BertForSequenceClassification are "
-                           "known: write the one that is nearer"));
-  }
-  keys.Require(!keys.Flag("is_decoder", false) && !keys.Flag("add_cross_attention", false),
-               "'is_decoder' or 'add_cross_attention' is true; BERT is known as an encoder alone");
-  if (const std::string kind = keys.Word("position_embedding_type", "absolute");
-      kind != "absolute") {
-    keys.Fail(absl::StrCat("'position_embedding_type' is '", kind, "'; only 'absolute' is known"));
-  }
-}
 
 void ReadVit(ConfigReader& from, ModelConfig* model) {
   ConfigKeys& keys = from.sizes;
@@ -63,8 +23,7 @@ void ReadVit(ConfigReader& from, ModelConfig* model) {
   model->positions = (image / patch) * (image / patch) + 1;
   model->untrained.other_rows = 1;  // the token of the class
   model->untrained.qkv_bias = keys.Flag("qkv_bias", true);
-  model->untrained.head = Head::kClassifier;
-  model->untrained.classes = Classes(keys);
+  model->untrained.classes = ReadClasses(keys);
   const std::string head = keys.FirstWord("architectures");
   if (!head.empty() && head != "ViTModel" && head != "ViTForImageClassification") {
     keys.Fail(absl::StrCat("'architectures' names ", head,
@@ -94,17 +53,12 @@ void ReadT5(ConfigReader& from, ModelConfig* model) {
 
 }  // namespace
 
-const FamilyTraits kBertFamily = {
-    .name = "bert",
-    .norms = {.shift = true, .embedding = true, .last = false},  // each layer ends with one
-    .learned_positions = true,
-    .output_bias = true,
-    .tied = true,
-    .read = ReadBert};
 const FamilyTraits kVitFamily = {.name = "vit",
                                  .norms = {.shift = true},
                                  .learned_positions = true,
                                  .output_bias = true,
+                                 .encoder = true,
+                                 .head = Head::kClassifier,
                                  .read = ReadVit};
 const FamilyTraits kT5Family = {.name = "t5", .tied = true, .read = ReadT5};
 

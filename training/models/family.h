@@ -24,6 +24,8 @@ struct ModelConfig;
 //   (arXiv:2505.09388) with a norm of each head of queries and keys, Gemma and Phi-3.
 // GPT-NeoX (arXiv:2204.06745; Pythia, arXiv:2304.01373): LayerNorm, GELU and biases as GPT-2, but
 //   rotary positions of a part of each head, two tables, and as a rule a parallel block.
+// BERT (arXiv:1810.04805): an encoder with learned positions and types of token, LayerNorm behind
+//   each sublayer, exact GELU and biases, that foretells tokens that were masked.
 enum class Family : uint8_t {
   kBert,
   kFalcon,
@@ -51,6 +53,14 @@ absl::StatusOr<Family> ParseFamily(const std::string& name);
 enum class Activation { kGelu, kRelu, kGeluErf };
 const char* Name(Activation activation);
 
+// What the last layer's output is turned into.
+enum class Head : uint8_t {
+  kLanguage,          // for each token a logit per row of the vocabulary
+  kMaskedLanguage,    // the same after a dense layer and a norm, with a bias (BERT)
+  kClassifier,        // for one token of each sequence a logit per class, with a bias
+  kPooledClassifier,  // the same after a dense layer
+};
+
 // How the matrix of a linear layer lies in memory: [out, in] (torch.nn.Linear) or [in, out] (the
 // Conv1D of GPT-2).
 enum class Layout { kOutIn, kInOut };
@@ -63,11 +73,20 @@ enum class Projection : uint8_t { kApart, kInBlocks, kByHead };
 struct ParameterNames {
   const char* tokens = "model.embed_tokens.weight";
   const char* positions = "";
+  const char* token_types = "types";
   const char* layers = "model.layers.";
   const char* final_norm = "model.norm";
   const char* output = "lm_head";
-  // Of a layer.
+  // Of Head::kMaskedLanguage.
+  const char* head_dense = "dense";
+  const char* head_norm = "dense_norm";
+  const char* output_bias = "output.bias";
+  const char* embedding_norm = "";  // with Norms::after
+  // Of a layer. With Norms::after `attention_norm` is what ends it, and the next attention reads.
   const char* attention_norm = "input_layernorm";
+  const char* query = "self_attn.q_proj";  // of three matrices
+  const char* key = "self_attn.k_proj";
+  const char* value = "self_attn.v_proj";
   const char* qkv = "self_attn.qkv_proj";  // of one matrix
   const char* attention_output = "self_attn.o_proj";
   const char* mlp_norm = "post_attention_layernorm";
@@ -77,12 +96,15 @@ struct ParameterNames {
 };
 
 struct Norms {
-  bool shift = false;    // LayerNorm; else RMSNorm
-  bool heads = false;    // of the queries and keys of each head
-  bool outputs = false;  // of what attention and MLP give (Gemma 2)
-  bool embedding = false;
-  bool last = true;        // at the end of encoder and decoder each
+  bool shift = false;      // LayerNorm; else RMSNorm
+  bool heads = false;      // of the queries and keys of each head
+  bool outputs = false;    // of what attention and MLP give (Gemma 2)
   uint64_t per_layer = 2;  // 1: attention and MLP read the same norm (PaLM)
+  // Norms stand behind the embedding and each sublayer (post-norm, BERT): norm(x + f(x)). The
+  // stream between sublayers is then what a norm reads, and the sublayer after it begins with that
+  // norm: with n = norm(x) it gives n + f(n), in place of x + f(n). The last norm ends the last
+  // layer.
+  bool after = false;
 };
 
 // The properties of the family's models, of which a model may have others (ModelConfig).
@@ -99,6 +121,9 @@ struct FamilyTraits {
   bool fused_gate = false;  // one matrix for both inputs of a gated MLP
   bool parallel = false;
   bool tied = false;
+  bool encoder = false;  // all layers are: each token sees its whole sequence
+  Head head = Head::kLanguage;
+  uint64_t token_types = 0;  // rows of their table
   Activation activation = Activation::kGelu;
   Layout layout = Layout::kOutIn;  // of the matrices of layers
   ParameterNames names = {};

@@ -101,7 +101,13 @@ absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder) {
   GEMINID_ASSIGN_OR_RETURN(const std::string path, FindConfig(folder));
   GEMINID_ASSIGN_OR_RETURN(const std::string text, base::ReadFile(path, kConfigBytesMax));
   absl::StatusOr<ModelConfig> model = ReadTrained(text);
-  if (model.ok()) return model;
+  if (model.ok()) {
+    if (!model->masks() || model->masking) return model;
+    const std::string beside = path.substr(0, path.size() - (sizeof(kConfigName) - 1));
+    GEMINID_ASSIGN_OR_RETURN(model->masking, FindMasking(beside));
+    if (const absl::Status valid = Validate(*model); !valid.ok()) return valid;
+    return model;
+  }
   return absl::InvalidArgumentError(absl::StrCat("'", path, "': ", model.status().message()));
 }
 

@@ -70,6 +70,15 @@ constexpr ModelConfig Qwen3(ModelConfig llama, uint64_t head_width) {
   return llama;
 }
 
+// A mask token beyond the bytes. The epsilon is that of the published checkpoints.
+constexpr ModelConfig Bert(ModelConfig gpt2) {
+  gpt2.family = Family::kBert;
+  gpt2.norm_epsilon = 1e-12;
+  gpt2.vocabulary = kByteVocabulary + 1;
+  gpt2.masking = Masking{.mask_token = kByteVocabulary};
+  return gpt2;
+}
+
 constexpr std::array kPresets = {
     Preset{"gpt2-tiny", Gpt2(2, 64, 4, 64)},
     Preset{"gpt2-3m", Gpt2(4, 256, 4, 128)},
@@ -91,6 +100,8 @@ constexpr std::array kPresets = {
     Preset{"mixtral-8x7b", Mixtral(Llama(32, 4096, 32, 8, 14336, 2048), 8, 2)},
     Preset{"pythia-tiny", GptNeox(Gpt2(2, 64, 4, 64))},
     Preset{"pythia-160m", GptNeox(Gpt2(12, 768, 12, 2048))},
+    Preset{"bert-tiny", Bert(Gpt2(2, 64, 4, 64))},
+    Preset{"bert-base", Bert(Gpt2(12, 768, 12, 512))},
 };
 
 uint64_t CountElements(const ModelConfig& config, const ModelPart& part) {
@@ -208,6 +219,13 @@ absl::Status CheckExperts(const ModelConfig& config) {
       "adapters beside experts are not there yet; leave out --lora-rank, or use the llama family");
 }
 
+absl::Status CheckMasking(const ModelConfig& config) {
+  if (!config.masking || config.masking->mask_token < config.vocabulary) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the mask token is ", config.masking->mask_token, ", but the vocabulary has ",
+      config.vocabulary, " tokens; give a larger --vocabulary, or another --mask-token"));
+}
+
 }  // namespace
 
 uint64_t DefaultIntermediate(Family family, uint64_t hidden) {
@@ -246,6 +264,7 @@ absl::Status Validate(const ModelConfig& config) {
                                                    " positions that the model knows"));
   }
   GEMINID_RETURN_IF_ERROR(Validate(config.rotary_scaling));
+  GEMINID_RETURN_IF_ERROR(CheckMasking(config));
   return CheckExperts(config);
 }
 
@@ -257,8 +276,7 @@ std::vector<Operator> PartsOfLayer(const ModelConfig& model, uint64_t layer) {
 
 uint64_t MatrixElements(const ModelConfig& m, Operator op, uint64_t mlps) {
   const uint64_t projection = m.table_columns() == m.hidden ? 0 : m.table_columns() * m.hidden;
-  const Head head = m.untrained.head;
-  const bool dense = head == Head::kMaskedLanguage || head == Head::kPooledClassifier;
+  const bool dense = m.masks() || m.head() == Head::kPooledClassifier;
   switch (op) {
     case Operator::kEmbedding:
       return projection + m.untrained.patch_elements * m.hidden;
@@ -286,7 +304,10 @@ double LayerFlopsPerToken(const ModelConfig& config) {
 }
 
 double OutputFlopsPerToken(const ModelConfig& config) {
-  return 6 * static_cast<double>(MatrixElements(config, Operator::kOutput, 0));
+  const double all = 6 * static_cast<double>(MatrixElements(config, Operator::kOutput, 0));
+  if (!config.masks()) return all;
+  return all * static_cast<double>(MaskedTokens(config.context)) /
+         static_cast<double>(config.context);
 }
 
 double FlopsPerToken(const ModelConfig& config) {

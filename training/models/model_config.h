@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "training/models/family.h"
+#include "training/models/masking.h"
 #include "training/models/rotary_scaling.h"
 
 namespace geminid::trainer {
@@ -19,27 +20,20 @@ namespace geminid::trainer {
 // Text is bytes.
 inline constexpr uint64_t kByteVocabulary = 256;
 
-// What the last layer's output is turned into.
-enum class Head : uint8_t {
-  kLanguage,          // for each token a logit per row of the vocabulary
-  kMaskedLanguage,    // the same after a dense layer and a norm, with a bias (BERT)
-  kClassifier,        // for one token of each sequence a logit per class, with a bias
-  kPooledClassifier,  // the same after a dense layer
-};
-
 // What no model that the trainer trains has.
 struct Untrained {
   // The first layers are an encoder, whose tokens see each other; the others a decoder, whose
-  // tokens see those before them, and which reads the encoder's output by cross attention.
+  // tokens see those before them, and which reads the encoder's output by cross attention. Not of
+  // a family whose layers are all an encoder.
   uint64_t encoder_layers = 0;
   // Of the token table where it is not hidden; two matrices then lead in and out.
   uint64_t embedding_width = 0;
   uint64_t patch_elements = 0;    // of an image, in place of tokens; each is projected to hidden
-  uint64_t other_rows = 0;        // of further learned tables: types of token, a token of the class
+  uint64_t other_rows = 0;        // of a further learned table: a token of the class
   uint64_t relative_buckets = 0;  // of distance, each with a bias per head, once a stack
   uint64_t classes = 0;           // of a classifier
-  Head head = Head::kLanguage;
   // Unset: as is usual in the family.
+  std::optional<Head> head = std::nullopt;
   std::optional<bool> gated_mlp = std::nullopt;
   std::optional<bool> qkv_bias = std::nullopt;
   std::optional<bool> last_norm = std::nullopt;
@@ -81,6 +75,10 @@ struct ModelConfig {
   std::optional<Activation> mlp_activation = std::nullopt;
   // Whether the output layer is the token table.
   std::optional<bool> tied = std::nullopt;
+  // All tokens are of the first type.
+  std::optional<uint64_t> token_types = std::nullopt;
+  // What a masked language model's tokens are masked with; unset: it is not known.
+  std::optional<Masking> masking = std::nullopt;
   Untrained untrained = {};
 
   // Special tokens of the tokenizer; none where tokens are bytes.
@@ -118,6 +116,7 @@ struct ModelConfig {
   // Of what attention adds.
   bool output_bias() const { return attention_bias.value_or(traits().output_bias); }
   bool norms_heads() const { return traits().norms.heads; }
+  bool norms_after() const { return traits().norms.after; }
 
   bool rotary() const { return !traits().learned_positions; }  // or relative, of T5
   double turned_share() const { return rotary_share.value_or(traits().rotary_share); }  // of a head
@@ -136,7 +135,7 @@ struct ModelConfig {
   uint64_t norms_per_layer() const {
     return untrained.norms_per_layer.value_or(traits().norms.per_layer);
   }
-  bool last_norm() const { return untrained.last_norm.value_or(traits().norms.last); }
+  bool last_norm() const { return untrained.last_norm.value_or(true); }
 
   // Three matrices (SwiGLU); else two. Those of LayerNorm and two have biases as a rule.
   bool gated_mlp() const { return untrained.gated_mlp.value_or(!layer_norms()); }
@@ -156,13 +155,21 @@ struct ModelConfig {
   uint64_t table_columns() const {
     return untrained.embedding_width == 0 ? hidden : untrained.embedding_width;
   }
+  Head head() const { return untrained.head.value_or(traits().head); }
   bool classifies() const {
-    return untrained.head == Head::kClassifier || untrained.head == Head::kPooledClassifier;
+    return head() == Head::kClassifier || head() == Head::kPooledClassifier;
   }
-  bool is_encoder(uint64_t layer) const { return layer < untrained.encoder_layers; }
-  uint64_t decoder_layers() const { return layers - untrained.encoder_layers; }
+  // It foretells tokens that were masked, and not the next ones.
+  bool masks() const { return head() == Head::kMaskedLanguage; }
+  // Of a whole sequence of so many tokens, how many have a target.
+  uint64_t targets_of(uint64_t tokens) const { return masks() ? MaskedTokens(tokens) : tokens; }
+  uint64_t token_type_rows() const { return token_types.value_or(traits().token_types); }
+  bool encodes() const { return traits().encoder; }  // all layers are an encoder
+  uint64_t encoder_layers() const { return encodes() ? layers : untrained.encoder_layers; }
+  bool is_encoder(uint64_t layer) const { return layer < encoder_layers(); }
+  uint64_t decoder_layers() const { return layers - encoder_layers(); }
   // Encoder and decoder: each layer of the decoder has cross attention.
-  bool has_both() const { return untrained.encoder_layers > 0 && decoder_layers() > 0; }
+  bool has_both() const { return encoder_layers() > 0 && decoder_layers() > 0; }
 };
 
 enum class Operator : uint8_t {

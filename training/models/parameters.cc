@@ -1,6 +1,7 @@
 #include "training/models/parameters.h"
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@ namespace {
 constexpr double kDeviation = 0.02;
 
 double ResidualDeviation(const ModelConfig& config) {
+  if (config.norms_after()) return kDeviation;  // what they add is normed with the stream
   return kDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
@@ -68,6 +70,13 @@ class Builder {
   }
   NormPlace Norm(const std::string& name) { return Norm(name, hidden_); }
 
+  // Of what the attention of a layer reads, or the output behind the last one.
+  NormPlace NormBefore(uint64_t layer, const std::string& own) {
+    if (!config_.norms_after()) return Norm(own);
+    if (layer == 0) return Norm(names_.embedding_norm);
+    return Norm(absl::StrCat(names_.layers, layer - 1, ".", names_.attention_norm));
+  }
+
   LinearPlace Linear(const std::string& name, uint64_t in, uint64_t out, bool bias = false,
                      double deviation = kDeviation, Layout layout = Layout::kOutIn) {
     const bool out_in = layout == Layout::kOutIn;
@@ -119,7 +128,9 @@ class Builder {
       model_.position_table = AddNormal(names_.positions, {rows, hidden_});
     }
     if (more.other_rows > 0) AddNormal("others", {more.other_rows, hidden_});
-    if (traits_.norms.embedding) Norm("embedding_norm");
+    if (const uint64_t types = config_.token_type_rows(); types > 0) {
+      model_.type_table = AddNormal(names_.token_types, {types, hidden_});
+    }
   }
 
   void Layer() {
@@ -141,14 +152,14 @@ class Builder {
   void Attention(const std::string& prefix) {
     const uint64_t queries = config_.query_columns(), keys = config_.kv_columns();
     AttentionPlaces& attention = model_.attention.emplace_back();
-    attention.norm = Norm(prefix + names_.attention_norm);
+    attention.norm = NormBefore(layer_, prefix + names_.attention_norm);
     const auto project = [&](const char* name, uint64_t columns) {
       return LayerLinear(prefix + name, hidden_, columns, config_.qkv_bias());
     };
     if (traits_.projection == Projection::kApart) {
-      attention.q = project("self_attn.q_proj", queries);
-      attention.k = project("self_attn.k_proj", keys);
-      attention.v = project("self_attn.v_proj", keys);
+      attention.q = project(names_.query, queries);
+      attention.k = project(names_.key, keys);
+      attention.v = project(names_.value, keys);
     } else if (const LinearPlace qkv = project(names_.qkv, queries + 2 * keys);
                traits_.projection == Projection::kByHead) {
       attention.qkv = qkv;
@@ -166,7 +177,7 @@ class Builder {
                                    config_.output_bias(), ResidualDeviation(config_));
     // The first layer of a stack has the biases by distance, and its others read what it made.
     const Untrained& more = config_.untrained;
-    const bool first = layer_ == 0 || layer_ == more.encoder_layers;
+    const bool first = layer_ == 0 || layer_ == config_.encoder_layers();
     if (first && more.relative_buckets > 0 && operator_ != Operator::kCrossAttention) {
       AddNormal(prefix + "distances", {more.relative_buckets, config_.heads});
     }
@@ -217,19 +228,27 @@ class Builder {
 
   void Output() {
     operator_ = Operator::kOutput;
-    if (config_.last_norm()) model_.final_norm = Norm(names_.final_norm);
-    const Untrained& more = config_.untrained;
-    const bool masked = more.head == Head::kMaskedLanguage;
-    if (masked || more.head == Head::kPooledClassifier) Linear("dense", hidden_, hidden_, true);
-    if (masked) Norm("dense_norm");
+    if (config_.last_norm()) model_.final_norm = NormBefore(config_.layers, names_.final_norm);
+    if (config_.head() == Head::kPooledClassifier) Linear("dense", hidden_, hidden_, true);
+    if (config_.masks()) {
+      HeadPlaces head = {.dense = Linear(names_.head_dense, hidden_, hidden_, true),
+                         .activation = config_.activation(),
+                         .norm = {}};
+      head.norm = Norm(names_.head_norm);
+      model_.head = head;
+    }
     if (config_.classifies()) {
-      model_.output = Linear("classes", hidden_, more.classes, true);
+      model_.output = Linear("classes", hidden_, config_.untrained.classes, true);
       return;
     }
     const uint64_t columns = config_.table_columns();
     if (columns != hidden_) Linear("project_out", hidden_, columns);
+    std::optional<ParameterId> bias;
+    if (config_.masks()) {
+      bias = Add(names_.output_bias, {config_.vocabulary}, ParameterSpec::Init::kZeros);
+    }
     OutputTable(columns);
-    if (masked) Add("output.bias", {config_.vocabulary}, ParameterSpec::Init::kZeros);
+    model_.output.bias = bias;
   }
 
   void OutputTable(uint64_t columns) {

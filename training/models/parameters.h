@@ -117,6 +117,13 @@ struct ModelPart {
 };
 ModelPart WholeModel(const ModelConfig& config);
 
+// Between the last norm and the table that foretells: norm(activation(x W + b)).
+struct HeadPlaces {
+  LinearPlace dense;
+  Activation activation = Activation::kGelu;
+  NormPlace norm;
+};
+
 struct ModelParameters {
   ModelPart part;
   // In order of first use; an id is an index. Norms are with what follows them, but those of
@@ -124,12 +131,14 @@ struct ModelParameters {
   std::vector<ParameterSpec> specs;
   ParameterId token_table{};  // where the part embeds, or its output layer is the table
   std::optional<ParameterId> position_table;
+  std::optional<ParameterId> type_table;
   std::vector<LinearPlace> adapted;        // whole layers with an adapter
   std::vector<AttentionPlaces> attention;  // one per layer of the part, or two with cross attention
   std::vector<MlpPlaces> mlp;              // one per layer of the part, or none: these
   std::vector<RoutedPlaces> routed;
-  NormPlace final_norm;  // where the part outputs
-  LinearPlace output;    // hidden -> vocabulary; likewise
+  NormPlace final_norm;            // where the part outputs
+  std::optional<HeadPlaces> head;  // likewise, of a masked language model
+  LinearPlace output;              // hidden -> vocabulary; likewise
 };
 
 // `config` can be trained or forecast, and `part` is within it. A part's parameters have the names

@@ -4,6 +4,7 @@
 #define GEMINID_TRAINING_NN_BLOCKS_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "training/forecast/trainer_need.h"
 #include "training/models/model_config.h"
@@ -64,6 +65,12 @@ struct RotaryTables {
   const float* sin = nullptr;
 };
 
+// The rows of the stream that have targets, in their order; null: each token's.
+struct TargetRows {
+  const int32_t* rows = nullptr;
+  size_t count = 0;
+};
+
 // What an attention or MLP half works with. The halves add to a residual stream of [tokens,
 // hidden].
 struct HalfContext {
@@ -72,6 +79,8 @@ struct HalfContext {
   Tiling tiling;
   RotaryTables rotary = {};   // not GPT-2 and OPT
   DropoutPlace dropout = {};  // of what the half adds
+  bool drops_norm = false;    // the half's norm ends the embedding, whose dropout follows it
+  TargetRows targets = {};    // of the output layer
   // Of each sequence, of which other tokens were computed earlier, or are on other ranks.
   Positions positions = {};
   SequenceCut cut = {};  // with those ranks

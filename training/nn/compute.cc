@@ -241,7 +241,13 @@ absl::Status BackwardInput(const Resources& resources, Matrix<const T> dy,
 template <typename T>
 absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, T* db) {
   if (db == nullptr) return absl::OkStatus();
-  return KernelsFor<T>(resources).ColumnSum(resources, dy, db);
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  if (dy.stride == dy.cols) return math.ColumnSum(resources, dy, db);
+  // What lies between rows of logits is summed beside.
+  GEMINID_ASSIGN_OR_RETURN(auto sums, Scratch<T>::Allocate(resources, dy.stride));
+  GEMINID_RETURN_IF_ERROR(
+      math.ColumnSum(resources, Matrix<const T>(dy.data, dy.rows, dy.stride), sums.data()));
+  return math.Copy(resources, Matrix<const T>(sums.data(), 1, dy.cols), Matrix<T>(db, 1, dy.cols));
 }
 
 template <typename T>

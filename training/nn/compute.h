@@ -129,7 +129,7 @@ template <typename T, typename Out>
 absl::Status BackwardInput(const Resources& resources, Matrix<const T> dy,
                            const LinearView<const T>& w, Matrix<Out> dx, bool accumulate = false);
 
-// db = the sum of the rows of dy, which is dense. Nothing for a null db.
+// db = the sum of the rows of dy; what lies between them is numbers. Nothing for a null db.
 template <typename T>
 absl::Status BackwardBias(const Resources& resources, Matrix<const T> dy, T* db);
 // The same of a layer's whole bias, if it has one: now or later (Resources::later).

@@ -10,18 +10,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "geminid/activation_stack.h"
+#include "kernels/model/cross_entropy/cross_entropy.h"
 #include "training/models/model_config.h"
 #include "training/nn/blocks.h"
 
 namespace geminid::trainer {
 
+inline constexpr int32_t kNoTarget = kernels::kIgnoredTarget;
+
 struct MicroBatch {
   MicroBatchShape shape;
-  std::span<const int32_t> tokens;   // [sequences, sequence_length]
-  std::span<const int32_t> targets;  // the token after each
-  Positions positions = {};          // of the tokens of each sequence
-  Dropout dropout = {};              // in training alone
-  bool keeps_activations = false;    // for the backward pass; changes no bit
+  std::span<const int32_t> tokens;  // [sequences, sequence_length]
+  // The token after each, or of a masked language model each token that was chosen, and kNoTarget.
+  std::span<const int32_t> targets;
+  Positions positions = {};        // of the tokens of each sequence
+  Dropout dropout = {};            // in training alone
+  bool keeps_activations = false;  // for the backward pass; changes no bit
   // Where they are kept then, as Transformer::ItemBytes shapes it; null: in the workspace.
   zero::ActivationStack* stack = nullptr;
 };

@@ -31,15 +31,15 @@ bool MemoryWords::HasStateDiskToSay() const {
 void MemoryWords::SayStateDisk(const zero::Statistics& statistics, Progress* progress) {
   if (!HasStateDiskToSay()) return;
   if (!std::exchange(said_how_, true)) SayHow(statistics.state_disk, progress);
+  if (statistics.state_disk_bytes == 0) return;  // it writes nothing
   const std::string words = DiskEnduranceWords(info_.rank, statistics.disk_written_bytes,
                                                options_.zero.state_disk.endurance_bytes);
   if (!words.empty() && !std::exchange(said_endurance_, true)) progress->Warn(words);
 }
 
-// Of each host, whose disks may be others. With auto it begins with how much of it is there.
+// Of each host, whose disks may be others. It begins with how much of it is there.
 void MemoryWords::SayHow(const std::string& how, Progress* progress) const {
-  const bool is_auto = options_.zero.state_placement == zero::StatePlacement::kAuto;
-  const std::string words = absl::StrCat("optimizer state", is_auto ? ": " : " on ", how);
+  const std::string words = absl::StrCat("optimizer state: ", how);
   if (info_.rank == 0 && how.empty()) {
     progress->Warn(
         "geminid-train: --state-disk does nothing: this optimizer has no state beside the weights");

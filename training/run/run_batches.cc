@@ -23,6 +23,10 @@ uint64_t RunBatches::tokens_of_step() const {
   return course_->micro_batches() * options_.batch * options_.model.context;
 }
 
+uint64_t RunBatches::targets_of_step() const {
+  return course_->micro_batches() * options_.batch * batches_.targets_per_sequence();
+}
+
 absl::StatusOr<MicroBatch> RunBatches::Get(uint64_t micro_batch) {
   watch_.BeginMicroBatch(base::MonotonicNow());
   GEMINID_ASSIGN_OR_RETURN(

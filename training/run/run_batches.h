@@ -31,7 +31,8 @@ class RunBatches {
   // As BatchCourse::GoOn.
   bool GoOn(uint64_t step, const checkpoint::RunState& saved);
 
-  uint64_t tokens_of_step() const;  // the next one, of all ranks
+  uint64_t tokens_of_step() const;   // the next one, over all ranks
+  uint64_t targets_of_step() const;  // of these, the tokens that have a target
   // This rank's sequences of a micro-batch of the next step. Valid until the next call.
   absl::StatusOr<MicroBatch> Get(uint64_t micro_batch);
 

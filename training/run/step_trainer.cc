@@ -41,14 +41,14 @@ absl::StatusOr<std::optional<TrainedStep>> StepTrainer::Train(uint64_t done) {
   const bool follows_noise = batches_.course().follows_noise();
   TrainedStep step = {.learning_rate = batches_.course().learning_rate(),
                       .micro_batches = batches_.course().micro_batches()};
-  const uint64_t tokens = batches_.tokens_of_step();
+  const uint64_t targets = batches_.targets_of_step();
   if (follows_noise) model.SetMicroBatches(step.micro_batches);
   batches_.watch().BeginStep(WaitedForUpdates());
   const absl::Status begun = model.engine().BeginStep({.learning_rate = step.learning_rate});
   if (!begun.ok()) return GiveUp(begun);
   // The engine takes the mean of the gradients over micro-batches and ranks.
   const float gradient_scale = static_cast<float>(model.engine().loss_scale()) /
-                               static_cast<float>(batches_.batches().tokens_per_micro_batch());
+                               static_cast<float>(batches_.batches().targets_per_micro_batch());
   const auto get = [&](uint64_t micro_batch) { return GetBatch(done, micro_batch); };
   const absl::StatusOr<double> my_loss = model.TrainMicroBatches(get, gradient_scale);
   if (absl::IsCancelled(my_loss.status()) && end_.has_come()) {
@@ -67,7 +67,7 @@ absl::StatusOr<std::optional<TrainedStep>> StepTrainer::Train(uint64_t done) {
                                                                .random_state = run.random_state});
   if (!stepped.ok()) return GiveUp(stepped.status());
   batches_.GoOnAfter(end);
-  step.loss = loss_sum / static_cast<double>(tokens);
+  step.loss = loss_sum / static_cast<double>(targets);
   step.result = *stepped;
   step.change = end.change;
   step.seconds = absl::ToDoubleSeconds(base::MonotonicNow() - began);

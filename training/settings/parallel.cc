@@ -77,6 +77,11 @@ absl::Status CheckSequence(const TrainOptions& options) {
         "sequence=ring is not there yet with a sliding_window of ", options.model.window,
         " tokens; take sequence=ulysses, or a --context that is no longer than the window"));
   }
+  if (options.parallel.rings() && options.model.encodes()) {
+    return Refuse(absl::StrCat(
+        "sequence=ring is not there yet for encoders as those of the ", Name(options.model.family),
+        " family, whose tokens see those after them; take sequence=ulysses"));
+  }
   if (options.parallel.sequence > 1 && options.dropout > 0) {
     return Refuse("--dropout is not there yet with a cut sequence; leave it out");
   }

@@ -158,6 +158,8 @@ RankShare ShareOf(const TrainOptions& options, const collectives::Mesh& mesh, in
                     .world_size = static_cast<uint64_t>(data),
                     .piece = static_cast<uint64_t>(mesh.Coordinate(rank, kSequenceAxis)),
                     .pieces = static_cast<uint64_t>(mesh.SizeOf(kSequenceAxis)),
+                    .masking = options.model.masking,
+                    .vocabulary = options.model.vocabulary,
                     .zigzag = options.parallel.rings()}};
 }
 

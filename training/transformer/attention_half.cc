@@ -188,8 +188,9 @@ class Half {
                              use);
   }
 
+  // The first group writes dn unless `adds`; the others add to it.
   absl::Status GroupBackward(ParameterUse& use, const Group& group, Matrix<const T> n,
-                             Matrix<const T> gradient, Matrix<float> dn,
+                             Matrix<const T> gradient, Matrix<float> dn, bool adds,
                              const KeptAttention<T>* kept) {
     const size_t tokens = n.rows;
     GEMINID_ASSIGN_OR_RETURN(auto dqkv, Qkv<T>::Allocate(resources_, tokens, group));
@@ -214,7 +215,7 @@ class Half {
     }
     GEMINID_RETURN_IF_ERROR(NormHeadsBackward(use, places_.q_norm, places_.q, n, dqkv.q));
     GEMINID_RETURN_IF_ERROR(NormHeadsBackward(use, places_.k_norm, places_.k, n, dqkv.k));
-    const bool first = group.first_query == 0;
+    const bool first = group.first_query == 0 && !adds;
     if (places_.qkv) {
       GEMINID_ASSIGN_OR_RETURN(auto fused, Rows::Allocate(resources_, tokens, FusedColumns(group)));
       const FusedHeads<T> heads(*context_.config, fused.matrix);
@@ -347,16 +348,17 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
                                       attended.Cols(group.first_query, group.query_columns)));
   }
   const auto output = WeightOf<T>(use, places.output);
+  GEMINID_ASSIGN_OR_RETURN(const T* const residual, ResidualOf<T>(resources, context, flow, n));
   if (context.layers != nullptr) {
-    GEMINID_ASSIGN_OR_RETURN(auto sum,
-                             OutputSum<T>::Begin(resources, context, flow.residual, flow.out));
+    GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, residual, flow.out));
     GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, attended, output.Inputs(0, output.in),
                                                sum.values(), /*accumulate=*/true)));
     return sum.Finish(resources, output.bias, n.data);  // nobody needs the norm any more
   }
   const Matrix<T> out(flow.out, tokens, hidden);
-  GEMINID_RETURN_IF_ERROR(
-      math.Copy(resources, Matrix<const T>(flow.residual, tokens, hidden), out));
+  if (!context.config->norms_after()) {
+    GEMINID_RETURN_IF_ERROR(math.Copy(resources, Matrix<const T>(residual, tokens, hidden), out));
+  }
   if (!context.dropout.dropout.active()) {
     return Forward<T>(resources, attended, output, out, /*accumulate=*/true);
   }
@@ -418,7 +420,7 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
   GEMINID_ASSIGN_OR_RETURN(auto norm, NormBackward<T>::Create(resources, context, places.norm));
   const Matrix<T>& n = norm.n;
   const Matrix<float>& dn = norm.dn;
-  GEMINID_RETURN_IF_ERROR(norm.Forward(use, flow.x));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(resources, use, flow.x));
 
   for (const LinearPlace* layer : LinearLayersOf(places)) {
     GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, *layer));
@@ -431,12 +433,13 @@ absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext
       const Matrix<const T> dy,
       ReadByWeights<T>(resources, Matrix<const T>(dropped.data, tokens, hidden)));
   GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> read, ReadByWeights<T>(resources, n));
+  GEMINID_ASSIGN_OR_RETURN(const bool adds, norm.Begin(resources, flow.dy));
   for (size_t i = 0; i < groups.count(); ++i) {
-    GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), read, dy, dn, kept));
+    GEMINID_RETURN_IF_ERROR(half.GroupBackward(use, groups.At(i), read, dy, dn, adds, kept));
   }
   GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
   GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
-  return norm.Finish(resources, use, flow.x, flow.residual, flow.dx);
+  return norm.Finish(resources, use, flow);
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                    \

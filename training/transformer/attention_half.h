@@ -1,4 +1,5 @@
-// The attention sublayer of a transformer layer: out = x + attention(norm(x)) (sublayer.h).
+// The attention sublayer of a transformer layer: out = x + attention(norm(x)), or norm(x) +
+// attention(norm(x)) (sublayer.h).
 //
 // The backward pass computes again what is not kept, in the same pieces, so that keeping it changes
 // no bit. Heads are worked on in groups, because each group's queries, keys, values and their
@@ -28,7 +29,8 @@ inline kernels::AttentionShape AttentionShapeOf(const ModelConfig& config,
           .kv_heads = kv_heads,
           .head_dim = config.head_dim(),
           .scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim())),
-          .window = config.attention_window()};
+          .window = config.attention_window(),
+          .causal = !config.encodes()};
 }
 
 // What the backward pass needs beyond x, group after group, each dense: queries, keys and values as

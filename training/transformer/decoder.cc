@@ -15,7 +15,8 @@ namespace {
 
 using zero::Pass;
 
-constexpr char kSharedLayers[] = "a model whose layers are sharded over ranks writes no text";
+constexpr char kNoText[] =
+    "an encoder, or a model whose layers are sharded over ranks, writes no text";
 
 template <typename T>
 class Decoder final : public Transformer {
@@ -25,9 +26,13 @@ class Decoder final : public Transformer {
       : layers_(std::move(layers)), math_(math), threads_(threads) {
     embedding_ids_.push_back(parameters().token_table);
     if (parameters().position_table) embedding_ids_.push_back(*parameters().position_table);
-    output_ids_.push_back(parameters().final_norm.gain);
-    if (parameters().final_norm.shift) output_ids_.push_back(*parameters().final_norm.shift);
-    output_ids_.push_back(parameters().output.weight);
+    if (parameters().type_table) embedding_ids_.push_back(*parameters().type_table);
+    AddToOutput(parameters().final_norm);
+    if (parameters().head) {
+      AddToOutput(parameters().head->dense);
+      AddToOutput(parameters().head->norm);
+    }
+    AddToOutput(parameters().output);
   }
 
   const ModelParameters& parameters() const override { return layers_->parameters(); }
@@ -91,7 +96,7 @@ class Decoder final : public Transformer {
                                            std::span<const float> out_gradient,
                                            std::span<float> in_gradient) override {
     if (!layers_->abilities().halves) {
-      return absl::FailedPreconditionError("cut layers go back in one piece");
+      return absl::FailedPreconditionError("cut layers and encoders go back in one piece");
     }
     Run& run = static_cast<Run&>(passed);
     run.in_halves = true;
@@ -131,7 +136,7 @@ class Decoder final : public Transformer {
 
   absl::StatusOr<std::unique_ptr<RememberedTokens>> Remember(ParameterSource& source,
                                                              size_t tokens) override {
-    if (!layers_->abilities().extends) return absl::UnimplementedError(kSharedLayers);
+    if (!layers_->abilities().extends) return absl::UnimplementedError(kNoText);
     const size_t elements = tokens * config().kv_columns();
     auto remembered = std::make_unique<Remembered>(tokens);
     const Resources resources = {source.workspace(), math_};
@@ -145,7 +150,7 @@ class Decoder final : public Transformer {
   absl::StatusOr<std::vector<float>> NextLogits(ParameterSource& source,
                                                 std::span<const int32_t> tokens, size_t last,
                                                 RememberedTokens* remembered) override {
-    if (!layers_->abilities().extends) return absl::UnimplementedError(kSharedLayers);
+    if (!layers_->abilities().extends) return absl::UnimplementedError(kNoText);
     auto* const memory = static_cast<Remembered*>(remembered);
     const MicroBatch batch = {.shape = {.sequences = 1, .sequence_length = tokens.size()},
                               .tokens = tokens,
@@ -192,6 +197,15 @@ class Decoder final : public Transformer {
   };
 
   const ModelConfig& config() const { return layers_->config(); }
+
+  void AddToOutput(const NormPlace& norm) {
+    output_ids_.push_back(norm.gain);
+    if (norm.shift) output_ids_.push_back(*norm.shift);
+  }
+  void AddToOutput(const LinearPlace& linear) {
+    output_ids_.push_back(linear.weight);
+    if (linear.bias) output_ids_.push_back(*linear.bias);
+  }
 
   // What an item of MicroBatchRun::stack needs: an input, and what the sublayers keep that read it.
   uint64_t BytesOfItem(const MicroBatch& batch, std::initializer_list<Kind> kinds) const {

@@ -1,6 +1,7 @@
-// The one loop of a transformer that is trained: embedding, layers, output layer and loss, forward
-// and backward, whole or in parts, with activations that are kept, recomputed or offloaded. How a
-// rank computes its share of each operator is a strategy, DecoderLayers.
+// The one loop of a transformer that is trained, decoder or encoder: embedding, layers, output
+// layer and loss, forward and backward, whole or in parts, with activations that are kept,
+// recomputed or offloaded. How a rank computes its share of each operator is a strategy,
+// DecoderLayers.
 #ifndef GEMINID_TRAINING_TRANSFORMER_DECODER_H_
 #define GEMINID_TRAINING_TRANSFORMER_DECODER_H_
 

@@ -10,44 +10,23 @@
 #include "training/nn/later_gradients.h"
 #include "training/nn/layer_share.h"
 #include "training/transformer/norm_layer.h"
+#include "training/transformer/prediction_head.h"
 #include "training/transformer/share_loss.h"
 
 namespace geminid::trainer {
 namespace {
 
-kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
-  if (context.layers != nullptr) {
-    const LayerShare::Rows& words = context.layers->words();
-    return {.tokens = context.shape.tokens(),
-            .hidden = context.config->hidden,
-            .vocabulary = context.layers->ranks() * words.count,
-            .first_row = words.first,
-            .rows = words.count};
-  }
-  return {.tokens = context.shape.tokens(),
-          .hidden = context.config->hidden,
-          .vocabulary = context.config->vocabulary,
-          .first_row = 0,
-          .rows = context.config->vocabulary};
-}
-
-// Of the tokens of a sequence those whose positions are in the table, or in the rank's rows of it,
-// by its rows.
-std::vector<Positions::Run> RunsHere(const HalfContext& context) {
-  std::vector<Positions::Run> runs = context.positions.RunsOf(context.shape.sequence_length);
-  for (Positions::Run& run : runs) run.position += context.config->first_position_row();
-  if (context.layers == nullptr) return runs;
-  const LayerShare::Rows& rows = context.layers->positions();
-  std::vector<Positions::Run> here;
-  for (const Positions::Run& run : runs) {
-    const size_t begin = std::max(run.position, rows.first);
-    const size_t end = std::min(run.position + run.count, rows.first + rows.count);
-    if (begin >= end) continue;
-    here.push_back({.token = run.token + (begin - run.position),
-                    .position = begin - rows.first,
-                    .count = end - begin});
-  }
-  return here;
+// logits += bias; on a GPU rows lie apart.
+template <typename T>
+absl::Status AddOutputBias(const Resources& resources, const T* bias, Matrix<float> logits) {
+  const KernelsOf<T>& math = KernelsFor<T>(resources);
+  if (logits.stride == logits.cols) return math.AddBias(resources, bias, logits);
+  GEMINID_ASSIGN_OR_RETURN(auto row, Scratch<T>::Allocate(resources, logits.stride));
+  GEMINID_RETURN_IF_ERROR(math.Zero(resources, row.data(), logits.stride * sizeof(T)));
+  GEMINID_RETURN_IF_ERROR(math.Copy(resources, Matrix<const T>(bias, 1, logits.cols),
+                                    Matrix<T>(row.data(), 1, logits.cols)));
+  return math.AddBias(resources, row.data(),
+                      Matrix<float>(logits.data, logits.rows, logits.stride));
 }
 
 // The loss of some tokens; their rows of dlogits are written, if there are any: as far apart as
@@ -60,7 +39,12 @@ absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
   const size_t stride = resources.math.LogitStride(output.out);
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<float>::Allocate(resources, n.rows * stride));
   const Matrix<float> logits(storage.data(), n.rows, output.out, stride);
-  GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, n, output, logits)));
+  LinearView<const T> table = output;
+  table.bias = nullptr;
+  GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, n, table, logits)));
+  if (output.bias != nullptr) {
+    GEMINID_RETURN_IF_ERROR(AddOutputBias<T>(resources, output.bias, logits));
+  }
   const KernelsOf<T>& math = KernelsFor<T>(resources);
   const bool gradients = dlogits.data != nullptr;
   GEMINID_RETURN_IF_ERROR(math.CrossEntropy(resources, logits, targets, gradient_scale, gradients,
@@ -70,74 +54,6 @@ absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
   return math.Round(resources, logits.data, logits.rows * stride, dlogits.data);
 }
 
-// The rows of learned positions of a sequence's tokens, one behind the other: in the table itself
-// where they are so there.
-template <typename T>
-struct PositionRows {
-  Scratch<T> storage;
-  const T* data = nullptr;  // null: the model learns none
-
-  static absl::StatusOr<PositionRows> Of(const Resources& resources, const HalfContext& context,
-                                         const ModelParameters& parameters,
-                                         const ParameterUse& use) {
-    PositionRows rows;
-    if (!parameters.position_table) return rows;
-    const T* const table = WeightOf<T>(use, *parameters.position_table);
-    const size_t hidden = context.config->hidden;
-    const size_t length = context.shape.sequence_length;
-    const std::vector<Positions::Run> runs = RunsHere(context);
-    if (runs.size() == 1 && runs[0].count == length) {
-      rows.data = table + runs[0].position * hidden;
-      return rows;
-    }
-    GEMINID_ASSIGN_OR_RETURN(rows.storage, Scratch<T>::Allocate(resources, length * hidden));
-    rows.data = rows.storage.data();
-    if (context.layers != nullptr) {  // rows of other ranks
-      GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Zero(resources, rows.storage.data(),
-                                                            length * hidden * sizeof(T)));
-    }
-    for (const Positions::Run& run : runs) {
-      GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Copy(
-          resources, Matrix<const T>(table + run.position * hidden, run.count, hidden),
-          Matrix<T>(rows.storage.data() + run.token * hidden, run.count, hidden)));
-    }
-    return rows;
-  }
-};
-
-// Of the position table's gradient, rows that no token here has: zero is all bits zero in both
-// types.
-template <typename T>
-absl::Status ZeroRows(const Resources& resources, const HalfContext& context, T* table,
-                      size_t first, size_t end) {
-  const size_t hidden = context.config->hidden;
-  return KernelsFor<T>(resources).Zero(resources, table + first * hidden,
-                                       (end - first) * hidden * sizeof(T));
-}
-
-// The sum over the sequences of the gradients of a run of their tokens.
-template <typename T>
-absl::Status PositionBackwardOfRun(const Resources& resources, const HalfContext& context,
-                                   const Positions::Run& run, const T* gradient, T* table,
-                                   bool accumulates) {
-  const KernelsOf<T>& math = KernelsFor<T>(resources);
-  const size_t hidden = context.config->hidden;
-  const MicroBatchShape& all = context.shape;
-  const MicroBatchShape shape = {.sequences = all.sequences, .sequence_length = run.count};
-  Scratch<T> storage;
-  if (run.count < all.sequence_length) {
-    GEMINID_ASSIGN_OR_RETURN(storage, Scratch<T>::Allocate(resources, shape.tokens() * hidden));
-    GEMINID_RETURN_IF_ERROR(
-        math.Copy(resources,
-                  Matrix<const T>(gradient, all.sequences, all.sequence_length * hidden)
-                      .Cols(run.token * hidden, run.count * hidden),
-                  Matrix<T>(storage.data(), all.sequences, run.count * hidden)));
-    gradient = storage.data();
-  }
-  return math.PositionBackward(resources, shape, Matrix<const T>(gradient, shape.tokens(), hidden),
-                               table + run.position * hidden, accumulates);
-}
-
 // What rows of tokens give, where the kernels leave it: of whole rows of logits, or of a rank that
 // has some of the words (share_loss.h).
 class Losses {
@@ -145,7 +61,8 @@ class Losses {
   static absl::StatusOr<Losses> Of(const Resources& resources, const HalfContext& context,
                                    const int32_t* targets) {
     Losses losses;
-    const size_t tokens = context.shape.tokens();
+    const size_t tokens =
+        context.targets.rows != nullptr ? context.targets.count : context.shape.tokens();
     losses.targets_ = targets;
     losses.rows_ = context.tiling.tokens;
     if (context.layers != nullptr) {
@@ -193,6 +110,48 @@ class Losses {
   std::optional<ShareLosses> share_;
 };
 
+// The rows of the stream that have targets: all of it, or copies of some rows.
+template <typename T>
+struct RowsWithTargets {
+  Scratch<T> storage;
+  const T* x = nullptr;
+  size_t count = 0;
+
+  static absl::StatusOr<RowsWithTargets> Of(const Resources& resources, const HalfContext& context,
+                                            const T* x) {
+    RowsWithTargets rows;
+    rows.x = x;
+    rows.count = context.shape.tokens();
+    if (context.targets.rows == nullptr) return rows;
+    rows.count = context.targets.count;
+    const kernels::EmbeddingShape shape = ShapeOfRows(context);
+    GEMINID_ASSIGN_OR_RETURN(rows.storage,
+                             Scratch<T>::Allocate(resources, rows.count * shape.hidden));
+    rows.x = rows.storage.data();
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).EmbeddingForward(
+        resources, shape, context.targets.rows, x, /*positions=*/nullptr, /*sequence=*/0,
+        rows.storage.data()));
+    return rows;
+  }
+
+  // The gradient of the stream from that of the rows: zeros for the others.
+  static absl::Status Spread(const Resources& resources, const HalfContext& context,
+                             const T* of_rows, T* gradient) {
+    return KernelsFor<T>(resources).EmbeddingBackward(resources, ShapeOfRows(context),
+                                                      context.targets.rows, of_rows, gradient,
+                                                      /*accumulate=*/false);
+  }
+
+ private:
+  // The stream is their table.
+  static kernels::EmbeddingShape ShapeOfRows(const HalfContext& context) {
+    return {.tokens = context.targets.count,
+            .hidden = context.config->hidden,
+            .vocabulary = context.shape.tokens(),
+            .rows = context.shape.tokens()};
+  }
+};
+
 // The gradient of what the output layer reads: of a rank that has some of the words, the sum over
 // the ranks.
 template <typename T>
@@ -224,56 +183,82 @@ absl::StatusOr<Scratch<int32_t>> UploadTokens(const Resources& resources, LayerS
   return here;
 }
 
-template <typename T>
-absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
-                              const ModelParameters& parameters, const ParameterUse& use,
-                              const int32_t* tokens, T* x) {
-  GEMINID_ASSIGN_OR_RETURN(const auto positions,
-                           PositionRows<T>::Of(resources, context, parameters, use));
-  GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).EmbeddingForward(
-      resources, ShapeOf(context), tokens, WeightOf<T>(use, parameters.token_table), positions.data,
-      context.shape.sequence_length, x));
-  if (context.layers == nullptr) return absl::OkStatus();
-  return context.layers->Sum(resources, x, context.shape.tokens() * context.config->hidden);
+absl::StatusOr<Scratch<int32_t>> UploadChosen(const Resources& resources, const MicroBatch& batch,
+                                              TargetRows* rows) {
+  const KernelsOf<float>& math = KernelsFor<float>(resources);
+  const size_t tokens = batch.shape.tokens();
+  std::vector<int32_t> targets, places;
+  for (size_t token = 0; token < tokens; ++token) {
+    if (batch.targets[token] == kNoTarget) continue;
+    targets.push_back(batch.targets[token]);
+    places.push_back(static_cast<int32_t>(token));
+  }
+  if (targets.empty()) {
+    targets.push_back(kNoTarget);
+    places.push_back(0);
+  }
+  rows->count = targets.size();
+  targets.insert(targets.end(), places.begin(), places.end());
+  GEMINID_ASSIGN_OR_RETURN(auto here,
+                           Scratch<int32_t>::Allocate(resources, tokens + targets.size()));
+  rows->rows = here.data() + tokens + rows->count;
+  GEMINID_RETURN_IF_ERROR(
+      math.Upload(resources, batch.tokens.data(), batch.tokens.size_bytes(), here.data()));
+  GEMINID_RETURN_IF_ERROR(math.Upload(resources, targets.data(), targets.size() * sizeof(int32_t),
+                                      here.data() + tokens));
+  return here;
 }
 
+namespace {
+
+// OutputAndLoss of the rows that have targets, by way of a head.
 template <typename T>
-absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& context,
-                               const ModelParameters& parameters, ParameterUse& use,
-                               const int32_t* tokens, const T* gradient) {
-  const kernels::EmbeddingShape shape = ShapeOf(context);
-  const KernelsOf<T>& math = KernelsFor<T>(resources);
-  if (T* const table = GradientOf<T>(use, parameters.token_table)) {
-    GEMINID_RETURN_IF_ERROR(
-        math.EmbeddingBackward(resources, shape, tokens, gradient, table,
-                               use.GradientAccumulates(parameters.token_table)));
+absl::StatusOr<double> HeadAndLoss(const Resources& resources, const HalfContext& context,
+                                   const ModelParameters& parameters, ParameterUse& use, const T* x,
+                                   const int32_t* targets, float gradient_scale, T* gradient) {
+  const size_t hidden = context.config->hidden;
+  const LinearView<const T> output = WeightOf<T>(use, parameters.output);
+  const size_t stride = resources.math.LogitStride(output.out);
+  GEMINID_ASSIGN_OR_RETURN(auto losses, Losses::Of(resources, context, targets));
+  GEMINID_ASSIGN_OR_RETURN(const auto read, RowsWithTargets<T>::Of(resources, context, x));
+  const size_t count = read.count;
+  GEMINID_ASSIGN_OR_RETURN(auto norm,
+                           NormLayer<T>::Create(resources, context, parameters.final_norm, count));
+  GEMINID_ASSIGN_OR_RETURN(auto head,
+                           PredictionHead<T>::Create(resources, context, *parameters.head, count));
+  GEMINID_ASSIGN_OR_RETURN(auto storage,
+                           Scratch<T>::Allocate(resources, count * (stride + 3 * hidden)));
+  const Matrix<T> dlogits(storage.data(), count, output.out, stride);
+  const Matrix<T> n(storage.data() + count * stride, count, hidden);
+  const Matrix<T> out(n.data + n.size(), count, hidden);
+  const Matrix<T> back(out.data + out.size(), count, hidden);
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, read.x, n.data));
+  GEMINID_RETURN_IF_ERROR(head.Forward(resources, use, n, out));
+  for (size_t first = 0; first < count; first += losses.rows()) {
+    const size_t rows = std::min(losses.rows(), count - first);
+    GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, out.Rows(first, rows), output,
+                                             gradient_scale, dlogits.Rows(first, rows)));
   }
-  T* const positions =
-      parameters.position_table ? GradientOf<T>(use, *parameters.position_table) : nullptr;
-  if (positions == nullptr) return absl::OkStatus();
-  const bool accumulates = use.GradientAccumulates(*parameters.position_table);
-  size_t done = 0;  // rows
-  for (const Positions::Run& run : RunsHere(context)) {
-    if (!accumulates) {
-      GEMINID_RETURN_IF_ERROR(ZeroRows(resources, context, positions, done, run.position));
-    }
-    GEMINID_RETURN_IF_ERROR(
-        PositionBackwardOfRun(resources, context, run, gradient, positions, accumulates));
-    done = run.position + run.count;
-  }
-  if (accumulates) return absl::OkStatus();
-  const ModelConfig& config = *context.config;
-  const size_t rows = context.layers != nullptr
-                          ? context.layers->positions().count
-                          : config.first_position_row() + config.position_rows();
-  return ZeroRows(resources, context, positions, done, rows);
+  GEMINID_RETURN_IF_ERROR(OutputBackward<T>(resources, context, dlogits, output, back));
+  GEMINID_RETURN_IF_ERROR(
+      BackwardWeight<T>(resources, dlogits, out, {parameters.output}, use, /*adds=*/true));
+  GEMINID_RETURN_IF_ERROR(head.Backward(resources, use, n, back));
+  GEMINID_RETURN_IF_ERROR(norm.Backward(use, back.data, read.x, nullptr, back.data));
+  GEMINID_RETURN_IF_ERROR(RowsWithTargets<T>::Spread(resources, context, back.data, gradient));
+  return losses.Sum(resources);
 }
+
+}  // namespace
 
 template <typename T>
 absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfContext& context,
                                      const ModelParameters& parameters, ParameterUse& use,
                                      const T* x, const int32_t* targets, float gradient_scale,
                                      T* gradient) {
+  if (parameters.head) {
+    return HeadAndLoss<T>(resources, context, parameters, use, x, targets, gradient_scale,
+                          gradient);
+  }
   const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   const LinearView<const T> output = WeightOf<T>(use, parameters.output);
@@ -309,16 +294,21 @@ template <typename T>
 absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext& context,
                                   const ModelParameters& parameters, const ParameterUse& use,
                                   const T* x, const int32_t* targets) {
-  const size_t tokens = context.shape.tokens();
   const size_t hidden = context.config->hidden;
   GEMINID_ASSIGN_OR_RETURN(auto losses, Losses::Of(resources, context, targets));
-  for (size_t first = 0; first < tokens; first += losses.rows()) {
-    const size_t rows = std::min(losses.rows(), tokens - first);
+  GEMINID_ASSIGN_OR_RETURN(const auto read, RowsWithTargets<T>::Of(resources, context, x));
+  for (size_t first = 0; first < read.count; first += losses.rows()) {
+    const size_t rows = std::min(losses.rows(), read.count - first);
     GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, rows * hidden));
     const Matrix<T> n(storage.data(), rows, hidden);
     GEMINID_ASSIGN_OR_RETURN(auto norm,
                              NormLayer<T>::Create(resources, context, parameters.final_norm, rows));
-    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x + first * hidden, n.data));
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, read.x + first * hidden, n.data));
+    if (parameters.head) {
+      GEMINID_ASSIGN_OR_RETURN(
+          auto head, PredictionHead<T>::Create(resources, context, *parameters.head, rows));
+      GEMINID_RETURN_IF_ERROR(head.Forward(resources, use, n, n));
+    }
     GEMINID_RETURN_IF_ERROR(losses.OfRows<T>(resources, first, n,
                                              WeightOf<T>(use, parameters.output),
                                              /*gradient_scale=*/0, Matrix<T>()));
@@ -345,12 +335,6 @@ absl::Status LogitsOfToken(const Resources& resources, const HalfContext& contex
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                   \
-  template absl::Status EmbeddingForward(const Resources&, const HalfContext&,                   \
-                                         const ModelParameters&, const ParameterUse&,            \
-                                         const int32_t*, T*);                                    \
-  template absl::Status EmbeddingBackward(const Resources&, const HalfContext&,                  \
-                                          const ModelParameters&, ParameterUse&, const int32_t*, \
-                                          const T*);                                             \
   template absl::StatusOr<double> OutputAndLoss(const Resources&, const HalfContext&,            \
                                                 const ModelParameters&, ParameterUse&, const T*, \
                                                 const int32_t*, float, T*);                      \

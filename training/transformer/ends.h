@@ -16,7 +16,12 @@ namespace geminid::trainer {
 absl::StatusOr<Scratch<int32_t>> UploadTokens(const Resources& resources, LayerShare* layers,
                                               const MicroBatch& batch);
 
-// x[t] = the row of tokens[t] (+ the row of its position).
+// The same of a masked language model: the targets of some tokens alone. Fills `rows`. Without any
+// the first token has kNoTarget.
+absl::StatusOr<Scratch<int32_t>> UploadChosen(const Resources& resources, const MicroBatch& batch,
+                                              TargetRows* rows);
+
+// x[t] = the row of tokens[t] (+ the row of its position, and of the first type of token).
 template <typename T>
 absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
                               const ModelParameters& parameters, const ParameterUse& use,
@@ -28,7 +33,8 @@ absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& co
                                const ModelParameters& parameters, ParameterUse& use,
                                const int32_t* tokens, const T* gradient);
 
-// The sum over the tokens of the cross-entropy of softmax(norm(x) W) with `targets`. Writes the
+// The sum over the tokens, or context.targets, of the cross-entropy of softmax(norm(x) W + b) with
+// `targets`, or of softmax(head(norm(x)) W + b) (prediction_head.h). Writes the
 // gradients of gradient_scale times that sum: of x to `gradient`, and of the parameters. Logits are
 // fp32, tiling.tokens rows at a time.
 template <typename T>

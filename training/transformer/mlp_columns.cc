@@ -116,6 +116,7 @@ struct Backward {
   const Matrix<float> dx;
   const KeptColumns<T>& kept;
   const RowWeights& weights;
+  const bool adds;  // to dx
 
   absl::Status Run(size_t first, size_t count) const {
     GEMINID_ASSIGN_OR_RETURN(auto columns, Columns<T>::Allocate(resources, x.rows, first, count,
@@ -137,7 +138,7 @@ struct Backward {
                             {places.output, LayerPiece::Of::kInputs, first, count}, use));
       GEMINID_RETURN_IF_ERROR(ActivateBackward<T>(resources, places, dactivated, columns));
     }
-    GEMINID_RETURN_IF_ERROR(ProjectBack(places.input, columns.input, first, first != 0));
+    GEMINID_RETURN_IF_ERROR(ProjectBack(places.input, columns.input, first, adds || first != 0));
     return places.up ? ProjectBack(*places.up, columns.up, first, true) : absl::OkStatus();
   }
 
@@ -177,13 +178,13 @@ absl::Status MlpForward(const Resources& resources, const MlpMatrices& places,
 template <typename T>
 absl::Status MlpBackward(const Resources& resources, const MlpMatrices& places, ParameterUse& use,
                          size_t piece, Matrix<const T> x, Matrix<const T> dy, Matrix<float> dx,
-                         const KeptColumns<T>& kept, const RowWeights& weights) {
+                         const KeptColumns<T>& kept, const RowWeights& weights, bool adds) {
   GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, places.input));
   if (places.up) {
     GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, *places.up));
   }
   GEMINID_RETURN_IF_ERROR(ClearAdapterGradients<T>(resources, use, places.output));
-  const Backward<T> backward = {resources, places, use, x, dy, dx, kept, weights};
+  const Backward<T> backward = {resources, places, use, x, dy, dx, kept, weights, adds};
   const size_t width = places.input.out;
   for (size_t first = 0; first < width; first += piece) {
     GEMINID_RETURN_IF_ERROR(backward.Run(first, std::min(piece, width - first)));
@@ -196,7 +197,7 @@ absl::Status MlpBackward(const Resources& resources, const MlpMatrices& places, 
                                    size_t, Matrix<const T>, Matrix<float>, const KeptColumns<T>&); \
   template absl::Status MlpBackward(const Resources&, const MlpMatrices&, ParameterUse&, size_t,   \
                                     Matrix<const T>, Matrix<const T>, Matrix<float>,               \
-                                    const KeptColumns<T>&, const RowWeights&);
+                                    const KeptColumns<T>&, const RowWeights&, bool);
 GEMINID_INSTANTIATE(float)
 GEMINID_INSTANTIATE(kernels::BFloat16)
 #undef GEMINID_INSTANTIATE

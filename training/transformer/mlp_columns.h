@@ -33,13 +33,14 @@ absl::Status MlpForward(const Resources& resources, const MlpMatrices& places,
                         const ParameterUse& use, size_t piece, Matrix<const T> x, Matrix<float> sum,
                         const KeptColumns<T>& kept);
 
-// dx, which is overwritten, and the gradients of the matrices and all biases but the last, from the
-// gradient of what each row's output became when it was weighed. What is kept is used up; rows of x
-// and dy beyond it are zeros.
+// dx, which is overwritten unless `adds`, and the gradients of the matrices and all biases but the
+// last, from the gradient of what each row's output became when it was weighed. What is kept is
+// used up; rows of x and dy beyond it are zeros.
 template <typename T>
 absl::Status MlpBackward(const Resources& resources, const MlpMatrices& places, ParameterUse& use,
                          size_t piece, Matrix<const T> x, Matrix<const T> dy, Matrix<float> dx,
-                         const KeptColumns<T>& kept, const RowWeights& weights = {});
+                         const KeptColumns<T>& kept, const RowWeights& weights = {},
+                         bool adds = false);
 
 }  // namespace geminid::trainer
 

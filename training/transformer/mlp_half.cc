@@ -39,8 +39,8 @@ absl::Status MlpHalfForward(const Resources& resources, const HalfContext& conte
   GEMINID_ASSIGN_OR_RETURN(auto storage, Scratch<T>::Allocate(resources, tokens * hidden));
   const Matrix<T> n(storage.data(), tokens, hidden);
   GEMINID_RETURN_IF_ERROR(Normalise<T>(resources, context, places.norm, use, flow.x, n.data));
-  GEMINID_ASSIGN_OR_RETURN(auto sum,
-                           OutputSum<T>::Begin(resources, context, flow.residual, flow.out));
+  GEMINID_ASSIGN_OR_RETURN(const T* const residual, ResidualOf<T>(resources, context, flow, n));
+  GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, residual, flow.out));
   GEMINID_RETURN_IF_ERROR(MlpForward<T>(resources, places, use, context.tiling.mlp_columns, n,
                                         sum.values(), RowsOf(kept, 0, tokens)));
   const T* const bias = WeightOf<T>(use, places.output).bias;
@@ -61,13 +61,14 @@ absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& cont
   GEMINID_ASSIGN_OR_RETURN(
       const Matrix<const T> dy,
       ReadByWeights<T>(resources, Matrix<const T>(dropped.data, tokens, hidden)));
-  GEMINID_RETURN_IF_ERROR(norm.Forward(use, flow.x));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(resources, use, flow.x));
+  GEMINID_ASSIGN_OR_RETURN(const bool adds, norm.Begin(resources, flow.dy));
   GEMINID_ASSIGN_OR_RETURN(const Matrix<const T> read, ReadByWeights<T>(resources, n));
   GEMINID_RETURN_IF_ERROR(MlpBackward<T>(resources, places, use, context.tiling.mlp_columns, read,
-                                         dy, dn, RowsOf(kept, 0, tokens)));
+                                         dy, dn, RowsOf(kept, 0, tokens), {}, adds));
   GEMINID_RETURN_IF_ERROR(BackwardBias<T>(resources, dy, places.output, use));
   GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, context, dn));
-  return norm.Finish(resources, use, flow.x, flow.residual, flow.dx);
+  return norm.Finish(resources, use, flow);
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                  \

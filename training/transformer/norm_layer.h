@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "training/nn/blocks.h"
 #include "training/nn/compute.h"
+#include "training/transformer/sublayer.h"
 
 namespace geminid::trainer {
 
@@ -47,16 +48,39 @@ class NormLayer {
   Scratch<std::byte> gain_;
 };
 
+// The dropout of an embedding that its norm ends (HalfContext::drops_norm), of the norm's output or
+// of its gradient, in place.
+template <typename T>
+absl::Status DropEmbedded(const Resources& resources, const HalfContext& context, T* y) {
+  if (!context.drops_norm) return absl::OkStatus();
+  DropoutPlace embedding = context.dropout;
+  embedding.place = 0;
+  return KernelsFor<T>(resources).Drop(
+      resources, embedding, Matrix<const T>(y, context.shape.tokens(), context.config->hidden), y);
+}
+
 // y = norm(x), dense, in a forward pass that keeps no statistics.
 template <typename T>
 absl::Status Normalise(const Resources& resources, const HalfContext& context,
                        const NormPlace& place, const ParameterUse& use, const T* x, T* y) {
   GEMINID_ASSIGN_OR_RETURN(auto norm,
                            NormLayer<T>::Create(resources, context, place, context.shape.tokens()));
-  return norm.Forward(use, x, y);
+  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, y));
+  return DropEmbedded(resources, context, y);
 }
 
-// The norm of a sublayer out = x + f(norm(x)) in the backward pass, with room for n = norm(x) and
+// What a sublayer adds to, from `n`, what it read: flow.residual, or where norms stand behind a
+// copy of n in flow.out.
+template <typename T>
+absl::StatusOr<const T*> ResidualOf(const Resources& resources, const HalfContext& context,
+                                    const SublayerForward<T>& flow, Matrix<const T> n) {
+  if (!context.config->norms_after()) return flow.residual;
+  GEMINID_RETURN_IF_ERROR(
+      KernelsFor<T>(resources).Copy(resources, n, Matrix<T>(flow.out, n.rows, n.cols)));
+  return flow.out;
+}
+
+// The norm of a sublayer (sublayer.h) in the backward pass, with room for n = norm(x) and
 // for the gradient of n in fp32. Freed with this object.
 template <typename T>
 struct NormBackward {
@@ -65,6 +89,7 @@ struct NormBackward {
     const size_t tokens = context.shape.tokens();
     const size_t hidden = context.config->hidden;
     NormBackward made;
+    made.half = &context;
     GEMINID_ASSIGN_OR_RETURN(made.norm, NormLayer<T>::Create(resources, context, place, tokens));
     GEMINID_ASSIGN_OR_RETURN(made.n_storage, Scratch<T>::Allocate(resources, tokens * hidden));
     GEMINID_ASSIGN_OR_RETURN(made.dn_storage, Scratch<float>::Allocate(resources, tokens * hidden));
@@ -74,15 +99,28 @@ struct NormBackward {
   }
 
   // n = norm(x).
-  absl::Status Forward(const ParameterUse& use, const T* x) { return norm.Forward(use, x, n.data); }
-
-  // dx = residual + the gradient of x, by way of dn, which is rounded into the place of n.
-  absl::Status Finish(const Resources& resources, ParameterUse& use, const T* x, const T* residual,
-                      T* dx) {
-    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
-    return norm.Backward(use, n.data, x, residual, dx);
+  absl::Status Forward(const Resources& resources, const ParameterUse& use, const T* x) {
+    GEMINID_RETURN_IF_ERROR(norm.Forward(use, x, n.data));
+    return DropEmbedded(resources, *half, n.data);
   }
 
+  // Whether dn begins with dy, as n is added to as well: then gradients are added to it.
+  absl::StatusOr<bool> Begin(const Resources& resources, const T* dy) const {
+    if (!half->config->norms_after()) return false;
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Widen(resources, dy, dn.size(), dn.data));
+    return true;
+  }
+
+  // dx = residual + the gradient of x, by way of dn, which is rounded into the place of n.
+  absl::Status Finish(const Resources& resources, ParameterUse& use,
+                      const SublayerBackward<T>& flow) {
+    GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));
+    GEMINID_RETURN_IF_ERROR(DropEmbedded(resources, *half, n.data));
+    const T* const residual = half->config->norms_after() ? nullptr : flow.residual;
+    return norm.Backward(use, n.data, flow.x, residual, flow.dx);
+  }
+
+  const HalfContext* half = nullptr;
   NormLayer<T> norm;
   Scratch<T> n_storage;
   Scratch<float> dn_storage;

@@ -180,7 +180,7 @@ absl::Status RoutedHalfBackward(const Resources& resources, const HalfContext& c
   GEMINID_ASSIGN_OR_RETURN(const Dropped<T> dropped,
                            Dropped<T>::Of(resources, context.dropout, tokens, gradient));
   const Matrix<const T> dy(dropped.data, tokens, hidden);
-  GEMINID_RETURN_IF_ERROR(norm.Forward(use, x));
+  GEMINID_RETURN_IF_ERROR(norm.Forward(resources, use, x));
   GEMINID_RETURN_IF_ERROR(
       KernelsFor<T>(resources).Zero(resources, dn.data, dn.size() * sizeof(float)));
   GEMINID_ASSIGN_OR_RETURN(const Routing routing,
@@ -199,7 +199,8 @@ absl::Status RoutedHalfBackward(const Resources& resources, const HalfContext& c
   }
   GEMINID_RETURN_IF_ERROR(
       RouterBackward<T>(resources, context, places, use, routing, weight_gradients, n, dn));
-  return norm.Finish(resources, use, x, gradient, gradient);
+  return norm.Finish(resources, use,
+                     {.x = x, .dy = gradient, .residual = gradient, .dx = gradient});
 }
 
 #define GEMINID_INSTANTIATE(T)                                                                   \

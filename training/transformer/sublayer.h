@@ -15,8 +15,9 @@ struct Sublayer {
 };
 inline bool IsAttention(Sublayer::Kind kind) { return kind == Sublayer::Kind::kAttention; }
 
-// out = residual + f(norm(x)). As a rule `residual` is x. In a parallel block the MLP reads the x
-// of attention, and adds to what attention left: `residual` may be `out`.
+// out = residual + f(norm(x)), or of a family whose norms stand behind (Norms::after) norm(x) +
+// f(norm(x)): `residual` is then not read. As a rule `residual` is x. In a parallel block the MLP
+// reads the x of attention, and adds to what attention left: `residual` may be `out`.
 template <typename T>
 struct SublayerForward {
   const T* x = nullptr;
@@ -24,8 +25,9 @@ struct SublayerForward {
   T* out = nullptr;
 };
 
-// dx = residual + the gradient of x by way of f, from dy, the gradient of what f adds. As a rule
-// the three are one place. `dx` may be `dy` or `residual`.
+// dx = residual + the gradient of x by way of f, from dy, the gradient of what f adds. Where norms
+// stand behind, dx is the gradient by way of norm(x) + f(norm(x)) alone. As a rule the three are
+// one place. `dx` may be `dy` or `residual`.
 template <typename T>
 struct SublayerBackward {
   const T* x = nullptr;

@@ -38,7 +38,10 @@ class OwnLayers final : public DecoderLayers<T> {
 
   // Other ranks decide how many rows a rank's experts have.
   Abilities abilities() const override {
-    return {.items = experts_ == nullptr, .extends = layers_ == nullptr && experts_ == nullptr};
+    const bool alone = layers_ == nullptr && experts_ == nullptr;
+    return {.halves = !config().encodes(),
+            .items = experts_ == nullptr,
+            .extends = alone && !config().encodes()};
   }
   absl::Status Check(const MicroBatch& batch) const override {
     return CheckMicroBatch(batch, config().context);
@@ -61,6 +64,11 @@ class OwnLayers final : public DecoderLayers<T> {
                                rotary_.template Of<T>(run.resources, run.context.positions,
                                                       batch.shape.sequence_length));
       run.context.rotary = rotary_.Pointers(*run.rotary);
+    }
+    if (config().masks()) {
+      GEMINID_ASSIGN_OR_RETURN(run.tokens,
+                               UploadChosen(run.resources, batch, &run.context.targets));
+      return absl::OkStatus();
     }
     GEMINID_ASSIGN_OR_RETURN(run.tokens, UploadTokens(run.resources, layers_, batch));
     return absl::OkStatus();
@@ -86,7 +94,7 @@ class OwnLayers final : public DecoderLayers<T> {
 
   absl::Status Forward(Run& run, Pass pass, const Sublayer& which, const ParameterUse& use,
                        const SublayerForward<T>& flow, const KeptSublayer* kept) override {
-    run.context.dropout.place = PlaceOf(which);
+    TakePlace(run, which);
     if (!IsAttention(which.kind)) return MlpForward(run, pass, which.layer, use, flow, kept);
     const AttentionPlaces& places = parameters().attention[which.layer];
     if (run.keys.keys != nullptr) {
@@ -98,7 +106,7 @@ class OwnLayers final : public DecoderLayers<T> {
 
   absl::Status Backward(Run& run, const Sublayer& which, ParameterUse& use,
                         const SublayerBackward<T>& flow, const KeptSublayer* kept) override {
-    run.context.dropout.place = PlaceOf(which);
+    TakePlace(run, which);
     if (IsAttention(which.kind)) {
       return AttentionHalfBackward<T>(run.resources, run.context,
                                       parameters().attention[which.layer], use, flow,
@@ -145,13 +153,16 @@ class OwnLayers final : public DecoderLayers<T> {
   }
 
   // The places of dropout: 0 is the embedding, then two for each layer of the whole model.
-  uint64_t PlaceOf(const Sublayer& which) const {
+  void TakePlace(Run& run, const Sublayer& which) const {
     const uint64_t layer = parameters().part.first_layer + which.layer;
-    return 2 * layer + (IsAttention(which.kind) ? 1 : 2);
+    DropoutPlace& dropout = run.context.dropout;
+    dropout.place = 2 * layer + (IsAttention(which.kind) ? 1 : 2);
+    run.context.drops_norm =
+        config().norms_after() && dropout.place == 1 && dropout.dropout.active();
   }
 
   absl::Status Drop(Run& run, T* x) {
-    if (!run.context.dropout.dropout.active()) return absl::OkStatus();
+    if (!run.context.dropout.dropout.active() || config().norms_after()) return absl::OkStatus();
     run.context.dropout.place = 0;
     const Matrix<const T> rows(x, run.context.shape.tokens(), config().hidden);
     return KernelsFor<T>(run.resources).Drop(run.resources, run.context.dropout, rows, x);

@@ -1,7 +1,7 @@
-// A decoder-only transformer that is trained one micro-batch at a time. Of the forward pass it
-// keeps the input of each half layer, and computes the rest again or, where there is room, keeps
-// what matrix products and the attention gave. Both give the same bits. In a parallel block both
-// halves have one input.
+// A transformer, a decoder or an encoder alone, that is trained one micro-batch at a time. Of the
+// forward pass it keeps the input of each half layer, and computes the rest again or, where there
+// is room, keeps what matrix products and the attention gave. Both give the same bits. In a
+// parallel block both halves have one input.
 //
 // All activations and scratch come from the workspace of the parameter source, in the order of a
 // stack. With L layers, T tokens, hidden size H and elements of e bytes the peak is

@@ -71,6 +71,8 @@ uint64_t WorkspaceBytesBound(const ModelConfig& config, zero::DataType data_type
                                           .experts = config.routed() ? config.experts : 0,
                                           .norms_heads = config.norms_heads(),
                                           .parallel_block = config.parallel(),
+                                          .masks = config.masks(),
+                                          .whole_sequence = config.context,
                                           .element_bytes = zero::SizeOf(data_type),
                                           .batch = {shape.sequences, shape.sequence_length},
                                           .attention_columns = tiling.attention_columns,

@@ -83,7 +83,9 @@ void EngineImpl::GiveMemoryBack() {
     links_->host_shards()->Free().IgnoreError();
   }
   // If this fails, the memory stays allocated until the session ends.
-  if (store_ != nullptr) store_->Free().IgnoreError();
+  if (store_ == nullptr) return;
+  store_->Free().IgnoreError();
+  store_->disk_count()->Free().IgnoreError();
 }
 
 absl::Status EngineImpl::Start() {
@@ -227,10 +229,10 @@ absl::Status EngineImpl::ChooseDisk(StateStoreOptions* options) {
   if (options->noted_tensors.has_value()) {
     room -= std::min(room, StepNotes::BytesFor(*options->noted_tensors));
   }
-  std::vector<double> most = {
-      static_cast<double>(ChooseOnDisk(setup_.layout, *options, room).chunks)};
+  const DiskChoice own = ChooseOnDisk(setup_.layout, *options, room);
+  std::vector<double> most = {static_cast<double>(own.chunks)};
   GEMINID_RETURN_IF_ERROR(links_->agreement().Worst(&most));
-  DiskChoice choice = WithOnDisk(setup_.layout, *options, room, static_cast<size_t>(most.front()));
+  DiskChoice choice = WithOnDisk(setup_.layout, *options, own, static_cast<size_t>(most.front()));
   standing_.why_on_disk = WhyOnDisk(choice);
   options->on_disk = std::move(choice.on_disk);
   return absl::OkStatus();
@@ -258,7 +260,7 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
     standing_.may_resume = standing_.may_resume && standing_.resumed.has_value();
   }
   if (store_->is_claimed() && !standing_.resumed.has_value()) {
-    if (options.disk.has_value()) options.disk->written_before = store_->disk_written_bytes();
+    options.disk_count = store_->disk_count();
     GEMINID_RETURN_IF_ERROR(store_->Free());
     options.resume = false;
     GEMINID_ASSIGN_OR_RETURN(store_, StateStore::Create(setup_.session, setup_.layout, options));
@@ -270,13 +272,26 @@ absl::StatusOr<RunPosition> EngineImpl::MakeState() {
                disk::RemoveFiles(names, identity);
              });
   }
-  if (!standing_.why_on_disk.empty() && standing_.resumed.has_value()) {
-    standing_.why_on_disk = absl::StrCat(store_->any_on_disk() ? "some on disk" : "none on disk",
-                                         ", as the process before this one left it");
-  }
+  if (options.disk.has_value()) SayWhatIsOnDisk(options);
   state_ = std::make_unique<StateIo>(setup_, store_.get(), links_.get());
   residency_->SetStateBytes(store_->device_bytes());
   return run;
+}
+
+// What a predecessor had there is not moved.
+void EngineImpl::SayWhatIsOnDisk(const StateStoreOptions& options) {
+  const bool is_auto = setup_.options.state_placement == StatePlacement::kAuto;
+  const auto wanted = static_cast<size_t>(std::ranges::count(options.on_disk, true));
+  const size_t there = store_->chunks_on_disk();
+  if (!is_auto && there == wanted) {
+    standing_.why_on_disk = there > 0 ? "all on disk" : "";
+  } else if (standing_.resumed.has_value()) {
+    const auto trained = std::ranges::count(setup_.layout.chunks, true, &ChunkShape::trainable);
+    const std::string some = there == 0 ? "none" : absl::StrCat(there, " of ", trained, " chunks");
+    standing_.why_on_disk =
+        absl::StrCat(some, " on disk, as the process before this one left it",
+                     is_auto ? "" : "; all were asked for, which a run that begins anew has");
+  }
 }
 
 absl::Status EngineImpl::StartMoving() {

@@ -127,7 +127,7 @@ class EngineImpl final : public Engine {
     bool may_resume = false;
     std::optional<Resumed> resumed{};
     uint64_t micro_batches = 0;  // completed micro-batches
-    std::string why_on_disk{};   // why how much of the state is on disk, with StatePlacement::kAuto
+    std::string why_on_disk{};   // why how much of the state is on disk, if it may be there
     // From the daemon's ledger after the last change, without the ActivationStore's bytes.
     uint64_t host_bytes = 0;
   };
@@ -139,6 +139,7 @@ class EngineImpl final : public Engine {
   absl::StatusOr<RunPosition> MakeState();
   StateStoreOptions StoreOptions() const;
   absl::Status ChooseDisk(StateStoreOptions* options);
+  void SayWhatIsOnDisk(const StateStoreOptions& options);
   absl::Status StartMoving();
   absl::Status MakeStep(const RunPosition& run);
   // A name for people: what a place in the arena holds.

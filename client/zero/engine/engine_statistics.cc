@@ -76,10 +76,10 @@ absl::StatusOr<Statistics> EngineImpl::GetStatistics() {
   statistics.host_to_device_bytes = totals.host_to_device_bytes;
   statistics.device_to_host_bytes = totals.device_to_host_bytes;
   statistics.state_disk = standing_.why_on_disk;
+  statistics.disk_written_bytes = store_->disk_count()->bytes().load();
   if (const DiskState* disk = store_->disk(); disk != nullptr) {
     statistics.state_disk_bytes = disk->file_bytes();
     statistics.disk_read_bytes = disk->read_bytes();
-    statistics.disk_written_bytes = disk->written_bytes();
     absl::StrAppend(&statistics.state_disk, statistics.state_disk.empty() ? "" : "; ", disk->how());
   }
   if (const OffloadedActivations* activations = residency_->activations(); activations != nullptr) {

@@ -42,7 +42,8 @@ bool IsOnGpu(const Session* session) {
 Options WithPlaceOfState(const Session* session, Options options) {
   const bool automatic =
       options.state_placement == StatePlacement::kAuto && options.placement != Placement::kDevice;
-  if (IsMuon(options.optimizer) && IsOnGpu(session) && automatic) {
+  if (IsMuon(options.optimizer) && IsOnGpu(session) && automatic &&
+      options.state_disk.folders.empty()) {
     options.state_placement = StatePlacement::kHost;
   }
   return options;
@@ -121,8 +122,8 @@ absl::Status EngineSetup::Check() const {
         "auto or device, or placement auto");
   }
   GEMINID_RETURN_IF_ERROR(CheckStateDisk());
-  const bool on_host =
-      options.placement != Placement::kDevice && options.state_placement == StatePlacement::kHost;
+  const bool on_host = options.placement != Placement::kDevice &&
+                       (options.state_placement == StatePlacement::kHost || has_disk());
   if (IsMuon(options.optimizer) && IsOnGpu(session) && !on_host) {
     return absl::UnimplementedError(
         "muon has no kernels for a GPU, and updates state in host memory alone; use state "
@@ -140,16 +141,15 @@ absl::Status EngineSetup::Check() const {
   return absl::OkStatus();
 }
 
+bool EngineSetup::state_stays(bool any_on_disk) const {
+  return (any_on_disk && NeedsSums(options.optimizer)) ||
+         (IsMuon(options.optimizer) && IsOnGpu(session));
+}
+
 absl::Status EngineSetup::CheckStateDisk() const {
   const bool is_auto = options.state_placement == StatePlacement::kAuto;
   const bool wants_disk = options.state_placement == StatePlacement::kDisk;
   if (!has_disk() && !wants_disk) return absl::OkStatus();
-  if (IsMuon(options.optimizer) || NeedsSums(options.optimizer)) {
-    return absl::UnimplementedError(absl::StrCat(
-        Name(options.optimizer),
-        " reads whole tensors, or all state, before it updates any, and cannot have state on disk; "
-        "use state placement host, or an optimizer such as AdamW"));
-  }
   if (!is_auto && !wants_disk) {
     return absl::InvalidArgumentError(
         "Options::state_disk names folders, and the state placement is neither auto nor disk; name "

@@ -44,6 +44,8 @@ struct EngineSetup {
   bool updates_in_backward() const { return options.update == UpdateTime::kInBackward; }
   // Some of the state is on disk, or may be later.
   bool has_disk() const { return !options.state_disk.folders.empty(); }
+  // No state moves to the device: only the host can sum it up over tensors, or update it.
+  bool state_stays(bool any_on_disk) const;
   // Weights are gathered only once between two updates.
   bool weights_stay() const { return options.stage != Stage::kWeights; }
   StayingWeights staying_weights() const {

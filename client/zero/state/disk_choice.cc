@@ -35,46 +35,53 @@ std::vector<bool> LastChunks(const Layout& layout, const StateStoreOptions& opti
   return LastOf(candidates, layout.chunks.size(), std::min(count, candidates.size()));
 }
 
-DiskChoice WithOnDisk(const Layout& layout, StateStoreOptions options, uint64_t room_bytes,
+DiskChoice WithOnDisk(const Layout& layout, StateStoreOptions options, DiskChoice own,
                       size_t count) {
-  DiskChoice choice = {.room_bytes = room_bytes};
-  for (const ChunkShape& chunk : layout.chunks) choice.trained_chunks += chunk.trainable ? 1 : 0;
-  options.on_disk.clear();
-  choice.undivided_bytes = HostBytesOf(layout, options);
-  choice.on_disk = options.on_disk = LastChunks(layout, options, count);
-  for (const bool on_disk : choice.on_disk) choice.chunks += on_disk ? 1 : 0;
-  choice.host_bytes = HostBytesOf(layout, options);
-  return choice;
+  own.on_disk = options.on_disk = LastChunks(layout, options, count);
+  own.chunks = static_cast<size_t>(std::ranges::count(own.on_disk, true));
+  own.host_bytes = HostBytesOf(layout, options);
+  return own;
 }
 
 DiskChoice ChooseOnDisk(const Layout& layout, StateStoreOptions options, uint64_t room_bytes) {
   const std::vector<size_t> candidates = Candidates(layout, options);
-  const auto fits = [&](size_t count, uint64_t bytes) {
+  const auto bytes_with = [&](size_t count) {
     options.on_disk = LastOf(candidates, layout.chunks.size(), count);
-    return HostBytesOf(layout, options) <= bytes;
+    return HostBytesOf(layout, options);
   };
-  if (candidates.empty() || fits(0, room_bytes)) return WithOnDisk(layout, options, room_bytes, 0);
-  // Each chunk more takes less host memory, and each look lists all state: few looks.
-  const uint64_t left = room_bytes - room_bytes / kRoomLeft;
-  size_t least = 1, most = candidates.size();
-  while (least < most) {
-    const size_t count = least + (most - least) / 2;
-    if (fits(count, left)) {
-      most = count;
-    } else {
-      least = count + 1;
+  DiskChoice choice = {.room_bytes = room_bytes, .undivided_bytes = bytes_with(0)};
+  for (const ChunkShape& chunk : layout.chunks) choice.trained_chunks += chunk.trainable ? 1 : 0;
+  const uint64_t usable = room_bytes - room_bytes / kRoomLeft;
+  if (choice.undivided_bytes > usable && !candidates.empty()) {
+    // Each chunk more takes less host memory, and each look lists all state: few looks.
+    size_t least = 1, most = candidates.size();
+    while (least < most) {
+      const size_t count = least + (most - least) / 2;
+      if (bytes_with(count) <= usable) {
+        most = count;
+      } else {
+        least = count + 1;
+      }
     }
+    choice.needed_chunks = least;
   }
-  return WithOnDisk(layout, std::move(options), room_bytes, least);
+  const size_t needed = choice.needed_chunks;
+  return WithOnDisk(layout, std::move(options), std::move(choice), needed);
 }
 
 std::string WhyOnDisk(const DiskChoice& choice) {
   const std::string room = absl::StrCat(
       "state would take ", base::FormatBytes(choice.undivided_bytes),
-      " of host memory, where there is room for ", base::FormatBytes(choice.room_bytes));
+      " of host memory, where there is room for ", base::FormatBytes(choice.room_bytes), ", ",
+      base::FormatBytes(choice.room_bytes / kRoomLeft), " of it for buffers");
   if (choice.chunks == 0) return absl::StrCat("none on disk: ", room);
-  return absl::StrCat(choice.chunks, " of ", choice.trained_chunks, " chunks on disk: ", room,
-                      "; so it takes ", base::FormatBytes(choice.host_bytes));
+  std::string why = absl::StrCat(choice.chunks, " of ", choice.trained_chunks, " chunks on disk");
+  if (choice.needed_chunks < choice.chunks) {
+    absl::StrAppend(&why, ", as many as the rank with the least host memory needs there; this one ",
+                    "needs ",
+                    choice.needed_chunks == 0 ? "none" : absl::StrCat(choice.needed_chunks));
+  }
+  return absl::StrCat(why, ": ", room, "; so it takes ", base::FormatBytes(choice.host_bytes));
 }
 
 }  // namespace geminid::zero

@@ -17,13 +17,14 @@
 
 namespace geminid::zero {
 
-// Of the room, what is left for whatever takes host memory later, where state goes to disk anyway:
-// buffers between ranks, activations.
+// Of the room, what is left for whatever takes host memory later: buffers between ranks,
+// activations.
 inline constexpr uint64_t kRoomLeft = 16;  // one part
 
 struct DiskChoice {
   std::vector<bool> on_disk{};   // by chunk
   size_t chunks = 0;             // of these
+  size_t needed_chunks = 0;      // that this rank alone would have there
   size_t trained_chunks = 0;     // in all
   uint64_t room_bytes = 0;       // of host memory
   uint64_t undivided_bytes = 0;  // that the store would take with nothing on disk
@@ -33,11 +34,11 @@ struct DiskChoice {
 // The last `count` of the chunks that have something for the disk; all, if there are fewer.
 std::vector<bool> LastChunks(const Layout& layout, const StateStoreOptions& options, size_t count);
 
-// None where all fits into `room_bytes` of host memory, else as few as leave kRoomLeft of it. All
-// where even these do not leave that much.
+// As few as leave kRoomLeft of `room_bytes` of host memory, none if that does. All where even these
+// do not leave that much.
 DiskChoice ChooseOnDisk(const Layout& layout, StateStoreOptions options, uint64_t room_bytes);
 // The same with so many: what the ranks have agreed on.
-DiskChoice WithOnDisk(const Layout& layout, StateStoreOptions options, uint64_t room_bytes,
+DiskChoice WithOnDisk(const Layout& layout, StateStoreOptions options, DiskChoice own,
                       size_t count);
 
 // For people: "5 of 9 chunks, for ...".

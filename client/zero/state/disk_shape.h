@@ -3,6 +3,7 @@
 #ifndef GEMINID_CLIENT_ZERO_STATE_DISK_SHAPE_H_
 #define GEMINID_CLIENT_ZERO_STATE_DISK_SHAPE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,9 +18,10 @@ namespace geminid::zero {
 
 struct DiskStateOptions {
   StateDisk disk{};
-  std::string name{};           // of the rank in its run; empty: it is of none
-  bool kept = false;            // a successor may go on from the files
-  uint64_t written_before = 0;  // by processes of the run, to files that are gone
+  std::string name{};  // of the rank in its run; empty: it is of none
+  bool kept = false;   // a successor may go on from the files
+  // What was written is added to this, which outlives it. Null: nobody asks.
+  std::atomic<uint64_t>* written = nullptr;
   absl::Duration timeout = absl::Minutes(5);
   // Of the session, which outlives this. Null: nobody asks.
   shm::ClientCounters* counters = nullptr;
@@ -42,7 +44,7 @@ struct DiskShape {
 std::vector<uint64_t> PayloadsOf(const std::vector<DiskShape>& extents);
 
 // Of the record that a successor reads, before a word for each extent.
-inline constexpr uint64_t kDiskRecordBytes = 16;
+inline constexpr uint64_t kDiskRecordBytes = 8;
 
 // Host memory for state on disk: bytes by what they are for, in order. The first is the record that
 // a successor reads, the second the window, then the places of updates.

@@ -25,16 +25,10 @@ std::byte* FirstBlock(std::byte* memory) {
 }  // namespace
 
 struct DiskState::Record {
-  uint64_t identity;                    // of the files
-  std::atomic<uint64_t> written_bytes;  // by all processes of the run
+  uint64_t identity;  // of the files
   // Then a word for each extent.
   std::atomic<uint32_t>* sets() { return reinterpret_cast<std::atomic<uint32_t>*>(this + 1); }
 };
-
-uint64_t DiskState::WrittenBytesOf(const std::vector<std::byte*>& memory) {
-  static_assert(sizeof(Record) == kDiskRecordBytes);
-  return reinterpret_cast<const Record*>(memory.front())->written_bytes.load();
-}
 
 DiskState::DiskState(std::vector<DiskShape> extents, const DiskStateOptions& options,
                      disk::StripedFiles files, Record* record)
@@ -43,8 +37,10 @@ DiskState::DiskState(std::vector<DiskShape> extents, const DiskStateOptions& opt
       map_(PayloadsOf(extents_)),
       files_(std::move(files)),
       record_(record),
-      written_before_(record->written_bytes.load()),
-      sets_(record->sets(), extents_.size()) {}
+      written_before_(options.written == nullptr ? 0 : options.written->load()),
+      sets_(record->sets(), extents_.size()) {
+  static_assert(sizeof(Record) == kDiskRecordBytes);
+}
 
 absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskShape> extents,
                                                              const DiskStateOptions& options,
@@ -66,9 +62,8 @@ absl::StatusOr<std::unique_ptr<DiskState>> DiskState::Create(std::vector<DiskSha
                            claimed ? disk::StripedFiles::Open(spec, record->identity)
                                    : disk::StripedFiles::Create(spec));
   record->identity = files.identity();
-  if (!claimed) {
-    record->written_bytes.store(options.written_before);
-    for (size_t extent = 0; extent < extents.size(); ++extent) record->sets()[extent].store(0);
+  for (size_t extent = 0; !claimed && extent < extents.size(); ++extent) {
+    record->sets()[extent].store(0);
   }
   std::unique_ptr<DiskState> made(
       new DiskState(std::move(extents), options, std::move(files), record));
@@ -125,7 +120,7 @@ void DiskState::NoteUpdated(uint32_t extent) {
 }
 
 void DiskState::NoteTraffic() {
-  record_->written_bytes.store(written_bytes());
+  if (options_.written != nullptr) options_.written->store(written_bytes());
   if (options_.counters == nullptr) return;
   shm::StoreDiskUse({.file_bytes = file_bytes(),
                      .read_bytes = traffic_.read_bytes,

@@ -53,9 +53,6 @@ struct DiskPlace {
 
 class DiskState {
  public:
-  // What a predecessor that had this memory wrote, whether or not its files are there.
-  static uint64_t WrittenBytesOf(const std::vector<std::byte*>& memory);
-
   // `extents`: by number. `memory`: as DiskMemoryBytes says, zeros in a new run. `claimed`: the
   // memory is a predecessor's, whose files are opened: NOT_FOUND or DATA_LOSS if they are not there
   // or are not those. Else new files are made, of zeros: errors as of StripedFiles::Create.
@@ -102,7 +99,7 @@ class DiskState {
 
   uint64_t file_bytes() const { return files_.file_bytes(); }
   uint64_t read_bytes() const { return traffic_.read_bytes; }
-  // In all processes of the run.
+  // With what was written before (DiskStateOptions::written).
   uint64_t written_bytes() const { return written_before_ + traffic_.written_bytes; }
   // With so many more steps more would be written than StateDisk::endurance_bytes.
   bool IsSpent(uint64_t steps = 1) const;

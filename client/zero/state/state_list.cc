@@ -186,12 +186,17 @@ uint64_t PoolBytes(const std::vector<ChunkSpec>& specs) {
 
 uint64_t HostBytesOf(const Layout& layout, const StateStoreOptions& options) {
   uint64_t bytes = PoolBytes(ListState(layout, options).specs);
-  if (options.NotesDisk()) bytes += PoolBytes({NoteOfDiskSpec(layout)});
+  if (options.NotesDisk())
+    bytes += PoolBytes({NoteOfDiskSpec(layout)}) + PoolBytes({DiskCountSpec()});
   return bytes + base::RoundUpToPage(options.workspace_bytes);
 }
 
 ChunkSpec NoteOfDiskSpec(const Layout& layout) {
   return {"what is on disk", ChunkKind::kGeneric, layout.chunks.size()};
+}
+
+ChunkSpec DiskCountSpec() {
+  return {"bytes written to disk", ChunkKind::kGeneric, sizeof(uint64_t)};
 }
 
 }  // namespace geminid::zero

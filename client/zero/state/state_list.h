@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@
 #include "geminid/zero.h"
 
 namespace geminid::zero {
+
+class DiskCount;
 
 inline constexpr size_t kTrainedTypes = 2;  // the first of DataType
 
@@ -40,13 +43,14 @@ struct StateStoreOptions {
   // Empty: none is.
   std::vector<bool> streamed{};
   std::optional<DiskStateOptions> disk{};     // where state on disk is
+  std::shared_ptr<DiskCount> disk_count{};    // of an earlier store of this process
   std::vector<bool> on_disk{};                // by chunk: all its state but weights; empty: none is
   bool resume = false;                        // from what a predecessor left, if it left this
   std::optional<size_t> noted_tensors{};      // steps are noted for a successor; none: they are not
   absl::Duration timeout = absl::Minutes(5);  // for each answer of the daemon
 
   bool has_homes() const { return !on_device; }
-  // A successor must learn what is on disk.
+  // A successor must learn what is on disk, and how much was written there.
   bool NotesDisk() const { return disk.has_value() && noted_tensors.has_value(); }
 };
 
@@ -100,13 +104,15 @@ std::vector<ExtentSlots> AddSpares(const Layout& layout, const StateStoreOptions
                                    std::vector<ChunkSpec>* specs);
 
 // What a session is charged in host memory for the list, by the daemon's rules, with the
-// optimizer's workspace and the note of what is on disk.
+// optimizer's workspace, the note of what is on disk and the count of what was written there.
 uint64_t HostBytesOf(const Layout& layout, const StateStoreOptions& options);
 // What pools for these chunks take.
 uint64_t PoolBytes(const std::vector<ChunkSpec>& specs);
 
 // What is on disk, as a successor reads it: a byte for each chunk.
 ChunkSpec NoteOfDiskSpec(const Layout& layout);
+// A word (client/zero/state/disk_count.h).
+ChunkSpec DiskCountSpec();
 
 }  // namespace geminid::zero
 

@@ -62,9 +62,14 @@ GranuleOnDisk StateStore::OnDisk(uint32_t granule) const {
 
 absl::Status StateStore::UseOnDisk(uint32_t granule, bool writes,
                                    const std::function<absl::Status(const StateView&)>& use) const {
-  const absl::Status used = disk_->Use(OnDisk(granule), writes, use);
-  if (absl::IsDataLoss(used)) commit_->header.resumable.store(0);
+  const absl::Status used = disk_.state->Use(OnDisk(granule), writes, use);
+  NoteRead(used);
   return used;
+}
+
+size_t StateStore::chunks_on_disk() const {
+  return static_cast<size_t>(std::ranges::count_if(
+      layout_.chunks, [this](const ChunkShape& c) { return granule_on_disk(c.first_granule); }));
 }
 
 size_t StateStore::arrays_of(uint32_t granule) const {
@@ -77,8 +82,8 @@ size_t StateStore::arrays_of(uint32_t granule) const {
 }
 
 absl::Status StateStore::Free() {
-  if (disk_ != nullptr) disk_->Remove();
-  disk_.reset();  // the space of its files is free, and the kernel has none of its memory
+  if (disk_.state != nullptr) disk_.state->Remove();
+  disk_.state.reset();  // the space of its files is free, and the kernel has none of its memory
   return chunks_.FreeAll();
 }
 

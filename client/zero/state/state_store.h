@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "client/zero/basics/compute.h"
 #include "client/zero/basics/layout.h"
+#include "client/zero/state/disk_count.h"
 #include "client/zero/state/disk_state.h"
 #include "client/zero/state/state_chunks.h"
 #include "client/zero/state/state_list.h"
@@ -102,8 +103,8 @@ class StateStore {
     return gradients_.sums.empty() ? nullptr : gradients_.sums[chunk];
   }
 
-  // All of its memory goes back to the session, and files on disk go. Nothing else may be called
-  // after it.
+  // All of its memory but the disk_count goes back to the session, and files on disk go. Nothing
+  // else may be called after it.
   absl::Status Free();
 
   // What transfers name. The weight's changes with each flip.
@@ -139,21 +140,24 @@ class StateStore {
   bool any_streamed() const { return !options_.streamed.empty(); }
 
   // --- state on disk ---
-  bool any_on_disk() const { return disk_ != nullptr; }
+  bool any_on_disk() const { return disk_.state != nullptr; }
   bool granule_on_disk(uint32_t granule) const {
     return extents_[current_[granule].load()].form.on_disk;
   }
   bool chunk_on_disk(uint32_t chunk) const {
     return granule_on_disk(layout_.chunks[chunk].first_granule);
   }
-  DiskState* disk() const { return disk_.get(); }  // null: there is none
-  // DiskState::Use of a granule on disk. After DATA_LOSS no successor goes on from what is there.
+  size_t chunks_on_disk() const;
+  DiskState* disk() const { return disk_.state.get(); }  // null: there is none
+  // After a read of a granule on disk: after DATA_LOSS no successor goes on from what is there.
+  void NoteRead(const absl::Status& read) const {
+    if (absl::IsDataLoss(read)) commit_->header.resumable.store(0);
+  }
+  // DiskState::Use of a granule on disk, noted as above.
   absl::Status UseOnDisk(uint32_t granule, bool writes,
                          const std::function<absl::Status(const StateView&)>& use) const;
-  // By all processes of the run, also where their files are gone.
-  uint64_t disk_written_bytes() const {
-    return disk_ != nullptr ? disk_->written_bytes() : left_.disk_written_bytes;
-  }
+  // By all processes of the run. Free leaves it, for another store of this process.
+  const std::shared_ptr<DiskCount>& disk_count() const { return disk_.count; }
   GranuleOnDisk OnDisk(uint32_t granule) const;
   uint32_t SpareExtent(uint32_t granule) const { return spare_[SpareOf(granule)]; }
   uint64_t WeightBytes(uint32_t granule) const {
@@ -273,9 +277,12 @@ class StateStore {
     bool claimed = false;
     absl::Status status;
     std::vector<ChunkId> device_spare;  // if it had one
-    uint64_t disk_written_bytes = 0;    // if its files are gone
     ChunkId note_of_disk = kNoChunk;
     std::vector<bool> chosen_on_disk;  // by this process, where the note says otherwise
+  };
+  struct Disk {
+    std::shared_ptr<DiskCount> count;
+    std::unique_ptr<DiskState> state;
   };
   // Of reduced gradients: by granule, and where those land that have no place of their own.
   struct Gradients {
@@ -309,7 +316,7 @@ class StateStore {
   Left left_;
   std::optional<StepNotes> notes_;
   uint64_t model_state_bytes_ = 0;
-  std::unique_ptr<DiskState> disk_;
+  Disk disk_;
   std::unique_ptr<Compute> compute_;  // last: it finishes what it was given
 };
 

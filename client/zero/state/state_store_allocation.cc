@@ -23,6 +23,10 @@ StateStore::Extent StateStore::MakeExtent(const ExtentSlots& slots, const std::v
 }
 
 absl::Status StateStore::Allocate() {
+  disk_.count = options_.disk_count;
+  if (disk_.count == nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(disk_.count, DiskCount::Create(&chunks_.session(), options_.resume));
+  }
   if (options_.resume) GEMINID_RETURN_IF_ERROR(ClaimNoteOfDisk());
   StateList list = ListState(layout_, options_);
   GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids, ObtainChunks(&list));
@@ -86,14 +90,13 @@ absl::Status StateStore::MakeDisk(const StateList& list, const std::vector<Chunk
   for (size_t i = list.first_of_disk; i < list.first_staging; ++i) {
     homes.push_back(chunks_.session().Home(ids[i]));
   }
+  DiskStateOptions options = *options_.disk;
+  options.written = &disk_.count->bytes();
   absl::StatusOr<std::unique_ptr<DiskState>> made =
-      DiskState::Create(list.DiskShapes(), *options_.disk, homes, left_.claimed);
-  if (!made.ok() && left_.claimed) {
-    left_.disk_written_bytes = DiskState::WrittenBytesOf(homes);
-    return NoteWhatIsLeft(made.status());
-  }
+      DiskState::Create(list.DiskShapes(), options, homes, left_.claimed);
+  if (!made.ok() && left_.claimed) return NoteWhatIsLeft(made.status());
   if (!made.ok()) return made.status();
-  disk_ = *std::move(made);
+  disk_.state = *std::move(made);
   return absl::OkStatus();
 }
 

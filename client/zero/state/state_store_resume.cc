@@ -40,6 +40,7 @@ absl::Status StateStore::ClaimNoteOfDisk() {
 // Before there is any state that it is about.
 absl::Status StateStore::NoteDisk() {
   if (!options_.NotesDisk()) return absl::OkStatus();
+  GEMINID_RETURN_IF_ERROR(disk_.count->Share());
   if (left_.note_of_disk == kNoChunk) {
     GEMINID_ASSIGN_OR_RETURN(const std::vector<ChunkId> ids,
                              chunks_.Allocate({NoteOfDiskSpec(layout_)}));

@@ -100,6 +100,7 @@ StatePlacementProblem StepPlans::MakeStatePlacementProblem(const Trace& trace) c
   problem.trace = setup_.weights_stay() ? WithWhatStays(trace, setup_.staying_weights()) : trace;
   problem.order = FirstUseOrder();
   std::erase_if(problem.order, [this](uint32_t chunk) { return store_.chunk_on_disk(chunk); });
+  if (setup_.state_stays(store_.any_on_disk())) problem.order.clear();
   for (uint32_t chunk = 0; chunk < setup_.layout.chunks.size(); ++chunk) {
     problem.state_bytes.push_back(store_.device_bytes_of(chunk));
     problem.gradients.push_back(book_.StorageOf(chunk));

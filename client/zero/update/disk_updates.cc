@@ -56,14 +56,14 @@ absl::Status DiskUpdates::Update(Placed* placed, uint64_t epoch, kernels::Thread
   const GranuleOnDisk& granule = placed->granule;
   const absl::Status came = disk_.io().FinishRead(placed->coming, disk_.KeyOf(granule),
                                                   disk_.MayBeBlank(granule), OnThreadsOf(pool));
-  // A replacement rank would not find it either.
-  if (absl::IsDataLoss(came)) store_.SetResumable(false);
+  // If the read has lost data, a replacement rank would not find them either.
+  store_.NoteRead(came);
   GEMINID_RETURN_IF_ERROR(came);
   // Kernels step all arrays in place, or none of them.
   std::memcpy(placed->place->weight, granule.weight, store_.WeightBytes(granule.granule));
   const StateView there =
       disk_.ViewOf(granule.extent, placed->place->extent, placed->place->weight);
-  GEMINID_RETURN_IF_ERROR(optimizer_.UpdateBetween(granule.granule, there, there, store_, pool));
+  GEMINID_RETURN_IF_ERROR(optimizer_.UpdateInPlace(granule.granule, there, store_, pool));
   disk_.io().Seal(granule.extent, DiskState::KeyOfUpdate(granule.granule, epoch),
                   placed->place->extent, OnThreadsOf(pool));
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/status_macros.h"
 #include "client/zero/options/optimizer_options.h"
+#include "client/zero/update/disk_reads.h"
 #include "client/zero/update/tensor_runs.h"
 #include "kernels/runtime/common/absl_status.h"
 #include "kernels/runtime/parallel/pieces.h"
@@ -69,6 +70,12 @@ kernels::ParameterArrays ArraysOf(const StateView& view, uint64_t offset) {
     }
   }
   return arrays;
+}
+
+// The pass's sums are of weights or arrays, not of gradients and factors alone.
+bool ReadsState(kernels::OptimizerKind kind, kernels::SumPass pass) {
+  if (kind == kernels::OptimizerKind::kCame) return pass == kernels::SumPass::kResiduals;
+  return pass == kernels::SumPass::kFirst;
 }
 
 kernels::GradientArray GradientAt(const std::byte* gradient, DataType type, uint64_t offset) {
@@ -190,14 +197,66 @@ kernels::Segment GranuleOptimizer::SegmentOf(const Run& run, uint32_t granule,
                          .gradient_type = store.GradientType(granule)});
 }
 
-std::vector<kernels::Segment> GranuleOptimizer::AllSegments(const StateStore& store) const {
-  std::vector<kernels::Segment> segments;
+// Of state on disk they name the first of the places that it is read into.
+GranuleOptimizer::Segments GranuleOptimizer::AllSegments(const StateStore& store) const {
+  Segments segments;
   for (uint32_t granule = 0; granule < layout_.granules; ++granule) {
+    StateView state = store.Current(granule);
+    if (store.granule_on_disk(granule)) {
+      const DiskState& disk = *store.disk();
+      state = disk.ViewOf(store.OnDisk(granule).extent, disk.places().front().extent, state.weight);
+    }
     for (const Run& run : runs_[granule]) {
-      if (run.counts) segments.push_back(SegmentOf(run, granule, store.Current(granule), store));
+      if (!run.counts) continue;
+      segments.all.push_back(SegmentOf(run, granule, state, store));
+      segments.runs.push_back(run);
+      segments.granules.push_back(granule);
     }
   }
   return segments;
+}
+
+absl::Status GranuleOptimizer::AddSums(kernels::SumPass pass, const Segments& segments,
+                                       const StateStore& store, std::span<double> sums) {
+  const bool reads = ReadsState(options_.kind, pass);
+  std::vector<uint32_t> on_disk;
+  for (const uint32_t granule : segments.granules) {
+    const bool is_next = on_disk.empty() || on_disk.back() != granule;
+    if (reads && is_next && store.granule_on_disk(granule)) on_disk.push_back(granule);
+  }
+  DiskReads disk(store, std::move(on_disk));
+  std::optional<uint32_t> there;
+  StateView state;
+  for (size_t i = 0; i < segments.all.size(); ++i) {
+    const uint32_t granule = segments.granules[i];
+    kernels::Segment segment = segments.all[i];
+    if (reads && store.granule_on_disk(granule)) {
+      if (there != granule) {
+        GEMINID_ASSIGN_OR_RETURN(state, disk.Next());
+      }
+      there = granule;
+      segment = SegmentOf(segments.runs[i], granule, state, store);
+    }
+    GEMINID_RETURN_IF_ERROR(FromKernel(step_.AddSums(pass, segment, sums.data()), "ShardedStep"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GranuleOptimizer::PrepareFromDisk(const kernels::StepScalars& scalars,
+                                               const Segments& segments, const float* old_factors,
+                                               const kernels::ReduceSum& reduce, float* new_factors,
+                                               const StateStore& store) {
+  absl::Status added;
+  const auto add = [&](kernels::SumPass pass, std::span<const kernels::Segment> /* all */,
+                       std::span<double> sums) {
+    added = AddSums(pass, segments, store, sums);
+    return added.ok() ? kernels::Status::kOk : kernels::Status::kCallbackFailed;
+  };
+  GEMINID_RETURN_IF_ERROR(store.ComputeOfTensors().Finish());
+  const kernels::Status status = step_.Prepare(scalars, segments.all, old_factors, reduce,
+                                               new_factors, {.add_sums = add, .make_factors = {}});
+  GEMINID_RETURN_IF_ERROR(added);
+  return FromKernel(status, "ShardedStep");
 }
 
 // The step's own rate; 1 if tensors have rates, which their scales are multiplied by.
@@ -231,7 +290,7 @@ absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& step_scalars,
   updates_.Count(rates);
   kernels::StepScalars scalars = step_scalars;
   scalars.learning_rate = SetRates(scalars, rates);
-  std::vector<kernels::Segment> segments;
+  Segments segments;
   if (needs_sums_) segments = AllSegments(store);
   const uint64_t sums_bytes = needs_sums_ ? kSumsPerTensor * tensors_ * sizeof(double) : 0;
   const auto factors = [&](std::byte* state) {
@@ -244,11 +303,18 @@ absl::Status GranuleOptimizer::Prepare(const kernels::StepScalars& step_scalars,
   };
   std::byte* const spare = store.SpareTensorState();
   const ComputePlace& place = store.ComputeOfTensors();
-  const kernels::Status status =
-      place.ops->Prepare(*place.stream, &step_, scalars, segments, factors(store.TensorState()),
-                         reduce, factors(spare), store.DeviceScales());
+  const float* const old_factors = factors(store.TensorState());
+  absl::Status prepared;
+  if (needs_sums_ && store.any_on_disk()) {
+    prepared = PrepareFromDisk(scalars, segments, old_factors, reduce, factors(spare), store);
+  } else {
+    prepared =
+        FromKernel(place.ops->Prepare(*place.stream, &step_, scalars, segments.all, old_factors,
+                                      reduce, factors(spare), store.DeviceScales()),
+                   "ShardedStep");
+  }
   if (!reduced.ok()) return reduced;
-  if (status != kernels::Status::kOk) return FromKernel(status, "ShardedStep");
+  GEMINID_RETURN_IF_ERROR(prepared);
   return WriteTensorState(store);
 }
 
@@ -349,14 +415,15 @@ bool GranuleOptimizer::HasMatrices(uint32_t granule) const {
   });
 }
 
-absl::Status GranuleOptimizer::UpdateMatrices(uint32_t granule, const StateStore& store,
+absl::Status GranuleOptimizer::UpdateMatrices(uint32_t granule, const StateView& from,
+                                              const StateView& to, const StateStore& store,
                                               kernels::ThreadPool* pool) const {
   for (const Run& run : runs_[granule]) {
-    const kernels::Segment segment = SegmentOf(run, granule, store.Current(granule), store);
+    const kernels::Segment segment = SegmentOf(run, granule, from, store);
     const kernels::Status status =
         step_.OfMatrices(segment)
-            ? step_.ApplyMatrices(segment, ArraysOf(store.Spare(granule), run.granule_offset), pool)
-            : Apply(run, granule, store.Current(granule), store.Spare(granule), store);
+            ? step_.ApplyMatrices(segment, ArraysOf(to, run.granule_offset), pool)
+            : Apply(run, granule, from, to, store);
     GEMINID_RETURN_IF_ERROR(FromKernel(status, "ShardedStep"));
   }
   return absl::OkStatus();
@@ -365,13 +432,13 @@ absl::Status GranuleOptimizer::UpdateMatrices(uint32_t granule, const StateStore
 absl::Status GranuleOptimizer::Update(uint32_t granule, const StateStore& store,
                                       kernels::ThreadPool* pool) const {
   if (store.granule_on_device(granule)) return UpdateOnDevice(granule, store, pool);
-  if (HasMatrices(granule)) return UpdateMatrices(granule, store, pool);
   return UpdateBetween(granule, store.Current(granule), store.Spare(granule), store, pool);
 }
 
 absl::Status GranuleOptimizer::UpdateBetween(uint32_t granule, const StateView& from,
                                              const StateView& to, const StateStore& store,
                                              kernels::ThreadPool* pool) const {
+  if (HasMatrices(granule)) return UpdateMatrices(granule, from, to, store, pool);
   std::atomic<kernels::Status> status = kernels::Status::kOk;
   const auto update = [&](uint64_t begin, uint64_t end) {
     // The granule's first run begins at 0.

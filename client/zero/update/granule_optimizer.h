@@ -65,9 +65,11 @@ class GranuleOptimizer {
   // Writes the granule's next version to its spare, on the pool's threads if it has several. The
   // result does not depend on their number.
   absl::Status Update(uint32_t granule, const StateStore& store, kernels::ThreadPool* pool) const;
-  // The same on the host, not between the store's places. `from` and `to` may be the same place.
-  absl::Status UpdateBetween(uint32_t granule, const StateView& from, const StateView& to,
-                             const StateStore& store, kernels::ThreadPool* pool) const;
+  // The same on the host, for state outside of the store. The result is the next version there.
+  absl::Status UpdateInPlace(uint32_t granule, const StateView& state, const StateStore& store,
+                             kernels::ThreadPool* pool) const {
+    return UpdateBetween(granule, state, state, store, pool);
+  }
 
   // A slice of a granule, with its state and gradient in the device's memory.
   struct Slice {
@@ -105,13 +107,29 @@ class GranuleOptimizer {
                              const StateStore& store) const;
   kernels::Status Apply(const Run& run, uint32_t granule, const StateView& from,
                         const StateView& to, const StateStore& store) const;
-  // On the host. The runs of such a granule are all whole tensors, or none is.
-  absl::Status UpdateMatrices(uint32_t granule, const StateStore& store,
-                              kernels::ThreadPool* pool) const;
+  // On the host.
+  absl::Status UpdateBetween(uint32_t granule, const StateView& from, const StateView& to,
+                             const StateStore& store, kernels::ThreadPool* pool) const;
+  // The runs of such a granule are all whole tensors, or none is.
+  absl::Status UpdateMatrices(uint32_t granule, const StateView& from, const StateView& to,
+                              const StateStore& store, kernels::ThreadPool* pool) const;
   bool HasMatrices(uint32_t granule) const;
   absl::Status UpdateOnDevice(uint32_t granule, const StateStore& store,
                               kernels::ThreadPool* pool) const;
-  std::vector<kernels::Segment> AllSegments(const StateStore& store) const;
+  // A segment of state on disk, which is in memory when a pass over all of them comes to it.
+  struct Segments {
+    std::vector<kernels::Segment> all;
+    std::vector<Run> runs;           // that they are of
+    std::vector<uint32_t> granules;  // that these lie in
+  };
+  Segments AllSegments(const StateStore& store) const;
+  // What ShardedStep::AddSums adds for all of them, in their order.
+  absl::Status AddSums(kernels::SumPass pass, const Segments& segments, const StateStore& store,
+                       std::span<double> sums);
+  // Of segments some of which are on disk: the host alone computes.
+  absl::Status PrepareFromDisk(const kernels::StepScalars& scalars, const Segments& segments,
+                               const float* old_factors, const kernels::ReduceSum& reduce,
+                               float* new_factors, const StateStore& store);
 
   const Layout& layout_;
   const kernels::OptimizerOptions options_;

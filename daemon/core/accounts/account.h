@@ -34,10 +34,10 @@ std::string Describe(const DeviceDescription& device);
 // A host device whose arenas are whole small pages.
 DeviceDescription HostDevice(DeviceIndex index, uint64_t capacity_bytes);
 
-// The device of a session that asks for `wanted`; kAnyDevice spreads the ranks of a node in turn,
-// so that ranks 0, 1, 2, 3 of two devices get 0, 1, 0, 1. A device without memory, because its GPU
-// is not there, is skipped; a session that asks for it gets it all the same. INVALID_ARGUMENT lists
-// the devices there are.
+// Chooses the device of a session that asks for `wanted`. With kAnyDevice the ranks of a node take
+// the devices in turn: ranks 0, 1, 2, 3 of two devices get 0, 1, 0, 1. kAnyDevice skips a device
+// without memory (its GPU is missing); a session that names that device gets it all the same.
+// INVALID_ARGUMENT: no such device; the message lists the existing ones.
 absl::StatusOr<DeviceIndex> ChooseDevice(const std::vector<DeviceDescription>& devices,
                                          DeviceIndex wanted, int32_t local_rank);
 

@@ -81,7 +81,7 @@ absl::Status Ledger::Vacate(Account account, SessionId session, ChunkKind kind, 
   if (totals == nullptr) return NoSuchAccount();
   const auto found = lines_.find({account, session, kind});
   const uint64_t there = found == lines_.end() ? 0 : found->second.bytes;
-  // The last chunk of a line takes the last byte with it, and no other chunk does.
+  // Exactly the last chunk of a line takes its last byte.
   if (bytes == 0 || there < bytes || (there == bytes) != (found->second.chunks == 1)) {
     return Refused("vacate", account, bytes, there, "in use on that line");
   }

@@ -1,12 +1,12 @@
 // The ledger: every byte of the host, the disk and each device is in use, reserved or free, and the
-// three add up.
+// three add up to the capacity.
 //
 //   free --HandOut--> reserved --Occupy--> in_use
 //        <--TakeBack--         <--Vacate--
 //
-// free: not handed out. reserved: handed out as part of a pool or an arena, no chunk in it
-// (padding, workspace, holes). in_use: chunks. A movement that would break the sum, or make a line
-// negative, is refused and changes nothing.
+// free: not handed out. reserved: handed out in a pool or an arena, but no chunk occupies it
+// (padding, workspace, holes). in_use: occupied by chunks. The ledger refuses a movement that would
+// break the sum or make a line negative, and then changes nothing.
 #ifndef GEMINID_DAEMON_CORE_ACCOUNTS_LEDGER_H_
 #define GEMINID_DAEMON_CORE_ACCOUNTS_LEDGER_H_
 
@@ -42,8 +42,8 @@ class Ledger {
   Ledger(const std::vector<uint64_t>& device_capacities_bytes, uint64_t host_capacity_bytes,
          uint64_t disk_capacity_bytes);
 
-  // RESOURCE_EXHAUSTED when fewer bytes are free; INVALID_ARGUMENT without such an account;
-  // FAILED_PRECONDITION for the other refusals.
+  // RESOURCE_EXHAUSTED: fewer bytes are free. INVALID_ARGUMENT: there is no such account.
+  // FAILED_PRECONDITION: every other refusal.
   absl::Status HandOut(Account account, uint64_t bytes);
   absl::Status TakeBack(Account account, uint64_t bytes);
   absl::Status Occupy(Account account, SessionId session, ChunkKind kind, uint64_t bytes);
@@ -51,13 +51,13 @@ class Ledger {
 
   // The devices in order, then the host, then the disk.
   std::vector<Account> Accounts() const;
-  // Zeros without such an account.
+  // All zeros if there is no such account.
   AccountTotals Totals(Account account) const;
   // Ordered by account, session, kind; no line of zero chunks.
   std::vector<LedgerLine> Lines() const;
   uint64_t InUseBytes(Account account, SessionId session) const;
 
-  // For each account: in_use + reserved + free = capacity, and the lines add up to in_use.
+  // OK if, for each account, in_use + reserved + free = capacity and the lines add up to in_use.
   absl::Status Check() const;
 
  private:

@@ -108,7 +108,7 @@ absl::Status Quota::Return(const std::string& tenant, Account account, uint64_t 
                                                       " cannot be returned"));
   }
   const auto found = charges_.find({tenant, account});
-  if (found == charges_.end()) return absl::OkStatus();  // zero bytes of nobody
+  if (found == charges_.end()) return absl::OkStatus();  // zero bytes, none charged
   found->second -= bytes;
   if (found->second == 0) charges_.erase(found);
   return absl::OkStatus();

@@ -49,7 +49,7 @@ uint64_t Room::Claimed(const std::string& tenant, Account account) const {
   return claimed + (found == claims_->end() ? 0 : found->second);
 }
 
-// What was promised to its jobs is part of what was guaranteed to a tenant, not beside it.
+// A tenant's guarantee includes the promises to its jobs; the two are not added.
 uint64_t Room::Owed(const std::string& tenant, Account account) const {
   const uint64_t guaranteed =
       Less(quota_->GuaranteedBytes(tenant, account), Charged(tenant, account));

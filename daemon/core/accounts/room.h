@@ -1,5 +1,5 @@
-// What may still be promised to a tenant: free memory, less what others were guaranteed or promised
-// and do not hold yet, within the tenant's own limit.
+// Computes how much may still be promised to a tenant: the free memory, less what others were
+// guaranteed or promised and do not hold yet. The tenant's own limit bounds it too.
 #ifndef GEMINID_DAEMON_CORE_ACCOUNTS_ROOM_H_
 #define GEMINID_DAEMON_CORE_ACCOUNTS_ROOM_H_
 
@@ -17,33 +17,33 @@ namespace geminid::core {
 // Bytes of each tenant.
 using TenantBytes = std::map<std::pair<std::string, Account>, uint64_t>;
 
-// A sketch over the books, which must outlive it and not change meanwhile: claims and frees are
-// only supposed. Cost: the first question about an account is linear in the tenants with guarantees
-// or claims, all else logarithmic in them; a copy is linear in the tenants that it supposes
-// something of.
+// A what-if view of the ledger and the quotas. Both must outlive it and must not change meanwhile.
+// Claims and frees are recorded in the view alone. Cost: the first question about an account is
+// linear in the tenants with guarantees or claims; every other call is logarithmic in them. A copy
+// is linear in the tenants with recorded claims or frees.
 class Room {
  public:
-  // `claims`: promised to each tenant, and not handed out yet; null: nothing.
+  // `claims`: the bytes promised to each tenant and not handed out yet; null: none.
   Room(const Ledger& ledger, const Quota& quota, const TenantBytes* claims = nullptr)
       : ledger_(&ledger), quota_(&quota), claims_(claims) {}
 
-  // Promised to the tenant besides, or no longer.
+  // Supposes that these bytes too are promised to the tenant, or no longer promised.
   void Claim(const std::string& tenant, Account account, uint64_t bytes);
   void Unclaim(const std::string& tenant, Account account, uint64_t bytes);
-  // What the tenant holds and gives back, or keeps after all.
+  // Supposes that the tenant gives back bytes that it holds, or does not give them back after all.
   void Free(const std::string& tenant, Account account, uint64_t bytes);
   void Unfree(const std::string& tenant, Account account, uint64_t bytes);
 
-  // What the tenant may still take.
+  // The bytes that the tenant may still take.
   uint64_t For(const std::string& tenant, Account account) const;
-  // The lesser of these two: what others leave it, and what its own limit does.
+  // The two bounds of For: the bytes that other tenants leave, and those that its own limit leaves.
   uint64_t LeftByOthers(const std::string& tenant, Account account) const;
   uint64_t LeftOfLimit(const std::string& tenant, Account account) const;
-  // What the tenant could take if nobody held anything: more never fits.
+  // The bytes that the tenant could take if no tenant held any. A larger request never fits.
   uint64_t MostFor(const std::string& tenant, Account account) const;
 
  private:
-  // What is supposed of a tenant and an account, beyond the books.
+  // Supposed changes to the books of one tenant and account.
   struct Supposed {
     int64_t claimed = 0;
     uint64_t freed = 0;
@@ -53,7 +53,7 @@ class Room {
   uint64_t Owed(const std::string& tenant, Account account) const;
   uint64_t OwedToAll(Account account) const;
   const Supposed& At(const std::string& tenant, Account account) const;
-  // Adds to what is supposed, and keeps the sums.
+  // Adds to the supposed changes, and updates the sums.
   void Suppose(const std::string& tenant, Account account, int64_t claimed, int64_t freed);
 
   const Ledger* ledger_;

@@ -11,20 +11,20 @@
 
 namespace geminid::core {
 
-// A tenant may hold as many as are free, and no more: alone half of all, beside another one a
-// third, and so on (dynamic thresholds, Choudhury and Hahne, 1998). So however many tenants take
-// all they get, there is always something left for the next one, and nobody has to say beforehand
-// how many there will be. Not thread-safe. Cost: logarithmic in the number of tenants.
+// A tenant may hold no more than are still free. A single tenant gets half of all, each of two
+// tenants a third, and so on (dynamic thresholds, Choudhury and Hahne, 1998). So there is always
+// something left for the next tenant, and nobody has to configure how many tenants there will be.
+// Not thread-safe. Cost: logarithmic in the number of tenants.
 class SharedLimit {
  public:
   // `name`: as in the configuration and the metrics, such as "sessions".
   SharedLimit(std::string name, uint64_t total) : name_(std::move(name)), total_(total) {}
 
-  // RESOURCE_EXHAUSTED, and nothing taken, says which limit, whose, and what to do.
+  // RESOURCE_EXHAUSTED: nothing is taken. The message names limit and tenant, and says what to do.
   absl::Status Take(const std::string& tenant, uint64_t count);
-  // Of what was taken while an earlier daemon ran: nobody is asked.
+  // Counts what the tenant took while an earlier daemon ran. Cannot fail.
   void TakeAgain(const std::string& tenant, uint64_t count);
-  // Of what was taken before.
+  // Gives back what the tenant took before.
   void Give(const std::string& tenant, uint64_t count);
 
   const std::string& name() const { return name_; }

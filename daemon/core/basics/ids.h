@@ -20,8 +20,8 @@ using shm::TransferCause;
 
 using shm::kNoDeadline;
 
-// Tickets carry the epoch of the daemon that granted them above this many bits, so that a
-// completion word of an earlier one never matches.
+// A ticket number has the epoch of the daemon that granted it above this many bits. A completion
+// word that was written for an earlier daemon's ticket therefore never matches a new ticket.
 inline constexpr int kTicketCountBits = 40;
 constexpr uint64_t FirstTicketOf(uint64_t epoch) { return (epoch << kTicketCountBits) + 1; }
 

@@ -5,7 +5,7 @@
 
 namespace geminid::core {
 
-// What `less` leaves of `bytes`, and nothing below zero.
+// `bytes` - `less`, or 0 where that would be negative.
 constexpr uint64_t Less(uint64_t bytes, uint64_t less) { return bytes > less ? bytes - less : 0; }
 
 }  // namespace geminid::core

@@ -1,4 +1,4 @@
-// Time as the core sees it: handed in, never read from a clock.
+// Time in the core is handed in by the caller, never read from a clock.
 #ifndef GEMINID_DAEMON_CORE_BASICS_TIME_H_
 #define GEMINID_DAEMON_CORE_BASICS_TIME_H_
 

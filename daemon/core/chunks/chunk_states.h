@@ -1,5 +1,5 @@
-// The states that a chunk goes through in a training step, as in the memory manager Gemini: which
-// step from one to another is legal, and the words of an error where it is not.
+// The states of a chunk during a training step, as in the memory manager Gemini: which transitions
+// are legal, and the text of the error for the others.
 #ifndef GEMINID_DAEMON_CORE_CHUNKS_CHUNK_STATES_H_
 #define GEMINID_DAEMON_CORE_CHUNKS_CHUNK_STATES_H_
 

@@ -11,8 +11,8 @@ namespace geminid::core {
 // A bounded set of byte ranges, joined where they touch. Not thread-safe; logarithmic.
 class CoveredRanges {
  public:
-  // Pieces arrive nearly in order, so a few ranges suffice. Beyond this many a range that touches
-  // no other is forgotten, which at worst means that the chunk is written back again.
+  // Pieces arrive nearly in order, so a few ranges suffice. At this many, Add ignores a range that
+  // touches no other. At worst the chunk is then written back again.
   static constexpr size_t kMaxRanges = 1024;
 
   void Add(uint64_t begin, uint64_t end);

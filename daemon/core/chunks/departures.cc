@@ -4,8 +4,8 @@
 
 namespace geminid::core {
 
-// Never used again; then moments before `now`, which come in the next iteration, from the last to
-// the first; then those of this iteration, also from the last.
+// First the chunks that are never used again. Then those next used before moment `now`, hence in
+// the next iteration, the last moment first. Then those of this iteration, the last moment first.
 void Departures::Walk(uint32_t now, size_t limit,
                       const std::function<Visited(const Place&)>& visit) const {
   // The moments of a part: from `first` down to `last`.
@@ -17,7 +17,7 @@ void Departures::Walk(uint32_t now, size_t limit,
       {{kNever, kNever}, {now > 0 ? now - 1 : 0, 0}, {kNever - 1, now}}};
   size_t visited = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (i == 1 && now == 0) continue;  // no moment lies behind
+    if (i == 1 && now == 0) continue;  // no moment is in the past
     const auto [first, last] = parts[i];
     // A place is copied before the visitor may erase it.
     auto it = places_.lower_bound({.next_use = first});

@@ -1,5 +1,5 @@
-// Chunks in the order in which their device copies should leave: farthest next use first, then the
-// least recently used.
+// Chunks in the order in which their device copies should be evicted: farthest next use first, then
+// the least recently used.
 #ifndef GEMINID_DAEMON_CORE_CHUNKS_DEPARTURES_H_
 #define GEMINID_DAEMON_CORE_CHUNKS_DEPARTURES_H_
 
@@ -16,9 +16,9 @@ namespace geminid::core {
 
 // Not thread-safe. Cost: logarithmic in the number of chunks.
 //
-// Time passes without anybody telling the chunks: a place may name a use that lies behind by now.
-// Such a chunk then looks as if it were not used for almost a whole iteration, so a walk meets it
-// before any place that it could truly have; see Walk.
+// Places are not updated as time passes: a place may name a use that is already in the past. Such a
+// chunk looks as if its next use were almost a whole iteration away. A walk therefore meets it
+// before its true place; see Walk.
 class Departures {
  public:
   static constexpr uint32_t kNever = std::numeric_limits<uint32_t>::max();
@@ -35,9 +35,9 @@ class Departures {
   bool Contains(const Place& place) const { return places_.contains(place); }
   size_t size() const { return places_.size(); }
 
-  // Calls visit(place) in the order of leaving as seen from moment `now`, until it says kStop, or
-  // `limit` were visited. kMoved: the visitor erased the place and inserted the chunk where it
-  // truly belongs, which is later in the walk.
+  // Calls visit(place) in the order of eviction as seen from moment `now`, until the visitor
+  // returns kStop or has seen `limit` places. kMoved: the visitor erased the place and inserted the
+  // chunk at its true place, which comes later in the walk.
   enum class Visited { kOn, kMoved, kStop };
   void Walk(uint32_t now, size_t limit, const std::function<Visited(const Place&)>& visit) const;
 

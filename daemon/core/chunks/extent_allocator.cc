@@ -19,7 +19,7 @@ uint64_t ExtentAllocator::RoundUp(uint64_t bytes) const {
   return bytes > ~uint64_t{0} - mask ? ~mask : (bytes + mask) & ~mask;
 }
 
-// Joins [begin, end), which touches no hole's inside, with its neighbours.
+// Adds the hole [begin, end), which overlaps no other, and joins it with its neighbours.
 ExtentAllocator::Holes::iterator ExtentAllocator::AddHole(uint64_t begin, uint64_t end) {
   auto next = holes_.lower_bound(begin);
   if (next != holes_.end() && next->first == end) {
@@ -147,8 +147,8 @@ const Extent* ExtentAllocator::Find(uint64_t offset) const {
 ExtentAllocator::VictimSearch::VictimSearch(const ExtentAllocator* arena, uint64_t bytes)
     : arena_(arena), bytes_(arena->RoundUp(bytes)) {}
 
-// Each of the joined ranges has taken in the holes at both of its ends, so at most one thing lies
-// at each end of the extent: a joined range, or else a hole.
+// Each joined range already includes the holes at both of its ends. So the extent has at most one
+// neighbour at each end: a joined range, or else a hole.
 bool ExtentAllocator::VictimSearch::Add(const Extent& extent) {
   candidates_.push_back(extent);
   uint64_t begin = extent.offset;

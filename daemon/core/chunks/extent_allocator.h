@@ -33,16 +33,16 @@ class ExtentAllocator {
   // `size_bytes` is rounded down to a multiple of `alignment_bytes`, a power of two.
   ExtentAllocator(uint64_t size_bytes, uint64_t alignment_bytes);
 
-  // At the lowest offset that fits (linear in the number of holes), or exactly at `offset`.
-  // RESOURCE_EXHAUSTED: no such hole. INVALID_ARGUMENT: zero bytes, an offset that is not a
-  // multiple of the alignment, or a range outside the arena.
+  // Allocates at the lowest offset that fits (linear in the number of holes), or exactly at
+  // `offset`. RESOURCE_EXHAUSTED: no such hole. INVALID_ARGUMENT: zero bytes, an offset that is not
+  // a multiple of the alignment, or a range outside the arena.
   absl::StatusOr<uint64_t> AllocateLowest(uint64_t bytes, ChunkId owner);
   absl::Status AllocateAt(uint64_t offset, uint64_t bytes, ChunkId owner);
   // NOT_FOUND when no extent begins there.
   absl::Status Free(uint64_t offset);
 
-  // The top `bytes` (rounded up) hold no extent from now on. RESOURCE_EXHAUSTED, and nothing
-  // changed, when an extent is in the way; it may shrink at any time.
+  // Reserves the top `bytes` (rounded up), where no extent may lie from now on. RESOURCE_EXHAUSTED,
+  // and nothing changes, if an extent is in the way. The reservation may shrink at any time.
   absl::Status ReserveTop(uint64_t bytes);
 
   uint64_t size_bytes() const { return size_bytes_; }
@@ -51,8 +51,8 @@ class ExtentAllocator {
   uint64_t used_bytes() const { return used_bytes_; }
   uint64_t free_bytes() const { return limit_bytes_ - used_bytes_; }
   uint64_t largest_hole_bytes() const { return sizes_.empty() ? 0 : *sizes_.rbegin(); }
-  // The part of the free bytes that the largest hole does not have: 0 whole, towards 1 in
-  // splinters.
+  // The fraction of the free bytes outside the largest hole: 0 if the free bytes are one hole, near
+  // 1 if they are scattered.
   double Fragmentation() const;
   uint64_t RoundUp(uint64_t bytes) const;  // saturates at the largest multiple
 
@@ -63,22 +63,22 @@ class ExtentAllocator {
   // The extent that begins at `offset`; null: none does.
   const Extent* Find(uint64_t offset) const;
 
-  // Finds out which extents must leave so that `bytes` fit in one piece: it is shown candidates,
-  // the first to go first, until a hole is large enough. The victims are then those candidates that
-  // lie in the hole's first `bytes`. Cost: logarithmic for each candidate.
+  // Finds the extents to evict so that `bytes` fit contiguously. The caller adds candidates, the
+  // first to evict first, until a hole is large enough. The victims are the candidates in the first
+  // `bytes` of that hole. Cost: logarithmic for each candidate.
   class VictimSearch {
    public:
     // `arena` must not change meanwhile.
     VictimSearch(const ExtentAllocator* arena, uint64_t bytes);
-    // True: enough. `extent` is one of the arena's.
+    // True: a hole is large enough now. `extent` must be one of the arena's.
     bool Add(const Extent& extent);
-    // After Add said true.
+    // To be called after Add has returned true.
     std::vector<Extent> Victims() const;
 
    private:
     const ExtentAllocator* arena_;
     const uint64_t bytes_;                 // rounded up
-    std::map<uint64_t, uint64_t> joined_;  // holes and candidates side by side: offset to end
+    std::map<uint64_t, uint64_t> joined_;  // adjacent holes and candidates: offset to end
     std::vector<Extent> candidates_;
     uint64_t begin_ = 0;  // of the hole that is large enough
   };

@@ -15,22 +15,22 @@
 
 namespace geminid::core {
 
-// Memory in the making, with what its session will then have; or memory on its way back.
+// Memory being made, with the chunks that its session will get; or memory being destroyed.
 struct Charge {
   std::string tenant;
   Account account;
   uint64_t bytes = 0;
-  SessionId session = kNoSession;  // kNoSession: nobody waits for it any more
-  SessionId holder = kNoSession;   // of whose promised memory it is
+  SessionId session = kNoSession;  // kNoSession: no session waits for this memory
+  SessionId holder = kNoSession;   // whose promised memory this is
   std::vector<ChunkSpec> specs{};
   Allocation allocation{};
-  uint64_t number = 0;  // of the allocation, as the client counts them
-  size_t entered = 0;   // of `specs`: those are chunks of the session already
+  uint64_t number = 0;  // the client's number of the allocation
+  size_t entered = 0;   // how many of `specs` are chunks of the session already
 
   uint64_t promised_chunks() const { return specs.size() - entered; }
 };
 
-// All charges of an engine. An id is given once, so that one that has ended names nothing.
+// All charges of an engine. No id is given twice, so the id of an ended charge names nothing.
 class Charges {
  public:
   ChargeId Add(Charge charge) {
@@ -38,7 +38,7 @@ class Charges {
     charges_.emplace(id, std::move(charge));
     return id;
   }
-  // Null: it has ended.
+  // Null: the charge has ended.
   Charge* Find(ChargeId id) {
     const auto found = charges_.find(id);
     return found == charges_.end() ? nullptr : &found->second;

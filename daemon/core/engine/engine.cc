@@ -97,7 +97,7 @@ void Engine::NoteProgress(const Chunk& chunk) {
                                        .drop_when_idle = chunk.drop_when_idle});
 }
 
-// To be called before the chunk is said to be dirty.
+// To be called before the chunk is marked dirty.
 void Engine::BeginDirtyEpoch(Chunk* chunk) {
   chunk->dirty_epoch += 1;
   chunk->written_back.Clear();
@@ -116,15 +116,15 @@ void Engine::SetLimits(const RunningLimits& limits, Time now) {
   for (const std::string& tenant : sharing) ShareLinks(tenant);
 }
 
-// The ranks of one job are spread by local rank. A session that is alone gets the device with most
-// free bytes; of equal ones that with the fewest sessions, which may not have their arenas yet.
+// The ranks of one job are spread by local rank. A single-rank session gets the device with the
+// most free bytes; of equals, the one with the fewest sessions, whose arenas may not exist yet.
 DeviceIndex Engine::DeviceFor(const SessionSpec& spec) const {
   const int32_t ranks = spec.local_world_size > 0 ? spec.local_world_size : spec.world_size;
   if (spec.device != shm::kAnyDevice || ranks > 1) return spec.device;
   DeviceIndex best = shm::kAnyDevice;
   std::pair<uint64_t, int64_t> most = {0, std::numeric_limits<int64_t>::min()};
   for (const DeviceDescription& device : options_.devices) {
-    if (device.capacity_bytes == 0) continue;  // its GPU is not there
+    if (device.capacity_bytes == 0) continue;  // its GPU is missing
     if (unfit_.count(device.index) != 0) continue;
     int64_t sessions = 0;
     for (const auto& [id, session] : sessions_) {

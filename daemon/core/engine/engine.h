@@ -1,18 +1,18 @@
-// The daemon's heart: sessions, chunks, arenas, quotas and transfers, tied together.
+// The daemon's core: it ties sessions, chunks, arenas, quotas and transfers together.
 //
-// Pure: no I/O, no threads, no clock. The shell hands in time and requests, and carries out what
-// comes back: responses to put into rings, pools and arenas to release. Nothing here blocks, aborts
-// or trusts a client: a request from shared memory is validated field by field, and a bad one is
-// answered with an error and changes nothing. Not thread-safe: the shell holds one mutex.
+// Pure: no I/O, no threads, no clock. The caller ("the shell": daemon/service) hands in time and
+// requests, puts the responses into rings, and releases pools and arenas. Nothing here blocks,
+// aborts or trusts a client: each field of a request from shared memory is validated, and a bad
+// request gets an error and changes nothing. Not thread-safe: the shell holds one mutex.
 //
-// Order of things for the shell:
-//   OpenSession -> map the session's segments so that Tables can reach them -> everything else.
+// The order of calls:
+//   OpenSession; then map the session's segments, so that Tables can reach them; then the others.
 //   BeginAllocation / BeginArena charge the memory; the shell makes it; FinishAllocation /
-//   FinishArena give it to the session, and only then can anybody use or free it. Should one of
-//   these fail, the shell destroys what it made and calls GiveBack.
-//   What must survive this process is in the manifest and, where the shell gives it memory for
-//   that, in the sessions' books: Restore and FinishRestore take it over from an earlier engine.
-//   Whatever Releases names is no longer known to the engine: destroy it, then GiveBack its charge.
+//   FinishArena give it to the session. Only then can anybody use or free it. If making the memory
+//   or finishing fails, the shell destroys it and calls GiveBack.
+//   State that must survive this process is in the manifest and, for sessions with KeepBooks, in
+//   their books. RestoreSession and FinishRestore take it over from an earlier engine.
+//   Memory in Releases is no longer known to the engine: destroy it, then GiveBack its charge.
 //   So the ledger shows at every moment what the kernel holds.
 #ifndef GEMINID_DAEMON_CORE_ENGINE_ENGINE_H_
 #define GEMINID_DAEMON_CORE_ENGINE_ENGINE_H_
@@ -57,138 +57,138 @@ struct EvictionPlace;  // explanation.h
 
 class Engine {
  public:
-  // `tables` must outlive the engine. The manifest's memory too.
+  // `tables` and the manifest's memory must outlive the engine.
   Engine(const EngineOptions& options, Tables* tables, Manifest manifest);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   // --- sessions ----------------------------------------------------------------------------------
-  // The session belongs to one device for its life: the one it asks for, or that of its local rank.
-  // RESOURCE_EXHAUSTED at the tenant's share; INVALID_ARGUMENT for a spec that makes no sense, or a
-  // device that is not there, with those that are.
+  // The session belongs to one device for its life: the one it asks for, or one that the engine
+  // chooses. RESOURCE_EXHAUSTED: the tenant has its share of sessions. INVALID_ARGUMENT: the spec
+  // makes no sense, or names a missing device; the message lists the existing ones.
   absl::StatusOr<SessionId> OpenSession(const SessionSpec& spec, Time now);
-  // The kept session of this tenant, job, run, rank and world, the youngest if there are several.
+  // The retained session of this tenant, job, run, rank and world; of several, the youngest.
   std::optional<SessionId> FindKept(const SessionSpec& spec) const;
-  // Whether the session is there and has a client.
+  // Whether the session exists and has a client.
   bool IsAttached(SessionId session) const { return FindAttached(session).ok(); }
-  // A new process takes over a kept session. Its segments must be mapped again (lease words zero)
-  // before the call, which publishes every chunk's state anew. `spec` replaces the old one but for
-  // tenant, job, run, rank and world, which must be equal; its device, where one is asked for, must
-  // be the old. Until SetWelcomed the books have it as kept.
+  // A new process takes over a retained session. Before the call its segments must be mapped again,
+  // with lease words zero; the call publishes every chunk's state anew. `spec` replaces the old
+  // one. Tenant, job, run, rank and world must be the old ones, and so must the device if `spec`
+  // names one. Until SetWelcomed the books show the session as retained.
   absl::Status ReopenSession(SessionId session, const SessionSpec& spec, Time now);
-  // Cancels its transfers. Either all its memory is in the result, or the session is kept: chunks
-  // that were being filled or gathered fall back to their last valid copy; so do those that were
-  // leased, but not in a run, whose clients note what is whole themselves. NOT_FOUND: no such
-  // session; a kept one can only be closed as kDetached.
+  // Cancels the session's transfers. Then either all its memory is in the result, or it is
+  // retained. Retained chunks that were being filled or gathered fall back to their last valid
+  // copy. So do leased ones, except in a run, whose clients record themselves which copies are
+  // whole. NOT_FOUND: no such session. A retained session can only be closed as kDetached.
   absl::StatusOr<Releases> CloseSession(SessionId session, CloseReason reason, Time now);
-  // The same in slices: the first call decides, and nobody can use the session from then on. Then
-  // ContinueClose for each session of Releases::closing, until it says true; it closes `most`
-  // chunks at most, and adds to `*releases`. An engine that takes over in between ends the session,
-  // or retains it, as was decided.
+  // CloseSession in slices. BeginClose decides; nobody can use the session from then on. Then call
+  // ContinueClose for each session of Releases::closing until it returns true. Each call closes at
+  // most `most` chunks and adds to `*releases`. An engine that takes over in between ends or
+  // retains the session, as BeginClose decided.
   absl::StatusOr<Releases> BeginClose(SessionId session, CloseReason reason, Time now);
   bool ContinueClose(SessionId session, size_t most, Releases* releases);
 
   // --- after a restart: engine_restore.cc --------------------------------------------------------
-  // Notes the session there from now on; their facts are the session's. Without it, the session
-  // ends with this process.
+  // Records the session in `books` from now on; the facts in them must be the session's. Without
+  // books, the session ends with this process.
   void KeepBooks(SessionId session, const SessionBooks& books);
-  // Its client knows of it, and counts on it from now on.
+  // The client has learned of its session, and relies on it from now on.
   void SetWelcomed(SessionId session);
-  // Takes over what an earlier engine left, session by session and before anything else. All or
-  // nothing: DATA_LOSS when what is there contradicts itself, RESOURCE_EXHAUSTED when the
-  // capacities are less than what was handed out.
+  // Takes over one session of an earlier engine; to be called before anything else. All or nothing.
+  // DATA_LOSS: the session's records contradict each other. RESOURCE_EXHAUSTED: the capacities are
+  // less than the memory that was handed out.
   absl::Status RestoreSession(const InheritedSession& inherited, Time now);
-  // After the last of them. Records of nobody go; what clients see becomes what the manifest says;
-  // copies that ended meanwhile are settled; the tickets of the others come again, for a client
-  // that never got its own. From then on everything is as it was before the earlier engine ended.
+  // After the last RestoreSession. Deletes records without a session, publishes the manifest's
+  // states to the clients, and settles copies that ended meanwhile. The tickets of the other copies
+  // are sent again, for clients that never got them. The earlier engine's state is then restored.
   void FinishRestore(Time now, std::vector<Outgoing>* out);
   void HasServed() { manifest_.HasServed(); }
 
-  // Of the session's device. NOT_FOUND: no such session.
+  // The session's device. NOT_FOUND: no such session.
   absl::StatusOr<DeviceDescription> DeviceOf(SessionId session) const;
   const std::vector<DeviceDescription>& devices() const { return options_.devices; }
 
   // --- memory ------------------------------------------------------------------------------------
-  // One per session; the bytes are rounded up to the device's granularity.
+  // An arena, at most one per session. `bytes` is rounded up to the device's granularity.
   absl::StatusOr<Promise> BeginArena(SessionId session, uint64_t bytes);
   absl::Status FinishArena(ChargeId charge);
-  // All or nothing. RESOURCE_EXHAUSTED says asked, free, top holder and what to do.
-  // `number`, if not 0: which of its allocations it is for the client, see MadeBy.
+  // All or nothing. RESOURCE_EXHAUSTED says how much was asked for and is free, who holds most, and
+  // what to do. `number`: the client's number of this allocation, see MadeBy; 0: none.
   absl::StatusOr<Promise> BeginAllocation(SessionId session, std::vector<ChunkSpec> specs,
                                           uint64_t number = 0);
-  // Both Finish: ABORTED when the session was closed meanwhile, whether it is kept or not.
+  // FinishArena and FinishAllocation: ABORTED if the session was closed meanwhile, retained or not.
   absl::StatusOr<Allocation> FinishAllocation(ChargeId charge);
-  // The same in slices: each enters `most` chunks at most. Nothing: there are more. From the first
-  // one on the pool is the session's.
+  // FinishAllocation in slices: each call enters at most `most` chunks, and returns nullopt while
+  // there are more. The first call makes the pool the session's.
   absl::StatusOr<std::optional<Allocation>> ContinueAllocation(ChargeId charge, size_t most);
-  // Ends a charge, of a promise that is not finished or of Releases; another one is ignored.
+  // Ends the charge of an unfinished promise or of Releases. Any other id is ignored.
   void GiveBack(ChargeId charge);
-  // Begin and Finish in one, where the memory needs no making.
+  // Begin and Finish in one call, for memory that needs no making.
   absl::StatusOr<uint64_t> CreateArena(SessionId session, uint64_t bytes);
   absl::StatusOr<Allocation> Allocate(SessionId session, const std::vector<ChunkSpec>& specs);
   // All or nothing. FAILED_PRECONDITION names a chunk that is leased or in a transfer.
   absl::StatusOr<Releases> Free(SessionId session, const std::vector<ChunkId>& chunks);
-  // What Free would say now, without freeing any.
+  // The status that Free would return now. Frees nothing.
   absl::Status CheckFree(SessionId session, const std::vector<ChunkId>& chunks) const;
 
   // One rank's share of the host memory that the sessions of its job on this node hold and may
-  // still take, so that it does not matter which of them allocates first. `available_bytes`: what
-  // the machine has for more pools.
+  // still take. The share is the same whichever rank allocates first. `available_bytes`: the host
+  // memory that the machine has for further pools.
   absl::StatusOr<uint64_t> HostShare(SessionId session, uint64_t available_bytes) const;
 
-  // What allocations of the numbers from `first` up to `last` made: for a client that never learned
-  // of it, or has no use for what a predecessor left.
+  // The chunks of the allocations numbered `first` to `last`. For a client that never got the
+  // answer to an allocation, or that has no use for the previous client's chunks.
   absl::StatusOr<std::vector<ChunkId>> MadeBy(SessionId session, uint64_t first,
                                               uint64_t last) const;
 
-  // --- what a predecessor left: engine_successors.cc ---------------------------------------------
-  // For the next client of the session: see shm::Welcome.
+  // --- what a previous client left: engine_successors.cc -----------------------------------------
+  // The number of the session's next client: see shm::Welcome.
   uint32_t SuccessorNumber(SessionId session) const;
-  // All that one allocation of a predecessor made, if that is exactly what `specs` say and all of
-  // it is still there; from now on it is the allocation `number` of this client. NOT_FOUND if
-  // there is none. Asked again, the answer is the same.
+  // Hands over one allocation of a previous client, if its chunks are exactly those of `specs` and
+  // all of them still exist. From now on it is the allocation `number` of this client. NOT_FOUND:
+  // there is no such allocation. A repeated call returns the same.
   absl::StatusOr<Allocation> Claim(SessionId session, const std::vector<ChunkSpec>& specs,
                                    uint64_t number);
 
   // --- jobs --------------------------------------------------------------------------------------
-  // How the session's job stands; the first call asks for what the rank needs (its number and its
-  // device are the session's). See JobQueue; PERMISSION_DENIED above the tenant's priority.
+  // The standing of the session's job, see JobQueue. The first call asks for the rank's memory; the
+  // session sets `ask`'s rank and device. PERMISSION_DENIED: above the tenant's priority.
   absl::StatusOr<JobStanding> Admit(SessionId session, const std::string& run, RankAsk ask,
                                     uint32_t weight, Time now);
-  // The arena goes, in which nothing may lie: FAILED_PRECONDITION. A session that has asked for
-  // admission gets another one when its job is admitted again.
+  // Releases the arena. FAILED_PRECONDITION: something lies in it. A session that has asked for
+  // admission may make another arena once its job is admitted again.
   absl::StatusOr<Releases> ReleaseArena(SessionId session, Time now);
   absl::Status HoldJob(JobId job, bool hold, Time now);
-  // No new jobs, whether they ask for admission or not.
+  // While drained, new jobs get no memory, whether they ask for admission or not.
   void Drain(bool drained, Time now);
   const JobQueue& jobs() const { return jobs_; }
 
   // --- the fast path -----------------------------------------------------------------------------
-  // Carries out one request copied out of the session's ring, and appends the answers that are due
-  // now, which may be for any session. An unknown or kept session is ignored. Operations on one
-  // chunk name it as `destination`, or as `source` with `destination` kNoChunk.
-  //   kTransfer checks everything and takes the extent at once; its ticket may come later, from any
+  // Carries out one request, copied out of the session's ring, and appends the answers that are due
+  // now; they may be for any session. A request of an unknown or retained session is ignored.
+  // Operations on one chunk name it as `destination`, or as `source` with `destination` kNoChunk.
+  //   kTransfer checks everything and takes the extent at once. Its ticket may come from any later
   // call. A later piece of a load may repeat kAllocateDestination. kPublishWhenDone and
-  // kDropSourceWhenDone act when the last transfer that touches that device copy is done. A refused
+  // kDropSourceWhenDone take effect when the last transfer of that device copy is done. A refused
   // drop is an error of the kTransferDone, whose ticket has ended all the same.
   //   Chunks begin FREE; FREE and HOLD may be evicted. Becoming FREE makes a dirty chunk clean.
   void HandleRequest(SessionId session, const shm::Request& request, Time now,
                      std::vector<Outgoing>* out);
-  // Marks overdue tickets, ends kept sessions whose time is over, and gives the credits of sessions
-  // that ended to those that wait.
+  // Marks overdue tickets, ends retained sessions whose time is over, decides about jobs, and
+  // grants waiting transfers the credits of sessions that ended.
   Releases Tick(Time now, std::vector<Outgoing>* out);
-  // The same, but the sessions that end are in Releases::closing.
+  // Tick, except that it leaves the ending sessions in Releases::closing, for ContinueClose.
   Releases BeginTick(Time now, std::vector<Outgoing>* out);
-  // When Tick has something to do next, unless something else happens first. Time() after
-  // CloseSession: at once.
+  // When Tick must be called next, unless another call comes first. Time() means at once, for
+  // instance after CloseSession.
   std::optional<Time> NextTick() const;
 
   // Replaces the session's plan; evictions go by farthest next use from then on.
   absl::Status SetPlan(SessionId session, const NextUseTable& table);
-  // The same in slices: the first takes the plan, and leaves the older one in `*plan`, for the
-  // caller to destroy. Then PlaceByPlan, until it says true: it looks at `most` chunks from `*next`
-  // on, which moves. Evictions in between may go by either plan.
+  // SetPlan in slices. BeginPlan takes the plan, leaving the old one in `*plan`, for the caller to
+  // destroy. Then call PlaceByPlan until it returns true: it looks at most at `most` chunks from
+  // `*next` on, and advances `*next`. Evictions in between may follow either plan.
   absl::Status BeginPlan(SessionId session, PlanUses* plan);
   bool PlaceByPlan(SessionId session, size_t* next, size_t most);
 
@@ -200,28 +200,28 @@ class Engine {
   std::vector<ChunkSnapshot> Chunks(SessionId session, size_t limit, ChunkPlace from = {}) const;
   std::optional<ChunkSnapshot> FindChunk(SessionId session, ChunkId chunk) const;
   uint64_t ChunkCount(SessionId session) const;
-  // Ordered by session and pool, a session's arena before its pools; likewise.
+  // Ordered by session and pool, a session's arena before its pools; from `from`, at most `limit`.
   std::vector<PoolSnapshot> Pools(PoolPlace from = {}, size_t limit = ~size_t{0}) const;
   const Ledger& ledger() const { return ledger_; }
   const Quota& quota() const { return quota_; }
-  // For what is asked from now on, and for sessions that end from now on.
+  // Applies to later requests, and to sessions that end later.
   void SetLimits(const RunningLimits& limits, Time now);
-  // A session that is alone and asks for no device gets none of these while there is another.
+  // A single-rank session that names no device gets none of these while there is another device.
   void SetUnfit(std::set<DeviceIndex> devices) { unfit_ = std::move(devices); }
   const TransferScheduler& transfers() const { return scheduler_; }
   const Manifest& manifest() const { return manifest_; }
   const EngineCounters& counters() const { return counters_; }
-  // Of sessions, chunks, host_memory, device_memory and waiting_jobs_per_tenant.
+  // By the limits sessions, chunks, host_memory, device_memory and waiting_jobs_per_tenant.
   const Refusals& refusals() const { return limits_.refusals(); }
   const SharedLimit& session_limit() const { return limits_.sessions(); }
   const SharedLimit& chunk_limit() const { return limits_.chunks(); }
-  // Where the chunk is, why, and what would evict it: sentences.
+  // Sentences that say where the chunk is, why, and what would evict it.
   absl::StatusOr<std::vector<std::string>> Explain(SessionId session, ChunkId chunk) const;
   // Recomputes everything that can be recomputed and compares: ledger, quotas, extents, pins,
   // residency, valid copies. OK or INTERNAL with the first contradiction. Linear in the chunks.
   absl::Status Check() const;
-  // The sums of Check, and `chunks` of its chunks, beginning at *next, which moves on: linear in
-  // the sessions.
+  // A slice of Check: its sums, and `chunks` chunks from `*next` on, which advances. Cost: linear
+  // in the sessions.
   absl::Status CheckSome(size_t chunks, ChunkPlace* next) const;
 
  private:
@@ -333,12 +333,12 @@ class Engine {
   void CancelEvict(Session* session, Chunk* chunk);
   void RemoveExtent(Session* session, Chunk* chunk);
 
-  // A chunk's status: read from the manifest, written there first and then published. What is valid
-  // follows from the rest.
+  // A chunk's status is read from the manifest. A change is written there first and then published.
+  // ValidOf derives the valid location from the other fields.
   ChunkStatus StatusOf(const Chunk& chunk) const;
   void SetStatus(Session* session, Chunk* chunk, ChunkStatus status);
   static ValidLocation ValidOf(const Chunk& chunk, const ChunkStatus& status);
-  // The chunk's other words of the manifest.
+  // These write the chunk's other words in the manifest.
   void NoteProgress(const Chunk& chunk);
   void BeginDirtyEpoch(Chunk* chunk);
 
@@ -362,7 +362,7 @@ class Engine {
   EngineCounters counters_;
   bool grants_are_due_ = false;
   std::map<SessionId, std::unique_ptr<Session>> sessions_;
-  // Retained sessions by the end of their time, but for those that somebody ends already.
+  // Retained sessions by the end of their time, except those that are already being ended.
   std::set<std::pair<Time, SessionId>> kept_;
   Charges charges_;
   // Between the first RestoreSession and FinishRestore: records that no session has claimed.

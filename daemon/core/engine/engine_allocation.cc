@@ -1,4 +1,4 @@
-// Chunks, pools and arenas: who gets memory, who is refused, and what goes back.
+// Allocation of chunks, pools and arenas: charges, refusals and releases.
 #include <algorithm>
 #include <utility>
 
@@ -74,7 +74,7 @@ Holder Engine::TopHolder(Account account) const {
   return top;
 }
 
-// What was given up, by sessions that ended or gave memory back, and is still there.
+// Bytes that sessions gave up, by ending or by giving memory back, and that still exist.
 uint64_t Engine::ReturningBytes(Account account) const {
   uint64_t bytes = 0;
   for (const auto& [id, charge] : charges_) {
@@ -88,7 +88,7 @@ uint64_t Engine::ReturningBytes(Account account) const {
   return bytes;
 }
 
-// The device on which the arena would fit, if there is one.
+// Names a device on which the arena would fit; empty: there is none.
 std::string Engine::AdviseOtherDevice(Account account, uint64_t bytes) const {
   if (account.tier != Tier::kDevice) return "";
   for (const DeviceDescription& device : options_.devices) {
@@ -149,14 +149,14 @@ absl::Status Engine::ChargeMemory(const Session& session, Account account, uint6
   return absl::OkStatus();
 }
 
-// The session has it no longer; its tenant stays charged until the shell gives it back.
+// The session no longer has the memory. Its tenant stays charged until the shell calls GiveBack.
 void Engine::ReleaseMemory(const Session& session, Account account, uint64_t bytes,
                            Releases* releases) {
   releases->charges.push_back(charges_.Add(
       {.tenant = session.spec.tenant, .account = account, .bytes = bytes, .holder = session.id}));
 }
 
-// Of bytes charged before; Check() would show a refusal as a sum that is wrong.
+// The bytes were charged before, so nothing is refused; Check() would report a wrong sum.
 void Engine::GiveBack(ChargeId id) {
   Charge* charge = charges_.Find(id);
   if (charge == nullptr) return;
@@ -167,7 +167,7 @@ void Engine::GiveBack(ChargeId id) {
   charges_.End(id);
 }
 
-// Nobody waits for it any more.
+// No session waits for the charge's memory any more.
 void Engine::Void(Charge* charge) {
   if (charge->session == kNoSession) return;
   limits_.GiveChunks(charge->tenant, charge->promised_chunks());
@@ -182,7 +182,7 @@ void Engine::Void(Charge* charge) {
   charge->entered = 0;
 }
 
-// A pool goes whose allocation ends before the first of its chunks was entered.
+// Also releases a pool whose allocation ends before its first chunk was entered.
 void Engine::VoidPromises(Session* session, Releases* releases) {
   for (auto& [id, charge] : charges_) {
     if (charge.session != session->id) continue;
@@ -282,7 +282,7 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
   return promise;
 }
 
-// Its bytes are the session's from now on.
+// The pool's bytes belong to the session from now on.
 void Engine::EnterPool(Session* session, Charge* charge) {
   const Allocation& allocation = charge->allocation;
   if (allocation.pool == kNoPool || charge->bytes == 0) return;
@@ -348,7 +348,7 @@ ChunkId Engine::AddChunk(Session* session, ChunkSpec spec, PoolId pool, uint64_t
   const ChunkStatus status{
       .valid = chunk->has_home() ? ValidLocation::kHome : ValidLocation::kNowhere,
       .generation = session->generations[number]};
-  // The limit of chunks is the number of records.
+  // Cannot fail: the limit of chunks is the number of records.
   chunk->record = *manifest_.Add({.session = session->id,
                                   .chunk = chunk->id,
                                   .kind = chunk->kind,
@@ -427,7 +427,7 @@ absl::StatusOr<Releases> Engine::Free(SessionId id, const std::vector<ChunkId>& 
   std::vector<ChunkId> sorted = chunks;
   std::sort(sorted.begin(), sorted.end());
   if (absl::Status status = CheckFreeable(*session, sorted); !status.ok()) return status;
-  // No lease can be taken on any of them before the first of them goes.
+  // First no chunk can be leased any more, then the first one is freed.
   std::vector<Chunk*> pending;
   for (const ChunkId chunk_id : sorted) {
     Chunk* chunk = session->Find(chunk_id);

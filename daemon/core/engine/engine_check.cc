@@ -1,4 +1,4 @@
-// Everything that can be recomputed, recomputed and compared.
+// Recomputes everything that can be recomputed, and compares.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -126,7 +126,7 @@ absl::Status Engine::CheckSession(const Session& session) const {
   for (const Direction direction : {Direction::kHostToDevice, Direction::kDeviceToHost}) {
     transfers += scheduler_.FlightOf(session.id, direction).tickets;
   }
-  // While the session is being closed, its transfers have ended and some chunks have not heard.
+  // While the session is being closed, its transfers have ended, but some chunks still count them.
   if (touches != 2 * transfers && !session.closed_chunks.has_value())
     return Wrong(session.id, "pins and transfers do not agree");
   for (const auto& [id, pool] : session.pools) {

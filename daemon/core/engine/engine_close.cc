@@ -1,8 +1,8 @@
-// The end of a session's client: its memory is freed, or retained for a replacement of the client.
+// The end of a session's client: its memory is freed, or retained for the next client.
 //
 // A session may have 65,536 chunks, so both are done in slices, between which other sessions are
-// served. The books note at the beginning which of the two it is: an engine that takes over in
-// between finds a retained session, or one whose time is over, whose chunks it closes anew.
+// served. The books record at the beginning which of the two it is. An engine that takes over in
+// between finds a retained session, or one whose time is over, and closes its chunks anew.
 #include <algorithm>
 #include <utility>
 
@@ -85,7 +85,7 @@ void Engine::BeginEnd(Session* session, Releases* releases) {
   releases->closing.push_back(session->id);
   if (!session->books.has_value()) return;
   session->books->SetKeptUntil(kEndedTime);
-  // A transfer is never noted without its chunks, whenever the daemon dies.
+  // First the transfers: the books never name one without its chunks, wherever the daemon dies.
   session->books->RemoveAllTransfers();
 }
 
@@ -101,13 +101,13 @@ void Engine::FinishEnd(Session* session, Releases* releases) {
 
 // --- its memory is retained ----------------------------------------------------------------------
 
-// Nobody computes, copies or holds a lease any more. What was being written is not whole: a device
-// copy that was being filled, was leased or in COMPUTE, and a home that a ticket was copying to. A
-// gathered weight may be half a gradient. Such copies go; what is whole stays where it is.
+// The client is dead: nobody computes, copies or holds a lease. A copy that was being written is
+// torn: a device copy that was being filled, was leased or in COMPUTE, and a home that a ticket was
+// copying to. A gathered weight may be half a gradient. Torn copies are dropped; whole ones stay.
 void Engine::KeepChunk(Session* session, Chunk* chunk) {
   ChunkStatus status = StatusOf(*chunk);
   const bool resident = status.residency == shm::Residency::kResident;
-  // Of a run, the next client's commit record tells what is whole.
+  // In a run, the commit record tells the next client which copies are whole.
   const bool noted = !session->spec.run.empty();
   const bool changing =
       !noted && (status.state == ChunkState::kCompute || IsLeased(*session, *chunk));
@@ -121,7 +121,7 @@ void Engine::KeepChunk(Session* session, Chunk* chunk) {
   NoteProgress(*chunk);
   manifest_.ClearWrittenBack(chunk->record);
   if (!whole && status.residency != shm::Residency::kAbsent) {
-    // Its state stays until the copy is gone: by it the next daemon knows that the copy must go.
+    // The state stays until the copy is gone: it tells a restarted daemon to drop the copy.
     RemoveExtent(session, chunk);
     status = StatusOf(*chunk);
   }

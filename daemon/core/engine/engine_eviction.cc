@@ -1,4 +1,4 @@
-// Places in the arena: who gets one, and who leaves to make room.
+// Places in the arena: which chunk gets one, and which chunks are evicted to make room.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@
 namespace geminid::core {
 namespace {
 
-// A client that takes leases as fast as they are looked at only hurts itself.
+// Bounds the retries: a client that keeps taking leases meanwhile only hurts itself.
 constexpr int kEvictionRounds = 4;
 }  // namespace
 
@@ -24,7 +24,7 @@ uint32_t Engine::NextUse(const Session& session, const Chunk& chunk) const {
   return next != uses->second.end() ? *next : uses->second.front();
 }
 
-// Empty: the device copy may go as far as the daemon's own books show; leases are another matter.
+// Why the device copy cannot be evicted now; empty: it can be.
 std::string Engine::WhyNotEvictable(const Session& session, const Chunk& chunk) const {
   const ChunkStatus status = StatusOf(chunk);
   if (status.residency == shm::Residency::kFilling) return "its device copy is being filled";
@@ -50,7 +50,7 @@ bool Engine::IsLeased(const Session& session, const Chunk& chunk) const {
   return shm::IsHeld(tables_->ReadLease(session.id, chunk.id), StatusOf(chunk).generation);
 }
 
-// To be called whenever something has changed that decides whether, or after whom, it may leave.
+// To be called after any change that decides whether, or in which order, the chunk may be evicted.
 void Engine::UpdateDeparture(Session* session, Chunk* chunk) {
   std::optional<Departures::Place> place;
   if (MayLeave(*chunk, StatusOf(*chunk))) {
@@ -67,7 +67,7 @@ void Engine::Touch(Session* session, Chunk* chunk) {
   UpdateDeparture(session, chunk);
 }
 
-// Those that must leave, and may, so that `bytes` fit in one piece; none: there is no such choice.
+// The extents to evict so that `bytes` fit contiguously; empty: no choice of victims suffices.
 std::vector<Extent> Engine::FindVictims(Session* session, uint64_t bytes) {
   ExtentAllocator::VictimSearch search(&*session->arena, bytes);
   bool found = false;
@@ -122,7 +122,7 @@ Engine::Failure Engine::PlaceAt(Session* session, Chunk* chunk, uint64_t offset,
   if (absl::IsInvalidArgument(status)) {
     return {absl::OutOfRangeError(std::string(status.message())), shm::ErrorReason::kOutOfRange};
   }
-  // Nobody leaves for a place that the workspace takes.
+  // Nothing is evicted for a place inside the workspace.
   const uint64_t end = offset + arena.RoundUp(chunk->bytes);
   if (!status.ok() && may_evict && end <= arena.limit_bytes() && MakeRoom(session, offset, end)) {
     status = arena.AllocateAt(offset, chunk->bytes, chunk->id);
@@ -136,10 +136,10 @@ Engine::Failure Engine::PlaceAt(Session* session, Chunk* chunk, uint64_t offset,
 absl::StatusOr<uint64_t> Engine::PlaceAnywhere(Session* session, Chunk* chunk, bool may_evict) {
   ExtentAllocator& arena = *session->arena;
   absl::StatusOr<uint64_t> placed = arena.AllocateLowest(chunk->bytes, chunk->id);
-  // A further round follows only when a victim was leased at the last moment: no candidate then.
+  // A further round runs only if a victim was leased at the last moment; it is no candidate then.
   for (int round = 0; round < kEvictionRounds && !placed.ok() && may_evict; ++round) {
     std::vector<Extent> victims = FindVictims(session, chunk->bytes);
-    // A walk moves what it meets to where the new plan wants it, which may be behind it.
+    // The walk moves chunks to their places in the new plan, which may lie behind it: walk again.
     if (victims.empty() && !session->placed_by_plan) victims = FindVictims(session, chunk->bytes);
     if (victims.empty()) break;
     if (EvictAll(session, victims)) placed = arena.AllocateLowest(chunk->bytes, chunk->id);
@@ -152,7 +152,7 @@ absl::StatusOr<uint64_t> Engine::PlaceAnywhere(Session* session, Chunk* chunk, b
                 : "drop a chunk, or allow eviction"));
 }
 
-// Empties [begin, end) of extents if all of them may leave; else none does.
+// Evicts all extents that touch [begin, end), or none if one of them may not be evicted.
 bool Engine::MakeRoom(Session* session, uint64_t begin, uint64_t end) {
   if (end > session->arena->size_bytes()) return false;
   const std::vector<Extent> in_the_way = session->arena->InRange(begin, end, kMostLookedAt + 1);
@@ -164,7 +164,7 @@ bool Engine::MakeRoom(Session* session, uint64_t begin, uint64_t end) {
   return EvictAll(session, in_the_way);
 }
 
-// All or none. No lease can be taken on any of them before the first of them goes.
+// All or none: first none of them can be leased any more, then the first one is removed.
 bool Engine::EvictAll(Session* session, const std::vector<Extent>& extents) {
   for (size_t i = 0; i < extents.size(); ++i) {
     if (BeginEvict(session, session->Find(extents[i].owner))) continue;
@@ -179,8 +179,8 @@ bool Engine::EvictAll(Session* session, const std::vector<Extent>& extents) {
   return true;
 }
 
-// Publishes EVICT_PENDING. True: nobody holds the chunk, and nobody can any more. False: somebody
-// does, and it is RESIDENT again.
+// Publishes EVICT_PENDING. True: no client leases the chunk, and none can any more. False: a client
+// does, and the chunk is RESIDENT again.
 bool Engine::BeginEvict(Session* session, Chunk* chunk) {
   ChunkStatus status = StatusOf(*chunk);
   status.residency = shm::Residency::kEvictPending;
@@ -196,7 +196,7 @@ void Engine::CancelEvict(Session* session, Chunk* chunk) {
   SetStatus(session, chunk, status);
 }
 
-// Its client gives it up: no eviction, but nobody may hold it either.
+// The client drops its own chunk. That is no eviction, but the chunk must not be leased either.
 bool Engine::TryDrop(Session* session, Chunk* chunk) {
   if (!BeginEvict(session, chunk)) return false;
   RemoveExtent(session, chunk);
@@ -204,7 +204,7 @@ bool Engine::TryDrop(Session* session, Chunk* chunk) {
   return true;
 }
 
-// The device copy is gone. The manifest says so before its place can be given to another.
+// Removes the device copy. The manifest says so before its place can be given to another chunk.
 void Engine::RemoveExtent(Session* session, Chunk* chunk) {
   ChunkStatus status = StatusOf(*chunk);
   const uint64_t offset = status.device_offset();

@@ -1,4 +1,4 @@
-// What is known of a chunk, for the sentences of explanation.h.
+// Collects the facts about a chunk for explanation.h.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace geminid::core {
 
 EvictionPlace Engine::PlaceInEvictionOrder(const Session& session, const Chunk& chunk) const {
-  // The places may be behind the time: what counts is the order of what is true.
+  // Places may be out of date, so the order is computed from the true next uses.
   const auto turn = [&](const Chunk& of) {
     return std::pair(~session.Until(NextUse(session, of)), of.touched);
   };

@@ -1,4 +1,4 @@
-// Jobs: what was promised to whom, and who must give back.
+// Jobs: promises of memory, and sessions that must give memory back.
 #include <algorithm>
 #include <set>
 
@@ -61,7 +61,7 @@ void Engine::DecideJobs(Time now) {
   NoteJobs();
 }
 
-// In the books of its ranks: how each job stands.
+// Writes the standing of each job into the books of its ranks.
 void Engine::NoteJobs() {
   for (const JobQueue::Standing& each : jobs_.TakeChanges()) {
     Session* session = Find(each.session);
@@ -70,7 +70,7 @@ void Engine::NoteJobs() {
   }
 }
 
-// A session that never asked has what it finds, but not while the operator drains the daemon.
+// A session that never asked may take free memory, unless it attached to a drained daemon.
 absl::Status Engine::CheckAdmitted(const Session& session, bool arena) const {
   if (!session.asked_for_admission) {
     if (!session.barred || !jobs_.drained()) return absl::OkStatus();
@@ -109,7 +109,7 @@ absl::StatusOr<Releases> Engine::ReleaseArena(SessionId id, Time now) {
   session->arena.reset();
   jobs_.Yielded(id, now);
   DecideJobs(now);
-  // The last store: from then on nobody asks for the arena again, so its job must have yielded.
+  // The last store: without an arena the session is not asked to yield, so it must have yielded.
   if (session->books.has_value()) session->books->SetArena(0);
   return releases;
 }
@@ -125,8 +125,8 @@ void Engine::Drain(bool drained, Time now) {
   DecideJobs(now);
 }
 
-// Sessions that did not ask for admission are of one job where their clients say so, one of each
-// rank.
+// Sessions that did not ask for admission are of one job if their clients name the same job. Each
+// rank then counts once.
 bool Engine::IsOfJob(const Session& session, const Session& other) const {
   if (const JobId job = jobs_.JobOf(session.id); job != JobId{}) {
     return jobs_.JobOf(other.id) == job;
@@ -148,7 +148,7 @@ absl::StatusOr<uint64_t> Engine::HostShare(SessionId id, uint64_t available_byte
     of_job.insert(other_id);
     bytes += other->pool_bytes;
   }
-  // What is on its way to them, or back from them.
+  // Memory that is being made for these sessions, or that they are giving back.
   for (const auto& [charge_id, charge] : charges_) {
     if (charge.account == kHostAccount && of_job.contains(charge.holder)) bytes += charge.bytes;
   }
@@ -164,7 +164,7 @@ bool Engine::HasJob(const std::string& tenant, const std::string& job) const {
   return false;
 }
 
-// A tenant's part of each link is the same however many sessions it has there.
+// A tenant's part of a link does not depend on the number of its sessions there.
 void Engine::ShareLinks(const std::string& tenant) {
   std::map<DeviceIndex, double> weights;
   for (const auto& [id, session] : sessions_) {

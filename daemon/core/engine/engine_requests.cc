@@ -1,5 +1,5 @@
-// Requests from a client's ring. Every field comes from hostile memory, copied once: nothing is
-// used before it was checked, and what is refused has changed nothing.
+// Requests from a client's ring. Every field comes from hostile memory and is copied once. No field
+// is used before it is checked, and a refused request changes nothing.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +16,7 @@ using shm::Residency;
 constexpr uint16_t kKnownFlags = shm::kAllocateDestination | shm::kPublishWhenDone |
                                  shm::kDropSourceWhenDone | shm::kMayEvict | shm::kNoReply;
 
-// The chunk of an operation on one chunk: the destination, or the source where that is kNoChunk.
+// The chunk of an operation on one chunk: the destination, or the source if that is kNoChunk.
 ChunkId Subject(const shm::Request& request) {
   return request.destination == shm::kNoChunk ? request.source : request.destination;
 }
@@ -134,7 +134,7 @@ Engine::Failure Engine::Publish(Session* session, const shm::Request& request) {
 void Engine::PublishChunk(Session* session, Chunk* chunk) {
   ChunkStatus status = StatusOf(*chunk);
   status.residency = Residency::kResident;
-  // Of a chunk whose home is lost, this is the only copy.
+  // If the home is lost, the device copy is the only one.
   if (chunk->home_lost && !status.dirty) {
     status.dirty = true;
     BeginDirtyEpoch(chunk);
@@ -200,7 +200,7 @@ Engine::Failure Engine::Transition(Session* session, const shm::Request& request
             ErrorReason::kMalformed};
   }
   ChunkStatus status = StatusOf(*chunk);
-  // A chunk that is written again in the state it is in changes only in being dirty.
+  // A request for the state that the chunk has may only mark it dirty.
   if (to != status.state || (!dirty && !session->again)) {
     absl::Status legal = CheckTransition(chunk->name, status.state, to);
     if (!legal.ok()) return {std::move(legal), ErrorReason::kIllegalTransition};
@@ -209,7 +209,7 @@ Engine::Failure Engine::Transition(Session* session, const shm::Request& request
     if (Failure failure = CheckDirty(*chunk, status); !failure.ok()) return failure;
   }
   status.state = to;
-  // The device copy of a chunk without a home is the only one, dirty or not.
+  // The device copy is the only copy of a chunk without a home, dirty or not.
   if (dirty && chunk->has_home()) {
     status.dirty = true;
     BeginDirtyEpoch(chunk);

@@ -1,7 +1,8 @@
-// Taking over from an engine that ended, at whatever instruction, from its manifest and its books.
+// Takes over from an engine that died at any instruction, from its manifest and its books.
 //
-// A session is first rebuilt by itself, which may fail and then changes nothing but its records'
-// half-done evictions; then it is entered into what all sessions share, which cannot fail.
+// Each session is first rebuilt by itself and charged for its memory. Both may fail, and then only
+// half-done evictions in its records have changed. Then it is entered into the state that all
+// sessions share. If one of its transfers makes no sense, the whole session ends.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -17,8 +18,8 @@ absl::Status Contradiction(SessionId session, const std::string& what) {
   return absl::DataLossError(absl::StrCat("session ", shm::Value(session), ": ", what));
 }
 
-// What an eviction that was under way has come to: until a lease could no longer be taken it has
-// not happened, from then on it has.
+// Concludes an eviction that was under way. An EVICT_PENDING chunk could still be leased, so it
+// stays resident. An EVICTING one could not, so its device copy is gone.
 ChunkStatus Concluded(ChunkStatus status) {
   if (status.residency == Residency::kEvictPending) status.residency = Residency::kResident;
   if (status.residency != Residency::kEvicting) return status;
@@ -46,7 +47,7 @@ void Engine::KeepBooks(SessionId id, const SessionBooks& books) {
   }
   if (session->state != SessionState::kKept) return;
   session->books->SetKeptUntil(session->keep_until);
-  session->books->SetWelcomed();  // its predecessor was
+  session->books->SetWelcomed();  // its previous client was
 }
 
 void Engine::SetWelcomed(SessionId id) {
@@ -116,7 +117,7 @@ absl::Status Engine::RebuildChunk(Session* session, const InheritedSession& inhe
   return absl::OkStatus();
 }
 
-// Of chunks that are gone there is what was published last.
+// For a number without a chunk, the generation is in the word that was published last.
 absl::Status Engine::RebuildNumbers(Session* session, const InheritedSession& inherited) {
   size_t numbers = session->chunks.size();
   for (size_t i = numbers; i < inherited.state_words.size(); ++i) {
@@ -239,7 +240,7 @@ absl::Status Engine::RebuildTransfer(Session* session, const NotedTransfer& note
       !(load ? source : destination)->has_home()) {
     return Contradiction(session->id, "one of its transfers makes no sense");
   }
-  // Of a session whose client died, KeepChunk may have removed that device copy already.
+  // In a session whose client died, KeepChunk may already have removed that device copy.
   if (session->state == SessionState::kAttached &&
       StatusOf(load ? *destination : *source).residency == Residency::kAbsent) {
     return Contradiction(session->id, "one of its transfers uses a device copy that is not there");
@@ -284,7 +285,7 @@ absl::Status Engine::RestoreSession(const InheritedSession& inherited, Time now)
   for (const NotedTransfer& noted : session->books->Transfers()) {
     absl::Status status = RebuildTransfer(session, noted, now);
     if (status.ok()) continue;
-    // Its client hears no more of that copy than of the rest: the session ends as a whole.
+    // Its client could not be told of one transfer alone, so the session ends as a whole.
     scheduler_.RemoveSession(id, now);
     jobs_.Leave(id, now);
     Releases releases;
@@ -301,8 +302,8 @@ absl::Status Engine::RestoreSession(const InheritedSession& inherited, Time now)
 
 // --- going on ------------------------------------------------------------------------------------
 
-// Copies whose completion word is there are done, as if their client said so now. It may have, to
-// a daemon that did not get to it; or it will, and is not listened to.
+// A copy whose completion word is written is done, as if its client reported it now. The client may
+// have reported it to the earlier daemon. A later report is ignored, see TransferDone.
 void Engine::ResumeTransfers(Session* session, Time now, std::vector<Outgoing>* out) {
   for (const NotedTransfer& noted : session->books->Transfers()) {
     if (noted.ticket == kNoTicket) continue;
@@ -334,7 +335,7 @@ void Engine::FinishRestore(Time now, std::vector<Outgoing>* out) {
       UpdateDeparture(session.get(), chunk.get());
     }
     if (session->state == SessionState::kKept) {
-      // Also of a session that was being ended: Tick goes on with that.
+      // Also for a session that was being ended: Tick goes on with its end.
       for (const auto& chunk : session->chunks) {
         if (chunk != nullptr) KeepChunk(session.get(), chunk.get());
       }

@@ -1,4 +1,4 @@
-// What the operator sees: plain values, copied out.
+// Snapshots for the operator: plain values, copied out.
 #include <algorithm>
 
 #include "daemon/core/engine/engine.h"
@@ -48,7 +48,7 @@ ChunkSnapshot Engine::Snapshot(const Session& session, const Chunk& chunk) const
   return {.identity = manifest_.Identity(chunk.record),
           .name = chunk.name,
           .status = status,
-          // A kept session has no client, whatever its table still says.
+          // A retained session has no client, whatever its lease table still says.
           .leased = session.state == SessionState::kAttached &&
                     shm::IsHeld(tables_->ReadLease(session.id, chunk.id), status.generation),
           .pins = chunk.pins,

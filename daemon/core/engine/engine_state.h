@@ -1,7 +1,7 @@
-// What the engine remembers: for its own source files alone.
+// The engine's private state: for its own source files alone.
 //
-// The manifest holds what a chunk is and where; here is what can be recomputed or dies with the
-// process.
+// The manifest holds each chunk's identity and location. The state here can be recomputed, or dies
+// with the process.
 #ifndef GEMINID_DAEMON_CORE_ENGINE_ENGINE_STATE_H_
 #define GEMINID_DAEMON_CORE_ENGINE_ENGINE_STATE_H_
 
@@ -21,11 +21,11 @@
 
 namespace geminid::core {
 
-// Chunks that one request may look at before it is refused: the others must not wait for a session
-// that leases all it has.
+// The most chunks that one request may look at before it is refused. Otherwise a session that
+// leases all its chunks would make the other sessions wait.
 inline constexpr size_t kMostLookedAt = 4096;
 
-// As the time up to which a session is retained: its memory ends, and nobody can take it over.
+// As `keep_until`: the session's memory is being freed, and nobody can take the session over.
 inline constexpr Time kEndedTime = Time::FromNanoseconds(1);
 
 absl::Status NoSuchSession(SessionId session);
@@ -48,24 +48,24 @@ struct Engine::Chunk {
   PoolId pool = kNoPool;
   uint64_t home_offset = 0;
 
-  // Transfers, queued or in flight, that touch the device copy; those of them that write it; those
-  // that touch the home; tickets that write either; those of them that write the home.
+  // `pins` transfers, queued or in flight, touch the device copy; `inbound` of them write it.
+  // `home_uses` touch the home. `tickets_into` tickets write either; `home_writes` write the home.
   uint32_t pins = 0;
   uint32_t inbound = 0;
   uint32_t home_uses = 0;
   uint32_t tickets_into = 0;
   uint32_t home_writes = 0;
-  // The client died while it changed the only valid copy: what the home holds is not known, until
-  // it is written whole or the next client loads it all the same.
+  // The client died while it changed the only valid copy. The home's content is unknown until all
+  // of it is written, or until the next client loads it all the same.
   bool home_lost = false;  // this and the next two are in the manifest, too
-  // Asked for by a transfer that is done, and due when the last other transfer is.
+  // A finished transfer asked for this; it is due when the last other transfer is done.
   bool publish_when_idle = false;
   bool drop_when_idle = false;
   // Counts how often the chunk became dirty: a write-back saves the content of one such epoch.
   uint64_t dirty_epoch = 0;
   CoveredRanges written_back;
   uint64_t touched = 0;                        // order of last use, as far as requests show it
-  std::optional<Departures::Place> departure;  // where it stands among the session's
+  std::optional<Departures::Place> departure;  // its place in Session::departures
 
   bool has_home() const { return pool != kNoPool; }
 };
@@ -81,19 +81,19 @@ struct Engine::Session {
   SessionId id{};
   SessionSpec spec;
   DeviceIndex device{};
-  std::optional<SessionBooks> books;  // none: nothing of it outlives this process
-  // The next request may have been carried out by an earlier daemon; the one being carried out now.
+  std::optional<SessionBooks> books;  // none: the session dies with this process
+  // An earlier daemon may have carried out the next request (in_doubt) or the current one (again).
   bool in_doubt = false;
   bool again = false;
   SessionState state = SessionState::kAttached;
   Time opened_at;
   Time keep_until;
-  std::optional<size_t> closed_chunks;  // by number, up to this one; none: it is not being closed
+  std::optional<size_t> closed_chunks;  // closed so far, in order of number; none: not being closed
   bool asked_for_admission = false;
-  bool barred = false;  // it came while the daemon was drained
+  bool barred = false;  // it attached while the daemon was drained
 
   std::vector<std::unique_ptr<Chunk>> chunks;  // by number; null: the number is free
-  // Outlives the chunk, so that a lease on an old chunk never holds a new one of that number.
+  // By number. Outlives the chunk, so that a lease on an old chunk never holds a new one.
   std::vector<uint32_t> generations;
   std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_numbers;
   uint64_t chunk_count = 0;
@@ -107,13 +107,13 @@ struct Engine::Session {
   uint64_t touch_clock = 0;
   uint32_t plan_moments = 0;  // 0: no plan
   std::map<ChunkId, std::vector<uint32_t>> plan_uses;
-  bool placed_by_plan = true;  // false: some departures are where an older plan had them
-  Departures departures;       // of those that may leave, as far as the daemon's own books show
+  bool placed_by_plan = true;  // false: some departures still follow an older plan
+  Departures departures;       // chunks that may be evicted, leases aside
   uint64_t evictions = 0;
   uint64_t evictions_refused_by_lease = 0;
 
   bool is_ending() const { return state == SessionState::kKept && keep_until == kEndedTime; }
-  // Within the plan's iteration; 0 without a plan.
+  // The moment within the plan's iteration; 0 without a plan.
   uint32_t plan_moment() const {
     return plan_moments == 0 ? 0 : static_cast<uint32_t>(moment % plan_moments);
   }

@@ -1,5 +1,5 @@
-// A client that died has a successor, which takes over its session: what it finds there, and what
-// of it goes on to be its own.
+// The next client of a session whose client died: it takes over the session, and claims allocations
+// of the previous client.
 #include <algorithm>
 #include <map>
 
@@ -40,7 +40,7 @@ absl::Status Engine::ReopenSession(SessionId id, const SessionSpec& spec, Time n
         "session ", shm::Value(id), " is kept on device ", shm::Value(session->device),
         ", not on device ", shm::Value(spec.device), "; resume it without asking for a device"));
   }
-  Releases none;  // what is retained is not released
+  Releases none;  // retained memory is not released
   ContinueClose(id, shm::kMaxChunks, &none);
   session->spec = spec;
   session->state = SessionState::kAttached;
@@ -100,9 +100,9 @@ Allocation Engine::TakeAllocation(const Session& session, const std::vector<Chun
   return allocation;
 }
 
-// Numbers are given in ascending order within an allocation. What a claim of this number has
-// renumbered already, before its daemon died, counts with what it has not. The last chunk of an
-// allocation is renumbered last, so by it a walk knows the few allocations that it may be.
+// A claim renumbers an allocation's chunks in ascending order. If the daemon died during this
+// claim, the chunks with the new number count together with the others. The last chunk is
+// renumbered last, so comparing it with the last spec finds the few candidate allocations.
 absl::StatusOr<Allocation> Engine::Claim(SessionId id, const std::vector<ChunkSpec>& specs,
                                          uint64_t number) {
   absl::StatusOr<Session*> session = FindAttached(id);

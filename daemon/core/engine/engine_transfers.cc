@@ -1,4 +1,4 @@
-// Transfers: what may be copied where, and what happens when a copy is done.
+// Transfers: which copies are allowed, and what happens when a copy is done.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -87,7 +87,7 @@ Engine::Failure Engine::CheckLoad(const Chunk& source, const Chunk& destination,
   return Failure::None();
 }
 
-// Device to home: of the chunk itself, or of another.
+// Device to home: to the chunk's own home, or to that of another chunk.
 Engine::Failure Engine::CheckStore(const Chunk& source, const Chunk& destination,
                                    const shm::Request& request) const {
   if (Has(request, shm::kPublishWhenDone) || Has(request, shm::kAllocateDestination)) {
@@ -95,7 +95,7 @@ Engine::Failure Engine::CheckStore(const Chunk& source, const Chunk& destination
             ErrorReason::kMalformed};
   }
   const Residency residency = StatusOf(source).residency;
-  // Without a home, a chunk may also be saved from an extent that the client filled itself.
+  // A chunk without a home may also be saved from an extent that its client filled itself.
   const bool filled = residency == Residency::kFilling && source.inbound == 0;
   if (residency != Residency::kResident && (source.has_home() || !filled)) {
     return {absl::FailedPreconditionError(
@@ -174,12 +174,12 @@ Engine::Failure Engine::Transfer(Session* session, const shm::Request& request, 
                            .flags = request.flags,
                            .dirty_epoch = source->dirty_epoch};
   if (direction == Direction::kHostToDevice && source->home_lost) {
-    // The client has its commit record, and says by this that it knows what is there.
+    // The client has the commit record. By this load it says that it knows the home's content.
     source->home_lost = false;
     NoteProgress(*source);
     SetStatus(session, source, StatusOf(*source));
   }
-  // CheckTransfer saw that there is room for it in the queue, and the books have as much.
+  // Cannot fail: CheckTransfer saw room in the queue, and the books have as much.
   if (session->books.has_value()) transfer.place = *session->books->AddTransfer(transfer, now);
   scheduler_.Enqueue(session->id, transfer, now);
   Count(session, transfer, 1);
@@ -201,7 +201,7 @@ void Engine::Count(Session* session, const TransferRequest& request, int by) {
   UpdateDeparture(session, on_device);
 }
 
-// A home that is being written is not valid.
+// A home is not valid while it is being written.
 void Engine::CountHomeWrite(Session* session, Chunk* chunk, int by) {
   chunk->home_writes += by;
   SetStatus(session, chunk, StatusOf(*chunk));
@@ -246,7 +246,7 @@ Engine::Failure Engine::TransferDone(Session* session, const shm::Request& reque
   const TicketId id{request.argument};
   const Ticket* ticket = scheduler_.Find(session->id, id);
   if (ticket == nullptr && request.argument < FirstTicketOf(manifest_.epoch())) {
-    return Failure::None();  // of an earlier daemon: it was settled when that one was succeeded
+    return Failure::None();  // an earlier daemon's: FinishRestore has settled it
   }
   if (ticket == nullptr) {
     return {absl::NotFoundError(absl::StrCat("no ticket ", request.argument, " is in flight")),
@@ -280,14 +280,14 @@ Engine::Failure Engine::Settle(Session* session, const TransferRequest& transfer
     source->drop_when_idle = true;
     NoteProgress(*source);
   }
-  // All that follows from it is noted, or is due when its chunks are idle.
+  // All that follows from the transfer is recorded, or is due when its chunks are idle.
   if (session->books.has_value()) session->books->RemoveTransfer(transfer.place);
   Failure failure = SettleIdle(session, destination);
   return failure.ok() && source != destination ? SettleIdle(session, source) : failure;
 }
 
-// A chunk is clean again when each of its bytes was written back since it last became dirty, and a
-// lost home is found when each of its bytes was written.
+// A chunk is clean again once each of its bytes was written back since it last became dirty. A lost
+// home is valid again once each of its bytes was written.
 void Engine::SettleHomeWrite(Session* session, Chunk* chunk, const TransferRequest& transfer) {
   CountHomeWrite(session, chunk, -1);
   ChunkStatus status = StatusOf(*chunk);
@@ -299,7 +299,7 @@ void Engine::SettleHomeWrite(Session* session, Chunk* chunk, const TransferReque
   chunk->written_back.Add(begin, begin + transfer.bytes);
   manifest_.AddWrittenBack(chunk->record, {begin, begin + transfer.bytes});
   if (!chunk->written_back.Covers(0, chunk->bytes)) return;
-  // What was written is forgotten once what follows from it is said.
+  // The written ranges are cleared only after their consequences are stored.
   status.dirty = false;
   if (std::exchange(chunk->home_lost, false)) NoteProgress(*chunk);
   SetStatus(session, chunk, status);

@@ -35,7 +35,7 @@ class Tables {
   virtual void PublishState(SessionId session, ChunkId chunk, uint64_t word) = 0;
   virtual uint64_t ReadLease(SessionId session, ChunkId chunk) = 0;
   virtual uint64_t ReadCompletion(SessionId session, uint16_t index) = 0;
-  // Whether the session is asked to give its arena back.
+  // Publishes whether the session is asked to give its arena back.
   virtual void PublishYield(SessionId session, bool asked) = 0;
 };
 
@@ -44,13 +44,13 @@ struct EngineOptions {
   std::vector<DeviceDescription> devices;  // by index; at least one
   std::vector<TenantLimits> tenants;
   TransferLimits transfers;
-  uint32_t max_sessions = 512;  // of all tenants, kept ones included: see SharedLimit
-  // How long the memory of a session that died with DeathPolicy::kKeep is kept.
+  uint32_t max_sessions = 512;  // of all tenants, retained ones included: see SharedLimit
+  // How long the memory of a session that died with DeathPolicy::kKeep is retained.
   Duration keep_time = Duration::Seconds(600);
   JobQueueOptions jobs{};
 };
 
-// What may change while sessions are attached.
+// Limits that may change while sessions are attached.
 struct RunningLimits {
   std::vector<TenantLimits> tenants;
   Duration keep_time;
@@ -58,13 +58,13 @@ struct RunningLimits {
   uint64_t link_bytes_in_flight = 0;
 };
 
-// What an earlier daemon left of a session, beside its records in the manifest.
+// A session's state that an earlier daemon left, beside its records in the manifest.
 struct InheritedSession {
   explicit InheritedSession(SessionBooks its_books) : books(std::move(its_books)) {}
 
   SessionBooks books;
-  std::map<PoolId, uint64_t> pools;   // the bytes of those that there are
-  uint64_t arena_bytes = 0;           // of the slabs that there are
+  std::map<PoolId, uint64_t> pools;   // bytes of each existing pool
+  uint64_t arena_bytes = 0;           // of the existing slabs
   std::vector<uint64_t> state_words;  // as they were published, by chunk number
   // Its ring has a request that the earlier daemon may have carried out, wholly or in part.
   bool request_in_doubt = false;
@@ -84,7 +84,7 @@ struct Allocation {
   uint64_t pool_bytes = 0;             // exact, whole pages
 };
 
-// A charge for memory that is no session's: it is being made, or being destroyed.
+// A charge for memory that belongs to no session: it is being made or destroyed.
 enum class ChargeId : uint64_t {};
 
 // Memory to be made for a session.
@@ -104,7 +104,7 @@ struct Releases {
   std::vector<OfPool> pools;
   std::vector<SessionId> arenas;    // the arena of this session
   std::vector<SessionId> sessions;  // ended for good: its segments and books too
-  std::vector<ChargeId> charges;    // for all of them: to be given back once they are destroyed
+  std::vector<ChargeId> charges;    // of all the above: GiveBack each once its memory is destroyed
   std::vector<SessionId> closing;   // closed in part: for ContinueClose
 };
 
@@ -116,7 +116,7 @@ struct Outgoing {
 };
 
 enum class CloseReason {
-  kDetached,       // said goodbye: its memory is freed whatever its death policy says
+  kDetached,       // the client detached: its memory is freed whatever its death policy says
   kDied,           // its death policy decides
   kProtocolError,  // broke the wire contract: its death policy decides
 };
@@ -131,12 +131,12 @@ struct NextUseTable {
   std::vector<Uses> chunks;  // a chunk that is not named is never used
 };
 
-// A plan as the engine keeps it.
+// A plan as the engine stores it.
 struct PlanUses {
   uint32_t moments = 0;
   std::map<ChunkId, std::vector<uint32_t>> uses;  // in order
 };
-// OUT_OF_RANGE for a use beyond the plan's moments. Takes a while, and no engine.
+// OUT_OF_RANGE for a use beyond the plan's moments. Slow: call it without the engine's mutex.
 absl::StatusOr<PlanUses> SortUses(const NextUseTable& table);
 
 struct EngineCounters {
@@ -147,8 +147,8 @@ struct EngineCounters {
   uint64_t evictions_refused_by_lease = 0;
   uint64_t sessions_opened = 0;
   uint64_t sessions_kept = 0;
-  uint64_t sessions_resumed = 0;  // of those kept, by a successor
-  TimeHistogram successor_waits;  // from the death to then
+  uint64_t sessions_resumed = 0;  // of those retained, by a new client
+  TimeHistogram successor_waits;  // from the client's death to its replacement
   uint64_t sessions_expired = 0;
 };
 

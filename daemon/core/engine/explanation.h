@@ -1,4 +1,4 @@
-// Why a chunk is where it is, in sentences of which none contradicts another. Pure.
+// Explains in sentences why a chunk is where it is. No sentence contradicts another. Pure.
 #ifndef GEMINID_DAEMON_CORE_ENGINE_EXPLANATION_H_
 #define GEMINID_DAEMON_CORE_ENGINE_EXPLANATION_H_
 
@@ -12,13 +12,13 @@
 
 namespace geminid::core {
 
-// Where the chunk stands in the order of eviction.
+// The chunk's position in the order of eviction.
 struct EvictionPlace {
   uint64_t number = 1;  // from 1
   uint64_t of = 1;
-  uint64_t before_bytes = 0;  // of those that leave earlier
+  uint64_t before_bytes = 0;  // of the chunks that are evicted earlier
   uint64_t largest_hole_bytes = 0;
-  bool is_complete = true;  // false: the first two are at least that
+  bool is_complete = true;  // false: `number` and `of` are lower bounds
 };
 
 struct ChunkFacts {
@@ -35,8 +35,8 @@ struct ChunkFacts {
   uint32_t plan_moments = 0;         // 0: no plan
   uint64_t moment = 0;               // within the plan
   std::optional<uint64_t> next_use;  // in moments; none: the plan does not use it
-  std::string why_not_evictable;     // half a sentence; empty: it may leave
-  EvictionPlace place;               // where it may leave
+  std::string why_not_evictable;     // a clause; empty: it may be evicted
+  EvictionPlace place;               // only of a chunk that may be evicted
 };
 
 std::vector<std::string> Explain(const ChunkFacts& facts);

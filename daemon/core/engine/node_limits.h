@@ -1,5 +1,5 @@
-// How many sessions and chunks the tenants of a node may have between them, and whom these and
-// other limits have refused.
+// The limits of sessions and chunks that the tenants of a node share, and counts of the refusals by
+// these and other limits.
 #ifndef GEMINID_DAEMON_CORE_ENGINE_NODE_LIMITS_H_
 #define GEMINID_DAEMON_CORE_ENGINE_NODE_LIMITS_H_
 
@@ -17,19 +17,19 @@ class NodeLimits {
   NodeLimits(uint64_t sessions, uint64_t chunks)
       : sessions_("sessions", sessions), chunks_("chunks", chunks) {}
 
-  // RESOURCE_EXHAUSTED above the tenant's share; that is counted.
+  // RESOURCE_EXHAUSTED above the tenant's share; the refusal is counted.
   absl::Status TakeSession(const std::string& tenant) { return Take(&sessions_, tenant, 1); }
   absl::Status TakeChunks(const std::string& tenant, uint64_t count) {
     return Take(&chunks_, tenant, count);
   }
   void GiveSession(const std::string& tenant) { sessions_.Give(tenant, 1); }
   void GiveChunks(const std::string& tenant, uint64_t count) { chunks_.Give(tenant, count); }
-  // A session that an earlier daemon admitted.
+  // Counts a session that an earlier daemon admitted.
   void TakeAgain(const std::string& tenant, uint64_t chunks) {
     sessions_.TakeAgain(tenant, 1);
     chunks_.TakeAgain(tenant, chunks);
   }
-  // Another limit has refused the tenant.
+  // Counts a refusal by another limit.
   void CountRefusal(const std::string& limit, const std::string& tenant) {
     refusals_.Count(limit, tenant);
   }

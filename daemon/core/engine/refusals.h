@@ -1,4 +1,4 @@
-// How often which tenant wanted more of what than its share.
+// Counts how often each limit refused each tenant.
 #ifndef GEMINID_DAEMON_CORE_ENGINE_REFUSALS_H_
 #define GEMINID_DAEMON_CORE_ENGINE_REFUSALS_H_
 
@@ -14,7 +14,7 @@ namespace geminid::core {
 // Not thread-safe. Cost: logarithmic in the rows, which are bounded.
 class Refusals {
  public:
-  // Further ones count as tenant "other".
+  // Further rows count as tenant "other".
   static constexpr size_t kMostRows = 256;
 
   // `limit`: as in the configuration.

@@ -22,7 +22,7 @@ const char* Name(SessionState state);
 struct SessionSnapshot {
   SessionId id{};
   SessionSpec spec;
-  DeviceIndex device{};  // given
+  DeviceIndex device{};  // the one it was given
   SessionState state = SessionState::kAttached;
   bool slow = false;  // a ticket is overdue
   Time opened_at;
@@ -53,7 +53,7 @@ struct ChunkSnapshot {
   uint32_t drops = 0;
 };
 
-// The order of listings.
+// A position in the order of listings.
 struct ChunkPlace {
   SessionId session{};
   ChunkId chunk{};

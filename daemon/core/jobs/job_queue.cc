@@ -12,7 +12,7 @@
 namespace geminid::core {
 namespace {
 
-// Nobody comes to fit while there is less and less: that others must be asked can wait so long.
+// While room only shrinks, no waiting job comes to fit; asking others to yield may wait so long.
 constexpr Duration kPauseWhileRoomShrinks = Duration::Seconds(1);
 
 constexpr uint64_t kMostJobs = uint64_t{1} << 48;
@@ -119,7 +119,7 @@ bool JobQueue::IsFull(const std::string& tenant) const {
 
 // --- ranks that come and go ----------------------------------------------------------------------
 
-// Of several of one name, the oldest that this rank is missing from.
+// The oldest job of this name that lacks this rank; null: there is none.
 JobQueue::Job* JobQueue::FindJob(const JobName& name, const RankAsk& ask) {
   for (auto& [id, job] : jobs_) {
     if (job.name == name && !job.complete() && !job.ranks.contains(ask.rank)) return &job;
@@ -186,8 +186,8 @@ absl::Status JobQueue::Join(SessionId session, const JobName& name, const RankAs
   return absl::OkStatus();
 }
 
-// The number is the earlier daemon's word, which may be damaged: name and rank are compared, and no
-// daemon lives to see kMostJobs.
+// The earlier daemon's number may be damaged. So name and rank are compared too, and a number from
+// kMostJobs on, which no daemon reaches, is ignored.
 JobQueue::Job* JobQueue::JobToRestore(const JobName& name, const RankAsk& ask,
                                       const Standing& stood) {
   if (const auto found = jobs_.find(stood.job); found != jobs_.end()) {
@@ -202,7 +202,7 @@ JobQueue::Job* JobQueue::JobToRestore(const JobName& name, const RankAsk& ask,
 
 void JobQueue::Restore(const JobName& name, const RankAsk& ask, const Standing& stood) {
   Job* const job = JobToRestore(name, ask, stood);
-  // Its ranks are noted one after the other: the furthest is the truth.
+  // Its ranks' books were written one after the other: the most advanced state is the true one.
   if (stood.state > job->state) {
     job->state = stood.state;
     job->since = stood.since;
@@ -234,7 +234,7 @@ JobId JobQueue::JobOf(SessionId session) const {
   return found == ranks_.end() ? JobId{} : found->second;
 }
 
-// A rank that died comes again, while the others go on: it must fit now.
+// A rank that died joins again, while the others go on: it must fit now.
 absl::Status JobQueue::Rejoin(Job* job, const Rank& rank) {
   const RankAsk& ask = rank.ask;
   Job alone;
@@ -245,7 +245,7 @@ absl::Status JobQueue::Rejoin(Job* job, const Rank& rank) {
   const std::optional<Account> lacks = Lacks(alone, room);
   if (lacks.has_value() && job->state == JobState::kRunning) return NoRoom(alone, *lacks, room);
   job->ranks[ask.rank] = alone.ranks[ask.rank];
-  // Of a job that is on its way out, it waits with the others.
+  // In a job that yields or has yielded, the rank waits with the others.
   job->ranks[ask.rank].yielded = job->state != JobState::kRunning;
   ranks_[rank.session] = job->id;
   pace_.changed = true;
@@ -285,10 +285,10 @@ void JobQueue::Charged(SessionId session, Account account, uint64_t bytes) {
     }
     Note(&job);
     taken = promised - job.summed.claims[account];
-    // From now on it can be asked to yield.
+    // From now on the job can be asked to yield.
     if (!had_arenas && job.has_arenas()) pace_.changed = true;
   }
-  // What was promised was nobody else's before.
+  // Promised bytes were not free to others before, so taking them shrinks no room.
   if (taken < bytes && waiting_ > 0) pace_.room_shrank = true;
 }
 
@@ -349,8 +349,8 @@ void JobQueue::EndYield(Job* job, Time now) {
   Note(job);
 }
 
-// Before others of its priority that wait already: it was there before them. But behind whoever
-// made it yield, or it would come back in that one's place.
+// A job that yielded comes before waiting jobs of its priority, because it was there first. But it
+// comes behind the job that made it yield, or it would take that job's place again.
 Time JobQueue::Requeued(const Job& job, Time now) const {
   Time since = now;
   for (const auto& [id, other] : jobs_) {
@@ -461,7 +461,7 @@ absl::StatusOr<JobStanding> JobQueue::StandingOf(SessionId session) const {
   return JobStanding{job.state, job.position, job.reason};
 }
 
-// What has been promised to a job that runs, and is still being made: a large arena takes seconds.
+// Device memory that was promised to a running job and is not made yet: this can take seconds.
 std::string JobQueue::Job::WhatStarts() const {
   if (state != JobState::kRunning || has_arenas()) return "";
   std::vector<std::string> parts;

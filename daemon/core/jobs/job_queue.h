@@ -5,16 +5,16 @@
 //       v                            |                   +-------- it fits -------- PREEMPTED <-+
 //                                    +-- (a rank died: GATHERING again)
 //
-// What a rank asks for is promised to it while its job runs: nobody else gets it. Jobs that wait
-// are ordered by priority and time: one level of priority is worth `ageing` of waiting, so that
-// whoever waits comes to be first. A job that is not first is admitted only into what those before
-// it leave, so nobody is delayed by one behind. A job of higher priority has others yield.
+// While a job runs, the memory that its ranks asked for is promised to it: no other job gets it.
+// Waiting jobs are ordered by priority and time. One level of priority equals `ageing` of waiting,
+// so each becomes first. A job behind others gets only memory that they leave, so no job delays
+// one before it. A job of higher priority makes others yield.
 //
 // A rank without an arena has nothing to give back, so it is not asked. A job has `yield_time` from
-// its admission on to make its arenas, and is left alone. After that its promise goes to a job of
-// higher priority, and it waits like one that yielded.
+// its admission on to make its arenas, and is not asked to yield meanwhile. After that its promise
+// may go to a job of higher priority, and it waits like a job that yielded.
 //
-// Pure: it is handed time, reads the books, and returns what to tell whom.
+// Pure: it is handed time, reads the ledger and the quotas, and returns which sessions to notify.
 #ifndef GEMINID_DAEMON_CORE_JOBS_JOB_QUEUE_H_
 #define GEMINID_DAEMON_CORE_JOBS_JOB_QUEUE_H_
 
@@ -46,11 +46,11 @@ inline constexpr int32_t kHighestPriority = 100;
 struct JobName {
   std::string tenant;
   std::string job;
-  std::string run;  // keeps two runs of one name apart; may be empty
+  std::string run;  // distinguishes two runs of one name; may be empty
   auto operator<=>(const JobName&) const = default;
 };
 
-// What one rank asks for. Ranks, priority, preemptible and may_wait are the same for all of a job.
+// One rank's request. ranks, priority, preemptible and may_wait are the same for all of a job.
 struct RankAsk {
   int32_t rank = 0;
   uint32_t ranks = 1;  // of the job on this node
@@ -59,10 +59,10 @@ struct RankAsk {
   uint64_t device_bytes = 0;
   uint64_t host_bytes = 0;
   bool preemptible = false;  // it gives its arena back when it is asked to
-  bool may_wait = true;      // false: refused at once where it does not fit now
+  bool may_wait = true;      // false: refused at once if it does not fit now
 };
 
-// What was handed out to a rank before it asks, as a successor of one that died.
+// The memory of a rank before it asks, if it replaces a rank that died.
 struct RankHas {
   uint64_t host_bytes = 0;
   uint64_t device_bytes = 0;
@@ -71,27 +71,27 @@ struct RankHas {
 enum class JobState { kGathering, kQueued, kRunning, kYielding, kPreempted };
 const char* Name(JobState state);
 
-// How a session's job stands.
+// The standing of a session's job.
 struct JobStanding {
   JobState state = JobState::kGathering;
-  uint32_t position = 0;  // among those that wait, from 1; 0: it does not
-  std::string reason;     // what it waits for, or has not got yet; empty: nothing
+  uint32_t position = 0;  // among the jobs that wait, from 1; 0: it does not wait
+  std::string reason;     // what the job waits for, or lacks; empty: nothing
 };
 
 struct JobSnapshot {
   JobId id{};
   JobName name;
   uint32_t ranks = 0;
-  std::vector<SessionId> sessions;  // of the ranks that are there, in order
+  std::vector<SessionId> sessions;  // of the ranks that have joined, in order of rank
   int32_t priority = 0;
   bool preemptible = false;
   bool held = false;  // by the operator
-  Time since;         // it waits, or runs
+  Time since;         // when it began to wait, or to run
   JobStanding standing;
-  uint64_t waits_for_device_bytes = 0;  // of all devices, to be admitted; 0: it does not wait
+  uint64_t waits_for_device_bytes = 0;  // to be admitted, over all devices; 0: it does not wait
 };
 
-// What has become due. The sessions are asked, or need no longer give, their arenas.
+// Notifications that are due: sessions asked for their arenas, and sessions no longer asked.
 struct JobActions {
   std::vector<SessionId> asked_to_yield;
   std::vector<SessionId> admitted;
@@ -105,26 +105,26 @@ struct JobCounters {
 };
 
 struct JobQueueOptions {
-  Duration gather_time = Duration::Seconds(60);  // for all ranks of a job to come
+  Duration gather_time = Duration::Seconds(60);  // for all ranks of a job to join
   Duration ageing = Duration::Seconds(1800);     // waiting that is worth a level of priority
-  // For a job to give its device memory back; then others are asked instead. And for one that was
-  // admitted to make its arenas; then it may lose what it was promised.
+  // How long a job may take to give its device memory back, before others are asked instead. Also
+  // how long an admitted job may take to make its arenas, before it may lose its promise.
   Duration yield_time = Duration::Seconds(60);
   uint32_t waiting_per_tenant = 64;  // jobs that were not admitted yet
 };
 
-// Not thread-safe. Cost: what is not Decide is linear in the ranks of one job, and Join in the
-// jobs. Decide does nothing until something has changed that it could act on; then it is linear in
-// the jobs, and in the jobs once more for each one that is asked to yield. The more jobs it looked
-// at, the later it looks again: whoever fills the queue makes others wait, but takes no processor.
+// Not thread-safe. Cost: Join is linear in the jobs; other calls but Decide are linear in the ranks
+// of one job. Decide does nothing until a change that it could act on. Then it is linear in the
+// jobs, and once more for each job that it asks to yield. The more jobs it looked at, the longer it
+// pauses: a full queue makes others wait, but takes little processor time.
 class JobQueue {
  public:
-  // The books outlive the queue; whoever changes them says so.
+  // `ledger` and `quota` must outlive the queue. Their owner reports changes by the calls below.
   JobQueue(const Ledger* ledger, const Quota* quota, JobQueueOptions options);
 
-  // A rank asks. INVALID_ARGUMENT where the ranks of a job disagree; FAILED_PRECONDITION for a
-  // session that has asked before; RESOURCE_EXHAUSTED where a rank that comes again finds no room,
-  // or too many jobs of its tenant wait already (see IsFull).
+  // A rank asks for admission. INVALID_ARGUMENT: the ranks of a job disagree. FAILED_PRECONDITION:
+  // the session has asked before. RESOURCE_EXHAUSTED: a rank that rejoins a running job does not
+  // fit, or its tenant has too many waiting jobs (see IsFull).
   absl::Status Join(SessionId session, const JobName& name, const RankAsk& ask, Time now,
                     const RankHas& has = {});
   struct Standing {
@@ -136,51 +136,51 @@ class JobQueue {
     Time since;
     bool operator==(const Standing&) const = default;
   };
-  // A rank that an earlier daemon knew, as it stood then. Its job has the number that it had.
-  // Without one the rank goes to the oldest job of its name that it is missing from.
+  // Restores a rank of an earlier daemon with its standing and the number of its job. Without a
+  // number the rank joins the oldest job of its name that lacks this rank.
   void Restore(const JobName& name, const RankAsk& ask, const Standing& stood);
-  // Of ranks whose standing has changed since the last call.
+  // The standings that have changed since the last call.
   std::vector<Standing> TakeChanges();
-  // JobId{}: it has not joined.
+  // JobId{}: the session has not joined.
   JobId JobOf(SessionId session) const;
   bool HasJoined(SessionId session) const { return ranks_.contains(session); }
-  // As many jobs of the tenant wait to be admitted as may.
+  // Whether the tenant has as many jobs waiting for admission as it may.
   bool IsFull(const std::string& tenant) const;
-  // Its session ended.
+  // The session ended: its rank leaves the job.
   void Leave(SessionId session, Time now);
   // Memory of the session was charged, or has been given back.
   void Charged(SessionId session, Account account, uint64_t bytes);
   void Returned(SessionId session, Account account, uint64_t bytes);
-  // The session gave its arena back, asked or not, and waits for it to be admitted again.
+  // The session gave its arena back, asked or not; its job waits to be admitted again.
   void Yielded(SessionId session, Time now);
 
-  // No job that has not run yet is admitted any more.
+  // While drained, the queue admits no job that has not run yet.
   void SetDrained(bool drained);
   bool drained() const { return drained_; }
-  // It yields, once all of its ranks have their arenas or have had the time to make them, and waits
-  // until it is let go.
-  // FAILED_PRECONDITION where its ranks cannot.
+  // Hold makes the job yield, once all of its ranks have their arenas or have had the time to make
+  // them. The job then waits until LetGo. FAILED_PRECONDITION: the job runs and is not preemptible.
+  // NOT_FOUND: there is no such job.
   absl::Status Hold(JobId job);
   absl::Status LetGo(JobId job);
   void SetOptions(const JobQueueOptions& options);
 
-  // Everything that may be decided now.
+  // Takes every decision that is due now.
   JobActions Decide(Time now);
-  // When there is something to decide that nobody tells of.
+  // When to call Decide next, if nothing changes before.
   std::optional<Time> NextDeadline() const;
 
-  // An error: the job is undone, and why; or the session has not joined.
+  // An error says why the job was undone, or that the session has not joined.
   absl::StatusOr<JobStanding> StandingOf(SessionId session) const;
   // In the order in which they came.
   std::vector<JobSnapshot> Jobs() const;
   const JobCounters& counters() const { return counters_; }
-  // How many jobs were looked at in all decisions so far: what they cost.
+  // How many jobs all decisions so far have looked at: a measure of their cost.
   uint64_t looks() const { return pace_.looks; }
-  // What the session may take beyond what is promised to others.
+  // The bytes that the session may take without touching what others were promised.
   uint64_t AvailableBytes(SessionId session, const std::string& tenant, Account account) const;
   // The same for all sessions of its job together.
   uint64_t AvailableToJob(SessionId session, const std::string& tenant, Account account) const;
-  // Whether others were promised or guaranteed some of what is free.
+  // A view of free memory that honours all promises and guarantees except the session's own.
   Room RoomFor(SessionId session) const { return MakeRoom(session); }
 
  private:
@@ -191,10 +191,10 @@ class JobQueue {
     uint64_t device_charged = 0;
     bool asked = false;              // to yield
     bool yielded = false;            // since it was admitted, or it had nothing to give back
-    std::optional<Standing> told{};  // by TakeChanges
+    std::optional<Standing> told{};  // the last that TakeChanges returned
   };
   using Needs = std::map<Account, uint64_t>;
-  // What of a job is in the sums over all jobs.
+  // One job's contribution to the sums over all jobs.
   struct Summed {
     Needs claims;
     bool waits = false;
@@ -203,11 +203,11 @@ class JobQueue {
   struct Job {
     JobId id{};
     JobName name;
-    RankAsk common;  // what is the same for all ranks
+    RankAsk common;  // the fields that all ranks share
     JobState state = JobState::kGathering;
     bool held = false;
     Time since;             // of gathering, waiting or running
-    double not_before = 0;  // its turn when it waits again: that of whoever made it yield
+    double not_before = 0;  // when it waits again, it comes no earlier than the job it yielded to
     std::map<int32_t, Rank> ranks;
     uint32_t position = 0;
     std::string reason;
@@ -216,21 +216,21 @@ class JobQueue {
     bool complete() const { return ranks.size() == common.ranks; }
     bool waits() const { return state == JobState::kQueued || state == JobState::kPreempted; }
     bool is_new() const { return state == JobState::kGathering || state == JobState::kQueued; }
-    // What it must be admitted for, and was not handed out yet. Host memory stays promised to a job
-    // that yields.
+    // The bytes that admission must promise and the job does not hold yet. Not host memory for a
+    // preempted job: its host memory stays promised.
     Needs Wants() const;
-    // What was promised to it, and not handed out yet.
+    // The bytes that were promised to the job and not handed out yet, but for the session `except`.
     Needs Claims(SessionId except = kNoSession) const;
     Needs NeedsOf(bool host, bool device, SessionId except) const;
-    // Of what it has there are whole arenas alone.
+    // Whether every rank that asked for device memory has its arena.
     bool has_arenas() const;
     bool has_any_arena() const;
-    // Empty: nothing.
+    // A text for the operator about arenas not made yet; empty: there are none.
     std::string WhatStarts() const;
   };
-  // The turn that a job waits for which made way for nobody.
+  // `not_before` of a job that yielded to no other job.
   static constexpr double kAtOnce = -1e9;
-  // The least is next.
+  // The job with the least turn is next.
   using Turn = std::tuple<double, int32_t, bool, uint64_t>;
 
   Job* FindJob(const JobName& name, const RankAsk& ask);
@@ -240,7 +240,7 @@ class JobQueue {
   absl::Status Rejoin(Job* job, const Rank& rank);
   Room MakeRoom(SessionId except) const;
   static void Claim(const std::string& tenant, const Needs& needs, Room* room);
-  // Of a job that runs: its arenas, and what it was promised besides.
+  // For a running job: its arenas, and the device memory promised to it besides.
   static void FreeDevices(const Job& job, Room* room);
   static void KeepDevices(const Job& job, Room* room);
   static void Unpromise(const Job& job, Room* room);
@@ -248,7 +248,7 @@ class JobQueue {
   void Note(Job* job);
   void Sum(Job* job, Summed now);
   void Erase(Job* job);
-  // The account on which there is too little; none: it fits.
+  // The account that has too little room; none: the job fits.
   static std::optional<Account> Lacks(const Job& job, const Room& room);
 
   void UndoLate(Time now);
@@ -263,9 +263,9 @@ class JobQueue {
   bool MakeWay(const Job& job, const Room& room, Decision* decision);
   void FindVictims(Decision* decision);
   std::vector<Job*> ChooseVictims(const Job& job, Room supposed, const Decision& decision);
-  // It was asked for its device memory, and has not given it back in time.
+  // The job was asked for its device memory, and has not given it back in time.
   bool IsOverdue(const Job& job, Time now) const;
-  // All of its ranks have their arenas, or none has and they have had the time to make them.
+  // All of its ranks have their arenas; or none has one, although they have had the time.
   bool HasStarted(const Job& job, Time now) const;
   std::optional<Time> DueOf(const Job& job, Time now) const;
   void YieldHeld(Time now);
@@ -283,11 +283,11 @@ class JobQueue {
   bool drained_ = false;
   // When to decide next.
   struct Pace {
-    bool changed = false;      // something that a decision could act on
-    bool room_shrank = false;  // for those that wait: others may have to be asked
+    bool changed = false;      // something has, and a decision could act on it
+    bool room_shrank = false;  // for jobs that wait: others may have to be asked
     Time decided_at;
-    Time quiet_until;         // no decision before, whatever has changed
-    std::optional<Time> due;  // by the clock alone
+    Time quiet_until;         // no decision before this, whatever has changed
+    std::optional<Time> due;  // when to decide if nothing changes
     uint64_t looks = 0;
   } pace_;
   uint64_t last_job_ = 0;
@@ -295,8 +295,8 @@ class JobQueue {
   std::map<JobId, Job> jobs_;
   std::map<SessionId, JobId> ranks_;
   std::map<SessionId, absl::Status> undone_;
-  // Sums over all jobs: what was promised and not handed out, how many wait for room, and of which
-  // tenant how many were not admitted yet. No zeros.
+  // Sums over all jobs: bytes promised and not handed out, jobs that wait for room, and each
+  // tenant's jobs that were not admitted yet. The maps have no zeros.
   TenantBytes claims_;
   uint64_t waiting_ = 0;
   std::map<std::string, uint32_t> new_jobs_;

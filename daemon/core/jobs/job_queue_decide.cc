@@ -19,9 +19,9 @@ std::string Came(const Ranks& ranks, uint32_t expected) {
   return absl::StrCat(ranks.size(), " of its ", expected, " ranks on this node came (", came, ")");
 }
 
-// How often a decision looks at each job, at the least.
+// How often a decision looks at each job, at least.
 constexpr uint64_t kPasses = 8;
-// A look takes a tenth of a microsecond to one: a long queue takes a few hundredths of a processor.
+// A look takes 0.1 to 1 us, so a long queue uses a few hundredths of a processor.
 constexpr Duration kPausePerLook = Duration::Nanoseconds(20'000);
 constexpr uint64_t kLooksWithoutPause = 512;
 
@@ -51,7 +51,7 @@ void JobQueue::UndoLate(Time now) {
   }
 }
 
-// By its limits, or by what others are guaranteed: neither goes away by waiting.
+// Undoes jobs that can never fit: limits and guarantees do not change by waiting.
 void JobQueue::UndoImpossible() {
   const Room room(*ledger_, *quota_);
   std::vector<std::pair<const Job*, absl::Status>> impossible;
@@ -74,8 +74,8 @@ void JobQueue::UndoImpossible() {
   for (const auto& [job, why] : impossible) Undo(*job, why);
 }
 
-// A level of priority is worth `ageing` of waiting; of two of the same turn, the one of higher
-// priority, then the one that ran before, then the older one.
+// One level of priority equals `ageing` of waiting. Ties go to the job of higher priority, then to
+// the one that ran before, then to the older one.
 JobQueue::Turn JobQueue::TurnOf(const Job& job) const {
   return {job.since.nanoseconds() * 1e-9 - job.common.priority * options_.ageing.seconds(),
           -job.common.priority, job.state != JobState::kPreempted, Value(job.id)};
@@ -92,7 +92,7 @@ std::vector<JobQueue::Job*> JobQueue::InTurn() {
   return waiting;
 }
 
-// One look at all jobs.
+// The state of one decision about all jobs.
 struct JobQueue::Decision {
   Decision(const JobQueue& queue, Time decided_at)
       : now(decided_at),
@@ -103,8 +103,8 @@ struct JobQueue::Decision {
   Decision& operator=(const Decision&) = delete;
 
   const Time now;
-  const TenantBytes claims;  // as they were before it
-  // What is left to a job by those before it.
+  const TenantBytes claims;  // as they were before the decision
+  // The room that earlier jobs leave to a new job, or to a preempted one.
   Room to_new;
   Room to_preempted;
   // What jobs give back when they yield: arenas, and promises of arenas not made yet.
@@ -126,13 +126,13 @@ struct JobQueue::Decision {
       for (const auto& [key, bytes] : promises) room->Unclaim(key.first, key.second, bytes);
     }
   };
-  // Of those that were asked.
+  // What the jobs that were asked to yield will give back.
   Returns yields;
-  // Those that may be asked, the least and the youngest first.
+  // Jobs that may be asked to yield, the lowest priority and then the youngest first.
   std::vector<Job*> victims;
-  // By priority: what those of it and of all lower ones hold.
+  // By priority: what the victims of this and of all lower priorities hold.
   std::map<int32_t, Returns> held_up_to;
-  // Tenants with a job that was asked and has not given back: nothing is expected of their others.
+  // Tenants with an overdue job: their other jobs are asked too, but not counted on.
   std::set<std::string> unreliable;
 };
 
@@ -145,18 +145,18 @@ JobActions JobQueue::Decide(Time now) {
   UndoLate(now);
   UndoImpossible();
   YieldHeld(now);
-  // Of a job that an earlier daemon knew, the last rank may have yielded, or ended, unnoted.
+  // The last rank of an earlier daemon's job may have yielded or ended without a record of it.
   for (auto& [id, job] : jobs_) EndYield(&job, now);
   Decision decision(*this, now);
   FindVictims(&decision);
   for (Job* job : InTurn()) DecideOn(job, &decision, &actions);
-  (void)InTurn();  // those that were admitted have left their positions
+  (void)InTurn();  // new positions, without the jobs that were admitted
   AskYielding(&actions);
   BeginPause(now, looks_before);
   return actions;
 }
 
-// When to look again, by the clock, and not before when.
+// Sets when the clock alone requires the next decision, and how long no decision is made.
 void JobQueue::BeginPause(Time now, uint64_t looks_before) {
   pace_.due.reset();
   for (const auto& [id, job] : jobs_) {
@@ -182,7 +182,7 @@ std::optional<Time> JobQueue::DueOf(const Job& job, Time now) const {
 
 bool JobQueue::HasStarted(const Job& job, Time now) const {
   if (job.has_arenas()) return true;
-  // A rank that has its arena may wait for another rank, and could not give it back.
+  // A rank with an arena may be waiting for another rank, and could not give it back.
   return !job.has_any_arena() && now - job.since >= options_.yield_time;
 }
 
@@ -229,9 +229,9 @@ void JobQueue::DecideOn(Job* job, Decision* decision, JobActions* actions) {
   ClaimFor(*job, wants, decision);
 }
 
-// Whoever is behind gets only what this one leaves. But what its own tenant's limit keeps from it
-// is kept from nobody else. And a preempted job still holds host memory: while that is what this
-// one lacks, it keeps no device from those, or each would wait for the other.
+// Jobs behind this one get only what it leaves. But if its own tenant's limit blocks it, it
+// reserves nothing and blocks no other job. And preempted jobs hold host memory: if this job lacks
+// host memory, it reserves no device from them, or each would wait for the other.
 void JobQueue::ClaimFor(const Job& job, const Needs& wants, Decision* decision) {
   const std::string& tenant = job.name.tenant;
   const bool within_limit = std::ranges::all_of(wants, [&](const auto& want) {
@@ -258,7 +258,7 @@ void JobQueue::Admit(Job* job, Time now, JobActions* actions) {
   Note(job);
 }
 
-// What has been asked for already, and who else may be.
+// Finds what jobs give back already, and which other jobs may be asked to.
 void JobQueue::FindVictims(Decision* decision) {
   decision->yields = {};
   decision->victims.clear();
@@ -289,8 +289,8 @@ void JobQueue::FindVictims(Decision* decision) {
   }
 }
 
-// True when the job fits once all that have been asked gave back what they hold. Nobody is asked
-// where that would not do.
+// True: the job fits once all jobs that have been asked give back what they hold. No job is asked
+// if all of them together would not suffice.
 bool JobQueue::MakeWay(const Job& job, const Room& room, Decision* decision) {
   Room supposed = room;
   decision->yields.SupposeIn(&supposed);
@@ -309,7 +309,7 @@ bool JobQueue::MakeWay(const Job& job, const Room& room, Decision* decision) {
   return true;
 }
 
-// Those of a tenant that has not given back what it was asked for are asked, and not counted upon.
+// Jobs of an unreliable tenant are asked too, but not counted on.
 std::vector<JobQueue::Job*> JobQueue::ChooseVictims(const Job& job, Room supposed,
                                                     const Decision& decision) {
   const auto counts = [&](const Job* victim) {
@@ -323,7 +323,7 @@ std::vector<JobQueue::Job*> JobQueue::ChooseVictims(const Job& job, Room suppose
     if (counts(victim)) FreeDevices(*victim, &supposed);
     if (!Lacks(job, supposed).has_value()) break;
   }
-  // Who is not needed after all stays: those of the highest priority before the others.
+  // A job that is not needed after all stays; those of the highest priority are spared first.
   for (size_t i = chosen.size(); i-- > 0;) {
     if (!counts(chosen[i])) continue;
     KeepDevices(*chosen[i], &supposed);

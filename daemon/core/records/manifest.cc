@@ -178,7 +178,7 @@ void Manifest::CollectFree() {
   used_ = current_.opened_records - static_cast<uint32_t>(free_.size());
 }
 
-// A death in between leaves them unopened, and cleared again by the next to open them.
+// If the daemon dies in between, they stay unopened, and the next daemon clears them again.
 void Manifest::OpenRecords() {
   const uint32_t begin = current_.opened_records;
   const uint32_t end = begin + std::min(kRecordsPerOpening, record_count() - begin);
@@ -193,7 +193,7 @@ void Manifest::WriteSuperblock() {
   current_.crc32c = shm::Crc32c(&current_, offsetof(Superblock, crc32c));
   std::memcpy(superblocks_ + (current_.sequence % kSuperblocks) * kSuperblockBytes, &current_,
               sizeof(current_));
-  // Before anything that relies on it: a second write would overwrite the other, older one.
+  // Stored before anything that relies on it. The next write goes to the other, older block.
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
@@ -320,7 +320,7 @@ void Manifest::BeginDirtyEpoch(RecordIndex index, uint64_t epoch) {
   At(index).dirty_epoch.store(epoch, std::memory_order_release);
 }
 
-// Half of either change names bytes that are there, or none.
+// Half of an Add or of a Clear names only bytes that the home has, or none.
 void Manifest::AddWrittenBack(RecordIndex index, ByteRange range) {
   Record& record = At(index);
   const ByteRange old = WrittenBack(index);

@@ -6,15 +6,15 @@
 //   | 64 B         | 64 B         | 128 B each              |
 //   +--------------+--------------+-------------------------+
 //
-// The caller provides the memory (a memfd that outlives the process, or a vector in a test). What
-// changes during a chunk's life is one 64-bit word, so whatever instruction the daemon dies at, the
-// record names one residency, one device place and one valid location that belong together. A
-// record exists from the store of its owner word, the last of its making, to the clearing of that
-// word, the first of its unmaking. The superblock holds what must never go back: it is written
-// alternately to A and B under a sequence number and a CRC-32C, and the newest valid one counts.
+// The caller provides the memory (a memfd that outlives the process, or a vector in a test). A
+// chunk's residency, device place and valid location change together, in one 64-bit word. So
+// wherever the daemon dies, the record names three that belong together. Making a record ends with
+// the store of its owner word; removing it begins with clearing that word. The superblock holds
+// numbers that must never go back. It is written alternately to A and B, with a sequence number and
+// a CRC-32C; the newest valid one counts.
 //
-// Records are opened for use some at a time, in order: they are cleared, then the superblock says
-// so. What was never opened is neither read nor written, so that its pages take no memory.
+// Records are opened for use in batches, in order: they are cleared, then the superblock counts
+// them as opened. Unopened records are neither read nor written, so their pages take no memory.
 #ifndef GEMINID_DAEMON_CORE_RECORDS_MANIFEST_H_
 #define GEMINID_DAEMON_CORE_RECORDS_MANIFEST_H_
 
@@ -34,13 +34,13 @@
 namespace geminid::core {
 
 inline constexpr uint32_t kManifestMagic = 0x464e4d47;  // "GMNF"
-// 2: slot numbers of 32 bits. 3: records of 128 bytes, with what a restarted daemon needs. 4:
-// records are opened some at a time.
+// 2: slot numbers of 32 bits. 3: records of 128 bytes, with the state that a restarted daemon
+// needs. 4: records are opened in batches.
 inline constexpr uint32_t kManifestVersion = 4;
-// So many records are opened together: 512 KiB.
+// Records that are opened together: 512 KiB.
 inline constexpr uint32_t kRecordsPerOpening = 4096;
-// Daemons that may crash in a row before one of them has served: then it is the manifest's fault.
-// Those that somebody killed do not count, however many they are.
+// If so many daemons in a row crash before they serve, the manifest is held to be the cause.
+// Daemons that somebody killed do not count.
 inline constexpr uint32_t kMaxCrashes = 10;
 
 // Where a chunk's content is valid. Never names a place that is being written.
@@ -51,13 +51,13 @@ enum class ValidLocation : uint8_t {
 };
 const char* Name(ValidLocation location);
 
-// The word of a record that changes.
+// The status word of a record: the one that changes.
 //   63          61 60      58 57           56 55               32 31                      0
 //  +--------------+----------+---------------+-------------------+-------------------------+
 //  | residency(3) | state(3) | valid (2)     | generation (24)   | device slot (32)        |
 //  +--------------+----------+---------------+-------------------+-------------------------+
 //
-// Dirty means that the device alone is valid although there is a home: the fourth value of `valid`.
+// Dirty, the fourth value of `valid`: only the device copy is valid, although there is a home.
 struct ChunkStatus {
   shm::Residency residency = shm::Residency::kAbsent;
   shm::ChunkState state = shm::ChunkState::kFree;
@@ -74,7 +74,7 @@ struct ChunkStatus {
   bool operator==(const ChunkStatus&) const = default;
 };
 
-// What does not change during a chunk's life.
+// The facts of a chunk that never change.
 struct ChunkIdentity {
   SessionId session{};
   ChunkId chunk{};
@@ -85,7 +85,7 @@ struct ChunkIdentity {
   bool has_home() const { return pool != kNoPool; }
 };
 
-// How far the saving of a chunk's content has come, and what is due when its transfers are done.
+// Whether a chunk's home is lost, and what is due when its transfers are done.
 struct ChunkProgress {
   bool home_lost = false;
   bool publish_when_idle = false;
@@ -113,29 +113,29 @@ class Manifest {
 
   // Formats `memory`. INVALID_ARGUMENT when it holds no record or is misaligned.
   static absl::StatusOr<Manifest> Create(std::span<std::byte> memory, uint64_t epoch);
-  // Takes over what an earlier daemon wrote, and raises the epoch by one, to `least_epoch` at
-  // least. FAILED_PRECONDITION, and nothing is touched, when another release wrote it. DATA_LOSS
-  // when neither superblock is valid; ABORTED when kMaxCrashes daemons that took it over crashed
-  // before HasServed(). `crashed`: the one before this did. Records that make no sense are cleared
-  // and counted.
+  // Takes over an earlier daemon's manifest, and raises the epoch by one, to `least_epoch` at
+  // least. `crashed`: the previous daemon did. Records that make no sense are cleared and counted.
+  // FAILED_PRECONDITION: another release wrote it; nothing is touched. DATA_LOSS: neither
+  // superblock is valid. ABORTED: kMaxCrashes daemons in a row took it over and crashed before
+  // HasServed().
   static absl::StatusOr<Manifest> Open(std::span<std::byte> memory, uint64_t least_epoch = 0,
                                        bool crashed = false);
-  // The daemon that took it over serves: what it found did not end it.
+  // The daemon serves, so the manifest did not crash it: resets the count of crashes.
   void HasServed();
 
   uint64_t epoch() const { return current_.epoch; }
   uint32_t record_count() const { return current_.record_count; }
   uint32_t used_records() const { return used_; }
-  // Of its memory, what it has touched.
+  // The bytes of its memory that it has touched.
   size_t bytes_in_use() const { return BytesFor(current_.opened_records); }
   uint32_t lost_records() const { return lost_; }
 
-  // Never repeat, not even after a restart on the same memory.
+  // No id is given twice, not even after a restart on the same memory.
   SessionId NewSessionId();
   PoolId NewPoolId();
 
-  // RESOURCE_EXHAUSTED when all records are taken. `allocation`: see AllocationOf; a record never
-  // exists without it.
+  // RESOURCE_EXHAUSTED when all records are taken. `allocation`: see AllocationOf; no record is
+  // ever visible without it.
   absl::StatusOr<RecordIndex> Add(const ChunkIdentity& identity, const ChunkStatus& status,
                                   uint64_t allocation = 0);
   void Remove(RecordIndex index);
@@ -153,14 +153,14 @@ class Manifest {
 
   ChunkProgress Progress(RecordIndex index) const;
   void SetProgress(RecordIndex index, const ChunkProgress& progress);  // one store
-  // How often the chunk became dirty, and what of that content its home has: of several ranges, one
-  // that a piece was added to. Never more than is there, whatever instruction the daemon dies at.
+  // How often the chunk became dirty, and one range of that content that its home has already;
+  // others are not recorded. Never bytes that the home lacks, wherever the daemon dies.
   uint64_t DirtyEpoch(RecordIndex index) const;
   ByteRange WrittenBack(RecordIndex index) const;
-  void BeginDirtyEpoch(RecordIndex index, uint64_t epoch);  // of which nothing is at home yet
+  void BeginDirtyEpoch(RecordIndex index, uint64_t epoch);  // the home has none of it yet
   void AddWrittenBack(RecordIndex index, ByteRange range);
   void ClearWrittenBack(RecordIndex index);
-  // Which allocation of its session made the chunk, as the client counts them; 0: it does not.
+  // The client's number of the allocation that made the chunk; 0: it has none.
   uint64_t AllocationOf(RecordIndex index) const;
   void SetAllocation(RecordIndex index, uint64_t allocation);
 
@@ -177,8 +177,8 @@ class Manifest {
     uint64_t sequence;
     uint64_t last_session;
     uint32_t last_pool;
-    uint32_t crashes;         // of daemons that took it over, since one has served
-    uint32_t opened_records;  // of which all others are beyond
+    uint32_t crashes;         // of daemons that took it over, since the last that served
+    uint32_t opened_records;  // the records below this index
     uint32_t crc32c;          // of every byte before it
     uint8_t padding[8];
   };
@@ -215,7 +215,7 @@ class Manifest {
   std::byte* superblocks_ = nullptr;
   Record* records_ = nullptr;
   Superblock current_{};
-  std::vector<uint32_t> free_;  // of the opened: a stack, the lowest index on top at first
+  std::vector<uint32_t> free_;  // of the opened: a stack, at first the lowest index on top
   uint32_t used_ = 0;
   uint32_t lost_ = 0;
 };

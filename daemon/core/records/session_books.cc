@@ -105,7 +105,7 @@ struct SessionBooks::Layout {
   std::atomic<uint64_t> arena_bytes;
   std::atomic<uint64_t> workspace_bytes;
   std::atomic<uint64_t> moment;
-  // Transfers beyond were never noted: so many pages are looked at.
+  // Places from this one on were never used, so their pages are not read.
   std::atomic<uint64_t> places_used;
   FactsRecord facts;
   JobRecord job;
@@ -229,7 +229,7 @@ uint64_t SessionBooks::moment() const { return layout_->moment.load(); }
 void SessionBooks::SetJob(const JobNote& note) {
   JobRecord& record = layout_->job;
   record.valid.store(0);
-  if (!PutText(note.run, record.run)) return;  // the service lets no longer name through
+  if (!PutText(note.run, record.run)) return;  // cannot happen: the service refuses longer names
   record.job = Value(note.job);
   record.device_bytes = note.ask.device_bytes;
   record.host_bytes = note.ask.host_bytes;

@@ -1,5 +1,5 @@
-// The books of one session: what the daemon must know, beside the manifest, to serve the session
-// again after its own death. In memory that no client ever sees.
+// The books of one session: the state that a restarted daemon needs, beside the manifest, to serve
+// the session again. No client ever sees this memory.
 //
 //   +-------------+------------+----------------------------+--------------------------+
 //   | BooksHeader | JobRecord  | TransferRecord[kTransfers] | name[kMaxChunks]         |
@@ -8,10 +8,10 @@
 //   | single words|            | done                       |                          |
 //   +-------------+------------+----------------------------+--------------------------+
 //
-// Pages that were never written take no memory. What changes is one word at a time, whose store is
-// the change: a transfer exists from the store of its `place` to the clearing of it, so whatever
-// instruction the daemon dies at, the books describe one state of the session. The fixed part is
-// written once, `magic` last, under a CRC-32C.
+// Pages that were never written take no memory. Each change is the store of one word: a transfer,
+// for example, exists from the store of its `place` until that word is cleared. So wherever the
+// daemon dies, the books describe one state of the session. The fixed part is written once, with a
+// CRC-32C, and `magic` last.
 #ifndef GEMINID_DAEMON_CORE_RECORDS_SESSION_BOOKS_H_
 #define GEMINID_DAEMON_CORE_RECORDS_SESSION_BOOKS_H_
 
@@ -41,16 +41,16 @@ inline constexpr uint32_t kBooksTransfers = 4096 + shm::kMaxTicketsInFlight;
 inline constexpr size_t kMaxTenantBytes = 3072;
 using SessionToken = std::array<uint8_t, shm::kTokenBytes>;
 
-// What is fixed when the session opens.
+// The facts that are fixed when the session opens.
 struct SessionFacts {
   SessionId id{};
-  SessionSpec spec;      // its weight is the one that its job asked for, if it did
-  DeviceIndex device{};  // given
+  SessionSpec spec;      // its weight is the one that its job asked for, if it asked
+  DeviceIndex device{};  // the one it was given
   Time opened_at;
   SessionToken token{};
 };
 
-// What a session's job asked for, and how it stood.
+// The request of a session's job, and its standing.
 struct JobNote {
   JobId job{};
   std::string run;
@@ -62,17 +62,17 @@ struct JobNote {
   Time since;
 };
 
-// A transfer that was taken and is not done: with a ticket it is under way, without one it waits.
+// An accepted transfer that is not done: under way if it has a ticket, else waiting.
 struct NotedTransfer {
   uint32_t place = 0;  // in the books
   TransferRequest request;
-  Time since;  // it waits, or was granted
+  Time since;  // when it began to wait, or was granted
   TicketId ticket{};
   uint16_t completion_index = 0;
-  uint64_t order = 0;  // in which they were taken
+  uint64_t order = 0;  // in which transfers were accepted
 };
 
-// A view of memory that outlives it, of Bytes() bytes, aligned to a page, zero when it is new.
+// A view of memory that must outlive it: Bytes() bytes, aligned to a page, zero when it is new.
 // Not thread-safe.
 class SessionBooks {
  public:
@@ -82,20 +82,20 @@ class SessionBooks {
   // small.
   static absl::StatusOr<SessionBooks> Create(std::span<std::byte> memory,
                                              const SessionFacts& facts);
-  // Books that an earlier daemon kept. FAILED_PRECONDITION when another release did; DATA_LOSS when
-  // they make no sense.
+  // Opens books that an earlier daemon wrote. FAILED_PRECONDITION: a daemon of another release
+  // wrote them. DATA_LOSS: they make no sense.
   static absl::StatusOr<SessionBooks> Open(std::span<std::byte> memory);
 
   absl::StatusOr<SessionFacts> Facts() const;
 
-  // The client has been told that it is welcome: from now on it counts on the session.
+  // The client was told that it is welcome, and relies on the session from now on.
   void SetWelcomed();
   bool welcomed() const;
-  // When the memory of a client that died goes; nothing: it lives.
+  // When the memory of a client that died is freed; nullopt: the client lives.
   void SetKeptUntil(Time until);
   void SetAttached();
   std::optional<Time> KeptUntil() const;
-  void SetBarred();  // it came while the daemon was drained
+  void SetBarred();  // it attached while the daemon was drained
   bool barred() const;
   void SetArena(uint64_t bytes);  // 0: none
   uint64_t arena_bytes() const;
@@ -104,7 +104,7 @@ class SessionBooks {
   void SetMoment(uint64_t moment);
   uint64_t moment() const;
 
-  void SetJob(const JobNote& note);  // what was asked for, once
+  void SetJob(const JobNote& note);  // the request; called once
   void SetStanding(JobState state, bool yielded, bool held, Time since);
   void ClearJob();
   std::optional<JobNote> Job() const;
@@ -112,14 +112,14 @@ class SessionBooks {
   void SetName(ChunkId chunk, const std::string& name);
   std::string NameOf(ChunkId chunk) const;
 
-  // Notes a transfer, and returns its place; nothing when all are taken.
+  // Records a transfer, and returns its place; nullopt: all places are taken.
   std::optional<uint32_t> AddTransfer(const TransferRequest& request, Time since);
   void Grant(uint32_t place, const Ticket& ticket);
   // Linear in the transfers.
   bool HasTransfer(uint64_t request_id) const;
   void RemoveTransfer(uint32_t place);
   void RemoveAllTransfers();
-  // In the order in which they were taken.
+  // In the order in which they were accepted.
   std::vector<NotedTransfer> Transfers() const;
 
  private:

@@ -37,7 +37,7 @@ bool TenantRates::Take(const std::string& tenant, Time now, double tokens) {
 
 void TenantRates::Forget(Time now) {
   std::erase_if(buckets_, [now](const auto& entry) { return entry.second.Full(now); });
-  // A look at all of them is paid for by as many newcomers.
+  // Amortized: at least as many new buckets come before the next scan of all.
   forget_at_ = std::max<size_t>(64, 2 * buckets_.size());
 }
 

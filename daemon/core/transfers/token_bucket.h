@@ -1,4 +1,4 @@
-// How often each tenant may do something.
+// Limits how often each tenant may do something.
 #ifndef GEMINID_DAEMON_CORE_TRANSFERS_TOKEN_BUCKET_H_
 #define GEMINID_DAEMON_CORE_TRANSFERS_TOKEN_BUCKET_H_
 
@@ -21,9 +21,9 @@ class TokenBucket {
 
   // False, and nothing is taken, when there are fewer than `tokens`.
   bool Take(Time now, double tokens = 1);
-  // From now on; what is there stays, up to the new burst.
+  // Applies from now on; the tokens there stay, up to the new burst.
   void SetRate(Rate rate);
-  // As a new one: nothing was taken for a while.
+  // Whether it is as full as a new one.
   bool Full(Time now) const;
 
  private:
@@ -34,7 +34,7 @@ class TokenBucket {
   Time filled_at_;
 };
 
-// One bucket per tenant. Full ones are forgotten, so that tenants who come no more cost nothing.
+// One bucket per tenant. Full ones are deleted, so that tenants who stay away cost nothing.
 class TenantRates {
  public:
   explicit TenantRates(Rate rate) : rate_(rate) {}
@@ -48,7 +48,7 @@ class TenantRates {
 
   Rate rate_;
   std::map<std::string, TokenBucket> buckets_;
-  size_t forget_at_ = 64;  // tenants: then it pays to look
+  size_t forget_at_ = 64;  // buckets: at this many, full ones are deleted
 };
 
 }  // namespace geminid::core

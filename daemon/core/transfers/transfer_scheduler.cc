@@ -21,8 +21,8 @@ struct TransferScheduler::Waiting {
   uint64_t arrival = 0;
 };
 
-// The first that waits for its destination, in the order of `level`; within one level, deadlines
-// come in the order of moments, and those without one after them.
+// The first waiting request of one destination, in the order of `level`. Within one level,
+// deadlines come in the order of moments, and requests without a deadline come last.
 struct TransferScheduler::Head {
   int64_t level = 0;
   uint32_t deadline_moment = 0;
@@ -37,7 +37,7 @@ struct TransferScheduler::Lane {
   std::set<Head> heads;
   InFlight flight;
   double virtual_time = 0;        // bytes granted per weight
-  std::optional<double> turn_at;  // under which the link has it among those that are ready
+  std::optional<double> turn_at;  // its key in the link's `ready`; none: it is not in there
 };
 
 struct TransferScheduler::Session {
@@ -168,7 +168,7 @@ bool TransferScheduler::Enqueue(SessionId id, const TransferRequest& request, Ti
   const int direction = Index(request.direction);
   Lane& lane = session->lanes[direction];
   if (lane.queued == 0) {
-    // A session that was idle has saved up no credit.
+    // An idle session has saved up no credit.
     lane.virtual_time = std::max(lane.virtual_time, session->link->virtual_time[direction]);
   }
   std::deque<Waiting>& queue = session->queues[request.destination];
@@ -182,7 +182,7 @@ bool TransferScheduler::Enqueue(SessionId id, const TransferRequest& request, Ti
   return true;
 }
 
-// Moments wrap around: a deadline that lies behind belongs to the next iteration.
+// Moments wrap around: a deadline in the past belongs to the next iteration.
 const TransferScheduler::Waiting* TransferScheduler::Best(const Session& session,
                                                           Direction direction) {
   const std::set<Head>& heads = session.lanes[Index(direction)].heads;
@@ -223,7 +223,7 @@ void TransferScheduler::HoldToParts(Tenant* tenant) {
   tenant->in_parts_until = now_ + limits_.part_time;
 }
 
-// What is in flight already may be more than the part: it was taken while nobody else wanted it.
+// The bytes in flight may exceed the part: they were granted while nobody else wanted the link.
 bool TransferScheduler::FitsItsPart(const Session& session, Direction direction,
                                     uint64_t bytes) const {
   if (limits_.link_bytes_in_flight == 0 || !IsHeldToItsPart(session)) return true;
@@ -309,10 +309,10 @@ void TransferScheduler::GrantOnLink(Link* link, Direction direction, std::vector
     Session* session = FindSession(id);
     const Waiting& next = *Best(*session, direction);
     if (!FitsItsPart(*session, direction, next.request.bytes)) {
-      UpdateTurn(id, session, direction);  // it is held to its part since it became ready
+      UpdateTurn(id, session, direction);  // it was limited to its part after it became ready
       continue;
     }
-    // Whoever is next waits for room on the link; others must not take it meanwhile.
+    // This session is next and waits for room on the link; later ones must not take it meanwhile.
     const bool waits_for_others = limits_.link_bytes_in_flight > 0 && !IsHeldToItsPart(*session);
     if (waits_for_others && !Fits(link->lines[Index(direction)].filled, next.request.bytes,
                                   limits_.link_bytes_in_flight)) {

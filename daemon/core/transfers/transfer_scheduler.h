@@ -1,24 +1,24 @@
 // Decides which copy may start now. Pure: it is handed time and returns grants.
 //
-// Per session and direction a bounded number of tickets and bytes is in flight; the rest waits
-// here. Next is the request of the lowest level; within a level the one whose deadline is the
+// Per session and direction a bounded number of tickets and bytes is in flight; other requests wait
+// here. The request of the lowest level is next; within a level the one whose deadline is the
 // fewest moments away; then the oldest. The level is the priority, less one for each multiple of
-// `ageing` that time has passed since the request came, without a floor: whatever others ask for,
-// everything is granted in time. The best request is never bypassed by a smaller one. Requests of
-// one session with the same destination are granted in order.
+// `ageing` since the request came. It has no floor, so every request is granted in time, whatever
+// others ask for. A smaller request never bypasses the best one. Requests of one session with the
+// same destination are granted in order.
 //
-// Each device has a link of its own in each direction. Between the sessions of one device a shared
-// link limit, where one is set, is divided by weight: the session that has been granted the fewest
-// bytes per weight is next (start-time fair queueing, Goyal et al., 1996).
+// Each device has a link of its own in each direction. If a shared link limit is set, it is divided
+// between the device's sessions by weight. The session with the fewest granted bytes per weight is
+// next (start-time fair queueing, Goyal et al., 1996).
 //
-// A ticket fills the shared link for `link_patience` at most: whether its client copies slowly, is
-// stopped or never means to complete it, from then on it counts against its own session alone. The
-// sessions of a tenant with such a ticket are then held to their parts of the link, whatever others
-// do with theirs: they may not fill it again until `part_time` has passed without one.
+// A ticket counts against the shared link for `link_patience` at most. After that it is late: it
+// counts against its own session alone, whether its client is slow, stopped or never completes it.
+// The sessions of a tenant with a late ticket are limited to their parts of the link, even if
+// others leave theirs unused. That ends when `part_time` has passed without a late ticket.
 //
-// Every call costs time logarithmic in what is there: a session that queues all it may, or a node
-// full of sessions, makes nobody else's requests dearer. So what orders requests never changes with
-// time: of two that wait, both age alike, and the priority plus the multiple of `ageing` at which a
+// Every call takes time logarithmic in the sessions and requests, so a full queue or a node full of
+// sessions slows nobody else's requests down. For that, the order of requests never changes with
+// time. All waiting requests age alike, so the priority plus the multiple of `ageing` at which a
 // request came orders them for good.
 #ifndef GEMINID_DAEMON_CORE_TRANSFERS_TRANSFER_SCHEDULER_H_
 #define GEMINID_DAEMON_CORE_TRANSFERS_TRANSFER_SCHEDULER_H_
@@ -46,14 +46,14 @@ inline constexpr int kCauses = 5;  // TransferCause, kNone included
 constexpr int Index(Direction direction) { return direction == Direction::kHostToDevice ? 0 : 1; }
 
 struct TransferLimits {
-  // Per session and direction. Both directions share kMaxTicketsInFlight completion words, so more
-  // than half of those is taken as half.
+  // Per session and direction. Both directions share kMaxTicketsInFlight completion words, so a
+  // larger value is lowered to half of those.
   uint32_t tickets_in_flight = 4;
-  // A single transfer of more is granted when nothing else is in flight.
+  // A single larger transfer is granted when nothing else is in flight.
   uint64_t bytes_in_flight = uint64_t{64} << 20;
   // Over all sessions of a device, per direction; 0: no shared limit.
   uint64_t link_bytes_in_flight = 0;
-  // Copies of what may be in flight take milliseconds on a link of today.
+  // A link of today copies the bytes that may be in flight in milliseconds.
   Duration link_patience = Duration::Milliseconds(100);
   Duration part_time = Duration::Seconds(10);
   uint32_t queued_per_session = 4096;
@@ -74,7 +74,7 @@ struct TransferRequest {
   uint64_t source_offset = 0;
   uint64_t destination_offset = 0;
   uint16_t flags = 0;
-  // The engine's own: which content a write-back saves, and the place in the session's books.
+  // For the engine: which content a write-back saves, and the place in the session's books.
   uint64_t dirty_epoch = 0;
   uint32_t place = 0;
 };
@@ -86,7 +86,7 @@ struct Ticket {
   Time granted_at;
   bool overdue = false;
   bool late = false;       // in flight for `link_patience`
-  bool fills_link = true;  // for others; false: it counts against its own session alone
+  bool fills_link = true;  // counts against the shared link; false: against its own session alone
   TransferRequest request;
 };
 
@@ -111,12 +111,12 @@ struct InFlight {
   uint64_t bytes = 0;
 };
 
-// One direction of a device's link: what it does now, and how long it has taken since the start.
+// One direction of a device's link: its load now, and its times since the daemon's start.
 struct LinkReading {
   InFlight flight;
   uint64_t queued = 0;
   uint64_t queued_bytes = 0;
-  Duration busy;         // at least one copy was under way
+  Duration busy;         // while at least one copy was under way
   TimeHistogram waits;   // from the request to its ticket
   TimeHistogram copies;  // from the ticket to its completion
 };
@@ -130,7 +130,7 @@ class TransferScheduler {
   // `weight` > 0: the session's part of the device's shared link, beside the weights of the others.
   void AddSession(SessionId session, DeviceIndex device, double weight,
                   const std::string& tenant = "");
-  // Both for what is granted from now on.
+  // Both apply to later grants.
   void SetLinkLimit(uint64_t bytes_in_flight) { limits_.link_bytes_in_flight = bytes_in_flight; }
   void SetWeight(SessionId session, double weight);
   // Forgets everything queued and in flight; returns it so that the caller can undo its part.
@@ -148,7 +148,7 @@ class TransferScheduler {
   // a ticket with that completion word.
   bool Restore(const Ticket& ticket, Time now);
 
-  // Everything that may start now, in the order to be sent.
+  // Grants every transfer that may start now. The tickets are in the order to be sent.
   std::vector<Ticket> Grant(Time now);
 
   // Null when no such ticket is in flight. Valid until the next call that is not const.
@@ -158,8 +158,8 @@ class TransferScheduler {
 
   // Marks tickets over their time; returns how many were newly marked as overdue.
   uint64_t MarkOverdue(Time now);
-  // When the next ticket will be overdue, or will no longer fill a link for which somebody waits;
-  // nothing when none is in flight.
+  // When the next ticket becomes overdue, or stops counting against a link that a session waits
+  // for; nullopt: no ticket is in flight.
   std::optional<Time> NextTimeout() const;
   bool IsSlow(SessionId session) const;  // has an overdue ticket in flight
 
@@ -188,12 +188,12 @@ class TransferScheduler {
   // Bytes granted per weight so far: the least is next.
   using Turn = std::pair<double, SessionId>;
 
-  // One device's, in both directions.
+  // The link of one device, in both directions.
   struct Link {
-    // `flight` begins and ends here, so that `busy` is the time in which something is under way.
+    // Begin and End also measure `busy`, the time in which at least one ticket is in flight.
     struct Line {
       LinkReading reading;
-      InFlight filled;  // of reading.flight, what keeps the link from others
+      InFlight filled;  // the part of reading.flight that fills the shared link
       Time busy_since;  // while a copy is under way
       void Begin(const Ticket& ticket, Time now);
       void End(const Ticket& ticket, Time now);
@@ -201,7 +201,7 @@ class TransferScheduler {
     };
     std::array<Line, kDirections> lines{};
     std::array<double, kDirections> virtual_time{};
-    // The sessions that their own limits let start something.
+    // The sessions whose own limits allow another ticket.
     std::array<std::set<Turn>, kDirections> ready{};
     TransferTotals totals;
     uint64_t overdue_tickets = 0;
@@ -214,11 +214,11 @@ class TransferScheduler {
   // Null: nothing waits in that direction.
   static const Waiting* Best(const Session& session, Direction direction);
   Head HeadOf(const Waiting& waiting) const;
-  // Whether it is the session's turn in a direction, after anything that decides it has changed.
+  // Updates the session's entry in `ready`; call it after any change that decides this.
   void UpdateTurn(SessionId id, Session* session, Direction direction);
   bool IsHeldToItsPart(const Session& session) const;
   bool FitsItsPart(const Session& session, Direction direction, uint64_t bytes) const;
-  // True: some link has room that it had not before.
+  // Marks tickets older than `link_patience`. True: some link has room that it had not before.
   bool MarkLate(Time now);
   void HoldToParts(Tenant* tenant);
   void GrantOnLink(Link* link, Direction direction, std::vector<Ticket>* granted);
@@ -229,11 +229,11 @@ class TransferScheduler {
   std::vector<Link> links_;                // by device
   std::map<std::string, Tenant> tenants_;  // with sessions, or held to parts
   Running running_;
-  Running::key_type late_until_;  // of running_: they are late, and those behind are not
-  bool link_is_full_ = false;     // somebody waits until others have completed
+  Running::key_type late_until_;  // tickets of running_ up to this one are late
+  bool link_is_full_ = false;     // a session waits until others have completed
   Time now_;                      // the latest that was handed in
   uint64_t next_arrival_ = 0;
-  // Over all sessions, so that not even a session that was reopened sees one twice.
+  // Counts over all sessions, so that even a reopened session never sees a number twice.
   uint64_t next_ticket_ = 1;
 };
 

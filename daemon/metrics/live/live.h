@@ -1,4 +1,4 @@
-// The page of the daemon for people: what it holds, live, from the metrics that it serves.
+// The daemon's page for people: shows live, from the metrics it serves, what the daemon holds.
 #ifndef GEMINID_DAEMON_METRICS_LIVE_LIVE_H_
 #define GEMINID_DAEMON_METRICS_LIVE_LIVE_H_
 
@@ -6,8 +6,8 @@
 
 namespace geminid::metrics {
 
-// HTML in one piece, live.html: it loads nothing but /metrics of the server that it is from, and
-// shows what is there.
+// live.html as one piece of HTML. The page loads only /metrics, from the server that served the
+// page, and shows what it finds there.
 std::string_view LivePage();
 
 }  // namespace geminid::metrics

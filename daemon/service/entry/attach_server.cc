@@ -49,7 +49,7 @@ void AttachServer::Refuse(const base::UniqueFd& connection, const std::string& t
   welcome.status = static_cast<uint32_t>(why.code());
   const std::string text(why.message());
   std::memcpy(welcome.error, text.data(), std::min(text.size(), sizeof(welcome.error) - 1));
-  // It may have gone already.
+  // The client may have gone already.
   (void)os::SendMessage(connection, std::as_bytes(std::span(&welcome, 1)), {});
   log_->Write(tenant, os::LogLevel::kWarning, "attach refused",
               {{"tenant", tenant}, {"error", text}});
@@ -135,7 +135,7 @@ void AttachServer::OnReadable(uint64_t id) {
 
 void AttachServer::Finish(Handshake handshake, std::span<const std::byte> hello,
                           size_t hello_bytes) {
-  // Not before the hello is read: a connection closed with something unread loses its last words.
+  // Not before the Hello is read: closing with unread bytes would discard the refusal.
   Limits& limits = hub_->limits();
   attaches_.SetRate(limits.RateOf(config::kAttachRate, config::kAttachBurstSeconds));
   if (!attaches_.Take(handshake.tenant, Now())) {

@@ -1,4 +1,4 @@
-// The attach socket: who connects is asked the kernel, says Hello, and gets a session.
+// The attach socket. The kernel says who has connected; the client sends Hello and gets a session.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_ATTACH_SERVER_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_ATTACH_SERVER_H_
 
@@ -23,21 +23,21 @@
 
 namespace geminid::service {
 
-// Connections that have not said Hello yet: of all, in the shares of so many tenants, and for how
-// long they may take. Where there are more, the oldest of whoever has most is closed: it has had
-// its chance.
+// Limits for connections that have not sent Hello yet: in all, the shares of this many tenants; and
+// how long each may take. Beyond a limit the oldest connection of the tenant with the most is
+// closed: it has had its chance.
 inline constexpr size_t kHandshakeShares = 4;
 inline constexpr int64_t kHandshakeNanoseconds = 5'000'000'000;
 
-// Belongs to its event loop's thread. Never waits for a client: one that is slow only keeps its own
-// connection waiting, and only for kHandshakeNanoseconds.
+// Belongs to its event loop's thread. Never waits for a client: a slow one only delays its own
+// connection, and for kHandshakeNanoseconds at most.
 class AttachServer {
  public:
   // Called on the loop's thread, before the client is told.
   using OnAttached = std::function<void(const SessionPtr&)>;
 
-  // Listens at `path`: by `listener`, or, where that is invalid, a new one, for which the path must
-  // be free. All that is pointed to outlives the server.
+  // Listens at `path`: with `listener` or, if that is invalid, with a new one, for which the path
+  // must be free. Everything pointed to must outlive the server.
   static absl::StatusOr<std::unique_ptr<AttachServer>> Create(
       const std::string& path, mode_t mode, base::UniqueFd listener, os::EventLoop* loop, Hub* hub,
       TenantLog* log, const Clients* clients, OnAttached on_attached);
@@ -45,7 +45,7 @@ class AttachServer {
 
   // Closes handshakes that took too long, and accepts again after the descriptors had run out.
   void Expire(int64_t now_nanoseconds);
-  // When Expire has something to do next.
+  // When to call Expire next.
   std::optional<int64_t> NextDeadline() const;
 
  private:
@@ -71,9 +71,9 @@ class AttachServer {
                               const std::string& tenant);
   void MakeRoom(const std::string& tenant);
   void OnReadable(uint64_t handshake);
-  // `hello`: the beginning of a message of so many bytes.
+  // `hello`: the first bytes of a message of `hello_bytes` bytes.
   void Finish(Handshake handshake, std::span<const std::byte> hello, size_t hello_bytes);
-  // Ends it without a session.
+  // Ends the handshake without a session.
   void Drop(Handshakes::iterator handshake, const absl::Status& why);
   void Refuse(const base::UniqueFd& connection, const std::string& tenant, const absl::Status& why);
 

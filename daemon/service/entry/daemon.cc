@@ -21,7 +21,7 @@
 namespace geminid::service {
 namespace {
 
-// The machine's, unless what is handed out is memory in name only.
+// The machine's memory; none for sparse arenas, which take no memory.
 config::MachineMemory MemoryOf(memory::Backing backing) {
   if (backing == memory::Backing::kSparse) return {};
   return {.total_bytes = base::TotalMemoryBytes(), .available_bytes = base::AvailableMemoryBytes()};
@@ -136,7 +136,7 @@ void Daemon::Step(Watchdog* watchdog) {
   sessions_->PumpAll();
   gpus_->Step();
   hub_->Tick();
-  // What a session had in its ring was looked at, too.
+  // All requests that were in the sessions' rings have been handled, too.
   if (stage_ == Stage::kOpen && !sessions_->busy()) {
     stage_ = Stage::kServed;
     hub_->HasServed();
@@ -145,7 +145,7 @@ void Daemon::Step(Watchdog* watchdog) {
   vitals_.turn_since_nanoseconds.store(0);
 }
 
-// When there is something to do without an event.
+// When the loop must go on without an event.
 std::optional<int64_t> Daemon::NextDeadline(const Watchdog& watchdog) const {
   if (sessions_->busy()) return 0;
   std::optional<int64_t> next = hub_->NextTick();
@@ -160,8 +160,8 @@ void Daemon::RequestStop() {
   loop_->Post([this] { vitals_.stopping.store(true); });
 }
 
-// One that could not start has no say over the sessions that an earlier daemon left: the next one
-// has them.
+// A daemon that could not start does not end the sessions that an earlier daemon left: the next
+// daemon takes them over.
 bool Daemon::SessionsGoOn() const {
   if (store_ == nullptr) return false;
   if (stage_ != Stage::kStarting) return store_->get()->OutlivesStop();
@@ -192,7 +192,7 @@ void Daemon::Close() {
                   .sessions = !sessions_go_on});
   if (calls_ended) return;
   os::Log(os::LogLevel::kError, "the daemon exits although some calls have not ended");
-  // What these calls use is left to the process's end.
+  // The memory that these calls use is left to the process's end.
   [[maybe_unused]] const void* const left[] = {servers_.release(), hub_.release()};
 }
 

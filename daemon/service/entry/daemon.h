@@ -42,7 +42,7 @@ class Daemon {
   ~Daemon();
 
   // Serves until RequestStop, a signal, or the end of the private parent; then closes everything.
-  // On the thread that stays the event loop's.
+  // The calling thread becomes the event loop's.
   void Run();
   // Any thread, any number of times.
   void RequestStop();
@@ -54,16 +54,16 @@ class Daemon {
   }
   // A path; empty: metrics are not served at all.
   const std::string& metrics_socket() const { return files_.metrics_socket(); }
-  // What its threads leave for whoever watches it.
+  // Values that its threads publish for health checks and metrics.
   const Vitals& vitals() const { return vitals_; }
-  // For tests that want to see what no service tells.
+  // For tests of state that no service shows.
   Hub& hub() { return *hub_; }
 
  private:
   enum class Stage {
     kStarting,
     kOpen,    // its start succeeded
-    kServed,  // and the sessions that it took over have not ended it
+    kServed,  // and it survived the sessions that it took over
   };
 
   Daemon(const config::Settings& settings, DaemonOptions options, SocketFiles files);
@@ -77,7 +77,7 @@ class Daemon {
   void TellAll(shm::Phase phase, Sleeper::End end);
   void Close();
 
-  const config::Settings settings_;  // as it was started
+  const config::Settings settings_;  // those of its start
   DaemonOptions options_;
   SocketFiles files_;
   Vitals vitals_;

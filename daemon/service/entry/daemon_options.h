@@ -1,4 +1,4 @@
-// What a daemon is started with beside its settings: what its process was given.
+// A daemon's start options besides its settings: descriptors, programs and hooks.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_DAEMON_OPTIONS_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_DAEMON_OPTIONS_H_
 
@@ -20,33 +20,33 @@
 namespace geminid::service {
 
 struct DaemonOptions {
-  // A private daemon belongs to this process: once it has ended and no session is attached, the
-  // daemon ends too. If its output is in the file kStarterLog beside the socket, the folder is its
-  // starter's, and is removed. Signals that others send it, as to every process of a job that ends,
-  // are nothing to it: the parent is to save first. 0: not private.
+  // A private daemon belongs to this process: once the process has ended and no session is
+  // attached, the daemon ends too. If the daemon's output is in the file kStarterLog beside the
+  // socket, its starter made the folder, and the daemon removes it. Signals of other senders, as to
+  // all processes of a job, are ignored: the parent is to save first. 0: not private.
   pid_t parent_pid = 0;
   // Receives SIGTERM and SIGINT, which stop the daemon, and SIGHUP, for which it reads its settings
   // again; invalid: none. See os::CreateSignalFd.
   base::UniqueFd signal_fd;
-  // Reads them; empty: there is nothing to read again.
+  // Reads the settings again, for SIGHUP; empty: there is nothing to read.
   std::function<absl::StatusOr<config::Settings>()> read_settings;
   // The daemon ends with this terminal; invalid: with none.
   base::UniqueFd terminal;
-  // What the daemon takes for this machine's NUMA nodes; outlives it.
+  // The machine's NUMA nodes; must outlive the daemon.
   const os::Numa* numa = &os::SystemNuma();
-  // Who a client is; empty: as the settings say.
+  // Identifies clients; empty: as the settings say.
   Identify identify;
-  // geminid-agent; empty: beside this program.
+  // The path of geminid-agent; empty: beside this program.
   std::string agent_program;
   agent::SupervisionOptions agent_supervision{};
-  // At settings.socket and beside it, from whoever starts the daemon when somebody connects; both
-  // or neither. Invalid: the daemon makes them, and removes their files when it ends.
+  // Listeners at settings.socket and beside it, from a service manager that starts the daemon on
+  // demand; both or neither. Invalid: the daemon makes them, and removes their files at its end.
   base::UniqueFd control_listener;
   base::UniqueFd attach_listener;
-  // Where this daemon leaves what its successor needs; called once the socket's lock is held.
-  // Empty: sessions end with the daemon.
+  // Opens the descriptor store, where the next daemon finds this one's sessions; called once the
+  // socket's lock is held. Empty: sessions end with the daemon.
   std::function<absl::StatusOr<std::unique_ptr<holder::DescriptorStore>>()> open_store;
-  // Sparse arenas may be larger than the machine, whose caps then mean nothing: for tests.
+  // For tests: sparse arenas may be larger than the machine's memory, which then limits nothing.
   memory::Backing arena_backing = memory::Backing::kPopulated;
 };
 

@@ -65,7 +65,7 @@ void DescribeGpu(const gpus::NodeDevice& device, core::DeviceDescription* descri
   }
 }
 
-// Says once what is missing; without a driver that is one line, whatever it was wanted for.
+// Logs each reason once, with the devices it is for; without a driver there is one reason.
 void LogMissing(const absl::Status& found, const std::vector<gpus::NodeDevice>& devices) {
   std::map<std::string, std::vector<size_t>> by_reason;
   if (!found.ok()) by_reason[std::string(found.message())];

@@ -1,4 +1,4 @@
-// The devices of the node, from what was configured and what the machine offers.
+// Describes the node's devices, from the configuration and what the machine offers.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_DEVICES_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_DEVICES_H_
 
@@ -14,18 +14,18 @@
 
 namespace geminid::service {
 
-// For the first agent to say which GPUs there are: the driver takes a second or two for each where
-// nothing keeps it initialised. The unit's TimeoutStartSec= is longer.
+// How long the first agent may take to list the GPUs: the driver takes a second or two for each
+// unless something keeps it initialised. The unit's TimeoutStartSec= is longer.
 inline constexpr absl::Duration kProbePatience = absl::Seconds(60);
 
-// The devices of the settings with the GPUs that are there, by the word of `agent_program`, and
-// puts them into the settings. GPUs that are missing are logged.
+// Matches the devices of the settings with the GPUs that `agent_program` finds, and puts the result
+// into the settings. Missing GPUs are logged.
 absl::StatusOr<std::vector<gpus::NodeDevice>> FindDevices(const std::string& agent_program,
                                                           config::Settings* settings);
 
-// A host device's UUID follows from the machine, the daemon's socket and its index, a GPU has one.
-// A device without the GPU that it was to be has no memory. FAILED_PRECONDITION for a device on a
-// NUMA node that is not there or has less memory in all than the devices on it, with the numbers of
+// A host device's UUID is made from the machine, the daemon's socket and its index; a GPU has its
+// own. A device whose GPU is missing has no memory. FAILED_PRECONDITION: a device's NUMA node does
+// not exist, or has less memory in total than the devices on it. The message has the numbers of
 // each node.
 absl::StatusOr<std::vector<core::DeviceDescription>> DescribeDevices(
     const std::vector<gpus::NodeDevice>& devices, const std::string& socket,

@@ -1,4 +1,4 @@
-// What the configuration means for the hub and its engine.
+// Translates the configuration into options for the hub and its engine.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_ENGINE_SETTINGS_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_ENGINE_SETTINGS_H_
 
@@ -18,7 +18,7 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings,
                                         const std::vector<gpus::NodeDevice>& devices,
                                         const os::Numa& numa, uint64_t daemon_epoch);
 
-// What a reload may change.
+// The limits that a reload may change.
 core::RunningLimits RunningLimitsOf(const config::Settings& settings);
 
 }  // namespace geminid::service

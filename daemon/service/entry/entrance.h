@@ -1,8 +1,8 @@
-// Where clients come in: a thread and an event loop of its own.
+// The entrance accepts clients, on a thread and an event loop of its own.
 //
-// Whoever may connect can do so as often as a processor can, and each connection costs something
-// before it can be refused. So it happens apart from the loop that serves transfers, on a thread
-// that gives way to it and to the trainers.
+// Clients can connect as fast as a processor allows, and each connection costs work before it can
+// be refused. So they are accepted apart from the loop that serves transfers, on a thread of lower
+// priority than that loop and the trainers.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_ENTRANCE_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_ENTRANCE_H_
 
@@ -24,13 +24,13 @@ class Entrance {
   static absl::StatusOr<std::unique_ptr<Entrance>> Create(Vitals* vitals);
   ~Entrance();  // stops it
 
-  // For what comes in here. Only the entrance's thread may use it once it was started.
+  // The loop for the entrance's servers. After Start only the entrance's thread may use it.
   os::EventLoop* loop() { return loop_.get(); }
 
-  // Both belong to the entrance's thread from now on, until Stop. RESOURCE_EXHAUSTED where the
+  // Both servers belong to the entrance's thread from now on, until Stop. RESOURCE_EXHAUSTED: the
   // system gives no thread.
   absl::Status Start(AttachServer* attach, RpcServer* rpc);
-  // Waits for its turn to end. They belong to the caller again.
+  // Waits until the thread's turn ends. Both servers belong to the caller again.
   void Stop();
 
  private:
@@ -40,7 +40,7 @@ class Entrance {
 
   const std::unique_ptr<os::EventLoop> loop_;
   Vitals* const vitals_;
-  bool stopping_ = false;  // of the entrance's thread
+  bool stopping_ = false;  // for the entrance's thread alone
   std::thread thread_;
 };
 

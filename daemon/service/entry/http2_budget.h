@@ -1,4 +1,4 @@
-// How much a tenant's connections may ask of gRPC.
+// Limits how much a tenant's connections may ask of gRPC.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_HTTP2_BUDGET_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_HTTP2_BUDGET_H_
 
@@ -10,11 +10,11 @@
 
 namespace geminid::service {
 
-// What has come was read already, so it is paid for afterwards: a rate's worth every second.
+// The cost of bytes that were read already: paid off afterwards, a rate's worth every second.
 class Debt {
  public:
   void Add(double cost, core::Rate rate, core::Time now);
-  // Until no more than the burst is owed; 0: that is so now.
+  // The time until no more than the burst is owed; 0: now.
   int64_t NanosecondsLeft(core::Rate rate, core::Time now) const;
   double Owed(core::Rate rate, core::Time now) const;
 
@@ -23,8 +23,8 @@ class Debt {
   core::Time since_{};
 };
 
-// Of one tenant. Streams and frames follow the tenant's rate of calls; a call takes about ten
-// frames. A client resets a stream when it gives a call up, which is rare.
+// The budget of one tenant. Streams and frames follow the tenant's rate of calls; a call takes
+// about ten frames. A client resets a stream when it gives a call up, which is rare.
 class Http2Budget {
  public:
   static constexpr double kStreamsPerCall = 2;
@@ -34,9 +34,9 @@ class Http2Budget {
 
   // `calls`: how many the tenant may make.
   void Charge(const Http2Cost& cost, core::Rate calls, core::Time now);
-  // Until the tenant's connections may be read again; 0: now.
+  // The time until the tenant's connections may be read again; 0: now.
   int64_t NanosecondsLeft(core::Rate calls, core::Time now) const;
-  // As a new one.
+  // Whether it is like a new one.
   bool OwesNothing(core::Rate calls, core::Time now) const;
 
  private:

@@ -18,16 +18,16 @@
 namespace geminid::service {
 namespace {
 
-// So that others have their turn.
+// Bounds a turn, so that other connections have theirs.
 constexpr int kMovesPerTurn = 4;
-// What the kernel keeps of a direction besides.
+// The kernel's buffer of one direction, besides ours.
 constexpr int kSocketBytes = 65536;
 // How often waiting connections are logged.
 constexpr int64_t kTellNanoseconds = 10'000'000'000;
 constexpr int64_t kLookNanoseconds = 1'000'000'000;
 constexpr uint32_t kEdges = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 
-// Bytes, or -1: none now. 0: the other end has closed it, or it is broken.
+// Returns how many bytes; -1: none now; 0: the other end has closed the socket, or it is broken.
 ssize_t ReadSome(const base::UniqueFd& from, std::span<char> into) {
   const ssize_t got = base::RetryOnEintr(
       [&] { return ::recv(from.get(), into.data(), into.size(), MSG_DONTWAIT); });
@@ -35,7 +35,7 @@ ssize_t ReadSome(const base::UniqueFd& from, std::span<char> into) {
   return got;
 }
 
-// How many it takes now; nothing: it is broken.
+// How many bytes the socket takes now; nullopt: it is broken.
 std::optional<size_t> WriteSome(const base::UniqueFd& to, std::span<const char> bytes) {
   const ssize_t sent = base::RetryOnEintr([&] {
     return ::send(to.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -44,7 +44,7 @@ std::optional<size_t> WriteSome(const base::UniqueFd& to, std::span<const char> 
   return errno == EAGAIN ? std::optional<size_t>(0) : std::nullopt;
 }
 
-// Writes what waits; false: it is broken.
+// Writes the waiting bytes; false: the socket is broken.
 bool Flush(const base::UniqueFd& to, std::string* waiting) {
   if (waiting->empty()) return true;
   const std::optional<size_t> sent = WriteSome(to, *waiting);
@@ -54,7 +54,7 @@ bool Flush(const base::UniqueFd& to, std::string* waiting) {
   return true;
 }
 
-// Writes `bytes`, and leaves the rest in `waiting`, which is empty; false: it is broken.
+// Writes `bytes`, and leaves the rest in `waiting`, which is empty; false: the socket is broken.
 bool Pass(const base::UniqueFd& to, std::span<const char> bytes, std::string* waiting) {
   const std::optional<size_t> sent = WriteSome(to, bytes);
   if (!sent.has_value()) return false;
@@ -124,7 +124,7 @@ std::shared_ptr<Http2Budget> Http2Gate::BudgetOf(const std::string& name) {
     std::erase_if(budgets_, [calls = Calls(), now = Now()](const auto& entry) {
       return entry.second.use_count() == 1 && entry.second->OwesNothing(calls, now);
     });
-    // A look at all of them is paid for by as many newcomers.
+    // Amortized: at least as many new budgets come before the next scan of all.
     forget_at_ = std::max<size_t>(64, 2 * budgets_.size());
   }
   std::shared_ptr<Http2Budget>& budget = budgets_[name];
@@ -146,7 +146,7 @@ Http2Gate::Moved Http2Gate::MoveToClient(Connection* connection) {
     some = true;
   }
   if (connection->to_client.empty()) return Moved::kSome;
-  // From the first byte on that it did not take.
+  // The time runs from the first byte that the client did not take.
   unread_.try_emplace(connection->id, os::MonotonicNanoseconds() + kUnreadNanoseconds);
   return Moved::kNothing;
 }
@@ -157,7 +157,7 @@ bool Http2Gate::IsDelayed(Connection* connection) {
     later_.erase(connection->id);
     return false;
   }
-  // All connections of the tenant are looked at again, for the first of them may use it all up.
+  // All connections of the tenant look again, because the first of them may use up the budget.
   later_[connection->id] = os::MonotonicNanoseconds() + std::min(left, kLookNanoseconds);
   TellThatItWaits(*connection);
   return true;

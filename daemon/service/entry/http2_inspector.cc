@@ -19,9 +19,9 @@ constexpr uint8_t kPing = 6;
 constexpr uint8_t kContinuation = 9;
 constexpr uint8_t kAnswer = 0x1;
 constexpr uint8_t kEndHeaders = 0x4;
-// What a server accepts that has said nothing else. gRPC looks after DATA frames itself.
+// What a server accepts by default. gRPC checks DATA frames itself.
 constexpr uint32_t kMaxFrameBytes = 16384;
-// A DATA frame with less costs more than what it brings.
+// A smaller DATA frame costs more than it brings.
 constexpr uint32_t kLittleData = 256;
 
 }  // namespace
@@ -60,7 +60,7 @@ absl::Status Http2Inspector::Begin(Http2Cost* cost) {
     return absl::InvalidArgumentError(absl::StrCat("a frame of ", payload_left_, " bytes; ",
                                                    kMaxFrameBytes, " are allowed"));
   }
-  // Headers that go on are followed by nothing else.
+  // Only a continuation may follow headers that are not complete.
   if ((type == kContinuation) != (block_stream_ != 0) ||
       (type == kContinuation && stream != block_stream_)) {
     return absl::InvalidArgumentError("its headers and their continuation do not fit together");

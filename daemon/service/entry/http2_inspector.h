@@ -1,4 +1,4 @@
-// What the bytes of an HTTP/2 client are, as far as the daemon must know before gRPC gets them.
+// Parses the bytes of an HTTP/2 client, as far as the daemon must before gRPC gets them.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_HTTP2_INSPECTOR_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_HTTP2_INSPECTOR_H_
 
@@ -11,8 +11,8 @@
 
 namespace geminid::service {
 
-// Of one HEADERS frame and the CONTINUATION frames after it. gRPC limits the decoded headers alone,
-// and buffers the bytes of a header that has not arrived in full.
+// Limits of one HEADERS frame with the CONTINUATION frames after it. gRPC limits the decoded
+// headers alone, and buffers the bytes of a header that has not arrived in full.
 inline constexpr uint32_t kMaxHeaderBlockBytes = 16384;
 inline constexpr uint32_t kMaxHeaderBlockFrames = 8;
 
@@ -20,28 +20,28 @@ inline constexpr uint32_t kMaxHeaderBlockFrames = 8;
 struct Http2Cost {
   uint32_t streams = 0;  // begun
   uint32_t resets = 0;   // of streams
-  uint32_t pings = 0;    // but for answers to the server's
-  uint32_t frames = 0;   // of any kind, but for DATA frames that carry something
+  uint32_t pings = 0;    // except answers to the server's
+  uint32_t frames = 0;   // of any kind, except DATA frames that are not tiny
 };
 
-// Of one connection, from its first byte on. Makes nothing of what it sees, and remembers a few
+// Inspects one connection from its first byte on. Changes no bytes and stores none, only a few
 // numbers.
 class Http2Inspector {
  public:
-  // Adds to `cost`. INVALID_ARGUMENT, once and for all: no gRPC client sends that.
+  // Adds to `cost`. INVALID_ARGUMENT: no gRPC client sends that. Then do not call it again.
   absl::Status Look(std::span<const char> bytes, Http2Cost* cost);
 
  private:
   static constexpr size_t kFrameHeaderBytes = 9;
 
-  absl::Status Begin(Http2Cost* cost);  // of the frame whose header is complete
+  absl::Status Begin(Http2Cost* cost);  // handles the frame whose header is complete
   absl::Status CountHeaders(uint32_t bytes, bool is_last);
 
   size_t preface_seen_ = 0;
   std::array<uint8_t, kFrameHeaderBytes> header_{};
   size_t header_seen_ = 0;
   uint32_t payload_left_ = 0;
-  uint32_t block_stream_ = 0;  // of headers that go on; 0: none do
+  uint32_t block_stream_ = 0;  // whose headers continue; 0: none
   uint32_t block_bytes_ = 0;
   uint32_t block_frames_ = 0;
 };

@@ -7,7 +7,7 @@
 
 #include "daemon/service/tenants/tenant_log.h"
 
-// Later ones have no functions for it: they log by Abseil.
+// Later versions have no functions for it: they log through Abseil.
 #define GEMINID_PROTOBUF_HAS_LOG_HANDLER (GOOGLE_PROTOBUF_VERSION < 4022000)
 #define GEMINID_GRPC_HAS_LOG_FUNCTION (GRPC_CPP_VERSION_MAJOR == 1 && GRPC_CPP_VERSION_MINOR < 65)
 
@@ -29,10 +29,10 @@
 namespace geminid::service {
 namespace {
 
-// What they have to say is for their developers, and a client can make them say it: few lines of
-// it.
+// The libraries' messages are for their developers, and a client can cause them: so few of them are
+// logged.
 [[maybe_unused]] void Write(const std::string& library, std::string message, std::string file) {
-  // Their threads may outlive static objects.
+  // The libraries' threads may outlive static objects.
   static TenantLog* const log = new TenantLog(new Limits(config::TenantShares{}));
   log->Write("grpc", os::LogLevel::kDebug, library,
              {{"message", std::move(message)}, {"file", std::move(file)}});
@@ -64,7 +64,7 @@ class Sink : public absl::LogSink {
 };
 
 void QuietAbseil() {
-  // Before it is initialized it writes everything to standard error.
+  // Before it is initialized, Abseil writes everything to standard error.
   absl::InitializeLog();
   absl::SetStderrThreshold(absl::LogSeverityAtLeast::kFatal);
   absl::AddLogSink(new Sink);

@@ -1,11 +1,11 @@
-// What gRPC and Protocol Buffers log, kept from the process's standard error.
+// Keeps the logs of gRPC and Protocol Buffers from the process's standard error.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_LIBRARY_LOGS_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_LIBRARY_LOGS_H_
 
 namespace geminid::service {
 
-// Both write to the log of this process from now on: few lines, of level debug. Later calls do
-// nothing.
+// Both libraries write to the log of this process from now on: few lines, of level debug. Later
+// calls do nothing.
 void QuietLibraries();
 
 }  // namespace geminid::service

@@ -30,9 +30,9 @@ class Reloader {
   Reloader(const config::Settings& settings, ReadSettings read, Limits* limits, Vitals* vitals)
       : in_force_(settings), read_(std::move(read)), limits_(limits), vitals_(vitals) {}
 
-  // The settings of the start are in force. All outlive it.
+  // The settings of the start are in force. Both arguments must outlive it.
   void Begin(Hub* hub, gpus::Gpus* gpus);
-  // After Begin. What is wrong is logged, and then all stays as it was.
+  // To be called after Begin. An error is logged, and then all settings stay as they were.
   void Reload();
 
   // The settings that hold now; for any thread.
@@ -40,8 +40,8 @@ class Reloader {
 
  private:
   void Refuse(const absl::Status& why);
-  // What the log says of a reload, by the old level or the new one: whoever sent the signal looks
-  // for it.
+  // Logs a reload at the more verbose of the old and the new level, because the sender of the
+  // signal looks for it.
   static void LogReload(const config::Settings& before, const config::Settings& now,
                         const std::vector<std::string>& changed,
                         const std::vector<std::string>& needs_restart);

@@ -24,10 +24,10 @@
 namespace geminid::service {
 namespace {
 
-// As many as the kernel allows by default (somaxconn): where it is full, gRPC's clients fail at
-// once.
+// As many as the kernel allows by default (somaxconn). When the backlog is full, gRPC's clients
+// fail at once.
 constexpr int kBacklog = 4096;
-// The longest request, MakePlan's, and room for gRPC's own words.
+// The longest request, MakePlan's, and room for gRPC's own bytes.
 constexpr int kMaxReceivedBytes = static_cast<int>(kPlanBounds.bytes) + 4096;
 constexpr int kMaxSentBytes = 64 << 20;
 constexpr int kMaxStreamsPerConnection = 16;
@@ -37,14 +37,14 @@ constexpr int64_t kTickNanoseconds = 20'000'000;
 // How soon a tenant without a connection is forgotten.
 constexpr int64_t kIdleTickNanoseconds = 10'000'000'000;
 
-// Of gRPC's own, for one tenant: all its workers read requests of the longest kind, and as much
-// again. Beyond that gRPC ends streams.
+// gRPC's own memory for one tenant: enough for all its workers to read requests of the longest
+// kind, twice. Beyond that gRPC ends streams.
 constexpr size_t kTenantBytes = size_t{512} << 20;
-// For calls to end that were told to. What hangs longer is left behind.
+// How long cancelled calls may take to end. Calls that hang longer are left behind.
 constexpr std::chrono::milliseconds kLongestEnd(1500);
 constexpr int64_t kLookNanoseconds = 10'000'000;
 
-// By which tenants share nothing. Root of a namespace that cannot be looked into has root's name.
+// Tenants with different keys share nothing. Root of an unreadable namespace has root's name.
 std::string KeyOf(const Identity& identity) {
   return absl::StrCat(identity.is_operator ? "operator " : "", identity.tenant);
 }
@@ -73,7 +73,7 @@ class RpcServer::Tenant : public grpc::CallbackGenericService {
     builder.RegisterCallbackGenericService(this);
     builder.SetMaxReceiveMessageSize(kMaxReceivedBytes);
     builder.SetMaxSendMessageSize(kMaxSentBytes);
-    // A few bytes could become any number: what is compressed is refused.
+    // Compressed messages are refused: a few bytes could become any number.
     for (const grpc_compression_algorithm algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
       builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
     }
@@ -136,7 +136,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
       new RpcServer(settings, facts, loop, hub, log, clients, std::move(on_detached)));
   const int threads =
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 4, kMaxWorkers);
-  // The others of a tenant wait; those of other tenants need not.
+  // So a quarter of the threads is never taken by one tenant alone.
   absl::StatusOr<std::unique_ptr<FairWorkers>> workers =
       FairWorkers::Create(threads, threads - threads / 4);
   if (!workers.ok()) return workers.status();
@@ -166,8 +166,8 @@ void RpcServer::AddMethods() {
   AddHealth();
 }
 
-// grpc.health.v1: its request is a text, its answer a number, each the first field of its message,
-// as the well-known wrappers are.
+// grpc.health.v1: the request is a text and the answer a number, each the first field of its
+// message. So the well-known wrapper types can parse them.
 void RpcServer::AddHealth() {
   constexpr int kServing = 1;
   constexpr int kNotServing = 2;
@@ -185,7 +185,7 @@ void RpcServer::AddHealth() {
   shared_.methods[method.path] = std::move(method);
 }
 
-// Closing one at once costs a hundredth of serving it.
+// Closing a connection at once costs a hundredth of serving it.
 absl::Status RpcServer::CheckRate(const Identity& identity) {
   const std::string& name = identity.tenant;
   connections_.SetRate(
@@ -246,7 +246,7 @@ RpcServer::Tenant* RpcServer::FindOrStart(const Identity& identity) {
   const std::pair key(identity.tenant, identity.is_operator);
   auto found = tenants_.find(key);
   if (found != tenants_.end()) return found->second.get();
-  // Whoever looks after the daemon finds out why nobody else gets in.
+  // The operator always gets in, to find out why nobody else does.
   if (!identity.is_operator && tenants_.size() >= shared_.limits->Get(config::kTenants)) {
     return nullptr;
   }
@@ -271,7 +271,7 @@ void RpcServer::Expire(int64_t now_nanoseconds) {
       ++i;
       continue;
     }
-    // To destroy a server may take a moment; there is nothing left in it that could be waited for.
+    // A worker destroys the server, which may take a moment. No calls are left in it to wait for.
     workers_->Submit("", [gone = std::shared_ptr<Tenant>(std::move(i->second))] {});
     i = tenants_.erase(i);
   }
@@ -297,7 +297,7 @@ bool RpcServer::Shutdown(absl::Duration patience) {
     tenants->clear();
     ended->set_value();
   };
-  // gRPC's last words come through the gate.
+  // gRPC's last bytes come through the gate, so the loop runs meanwhile.
   absl::StatusOr<std::thread> thread = base::StartThread(finish);
   const int64_t until = os::MonotonicNanoseconds() + absl::ToInt64Nanoseconds(patience);
   for (int64_t now = 0; thread.ok() && now < until;) {

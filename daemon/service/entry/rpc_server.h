@@ -35,8 +35,8 @@ namespace geminid::service {
 // Belongs to its event loop's thread.
 class RpcServer {
  public:
-  // Listens at `facts.socket`: by `listener`, or, where that is invalid, a new one, for which the
-  // path must be free. All that is pointed to outlives the server.
+  // Listens at `facts.socket`: with `listener` or, if that is invalid, with a new one, for which
+  // the path must be free. Everything pointed to must outlive the server.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       const SettingsInForce* settings, const DaemonFacts& facts, base::UniqueFd listener,
       os::EventLoop* loop, Hub* hub, TenantLog* log, const Clients* clients,
@@ -45,14 +45,14 @@ class RpcServer {
 
   // Health checks answer NOT_SERVING from now on.
   void Drain() { draining_.store(true); }
-  // Takes no more connections, ends calls that are still running after `patience`, and gives up
-  // those whose work goes on. That work is waited for by the destructor. No other thread may use
-  // the event loop meanwhile. False where gRPC does not end within two seconds: then the server,
-  // and all that was pointed to, must never be destroyed.
+  // Takes no more connections, ends calls that still run after `patience`, and gives up those whose
+  // work goes on. The destructor waits for that work. No other thread may use the event loop
+  // meanwhile. False: gRPC has not ended within two seconds. Then the server, and everything
+  // pointed to, must never be destroyed.
   bool Shutdown(absl::Duration patience);
 
-  // Lets calls go on whose turn has come, cancels those that take too long, forgets tenants who
-  // have gone.
+  // Continues calls whose time has come, cancels those that take too long, and deletes tenants
+  // without connections and calls.
   void Expire(int64_t now_nanoseconds);
   std::optional<int64_t> NextDeadline() const;
 
@@ -66,9 +66,9 @@ class RpcServer {
   void AddHealth();
   int64_t NextTick() const;
   void OnConnection(base::UniqueFd connection);
-  // Null where there are too many already; never for the operator.
+  // Null: there are too many tenants (never for the operator), or gRPC did not start a server.
   Tenant* FindOrStart(const Identity& identity);
-  // Why the newest connection cannot be served; OK where it can. A null `tenant` has no server yet.
+  // Why the newest connection cannot be served; OK: it can be. A null `tenant` has no server.
   absl::Status CheckRate(const Identity& identity);
   absl::Status CheckDescriptors(const base::UniqueFd& newest, const Identity& identity);
   absl::Status CheckLimits(const std::string& name, Tenant* tenant);
@@ -85,8 +85,8 @@ class RpcServer {
   // Serves nobody. gRPC makes its event engine with the first server and ends it with the last. It
   // aborts the process where there is no descriptor for another engine, so one server always lives.
   std::unique_ptr<Tenant> keeper_;
-  core::TenantRates connections_{core::Rate{}};  // by name, the operator's apart
-  // By name, and whether it may see all: root in a container of its own may have root's name.
+  core::TenantRates connections_{core::Rate{}};  // by name, operators apart
+  // By name, and whether it is an operator: root in a container of its own may have root's name.
   std::map<std::pair<std::string, bool>, std::unique_ptr<Tenant>> tenants_;
   std::unique_ptr<os::Acceptor> acceptor_;
   int64_t last_tick_ = 0;

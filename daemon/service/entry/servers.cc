@@ -18,7 +18,7 @@ constexpr absl::Duration kShutdownPatience = absl::Milliseconds(100);
 
 absl::Status Servers::OpenMetrics(const config::Settings& settings, bool is_private,
                                   SocketFiles* files) {
-  // Whoever starts a private daemon does not know of the metrics, unless it asks for more.
+  // A private daemon serves metrics only if its settings ask for them.
   if (is_private && settings.metrics_built_in) return absl::OkStatus();
   GEMINID_RETURN_IF_ERROR(files->AddMetricsSocket());
   GEMINID_ASSIGN_OR_RETURN(

@@ -24,7 +24,7 @@ namespace geminid::service {
 
 class Servers {
  public:
-  // What the servers serve with; all outlives them.
+  // What the servers use; all of it must outlive them.
   struct Of {
     const SettingsInForce* in_force = nullptr;
     os::EventLoop* loop = nullptr;  // the sessions'
@@ -37,7 +37,7 @@ class Servers {
 
   // Before OpenEntrance. A private daemon has metrics only where its settings ask for them.
   absl::Status OpenMetrics(const config::Settings& settings, bool is_private, SocketFiles* files);
-  // By the listeners of `options`, if there are any. Last: who can attach can do everything.
+  // With the listeners of `options`, if any. Call it last: a client that can attach can do all.
   absl::Status OpenEntrance(const config::Settings& settings, const SocketFiles& files,
                             DaemonOptions* options);
 
@@ -45,8 +45,8 @@ class Servers {
   std::string metrics_address() const { return observer_ == nullptr ? "" : observer_->address(); }
   bool has_control() const { return rpc_ != nullptr; }
 
-  // Takes no more connections and ends the calls. False where some calls do not end: then neither
-  // this nor what it serves with may ever be destroyed.
+  // Takes no more connections and ends the calls. False: some calls do not end. Then neither this
+  // object nor anything in `Of` may ever be destroyed.
   bool Stop();
 
  private:

@@ -19,10 +19,10 @@
 namespace geminid::service {
 namespace {
 
-// root's daemon is everybody's, as far as the modes of its sockets go.
+// A daemon of root serves everybody, as far as the modes of its sockets go.
 constexpr mode_t kSharedFolderMode = 0755;
 constexpr mode_t kFolderMode = 0700;
-// What the client library calls it.
+// The client library's name for it.
 constexpr char kStarterLog[] = "geminid.log";
 
 absl::Status MakeFolder(const std::string& socket) {
@@ -52,7 +52,7 @@ absl::StatusOr<SocketFiles> SocketFiles::Acquire(const std::string& socket,
                                                  const DaemonOptions& options) {
   GEMINID_RETURN_IF_ERROR(MakeFolder(socket));
   WarnOfSharedFolder(socket);
-  // Before anything is bound: a second gRPC server would take the socket over without a word.
+  // Before anything is bound: a second gRPC server would take the socket over silently.
   GEMINID_ASSIGN_OR_RETURN(os::FileLock lock,
                            os::FileLock::Acquire(absl::StrCat(socket, shm::kLockSuffix)));
   SocketFiles files(socket, options, std::move(lock));
@@ -91,7 +91,7 @@ void SocketFiles::Release(const Ends& ends) {
     std::filesystem::remove(absl::StrCat(socket_, shm::kAttachSuffix), ignored);
   }
   if (!metrics_socket_.empty()) std::filesystem::remove(metrics_socket_, ignored);
-  // Its listener may live a little longer, but nobody is to meet it.
+  // geminid-holder may listen a little longer, but nobody should connect to it.
   if (ends.holder) std::filesystem::remove(absl::StrCat(socket_, shm::kHolderSuffix), ignored);
   if (is_private_ && ends.sessions) {
     // The lock file of a shared socket stays: removing it would let two daemons lock two files of
@@ -102,7 +102,7 @@ void SocketFiles::Release(const Ends& ends) {
   lock_.reset();
 }
 
-// Nothing else is removed of a folder that somebody named on the command line.
+// Removes the log and the empty folder alone: a user may have named the folder.
 void SocketFiles::RemoveStartersFolder() const {
   const std::filesystem::path folder = std::filesystem::path(socket_).parent_path();
   const std::filesystem::path log = folder / kStarterLog;

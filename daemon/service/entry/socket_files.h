@@ -15,9 +15,9 @@ namespace geminid::service {
 
 class SocketFiles {
  public:
-  // Makes the folder where there is none, as for /run/geminid without a service manager: for the
-  // daemon's user alone (0700), or for everybody (0755) where that is root. Logs a warning where
-  // other users could replace the sockets. UNAVAILABLE when another daemon has the socket.
+  // Makes the folder if it is missing, as /run/geminid is without a service manager: for the
+  // daemon's user alone (0700), or for everybody (0755) if that user is root. Logs a warning if
+  // other users could replace the sockets. UNAVAILABLE: another daemon has the socket.
   static absl::StatusOr<SocketFiles> Acquire(const std::string& socket,
                                              const DaemonOptions& options);
 
@@ -34,14 +34,14 @@ class SocketFiles {
   struct Ends {
     bool control = false;   // the control socket was opened
     bool holder = false;    // geminid-holder's socket is not needed any more
-    bool sessions = false;  // no daemon comes that goes on with them
+    bool sessions = false;  // no later daemon continues them
   };
   // Removes what the daemon made, and lets others have the socket.
   void Release(const Ends& ends);
 
  private:
   SocketFiles(std::string socket, const DaemonOptions& options, os::FileLock lock);
-  // Where the listeners are handed over there is nothing to free.
+  // Frees no path if both listeners were handed over. FAILED_PRECONDITION: only one of them was.
   absl::Status FreePaths(const DaemonOptions& options) const;
   void RemoveStartersFolder() const;
 

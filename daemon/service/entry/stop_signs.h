@@ -1,6 +1,6 @@
 // Watches for signals, for the end of the daemon's terminal, and for the end of the process that a
-// private daemon belongs to. Each of them ends the daemon, but for SIGHUP, which reads the settings
-// again.
+// private daemon belongs to. Each of them ends the daemon, except SIGHUP, which makes it read its
+// settings again.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_STOP_SIGNS_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_STOP_SIGNS_H_
 
@@ -19,7 +19,7 @@ namespace geminid::service {
 // Belongs to the event loop's thread.
 class StopSigns {
  public:
-  // All outlive it. A sign sets `vitals->stopping`; SIGHUP calls `reload`.
+  // All arguments must outlive it. A sign sets `vitals->stopping`; SIGHUP calls `reload`.
   StopSigns(const DaemonOptions* options, os::EventLoop* loop, Vitals* vitals,
             std::function<void()> reload)
       : options_(options), loop_(loop), vitals_(vitals), reload_(std::move(reload)) {}

@@ -14,7 +14,7 @@ class Watchdog {
  public:
   // Asks the environment whether systemd watches (WatchdogSec=). `vitals` outlives it.
   explicit Watchdog(const Vitals* vitals);
-  // Of so long a pause between two messages; 0: systemd does not watch.
+  // With this pause between two messages; 0: systemd does not watch.
   Watchdog(const Vitals* vitals, int64_t pause_nanoseconds)
       : vitals_(vitals), pause_nanoseconds_(pause_nanoseconds) {}
 
@@ -22,7 +22,7 @@ class Watchdog {
   bool IsToBeFed(int64_t now_nanoseconds);
   // Sends the message, if it is due.
   void Feed();
-  // When it is due next.
+  // When the next message is due.
   std::optional<int64_t> NextDeadline() const;
 
  private:

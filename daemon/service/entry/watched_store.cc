@@ -29,7 +29,7 @@ void WatchedStore::WatchAgain() {
 void WatchedStore::OnEnd() {
   loop_->Unwatch(watch_);
   if (vitals_->stopping.load()) return;
-  // One that cannot live is not started for ever.
+  // A holder that always exits is not started for ever.
   absl::Status renewed = ++renewals_ <= kMostRenewals
                              ? store_->Renew()
                              : absl::UnavailableError("geminid-holder exited too often");

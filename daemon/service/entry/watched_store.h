@@ -1,5 +1,5 @@
-// The descriptor store, in which the next daemon finds the sessions of this one, and whether it is
-// still there. When geminid-holder has exited, the daemon starts another one and fills it again.
+// The descriptor store, in which the next daemon finds this one's sessions, watched: when
+// geminid-holder has exited, the daemon starts another one and fills it again.
 #ifndef GEMINID_DAEMON_SERVICE_ENTRY_WATCHED_STORE_H_
 #define GEMINID_DAEMON_SERVICE_ENTRY_WATCHED_STORE_H_
 
@@ -22,7 +22,7 @@ class WatchedStore {
       : store_(std::move(store)), loop_(loop), vitals_(vitals) {}
 
   holder::DescriptorStore* get() const { return store_.get(); }
-  // Watches it from now on. `refill` is called once there is another one, which is empty.
+  // Watches the store from now on. `refill` is called once an empty one has replaced it.
   void Watch(std::function<void()> refill);
 
  private:

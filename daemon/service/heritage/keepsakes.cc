@@ -30,11 +30,11 @@ std::optional<uint64_t> NumberAfter(std::string_view text, std::string_view pref
 }
 
 using Kinds = std::map<std::string, base::UniqueFd>;
-// Of each session, what each of its clients had.
+// The descriptors of each client of each session.
 using Clients = std::map<shm::SessionId, std::map<uint64_t, Kinds>>;
 using Plans = std::map<uint64_t, std::map<uint64_t, base::UniqueFd>>;  // by client and number
 
-// The kind, and whose it is; nothing: it is none.
+// The kind and the client of a name; nullopt: it is not the name of a kind.
 std::optional<std::pair<std::string, uint64_t>> SplitKind(const std::string& what) {
   const std::string kind = what.substr(0, what.find('.'));
   if (std::ranges::none_of(kKinds, [&](const char* known) { return kind == known; })) return {};
@@ -49,7 +49,7 @@ struct PlanPlace {
   uint64_t client = 0;
 };
 
-// "plan3.2": the third of client 2; nothing: it is none.
+// "plan3.2" is plan 3 of the session's third client, number 2; nullopt: the name is no plan's.
 std::optional<PlanPlace> SplitPlan(const std::string& what) {
   const std::string plan = what.substr(0, what.find('.'));
   const std::optional<uint64_t> number = NumberAfter(plan, kPlan);
@@ -60,8 +60,8 @@ std::optional<PlanPlace> SplitPlan(const std::string& what) {
   return PlanPlace{*number, *client};
 }
 
-// Of the newest client that has them all, or else of the newest. The commit segment is the first
-// client's by its name, and everybody's.
+// Chooses the newest client that has all kinds, or else the newest. The commit segment has the
+// first client's name, and belongs to all clients.
 void ChooseClient(shm::SessionId session, std::map<uint64_t, Kinds>* clients, Keepsakes* sorted) {
   base::UniqueFd commit = std::move((*clients)[0][kKeptCommit]);
   (*clients)[0].erase(kKeptCommit);
@@ -84,7 +84,7 @@ void ChooseClient(shm::SessionId session, std::map<uint64_t, Kinds>* clients, Ke
   if (commit.valid()) of.kinds[kKeptCommit] = std::move(commit);
 }
 
-// Those of the chosen client.
+// Takes the plans of the chosen client.
 void ChoosePlans(shm::SessionId session, Plans* plans, Keepsakes* sorted) {
   Keepsakes::OfSession& of = sorted->sessions[session];
   for (auto& [client, numbers] : *plans) {

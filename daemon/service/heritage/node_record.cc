@@ -18,8 +18,8 @@ struct NodeRecord::Layout {
   uint64_t host_capacity_bytes;
   uint64_t device_capacity_bytes[shm::kMaxDevices];
   std::atomic<uint64_t> drained;  // 1: by the operator
-  // 1: the last daemon, and the next one has not seen it yet. Zero where an older release wrote
-  // this.
+  // 1: the last daemon crashed, and the next one has not seen that yet. Zero if an older release
+  // wrote this record.
   std::atomic<uint64_t> crashed;
 };
 

@@ -17,21 +17,21 @@ namespace geminid::service {
 
 class NodeRecord {
  public:
-  // A record that is not there: notes nothing.
+  // An absent record: notes nothing.
   NodeRecord() = default;
-  // Of this daemon's capacities.
+  // A new record with this daemon's capacities.
   static absl::StatusOr<NodeRecord> Create(const core::EngineOptions& engine);
-  // The one that an earlier daemon wrote into `fd`; one that is not there where `fd` is invalid or
-  // another release wrote it. `fd` stays with the caller until Own().
+  // The record that an earlier daemon wrote into `fd`; absent if `fd` is invalid or another release
+  // wrote it. The caller owns `fd` until Own().
   static absl::StatusOr<NodeRecord> Open(const base::UniqueFd& fd);
   void Own(base::UniqueFd fd) { fd_ = std::move(fd); }
 
-  // Nobody chose these capacities: those of the earlier daemon take their place. After a restart
-  // the machine would say that it has less.
+  // Put the earlier daemon's capacities in the place of defaults, which nobody chose. After a
+  // restart the machine would report less memory.
   void ReplaceHostCapacity(core::EngineOptions* engine) const;
   void ReplaceDeviceCapacities(core::EngineOptions* engine) const;
 
-  // Whether the earlier daemon ended by its own fault. From now on the note is this daemon's.
+  // Whether the earlier daemon crashed. From now on the note is this daemon's.
   bool TakeCrashNote();
 
   bool IsDrained() const;
@@ -43,7 +43,7 @@ class NodeRecord {
   struct Layout;
 
   explicit NodeRecord(base::Mapping memory) : memory_(std::move(memory)) {}
-  Layout* layout() const { return reinterpret_cast<Layout*>(memory_.data()); }  // null: not there
+  Layout* layout() const { return reinterpret_cast<Layout*>(memory_.data()); }  // null: absent
 
   base::UniqueFd fd_;
   base::Mapping memory_;

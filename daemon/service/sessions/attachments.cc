@@ -32,7 +32,7 @@ absl::StatusOr<SessionPtr> Attachments::Open(const core::SessionSpec& spec, os::
     return replacements_.Reopen(locked, *kept, spec, std::move(peer), std::move(socket), &garbage);
   }();
   if (session.ok()) session = Store(*std::move(session));
-  reclaimer_->DestroyLater(std::move(garbage));  // what a replaced client left is kept until then
+  reclaimer_->DestroyLater(std::move(garbage));  // only now: the new client's entries are stored
   return session;
 }
 
@@ -40,7 +40,7 @@ absl::StatusOr<SessionPtr> Attachments::Store(SessionPtr session) {
   const uint64_t refills = store_->refills();
   store_->PutSession(*session);
   if (store_->refills() != refills) store_->PutSession(*session);
-  SessionPtr now;  // null: it ended meanwhile, for good, and perhaps before all of it was stored
+  SessionPtr now;  // null: it ended for good meanwhile, perhaps before all of it was stored
   bool ended = false;
   {
     const Locked locked = table_->Lock();
@@ -99,7 +99,7 @@ absl::StatusOr<SessionPtr> Attachments::Authenticate(const std::string& token_he
   if (!FromHex(token_hex, &token)) return refused;
   const Locked locked = table_->Lock();
   SessionPtr match;
-  // All of them, so that the time says nothing about which one was near.
+  // Compares with all tokens, so that the time does not tell which one was near.
   for (const auto& [id, session] : locked.sessions()) {
     if (ConstantTimeEqual(session->token(), token) && !session->ended()) match = session;
   }

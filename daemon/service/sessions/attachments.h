@@ -19,7 +19,7 @@ namespace geminid::service {
 // Thread-safe.
 class Attachments {
  public:
-  // All outlive it. `gpus` may be null: then no device is a GPU.
+  // All arguments must outlive it. `gpus` may be null: then no device is a GPU.
   Attachments(gpus::Gpus* gpus, InFlight* in_flight, SessionTable* table, SessionStore* store,
               SessionPlans* plans, SessionEnds* ends, Reclaimer* reclaimer)
       : gpus_(gpus),
@@ -43,7 +43,7 @@ class Attachments {
   absl::StatusOr<SessionPtr> MakeSession(const Locked& locked, shm::SessionId id,
                                          const core::SessionSpec& spec, os::Peer peer,
                                          base::UniqueFd socket);
-  // Puts the session into the store, once the mutex is free.
+  // Puts the session into the store; to be called without the mutex.
   absl::StatusOr<SessionPtr> Store(SessionPtr session);
 
   gpus::Gpus* const gpus_;

@@ -46,7 +46,7 @@ absl::StatusOr<std::shared_ptr<ClientSession>> ClientSession::Adopt(
   GEMINID_ASSIGN_OR_RETURN(
       base::Mapping books,
       base::Mapping::Map(fd(kKeptBooks), base::RoundUpToPage(core::SessionBooks::Bytes())));
-  // The last of what can fail: it takes its descriptors.
+  // The last step that can fail, because it takes its descriptors.
   GEMINID_ASSIGN_OR_RETURN(memory::SessionSegments segments,
                            memory::SessionSegments::Adopt(
                                facts.id, std::move(fd(kKeptState)), std::move(fd(kKeptClient)),
@@ -73,7 +73,7 @@ std::vector<std::pair<std::string, int>> ClientSession::Keepsakes() const {
       named(kKeptClientEvent, client_event_.ours),      named(kKeptSocket, *socket_)};
   if (kept_plan != nullptr)
     kept.emplace_back(PlanName(id_, kept_plan_number, which_client), kept_plan->fd().get());
-  // The books last: without them the others are nobody's.
+  // The books last: without them the other descriptors belong to no session.
   kept.push_back(named(kKeptBooks, books_fd_));
   return kept;
 }
@@ -97,7 +97,7 @@ ClientSession::ClientSession(shm::SessionId id, const core::SessionSpec& spec,
       in_flight_(in_flight),
       rings_(segments_) {}
 
-// What the client has taken is counted no more, and its socket closes.
+// Descriptors that the client has taken are no longer counted, and its socket closes.
 ClientSession::~ClientSession() { (void)in_flight_->Count(spec_.tenant); }
 
 absl::Status ClientSession::SendWelcome(uint64_t daemon_epoch) const {

@@ -1,5 +1,5 @@
-// One attached client process, a rank of a job: its shared memory, descriptors and rings. How much
-// memory it is charged for is the engine's.
+// One attached client process, a rank of a job: its shared memory, descriptors and rings. The
+// engine knows how much memory it is charged for.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_CLIENT_SESSION_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_CLIENT_SESSION_H_
 
@@ -34,7 +34,7 @@
 
 namespace geminid::service {
 
-// The counters a client keeps about itself, each read once. Only ever shown: they may say anything.
+// A client's counters about itself, each read once. They may have any value: only display them.
 struct ClientNumbers {
   std::array<uint64_t, shm::kStallCauses> stall_nanoseconds{};
   uint64_t queued_nanoseconds = 0;
@@ -49,18 +49,18 @@ struct PlanNumbers {
   uint64_t transfer_bytes_lower_bound = 0;
 };
 
-// Shared: calls in progress and the event loop keep it alive after the session has ended.
-// What is marked so is guarded by the mutex of the SessionTable; the rest never changes.
+// Shared: calls in progress and the event loop keep it alive after the session has ended. The mutex
+// of the SessionTable guards the members in the section below; the others never change.
 class ClientSession : public Sleeper, public std::enable_shared_from_this<ClientSession> {
  public:
-  // `socket` is the attach connection, `in_flight` outlives the session. Creates the segments, the
-  // two events and the token. `commit`: the segment of a predecessor's, if it has one.
+  // `socket` is the attach connection, `in_flight` outlives the session. Creates segments, both
+  // events and the token. `commit`: the commit segment of the previous client, if there was one.
   static absl::StatusOr<std::shared_ptr<ClientSession>> Create(
       shm::SessionId id, uint64_t daemon_epoch, const core::SessionSpec& spec,
       const core::DeviceDescription& device, os::Peer peer, base::UniqueFd socket,
       InFlight* in_flight, base::UniqueFd commit = base::UniqueFd());
-  // The same session again, for a client that need not know, of the descriptors in `kept`, which
-  // has all kinds. On an error they are all there still, and RESOURCE_EXHAUSTED may pass.
+  // Rebuilds an earlier daemon's session from the descriptors in `kept`, which has all kinds; its
+  // client need not notice. On an error `kept` still has them all. RESOURCE_EXHAUSTED may pass.
   static absl::StatusOr<std::shared_ptr<ClientSession>> Adopt(const core::SessionFacts& facts,
                                                               uint64_t daemon_epoch,
                                                               const core::DeviceDescription& device,
@@ -72,32 +72,32 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   const core::SessionSpec& spec() const { return spec_; }
   const core::DeviceDescription& device() const { return device_; }
   const Token& token() const { return token_; }
-  // For how long there has been this client.
+  // How long this client has been attached.
   int64_t AgeNanoseconds() const { return os::MonotonicNanoseconds() - opened_nanoseconds_; }
   const base::UniqueFd& socket() const { return *socket_; }
   const base::UniqueFd& pidfd() const { return peer_.pidfd; }
-  // Its flags are the client's as well as ours, so it is never read or written here: watched for
-  // its edges, each write of the client is one.
+  // The client shares the flags of its file description, so the daemon never reads or writes it.
+  // The daemon watches it for edges: each write of the client is one.
   const base::UniqueFd& daemon_event() const { return daemon_event_; }
   const memory::SessionSegments& segments() const { return segments_; }
-  // Zero when the session is new: for core::SessionBooks.
+  // For core::SessionBooks. Zero when the session is new.
   std::span<std::byte> books_memory() const { return {books_.data(), books_.bytes()}; }
-  // All that a successor of the daemon needs, by name: to be kept from now on.
+  // All descriptors that the next daemon needs, by their names in the store.
   std::vector<std::pair<std::string, int>> Keepsakes() const;
 
   const std::string& tenant() const override { return spec_.tenant; }
-  // The client reads the end of its attach connection, although descriptors of it are still open.
+  // Wakes the client, and ends its attach connection as `end` says, even if others have it open.
   void Wake(End end) const override;
 
   // Sends the Welcome with its descriptors.
   absl::Status SendWelcome(uint64_t daemon_epoch) const;
-  // Sends one Memory message. Both never wait: RESOURCE_EXHAUSTED when the tenant's clients, and
-  // UNAVAILABLE when this one, have too much to read already.
+  // Sends one Memory message. Neither function waits. RESOURCE_EXHAUSTED: the tenant's clients have
+  // too much to read already. UNAVAILABLE: this client has.
   absl::Status SendMemory(const shm::Memory& message, const base::UniqueFd& fd) const;
 
   // --- under the table's mutex -------------------------------------------------------------------
   SessionRings& rings() { return rings_; }
-  // It said so: it must be woken for what was put into the ring before this call.
+  // Whether the client says that it sleeps: then wake it for responses put into the ring before.
   bool IsAsleep() const;
   // Asks the client to write the daemon's event from now on. False when a request is there already,
   // and the daemon stays awake.
@@ -107,25 +107,25 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
   void SetPhase(shm::Phase phase);
   ClientNumbers ReadNumbers() const;
 
-  // Its client has gone; its memory may be retained. For good, and as the engine has it: see
-  // SessionTable::Locked::Check.
+  // Its client has gone; its memory may be retained. Never becomes false again, and agrees with the
+  // engine: see SessionTable::Locked::Check.
   bool ended() const { return ended_; }
   void SetEnded() { ended_ = true; }
 
-  // How many the session had before: in the names of what is kept. Not changed once it is kept.
+  // How many clients the session had before: part of its names in the store. Fixed once stored.
   uint64_t which_client = 0;
   uint32_t successor = 0;  // see shm::Welcome
   std::map<shm::PoolId, memory::HostPool> pools;
   std::unique_ptr<memory::DeviceArena> arena;  // null: none
   PlanNumbers plan;
-  std::shared_ptr<const KeptPlan> kept_plan;  // null: there is none, or it is too large to keep
+  std::shared_ptr<const KeptPlan> kept_plan;  // null: there is none, or it is too large to store
   uint64_t kept_plan_number = 0;              // in its name
   uint64_t plans = 0;                         // the last number that was given
-  uint64_t plan_bytes = 0;  // of the plan and of what is kept of it, from the tenant's share
+  uint64_t plan_bytes = 0;  // of the plan and of its stored copy, from the tenant's share
   // -----------------------------------------------------------------------------------------------
 
-  // Held, and taken before the table's, while the newest plan takes the older one's place in the
-  // store.
+  // Held while the newest plan replaces the older one in the store. Taken before the table's
+  // mutex.
   std::mutex keeping_plan;
 
  private:
@@ -154,10 +154,10 @@ class ClientSession : public Sleeper, public std::enable_shared_from_this<Client
 
 using SessionPtr = std::shared_ptr<ClientSession>;
 
-// The session's books, before anything else is noted there.
+// Begins the session's books; to be called before anything else is written there.
 absl::StatusOr<core::SessionBooks> MakeBooks(const ClientSession& session, core::Time opened_at);
 
-// Tells the client in which phase its session is, and ends so much of its connection, soon.
+// Tells the client its session's phase, and soon ends its connection as `end` says.
 void Tell(const SessionPtr& session, shm::Phase phase, Sleeper::End end, Waker* waker);
 
 }  // namespace geminid::service

@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::Create(const HubOptions& options, Shor
 }
 
 NamedDescriptors Hub::NodeDescriptors() const {
-  // Nothing counts without a manifest: it comes last.
+  // The manifest comes last: without it nothing else counts.
   return {{kKeptNode, node_.fd().get()}, {kKeptManifest, table_.manifest_fd().get()}};
 }
 
@@ -77,7 +77,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::CreateNew(const HubOptions& options) {
   return hub;
 }
 
-// Of the manifest and the node's record. On an error nothing was taken from `kept`.
+// Adopts the manifest and the node's record. On an error nothing was taken from `kept`.
 absl::StatusOr<std::unique_ptr<Hub>> Hub::Adopt(const HubOptions& wanted, Keepsakes* kept) {
   HubOptions options = wanted;
   GEMINID_ASSIGN_OR_RETURN(NodeRecord node, NodeRecord::Open(kept->node));
@@ -87,7 +87,7 @@ absl::StatusOr<std::unique_ptr<Hub>> Hub::Adopt(const HubOptions& wanted, Keepsa
   GEMINID_RETURN_IF_ERROR(base::CheckSealed(kept->manifest, bytes));
   ManifestFile file;
   GEMINID_ASSIGN_OR_RETURN(file.memory, base::Mapping::Map(kept->manifest, bytes));
-  // What is taken over may be what ends this daemon, too.
+  // The state that is taken over may crash this daemon, too.
   const bool crashed = node.TakeCrashNote();
   GEMINID_ASSIGN_OR_RETURN(
       core::Manifest manifest,

@@ -1,13 +1,13 @@
-// The sessions of this node and everything that is done with them: the one door for the event loop,
-// the threads of gRPC and the metrics.
+// The sessions of this node and all operations on them: the only interface for the event loop, the
+// threads of gRPC and the metrics.
 //
 //   SessionTable   the sessions, the engine and the mutex over both
 //   Attachments    opens sessions; Replacements: for the replacement of a dead client
-//   SessionEnds    closes them; SessionJobs: those of a job, and what the operator asks of it
+//   SessionEnds    closes them; SessionJobs: operations on the sessions of a job
 //   SessionMemory  makes and frees chunks and arenas; Reclaimer: takes memory back
 //   SessionPlans   plans, by which the engine evicts
 //   RequestPump    the rings between daemon and clients
-//   SessionStore   what the next daemon finds; Restorer: what an earlier one left
+//   SessionStore   stores them for the next daemon; Restorer: adopts those of an earlier one
 //   Tally          counters for the metrics
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_HUB_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_HUB_H_
@@ -45,7 +45,7 @@
 
 namespace geminid::service {
 
-// What was counted of all sessions so far.
+// Counts over all sessions so far.
 struct HubNumbers {
   metrics::SessionCounters::Reading counted;  // of every session so far, the ended ones included
   metrics::TakeOverReading take_over;
@@ -61,29 +61,29 @@ class Hub {
   using EndedJob = service::EndedJob;
   using Pumped = service::Pumped;
 
-  // Takes over what an earlier daemon left in the store: see Restorer. What contradicts itself is
-  // given up, with an error in the log. On an error all stays as it is, for the next daemon.
-  // FAILED_PRECONDITION: another release left it, or the configuration gives less than sessions
-  // have. RESOURCE_EXHAUSTED: the system lacked memory, threads or descriptors for longer than
-  // `shortage` waits, or, where that is null, a Shortage of its own.
+  // Takes over the sessions that an earlier daemon left in the store: see Restorer. Contradictory
+  // ones are given up, with an error in the log. On an error all stays as it is, for the next
+  // daemon. FAILED_PRECONDITION: another release left them, or the configuration gives less than
+  // they have. RESOURCE_EXHAUSTED: the system lacked memory, threads or descriptors for longer than
+  // `shortage` waits; if that is null, a Shortage of its own.
   static absl::StatusOr<std::unique_ptr<Hub>> Create(const HubOptions& options,
                                                      Shortage* shortage = nullptr);
-  // Once what was taken over has not ended this daemon.
+  // To be called once the daemon has survived what it took over.
   void HasServed() { table_.Lock().engine().HasServed(); }
-  // Puts everything into the store again, which has lost it.
+  // Puts everything into the store again, after the store has lost it.
   void KeepAll();
 
   // --- sessions ----------------------------------------------------------------------------------
-  // Opens a session for whoever is at the other end of `socket`: the retained one of a dead client,
-  // if this is its replacement. UNAVAILABLE while that client lives. ABORTED: the session was ended
-  // meanwhile.
+  // Opens a session for the client at the other end of `socket`: the retained session of a dead
+  // client, if this is its replacement. UNAVAILABLE: that client lives. ABORTED: the session was
+  // ended meanwhile.
   absl::StatusOr<SessionPtr> Open(const core::SessionSpec& spec, os::Peer peer,
                                   base::UniqueFd socket) {
     return attachments_.Open(spec, std::move(peer), std::move(socket));
   }
-  // The client has been told: its session outlives the daemon from now on.
+  // The client has its Welcome: its session outlives the daemon from now on.
   void SetWelcomed(const SessionPtr& session) { attachments_.SetWelcomed(session); }
-  // Nothing where the session has ended before or a replacement has it.
+  // Does nothing if the session has ended before, or a replacement has it.
   [[nodiscard]] Closed Close(const SessionPtr& session, core::CloseReason reason) {
     return ends_.Close(session, reason);
   }
@@ -94,7 +94,7 @@ class Hub {
   }
   std::vector<SessionPtr> AllSessions();
   size_t AttachedSessions();
-  // Tells the client in which phase its session is, and ends so much of its connection, soon.
+  // Tells the client its session's phase, and soon ends its connection as `end` says.
   void Tell(const SessionPtr& session, shm::Phase phase, Sleeper::End end) {
     service::Tell(session, phase, end, &waker_);
   }
@@ -104,20 +104,20 @@ class Hub {
   void DestroyLater(Garbage garbage) { reclaimer_.DestroyLater(std::move(garbage)); }
 
   // --- memory: for gRPC threads; as long as it takes to populate the memory ----------------------
-  // `again`: the client asked an earlier daemon before, which may have done it, and heard nothing.
-  // `number`: of the allocation, as the client counts them.
+  // `again`: the client asked an earlier daemon before and got no answer; that daemon may have done
+  // it. `number`: the client's number of the allocation.
   absl::StatusOr<core::Allocation> Allocate(const SessionPtr& session,
                                             const std::vector<core::ChunkSpec>& specs,
                                             uint64_t number = 0, bool again = false) {
     return memory_.Allocate(session, specs, number, again);
   }
-  // None, where one of them may not be; but those before it, where the client begins to use one
-  // during the call.
+  // Frees none if one of them may not be freed. But if the client begins to use one during the
+  // call, those before it are freed.
   absl::Status Free(const SessionPtr& session, std::vector<shm::ChunkId> chunks,
                     bool again = false) {
     return memory_.Free(session, std::move(chunks), again);
   }
-  // Of what a dead client left to its replacement; see core::Engine.
+  // For memory that a dead client left to its replacement; see core::Engine.
   absl::StatusOr<core::Allocation> Claim(const SessionPtr& session,
                                          const std::vector<core::ChunkSpec>& specs,
                                          uint64_t number) {
@@ -137,7 +137,7 @@ class Hub {
   absl::StatusOr<uint64_t> HostShare(const SessionPtr& session) {
     return memory_.HostShare(session);
   }
-  // Ends calls that are populating memory, with CANCELLED. They stay ended.
+  // Ends calls that populate memory, now and from now on, with CANCELLED.
   void CancelPopulating() { memory_.CancelPopulating(); }
 
   // --- jobs --------------------------------------------------------------------------------------
@@ -146,22 +146,22 @@ class Hub {
                                           const core::RankAsk& ask, uint32_t weight) {
     return jobs_.Admit(session, run, ask, weight);
   }
-  // It stays so for the next daemon.
+  // The next daemon is drained, too.
   void Drain(bool drained) { jobs_.Drain(drained); }
-  // All jobs of that name; how many. NOT_FOUND, or FAILED_PRECONDITION where they cannot yield.
+  // For all jobs of that name; returns how many. NOT_FOUND. FAILED_PRECONDITION: they cannot yield.
   absl::StatusOr<uint32_t> HoldJobs(const std::string& tenant, const std::string& job, bool hold) {
     return jobs_.Hold(tenant, job, hold);
   }
-  // All sessions of that name, of one run of it where `run` names one. Those whose clients live are
-  // told so, and end with them; `now`: at once.
+  // Ends all sessions of that job, or of one run if `run` names one. Live clients are told, and
+  // their sessions end with them; `now`: at once.
   absl::StatusOr<EndedJob> EndJob(const std::string& tenant, const std::string& job,
                                   const std::string& run, bool now) {
     return jobs_.End(tenant, job, run, now);
   }
 
   // --- plans -------------------------------------------------------------------------------------
-  // `plan`, and what it was made from: kept where there is room, for the next daemon and for
-  // people. RESOURCE_EXHAUSTED when there is none for `table`, which evictions go by.
+  // Evictions follow `table` from now on. `trace` and `plan` are stored if there is room, for the
+  // next daemon and for people. RESOURCE_EXHAUSTED: there is no room for `table`.
   absl::Status SetPlan(const SessionPtr& session, const core::NextUseTable& table,
                        const v1::Trace& trace, const v1::Plan& plan) {
     return plans_.Set(session, table, trace, plan);
@@ -180,7 +180,7 @@ class Hub {
     return read(static_cast<const core::Engine&>(locked.engine()),
                 static_cast<const Sessions&>(locked.sessions()));
   }
-  // The same with the numbers of that moment, for the metrics.
+  // The same, with the metrics' numbers of that moment.
   template <typename Read>
   auto Observe(Read read) {
     const SessionTable::Locked locked = table_.Lock();
@@ -219,7 +219,7 @@ class Hub {
   SessionStore store_;
   Tally tally_;
   SessionPlans plans_;
-  Reclaimer reclaimer_;  // its thread uses those before it
+  Reclaimer reclaimer_;  // its thread uses the members before it
   SessionEnds ends_;
   Attachments attachments_;
   SessionMemory memory_;

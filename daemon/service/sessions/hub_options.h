@@ -1,4 +1,4 @@
-// What a Hub is made with.
+// The options of a Hub.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_HUB_OPTIONS_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_HUB_OPTIONS_H_
 
@@ -17,17 +17,17 @@ namespace geminid::service {
 
 struct HubOptions {
   core::EngineOptions engine;
-  gpus::Gpus* gpus = nullptr;  // outlives the hub; null: no device is one
-  // Nobody chose them: an earlier daemon's are as good.
+  gpus::Gpus* gpus = nullptr;  // outlives the hub; null: no device is a GPU
+  // Capacities that nobody chose: an earlier daemon's may replace them.
   bool host_capacity_is_default = false;
   bool device_capacities_are_default = false;
-  // Where the next daemon finds what it needs; null: sessions end with the daemon. Outlives the
+  // The descriptor store, for the next daemon; null: sessions end with the daemon. Outlives the
   // hub.
   holder::DescriptorStore* store = nullptr;
   Limits* limits = nullptr;  // outlives the hub
   os::Machine machine;
   const os::Numa* numa = &os::SystemNuma();        // outlives the hub
-  uint32_t chunk_records = 4 * shm::kMaxChunks;    // of all sessions: 64 bytes each
+  uint32_t chunk_records = 4 * shm::kMaxChunks;    // of all sessions: 128 bytes each
   uint64_t plan_memory_bytes = uint64_t{1} << 30;  // for plans and traces, of all sessions
   bool huge_pages = false;
   memory::Backing arena_backing = memory::Backing::kPopulated;

@@ -1,13 +1,13 @@
-// A session's plan and what it was made from, as they are kept: for the daemon's successor, and for
-// whoever asks to see them.
+// A session's plan and the trace that it was made from, stored for the next daemon and for people
+// who ask to see them.
 //
 //   +----------------+-------------+------------+
 //   | KeptPlanHeader | v1.Trace    | v1.Plan    |
 //   | 48 B           | trace_bytes | plan_bytes |
 //   +----------------+-------------+------------+
 //
-// A file in memory that is written once and then sealed, so whoever reads it sees one plan as a
-// whole. It is given to the store when it is complete: there is no half of one.
+// A memfd that is written once and then sealed, so every reader sees one whole plan. It enters the
+// store only when it is complete.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_KEPT_PLAN_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_KEPT_PLAN_H_
 
@@ -24,7 +24,7 @@ namespace geminid::service {
 
 inline constexpr uint32_t kKeptPlanMagic = 0x4e4c5047;  // "GPLN"
 inline constexpr uint32_t kKeptPlanVersion = 1;
-// A plan is kept if the message of its trace is no larger.
+// A plan is stored if the message of its trace is no larger.
 inline constexpr uint64_t kMaxKeptTraceBytes = uint64_t{16} << 20;
 
 struct KeptPlanHeader {
@@ -49,12 +49,12 @@ class KeptPlan {
   // RESOURCE_EXHAUSTED when the trace is larger than kMaxKeptTraceBytes, or there is no memory.
   static absl::StatusOr<KeptPlan> Create(shm::SessionId session, const v1::Trace& trace,
                                          const v1::Plan& plan);
-  // What an earlier daemon kept. Read() says whether it is any good.
+  // A plan that an earlier daemon stored. Read() says whether it is sound.
   static absl::StatusOr<KeptPlan> Adopt(base::UniqueFd fd);
 
-  // FAILED_PRECONDITION when another release wrote it; DATA_LOSS when it is damaged, another
-  // session's, or contradicts itself. What it returns has passed ValidateTrace, names no chunk or
-  // moment that the trace lacks, and is the plan of this trace.
+  // FAILED_PRECONDITION: another release wrote it. DATA_LOSS: it is damaged, another session's, or
+  // contradicts itself. The contents have passed ValidateTrace, name no chunk or moment that the
+  // trace lacks, and belong together.
   absl::StatusOr<Contents> Read(shm::SessionId session) const;
 
   const base::UniqueFd& fd() const { return fd_; }

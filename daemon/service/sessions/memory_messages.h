@@ -21,8 +21,8 @@ struct MemoryToPass {
 MemoryToPass PoolToPass(shm::PoolId id, const memory::HostPool& pool);
 // The slabs in order.
 std::vector<MemoryToPass> ArenaToPass(const memory::DeviceArena& arena);
-// Takes as long as the client likes, so call it without the mutex of the table. RESOURCE_EXHAUSTED
-// where a descriptor is missing; see ClientSession::SendMemory for the others.
+// The client can make it last, so call it without the mutex of the table. RESOURCE_EXHAUSTED: a
+// descriptor is missing; see ClientSession::SendMemory for other errors.
 absl::Status Pass(const ClientSession& session, std::span<const MemoryToPass> memory);
 
 }  // namespace geminid::service

@@ -1,4 +1,4 @@
-// The time that the engine and the turns of the waker are given.
+// The clock of the engine and of the waker.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_NOW_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_NOW_H_
 

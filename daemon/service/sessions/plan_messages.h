@@ -1,4 +1,4 @@
-// Traces and plans: between the messages of the wire and the values of the planner.
+// Converts traces and plans between messages of the wire and values of the planner.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_PLAN_MESSAGES_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_PLAN_MESSAGES_H_
 
@@ -12,8 +12,8 @@ namespace geminid::service {
 
 absl::StatusOr<planner::PlannerOptions> OptionsOf(const v1::MakePlanRequest& request);
 v1::Plan ToMessage(const planner::Trace& trace, const planner::Plan& plan);
-// What is in the message: without options, residencies and the order of loads by deadline. Causes
-// of stalls that are none become kLink.
+// The plan in the message, without options, residencies and the order of loads by deadline. Unknown
+// causes of stalls become kLink.
 planner::Plan PlanFromMessage(const v1::Plan& message);
 
 // When each chunk is used, for the choice of what to evict.

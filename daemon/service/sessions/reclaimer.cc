@@ -13,7 +13,7 @@
 namespace geminid::service {
 namespace {
 
-// About twenty microseconds.
+// A slice takes about twenty microseconds.
 constexpr size_t kChunksInASlice = 16;
 
 }  // namespace
@@ -32,7 +32,7 @@ void Reclaimer::Collect(const SessionTable::Locked& locked, const core::Releases
     if (session == nullptr || session->arena == nullptr) continue;
     Garbage::Arena arena = {.memory = std::move(session->arena), .holder = {}};
     const base::UniqueFd& pidfd = session->pidfd();
-    // Without another descriptor the memory counts as free as soon as its client has said goodbye.
+    // If no descriptor is left, the memory is taken back without waiting for the process.
     if (died && pidfd.valid()) {
       arena.holder = base::UniqueFd(::fcntl(pidfd.get(), F_DUPFD_CLOEXEC, 0));
     }
@@ -65,7 +65,7 @@ void Reclaimer::FinishClosing(Garbage* garbage) {
   }
 }
 
-// Ends the charges once all of the memory is back, whoever says that last.
+// Ends the charges once all of the memory is back, in whichever order the parts come.
 class Reclaimer::Return {
  public:
   Return(SessionTable* table, std::vector<core::ChargeId> charges)
@@ -74,7 +74,7 @@ class Reclaimer::Return {
   void Await() { ++left_; }
   void Came(const absl::Status& status) {
     if (!status.ok()) {
-      // The clients may hold it as long as they like: it stays charged.
+      // Clients may hold the memory for as long as they like, so it stays charged.
       os::Log(os::LogLevel::kError, "memory could not be taken back",
               {{"error", std::string(status.message())}});
       whole_.store(false);

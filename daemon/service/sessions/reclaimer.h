@@ -20,7 +20,7 @@ namespace geminid::service {
 // Thread-safe.
 class Reclaimer {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   Reclaimer(SessionTable* table, SessionStore* store, SessionPlans* plans, Tally* tally)
       : table_(table),
         store_(store),
@@ -34,8 +34,8 @@ class Reclaimer {
   void Collect(const SessionTable::Locked& locked, const core::Releases& releases, bool died,
                Garbage* garbage);
 
-  // Closes what is left of the sessions in garbage->closing, slice by slice, and adds what they
-  // had.
+  // Closes the rest of the sessions in garbage->closing, slice by slice, and adds their memory to
+  // `*garbage`.
   void FinishClosing(Garbage* garbage);
 
   // Finishes closing, takes the memory back from whoever still holds it, and only then ends its

@@ -1,4 +1,4 @@
-// What clients say of the host memory that their GPUs' drivers page-lock.
+// Clients' reports of the host memory that their GPUs' drivers page-lock.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_REGISTRATIONS_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_REGISTRATIONS_H_
 
@@ -9,8 +9,8 @@
 
 namespace geminid::service {
 
-// Nothing where no memory was given to be registered, or the client has gone: what its memory says
-// is old then. Under the hub's mutex.
+// Nullopt: no memory was given to be registered, or the client has gone and its report is outdated.
+// To be called under the hub's mutex.
 inline std::optional<shm::HostRegistration> RegistrationOf(const ClientSession& session) {
   if (session.ended()) return std::nullopt;
   const shm::HostRegistration registration =

@@ -13,7 +13,7 @@
 namespace geminid::service {
 namespace {
 
-// Its process has ended, or has closed its connection; nobody may have noticed yet.
+// The client's process has ended or closed its connection; perhaps nobody has noticed yet.
 bool HasGone(const ClientSession& session) {
   pollfd signs[] = {{session.pidfd().get(), POLLIN, 0}, {session.socket().get(), POLLRDHUP, 0}};
   return ::poll(signs, std::size(signs), 0) > 0;
@@ -32,7 +32,7 @@ absl::Status Replacements::CloseDead(const Locked& locked, const core::SessionSp
           "rank ", spec.rank, " of run ", spec.run, " of job ", spec.job, " is process ",
           session->spec().pid, ", which lives; end it first, or give this run another name"));
     }
-    // It may end for good, and then it is nowhere any more: look no further.
+    // The session may end for good, and leave the table: look no further.
     ends_->Close(locked, SessionPtr(session), core::CloseReason::kDied, garbage);
     return absl::OkStatus();
   }
@@ -44,7 +44,7 @@ absl::StatusOr<SessionPtr> Replacements::Reopen(const Locked& locked, shm::Sessi
                                                 base::UniqueFd socket, Garbage* garbage) {
   core::Engine& engine = locked.engine();
   const SessionPtr old = locked.sessions().at(id);
-  // What is left of retaining it, which reads the old segments; mostly nothing.
+  // Finishes retaining the session, which reads the old segments; mostly nothing is left to do.
   core::Releases none;
   (void)engine.ContinueClose(id, shm::kMaxChunks, &none);
   base::UniqueFd commit(::fcntl(old->segments().commit_fd().get(), F_DUPFD_CLOEXEC, 0));

@@ -1,10 +1,10 @@
 // Gives the retained session of a dead client to its replacement: the process that the launcher
 // starts for the same rank of the same run.
 //
-// The replacement gets new segments but for the commit segment, a new token and new books. They
-// come into the descriptor store under names of their own, the books last, and then the old ones
-// go. Until the replacement was told, the new books say that the session is retained. So whatever
-// instruction the daemon dies at, the next daemon finds a retained session, or the replacement's.
+// The replacement gets a new token, new books and new segments, except the commit segment. They
+// enter the descriptor store under their own names, the books last; then the old ones are removed.
+// Until the replacement has its Welcome, the new books show a retained session. So wherever the
+// daemon dies, the next one finds a retained session, or the replacement's.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_REPLACEMENTS_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_REPLACEMENTS_H_
 
@@ -22,14 +22,14 @@ class Replacements {
  public:
   using Locked = SessionTable::Locked;
 
-  // All outlive it.
+  // All arguments must outlive it.
   Replacements(InFlight* in_flight, SessionPlans* plans, SessionEnds* ends)
       : in_flight_(in_flight), plans_(plans), ends_(ends) {}
 
   // Closes the session of an earlier client of this rank and run, whose end nobody has noticed yet.
   // UNAVAILABLE while that client lives.
   absl::Status CloseDead(const Locked& locked, const core::SessionSpec& spec, Garbage* garbage);
-  // The retained session `id`, for the replacement at the other end of `socket`.
+  // Opens the retained session `id` for the replacement at the other end of `socket`.
   absl::StatusOr<SessionPtr> Reopen(const Locked& locked, shm::SessionId id,
                                     const core::SessionSpec& spec, os::Peer peer,
                                     base::UniqueFd socket, Garbage* garbage);

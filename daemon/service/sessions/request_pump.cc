@@ -10,10 +10,10 @@
 namespace geminid::service {
 namespace {
 
-// So that one session cannot keep the others waiting.
+// Bounds a turn, so that one session cannot keep the others waiting.
 constexpr int kRequestsPerPump = 64;
 constexpr core::Duration kLongestPump = core::Duration::Nanoseconds(500'000);
-// How soon to look again whether a client has read its ring; the longer it takes, the rarer.
+// How soon to look again whether a client has read its ring; more rarely the longer it takes.
 constexpr core::Duration kShortestFlushPause = core::Duration::Milliseconds(1);
 constexpr core::Duration kLongestFlushPause = core::Duration::Seconds(1);
 
@@ -100,7 +100,7 @@ Pumped RequestPump::PumpLocked(const Locked& locked, ClientSession* session, ToW
   }
   for (ClientSession* each : served) AddIfAsleep(each, to_wake);
   if (corrupt) return Pumped::kCorrupt;
-  unflushed_.erase(session->id());  // its own requests see to it
+  unflushed_.erase(session->id());  // its own turns flush its responses
   if (!drained) return Pumped::kMore;
   if (!session->rings().FlushResponses()) return Pumped::kBlocked;
   return session->TryArm() ? Pumped::kArmed : Pumped::kMore;

@@ -1,5 +1,5 @@
 // The fast path: carries out the requests in the sessions' rings, and puts the engine's answers
-// into the rings of whoever they are for.
+// into the rings of the sessions that they are for.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_REQUEST_PUMP_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_REQUEST_PUMP_H_
 
@@ -14,7 +14,7 @@
 
 namespace geminid::service {
 
-// What a look at a session's ring has come to.
+// The result of a look at a session's ring.
 enum class Pumped {
   kMore,     // stopped at its bound of work: call again soon
   kArmed,    // no request is left; the client will write the daemon's event
@@ -26,15 +26,15 @@ enum class Pumped {
 // For the event loop's thread.
 class RequestPump {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   RequestPump(SessionTable* table, Waker* waker, Reclaimer* reclaimer)
       : table_(table), waker_(waker), reclaimer_(reclaimer) {}
 
   // Carries out requests of the session: at most 64, and no further one after half a millisecond.
   Pumped Pump(const SessionPtr& session);
-  // Lets the engine do what has become due.
+  // Lets the engine do everything that has become due.
   void Tick();
-  // When that will be next, in monotonic nanoseconds.
+  // When to call Tick next, in monotonic nanoseconds.
   std::optional<int64_t> NextTick();
   // After a restart: delivers `out`, and wakes every client that sleeps. The earlier daemon may
   // have answered, and died before it woke the client.
@@ -42,8 +42,8 @@ class RequestPump {
 
  private:
   using Locked = SessionTable::Locked;
-  // Who is to be woken once the mutex is free: what a client does with its end of the wake-up must
-  // not keep others waiting.
+  // Clients to wake once the mutex is free: a client can delay its wake-up, and that must not keep
+  // others waiting.
   using ToWake = std::vector<SessionPtr>;
 
   Pumped PumpLocked(const Locked& locked, ClientSession* session, ToWake* to_wake);
@@ -56,9 +56,9 @@ class RequestPump {
   SessionTable* const table_;
   Waker* const waker_;
   Reclaimer* const reclaimer_;
-  // Sessions whose rings were full when another's request brought them a response: they may have no
-  // request of their own that would make room. Looked at again at this time. All three are guarded
-  // by the mutex of the table.
+  // Sessions whose rings were full when another session's request brought them a response. They may
+  // have no request of their own that would make room, so they are looked at again at `flush_at_`.
+  // All three members are guarded by the mutex of the table.
   std::set<shm::SessionId> unflushed_;
   core::Time flush_at_;
   core::Duration flush_pause_;

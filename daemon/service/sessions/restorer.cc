@@ -14,13 +14,13 @@
 
 namespace geminid::service {
 
-// What an earlier daemon left of a session's memory.
+// A session's memory that an earlier daemon left.
 struct Restorer::Memory {
   std::map<shm::PoolId, memory::HostPool> pools;
   std::vector<memory::HostPool> slabs;
   bool has_arena = false;  // the slabs are one
 
-  // Slabs in order, up to the first that is missing: one that was being destroyed has no bytes.
+  // Takes slabs in order, up to the first that is not sound: a revoked slab has no bytes.
   static Memory Take(Keepsakes::OfSession* kept) {
     Memory memory;
     for (auto& [id, fd] : kept->pools) {
@@ -100,7 +100,7 @@ absl::Status Restorer::Finish(std::vector<core::Outgoing>* out) {
   return absl::DataLossError(status.message());
 }
 
-// The sessions that were adopted are no longer in what was kept.
+// For the memory of adopted sessions, which is no longer in the kept descriptors.
 void Restorer::RevokeAll() {
   const Locked locked = table_->Lock();
   for (const auto& [id, session] : locked.sessions()) {
@@ -111,7 +111,7 @@ void Restorer::RevokeAll() {
   }
 }
 
-// Whose session it is. What it has is not touched.
+// Checks the kept descriptors, and returns the session's facts. Takes nothing from `kept`.
 absl::StatusOr<core::SessionFacts> Restorer::Check(shm::SessionId id,
                                                    const Keepsakes::OfSession& kept) {
   for (const char* kind : {kKeptBooks, kKeptState, kKeptClient, kKeptCommit, kKeptDaemonEvent,
@@ -133,7 +133,7 @@ absl::StatusOr<core::SessionFacts> Restorer::Check(shm::SessionId id,
                    "with that device"));
 }
 
-// The memory that the engine knows becomes the session's; the rest was being made or destroyed.
+// Memory that the engine knows becomes the session's; the rest was being made or destroyed.
 void Restorer::GiveMemory(const Locked& locked, ClientSession* session, Memory memory) {
   const shm::SessionId id = session->id();
   std::set<shm::PoolId> used;
@@ -158,7 +158,7 @@ void Restorer::GiveMemory(const Locked& locked, ClientSession* session, Memory m
   }
 }
 
-// On an error, `kept` has all there is still, or, of a damaged session, what is not revoked yet.
+// On an error `kept` still has everything; or, of a damaged session, all that is not revoked.
 absl::Status Restorer::Adopt(shm::SessionId id, Keepsakes::OfSession* kept) {
   GEMINID_ASSIGN_OR_RETURN(const core::SessionFacts facts, Check(id, *kept));
   const Locked locked = table_->Lock();
@@ -171,7 +171,7 @@ absl::Status Restorer::Adopt(shm::SessionId id, Keepsakes::OfSession* kept) {
                            core::SessionBooks::Open(session->books_memory()));
   core::InheritedSession inherited(books);
   Memory memory = Memory::Take(kept);
-  // An arena that the books do not know was being made or destroyed.
+  // An arena that is not in the books was being made or destroyed.
   memory.has_arena = books.arena_bytes() > 0;
   if (memory.has_arena) inherited.arena_bytes = memory.SlabBytes();
   for (const auto& [pool_id, pool] : memory.pools) inherited.pools[pool_id] = pool.bytes();
@@ -182,7 +182,7 @@ absl::Status Restorer::Adopt(shm::SessionId id, Keepsakes::OfSession* kept) {
   if (status.ok()) {
     if (!engine.IsAttached(id)) {
       session->SetEnded();
-      // A replacement that was not told of it tries again.
+      // A replacement that never got its Welcome tries again.
       waker_->End(session, Sleeper::End::kAll);
     }
     GiveMemory(locked, session.get(), std::move(memory));

@@ -1,8 +1,8 @@
 // Adopts the sessions that an earlier daemon left in the descriptor store.
 //
-// Everything is put into the store when it is made, and removed after it was destroyed. So the
-// store has all that sessions have, and perhaps memory that was being made or destroyed. Restorer
-// takes such memory back: no client was told of it yet, or its client has freed it.
+// Memory enters the store when it is made, and leaves it after it was destroyed. So the store has
+// all memory of the sessions, and perhaps some that was being made or destroyed. Restorer takes the
+// latter back: its client does not know of it yet, or has freed it.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_RESTORER_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_RESTORER_H_
 
@@ -21,26 +21,26 @@
 
 namespace geminid::service {
 
-// What an earlier daemon left is damaged: every other daemon would find the same.
+// The stored sessions are damaged: every other daemon would find the same.
 bool IsDamage(const absl::Status& status);
 
 // For one take-over, before anything else uses the table.
 class Restorer {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   Restorer(SessionTable* table, SessionPlans* plans, Waker* waker, InFlight* in_flight,
            holder::DescriptorStore* store)
       : table_(table), plans_(plans), waker_(waker), in_flight_(in_flight), store_(store) {}
 
-  // A session that is damaged is given up, with an error in the log. On any other error those that
-  // are left in `kept` stay as they are, for the next daemon.
+  // Adopts the sessions in `kept`. A damaged one is given up, with an error in the log. On any
+  // other error those still in `kept` stay as they are, for the next daemon.
   absl::Status AdoptAll(std::map<shm::SessionId, Keepsakes::OfSession>* kept, Shortage* shortage);
-  // After AdoptAll; see core::Engine::FinishRestore. DATA_LOSS when the accounts do not add up: all
-  // memory was taken back then.
+  // To be called after AdoptAll; see core::Engine::FinishRestore. DATA_LOSS: the accounts do not
+  // add up, and all memory was taken back.
   absl::Status Finish(std::vector<core::Outgoing>* out);
 
   size_t lost() const { return lost_; }
-  // What belongs to nobody, for the caller to destroy.
+  // Memory that belongs to no session, for the caller to destroy.
   Garbage TakeGarbage() { return std::exchange(garbage_, {}); }
 
  private:

@@ -20,22 +20,22 @@ class SessionEnds {
  public:
   using Locked = SessionTable::Locked;
 
-  // All outlive it.
+  // All arguments must outlive it.
   SessionEnds(SessionTable* table, Waker* waker, Tally* tally, Reclaimer* reclaimer)
       : table_(table), waker_(waker), tally_(tally), reclaimer_(reclaimer) {}
 
-  // The client's part of the session ends. Its memory ends with the garbage, or is retained for a
+  // Ends the client's part of the session. Its memory ends with the garbage, or is retained for a
   // replacement of the client, as the session's death policy says.
   [[nodiscard]] Closed Close(const SessionPtr& session, core::CloseReason reason);
   // The same under the mutex, of a session that has not ended; adds to *garbage.
   void Close(const Locked& locked, const SessionPtr& session, core::CloseReason reason,
              Garbage* garbage);
-  // The session ends for good, whether its client has gone before or not. False: the engine has no
+  // Ends the session for good, whether its client has gone before or not. False: the engine has no
   // such session.
   bool EndForGood(const Locked& locked, const SessionPtr& session, Garbage* garbage);
 
  private:
-  // For the session and for the engine at once. `died`: see Reclaimer::Collect.
+  // Ends the session here and in the engine at once. `died`: see Reclaimer::Collect.
   absl::Status End(const Locked& locked, const SessionPtr& session, core::CloseReason reason,
                    bool died, Garbage* garbage);
 

@@ -53,7 +53,7 @@ absl::StatusOr<EndedJob> SessionJobs::End(const std::string& tenant, const std::
     ended.sessions.push_back(each.id);
     ended.bytes += each.host_bytes + each.arena_bytes;
     if (!session->ended()) {
-      // The client reads the end of its connection; here that is seen only when it goes.
+      // The client reads the end of its connection; the daemon sees one only when the client goes.
       Tell(session, shm::Phase::kEnded, now ? Sleeper::End::kAll : Sleeper::End::kWrites, waker_);
       if (!now) continue;
     }

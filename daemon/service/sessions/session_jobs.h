@@ -1,4 +1,4 @@
-// What concerns jobs as a whole: their admission, their end, and what the operator asks of them.
+// Operations on whole jobs: their admission, their end, and the operator's requests.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_JOBS_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_JOBS_H_
 
@@ -15,8 +15,8 @@
 namespace geminid::service {
 
 struct EndedJob {
-  std::vector<shm::SessionId> sessions;  // all
-  std::vector<shm::SessionId> closed;    // that have ended already
+  std::vector<shm::SessionId> sessions;  // all of the job
+  std::vector<shm::SessionId> closed;    // those that have ended already
   uint64_t bytes = 0;
   Garbage garbage;  // for the caller to Destroy
 };
@@ -24,7 +24,7 @@ struct EndedJob {
 // Thread-safe.
 class SessionJobs {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   SessionJobs(NodeRecord* node, SessionTable* table, Waker* waker, SessionEnds* ends)
       : node_(node), table_(table), waker_(waker), ends_(ends) {}
 

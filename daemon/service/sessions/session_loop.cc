@@ -26,7 +26,7 @@ void SessionLoop::Add(const SessionPtr& session) {
 }
 
 absl::Status SessionLoop::Watch(const SessionPtr& session) {
-  Remove(session->id());  // a predecessor whose end nobody has told of yet
+  Remove(session->id());  // a previous client whose end nobody has noticed yet
   Watched& watched = watched_[session->id()];
   watched.session = session;
   absl::Status status;

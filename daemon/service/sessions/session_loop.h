@@ -16,15 +16,15 @@ namespace geminid::service {
 // Belongs to the event loop's thread.
 class SessionLoop {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   SessionLoop(os::EventLoop* loop, Hub* hub, TenantLog* log) : loop_(loop), hub_(hub), log_(log) {}
   ~SessionLoop();
 
-  // Watches a session that has just attached, or ends it where that cannot be done.
+  // Watches a session that has just attached; ends it if it cannot be watched.
   void Add(const SessionPtr& session);
-  // Watches a session. On an error, RESOURCE_EXHAUSTED above all, it goes on and is not watched.
+  // Watches a session. On an error, mostly RESOURCE_EXHAUSTED, the session goes on unwatched.
   absl::Status Watch(const SessionPtr& session);
-  // Stops watching one that has ended by itself.
+  // Stops watching a session that has ended by itself.
   void Remove(shm::SessionId session);
 
   // One round over the sessions that have requests, at most a bound for each.
@@ -40,8 +40,8 @@ class SessionLoop {
     std::array<os::EventLoop::WatchId, 3> watches{};
   };
 
-  // Whose client does not read its responses. The library's always does: the longer it takes, the
-  // rarer is the look.
+  // A session whose client does not read its responses. Our library always reads them. The longer
+  // that lasts, the more rarely the daemon looks.
   struct Blocked {
     int64_t due = 0;
     int64_t pause = 0;

@@ -14,12 +14,12 @@
 namespace geminid::service {
 namespace {
 
-// About twenty microseconds.
+// A slice takes about twenty microseconds.
 constexpr size_t kChunksInASlice = 16;
 
 }  // namespace
 
-// A client may have been passed memory that its session then does not get.
+// Also takes back memory that the client was passed and its session does not get.
 void SessionMemory::Abandon(const core::Promise& promise, Garbage garbage) {
   garbage.charges.push_back(promise.charge);
   reclaimer_->Destroy(std::move(garbage));
@@ -115,7 +115,7 @@ memory::PoolOptions SessionMemory::PoolOptionsOf(const ClientSession& session) {
   options.numa = options_->numa;
   options.numa_node = session.device().numa_node;
   if (options.numa_node == shm::kNoNumaNode) {
-    // Launchers give ranks and their cores to the nodes in order.
+    // Launchers give ranks and their cores to the NUMA nodes in order.
     options.numa_node = memory::NodeOfLocalRank(
         session.spec().local_rank, session.spec().local_world_size, options_->machine.nodes);
   }
@@ -260,7 +260,7 @@ absl::Status SessionMemory::MakeSlabs(const ClientSession& session, uint64_t byt
 
 absl::StatusOr<uint64_t> SessionMemory::HostShare(const SessionPtr& session) {
   const uint64_t free_bytes = memory::BytesForPools();
-  // Of pools that are being filled.
+  // Promised to pools that are being filled.
   const uint64_t promised = std::min(free_bytes, admission_.promised_bytes());
   const Locked locked = table_->Lock();
   return locked.engine().HostShare(session->id(), free_bytes - promised);

@@ -29,7 +29,7 @@ struct ArenaMade {
 // Thread-safe. For the threads of gRPC: calls last as long as it takes to populate the memory.
 class SessionMemory {
  public:
-  // All outlive it.
+  // All arguments must outlive it.
   SessionMemory(const HubOptions* options, SessionTable* table, SessionStore* store, Tally* tally,
                 Reclaimer* reclaimer)
       : options_(options), table_(table), store_(store), tally_(tally), reclaimer_(reclaimer) {}
@@ -51,7 +51,7 @@ class SessionMemory {
  private:
   using Locked = SessionTable::Locked;
 
-  // What the session's pools and slabs have in common: a name to be continued, and the NUMA node.
+  // The options of all the session's pools and slabs: the beginning of their names, the NUMA node.
   memory::PoolOptions PoolOptionsOf(const ClientSession& session);
   // Make, pass and enter what was promised. On failure *made holds what exists already.
   absl::StatusOr<core::Allocation> MakePool(const SessionPtr& session, const core::Promise& promise,

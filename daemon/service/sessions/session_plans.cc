@@ -13,10 +13,10 @@
 namespace geminid::service {
 namespace {
 
-// About ten microseconds.
+// A slice takes about ten microseconds.
 constexpr size_t kChunksInASlice = 32;
 
-// About what the engine's copy takes.
+// Approximately the memory that the engine's copy takes.
 uint64_t MemoryOf(const core::NextUseTable& table) {
   uint64_t bytes = 0;
   for (const core::NextUseTable::Uses& chunk : table.chunks) {
@@ -29,7 +29,7 @@ PlanNumbers NumbersOf(const v1::Plan& plan) {
   return {plan.transfer_bytes(), plan.transfer_bytes_lower_bound()};
 }
 
-// Null where it is too large, or there are no descriptors.
+// Null: the plan is too large, or no descriptor is left.
 std::shared_ptr<const KeptPlan> MakeKept(shm::SessionId session, const v1::Trace& trace,
                                          const v1::Plan& plan) {
   absl::StatusOr<KeptPlan> kept = KeptPlan::Create(session, trace, plan);
@@ -42,7 +42,7 @@ std::shared_ptr<const KeptPlan> MakeKept(shm::SessionId session, const v1::Trace
 
 }  // namespace
 
-// The plan that was in force before is charged no more.
+// Also ends the charge of the plan that was in force before.
 absl::Status SessionPlans::PutInForce(const Locked& locked, ClientSession* session,
                                       uint64_t table_bytes, core::PlanUses* uses,
                                       std::shared_ptr<const KeptPlan>* kept) {
@@ -68,7 +68,7 @@ absl::Status SessionPlans::Set(const SessionPtr& session, const core::NextUseTab
                                const v1::Trace& trace, const v1::Plan& plan) {
   const shm::SessionId id = session->id();
   std::shared_ptr<const KeptPlan> kept = MakeKept(id, trace, plan);
-  // The plan that was in force is destroyed without the mutex, too.
+  // `uses` is made without the mutex, and later holds the old plan, which is destroyed without it.
   GEMINID_ASSIGN_OR_RETURN(core::PlanUses uses, core::SortUses(table));
   const uint64_t table_bytes = MemoryOf(table);
   std::shared_ptr<const KeptPlan> older;
@@ -90,7 +90,7 @@ absl::Status SessionPlans::Set(const SessionPtr& session, const core::NextUseTab
   const std::string name = PlanName(id, number, session->which_client);
   if (kept != nullptr) store_->Put(name, kept->fd().get());
   if (older != nullptr) store_->Remove(PlanName(id, older_number, session->which_client));
-  bool ended = false;  // meanwhile, and perhaps before the plan was kept
+  bool ended = false;  // meanwhile, and perhaps before the plan was stored
   {
     const Locked locked = table_->Lock();
     ended = session->ended();
@@ -129,7 +129,7 @@ absl::Status SessionPlans::LoadOne(const Locked& locked, ClientSession* session,
   GEMINID_ASSIGN_OR_RETURN(const KeptPlan::Contents contents, adopted.Read(id));
   const auto trace = messages::TraceFromMessage<planner::Trace>(contents.trace);
   core::NextUseTable table = NextUses(trace);
-  // The session may have freed some since.
+  // The session may have freed some of the chunks since.
   std::erase_if(table.chunks, [&](const core::NextUseTable::Uses& uses) {
     return !locked.engine().FindChunk(id, uses.chunk).has_value();
   });

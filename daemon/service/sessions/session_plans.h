@@ -1,7 +1,7 @@
-// The sessions' plans: what the engine evicts by, what people look at, and what the next daemon
-// finds of them.
+// The sessions' plans: for the engine's evictions, for people to look at, and stored for the next
+// daemon.
 //
-// A plan comes into the descriptor store under a name of its own, and then the older one goes. The
+// A plan enters the descriptor store under a name of its own; then the older one is removed. The
 // next daemon finds one of them or both. It takes the newest one that passes the checks of KeptPlan
 // and of the engine. Without one, chunks are evicted by last use until the client makes another.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_PLANS_H_
@@ -36,17 +36,17 @@ class SessionPlans {
   // See Hub::SetPlan.
   absl::Status Set(const SessionPtr& session, const core::NextUseTable& table,
                    const v1::Trace& trace, const v1::Plan& plan);
-  // Of the plans that an earlier daemon left, by number, the newest that is sound. The names of the
-  // others go to `unused`.
+  // Puts the newest sound plan of those that an earlier daemon left (by number) in force. The names
+  // of the others go to `unused`.
   void Load(const Locked& locked, ClientSession* session, std::map<uint64_t, base::UniqueFd> plans,
             std::vector<std::string>* unused);
-  // The session's plan takes no memory of its tenant any more.
+  // Frees the memory that the session's plan takes of its tenant's share.
   void Forget(const Locked&, ClientSession* session);
 
   metrics::UsedOfLimit memory(const Locked&) const { return {memory_.used(), memory_.total()}; }
 
  private:
-  // `uses` are those of a table of so many bytes. Where there is no room to keep the plan, `*kept`
+  // `uses` are those of a table of `table_bytes`. If there is no room to store the plan, `*kept`
   // becomes null.
   absl::Status PutInForce(const Locked& locked, ClientSession* session, uint64_t table_bytes,
                           core::PlanUses* uses, std::shared_ptr<const KeptPlan>* kept);

@@ -2,9 +2,9 @@
 
 namespace geminid::service {
 
-// Only the first request in the ring may have been carried out. A request that was answered was
-// carried out whole; the client may have acted on the answer, so that carrying it out again were
-// another thing.
+// Only the first request in the ring may have been carried out. An answered request was carried out
+// as a whole. The client may have acted on the answer, so carrying the request out again could have
+// another effect.
 void SessionRings::PassOverAnswered() {
   shm::Request request;
   if (PeekRequest(&request) != Popped::kEntry) return;

@@ -31,16 +31,16 @@ class SessionRings {
   // carried out twice.
   void PassOverAnswered();
 
-  // Puts `response` into the ring, or, with false, behind those that wait for space in it.
+  // Puts `response` into the ring; or, and returns false, behind those that wait for space in it.
   bool PushResponse(const shm::Response& response);
-  // Moves what waits into the ring. True when nothing waits any more.
+  // Moves waiting responses into the ring. True: none waits any more.
   bool FlushResponses();
 
  private:
   shm::RingReader<shm::Request, shm::kRingEntries> requests_;
   shm::RingWriter<shm::Response, shm::kRingEntries> responses_;
-  // Bounded by what the engine lets a session have outstanding, because no request is read while
-  // anything waits here.
+  // Bounded by the number of responses that the engine lets a session have outstanding, because no
+  // request is read while any response waits here.
   std::deque<shm::Response> waiting_;
 };
 

@@ -61,7 +61,7 @@ NamedDescriptors SessionStore::AllOf(const SessionTable::Locked& locked, shm::Se
   return named;
 }
 
-// Memory that is freed meanwhile closes the originals.
+// Duplicates, because memory that is freed meanwhile closes the originals.
 std::vector<holder::KeptDescriptor> SessionStore::DuplicatesOf(shm::SessionId id,
                                                                std::span<const std::string> names) {
   std::vector<holder::KeptDescriptor> duplicates;
@@ -88,7 +88,7 @@ std::vector<std::string> SessionStore::NamesOf(shm::SessionId id) {
   return names;
 }
 
-// A session may have hundreds of pools, and the daemon not as many descriptors to spare.
+// In small groups: the daemon may lack the descriptors to duplicate hundreds of pools at once.
 void SessionStore::PutWholeSession(shm::SessionId id) {
   const std::vector<std::string> names = NamesOf(id);
   for (std::span<const std::string> left(names); !left.empty();) {

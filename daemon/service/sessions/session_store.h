@@ -1,7 +1,7 @@
 // Puts the descriptors of all sessions into the descriptor store, where the next daemon finds them
 // after this one has ended.
 //
-// Whoever holds the store may take its time, so no function here waits for the store under the
+// The store (systemd, or geminid-holder) may be slow, so no function here waits for it under the
 // mutex of the table. Names: daemon/service/heritage/keepsakes.h.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_STORE_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_SESSION_STORE_H_
@@ -24,38 +24,38 @@ namespace geminid::service {
 // Names in the store, each with a descriptor.
 using NamedDescriptors = std::vector<std::pair<std::string, int>>;
 
-// `store`, or one that keeps nothing where it is null.
+// `store`; if it is null, a store that stores nothing.
 holder::DescriptorStore* StoreOrNone(holder::DescriptorStore* store);
 
-// The slabs that outlive the daemon. A GPU's memory is its agent's, which ends with the daemon:
-// sessions on a GPU end, too.
+// The slabs that outlive the daemon. A GPU's memory belongs to its agent, which ends with the
+// daemon: sessions on a GPU end, too.
 NamedDescriptors SlabsToStore(const ClientSession& session, const memory::DeviceArena& arena);
 
 // Thread-safe.
 class SessionStore {
  public:
-  // Both outlive it; a null `store` keeps nothing.
+  // Both must outlive it; a null `store` stores nothing.
   SessionStore(holder::DescriptorStore* store, SessionTable* table)
       : store_(StoreOrNone(store)), table_(table) {}
 
   // A failure is logged, once: the session would then end with the daemon.
   void Put(const std::string& name, int fd);
-  // What the session has but for its memory.
+  // Puts the descriptors of the session, except those of its memory.
   void PutSession(const ClientSession& session);
-  // All of a session that the table has, its memory included.
+  // Puts all descriptors of a session in the table, including those of its memory.
   void PutWholeSession(shm::SessionId id);
   void Remove(const std::string& name) { store_->Remove(name).IgnoreError(); }
 
   // After the store has lost everything: puts `node` and all sessions of the table there again.
   void Refill(const NamedDescriptors& node);
-  // How many times that began. A caller that puts something which the table does not have yet
-  // compares the number before and after, and puts it again if the store was refilled between.
+  // How often Refill has begun. A caller that puts something which the table does not have yet
+  // compares the number before and after, and puts it again if the number has changed.
   uint64_t refills() const { return refills_.load(); }
 
  private:
   static NamedDescriptors AllOf(const SessionTable::Locked& locked, shm::SessionId id);
   std::vector<std::string> NamesOf(shm::SessionId id);
-  // Of those that are there still.
+  // Leaves out names that the session no longer has.
   std::vector<holder::KeptDescriptor> DuplicatesOf(shm::SessionId id,
                                                    std::span<const std::string> names);
   void Note(const absl::Status& status);

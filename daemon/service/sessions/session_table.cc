@@ -16,7 +16,7 @@ void SharedTables::PublishState(shm::SessionId session, shm::ChunkId chunk, uint
 
 uint64_t SharedTables::ReadLease(shm::SessionId session, shm::ChunkId chunk) {
   const auto found = sessions.find(session);
-  // A session whose client has gone holds nothing.
+  // A session that is not in the table holds no lease.
   if (found == sessions.end() || shm::Index(chunk) >= shm::kMaxChunks) return 0;
   return found->second->segments().client()->lease[shm::Index(chunk)].load(
       std::memory_order_seq_cst);
@@ -45,13 +45,13 @@ absl::Status SessionTable::Locked::Check() const {
   return absl::OkStatus();
 }
 
-// A mutex goes to whoever asks while it is free, and a thread that has just released it asks first.
+// A free mutex goes to the first thread that asks: mostly the one that has just released it.
 void SessionTable::LetTheLoopGoFirst() const {
   constexpr int kMostTurns = 1000;
   for (int turn = 0; turn < kMostTurns && loop_waits_.load() > 0; ++turn) std::this_thread::yield();
 }
 
-// A slice is shorter than it takes to fall asleep and to be woken.
+// Tries for a while first: a slice is shorter than falling asleep and being woken.
 SessionTable::Locked SessionTable::LockForTheLoop() {
   constexpr int kTries = 200;
   std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);

@@ -36,7 +36,7 @@ class SharedTables : public core::Tables {
   Sessions sessions;  // those without a client included, until their memory has ended
 };
 
-// The file in memory that the manifest, the records of all chunks, lies in.
+// The memfd of the manifest, the records of all chunks.
 struct ManifestFile {
   base::UniqueFd fd;
   base::Mapping memory;
@@ -60,7 +60,7 @@ class SessionTable {
       return found == sessions().end() ? nullptr : found->second.get();
     }
 
-    // Everything that can be recomputed, and that whoever has a client here has one in the engine.
+    // Engine::Check; and that the same sessions have a client here and in the engine.
     absl::Status Check() const;
 
    private:
@@ -73,7 +73,7 @@ class SessionTable {
   };
 
   Locked Lock() { return Locked(this, std::unique_lock<std::mutex>(mutex_)); }
-  // For the event loop, on which every client waits: it goes before the next slice of other work.
+  // For the event loop, which every client waits for: it comes before the next slice of other work.
   Locked LockForTheLoop();
 
   // Work that may be long: calls `slice` under the mutex until it returns true. The event loop can

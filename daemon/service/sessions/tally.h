@@ -18,7 +18,7 @@ class Tally {
   using Locked = SessionTable::Locked;
   using Allocations = std::map<shm::Tier, core::TimeHistogram>;
 
-  // Notes the session's counters as they are now. The last call comes before the engine forgets
+  // Notes the session's counters as they are now. The last call must come before the engine forgets
   // what the session has copied.
   void Note(const Locked& locked, const ClientSession& session);
   // The session has ended for good.
@@ -27,9 +27,9 @@ class Tally {
     allocations_[tier].Add(took);
   }
 
-  // Notes all sessions that have a client: when a client has gone, its memory is out of date.
+  // Notes all sessions with a client. The counters of a client that has gone are out of date.
   void NoteAll(const Locked& locked);
-  // Of every session so far, those that have ended included.
+  // Over all sessions so far, those that have ended included.
   metrics::SessionCounters::Reading Counted(const Locked&) const { return counters_.Read(); }
   // What this daemon took over from an earlier one.
   void SetTakeOver(const Locked&, const metrics::TakeOverReading& reading) { take_over_ = reading; }

@@ -17,10 +17,10 @@ using Token = std::array<uint8_t, shm::kTokenBytes>;
 // From getrandom(2).
 absl::StatusOr<Token> NewToken();
 
-// In time that does not depend on where they differ.
+// Takes the same time wherever the tokens differ.
 bool ConstantTimeEqual(const Token& a, const Token& b);
 
-// Of hexadecimal digits, as in the metadata; false for any other text.
+// Parses hexadecimal digits, as in the metadata; false for any other text.
 bool FromHex(const std::string& text, Token* token);
 
 }  // namespace geminid::service

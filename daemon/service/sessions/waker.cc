@@ -11,7 +11,7 @@
 namespace geminid::service {
 namespace {
 
-// Of each ten parts of a processor's time, a tenant's wake-ups get one.
+// A tenant's wake-ups get one tenth of a processor's time.
 constexpr int64_t kPauses = 9;
 
 }  // namespace
@@ -127,7 +127,7 @@ bool Waker::RunOne(std::unique_lock<std::mutex>* lock) {
 }
 
 void Waker::Run() {
-  // Its mutex is the loop's, too: a thread that gives way would be kept from giving it back.
+  // Without GiveWay: the loop takes this mutex too, and a slow thread would keep it waiting.
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     if (stopping_) turns_.DropLasting(Now());

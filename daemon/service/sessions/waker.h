@@ -1,10 +1,10 @@
 // Wakes clients and ends their connections: system calls on sockets whose other ends are clients'.
-// A client can make each last as long as it likes: with a million epoll entries at its end, 64 ms.
+// A client can make each call slow: 64 ms with a million epoll entries at its end.
 //
-// The caller, who holds no lock, sends a wake-up itself. Once a wake-up has lasted, a thread sends
-// all further ones of that tenant's clients, so that nobody else waits for them. The thread takes
-// the tenants in turn, and a tenth of a processor for a tenant at most. Of each client at most one
-// wake-up waits.
+// The caller, who holds no lock, sends a wake-up itself. Once a wake-up was slow, a thread sends
+// all later ones of that tenant's clients, so that no other tenant waits for them. The thread takes
+// the tenants in turn, and uses at most a tenth of a processor for each. At most one wake-up of
+// each client waits.
 #ifndef GEMINID_DAEMON_SERVICE_SESSIONS_WAKER_H_
 #define GEMINID_DAEMON_SERVICE_SESSIONS_WAKER_H_
 
@@ -25,43 +25,43 @@ namespace geminid::service {
 // A client that may sleep.
 class Sleeper {
  public:
-  enum class End { kNothing, kWrites, kAll };  // of its connection
+  enum class End { kNothing, kWrites, kAll };  // how much of its connection to end
 
   virtual ~Sleeper() = default;
   virtual const std::string& tenant() const = 0;
-  // Takes as long as the client likes.
+  // The client can make it slow.
   virtual void Wake(End end) const = 0;
 };
 using SleeperPtr = std::shared_ptr<const Sleeper>;
 
-// Whose wake-ups are left to the thread, and which is next. Pure: it is handed time. Not
+// Decides which tenants' wake-ups the thread sends, and which is next. Pure: it is handed time. Not
 // thread-safe. Cost: linear in the tenants that it knows.
 class WakeTurns {
  public:
-  // A wake-up that takes so long is one that its client makes last.
+  // A wake-up that takes this long is slow, and its client is suspected.
   static constexpr core::Duration kLasting = core::Duration::Nanoseconds(250'000);
-  // How long after that the thread sends those of its tenant. Twice as long each time.
+  // For how long the thread then sends the tenant's wake-ups. Doubles each time.
   static constexpr core::Duration kShortest = core::Duration::Seconds(1);
   static constexpr core::Duration kLongest = core::Duration::Seconds(600);
 
   bool IsLeftToThread(const std::string& tenant, core::Time now) const;
-  // One lasted. The thread finds out whether that was the client's doing: the next one tells.
+  // A wake-up was slow. The thread finds out with the next one whether the client causes that.
   void Suspect(const std::string& tenant) { tenants_[tenant].suspected = true; }
 
-  // One that waits already is the same one.
+  // A waiting wake-up of the same client becomes one with it.
   void Add(const SleeperPtr& sleeper, Sleeper::End end);
   struct Turn {
     SleeperPtr sleeper;  // null: none is due
     Sleeper::End end = Sleeper::End::kNothing;
   };
   Turn Next(core::Time now);
-  // When Next has one; nothing: none waits.
+  // When Next has a turn; nullopt: no wake-up waits.
   std::optional<core::Time> NextAt() const;
-  // What a turn took of a processor.
+  // Reports the processor time that a turn took.
   void Took(const std::string& tenant, core::Duration processor, core::Time now);
-  // What waits of tenants whose wake-ups last.
+  // Drops waiting wake-ups of tenants whose wake-ups are slow.
   void DropLasting(core::Time now);
-  // Of tenants whose wake-ups do not last and have not for a while.
+  // Forgets tenants whose wake-ups are not slow, and have not been for a while.
   void Forget(core::Time now);
   bool knows_nobody() const { return tenants_.empty(); }
 
@@ -70,8 +70,8 @@ class WakeTurns {
     std::map<SleeperPtr, Sleeper::End> waiting;
     bool suspected = false;
     core::Duration penalty;
-    core::Time until;    // the thread sends its wake-ups
-    core::Time next_at;  // not before
+    core::Time until;    // until then the thread sends its wake-ups
+    core::Time next_at;  // its next turn, at the earliest
   };
 
   std::map<std::string, Tenant> tenants_;
@@ -82,19 +82,19 @@ class WakeTurns {
 class Waker {
  public:
   Waker() = default;
-  // Does what waits, but for those who make it last.
+  // Sends the wake-ups that wait, except those of tenants whose wake-ups are slow.
   ~Waker();
   // RESOURCE_EXHAUSTED when the system gives no thread.
   absl::Status Start();
 
-  // The caller holds no lock that others wait for.
+  // The caller must hold no lock that others wait for.
   void Wake(const SleeperPtr& sleeper);
-  // Wakes it, and ends so much of its connection, soon. Never waits.
+  // Soon wakes the client and ends its connection as `end` says. Never waits.
   void End(const SleeperPtr& sleeper, Sleeper::End end);
 
  private:
   void Run();
-  // Sends one that is due. False: there is none.
+  // Sends one wake-up that is due. False: there is none.
   bool RunOne(std::unique_lock<std::mutex>* lock);
 
   std::mutex mutex_;

@@ -62,10 +62,10 @@ void FairWorkers::Run() {
     ++turn->second.running;
     lock.unlock();
     work();
-    work = nullptr;  // what it holds may take a while to destroy
+    work = nullptr;  // its contents may take a while to destroy
     lock.lock();
     if (--turn->second.running == 0 && turn->second.queue.empty()) tenants_.erase(turn);
-    // Its share may have been the reason that others of its queue waited.
+    // This tenant's share may have been the reason that the rest of its queue waited.
     changed_.notify_all();
   }
 }

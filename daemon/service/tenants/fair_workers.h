@@ -21,10 +21,10 @@ class FairWorkers {
  public:
   using Work = std::function<void()>;
 
-  // `per_tenant` of the `threads` work for one tenant at most. Does with fewer threads where the
-  // system gives no more; RESOURCE_EXHAUSTED when it gives none.
+  // At most `per_tenant` of the `threads` work for one tenant. Uses fewer threads if the system
+  // gives no more; RESOURCE_EXHAUSTED: it gives none.
   static absl::StatusOr<std::unique_ptr<FairWorkers>> Create(int threads, int per_tenant);
-  // Carries out what was submitted, and waits for it.
+  // Carries out all submitted work, and waits for it.
   ~FairWorkers();
 
   void Submit(const std::string& tenant, Work work);
@@ -37,7 +37,7 @@ class FairWorkers {
 
   explicit FairWorkers(int per_tenant) : per_tenant_(per_tenant) {}
   void Run();
-  // All under the mutex. Next: whose turn it is; end() when nobody's.
+  // All under the mutex. Next: the tenant whose turn it is; end(): none has work to begin.
   std::map<std::string, Tenant>::iterator Next();
 
   const int per_tenant_;

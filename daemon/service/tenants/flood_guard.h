@@ -8,16 +8,16 @@
 
 namespace geminid::service {
 
-// A process may connect twice as often as a tenant may make connections for calls. So connections
-// beyond the tenant's rate are refused with a message first. Beyond twice that rate they are closed
-// without one, for three system calls each: others wait behind them in the same backlog.
-// One per listener; belongs to the thread that accepts.
+// A process may connect twice as often as a tenant may make connections for calls. Connections
+// beyond the tenant's rate are refused with a message. Beyond the process's rate they are closed
+// without one, which takes three system calls: others wait behind them in the same backlog. One
+// guard per listener; belongs to the thread that accepts.
 class FloodGuard {
  public:
   // `limits` outlives it.
   explicit FloodGuard(const Limits* limits) : limits_(limits) {}
 
-  // Whether the connection is to be closed without further questions.
+  // Whether to close the connection at once, without a message.
   bool Floods(const base::UniqueFd& connection, core::Time now);
 
  private:

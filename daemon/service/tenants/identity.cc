@@ -19,7 +19,7 @@ constexpr int64_t kRememberNanoseconds = 1'000'000'000;
 constexpr size_t kMostRemembered = 256;
 constexpr auto kPidfsMagic = 0x50494446;  // linux/magic.h, of Linux 6.9
 
-// The inode of a pidfd, which no other process ever has; 0 where the kernel gives all the same.
+// The inode of a pidfd, which no other process ever has; 0: this kernel's pidfds share one inode.
 ino_t NumberOf(const base::UniqueFd& pidfd) {
   struct statfs system = {};
   struct stat facts = {};
@@ -28,8 +28,8 @@ ino_t NumberOf(const base::UniqueFd& pidfd) {
   return unique ? facts.st_ino : 0;
 }
 
-// Looks at processes. What is known of one is remembered for a second, so that many connections of
-// it cost little more than one.
+// Looks up the places of processes. Each result is cached for a second, so that many connections of
+// a process cost little more than one.
 class Places {
  public:
   std::optional<os::ProcessPlace> Of(const os::Peer& peer) {
@@ -76,7 +76,7 @@ Identity IdentityOf(const os::Peer& peer, config::TenantBy by,
   if (by == config::TenantBy::kUidGid) {
     return {absl::StrCat(user, ",", NameOf("gid:", peer.gid, owners.of_group)), is_operator};
   }
-  // Its process is not in the daemon's PID namespace: nothing more is known of it.
+  // The process is not in the daemon's PID namespace, so only its user is known.
   if (peer.pid == 0) return {user, false};
   if (!place.has_value()) return {kUnresolvedTenant, false};
   if (by == config::TenantBy::kContainer && !place->in_container) return {user, is_operator};

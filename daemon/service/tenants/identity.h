@@ -1,4 +1,4 @@
-// Who is charged for what a client does, and who may see what.
+// Identifies who is charged for a client, and what it may see.
 #ifndef GEMINID_DAEMON_SERVICE_TENANTS_IDENTITY_H_
 #define GEMINID_DAEMON_SERVICE_TENANTS_IDENTITY_H_
 
@@ -18,31 +18,31 @@ namespace geminid::service {
 
 struct Identity {
   // "uid:1000", "uid:1000,gid:100", "cgroup:/docker/0123"; "subuid:1000" for all ids of that user's
-  // ranges in /etc/subuid, and "uid:1000,subgid:1000" likewise: who may be many users is one
+  // ranges in /etc/subuid, and "uid:1000,subgid:1000" likewise. So a user with many ids is one
   // tenant.
   std::string tenant;
   bool is_operator = false;  // root or the daemon's user: it may see what belongs to others
 };
 
-// From what the kernel says of the peer, never from what it says itself.
+// Computed from what the kernel says of the peer, never from what the peer says.
 using Identify = std::function<Identity(const os::Peer&)>;
 
-// Whose processes cannot be told apart because they had ended before they were looked at.
+// The tenant of all processes that had ended before they could be identified.
 inline constexpr char kUnresolvedTenant[] = "unresolved";
 
-// Whose the peer's ids are where they are subordinate ones; nothing: its own.
+// The owners of a peer's ids that are subordinate ones; nullopt: the id is the peer's own.
 struct IdOwners {
   std::optional<std::string> of_user;
   std::optional<std::string> of_group;
 };
 
-// `place`: of the peer's process; nothing when it has ended. Only asked for where by != kUid and
-// kUidGid. `self` is the user the daemon runs as.
+// `place`: of the peer's process; nullopt: it has ended. Only used if `by` is neither kUid nor
+// kUidGid. `self` is the user that the daemon runs as.
 Identity IdentityOf(const os::Peer& peer, config::TenantBy by,
                     const std::optional<os::ProcessPlace>& place, uid_t self,
                     const IdOwners& owners = {});
 
-// Who is at the other end of a connection. Belongs to the event loop's thread.
+// The client at the other end of a connection. Belongs to the event loop's thread.
 struct Client {
   os::Peer peer;
   Identity identity;
@@ -52,9 +52,9 @@ class Clients {
   // `identify` empty: as `by` says.
   Clients(config::TenantBy by, Identify identify);
 
-  // With the pidfd of its process, by which its end is seen.
+  // With the pidfd of its process, which shows when the process ends.
   absl::StatusOr<Client> OfSession(const base::UniqueFd& connection) const;
-  // Without it, unless it is needed to tell who it is.
+  // Without the pidfd, unless identifying the client needs it.
   absl::StatusOr<Client> OfCall(const base::UniqueFd& connection) const;
 
  private:

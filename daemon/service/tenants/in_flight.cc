@@ -29,7 +29,7 @@ size_t InFlight::ShareOfATenant() const {
   return std::max(kLeastShare, static_cast<size_t>(os::MaxDescriptors()) / 8);
 }
 
-// Those of which nothing is counted are forgotten when another one comes.
+// Also deletes the other tenants that have nothing counted, when a new one comes.
 std::shared_ptr<InFlight::Tenant> InFlight::TenantOf(const std::string& name) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = tenants_.find(name);
@@ -58,7 +58,7 @@ size_t InFlight::Count(const std::string& name) {
 absl::Status InFlight::Send(const std::string& name, const Socket& socket,
                             std::span<const std::byte> message, std::span<const int> descriptors) {
   const std::shared_ptr<Tenant> tenant = TenantOf(name);
-  // Until it is sent, or another count would take it for one that was read.
+  // Held until the message is sent: else another count would find the socket empty.
   const std::lock_guard<std::mutex> lock(tenant->mutex);
   const size_t unread = CountLocked(tenant.get());
   if (unread + descriptors.size() > ShareOfATenant()) {

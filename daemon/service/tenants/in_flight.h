@@ -32,8 +32,8 @@ class InFlight {
   // clients have too many to take.
   absl::Status Send(const std::string& tenant, const Socket& socket,
                     std::span<const std::byte> message, std::span<const int> descriptors);
-  // Looks what the tenant's clients have taken. What they have not stays counted, also when its
-  // session has ended: it is in their sockets.
+  // How many descriptors the tenant's clients have not taken yet. These stay counted after their
+  // session has ended, because they are still in its socket.
   size_t Count(const std::string& tenant);
 
  private:
@@ -41,7 +41,7 @@ class InFlight {
     Socket socket;
     size_t descriptors = 0;
   };
-  // A client can make a send last: only its own tenant's wait for it.
+  // A client can make a send slow: only sends of its own tenant wait for it.
   struct Tenant {
     std::mutex mutex;
     std::vector<Sent> sent;  // guarded by `mutex`

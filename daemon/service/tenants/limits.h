@@ -1,4 +1,4 @@
-// What a tenant may have of the control plane, in force now, and who wanted more.
+// The control plane's limits per tenant that are in force, and counts of refusals by them.
 #ifndef GEMINID_DAEMON_SERVICE_TENANTS_LIMITS_H_
 #define GEMINID_DAEMON_SERVICE_TENANTS_LIMITS_H_
 
@@ -13,7 +13,7 @@
 
 namespace geminid::service {
 
-// Of what the process may have open; not a key of the configuration.
+// The limit of open descriptors of the process; not a key of the configuration.
 inline constexpr char kOpenFiles[] = "open_files";
 
 // Thread-safe.
@@ -26,7 +26,7 @@ class Limits {
   core::Rate RateOf(const config::ShareKey& key, double burst_seconds) const;
   void Set(const config::TenantShares& shares);
 
-  // Counts it. RESOURCE_EXHAUSTED: "TENANT HAS; ADVICE, or raise KEY in the daemon's
+  // Counts a refusal. RESOURCE_EXHAUSTED: "TENANT HAS; ADVICE, or raise KEY in the daemon's
   // configuration".
   absl::Status Refuse(const config::ShareKey& key, const std::string& tenant,
                       const std::string& has, const std::string& advice);

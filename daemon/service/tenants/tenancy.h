@@ -1,5 +1,5 @@
-// All that the daemon holds about tenants beside their memory: who a client is, what a tenant may
-// have of the control plane, and what is logged about it.
+// All that the daemon holds about tenants beside their memory: how clients are identified, the
+// limits of the control plane, and the tenants' log lines.
 #ifndef GEMINID_DAEMON_SERVICE_TENANTS_TENANCY_H_
 #define GEMINID_DAEMON_SERVICE_TENANTS_TENANCY_H_
 
@@ -13,7 +13,7 @@
 namespace geminid::service {
 
 struct Tenancy {
-  // `identify` empty: clients are who the settings say.
+  // `identify` empty: clients are identified as the settings say.
   Tenancy(const config::Settings& settings, Identify identify)
       : limits(settings.shares), clients(settings.tenant_by, std::move(identify)) {}
 

@@ -1,4 +1,4 @@
-// Log lines that a client can cause: so many per tenant, and a count of those left out.
+// Limits the log lines that clients can cause, per tenant, and counts those left out.
 #ifndef GEMINID_DAEMON_SERVICE_TENANTS_TENANT_LOG_H_
 #define GEMINID_DAEMON_SERVICE_TENANTS_TENANT_LOG_H_
 

@@ -1,4 +1,4 @@
-// What the health probes answer (/livez, /readyz, /healthz), from what was read of the daemon.
+// The answers of the health probes (/livez, /readyz, /healthz), from a reading of the daemon.
 // Pure.
 #ifndef GEMINID_DAEMON_SERVICE_WATCH_HEALTH_H_
 #define GEMINID_DAEMON_SERVICE_WATCH_HEALTH_H_
@@ -11,7 +11,7 @@
 
 namespace geminid::service {
 
-// A loop whose turn takes this long stands still. A turn may take a four-thousandth of that, and
+// A loop whose turn takes this long is stuck. A normal turn takes at most a four-thousandth of it.
 // systemd's watchdog waits twice as long (WatchdogSec= of the unit that we ship).
 inline constexpr core::Duration kLongestTurn = core::Duration::Seconds(10);
 
@@ -22,7 +22,7 @@ struct HealthReading {
   core::Duration turn;                      // how long the event loop has been at its present turn
   std::vector<std::string> contradictions;  // of the accounts, found since the start
   std::vector<std::string> gpus_without_memory;  // a line for each without an agent or unhealthy
-  bool some_device_serves = true;                // memory can be had of it
+  bool some_device_serves = true;                // at least one has memory to give
 };
 
 // Each answers 200, or 503 with a line per reason.

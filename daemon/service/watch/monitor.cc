@@ -236,7 +236,7 @@ metrics::HttpResponse Monitor::ShowPlan(uint64_t session) {
 }
 
 metrics::HttpResponse Monitor::Handle(const std::string& path) {
-  // Without the hub's mutex, which a loop that stands still may hold.
+  // Without the hub's mutex, which a stuck loop may hold.
   if (path == "/livez") return Livez(ReadHealth());
   if (path == "/healthz") return Healthz(ReadHealth());
   if (path == "/readyz") {

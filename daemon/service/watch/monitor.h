@@ -1,4 +1,4 @@
-// Reads the hub for the metrics page, answers the probes, and keeps an eye on the accounts.
+// Reads the hub for the metrics page, answers the probes, and checks the accounts.
 #ifndef GEMINID_DAEMON_SERVICE_WATCH_MONITOR_H_
 #define GEMINID_DAEMON_SERVICE_WATCH_MONITOR_H_
 
@@ -18,12 +18,12 @@ namespace geminid::service {
 // Belongs to one thread, which need not be the event loop's.
 class Monitor {
  public:
-  // Both outlive it.
+  // Both pointers must outlive it.
   Monitor(Hub* hub, const Vitals* vitals, std::string version)
       : hub_(hub), vitals_(vitals), version_(std::move(version)) {}
 
-  // "/metrics", the pages and the probes of health.h. Whoever asks for the metrics more than a few
-  // times a second gets the last ones again; plans that often are refused.
+  // "/metrics", the pages and the probes of health.h. Metrics that are asked for more than a few
+  // times a second are those of the last reading; plans that are asked for so often are refused.
   metrics::HttpResponse Handle(const std::string& path);
 
   // Checks a part of the accounts, a millisecond or two under the hub's mutex, if one is due.
@@ -31,10 +31,10 @@ class Monitor {
   int64_t next_check() const { return next_check_; }
 
  private:
-  // The self-check looks at so many chunks, once in this time.
+  // The self-check looks at this many chunks in this time.
   static constexpr size_t kChecked = 4096;
   static constexpr int64_t kCheckEveryNanoseconds = 5'000'000'000;
-  // Further ones say nothing new.
+  // Further contradictions say nothing new.
   static constexpr size_t kMostContradictions = 16;
 
   metrics::Reading Read() const;

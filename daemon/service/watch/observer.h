@@ -1,5 +1,5 @@
-// Serves metrics and probes on a thread of its own: a scrape keeps no transfer waiting, and an
-// event loop that stands still is seen.
+// Serves metrics and probes on a thread of its own: a scrape delays no transfer, and a stuck event
+// loop is still noticed.
 #ifndef GEMINID_DAEMON_SERVICE_WATCH_OBSERVER_H_
 #define GEMINID_DAEMON_SERVICE_WATCH_OBSERVER_H_
 
@@ -21,7 +21,7 @@ namespace geminid::service {
 struct ObserverOptions {
   std::string host;  // empty: no TCP port
   uint16_t port = 0;
-  // Whether a port that cannot be had is an error; else the log tells, and the Unix socket serves.
+  // Whether a port that cannot be opened is an error; else a log line, and the Unix socket serves.
   bool port_required = true;
   std::string socket;  // a free path; empty: no Unix socket
   mode_t socket_mode = 0;
@@ -29,7 +29,7 @@ struct ObserverOptions {
 
 class Observer {
  public:
-  // It listens when this returns. `monitor` is the thread's from now on.
+  // Listens when it returns. `monitor` belongs to the new thread from now on.
   static absl::StatusOr<std::unique_ptr<Observer>> Start(const ObserverOptions& options,
                                                          std::unique_ptr<Monitor> monitor);
   ~Observer();

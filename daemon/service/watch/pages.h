@@ -1,4 +1,4 @@
-// Where the next page of a listing begins, as text: opaque to the caller, who hands it back.
+// The beginning of a listing's next page, as opaque text that the caller hands back.
 #ifndef GEMINID_DAEMON_SERVICE_WATCH_PAGES_H_
 #define GEMINID_DAEMON_SERVICE_WATCH_PAGES_H_
 
@@ -10,7 +10,7 @@
 
 namespace geminid::service {
 
-// Entries of one page: what is copied under the hub's mutex at once, well under a millisecond.
+// Entries of one page: they are copied under the hub's mutex, in well under a millisecond.
 inline constexpr size_t kPageEntries = 1000;
 
 // The first entry that is not in the pages before: a session, and a chunk or pool of it.
@@ -20,7 +20,7 @@ struct PageStart {
 };
 
 std::string ToToken(const PageStart& start);
-// The beginning for an empty text. INVALID_ARGUMENT for any text that ToToken does not make.
+// An empty text: the beginning. INVALID_ARGUMENT for any text that ToToken does not make.
 absl::StatusOr<PageStart> FromToken(const std::string& token);
 
 }  // namespace geminid::service

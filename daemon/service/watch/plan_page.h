@@ -13,7 +13,7 @@
 namespace geminid::service {
 
 inline constexpr char kPlanPages[] = "/plan/";
-// Of the tables: of more rows the page says how many are left out, or joins them.
+// The most rows of the tables: the page says how many further rows it left out, or joins them.
 inline constexpr std::size_t kMostMomentRows = 64;
 inline constexpr std::size_t kMostPlaceRows = 256;
 

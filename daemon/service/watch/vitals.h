@@ -1,4 +1,4 @@
-// What the daemon's threads leave for whoever watches it.
+// Values that the daemon's threads publish for health checks and metrics.
 #ifndef GEMINID_DAEMON_SERVICE_WATCH_VITALS_H_
 #define GEMINID_DAEMON_SERVICE_WATCH_VITALS_H_
 
@@ -11,8 +11,8 @@
 
 namespace geminid::service {
 
-// Thread-safe.
-// Requests by which the daemon shared the node, by what became of them.
+// Both structs are thread-safe. Requests to share the node that the daemon carried out or
+// refused.
 struct SharingCounts {
   std::atomic<uint64_t> done{0};
   std::atomic<uint64_t> refused{0};
@@ -21,8 +21,8 @@ struct SharingCounts {
 struct Vitals {
   std::atomic<bool> serving{false};   // the event loop runs
   std::atomic<bool> stopping{false};  // it is about to end
-  // Since when an event loop has been at its present turn, monotonic; 0: it waits for something to
-  // do. A turn takes well under a millisecond, at the entrance more where others want its
+  // When an event loop began its present turn, monotonic; 0: it waits for something to do. A
+  // turn takes well under a millisecond; at the entrance longer, if others want its
   // processor.
   std::atomic<int64_t> turn_since_nanoseconds{0};
   std::atomic<int64_t> entrance_turn_since_nanoseconds{0};
@@ -31,7 +31,7 @@ struct Vitals {
   metrics::CallTimes calls;
   SharingCounts sharing;
 
-  // How long the loop that has been at its present turn for longer has been at it.
+  // The duration of the longer of the two loops' present turns.
   core::Duration LongestTurn(core::Time now) const {
     core::Duration longest;
     for (const auto* since : {&turn_since_nanoseconds, &entrance_turn_since_nanoseconds}) {

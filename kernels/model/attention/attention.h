@@ -1,5 +1,5 @@
-// Causal multi-head attention in blocks (FlashAttention, arXiv:2205.14135 and 2307.08691): no score
-// matrix is stored, memory beyond inputs and outputs is O(sequence).
+// Multi-head attention in blocks (FlashAttention, arXiv:2205.14135 and 2307.08691), causal or of
+// whole sequences: no score matrix is stored, memory beyond inputs and outputs is O(sequence).
 //
 //   S = scale Q K^T, masked to query - window < key <= query;  P = softmax(S);  O = P V
 //   backward: P from the saved lse; D = rowsum(dO * O); dV = P^T dO; dS = P * (dO V^T - D);
@@ -37,6 +37,10 @@ struct AttentionShape {
   // A query sees this many keys at most, its own the last of them (sliding windows, as Mistral's,
   // arXiv:2310.06825); 0: all before it.
   size_t window = 0;
+
+  // A query sees the keys up to its own; else all keys of its sequence (an encoder), without
+  // first_query and window.
+  bool causal = true;
 
   size_t queries() const { return sequence - first_query; }  // per batch entry
 };

@@ -39,9 +39,8 @@ struct AttentionDelta {
 GEMINID_KERNEL(geminid_attention_delta_fp32, AttentionDelta<float>);
 GEMINID_KERNEL(geminid_attention_delta_bf16, AttentionDelta<BFloat16>);
 
-// What both kernels below read of the forward pass. Windows have kernels of their own, since they
-// take more registers.
-template <typename T, bool kWindow = false>
+// What both kernels below read of the forward pass.
+template <typename T, Sees kSees = Sees::kBefore>
 struct AttentionRead {
   TileShape shape;
   HeadsView<const T> q;
@@ -71,8 +70,12 @@ struct AttentionRead {
                                  float (&p)[kThreadRows][kThreadColumns],
                                  float (&ds)[kThreadRows][kThreadColumns]) const {
     TileProduct(shape, Queries(batch, head, query), Keys(batch, kv_head, key), left, right, p);
-    if (key == query) MaskAboveDiagonal(p);
-    if constexpr (kWindow) MaskBeforeWindow(shape.window, query - key, p);
+    if constexpr (kSees == Sees::kAll) {
+      MaskBeyond(shape.sequence, key, p);
+    } else {
+      if (key == query) MaskAboveDiagonal(p);
+      if constexpr (kSees == Sees::kWindow) MaskBeforeWindow(shape.window, query - key, p);
+    }
     TileProduct(shape, Gradients(batch, head, query), Values(batch, kv_head, key), left, right, ds);
     const TilePlace me;
     const uint64_t rows = (batch * shape.heads + head) * shape.sequence;
@@ -103,7 +106,7 @@ __device__ inline void StoreScores(const float (&from)[kThreadRows][kThreadColum
 }
 
 // A block of threads makes dQ of a block of queries of one head.
-template <typename T, unsigned kSlab, bool kWindow = false>
+template <typename T, unsigned kSlab, Sees kSees = Sees::kBefore>
 struct AttentionQueryGradient {
   static constexpr unsigned kThreads = kTileThreads;
 
@@ -124,7 +127,9 @@ struct AttentionQueryGradient {
     const uint64_t query = static_cast<uint64_t>(block) * kTile;
     const TilePlace me;
     float sums[kThreadRows][kSlab / kLanes] = {};
-    for (uint64_t key = kWindow ? shape.FirstKey(query) : 0; key <= query; key += kTile) {
+    const uint64_t last = kSees == Sees::kAll ? shape.sequence - 1 : query;
+    for (uint64_t key = kSees == Sees::kWindow ? shape.FirstKey(query) : 0; key <= last;
+         key += kTile) {
       float p[kThreadRows][kThreadColumns];
       float ds[kThreadRows][kThreadColumns];
       read.ScoreGradients(batch, head, kv_head, query, key, left, right, p, ds);
@@ -137,7 +142,7 @@ struct AttentionQueryGradient {
     StoreTile<kSlab>(shape, shape.Head(dq, batch, head), query, column, shape.scale, sums);
   }
 
-  AttentionRead<T, kWindow> read;
+  AttentionRead<T, kSees> read;
   HeadsView<T> dq;
 };
 GEMINID_KERNEL(geminid_attention_dq_fp32_64, AttentionQueryGradient<float, kNarrowSlab>);
@@ -145,17 +150,25 @@ GEMINID_KERNEL(geminid_attention_dq_fp32_128, AttentionQueryGradient<float, kWid
 GEMINID_KERNEL(geminid_attention_dq_bf16_64, AttentionQueryGradient<BFloat16, kNarrowSlab>);
 GEMINID_KERNEL(geminid_attention_dq_bf16_128, AttentionQueryGradient<BFloat16, kWideSlab>);
 GEMINID_KERNEL(geminid_attention_dq_window_fp32_64,
-               AttentionQueryGradient<float, kNarrowSlab, true>);
+               AttentionQueryGradient<float, kNarrowSlab, Sees::kWindow>);
 GEMINID_KERNEL(geminid_attention_dq_window_fp32_128,
-               AttentionQueryGradient<float, kWideSlab, true>);
+               AttentionQueryGradient<float, kWideSlab, Sees::kWindow>);
 GEMINID_KERNEL(geminid_attention_dq_window_bf16_64,
-               AttentionQueryGradient<BFloat16, kNarrowSlab, true>);
+               AttentionQueryGradient<BFloat16, kNarrowSlab, Sees::kWindow>);
 GEMINID_KERNEL(geminid_attention_dq_window_bf16_128,
-               AttentionQueryGradient<BFloat16, kWideSlab, true>);
+               AttentionQueryGradient<BFloat16, kWideSlab, Sees::kWindow>);
+GEMINID_KERNEL(geminid_attention_dq_all_fp32_64,
+               AttentionQueryGradient<float, kNarrowSlab, Sees::kAll>);
+GEMINID_KERNEL(geminid_attention_dq_all_fp32_128,
+               AttentionQueryGradient<float, kWideSlab, Sees::kAll>);
+GEMINID_KERNEL(geminid_attention_dq_all_bf16_64,
+               AttentionQueryGradient<BFloat16, kNarrowSlab, Sees::kAll>);
+GEMINID_KERNEL(geminid_attention_dq_all_bf16_128,
+               AttentionQueryGradient<BFloat16, kWideSlab, Sees::kAll>);
 
 // A block of threads makes dK and dV of a block of keys of one key/value head, over all query heads
 // that read it.
-template <typename T, unsigned kSlab, bool kWindow = false>
+template <typename T, unsigned kSlab, Sees kSees = Sees::kBefore>
 struct AttentionKeyGradient {
   static constexpr unsigned kThreads = kTileThreads;
 
@@ -180,8 +193,9 @@ struct AttentionKeyGradient {
     float dk_sums[kThreadRows][kSlab / kLanes] = {};
     float dv_sums[kThreadRows][kSlab / kLanes] = {};
     for (unsigned head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-      for (uint64_t query = key; query < shape.sequence; query += kTile) {
-        if (kWindow && shape.FirstKey(query) > key) break;
+      for (uint64_t query = kSees == Sees::kAll ? 0 : key; query < shape.sequence;
+           query += kTile) {
+        if (kSees == Sees::kWindow && shape.FirstKey(query) > key) break;
         float p[kThreadRows][kThreadColumns];
         float ds[kThreadRows][kThreadColumns];
         read.ScoreGradients(batch, head, kv_head, query, key, left, right, p, ds);
@@ -195,7 +209,7 @@ struct AttentionKeyGradient {
     StoreTile<kSlab>(shape, shape.Head(dv, batch, kv_head), key, column, 1.0F, dv_sums);
   }
 
-  AttentionRead<T, kWindow> read;
+  AttentionRead<T, kSees> read;
   HeadsView<T> dk;
   HeadsView<T> dv;
 };
@@ -204,23 +218,31 @@ GEMINID_KERNEL(geminid_attention_dkv_fp32_128, AttentionKeyGradient<float, kWide
 GEMINID_KERNEL(geminid_attention_dkv_bf16_64, AttentionKeyGradient<BFloat16, kNarrowSlab>);
 GEMINID_KERNEL(geminid_attention_dkv_bf16_128, AttentionKeyGradient<BFloat16, kWideSlab>);
 GEMINID_KERNEL(geminid_attention_dkv_window_fp32_64,
-               AttentionKeyGradient<float, kNarrowSlab, true>);
+               AttentionKeyGradient<float, kNarrowSlab, Sees::kWindow>);
 GEMINID_KERNEL(geminid_attention_dkv_window_fp32_128,
-               AttentionKeyGradient<float, kWideSlab, true>);
+               AttentionKeyGradient<float, kWideSlab, Sees::kWindow>);
 GEMINID_KERNEL(geminid_attention_dkv_window_bf16_64,
-               AttentionKeyGradient<BFloat16, kNarrowSlab, true>);
+               AttentionKeyGradient<BFloat16, kNarrowSlab, Sees::kWindow>);
 GEMINID_KERNEL(geminid_attention_dkv_window_bf16_128,
-               AttentionKeyGradient<BFloat16, kWideSlab, true>);
+               AttentionKeyGradient<BFloat16, kWideSlab, Sees::kWindow>);
+GEMINID_KERNEL(geminid_attention_dkv_all_fp32_64,
+               AttentionKeyGradient<float, kNarrowSlab, Sees::kAll>);
+GEMINID_KERNEL(geminid_attention_dkv_all_fp32_128,
+               AttentionKeyGradient<float, kWideSlab, Sees::kAll>);
+GEMINID_KERNEL(geminid_attention_dkv_all_bf16_64,
+               AttentionKeyGradient<BFloat16, kNarrowSlab, Sees::kAll>);
+GEMINID_KERNEL(geminid_attention_dkv_all_bf16_128,
+               AttentionKeyGradient<BFloat16, kWideSlab, Sees::kAll>);
 
-template <unsigned kSlab, bool kWindow, typename T>
-Status LaunchGradients(const AttentionRead<T, kWindow>& read, const AttentionShape& shape,
+template <unsigned kSlab, Sees kSees, typename T>
+Status LaunchGradients(const AttentionRead<T, kSees>& read, const AttentionShape& shape,
                        const HeadsView<T>& dq, const HeadsView<T>& dk, const HeadsView<T>& dv,
                        CudaStream stream) {
   const size_t blocks = shape.batch * read.shape.blocks * read.shape.slabs;
-  const Status status = LaunchKernel(AttentionQueryGradient<T, kSlab, kWindow>{read, dq},
+  const Status status = LaunchKernel(AttentionQueryGradient<T, kSlab, kSees>{read, dq},
                                      blocks * shape.heads, stream);
   if (status != Status::kOk) return status;
-  return LaunchKernel(AttentionKeyGradient<T, kSlab, kWindow>{read, dk, dv},
+  return LaunchKernel(AttentionKeyGradient<T, kSlab, kSees>{read, dk, dv},
                       blocks * shape.kv_heads, stream);
 }
 
@@ -234,13 +256,14 @@ Status LaunchBackward(const AttentionShape& shape, const AttentionSaved<T>& save
   const Status status = LaunchKernel(Delta{tiles, saved.out, saved.dout, delta, rows},
                                      BlocksFor(rows, Delta::kRowsPerBlock), stream);
   if (status != Status::kOk) return status;
-  if (shape.window != 0) {
-    return LaunchGradients<kSlab, true, T>(
+  const auto launch = [&]<Sees kSees>() {
+    return LaunchGradients<kSlab, kSees, T>(
         {tiles, saved.q, saved.k, saved.v, saved.dout, saved.lse, delta}, shape, dq, dk, dv,
         stream);
-  }
-  return LaunchGradients<kSlab, false, T>(
-      {tiles, saved.q, saved.k, saved.v, saved.dout, saved.lse, delta}, shape, dq, dk, dv, stream);
+  };
+  if (shape.window != 0) return launch.template operator()<Sees::kWindow>();
+  if (!shape.causal) return launch.template operator()<Sees::kAll>();
+  return launch.template operator()<Sees::kBefore>();
 }
 
 }  // namespace cuda

@@ -95,13 +95,15 @@ HWY_NOINLINE void AddTransposed(size_t width, const float* left, const float* ri
 }
 
 // The share of keys [key, key + 64) in all three gradients, for queries [query, query + 64).
-HWY_NOINLINE void BackwardKeys(const AttentionLayout& layout, size_t window, const KeyValueHead& kv,
-                               size_t key, size_t query, const BackwardBlock& b) {
-  const bool diagonal = key == query;
+HWY_NOINLINE void BackwardKeys(const AttentionShape& shape, const AttentionLayout& layout,
+                               const KeyValueHead& kv, size_t key, size_t query,
+                               const BackwardBlock& b) {
+  const bool diagonal = shape.causal && key == query;
   const size_t at = key * layout.width;
   BlockScores(layout.width, b.q, kv.k_transposed + at, b.p);
   if (diagonal) MaskAboveDiagonal(b.p);
-  if (window != 0) MaskBeforeWindow(window, query - key, b.p);
+  if (shape.window != 0) MaskBeforeWindow(shape.window, query - key, b.p);
+  if (!shape.causal) MaskBeyond(shape.sequence, key, b.p);
   BlockScores(layout.width, b.dout, kv.v_transposed + at, b.ds);
   SoftmaxGradient(b);
   AddTransposed(layout.width, b.p, b.dout, diagonal, kv.dv + at);
@@ -158,8 +160,9 @@ HWY_INLINE void BackwardLoop(const AttentionShape& shape, const AttentionSaved<T
       for (size_t query = 0; query < shape.sequence; query += kAttentionBlock) {
         LoadBlock(shape, layout, saved, b, h, query, block);
         const size_t first = FirstKeyOf(shape.window, query);
-        for (size_t key = first; key <= query; key += kAttentionBlock) {
-          BackwardKeys(layout, shape.window, kv, key, query, block);
+        const size_t end = EndOfKeys(shape, query);
+        for (size_t key = first; key < end; key += kAttentionBlock) {
+          BackwardKeys(shape, layout, kv, key, query, block);
         }
         Pack(shape, block.dq, query, layout.width, shape.scale, SelectHead(shape, dq, b, h));
       }

@@ -7,9 +7,8 @@
 namespace geminid::kernels {
 namespace cuda {
 
-// A block of threads makes a block of queries of one head. Windows have kernels of their own, since
-// they take more registers.
-template <typename T, unsigned kSlab, bool kWindow = false>
+// A block of threads makes a block of queries of one head.
+template <typename T, unsigned kSlab, Sees kSees = Sees::kBefore>
 struct AttendQueries {
   static constexpr unsigned kThreads = kTileThreads;
 
@@ -84,14 +83,20 @@ struct AttendQueries {
       state.max[i] = -std::numeric_limits<float>::infinity();
       state.sum[i] = 0;
     }
+    constexpr bool kWindow = kSees == Sees::kWindow;
     const uint64_t begin = kWindow ? shape.FirstKey(query) : 0;
-    for (uint64_t next = begin; next <= query; next += kTile) {
+    const uint64_t last = kSees == Sees::kAll ? shape.sequence - 1 : query;
+    for (uint64_t next = begin; next <= last; next += kTile) {
       // With a window the block on the diagonal comes first, as on the host.
       const uint64_t key = kWindow ? query + begin - next : next;
       float s[kThreadRows][kThreadColumns];
       TileProduct(shape, queries, {shape.Head(k, batch, kv_head), key, 1.0F}, left, right, s);
-      if (key == query) MaskAboveDiagonal(s);
-      if constexpr (kWindow) MaskBeforeWindow(shape.window, query - key, s);
+      if constexpr (kSees == Sees::kAll) {
+        MaskBeyond(shape.sequence, key, s);
+      } else {
+        if (key == query) MaskAboveDiagonal(s);
+        if constexpr (kWindow) MaskBeforeWindow(shape.window, query - key, s);
+      }
       Softmax(s, next == begin, p, state);
       const TilePlace me;
       AddTokens<kSlab>(
@@ -114,12 +119,21 @@ GEMINID_KERNEL(geminid_attention_forward_fp32_64, AttendQueries<float, kNarrowSl
 GEMINID_KERNEL(geminid_attention_forward_fp32_128, AttendQueries<float, kWideSlab>);
 GEMINID_KERNEL(geminid_attention_forward_bf16_64, AttendQueries<BFloat16, kNarrowSlab>);
 GEMINID_KERNEL(geminid_attention_forward_bf16_128, AttendQueries<BFloat16, kWideSlab>);
-GEMINID_KERNEL(geminid_attention_forward_window_fp32_64, AttendQueries<float, kNarrowSlab, true>);
-GEMINID_KERNEL(geminid_attention_forward_window_fp32_128, AttendQueries<float, kWideSlab, true>);
+GEMINID_KERNEL(geminid_attention_forward_window_fp32_64,
+               AttendQueries<float, kNarrowSlab, Sees::kWindow>);
+GEMINID_KERNEL(geminid_attention_forward_window_fp32_128,
+               AttendQueries<float, kWideSlab, Sees::kWindow>);
 GEMINID_KERNEL(geminid_attention_forward_window_bf16_64,
-               AttendQueries<BFloat16, kNarrowSlab, true>);
+               AttendQueries<BFloat16, kNarrowSlab, Sees::kWindow>);
 GEMINID_KERNEL(geminid_attention_forward_window_bf16_128,
-               AttendQueries<BFloat16, kWideSlab, true>);
+               AttendQueries<BFloat16, kWideSlab, Sees::kWindow>);
+GEMINID_KERNEL(geminid_attention_forward_all_fp32_64,
+               AttendQueries<float, kNarrowSlab, Sees::kAll>);
+GEMINID_KERNEL(geminid_attention_forward_all_fp32_128, AttendQueries<float, kWideSlab, Sees::kAll>);
+GEMINID_KERNEL(geminid_attention_forward_all_bf16_64,
+               AttendQueries<BFloat16, kNarrowSlab, Sees::kAll>);
+GEMINID_KERNEL(geminid_attention_forward_all_bf16_128,
+               AttendQueries<BFloat16, kWideSlab, Sees::kAll>);
 
 template <unsigned kSlab, typename T>
 Status LaunchAttend(const AttentionShape& shape, const HeadsView<const T>& q,
@@ -128,7 +142,12 @@ Status LaunchAttend(const AttentionShape& shape, const HeadsView<const T>& q,
   const TileShape tiles = ShapeOfTiles(shape, kSlab);
   const size_t blocks = shape.batch * shape.heads * tiles.blocks * tiles.slabs;
   if (shape.window != 0) {
-    return LaunchKernel(AttendQueries<T, kSlab, true>{tiles, q, k, v, out, lse}, blocks, stream);
+    return LaunchKernel(AttendQueries<T, kSlab, Sees::kWindow>{tiles, q, k, v, out, lse}, blocks,
+                        stream);
+  }
+  if (!shape.causal) {
+    return LaunchKernel(AttendQueries<T, kSlab, Sees::kAll>{tiles, q, k, v, out, lse}, blocks,
+                        stream);
   }
   return LaunchKernel(AttendQueries<T, kSlab>{tiles, q, k, v, out, lse}, blocks, stream);
 }

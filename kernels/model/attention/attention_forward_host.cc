@@ -61,21 +61,23 @@ HWY_NOINLINE void SoftmaxBlock(const ForwardBlock& b, size_t width, bool first) 
 
 // All keys of one block of queries, which starts at token `query`. With a window the block on the
 // diagonal comes first: there every query sees a key, so that its maximum is finite from then on.
-HWY_NOINLINE void AttendBlock(const AttentionLayout& layout, size_t window,
+HWY_NOINLINE void AttendBlock(const AttentionShape& shape, const AttentionLayout& layout,
                               const float* k_transposed, const float* v, size_t query,
                               const ForwardBlock& b) {
+  const size_t window = shape.window;
   for (size_t r = 0; r < kAttentionBlock; ++r) {
     b.max[r] = kMasked;
     b.sum[r] = 0.0F;
   }
-  const size_t blocks = (query - FirstKeyOf(window, query)) / kAttentionBlock + 1;
+  const size_t blocks = (EndOfKeys(shape, query) - FirstKeyOf(window, query)) / kAttentionBlock;
   for (size_t i = 0; i < blocks; ++i) {
     const size_t key = window == 0 ? i * kAttentionBlock : query - i * kAttentionBlock;
-    const bool diagonal = key == query;
+    const bool diagonal = shape.causal && key == query;
     BlockScores(layout.width, b.q + b.first * layout.width, k_transposed + key * layout.width,
                 b.scores + b.first * kAttentionBlock, b.last - b.first);
     if (diagonal) MaskAboveDiagonal(b.scores);
     if (window != 0) MaskBeforeWindow(window, query - key, b.scores);
+    if (!shape.causal) MaskBeyond(shape.sequence, key, b.scores);
     SoftmaxBlock(b, layout.width, i == 0);
     Product({.a = b.scores + b.first * kAttentionBlock,
              .a_row_stride = kAttentionBlock,
@@ -160,7 +162,7 @@ HWY_INLINE void ForwardLoop(const AttentionShape& shape, const HeadsView<const T
       const size_t first = shape.first_query / kAttentionBlock * kAttentionBlock;
       for (size_t query = first; query < shape.sequence; query += kAttentionBlock) {
         LoadQueries(shape, layout, query, q_head, &block);
-        AttendBlock(layout, shape.window, k_transposed, v_rows, query, block);
+        AttendBlock(shape, layout, k_transposed, v_rows, query, block);
         FinishBlock(shape, layout, query, block, SelectHead(QueryRows(shape), out, b, h),
                     lse + (b * shape.heads + h) * shape.queries());
       }

@@ -29,6 +29,7 @@ const char* UnsuitedShape(const AttentionShape& shape, size_t version) {
   constexpr size_t kHeadDimMultiple = 8, kKeysOfBlock = 128;
   if (shape.first_query != 0) return "queries begin in the middle of the sequence";
   if (shape.window != 0) return "its queries see a sliding window";
+  if (!shape.causal) return "its queries see the tokens after them";
   if (shape.head_dim % kHeadDimMultiple != 0) return "its heads are no multiple of 8 wide";
   if (shape.sequence < 2) return "its sequences are of one token";
   if (shape.sequence % kKeysOfBlock != 0 && !KnowsShortBlocks(version)) {
@@ -118,7 +119,7 @@ std::string AttentionLibrary::Describe() const {
   std::string text = Name();
   for (const auto& [key, plan] : plans_) {
     if (plan.state != AttentionPlan::State::kRefused) continue;
-    const auto& [batch, sequence, heads, kv_heads, head_dim, scale, window] = key;
+    const auto& [batch, sequence, heads, kv_heads, head_dim, scale, window, causal] = key;
     text += "; a kernel of our own for " + std::to_string(batch) + " x " +
             std::to_string(sequence) + " tokens in " + std::to_string(heads) + " heads of " +
             std::to_string(head_dim) + ": " + plan.why;
@@ -127,9 +128,10 @@ std::string AttentionLibrary::Describe() const {
 }
 
 AttentionPlan& AttentionLibrary::Plan(const AttentionShape& shape) {
-  const Key key = {shape.batch,    shape.sequence, shape.heads,
-                   shape.kv_heads, shape.head_dim, std::bit_cast<uint32_t>(shape.scale),
-                   shape.window};
+  const Key key = {shape.batch,    shape.sequence,
+                   shape.heads,    shape.kv_heads,
+                   shape.head_dim, std::bit_cast<uint32_t>(shape.scale),
+                   shape.window,   static_cast<uint64_t>(shape.causal)};
   const auto [place, is_new] = plans_.try_emplace(key);
   AttentionPlan& plan = place->second;
   if (is_new && Prepare(shape, plan)) plan.state = AttentionPlan::State::kUntested;

@@ -98,7 +98,7 @@ class AttentionLibrary {
 
  private:
   // A shape as far as it matters for the choice.
-  using Key = std::array<uint64_t, 7>;
+  using Key = std::array<uint64_t, 8>;
 
   AttentionLibrary(gpu::CudnnApi api, gpu::DnnHandle handle)
       : api_(std::move(api)), handle_(handle) {}

@@ -97,6 +97,15 @@ inline HWY_NOINLINE void MaskAboveDiagonal(float* scores) {
   }
 }
 
+// Keys beyond the sequence, of which a block may have some that begins with token `key`.
+inline HWY_NOINLINE void MaskBeyond(size_t sequence, size_t key, float* scores) {
+  for (size_t r = 0; r < kAttentionBlock; ++r) {
+    for (size_t c = sequence - key; c < kAttentionBlock; ++c) {
+      scores[r * kAttentionBlock + c] = kMasked;
+    }
+  }
+}
+
 // Keys that the window has left behind, in a block whose first key is `ahead` tokens before its
 // first query.
 inline HWY_NOINLINE void MaskBeforeWindow(size_t window, size_t ahead, float* scores) {

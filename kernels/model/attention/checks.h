@@ -15,6 +15,7 @@ inline Status CheckAttentionShape(const AttentionShape& s) {
   if (s.heads == 0 || s.kv_heads == 0 || s.heads % s.kv_heads != 0) return Status::kInvalidShape;
   if (s.head_dim == 0 || s.head_dim > kAttentionHeadDimMax) return Status::kInvalidShape;
   if (s.first_query > 0 && s.first_query >= s.sequence) return Status::kInvalidShape;
+  if (!s.causal && (s.first_query > 0 || s.window > 0)) return Status::kInvalidShape;
   if (!std::isfinite(s.scale) || s.scale <= 0) return Status::kInvalidParameter;
   // 2^40 tokens keep every product of dimensions below 2^64.
   constexpr size_t kDimensionMax = size_t{1} << 40;

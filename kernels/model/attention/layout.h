@@ -19,6 +19,11 @@ constexpr size_t FirstKeyOf(size_t window, size_t query) {
   return (query - window + 1) / kAttentionBlock * kAttentionBlock;
 }
 
+// The end of the last block of keys that a block of queries sees; `query` is its first.
+constexpr size_t EndOfKeys(const AttentionShape& shape, size_t query) {
+  return shape.causal ? query + kAttentionBlock : RoundUpTo(shape.sequence, kAttentionBlock);
+}
+
 // The workspace as fp32 arrays, in elements. One key/value head at a time is unpacked.
 struct AttentionLayout {
   size_t rows;   // sequence in whole blocks

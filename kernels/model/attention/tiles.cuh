@@ -22,6 +22,10 @@ inline constexpr unsigned kSlice = 32;          // elements of heads that are st
 inline constexpr unsigned kStagedRows = 16;     // tokens that are staged at once
 inline constexpr unsigned kPadded = kTile + 1;  // a row of shared memory: no two on the same banks
 
+// Which keys a query sees: those before it, of these the last ones, or all of the sequence. Each
+// has kernels of its own, since a window takes more registers.
+enum class Sees : unsigned { kBefore, kWindow, kAll };
+
 using Slice = float[kSlice][kPadded];  // transposed: [element][token]
 using Scores = float[kTile][kPadded];  // [query][key]
 
@@ -218,6 +222,21 @@ __device__ inline void MaskBeforeWindow(uint64_t window, uint64_t ahead,
 #pragma unroll
     for (unsigned j = 0; j < kThreadColumns; ++j) {
       if (me.x + j * kLanes + window <= ahead + me.y * kThreadRows + i) {
+        scores[i][j] = -std::numeric_limits<float>::infinity();
+      }
+    }
+  }
+}
+
+// Keys beyond the sequence, in a block that begins with token `key`.
+__device__ inline void MaskBeyond(uint64_t sequence, uint64_t key,
+                                  float (&scores)[kThreadRows][kThreadColumns]) {
+  const TilePlace me;
+#pragma unroll
+  for (unsigned i = 0; i < kThreadRows; ++i) {
+#pragma unroll
+    for (unsigned j = 0; j < kThreadColumns; ++j) {
+      if (key + me.x + j * kLanes >= sequence) {
         scores[i][j] = -std::numeric_limits<float>::infinity();
       }
     }

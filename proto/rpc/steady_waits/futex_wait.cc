@@ -1,4 +1,4 @@
-// Takes the place of the C library's function syscall(), in this program and the libraries it
+// Replaces the C library's function syscall(), in this program and in the libraries that it
 // loads.
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,20 +16,20 @@
 
 namespace {
 
-// Abseil's Mutex and CondVar wait on a futex until a time of the wall clock, and gRPC's timers and
-// pollers wait by them. Where the wall clock steps back meanwhile, the kernel waits for as much
-// longer. Here the same wait is until a time of the monotonic clock. It may end early, with EINTR
-// as for a signal, so that its caller asks again; it never ends late.
+// Abseil's Mutex and CondVar wait on a futex until a time of the wall clock; gRPC's timers and
+// pollers wait through them. If the wall clock steps back meanwhile, the kernel waits longer by
+// that step. Here the same wait ends at a time of the monotonic clock. It may end early, with EINTR
+// as for a signal, so that its caller asks again. It never ends late.
 
 using SystemCall = long(long, ...);
 
 constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
-// A clock that steps between a caller's reading and ours delays one wait by no more than this.
+// If a clock steps between a caller's reading and ours, one wait is late by no more than this.
 constexpr int64_t kLongestWait = kNanosecondsPerSecond;
 constexpr int64_t kLongestSeconds = std::numeric_limits<int64_t>::max() / kNanosecondsPerSecond / 4;
 
 SystemCall* CLibrary() {
-  // No static initialiser: its guard may wait by a system call of its own.
+  // Not a static with an initialiser: its guard may itself wait by a system call.
   static std::atomic<SystemCall*> found = nullptr;
   SystemCall* function = found.load(std::memory_order_relaxed);
   if (function == nullptr) {
@@ -50,9 +50,9 @@ int64_t Now(clockid_t clock) {
   return Nanoseconds(now);
 }
 
-// How long it is until the end. gRPC has read clock_gettime(), and Abseil's timeouts
-// gettimeofday(). Where a preloaded library steps one of them alone, the caller has read the one
-// nearer to the end. absl::Now() is neither: it notices a step seconds later.
+// The time left until `wall_end`. To compute that end, gRPC read clock_gettime() and Abseil's
+// timeouts gettimeofday(). If a preloaded library steps only one of these clocks, the caller read
+// the one nearer to the end. absl::Now() is neither of them: it notices a step seconds later.
 int64_t WallLeft(int64_t wall_end) {
   timeval now = {};
   gettimeofday(&now, nullptr);
@@ -62,8 +62,8 @@ int64_t WallLeft(int64_t wall_end) {
   return std::abs(by_day) < std::abs(by_clock) ? by_day : by_clock;
 }
 
-// The end of a wait by the monotonic clock. A caller that asks again for the same wait keeps the
-// end that it had, however the wall clock stepped since.
+// The end of a wait by the monotonic clock. A caller that repeats a wait gets an end no later than
+// the one it had, however the wall clock stepped since.
 int64_t MonotonicEnd(const void* word, int64_t wall_end, int64_t now) {
   struct Wait {
     const void* word = nullptr;

@@ -18,15 +18,15 @@ inline constexpr int kSuccessorSteps = 6;
 // first step; "device": all of it lives there; "streamed": it is updated there, granule by granule;
 // "streamed tight": in an arena in which granules have many slices; "lamb", "streamed lamb": an
 // optimizer that needs sums of all ranks; "disk": state on two disks; "small on disk": in bf16;
-// "some on disk": what host memory does not hold; "disk tight": with a tight arena; "disk
-// overflow": whose first step is skipped; "came": and factors; "summed": fp32 gradients of two
-// micro-batches; "second": these in ZeRO's second stage; "first": in its first; "hosts": weights
-// sharded within two hosts of a rank each; "one host": within one of both ranks, which is refused;
-// "negative": with a limit of norms that is refused before anything else; "overflow": a step that
-// changes nothing; "small", "small moved", "small lamb": state in bf16; "muon": matrices that are
-// whole; "left out": parameters without a gradient in some steps, whose updates are counted each;
-// "apart", "apart overflow": ranks with engines of their own, which are clipped alike; "apart
-// lamb", "apart came": whose sums are of the tensors of both.
+// "disk lamb", "disk came"; "some on disk": what host memory does not hold; "disk tight": with a
+// tight arena; "disk overflow": whose first step is skipped; "came": and factors; "summed": fp32
+// gradients of two micro-batches; "second": these in ZeRO's second stage; "first": in its first;
+// "hosts": weights sharded within two hosts of a rank each; "one host": within one of both ranks,
+// which is refused; "negative": with a limit of norms that is refused before anything else;
+// "overflow": a step that changes nothing; "small", "small moved", "small lamb": state in bf16;
+// "muon": matrices that are whole; "left out": parameters without a gradient in some steps, whose
+// updates are counted each; "apart", "apart overflow": ranks with engines of their own, which are
+// clipped alike; "apart lamb", "apart came": whose sums are of the tensors of both.
 inline SyntheticRun SuccessorRun(const std::string& name) {
   SyntheticRun run;
   run.world_size = kSuccessorRanks;

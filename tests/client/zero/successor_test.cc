@@ -273,7 +273,7 @@ TEST_F(SuccessorDeathsTest, OneRankKilledAtEveryPoint_BothGoOnFromTheirLastStep)
 TEST_F(SuccessorTest, OneRankBehindTheOther_IsToldTheStep) {
   for (const std::string name :
        {"tight", "device", "disk", "lamb", "came", "summed", "second", "first", "overflow", "apart",
-        "apart overflow", "apart lamb", "apart came"}) {
+        "apart overflow", "apart lamb", "apart came", "disk came"}) {
     SCOPED_TRACE(name);
     // The step that the other one has recorded is not that of a rank held where it agreed to it.
     const int step = name.ends_with("overflow") ? 3 : 4;
@@ -327,7 +327,7 @@ class SuccessorOnDiskTest : public SuccessorTest {};
 
 // Some of a granule's new version is in its spare extent, and none of it is believed.
 TEST_F(SuccessorOnDiskTest, StateOnDisk_IsFinishedWhereverItsExtentsWere) {
-  for (const std::string name : {"disk", "disk tight", "small on disk"}) {
+  for (const std::string name : {"disk", "disk tight", "small on disk", "disk lamb"}) {
     for (const char* point : {"extent leaving", "granule written", "granule flipped"}) {
       SCOPED_TRACE(absl::StrCat(name, ", ", point));
       const std::vector<int> ends = Start(name, false, {{"kill", point, 40}, {"kill", point, 45}});

@@ -19,13 +19,14 @@ struct Reference {
     return ((b * s.sequence + t) * heads + h) * s.head_dim + i;
   }
   size_t Kv(size_t h) const { return h / (s.heads / s.kv_heads); }
-  bool Sees(size_t t, size_t j) const { return j <= t && (s.window == 0 || t - j < s.window); }
+  bool Sees(size_t t, size_t j) const { return s.window == 0 || t - j < s.window; }
+  size_t Keys(size_t t) const { return s.causal ? t + 1 : s.sequence; }
 
   // Row t of P, and its log-sum-exp.
   Doubles Row(const Doubles& q, const Doubles& k, size_t b, size_t h, size_t t, double* lse) const {
-    Doubles p(t + 1);
+    Doubles p(Keys(t));
     double max = -INFINITY;
-    for (size_t j = 0; j <= t; ++j) {
+    for (size_t j = 0; j < Keys(t); ++j) {
       if (!Sees(t, j)) {
         p[j] = -INFINITY;
         continue;
@@ -57,7 +58,7 @@ struct Reference {
     lse->assign(s.batch * s.heads * s.sequence, 0.0);
     ForEachRow([&](size_t b, size_t h, size_t t) {
       const Doubles p = Row(q, k, b, h, t, &(*lse)[(b * s.heads + h) * s.sequence + t]);
-      for (size_t j = 0; j <= t; ++j) {
+      for (size_t j = 0; j < Keys(t); ++j) {
         for (size_t i = 0; i < s.head_dim; ++i) {
           out[At(b, t, h, s.heads, i)] += p[j] * v[At(b, j, Kv(h), s.kv_heads, i)];
         }
@@ -81,7 +82,7 @@ struct Reference {
         const size_t at = At(b, t, h, s.heads, i);
         delta += out[at] * dout[at];
       }
-      for (size_t j = 0; j <= t; ++j) {
+      for (size_t j = 0; j < Keys(t); ++j) {
         double dp = 0;
         for (size_t i = 0; i < s.head_dim; ++i) {
           dp += dout[At(b, t, h, s.heads, i)] * v[At(b, j, Kv(h), s.kv_heads, i)];
@@ -112,6 +113,11 @@ AttentionShape Shape(size_t batch, size_t sequence, size_t heads, size_t kv_head
 
 AttentionShape WithWindow(AttentionShape shape, size_t window) {
   shape.window = window;
+  return shape;
+}
+
+AttentionShape OfWholeSequences(AttentionShape shape) {
+  shape.causal = false;
   return shape;
 }
 
@@ -277,6 +283,22 @@ TEST(AttentionQueries, BeyondTheSequenceOrInTheBackwardPass_AreRefused) {
             Status::kInvalidShape);
 }
 
+TEST(AttentionOfWholeSequences, WithAWindowOrOfLaterQueries_IsRefused) {
+  AttentionRun<float> run(OfWholeSequences(Shape(1, 4, 1, 1, 16)), 31);
+  Workspace workspace(AttentionWorkspaceBytes(run.shape));
+  const auto forward = [&](const AttentionShape& shape) {
+    return AttentionForward<float>(shape, run.View(std::as_const(run.q)),
+                                   run.View(std::as_const(run.k)), run.View(std::as_const(run.v)),
+                                   run.View(run.out), run.lse.data(), workspace.data(),
+                                   workspace.bytes());
+  };
+  EXPECT_EQ(forward(run.shape), Status::kOk);
+  EXPECT_EQ(forward(WithWindow(run.shape, 2)), Status::kInvalidShape);
+  AttentionShape later = run.shape;
+  later.first_query = 1;
+  EXPECT_EQ(forward(later), Status::kInvalidShape);
+}
+
 TEST(AttentionThreads, OfAnyNumber_GiveTheSameBits) {
   CheckThreads<float>(Shape(2, 70, 4, 2, 20));
   CheckThreads<BFloat16>(Shape(3, 33, 3, 3, 16));
@@ -304,6 +326,20 @@ TYPED_TEST(Attention, BothPasses_WithAWindow_MatchFloat64) {
   CheckAgainstReference<TypeParam>(WithWindow(Shape(2, 65, 4, 2, 16), 7), 6.0);
   ForEachTarget(
       [] { CheckAgainstReference<TypeParam>(WithWindow(Shape(1, 130, 2, 1, 24), 66), 1.0); });
+}
+
+TYPED_TEST(Attention, BothPasses_OfWholeSequences_MatchFloat64) {
+  for (const AttentionShape& shape :
+       {Shape(1, 1, 1, 1, 1), Shape(2, 5, 2, 2, 8), Shape(1, 63, 3, 1, 20), Shape(2, 64, 2, 1, 32),
+        Shape(1, 65, 2, 2, 64), Shape(1, 200, 4, 2, 80), Shape(1, 128, 1, 1, 128)}) {
+    SCOPED_TRACE(::testing::Message() << shape.sequence << " tokens, head_dim " << shape.head_dim);
+    CheckAgainstReference<TypeParam>(OfWholeSequences(shape), 1.0);
+    if (this->HasFatalFailure()) return;
+  }
+  CheckAgainstReference<TypeParam>(OfWholeSequences(Shape(1, 90, 1, 1, 64)), 6.0);
+  ForEachTarget(
+      [] { CheckAgainstReference<TypeParam>(OfWholeSequences(Shape(1, 100, 2, 1, 24)), 1.0); });
+  CheckThreads<TypeParam>(OfWholeSequences(Shape(2, 70, 4, 2, 20)));
 }
 
 TYPED_TEST(Attention, BothPasses_EveryTarget_MatchFloat64) {

@@ -27,6 +27,9 @@ const Words kPythia = {"--model", "pythia-tiny"};
 // Heads that are wider together than the stream, and one table.
 const Words kQwen3 = {"--model", "qwen3-tiny"};
 
+// An encoder with a table at both ends, that foretells masked tokens.
+const Words kBert = {"--model", "bert-tiny"};
+
 Words Cut(const std::string& axes) { return {"--parallel", axes}; }
 
 class FamilyTraining : public ComparedRuns {
@@ -50,7 +53,7 @@ class FamilyTraining : public ComparedRuns {
 };
 
 TEST_F(FamilyTraining, InAPipelineOrOverData_IsThatOfOneRank) {
-  for (const Words& model : {kMistral, kQwen2, kQwen3, kOpt, kPythia}) {
+  for (const Words& model : {kMistral, kQwen2, kQwen3, kOpt, kPythia, kBert}) {
     SCOPED_TRACE(testing::PrintToString(model));
     const Words unclipped = model + Words{"--clip-norm", "0"};
     const json one = RunOnce(unclipped);
@@ -69,7 +72,7 @@ TEST_F(FamilyTraining, InAPipelineOrOverData_IsThatOfOneRank) {
 }
 
 TEST_F(FamilyTraining, HoweverMemoryIsUsed_HasTheSameBits) {
-  for (const Words& model : {kMistral, kQwen3, kPythia}) {
+  for (const Words& model : {kMistral, kQwen3, kPythia, kBert}) {
     const json one = RunOnce(model);
     for (const Words& how : std::vector<Words>{{"--activations", "recompute"},
                                                {"--activations", "keep"},
@@ -82,7 +85,7 @@ TEST_F(FamilyTraining, HoweverMemoryIsUsed_HasTheSameBits) {
 }
 
 TEST_F(FamilyTraining, WithCutSequences_IsCloseToOneRank) {
-  for (const Words& model : {kMistral, kQwen2, kQwen3, kPythia}) {
+  for (const Words& model : {kMistral, kQwen2, kQwen3, kPythia, kBert}) {
     SCOPED_TRACE(testing::PrintToString(model));
     ExpectNear(Run(model + Cut("sequence=ulysses:2")), RunOnce(model));
   }
@@ -98,6 +101,23 @@ TEST_F(FamilyTraining, WithCutLayers_IsCloseToOneRank) {
     SCOPED_TRACE(axes);
     ExpectNear(Run(kMistral + Cut(axes)), one);
   }
+}
+
+// Which tokens are masked depends on the sample and the seed alone.
+TEST_F(FamilyTraining, OfMaskedTokens_GoesOnWithTheSameBitsAndMeasuresTheSameLoss) {
+  const Words model = kBert + Words{"--validation", "0.1", "--dropout", "0.1"};
+  const json whole = Run(model);
+  ASSERT_FALSE(Run(model + Words{"--steps", "2", "--save", run_}).is_null());
+  const json rest = Run(model + Words{"--save", run_, "--resume"});
+  EXPECT_EQ(rest["loss_hex"][1], whole["loss_hex"][3]);
+  EXPECT_EQ(rest["weights_sha256"], whole["weights_sha256"]);
+  EXPECT_EQ(rest["validation"].back()["loss"], whole["validation"].back()["loss"]);
+  for (const char* const axes : {"data=2,zero=1", "data=2,zero=2", "data=4"}) {
+    ExpectNear(Run(kBert + Cut(axes)), RunOnce(kBert));
+  }
+  EXPECT_NE(Run(kBert + Words{"--seed", "2"})["loss_hex"], RunOnce(kBert)["loss_hex"]);
+  const json bf16 = Run(kBert + Words{"--dtype", "bf16"});
+  ExpectSameBits(Run(kBert + Words{"--dtype", "bf16", "--activations", "offload"}), bf16);
 }
 
 TEST_F(FamilyTraining, WithAWindow_IsNotThatWithout) {

@@ -334,7 +334,7 @@ TEST_F(Training, WithTheOptimizersStateOnDisk_GivesTheSameBitsAndLeavesNothing) 
       Run({"--optimizer-state", "disk", "--state-disk", disk, "--restarts", "1"});
   ASSERT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(Field("weights_sha256"), weights);
-  EXPECT_THAT(result.err, HasSubstr("optimizer state on 1 disk"));
+  EXPECT_THAT(result.err, HasSubstr("optimizer state: all on disk; 1 disk"));
   EXPECT_TRUE(std::filesystem::is_empty(disk));
 }
 

@@ -73,7 +73,7 @@ TEST(PublishedConfig, Mixtral_HasTheActiveParametersPublished) {
 }
 
 TEST(PublishedConfig, Shapes_AreThoseOfTheFamily) {
-  EXPECT_EQ(Published("bert-base-uncased").untrained.encoder_layers, 12u);
+  EXPECT_EQ(Published("bert-base-uncased").encoder_layers(), 12u);
   EXPECT_EQ(Published("bert-base-uncased").decoder_layers(), 0u);
   EXPECT_TRUE(Published("t5-base").has_both());
   EXPECT_EQ(Published("vit-base-patch16-224").position_rows(), 197u);

@@ -93,9 +93,10 @@ TEST_F(HuggingFace, KeyValueHeadsThatAreNull_AreAsManyAsHeads) {
 
 // What a forecast counts and the trainer has no code for.
 TEST_F(HuggingFace, OfAFamilyThatIsNotTrained_IsRefusedByItsTypeAlone) {
-  for (const char* const type : {"bert", "falcon", "gemma2", "phi3", "t5", "vit"}) {
-    EXPECT_THAT(Refusal(kLlama, "model_type", type),
-                HasSubstr("gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2, qwen3 are known"));
+  for (const char* const type : {"falcon", "gemma2", "phi3", "t5", "vit"}) {
+    EXPECT_THAT(
+        Refusal(kLlama, "model_type", type),
+        HasSubstr("bert, gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2, qwen3 are known"));
     EXPECT_FALSE(ParseFamily(type).ok());
   }
 }
@@ -294,6 +295,70 @@ TEST_F(HuggingFace, ParametersOfAttention_HaveTheNamesAndShapesOfTransformers) {
   shapes = ShapesOf(*Read(biased));
   EXPECT_EQ(shapes.size(), 3u + 2 * (9 + 4));
   EXPECT_EQ(shapes[attention + "o_proj.bias"], (Shape{24}));
+}
+
+TEST_F(HuggingFace, Bert_HasTheDefaultsOfTransformers) {
+  json config = kBert;
+  for (const char* key : {"max_position_embeddings", "vocab_size"}) config.erase(key);
+  const auto model = Read(config);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->family, Family::kBert);
+  EXPECT_EQ(model->vocabulary, 30522u);
+  EXPECT_EQ(model->position_rows(), 512u);
+  EXPECT_EQ(model->token_type_rows(), 2u);
+  EXPECT_EQ(model->norm_epsilon, 1e-12);
+  EXPECT_EQ(model->activation(), Activation::kGeluErf);
+  EXPECT_TRUE(model->encodes() && model->masks() && model->norms_after() && model->tied_output());
+  EXPECT_FALSE(model->masking.has_value());
+  EXPECT_THAT(Refusal(kBert, "hidden_act", "silu"), HasSubstr("'hidden_act'"));
+  EXPECT_THAT(Refusal(kBert, "tie_word_embeddings", false), HasSubstr("'tie_word_embeddings'"));
+  EXPECT_THAT(Refusal(kBert, "architectures", {"BertForSequenceClassification"}),
+              HasSubstr("BertForMaskedLM alone is trained"));
+}
+
+// As BertForMaskedLM keeps them.
+TEST_F(HuggingFace, ParametersOfBert_HaveTheNamesAndShapesOfTransformers) {
+  using Shape = std::vector<int64_t>;
+  Shapes shapes = ShapesOf(*Read(kBert));
+  EXPECT_EQ(shapes.size(), 5u + 2 * 16 + 5);
+  EXPECT_EQ(shapes["bert.embeddings.word_embeddings.weight"], (Shape{300, 24}));
+  EXPECT_EQ(shapes["bert.embeddings.position_embeddings.weight"], (Shape{9, 24}));
+  EXPECT_EQ(shapes["bert.embeddings.token_type_embeddings.weight"], (Shape{2, 24}));
+  EXPECT_EQ(shapes["bert.embeddings.LayerNorm.bias"], (Shape{24}));
+  const std::string layer = "bert.encoder.layer.1.";
+  for (const char* const name : {"attention.self.query", "attention.self.key",
+                                 "attention.self.value", "attention.output.dense"}) {
+    EXPECT_EQ(shapes[layer + name + ".weight"], (Shape{24, 24})) << name;
+    EXPECT_EQ(shapes[layer + name + ".bias"], (Shape{24})) << name;
+  }
+  EXPECT_EQ(shapes[layer + "attention.output.LayerNorm.weight"], (Shape{24}));
+  EXPECT_EQ(shapes[layer + "intermediate.dense.weight"], (Shape{40, 24}));
+  EXPECT_EQ(shapes[layer + "output.dense.weight"], (Shape{24, 40}));
+  EXPECT_EQ(shapes[layer + "output.LayerNorm.bias"], (Shape{24}));
+  EXPECT_EQ(shapes["cls.predictions.transform.dense.weight"], (Shape{24, 24}));
+  EXPECT_EQ(shapes["cls.predictions.transform.LayerNorm.weight"], (Shape{24}));
+  EXPECT_EQ(shapes["cls.predictions.bias"], (Shape{300}));
+}
+
+TEST_F(HuggingFace, MaskTokenOfBert_IsThatOfTheConfigOrOfTheTokenizersFiles) {
+  folder_.Write("vocab.txt", "[PAD]\na\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nb\n");
+  EXPECT_EQ(Read(kBert)->masking, (Masking{.mask_token = 5, .special_tokens = {0, 2, 3, 4, 5}}));
+  folder_.Write("tokenizer.json", json{{"added_tokens",
+                                        {{{"id", 1}, {"content", "[CLS]"}, {"special", true}},
+                                         {{"id", 7}, {"content", "<mask>"}, {"special", true}},
+                                         {{"id", 8}, {"content", "word"}, {"special", false}}}}}
+                                      .dump());
+  EXPECT_EQ(Read(kBert)->masking->mask_token, 5u);  // [MASK], that vocab.txt has
+  for (const json& name : {json("<mask>"), json{{"content", "<mask>"}, {"lstrip", true}}}) {
+    folder_.Write("tokenizer_config.json", json{{"mask_token", name}}.dump());
+    EXPECT_EQ(Read(kBert)->masking, (Masking{.mask_token = 7, .special_tokens = {1, 7}}));
+  }
+  json config = kBert;
+  config["mask_token_id"] = 9;
+  EXPECT_EQ(Read(config)->masking, (Masking{.mask_token = 9}));
+  EXPECT_THAT(Refusal(kBert, "mask_token_id", 300), HasSubstr("the mask token is 300"));
+  folder_.Write("tokenizer.json", "{");
+  EXPECT_THAT(std::string(Read(kBert).status().message()), HasSubstr("tokenizer.json': line 1"));
 }
 
 // As MixtralForCausalLM keeps them.

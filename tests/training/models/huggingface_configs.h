@@ -48,6 +48,11 @@ inline const json kOpt = {{"model_type", "opt"}, {"num_hidden_layers", 2},
                           {"ffn_dim", 40},       {"max_position_embeddings", 9},
                           {"vocab_size", 300}};
 
+inline const json kBert = {{"model_type", "bert"},    {"num_hidden_layers", 2},
+                           {"hidden_size", 24},       {"num_attention_heads", 6},
+                           {"intermediate_size", 40}, {"max_position_embeddings", 9},
+                           {"vocab_size", 300}};
+
 // As versions of transformers before 5 write it.
 inline const json kGptNeox = {{"model_type", "gpt_neox"},  {"num_hidden_layers", 2},
                               {"hidden_size", 24},         {"num_attention_heads", 3},

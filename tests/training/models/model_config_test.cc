@@ -105,13 +105,14 @@ TEST(FlopsPerToken, OfAParallelBlock_AreThoseOfOneAfterTheOther) {
 }
 
 TEST(ParseFamily, OfEachName_IsTheFamily) {
-  for (const Family family : {Family::kGpt2, Family::kLlama, Family::kMixtral, Family::kMistral,
-                              Family::kQwen2, Family::kQwen3, Family::kOpt, Family::kGptNeox}) {
+  for (const Family family :
+       {Family::kGpt2, Family::kLlama, Family::kMixtral, Family::kMistral, Family::kQwen2,
+        Family::kQwen3, Family::kOpt, Family::kGptNeox, Family::kBert}) {
     EXPECT_EQ(*ParseFamily(Name(family)), family);
   }
   EXPECT_THAT(
       std::string(ParseFamily("bloom").status().message()),
-      testing::HasSubstr("use gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2 or qwen3"));
+      testing::HasSubstr("use bert, gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2 or qwen3"));
 }
 
 std::string Complaint(ModelConfig config) { return std::string(Validate(config).message()); }

@@ -21,6 +21,7 @@ class Reference {
               double* balance = nullptr) const {
     const bool gpt2 = c_.family == Family::kGpt2, opt = c_.family == Family::kOpt;
     const bool neox = c_.family == Family::kGptNeox;
+    if (c_.family == Family::kBert) return BertLogits(tokens, first_token);
     const std::string table = gpt2   ? "transformer.wte.weight"
                               : opt  ? "model.decoder.embed_tokens.weight"
                               : neox ? "gpt_neox.embed_in.weight"
@@ -79,6 +80,7 @@ class Reference {
               static_cast<double>(c_.layers);
     }
     for (size_t t = 0; t < logits.size(); ++t) {
+      if (targets[t] < 0) continue;  // it was not masked
       const double top = *std::max_element(logits[t].begin(), logits[t].end());
       double sum = 0;
       for (const double logit : logits[t]) sum += std::exp(logit - top);
@@ -89,6 +91,53 @@ class Reference {
 
  private:
   const Row& At(const std::string& name) const { return p_.at(name); }
+
+  // Section 3 and appendix A of the paper. Norms stand behind what they norm.
+  Rows BertLogits(const std::vector<int32_t>& tokens, size_t first_token) const {
+    const std::string embeddings = "bert.embeddings.";
+    const std::string table = embeddings + "word_embeddings.weight";
+    Rows x(tokens.size(), Row(c_.hidden));
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      for (size_t h = 0; h < c_.hidden; ++h) {
+        x[t][h] = At(table)[static_cast<size_t>(tokens[t]) * c_.hidden + h] +
+                  At(embeddings + "position_embeddings.weight")[t * c_.hidden + h] +
+                  At(embeddings + "token_type_embeddings.weight")[h];
+      }
+    }
+    x = Factored(LayerNorm(embeddings + "LayerNorm", x), 0, first_token);
+    for (size_t layer = 0; layer < c_.layers; ++layer) {
+      const std::string prefix = "bert.encoder.layer." + std::to_string(layer) + ".";
+      const std::string self = prefix + "attention.self.";
+      const Rows attended =
+          Attend(Linear(self + "query", x, c_.hidden), Linear(self + "key", x, c_.hidden),
+                 Linear(self + "value", x, c_.hidden), /*sees_all=*/true);
+      const Rows added = Linear(prefix + "attention.output.dense", attended, c_.hidden);
+      Add(&x, Factored(added, 1 + 2 * layer, first_token));
+      x = LayerNorm(prefix + "attention.output.LayerNorm", x);
+      const Rows wide = Gelu(Linear(prefix + "intermediate.dense", x, c_.intermediate));
+      const Rows mlp = Linear(prefix + "output.dense", wide, c_.hidden);
+      Add(&x, Factored(mlp, 2 + 2 * layer, first_token));
+      x = LayerNorm(prefix + "output.LayerNorm", x);
+    }
+    const std::string head = "cls.predictions.";
+    x = LayerNorm(head + "transform.LayerNorm",
+                  Gelu(Linear(head + "transform.dense", x, c_.hidden)));
+    const Row& output = At(p_.count("lm_head.weight") > 0 ? "lm_head.weight" : table);
+    Rows logits(x.size(), At(head + "bias"));
+    for (size_t t = 0; t < x.size(); ++t) {
+      for (size_t v = 0; v < c_.vocabulary; ++v) {
+        for (size_t h = 0; h < c_.hidden; ++h) logits[t][v] += x[t][h] * output[v * c_.hidden + h];
+      }
+    }
+    return logits;
+  }
+
+  static Rows Gelu(Rows x) {
+    for (Row& row : x) {
+      for (double& a : row) a *= 0.5 * (1 + std::erf(a / std::numbers::sqrt2));
+    }
+    return x;
+  }
 
   Rows Factored(Rows x, size_t place, size_t first_token) const {
     for (size_t t = 0; factor_ && t < x.size(); ++t) {
@@ -171,22 +220,23 @@ class Reference {
     return y;
   }
 
-  Rows Attend(const Rows& q, const Rows& k, const Rows& v) const {
+  Rows Attend(const Rows& q, const Rows& k, const Rows& v, bool sees_all = false) const {
     const size_t d = c_.head_dim();
     Rows out(q.size(), Row(c_.heads * d, 0.0));
     for (size_t head = 0; head < c_.heads; ++head) {
       const size_t kv = head / (c_.heads / c_.kv_heads);
       for (size_t t = 0; t < q.size(); ++t) {
-        Row weights(t + 1, 0.0);
+        const size_t seen = sees_all ? q.size() : t + 1;
+        Row weights(seen, 0.0);
         double sum = 0;
-        for (size_t s = 0; s <= t; ++s) {
+        for (size_t s = 0; s < seen; ++s) {
           if (c_.window > 0 && t - s >= c_.window) continue;
           double score = 0;
           for (size_t i = 0; i < d; ++i) score += q[t][head * d + i] * k[s][kv * d + i];
           weights[s] = std::exp(score / std::sqrt(static_cast<double>(d)));
           sum += weights[s];
         }
-        for (size_t s = 0; s <= t; ++s) {
+        for (size_t s = 0; s < seen; ++s) {
           for (size_t i = 0; i < d; ++i) {
             out[t][head * d + i] += weights[s] / sum * v[s][kv * d + i];
           }

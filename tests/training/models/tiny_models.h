@@ -41,6 +41,13 @@ inline ModelConfig TinyGptNeox() {
   return config;
 }
 
+// An encoder whose norms stand behind, and that foretells some of its tokens.
+inline ModelConfig TinyBert() {
+  ModelConfig config = TinyGpt2();
+  config.family = Family::kBert;
+  return config;
+}
+
 // The other half of what its configuration may say.
 inline ModelConfig InSequence(ModelConfig gpt_neox) {
   gpt_neox.parallel_block = false;
@@ -145,12 +152,14 @@ struct Batch {
   MicroBatch view() const { return {.shape = shape, .tokens = tokens, .targets = targets}; }
 };
 
+// Of a masked language model every third token has a target.
 inline Batch RandomBatch(const ModelConfig& config, MicroBatchShape shape, uint64_t seed) {
   Batch batch{.shape = shape, .tokens = {}, .targets = {}};
   for (uint64_t i = 0; i < shape.tokens(); ++i) {
     batch.tokens.push_back(static_cast<int32_t>(base::RandomBits(seed, 2 * i) % config.vocabulary));
     batch.targets.push_back(
         static_cast<int32_t>(base::RandomBits(seed, 2 * i + 1) % config.vocabulary));
+    if (config.masks() && i % 3 != 1) batch.targets.back() = kNoTarget;
   }
   return batch;
 }

@@ -136,6 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
                     DropoutCase{"llama_in_pieces", TinyLlama(), kFineTiling},
                     DropoutCase{"gpt_neox", TinyGptNeox(), Tiling{}},
                     DropoutCase{"gpt_neox_in_pieces", TinyGptNeox(), kFineTiling},
+                    DropoutCase{"bert", TinyBert(), Tiling{}},
+                    DropoutCase{"bert_in_pieces", TinyBert(), kFineTiling},
                     DropoutCase{"mixtral", WithoutBalance(TinyMixtral()), Tiling{}}),
     [](const auto& test) { return std::string(test.param.name); });
 

@@ -34,6 +34,7 @@ class MemoryWordsTest : public ::testing::Test {
     zero::Statistics statistics;
     statistics.state_disk = how;
     statistics.disk_written_bytes = written;
+    statistics.state_disk_bytes = on_disk_;
     words->SayStateDisk(statistics, &progress_);
     return said_;
   }
@@ -41,17 +42,27 @@ class MemoryWordsTest : public ::testing::Test {
   TrainOptions options_;
   collectives::RankInfo info_;
   std::string said_;
+  uint64_t on_disk_ = 4096;
   Progress progress_{ProgressMode::kLines, [this](const std::string& text) { said_ += text; }};
 };
 
 TEST_F(MemoryWordsTest, OfStateOnDisk_SayHowOnceAndWhenTheEnduranceIsNearlySpent) {
   options_.zero.state_disk.endurance_bytes = 1000;
   MemoryWords words(options_, info_);
-  EXPECT_THAT(Said(&words, 0), HasSubstr("optimizer state on /disk"));
+  EXPECT_THAT(Said(&words, 0), HasSubstr("optimizer state: /disk"));
   EXPECT_EQ(Said(&words, 500), "");
   EXPECT_TRUE(words.HasStateDiskToSay());
   EXPECT_THAT(Said(&words, 950), HasSubstr("has written 950"));
   EXPECT_FALSE(words.HasStateDiskToSay());
+  EXPECT_EQ(Said(&words, 990), "");
+}
+
+// Processes before it wrote that.
+TEST_F(MemoryWordsTest, OfARankWithNothingOnDisk_SayNothingOfTheEndurance) {
+  options_.zero.state_disk.endurance_bytes = 1000;
+  on_disk_ = 0;
+  MemoryWords words(options_, info_);
+  EXPECT_THAT(Said(&words, 950, "none on disk"), HasSubstr("none on disk"));
   EXPECT_EQ(Said(&words, 990), "");
 }
 
@@ -83,7 +94,7 @@ TEST_F(MemoryWordsTest, OfStateThatTheEngineDivides_AreTheEngines) {
 TEST_F(MemoryWordsTest, OfTheFirstRankOfAnotherHost_NameTheRank) {
   info_ = {.rank = 2, .world_size = 4, .local_rank = 0, .local_world_size = 2};
   MemoryWords first(options_, info_);
-  EXPECT_THAT(Said(&first, 0), HasSubstr("rank 2: optimizer state on /disk"));
+  EXPECT_THAT(Said(&first, 0), HasSubstr("rank 2: optimizer state: /disk"));
   info_.rank = 3;
   info_.local_rank = 1;
   MemoryWords second(options_, info_);

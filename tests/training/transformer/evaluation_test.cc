@@ -114,6 +114,19 @@ TEST_P(Evaluation, BeyondTheContext_IsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(EvaluationOfAnEncoder, Loss_IsTheReferencesAndThatOfTraining) {
+  const ModelConfig config = TinyBert();
+  const auto model = MakeTransformer(config, DataType::kFloat32, kFineTiling);
+  DenseParameters parameters(model->parameters().specs, DataType::kFloat32, 1, kWorkspaceBytes);
+  Stir(parameters);
+  const Batch batch = RandomBatch(config, {.sequences = 4, .sequence_length = 7}, 5);
+  const auto loss = model->Evaluate(parameters, batch.view());
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  const double reference = ReferenceLoss(config, Named(*model, parameters), batch);
+  EXPECT_NEAR(*loss, reference, 1e-5 * reference);
+  EXPECT_NEAR(*loss, *model->TrainMicroBatch(parameters, batch.view(), 1.0F), 1e-6 * reference);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, Evaluation,
     testing::Values(ModelCase{"gpt2", TinyGpt2()}, ModelCase{"gpt2_untied", Untied(TinyGpt2())},

@@ -69,7 +69,7 @@ TEST(SplitModel, HasEveryLayerOnceAndTheEndsAtTheEnds) {
 TEST(MakeParameters, OfParts_HaveTheNamesOfTheWholeInItsOrder) {
   for (const ModelConfig& config :
        {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(), TinyMixtral(), Tied(TinyQwen3()),
-        TinyGptNeox(), Tied(TinyGptNeox())}) {
+        TinyGptNeox(), Tied(TinyGptNeox()), TinyBert()}) {
     std::vector<std::string> whole, parts;
     for (const ParameterSpec& spec : MakeParameters(config).specs) whole.push_back(spec.name);
     for (const ModelPart& part : SplitModel(config, 2)) {
@@ -151,8 +151,9 @@ void ExpectGradientsOf(const Held& whole, const Held& first, const Held& last) {
 // Two micro-batches go forward before the first goes back, as in a pipeline.
 TEST(PartsOfTheModel, OneAfterTheOther_GiveTheBitsOfTheWhole) {
   constexpr float kScale = 0.25F;
-  for (const ModelConfig& config : {Untied(TinyGpt2()), Untied(TinyOpt()), TinyLlama(),
-                                    TinyMistral(), TinyMixtral(), TinyQwen3(), TinyGptNeox()}) {
+  for (const ModelConfig& config :
+       {Untied(TinyGpt2()), Untied(TinyOpt()), TinyLlama(), TinyMistral(), TinyMixtral(),
+        TinyQwen3(), TinyGptNeox(), Untied(TinyBert())}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16}) {
       for (const bool keeps : {false, true}) {
         Held whole = Whole(config, type);
@@ -394,7 +395,7 @@ void ExpectPiecesGiveTheWhole(const ModelConfig& config, bool keeps, int pieces,
 TEST(PiecesOfSequences, WithHeadsSwapped_GiveTheLossAndGradientsOfTheWhole) {
   for (const ModelConfig& config :
        {TinyGpt2(), Untied(TinyGpt2()), TinyOpt(), TinyLlama(), TinyMistral(), TinyQwen2(),
-        TinyQwen3(), TinyGptNeox(), WithoutBalance(TinyMixtral())}) {
+        TinyQwen3(), TinyGptNeox(), TinyBert(), WithoutBalance(TinyMixtral())}) {
     for (const bool keeps : {false, true}) ExpectPiecesGiveTheWhole(config, keeps, 3, Swapped);
   }
 }

@@ -28,7 +28,7 @@ void WriteModel(const forecast::Model& m, base::JsonWriter* json) {
   json->Key("parameters").Value(forecast::CountParameters(m));
   json->Key("layers").Value(m.layers);
   json->Key("hidden").Value(m.hidden);
-  json->Key("encoder_layers").Value(m.untrained.encoder_layers);
+  json->Key("encoder_layers").Value(m.encoder_layers());
   json->Key("experts").Value(m.mlps());
   json->Key("active_parameters").Value(forecast::CountActiveParameters(m));
   json->Key("heads").Value(m.heads);

@@ -195,6 +195,7 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
   const bool loads = !options.resumed && !flags.load.empty();
   GEMINID_ASSIGN_OR_RETURN(
       options.model, ParseModel(flags, options.resumed ? options.resumed->checkpoint : flags.load));
+  GEMINID_RETURN_IF_ERROR(CheckMaskToken(options.model));
   if (loads) {
     GEMINID_RETURN_IF_ERROR(
         WithPath("--load", flags.load, CheckLoadedShape(flags.load, options.model)));

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "training/data/sampling.h"
+#include "training/models/huggingface.h"
 
 namespace geminid::trainer {
 namespace {
@@ -23,10 +24,15 @@ bool HasHosts(F f) { return !f.hosts.empty(); }
 bool IsOnOneHost(F f) { return f.hosts.empty(); }
 bool HasMomentum(F f) { return f.optimizer != "sgd" || (!f.momentum.empty() && f.momentum != "0"); }
 bool Chooses(F f) { return f.temperature != "0"; }
+// Whose tokens are masked at random.
+bool LoadsMasked(F f) {
+  const absl::StatusOr<ModelConfig> model = ReadHuggingFaceConfig(f.load);
+  return model.ok() && model->masks();
+}
 bool SeedCounts(F f) {
   const bool all_loaded = !f.load.empty() && f.lora_rank.empty();
   const bool drops = !f.dropout.empty() && f.dropout != "0";
-  return !all_loaded || f.sampling != Name(Sampling::kSequential) || drops;
+  return !all_loaded || f.sampling != Name(Sampling::kSequential) || drops || LoadsMasked(f);
 }
 bool HasStateOnDisk(F f) { return !f.state_disk.empty(); }
 bool IsOnHost(F f) { return f.device != "cuda"; }
@@ -39,7 +45,8 @@ constexpr FlagEffect kTraining[] = {
     {"--accumulate"},
     {"--update-cost", [](F f) { return f.accumulate.starts_with("auto"); },
      "--accumulate auto:MIN:MAX, whose decisions it is for"},
-    {"--seed", SeedCounts, "random first weights, a random order or --dropout", kSaid},
+    {"--seed", SeedCounts, "random first weights, a random order, --dropout or masked tokens",
+     kSaid},
     {"--sampling"},
     {"--dropout"},
     {"--validation"},
@@ -52,6 +59,7 @@ constexpr FlagEffect kTraining[] = {
     {"--heads"},
     {"--context"},
     {"--vocabulary"},
+    {"--mask-token"},
     {"--experts"},
     {"--experts-per-token"},
     {"--balance-loss"},

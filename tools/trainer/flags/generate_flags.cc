@@ -28,7 +28,8 @@ constexpr double kTemperatureMax = 1e3;
 constexpr FlagSpec kGenerateFlags[] = {
     {"--prompt", &Flags::prompt, "TEXT", "What to write on after, where tokens are bytes"},
     {"--prompt-tokens", &Flags::prompt_tokens, "N,...", "The same as numbers of tokens"},
-    {"--tokens", &Flags::tokens, "N", "How many to write at most; the model's end-of-sequence token ends the text"},
+    {"--tokens", &Flags::tokens, "N",
+     "How many to write at most; the model's end-of-sequence token ends the text"},
     {"--temperature", &Flags::temperature, "X",
      "0: always the likeliest token; 1: as likely as the model says; between: bolder"},
     {"--top-k", &Flags::top_k, "N", "Choose among the N likeliest; 0: among all"},
@@ -92,6 +93,12 @@ absl::StatusOr<GenerateOptions> ReadGenerate(const Flags& flags) {
   GEMINID_RETURN_IF_ERROR(CheckRanksAreFixed(options.run));
   GEMINID_RETURN_IF_ERROR(ParseMemory(flags, &options.run));
   GEMINID_ASSIGN_OR_RETURN(options.run.model, ParseModel(flags, flags.load));
+  if (options.run.model.encodes()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--load ", options.run.load, " is a model of the ", Name(options.run.model.family),
+        " family, an encoder: each token sees those after it, so that it cannot write on after a "
+        "text; take a model of another family"));
+  }
   GEMINID_RETURN_IF_ERROR(ParseTypes(flags, &options.run));
   GEMINID_ASSIGN_OR_RETURN(options.prompt, ParsePrompt(flags, options.run.model.vocabulary));
   GEMINID_ASSIGN_OR_RETURN(options.tokens,

@@ -37,8 +37,9 @@ constexpr FlagSpec kStateDiskFlags[] = {
     {"--state-disk-limit", &Flags::state_disk_limit, "SIZE",
      "Of the files of a rank, as in 500GB; otherwise what the disks have"},
     {"--state-disk-endurance", &Flags::state_disk_endurance, "SIZE",
-     "What a rank may write to the disks, as in 100TB: the run warns before that is spent, and "
-     "ends before it writes more; otherwise any number"},
+     "What a rank may write to the disks, as in 100TB, in all processes of this start: the run "
+     "warns before that is spent, and ends before it writes more; otherwise any number. A start "
+     "with --resume counts anew"},
 };
 
 absl::StatusOr<std::optional<uint64_t>> ParseSize(const char* flag, const std::string& text) {

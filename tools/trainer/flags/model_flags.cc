@@ -16,12 +16,14 @@ namespace {
 constexpr FlagSpec kModelFlags[] = {
     {"--model", &Flags::model, "NAME", "A shape by name, see below; other flags change it"},
     {"--family", &Flags::family, "NAME",
-     "gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2 or qwen3, for a shape of your own"},
+     "bert, gpt2, gpt_neox, llama, mistral, mixtral, opt, qwen2 or qwen3, for a shape of your own"},
     {"--layers", &Flags::layers, "N", "Layers"},
     {"--hidden", &Flags::hidden, "N", "Hidden size"},
     {"--heads", &Flags::heads, "N", "Attention heads"},
     {"--context", &Flags::context, "N", "Tokens per sequence"},
     {"--vocabulary", &Flags::vocabulary, "N", "Kinds of tokens [256, as text is bytes]"},
+    {"--mask-token", &Flags::mask_token, "N",
+     "Of bert: the token that hides others [as --load's config.json or tokenizer says]"},
     {"--experts", &Flags::experts, "N", "MLPs of each layer, of which a router chooses (mixtral)"},
     {"--experts-per-token", &Flags::experts_per_token, "N", "How many it chooses for each token"},
     {"--balance-loss", &Flags::balance_loss, "X",
@@ -85,6 +87,22 @@ absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
   return Validate(*model);
 }
 
+absl::Status ParseMaskToken(const Flags& flags, ModelConfig* model) {
+  if (!model->masks()) model->masking.reset();  // of a preset of another family
+  if (flags.mask_token.empty()) return absl::OkStatus();
+  if (!model->masks()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mask-token is for masked language models, and the ", Name(model->family),
+                     " family foretells the next token; leave it out, or take the bert family"));
+  }
+  constexpr uint64_t kAny = std::numeric_limits<int32_t>::max();  // Validate knows the bound
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t token,
+                           base::ParseCount("--mask-token", flags.mask_token, 0, kAny));
+  if (!model->masking) model->masking.emplace();
+  model->masking->mask_token = token;
+  return absl::OkStatus();
+}
+
 absl::Status ParseLora(const Flags& flags, ModelConfig* model) {
   constexpr uint64_t kRankMax = 1 << 16;
   constexpr double kAlphaMax = 1e6;
@@ -134,10 +152,22 @@ absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& fo
     model.family = *family;
   }
   GEMINID_RETURN_IF_ERROR(ParseLora(flags, &model));
+  GEMINID_RETURN_IF_ERROR(ParseMaskToken(flags, &model));
   if (absl::Status status = OverrideModel(flags, &model); !status.ok()) {
     return WithFlag("the model cannot be built", status);
   }
   return model;
+}
+
+absl::Status CheckMaskToken(const ModelConfig& model) {
+  if (!model.masks() || model.masking) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no mask token: the ", Name(model.family),
+      " family learns tokens that are hidden by one, and no config.json ('mask_token_id'), "
+      "tokenizer.json or vocab.txt in the folder of --load names it; give --mask-token its number",
+      model.vocabulary == kByteVocabulary
+          ? ", such as 256 with --vocabulary 257, where tokens are bytes"
+          : ""));
 }
 
 absl::Status ParseTypes(const Flags& flags, TrainOptions* options) {

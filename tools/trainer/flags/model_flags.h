@@ -20,6 +20,9 @@ std::span<const FlagSpec> TypeFlags();
 // names the flag or the file.
 absl::StatusOr<ModelConfig> ParseModel(const Flags& flags, const std::string& folder);
 
+// INVALID_ARGUMENT if a model with masked tokens has no mask token; says which flag gives one.
+absl::Status CheckMaskToken(const ModelConfig& model);
+
 // Reads the types of weights and norms into `options`, which already has its model.
 absl::Status ParseTypes(const Flags& flags, TrainOptions* options);
 

@@ -134,6 +134,9 @@ constexpr Term kTerms[] = {
     Shape("sliding_window", kNoFlag, [](O o) { return IfAny(o.model.window); }),
     Shape("intermediate", kNoFlag, [](O o) { return Text(o.model.intermediate); }),
     Shape("vocabulary", &Flags::vocabulary, [](O o) { return Text(o.model.vocabulary); }),
+    Refused("mask-token", &Flags::mask_token,
+            [](O o) { return o.model.masking ? Text(o.model.masking->mask_token) : ""; })
+        .Filled(Fill::kUnlessShape),
     Shape("tied_output", kNoFlag, [](O o) { return Text(o.model.tied_output() ? "on" : "off"); }),
     Shape("norm_epsilon", kNoFlag, [](O o) { return Text(o.model.norm_epsilon); }),
     Shape("rotary_theta", kNoFlag,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/disk/stripes.h"
 #include "client/zero/state/disk_choice.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/client/zero/engine_fixture.h"
@@ -56,6 +58,16 @@ class EngineDiskTest : public EngineTest {
     return files;
   }
 
+  // All of a rank's file but its header.
+  static void Overwrite(const std::string& folder, const std::string& rank) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().string().find(rank) == std::string::npos) continue;
+      std::fstream file(entry.path(), std::ios::binary | std::ios::in | std::ios::out);
+      file.seekp(static_cast<std::streamoff>(disk::kStripeBytes));
+      file << std::string(entry.file_size() - disk::kStripeBytes, 'x');
+    }
+  }
+
   base::TemporaryFolder folder_;
 };
 
@@ -93,6 +105,52 @@ TEST_F(EngineDiskTest, EveryOptimizerAndTypeOfState_GivesTheBitsOfStateOnTheHost
       ExpectSameBits(MustTrain().weights, WeightsOnHost());
     }
   }
+}
+
+// Sums are of all state before any of it is updated; matrices are whole.
+TEST_F(EngineDiskTest, OptimizersThatNeedSumsOrWholeMatrices_GiveTheBitsOfStateOnTheHost) {
+  run_.steps = 3;
+  run_.options.clip_norm = 1;
+  for (const Optimizer& optimizer :
+       {Optimizer(LambOptions{}), Optimizer(LarsOptions{}), Optimizer(AdafactorOptions{}),
+        Optimizer(AdafactorOptions{.beta1 = 0.9}), Optimizer(CameOptions{}),
+        Optimizer(MuonOptions{})}) {
+    for (Parameter& parameter : run_.model.parameters) {
+      parameter.orthogonal = std::holds_alternative<MuonOptions>(optimizer) &&
+                             parameter.shape.size() == 2 && parameter.name != "embedding";
+    }
+    run_.options.optimizer = optimizer;
+    for (const auto& [world_size, accumulate] : {std::pair{1, 2}, std::pair{2, 1}}) {
+      SCOPED_TRACE(::testing::Message() << Name(optimizer) << ", world " << world_size);
+      run_.world_size = world_size;
+      run_.options.accumulate = accumulate;
+      const SyntheticResult result = MustTrain();
+      EXPECT_GT(result.statistics[0].disk_read_bytes, 0u);
+      ExpectSameBits(result.weights, WeightsOnHost());
+    }
+  }
+}
+
+// One rank's disk has lost what its sums are of. No successor goes on from it.
+TEST_F(EngineDiskTest, StateThatSumsCannotRead_EndsTheRunOnAllRanks) {
+  run_.run = "sums";
+  run_.world_size = 2;
+  run_.options.optimizer = LambOptions{};
+  run_.between_steps = [&](Engine* engine, int rank, int step) {
+    if (step != 1) return;
+    // Which waits for all updates.
+    for (uint32_t id = 0; id < run_.model.parameters.size(); ++id) {
+      ASSERT_TRUE(engine->ReadParameter(ParameterId{id}).ok());
+    }
+    if (rank == 0) Overwrite(folder_ / "a", "rank0");
+  };
+  SyntheticResult none;
+  const std::vector<absl::Status> statuses = TrainStatuses(run_, &none);
+  EXPECT_TRUE(absl::IsDataLoss(statuses[0])) << statuses[0];
+  EXPECT_FALSE(statuses[1].ok());
+  run_.between_steps = {};
+  run_.options.resume = true;
+  EXPECT_EQ(MustTrain().steps.size(), static_cast<size_t>(run_.steps));
 }
 
 TEST_F(EngineDiskTest, OptimizersWithoutArrays_KeepRemaindersThereOrNothing) {
@@ -285,6 +343,64 @@ TEST_F(EngineDiskTest, EnduranceThatIsSpent_RefusesTheStepOnAllRanks) {
   }
 }
 
+// Processes of one run: all but the last one leave what they have to the next.
+class EngineDiskRunTest : public EngineDiskTest {
+ protected:
+  void SetUp() override {
+    EngineDiskTest::SetUp();
+    run_.run = "of several processes";
+    run_.options.resume = true;
+  }
+  // A process that ends before this step. What it had written after the step before.
+  uint64_t WrittenUntil(int step) {
+    SyntheticRun ends = run_;
+    uint64_t written = 0;
+    ends.before_step = [step](int, int now) {
+      return now == step ? absl::AbortedError("ends here") : absl::OkStatus();
+    };
+    ends.between_steps = [&](Engine* engine, int, int) {
+      written = engine->GetStatistics()->disk_written_bytes;
+    };
+    SyntheticResult none;
+    EXPECT_TRUE(absl::IsAborted(TrainStatuses(ends, &none)[0]));
+    return written;
+  }
+};
+
+// The first one's state is lost, the second one has room in host memory, the third has not.
+TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessWithNothingOnDisk) {
+  const uint64_t before = WrittenUntil(3);
+  EXPECT_GT(before, 0u);
+  for (const std::string& file : Files()) std::filesystem::remove(file);
+  run_.options.state_placement = StatePlacement::kAuto;
+  EXPECT_EQ(WrittenUntil(0), 0u);
+  run_.options.state_placement = StatePlacement::kDisk;
+  const uint64_t all = MustTrain().statistics[0].disk_written_bytes;
+  run_.run = "another";
+  EXPECT_GE(all, before + MustTrain().statistics[0].disk_written_bytes);
+}
+
+// It is told no folder, and its successor is.
+TEST_F(EngineDiskRunTest, BytesWritten_AreCountedOverAProcessWithoutADisk) {
+  const uint64_t before = WrittenUntil(3);
+  const SyntheticRun on_disk = run_;
+  run_ = OnHost();
+  WrittenUntil(0);
+  run_ = on_disk;
+  const uint64_t all = MustTrain().statistics[0].disk_written_bytes;
+  run_.run = "another";
+  EXPECT_GE(all, before + MustTrain().statistics[0].disk_written_bytes);
+}
+
+TEST_F(EngineDiskRunTest, SuccessorWithNothingOnDisk_SaysWhatWasWritten) {
+  const uint64_t before = WrittenUntil(3);
+  for (const std::string& file : Files()) std::filesystem::remove(file);
+  run_.options.state_placement = StatePlacement::kAuto;
+  const Statistics statistics = MustTrain().statistics[0];
+  EXPECT_EQ(statistics.state_disk_bytes, 0u);
+  EXPECT_GE(statistics.disk_written_bytes, before);
+}
+
 TEST_F(EngineDiskTest, LimitOfARanksFiles_IsRefusedWithTheNumbers) {
   run_.options.state_disk.limit_bytes = 4096;
   EXPECT_TRUE(absl::IsResourceExhausted(Refused()));
@@ -297,11 +413,6 @@ TEST_F(EngineDiskTest, WhatCannotBeOnDisk_IsRefusedWithWhatToDo) {
   run_.options.state_disk.folders = {};
   EXPECT_TRUE(absl::IsInvalidArgument(Refused())) << Refused();
   run_.options.state_disk.folders = {folder_ / "a"};
-  for (const Optimizer& optimizer : {Optimizer(LambOptions{}), Optimizer(MuonOptions{})}) {
-    run_.options.optimizer = optimizer;
-    EXPECT_TRUE(absl::IsUnimplemented(Refused())) << Refused();
-  }
-  run_.options.optimizer = AdamWOptions{};
   run_.options.placement = Placement::kDevice;
   EXPECT_TRUE(absl::IsInvalidArgument(Refused())) << Refused();
   run_.options.placement = Placement::kAuto;
@@ -374,7 +485,9 @@ TEST_F(EngineDiskShareTest, EveryWayOfUpdating_GivesTheBitsOfStateOnTheHost) {
            [](Options* options) { options->accumulate = 2; },
            [](Options* options) { options->update = UpdateTime::kInBackward; },
            [](Options* options) { options->placement = Placement::kCpu; },
-           [](Options* options) { options->state_type = DataType::kBFloat16; }}) {
+           [](Options* options) { options->state_type = DataType::kBFloat16; },
+           [](Options* options) { options->optimizer = LambOptions{}; },
+           [](Options* options) { options->optimizer = CameOptions{}; }}) {
     const Options before = run_.options;
     change(&run_.options);
     ASSERT_NO_FATAL_FAILURE(HaveHostMemory(0.5));
@@ -426,11 +539,31 @@ TEST_F(EngineDiskShareTest, StateThatIsWrittenBetweenSteps_IsUpdatedFromThere) {
   ExpectSameBits(result.weights, WeightsOnHost());
 }
 
+// What is on disk was decided once for the run.
+TEST_F(EngineDiskShareTest, SuccessorThatIsToldToHaveAllOnDisk_SaysThatItHasNot) {
+  run_.options.chunk_elements = 8192;
+  ASSERT_NO_FATAL_FAILURE(HaveHostMemory(0.5));
+  run_.run = "mixture";
+  run_.options.resume = true;
+  run_.before_step = [](int, int step) {
+    return step == 2 ? absl::AbortedError("ends here") : absl::OkStatus();
+  };
+  EXPECT_TRUE(absl::IsAborted(Refused()));
+  run_.before_step = {};
+  run_.options.state_placement = StatePlacement::kDisk;
+  const SyntheticResult result = MustTrain();
+  EXPECT_THAT(result.statistics[0].state_disk,
+              AllOf(HasSubstr("chunks on disk, as the process before this one left it"),
+                    HasSubstr("all were asked for")));
+  ExpectSameBits(result.weights, TrainDensely(run_));
+}
+
+TEST_F(EngineDiskTest, StateThatIsAllOnDisk_IsSaidToBe) {
+  EXPECT_THAT(MustTrain().statistics[0].state_disk, ::testing::StartsWith("all on disk; 1 disk"));
+}
+
 TEST_F(EngineDiskShareTest, WhatCannotBeOnDisk_IsRefusedAlsoWhereAllFits) {
   run_.options.state_placement = StatePlacement::kAuto;
-  run_.options.optimizer = LambOptions{};
-  EXPECT_TRUE(absl::IsUnimplemented(Refused())) << Refused();
-  run_.options.optimizer = AdamWOptions{};
   run_.options.placement = Placement::kDevice;
   EXPECT_THAT(std::string(Refused().message()), HasSubstr("placement auto or cpu"));
   run_.options.placement = Placement::kAuto;

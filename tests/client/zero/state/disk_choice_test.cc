@@ -39,8 +39,15 @@ class DiskChoiceTest : public ::testing::Test {
 };
 
 TEST_F(DiskChoiceTest, WhereAllStateFits_NothingIsOnDisk) {
-  EXPECT_EQ(Chosen(HostBytes(0)), 0u);
-  EXPECT_GE(Chosen(HostBytes(0) - 1), 1u);
+  EXPECT_EQ(Chosen(2 * HostBytes(0)), 0u);
+}
+
+// Buffers and activations need room, whether or not any state is on disk.
+TEST_F(DiskChoiceTest, WhereAllStateFits_ItLeavesAsMuchRoomAsWhereSomeIsOnDisk) {
+  const uint64_t least = (HostBytes(0) * kRoomLeft + kRoomLeft - 2) / (kRoomLeft - 1);
+  EXPECT_EQ(Chosen(least), 0u);
+  EXPECT_EQ(Chosen(least - kRoomLeft), 1u);
+  EXPECT_GE(Chosen(HostBytes(0)), 1u);
 }
 
 TEST_F(DiskChoiceTest, WhereItDoesNot_TheFewestGoThatLeaveRoomForTheRest) {
@@ -49,7 +56,7 @@ TEST_F(DiskChoiceTest, WhereItDoesNot_TheFewestGoThatLeaveRoomForTheRest) {
     const uint64_t usable = room - room / kRoomLeft;
     const size_t chosen = Chosen(room);
     EXPECT_TRUE(HostBytes(chosen) <= usable || chosen == layout_.chunks.size());
-    EXPECT_GT(HostBytes(chosen - 1), chosen == 1 ? room : usable);
+    EXPECT_TRUE(chosen == 0 || HostBytes(chosen - 1) > usable);
   }
 }
 
@@ -81,16 +88,34 @@ TEST_F(DiskChoiceTest, ChunksWithoutState_StayWhereTheyAre) {
 
 TEST_F(DiskChoiceTest, WhyOnDisk_HasTheNumbers) {
   const std::string some = WhyOnDisk({.chunks = 2,
+                                      .needed_chunks = 2,
                                       .trained_chunks = 6,
-                                      .room_bytes = 10 * kMiB,
-                                      .undivided_bytes = 12 * kMiB,
-                                      .host_bytes = 9 * kMiB});
+                                      .room_bytes = 16 * kMiB,
+                                      .undivided_bytes = 18 * kMiB,
+                                      .host_bytes = 14 * kMiB});
   EXPECT_EQ(some,
-            "2 of 6 chunks on disk: state would take 12.0 MiB of host memory, where there is room "
-            "for 10.0 MiB; so it takes 9.0 MiB");
+            "2 of 6 chunks on disk: state would take 18.0 MiB of host memory, where there is room "
+            "for 16.0 MiB, 1.0 MiB of it for buffers; so it takes 14.0 MiB");
   const std::string none =
       WhyOnDisk({.trained_chunks = 6, .room_bytes = 20 * kMiB, .undivided_bytes = 12 * kMiB});
   EXPECT_THAT(none, AllOf(HasSubstr("none on disk"), HasSubstr("room for 20.0 MiB")));
+}
+
+// Its own numbers would not explain what it has on disk.
+TEST_F(DiskChoiceTest, WhyOnDisk_OfARankThatNeedsLess_NamesTheOneThatNeedsMost) {
+  const uint64_t plenty = 2 * HostBytes(0);
+  const DiskChoice own = ChooseOnDisk(layout_, options_, plenty);
+  const DiskChoice agreed = WithOnDisk(layout_, options_, own, 2);
+  EXPECT_EQ(agreed.chunks, 2u);
+  EXPECT_EQ(agreed.host_bytes, HostBytes(2));
+  EXPECT_THAT(WhyOnDisk(agreed),
+              AllOf(HasSubstr("2 of 6 chunks on disk, as many as the rank with the least host "
+                              "memory needs there; this one needs none"),
+                    HasSubstr("state would take")));
+  const DiskChoice needs_two = ChooseOnDisk(layout_, options_, HostBytes(0));
+  EXPECT_THAT(WhyOnDisk(WithOnDisk(layout_, options_, needs_two, 4)),
+              HasSubstr("4 of 6 chunks on disk, as many as the rank with the least host memory "
+                        "needs there; this one needs 2"));
 }
 
 }  // namespace

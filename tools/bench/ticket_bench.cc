@@ -1,9 +1,9 @@
 // Compares copies under the daemon's tickets with a plain loop of the driver's copies between
 // pinned memory and the same GPU, in one process, in turn: up, down, and both at once.
 //
-// The copies of a lane cycle through kChunks chunks, so that kChunks requests are outstanding.
-// Bytes count once they have arrived within the time. A round is one measurement of each kind; the
-// ratio is the median of the rounds' ratios.
+// The copies of a lane cycle through kChunks chunks, so that kChunks requests are outstanding. A
+// copy counts once it has arrived, and the time includes the last arrival. A round is one
+// measurement of each kind; the ratio is the median of the rounds' ratios.
 #include <algorithm>
 #include <charconv>
 #include <chrono>

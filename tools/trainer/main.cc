@@ -65,8 +65,8 @@ constexpr char kDataCheckedVariable[] = "GEMINID_DATA_CHECKED";
 // Set for ranks whose daemon belongs to the run and has no configuration but the run's flags.
 constexpr char kOwnDaemonVariable[] = "GEMINID_OWN_DAEMON";
 
-// Rewrites the advice of libraries in this program's words. Removes advice about what the launcher
-// does, or reports that it does not do.
+// Rewrites the advice of libraries in this program's words. Under a launcher it drops the advice to
+// restart: the launcher restarts the ranks, or says that it does not.
 std::string InOwnWords(const std::string& words) {
   std::vector<std::pair<std::string, std::string>> changes;
   if (IsLaunched()) changes = {{"; start it again and connect a new communicator", ""}};

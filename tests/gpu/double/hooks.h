@@ -14,7 +14,7 @@ namespace geminid::gpu_double {
 using StreamWork = CUresult (*)(void* data);
 
 struct Hooks {
-  // Queues on a stream of the current context. If refused, as by cuLaunchKernel, keeps no `data`.
+  // Queues on a stream of the current context. On cuLaunchKernel's errors the caller owns `data`.
   CUresult (*enqueue)(CUstream stream, StreamWork work, void* data) = nullptr;
   // The bytes at a device address, or null if not all of them may be accessed.
   void* (*mirror)(const void* address, size_t bytes, bool writes) = nullptr;

@@ -13,8 +13,8 @@
 
 namespace geminid::trainer {
 
-// Called after a checkpoint has filled in flags that were not given: if --steps or --epochs was
-// given, clears the other one. INVALID_ARGUMENT if both were given.
+// Called after a checkpoint has filled in flags that were not given: of --steps and --epochs the
+// given one decides the length. INVALID_ARGUMENT if both were given.
 absl::Status ChooseLength(const std::function<bool(const std::string& flag)>& given, Flags* flags);
 
 // Options with epochs get the number of steps of their epochs over the data, without held-out data;

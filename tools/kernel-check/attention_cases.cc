@@ -24,8 +24,8 @@ AttentionShape ShapeOf(size_t batch, size_t sequence, size_t heads, size_t kv_he
 }
 
 // Less than a block, whole blocks, a partial last one; groups of heads; heads of an odd size, of
-// more than one slice, of more than one slab. Windows of less than a block, and of more. Whole
-// sequences.
+// more than one slice, of more than one slab. Windows of less than a block, and of more. Attention
+// without a causal mask.
 std::vector<AttentionShape> ComparedShapes() {
   std::vector<AttentionShape> shapes = {ShapeOf(1, 1, 1, 1, 1),    ShapeOf(2, 9, 2, 1, 20),
                                         ShapeOf(1, 130, 2, 2, 64), ShapeOf(1, 70, 4, 2, 80),

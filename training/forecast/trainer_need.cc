@@ -110,7 +110,7 @@ LibraryBytes AttentionBytesOf(const WorkspaceShape& shape) {
   return {in_a_step, in_a_step + kernels::AttentionTestBytes(attention, parts)};
 }
 
-// A piece of sequences may have all tokens of theirs that are masked.
+// A piece of a sequence may have all of the sequence's masked tokens.
 std::uint64_t RowsWithTargets(const WorkspaceShape& shape) {
   const std::uint64_t tokens = shape.batch.tokens();
   if (!shape.masks) return tokens;
@@ -161,7 +161,7 @@ std::uint64_t TrainerWorkspaceBytes(const WorkspaceShape& shape) {
                                                hidden * (2 * element + sizeof(float)))
                                    : 0;
   const std::uint64_t rows = RowsWithTargets(shape);
-  // A masked model's head has copies of the rows, and what its layers give.
+  // The head of a masked language model has copies of the rows, and the outputs of its layers.
   const std::uint64_t head =
       shape.masks ? 6 * rows * hidden * element + 8 * (tokens + 2 * rows + 1) : 0;
   const std::uint64_t output =

@@ -28,7 +28,7 @@ struct WorkspaceShape {
   bool norms_heads = false;     // of queries and keys, so that all heads are computed at once
   bool parallel_block = false;  // attention and MLP have the same input
   bool masks = false;           // the output layer only reads masked tokens
-  std::uint64_t whole_sequence = 0;  // of which the batch's are pieces; 0: they are whole
+  std::uint64_t whole_sequence = 0;  // the sequence that the batch has a piece of; 0: no pieces
   std::uint64_t element_bytes = kElementBytes;
   Batch batch = {};
   std::uint64_t attention_columns = kTrainerAttentionColumns;

@@ -24,7 +24,7 @@ bool HasHosts(F f) { return !f.hosts.empty(); }
 bool IsOnOneHost(F f) { return f.hosts.empty(); }
 bool HasMomentum(F f) { return f.optimizer != "sgd" || (!f.momentum.empty() && f.momentum != "0"); }
 bool Chooses(F f) { return f.temperature != "0"; }
-// Whose tokens are masked at random.
+// Whether the model masks tokens at random.
 bool LoadsMasked(F f) {
   const absl::StatusOr<ModelConfig> model = ReadHuggingFaceConfig(f.load);
   return model.ok() && model->masks();

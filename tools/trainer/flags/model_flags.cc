@@ -88,14 +88,14 @@ absl::Status OverrideModel(const Flags& flags, ModelConfig* model) {
 }
 
 absl::Status ParseMaskToken(const Flags& flags, ModelConfig* model) {
-  if (!model->masks()) model->masking.reset();  // of a preset of another family
+  if (!model->masks()) model->masking.reset();  // from a preset of another family
   if (flags.mask_token.empty()) return absl::OkStatus();
   if (!model->masks()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--mask-token is for masked language models, and the ", Name(model->family),
                      " family foretells the next token; leave it out, or take the bert family"));
   }
-  constexpr uint64_t kAny = std::numeric_limits<int32_t>::max();  // Validate knows the bound
+  constexpr uint64_t kAny = std::numeric_limits<int32_t>::max();  // Validate checks the bound
   GEMINID_ASSIGN_OR_RETURN(const uint64_t token,
                            base::ParseCount("--mask-token", flags.mask_token, 0, kAny));
   if (!model->masking) model->masking.emplace();

@@ -84,6 +84,8 @@ TEST_P(GpuTraining, LossesAreThoseOfTheHostToRounding) {
                           {"--model", "qwen3-tiny", "--dtype", "fp32"},
                           {"--model", "pythia-tiny", "--dtype", "fp32"},
                           {"--model", "pythia-tiny", "--dtype", "bf16"},
+                          {"--model", "bert-tiny", "--dtype", "fp32", "--dropout", "0.1"},
+                          {"--model", "bert-tiny", "--dtype", "bf16"},
                           {"--model", "gpt2-tiny", "--dtype", "fp32", "--family", "opt"},
                           {"--model", "gpt2-tiny", "--dtype", "bf16", "--vocabulary", "301"}}) {
     const nlohmann::json host = Train(model);

@@ -21,14 +21,18 @@ using planner::Tier;
 constexpr double kSecondsPerDay = 24 * 3600;
 // Updates overlap with the next forward pass, which is about a third of a step's computation.
 constexpr double kForwardShare = 1.0 / 3;
+constexpr std::uint64_t kTensorStates = 2;  // versions of the numbers per tensor
 
-zero::StateStoreOptions StoreOptionsOf(const Optimizer& optimizer) {
+zero::StateStoreOptions StoreOptionsOf(const Model& model, const Optimizer& optimizer) {
   zero::StateStoreOptions options;
+  for (const Tensor& tensor : Tensors(model)) {
+    options.tensor_state_bytes +=
+        optimizer.tensor_state_bytes(tensor.rows, tensor.columns) / kTensorStates;
+  }
   options.state_arrays = static_cast<std::size_t>(kernels::StateArrays(optimizer.options));
   options.whole_state_arrays =
       static_cast<std::size_t>(kernels::MatrixStateArrays(optimizer.options));
   if (optimizer.small_state) options.state_type = zero::DataType::kBFloat16;
-  options.disk = zero::DiskStateOptions{};
   return options;
 }
 
@@ -65,12 +69,15 @@ void AddSeconds(const planner::Machine& machine, const ExecutedState& state, Hie
   const auto bytes = static_cast<double>(state.step_bytes) * machine.ranks_on_node;
   const double read = bytes / machine.disk_read_bytes_per_second;
   const double written = bytes / machine.disk_write_bytes_per_second;
-  plan->busy_seconds[static_cast<std::size_t>(Resource::kDiskRead)] = read;
+  // Nothing else is done meanwhile.
+  const double sums = static_cast<double>(state.sums_bytes) * machine.ranks_on_node /
+                      machine.disk_read_bytes_per_second;
+  plan->busy_seconds[static_cast<std::size_t>(Resource::kDiskRead)] = sums + read;
   plan->busy_seconds[static_cast<std::size_t>(Resource::kDiskWrite)] = written;
   const double disk = std::max(read, written);
-  plan->seconds.disk = std::max(0.0, disk - kForwardShare * plan->seconds.compute);
+  plan->seconds.disk = sums + std::max(0.0, disk - kForwardShare * plan->seconds.compute);
   plan->seconds.step += plan->seconds.disk;
-  plan->step_lower_bound_seconds = std::max(plan->step_lower_bound_seconds, disk);
+  plan->step_lower_bound_seconds = std::max(plan->step_lower_bound_seconds, sums + disk);
   const auto busiest = std::ranges::max_element(plan->busy_seconds);
   plan->bottleneck = static_cast<Resource>(busiest - plan->busy_seconds.begin());
   if (machine.disk_endurance_bytes > 0 && bytes > 0) {
@@ -84,16 +91,17 @@ void AddSeconds(const planner::Machine& machine, const ExecutedState& state, Hie
 
 absl::StatusOr<ExecutedState> ExecutedStateOf(const Model& model, const Job& job,
                                               std::uint64_t host_bytes) {
-  const kernels::OptimizerKind kind = job.optimizer.options.kind;
-  if (kernels::NeedsSums(kind) || kind == kernels::OptimizerKind::kMuon) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        job.optimizer.name(), " cannot have state on disk; leave the disk out, or take adamw"));
-  }
-  GEMINID_ASSIGN_OR_RETURN(const zero::Layout layout, TrainerLayout(model, job.ranks));
-  zero::StateStoreOptions options = StoreOptionsOf(job.optimizer);
+  GEMINID_ASSIGN_OR_RETURN(const zero::Layout layout,
+                           TrainerLayout(model, job.optimizer, job.ranks));
+  zero::StateStoreOptions options = StoreOptionsOf(model, job.optimizer);
   ExecutedState state;
-  state.choice = zero::ChooseOnDisk(layout, options, host_bytes);
-  options.on_disk = state.choice.on_disk;
+  if (HasStateDisk(job)) {
+    options.disk = zero::DiskStateOptions{};
+    state.choice = zero::ChooseOnDisk(layout, options, host_bytes);
+    options.on_disk = state.choice.on_disk;
+  } else {
+    state.choice.host_bytes = state.choice.undivided_bytes = zero::HostBytesOf(layout, options);
+  }
   const zero::StateList list = zero::ListState(layout, options);
   for (std::size_t slot = 0; slot < list.specs.size(); ++slot) {
     AddOwner(OwnerOf(list, slot), list.specs[slot].bytes, &state.host);
@@ -103,7 +111,31 @@ absl::StatusOr<ExecutedState> ExecutedStateOf(const Model& model, const Job& job
   state.file_bytes = zero::DiskFileBytes(shapes, /*folders=*/1);
   shapes.resize(list.extents.size());  // without spare extents
   state.step_bytes = disk::ExtentMap(zero::PayloadsOf(shapes)).total_bytes();
+  if (kernels::NeedsSums(job.optimizer.options.kind)) state.sums_bytes = state.step_bytes;
   return state;
+}
+
+std::int64_t HostExcess(const planner::HierarchyProblem& problem, const ExecutedState& state) {
+  std::uint64_t bytes = 0, spare = 0;
+  for (const planner::OptimizerItem& item : problem.optimizer) {
+    bytes += item.state_bytes() + item.gradient_bytes;
+    if (item.parameters > 0) spare = std::max(spare, item.state_bytes());
+  }
+  return static_cast<std::int64_t>(bytes + spare) -
+         static_cast<std::int64_t>(state.choice.host_bytes);
+}
+
+std::uint64_t PlannersHostBytes(std::uint64_t host_bytes, std::int64_t excess) {
+  return static_cast<std::uint64_t>(
+      std::max<std::int64_t>(0, static_cast<std::int64_t>(host_bytes) + excess));
+}
+
+void SetHost(const ExecutedState& state, std::uint64_t limit, HierarchyPlan* plan) {
+  planner::TierBytes& host = plan->tiers[static_cast<std::size_t>(Tier::kHost)];
+  const std::uint64_t activations = host.of(Owner::kActivations);
+  host = state.host;
+  host.limit = limit;
+  AddOwner(Owner::kActivations, activations, &host);
 }
 
 absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model,
@@ -120,22 +152,21 @@ absl::StatusOr<ExecutablePlan> MakePlanWithDisk(const Model& model,
   disk.limit = machine.disk_bytes;
   // In mode kDevice all state is on the device and none elsewhere.
   if (made.mode == StateMode::kDevice) return made;
-  const std::uint64_t activations = host.of(Owner::kActivations);
-  host = state.host;
-  host.limit = machine.host_bytes;
-  AddOwner(Owner::kActivations, activations, &host);
-  Judge(Tier::kHost, state.choice.host_bytes + activations, &plan);
+  SetHost(state, machine.host_bytes, &plan);
+  Judge(Tier::kHost, state.choice.host_bytes + host.of(Owner::kActivations), &plan);
   if (state.choice.chunks == 0) return made;
   AddOwner(Owner::kOptimizerState, state.payload_bytes, &disk);
   AddOwner(Owner::kStaging, state.file_bytes - state.payload_bytes, &disk);
   Judge(Tier::kDisk, disk.peak, &plan);
   plan.disk.used = true;
   plan.disk.disk_bytes = state.file_bytes;
-  plan.disk.least_read_bytes = plan.disk.least_written_bytes = state.step_bytes;
+  plan.disk.least_read_bytes = state.step_bytes + state.sums_bytes;
+  plan.disk.least_written_bytes = state.step_bytes;
   if (!plan.fits) return made;
   plan.everything_on_device = false;
-  plan.traffic.disk_read = plan.traffic.disk_written = state.step_bytes;
-  plan.traffic.host_memory += 2 * state.step_bytes;
+  plan.traffic.disk_read = plan.disk.least_read_bytes;
+  plan.traffic.disk_written = state.step_bytes;
+  plan.traffic.host_memory += plan.traffic.disk_read + plan.traffic.disk_written;
   AddSeconds(machine, state, &plan);
   return made;
 }

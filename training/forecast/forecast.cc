@@ -52,11 +52,18 @@ absl::StatusOr<ExecutablePlan> MakePlan(const HierarchyProblem& problem, const J
   return made;
 }
 
-// The same for a model whose state may be on disk.
-absl::StatusOr<ExecutablePlan> MakePlan(const Model& model, const HierarchyProblem& problem,
+// The same for a model with the engine's bytes of host memory. Its state may be on disk.
+absl::StatusOr<ExecutablePlan> MakePlan(const Model& model, HierarchyProblem problem,
                                         const Job& job, Effort effort) {
-  if (HasStateDisk(job)) return MakePlanWithDisk(model, problem, job);
-  return MakePlan(problem, job, effort);
+  if (HasStateDisk(job)) return MakePlanWithDisk(model, std::move(problem), job);
+  if (!job.only_executable) return MakePlan(problem, job, effort);
+  const std::uint64_t host_bytes = problem.machine.host_bytes;
+  GEMINID_ASSIGN_OR_RETURN(const ExecutedState state, ExecutedStateOf(model, job, host_bytes));
+  problem.machine.host_bytes = PlannersHostBytes(host_bytes, HostExcess(problem, state));
+  GEMINID_ASSIGN_OR_RETURN(ExecutablePlan made, MakePlan(problem, job, effort));
+  if (made.mode == StateMode::kAuto) SetHost(state, host_bytes, &made.plan);
+  made.plan.tiers[static_cast<std::size_t>(Tier::kHost)].limit = host_bytes;
+  return made;
 }
 
 absl::StatusOr<Forecast> Finish(ExecutablePlan made, HierarchyProblem problem, const Job& job,
@@ -108,9 +115,11 @@ absl::StatusOr<std::uint64_t> LeastHostBesideDisk(const Model& model, Job job) {
 // Searches the least host memory of one rank, in whole extents.
 class HostSearch {
  public:
-  HostSearch(HierarchyProblem problem, const Job& job)
+  // `excess`: as HostExcess says.
+  HostSearch(HierarchyProblem problem, const Job& job, std::int64_t excess)
       : problem_(std::move(problem)),
         job_(job),
+        excess_(excess),
         most_(RoundDownToExtent(kMostHostBytes / job.ranks_per_node())) {}
 
   // Returns more than `most_bytes` if that does not fit.
@@ -139,7 +148,7 @@ class HostSearch {
   }
 
   absl::StatusOr<bool> Fits(std::uint64_t bytes) {
-    problem_.machine.host_bytes = bytes;
+    problem_.machine.host_bytes = PlannersHostBytes(bytes, excess_);
     GEMINID_ASSIGN_OR_RETURN(const ExecutablePlan made,
                              MakePlan(problem_, job_, Effort::kFirstFit));
     const HierarchyPlan& plan = made.plan;
@@ -158,11 +167,23 @@ class HostSearch {
 
   HierarchyProblem problem_;
   const Job& job_;
+  const std::int64_t excess_;
   const std::uint64_t most_;
   std::uint64_t fails_ = 0, fits_ = 0;  // the most that does not fit, the least that does
   std::uint64_t predicted_ = 0;
   bool halve_ = false;
 };
+
+// Of all ranks of a node.
+absl::StatusOr<std::uint64_t> LeastHostBeyond(HierarchyProblem problem, const Job& job,
+                                              std::int64_t excess) {
+  GEMINID_ASSIGN_OR_RETURN(const std::uint64_t bytes,
+                           HostSearch(std::move(problem), job, excess).Run());
+  if (bytes > kMostHostBytes / job.ranks_per_node()) {
+    return absl::ResourceExhaustedError("it does not fit however much host memory there is");
+  }
+  return bytes * job.ranks_per_node();
+}
 
 }  // namespace
 
@@ -238,17 +259,16 @@ std::uint64_t UpdatedWeightBytes(const Forecast& forecast) {
 }
 
 absl::StatusOr<std::uint64_t> LeastHostBytes(HierarchyProblem problem, const Job& job) {
-  GEMINID_ASSIGN_OR_RETURN(const std::uint64_t bytes, HostSearch(std::move(problem), job).Run());
-  if (bytes > kMostHostBytes / job.ranks_per_node()) {
-    return absl::ResourceExhaustedError("it does not fit however much host memory there is");
-  }
-  return bytes * job.ranks_per_node();
+  return LeastHostBeyond(std::move(problem), job, /*excess=*/0);
 }
 
 absl::StatusOr<std::uint64_t> LeastHostBytes(const Model& model, const Job& job) {
   GEMINID_ASSIGN_OR_RETURN(HierarchyProblem problem, MakeProblem(model, job));
   if (HasStateDisk(job)) return LeastHostBesideDisk(model, job);
-  return LeastHostBytes(std::move(problem), job);
+  if (!job.only_executable) return LeastHostBytes(std::move(problem), job);
+  GEMINID_ASSIGN_OR_RETURN(const ExecutedState state, ExecutedStateOf(model, job, job.host_bytes));
+  const std::int64_t excess = HostExcess(problem, state);
+  return LeastHostBeyond(std::move(problem), job, excess);
 }
 
 absl::StatusOr<Model> LargestThatFits(const Family& family, const Job& job) {

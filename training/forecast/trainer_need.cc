@@ -13,6 +13,7 @@
 #include "training/forecast/catalogue.h"
 #include "training/forecast/forecast.h"
 #include "training/forecast/trainer_layout.h"
+#include "training/models/parameters.h"
 
 namespace geminid::forecast {
 namespace {
@@ -121,12 +122,16 @@ std::uint64_t RowsWithTargets(const WorkspaceShape& shape) {
 
 }  // namespace
 
-absl::StatusOr<zero::Layout> TrainerLayout(const Model& model, std::uint64_t sharing_ranks) {
+absl::StatusOr<zero::Layout> TrainerLayout(const Model& model, const Optimizer& optimizer,
+                                           std::uint64_t sharing_ranks) {
   const std::vector<Tensor> tensors = Tensors(model);
   const std::vector<bool> norms = NormsAmongTensors(model);
+  const trainer::ModelParameters parameters = trainer::MakeParameters(model);
   std::vector<zero::TensorShape> shapes = ShapesOf(tensors, zero::DataType::kBFloat16, false);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (norms[i]) shapes[i].type = zero::DataType::kFloat32;
+    shapes[i].unit = parameters.specs[i].unit;  // of experts each its own
+    shapes[i].whole = optimizer.StepsWhole(tensors[i]);
   }
   return zero::MakeLayout(shapes, {.world_size = static_cast<int>(sharing_ranks)});
 }

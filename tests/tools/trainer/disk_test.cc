@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +14,9 @@
 #include "tests/base/temporary_folder.h"
 #include "tests/tools/trainer/command.h"
 #include "training/forecast/catalogue.h"
-#include "training/forecast/executed_disk.h"
+#include "training/forecast/executable.h"
+#include "training/forecast/forecast.h"
+#include "training/forecast/hardware.h"
 #include "training/forecast/problem.h"
 
 namespace geminid::trainer {
@@ -23,16 +26,25 @@ class StateOnDisk : public testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directory(disk_); }
 
-  nlohmann::json Report(const std::vector<std::string>& more) const {
+  // None where host memory is refused.
+  std::optional<nlohmann::json> ReportIfItFits(const std::vector<std::string>& more) const {
     const std::string path = folder_ / "report.json";
     std::vector<std::string> words = {"--text", text_, "--batch", "1", "--report", path};
     words.insert(words.end(), more.begin(), more.end());
     const CommandResult result = RunTrainer(words);
+    if (result.code == 7) return std::nullopt;
     EXPECT_EQ(result.code, 0) << result.err;
     return nlohmann::json::parse(std::ifstream(path), nullptr, /*allow_exceptions=*/false);
   }
-  std::vector<std::string> InHostMemory(uint64_t bytes) const {
-    return {"--host-memory", std::to_string(bytes) + "B", "--state-disk", disk_};
+  nlohmann::json Report(const std::vector<std::string>& more) const {
+    const std::optional<nlohmann::json> report = ReportIfItFits(more);
+    EXPECT_TRUE(report.has_value()) << "it does not fit";
+    return report.value_or(nlohmann::json());
+  }
+  std::vector<std::string> InHostMemory(uint64_t bytes, bool has_disk = true) const {
+    std::vector<std::string> flags = {"--host-memory", std::to_string(bytes) + "B"};
+    if (has_disk) flags.insert(flags.end(), {"--state-disk", disk_});
+    return flags;
   }
 
   const base::TemporaryFolder folder_;
@@ -40,29 +52,94 @@ class StateOnDisk : public testing::Test {
   const std::string text_ = folder_.Write("text", std::string(4000, 'a'));
 };
 
-// Of host memory as the daemon's ledger has it, and of files as `geminictl ls sessions` shows them.
+// A run's flags and what is forecast for it.
+struct Case {
+  std::string name;
+  forecast::Model shape;
+  uint64_t device_mib = 0;  // holds some of the state beside the weights
+  std::vector<std::string> flags{};
+  std::string optimizer = "adamw";
+};
+
+Case CaseOf(const std::string& preset, uint64_t layers, uint64_t device_mib) {
+  Case made = {.name = preset, .shape = *forecast::TrainersOwn(preset), .device_mib = device_mib};
+  made.shape.layers = layers;
+  made.flags = {"--model",         preset,
+                "--layers",        std::to_string(layers),
+                "--device-memory", std::to_string(device_mib) + "MiB"};
+  return made;
+}
+
+forecast::Job JobIn(const Case& run, uint64_t host_bytes, bool has_disk) {
+  forecast::Job job;
+  job.hardware = *forecast::FindHardware("rtx-2060-6gb");
+  job.hardware.device_bytes = run.device_mib << 20;
+  job.hardware.reserved_bytes = 0;
+  job.host_bytes = host_bytes;
+  job.optimizer = *forecast::FindOptimizer(run.optimizer);
+  job.batch = {.sequences = 1, .sequence_length = run.shape.context};
+  job.only_executable = true;
+  if (has_disk) {
+    job.disk_bytes = uint64_t{1} << 40;
+    job.disk_read_bytes_per_second = job.disk_write_bytes_per_second = 1e9;
+  }
+  return job;
+}
+
+// With numbers per tensor, which stay in host memory.
+TEST_F(StateOnDisk, BytesOfOtherOptimizers_AreThoseThatWereForecast) {
+  Case run = CaseOf("llama-3m", 4, 24);
+  const auto host_bytes = 10 * forecast::CountParameters(run.shape);
+  run.flags.emplace_back("--optimizer");
+  for (const char* optimizer : {"lamb", "came"}) {
+    SCOPED_TRACE(optimizer);
+    run.optimizer = optimizer;
+    const absl::StatusOr<forecast::Forecast> expected =
+        forecast::MakeForecast(run.shape, JobIn(run, host_bytes, /*has_disk=*/true));
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    std::vector<std::string> words = InHostMemory(host_bytes);
+    words.insert(words.end(), run.flags.begin(), run.flags.end());
+    words.insert(words.end(), {optimizer, "--steps", "1"});
+    const nlohmann::json report = Report(words);
+    ASSERT_TRUE(report.is_object());
+    const auto host = static_cast<double>(expected->plan.tier(planner::Tier::kHost).peak);
+    const auto disk = static_cast<double>(expected->plan.disk.disk_bytes);
+    EXPECT_GT(disk, 0);
+    EXPECT_NEAR(report["host_bytes"].get<double>(), host, 0.01 * host);
+    EXPECT_NEAR(report["state_disk_bytes"].get<double>(), disk, 0.01 * disk);
+  }
+}
+
+// Of host memory as the daemon's ledger has it, and of files as `geminictl ls sessions` shows them:
+// in five sizes of host memory, with a disk and without one.
 TEST_F(StateOnDisk, BytesOfEachTier_AreThoseThatWereForecast) {
-  using Limits = std::vector<double>;  // bytes for each parameter
-  for (const auto& [model, limits] : {std::pair<std::string, Limits>{"gpt2-tiny", {12.5, 15, 30}},
-                                      {"gpt2-3m", {7, 9.5, 12, 30}}}) {
-    const forecast::Model& shape = *forecast::TrainersOwn(model);
-    const auto parameters = static_cast<double>(forecast::CountParameters(shape));
-    for (const double bytes_per_parameter : limits) {
-      SCOPED_TRACE(testing::Message() << model << ", " << bytes_per_parameter);
+  for (const Case& run :
+       {CaseOf("gpt2-3m", 4, 24), CaseOf("llama-3m", 4, 24), CaseOf("mixtral-tiny", 12, 16)}) {
+    const auto parameters = static_cast<double>(forecast::CountParameters(run.shape));
+    size_t mixtures = 0;
+    for (const double bytes_per_parameter : {8.0, 10.0, 12.0, 14.0, 32.0}) {
       const auto host_bytes = static_cast<uint64_t>(bytes_per_parameter * parameters);
-      forecast::Job job;
-      job.optimizer = *forecast::FindOptimizer("adamw");
-      const auto expected = forecast::ExecutedStateOf(shape, job, host_bytes);
-      ASSERT_TRUE(expected.ok()) << expected.status();
-      std::vector<std::string> words = InHostMemory(host_bytes);
-      words.insert(words.end(), {"--model", model, "--steps", "1"});
-      const nlohmann::json report = Report(words);
-      ASSERT_TRUE(report.is_object());
-      const auto host = static_cast<double>(expected->host.peak);
-      const auto disk = static_cast<double>(expected->file_bytes);
-      EXPECT_NEAR(report["host_bytes"].get<double>(), host, 0.01 * host);
-      EXPECT_NEAR(report["state_disk_bytes"].get<double>(), disk, 0.01 * disk);
+      for (const bool has_disk : {false, true}) {
+        SCOPED_TRACE(testing::Message() << run.name << ", " << bytes_per_parameter
+                                        << (has_disk ? ", with a disk" : ""));
+        const absl::StatusOr<forecast::Forecast> expected =
+            forecast::MakeForecast(run.shape, JobIn(run, host_bytes, has_disk));
+        ASSERT_TRUE(expected.ok()) << expected.status();
+        std::vector<std::string> words = InHostMemory(host_bytes, has_disk);
+        words.insert(words.end(), run.flags.begin(), run.flags.end());
+        words.insert(words.end(), {"--steps", "1"});
+        ASSERT_EQ(expected->state_mode, forecast::StateMode::kAuto);
+        const std::optional<nlohmann::json> report = ReportIfItFits(words);
+        ASSERT_EQ(report.has_value(), expected->fits());
+        if (!expected->fits()) continue;
+        const auto host = static_cast<double>(expected->plan.tier(planner::Tier::kHost).peak);
+        const auto disk = static_cast<double>(expected->plan.disk.disk_bytes);
+        EXPECT_NEAR((*report)["host_bytes"].get<double>(), host, 0.01 * host);
+        EXPECT_NEAR((*report)["state_disk_bytes"].get<double>(), disk, 0.01 * disk);
+        mixtures += disk > 0 ? 1 : 0;
+      }
     }
+    EXPECT_GE(mixtures, 2u);
   }
 }
 

@@ -2,9 +2,12 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/status_macros.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/job.grpc.pb.h"
 #include "geminid/v1/memory.grpc.pb.h"
@@ -84,21 +87,52 @@ absl::StatusOr<JobScaling::Asked> JobScaling::Make(const Offer& offer) {
   context.set_deadline(rpc::DeadlineIn(timeout_));
   const grpc::Status status = stubs_->jobs->OfferScale(&context, request, &response);
   if (!status.ok()) return FromGrpc(status, "asking for another number of ranks");
-  return Asked{response.number(), static_cast<int>(response.ranks())};
+  return Asked{response.number(), static_cast<int>(response.ranks()), response.host()};
 }
 
-absl::StatusOr<std::vector<JobScaling::Device>> JobScaling::GetDevices() {
+absl::Status JobScaling::Tell(const std::string& job, const Outcome& outcome) {
+  v1::OfferScaleRequest request;
+  request.set_job(job);
+  request.set_ranks(1);
+  request.set_number(outcome.number);
+  request.set_state(outcome.state);
+  request.set_message(outcome.message);
+  v1::OfferScaleResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(rpc::DeadlineIn(timeout_));
+  return FromGrpc(stubs_->jobs->OfferScale(&context, request, &response),
+                  "telling what became of a request");
+}
+
+absl::StatusOr<JobScaling::Room> JobScaling::GetMemory() {
   v1::Ledger ledger;
   grpc::ClientContext context;
   context.set_deadline(rpc::DeadlineIn(timeout_));
   const grpc::Status status = stubs_->memory->GetLedger(&context, v1::GetLedgerRequest(), &ledger);
-  if (!status.ok()) return FromGrpc(status, "asking for the memory of devices");
-  std::vector<Device> devices;
+  if (!status.ok()) return FromGrpc(status, "asking for the daemon's memory");
+  Room room;
   for (const v1::TierLedger& tier : ledger.tiers()) {
+    if (tier.tier() == v1::TIER_HOST) room.free_host_bytes += tier.free_bytes();
     if (tier.tier() != v1::TIER_DEVICE) continue;
-    devices.push_back({tier.device(), tier.free_bytes(), tier.capacity_bytes()});
+    room.devices.push_back({tier.device(), tier.free_bytes(), tier.capacity_bytes()});
   }
-  return devices;
+  return room;
+}
+
+absl::StatusOr<std::vector<JobScaling::Device>> JobScaling::GetDevices() {
+  GEMINID_ASSIGN_OR_RETURN(Room room, GetMemory());
+  return std::move(room.devices);
+}
+
+absl::StatusOr<JobScaling::Room> JobScaling::GetRoom() {
+  GEMINID_ASSIGN_OR_RETURN(Room room, GetMemory());
+  v1::ListJobsResponse jobs;
+  grpc::ClientContext context;
+  context.set_deadline(rpc::DeadlineIn(timeout_));
+  const grpc::Status status = stubs_->jobs->ListJobs(&context, v1::ListJobsRequest(), &jobs);
+  if (!status.ok()) return FromGrpc(status, "asking whether the daemon takes jobs");
+  room.drained = jobs.drained();
+  return room;
 }
 
 absl::StatusOr<std::vector<JobScaling::Rank>> JobScaling::GetRanks(const std::string& job,

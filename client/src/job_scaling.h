@@ -52,8 +52,11 @@ class JobScaling {
   struct Asked {
     uint64_t number = 0;  // 0: there is no request
     int ranks = 0;
+    std::string host{};  // where to go on; empty: where it is
   };
   absl::StatusOr<Asked> Make(const Offer& offer);
+  // Of the job's launcher, while no rank of it is attached. NOT_FOUND: nobody asks for the outcome.
+  absl::Status Tell(const std::string& job, const Outcome& outcome);
 
   // A device of the daemon, from its ledger.
   struct Device {
@@ -62,6 +65,13 @@ class JobScaling {
     uint64_t capacity_bytes = 0;
   };
   absl::StatusOr<std::vector<Device>> GetDevices();
+  // What a job that comes may have.
+  struct Room {
+    std::vector<Device> devices{};
+    uint64_t free_host_bytes = 0;
+    bool drained = false;  // no job may come
+  };
+  absl::StatusOr<Room> GetRoom();
 
   // A rank of a run that the daemon has, of a living process or retained after the process died.
   struct Rank {
@@ -82,6 +92,7 @@ class JobScaling {
 
  private:
   struct Stubs;
+  absl::StatusOr<Room> GetMemory();  // without the rest
   const absl::Duration timeout_;
   const std::unique_ptr<Stubs> stubs_;
 };

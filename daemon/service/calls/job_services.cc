@@ -258,6 +258,7 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
   const absl::StatusOr<std::string> tenant = MayTouch(caller, request.tenant());
   if (!tenant.ok()) return tenant.status();
   const planner::JobKey job = {*tenant, request.job()};
+  if (!request.host().empty()) return Move(caller, *tenant, request, response);
   if (request.ranks() == 0) return ShareAgain(job, response);
   const ScaleRequests::Sessions attached = AttachedIn(hub_);
   if (sharing_.Keep(job, request.ranks(), attached, Now())) {
@@ -277,6 +278,21 @@ absl::Status JobRpc::Scale(const Caller& caller, const v1::ScaleJobRequest& requ
               {{"tenant", *tenant},
                {"job", request.job()},
                {"ranks", absl::StrCat(request.ranks())},
+               {"by", caller.identity.tenant}});
+  *response = *std::move(asked);
+  return absl::OkStatus();
+}
+
+// A job leaves a daemon that drains all the same: that is why it goes.
+absl::Status JobRpc::Move(const Caller& caller, const std::string& tenant,
+                          const v1::ScaleJobRequest& request, v1::ScaleRequest* response) {
+  absl::StatusOr<v1::ScaleRequest> asked =
+      scale_requests_.Ask(tenant, request, AttachedIn(hub_), Now());
+  if (!asked.ok()) return asked.status();
+  log_->Write(caller.identity.tenant, os::LogLevel::kInfo, "job asked to go to another host",
+              {{"tenant", tenant},
+               {"job", request.job()},
+               {"host", request.host()},
                {"by", caller.identity.tenant}});
   *response = *std::move(asked);
   return absl::OkStatus();
@@ -308,6 +324,9 @@ absl::Status JobRpc::OfferScale(const Caller& caller, const v1::OfferScaleReques
         absl::StrCat("a job has 1 to ", planner::kMostRanksOfJob, " ranks, not ", request.ranks()));
   }
   const ScaleRequests::Sessions attached = AttachedIn(hub_);
+  if (request.session() == 0) {
+    return scale_requests_.Tell(caller.identity.tenant, request, attached, Now());
+  }
   const auto found = attached.find(request.session());
   const ScaleRequests::Job job = {caller.identity.tenant, request.job()};
   if (found == attached.end() || found->second != job) {

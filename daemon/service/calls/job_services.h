@@ -37,6 +37,8 @@ class JobRpc {
                    v1::EndJobResponse* response);
   absl::Status Scale(const Caller& caller, const v1::ScaleJobRequest& request,
                      v1::ScaleRequest* response);
+  absl::Status Move(const Caller& caller, const std::string& tenant,
+                    const v1::ScaleJobRequest& request, v1::ScaleRequest* response);
   absl::Status ShareAgain(const planner::JobKey& job, v1::ScaleRequest* response);
   absl::Status GetScale(const Caller& caller, const v1::GetScaleRequest& request,
                         v1::ScaleRequest* response);

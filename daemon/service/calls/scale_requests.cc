@@ -29,6 +29,17 @@ void Refuse(const std::string& why, v1::ScaleRequest* request) {
   request->set_message(why);
 }
 
+// What a job was asked: "for 4 ranks", "to go on at node-b with 2 ranks".
+std::string Wish(const v1::ScaleRequest& request) {
+  if (request.host().empty()) return absl::StrCat("for ", request.ranks(), " ranks");
+  return absl::StrCat("to go on at ", request.host(), " with ", request.ranks(), " ranks");
+}
+
+std::string Change(const v1::ScaleRequest& request) {
+  if (!request.host().empty()) return absl::StrCat("goes to ", request.host());
+  return absl::StrCat("changes from ", request.ranks_before(), " to ", request.ranks(), " ranks");
+}
+
 bool HasRank(const ScaleRequests::Sessions& attached, const ScaleRequests::Job& job) {
   return std::ranges::any_of(attached, [&](const auto& session) { return session.second == job; });
 }
@@ -71,17 +82,22 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
                                                     const Sessions& attached, core::Time now) {
   const std::lock_guard lock(mutex_);
   Forget(attached, now);
-  if (wanted.ranks() < 1) {
+  const bool moves = !wanted.host().empty();
+  if (wanted.ranks() < 1 && !moves) {
     return absl::InvalidArgumentError("a job has at least 1 rank, not 0");
+  }
+  if (wanted.host().size() > kLongestHost) {
+    return absl::InvalidArgumentError(absl::StrCat("the name of a host has at most ", kLongestHost,
+                                                   " bytes, not ", wanted.host().size()));
   }
   if (wanted.ranks() > planner::kMostRanksOfJob) {
     return absl::InvalidArgumentError(absl::StrCat("a job has at most ", planner::kMostRanksOfJob,
                                                    " ranks, not ", wanted.ranks()));
   }
   if (const Request* const other = Pending(tenant, wanted.job())) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "job ", wanted.job(), " was asked for ", other->message.ranks(), " ranks before (request ",
-        other->message.number(), "), which is not done; wait for that and ask again"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", wanted.job(), " was asked ", Wish(other->message), " before (request ",
+                     other->message.number(), "), which is not done; wait for that and ask again"));
   }
   if (!HasRank(attached, {tenant, wanted.job()})) {
     return absl::NotFoundError(absl::StrCat("there is no job ", wanted.job(), " of ", tenant));
@@ -92,23 +108,24 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
     if (found != nullptr) {
       return absl::FailedPreconditionError(
           absl::StrCat("two runs are called ", wanted.job(),
-                       ", so neither is scaled; give each a --job name of its own"));
+                       ", so neither is scaled or moved; give each a --job name of its own"));
     }
     found = &offer;
   }
   if (found == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", wanted.job(), " of ", tenant,
-        " does not take another number of ranks: only ranks in training that geminid-train has "
-        "started do; save a checkpoint and resume it with ",
-        wanted.ranks(), " ranks instead"));
+        moves ? " does not go to another host: " : " does not take another number of ranks: ",
+        "only ranks in training that geminid-train has started do; save a checkpoint and resume "
+        "it ",
+        moves ? "there" : absl::StrCat("with ", wanted.ranks(), " ranks"), " instead"));
   }
   const Offered& offered = found->second;
   if (!offered.why_not.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("job ", wanted.job(), " cannot be scaled: ", offered.why_not));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "job ", wanted.job(), " cannot be ", moves ? "moved: " : "scaled: ", offered.why_not));
   }
-  if (offered.ranks == wanted.ranks()) {
+  if (offered.ranks == wanted.ranks() && !moves) {
     return absl::FailedPreconditionError(
         absl::StrCat("job ", wanted.job(), " has ", wanted.ranks(), " ranks already"));
   }
@@ -119,7 +136,8 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
   request.message.set_tenant(tenant);
   request.message.set_job(wanted.job());
   request.message.set_ranks_before(offered.ranks);
-  request.message.set_ranks(wanted.ranks());
+  request.message.set_ranks(wanted.ranks() == 0 ? offered.ranks : wanted.ranks());
+  request.message.set_host(wanted.host());
   request.message.set_state(kAsked);
   return requests_.emplace(last_, request).first->second.message;
 }
@@ -166,7 +184,26 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
   if (pending->message.state() != kAsked) return response;
   response.set_number(pending->message.number());
   response.set_ranks(pending->message.ranks());
+  response.set_host(pending->message.host());
   return response;
+}
+
+absl::Status ScaleRequests::Tell(const std::string& tenant, const v1::OfferScaleRequest& told,
+                                 const Sessions& attached, core::Time now) {
+  const std::lock_guard lock(mutex_);
+  Forget(attached, now);
+  const auto found = requests_.find(told.number());
+  // Ranks that are attached speak for themselves.
+  if (found == requests_.end() || !IsState(told.state()) || HasEnded(found->second.message) ||
+      found->second.message.tenant() != tenant || found->second.message.job() != told.job() ||
+      found->second.message.state() != kTaken) {
+    return absl::NotFoundError(absl::StrCat("nobody waits for request ", told.number(), " of job ",
+                                            told.job(), " of ", tenant));
+  }
+  found->second.heard = now;
+  found->second.message.set_state(told.state());
+  found->second.message.set_message(told.message());
+  return absl::OkStatus();
 }
 
 std::vector<ScaleRequests::Shared> ScaleRequests::SharedJobs(const Sessions& attached,
@@ -182,7 +219,7 @@ std::vector<ScaleRequests::Shared> ScaleRequests::SharedJobs(const Sessions& att
     shared = {{offer.tenant, offer.job}, offer.ranks, *offer.share, offer.why_not};
     if (shared.why_not.empty()) shared.why_not = offer.share->why_not();
     if (const Request* const pending = Pending(offer.tenant, offer.job)) {
-      shared.why_not = absl::StrCat("it was asked for ", pending->message.ranks(), " ranks");
+      shared.why_not = absl::StrCat("it was asked ", Wish(pending->message));
     }
   }
   return jobs;
@@ -204,9 +241,8 @@ absl::Status ScaleRequests::CheckHasRanks(const Job& job, const Sessions& attach
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError(absl::StrCat(
-      "job ", job.name, " has no ranks now: it changes from ", pending->message.ranks_before(),
-      " to ", pending->message.ranks(), " ranks (request ", pending->message.number(),
-      "); ask again when the new ones are there"));
+      "job ", job.name, " has no ranks now: it ", Change(pending->message), " (request ",
+      pending->message.number(), "); ask again when the new ones are there"));
 }
 
 bool ScaleRequests::IsAsked(const Job& job, const Sessions& attached, core::Time now) {

@@ -1,5 +1,6 @@
-// Requests that a job go on as another number of ranks: from whoever asks to the job's first rank,
-// and what became of them. The daemon carries them and does nothing else: the ranks decide.
+// Requests that a job go on as another number of ranks, or at another host: from whoever asks to
+// the job's first rank, and what became of them. The daemon carries them and does nothing else: the
+// ranks decide.
 #ifndef GEMINID_DAEMON_SERVICE_CALLS_SCALE_REQUESTS_H_
 #define GEMINID_DAEMON_SERVICE_CALLS_SCALE_REQUESTS_H_
 
@@ -28,7 +29,9 @@ class ScaleRequests {
 
   // Requests of a tenant that are done or refused and can still be looked at; the oldest go first.
   static constexpr size_t kMostEnded = 64;
-  // A request of a job that has had no rank for so long has failed.
+  // As names of hosts have, with a user before it.
+  static constexpr size_t kLongestHost = 255;
+  // A request of a job that has had no rank, and of which nobody spoke, for so long has failed.
   static constexpr core::Duration kSilence = core::Duration::Seconds(60);
 
   ScaleRequests();
@@ -39,6 +42,10 @@ class ScaleRequests {
   absl::StatusOr<v1::ScaleRequest> Get(uint64_t number, const Sessions& attached, core::Time now);
   v1::OfferScaleResponse Offer(const std::string& tenant, const v1::OfferScaleRequest& offer,
                                const Sessions& attached, core::Time now);
+  // Of a request that ranks have taken, by the launcher of a job that has none attached. It stays
+  // known from then on for as long as after a word of a rank. NOT_FOUND: there is no such request.
+  absl::Status Tell(const std::string& tenant, const v1::OfferScaleRequest& told,
+                    const Sessions& attached, core::Time now);
   // Whether its ranks have taken a request and are between two groups: FAILED_PRECONDITION with the
   // request's words.
   absl::Status CheckHasRanks(const Job& job, const Sessions& attached, core::Time now);

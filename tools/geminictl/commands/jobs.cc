@@ -230,22 +230,30 @@ absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options) 
   request.set_job(options.job);
   request.set_tenant(options.tenant);
   request.set_ranks(options.ranks);
+  request.set_host(options.host);
+  const bool moves = !options.host.empty();
   GEMINID_ASSIGN_OR_RETURN(v1::ScaleRequest scale, client->ScaleJob(request));
   const absl::Time deadline = base::MonotonicNow() + options.wait_at_most;
   while (scale.state() != "done" && scale.state() != "refused") {
     if (base::MonotonicNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat(
           "after ", absl::FormatDuration(options.wait_at_most), " job ", Printable(options.job),
-          " has not ended its step; it changes to ", scale.ranks(),
-          " ranks after that all the same, and 'geminictl ls jobs' shows how many it has"));
+          moves ? absl::StrCat(" is not at ", Printable(options.host),
+                               " yet; it goes there all the same, and 'geminictl ls jobs' shows "
+                               "whether it has left")
+                : absl::StrCat(" has not ended its step; it changes to ", scale.ranks(),
+                               " ranks after that all the same, and 'geminictl ls jobs' shows how "
+                               "many it has")));
     }
     absl::SleepFor(std::min(kPause, deadline - base::MonotonicNow()));
     GEMINID_ASSIGN_OR_RETURN(scale, client->GetScale(scale.number()));
   }
   if (scale.state() == "refused") {
-    return absl::FailedPreconditionError(absl::StrCat("job ", Printable(options.job),
-                                                      " was not scaled to ", scale.ranks(),
-                                                      " ranks: ", Printable(scale.message())));
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", Printable(options.job),
+                     moves ? absl::StrCat(" was not moved to ", Printable(options.host))
+                           : absl::StrCat(" was not scaled to ", scale.ranks(), " ranks"),
+                     ": ", Printable(scale.message())));
   }
   if (context.json) {
     *context.out << JsonDocument({&scale});

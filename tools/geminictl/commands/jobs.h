@@ -1,4 +1,4 @@
-// geminictl ls jobs, drain, evict, scale and end: several jobs on a node.
+// geminictl ls jobs, drain, evict, scale, migrate and end: several jobs on a node.
 #ifndef GEMINID_TOOLS_GEMINICTL_COMMANDS_JOBS_H_
 #define GEMINID_TOOLS_GEMINICTL_COMMANDS_JOBS_H_
 
@@ -15,6 +15,7 @@ struct JobOptions {
   std::string job;
   std::string tenant;  // empty: the caller's own
   uint32_t ranks = 0;  // of scale; 0: as many as the daemon finds best
+  std::string host;    // of migrate; empty: it stays where it is
   bool undo = false;
   bool yes = false;  // nobody is asked
   bool wait = false;
@@ -26,8 +27,8 @@ absl::StatusOr<int> RunListJobs(const Context& context);
 absl::StatusOr<int> RunDrain(const Context& context, const JobOptions& options);
 // With `wait`: until the job has given its device memory back.
 absl::StatusOr<int> RunEvict(const Context& context, const JobOptions& options);
-// Until the job goes on with so many ranks. FAILED_PRECONDITION: it goes on as before, and why;
-// DEADLINE_EXCEEDED: it is not known yet.
+// Until the job goes on with so many ranks, or at that host. FAILED_PRECONDITION: it goes on as
+// before, and why; DEADLINE_EXCEEDED: it is not known yet.
 absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options);
 // Asks on a terminal, and is INVALID_ARGUMENT elsewhere, unless `yes` says so.
 absl::StatusOr<int> RunEnd(const Context& context, const JobOptions& options);

@@ -42,6 +42,7 @@ std::vector<MessageDocument> MessageDocuments() {
           {"drain", {v1::DrainResponse::descriptor()}},
           {"evict", {v1::EvictJobResponse::descriptor()}},
           {"scale", {v1::ScaleRequest::descriptor()}},
+          {"migrate", {v1::ScaleRequest::descriptor()}},
           {"end", {v1::EndJobResponse::descriptor()}},
           {"trace show", {v1::TraceFile::descriptor()}}};
 }

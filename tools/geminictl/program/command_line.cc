@@ -105,9 +105,13 @@ absl::Status ParseFlags(const Flags& flags, CommandLine* line) {
                              ParseSecondsToWait("--wait-at-most", flags.wait_at_most));
     line->jobs.wait = true;
   }
-  if (line->subcommand == Subcommand::kScale) {
+  const bool migrates = line->subcommand == Subcommand::kMigrate;
+  if (migrates && line->jobs.host.empty()) {
+    return absl::InvalidArgumentError("migrate needs a host to go to: HOST or USER@HOST");
+  }
+  if (migrates || line->subcommand == Subcommand::kScale) {
     uint64_t ranks = 0;
-    if (flags.ranks != "auto") {
+    if (flags.ranks != (migrates ? "" : "auto")) {
       GEMINID_ASSIGN_OR_RETURN(
           ranks, base::ParseCount("the number of ranks", flags.ranks, 1, planner::kMostRanksOfJob));
     }
@@ -129,8 +133,8 @@ class Parser {
  public:
   Parser()
       : app_(
-            "Looks at the geminid daemon of this machine. drain, evict, scale and end change "
-            "something.",
+            "Looks at the geminid daemon of this machine. drain, evict, scale, migrate and end "
+            "change something.",
             "geminictl") {
     app_.set_version_flag("--version", VersionLine());
     app_.require_subcommand(1);
@@ -261,6 +265,22 @@ class Parser {
                      "How many it is to have from now on; auto: the daemon chooses again")
         ->required();
     scale
+        ->add_option("--at-most", flags_.at_most, "Seconds to wait for it; then the exit code is 6")
+        ->capture_default_str();
+    CLI::App* const migrate =
+        Add(&app_, "migrate",
+            "Has a job of geminid-train go on at another host's daemon, without a checkpoint. The "
+            "process that started the job stays where it is, and gets to that host by its "
+            "--remote-shell",
+            Subcommand::kMigrate);
+    names(migrate);
+    migrate
+        ->add_option("host", line_.jobs.host,
+                     "HOST or USER@HOST, as that process calls it; localhost: its own")
+        ->required();
+    migrate->add_option("--ranks", flags_.ranks,
+                        "How many it is to have there; as many as it has without it");
+    migrate
         ->add_option("--at-most", flags_.at_most, "Seconds to wait for it; then the exit code is 6")
         ->capture_default_str();
     CLI::App* const end =

@@ -30,6 +30,7 @@ enum class Subcommand {
   kDrain,
   kEvict,
   kScale,
+  kMigrate,
   kEnd,
   kExplain,
   kDoctor,

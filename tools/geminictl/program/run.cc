@@ -45,6 +45,7 @@ absl::StatusOr<int> Dispatch(const CommandLine& line, const Context& context) {
     case Subcommand::kEvict:
       return RunEvict(context, line.jobs);
     case Subcommand::kScale:
+    case Subcommand::kMigrate:
       return RunScale(context, line.jobs);
     case Subcommand::kEnd:
       return RunEnd(context, line.jobs);

@@ -304,5 +304,82 @@ TEST_F(ScaleRequestsTest, ThatAreWithdrawn_EndUnlessTheRanksHaveTakenThem) {
   EXPECT_EQ(StateOf(second->number()), "taken");
 }
 
+// --- to another host ---
+
+class MoveRequestsTest : public ScaleRequestsTest {
+ protected:
+  absl::StatusOr<v1::ScaleRequest> AskToMove(const std::string& host, uint32_t ranks = 0) {
+    v1::ScaleJobRequest wanted;
+    wanted.set_job(kJob);
+    wanted.set_ranks(ranks);
+    wanted.set_host(host);
+    return requests_.Ask(kTenant, wanted, attached_, now_);
+  }
+
+  absl::Status Tell(uint64_t number, const std::string& state, const std::string& tenant = kTenant,
+                    const std::string& job = kJob) {
+    v1::OfferScaleRequest told;
+    told.set_job(job);
+    told.set_number(number);
+    told.set_state(state);
+    told.set_message("goes on there");
+    return requests_.Tell(tenant, told, attached_, now_);
+  }
+};
+
+TEST_F(MoveRequestsTest, WithoutANumber_AreForAsManyRanksAsThereAre) {
+  Offer(1);
+  const auto asked = AskToMove("beta");
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ(asked->ranks(), 2u);
+  EXPECT_EQ(asked->host(), "beta");
+  const v1::OfferScaleResponse told = Offer(1);
+  EXPECT_EQ(told.host(), "beta");
+  EXPECT_EQ(told.ranks(), 2u);
+  EXPECT_THAT(Refusal(4), HasSubstr("was asked to go on at beta with 2 ranks before"));
+}
+
+TEST_F(MoveRequestsTest, OfAJobThatCannot_AreRefusedWithTheReason) {
+  EXPECT_THAT(std::string(AskToMove("beta").status().message()),
+              HasSubstr("does not go to another host"));
+  Offer(1, 0, "", "its ranks are on several hosts");
+  EXPECT_THAT(std::string(AskToMove("beta").status().message()),
+              HasSubstr("cannot be moved: its ranks are on several hosts"));
+  EXPECT_TRUE(absl::IsInvalidArgument(AskToMove(std::string(256, 'h')).status()));
+}
+
+// The launcher speaks for ranks that are no longer here.
+TEST_F(MoveRequestsTest, OfARunThatHasLeft_EndAsItsLauncherSays) {
+  Offer(1);
+  const auto asked = AskToMove("beta");
+  ASSERT_TRUE(asked.ok());
+  EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "done"))) << "no rank has taken it";
+  Offer(1, asked->number(), "taken");
+  attached_ = {};
+  for (int i = 0; i < 5; ++i) {
+    now_ = now_ + core::Duration::Seconds(59);
+    EXPECT_TRUE(Tell(asked->number(), "taken").ok()) << "it takes long";
+  }
+  EXPECT_THAT(std::string(requests_.CheckHasRanks(kMine, attached_, now_).message()),
+              HasSubstr("has no ranks now: it goes to beta"));
+  EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "done", "uid:8")));
+  EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "done", kTenant, "other")));
+  EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "soon")));
+  EXPECT_EQ(StateOf(asked->number()), "taken");
+  EXPECT_TRUE(Tell(asked->number(), "done").ok());
+  EXPECT_EQ(StateOf(asked->number()), "done");
+  EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "refused"))) << "the first word counts";
+}
+
+TEST_F(MoveRequestsTest, OfWhichNobodySpeaksForAMinute_AreRefused) {
+  Offer(1);
+  const auto asked = AskToMove("beta");
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  attached_ = {};
+  now_ = now_ + ScaleRequests::kSilence;
+  EXPECT_EQ(StateOf(asked->number()), "refused");
+}
+
 }  // namespace
 }  // namespace geminid::service

@@ -214,6 +214,40 @@ TEST_F(Geminictl, Scale_WaitsForWhatTheRanksSay) {
   EXPECT_THAT(late.err, HasSubstr("it changes to 3 ranks after that all the same"));
 }
 
+TEST_F(Geminictl, Migrate_WaitsForWhatIsSaidOfTheMove) {
+  const auto session = AttachWithChunks();
+  JobScaling rank(env_.socket(), absl::Seconds(60));
+  const auto offer = [&](const JobScaling::Outcome& outcome) {
+    return rank.Make({.session = session->id(), .job = "demo", .outcome = outcome});
+  };
+  // Ranks take it, and the launcher says what became of it.
+  const auto move = [&](const std::string& state, const std::string& message) {
+    return std::async(std::launch::async, [=, &offer, &rank]() -> absl::Status {
+      absl::StatusOr<JobScaling::Asked> asked = offer({});
+      while (asked.ok() && asked->number == 0) asked = offer({});
+      if (!asked.ok()) return asked.status();
+      EXPECT_EQ(asked->host, "beta");
+      const absl::Status taken = offer({asked->number, "taken", ""}).status();
+      return taken.ok() ? rank.Tell("demo", {asked->number, state, message}) : taken;
+    });
+  };
+  ASSERT_TRUE(offer({}).ok());
+  auto good = move("done", "goes on at beta as 1 rank after step 7, 800ms after that step");
+  const Outcome done = RunHere({"migrate", "demo", "beta"});
+  EXPECT_TRUE(good.get().ok());
+  EXPECT_EQ(done.code, base::kExitOk) << done.err;
+  EXPECT_EQ(done.out, "Job demo goes on at beta as 1 rank after step 7, 800ms after that step.\n");
+  auto bad = move("refused", "beta: it is full");
+  const Outcome refused = RunHere({"migrate", "demo", "beta", "--json"});
+  EXPECT_TRUE(bad.get().ok());
+  EXPECT_EQ(refused.code, base::kExitPrecondition);
+  EXPECT_THAT(refused.err, HasSubstr("job demo was not moved to beta: beta: it is full"));
+  const Outcome late = RunHere({"migrate", "demo", "beta", "--at-most", "0.1"});
+  EXPECT_EQ(late.code, base::kExitDeadline);
+  EXPECT_THAT(late.err, HasSubstr("is not at beta yet; it goes there all the same"));
+  EXPECT_EQ(RunHere({"migrate", "demo", ""}).code, base::kExitUsage);
+}
+
 TEST_F(Geminictl, ListChunks_ShowsStatesAndHidesControlCharacters) {
   const auto session = AttachWithChunks();
   const Outcome outcome = RunHere({"ls", "chunks"});

@@ -40,7 +40,7 @@ ROOMS = {
                           "training/nn/parallel/tensor", "training/transformer"},
     "training/ranks": {"training/data", "training/goodput", "training/launch", "training/logs", "training/models", "training/nn",
                        "training/nn/parallel", "training/nn/parallel/tensor", "training/settings"},
-    "training/scaling": {"training/launch", "training/ranks", "training/settings"},
+    "training/scaling": {"training/data", "training/launch", "training/ranks", "training/settings"},
     "training/engines": {"training/data", "training/logs", "training/meshes", "training/models", "training/nn",
                          "training/nn/parallel", "training/nn/parallel/sequence",
                          "training/nn/parallel/stages", "training/nn/parallel/tensor", "training/ranks",

@@ -27,6 +27,7 @@
 #include "base/standard_streams.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
+#include "client/src/job_scaling.h"
 #include "geminid/rank_info.h"
 #include "proto/shm/daemon_socket.h"
 #include "tools/trainer/evaluate.h"
@@ -40,6 +41,7 @@
 #include "training/launch/host_agent.h"
 #include "training/launch/launcher.h"
 #include "training/launch/on_hosts.h"
+#include "training/launch/rank_host.h"
 #include "training/launch/rank_process.h"
 #include "training/launch/restarts.h"
 #include "training/launch/stop_signals.h"
@@ -48,6 +50,7 @@
 #include "training/ranks/daemon_choice.h"
 #include "training/ranks/driver_watch.h"
 #include "training/ranks/state_files.h"
+#include "training/scaling/arrival.h"
 #include "training/settings/options.h"
 #include "training/settings/outputs.h"
 #include "training/settings/rank_share.h"
@@ -270,12 +273,22 @@ LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
   // The environment tells each rank how many ranks there are.
   launch.arguments = WithoutOptions(arguments, {"--host-memory", "--socket", "--restarts",
                                                 "--ranks", "--min-ranks", "--max-ranks"});
+  launch.arguments =
+      WithoutOptions(launch.arguments, {std::begin(kHostsOptions), std::end(kHostsOptions)});
   if (trains && !options.progress && StderrIsTerminal()) {  // rank 0 writes into a pipe
     launch.arguments = WithoutOptions(launch.arguments, {"--progress"});
     launch.arguments.insert(launch.arguments.end(), {"--progress", "terminal"});
   }
   launch.write_stderr = WriteStderr;
   return launch;
+}
+
+// A daemon that does not hear it has forgotten who asked, or will refuse them by itself.
+void TellDaemon(const std::string& socket, const std::string& job, const MoveOutcome& outcome) {
+  constexpr absl::Duration kAnswer = absl::Seconds(1);
+  JobScaling(socket, kAnswer)
+      .Tell(job, {outcome.request, outcome.state, outcome.message})
+      .IgnoreError();
 }
 
 absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
@@ -285,8 +298,20 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
                            FindDaemon(options, {}, MostRanksOf(options, ranks)));
   LaunchOptions launch = LaunchOf(options, trains, arguments);
   launch.ranks = ranks;
-  launch.environment = {{kSocketVariable, daemon.socket}, {kDataCheckedVariable, "1"}};
-  if (daemon.own != nullptr) launch.environment.emplace_back(kOwnDaemonVariable, "1");
+  launch.environment_here = {{kSocketVariable, daemon.socket}, {kDataCheckedVariable, "1"}};
+  if (daemon.own != nullptr) launch.environment_here.emplace_back(kOwnDaemonVariable, "1");
+  if (trains) {
+    RunOnHosts others;
+    others.remote_shell = options.remote_shell;
+    others.host_timeout = options.host_timeout;
+    launch.reach = ReachByShell(others, arguments);
+    launch.check_here = [&](const MoveRequest& move) {
+      return CheckRoomFor(options, move, daemon.socket);
+    };
+    launch.tell_here = [&](const MoveOutcome& outcome) {
+      TellDaemon(daemon.socket, options.job, outcome);
+    };
+  }
   if (!options.zero.state_disk.folders.empty()) {
     launch.at_end = [&](const std::string& job_id, int of) {
       RemoveStateFiles(options, job_id, of);
@@ -349,10 +374,16 @@ absl::StatusOr<int> TrainOnHosts(const TrainOptions& options,
                           .resume = options.resume};
   GEMINID_RETURN_IF_ERROR(CheckShares(options, run.ranks));
   LaunchOptions launch = LaunchOf(options, /*trains=*/true, arguments);
-  launch.arguments =
-      WithoutOptions(launch.arguments, {std::begin(kHostsOptions), std::end(kHostsOptions)});
   return LaunchOnHosts(run, arguments, std::move(launch),
                        [&](int ranks) { return CheckShares(options, ranks).ok(); });
+}
+
+// Checks for a run that is to come to this host what its first rank would need here.
+absl::Status CheckFiles(TrainOptions options, const MoveRequest& move) {
+  options.progress = ProgressMode::kNone;
+  GEMINID_ASSIGN_OR_RETURN(const std::unique_ptr<TokenSource> data, OpenAndCheckData(options, {}));
+  GEMINID_RETURN_IF_ERROR(CheckSameData(move, *data));
+  return CheckOutputs(options, /*exports=*/false);
 }
 
 // Standard input and output belong to the connection to the other end.
@@ -364,13 +395,25 @@ absl::StatusOr<int> RunAsHost() {
   dup2(nothing.get(), STDIN_FILENO);
   dup2(STDERR_FILENO, STDOUT_FILENO);
   DaemonChoice daemon;
-  agent.prepare = [&](const std::vector<std::string>& arguments, int ranks,
-                      int ranks_here) -> absl::StatusOr<Variables> {
-    GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(arguments));
+  std::string job;
+  agent.prepare = [&](const HostTask& task) -> absl::StatusOr<HostReady> {
+    GEMINID_ASSIGN_OR_RETURN(const CommandLine line, ParseCommandLine(task.arguments));
     if (!line.options) return absl::InvalidArgumentError("hosts are for training");
-    GEMINID_ASSIGN_OR_RETURN(daemon, ChooseDaemon(*line.options, ranks, ranks_here));
-    return Variables{{kSocketVariable, daemon.socket}};
+    job = line.options->job;
+    HostReady ready;
+    if (task.move) GEMINID_RETURN_IF_ERROR(CheckFiles(*line.options, *task.move));
+    const bool has_all = task.ranks == task.ranks_here;
+    const int most = has_all ? MostRanksOf(*line.options, task.ranks) : task.ranks;
+    GEMINID_ASSIGN_OR_RETURN(daemon,
+                             ChooseDaemon(*line.options, most, has_all ? most : task.ranks_here));
+    ready.environment = {{kSocketVariable, daemon.socket}};
+    if (!task.move) return ready;
+    GEMINID_RETURN_IF_ERROR(CheckRoomFor(*line.options, *task.move, daemon.socket));
+    ready.environment.emplace_back(kDataCheckedVariable, "1");
+    ready.share = line.options->share;
+    return ready;
   };
+  agent.tell = [&](const MoveOutcome& outcome) { TellDaemon(daemon.socket, job, outcome); };
   GEMINID_RETURN_IF_ERROR(RunHostAgent(agent));
   return base::kExitOk;
 }

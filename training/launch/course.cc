@@ -28,8 +28,9 @@ int Course::Fewer() const {
   return 0;
 }
 
-void Course::ChangeRanks(int ranks) {
+void Course::ChangeRanks(int ranks, const std::string& host) {
   start_.ranks = ranks;
+  start_.host = host;
   start_.restarts.jobs_before.push_back(std::exchange(start_.job_id, options_.new_job_id()));
   start_.restarts.shrink_to = 0;
   ++start_.restarts.rescales;
@@ -56,12 +57,16 @@ std::string Course::HandOver(const StartEnd& end) {
   tries_ = 1;
   start_.restarts.jobs_before.clear();  // the ranks that hand over have ended what those left
   if (start_.restarts.shrink_to == 0) start_.restarts.failed_at.reset();  // nothing has failed
-  ChangeRanks(end.handover->ranks_after);
+  host_before_ = start_.host;
+  const std::string to = end.handover->host;
+  ChangeRanks(end.handover->ranks_after, to.empty() ? start_.host : to);
   return absl::StrCat(Counted(end.handover->ranks_before), " handed over the state after step ",
-                      end.handover->step, "; ", Counted(start_.ranks), " will go on from it");
+                      end.handover->step, "; ", Counted(start_.ranks), " will go on from it",
+                      to.empty() ? "" : absl::StrCat(" at ", to));
 }
 
-// The state is still there as it was handed over, and any number of ranks can go on from it.
+// The state is still there as it was handed over, and any number of ranks can go on from it. After
+// a move it is at both hosts.
 std::optional<std::string> Course::AfterUntouched(const StartEnd& end) {
   if (end.may_pass && tries_ < kMostTries) {
     ++tries_;
@@ -69,10 +74,12 @@ std::optional<std::string> Course::AfterUntouched(const StartEnd& end) {
     return absl::StrCat(end.why, "; all ranks are started again, to go on from the state that was ",
                         "handed over to them");
   }
-  if (start_.ranks == end.handover->ranks_before) return std::nullopt;
+  const bool moved = start_.host != host_before_;
+  if (start_.ranks == end.handover->ranks_before && !moved) return std::nullopt;
   tries_ = 1;
-  ChangeRanks(end.handover->ranks_before);
-  return absl::StrCat(end.why, "; the run goes on with ", Counted(start_.ranks), " as before");
+  ChangeRanks(end.handover->ranks_before, host_before_);
+  return absl::StrCat(end.why, "; the run goes on with ", Counted(start_.ranks), " as before",
+                      moved ? ", at the host before" : "");
 }
 
 std::optional<std::string> Course::Restart(const StartEnd& end) {

@@ -1,5 +1,5 @@
-// Decides after each start of a run's ranks whether there is another start, and of how many ranks.
-// Pure.
+// Decides after each start of a run's ranks whether there is another start, of how many ranks, and
+// at which host. Pure.
 #ifndef GEMINID_TRAINING_LAUNCH_COURSE_H_
 #define GEMINID_TRAINING_LAUNCH_COURSE_H_
 
@@ -16,6 +16,7 @@ namespace geminid::trainer {
 
 struct Start {
   int ranks = 1;
+  std::string host{};  // as Handover has it; empty: where the run began
   std::string job_id;  // another one for each number of ranks: nobody takes up what others left
   Restarts restarts;
 };
@@ -54,7 +55,7 @@ class Course {
   std::optional<std::string> AfterUntouched(const StartEnd& end);
   std::optional<std::string> Restart(const StartEnd& end);
   std::optional<std::string> Shrink(const StartEnd& end);
-  void ChangeRanks(int ranks);
+  void ChangeRanks(int ranks, const std::string& host);
   int Fewer() const;
 
   // From one state that was handed over, or to hand one over after a death.
@@ -63,6 +64,7 @@ class Course {
   const CourseOptions options_;
   Start start_;
   uint64_t taken_ = 0;  // the number of the last handover whose state a start was for
+  std::string host_before_;  // where that was left
   int tries_ = 0;
 };
 

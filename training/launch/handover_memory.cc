@@ -1,11 +1,15 @@
 #include "training/launch/handover_memory.h"
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -19,6 +23,31 @@ namespace geminid::trainer {
 namespace {
 
 constexpr uint64_t kRecordBytes = 4096;  // a page of its own, before the state
+constexpr size_t kHostBytes = 256;       // with the zero at its end, as all texts of the record
+constexpr size_t kDataBytes = 128;
+constexpr size_t kWordsBytes = 512;
+constexpr size_t kWhyBytes = 1024;
+
+template <size_t kBytes>
+void Put(const std::string& text, char (&to)[kBytes]) {
+  const size_t bytes = std::min(text.size(), kBytes - 1);
+  std::memcpy(to, text.data(), bytes);
+  to[bytes] = 0;
+}
+
+template <size_t kBytes>
+std::string Get(const char (&from)[kBytes]) {
+  return std::string(from, strnlen(from, kBytes));
+}
+
+// A descriptor that this process has inherited, and does not pass on; else none.
+base::UniqueFd Inherited(const collectives::Environment& environment, const char* variable) {
+  const char* const text = environment(variable);
+  int number = -1;
+  if (text == nullptr || !absl::SimpleAtoi(text, &number)) return base::UniqueFd();
+  if (fcntl(number, F_SETFD, FD_CLOEXEC) != 0) return base::UniqueFd();
+  return base::UniqueFd(number);
+}
 
 }  // namespace
 
@@ -35,14 +64,31 @@ struct HandoverMemory::Record {
   int32_t ranks_after;
   int32_t share_least;  // 0: the daemon does not change the number of ranks
   int32_t share_most;
+  std::atomic<uint32_t> followed;
+  char host[kHostBytes];
+  char words[kWordsBytes];
+  struct Wanted {
+    std::atomic<uint64_t> request;  // 0: nothing is wanted
+    uint64_t state_bytes;
+    uint64_t rank_device_bytes;
+    uint64_t host_bytes;
+    int32_t ranks;
+    char host[kHostBytes];
+    char data[kDataBytes];
+  } wanted;
+  struct Answered {
+    std::atomic<uint64_t> request;  // 0: nothing is answered
+    int32_t code;
+    char why[kWhyBytes];
+  } answered;
   struct Timed {
     int32_t ranks;  // 0: none, and none follows
     double sequence_seconds;
   } timed[kNumbersTimed];
 };
 
-HandoverMemory::HandoverMemory(base::UniqueFd fd, base::Mapping record)
-    : fd_(std::move(fd)), record_(std::move(record)) {
+HandoverMemory::HandoverMemory(base::UniqueFd fd, base::UniqueFd wake, base::Mapping record)
+    : fd_(std::move(fd)), wake_(std::move(wake)), record_(std::move(record)) {
   static_assert(sizeof(Record) <= kRecordBytes);
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
 }
@@ -60,19 +106,20 @@ absl::StatusOr<std::unique_ptr<HandoverMemory>> HandoverMemory::Create() {
   if (ftruncate(fd.get(), kRecordBytes) != 0) {
     return base::SystemError(errno, "ftruncate", "the memory for a handover");
   }
+  base::UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) return base::SystemError(errno, "eventfd", "for a handover");
   GEMINID_ASSIGN_OR_RETURN(base::Mapping record, base::Mapping::Map(fd, kRecordBytes));
-  return std::unique_ptr<HandoverMemory>(new HandoverMemory(std::move(fd), std::move(record)));
+  return std::unique_ptr<HandoverMemory>(
+      new HandoverMemory(std::move(fd), std::move(wake), std::move(record)));
 }
 
 std::unique_ptr<HandoverMemory> HandoverMemory::From(const collectives::Environment& environment) {
-  const char* const text = environment(kHandoverVariable);
-  int number = -1;
-  if (text == nullptr || !absl::SimpleAtoi(text, &number)) return nullptr;
-  if (fcntl(number, F_SETFD, FD_CLOEXEC) != 0) return nullptr;
-  base::UniqueFd fd(number);
+  base::UniqueFd fd = Inherited(environment, kHandoverVariable);
+  if (!fd.valid()) return nullptr;
   absl::StatusOr<base::Mapping> record = base::Mapping::Map(fd, kRecordBytes);
   if (!record.ok()) return nullptr;
-  return std::unique_ptr<HandoverMemory>(new HandoverMemory(std::move(fd), *std::move(record)));
+  return std::unique_ptr<HandoverMemory>(new HandoverMemory(
+      std::move(fd), Inherited(environment, kHandoverWakeVariable), *std::move(record)));
 }
 
 std::optional<Handover> HandoverMemory::complete() const {
@@ -85,34 +132,75 @@ std::optional<Handover> HandoverMemory::complete() const {
                   .ranks_after = is.ranks_after,
                   .step = is.step,
                   .bytes = is.bytes,
-                  .began = absl::FromUnixNanos(is.began_ns)};
+                  .began = absl::FromUnixNanos(is.began_ns),
+                  .host = Get(is.host),
+                  .words = Get(is.words),
+                  .followed = is.followed.load(std::memory_order_acquire) != 0};
 }
 
 uint64_t HandoverMemory::untold_request() const { return record().untold.load(); }
 
-absl::Status HandoverMemory::Begin(Handover handover, uint64_t available_bytes) {
-  const auto too_much = [&](const std::string& why) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the state of the run needs ", base::FormatBytes(handover.bytes),
-        " of shared memory while the number of ranks changes, and ", why,
-        "; free memory, or save a checkpoint and resume it with ", handover.ranks_after, " ranks"));
-  };
-  Release();
-  if (handover.bytes > available_bytes) {
-    return too_much(absl::StrCat("this machine has ", base::FormatBytes(available_bytes), " left"));
-  }
+// Of the record but for its numbers.
+void HandoverMemory::Note(const Handover& handover) {
   Record& is = record();
-  is.untold.store(handover.request);
-  is.last += 1;
-  is.request = handover.request;
   is.step = handover.step;
   is.bytes = handover.bytes;
   is.began_ns = absl::ToUnixNanos(handover.began);
   is.ranks_before = handover.ranks_before;
   is.ranks_after = handover.ranks_after;
-  const auto whole = static_cast<off_t>(kRecordBytes + handover.bytes);
+  is.followed.store(0);
+  Put(handover.host, is.host);
+  Put(handover.words, is.words);
+}
+
+absl::Status HandoverMemory::Begin(Handover handover, uint64_t available_bytes) {
+  record().untold.store(handover.request);
+  if (const absl::Status made = MakePages(handover.bytes, available_bytes); !made.ok()) {
+    return absl::Status(made.code(), absl::StrCat(std::string(made.message()),
+                                                  "; free memory, or save a checkpoint and resume "
+                                                  "it with ",
+                                                  handover.ranks_after, " ranks"));
+  }
+  Record& is = record();
+  is.last += 1;
+  is.request = handover.request;
+  Note(handover);
+  return absl::OkStatus();
+}
+
+absl::Status HandoverMemory::Reserve(uint64_t bytes, uint64_t available_bytes) {
+  return MakePages(bytes, available_bytes);
+}
+
+absl::Status HandoverMemory::Arrive(const Handover& handover, uint64_t available_bytes) {
+  if (record().bytes != handover.bytes) {
+    GEMINID_RETURN_IF_ERROR(MakePages(handover.bytes, available_bytes));
+  }
+  record().complete.store(0);
+  record().untold.store(0);  // where the request was made, others know of it
+  record().last = handover.number;
+  record().request = 0;
+  Handover here = handover;
+  here.host.clear();
+  Note(here);
+  return absl::OkStatus();
+}
+
+// Whatever was there is gone.
+absl::Status HandoverMemory::MakePages(uint64_t bytes, uint64_t available_bytes) {
+  Release();
+  const auto too_much = [&](const std::string& why) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the state of the run needs ", base::FormatBytes(bytes),
+                     " of shared memory while it is handed over, and ", why));
+  };
+  if (bytes > available_bytes) {
+    return too_much(absl::StrCat("this machine has ", base::FormatBytes(available_bytes), " left"));
+  }
+  const auto whole = static_cast<off_t>(kRecordBytes + bytes);
   // With its pages: a page that is missing later would be a SIGBUS.
   if (base::RetryOnEintr([&] { return fallocate(fd_.get(), 0, 0, whole); }) == 0) {
+    record().bytes = bytes;
     return absl::OkStatus();
   }
   const int error = errno;
@@ -121,6 +209,13 @@ absl::Status HandoverMemory::Begin(Handover handover, uint64_t available_bytes) 
 }
 
 absl::StatusOr<base::Mapping> HandoverMemory::Map(uint64_t bytes) const {
+  struct stat file = {};
+  // A page that is not there would be a SIGBUS.
+  if (fstat(fd_.get(), &file) != 0 || file.st_size < static_cast<off_t>(kRecordBytes) ||
+      static_cast<uint64_t>(file.st_size) - kRecordBytes < bytes) {
+    return absl::DataLossError(absl::StrCat("the memory of a handover has less than the ",
+                                            base::FormatBytes(bytes), " that it is said to have"));
+  }
   return base::Mapping::Map(fd_, kRecordBytes + bytes);
 }
 
@@ -136,8 +231,73 @@ void HandoverMemory::NoteTold() { record().untold.store(0); }
 
 void HandoverMemory::Release() {
   record().complete.store(0, std::memory_order_release);
+  record().bytes = 0;
   // Should it fail, the memory goes with the launcher.
   (void)!ftruncate(fd_.get(), kRecordBytes);
+  Wake();
+}
+
+void HandoverMemory::TakeWake() {
+  uint64_t count = 0;
+  (void)!read(wake_.get(), &count, sizeof(count));
+}
+
+void HandoverMemory::Wake() const {
+  constexpr uint64_t kOne = 1;
+  if (wake_.valid()) (void)!write(wake_.get(), &kOne, sizeof(kOne));
+}
+
+void HandoverMemory::Want(const MoveRequest& move) {
+  Record::Wanted& is = record().wanted;
+  record().answered.request.store(0);
+  is.state_bytes = move.state_bytes;
+  is.rank_device_bytes = move.rank_device_bytes;
+  is.host_bytes = move.host_bytes;
+  is.ranks = move.ranks;
+  Put(move.host, is.host);
+  Put(move.data, is.data);
+  is.request.store(move.request, std::memory_order_release);
+  Wake();
+}
+
+void HandoverMemory::Unwant() {
+  record().wanted.request.store(0);
+  Wake();
+}
+
+std::optional<MoveRequest> HandoverMemory::wanted() const {
+  const Record::Wanted& is = record().wanted;
+  const uint64_t request = is.request.load(std::memory_order_acquire);
+  if (request == 0) return std::nullopt;
+  MoveRequest move = {.request = request,
+                      .host = Get(is.host),
+                      .ranks = is.ranks,
+                      .state_bytes = is.state_bytes,
+                      .rank_device_bytes = is.rank_device_bytes,
+                      .host_bytes = is.host_bytes,
+                      .data = Get(is.data)};
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (is.request.load() != request) return std::nullopt;  // the next wake says more
+  return move;
+}
+
+void HandoverMemory::Answer(uint64_t request, const absl::Status& status) {
+  Record::Answered& is = record().answered;
+  is.request.store(0);
+  is.code = status.raw_code();
+  Put(std::string(status.message()), is.why);
+  is.request.store(request, std::memory_order_release);
+}
+
+std::optional<absl::Status> HandoverMemory::answer(uint64_t request) const {
+  const Record::Answered& is = record().answered;
+  if (is.request.load(std::memory_order_acquire) != request) return std::nullopt;
+  return absl::Status(static_cast<absl::StatusCode>(is.code), Get(is.why));
+}
+
+void HandoverMemory::NoteFollowed() {
+  record().followed.store(1, std::memory_order_release);
+  Wake();
 }
 
 void HandoverMemory::SetShare(const RanksRange& range) {

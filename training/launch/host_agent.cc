@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -24,6 +26,7 @@ namespace {
 
 // Words of ranks are left in their pipes while so much waits for the other end.
 constexpr size_t kMaxBacklogBytes = 1 << 20;
+constexpr size_t kReadBytes = 64 * 1024;
 
 std::pair<std::string, std::string> Split(const std::string& entry) {
   const size_t equals = std::min(entry.find('='), entry.size());
@@ -89,16 +92,18 @@ class HostAgent {
     poll(fds.data(), fds.size(), static_cast<int>(absl::ToInt64Milliseconds(wait)));
   }
 
+  // Not longer than until the next beat, however much comes.
   absl::Status Read() {
     pollfd ready = {in_.get(), POLLIN, 0};
-    while (!over_ && poll(&ready, 1, 0) > 0) {
-      char buffer[16 * 1024];
-      const ssize_t count = read(in_.get(), buffer, sizeof(buffer));
+    const absl::Time until = base::MonotonicNow() + kBeatInterval;
+    std::vector<char> buffer(kReadBytes);
+    while (!over_ && base::MonotonicNow() < until && poll(&ready, 1, 0) > 0) {
+      const ssize_t count = read(in_.get(), buffer.data(), buffer.size());
       if (count < 0 && errno == EINTR) continue;
       over_ = over_ || count <= 0;
       if (count <= 0) break;
       heard_at_ = base::MonotonicNow();
-      reader_.Append(std::string(buffer, static_cast<size_t>(count)));
+      reader_.Append(std::string(buffer.data(), static_cast<size_t>(count)));
       for (;;) {
         GEMINID_ASSIGN_OR_RETURN(const std::optional<HostFrame> frame, reader_.Next());
         if (!frame.has_value()) break;
@@ -123,6 +128,7 @@ class HostAgent {
         break;
       }
       default:
+        if (host_ != nullptr) status = HandleState(frame);
         break;
     }
     if (!status.ok()) {
@@ -132,13 +138,60 @@ class HostAgent {
     return absl::OkStatus();
   }
 
+  // Of a run whose ranks are all here, or come here.
+  absl::Status HandleState(const HostFrame& frame) {
+    FieldReader fields(frame);
+    switch (frame.type) {
+      case HostFrameType::kFetch: {
+        GEMINID_ASSIGN_OR_RETURN(const int more, fields.Number());
+        GEMINID_ASSIGN_OR_RETURN(const std::string anew, fields.Text());
+        if (!anew.empty()) host_->BeginToSend();
+        to_send_ = anew.empty() ? to_send_ + more : more;
+        break;
+      }
+      case HostFrameType::kReceive: {
+        GEMINID_ASSIGN_OR_RETURN(const std::optional<Handover> handover,
+                                 HandoverFrom(frame.fields, base::MonotonicNow()));
+        if (handover.has_value()) host_->BeginToReceive(*handover);
+        break;
+      }
+      case HostFrameType::kPiece: {
+        GEMINID_ASSIGN_OR_RETURN(const std::string piece, fields.Text());
+        host_->AddPiece(piece);
+        break;
+      }
+      case HostFrameType::kAnswer: {
+        GEMINID_ASSIGN_OR_RETURN(const uint64_t request, fields.Count());
+        GEMINID_ASSIGN_OR_RETURN(const int code, fields.Number());
+        GEMINID_ASSIGN_OR_RETURN(const std::string message, fields.Text());
+        host_->Answer(request, absl::Status(static_cast<absl::StatusCode>(code), message));
+        break;
+      }
+      case HostFrameType::kTell: {
+        MoveOutcome outcome;
+        GEMINID_ASSIGN_OR_RETURN(outcome.request, fields.Count());
+        GEMINID_ASSIGN_OR_RETURN(outcome.state, fields.Text());
+        GEMINID_ASSIGN_OR_RETURN(outcome.message, fields.Text());
+        host_->Tell(outcome);
+        break;
+      }
+      default:
+        break;
+    }
+    return host_->failure();
+  }
+
   absl::Status Prepare(const HostFrame& frame) {
     FieldReader fields(frame);
-    GEMINID_ASSIGN_OR_RETURN(const int ranks, fields.Number());
-    GEMINID_ASSIGN_OR_RETURN(const int ranks_here, fields.Number());
+    HostTask task;
+    GEMINID_ASSIGN_OR_RETURN(task.ranks, fields.Number());
+    GEMINID_ASSIGN_OR_RETURN(task.ranks_here, fields.Number());
     GEMINID_ASSIGN_OR_RETURN(const int milliseconds, fields.Number());
     GEMINID_ASSIGN_OR_RETURN(const std::string folder, fields.Text());
     GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> variables, fields.List());
+    GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> move, fields.List());
+    GEMINID_ASSIGN_OR_RETURN(task.move, MoveFrom(move));
+    task.arguments = fields.Rest();
     if (chdir(folder.c_str()) != 0) {
       return base::SystemError(errno, "chdir", absl::StrCat("the folder of the run, ", folder));
     }
@@ -146,8 +199,13 @@ class HostAgent {
       const auto [name, value] = Split(entry);
       setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
     }
-    GEMINID_ASSIGN_OR_RETURN(Variables added, options_.prepare(fields.Rest(), ranks, ranks_here));
-    host_ = std::make_unique<LocalHost>(options_.program, std::move(added), signal_mask_);
+    GEMINID_ASSIGN_OR_RETURN(HostReady ready, options_.prepare(task));
+    auto host =
+        std::make_unique<LocalHost>(options_.program, std::move(ready.environment), signal_mask_);
+    if (task.ranks == task.ranks_here) GEMINID_RETURN_IF_ERROR(host->MakeHandover(ready.share));
+    if (task.move) GEMINID_RETURN_IF_ERROR(host->Reserve(task.move->state_bytes));
+    host->SetTell(options_.tell);
+    host_ = std::move(host);
     silence_ = absl::Milliseconds(milliseconds);
     heard_at_ = base::MonotonicNow();
     Send({.type = HostFrameType::kReady});
@@ -167,7 +225,8 @@ class HostAgent {
       return absl::OkStatus();
     }
     const absl::Status started = host_->Start(std::exchange(starts_, {}));
-    ended_.assign(host_->ranks().size(), false);  // of those that were started before an error too
+    told_.ended.assign(host_->ranks().size(),
+                       false);  // of those that were started before an error too
     GEMINID_RETURN_IF_ERROR(started);
     for (const RankState* rank : host_->ranks()) {
       Send({.type = HostFrameType::kStarted,
@@ -178,18 +237,44 @@ class HostAgent {
 
   void Report(absl::Time now) {
     host_->Look(now);
+    ReportState();
     const std::vector<RankState*> ranks = host_->ranks();
     for (size_t i = 0; i < ranks.size(); ++i) {
       const std::string number = absl::StrCat(ranks[i]->rank());
       const std::string words = ranks[i]->TakeNewWords();
       if (!words.empty()) Send({.type = HostFrameType::kWords, .fields = {number, words}});
-      if (ranks[i]->running() || ended_[i]) continue;
-      ended_[i] = true;
+      if (ranks[i]->running() || told_.ended[i]) continue;
+      told_.ended[i] = true;
       Send({.type = HostFrameType::kEnded,
             .fields = {number, absl::StrCat(*ranks[i]->wait_status()),
                        ranks[i]->said_done() ? "done" : ""}});
     }
   }
+
+  // Before the ends of ranks that have left state.
+  void ReportState() {
+    if (std::optional<Handover> handover = host_->handover(); handover != told_.handover) {
+      Send({.type = HostFrameType::kHandover, .fields = TextsOf(handover, base::MonotonicNow())});
+      told_.handover = std::move(handover);
+    }
+    if (std::optional<MoveRequest> wanted = host_->wanted(); wanted != told_.wanted) {
+      Send({.type = HostFrameType::kWanted, .fields = TextsOf(wanted)});
+      told_.wanted = std::move(wanted);
+    }
+    while (to_send_ > 0 && unsent_.size() < kMaxBacklogBytes) {
+      const std::optional<std::string> piece = host_->TakePiece();
+      if (!piece.has_value()) break;
+      --to_send_;
+      Send({.type = HostFrameType::kPiece, .fields = {*piece}});
+    }
+  }
+
+  // What the other end knows.
+  struct Told {
+    std::vector<bool> ended;  // by rank of the host
+    std::optional<Handover> handover;
+    std::optional<MoveRequest> wanted;
+  };
 
   const HostAgentOptions& options_;
   const base::UniqueFd in_;
@@ -199,7 +284,8 @@ class HostAgent {
   std::string unsent_;
   std::unique_ptr<LocalHost> host_;  // once prepared
   std::vector<RankStart> starts_;
-  std::vector<bool> ended_;  // said so, by rank of the host
+  Told told_;
+  int to_send_ = 0;  // pieces of state that the other end waits for
   absl::Duration silence_ = absl::InfiniteDuration();
   absl::Time heard_at_;
   absl::Time beat_at_;

@@ -22,15 +22,10 @@ constexpr size_t kMaxFileBytes = 1 << 20;
 absl::StatusOr<HostSlots> ParseLine(const std::string& where,
                                     const std::vector<std::string>& words) {
   HostSlots host{.name = words[0]};
-  if (absl::StartsWith(host.name, "-")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, "'", host.name, "' is no name of a host: it begins with '-'"));
-  }
-  if (absl::StartsWith(host.name, "@") || AddressOf(host.name).empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, "'", host.name,
-                     "' is no name of a host; a line is HOST slots=N or "
-                     "USER@HOST slots=N"));
+  if (const absl::Status named = CheckHostName(host.name); !named.ok()) {
+    return absl::Status(named.code(),
+                        absl::StrCat(where, std::string(named.message()),
+                                     "; a line is HOST slots=N or USER@HOST slots=N"));
   }
   for (size_t i = 1; i < words.size(); ++i) {
     constexpr char kSlots[] = "slots=";

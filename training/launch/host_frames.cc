@@ -1,5 +1,6 @@
 #include "training/launch/host_frames.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <fstream>
 #include <span>
@@ -108,6 +109,13 @@ absl::StatusOr<int> FieldReader::Number() {
   return number;
 }
 
+absl::StatusOr<uint64_t> FieldReader::Count() {
+  GEMINID_ASSIGN_OR_RETURN(const std::string text, Text());
+  uint64_t count = 0;
+  if (!absl::SimpleAtoi(text, &count)) return NotAFrame();
+  return count;
+}
+
 absl::StatusOr<std::vector<std::string>> FieldReader::List() {
   GEMINID_ASSIGN_OR_RETURN(const int count, Number());
   std::vector<std::string> list;
@@ -128,6 +136,66 @@ std::vector<std::string> FieldReader::Rest() {
 void AppendList(const std::vector<std::string>& list, HostFrame* frame) {
   frame->fields.push_back(absl::StrCat(list.size()));
   frame->fields.insert(frame->fields.end(), list.begin(), list.end());
+}
+
+std::vector<std::string> TextsOf(const std::optional<Handover>& handover, absl::Time now) {
+  if (!handover.has_value()) return {};
+  const absl::Duration ago = std::max(absl::ZeroDuration(), now - handover->began);
+  return {absl::StrCat(handover->number),
+          absl::StrCat(handover->request),
+          absl::StrCat(handover->ranks_before),
+          absl::StrCat(handover->ranks_after),
+          absl::StrCat(handover->step),
+          absl::StrCat(handover->bytes),
+          absl::StrCat(absl::ToInt64Nanoseconds(ago)),
+          handover->host,
+          handover->words,
+          handover->followed ? "followed" : ""};
+}
+
+absl::StatusOr<std::optional<Handover>> HandoverFrom(const std::vector<std::string>& texts,
+                                                     absl::Time now) {
+  if (texts.empty()) return std::optional<Handover>();
+  FieldReader fields(texts);
+  Handover handover;
+  GEMINID_ASSIGN_OR_RETURN(handover.number, fields.Count());
+  GEMINID_ASSIGN_OR_RETURN(handover.request, fields.Count());
+  GEMINID_ASSIGN_OR_RETURN(handover.ranks_before, fields.Number());
+  GEMINID_ASSIGN_OR_RETURN(handover.ranks_after, fields.Number());
+  GEMINID_ASSIGN_OR_RETURN(handover.step, fields.Count());
+  GEMINID_ASSIGN_OR_RETURN(handover.bytes, fields.Count());
+  GEMINID_ASSIGN_OR_RETURN(const uint64_t ago, fields.Count());
+  handover.began = now - absl::Nanoseconds(ago);
+  GEMINID_ASSIGN_OR_RETURN(handover.host, fields.Text());
+  GEMINID_ASSIGN_OR_RETURN(handover.words, fields.Text());
+  GEMINID_ASSIGN_OR_RETURN(const std::string followed, fields.Text());
+  handover.followed = !followed.empty();
+  return std::optional<Handover>(std::move(handover));
+}
+
+std::vector<std::string> TextsOf(const std::optional<MoveRequest>& move) {
+  if (!move.has_value()) return {};
+  return {absl::StrCat(move->request),
+          move->host,
+          absl::StrCat(move->ranks),
+          absl::StrCat(move->state_bytes),
+          absl::StrCat(move->rank_device_bytes),
+          absl::StrCat(move->host_bytes),
+          move->data};
+}
+
+absl::StatusOr<std::optional<MoveRequest>> MoveFrom(const std::vector<std::string>& texts) {
+  if (texts.empty()) return std::optional<MoveRequest>();
+  FieldReader fields(texts);
+  MoveRequest move;
+  GEMINID_ASSIGN_OR_RETURN(move.request, fields.Count());
+  GEMINID_ASSIGN_OR_RETURN(move.host, fields.Text());
+  GEMINID_ASSIGN_OR_RETURN(move.ranks, fields.Number());
+  GEMINID_ASSIGN_OR_RETURN(move.state_bytes, fields.Count());
+  GEMINID_ASSIGN_OR_RETURN(move.rank_device_bytes, fields.Count());
+  GEMINID_ASSIGN_OR_RETURN(move.host_bytes, fields.Count());
+  GEMINID_ASSIGN_OR_RETURN(move.data, fields.Text());
+  return std::optional<MoveRequest>(std::move(move));
 }
 
 }  // namespace geminid::trainer

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "training/launch/handover_memory.h"
 
 namespace geminid::trainer {
 
@@ -35,17 +37,24 @@ std::optional<ProgramVersion> ParseGreeting(const std::string& line);
 enum class HostFrameType : uint8_t {
   // To the agent. A list is its length and its items.
   kPrepare = 1,  // ranks of the run, of them here, milliseconds of silence, folder, list of
-                 // NAME=value, arguments ...
+                 // NAME=value, list of a MoveRequest's texts if the run is to come, arguments ...
   kStart,        // rank, list of NAME=value, arguments ...; without fields: those before now start
   kSignal,       // signal, to all ranks
+  kFetch,        // how many pieces more of the state may come, "anew" from its begin
+  kReceive,      // a Handover's texts: its pieces come
+  kAnswer,       // request, status code, message: to what the ranks want
+  kTell,         // request, state, message: for the host's daemon
   // From the agent.
-  kReady,    // after kPrepare
-  kRefused,  // instead: status code, message. After kStart: a rank could not be started
-  kStarted,  // rank, pid
-  kWords,    // rank, text from its stderr
-  kEnded,    // rank, status as of waitpid, "done" if it said so
+  kReady,     // after kPrepare
+  kRefused,   // instead: status code, message. After kStart: a rank could not be started
+  kStarted,   // rank, pid
+  kWords,     // rank, text from its stderr
+  kEnded,     // rank, status as of waitpid, "done" if it said so
+  kHandover,  // a Handover's texts: that state is here, whole; without fields: none is
+  kWanted,    // a MoveRequest's texts: the ranks want it; without fields: nothing
   // Both ways.
-  kBeat,  // who sends it is there
+  kPiece,  // of state
+  kBeat,   // who sends it is there
 };
 
 struct HostFrame {
@@ -72,8 +81,10 @@ class HostFrameReader {
 class FieldReader {
  public:
   explicit FieldReader(const HostFrame& frame) : fields_(frame.fields) {}
+  explicit FieldReader(const std::vector<std::string>& fields) : fields_(fields) {}
   absl::StatusOr<std::string> Text();
   absl::StatusOr<int> Number();
+  absl::StatusOr<uint64_t> Count();
   absl::StatusOr<std::vector<std::string>> List();
   std::vector<std::string> Rest();
 
@@ -83,6 +94,14 @@ class FieldReader {
 };
 
 void AppendList(const std::vector<std::string>& list, HostFrame* frame);
+
+// As fields, none for nothing. Clocks of hosts differ: when a handover began travels as how long
+// before `now` that was.
+std::vector<std::string> TextsOf(const std::optional<Handover>& handover, absl::Time now);
+std::vector<std::string> TextsOf(const std::optional<MoveRequest>& move);
+absl::StatusOr<std::optional<Handover>> HandoverFrom(const std::vector<std::string>& texts,
+                                                     absl::Time now);
+absl::StatusOr<std::optional<MoveRequest>> MoveFrom(const std::vector<std::string>& texts);
 
 }  // namespace geminid::trainer
 

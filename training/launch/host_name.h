@@ -4,10 +4,18 @@
 
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace geminid::trainer {
 
 // By which the other hosts reach it.
 inline std::string AddressOf(const std::string& name) { return name.substr(name.rfind('@') + 1); }
+
+// INVALID_ARGUMENT for what is no name of a host. A remote shell would take one that begins with a
+// '-' for an option.
+absl::Status CheckHostName(const std::string& name);
+
+bool IsThisHost(const std::string& name);
 
 }  // namespace geminid::trainer
 

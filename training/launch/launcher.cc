@@ -23,9 +23,11 @@
 #include "base/status_macros.h"
 #include "training/launch/course.h"
 #include "training/launch/handover_memory.h"
+#include "training/launch/host_name.h"
 #include "training/launch/local_host.h"
 #include "training/launch/rank_host.h"
 #include "training/launch/restarts.h"
+#include "training/launch/run_place.h"
 #include "training/launch/stop_signals.h"
 
 namespace geminid::trainer {
@@ -127,13 +129,22 @@ bool IsPassing(const RankState& rank) {
 // One start of all ranks.
 class Launcher {
  public:
-  Launcher(const LaunchOptions& options, int signal_fd, const trainer::Start& start)
-      : options_(options), signal_fd_(signal_fd), start_(start) {}
+  // `place` is where all ranks are; null: they are at options.places.
+  Launcher(const LaunchOptions& options, int signal_fd, const trainer::Start& start,
+           RunPlace* place)
+      : options_(options), signal_fd_(signal_fd), start_(start), place_(place) {}
 
   absl::Status Start() {
+    if (place_ != nullptr) {
+      PollUntil([&] { return !place_->carries() || at_once_; }, absl::InfiniteFuture());
+      if (at_once_) return absl::CancelledError("the run was ended at once");
+      GEMINID_RETURN_IF_ERROR(place_->status());
+    }
+    places_ = options_.places;
+    if (place_ != nullptr) places_ = {{place_->host(), start_.ranks}};
     const Variables environment = EnvironmentOf(options_, start_);
     int rank = 0;
-    for (const LaunchOptions::Place& place : options_.places) {
+    for (const LaunchOptions::Place& place : places_) {
       std::vector<RankStart> starts;
       for (int local = 0; local < place.ranks; ++local, ++rank) {
         RankStart start{.rank = rank, .arguments = {RankName(rank)}, .environment = environment};
@@ -178,7 +189,9 @@ class Launcher {
     ReadSignals();
   }
 
-  StartEnd End(const HandoverMemory* memory) const {
+  bool ended_at_once() const { return at_once_; }
+
+  StartEnd End() const {
     StartEnd end = {.failed = !ended_badly_.empty(), .done = IsDone(), .signal = policy_.first()};
     if (end.failed) {
       end.may_pass = IsPassing(Culprit());
@@ -188,7 +201,16 @@ class Launcher {
     const bool on_request =
         std::ranges::any_of(ended_badly_, [](const RankState* rank) { return IsOnRequest(*rank); });
     // Whoever ends the run at once, or the job in the daemon, wants no other start.
-    if (memory != nullptr && !at_once_ && !on_request) end.handover = memory->complete();
+    if (place_ != nullptr && !at_once_ && !on_request) end.handover = place_->host()->handover();
+    return end;
+  }
+
+  // Of ranks of which some could not be started; the others have been ended. State that was handed
+  // over goes to the old number of ranks, at the host before.
+  StartEnd EndOfNoStart(const absl::Status& why) const {
+    StartEnd end = {.failed = true, .signal = policy_.first(), .failed_at = base::MonotonicNow()};
+    end.why = absl::StrCat("not all ranks could be started: ", std::string(why.message()));
+    if (place_ != nullptr && !at_once_) end.handover = place_->host()->handover();
     return end;
   }
 
@@ -262,9 +284,13 @@ class Launcher {
     constexpr absl::Duration kLongest = absl::Hours(1);
     std::vector<pollfd> fds = {{signal_fd_, POLLIN, 0}};
     absl::Time until = base::MonotonicNow() + std::min(at_most, kLongest);
-    for (const LaunchOptions::Place& place : options_.places) {
+    for (const LaunchOptions::Place& place : places_) {
       place.host->AddTo(&fds);
       until = std::min(until, place.host->look_by());
+    }
+    if (place_ != nullptr) {
+      place_->AddTo(&fds);
+      until = std::min(until, place_->look_by());
     }
     const absl::Duration wait = std::max(absl::ZeroDuration(), until - base::MonotonicNow());
     const int milliseconds = static_cast<int>(absl::ToInt64Milliseconds(wait)) + 1;
@@ -278,8 +304,8 @@ class Launcher {
     for (RankState* rank : ranks_) {
       if (rank->running()) ran.push_back(rank);
     }
-    for (const LaunchOptions::Place& place : options_.places)
-      place.host->Look(base::MonotonicNow());
+    for (const LaunchOptions::Place& place : places_) place.host->Look(base::MonotonicNow());
+    if (place_ != nullptr) place_->Look();
     for (RankState* rank : ranks_) {
       const std::string words = rank->TakeNewWords();
       if (rank->rank() == 0 && !words.empty()) options_.write_stderr(words);
@@ -295,7 +321,7 @@ class Launcher {
   }
 
   void SignalAll(int signal) {
-    for (const LaunchOptions::Place& place : options_.places) place.host->Signal(signal);
+    for (const LaunchOptions::Place& place : places_) place.host->Signal(signal);
   }
 
   void NoteEnd(const RankState& rank) {
@@ -346,6 +372,8 @@ class Launcher {
   const LaunchOptions& options_;
   const int signal_fd_;
   const trainer::Start& start_;
+  RunPlace* const place_;
+  std::vector<LaunchOptions::Place> places_;  // of the ranks, once they were started
   absl::Time failed_at_;
   std::vector<RankState*> ranks_;              // of all hosts
   std::vector<const RankState*> ended_badly_;  // before they were told to stop, in order
@@ -357,13 +385,20 @@ class Launcher {
   int agreed_end_ = base::kExitOk;
 };
 
-// Of ranks of which some could not be started; the others have been ended. State that is in
-// `memory` goes to the old number of ranks.
-StartEnd EndOfNoStart(const absl::Status& why, const HandoverMemory* memory) {
-  StartEnd end = {.failed = true, .failed_at = base::MonotonicNow()};
-  end.why = absl::StrCat("not all ranks could be started: ", std::string(why.message()));
-  if (memory != nullptr) end.handover = memory->complete();
-  return end;
+// Somebody else destroys it.
+std::shared_ptr<RankHost> Borrowed(RankHost* host) {
+  return std::shared_ptr<RankHost>(std::shared_ptr<void>(), host);
+}
+
+// To `here`, which is where the run began, or to another host.
+absl::StatusOr<std::shared_ptr<RankHost>> ReachHost(const LaunchOptions& options, LocalHost* here,
+                                                    const RunPlace& place,
+                                                    const MoveRequest& wanted) {
+  if (!options.places.empty() || !IsThisHost(wanted.host)) return options.reach(wanted);
+  if (place.host() == here) return absl::FailedPreconditionError("the run is at this host already");
+  if (options.check_here) GEMINID_RETURN_IF_ERROR(options.check_here(wanted));
+  GEMINID_RETURN_IF_ERROR(here->Reserve(wanted.state_bytes));
+  return Borrowed(here);
 }
 
 }  // namespace
@@ -376,45 +411,50 @@ absl::StatusOr<int> Launch(const LaunchOptions& options, int* restarts_made) {
   const int signal_fd = signalfd(-1, &forwarded, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signal_fd < 0) return absl::ErrnoToStatus(errno, "cannot watch signals");
   const absl::Cleanup close_fd = [&] { close(signal_fd); };
-  LocalHost here(options.program, {}, before);
-  LaunchOptions placed = options;
-  const bool is_here = placed.places.empty();
-  std::unique_ptr<HandoverMemory> memory;
+  LocalHost here(options.program, options.environment_here, before);
+  here.SetTell(options.tell_here);
+  const bool is_here = options.places.empty();
+  bool hands_over = options.hands_over && options.places.size() == 1;
   if (is_here && options.hands_over) {
-    absl::StatusOr<std::unique_ptr<HandoverMemory>> made = HandoverMemory::Create();
-    if (made.ok()) {
-      memory = *std::move(made);
-      here.GiveHandover(memory.get());
-      if (options.share) memory->SetShare(*options.share);
-    } else if (options.min_ranks > 0 || options.share) {
-      return made.status();
+    const absl::Status made = here.MakeHandover(options.share);
+    if (!made.ok() && (options.min_ranks > 0 || options.share)) return made;
+    hands_over = made.ok();
+  }
+  std::unique_ptr<RunPlace> place;  // null: the ranks are on several hosts
+  if (options.places.size() <= 1) {
+    RunPlace::Options moves = {.say = options.write_stderr};
+    if (options.reach && hands_over) {
+      moves.reach = [&](const MoveRequest& wanted) {
+        return ReachHost(options, &here, *place, wanted);
+      };
     }
+    place = std::make_unique<RunPlace>(Borrowed(is_here ? &here : options.places.front().host),
+                                       std::move(moves));
   }
   Course course({.ranks = options.ranks,
                  .restarts = options.restarts,
                  .restarts_made = options.restarts_made,
-                 .min_ranks = memory == nullptr ? 0 : options.min_ranks,
+                 .min_ranks = hands_over ? options.min_ranks : 0,
                  .fits = options.fits,
                  .new_job_id = RandomJobId});
+  std::string why;  // the start before failed, if it did
   for (;;) {
     const Start start = course.start();
-    if (is_here) placed.places = {{&here, start.ranks}};
-    // What ranks had begun to leave when they died.
-    if (memory != nullptr && !memory->complete().has_value()) memory->Release();
-    Launcher launcher(placed, signal_fd, start);
+    if (place != nullptr) place->GoTo(start.host, why);
+    Launcher launcher(options, signal_fd, start, place.get());
     const absl::Status started = launcher.Start();
     if (started.ok()) launcher.Run();
     if (restarts_made != nullptr) *restarts_made = start.restarts.count;
-    const std::optional<std::string> again = course.After(
-        started.ok() ? launcher.End(memory.get()) : EndOfNoStart(started, memory.get()));
+    const StartEnd end = started.ok() ? launcher.End() : launcher.EndOfNoStart(started);
+    const std::optional<std::string> again = course.After(end);
     const bool is_left = !again.has_value() || course.start().job_id != start.job_id;
     if (is_left && options.at_end) options.at_end(start.job_id, start.ranks);
     if (!again.has_value()) {
-      GEMINID_RETURN_IF_ERROR(started);
+      if (!launcher.ended_at_once()) GEMINID_RETURN_IF_ERROR(started);
       return launcher.Judge();
     }
+    why = end.why;
     options.write_stderr(absl::StrCat(kProgramName, ": ", *again, "\n"));
-    if (course.start().ranks != start.ranks) here.ForgetRunMemory();
   }
 }
 

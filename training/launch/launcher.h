@@ -4,6 +4,7 @@
 #define GEMINID_TRAINING_LAUNCH_LAUNCHER_H_
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,7 +16,9 @@
 
 namespace geminid::trainer {
 
-class RankHost;  // rank_host.h
+class RankHost;      // rank_host.h
+struct MoveOutcome;  // rank_host.h
+struct MoveRequest;  // handover_memory.h
 
 struct LaunchOptions {
   // Ranks follow each other host by host. On several, rank 0's is reached at `master_address`.
@@ -38,7 +41,14 @@ struct LaunchOptions {
   std::function<bool(int ranks)> fits{};
   std::string program = "/proc/self/exe";
   std::vector<std::string> arguments;                              // without the program's name
-  std::vector<std::pair<std::string, std::string>> environment{};  // added to this process's
+  std::vector<std::pair<std::string, std::string>> environment{};  // added to the host's
+  std::vector<std::pair<std::string, std::string>> environment_here{};  // on this host alone
+  // A run whose ranks are on one host, and which hands_over, may go on at another one: `reach`
+  // begins to make that host ready, whose destruction ends it. Null: it stays.
+  std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> reach{};
+  // The same of this host, for a run that comes back to it: whether it has room. Null: it has.
+  std::function<absl::Status(const MoveRequest&)> check_here{};
+  std::function<void(const MoveOutcome&)> tell_here{};  // tells this host's daemon; may be null
   // How long the others may take to end by themselves once a rank has failed, and then after
   // SIGTERM, before they are killed. Between the two, the one that stopped all that have ended may
   // take the grace time too: it has the reason.
@@ -76,6 +86,11 @@ struct LaunchOptions {
 // is for, in a job of another id, whichever way they ended. Where those fail while the state is
 // still there, they are started again, and then as many as before; where they cannot be started,
 // as many as before are at once. A signal that came too late for an end is told to each start.
+//
+// Ranks that want to go on at another host (MoveRequest) are answered while they train, when that
+// host is ready or cannot have them. Their state is carried there, and the next ranks start there.
+// Where they do not come to their second step, the run goes on where it was before, from the state
+// that is there still. A host that is lost later ends the run.
 //
 // `restarts_made` gets how often they were started again, with those before.
 //

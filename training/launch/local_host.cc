@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/machine_memory.h"
 #include "base/status_macros.h"
 #include "training/launch/restarts.h"
 #include "training/launch/run_memory.h"
@@ -49,15 +50,32 @@ sigset_t LocalHost::MaskOfRanks() const {
 
 absl::Status LocalHost::Start(const std::vector<RankStart>& starts) {
   processes_.clear();
+  reader_.reset();
+  writer_.reset();
+  failure_ = absl::OkStatus();
+  if (handover_ != nullptr) {
+    handover_->Unwant();
+    // What ranks had begun to leave when they died.
+    if (!handover_->complete().has_value()) handover_->Release();
+  }
   absl::Status started = StartRanks(starts);
   if (!started.ok()) processes_.clear();  // none is left of a group that is not whole
   return started;
 }
 
+// What one start left for the next is of its number of ranks. Ranks that come from another host
+// bring it with their state.
+absl::Status LocalHost::MakeRunMemoryFor(size_t ranks) {
+  if (run_memory_.valid() && run_memory_ranks_ == ranks) return absl::OkStatus();
+  GEMINID_ASSIGN_OR_RETURN(run_memory_, MakeRunMemory());
+  run_memory_ranks_ = ranks;
+  const std::optional<Handover> left = handover();
+  if (!left.has_value() || left->ranks_before != left->ranks_after) return absl::OkStatus();
+  return RunMemory(run_memory_.get()).Keep(left->words);
+}
+
 absl::Status LocalHost::StartRanks(const std::vector<RankStart>& starts) {
-  if (!run_memory_.valid()) {
-    GEMINID_ASSIGN_OR_RETURN(run_memory_, MakeRunMemory());
-  }
+  GEMINID_RETURN_IF_ERROR(MakeRunMemoryFor(starts.size()));
   const sigset_t mask = MaskOfRanks();
   processes_.reserve(starts.size());
   for (const RankStart& start : starts) {
@@ -69,7 +87,8 @@ absl::Status LocalHost::StartRanks(const std::vector<RankStart>& starts) {
     std::vector<int> inherited = {run_memory_.get()};
     if (handover_ != nullptr) {
       added.emplace_back(kHandoverVariable, absl::StrCat(handover_->fd()));
-      inherited.push_back(handover_->fd());
+      added.emplace_back(kHandoverWakeVariable, absl::StrCat(handover_->wake_fd()));
+      inherited.insert(inherited.end(), {handover_->fd(), handover_->wake_fd()});
     }
     GEMINID_ASSIGN_OR_RETURN(
         RankProcess process,
@@ -95,10 +114,83 @@ void LocalHost::AddTo(std::vector<pollfd>* fds) const {
     fds->push_back({process.process_fd(), POLLIN, 0});
     fds->push_back({process.stderr_fd(), POLLIN, 0});
   }
+  if (handover_ != nullptr) fds->push_back({handover_->wake_fd(), POLLIN, 0});
 }
 
 void LocalHost::Look(absl::Time) {
+  if (handover_ != nullptr) handover_->TakeWake();
   for (RankProcess& process : processes_) process.Look();
+}
+
+// --- state that ranks hand over ------------------------------------------------------------------
+
+absl::Status LocalHost::MakeHandover(const std::optional<RanksRange>& share) {
+  GEMINID_ASSIGN_OR_RETURN(handover_, HandoverMemory::Create());
+  if (share.has_value()) handover_->SetShare(*share);
+  return absl::OkStatus();
+}
+
+absl::Status LocalHost::Reserve(uint64_t bytes) {
+  if (handover_ == nullptr) return absl::FailedPreconditionError("no state is handed over here");
+  return handover_->Reserve(bytes, base::AvailableMemoryBytes());
+}
+
+void LocalHost::Leave() {
+  reader_.reset();
+  writer_.reset();
+  failure_ = absl::OkStatus();
+  run_memory_ranks_ = 0;
+  if (handover_ == nullptr) return;
+  handover_->Unwant();
+  handover_->NoteTold();
+  handover_->Release();
+}
+
+std::optional<Handover> LocalHost::handover() const {
+  return handover_ == nullptr ? std::nullopt : handover_->complete();
+}
+
+std::optional<MoveRequest> LocalHost::wanted() const {
+  return handover_ == nullptr ? std::nullopt : handover_->wanted();
+}
+
+void LocalHost::Answer(uint64_t request, const absl::Status& status) {
+  if (handover_ != nullptr) handover_->Answer(request, status);
+}
+
+void LocalHost::Tell(const MoveOutcome& outcome) {
+  if (tell_) tell_(outcome);
+}
+
+void LocalHost::BeginToSend() {
+  reader_.reset();
+  if (handover_ == nullptr) return;
+  absl::StatusOr<StateReader> reader = StateReader::Of(*handover_);
+  failure_.Update(reader.status());
+  if (reader.ok()) reader_ = *std::move(reader);
+}
+
+std::optional<std::string> LocalHost::TakePiece() {
+  if (!reader_.has_value()) return std::nullopt;
+  std::string piece = reader_->Next();
+  if (!piece.empty()) return piece;
+  reader_.reset();
+  return std::nullopt;
+}
+
+void LocalHost::BeginToReceive(const Handover& handover) {
+  writer_.reset();
+  if (handover_ == nullptr) return;
+  absl::StatusOr<StateWriter> writer =
+      StateWriter::Of(handover_.get(), handover, base::AvailableMemoryBytes());
+  failure_ = writer.status();
+  if (writer.ok()) writer_ = *std::move(writer);
+}
+
+void LocalHost::AddPiece(const std::string& piece) {
+  if (!writer_.has_value()) return;
+  failure_.Update(writer_->Add(piece));
+  if (!failure_.ok() || handover().has_value()) writer_.reset();
 }
 
 }  // namespace geminid::trainer

@@ -4,7 +4,12 @@
 
 #include <signal.h>
 
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +17,8 @@
 #include "training/launch/handover_memory.h"
 #include "training/launch/rank_host.h"
 #include "training/launch/rank_process.h"
+#include "training/launch/ranks_range.h"
+#include "training/launch/state_pieces.h"
 
 namespace geminid::trainer {
 
@@ -31,24 +38,44 @@ class LocalHost final : public RankHost {
   void Signal(int signal) override;
   void AddTo(std::vector<pollfd>* fds) const override;
   void Look(absl::Time now) override;
+  absl::Status failure() const override { return failure_; }
+  void Leave() override;
 
-  // Ranks that start from now on have the memory of a handover, which outlives this. While there
-  // is state in it, they start with the stop signals blocked: one that killed them before they
-  // watch signals would lose it.
-  void GiveHandover(const HandoverMemory* memory) { handover_ = memory; }
-  // What one start left for the next in memory is of another number of ranks.
-  void ForgetRunMemory() { run_memory_ = base::UniqueFd(); }
+  std::optional<Handover> handover() const override;
+  std::optional<MoveRequest> wanted() const override;
+  void Answer(uint64_t request, const absl::Status& status) override;
+  void Tell(const MoveOutcome& outcome) override;
+  void BeginToSend() override;
+  std::optional<std::string> TakePiece() override;
+  void BeginToReceive(const Handover& handover) override;
+  bool takes_piece() const override { return writer_.has_value(); }
+  void AddPiece(const std::string& piece) override;
+
+  // Ranks that start from now on can hand over their state. While there is state, they start with
+  // the stop signals blocked: one that killed them before they watch signals would lose it.
+  // `share`: the daemon may change their number.
+  absl::Status MakeHandover(const std::optional<RanksRange>& share);
+  // Room for state that is to come. RESOURCE_EXHAUSTED: this host does not have it.
+  absl::Status Reserve(uint64_t bytes);
+  // What takes outcomes to the daemon.
+  void SetTell(std::function<void(const MoveOutcome&)> tell) { tell_ = std::move(tell); }
 
  private:
   absl::Status StartRanks(const std::vector<RankStart>& starts);
+  absl::Status MakeRunMemoryFor(size_t ranks);
   sigset_t MaskOfRanks() const;
 
   const std::string program_;
   const Variables environment_;
   const sigset_t signal_mask_;
   base::UniqueFd run_memory_;  // of all starts of a number of ranks; once there was one
-  const HandoverMemory* handover_ = nullptr;
+  size_t run_memory_ranks_ = 0;
+  std::unique_ptr<HandoverMemory> handover_;  // null: state is not handed over
   std::vector<RankProcess> processes_;
+  std::function<void(const MoveOutcome&)> tell_;
+  std::optional<StateReader> reader_;  // of state that goes
+  std::optional<StateWriter> writer_;  // of state that comes
+  absl::Status failure_;               // of one of them
 };
 
 }  // namespace geminid::trainer

@@ -1,13 +1,12 @@
 #include "training/launch/on_hosts.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -18,7 +17,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/exit_code.h"
-#include "base/loopback.h"
 #include "base/status_macros.h"
 #include "training/launch/host_file.h"
 #include "training/launch/host_frames.h"
@@ -47,12 +45,6 @@ std::vector<std::string> VariablesForHosts() {
   return variables;
 }
 
-bool IsThisHost(const std::string& name) {
-  char own[HOST_NAME_MAX + 1] = {};
-  gethostname(own, HOST_NAME_MAX);
-  return base::IsLoopback(name) || name == own;
-}
-
 absl::StatusOr<std::string> PathOf(const char* what, const std::filesystem::path& path,
                                    std::error_code error) {
   if (!error) return path.string();
@@ -76,6 +68,15 @@ absl::StatusOr<RemoteHostOptions> OptionsForAll(const RunOnHosts& run,
   return all;
 }
 
+// A stopped process says nothing, and the hosts would take it for lost. Returns the mask before.
+sigset_t HoldBackStops() {
+  sigset_t stop, before;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  sigprocmask(SIG_BLOCK, &stop, &before);
+  return before;
+}
+
 // `lost` gets the hosts that were; `launch` learns how often the ranks were started again.
 absl::StatusOr<int> LaunchOnce(const std::vector<HostSlots>& on, const RemoteHostOptions& all,
                                LaunchOptions& launch, std::set<std::string>* lost) {
@@ -94,11 +95,7 @@ absl::StatusOr<int> LaunchOnce(const std::vector<HostSlots>& on, const RemoteHos
     placed.places.push_back({started.get(), host.ranks});
     hosts.push_back(std::move(started));
   }
-  // A stopped process says nothing, and the hosts would take it for lost.
-  sigset_t stop, before;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGTSTP);
-  sigprocmask(SIG_BLOCK, &stop, &before);
+  const sigset_t before = HoldBackStops();
   const absl::Cleanup restore = [&] { sigprocmask(SIG_SETMASK, &before, nullptr); };
   const Beats beats(pointers);
   GEMINID_RETURN_IF_ERROR(AwaitHosts(pointers, kPatience));
@@ -129,11 +126,36 @@ int RanksOnThoseLeft(const std::vector<HostSlots>& hosts, int ranks, const Fits&
   return fewer;
 }
 
+std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> ReachByShell(
+    const RunOnHosts& run, const std::vector<std::string>& arguments) {
+  struct Reached {
+    std::unique_ptr<RemoteHost> host;
+    std::optional<Beats> beats;  // destroyed first
+  };
+  return [run, arguments](const MoveRequest& move) -> absl::StatusOr<std::shared_ptr<RankHost>> {
+    GEMINID_ASSIGN_OR_RETURN(RemoteHostOptions options, OptionsForAll(run, arguments));
+    options.name = move.host;
+    options.ranks = move.ranks;
+    options.ranks_here = move.ranks;
+    options.move = move;
+    if (IsThisHost(move.host)) options.remote_shell.clear();
+    if (const char* const port = std::getenv(kPortVariable)) {
+      options.environment.push_back(absl::StrCat(kPortVariable, "=", port));
+    }
+    HoldBackStops();  // Launch undoes it
+    const auto reached = std::make_shared<Reached>();
+    GEMINID_ASSIGN_OR_RETURN(reached->host, RemoteHost::Start(std::move(options)));
+    reached->beats.emplace(std::vector<RemoteHost*>{reached->host.get()});
+    return std::shared_ptr<RankHost>(reached, reached->host.get());
+  };
+}
+
 absl::StatusOr<int> LaunchOnHosts(const RunOnHosts& run, const std::vector<std::string>& arguments,
                                   LaunchOptions launch, const Fits& fits) {
   GEMINID_ASSIGN_OR_RETURN(RemoteHostOptions all, OptionsForAll(run, arguments));
   std::vector<HostSlots> hosts = run.hosts;
   launch.ranks = run.ranks;
+  launch.reach = ReachByShell(run, arguments);
   for (;;) {
     all.ranks = launch.ranks;
     std::set<std::string> lost;

@@ -3,6 +3,7 @@
 #define GEMINID_TRAINING_LAUNCH_ON_HOSTS_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,11 @@ using Fits = std::function<bool(int ranks)>;
 
 // The most ranks, of no more than `ranks`, that fit the run and these hosts; 0: none do.
 int RanksOnThoseLeft(const std::vector<HostSlots>& hosts, int ranks, const Fits& fits);
+
+// Gets to another host for a run that is to go on there (LaunchOptions::reach), by the remote shell
+// of `run`. `arguments` are those of this process.
+std::function<absl::StatusOr<std::shared_ptr<RankHost>>(const MoveRequest&)> ReachByShell(
+    const RunOnHosts& run, const std::vector<std::string>& arguments);
 
 // Starts an agent on each host, and by Launch() the ranks on them. `launch` says the rest, and
 // `arguments` are those of this process. Errors name the hosts that cannot be reached, have another

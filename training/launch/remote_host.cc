@@ -33,6 +33,8 @@ constexpr size_t kLastErrorsBytes = 2048;
 constexpr absl::Duration kEndPatience = absl::Seconds(5);
 constexpr absl::Duration kExitPatience = absl::Milliseconds(200);
 constexpr int kExecFailed = 127;  // as shells have it
+constexpr size_t kMostUnsentBytes = size_t{1} << 20;  // while pieces of state wait
+constexpr int kPiecesAhead = 8;  // of state that the agent sends before one of them is taken
 
 // As every shell of a host reads it.
 std::string Quoted(const std::string& text) {
@@ -55,6 +57,9 @@ std::vector<std::string> CommandOf(const RemoteHostOptions& options) {
   if (getppid() != parent) _exit(kExecFailed);
   setsid();
   base::RestoreStreamSignals();
+  sigset_t none;  // whoever starts ranks holds some signals back
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(errors, STDERR_FILENO);
@@ -170,6 +175,8 @@ void RemoteHost::Signal(int signal) {
 void RemoteHost::AddTo(std::vector<pollfd>* fds) const {  // poll passes over negative descriptors
   fds->push_back({from_.get(), POLLIN, 0});
   fds->push_back({errors_.get(), POLLIN, 0});
+  std::lock_guard lock(mutex_);
+  if (failure_.ok() && !unsent_.empty()) fds->push_back({to_.get(), POLLOUT, 0});
 }
 
 absl::Time RemoteHost::look_by() const {
@@ -177,11 +184,59 @@ absl::Time RemoteHost::look_by() const {
 }
 
 void RemoteHost::Look(absl::Time now) {
+  {
+    std::lock_guard lock(mutex_);
+    Flush();
+  }
   ReadErrors();
   ReadFrames(now);
   if (!ready() || !failure_.ok() || now - heard_at_ <= options_.silence) return;
   Fail(absl::UnavailableError(absl::StrCat("nothing was heard from ", options_.name, " for ",
                                            absl::FormatDuration(options_.silence))));
+}
+
+void RemoteHost::Leave() {
+  std::lock_guard lock(mutex_);
+  to_.Reset();
+  unsent_.clear();
+}
+
+void RemoteHost::Answer(uint64_t request, const absl::Status& status) {
+  Send({.type = HostFrameType::kAnswer,
+        .fields = {absl::StrCat(request), absl::StrCat(status.raw_code()),
+                   std::string(status.message())}});
+}
+
+void RemoteHost::Tell(const MoveOutcome& outcome) {
+  Send({.type = HostFrameType::kTell,
+        .fields = {absl::StrCat(outcome.request), outcome.state, outcome.message}});
+}
+
+void RemoteHost::BeginToSend() {
+  state_.pieces.clear();
+  Send({.type = HostFrameType::kFetch, .fields = {absl::StrCat(kPiecesAhead), "anew"}});
+}
+
+std::optional<std::string> RemoteHost::TakePiece() {
+  if (state_.pieces.empty()) return std::nullopt;
+  std::string piece = std::move(state_.pieces.front());
+  state_.pieces.pop_front();
+  Send({.type = HostFrameType::kFetch, .fields = {"1", ""}});
+  return piece;
+}
+
+void RemoteHost::BeginToReceive(const Handover& handover) {
+  Send({.type = HostFrameType::kReceive, .fields = TextsOf(handover, base::MonotonicNow())});
+}
+
+// What is unsent holds up a beat, and is one itself.
+bool RemoteHost::takes_piece() const {
+  std::lock_guard lock(mutex_);
+  return unsent_.size() < kMostUnsentBytes;
+}
+
+void RemoteHost::AddPiece(const std::string& piece) {
+  Send({.type = HostFrameType::kPiece, .fields = {piece}});
 }
 
 void RemoteHost::Beat() {
@@ -197,7 +252,7 @@ void RemoteHost::Send(const HostFrame& frame) {
 }
 
 void RemoteHost::Flush() {
-  while (!unsent_.empty()) {
+  while (!unsent_.empty() && to_.valid()) {
     const ssize_t count = send(to_.get(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL);
     if (count > 0) {
       unsent_.erase(0, static_cast<size_t>(count));
@@ -266,6 +321,7 @@ absl::Status RemoteHost::OnGreeting(const ProgramVersion& version) {
       .fields = {absl::StrCat(options_.ranks), absl::StrCat(options_.ranks_here),
                  absl::StrCat(absl::ToInt64Milliseconds(options_.silence)), options_.folder}};
   AppendList(options_.environment, &prepare);
+  AppendList(TextsOf(options_.move), &prepare);
   prepare.fields.insert(prepare.fields.end(), options_.arguments.begin(), options_.arguments.end());
   Send(prepare);
   phase_ = Phase::kPreparing;
@@ -283,6 +339,19 @@ absl::Status RemoteHost::OnFrame(const HostFrame& frame) {
       GEMINID_ASSIGN_OR_RETURN(const std::string message, fields.Text());
       return absl::Status(static_cast<absl::StatusCode>(code),
                           absl::StrCat(options_.name, ": ", message));
+    }
+    case HostFrameType::kHandover: {
+      GEMINID_ASSIGN_OR_RETURN(state_.handover, HandoverFrom(frame.fields, base::MonotonicNow()));
+      return absl::OkStatus();
+    }
+    case HostFrameType::kWanted: {
+      GEMINID_ASSIGN_OR_RETURN(state_.wanted, MoveFrom(frame.fields));
+      return absl::OkStatus();
+    }
+    case HostFrameType::kPiece: {
+      GEMINID_ASSIGN_OR_RETURN(std::string piece, fields.Text());
+      if (state_.pieces.size() < kPiecesAhead) state_.pieces.push_back(std::move(piece));
+      return absl::OkStatus();
     }
     case HostFrameType::kStarted:
     case HostFrameType::kWords:

@@ -5,6 +5,8 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -34,6 +36,7 @@ struct RemoteHostOptions {
   std::string folder;                                 // to run in
   std::vector<std::string> environment{};             // NAME=value
   std::vector<std::string> arguments{};               // what the host is to be ready for
+  std::optional<MoveRequest> move = std::nullopt;     // of a run that is to go on there
   absl::Duration silence = absl::Milliseconds(1200);  // after which it is lost
 };
 
@@ -46,11 +49,9 @@ class RemoteHost final : public RankHost {
   RemoteHost(const RemoteHost&) = delete;
   RemoteHost& operator=(const RemoteHost&) = delete;
 
-  // Whether ranks can be started, and why there will not be any. Both change in Look().
-  bool ready() const { return phase_ == Phase::kReady; }
-  const absl::Status& failure() const { return failure_; }
-  // Says in the failure that it took too long.
-  void GiveUp(absl::Duration waited);
+  bool ready() const override { return phase_ == Phase::kReady; }
+  absl::Status failure() const override { return failure_; }
+  void GiveUp(absl::Duration waited) override;
 
   std::string name() const override { return options_.name; }
   absl::Status Start(const std::vector<RankStart>& starts) override;
@@ -59,11 +60,29 @@ class RemoteHost final : public RankHost {
   void AddTo(std::vector<pollfd>* fds) const override;
   absl::Time look_by() const override;
   void Look(absl::Time now) override;
+  // The agent ends, with a daemon of its own.
+  void Leave() override;
+
+  std::optional<Handover> handover() const override { return state_.handover; }
+  std::optional<MoveRequest> wanted() const override { return state_.wanted; }
+  void Answer(uint64_t request, const absl::Status& status) override;
+  void Tell(const MoveOutcome& outcome) override;
+  void BeginToSend() override;
+  std::optional<std::string> TakePiece() override;
+  void BeginToReceive(const Handover& handover) override;
+  bool takes_piece() const override;
+  void AddPiece(const std::string& piece) override;
 
   void Beat();
 
  private:
   enum class Phase { kGreeting, kPreparing, kReady };
+  // As the agent has said.
+  struct State {
+    std::optional<Handover> handover;
+    std::optional<MoveRequest> wanted;
+    std::deque<std::string> pieces;  // that have come, and nobody has taken
+  };
 
   RemoteHost(RemoteHostOptions options, pid_t shell, base::UniqueFd to, base::UniqueFd from,
              base::UniqueFd errors);
@@ -90,8 +109,9 @@ class RemoteHost final : public RankHost {
   std::string last_errors_;
   absl::Time heard_at_;
   std::vector<RankState> ranks_;
+  State state_;
 
-  std::mutex mutex_;  // of the two below
+  mutable std::mutex mutex_;  // of the two below
   base::UniqueFd to_;
   std::string unsent_;
 };

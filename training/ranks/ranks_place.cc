@@ -152,7 +152,7 @@ absl::StatusOr<MeshChoice> DataAlone(const TrainOptions& options, int ranks,
 absl::StatusOr<MeshChoice> Choose(const TrainOptions& options, const RanksPlace& place,
                                   const RankContext& context) {
   GEMINID_ASSIGN_OR_RETURN(MeshChoice choice, ChooseMesh(options, place));
-  if (context.restarts.comes_back()) {
+  if (context.run_memory.is_there()) {  // a start that follows may be at another host
     GEMINID_RETURN_IF_ERROR(context.run_memory.Keep(WordsOf(choice)));
   }
   return choice;

@@ -13,6 +13,7 @@
 #include "client/checkpoint/agreement.h"
 #include "client/src/session_internal.h"
 #include "client/zero/basics/crash_points.h"
+#include "training/data/data_sum.h"
 #include "training/launch/handover_memory.h"
 #include "training/ranks/daemon_choice.h"
 
@@ -68,14 +69,15 @@ absl::Status CheckRoom(const RanksOfArenas& after, const RanksOfArenas& before,
   if (ranks <= fit) return absl::OkStatus();
   const std::string spread =
       ranks * after.arena_bytes <= free ? absl::StrCat(", in which ", fit, " of these fit") : "";
-  return absl::ResourceExhaustedError(
-      absl::StrCat(ranks, " ranks need ", base::FormatBytes(ranks * after.arena_bytes),
-                   " of device memory, ", base::FormatBytes(after.arena_bytes), " each, and ",
-                   base::FormatBytes(free), " of ", base::FormatBytes(capacity),
-                   " are free once the ", before.ranks, " ranks before have gone", spread,
-                   "; end other jobs, start the run with a smaller --device-memory, or, where the "
-                   "daemon is the run's own, with --max-ranks ",
-                   ranks));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      ranks, " ranks need ", base::FormatBytes(ranks * after.arena_bytes), " of device memory, ",
+      base::FormatBytes(after.arena_bytes), " each, and ", base::FormatBytes(free), " of ",
+      base::FormatBytes(capacity), " are free",
+      before.ranks == 0 ? "" : absl::StrCat(" once the ", before.ranks, " ranks before have gone"),
+      spread,
+      "; end other jobs, start the run with a smaller --device-memory, or, where the "
+      "daemon is the run's own, with --max-ranks ",
+      ranks));
 }
 
 absl::Status EndEarlierRanks(const TrainOptions& options, const RankContext& context) {
@@ -147,8 +149,12 @@ absl::StatusOr<std::optional<RunPosition>> Scaling::TakeOver() {
 void Scaling::AfterStep(uint64_t trained, const ShareStep& step) {
   TellOutcome();
   if (share_) share_->AfterStep(step);
+  if (!asked_.host.empty() && !context_.handover->wanted().has_value()) {
+    if (const absl::Status wanted = WantMove(); !wanted.ok()) Refuse(wanted);
+  }
   constexpr uint64_t kAllHaveCommitted = 2;
   HandoverMemory* const memory = context_.handover.get();
+  if (trained == 1 && memory != nullptr && leads()) memory->NoteFollowed();
   if (trained != kAllHaveCommitted || memory == nullptr || !leads()) return;
   if (!memory->complete().has_value()) return;
   memory->Release();
@@ -183,7 +189,7 @@ void Scaling::TellOutcome() {
   if (!leads() || !HasUntold() || asked_.number != 0) return;
   const std::optional<Handover> left = memory->complete();
   const int ranks = context_.info.world_size;
-  const bool done = left.has_value() && left->ranks_after == ranks;
+  const bool done = left.has_value() && left->ranks_after == ranks && left->host.empty();
   asked_.number = memory->untold_request();
   if (done) {
     const absl::Duration took =
@@ -191,12 +197,22 @@ void Scaling::TellOutcome() {
     Tell(kDone, absl::StrCat("goes on as ", ranks, ranks == 1 ? " rank" : " ranks", " after step ",
                              left->step, ", ", absl::FormatDuration(took), " after that step"));
   } else {
-    Tell(kRefused,
-         absl::StrCat("a rank failed while the number of ranks was changed; the job goes "
-                      "on as ",
-                      ranks, ranks == 1 ? " rank" : " ranks", ", and its output says more"));
+    Tell(kRefused, WhyUndone(left, ranks));
   }
   memory->NoteTold();
+}
+
+std::string Scaling::WhyUndone(const std::optional<Handover>& left, int ranks) const {
+  std::string why = "a rank failed while the number of ranks was changed";
+  if (left.has_value() && !left->host.empty()) {
+    const std::optional<absl::Status> answer = context_.handover->answer(left->request);
+    why = absl::StrCat("the run did not go on at ", left->host,
+                       answer.has_value() && !answer->ok()
+                           ? absl::StrCat(": ", std::string(answer->message()))
+                           : "");
+  }
+  return absl::StrCat(why, "; the job goes on as ", ranks, ranks == 1 ? " rank" : " ranks",
+                      ", and its output says more");
 }
 
 absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
@@ -215,7 +231,10 @@ absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
 // A daemon that is not there hears it with a later offer.
 void Scaling::Tell(const std::string& state, const std::string& message) {
   outcome_ = {asked_.number, state, Shortened(message)};
-  if (state != kTaken) asked_ = {};
+  if (state != kTaken) {
+    if (!asked_.host.empty() && context_.handover != nullptr) context_.handover->Unwant();
+    asked_ = {};
+  }
   Offer().IgnoreError();
 }
 
@@ -239,23 +258,64 @@ void Scaling::Close() {
 
 int Scaling::Poll(absl::Time now) {
   if (!leads()) return 0;
+  if (!asked_.host.empty()) return PollMove();
   // All ranks know by now of a request that was taken. One of an earlier start is told of first.
   if (asked_.number != 0 || HasUntold()) return 0;
   if (now < next_poll_) return 0;
   const absl::StatusOr<JobScaling::Asked> answer = Offer();
   if (!answer.ok() || answer->number == 0) return 0;  // a daemon that restarts is asked again
   asked_ = *answer;
-  if (const absl::Status fits = CheckRanks(answer->ranks); !fits.ok()) {
+  absl::Status fits = CheckRanks(answer->ranks);
+  if (fits.ok() && !answer->host.empty()) fits = CheckMove();
+  if (!fits.ok()) {
     Refuse(fits);
     return 0;
   }
-  return answer->ranks;
+  return answer->host.empty() ? answer->ranks : 0;  // the launcher hears of a host after the step
 }
 
 absl::Status Scaling::CheckRanks(int ranks) {
   if (ranks < 1) return absl::InvalidArgumentError("a run has at least 1 rank");
   if (context_.check_ranks) GEMINID_RETURN_IF_ERROR(context_.check_ranks(ranks));
-  return ranks > context_.info.world_size ? CheckDevices(ranks) : absl::OkStatus();
+  const bool stays = asked_.host.empty();
+  return stays && ranks > context_.info.world_size ? CheckDevices(ranks) : absl::OkStatus();
+}
+
+absl::Status Scaling::CheckMove() const {
+  if (context_.handover == nullptr) return absl::FailedPreconditionError(WhyNot());
+  if (options_.zero.state_disk.folders.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "its --state-disk has the optimizer's state in files of this host; save a checkpoint and "
+      "resume it there");
+}
+
+// Between two steps.
+absl::Status Scaling::WantMove() {
+  if (context_.handover->complete().has_value()) {
+    return absl::FailedPreconditionError(
+        "the state of the last change is still needed; ask again after the next step");
+  }
+  MoveRequest move = {.request = asked_.number, .host = asked_.host, .ranks = asked_.ranks};
+  GEMINID_ASSIGN_OR_RETURN(const StateImage image, StateImage::Of(state_, *parameters_));
+  move.state_bytes = image.bytes();
+  move.rank_device_bytes =
+      RankDeviceBytes(options_, {context_.info.world_size, session_->arena_bytes()}, asked_.ranks);
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<JobScaling::Rank> ranks,
+                           daemon_->GetRanks(options_.job, /*run=*/""));
+  for (const JobScaling::Rank& rank : ranks) move.host_bytes += rank.host_bytes;
+  if (context_.data != nullptr) {
+    GEMINID_ASSIGN_OR_RETURN(move.data, SumOfData(*context_.data));
+  }
+  context_.handover->Want(move);
+  return absl::OkStatus();
+}
+
+int Scaling::PollMove() {
+  const std::optional<absl::Status> answer = context_.handover->answer(asked_.number);
+  if (!answer.has_value()) return 0;
+  if (answer->ok()) return asked_.ranks;
+  Refuse(*answer);
+  return 0;
 }
 
 absl::Status Scaling::CheckDevices(int ranks) {
@@ -309,7 +369,9 @@ absl::Status Scaling::MakeRoom(int ranks, uint64_t step, uint64_t bytes) {
                                    .ranks_after = ranks,
                                    .step = step,
                                    .bytes = bytes,
-                                   .began = began_},
+                                   .began = began_,
+                                   .host = asked_.host,
+                                   .words = context_.run_memory.Kept()},
                                   base::AvailableMemoryBytes());
 }
 
@@ -330,8 +392,8 @@ bool Scaling::Stay(const absl::Status& why) {
     context_.handover->NoteTold();
     FreeCharge();
   }
-  warn_(absl::StrCat("geminid-train: stays at ", context_.info.world_size,
-                     " ranks: ", std::string(why.message())));
+  warn_(absl::StrCat("geminid-train: stays at ", context_.info.world_size, " ranks",
+                     asked_.host.empty() ? "" : ", where it is", ": ", std::string(why.message())));
   Refuse(why);
   return false;
 }

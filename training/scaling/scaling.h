@@ -1,6 +1,6 @@
-// Goes on as another number of ranks, without a checkpoint: all ranks leave the run's state in the
-// launcher's memory and end, and the launcher starts as many ranks as were asked for, which begin
-// with that state. docs/adr says why.
+// Goes on as another number of ranks, or at another host, without a checkpoint: all ranks leave the
+// run's state in the launcher's memory and end, and the launcher starts as many ranks as were asked
+// for, where they were asked for, which begin with that state. docs/adr says why.
 #ifndef GEMINID_TRAINING_SCALING_SCALING_H_
 #define GEMINID_TRAINING_SCALING_SCALING_H_
 
@@ -18,6 +18,7 @@
 #include "geminid/communicator.h"
 #include "geminid/session.h"
 #include "geminid/zero.h"
+#include "training/launch/handover_memory.h"
 #include "training/ranks/rank_session.h"
 #include "training/ranks/share_offer.h"
 #include "training/scaling/state_image.h"
@@ -56,7 +57,8 @@ class Scaling {
   int ranks_before() const { return ranks_before_; }
 
   // Of the first rank: to how many ranks the run is to go on, and may; 0: none. Tells the daemon
-  // that this job takes such requests, and refuses those that cannot be.
+  // that this job takes such requests, and refuses those that cannot be. One for another host is
+  // passed on to the launcher after the step, and comes back when that host is ready.
   int Poll(absl::Time now);
   // After a step: whoever asked for these ranks is told, and with `trained` since the beginning the
   // state that was taken over is in every rank's memory, and its image goes. `step`: for the
@@ -77,6 +79,10 @@ class Scaling {
   bool leads() const { return context_.info.rank == 0; }
   std::string WhyNot() const;
   absl::Status CheckRanks(int ranks);
+  absl::Status CheckMove() const;
+  absl::Status WantMove();
+  int PollMove();
+  std::string WhyUndone(const std::optional<Handover>& left, int ranks) const;
   absl::Status CheckDevices(int ranks);
   absl::Status Charge(uint64_t bytes);
   void FreeCharge();

@@ -161,6 +161,62 @@ TEST(Course, OfNewRanksThatCannotStart_GoesBackAtOnce) {
   EXPECT_EQ(course.After(Refused(StateOf(2, 4))), std::nullopt);  // nor can these
 }
 
+StartEnd Moved(uint64_t number, const std::string& host) {
+  StartEnd end = HandedOver(number, 2, 2);
+  end.handover->host = host;
+  return end;
+}
+
+TEST(Course, AfterAHandoverForAnotherHost_StartsThereAndStaysThere) {
+  CourseOptions options = Options(2);
+  options.restarts = 1;
+  Course course(options);
+  EXPECT_EQ(course.start().host, "");
+  const auto words = course.After(Moved(1, "beta"));
+  ASSERT_TRUE(words.has_value());
+  EXPECT_EQ(*words,
+            "2 ranks handed over the state after step 12; 2 ranks will go on from it at beta");
+  EXPECT_EQ(course.start().host, "beta");
+  EXPECT_EQ(course.start().job_id, "job2") << "nobody takes up what the ranks before left";
+  ASSERT_TRUE(course.After(HandedOver(2, 2, 4)).has_value());  // a change of ranks, there
+  EXPECT_EQ(course.start().host, "beta");
+  ASSERT_TRUE(course.After(Killed()).has_value());
+  EXPECT_EQ(course.start().host, "beta");
+}
+
+TEST(Course, OfAHostThatCannotHaveTheRun_GoesBackWithAsManyRanks) {
+  Course course(Options(2));
+  ASSERT_TRUE(course.After(Moved(1, "beta")).has_value());
+  const auto back = course.After(Refused(StateOf(2, 2)));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_THAT(*back, HasSubstr("the run goes on with 2 ranks as before, at the host before"));
+  EXPECT_EQ(course.start().host, "");
+  EXPECT_EQ(course.start().ranks, 2);
+  EXPECT_THAT(course.start().restarts.jobs_before, ElementsAre("job1", "job2"));
+  EXPECT_EQ(course.After(Refused(StateOf(2, 2))), std::nullopt) << "nor can it stay";
+}
+
+TEST(Course, OfRanksThatDieAtTheNewHostWithTheStateStillThere_TriesThereFirst) {
+  Course course(Options(2));
+  ASSERT_TRUE(course.After(Moved(1, "beta")).has_value());
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(course.After(Killed(StateOf(2, 2))).has_value());
+    EXPECT_EQ(course.start().host, "beta");
+  }
+  ASSERT_TRUE(course.After(Killed(StateOf(2, 2))).has_value());
+  EXPECT_EQ(course.start().host, "");
+}
+
+TEST(Course, OfAMoveFromAHostThatTheRunMovedTo_GoesBackToThat) {
+  Course course(Options(2));
+  ASSERT_TRUE(course.After(Moved(1, "beta")).has_value());
+  ASSERT_TRUE(course.After(Moved(2, "gamma")).has_value());
+  EXPECT_EQ(course.start().host, "gamma");
+  ASSERT_TRUE(course.After(Refused(Handover{.number = 2, .ranks_before = 2, .ranks_after = 2}))
+                  .has_value());
+  EXPECT_EQ(course.start().host, "beta");
+}
+
 TEST(Course, WithoutARestartLeft_HandsOverToFewerRanks) {
   CourseOptions options = Options(4);
   options.restarts = 1;

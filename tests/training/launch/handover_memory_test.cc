@@ -134,6 +134,74 @@ TEST(HandoverMemory, OfMoreThanTheMachineHasLeft_IsRefusedWithTheNumbers) {
   EXPECT_EQ((*memory)->complete(), std::nullopt);
 }
 
+TEST(HandoverMemory, OfAWishForAnotherHost_HasTheAnswerForTheRankThatWaits) {
+  const auto launcher = HandoverMemory::Create();
+  ASSERT_TRUE(launcher.ok());
+  const auto rank = Inherited(**launcher);
+  EXPECT_EQ((*launcher)->wanted(), std::nullopt);
+  const MoveRequest move = {.request = 9,
+                            .host = "user@beta",
+                            .ranks = 2,
+                            .state_bytes = kBytes,
+                            .rank_device_bytes = 5,
+                            .host_bytes = 6,
+                            .data = "19 bytes, CRC-32C 1a2b3c4d"};
+  rank->Want(move);
+  EXPECT_EQ((*launcher)->wanted(), move);
+  EXPECT_EQ(rank->answer(9), std::nullopt);
+  (*launcher)->Answer(9, absl::ResourceExhaustedError("beta: it is full"));
+  EXPECT_EQ(rank->answer(9), absl::ResourceExhaustedError("beta: it is full"));
+  EXPECT_EQ(rank->answer(8), std::nullopt);
+  // The same request, from ranks that were started again.
+  rank->Unwant();
+  EXPECT_EQ((*launcher)->wanted(), std::nullopt);
+  rank->Want(move);
+  EXPECT_EQ(rank->answer(9), std::nullopt) << "that was to the ranks before";
+}
+
+TEST(HandoverMemory, OfAHandoverToAnotherHost_SaysWhereAndWhatWasRemembered) {
+  const auto memory = HandoverMemory::Create();
+  ASSERT_TRUE(memory.ok());
+  Handover handover = ToFour();
+  handover.host = "beta";
+  handover.words = "data=2";
+  ASSERT_TRUE((*memory)->Begin(handover, kAvailable).ok());
+  (*memory)->Complete();
+  EXPECT_EQ((*memory)->complete()->host, "beta");
+  EXPECT_EQ((*memory)->complete()->words, "data=2");
+  EXPECT_FALSE((*memory)->complete()->followed);
+  (*memory)->NoteFollowed();
+  EXPECT_TRUE((*memory)->complete()->followed);
+}
+
+// A run's handovers have numbers of their own, wherever they are.
+TEST(HandoverMemory, OfStateThatArrives_KeepsItsNumberAndGoesOnFromIt) {
+  const auto memory = HandoverMemory::Create();
+  ASSERT_TRUE(memory.ok());
+  Handover handover = ToFour();
+  handover.number = 5;
+  handover.host = "here";
+  ASSERT_TRUE((*memory)->Reserve(kBytes, kAvailable).ok());
+  EXPECT_EQ((*memory)->complete(), std::nullopt);
+  ASSERT_TRUE((*memory)->Arrive(handover, kAvailable).ok());
+  EXPECT_EQ((*memory)->complete(), std::nullopt);
+  (*memory)->Complete();
+  EXPECT_EQ((*memory)->complete()->number, 5u);
+  EXPECT_EQ((*memory)->complete()->host, "") << "it is there";
+  EXPECT_EQ((*memory)->untold_request(), 0u) << "whoever asked is at another host";
+  ASSERT_TRUE((*memory)->Begin(ToFour(), kAvailable).ok());
+  (*memory)->Complete();
+  EXPECT_EQ((*memory)->complete()->number, 6u);
+}
+
+TEST(HandoverMemory, OfLessThanItIsSaidToHave_IsNotMapped) {
+  const auto memory = HandoverMemory::Create();
+  ASSERT_TRUE(memory.ok());
+  ASSERT_TRUE((*memory)->Begin(ToFour(), kAvailable).ok());
+  EXPECT_TRUE((*memory)->Map(kBytes).ok());
+  EXPECT_TRUE(absl::IsDataLoss((*memory)->Map(kBytes + 1).status()));
+}
+
 TEST(HandoverMemory, OfARankThatHasNone_IsNone) {
   EXPECT_EQ(HandoverMemory::From([](const char*) -> const char* { return nullptr; }), nullptr);
   EXPECT_EQ(HandoverMemory::From([](const char*) { return "some"; }), nullptr);

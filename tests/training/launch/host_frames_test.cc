@@ -85,5 +85,38 @@ TEST(OwnVersion, OfThisProgram_HasTheHashOfItsFile) {
   EXPECT_EQ(*OwnVersion(), *version);
 }
 
+TEST(HandoverTexts, OfAHostWithAnotherClock_SayHowLongAgoItBegan) {
+  const absl::Time here = absl::UnixEpoch() + absl::Hours(5), there = absl::UnixEpoch();
+  Handover handover = {.number = 3,
+                       .request = uint64_t{1} << 40,
+                       .ranks_before = 2,
+                       .ranks_after = 4,
+                       .step = 12,
+                       .bytes = uint64_t{1} << 36,
+                       .began = here - absl::Milliseconds(250),
+                       .host = "beta",
+                       .words = "data=2\n1",
+                       .followed = true};
+  const auto got = HandoverFrom(TextsOf(handover, here), there);
+  ASSERT_TRUE(got.ok()) << got.status();
+  handover.began = there - absl::Milliseconds(250);
+  EXPECT_EQ(*got, handover);
+  EXPECT_EQ(HandoverFrom({}, there).value(), std::nullopt);
+  EXPECT_FALSE(HandoverFrom({"3", "x"}, there).ok());
+}
+
+TEST(MoveTexts, OfAnyRequest_AreReadAsTheyWereWritten) {
+  const MoveRequest move = {.request = 9,
+                            .host = "user@beta",
+                            .ranks = 2,
+                            .state_bytes = 1,
+                            .rank_device_bytes = 2,
+                            .host_bytes = 3,
+                            .data = "19 bytes"};
+  EXPECT_EQ(MoveFrom(TextsOf(move)).value(), move);
+  EXPECT_EQ(MoveFrom({}).value(), std::nullopt);
+  EXPECT_FALSE(MoveFrom({"9"}).ok());
+}
+
 }  // namespace
 }  // namespace geminid::trainer

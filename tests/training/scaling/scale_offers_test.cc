@@ -238,5 +238,61 @@ TEST_F(ScaleOffers, ThatAChangeFailed_AreMadeByTheOldNumber) {
   EXPECT_THAT(daemon_->offers[0].message(), HasSubstr("the job goes on as 1 rank,"));
 }
 
+// --- to another host ---
+
+// The daemon asks the run to go to beta; the first answer alone says so.
+void AskForBeta(Daemon* daemon) {
+  daemon->answer = [](const v1::OfferScaleRequest& offer, v1::OfferScaleResponse* response) {
+    if (offer.number() == 0) {
+      response->set_number(5);
+      response->set_ranks(1);
+      response->set_host("beta");
+    }
+    return grpc::Status::OK;
+  };
+}
+
+TEST_F(ScaleOffers, OfARunWithStateOnDisk_RefuseAnotherHostWithTheReason) {
+  options_.zero.state_disk.folders = {"/nvme"};
+  AskForBeta(&*daemon_);
+  EXPECT_EQ(scaling_->Poll(base::MonotonicNow()), 0);
+  ASSERT_THAT(daemon_->offers, SizeIs(2));
+  EXPECT_EQ(daemon_->offers[1].state(), "refused");
+  EXPECT_THAT(daemon_->offers[1].message(), HasSubstr("its --state-disk has"));
+  EXPECT_EQ(context_.handover->wanted(), std::nullopt);
+}
+
+TEST_F(ScaleOffers, AtTheEndOfTheRun_RefuseAnotherHostOfWhichTheLauncherHasNotHeard) {
+  AskForBeta(&*daemon_);
+  EXPECT_EQ(scaling_->Poll(base::MonotonicNow()), 0) << "the host is not ready";
+  scaling_->Close();
+  ASSERT_THAT(daemon_->offers, SizeIs(2));
+  EXPECT_EQ(daemon_->offers[1].state(), "refused");
+  EXPECT_EQ(daemon_->offers[1].message(), "the run ends");
+}
+
+// The state is at both hosts, and these ranks are where it came from.
+TEST_F(ScaleOffers, OfAMoveThatFailed_HaveTheLaunchersReason) {
+  ASSERT_TRUE(context_.handover
+                  ->Begin({.request = 7,
+                           .ranks_before = 1,
+                           .ranks_after = 1,
+                           .bytes = 1,
+                           .began = {},
+                           .host = "beta",
+                           .words = {}},
+                          1)
+                  .ok());
+  context_.handover->Complete();
+  context_.handover->Answer(7, absl::UnavailableError("rank 0 was lost with its host"));
+  scaling_->AfterStep(1);
+  ASSERT_THAT(daemon_->offers, SizeIs(1));
+  EXPECT_EQ(daemon_->offers[0].number(), 7u);
+  EXPECT_EQ(daemon_->offers[0].state(), "refused");
+  EXPECT_THAT(daemon_->offers[0].message(),
+              HasSubstr("the run did not go on at beta: rank 0 was lost with its host; the job "
+                        "goes on as 1 rank"));
+}
+
 }  // namespace
 }  // namespace geminid::trainer

@@ -12,7 +12,10 @@ using F = const Flags&;
 constexpr bool kSaid = true;
 constexpr char kSaveDir[] = "--save DIR, where checkpoints are";
 constexpr char kShare[] = "--validation SHARE, the share of the data to hold out";
-constexpr char kHosts[] = "--hosts FILE, the hosts to start ranks on";
+constexpr char kHosts[] =
+    "--hosts FILE, the hosts to start ranks on, or a launcher whose run may move (--ranks, "
+    "--restarts "
+    "or --max-ranks)";
 constexpr char kStateDisk[] = "--state-disk FOLDER, where the optimizer's state is";
 constexpr char kOneHost[] = "ranks on this host alone: state is handed over within one";
 constexpr char kMomentum[] = "--momentum above 0";
@@ -20,7 +23,11 @@ constexpr char kTemperature[] = "--temperature above 0: at 0 the likeliest token
 
 bool Saves(F f) { return !f.save.empty(); }
 bool Validates(F f) { return !f.validation.empty() && f.validation != "0"; }
-bool HasHosts(F f) { return !f.hosts.empty(); }
+bool ReachesHosts(F f) {
+  const bool has_launcher = (!f.ranks.empty() && f.ranks != "1") || f.restarts != "0" ||
+                            !f.min_ranks.empty() || !f.max_ranks.empty();
+  return !f.hosts.empty() || has_launcher;
+}
 bool IsOnOneHost(F f) { return f.hosts.empty(); }
 bool HasMomentum(F f) { return f.optimizer != "sgd" || (!f.momentum.empty() && f.momentum != "0"); }
 bool Chooses(F f) { return f.temperature != "0"; }
@@ -140,8 +147,8 @@ constexpr FlagEffect kTraining[] = {
     {"--priority"},
     {"--queue-timeout"},
     {"--hosts"},
-    {"--remote-shell", HasHosts, kHosts},
-    {"--host-timeout", HasHosts, kHosts},
+    {"--remote-shell", ReachesHosts, kHosts},
+    {"--host-timeout", ReachesHosts, kHosts},
     {"--report"},
     {"--weights-hash", [](F f) { return !f.report.empty(); }, "--report PATH, which has the hash"},
     {"--log"},

@@ -49,7 +49,9 @@ constexpr FlagSpec kHostsFlags[] = {
      "Hosts to start the ranks on: lines [USER@]HOST slots=N, as for mpirun. Each has its own "
      "daemon"},
     {"--remote-shell", &Flags::remote_shell, "COMMAND",
-     "What gets a command to one of them: it is called with the host and a line for its shell"},
+     "What gets a command to one of them, and to a host that the run moves to: it is called with "
+     "the "
+     "host and a line for its shell"},
     {"--host-timeout", &Flags::host_timeout, "SECONDS",
      "After how long without a word from a host it is lost, and the run ends"},
 };

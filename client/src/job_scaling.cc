@@ -76,6 +76,7 @@ absl::StatusOr<JobScaling::Asked> JobScaling::Make(const Offer& offer) {
   v1::OfferScaleRequest request;
   request.set_session(offer.session);
   request.set_job(offer.job);
+  request.set_run(offer.run);
   request.set_ranks(static_cast<uint32_t>(offer.ranks));
   request.set_why_not(offer.why_not);
   request.set_number(offer.outcome.number);

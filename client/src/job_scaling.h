@@ -44,6 +44,7 @@ class JobScaling {
   struct Offer {
     uint64_t session = 0;
     std::string job{};
+    std::string run{};  // differs between runs of the same job name
     int ranks = 1;
     std::string why_not{};  // why the job takes no requests; empty: it takes them
     Outcome outcome{};

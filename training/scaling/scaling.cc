@@ -218,6 +218,7 @@ std::string Scaling::WhyUndone(const std::optional<Handover>& left, int ranks) c
 absl::StatusOr<JobScaling::Asked> Scaling::Offer() {
   JobScaling::Offer offer = {.session = session_->id(),
                              .job = options_.job,
+                             .run = context_.info.job,
                              .ranks = context_.info.world_size,
                              .why_not = WhyNot(),
                              .outcome = outcome_};

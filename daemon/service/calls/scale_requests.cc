@@ -116,8 +116,8 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", wanted.job(), " of ", tenant,
         moves ? " does not go to another host: " : " does not take another number of ranks: ",
-        "only ranks in training that geminid-train has started do; save a checkpoint and resume "
-        "it ",
+        "only ranks in training that geminid-train has started do; ask again if the run has just "
+        "begun, else save a checkpoint and resume it ",
         moves ? "there" : absl::StrCat("with ", wanted.ranks(), " ranks"), " instead"));
   }
   const Offered& offered = found->second;
@@ -130,6 +130,7 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
         absl::StrCat("job ", wanted.job(), " has ", wanted.ranks(), " ranks already"));
   }
   Request request;
+  request.run = offered.run;
   request.session = found->first;
   request.heard = now;
   request.message.set_number(++last_);
@@ -161,8 +162,13 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
                                             const Sessions& attached, core::Time now) {
   const std::lock_guard lock(mutex_);
   Forget(attached, now);
-  offers_[offer.session()] = {tenant, offer.job(), offer.ranks(), offer.why_not(),
-                              offer.has_share() ? std::optional(offer.share()) : std::nullopt};
+  offers_[offer.session()] = {
+      .tenant = tenant,
+      .job = offer.job(),
+      .run = offer.run(),
+      .ranks = offer.ranks(),
+      .why_not = offer.why_not(),
+      .share = offer.has_share() ? std::optional(offer.share()) : std::nullopt};
   const auto told = requests_.find(offer.number());
   if (told != requests_.end() && IsState(offer.state()) && !HasEnded(told->second.message) &&
       told->second.message.tenant() == tenant && told->second.message.job() == offer.job()) {
@@ -177,6 +183,10 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
   if (pending->message.state() == kTaken && is_anothers) {
     // The ranks that took it are gone, and those in their place know nothing of it.
     Refuse("the ranks that had taken it failed; the job goes on as it was", &pending->message);
+    return response;
+  }
+  if (is_anothers && pending->run != offer.run()) {
+    Refuse("the ranks that were asked are gone; ask again", &pending->message);
     return response;
   }
   pending->session = offer.session();

@@ -70,12 +70,14 @@ class ScaleRequests {
   struct Offered {
     std::string tenant;
     std::string job;
+    std::string run;
     uint32_t ranks = 0;
     std::string why_not;
     std::optional<v1::OfferedShare> share;
   };
   struct Request {
     v1::ScaleRequest message;
+    std::string run;       // that was asked
     uint64_t session = 0;  // the last that was heard of it
     core::Time heard;
   };

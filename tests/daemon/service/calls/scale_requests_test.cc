@@ -24,6 +24,7 @@ class ScaleRequestsTest : public ::testing::Test {
     v1::OfferScaleRequest offer;
     offer.set_session(session);
     offer.set_job(kJob);
+    offer.set_run(run_);
     offer.set_ranks(2);
     offer.set_why_not(why_not);
     offer.set_number(number);
@@ -51,6 +52,7 @@ class ScaleRequestsTest : public ::testing::Test {
   }
 
   ScaleRequests requests_;
+  std::string run_ = "4f1c";  // of the ranks that offer
   ScaleRequests::Sessions attached_ = {{1, kMine}, {2, kMine}};
   core::Time now_ = core::Time::FromNanoseconds(1);
 };
@@ -97,6 +99,19 @@ TEST_F(ScaleRequestsTest, TwoAtOnce_AreRefusedUntilTheFirstHasEnded) {
   EXPECT_THAT(Refusal(1), HasSubstr("was asked for 4 ranks before"));
   Offer(1, first->number(), "refused");
   EXPECT_TRUE(Ask(1).ok());
+}
+
+TEST_F(ScaleRequestsTest, OfARunThatDied_AreNotForTheNextOneOfItsName) {
+  Offer(1);
+  const auto asked = Ask(4);
+  ASSERT_TRUE(asked.ok());
+  attached_ = {{9, kMine}};  // ranks of the same run, started again
+  EXPECT_EQ(Offer(9).number(), asked->number());
+  attached_ = {{11, kMine}};
+  run_ = "9b30";
+  EXPECT_EQ(Offer(11).number(), 0u);
+  EXPECT_EQ(StateOf(asked->number()), "refused");
+  EXPECT_TRUE(Ask(4).ok());
 }
 
 TEST_F(ScaleRequestsTest, ThatTheRanksInTheTakersPlaceDoNotKnow_HaveFailed) {

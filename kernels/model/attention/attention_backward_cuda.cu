@@ -71,7 +71,9 @@ struct AttentionRead {
                                  float (&ds)[kThreadRows][kThreadColumns]) const {
     TileProduct(shape, Queries(batch, head, query), Keys(batch, kv_head, key), left, right, p);
     if constexpr (kSees == Sees::kAll) {
-      MaskBeyond(shape.sequence, key, p);
+      if (shape.sequence - key < kTile) {
+        MaskBeyond(static_cast<unsigned>(shape.sequence - key), p);
+      }
     } else {
       if (key == query) MaskAboveDiagonal(p);
       if constexpr (kSees == Sees::kWindow) MaskBeforeWindow(shape.window, query - key, p);
@@ -127,7 +129,7 @@ struct AttentionQueryGradient {
     const uint64_t query = static_cast<uint64_t>(block) * kTile;
     const TilePlace me;
     float sums[kThreadRows][kSlab / kLanes] = {};
-    const uint64_t last = kSees == Sees::kAll ? shape.sequence - 1 : query;
+    const uint64_t last = shape.template LastKey<kSees>(query);
     for (uint64_t key = kSees == Sees::kWindow ? shape.FirstKey(query) : 0; key <= last;
          key += kTile) {
       float p[kThreadRows][kThreadColumns];

@@ -85,14 +85,14 @@ struct AttendQueries {
     }
     constexpr bool kWindow = kSees == Sees::kWindow;
     const uint64_t begin = kWindow ? shape.FirstKey(query) : 0;
-    const uint64_t last = kSees == Sees::kAll ? shape.sequence - 1 : query;
+    const uint64_t last = shape.template LastKey<kSees>(query);
     for (uint64_t next = begin; next <= last; next += kTile) {
       // With a window the block on the diagonal comes first, as on the host.
       const uint64_t key = kWindow ? query + begin - next : next;
       float s[kThreadRows][kThreadColumns];
       TileProduct(shape, queries, {shape.Head(k, batch, kv_head), key, 1.0F}, left, right, s);
       if constexpr (kSees == Sees::kAll) {
-        MaskBeyond(shape.sequence, key, s);
+        if (key == last) MaskBeyond(static_cast<unsigned>(shape.sequence - key), s);
       } else {
         if (key == query) MaskAboveDiagonal(s);
         if constexpr (kWindow) MaskBeforeWindow(shape.window, query - key, s);

@@ -62,6 +62,11 @@ struct TileShape {
   float scale;
 
   __device__ uint64_t queries() const { return sequence - first_query; }
+  // The first key of the last block that a block of queries sees.
+  template <Sees kSees>
+  __device__ uint64_t LastKey(uint64_t query) const {
+    return kSees == Sees::kAll ? (sequence - 1) / kTile * kTile : query;
+  }
   // As FirstKeyOf.
   __device__ uint64_t FirstKey(uint64_t query) const {
     return window == 0 || query < window ? 0 : (query - window + 1) / kTile * kTile;
@@ -228,15 +233,14 @@ __device__ inline void MaskBeforeWindow(uint64_t window, uint64_t ahead,
   }
 }
 
-// Keys beyond the sequence, in a block that begins with token `key`.
-__device__ inline void MaskBeyond(uint64_t sequence, uint64_t key,
-                                  float (&scores)[kThreadRows][kThreadColumns]) {
+// Keys beyond the sequence, in a block of which `keys` are there.
+__device__ inline void MaskBeyond(unsigned keys, float (&scores)[kThreadRows][kThreadColumns]) {
   const TilePlace me;
 #pragma unroll
   for (unsigned i = 0; i < kThreadRows; ++i) {
 #pragma unroll
     for (unsigned j = 0; j < kThreadColumns; ++j) {
-      if (key + me.x + j * kLanes >= sequence) {
+      if (me.x + j * kLanes >= keys) {
         scores[i][j] = -std::numeric_limits<float>::infinity();
       }
     }

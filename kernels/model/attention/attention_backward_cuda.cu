@@ -71,9 +71,8 @@ struct AttentionRead {
                                  float (&ds)[kThreadRows][kThreadColumns]) const {
     TileProduct(shape, Queries(batch, head, query), Keys(batch, kv_head, key), left, right, p);
     if constexpr (kSees == Sees::kAll) {
-      if (shape.sequence - key < kTile) {
-        MaskBeyond(static_cast<unsigned>(shape.sequence - key), p);
-      }
+      const uint64_t keys = shape.sequence - key;
+      if (keys < kTile) MaskBeyond(static_cast<unsigned>(keys), p);
     } else {
       if (key == query) MaskAboveDiagonal(p);
       if constexpr (kSees == Sees::kWindow) MaskBeforeWindow(shape.window, query - key, p);

@@ -33,7 +33,7 @@ constexpr size_t kLastErrorsBytes = 2048;
 constexpr absl::Duration kEndPatience = absl::Seconds(5);
 constexpr absl::Duration kExitPatience = absl::Milliseconds(200);
 constexpr int kExecFailed = 127;  // as shells have it
-constexpr size_t kMostUnsentBytes = size_t{1} << 20;  // while pieces of state wait
+constexpr size_t kMostUnsentBytes = size_t{512} << 10;  // while pieces of state wait
 constexpr int kPiecesAhead = 8;  // of state that the agent sends before one of them is taken
 
 // As every shell of a host reads it.
@@ -252,14 +252,16 @@ void RemoteHost::Send(const HostFrame& frame) {
 }
 
 void RemoteHost::Flush() {
-  while (!unsent_.empty() && to_.valid()) {
-    const ssize_t count = send(to_.get(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL);
+  size_t sent = 0;
+  while (sent < unsent_.size() && to_.valid()) {
+    const ssize_t count = send(to_.get(), &unsent_[sent], unsent_.size() - sent, MSG_NOSIGNAL);
     if (count > 0) {
-      unsent_.erase(0, static_cast<size_t>(count));
+      sent += static_cast<size_t>(count);
     } else if (errno != EINTR) {
-      return;  // the rest with the next beat; an end is noticed in what we read
+      break;  // the rest when there is room, or with the next beat; an end is noticed in what we read
     }
   }
+  unsent_.erase(0, sent);
 }
 
 void RemoteHost::ReadErrors() {

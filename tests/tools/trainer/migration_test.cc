@@ -74,6 +74,18 @@ TEST_F(Migration, OfARunThatAnAgentHasStarted_IsTheSame) {
   ExpectBitsOfARunThatStays(trainer.get());
 }
 
+TEST_F(Migration, OfARunWhoseRanksTheDaemonChooses_LeavesThatToTheOtherDaemon) {
+  const auto trainer = Start(Shell(), {"--ranks", "2:4"});
+  const v1::ScaleRequest there = Move("home", "beta");
+  ASSERT_EQ(there.state(), "done") << there.message() << trainer->output();
+  ASSERT_TRUE(WaitForStep(*trainer, LastStep(log_) + 4)) << trainer->output();
+  v1::ListJobsResponse jobs;
+  grpc::ClientContext context;
+  ASSERT_TRUE(hosts_.at("beta")->jobs->ListJobs(&context, {}, &jobs).ok());
+  ASSERT_EQ(jobs.jobs_size(), 1);
+  EXPECT_TRUE(jobs.jobs(0).has_sharing());
+}
+
 TEST_F(Migration, ToAHostThatCannotHaveTheRun_IsRefusedWhileTheRunGoesOn) {
   AddHost("small", "9MiB");
   AddHost("drained", "64MiB");

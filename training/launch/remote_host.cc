@@ -258,7 +258,8 @@ void RemoteHost::Flush() {
     if (count > 0) {
       sent += static_cast<size_t>(count);
     } else if (errno != EINTR) {
-      break;  // the rest when there is room, or with the next beat; an end is noticed in what we read
+      break;  // the rest when there is room, or with the next beat; an end is noticed in what we
+              // read
     }
   }
   unsent_.erase(0, sent);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/src/session_internal.h"
@@ -19,6 +20,8 @@
 #include "kernels/runtime/parallel/tasks.h"
 #include "proto/shm/batch_numbers.h"
 #include "tools/trainer/checkpoints.h"
+#include "tools/trainer/flags/data_flags.h"
+#include "tools/trainer/flags/resumed_run.h"
 #include "tools/trainer/flags/run_length.h"
 #include "tools/trainer/flags/run_terms.h"
 #include "training/data/batches.h"
@@ -62,6 +65,7 @@ class RankTrainer {
     if (context_.check_ranks) {
       context_.check_ranks = [this, check = context_.check_ranks](int ranks) {
         GEMINID_RETURN_IF_ERROR(reporter_.CheckLog());
+        GEMINID_RETURN_IF_ERROR(CheckSameFiles(options_, context_.data->listing()));
         return check(ranks);
       };
     }
@@ -88,6 +92,7 @@ class RankTrainer {
 
   absl::Status RunConnected() {
     GEMINID_RETURN_IF_ERROR(Prepare());
+    GEMINID_RETURN_IF_ERROR(EndWithOtherData());
     GEMINID_RETURN_IF_ERROR(reporter_.OpenLog());
     SetNothingToSave(false);
     reporter_.Describe(rank_, *batches_);
@@ -207,7 +212,69 @@ class RankTrainer {
     if (context_.nothing_to_save) context_.nothing_to_save(nothing);
   }
 
+  // Each rank reads the data by itself, and files may grow meanwhile.
+  absl::Status AgreeOnData() {
+    const auto mine = static_cast<double>(context_.data->tokens());
+    std::vector<double> ends = {mine, -mine};
+    GEMINID_RETURN_IF_ERROR(rank_.sums->AllReduce(ends, ends, collectives::ReduceOp::kMax));
+    if (ends[0] == -ends[1]) return absl::OkStatus();
+    const char* const unit = context_.data->unit();
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the ranks read different data, of %.0f to %.0f %s, and this one %.0f: its files changed "
+        "meanwhile, or those of the hosts differ; start the run again when they are the same",
+        -ends[1], ends[0], unit, mine));
+  }
+
+  // Notes the data with which the run begins, or compares it with what an earlier start noted.
+  absl::Status SumData(RunTerms* terms) {
+    if (rank() != 0 || (options_.save.empty() && !context_.run_memory.is_there())) {
+      return absl::OkStatus();
+    }
+    phases_.Begin("hashing the data");
+    GEMINID_ASSIGN_OR_RETURN(const std::string found, SumOfData(*context_.data));
+    GEMINID_ASSIGN_OR_RETURN(std::string began_with, DataOfEarlierStart());
+    if (began_with.empty()) began_with = found;
+    if (context_.run_memory.is_there()) {
+      GEMINID_RETURN_IF_ERROR(context_.run_memory.Keep(RunNote::kData, began_with));
+    }
+    if (began_with != found) {
+      other_data_ = absl::FailedPreconditionError(absl::StrCat(
+          options_.shards.empty() ? "--text" : "--shards", " is ", found, ", and was ", began_with,
+          ", when the run began; its next steps would learn other data than it says"));
+    }
+    (*terms)[kDataTerm] = std::move(began_with);
+    (*terms)[kMeshTerm] = rank_.mesh->ToString();
+    return absl::OkStatus();
+  }
+
+  // Ranks that another launcher starts again have no memory of the run but its checkpoints.
+  absl::StatusOr<std::string> DataOfEarlierStart() const {
+    if (context_.restarts.is_first()) return std::string();
+    const RunMemory& memory = context_.run_memory;
+    const std::string noted = memory.is_there() ? memory.Kept(RunNote::kData) : "";
+    if (!noted.empty() || options_.save.empty()) return noted;
+    GEMINID_ASSIGN_OR_RETURN(const std::optional<ResumedRun> saved, FindResumed(options_.save));
+    const auto found = saved ? saved->run.terms.find(kDataTerm) : RunTerms::const_iterator();
+    return saved && found != saved->run.terms.end() ? found->second : "";
+  }
+
+  // A run that started again and found other data saves what its ranks left, and ends.
+  absl::Status EndWithOtherData() {
+    if (context_.restarts.is_first()) return absl::OkStatus();
+    GEMINID_ASSIGN_OR_RETURN(const bool is_other, AnyRank(*rank_.sums, !other_data_.ok()));
+    if (!is_other) return absl::OkStatus();
+    GEMINID_RETURN_IF_ERROR(checkpoints_->AfterResume(reporter_.report().first_step, /*last=*/true,
+                                                      batches_->course().saved()));
+    GEMINID_RETURN_IF_ERROR(checkpoints_->Finish().status());
+    if (other_data_.ok()) return absl::AbortedError("the first rank found other data");
+    return absl::FailedPreconditionError(absl::StrCat(
+        std::string(other_data_.message()), "; put it back as it was, and ",
+        options_.save.empty() ? "begin anew: without --save the steps so far are lost"
+                              : absl::StrCat("go on from ", options_.save, " with --resume")));
+  }
+
   absl::Status PrepareData() {
+    GEMINID_RETURN_IF_ERROR(AgreeOnData());
     const BatchPlan plan = ShareOf(options_, *rank_.mesh, rank()).batch;
     GEMINID_ASSIGN_OR_RETURN(
         const Split split,
@@ -249,11 +316,7 @@ class RankTrainer {
     const std::vector<zero::Parameter>& parameters = rank_.model->parameters();
     rank_.state = std::make_unique<CountedState>(&rank_.model->state(), parameters);
     phases_.SetState(rank_.state.get());
-    if (rank() == 0 && !options_.save.empty()) {
-      phases_.Begin("hashing the data");
-      GEMINID_ASSIGN_OR_RETURN(terms[kDataTerm], SumOfData(*context_.data));
-      terms[kMeshTerm] = rank_.mesh->ToString();
-    }
+    GEMINID_RETURN_IF_ERROR(SumData(&terms));
     phases_.Begin("looking at the checkpoints");
     const auto warn = [this](const std::string& line) { reporter_.Warn(line); };
     GEMINID_ASSIGN_OR_RETURN(
@@ -355,6 +418,7 @@ class RankTrainer {
   RankContext context_;
   RunReporter reporter_;
   RunRank rank_;
+  absl::Status other_data_;  // what differs from the run's; of the first rank
   std::optional<RunBatches> batches_;
   std::optional<Validation> validation_;
   std::optional<RunEnd> end_;

@@ -47,8 +47,8 @@ absl::Status CheckIsText(const std::string& file, std::span<const uint8_t> bytes
                                                  zero - bytes.begin(), " is zero. ", KindOf(view)));
 }
 
-// The sizes of the files, together at most kTextBytesMax.
-absl::StatusOr<uint64_t> Measure(const std::vector<std::string>& files, DataListing* listing) {
+// Adds the sizes of the files, together at most kTextBytesMax.
+absl::Status Measure(const std::vector<std::string>& files, DataListing* listing) {
   uint64_t all = 0;
   for (const std::string& file : files) {
     std::error_code error;
@@ -62,7 +62,7 @@ absl::StatusOr<uint64_t> Measure(const std::vector<std::string>& files, DataList
     all += bytes;
     listing->files.push_back({file, bytes});
   }
-  return all;
+  return absl::OkStatus();
 }
 
 // Block by block, so that a file that is no text is found before all of it is in memory. `text` has
@@ -93,12 +93,19 @@ absl::Status Append(const DataFile& file, std::vector<uint8_t>* text,
 
 }  // namespace
 
+absl::StatusOr<DataListing> Text::List(const std::vector<std::string>& paths) {
+  GEMINID_ASSIGN_OR_RETURN(DataPaths found, FindDataFiles(paths, kWords, ""));
+  DataListing listing = {.files = {}, .left_out = std::move(found.left_out)};
+  GEMINID_RETURN_IF_ERROR(Measure(found.files, &listing));
+  return listing;
+}
+
 absl::StatusOr<std::unique_ptr<Text>> Text::Load(const std::vector<std::string>& paths,
                                                  const OnBytesRead& on_progress) {
-  GEMINID_ASSIGN_OR_RETURN(DataPaths found, FindDataFiles(paths, kWords, ""));
+  GEMINID_ASSIGN_OR_RETURN(DataListing listing, List(paths));
   std::vector<uint8_t> bytes;
-  DataListing listing = {.files = {}, .left_out = std::move(found.left_out)};
-  GEMINID_ASSIGN_OR_RETURN(const uint64_t all, Measure(found.files, &listing));
+  uint64_t all = 0;
+  for (const DataFile& file : listing.files) all += file.bytes;
   bytes.reserve(all);
   for (const DataFile& file : listing.files) {
     GEMINID_RETURN_IF_ERROR(Append(file, &bytes, [&](uint64_t done) {

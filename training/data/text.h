@@ -24,6 +24,8 @@ class Text final : public TokenSource {
   // read, and for a file with a zero byte, which is no text, as soon as that byte is read.
   static absl::StatusOr<std::unique_ptr<Text>> Load(const std::vector<std::string>& paths,
                                                     const OnBytesRead& on_progress = nullptr);
+  // The files that Load would read now. Errors as of Load, but for what the bytes are.
+  static absl::StatusOr<DataListing> List(const std::vector<std::string>& paths);
 
   uint64_t tokens() const override { return bytes_.size(); }
   const char* unit() const override { return "bytes"; }

@@ -1,6 +1,7 @@
 #include "training/data/token_source.h"
 
 #include <cmath>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/printable.h"
@@ -35,6 +36,23 @@ std::string Describe(const DataListing& listing) {
   const size_t files = listing.files.size();
   if (files > kNamed) absl::StrAppend(&names, " and ", files - kNamed, " more");
   return absl::StrCat(files, files == 1 ? " file, " : " files, ", bytes, " bytes: ", names);
+}
+
+std::string FirstDifference(const DataListing& was, const DataListing& is) {
+  std::map<std::string, uint64_t> before;
+  for (const DataFile& file : was.files) before[file.path] = file.bytes;
+  for (const DataFile& file : is.files) {
+    const std::string name = absl::StrCat("'", base::Printable(file.path), "'");
+    const auto found = before.find(file.path);
+    if (found == before.end()) return absl::StrCat(name, " is new");
+    if (found->second != file.bytes) {
+      return absl::StrCat(name, " has ", file.bytes, " bytes and had ", found->second);
+    }
+    before.erase(found);
+  }
+  return before.empty()
+             ? ""
+             : absl::StrCat("'", base::Printable(before.begin()->first), "' is no longer there");
 }
 
 absl::Status CheckLength(const TokenRange& range, uint64_t context) {

@@ -28,6 +28,10 @@ struct DataListing {
 // "3 files, 1200 bytes: a.txt 200, b.txt 400, c.txt 600". Of many files the first ones are named.
 std::string Describe(const DataListing& listing);
 
+// The first difference between the files of two listings, for people: "'b.txt' has 700 bytes and
+// had 400". Empty where there is none.
+std::string FirstDifference(const DataListing& was, const DataListing& is);
+
 // How every token is looked at before the first step.
 struct TokenCheck {
   size_t threads = 1;

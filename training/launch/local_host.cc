@@ -63,15 +63,17 @@ absl::Status LocalHost::Start(const std::vector<RankStart>& starts) {
   return started;
 }
 
-// What one start left for the next is of its number of ranks. Ranks that come from another host
-// bring it with their state.
+// The noted mesh is for one number of ranks. Ranks that come from another host bring it with their
+// state.
 absl::Status LocalHost::MakeRunMemoryFor(size_t ranks) {
-  if (run_memory_.valid() && run_memory_ranks_ == ranks) return absl::OkStatus();
-  GEMINID_ASSIGN_OR_RETURN(run_memory_, MakeRunMemory());
+  if (!run_memory_.valid()) {
+    GEMINID_ASSIGN_OR_RETURN(run_memory_, MakeRunMemory());
+  }
+  if (run_memory_ranks_ == ranks) return absl::OkStatus();
   run_memory_ranks_ = ranks;
   const std::optional<Handover> left = handover();
-  if (!left.has_value() || left->ranks_before != left->ranks_after) return absl::OkStatus();
-  return RunMemory(run_memory_.get()).Keep(left->words);
+  const bool brings_mesh = left.has_value() && left->ranks_before == left->ranks_after;
+  return RunMemory(run_memory_.get()).Keep(RunNote::kMesh, brings_mesh ? left->words : "");
 }
 
 absl::Status LocalHost::StartRanks(const std::vector<RankStart>& starts) {

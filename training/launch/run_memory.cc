@@ -12,9 +12,16 @@
 #include "base/system_error.h"
 
 namespace geminid::trainer {
+namespace {
+
+off_t PlaceOf(RunNote note) {
+  return static_cast<off_t>(static_cast<size_t>(note) * kRunNoteBytes);
+}
+
+}  // namespace
 
 absl::StatusOr<base::UniqueFd> MakeRunMemory() {
-  return base::CreateSealedMemfd("geminid-run", kRunMemoryBytes);
+  return base::CreateSealedMemfd("geminid-run", kRunNotes * kRunNoteBytes);
 }
 
 RunMemory RunMemory::From(const collectives::Environment& environment) {
@@ -26,22 +33,22 @@ RunMemory RunMemory::From(const collectives::Environment& environment) {
   return RunMemory(fd);
 }
 
-absl::Status RunMemory::Keep(const std::string& words) const {
-  std::array<char, kRunMemoryBytes> page = {};
+absl::Status RunMemory::Keep(RunNote note, const std::string& words) const {
+  std::array<char, kRunNoteBytes> page = {};
   if (words.size() >= page.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("a run remembers at most ", page.size() - 1, " bytes, not ", words.size()));
   }
   words.copy(page.data(), words.size());
-  if (pwrite(fd_, page.data(), page.size(), 0) == static_cast<ssize_t>(page.size())) {
+  if (pwrite(fd_, page.data(), page.size(), PlaceOf(note)) == static_cast<ssize_t>(page.size())) {
     return absl::OkStatus();
   }
   return base::SystemError(errno, "pwrite", "what this run remembers");
 }
 
-std::string RunMemory::Kept() const {
-  std::array<char, kRunMemoryBytes> page = {};
-  if (pread(fd_, page.data(), page.size() - 1, 0) < 0) return "";
+std::string RunMemory::Kept(RunNote note) const {
+  std::array<char, kRunNoteBytes> page = {};
+  if (pread(fd_, page.data(), page.size() - 1, PlaceOf(note)) < 0) return "";
   return page.data();
 }
 

@@ -15,8 +15,15 @@ namespace geminid::trainer {
 
 // Tells a rank the descriptor, which it inherits.
 inline constexpr char kRunMemoryVariable[] = "GEMINID_RUN_MEMORY_FD";
-// As much as one write leaves whole or not at all.
-inline constexpr size_t kRunMemoryBytes = 4096;
+// Of one note: as much as one write leaves whole or not at all.
+inline constexpr size_t kRunNoteBytes = 4096;
+
+// What is noted, each in a place of its own.
+enum class RunNote {
+  kMesh,  // that --parallel auto has chosen, for as long as the number of ranks stays
+  kData,  // that the run began with
+};
+inline constexpr size_t kRunNotes = 2;
 
 // Empty.
 absl::StatusOr<base::UniqueFd> MakeRunMemory();
@@ -30,8 +37,8 @@ class RunMemory {
 
   bool is_there() const { return fd_ >= 0; }
   // Instead of what was there before. INVALID_ARGUMENT for more than it has room for.
-  absl::Status Keep(const std::string& words) const;
-  std::string Kept() const;
+  absl::Status Keep(RunNote note, const std::string& words) const;
+  std::string Kept(RunNote note) const;
 
  private:
   int fd_ = -1;

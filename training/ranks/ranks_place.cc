@@ -153,7 +153,7 @@ absl::StatusOr<MeshChoice> Choose(const TrainOptions& options, const RanksPlace&
                                   const RankContext& context) {
   GEMINID_ASSIGN_OR_RETURN(MeshChoice choice, ChooseMesh(options, place));
   if (context.run_memory.is_there()) {  // a start that follows may be at another host
-    GEMINID_RETURN_IF_ERROR(context.run_memory.Keep(WordsOf(choice)));
+    GEMINID_RETURN_IF_ERROR(context.run_memory.Keep(RunNote::kMesh, WordsOf(choice)));
   }
   return choice;
 }
@@ -172,7 +172,7 @@ absl::StatusOr<MeshChoice> FindMesh(const TrainOptions& options, size_t threads,
   // they left nothing.
   std::string words;
   if (!context.restarts.is_first()) {
-    if (context.info.rank == 0) words = context.run_memory.Kept();
+    if (context.info.rank == 0) words = context.run_memory.Kept(RunNote::kMesh);
     GEMINID_RETURN_IF_ERROR(Share(communicator, &words));
     if (!words.empty()) {
       GEMINID_ASSIGN_OR_RETURN(MeshChoice choice, ChoiceFrom(options, words));

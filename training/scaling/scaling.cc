@@ -372,7 +372,7 @@ absl::Status Scaling::MakeRoom(int ranks, uint64_t step, uint64_t bytes) {
                                    .bytes = bytes,
                                    .began = began_,
                                    .host = asked_.host,
-                                   .words = context_.run_memory.Kept()},
+                                   .words = context_.run_memory.Kept(RunNote::kMesh)},
                                   base::AvailableMemoryBytes());
 }
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -151,6 +153,34 @@ TEST_F(Ends, WithRestartsInAMeshOfTheirChoice_GoOnInIt) {
   const std::string first = said.substr(begin, said.find(" micro-batch", begin) - begin);
   EXPECT_THAT(said, HasSubstr("all ranks are started again (1 of 1)"));
   EXPECT_THAT(said, HasSubstr("parallel auto: as before: " + first));
+}
+
+// What the ranks left in memory has its place in the data of before.
+TEST_F(Ends, WithRestartsOnOtherData_SaveWhatTheRanksLeftAndSayBoth) {
+  const std::string run = folder_ / "run";
+  TrainerProcess trainer(Arguments({"--ranks", "2", "--restarts", "2", "--save", run}), kWide);
+  ASSERT_TRUE(trainer.WaitForStep(2)) << trainer.output();
+  std::ofstream(text_, std::ios::app) << "more";
+  const std::vector<pid_t> rank = trainer.Children("geminid-train: rank 1 ");
+  ASSERT_EQ(rank.size(), 1);
+  kill(rank[0], SIGKILL);
+  EXPECT_EQ(trainer.Wait(), 10) << trainer.output();
+  EXPECT_THAT(trainer.output(), HasSubstr("--text is 5004 bytes, CRC-32C "));
+  EXPECT_THAT(trainer.output(), HasSubstr(", and was 5000 bytes, CRC-32C "));
+  EXPECT_THAT(trainer.output(), HasSubstr("go on from " + run + " with --resume"));
+  EXPECT_THAT(trainer.output(), testing::Not(HasSubstr("(2 of 2)")));
+  std::filesystem::resize_file(text_, 5000);
+  std::string last;
+  for (const auto& entry : std::filesystem::directory_iterator(run)) {
+    last = std::max(last, entry.path().filename().string());
+  }
+  ASSERT_THAT(last, StartsWith("step-"));
+  const int done = std::stoi(last.substr(std::string("step-").size()));
+  EXPECT_GE(done, 1);
+  const CommandResult resumed =
+      RunTrainer(Arguments({"--save", run, "--resume", "--steps", std::to_string(done + 1)}));
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(Report()["first_step"], done);
 }
 
 TEST_F(Ends, WhenTheLossIsNotFinite_WarnsOnceAndCounts) {

@@ -175,6 +175,34 @@ TEST_F(ScalingRefusals, OfARunWhoseLogHasFailed_SayWhy) {
   EXPECT_THAT(trainer.output(), HasSubstr(log));
 }
 
+// The ranks that go on would read it anew.
+TEST_F(ScalingRefusals, OfARunWhoseDataHasGrown_NameTheFile) {
+  TrainerProcess trainer(
+      Arguments({"--ranks", "2", "--steps", kForever, "--log", log_, "--progress", "lines"}),
+      kWide);
+  ASSERT_TRUE(WaitForLogged(&trainer, log_, 3)) << trainer.output();
+  std::ofstream(text_, std::ios::app) << "more";
+  const v1::ScaleRequest refused = AwaitEnd(Ask(4));
+  EXPECT_EQ(refused.state(), "refused");
+  EXPECT_THAT(refused.message(), HasSubstr("'" + text_ + "' has 3004 bytes and had 3000"));
+  ExpectGoesOn(&trainer, 2);
+  trainer.Signal(SIGINT);
+  EXPECT_EQ(trainer.Wait(), 128 + SIGINT) << trainer.output();
+}
+
+// Only the new ranks find that out, and the old number of ranks would not go on from it either.
+TEST_F(ScalingRefusals, OfARunWhoseDataHasOtherBytes_EndTheRunThatSaysBoth) {
+  TrainerProcess trainer(
+      Arguments({"--ranks", "2", "--steps", kForever, "--log", log_, "--progress", "lines"}),
+      kWide);
+  ASSERT_TRUE(WaitForLogged(&trainer, log_, 3)) << trainer.output();
+  std::fstream(text_, std::ios::in | std::ios::out) << "#";
+  Ask(4);
+  EXPECT_EQ(trainer.Wait(), 10) << trainer.output();
+  EXPECT_THAT(trainer.output(), HasSubstr("--text is 3000 bytes, CRC-32C "));
+  EXPECT_THAT(trainer.output(), HasSubstr("without --save the steps so far are lost"));
+}
+
 TEST_F(ScalingRefusals, WithoutRoomOnTheDevice_SayHowMuchIsMissing) {
   TrainerProcess trainer(Arguments({"--ranks", "2", "--batch", "16", "--steps", kForever, "--log",
                                     log_, "--progress", "lines"}),

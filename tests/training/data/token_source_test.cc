@@ -19,6 +19,16 @@ Text Counting(size_t bytes) {
   return Text(std::move(text));
 }
 
+TEST(FirstDifference, OfTwoListings_NamesTheFile) {
+  const DataListing was = {.files = {{"a", 2}, {"c", 3}}, .left_out = {}};
+  EXPECT_EQ(FirstDifference(was, was), "");
+  EXPECT_EQ(FirstDifference(was, {.files = {{"a", 2}, {"c", 4}}, .left_out = {}}),
+            "'c' has 4 bytes and had 3");
+  EXPECT_EQ(FirstDifference(was, {.files = {{"a", 2}, {"b", 1}, {"c", 3}}, .left_out = {}}),
+            "'b' is new");
+  EXPECT_EQ(FirstDifference(was, {.files = {{"c", 3}}, .left_out = {}}), "'a' is no longer there");
+}
+
 TEST(CheckLength, OfATextWithoutANextByte_IsRefused) {
   EXPECT_TRUE(CheckLength(TokenRange::All(Counting(17)), 16).ok());
   const absl::Status refused = CheckLength(TokenRange::All(Counting(16)), 16);

@@ -106,13 +106,26 @@ TEST(RunMemory, OfALauncher_HasWhatWasKeptLast) {
   ASSERT_TRUE(memory.ok()) << memory.status();
   const RunMemory rank = RunMemory::From(Of({{kRunMemoryVariable, std::to_string(memory->get())}}));
   ASSERT_TRUE(rank.is_there());
-  EXPECT_EQ(rank.Kept(), "");
-  EXPECT_TRUE(rank.Keep("pipeline=2,data=2\n4").ok());
-  EXPECT_EQ(rank.Kept(), "pipeline=2,data=2\n4");
-  EXPECT_TRUE(rank.Keep("data=4").ok());
-  EXPECT_EQ(rank.Kept(), "data=4");
-  EXPECT_TRUE(absl::IsInvalidArgument(rank.Keep(std::string(kRunMemoryBytes, 'x'))));
-  EXPECT_EQ(rank.Kept(), "data=4");
+  EXPECT_EQ(rank.Kept(RunNote::kMesh), "");
+  EXPECT_TRUE(rank.Keep(RunNote::kMesh, "pipeline=2,data=2\n4").ok());
+  EXPECT_EQ(rank.Kept(RunNote::kMesh), "pipeline=2,data=2\n4");
+  EXPECT_TRUE(rank.Keep(RunNote::kMesh, "data=4").ok());
+  EXPECT_EQ(rank.Kept(RunNote::kMesh), "data=4");
+  EXPECT_TRUE(absl::IsInvalidArgument(rank.Keep(RunNote::kMesh, std::string(kRunNoteBytes, 'x'))));
+  EXPECT_EQ(rank.Kept(RunNote::kMesh), "data=4");
+}
+
+TEST(RunMemory, WhoseMeshIsForgotten_StillHasTheData) {
+  const absl::StatusOr<base::UniqueFd> memory = MakeRunMemory();
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  const RunMemory run(memory->get());
+  const std::string most(kRunNoteBytes - 1, 'm');
+  EXPECT_TRUE(run.Keep(RunNote::kMesh, most).ok());
+  EXPECT_TRUE(run.Keep(RunNote::kData, "2000 bytes").ok());
+  EXPECT_EQ(run.Kept(RunNote::kMesh), most);
+  EXPECT_TRUE(run.Keep(RunNote::kMesh, "").ok());
+  EXPECT_EQ(run.Kept(RunNote::kMesh), "");
+  EXPECT_EQ(run.Kept(RunNote::kData), "2000 bytes");
 }
 
 TEST(RunMemory, WithoutALauncher_IsNotThere) {

@@ -178,4 +178,19 @@ absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& option
   return data;
 }
 
+absl::Status CheckSameFiles(const TrainOptions& options, const DataListing& read) {
+  DataListing now;
+  if (options.shards.empty()) {
+    GEMINID_ASSIGN_OR_RETURN(now, Text::List(options.text));
+  } else {
+    GEMINID_ASSIGN_OR_RETURN(const auto shards,
+                             TokenShards::Open(options.shards, options.model.vocabulary));
+    now = shards->listing();
+  }
+  const std::string difference = FirstDifference(read, now);
+  if (difference.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the data has changed since this run read it: ", difference));
+}
+
 }  // namespace geminid::trainer

@@ -25,6 +25,9 @@ absl::Status ParseData(const Flags& flags, TrainOptions* options);
 absl::StatusOr<std::unique_ptr<TokenSource>> OpenData(const TrainOptions& options,
                                                       const OnBytesRead& on_progress = nullptr);
 
+// FAILED_PRECONDITION names a file that is new, gone or of another size since `read` was listed.
+absl::Status CheckSameFiles(const TrainOptions& options, const DataListing& read);
+
 }  // namespace geminid::trainer
 
 #endif  // GEMINID_TOOLS_TRAINER_FLAGS_DATA_FLAGS_H_

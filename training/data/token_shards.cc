@@ -32,7 +32,6 @@ static_assert(std::endian::native == std::endian::little, "the formats are littl
 
 constexpr DataWords kWords = {
     .flag = "--shards", .what = "token shard", .files = ".bin files of tokens"};
-constexpr char kSuffix[] = ".bin";
 constexpr uint64_t kHeaderBytes = 1024;
 constexpr uint64_t kSmallVocabulary = 65536;  // of uint16
 
@@ -190,7 +189,7 @@ void ForgetPages(const std::byte* from, uint64_t bytes) {
 
 absl::StatusOr<std::unique_ptr<TokenShards>> TokenShards::Open(
     const std::vector<std::string>& paths, uint64_t vocabulary) {
-  GEMINID_ASSIGN_OR_RETURN(DataPaths found, FindDataFiles(paths, kWords, kSuffix));
+  GEMINID_ASSIGN_OR_RETURN(DataPaths found, FindDataFiles(paths, kWords, kShardSuffix));
   LeaveOutValidation(paths, &found);
   std::unique_ptr<TokenShards> shards(new TokenShards(vocabulary));
   shards->listing_.left_out = std::move(found.left_out);

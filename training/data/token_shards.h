@@ -21,6 +21,9 @@
 
 namespace geminid::trainer {
 
+// What of a directory is read.
+inline constexpr char kShardSuffix[] = ".bin";
+
 // The files are mapped and never read as a whole: memory holds what is in use.
 class TokenShards final : public TokenSource {
  public:

@@ -19,6 +19,7 @@
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 #include "client/checkpoint/run_record.h"
+#include "training/data/token_shards.h"
 
 namespace geminid::trainer {
 namespace {
@@ -57,10 +58,11 @@ absl::Status Named(const char* flag, const std::string& path, const absl::Status
                       absl::StrCat(flag, " ", path, ": ", std::string(status.message())));
 }
 
-// As the system will find it: links are followed as far as the path exists.
+// As the system will find it, from the root: links are followed as far as the path exists.
 fs::path Resolved(const std::string& path) {
   std::error_code error;
-  fs::path resolved = fs::weakly_canonical(path, error);
+  const fs::path whole = fs::absolute(path, error);
+  fs::path resolved = error ? fs::path() : fs::weakly_canonical(whole, error);
   return error ? fs::path(path) : resolved;
 }
 
@@ -69,16 +71,35 @@ bool IsWithin(const fs::path& inner, const fs::path& outer) {
   return end == outer.end();
 }
 
+// Whether a run that reads the folder `input` would read the output at `path`. Of a folder of
+// shards it reads only files of their name, which those within a folder of output do not have.
+bool IsReadAsData(const fs::path& path, Kind kind, const fs::path& input, bool are_shards) {
+  if (!IsWithin(path, input)) return false;
+  if (are_shards && (kind != Kind::kFile || path.extension() != kShardSuffix)) return false;
+  return std::ranges::none_of(path.lexically_relative(input),
+                              [](const fs::path& name) { return name.string().starts_with('.'); });
+}
+
 absl::Status CheckApart(const std::vector<Output>& outputs, const TrainOptions& options) {
   for (const Output& output : outputs) {
     const fs::path path = Resolved(output.path);
     for (const auto& [flag, inputs] :
          {std::pair("--text", &options.text), std::pair("--shards", &options.shards)}) {
-      if (std::ranges::none_of(*inputs, [&](const auto& in) { return path == Resolved(in); }))
-        continue;
-      return Named(output.flag, output.path,
-                   absl::InvalidArgumentError(absl::StrCat(
-                       "it is ", flag, " too, and would be written over; give another path")));
+      for (const std::string& given : *inputs) {
+        const fs::path input = Resolved(given);
+        const bool are_shards = inputs == &options.shards;
+        if (path == input) {
+          return Named(output.flag, output.path,
+                       absl::InvalidArgumentError(absl::StrCat(
+                           "it is ", flag, " too, and would be written over; give another path")));
+        }
+        if (!IsReadAsData(path, output.kind, input, are_shards)) continue;
+        return Named(
+            output.flag, output.path,
+            absl::InvalidArgumentError(absl::StrCat(
+                "it lies in ", flag, " ", given, ", and the run would read it as data when ",
+                "it starts again; give a path elsewhere, or a name that begins with a dot")));
+      }
     }
     for (const Output& other : outputs) {
       if (&other == &output) continue;

@@ -16,7 +16,8 @@ std::string WithoutSlashesAtEnd(const std::string& path);
 absl::Status CheckWritable(const std::string& path);
 
 // Checks --save, --export, --log, --tensorboard and --report. No two of them, and none of them and
-// the data, may have the same path, and no other file may be in the way. It makes, renames and
+// the data, may have the same path. None may lie where the run would read it as data, and no other
+// file may be in the way. It makes, renames and
 // removes a file to see whether the run can write there, and leaves nothing behind. `exports`: the
 // run will write --export. Errors begin with the flag and the path.
 absl::Status CheckOutputs(const TrainOptions& options, bool exports);

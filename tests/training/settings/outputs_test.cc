@@ -101,6 +101,43 @@ TEST_F(Outputs, ThatAreTheSamePath_AreRefusedByBothFlags) {
   EXPECT_THAT(Error(options), HasSubstr("it is --text too, and would be written over"));
 }
 
+// The run could not start again: a part of a checkpoint is no text, and a log would be learnt.
+TEST_F(Outputs, InsideTheTextsFolder_AreRefusedUnlessTheyArePassedOver) {
+  TrainOptions options;
+  options.text = {"elsewhere", folder_.path()};
+  options.save = folder_ / "run";
+  EXPECT_THAT(Error(options), StartsWith("--save " + folder_ / "run" + ": it lies in --text " +
+                                         folder_.path() + ", and the run would read it as data"));
+  options.save = folder_ / ".run";
+  EXPECT_EQ(Error(options), "");
+  folder_.Write(".logs/old", "x");
+  options.log = folder_ / ".logs/log";
+  EXPECT_EQ(Error(options), "");
+  options.report = folder_ / "report";
+  EXPECT_THAT(Error(options), HasSubstr("it lies in --text"));
+}
+
+TEST_F(Outputs, NamedFromWithinTheTextsFolder_AreRefused) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_.path());
+  TrainOptions options;
+  options.text = {"."};
+  options.save = "run";
+  const std::string error = Error(options);
+  fs::current_path(before);
+  EXPECT_THAT(error, HasSubstr("it lies in --text ."));
+}
+
+TEST_F(Outputs, InsideTheFolderOfShards_AreRefusedWithTheNameOfOne) {
+  TrainOptions options;
+  options.shards = {folder_.path()};
+  options.save = folder_ / "run";
+  options.report = folder_ / "report.json";
+  EXPECT_EQ(Error(options), "");
+  options.report = folder_ / "report.bin";
+  EXPECT_THAT(Error(options), HasSubstr("it lies in --shards"));
+}
+
 TEST_F(Outputs, InsideTheExport_AreRefused) {
   TrainOptions options;
   options.export_to = folder_ / "out";

@@ -28,6 +28,7 @@
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "client/src/job_scaling.h"
+#include "client/zero/residency/diverged.h"
 #include "geminid/rank_info.h"
 #include "proto/shm/daemon_socket.h"
 #include "tools/trainer/evaluate.h"
@@ -72,7 +73,8 @@ constexpr char kOwnDaemonVariable[] = "GEMINID_OWN_DAEMON";
 // restart: the launcher restarts the ranks, or says that it does not.
 std::string InOwnWords(const std::string& words) {
   std::vector<std::pair<std::string, std::string>> changes;
-  if (IsLaunched()) changes = {{"; start it again and connect a new communicator", ""}};
+  changes = {{"update after the step, where such", "give --update step, where such"}};
+  if (IsLaunched()) changes.emplace_back("; start it again and connect a new communicator", "");
   if (std::getenv(kOwnDaemonVariable) != nullptr) {
     changes.insert(changes.end(),
                    {{"raise host_memory in the daemon's configuration", "give a larger --host-memory"},
@@ -231,6 +233,14 @@ absl::StatusOr<int> EndBeforeTheStart(const Surroundings& around, const absl::St
   return base::kExitSignalBase + signal;
 }
 
+// Of a run whose updates in the backward pass came upon a gradient that is not finite, the code of
+// a run that is to end at such a loss: another start would meet it again.
+absl::StatusOr<int> EndOfTraining(const Surroundings& around, const absl::Status& status) {
+  if (!zero::HasDiverged(status)) return EndBeforeTheStart(around, status);
+  WriteError(status);
+  return base::kExitDiverged;
+}
+
 absl::StatusOr<int> TrainOneRank(const TrainOptions& options, const collectives::RankInfo& info,
                                  const TokenSource& data) {
   Surroundings around;
@@ -238,7 +248,7 @@ absl::StatusOr<int> TrainOneRank(const TrainOptions& options, const collectives:
   around.context.data = &data;
   const absl::StatusOr<TrainEnd> end = options.eval_only ? EvaluateAsRank(options, around.context)
                                                          : TrainAsRank(options, around.context);
-  if (!end.ok()) return EndBeforeTheStart(around, end.status());
+  if (!end.ok()) return EndOfTraining(around, end.status());
   return ExitCodeOf(*end);
 }
 

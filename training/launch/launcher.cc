@@ -192,7 +192,9 @@ class Launcher {
   bool ended_at_once() const { return at_once_; }
 
   StartEnd End() const {
-    StartEnd end = {.failed = !ended_badly_.empty(), .done = IsDone(), .signal = policy_.first()};
+    const bool failed =
+        !ended_badly_.empty() && !(agreed_end_ == base::kExitDiverged && IsAgreed());
+    StartEnd end = {.failed = failed, .done = IsDone(), .signal = policy_.first()};
     if (end.failed) {
       end.may_pass = IsPassing(Culprit());
       end.failed_at = failed_at_;
@@ -216,10 +218,8 @@ class Launcher {
 
   int Judge() {
     if (at_once_) return base::kExitSignalBase + policy_.first();
-    if (ended_badly_.empty()) return agreed_end_;
+    if (ended_badly_.empty() || IsAgreed()) return agreed_end_;
     const RankState& culprit = Culprit();
-    // Those that the signal killed are missed by the others.
-    if (agreed_end_ != base::kExitOk && Guilt(culprit) >= kMissingGuilt) return agreed_end_;
     if (start_.restarts.comes_back() && IsDone()) {
       options_.write_stderr(
           absl::StrCat(kProgramName, ": ", DescribeCulprit(), " after the run was done\n"));
@@ -241,6 +241,11 @@ class Launcher {
   const RankState& Culprit() const {
     return **std::min_element(ended_badly_.begin(), ended_badly_.end(),
                               [](const auto* a, const auto* b) { return Guilt(*a) < Guilt(*b); });
+  }
+
+  // Ranks that failed did so only as others, which had come to the run's end, were missed.
+  bool IsAgreed() const {
+    return agreed_end_ != base::kExitOk && Guilt(Culprit()) >= kMissingGuilt;
   }
 
   std::string DescribeCulprit() const {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/zero/residency/diverged.h"
 #include "client/zero/residency/mover.h"
 
 namespace geminid::zero {
@@ -37,11 +38,11 @@ absl::Status Mover::StartUpdate(const Task& task) {
 absl::Status Mover::CheckFinite(uint32_t chunk) const {
   std::lock_guard lock(mutex_);
   if (gradients_.IsFinite(Shape(chunk))) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
+  return MarkDiverged(absl::DataLossError(absl::StrCat(
       "a gradient is not finite, of ", context_.names(LayoutChunk(chunk)),
       ": training diverges. Parameters whose gradients came before are updated already, in the "
       "backward pass, so this step cannot be given up; go on from the last checkpoint, with a "
-      "lower learning rate, or update after the step, where such a step changes nothing"));
+      "lower learning rate, or update after the step, where such a step changes nothing")));
 }
 
 void Mover::StartLandings() {

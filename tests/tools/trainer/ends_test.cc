@@ -212,6 +212,22 @@ TEST_F(Ends, WhenTheLossIsNotFinite_StopOnNanEndsAllRanksWithACodeOfItsOwn) {
   }
 }
 
+// Such a step can be neither completed nor given up, and another start would meet it again.
+TEST_F(Ends, WhenAGradientIsNotFiniteInTheBackwardPass_HaveTheSameCodeAndStartNothing) {
+  for (const std::vector<std::string>& ranks : std::vector<std::vector<std::string>>{
+           {"--ranks", "1", "--stop-on-nan"}, {"--ranks", "2", "--restarts", "2"}}) {
+    std::vector<std::string> words =
+        Arguments({"--lr", "1000", "--warmup-steps", "1", "--optimizer", "sgd", "--momentum",
+                   "0.99", "--clip-norm", "0"});
+    words.insert(words.end(), ranks.begin(), ranks.end());
+    const CommandResult result = RunTrainer(words);
+    EXPECT_EQ(result.code, 11) << result.err;
+    EXPECT_THAT(result.err, HasSubstr("a gradient is not finite"));
+    EXPECT_THAT(result.err, HasSubstr("give --update step, where such a step changes nothing"));
+    EXPECT_THAT(result.err, testing::Not(HasSubstr("started again")));
+  }
+}
+
 TEST_F(Ends, WithAFrozenDaemon_CountsTheWaitAsTheDaemons) {
   const absl::Time started = absl::Now();
   TrainerProcess trainer(Arguments({"--host-memory", "1GiB"}), kWide);

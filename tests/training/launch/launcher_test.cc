@@ -287,6 +287,17 @@ TEST(Launcher, WithRestarts_DoesNotRepeatWhatWouldHappenAgain) {
   }
 }
 
+// Only the rank whose shard has the gradient knows of it.
+TEST(Launcher, WithRestarts_OfARankThatDivergesAndStopsTheOthers_ReturnsItsCode) {
+  const Outcome outcome =
+      LaunchScript(2,
+                   absl::StrCat("[ $RANK = 0 ] && exit ", int{base::kExitDiverged}, "; exit ",
+                                int{base::kExitAborted}),
+                   /*restarts=*/2, /*settle_time=*/kAmple);
+  EXPECT_EQ(outcome.code, base::kExitDiverged) << outcome.text;
+  EXPECT_THAT(outcome.text, Not(HasSubstr("started again")));
+}
+
 TEST(Launcher, WithRestarts_OfARankKilledWhenTheRunWasDone_ReturnsZero) {
   const base::TemporaryFolder folder;
   const std::string file = folder / "pid";

@@ -8,6 +8,7 @@
 
 #include "client/src/session_internal.h"
 #include "client/zero/basics/layout.h"
+#include "client/zero/residency/diverged.h"
 #include "collectives/local/local_communicator.h"
 #include "geminid/session.h"
 #include "proto/shm/commit_layout.h"
@@ -284,6 +285,7 @@ TEST_F(BackwardUpdateCallsTest, NotFiniteGradient_IsWhatEveryLaterCallReturns) {
   ASSERT_TRUE(Backward(kB, std::numeric_limits<float>::quiet_NaN()).ok());
   const absl::Status status = engine_->Step({.learning_rate = kRate}).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+  EXPECT_TRUE(HasDiverged(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("'b'"));
   EXPECT_EQ(engine_->BeginMicroBatch(), status);
   EXPECT_EQ(engine_->ReadParameter(kA).status(), status);

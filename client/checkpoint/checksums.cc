@@ -100,4 +100,16 @@ absl::StatusOr<ReadPieces> ReadChecksums(const std::string& path) {
   return read;
 }
 
+absl::StatusOr<ReadPieces> ReadAllChecksums(const std::string& folder, uint64_t ranks) {
+  ReadPieces all;
+  for (uint64_t writer = 0; writer < ranks; ++writer) {
+    const std::string name = ChecksumsName(static_cast<int>(writer), static_cast<int>(ranks));
+    GEMINID_ASSIGN_OR_RETURN(ReadPieces read, ReadChecksums(absl::StrCat(folder, "/", name)));
+    // Only the first rank wrote the small files, so it names more files.
+    if (read.files.size() > all.files.size()) all.files = std::move(read.files);
+    all.pieces.insert(all.pieces.end(), read.pieces.begin(), read.pieces.end());
+  }
+  return all;
+}
+
 }  // namespace geminid::checkpoint

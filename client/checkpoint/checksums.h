@@ -45,6 +45,8 @@ struct ReadPieces {
   std::vector<Piece> pieces;
 };
 absl::StatusOr<ReadPieces> ReadChecksums(const std::string& path);
+// Of all writers of a checkpoint, which were `ranks`.
+absl::StatusOr<ReadPieces> ReadAllChecksums(const std::string& folder, uint64_t ranks);
 
 }  // namespace geminid::checkpoint
 

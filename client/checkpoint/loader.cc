@@ -155,15 +155,7 @@ ReadPieces OfValues(const ReadPieces& all) {
 
 absl::StatusOr<CheckedFiles> OpenChecked(const std::string& folder, const RunRecord& record,
                                          Extent extent) {
-  ReadPieces all;
-  for (uint64_t writer = 0; writer < record.ranks; ++writer) {
-    const std::string name =
-        ChecksumsName(static_cast<int>(writer), static_cast<int>(record.ranks));
-    GEMINID_ASSIGN_OR_RETURN(ReadPieces read, ReadChecksums(absl::StrCat(folder, "/", name)));
-    // Only the first rank wrote the small files, so it names more files.
-    if (read.files.size() > all.files.size()) all.files = std::move(read.files);
-    all.pieces.insert(all.pieces.end(), read.pieces.begin(), read.pieces.end());
-  }
+  GEMINID_ASSIGN_OR_RETURN(ReadPieces all, ReadAllChecksums(folder, record.ranks));
   return CheckedFiles::Open(folder, extent == Extent::kAll ? std::move(all) : OfValues(all));
 }
 

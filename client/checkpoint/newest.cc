@@ -5,12 +5,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
+#include "client/checkpoint/checked_files.h"
+#include "client/checkpoint/checksums.h"
 #include "client/checkpoint/contents.h"
 #include "client/checkpoint/folder.h"
 #include "client/checkpoint/run_record.h"
@@ -21,6 +26,20 @@ namespace {
 constexpr size_t kRecordBytesMax = size_t{1} << 20;
 
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+bool HasRecord(const std::string& checkpoint) {
+  return Exists(absl::StrCat(checkpoint, "/", kRecordName));
+}
+
+bool IsWhole(const std::string& checkpoint) {
+  const absl::StatusOr<std::string> text =
+      base::ReadFile(absl::StrCat(checkpoint, "/", kRecordName), kRecordBytesMax);
+  if (!text.ok()) return false;
+  const absl::StatusOr<RunRecord> record = ReadRecord(*text);
+  if (!record.ok()) return false;
+  absl::StatusOr<ReadPieces> written = ReadAllChecksums(checkpoint, record->ranks);
+  return written.ok() && CheckedFiles::Open(checkpoint, *std::move(written)).ok();
+}
 
 }  // namespace
 
@@ -33,18 +52,40 @@ bool IsHealthy(const std::string& checkpoint) {
 }
 
 absl::StatusOr<ChosenCheckpoint> ChooseNewest(const std::string& folder) {
-  if (Exists(absl::StrCat(folder, "/", kRecordName))) return ChosenCheckpoint{folder, ""};
-  GEMINID_ASSIGN_OR_RETURN(const std::vector<std::string> names, FinishedIn(folder));
+  if (HasRecord(folder)) return ChosenCheckpoint{folder, "", ""};
+  GEMINID_ASSIGN_OR_RETURN(std::vector<std::string> names, FinishedIn(folder));
   if (names.empty()) {
     return absl::NotFoundError(absl::StrCat("'", folder, "' holds no checkpoint: it has neither ",
                                             kRecordName, " nor folders called ", NameOfStep(0)));
   }
   const auto path_of = [&](const std::string& name) { return absl::StrCat(folder, "/", name); };
+  const auto has_record = [&](const std::string& name) { return HasRecord(path_of(name)); };
+  std::string without_record;
+  if (std::ranges::any_of(names, has_record)) {
+    if (!has_record(names.back())) without_record = path_of(names.back());
+    std::erase_if(names, [&](const std::string& name) { return !has_record(name); });
+  }
   const auto healthy = std::find_if(names.rbegin(), names.rend(),
                                     [&](const auto& name) { return IsHealthy(path_of(name)); });
   const std::string newest = path_of(names.back());
-  if (healthy == names.rend() || healthy == names.rbegin()) return ChosenCheckpoint{newest, ""};
-  return ChosenCheckpoint{path_of(*healthy), newest};
+  if (healthy == names.rend() || healthy == names.rbegin()) {
+    return ChosenCheckpoint{newest, "", without_record};
+  }
+  return ChosenCheckpoint{path_of(*healthy), newest, without_record};
+}
+
+std::string WholeOneBefore(const std::string& checkpoint) {
+  const std::filesystem::path path(checkpoint);
+  const std::string folder = path.parent_path().string();
+  const absl::StatusOr<std::vector<std::string>> names = FinishedIn(folder);
+  if (!names.ok()) return "";
+  const auto at = std::ranges::find(*names, path.filename().string());
+  if (at == names->end()) return "";
+  for (auto before = std::make_reverse_iterator(at); before != names->rend(); ++before) {
+    std::string older = absl::StrCat(folder, "/", *before);
+    if (IsHealthy(older) && IsWhole(older)) return older;
+  }
+  return "";
 }
 
 absl::StatusOr<std::string> FolderOfValues(const std::string& folder) {

@@ -140,8 +140,10 @@ absl::StatusOr<Checkpoints::Beginning> Checkpoints::Resume(const GoesOn& goes_on
   std::vector<std::string> taken = resumed.taken;
   GEMINID_RETURN_IF_ERROR(CheckLateTerms(&taken));
   GEMINID_ASSIGN_OR_RETURN(const zero::Progress fresh, state_->GetProgress());
-  GEMINID_ASSIGN_OR_RETURN(checkpoint::Loaded loaded, checkpoint::Load(resumed.checkpoint, state_,
-                                                                       communicator_, parameters_));
+  absl::StatusOr<checkpoint::Loaded> found =
+      checkpoint::Load(resumed.checkpoint, state_, communicator_, parameters_);
+  if (!found.ok()) return WithOlderOne(resumed.checkpoint, found.status());
+  checkpoint::Loaded& loaded = *found;
   if (!goes_on(loaded.progress.step, loaded.run)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", loaded.folder,
@@ -164,6 +166,11 @@ std::string Checkpoints::NotesOfResuming(std::vector<std::string> notes) const {
     notes.insert(notes.begin(), absl::StrCat("'", resumed.passed_over,
                                              "' is passed over, it was saved after a loss or norm "
                                              "that was not finite"));
+  }
+  if (!resumed.without_record.empty()) {
+    notes.insert(notes.begin(),
+                 absl::StrCat("'", resumed.without_record, "' is passed over, it has no ",
+                              checkpoint::kRecordName));
   }
   if (!options_.load.empty()) {
     notes.push_back(absl::StrCat("--load ", options_.load, " is not read"));

@@ -21,6 +21,7 @@ struct RunDescription {
 struct ResumedRun {
   std::string checkpoint;   // its folder
   std::string passed_over;  // a newer one that was skipped, saved after a divergence; empty: none
+  std::string without_record;  // a newer folder that was skipped; empty: none
   uint64_t step = 0;
   RunDescription run;
   std::vector<std::string> taken;  // messages about settings that differ and are accepted

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "client/checkpoint/checksums.h"
 #include "client/checkpoint/folder.h"
 #include "client/checkpoint/run_record.h"
 #include "tests/base/temporary_folder.h"
@@ -58,6 +60,38 @@ TEST_F(Newest_Checkpoint, WhoseRecordCannotBeRead_IsNotPassedOver) {
   Save(10, true);
   folder_.Write(absl::StrCat(NameOfStep(20), "/", kRecordName), "{");
   EXPECT_EQ(Choose().path, PathOf(20));
+}
+
+TEST_F(Newest_Checkpoint, BesideFoldersWithoutARecord_IsTheLastThatHasOne) {
+  folder_.Write(absl::StrCat(NameOfStep(5), "/other"), "");
+  EXPECT_EQ(Choose().path, PathOf(5)) << "loading says what is missing";
+  Save(10, true);
+  folder_.Write(absl::StrCat(NameOfStep(20), "/other"), "");
+  EXPECT_EQ(Choose().path, PathOf(10));
+  EXPECT_EQ(Choose().without_record, PathOf(20));
+  Save(30, false);
+  EXPECT_EQ(Choose().path, PathOf(10)) << "not the folder between them";
+  EXPECT_EQ(Choose().passed_over, PathOf(30));
+  EXPECT_EQ(Choose().without_record, "");
+}
+
+TEST_F(Newest_Checkpoint, BeforeOneThatIsDamaged_IsTheLastWholeOne) {
+  const auto finish = [&](uint64_t step) {
+    Save(step, true);
+    const std::string record = absl::StrCat(PathOf(step), "/", kRecordName);
+    const Piece piece = {.offset = 0, .bytes = std::filesystem::file_size(record), .file = 0};
+    EXPECT_TRUE(
+        WriteChecksums(absl::StrCat(PathOf(step), "/", ChecksumsName(0, 1)), {kRecordName}, {piece})
+            .ok());
+  };
+  finish(10);
+  finish(20);
+  EXPECT_EQ(WholeOneBefore(PathOf(30)), "") << "which is not there";
+  Save(30, true);
+  EXPECT_EQ(WholeOneBefore(PathOf(30)), PathOf(20));
+  std::filesystem::resize_file(absl::StrCat(PathOf(20), "/", kRecordName), 5);
+  EXPECT_EQ(WholeOneBefore(PathOf(30)), PathOf(10));
+  EXPECT_EQ(WholeOneBefore(PathOf(10)), "");
 }
 
 TEST_F(Newest_Checkpoint, OfACheckpointItself_IsThatOne) {

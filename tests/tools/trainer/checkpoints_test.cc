@@ -355,6 +355,31 @@ TEST_F(FoldersOfRuns, WithAnAlteredByteOrAdapter_AreRefusedByAllWhoRead) {
   EXPECT_THAT(RunOne({"--save", run_, "--resume", "--steps", "2"}).err, HasSubstr("were altered"));
 }
 
+TEST_F(FoldersOfRuns, WithADamagedNewestCheckpoint_NameTheOlderOneToGoOnFrom) {
+  ASSERT_EQ(
+      RunOne({"--model", "gpt2-tiny", "--steps", "4", "--save", run_, "--save-every", "2"}).code,
+      0);
+  const std::string newest = run_ + "/step-000000004";
+  const std::string advice =
+      "; remove '" + newest + "' to go on from '" + run_ + "/step-000000002'";
+  const auto resume = [&] { return RunOne({"--save", run_, "--resume", "--steps", "5"}); };
+  fs::resize_file(newest + "/optimizer.safetensors", 1000);
+  const CommandResult truncated = resume();
+  EXPECT_EQ(truncated.code, 1) << truncated.err;
+  EXPECT_THAT(truncated.err, HasSubstr(advice));
+  fs::remove(newest + "/optimizer.safetensors");
+  EXPECT_THAT(resume().err, HasSubstr(advice));
+  fs::remove(newest + "/config.json");
+  EXPECT_THAT(resume().err, HasSubstr(advice));
+  std::ofstream(newest + "/run.json") << "{";
+  EXPECT_THAT(resume().err, HasSubstr(advice));
+  fs::remove(newest + "/state.json");
+  const CommandResult resumed = resume();
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(Report()["first_step"], 2);
+  EXPECT_THAT(resumed.err, HasSubstr("'" + newest + "' is passed over, it has no state.json"));
+}
+
 TEST_F(CheckpointsOfRuns, ResumedByOtherRanks_SayBothMeshesInOneLine) {
   ASSERT_EQ(Run({"--save", run_, "--save-every", "4", "--schedule", "constant"}).code, 0);
   fs::remove_all(run_ + "/step-000000008");

@@ -193,8 +193,12 @@ absl::StatusOr<TrainOptions> ReadTraining(Flags flags, const Given& given,
   if (flags.eval_only) GEMINID_RETURN_IF_ERROR(CheckRanksAreFixed(options));
   GEMINID_RETURN_IF_ERROR(ParseOutput(flags, &options));
   const bool loads = !options.resumed && !flags.load.empty();
-  GEMINID_ASSIGN_OR_RETURN(
-      options.model, ParseModel(flags, options.resumed ? options.resumed->checkpoint : flags.load));
+  absl::StatusOr<ModelConfig> model =
+      ParseModel(flags, options.resumed ? options.resumed->checkpoint : flags.load);
+  if (!model.ok() && options.resumed) {
+    return WithOlderOne(options.resumed->checkpoint, model.status());
+  }
+  GEMINID_ASSIGN_OR_RETURN(options.model, std::move(model));
   GEMINID_RETURN_IF_ERROR(CheckMaskToken(options.model));
   if (loads) {
     GEMINID_RETURN_IF_ERROR(

@@ -118,7 +118,10 @@ absl::StatusOr<std::optional<ResumedRun>> FindResumed(const std::string& save) {
   ResumedRun resumed;
   resumed.checkpoint = chosen->path;
   resumed.passed_over = chosen->passed_over;
-  GEMINID_ASSIGN_OR_RETURN(resumed.run, ReadRunOf(chosen->path));
+  resumed.without_record = chosen->without_record;
+  absl::StatusOr<RunDescription> run = ReadRunOf(chosen->path);
+  if (!run.ok()) return WithOlderOne(chosen->path, run.status());
+  resumed.run = *std::move(run);
   // If a checkpoint's record cannot be read, loading the checkpoint reports why.
   const absl::StatusOr<std::string> text =
       base::ReadFile(absl::StrCat(chosen->path, "/", checkpoint::kRecordName), kBytesMax);
@@ -126,6 +129,14 @@ absl::StatusOr<std::optional<ResumedRun>> FindResumed(const std::string& save) {
       text.ok() ? checkpoint::ReadRecord(*text) : text.status();
   if (record.ok()) resumed.step = record->step;
   return resumed;
+}
+
+absl::Status WithOlderOne(const std::string& checkpoint, const absl::Status& why) {
+  if (!absl::IsDataLoss(why) && !absl::IsNotFound(why)) return why;
+  const std::string older = checkpoint::WholeOneBefore(checkpoint);
+  if (older.empty()) return why;
+  return absl::Status(why.code(), absl::StrCat(std::string(why.message()), "; remove '", checkpoint,
+                                               "' to go on from '", older, "'"));
 }
 
 absl::Status CheckTerms(const std::string& checkpoint, const RunTerms& was, const RunTerms& is,

@@ -27,6 +27,9 @@ absl::StatusOr<RunDescription> ReadRunOf(const std::string& checkpoint);
 // The checkpoint that a run with --resume continues; empty if there is none in `save`.
 absl::StatusOr<std::optional<ResumedRun>> FindResumed(const std::string& save);
 
+// Adds the older checkpoint with which --resume continues to `why`, the error of this one.
+absl::Status WithOlderOne(const std::string& checkpoint, const absl::Status& why);
+
 // INVALID_ARGUMENT names each term that must be the same and is not, with both values. Appends a
 // line for each other term that differs to `taken`.
 absl::Status CheckTerms(const std::string& checkpoint, const RunTerms& was, const RunTerms& is,

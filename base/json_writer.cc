@@ -8,13 +8,18 @@
 namespace geminid::base {
 namespace {
 
+constexpr char kReplacementText[] = "\xef\xbf\xbd";  // kReplacementCharacter in UTF-8
+
 std::string Quote(const std::string& text) {
   std::string quoted = "\"";
   for (size_t at = 0; at < text.size();) {
     const Character next = CharacterAt(text, at);
-    // People read it too. Bytes that are not UTF-8 stay, since a file may have such a name.
+    // People read it too. JSON has no bytes that are not UTF-8, though a file's name may: with one
+    // of them no program would read the rest. The character in their place is printable itself.
     if (!next.is_printable && next.code != kReplacementCharacter) {
       AppendEscape(next.code, &quoted);
+    } else if (!next.is_printable) {
+      quoted += kReplacementText;
     } else {
       if (text[at] == '"' || text[at] == '\\') quoted += '\\';
       quoted.append(text, at, next.bytes);

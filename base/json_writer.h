@@ -1,4 +1,4 @@
-// Writes indented JSON in the order of the calls.
+// Writes indented JSON in the order of the calls. Bytes that are not UTF-8 become U+FFFD.
 #ifndef GEMINID_BASE_JSON_WRITER_H_
 #define GEMINID_BASE_JSON_WRITER_H_
 

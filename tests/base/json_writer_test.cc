@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "base/json.h"
+
 namespace geminid::base {
 namespace {
 
@@ -19,6 +21,17 @@ TEST(JsonWriter, OfTextThatRewritesATerminal_Escapes) {
   JsonWriter json;
   json.Value("a\x1b\x7f\xc2\x9b\xe2\x80\xae größe");
   EXPECT_EQ(json.text(), "\"a\\u001b\\u007f\\u009b\\u202e größe\"");
+}
+
+// As a file's name may be.
+TEST(JsonWriter, OfBytesThatAreNotUtf8_WritesTheReplacementCharacterForEach) {
+  JsonWriter json;
+  json.BeginObject().Key("\xff").Value("na\xefve \xe2\x82 \xef\xbf\xbd").EndObject();
+  EXPECT_EQ(json.text(),
+            "{\n  \"\xef\xbf\xbd\": \"na\xef\xbf\xbdve \xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\"\n}");
+  JsonValue read;
+  JsonError error;
+  EXPECT_TRUE(ParseJson(json.text(), &read, &error)) << error.problem;
 }
 
 TEST(JsonWriter, OfTextThatNeedsIt_Escapes) {

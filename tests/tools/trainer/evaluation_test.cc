@@ -154,6 +154,23 @@ TEST_F(EvaluationOfAModel, WithoutAShareHeldOut_IsOfAllData) {
   EXPECT_EQ(whole["validation_loss_hex"], Evaluated({})["validation_loss_hex"]);
 }
 
+TEST_F(EvaluationOfAModel, OnDataThatTheRunHasTrainedOn_SaysSo) {
+  Trained({"--model", "gpt2-tiny"});
+  const auto notes = [&](const std::string& text, const Words& more) {
+    return Run(Words{"--eval-only", "--load", save_, "--text", text, "--validation-batches", "1",
+                     "--batch", "1", "--threads", "1", "--report", report_} +
+               more)["notes"]
+        .dump();
+  };
+  const std::string words = "has trained on: it held out 0.25 of it; give --validation 0.25";
+  EXPECT_THAT(notes(text_, {"--validation", "0.5"}), HasSubstr(words));
+  EXPECT_THAT(notes(text_, {}), HasSubstr(words));
+  for (const char* no_more : {"0.25", "0.125"}) {
+    EXPECT_EQ(notes(text_, {"--validation", no_more}), "[]");
+  }
+  EXPECT_EQ(notes(folder_.Write("other", SomeText(2999)), {"--validation", "0.5"}), "[]");
+}
+
 TEST_F(EvaluationOfAModel, ByACommand_SaysTheLossAndWhatItDidNotUse) {
   Trained({"--model", "gpt2-tiny"});
   const Words command = OnText({"--eval-only", "--load", save_, "--lr", "3e-3", "--ranks", "2"});

@@ -50,8 +50,9 @@ std::optional<std::string> LacksUnit(const std::string& text) {
   if (!absl::SimpleAtoi(text, &bytes) || bytes == 0 || bytes >= kLeastWithoutUnit) {
     return std::nullopt;
   }
-  return absl::StrCat("that is ", bytes, " bytes; write the unit, as in ", bytes, "MiB or ", bytes,
-                      "GiB, or ", bytes, "B if bytes are meant");
+  return absl::StrCat("that is ", bytes, bytes == 1 ? " byte" : " bytes",
+                      "; write the unit, as in ", bytes, "MiB or ", bytes, "GiB, or ", bytes,
+                      "B if bytes are meant");
 }
 
 absl::StatusOr<uint64_t> ParseCount(const std::string& flag, const std::string& text, uint64_t min,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -34,7 +35,10 @@ class Finder {
                      "and give ", words_.flag, " that"));
   }
 
-  DataPaths Take() { return std::move(found_); }
+  DataPaths Take() {
+    std::ranges::move(special_, std::back_inserter(found_.left_out));
+    return std::move(found_);
+  }
 
  private:
   absl::Status PathError(const std::string& path, int error) const {
@@ -110,8 +114,10 @@ class Finder {
       return fs::is_symlink(path, ignored) ? LinkError(path, error) : PathError(path, error);
     }
     if (S_ISDIR(about.st_mode)) return AddDirectory(path, about);
-    if (!S_ISREG(about.st_mode) || !path.ends_with(suffix_)) return absl::OkStatus();
-    return AddFile(path, about);
+    if (!path.ends_with(suffix_)) return absl::OkStatus();
+    if (S_ISREG(about.st_mode)) return AddFile(path, about);
+    special_.push_back(absl::StrCat("'", path, "' is neither a file nor a directory"));
+    return absl::OkStatus();
   }
 
   const DataWords& words_;
@@ -119,6 +125,7 @@ class Finder {
   std::map<Identity, std::string> names_;                 // of what was read
   std::vector<std::pair<Identity, std::string>> open_;  // the directory being read, and those above
   DataPaths found_;
+  std::vector<std::string> special_;  // left out too, but a folder of nothing else is an error
 };
 
 }  // namespace

@@ -261,7 +261,10 @@ absl::Status TokenShards::CheckLongEnough(const Shard& shard) const {
   struct stat file = {};
   const bool same = ::fstat(shard.fd.get(), &file) == 0 &&
                     static_cast<uint64_t>(file.st_size) >= shard.mapping.bytes();
-  return same ? absl::OkStatus() : Bad(shard.path, "became shorter while it was in use");
+  return same ? absl::OkStatus()
+              : Bad(shard.path,
+                    "became shorter while it was in use; put back what it was, and go on from "
+                    "the run's last checkpoint with --resume");
 }
 
 absl::Status TokenShards::BadToken(const Shard& shard, uint64_t number, uint32_t token) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -48,7 +49,8 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
                                                      const std::string& text) {
   std::vector<HostSlots> hosts;
   int number = 0;
-  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  const std::string_view no_mark = absl::StripPrefix(text, "\xef\xbb\xbf");  // of some editors
+  const std::vector<std::string> lines = absl::StrSplit(no_mark, '\n');
   for (const std::string& line : lines) {
     const std::string where = absl::StrCat("--hosts: ", path, ":", ++number, ": ");
     const std::string words_only = line.substr(0, line.find('#'));

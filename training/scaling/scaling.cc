@@ -393,7 +393,8 @@ bool Scaling::Stay(const absl::Status& why) {
     context_.handover->NoteTold();
     FreeCharge();
   }
-  warn_(absl::StrCat("geminid-train: stays at ", context_.info.world_size, " ranks",
+  const int ranks = context_.info.world_size;
+  warn_(absl::StrCat("geminid-train: stays at ", ranks, ranks == 1 ? " rank" : " ranks",
                      asked_.host.empty() ? "" : ", where it is", ": ", std::string(why.message())));
   Refuse(why);
   return false;

@@ -130,6 +130,11 @@ absl::StatusOr<std::string> ExistingFolder(const std::string& path) {
           "no folder can be there: ", std::error_code(errno, std::generic_category()).message()));
     }
     if (errno != ENOENT && errno != ENOTDIR) return SystemError(errno, "look at", at.string());
+    std::error_code error;
+    if (!fs::is_symlink(at, error)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", at.string(), "' is a link to '", fs::read_symlink(at, error).string(),
+                     "', which does not exist; make that folder, or remove the link"));
   }
 }
 

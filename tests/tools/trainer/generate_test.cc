@@ -192,6 +192,8 @@ TEST_F(Generated, WithoutWhatIsNeeded_SaysSo) {
   const CommandResult token = Generate(folder, {"--prompt-tokens", "3,256"});
   EXPECT_EQ(token.code, 2);
   EXPECT_THAT(token.err, HasSubstr("--prompt-tokens"));
+  EXPECT_EQ(Generate(folder, {"--prompt-tokens", "3, 25", "--tokens", "1"}).code, 0);
+  EXPECT_EQ(Generate(folder, {"--prompt-tokens", ", "}).code, 2);
   EXPECT_EQ(Generate(folder, {"--prompt", "x", "--device-memory", "64KiB"}).code, 7);
 }
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -78,6 +79,17 @@ TEST_F(DataFiles, WithALinkThatLeadsNowhere_AreAnErrorThatNamesIt) {
   Link("gone", "d/b.txt");
   EXPECT_THAT(Refusal(folder_ / "d"), HasSubstr("has the link '" + (folder_ / "d/b.txt") +
                                                 "' to 'gone', which does not exist"));
+}
+
+TEST_F(DataFiles, BesideAPipe_AreReadAndThePipeIsSaid) {
+  folder_.Write("d/a.txt", "x");
+  ASSERT_EQ(mkfifo((folder_ / "d/pipe").c_str(), 0600), 0);
+  const DataPaths found = Find({folder_ / "d"});
+  EXPECT_THAT(found.files, ElementsAre(folder_ / "d/a.txt"));
+  EXPECT_THAT(found.left_out,
+              ElementsAre("'" + (folder_ / "d/pipe") + "' is neither a file nor a directory"));
+  fs::remove(folder_ / "d/a.txt");
+  EXPECT_THAT(Refusal(folder_ / "d"), HasSubstr("holds no files"));
 }
 
 TEST_F(DataFiles, OfSeveralPaths_AreThoseOfEachInTurn) {

@@ -27,6 +27,12 @@ TEST(ParseHostFile, OfWhatMpirunTakes_HasHostsAndSlotsInOrder) {
   EXPECT_EQ(SlotsOf(*hosts), 7);
 }
 
+TEST(ParseHostFile, WithAByteOrderMark_HasTheNameBehindIt) {
+  const auto hosts = ParseHostFile("hosts", "\xef\xbb\xbfnode-a slots=2\n");
+  ASSERT_TRUE(hosts.ok()) << hosts.status();
+  EXPECT_EQ(hosts->front().name, "node-a");
+}
+
 TEST(ParseHostFile, OfOtherWords_NamesTheLine) {
   EXPECT_THAT(ErrorOf("a slots=2\nb max_slots=3\n"),
               HasSubstr("hosts:2: 'max_slots=3' is not understood; a line is HOST slots=N"));

@@ -88,6 +88,15 @@ TEST_F(Outputs, WhereNothingCanBeMade_AreRefused) {
   EXPECT_THAT(Error(options), HasSubstr("no folder can be there"));
 }
 
+TEST_F(Outputs, BehindALinkThatLeadsNowhere_NameIt) {
+  fs::create_symlink("gone", folder_ / "link");
+  TrainOptions options;
+  for (const char* const path : {"link", "link/run"}) {
+    options.save = folder_ / path;
+    EXPECT_THAT(Error(options), HasSubstr("'" + folder_ / "link" + "' is a link to 'gone', which"));
+  }
+}
+
 TEST_F(Outputs, ThatAreTheSamePath_AreRefusedByBothFlags) {
   fs::create_directory(folder_ / "real");
   fs::create_directory_symlink(folder_ / "real", folder_ / "link");

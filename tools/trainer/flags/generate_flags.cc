@@ -54,8 +54,13 @@ absl::StatusOr<std::vector<int32_t>> ParsePrompt(const Flags& flags, uint64_t vo
     for (const char byte : flags.prompt) tokens.push_back(static_cast<uint8_t>(byte));
     return tokens;
   }
-  for (const std::string& piece :
-       std::vector<std::string>(absl::StrSplit(flags.prompt_tokens, absl::ByAnyChar(", ")))) {
+  const std::vector<std::string> pieces =
+      absl::StrSplit(flags.prompt_tokens, absl::ByAnyChar(", "), absl::SkipEmpty());
+  if (pieces.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(base::WithValue("--prompt-tokens", flags.prompt_tokens), "it has no number"));
+  }
+  for (const std::string& piece : pieces) {
     GEMINID_ASSIGN_OR_RETURN(const uint64_t token,
                              base::ParseCount("--prompt-tokens", piece, 0, vocabulary - 1));
     tokens.push_back(static_cast<int32_t>(token));

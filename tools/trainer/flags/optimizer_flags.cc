@@ -195,6 +195,26 @@ absl::Status Take(const FlagSpec& spec, const std::string& text, const Target& t
   return absl::OkStatus();
 }
 
+// Names the flag without whose value the others are in their ranges. `usual`: the defaults.
+absl::Status CheckRanges(const Flags& flags, zero::Optimizer optimizer, zero::Optimizer usual) {
+  const absl::Status all = zero::CheckOptimizer(optimizer);
+  const Fields fields = FieldsOf(optimizer), defaults = FieldsOf(usual);
+  for (size_t i = 0; !all.ok() && i < fields.size(); ++i) {
+    double* const* const value = std::get_if<double*>(&fields[i].second);
+    if (value == nullptr) continue;
+    const double given = std::exchange(**value, *std::get<double*>(defaults[i].second));
+    const bool is_it = zero::CheckOptimizer(optimizer).ok();
+    const double without = std::exchange(**value, given);
+    const auto spec = std::ranges::find(kOptimizerFlags, fields[i].first, &FlagSpec::value);
+    if (!is_it || spec == std::end(kOptimizerFlags)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(base::WithValue(spec->name, flags.*spec->value), "it is out of its range; ",
+                     "betas, momentum and decays are below 1, and an epsilon is above 0 where it ",
+                     "keeps 0 / 0 out. The usual value is ", without));
+  }
+  return all;
+}
+
 }  // namespace
 
 std::span<const FlagSpec> OptimizerFlags() { return kOptimizerFlags; }
@@ -231,6 +251,7 @@ std::vector<OptimizerValue> OptimizerValues(zero::Optimizer optimizer) {
 
 absl::StatusOr<zero::Optimizer> ParseOptimizer(const Flags& flags) {
   GEMINID_ASSIGN_OR_RETURN(zero::Optimizer optimizer, FindOptimizer(flags.optimizer));
+  const zero::Optimizer usual = optimizer;
   for (const FlagSpec& spec : kOptimizerFlags) {
     GEMINID_RETURN_IF_ERROR(RefuseForeignFlag(flags, spec, optimizer));
     for (const auto& [field, target] : FieldsOf(optimizer)) {
@@ -239,7 +260,7 @@ absl::StatusOr<zero::Optimizer> ParseOptimizer(const Flags& flags) {
       GEMINID_RETURN_IF_ERROR(Take(spec, text, target));
     }
   }
-  GEMINID_RETURN_IF_ERROR(zero::CheckOptimizer(optimizer));
+  GEMINID_RETURN_IF_ERROR(CheckRanges(flags, optimizer, usual));
   return optimizer;
 }
 

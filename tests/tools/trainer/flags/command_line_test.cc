@@ -405,6 +405,8 @@ TEST(ParseCommandLine, WithWhatCannotBe_NamesTheFlagAndWhatWouldBeRight) {
            {{"--state-disk", "/a", "--state-disk-endurance", "0GB"}, "give a size"},
            {{"--activations", "yes"},
             "--activations yes: it must be one of: auto, keep, offload, recompute"},
+           {{"--epsilon", "0"}, "--epsilon 0: it is out of its range"},
+           {{"--beta1", "0.5", "--beta2", "1"}, "--beta2 1: it is out of its range"},
            {{"--loss-scale", "big"}, "--loss-scale big: "},
            {{"--loss-scale", "0"}, "--loss-scale 0: "},
            {{"--timeout", "0"}, "--timeout 0: "},

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "geminid/v1/admin.grpc.pb.h"
 #include "geminid/v1/job.grpc.pb.h"
@@ -33,6 +35,11 @@ absl::Status FromGrpc(const grpc::Status& status, const char* doing) {
   if (status.ok()) return absl::OkStatus();
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                       absl::StrCat(doing, ": ", status.error_message()));
+}
+
+// Words of other programs may have any bytes, and gRPC rejects texts that are not UTF-8.
+std::string OneLine(const std::string& words) {
+  return base::Printable(absl::StrReplaceAll(words, {{"\n", "; "}}));
 }
 
 // A daemon that ends in good order cancels its calls with CANCELLED.
@@ -77,11 +84,12 @@ absl::StatusOr<JobScaling::Asked> JobScaling::Make(const Offer& offer) {
   request.set_session(offer.session);
   request.set_job(offer.job);
   request.set_run(offer.run);
+  request.set_can_move(true);
   request.set_ranks(static_cast<uint32_t>(offer.ranks));
-  request.set_why_not(offer.why_not);
+  request.set_why_not(OneLine(offer.why_not));
   request.set_number(offer.outcome.number);
   request.set_state(offer.outcome.state);
-  request.set_message(offer.outcome.message);
+  request.set_message(OneLine(offer.outcome.message));
   if (offer.share) SetShare(*offer.share, request.mutable_share());
   v1::OfferScaleResponse response;
   grpc::ClientContext context;
@@ -97,7 +105,7 @@ absl::Status JobScaling::Tell(const std::string& job, const Outcome& outcome) {
   request.set_ranks(1);
   request.set_number(outcome.number);
   request.set_state(outcome.state);
-  request.set_message(outcome.message);
+  request.set_message(OneLine(outcome.message));
   v1::OfferScaleResponse response;
   grpc::ClientContext context;
   context.set_deadline(rpc::DeadlineIn(timeout_));

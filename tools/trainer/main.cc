@@ -42,6 +42,7 @@
 #include "training/launch/host_agent.h"
 #include "training/launch/launcher.h"
 #include "training/launch/on_hosts.h"
+#include "training/launch/outcome_teller.h"
 #include "training/launch/rank_host.h"
 #include "training/launch/rank_process.h"
 #include "training/launch/restarts.h"
@@ -293,12 +294,10 @@ LaunchOptions LaunchOf(const TrainOptions& options, bool trains,
   return launch;
 }
 
-// A daemon that does not hear it has forgotten who asked, or will refuse them by itself.
-void TellDaemon(const std::string& socket, const std::string& job, const MoveOutcome& outcome) {
+absl::Status TellDaemon(const std::string& socket, const std::string& job,
+                        const MoveOutcome& outcome) {
   constexpr absl::Duration kAnswer = absl::Seconds(1);
-  JobScaling(socket, kAnswer)
-      .Tell(job, {outcome.request, outcome.state, outcome.message})
-      .IgnoreError();
+  return JobScaling(socket, kAnswer).Tell(job, {outcome.request, outcome.state, outcome.message});
 }
 
 absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
@@ -310,6 +309,8 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
   launch.ranks = ranks;
   launch.environment_here = {{kSocketVariable, daemon.socket}, {kDataCheckedVariable, "1"}};
   if (daemon.own != nullptr) launch.environment_here.emplace_back(kOwnDaemonVariable, "1");
+  OutcomeTeller teller(
+      [&](const MoveOutcome& outcome) { return TellDaemon(daemon.socket, options.job, outcome); });
   if (trains) {
     RunOnHosts others;
     others.remote_shell = options.remote_shell;
@@ -318,9 +319,7 @@ absl::StatusOr<int> RunLauncher(const TrainOptions& options, bool trains,
     launch.check_here = [&](const MoveRequest& move) {
       return CheckRoomFor(options, move, daemon.socket);
     };
-    launch.tell_here = [&](const MoveOutcome& outcome) {
-      TellDaemon(daemon.socket, options.job, outcome);
-    };
+    launch.tell_here = [&](const MoveOutcome& outcome) { teller.Tell(outcome); };
   }
   if (!options.zero.state_disk.folders.empty()) {
     launch.at_end = [&](const std::string& job_id, int of) {
@@ -417,13 +416,16 @@ absl::StatusOr<int> RunAsHost() {
     GEMINID_ASSIGN_OR_RETURN(daemon,
                              ChooseDaemon(*line.options, most, has_all ? most : task.ranks_here));
     ready.environment = {{kSocketVariable, daemon.socket}};
+    if (daemon.own != nullptr) ready.environment.emplace_back(kOwnDaemonVariable, "1");
     if (!task.move) return ready;
     GEMINID_RETURN_IF_ERROR(CheckRoomFor(*line.options, *task.move, daemon.socket));
     ready.environment.emplace_back(kDataCheckedVariable, "1");
     ready.share = line.options->share;
     return ready;
   };
-  agent.tell = [&](const MoveOutcome& outcome) { TellDaemon(daemon.socket, job, outcome); };
+  OutcomeTeller teller(
+      [&](const MoveOutcome& outcome) { return TellDaemon(daemon.socket, job, outcome); });
+  agent.tell = [&](const MoveOutcome& outcome) { teller.Tell(outcome); };
   GEMINID_RETURN_IF_ERROR(RunHostAgent(agent));
   return base::kExitOk;
 }

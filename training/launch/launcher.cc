@@ -136,7 +136,7 @@ class Launcher {
 
   absl::Status Start() {
     if (place_ != nullptr) {
-      PollUntil([&] { return !place_->carries() || at_once_; }, absl::InfiniteFuture());
+      PollUntil([&] { return !place_->waits() || at_once_; }, absl::InfiniteFuture());
       if (at_once_) return absl::CancelledError("the run was ended at once");
       GEMINID_RETURN_IF_ERROR(place_->status());
     }

@@ -54,6 +54,9 @@ class RankHost {
   // Whether ranks can be started, and why there will not be any. Both change in Look().
   virtual bool ready() const { return true; }
   virtual absl::Status failure() const { return absl::OkStatus(); }
+  // After a failure: none of the ranks that were started there runs any more after this time. Until
+  // then they may, as nobody can reach them.
+  virtual absl::Time ends_by() const { return absl::InfinitePast(); }
   // Says in the failure that it took too long to become ready.
   virtual void GiveUp(absl::Duration) {}
   // The run has left it, or will not come: nothing is to be done there any more.

@@ -32,6 +32,8 @@ constexpr size_t kMaxLinesBytes = 1 << 20;  // what a login shell may say
 constexpr size_t kLastErrorsBytes = 2048;
 constexpr absl::Duration kEndPatience = absl::Seconds(5);
 constexpr absl::Duration kExitPatience = absl::Milliseconds(200);
+// An agent that misses us looks at its clock ten times a second, and then kills its ranks.
+constexpr absl::Duration kKillPatience = absl::Seconds(1);
 constexpr int kExecFailed = 127;  // as shells have it
 constexpr size_t kMostUnsentBytes = size_t{512} << 10;  // while pieces of state wait
 constexpr int kPiecesAhead = 8;  // of state that the agent sends before one of them is taken
@@ -151,6 +153,7 @@ RemoteHost::~RemoteHost() {
 absl::Status RemoteHost::Start(const std::vector<RankStart>& starts) {
   GEMINID_RETURN_IF_ERROR(failure_);
   ranks_.clear();
+  state_.wanted.reset();  // of the ranks before
   for (const RankStart& start : starts) {
     ranks_.emplace_back(start.rank, options_.name);
     HostFrame frame{.type = HostFrameType::kStart, .fields = {absl::StrCat(start.rank)}};
@@ -247,6 +250,7 @@ void RemoteHost::Beat() {
 
 void RemoteHost::Send(const HostFrame& frame) {
   std::lock_guard lock(mutex_);
+  if (!to_.valid()) return;
   unsent_ += Encode(frame);
   Flush();
 }
@@ -257,6 +261,7 @@ void RemoteHost::Flush() {
     const ssize_t count = send(to_.get(), &unsent_[sent], unsent_.size() - sent, MSG_NOSIGNAL);
     if (count > 0) {
       sent += static_cast<size_t>(count);
+      sent_at_ = base::MonotonicNow();
     } else if (errno != EINTR) {
       break;  // the rest when there is room, or with the next beat; an end is noticed in what we
               // read
@@ -340,6 +345,7 @@ absl::Status RemoteHost::OnFrame(const HostFrame& frame) {
     case HostFrameType::kRefused: {
       GEMINID_ASSIGN_OR_RETURN(const int code, fields.Number());
       GEMINID_ASSIGN_OR_RETURN(const std::string message, fields.Text());
+      if (code == 0) return absl::InternalError(absl::StrCat(options_.name, " refused with OK"));
       return absl::Status(static_cast<absl::StatusCode>(code),
                           absl::StrCat(options_.name, ": ", message));
     }
@@ -387,8 +393,17 @@ RankState* RemoteHost::RankOf(int rank) {
   return found == ranks_.end() ? nullptr : &*found;
 }
 
+// Nothing is said to the agent any more, so that it ends its ranks by itself.
 void RemoteHost::Fail(const absl::Status& status) {
   failure_ = status;
+  {
+    std::lock_guard lock(mutex_);
+    to_.Reset();
+    unsent_.clear();
+    const bool had_ranks =
+        std::ranges::any_of(ranks_, [](const RankState& rank) { return rank.running(); });
+    if (had_ranks) ends_by_ = sent_at_ + options_.silence + kKillPatience;
+  }
   for (RankState& rank : ranks_) rank.Lost(std::string(status.message()));
 }
 

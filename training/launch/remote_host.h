@@ -51,6 +51,7 @@ class RemoteHost final : public RankHost {
 
   bool ready() const override { return phase_ == Phase::kReady; }
   absl::Status failure() const override { return failure_; }
+  absl::Time ends_by() const override { return ends_by_; }
   void GiveUp(absl::Duration waited) override;
 
   std::string name() const override { return options_.name; }
@@ -108,12 +109,14 @@ class RemoteHost final : public RankHost {
   HostFrameReader reader_;
   std::string last_errors_;
   absl::Time heard_at_;
+  absl::Time ends_by_ = absl::InfinitePast();
   std::vector<RankState> ranks_;
   State state_;
 
-  mutable std::mutex mutex_;  // of the two below
+  mutable std::mutex mutex_;  // of the three below
   base::UniqueFd to_;
   std::string unsent_;
+  absl::Time sent_at_ = absl::InfinitePast();
 };
 
 // Says to all hosts, as long as it lives, that this process is there.

@@ -50,6 +50,7 @@ absl::Time RunPlace::look_by() const {
   if (origin_) by = std::min(by, origin_->host->look_by());
   if (carries()) by = std::min(by, at_.host->look_by());
   if (origin_ || carries()) by = std::min(by, told_at_ + kBetweenWords);
+  if (Now() < free_at_) by = std::min(by, free_at_);
   return by;
 }
 
@@ -132,7 +133,14 @@ void RunPlace::GiveUpDestination() {
 void RunPlace::GoTo(const std::string& name, const std::string& why) {
   const absl::Status lost = std::exchange(status_, absl::OkStatus());
   if (origin_ && name == origin_->name) {
-    Say(absl::StrCat("goes back from ", at_.name, ": ", why));
+    free_at_ = at_.host->ends_by();
+    const absl::Duration wait = std::max(absl::ZeroDuration(), free_at_ - Now());
+    Say(absl::StrCat(
+        "goes back from ", at_.name, ": ", why,
+        wait == absl::ZeroDuration()
+            ? ""
+            : absl::StrCat("; first its ranks there get ",
+                           absl::FormatDuration(absl::Ceil(wait, absl::Seconds(1))), " to end")));
     at_.host->Leave();
     at_ = *std::move(origin_);
     origin_.reset();

@@ -53,6 +53,9 @@ class RunPlace {
   // is that host.
   void GoTo(const std::string& name, const std::string& why);
   bool carries() const { return carried_.has_value(); }
+  // Whether the next ranks must not start yet: the state is on its way, or ranks that were lost
+  // with a host may still run there.
+  bool waits() const { return carries() || Now() < free_at_; }
   const absl::Status& status() const { return status_; }
 
  private:
@@ -85,6 +88,7 @@ class RunPlace {
   std::optional<uint64_t> carried_;  // bytes of it
   absl::Time followed_at_;           // its first step there was done; the past: it was not
   absl::Time told_at_;
+  absl::Time free_at_ = absl::InfinitePast();
   absl::Status status_;
 };
 

@@ -58,7 +58,12 @@ void ScaleRequests::Forget(const Sessions& attached, core::Time now) {
   std::erase_if(offers_, [&](const auto& offer) { return !attached.contains(offer.first); });
   std::map<std::string, std::vector<uint64_t>> ended;  // by tenant
   for (auto& [number, request] : requests_) {
-    if (HasRank(attached, {request.message.tenant(), request.message.job()})) request.heard = now;
+    // Ranks of a job that moves may be attached here again; its launcher speaks for the request.
+    const bool is_told = request.message.state() == kTaken && !request.message.host().empty();
+    if (is_told ? attached.contains(request.session)
+                : HasRank(attached, {request.message.tenant(), request.message.job()})) {
+      request.heard = now;
+    }
     if (Waits(request, now)) continue;
     ended[request.message.tenant()].push_back(number);
     if (HasEnded(request.message)) continue;
@@ -125,6 +130,11 @@ absl::StatusOr<v1::ScaleRequest> ScaleRequests::Ask(const std::string& tenant,
     return absl::FailedPreconditionError(absl::StrCat(
         "job ", wanted.job(), " cannot be ", moves ? "moved: " : "scaled: ", offered.why_not));
   }
+  if (moves && !offered.can_move) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", wanted.job(), " cannot be moved: its ranks are of an older version, ",
+                     "which does not move; save a checkpoint and resume it there"));
+  }
   if (offered.ranks == wanted.ranks() && !moves) {
     return absl::FailedPreconditionError(
         absl::StrCat("job ", wanted.job(), " has ", wanted.ranks(), " ranks already"));
@@ -168,6 +178,7 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
       .run = offer.run(),
       .ranks = offer.ranks(),
       .why_not = offer.why_not(),
+      .can_move = offer.can_move(),
       .share = offer.has_share() ? std::optional(offer.share()) : std::nullopt};
   const auto told = requests_.find(offer.number());
   if (told != requests_.end() && IsState(offer.state()) && !HasEnded(told->second.message) &&
@@ -180,6 +191,9 @@ v1::OfferScaleResponse ScaleRequests::Offer(const std::string& tenant,
   if (pending == nullptr) return response;
   const bool is_anothers = pending->session != offer.session();
   if (is_anothers && attached.contains(pending->session)) return response;  // of another run
+  if (pending->message.state() == kTaken && is_anothers && !pending->message.host().empty()) {
+    return response;  // the launcher tells what became of it
+  }
   if (pending->message.state() == kTaken && is_anothers) {
     // The ranks that took it are gone, and those in their place know nothing of it.
     Refuse("the ranks that had taken it failed; the job goes on as it was", &pending->message);
@@ -206,7 +220,7 @@ absl::Status ScaleRequests::Tell(const std::string& tenant, const v1::OfferScale
   // Ranks that are attached speak for themselves.
   if (found == requests_.end() || !IsState(told.state()) || HasEnded(found->second.message) ||
       found->second.message.tenant() != tenant || found->second.message.job() != told.job() ||
-      found->second.message.state() != kTaken) {
+      (found->second.message.state() != kTaken && attached.contains(found->second.session))) {
     return absl::NotFoundError(absl::StrCat("nobody waits for request ", told.number(), " of job ",
                                             told.job(), " of ", tenant));
   }

@@ -73,6 +73,7 @@ class ScaleRequests {
     std::string run;
     uint32_t ranks = 0;
     std::string why_not;
+    bool can_move = false;
     std::optional<v1::OfferedShare> share;
   };
   struct Request {

@@ -35,6 +35,7 @@ class Host final : public RankHost {
   void Look(absl::Time) override {}
   bool ready() const override { return is_ready; }
   absl::Status failure() const override { return failed; }
+  absl::Time ends_by() const override { return last_rank; }
   void GiveUp(absl::Duration) override { failed = absl::DeadlineExceededError("too slow"); }
   void Leave() override { ++left; }
   std::optional<Handover> handover() const override { return state; }
@@ -62,6 +63,7 @@ class Host final : public RankHost {
 
   bool is_ready = true;
   absl::Status failed;
+  absl::Time last_rank = absl::InfinitePast();
   int left = 0;
   int most_pieces = 100;
   std::optional<Handover> state, comes;
@@ -280,6 +282,21 @@ TEST_F(RunPlaces, OfARunThatIsThereAlready_RefuseToGo) {
   place_->Look();
   ASSERT_THAT(beta_->answers, SizeIs(1));
   EXPECT_THAT(std::string(beta_->answers[0].second.message()), HasSubstr("is at beta already"));
+}
+
+// Two groups of ranks would write to the same files.
+TEST_F(RunPlaces, OfAHostThatWasLost_WaitUntilItsRanksHaveEnded) {
+  Arrive();
+  beta_->failed = absl::UnavailableError("nothing was heard from beta for 1.2s");
+  beta_->last_rank = now_ + absl::Seconds(2);
+  place_->GoTo("", "rank 0 was lost with its host");
+  EXPECT_EQ(place_->host(), home_.get());
+  EXPECT_TRUE(place_->waits());
+  EXPECT_EQ(place_->look_by(), now_ + absl::Seconds(2));
+  EXPECT_THAT(said_, HasSubstr("goes back from beta: rank 0 was lost with its host; first its "
+                               "ranks there get 2s to end"));
+  now_ += absl::Seconds(2);
+  EXPECT_FALSE(place_->waits());
 }
 
 }  // namespace

@@ -233,6 +233,11 @@ absl::StatusOr<int> RunScale(const Context& context, const JobOptions& options) 
   request.set_host(options.host);
   const bool moves = !options.host.empty();
   GEMINID_ASSIGN_OR_RETURN(v1::ScaleRequest scale, client->ScaleJob(request));
+  if (moves && scale.host().empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the daemon is of an older version and knows no other hosts: it asked job ",
+        Printable(options.job), " for ", scale.ranks(), " ranks where it is; update the daemon"));
+  }
   const absl::Time deadline = base::MonotonicNow() + options.wait_at_most;
   while (scale.state() != "done" && scale.state() != "refused") {
     if (base::MonotonicNow() >= deadline) {

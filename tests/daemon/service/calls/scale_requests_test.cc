@@ -25,6 +25,7 @@ class ScaleRequestsTest : public ::testing::Test {
     offer.set_session(session);
     offer.set_job(kJob);
     offer.set_run(run_);
+    offer.set_can_move(can_move_);
     offer.set_ranks(2);
     offer.set_why_not(why_not);
     offer.set_number(number);
@@ -53,6 +54,7 @@ class ScaleRequestsTest : public ::testing::Test {
 
   ScaleRequests requests_;
   std::string run_ = "4f1c";  // of the ranks that offer
+  bool can_move_ = true;
   ScaleRequests::Sessions attached_ = {{1, kMine}, {2, kMine}};
   core::Time now_ = core::Time::FromNanoseconds(1);
 };
@@ -384,6 +386,37 @@ TEST_F(MoveRequestsTest, OfARunThatHasLeft_EndAsItsLauncherSays) {
   EXPECT_TRUE(Tell(asked->number(), "done").ok());
   EXPECT_EQ(StateOf(asked->number()), "done");
   EXPECT_TRUE(absl::IsNotFound(Tell(asked->number(), "refused"))) << "the first word counts";
+}
+
+// As "home2" for this host.
+TEST_F(MoveRequestsTest, ToThisHostByAnotherName_EndAsTheLauncherSays) {
+  Offer(1);
+  const auto asked = AskToMove("home2");
+  ASSERT_TRUE(asked.ok());
+  Offer(1, asked->number(), "taken");
+  attached_ = {{9, kMine}};
+  run_ = "9b30";
+  Offer(9);  // the next ranks are here again, and know nothing of it
+  EXPECT_EQ(StateOf(asked->number()), "taken");
+  EXPECT_TRUE(Tell(asked->number(), "done").ok());
+  EXPECT_EQ(StateOf(asked->number()), "done");
+}
+
+// The rank's word that it took the request was lost.
+TEST_F(MoveRequestsTest, ThatWereTakenInSilence_EndAsTheLauncherSays) {
+  Offer(1);
+  const auto asked = AskToMove("beta");
+  ASSERT_TRUE(asked.ok());
+  attached_ = {};
+  EXPECT_TRUE(Tell(asked->number(), "done").ok());
+  EXPECT_EQ(StateOf(asked->number()), "done");
+}
+
+TEST_F(MoveRequestsTest, ToRanksOfAVersionThatDoesNotMove_AreRefused) {
+  can_move_ = false;
+  Offer(1);
+  EXPECT_THAT(std::string(AskToMove("beta").status().message()), HasSubstr("an older version"));
+  EXPECT_TRUE(Ask(4).ok());
 }
 
 TEST_F(MoveRequestsTest, OfWhichNobodySpeaksForAMinute_AreRefused) {

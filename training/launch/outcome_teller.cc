@@ -1,0 +1,47 @@
+#include "training/launch/outcome_teller.h"
+
+#include <signal.h>
+
+#include <utility>
+
+namespace geminid::trainer {
+
+OutcomeTeller::~OutcomeTeller() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void OutcomeTeller::Tell(const MoveOutcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  waiting_.push_back(outcome);
+  if (!thread_.joinable()) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the main thread
+    thread_ = std::thread([this] { Run(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  changed_.notify_one();
+}
+
+void OutcomeTeller::Run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return over_ || !waiting_.empty(); });
+    if (waiting_.empty()) return;
+    const MoveOutcome outcome = std::move(waiting_.front());
+    waiting_.pop_front();
+    lock.unlock();
+    for (int i = 0; i < kTries; ++i) {
+      const absl::Status told = call_(outcome);
+      if (!absl::IsUnavailable(told) && !absl::IsDeadlineExceeded(told)) break;
+    }
+    lock.lock();
+  }
+}
+
+}  // namespace geminid::trainer

@@ -1,0 +1,44 @@
+// Tells a daemon what became of requests to move, in a thread of its own: the daemon may not
+// answer, and whoever speaks with other hosts must not wait for it.
+#ifndef GEMINID_TRAINING_LAUNCH_OUTCOME_TELLER_H_
+#define GEMINID_TRAINING_LAUNCH_OUTCOME_TELLER_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "training/launch/rank_host.h"
+
+namespace geminid::trainer {
+
+class OutcomeTeller {
+ public:
+  // Makes one call to the daemon. UNAVAILABLE and DEADLINE_EXCEEDED: the daemon has not heard it.
+  using Call = std::function<absl::Status(const MoveOutcome&)>;
+  // The thread begins with the first outcome.
+  explicit OutcomeTeller(Call call) : call_(std::move(call)) {}
+  // Tells what is left first. An outcome that the daemon does not hear is dropped after kTries.
+  ~OutcomeTeller();
+  OutcomeTeller(const OutcomeTeller&) = delete;
+  OutcomeTeller& operator=(const OutcomeTeller&) = delete;
+
+  static constexpr int kTries = 3;
+  void Tell(const MoveOutcome& outcome);
+
+ private:
+  void Run();
+
+  const Call call_;
+  std::mutex mutex_;  // guards the members below
+  std::condition_variable changed_;
+  std::deque<MoveOutcome> waiting_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace geminid::trainer
+
+#endif  // GEMINID_TRAINING_LAUNCH_OUTCOME_TELLER_H_

@@ -228,9 +228,16 @@ absl::StatusOr<HostPool> HostPool::Create(const PoolOptions& options, const os::
   return pool;
 }
 
-uint64_t BytesForPools() {
-  const uint64_t available = base::AvailableMemoryBytes();
-  return available - std::min(available, kHeadroomBytes);
+uint64_t BytesForPools(const os::HugePages& reserved, uint64_t promised_bytes,
+                       const std::function<uint64_t(bool reserved)>& available_bytes) {
+  const auto left = [&](bool of_reserved) {
+    const uint64_t available =
+        available_bytes ? available_bytes(of_reserved) : AvailableBytes(of_reserved);
+    return available - std::min(available, kHeadroomBytes + promised_bytes);
+  };
+  uint64_t in_reserved = reserved.free_pages * reserved.page_bytes;
+  if (reserved.counted_by_cgroups) in_reserved = std::min(in_reserved, left(true));
+  return std::max(left(false), in_reserved);
 }
 
 }  // namespace geminid::memory

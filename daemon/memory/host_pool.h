@@ -79,8 +79,11 @@ class HostPool {
 // free.
 bool FitsHugePages(uint64_t bytes, const os::HugePages& pages);
 
-// The bytes that pools of ordinary pages may still take of this machine, or of its cgroup.
-uint64_t BytesForPools();
+// The bytes that a pool may still take of this machine, or of the cgroup of this process. The
+// maximum of ordinary pages, less `promised_bytes` of other pools, and of the free pages of
+// `reserved`: no pool lies in both. `available_bytes`: as in PoolOptions; empty: the kernel's.
+uint64_t BytesForPools(const os::HugePages& reserved, uint64_t promised_bytes,
+                       const std::function<uint64_t(bool reserved)>& available_bytes = {});
 
 // Local ranks in blocks: rank r of R on N nodes is on node r * N / R. kNoNumaNode: there is one
 // node only, or `local_ranks` is 0 (unknown).

@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
-HugePages ReadHugePages(const std::string& meminfo) {
+HugePages HugePagesOf(const std::string& meminfo) {
   HugePages pages;
   pages.page_bytes = base::KilobytesField(meminfo, "Hugepagesize").value_or(0);
   for (const auto& line : absl::StrSplit(meminfo, '\n')) {
@@ -76,6 +76,8 @@ bool CgroupsCountHugePages(const std::string& mounts) {
   return false;
 }
 
+HugePages ReadHugePages() { return HugePagesOf(base::ReadKernelFile("/proc/meminfo")); }
+
 Machine ReadMachine(const Numa& numa) {
   const std::string meminfo = base::ReadKernelFile("/proc/meminfo");
   Machine machine;
@@ -86,7 +88,7 @@ Machine ReadMachine(const Numa& numa) {
   }
   machine.nodes = numa.Nodes();
   machine.id = std::string(absl::StripAsciiWhitespace(base::ReadKernelFile("/etc/machine-id")));
-  machine.huge_pages = ReadHugePages(meminfo);
+  machine.huge_pages = HugePagesOf(meminfo);
   rlimit limit = {};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
     machine.memlock_limit_bytes = limit.rlim_cur == RLIM_INFINITY ? kUnlimited : limit.rlim_cur;

@@ -37,6 +37,9 @@ struct Machine {
   std::string id;                    // of this installation; empty: unknown
 };
 
+// The huge pages of this moment.
+HugePages ReadHugePages();
+
 // Asks the kernel, and `numa` for the nodes. A value that cannot be read counts as absent.
 Machine ReadMachine(const Numa& numa = SystemNuma());
 

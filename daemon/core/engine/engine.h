@@ -263,6 +263,8 @@ class Engine {
 
   // engine_allocation.cc
   absl::Status CheckSpecs(const Session& session, const std::vector<ChunkSpec>& specs) const;
+  // Of a pool with so many bytes of chunks.
+  uint64_t PoolBytes(uint64_t bytes) const;
   absl::Status ChargeMemory(const Session& session, Account account, uint64_t bytes);
   void EnterPool(Session* session, Charge* charge);
   void ReleasePool(Session* session, PoolId pool, Releases* releases);

@@ -241,6 +241,12 @@ absl::StatusOr<uint64_t> Engine::CreateArena(SessionId id, uint64_t bytes) {
   return promise->bytes;
 }
 
+uint64_t Engine::PoolBytes(uint64_t bytes) const {
+  const uint64_t huge = options_.huge_page_bytes;
+  const bool in_huge_pages = huge > 0 && bytes / huge >= kHugePagesOfPool;
+  return in_huge_pages ? base::RoundUp(bytes, huge) : base::RoundUpToPage(bytes);
+}
+
 absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkSpec> specs,
                                                 uint64_t number) {
   absl::StatusOr<Session*> found = FindAttached(id);
@@ -256,7 +262,8 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
     allocation.home_offsets.push_back(spec.has_home ? end : 0);
     if (spec.has_home) end += base::RoundUp(spec.bytes, kHomeAlignmentBytes);
   }
-  allocation.pool_bytes = base::RoundUpToPage(end);
+  const bool is_elsewhere = IsShared(specs.front());
+  allocation.pool_bytes = is_elsewhere ? base::RoundUpToPage(end) : PoolBytes(end);
   absl::Status taken = limits_.TakeChunks(session->spec.tenant, specs.size());
   if (!taken.ok()) return taken;
   if (end > 0) {
@@ -268,9 +275,8 @@ absl::StatusOr<Promise> Engine::BeginAllocation(SessionId id, std::vector<ChunkS
     allocation.pool = manifest_.NewPoolId();
   }
   session->promised_chunks += specs.size();
-  Promise promise{.pool = allocation.pool,
-                  .bytes = allocation.pool_bytes,
-                  .is_elsewhere = IsShared(specs.front())};
+  Promise promise{
+      .pool = allocation.pool, .bytes = allocation.pool_bytes, .is_elsewhere = is_elsewhere};
   promise.charge = charges_.Add({.tenant = session->spec.tenant,
                                  .account = kHostAccount,
                                  .bytes = allocation.pool_bytes,

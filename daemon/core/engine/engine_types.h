@@ -48,7 +48,13 @@ struct EngineOptions {
   // How long the memory of a session that died with DeathPolicy::kKeep is retained.
   Duration keep_time = Duration::Seconds(600);
   JobQueueOptions jobs{};
+  // The size of the reserved pages in which pools lie; 0: in none. A pool has whole pages only, so
+  // one of kHugePagesOfPool or more is rounded up.
+  uint64_t huge_page_bytes = 0;
 };
+
+// From this many huge pages on, the rest of the last page is below 1 % of the pool.
+inline constexpr uint64_t kHugePagesOfPool = 128;
 
 // Limits that may change while sessions are attached.
 struct RunningLimits {

@@ -62,6 +62,8 @@ absl::StatusOr<HubOptions> HubOptionsOf(const config::Settings& settings,
   options.huge_pages = settings.huge_pages;
   options.daemon_epoch = daemon_epoch;
   core::EngineOptions& engine = options.engine;
+  const os::HugePages& reserved = options.machine.huge_pages;
+  if (settings.huge_pages && reserved.free_pages > 0) engine.huge_page_bytes = reserved.page_bytes;
   engine.host_capacity_bytes = *settings.host_bytes;
   options.host_capacity_is_default = IsFromMachine(settings, "host_memory");
   options.device_capacities_are_default = IsFromMachine(settings, "device_memory");

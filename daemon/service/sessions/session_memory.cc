@@ -259,11 +259,15 @@ absl::Status SessionMemory::MakeSlabs(const ClientSession& session, uint64_t byt
 }
 
 absl::StatusOr<uint64_t> SessionMemory::HostShare(const SessionPtr& session) {
-  const uint64_t free_bytes = memory::BytesForPools();
-  // Promised to pools that are being filled.
-  const uint64_t promised = std::min(free_bytes, admission_.promised_bytes());
+  os::HugePages reserved;
+  if (options_->huge_pages) {
+    reserved = os::ReadHugePages();
+    // MakePool goes by the pages that were free when the daemon started.
+    reserved.free_pages = std::min(reserved.free_pages, options_->machine.huge_pages.free_pages);
+  }
+  const uint64_t free_bytes = memory::BytesForPools(reserved, admission_.promised_bytes());
   const Locked locked = table_->Lock();
-  return locked.engine().HostShare(session->id(), free_bytes - promised);
+  return locked.engine().HostShare(session->id(), free_bytes);
 }
 
 absl::Status SessionMemory::ReleaseArena(const SessionPtr& session, bool again) {

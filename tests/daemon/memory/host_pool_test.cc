@@ -91,6 +91,27 @@ TEST(HostPool, FitsHugePages_WholePagesAndEnoughOfThem) {
   EXPECT_FALSE(FitsHugePages(uint64_t{2} << 20, os::HugePages()));
 }
 
+// A pool in reserved pages takes no ordinary ones, and the other way round.
+TEST(BytesForPools, OfReservedPages_AreThoseWhereThereAreMoreOfThem) {
+  const auto available = [](bool reserved) {
+    return uint64_t{reserved ? 700u : 1064u} << 20;  // within cgroups, on the machine
+  };
+  const auto bytes = [&](uint64_t pages, bool counted, uint64_t promised_mib = 0) {
+    os::HugePages reserved;
+    reserved.page_bytes = uint64_t{2} << 20;
+    reserved.free_pages = pages;
+    reserved.counted_by_cgroups = counted;
+    return BytesForPools(reserved, promised_mib << 20, available) >> 20;
+  };
+  EXPECT_EQ(BytesForPools({}, 0, available) >> 20, 1000u) << "some is left to the machine";
+  EXPECT_EQ(bytes(100, false), 1000u);
+  EXPECT_EQ(bytes(4000, false), 8000u);
+  EXPECT_EQ(bytes(4000, true), 1000u) << "cgroups leave less";
+  EXPECT_EQ(bytes(100, false, 300), 700u) << "others are being given ordinary pages";
+  EXPECT_EQ(bytes(4000, false, 300), 8000u);
+  EXPECT_EQ(bytes(4000, true, 600), 400u);
+}
+
 TEST(HostPool, Create_HugePagesPromisedButGone_FallsBack) {
   os::Machine machine = os::ReadMachine();
   // More than are free now, as if another program had taken them since they were counted.

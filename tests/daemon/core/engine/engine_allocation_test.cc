@@ -292,6 +292,26 @@ TEST_F(EngineAllocation, ThousandTimes_LeavesNothing) {
   EXPECT_EQ(engine_->ledger().Totals(kHostAccount).free_bytes, options_.host_capacity_bytes);
 }
 
+// Otherwise no pool would lie in them: hardly any has whole ones by chance.
+TEST_F(EngineAllocation, PoolsOfManyReservedPages_AreOfWholeOnes) {
+  options_.huge_page_bytes = uint64_t{2} << 20;
+  Start();
+  const SessionId session = Open(Spec(0));
+  const uint64_t many = kHugePagesOfPool * options_.huge_page_bytes;
+  for (const auto& [bytes, pool_bytes] : {std::pair{many, many},
+                                          {many + 1, many + options_.huge_page_bytes},
+                                          {many - 1, many},
+                                          {many - 8192, many - 8192},
+                                          {uint64_t{5000}, uint64_t{8192}}}) {
+    const auto allocation = engine_->Allocate(session, {{"w", ChunkKind::kWeight, bytes, true}});
+    ASSERT_TRUE(allocation.ok()) << allocation.status();
+    EXPECT_EQ(allocation->pool_bytes, pool_bytes);
+    const auto releases = engine_->Free(session, allocation->chunks);
+    ASSERT_TRUE(releases.ok());
+    GiveBack(*releases);
+  }
+}
+
 constexpr uint64_t kPlenty = ~uint64_t{0};
 
 TEST_F(EngineAllocation, HostShare_IsTheSameWhicheverRankAllocatesFirst) {

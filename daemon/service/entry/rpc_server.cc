@@ -1,6 +1,7 @@
 #include "daemon/service/entry/rpc_server.h"
 
 #include <google/protobuf/wrappers.pb.h>
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/server_posix.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/process_limits.h"
 #include "base/start_thread.h"
 #include "base/status_macros.h"
 #include "daemon/os/event.h"
@@ -20,6 +22,7 @@
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/entry/library_logs.h"
 #include "proto/rpc/deadline.h"
+#include "proto/rpc/grpc_threads.h"
 
 namespace geminid::service {
 namespace {
@@ -43,6 +46,17 @@ constexpr size_t kTenantBytes = size_t{512} << 20;
 // How long cancelled calls may take to end. Calls that hang longer are left behind.
 constexpr std::chrono::milliseconds kLongestEnd(1500);
 constexpr int64_t kLookNanoseconds = 10'000'000;
+
+// A failed start may destroy the first gRPC object and with it, without this, shut gRPC down.
+absl::Status PrepareGrpc() {
+  constexpr size_t kOurs = 2;  // the entrance's and one worker's
+  GEMINID_RETURN_IF_ERROR(base::ProbeThreads(rpc::GrpcThreads() + kOurs));
+  [[maybe_unused]] static const bool initialized = [] {
+    ::grpc_init();
+    return true;
+  }();
+  return absl::OkStatus();
+}
 
 // Tenants with different keys share nothing. Root of an unreadable namespace has root's name.
 std::string KeyOf(const Identity& identity) {
@@ -132,6 +146,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     os::EventLoop* loop, Hub* hub, TenantLog* log, const Clients* clients,
     std::function<void(shm::SessionId)> on_detached) {
   QuietLibraries();
+  GEMINID_RETURN_IF_ERROR(PrepareGrpc());
   std::unique_ptr<RpcServer> rpc(
       new RpcServer(settings, facts, loop, hub, log, clients, std::move(on_detached)));
   const int threads =
@@ -145,6 +160,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   rpc->shared_.worker_count = static_cast<size_t>(threads);
   rpc->AddMethods();
   rpc->keeper_ = std::make_unique<Tenant>(Identity{}, &rpc->shared_);
+  if (!rpc->keeper_->started()) return absl::InternalError("gRPC could not start a server");
   absl::StatusOr<base::UniqueFd> listener =
       handed_over.valid() ? os::AdoptListener(std::move(handed_over), SOCK_STREAM, facts.socket)
                           : os::ListenStream(facts.socket, settings->Get().socket_mode, kBacklog);

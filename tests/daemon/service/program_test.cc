@@ -21,6 +21,7 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <sstream>
 #include <thread>
 
@@ -93,6 +94,19 @@ class Program : public ::testing::Test {
   int Run(std::vector<std::string> arguments) {
     Start(std::move(arguments));
     return Wait();
+  }
+
+  // Waits until it serves or has ended. The exit code; -1: it did neither; nullopt: it serves.
+  std::optional<int> WaitUntilReadyOrEnded() {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    int status = 0;
+    while (::waitpid(pid_, &status, WNOHANG) == 0) {
+      if (Output().find("geminid ready: socket") != std::string::npos) return std::nullopt;
+      if (std::chrono::steady_clock::now() > deadline) return -1;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    pid_ = 0;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
   void WaitUntilReady() { WaitUntilItSays("geminid ready: socket"); }
@@ -334,6 +348,29 @@ TEST_F(Program, LimitOfProcesses_IsNamedInsteadOfEndingInASignal) {
   EXPECT_GT(Wait(), 0) << "it ended with a signal, or not at all";
   EXPECT_THAT(Output(), HasSubstr("no process can be started for"));
   EXPECT_THAT(Output(), HasSubstr("ulimit -u"));
+}
+
+// gRPC waits for ever for threads that it has counted and that the system refused.
+TEST_F(Program, EveryLimitOfProcessesThatIsTooLow_EndsTheStartInsteadOfHangingIt) {
+  if (::getuid() != 0) GTEST_SKIP() << "needs root, to be a user without other processes";
+  constexpr uid_t kUser = 64010;
+  ASSERT_EQ(::chown(folder_.path().c_str(), kUser, kUser), 0);
+  std::optional<int> code = 0;
+  for (rlim_t most = 2; code.has_value(); ++most) {
+    Start({"--socket", Socket(), "--host-memory", "16MiB", "--device-memory", "8MiB",
+           "--metrics-listen", "off"},
+          [most] {
+            (void)!::setgid(kUser);
+            (void)!::setuid(kUser);
+            Limit(RLIMIT_NPROC, most);
+          });
+    code = WaitUntilReadyOrEnded();
+    if (!code.has_value()) break;
+    ASSERT_EQ(*code, 71) << "with " << most << " processes: " << Output();
+    EXPECT_THAT(Output(), HasSubstr("limit of processes")) << most;
+  }
+  ::kill(pid_, SIGTERM);
+  EXPECT_EQ(Wait(), 0);
 }
 
 TEST_F(Program, InAFolderWhereOthersMayCreateFiles_SaysSo) {

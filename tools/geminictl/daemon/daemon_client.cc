@@ -8,12 +8,14 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/process_limits.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "base/unique_fd.h"
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/entry/rpc_server.h"
 #include "proto/rpc/deadline.h"
+#include "proto/rpc/grpc_threads.h"
 
 namespace geminid::ctl {
 namespace {
@@ -65,7 +67,9 @@ absl::Status CallError(const grpc::Status& status, const std::string& socket,
   switch (code) {
     case absl::StatusCode::kUnavailable:
       return absl::UnavailableError(absl::StrCat(
-          "the daemon on ", socket, " ended while it was asked (", message, "); ", kHowToReach));
+          "the connection to ", socket, " ended while the daemon was asked (", message,
+          "): the daemon has ended, it has no descriptor left, or this is another of its sockets; ",
+          kHowToReach));
     case absl::StatusCode::kDeadlineExceeded:
       return absl::DeadlineExceededError(absl::StrCat(
           "the daemon on ", socket, " did not answer within ", absl::FormatDuration(timeout),
@@ -102,6 +106,9 @@ absl::Status ProbeSocket(const std::string& path) {
 absl::StatusOr<std::unique_ptr<DaemonClient>> DaemonClient::Connect(const std::string& socket,
                                                                     absl::Duration timeout) {
   if (absl::Status status = ProbeSocket(socket); !status.ok()) return status;
+  // Later connections find gRPC's threads there.
+  static const absl::Status has_threads = base::ProbeThreads(rpc::GrpcThreads());
+  if (!has_threads.ok()) return has_threads;
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstBackoffMs);

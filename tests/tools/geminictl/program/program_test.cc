@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -226,6 +227,25 @@ Answer AskAs(uid_t uid, const std::string& socket, std::vector<std::string> argu
   ::waitpid(pid, &status, 0);
   if (WIFEXITED(status)) answer.code = WEXITSTATUS(status);
   return answer;
+}
+
+// gRPC waits for ever for threads that it has counted and that the system refused.
+TEST(OtherUser, WithTooFewProcesses_IsToldSo) {
+  if (::getuid() != 0) GTEST_SKIP() << "needs root, to be a user without other processes";
+  testing::DaemonEnvOptions options;
+  options.for_everybody = true;
+  testing::DaemonEnv env;
+  ASSERT_TRUE(env.Start(options).ok());
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NPROC, &before), 0);
+  for (const rlim_t most : {1, 2, 4, 6, 8}) {
+    const rlimit few = {most, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NPROC, &few), 0);  // as root it holds for those to come alone
+    const Answer answer = AskAs(64011, env.socket(), {"status"});
+    EXPECT_EQ(answer.code, base::kExitResourceExhausted) << most << ": " << answer.text;
+    EXPECT_THAT(answer.text, HasSubstr("limit of processes")) << most;
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_NPROC, &before), 0);
 }
 
 TEST(OtherUser, SeesWhoHoldsMemoryAndNotWhatIsInIt) {

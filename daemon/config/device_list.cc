@@ -6,8 +6,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/bytes.h"
 #include "base/suggest.h"
+#include "daemon/config/size.h"
 
 namespace geminid::config {
 namespace {
@@ -53,7 +53,7 @@ absl::Status ParseMemory(const Item& item, v1::Device* device) {
   const size_t begin = item.equals + 1;
   device->set_memory(item.text.substr(
       begin, item.sign == std::string::npos ? std::string::npos : item.sign - begin));
-  const absl::StatusOr<uint64_t> bytes = base::ParseBytes(device->memory());
+  const absl::StatusOr<uint64_t> bytes = ParseSize(device->memory());
   if (bytes.ok()) return absl::OkStatus();
   return Wrong(item.at + begin, std::string(bytes.status().message()));
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "daemon/config/size.h"
 #include "proto/shm/limits.h"
 
 namespace geminid::config {
@@ -22,7 +23,7 @@ void CheckAllGpus(int position, const v1::Device& device, Problems* problems) {
 
 uint64_t ReadMemory(int position, const v1::Device& device, bool is_gpu, Problems* problems) {
   if (is_gpu && device.memory().empty()) return 0;
-  const absl::StatusOr<uint64_t> bytes = base::ParseBytes(device.memory());
+  const absl::StatusOr<uint64_t> bytes = ParseSize(device.memory());
   const absl::Status status = bytes.ok() ? CheckArenaSize(*bytes) : bytes.status();
   if (!status.ok()) problems->push_back({position, "memory", std::string(status.message())});
   if (is_gpu && bytes.ok() && *bytes == 0) {

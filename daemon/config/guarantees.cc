@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/bytes.h"
+#include "daemon/config/size.h"
 
 namespace geminid::config {
 namespace {
@@ -16,7 +17,7 @@ using Problems = std::vector<std::pair<std::string, std::string>>;
 uint64_t Guaranteed(const std::string& key, const std::string& text,
                     const std::optional<uint64_t>& limit, Problems* problems) {
   if (text.empty()) return 0;
-  const absl::StatusOr<uint64_t> bytes = base::ParseBytes(text);
+  const absl::StatusOr<uint64_t> bytes = ParseSize(text);
   if (!bytes.ok()) {
     problems->emplace_back(key, std::string(bytes.status().message()));
     return 0;

@@ -7,14 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "base/bytes.h"
-#include "base/flag_values.h"
 #include "base/suggest.h"
 #include "daemon/config/config_file.h"
 #include "daemon/config/device_settings.h"
 #include "daemon/config/guarantees.h"
 #include "daemon/config/listen_address.h"
 #include "daemon/config/mode.h"
+#include "daemon/config/size.h"
 #include "daemon/os/unix_socket.h"
 #include "proto/shm/attach_messages.h"
 #include "proto/shm/daemon_socket.h"
@@ -258,11 +257,9 @@ class Checker {
 
   std::optional<uint64_t> Size(const std::string& key, const std::string& text) {
     if (text.empty()) return std::nullopt;
-    absl::StatusOr<uint64_t> bytes = base::ParseBytes(text);
-    const std::optional<std::string> lacks = base::LacksUnit(text);
-    if (bytes.ok() && !lacks) return *bytes;
-    Problem(key, bytes.ok() ? absl::StrCat("'", text, "' has no unit: ", *lacks)
-                            : std::string(bytes.status().message()));
+    const absl::StatusOr<uint64_t> bytes = ParseSize(text);
+    if (bytes.ok()) return *bytes;
+    Problem(key, std::string(bytes.status().message()));
     return std::nullopt;
   }
 
@@ -391,7 +388,7 @@ class Checker {
                       absl::StrCat("device ", of_device.index(), " is given twice"));
       }
       if (of_device.memory().empty() && !of_device.guaranteed().empty()) continue;
-      const absl::StatusOr<uint64_t> bytes = base::ParseBytes(of_device.memory());
+      const absl::StatusOr<uint64_t> bytes = ParseSize(of_device.memory());
       if (!bytes.ok()) {
         ProblemWithin(device_key, device_key + ".memory", std::string(bytes.status().message()));
       }

@@ -41,6 +41,7 @@ TEST(DeviceList, Mistakes_AreSaidWithTheirPlace) {
         StartsWith("character 6: '" + std::string(index) + "' is not an index from 0 to 63"));
   }
   EXPECT_THAT(Error("host:0=8GB/s"), StartsWith("character 8: '8GB/s' is not a size"));
+  EXPECT_THAT(Error("host:0=32"), StartsWith("character 8: '32' has no unit"));
   EXPECT_THAT(Error("host:0=8GiB@x"), StartsWith("character 13: 'x' is not a NUMA node"));
   EXPECT_THAT(Error("host:0=8GiB@1@2"), HasSubstr("'1@2' is not a NUMA node"));
   EXPECT_THAT(Error("host:0=8GiB, host:1=8GiB"), StartsWith("character 13: ' host' is no kind"));
@@ -67,6 +68,7 @@ TEST(DeviceList, Gpus_MayHaveASizeAndAName) {
 
 TEST(DeviceList, MistakesWithGpus_AreSaidWithTheirPlace) {
   EXPECT_THAT(Error("cuda:0=x"), StartsWith("character 8: 'x' is not a size"));
+  EXPECT_THAT(Error("cuda:0=64"), StartsWith("character 8: '64' has no unit"));
   EXPECT_THAT(Error("cuda:0@1"), StartsWith("character 8: '1' is neither the UUID of a GPU nor"));
   EXPECT_THAT(Error("cuda:0@"), StartsWith("character 8: '' is neither the UUID of a GPU nor"));
   EXPECT_THAT(Error("cuda:0=1GiB@3b:00.0"), HasSubstr("'3b:00.0' is neither"));

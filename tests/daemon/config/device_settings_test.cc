@@ -68,6 +68,8 @@ TEST(DeviceSettings, WhatAFileSaysOfGpus_IsChecked) {
   EXPECT_THAT(Wrong("host:0=1GiB", [](v1::Device* host) { host->set_gpu("0000:3b:00.0"); }),
               HasSubstr("the kind is not cuda"));
   EXPECT_THAT(Wrong("cuda:0", [](v1::Device* gpu) { gpu->set_memory("0B"); }), HasSubstr("memory"));
+  EXPECT_THAT(Wrong("host:0=1GiB", [](v1::Device* host) { host->set_memory("32"); }),
+              HasSubstr("memory: '32' has no unit"));
   EXPECT_THAT(Wrong("host:0=1GiB", [](v1::Device* host) { host->set_memory(""); }),
               HasSubstr("memory"));
   EXPECT_THAT(Wrong("cuda:0", [](v1::Device* gpu) { gpu->set_kind("tpu"); }), HasSubstr("kind"));

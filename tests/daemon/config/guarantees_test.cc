@@ -56,6 +56,16 @@ TEST(ReadGuarantees, WhatCannotBe_IsNamed) {
                   Pair("max_priority", HasSubstr("-100 to 100"))));
 }
 
+TEST(ReadGuarantees, SizesWithoutAUnit_AreRefused) {
+  v1::TenantQuota line;
+  line.set_guaranteed_host_memory("16");
+  line.add_device()->set_guaranteed("32");
+  TenantQuota quota;
+  EXPECT_THAT(ReadGuarantees(line, &quota),
+              ElementsAre(Pair("guaranteed_host_memory", HasSubstr("'16' has no unit")),
+                          Pair("device[0].guaranteed", HasSubstr("'32' has no unit"))));
+}
+
 TEST(CheckGuarantees, MoreThanThereIs_IsRefusedWithBothNumbers) {
   Settings settings;
   settings.host_bytes = 8 * kMiB;

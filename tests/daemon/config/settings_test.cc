@@ -274,6 +274,8 @@ TEST_F(SettingsTest, QuotaOfADevice_NeedsThatDevice) {
   EXPECT_EQ(settings->quotas[0].bytes_by_device.at(1), 2 * kGiB);
   WriteFile("config_version: 1 quotas { tenant: \"*\" device { index: 2 memory: \"2GiB\" } }");
   EXPECT_THAT(Error(), HasSubstr("quotas[0].device[0].index: there is no device 2; the last is 1"));
+  WriteFile("config_version: 1 quotas { tenant: \"*\" device { index: 1 memory: \"16\" } }");
+  EXPECT_THAT(Error(), HasSubstr("quotas[0].device[0].memory: '16' has no unit"));
 }
 
 TEST_F(SettingsTest, ConfigVersionOfZeroInAFile_IsRefused) {

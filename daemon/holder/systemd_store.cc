@@ -1,5 +1,6 @@
 #include "daemon/holder/systemd_store.h"
 
+#include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/system_error.h"
 #include "daemon/holder/protocol.h"
 
@@ -33,8 +35,7 @@ std::vector<KeptDescriptor> TakeHandedOver() {
   char** names = nullptr;
   const int count = ::sd_listen_fds_with_names(/*unset_environment=*/1, &names);
   for (int i = 0; i < count; ++i) {
-    base::UniqueFd fd(SD_LISTEN_FDS_START + i);
-    if (IsNamed(names[i])) handed_over.push_back({names[i], std::move(fd)});
+    handed_over.push_back({names[i], base::UniqueFd(SD_LISTEN_FDS_START + i)});
   }
   for (int i = 0; i < count; ++i) std::free(names[i]);
   std::free(static_cast<void*>(names));
@@ -49,6 +50,24 @@ base::UniqueFd TakeNamed(const std::string& name, std::vector<KeptDescriptor>* f
   return fd;
 }
 
+absl::Status CheckNoListener(const std::vector<KeptDescriptor>& handed_over) {
+  const bool some = std::ranges::any_of(handed_over, [](const KeptDescriptor& each) {
+    int listens = 0;
+    socklen_t size = sizeof(listens);
+    return ::getsockopt(each.fd.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 &&
+           listens == 1;
+  });
+  if (!some) return absl::OkStatus();
+  const std::string names =
+      absl::StrJoin(handed_over, ", ", [](std::string* out, const KeptDescriptor& each) {
+        absl::StrAppend(out, each.fd.get(), " '", each.name, "'");
+      });
+  return absl::FailedPreconditionError(absl::StrCat(
+      "a listener was handed over ($LISTEN_FDS) under a name that is not known: ", names,
+      "; give geminid.socket FileDescriptorName=", kControlListener,
+      " and geminid-attach.socket FileDescriptorName=", kAttachListener));
+}
+
 std::unique_ptr<SystemdStore> SystemdStore::Open(std::vector<KeptDescriptor> handed_over) {
   const char* const room = std::getenv(kStoreVariable);
   const char* const pid = std::getenv(kPidVariable);
@@ -58,6 +77,7 @@ std::unique_ptr<SystemdStore> SystemdStore::Open(std::vector<KeptDescriptor> han
     return nullptr;
   }
   std::unique_ptr<SystemdStore> store(new SystemdStore);
+  std::erase_if(handed_over, [](const KeptDescriptor& each) { return !IsNamed(each.name); });
   store->received_ = std::move(handed_over);
   return store;
 }

@@ -22,14 +22,18 @@ std::vector<KeptDescriptor> TakeHandedOver();
 // Takes the descriptor of that name out of `*from`; invalid: there is none.
 base::UniqueFd TakeNamed(const std::string& name, std::vector<KeptDescriptor>* from);
 
+// FAILED_PRECONDITION, with all names: there is a listener, which nobody took out by its name.
+absl::Status CheckNoListener(const std::vector<KeptDescriptor>& handed_over);
+
 // The names of geminid.socket's listeners (FileDescriptorName=).
 inline constexpr char kControlListener[] = "control-listener";
 inline constexpr char kAttachListener[] = "attach-listener";
 
 class SystemdStore final : public DescriptorStore {
  public:
-  // `handed_over`: what TakeHandedOver returned, without listeners. Null: systemd has no store for
-  // this process ($FDSTORE, of systemd 254), or it is not the service's own ($SYSTEMD_EXEC_PID).
+  // `handed_over`: what TakeHandedOver returned, without listeners; those without a name are not
+  // the store's. Null: systemd has no store for this process ($FDSTORE, of systemd 254), or it is
+  // not the service's own ($SYSTEMD_EXEC_PID).
   static std::unique_ptr<SystemdStore> Open(std::vector<KeptDescriptor> handed_over);
 
   absl::Status Put(const std::string& name, int fd) override;

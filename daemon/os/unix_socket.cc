@@ -91,10 +91,12 @@ absl::StatusOr<base::UniqueFd> AdoptListener(base::UniqueFd listener, int type,
   sockaddr_un address = {};
   socklen_t size = sizeof(address);
   ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  if (address.sun_family != AF_UNIX || path != address.sun_path) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the listener that was handed over is at '", address.sun_path, "', and not at ", path,
-        "; have geminid.socket and the configuration name the same socket"));
+  const bool is_unix = address.sun_family == AF_UNIX;  // else the rest is no text
+  if (!is_unix || path != address.sun_path) {
+    const std::string at = is_unix ? absl::StrCat("at '", address.sun_path, "'") : "an IP socket";
+    return absl::FailedPreconditionError(
+        absl::StrCat("the listener that was handed over is ", at, ", and not at ", path,
+                     "; have geminid.socket and the configuration name the same socket"));
   }
   const int flags = ::fcntl(listener.get(), F_GETFL);
   if (flags < 0 || ::fcntl(listener.get(), F_SETFL, flags | O_NONBLOCK) != 0 ||

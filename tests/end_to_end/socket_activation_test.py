@@ -93,6 +93,24 @@ class Activation(unittest.TestCase):
         self.assertEqual(code, CONFIG_EXIT_CODE, self.log())
         self.assertIn("one of the two listeners", self.log())
 
+    def test_listeners_of_other_names_are_refused_with_the_names_that_are_known(self):
+        self.listeners = {which: (listener, f"{which}-foo")
+                          for which, (listener, _) in self.listeners.items()}
+        pid = self.start(["control", "attach"])
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        self.assertEqual(code, CONFIG_EXIT_CODE, self.log())
+        for words in ("'control-foo'", "'attach-foo'", "FileDescriptorName=control-listener"):
+            self.assertIn(words, self.log())
+
+    def test_listener_of_the_network_is_refused_and_named(self):
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        self.listeners["control"] = (listener, self.listeners["control"][1])
+        pid = self.start(["control", "attach"])
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        self.assertEqual(code, CONFIG_EXIT_CODE, self.log())
+        self.assertIn("is an IP socket", self.log())
+
     def test_listeners_at_another_path_are_refused(self):
         pid = self.start(["control", "attach"], path=self.path + "2")
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

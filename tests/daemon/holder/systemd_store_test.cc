@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "daemon/os/unix_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/base/temporary_folder.h"
@@ -18,6 +19,7 @@
 namespace geminid::holder {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class SystemdStoreTest : public ::testing::Test {
@@ -124,6 +126,19 @@ TEST_F(SystemdStoreTest, WhatSystemdKept_IsListedByName) {
   int status = 0;
   ASSERT_EQ(::waitpid(service, &status, 0), service);
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(CheckNoListener, ListenerOfAnUnknownName_IsRefusedWithAllNames) {
+  const base::TemporaryFolder folder;
+  std::vector<KeptDescriptor> handed_over;
+  handed_over.push_back({"manifest", base::UniqueFd(::eventfd(0, EFD_CLOEXEC))});
+  EXPECT_TRUE(CheckNoListener(handed_over).ok()) << "it is the store's";
+  handed_over.push_back({"foo", *os::ListenStream(folder / "s", 0600, 1)});
+  const absl::Status refused = CheckNoListener(handed_over);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(refused.message(), AllOf(HasSubstr("'manifest'"), HasSubstr("'foo'"),
+                                       HasSubstr("FileDescriptorName=control-listener"),
+                                       HasSubstr("FileDescriptorName=attach-listener")));
 }
 
 }  // namespace

@@ -192,11 +192,19 @@ void PrepareShared(const CommandLine& line, service::DaemonOptions* options) {
   if (!asked) options->terminal = os::OpenControllingTerminal();
 }
 
+// Whether the signal that came before the daemon serves ends it. Takes it from the descriptor.
+bool IsToEnd(int signals, pid_t parent_pid) {
+  base::UniqueFd borrowed(signals);
+  const os::ReceivedSignal signal = os::NextSignal(borrowed);
+  (void)borrowed.Release();
+  if (signal.number != SIGTERM && signal.number != SIGINT) return false;
+  return parent_pid == 0 || signal.sender == parent_pid;
+}
+
 // systemd's store where it has one for this process, else a holder of our own.
 absl::StatusOr<std::unique_ptr<holder::DescriptorStore>> OpenStore(
-    const config::Settings& settings, pid_t parent_pid,
+    const config::Settings& settings, pid_t parent_pid, int signals,
     std::vector<holder::KeptDescriptor> handed_over) {
-  if (settings.restart_time <= absl::ZeroDuration()) return std::make_unique<holder::NoStore>();
   if (std::unique_ptr<holder::DescriptorStore> store =
           holder::SystemdStore::Open(std::move(handed_over)))
     return store;
@@ -208,10 +216,13 @@ absl::StatusOr<std::unique_ptr<holder::DescriptorStore>> OpenStore(
   }
   GEMINID_ASSIGN_OR_RETURN(
       std::unique_ptr<holder::HolderStore> store,
-      holder::HolderStore::Open({.binary = *std::move(binary),
-                                 .socket = absl::StrCat(settings.socket, shm::kHolderSuffix),
-                                 .patience = settings.restart_time,
-                                 .until = parent_pid}));
+      holder::HolderStore::Open(
+          {.binary = *std::move(binary),
+           .socket = absl::StrCat(settings.socket, shm::kHolderSuffix),
+           .patience = settings.restart_time,
+           .until = parent_pid,
+           .signals = signals,
+           .is_to_end = [parent_pid, signals] { return IsToEnd(signals, parent_pid); }}));
   return store;
 }
 
@@ -219,19 +230,28 @@ int Serve(const CommandLine& line, const config::Settings& settings, pid_t paren
           int ready_fd) {
   service::DaemonOptions options;
   options.parent_pid = parent_pid;
+  absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGTERM, SIGINT, SIGHUP});
+  if (!signals.ok()) return Fail(signals.status());
+  options.signal_fd = *std::move(signals);
   const auto handed_over =
       std::make_shared<std::vector<holder::KeptDescriptor>>(holder::TakeHandedOver());
   options.control_listener = holder::TakeNamed(holder::kControlListener, handed_over.get());
   options.attach_listener = holder::TakeNamed(holder::kAttachListener, handed_over.get());
-  options.open_store = [&settings, parent_pid, handed_over] {
-    return OpenStore(settings, parent_pid, std::move(*handed_over));
-  };
+  if (absl::Status known = holder::CheckNoListener(*handed_over); !known.ok()) return Fail(known);
+  if (settings.restart_time > absl::ZeroDuration()) {
+    options.open_store = [&settings, parent_pid, number = options.signal_fd.get(), handed_over] {
+      return OpenStore(settings, parent_pid, number, std::move(*handed_over));
+    };
+  } else {
+    handed_over->clear();  // an earlier daemon's sessions end
+  }
   if (parent_pid == 0) PrepareShared(line, &options);
-  absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGTERM, SIGINT, SIGHUP});
-  if (!signals.ok()) return Fail(signals.status());
-  options.signal_fd = *std::move(signals);
   absl::StatusOr<std::unique_ptr<service::Daemon>> daemon =
       service::Daemon::Start(settings, std::move(options));
+  if (absl::IsCancelled(daemon.status())) {
+    os::Log(os::LogLevel::kInfo, "stopping", {{"why", std::string(daemon.status().message())}});
+    return base::kDaemonExitOk;
+  }
   if (!daemon.ok()) return Fail(daemon.status());
   SayReady(**daemon, settings.log_format, ready_fd);
   (*daemon)->Run();

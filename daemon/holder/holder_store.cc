@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -15,6 +16,8 @@
 #include "base/status_macros.h"
 #include "base/system_error.h"
 #include "daemon/holder/channel.h"
+#include "daemon/os/event.h"
+#include "daemon/os/log.h"
 #include "daemon/os/unix_socket.h"
 
 namespace geminid::holder {
@@ -30,13 +33,61 @@ constexpr int kItsConnection = 4;
 constexpr timeval kSendTimeout = {.tv_sec = 2, .tv_usec = 0};
 // Sessions can only go on with the holder's descriptors. So a starting daemon waits for as long as
 // a crowded machine may leave the holder, and daemons that connected before, without a processor.
-constexpr timeval kAnswerTimeout = {.tv_sec = 30, .tv_usec = 0};
+constexpr int64_t kAnswerNanoseconds = 30'000'000'000;
+// After this the log says what the daemon waits for.
+constexpr int64_t kSilentNanoseconds = 1'000'000'000;
+constexpr int64_t kNanosecondsPerMillisecond = 1'000'000;
+// Between attempts to connect to a holder that has as many waiting connections as it may have.
+constexpr int kPauseMs = 50;
 
 void Bound(const base::UniqueFd& socket) {
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendTimeout, sizeof(kSendTimeout));
-  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kAnswerTimeout,
-                     sizeof(kAnswerTimeout));
 }
+
+absl::Status Unusable(const std::string& path, const std::string& what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("the holder at ", path, " ", what,
+                   "; start the release that started it, or end geminid-holder and with it the "
+                   "sessions of that daemon"));
+}
+
+// A wait for a holder that may be stopped, or have no processor.
+class Patience {
+ public:
+  explicit Patience(const HolderOptions& options) : options_(options) {}
+
+  // Waits until `fd` is readable (OK and true), at most `milliseconds` (OK and false). Negative
+  // `fd`: only waits. Errors: the wait has taken too long, or the daemon is to end.
+  absl::StatusOr<bool> Wait(int fd, int64_t milliseconds) {
+    const int64_t waited = os::MonotonicNanoseconds() - begin_;
+    if (waited >= kAnswerNanoseconds) return Unusable(options_.socket, "does not answer");
+    SayIfLong(waited);
+    const int64_t next = said_ ? kAnswerNanoseconds : kSilentNanoseconds;
+    const int64_t left = (next - waited) / kNanosecondsPerMillisecond + 1;
+    pollfd waiting[] = {{fd, POLLIN, 0}, {options_.signals, POLLIN, 0}};
+    const int ready = ::poll(waiting, 2, static_cast<int>(std::min(left, milliseconds)));
+    if (ready < 0 && errno != EINTR) return base::SystemError(errno, "poll", options_.socket);
+    if (ready > 0 && waiting[1].revents != 0 && options_.is_to_end && options_.is_to_end()) {
+      return absl::CancelledError(absl::StrCat("told to end while it waited for the holder at ",
+                                               options_.socket, " to answer"));
+    }
+    return ready > 0 && waiting[0].revents != 0;
+  }
+
+ private:
+  void SayIfLong(int64_t waited) {
+    if (said_ || waited < kSilentNanoseconds) return;
+    said_ = true;
+    os::Log(os::LogLevel::kWarning, "waits for geminid-holder, which does not answer yet",
+            {{"socket", options_.socket},
+             {"at_most", absl::StrCat(kAnswerNanoseconds / 1'000'000'000, "s")},
+             {"advice", "see whether it is stopped (kill -CONT)"}});
+  }
+
+  const HolderOptions& options_;
+  const int64_t begin_ = os::MonotonicNanoseconds();
+  bool said_ = false;
+};
 
 absl::Status Spawn(const HolderOptions& options, const base::UniqueFd& listener,
                    const base::UniqueFd& connection) {
@@ -65,13 +116,33 @@ absl::Status CheckOwner(const base::UniqueFd& socket, const std::string& path) {
                    path, ", and give --socket a folder of mode 0700"));
 }
 
+// A blocking connection. UNAVAILABLE or NOT_FOUND: nobody listens there. A holder that is stopped,
+// with as many waiting connections as it may have, is waited for.
+absl::StatusOr<base::UniqueFd> ConnectPatiently(const HolderOptions& options) {
+  Patience patience(options);
+  for (;;) {
+    absl::StatusOr<base::UniqueFd> socket =
+        os::ConnectUnix(SOCK_SEQPACKET | SOCK_NONBLOCK, options.socket);
+    if (absl::IsResourceExhausted(socket.status())) {  // no more connections may wait there
+      GEMINID_RETURN_IF_ERROR(patience.Wait(-1, kPauseMs).status());
+      continue;
+    }
+    if (!socket.ok()) return socket;
+    const int flags = ::fcntl(socket->get(), F_GETFL);
+    if (flags < 0 || ::fcntl(socket->get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
+      return base::SystemError(errno, "fcntl", options.socket);
+    }
+    return socket;
+  }
+}
+
 // An earlier daemon's holder; invalid: nobody listens there.
-absl::StatusOr<base::UniqueFd> Connect(const std::string& path) {
-  absl::StatusOr<base::UniqueFd> socket = os::ConnectSeqpacket(path);
+absl::StatusOr<base::UniqueFd> Connect(const HolderOptions& options) {
+  absl::StatusOr<base::UniqueFd> socket = ConnectPatiently(options);
   const bool nobody = absl::IsNotFound(socket.status()) || absl::IsUnavailable(socket.status());
   if (nobody) return base::UniqueFd();
   if (!socket.ok()) return socket;
-  GEMINID_RETURN_IF_ERROR(CheckOwner(*socket, path));
+  GEMINID_RETURN_IF_ERROR(CheckOwner(*socket, options.socket));
   Bound(*socket);
   return socket;
 }
@@ -89,7 +160,7 @@ absl::StatusOr<std::string> FindHolder() {
 
 absl::StatusOr<std::unique_ptr<HolderStore>> HolderStore::Open(HolderOptions options) {
   std::unique_ptr<HolderStore> store(new HolderStore(std::move(options)));
-  GEMINID_ASSIGN_OR_RETURN(store->socket_, Connect(store->options_.socket));
+  GEMINID_ASSIGN_OR_RETURN(store->socket_, Connect(store->options_));
   if (!store->socket_.valid()) GEMINID_RETURN_IF_ERROR(store->StartHolder());
   return store;
 }
@@ -147,16 +218,19 @@ absl::StatusOr<std::vector<KeptDescriptor>> HolderStore::List() {
     return DoesNotTake(error);
   }
   for (;;) {
+    GEMINID_RETURN_IF_ERROR(AwaitAnswer());
     Arrived arrived = Receive(socket_);
     if (arrived.what == Arrived::What::kEnd && kept.empty()) {
       GEMINID_RETURN_IF_ERROR(ReplaceEnded());
       return kept;
     }
     if (arrived.what == Arrived::What::kOtherVersion) {
-      return Unusable(
-          absl::StrCat("speaks version ", arrived.version, ", and this daemon version ", kVersion));
+      return Unusable(options_.socket, absl::StrCat("speaks version ", arrived.version,
+                                                    ", and this daemon version ", kVersion));
     }
-    if (arrived.what != Arrived::What::kMessage) return Unusable("does not answer");
+    if (arrived.what != Arrived::What::kMessage) {
+      return Unusable(options_.socket, "does not answer");
+    }
     if (arrived.message.op == Op::kEnd) break;
     if (arrived.message.op != Op::kItem || !arrived.descriptor.valid()) {
       return absl::FailedPreconditionError(
@@ -167,19 +241,23 @@ absl::StatusOr<std::vector<KeptDescriptor>> HolderStore::List() {
   return kept;
 }
 
+absl::Status HolderStore::AwaitAnswer() {
+  Patience patience(options_);
+  for (;;) {
+    GEMINID_ASSIGN_OR_RETURN(
+        const bool answered,
+        patience.Wait(socket_.get(), kAnswerNanoseconds / kNanosecondsPerMillisecond));
+    if (answered) return absl::OkStatus();
+  }
+}
+
 // The holder hung up before it sent anything. Either no daemon came in time, and its socket is
 // gone; or it speaks only another version, and still has its sessions.
 absl::Status HolderStore::ReplaceEnded() {
-  GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd still_there, Connect(options_.socket));
+  GEMINID_ASSIGN_OR_RETURN(const base::UniqueFd still_there, Connect(options_));
   if (!still_there.valid()) return StartHolder();
-  return Unusable(absl::StrCat("hangs up on this daemon, which speaks version ", kVersion));
-}
-
-absl::Status HolderStore::Unusable(const std::string& what) const {
-  return absl::FailedPreconditionError(
-      absl::StrCat("the holder at ", options_.socket, " ", what,
-                   "; start the release that started it, or end geminid-holder and with it the "
-                   "sessions of that daemon"));
+  return Unusable(options_.socket,
+                  absl::StrCat("hangs up on this daemon, which speaks version ", kVersion));
 }
 
 void HolderStore::Finish() {

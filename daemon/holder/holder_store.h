@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,6 +22,10 @@ struct HolderOptions {
   std::string socket;       // where it listens for daemons; the caller has the lock of it
   absl::Duration patience;  // how long it waits for the next daemon
   pid_t until = 0;          // without a daemon, it ends with this process; 0: with none
+  // Waiting for the holder ends early once `is_to_end` says so, which is asked whenever this
+  // descriptor is readable. Negative: nothing ends it early.
+  int signals = -1;
+  std::function<bool()> is_to_end{};
 };
 
 // The program of that name beside this one. NOT_FOUND when it is not there.
@@ -29,9 +34,9 @@ absl::StatusOr<std::string> FindHolder();
 class HolderStore final : public DescriptorStore {
  public:
   // Connects to the holder that an earlier daemon started, or starts one if none listens.
-  // PERMISSION_DENIED: the listener is neither this user's nor root's, and was told nothing. List()
-  // waits half a minute for the holder's descriptors. It returns FAILED_PRECONDITION, and the
-  // holder stays, if that does not answer or speaks another version.
+  // PERMISSION_DENIED: the listener is neither this user's nor root's, and was told nothing. Open
+  // and List() wait half a minute for the holder. They return FAILED_PRECONDITION, and the holder
+  // stays, if that does not answer or speaks another version; and CANCELLED if `is_to_end` says so.
   static absl::StatusOr<std::unique_ptr<HolderStore>> Open(HolderOptions options);
 
   absl::Status Put(const std::string& name, int fd) override;
@@ -48,7 +53,8 @@ class HolderStore final : public DescriptorStore {
   absl::Status SendLocked(const Message& message, int fd);
   absl::Status DoesNotTake(int error);
   absl::Status ReplaceEnded();
-  absl::Status Unusable(const std::string& what) const;
+  // Waits until the holder has sent something, or hung up.
+  absl::Status AwaitAnswer();
 
   const HolderOptions options_;
   std::mutex mutex_;

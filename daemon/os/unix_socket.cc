@@ -160,6 +160,10 @@ absl::StatusOr<base::UniqueFd> ConnectUnix(int type, const std::string& path) {
   if (base::RetryOnEintr([&] {
         return ::connect(fd->get(), reinterpret_cast<const sockaddr*>(&*address), sizeof(*address));
       }) != 0) {
+    if (errno == EAGAIN) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("socket ", path, ": its listener does not accept connections"));
+    }
     return base::SystemError(errno, "connect", absl::StrCat("socket ", path));
   }
   return fd;

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <string>
@@ -54,8 +55,12 @@ pid_t PidOf(const std::string& socket) {
 class HolderTest : public ::testing::Test {
  protected:
   HolderOptions Options() const {
-    return {
-        .binary = GEMINID_HOLDER_BINARY, .socket = socket_, .patience = patience_, .until = until_};
+    return {.binary = GEMINID_HOLDER_BINARY,
+            .socket = socket_,
+            .patience = patience_,
+            .until = until_,
+            .signals = signals_,
+            .is_to_end = is_to_end_};
   }
   std::unique_ptr<HolderStore> Open() const {
     absl::StatusOr<std::unique_ptr<HolderStore>> store = HolderStore::Open(Options());
@@ -88,6 +93,8 @@ class HolderTest : public ::testing::Test {
   const std::string socket_ = folder_.path() + "/geminid.sock.holder";
   absl::Duration patience_ = absl::Seconds(60);
   pid_t until_ = 0;
+  int signals_ = -1;
+  std::function<bool()> is_to_end_;
 };
 
 TEST_F(HolderTest, WhatADaemonPut_IsThereForTheNextOne) {
@@ -274,6 +281,32 @@ TEST_F(HolderTest, ThatIsToldNonsense_HangsUpAndKeepsWhatItHas) {
   const std::unique_ptr<HolderStore> store = Open();
   EXPECT_TRUE(Listed(store.get()).contains("socket"));
   store->Finish();
+}
+
+// A stopped holder, as far as a daemon sees it: it accepts no connection.
+TEST_F(HolderTest, ThatIsStopped_IsNotWaitedForOnceTheDaemonIsToEnd) {
+  const base::UniqueFd listener = *os::ListenSeqpacket(socket_, 0600, 4);
+  const base::UniqueFd signals(::eventfd(1, EFD_CLOEXEC));
+  signals_ = signals.get();
+  int asked = 0;
+  is_to_end_ = [&] { return ++asked == 2; };  // the first signal is another one
+  const absl::Status told = Open()->List().status();
+  EXPECT_TRUE(absl::IsCancelled(told)) << told;
+  EXPECT_THAT(told.message(), HasSubstr(socket_));
+  EXPECT_EQ(asked, 2);
+  EXPECT_TRUE(std::filesystem::exists(socket_)) << "the next daemon finds the holder";
+}
+
+TEST_F(HolderTest, ThatIsStoppedWithAllConnectionsThatMayWait_IsNotWaitedForEither) {
+  const base::UniqueFd listener = *os::ListenSeqpacket(socket_, 0600, 0);
+  const absl::StatusOr<base::UniqueFd> earlier = os::ConnectSeqpacket(socket_);
+  ASSERT_TRUE(earlier.ok()) << earlier.status();
+  const base::UniqueFd signals(::eventfd(1, EFD_CLOEXEC));
+  signals_ = signals.get();
+  is_to_end_ = [] { return true; };
+  const absl::Status told = HolderStore::Open(Options()).status();
+  EXPECT_TRUE(absl::IsCancelled(told)) << told;
+  EXPECT_TRUE(std::filesystem::exists(socket_));
 }
 
 // A holder of version 2, as far as a daemon of version 1 sees it. Its socket stays where it is.

@@ -9,6 +9,8 @@ constexpr const Metric* kAll[] = {
     &kPhase,
     &kReloadGood,
     &kReloadTime,
+    &kSessionsSurvive,
+    &kLostSockets,
     &kChecks,
     &kViolations,
     &kOverhead,

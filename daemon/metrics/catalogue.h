@@ -82,6 +82,19 @@ inline constexpr Metric kReloadTime = {"geminid_config_last_reload_success_times
                                        {},
                                        {1},
                                        "When the configuration in force was read."};
+inline constexpr Metric kSessionsSurvive = {
+    "geminid_sessions_survive",
+    kGauge,
+    {},
+    {1},
+    "1 if the next daemon would find the sessions, 0 if they would end with this one; absent if "
+    "restart_time is 0."};
+inline constexpr Metric kLostSockets = {
+    "geminid_lost_sockets",
+    kGauge,
+    {},
+    {1},
+    "Sockets of the daemon whose files were removed or replaced: clients do not find it."};
 inline constexpr Metric kChecks = {"geminid_invariant_checks_total",
                                    kCounter,
                                    {},

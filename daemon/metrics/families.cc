@@ -20,6 +20,10 @@ void AddDaemon(const Reading& reading, Page* page) {
   }
   page->Add(kReloadGood, {}, reading.last_reload_good ? 1 : 0);
   page->Add(kReloadTime, {}, reading.last_good_reload_timestamp_seconds);
+  if (reading.sessions_survive.has_value()) {
+    page->Add(kSessionsSurvive, {}, *reading.sessions_survive ? 1 : 0);
+  }
+  page->Add(kLostSockets, {}, static_cast<double>(reading.lost_sockets));
   page->Add(kChecks, {}, static_cast<double>(reading.invariant_checks));
   page->Add(kViolations, {}, static_cast<double>(reading.invariant_violations));
   page->Add(kOverhead, {}, static_cast<double>(reading.overhead_bytes));

@@ -115,6 +115,8 @@ struct Reading {
   DaemonPhase phase = DaemonPhase::kServing;
   bool last_reload_good = true;
   double last_good_reload_timestamp_seconds = 0;
+  std::optional<bool> sessions_survive{};  // the daemon; absent: they are not to
+  uint64_t lost_sockets = 0;               // that clients do not find any more
   uint64_t invariant_checks = 0;
   uint64_t invariant_violations = 0;
   uint64_t overhead_bytes = 0;  // shared memory of the daemon itself

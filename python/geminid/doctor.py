@@ -26,7 +26,8 @@ OK, UNHEALTHY = 0, 8  # docs/exit_codes.md
 _SESSION_SECONDS, _TORCH_SECONDS, _PROGRAM_SECONDS = 60, 300, 30
 _INSTALL = "pip install --force-reinstall geminid"
 # geminictl's checks of a daemon that must run already; here one may be started.
-_OF_A_DAEMON = ("socket", "attach_socket", "daemon_version", "daemon_ledger", "daemon_devices", "daemon_capacity")
+_OF_A_DAEMON = ("socket", "attach_socket", "daemon_version", "daemon_ledger", "daemon_devices", "daemon_capacity",
+                 "daemon_survival")
 _IDS_OF_TORCH = ("torch", "gpu", "training")
 
 _ASK_LIBRARY = """

@@ -196,6 +196,12 @@ absl::Status AdminRpc::GetStatus(v1::Status* response) {
     to->set_in_use(fact.in_use);
     to->set_why_not(fact.why_not);
   }
+  if (facts_.vitals->survival.load() == Survival::kLost) {
+    v1::MachineFact* to = response->add_facts();
+    to->set_name("descriptor store");
+    to->set_value("sessions end with the daemon");
+    to->set_why_not("geminid-holder does not run; the log says why");
+  }
   return absl::OkStatus();
 }
 

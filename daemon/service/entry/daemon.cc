@@ -97,8 +97,7 @@ absl::Status Daemon::OpenServers() {
                                                    .tenancy = &tenancy_,
                                                    .vitals = &vitals_});
   GEMINID_RETURN_IF_ERROR(servers_->OpenMetrics(settings_, options_.parent_pid != 0, &files_));
-  stop_signs_ =
-      std::make_unique<StopSigns>(&options_, loop_.get(), &vitals_, [this] { reloader_.Reload(); });
+  stop_signs_ = std::make_unique<StopSigns>(&options_, loop_.get(), &vitals_, [this] { Reload(); });
   GEMINID_RETURN_IF_ERROR(stop_signs_->Watch());
   GEMINID_RETURN_IF_ERROR(servers_->OpenEntrance(settings_, files_, &options_));
   const auto or_off = [](const std::string& text) { return text.empty() ? "off" : text; };
@@ -136,6 +135,7 @@ void Daemon::Step(Watchdog* watchdog) {
   sessions_->PumpAll();
   gpus_->Step();
   hub_->Tick();
+  if (store_ != nullptr) store_->RenewIfDue();
   // All requests that were in the sessions' rings have been handled, too.
   if (stage_ == Stage::kOpen && !sessions_->busy()) {
     stage_ = Stage::kServed;
@@ -150,10 +150,17 @@ std::optional<int64_t> Daemon::NextDeadline(const Watchdog& watchdog) const {
   if (sessions_->busy()) return 0;
   std::optional<int64_t> next = hub_->NextTick();
   for (const std::optional<int64_t> other :
-       {gpus_->NextDeadline(), sessions_->NextDeadline(), watchdog.NextDeadline()}) {
+       {gpus_->NextDeadline(), sessions_->NextDeadline(), watchdog.NextDeadline(),
+        store_ == nullptr ? std::nullopt : store_->NextDeadline()}) {
     if (other.has_value()) next = std::min(next.value_or(*other), *other);
   }
   return next;
+}
+
+// The operator may have mended what kept geminid-holder from starting.
+void Daemon::Reload() {
+  if (store_ != nullptr) store_->RenewNow();
+  reloader_.Reload();
 }
 
 void Daemon::RequestStop() {

@@ -73,6 +73,7 @@ class Daemon {
   void Step(Watchdog* watchdog);
   std::optional<int64_t> NextDeadline(const Watchdog& watchdog) const;
   bool Finished() const;
+  void Reload();
   bool SessionsGoOn() const;
   void TellAll(shm::Phase phase, Sleeper::End end);
   void Close();

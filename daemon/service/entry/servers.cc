@@ -58,6 +58,9 @@ absl::Status Servers::OpenEntrance(const config::Settings& settings, const Socke
       AttachServer::Create(absl::StrCat(files.socket(), shm::kAttachSuffix), settings.socket_mode,
                            std::move(options->attach_listener), entrance_->loop(), of_.hub,
                            &tenancy->log, &tenancy->clients, on_attached));
+  for (const char* suffix : {"", shm::kAttachSuffix}) {
+    of_.vitals->sockets.Add(absl::StrCat(files.socket(), suffix));
+  }
   return entrance_->Start(attach_.get(), rpc_.get());
 }
 

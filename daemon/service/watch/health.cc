@@ -31,6 +31,17 @@ void AddAccounts(const HealthReading& reading, Reasons* reasons) {
   }
 }
 
+void AddSockets(const HealthReading& reading, Reasons* reasons) {
+  reasons->insert(reasons->end(), reading.lost_sockets.begin(), reading.lost_sockets.end());
+}
+
+void AddSurvival(const HealthReading& reading, Reasons* reasons) {
+  if (reading.sessions_survive) return;
+  reasons->push_back(
+      "geminid-holder does not run: if this daemon dies, its sessions end; the log says why, and a "
+      "reload (SIGHUP) has the daemon try again");
+}
+
 void AddGpus(const HealthReading& reading, Reasons* reasons) {
   reasons->insert(reasons->end(), reading.gpus_without_memory.begin(),
                   reading.gpus_without_memory.end());
@@ -51,6 +62,7 @@ metrics::HttpResponse Readyz(const HealthReading& reading) {
   if (reading.drained) reasons.push_back("it is drained; geminictl drain --undo ends that");
   AddLife(reading, &reasons);
   AddAccounts(reading, &reasons);
+  AddSockets(reading, &reasons);
   if (!reading.some_device_serves) AddGpus(reading, &reasons);
   return Answer(reasons);
 }
@@ -59,6 +71,8 @@ metrics::HttpResponse Healthz(const HealthReading& reading) {
   Reasons reasons;
   AddLife(reading, &reasons);
   AddAccounts(reading, &reasons);
+  AddSockets(reading, &reasons);
+  AddSurvival(reading, &reasons);
   AddGpus(reading, &reasons);
   return Answer(reasons);
 }

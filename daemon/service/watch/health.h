@@ -23,14 +23,16 @@ struct HealthReading {
   std::vector<std::string> contradictions;  // of the accounts, found since the start
   std::vector<std::string> gpus_without_memory;  // a line for each without an agent or unhealthy
   bool some_device_serves = true;                // at least one has memory to give
+  bool sessions_survive = true;                  // the daemon, if they are to
+  std::vector<std::string> lost_sockets;  // a line for each that clients do not find any more
 };
 
 // Each answers 200, or 503 with a line per reason.
 //   /livez: the event loop turns. If not, only a restart of the daemon helps.
 //   /readyz: new jobs may come. The daemon lives and serves, is neither stopping nor drained, its
-//     accounts add up, and at least one device has memory to give.
-//   /healthz: the daemon lives, its accounts add up, all of its GPUs' agents serve, and none of
-//     these GPUs is unhealthy.
+//     accounts add up, clients find its sockets, and at least one device has memory to give.
+//   /healthz: the daemon lives, its accounts add up, clients find its sockets, its sessions would
+//     survive it, all of its GPUs' agents serve, and none of these GPUs is unhealthy.
 metrics::HttpResponse Livez(const HealthReading& reading);
 metrics::HttpResponse Readyz(const HealthReading& reading);
 metrics::HttpResponse Healthz(const HealthReading& reading);

@@ -167,6 +167,10 @@ metrics::Reading Monitor::Read() const {
     reading.allocations = std::move(numbers.allocations);
     reading.counted = std::move(numbers.counted);
   });
+  if (vitals_->survival.load() != Survival::kNotWanted) {
+    reading.sessions_survive = vitals_->survival.load() == Survival::kAssured;
+  }
+  reading.lost_sockets = lost_sockets_.size();
   if (vitals_->stopping.load()) reading.phase = metrics::DaemonPhase::kStopping;
   if (hub_->gpus() != nullptr) AddGpus(*hub_->gpus(), &reading);
   const std::vector<core::Refusals::Row> refused = hub_->limits().Refused();
@@ -179,6 +183,20 @@ metrics::Reading Monitor::Read() const {
 void Monitor::CheckIfDue(int64_t now_nanoseconds) {
   if (now_nanoseconds < next_check_) return;
   next_check_ = now_nanoseconds + kCheckEveryNanoseconds;
+  CheckAccounts();
+  CheckSockets();
+}
+
+void Monitor::CheckSockets() {
+  if (vitals_->stopping.load()) return;  // the daemon itself removes them
+  std::vector<std::string> lost = vitals_->sockets.Lost();
+  if (lost != lost_sockets_) {
+    for (const std::string& line : lost) os::Log(os::LogLevel::kError, line);
+  }
+  lost_sockets_ = std::move(lost);
+}
+
+void Monitor::CheckAccounts() {
   ++checks_;
   const absl::Status status = hub_->Inspect([this](const core::Engine& engine, const Sessions&) {
     return engine.CheckSome(kChecked, &checked_to_);
@@ -194,11 +212,19 @@ bool Monitor::IsDrained() const {
       [](const core::Engine& engine, const Sessions&) { return engine.jobs().drained(); });
 }
 
-HealthReading Monitor::ReadHealth() const {
+// No file is looked at: a file system that hangs is no reason to restart the daemon.
+HealthReading Monitor::ReadLife() const {
   HealthReading reading;
   reading.serving = vitals_->serving.load();
   reading.stopping = vitals_->stopping.load();
   reading.turn = vitals_->LongestTurn(Now());
+  return reading;
+}
+
+HealthReading Monitor::ReadHealth() const {
+  HealthReading reading = ReadLife();
+  reading.sessions_survive = vitals_->survival.load() != Survival::kLost;
+  if (!reading.stopping) reading.lost_sockets = vitals_->sockets.Lost();
   reading.contradictions.assign(contradictions_.begin(), contradictions_.end());
   if (hub_->gpus() != nullptr) AddGpus(*hub_->gpus(), &reading);
   return reading;
@@ -237,7 +263,7 @@ metrics::HttpResponse Monitor::ShowPlan(uint64_t session) {
 
 metrics::HttpResponse Monitor::Handle(const std::string& path) {
   // Without the hub's mutex, which a stuck loop may hold.
-  if (path == "/livez") return Livez(ReadHealth());
+  if (path == "/livez") return Livez(ReadLife());
   if (path == "/healthz") return Healthz(ReadHealth());
   if (path == "/readyz") {
     HealthReading reading = ReadHealth();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "daemon/core/transfers/token_bucket.h"
 #include "daemon/metrics/http_server.h"
@@ -26,7 +27,8 @@ class Monitor {
   // times a second are those of the last reading; plans that are asked for so often are refused.
   metrics::HttpResponse Handle(const std::string& path);
 
-  // Checks a part of the accounts, a millisecond or two under the hub's mutex, if one is due.
+  // If a check is due: checks a part of the accounts, a millisecond or two under the hub's mutex,
+  // and whether clients find the daemon's sockets.
   void CheckIfDue(int64_t now_nanoseconds);
   int64_t next_check() const { return next_check_; }
 
@@ -37,7 +39,10 @@ class Monitor {
   // Further contradictions say nothing new.
   static constexpr size_t kMostContradictions = 16;
 
+  void CheckAccounts();
+  void CheckSockets();
   metrics::Reading Read() const;
+  HealthReading ReadLife() const;
   HealthReading ReadHealth() const;
   bool IsDrained() const;
   metrics::HttpResponse ShowPlan(uint64_t session);
@@ -49,6 +54,7 @@ class Monitor {
   core::ChunkPlace checked_to_;
   uint64_t checks_ = 0;
   std::set<std::string> contradictions_;
+  std::vector<std::string> lost_sockets_;  // at the last check
   core::TokenBucket pages_{{.per_second = 10, .burst = 50}, Now()};
   core::TokenBucket plans_{{.per_second = 2, .burst = 20}, Now()};
   std::string page_;

@@ -8,14 +8,22 @@
 
 #include "daemon/core/basics/time.h"
 #include "daemon/metrics/call_times.h"
+#include "daemon/service/watch/socket_paths.h"
 
 namespace geminid::service {
 
-// Both structs are thread-safe. Requests to share the node that the daemon carried out or
+// The structs are thread-safe. Requests to share the node that the daemon carried out or
 // refused.
 struct SharingCounts {
   std::atomic<uint64_t> done{0};
   std::atomic<uint64_t> refused{0};
+};
+
+// Whether the next daemon would find this daemon's sessions.
+enum class Survival {
+  kNotWanted,  // restart_time is 0: sessions end with their daemon
+  kAssured,    // the descriptor store has them
+  kLost,       // there is no store
 };
 
 struct Vitals {
@@ -28,6 +36,8 @@ struct Vitals {
   std::atomic<int64_t> entrance_turn_since_nanoseconds{0};
   std::atomic<bool> last_reload_good{true};
   std::atomic<double> last_good_reload_seconds{0};  // since the Unix epoch
+  std::atomic<Survival> survival{Survival::kNotWanted};
+  SocketPaths sockets;
   metrics::CallTimes calls;
   SharingCounts sharing;
 

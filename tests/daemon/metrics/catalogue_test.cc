@@ -56,6 +56,7 @@ constexpr size_t kDevices = shm::kMaxDevices;
 // More than fits of everything that clients can make more of.
 Reading LargestReading() {
   Reading reading;
+  reading.sessions_survive = true;
   SessionCounters counters;
   const size_t sessions = 2 * kMaxSessionSeries;
   reading.accounts = {{core::kHostAccount, {.capacity_bytes = 1}},

@@ -47,6 +47,15 @@ TEST(Families, SessionsWithoutASeriesOfTheirOwn_AreSummed) {
   EXPECT_THAT(page, HasSubstr("geminid_session_bytes" + other + ",tier=\"host\"} 200\n"));
 }
 
+TEST(Families, SurvivalOfSessions_IsShownWhereItIsWanted) {
+  Reading reading;
+  EXPECT_THAT(PageOf(reading), Not(HasSubstr("geminid_sessions_survive ")));
+  reading.sessions_survive = true;
+  EXPECT_THAT(PageOf(reading), HasSubstr("\ngeminid_sessions_survive 1\n"));
+  reading.sessions_survive = false;
+  EXPECT_THAT(PageOf(reading), HasSubstr("\ngeminid_sessions_survive 0\n"));
+}
+
 TEST(Families, SameNameOfTwoTenants_StaysApart) {
   Reading reading;
   SessionCounters counters;

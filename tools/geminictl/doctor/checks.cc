@@ -309,6 +309,19 @@ Check JudgeCapacity(const SocketFindings& socket, const MachineFindings& machine
       "host devices all are RAM"};
 }
 
+// The daemon reports its descriptor store only when it has lost it.
+Check JudgeSurvival(const SocketFindings& socket) {
+  const char* const id = "daemon_survival";
+  if (!socket.daemon.ok()) return {id, Verdict::kSkip, "no daemon", ""};
+  for (const v1::MachineFact& fact : socket.daemon->facts()) {
+    if (fact.name() != "descriptor store") continue;
+    return {
+        id, Verdict::kWarn, absl::StrCat(fact.value(), ": ", fact.why_not()),
+        "lift the limit that the log names, and send the daemon SIGHUP; do not restart it before"};
+  }
+  return {id, Verdict::kPass, "no descriptor store is lost", ""};
+}
+
 }  // namespace
 
 const char* Name(Verdict verdict) {
@@ -354,8 +367,9 @@ std::vector<Check> JudgeMachine(const MachineFindings& found) {
 
 std::vector<Check> JudgeDaemon(const SocketFindings& socket, const MachineFindings& machine,
                                const std::string& own_version) {
-  return {JudgeSocket(socket), JudgeAttach(socket),           JudgeVersion(socket, own_version),
-          JudgeLedger(socket), JudgeDevices(socket, machine), JudgeCapacity(socket, machine)};
+  return {JudgeSocket(socket),  JudgeAttach(socket),           JudgeVersion(socket, own_version),
+          JudgeLedger(socket),  JudgeDevices(socket, machine), JudgeCapacity(socket, machine),
+          JudgeSurvival(socket)};
 }
 
 }  // namespace geminid::ctl

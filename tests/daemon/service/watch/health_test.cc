@@ -51,6 +51,25 @@ TEST(Health, Contradictions_AreToldAndNoReasonToRestart) {
   EXPECT_THAT(Healthz(reading).body, HasSubstr("device 0: lines"));
 }
 
+TEST(Health, SocketThatClientsDoNotFind_IsToldAndNoReasonToRestartByItself) {
+  HealthReading reading = Good();
+  reading.lost_sockets = {"its socket /run/g.sock was removed"};
+  EXPECT_EQ(Livez(reading).code, 200);
+  for (const auto& probe : {Readyz, Healthz}) {
+    EXPECT_EQ(probe(reading).code, 503);
+    EXPECT_THAT(probe(reading).body, HasSubstr("/run/g.sock was removed"));
+  }
+}
+
+TEST(Health, SessionsThatWouldEndWithTheDaemon_AreToldAndStopNoNewJobs) {
+  HealthReading reading = Good();
+  reading.sessions_survive = false;
+  EXPECT_EQ(Livez(reading).code, 200);
+  EXPECT_EQ(Readyz(reading).code, 200);
+  EXPECT_EQ(Healthz(reading).code, 503);
+  EXPECT_THAT(Healthz(reading).body, HasSubstr("geminid-holder does not run"));
+}
+
 TEST(Health, GpuWithoutAnAgent_IsToldAndNotReadyOnlyWhereNoDeviceServes) {
   HealthReading reading = Good();
   reading.gpus_without_memory = {"device 1: its agent is starting"};

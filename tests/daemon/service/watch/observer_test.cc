@@ -19,6 +19,7 @@
 #include "daemon/os/unix_socket.h"
 #include "daemon/service/entry/daemon.h"
 #include "geminid/v1/chunk.grpc.pb.h"
+#include "proto/shm/attach_messages.h"
 #include "tests/base/temporary_folder.h"
 #include "tests/daemon_env/daemon_env.h"
 #include "tests/daemon_env/raw_client.h"
@@ -69,6 +70,19 @@ TEST(Observer, UnixSocket_AnswersWithTheModeOfTheOtherSockets) {
   EXPECT_THAT(AskSocket(env.daemon().metrics_socket(), "/livez"), StartsWith("HTTP/1.1 200 OK"));
   env.Stop();
   EXPECT_FALSE(std::filesystem::exists(env.socket() + ".http"));
+}
+
+TEST(Observer, SocketThatWasRemoved_IsNotReady) {
+  DaemonEnv env;
+  ASSERT_TRUE(env.Start().ok());
+  const std::string page = env.daemon().metrics_socket();
+  std::filesystem::remove(env.socket() + shm::kAttachSuffix);
+  EXPECT_THAT(AskSocket(page, "/livez"), StartsWith("HTTP/1.1 200 OK"));
+  for (const char* probe : {"/readyz", "/healthz"}) {
+    const std::string answer = AskSocket(page, probe);
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 503"));
+    EXPECT_THAT(answer, HasSubstr(env.socket() + ".attach was removed"));
+  }
 }
 
 TEST(Observer, Port_AnswersToo) {

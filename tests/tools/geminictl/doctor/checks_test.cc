@@ -93,6 +93,20 @@ TEST(JudgeDaemon, GpuWithoutAnAgent_IsWarnedOf) {
   EXPECT_NE(check.fix, "");
 }
 
+TEST(JudgeDaemon, SessionsThatWouldEndWithTheDaemon_AreWarnedOf) {
+  SocketFindings socket = GoodSocket();
+  EXPECT_EQ(Find(JudgeDaemon(socket, GoodMachine(), "1.0"), "daemon_survival").verdict,
+            Verdict::kPass);
+  v1::MachineFact* const fact = socket.daemon->add_facts();
+  fact->set_name("descriptor store");
+  fact->set_value("sessions end with the daemon");
+  fact->set_why_not("geminid-holder does not run");
+  const Check check = Find(JudgeDaemon(socket, GoodMachine(), "1.0"), "daemon_survival");
+  EXPECT_EQ(check.verdict, Verdict::kWarn);
+  EXPECT_EQ(check.found, "sessions end with the daemon: geminid-holder does not run");
+  EXPECT_NE(check.fix, "");
+}
+
 TEST(JudgeDaemon, UnhealthyGpu_IsWarnedOf) {
   SocketFindings socket = GoodSocket();
   v1::GpuInfo* const gpu = socket.daemon->add_gpus();
@@ -199,7 +213,8 @@ TEST(JudgeDaemon, NoDaemon_IsAWarningAndTheRestIsSkipped) {
   const std::vector<Check> checks = JudgeDaemon(socket, GoodMachine(), "1.0");
   EXPECT_EQ(Find(checks, "socket").verdict, Verdict::kWarn);
   EXPECT_THAT(Find(checks, "socket").fix, HasSubstr("geminid --socket /run/s"));
-  for (const char* id : {"attach_socket", "daemon_version", "daemon_ledger", "daemon_capacity"}) {
+  for (const char* id :
+       {"attach_socket", "daemon_version", "daemon_ledger", "daemon_capacity", "daemon_survival"}) {
     EXPECT_EQ(Find(checks, id).verdict, Verdict::kSkip) << id;
   }
 }

@@ -374,12 +374,13 @@ TEST(GeminictlAlone, Doctor_HasEveryCheckAndNeedsNoDaemon) {
     const std::string verdict = At(check, "verdict").text;
     EXPECT_EQ(At(check, "fix").text.empty(), verdict == "pass" || verdict == "skip") << ids.back();
   }
-  EXPECT_THAT(ids, ::testing::ElementsAre(
-                       "memfd_seals", "memfd_noexec_seal", "populate_write", "peer_pidfd",
-                       "io_uring", "memlock_limit", "open_files_limit", "memory",
-                       "cgroup_memory_limit", "numa_nodes", "huge_pages", "dev_shm", "cpu_features",
-                       "nvidia_driver", "temporary_space", "socket", "attach_socket",
-                       "daemon_version", "daemon_ledger", "daemon_devices", "daemon_capacity"));
+  EXPECT_THAT(ids,
+              ::testing::ElementsAre("memfd_seals", "memfd_noexec_seal", "populate_write",
+                                     "peer_pidfd", "io_uring", "memlock_limit", "open_files_limit",
+                                     "memory", "cgroup_memory_limit", "numa_nodes", "huge_pages",
+                                     "dev_shm", "cpu_features", "nvidia_driver", "temporary_space",
+                                     "socket", "attach_socket", "daemon_version", "daemon_ledger",
+                                     "daemon_devices", "daemon_capacity", "daemon_survival"));
   EXPECT_EQ(outcome.code, At(value, "fail").text == "0" ? base::kExitOk : base::kExitUnhealthy);
 }
 

@@ -78,4 +78,19 @@ absl::Status FillInMemory(const MachineMemory& machine, Settings* settings) {
       base::FormatBytes(machine.total_bytes), "; lower them, or leave them out to get what fits"));
 }
 
+std::string LacksHeadroom(const MachineMemory& machine, const Settings& settings,
+                          uint64_t headroom_bytes) {
+  const uint64_t host = *settings.host_bytes;
+  const uint64_t devices = DeviceBytes(settings);
+  const bool fits = machine.total_bytes >= headroom_bytes &&
+                    host <= machine.total_bytes - headroom_bytes &&
+                    devices <= machine.total_bytes - headroom_bytes - host;
+  if (fits) return "";
+  return absl::StrCat("host_memory (", base::FormatBytes(host), "), the device memory (",
+                      base::FormatBytes(devices), ") and ", base::FormatBytes(headroom_bytes),
+                      " that stay free for other programs are more than the ",
+                      base::FormatBytes(machine.total_bytes),
+                      " of this machine, or of the cgroup of this process");
+}
+
 }  // namespace geminid::config

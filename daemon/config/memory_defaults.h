@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string>
 
 #include "absl/status/status.h"
 #include "daemon/config/settings.h"
@@ -23,6 +24,11 @@ struct MachineMemory {
 // numbers, if all sizes together exceed the total or leave nothing for one that is not configured.
 // The memory of host devices counts, because it is RAM too.
 absl::Status FillInMemory(const MachineMemory& machine, Settings* settings);
+
+// Why the last of the memory of `settings` cannot be handed out, as their sizes and the headroom
+// that must stay free exceed the total. Empty: all of it can.
+std::string LacksHeadroom(const MachineMemory& machine, const Settings& settings,
+                          uint64_t headroom_bytes);
 
 }  // namespace geminid::config
 

@@ -18,6 +18,7 @@
 #include "base/pages.h"
 #include "base/status_macros.h"
 #include "base/system_error.h"
+#include "daemon/memory/headroom.h"
 #include "daemon/os/event.h"
 #include "daemon/os/log.h"
 
@@ -27,8 +28,6 @@ namespace {
 // A thread takes this much at a time: small enough to share evenly and to notice a cancellation.
 constexpr uint64_t kPopulatePieceBytes = uint64_t{16} << 20;
 constexpr unsigned kMaxPopulateThreads = 16;
-// Left to the rest of the machine when a pool takes all that is available.
-constexpr uint64_t kHeadroomBytes = uint64_t{64} << 20;
 
 bool HasRoom(uint64_t available_bytes, uint64_t bytes) {
   return available_bytes >= bytes && available_bytes - bytes >= kHeadroomBytes;
@@ -59,13 +58,13 @@ absl::StatusOr<Admission::Hold> Admit(const PoolOptions& options, bool reserved,
   const std::string others = promised == 0 ? ""
                                            : absl::StrCat(", of which others are being given ",
                                                           base::FormatBytes(promised));
-  return absl::ResourceExhaustedError(
-      absl::StrCat(options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
-                   " bytes) but ",
-                   reserved ? "cgroups' memory limits, against which huge pages count, leave only "
-                            : "the machine has only ",
-                   base::FormatBytes(available), reserved ? "" : " available", ByNode(nodes),
-                   others, "; end other programs, or ask for less"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
+      " bytes) and leaves ", base::FormatBytes(kHeadroomBytes), " to other programs, but ",
+      reserved ? "cgroups' memory limits, against which huge pages count, leave only "
+               : "there are only ",
+      base::FormatBytes(available), reserved ? "" : " available", ByNode(nodes), others, " (",
+      base::DescribeTotalMemory(), "); end other programs, or ask for less"));
 }
 
 // The node that the pool is bound to: the one asked for if it has room, else none.
@@ -77,10 +76,10 @@ absl::StatusOr<int> NodeFor(const PoolOptions& options, const std::vector<os::No
   }
   const bool sparse = options.backing == Backing::kSparse;
   if (sparse || HasRoom(available, options.bytes)) return options.numa_node;
-  const std::string problem =
-      absl::StrCat(options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
-                   " bytes) on NUMA node ", options.numa_node, ", which has ",
-                   base::FormatBytes(available), " available", ByNode(nodes));
+  const std::string problem = absl::StrCat(
+      options.name, " needs ", base::FormatBytes(options.bytes), " (", options.bytes,
+      " bytes) on NUMA node ", options.numa_node, ", which has ", base::FormatBytes(available),
+      " available, of which ", base::FormatBytes(kHeadroomBytes), " stay free", ByNode(nodes));
   if (options.numa_strict) {
     return absl::ResourceExhaustedError(absl::StrCat(
         problem, "; end other programs on that node, ask for less, or give the device no node"));

@@ -43,6 +43,18 @@ TEST(FillInMemory, WhatOthersUse_IsNotHandedOut) {
   EXPECT_EQ(*settings.host_bytes + DevicesOf(settings), 8 * kGiB);
 }
 
+TEST(LacksHeadroom, SizesThatLeaveTooLittle_AreNamedFromTheFirstByteOn) {
+  const MachineMemory machine = {.total_bytes = 100 * kMiB};
+  EXPECT_EQ(LacksHeadroom(machine, SettingsOf(20 * kMiB, {16 * kMiB}), 64 * kMiB), "");
+  EXPECT_THAT(LacksHeadroom(machine, SettingsOf(20 * kMiB, {16 * kMiB + 1}), 64 * kMiB),
+              AllOf(HasSubstr("host_memory (20.0 MiB)"), HasSubstr("64.0 MiB that stay free"),
+                    HasSubstr("100 MiB of this machine, or of the cgroup")));
+  EXPECT_NE(LacksHeadroom(machine, SettingsOf(40 * kMiB, {}), 64 * kMiB), "");
+  EXPECT_NE(LacksHeadroom({.total_bytes = kMiB}, SettingsOf(0, {}), 64 * kMiB), "")
+      << "the headroom alone is too much";
+  EXPECT_EQ(LacksHeadroom({}, SettingsOf(kGiB, {kGiB}), 64 * kMiB), "") << "nobody knows the total";
+}
+
 // Every mixture of what is given and what is not comes to no more than the machine has.
 TEST(FillInMemory, EveryMixture_FitsOrIsRefused) {
   const std::vector<std::optional<uint64_t>> hosts = {{},       0,        kMiB,     kGiB,

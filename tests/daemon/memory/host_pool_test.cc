@@ -73,6 +73,16 @@ TEST(HostPool, Create_OfMoreThanTheMachineHas_IsRefusedWithNumbers) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("needs 64.0 TiB"));
 }
 
+TEST(HostPool, Create_ThatWouldLeaveTooLittle_IsRefusedWithNumbersThatAddUp) {
+  PoolOptions options = Options(uint64_t{40} << 20);
+  options.available_bytes = [](bool) { return uint64_t{100} << 20; };
+  const absl::Status status = HostPool::Create(options, os::ReadMachine()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("needs 40.0 MiB"), HasSubstr("leaves 64.0 MiB to other programs"),
+                    HasSubstr("only 100 MiB available"), HasSubstr(base::DescribeTotalMemory())));
+}
+
 TEST(HostPool, Create_Cancelled_EndsEarly) {
   const std::atomic<bool> cancelled{true};
   PoolOptions options = Options(uint64_t{64} << 20);
@@ -202,6 +212,7 @@ TEST(HostPool, StrictNodeWithoutRoom_IsRefusedWithTheNumbersOfEachNode) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("needs 2.0 MiB (2097152 bytes) on NUMA node 1, which has 1.0 MiB"),
+                    HasSubstr("of which 64.0 MiB stay free"),
                     HasSubstr("(node 0: 1.0 GiB, node 1: 1.0 MiB)")));
 }
 

@@ -28,8 +28,10 @@
 #include "base/unique_fd.h"
 #include "daemon/config/memory_defaults.h"
 #include "daemon/config/settings.h"
+#include "daemon/gpus/agent_process.h"
 #include "daemon/holder/holder_store.h"
 #include "daemon/holder/systemd_store.h"
+#include "daemon/memory/headroom.h"
 #include "daemon/os/crash_note.h"
 #include "daemon/os/event.h"
 #include "daemon/os/limits.h"
@@ -37,6 +39,9 @@
 #include "daemon/os/machine.h"
 #include "daemon/os/terminal.h"
 #include "daemon/service/entry/daemon.h"
+#include "daemon/service/entry/devices.h"
+#include "daemon/service/entry/engine_settings.h"
+#include "daemon/service/entry/socket_files.h"
 #include "daemon/service/entry/version.h"
 
 namespace geminid {
@@ -165,8 +170,23 @@ absl::StatusOr<config::Settings> ReadSettings(const CommandLine& line) {
   return settings;
 }
 
+// The checks of a start that look at this machine and change nothing.
+absl::Status CheckMachine(config::Settings settings) {
+  GEMINID_RETURN_IF_ERROR(service::SocketFiles::CheckFolder(settings.socket));
+  GEMINID_ASSIGN_OR_RETURN(const std::vector<gpus::NodeDevice> devices,
+                           service::FindDevices(gpus::AgentBesideThisProgram(), &settings));
+  return service::HubOptionsOf(settings, devices, os::SystemNuma(), /*daemon_epoch=*/1).status();
+}
+
+void WarnOfHeadroom(const config::Settings& settings) {
+  const std::string why = config::LacksHeadroom({.total_bytes = base::TotalMemoryBytes()}, settings,
+                                                memory::kHeadroomBytes);
+  if (why.empty()) return;
+  os::Log(os::LogLevel::kWarning, "the last of the memory will be refused",
+          {{"why", why}, {"advice", "lower host_memory or the device memory, or raise the limit"}});
+}
+
 absl::Status PrepareProcess(const config::Settings& settings) {
-  os::ConfigureLog(settings.log_level, settings.log_format);
   os::WatchForCrashes();
   uint64_t largest = *settings.host_bytes;
   uint64_t total = *settings.host_bytes;
@@ -283,11 +303,14 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> exit_code = Parse(argc, argv, &line)) return *exit_code;
   absl::StatusOr<config::Settings> settings = ReadSettings(line);
   if (!settings.ok()) return Fail(settings.status());
+  os::ConfigureLog(settings->log_level, settings->log_format);
+  WarnOfHeadroom(*settings);
   // Its one user has nobody to be fair to.
   if (line.is_private && settings->quotas.empty()) {
     settings->quotas.push_back({.tenant = "*", .max_priority = config::kMaxPriority});
   }
   if (line.check_config) {
+    if (absl::Status here = CheckMachine(*settings); !here.ok()) return Fail(here);
     std::cout << "the configuration is good\n";
     return Finish(base::kDaemonExitOk);
   }

@@ -26,8 +26,10 @@ uint64_t ReadMemory(int position, const v1::Device& device, bool is_gpu, Problem
   const absl::StatusOr<uint64_t> bytes = ParseSize(device.memory());
   const absl::Status status = bytes.ok() ? CheckArenaSize(*bytes) : bytes.status();
   if (!status.ok()) problems->push_back({position, "memory", std::string(status.message())});
-  if (is_gpu && bytes.ok() && *bytes == 0) {
-    problems->push_back({position, "memory", "a GPU of 0 bytes; leave it out to get most of it"});
+  if (bytes.ok() && *bytes == 0) {
+    problems->push_back({position, "memory",
+                         is_gpu ? "a GPU of 0 bytes; leave it out to get most of it"
+                                : "a device of 0 bytes serves no rank; give it memory"});
   }
   return bytes.value_or(0);
 }

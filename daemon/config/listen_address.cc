@@ -1,11 +1,26 @@
 #include "daemon/config/listen_address.h"
 
+#include <netdb.h>
+
 #include <limits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace geminid::config {
+namespace {
+
+// A name is not looked up: that would block, and depend on the network.
+bool IsNumeric(const std::string& host) {
+  addrinfo hints = {};
+  hints.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0) return false;
+  ::freeaddrinfo(list);
+  return true;
+}
+
+}  // namespace
 
 absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
   ListenAddress address;
@@ -23,6 +38,12 @@ absl::StatusOr<ListenAddress> ParseListenAddress(const std::string& text) {
   address.host = text.substr(0, colon);
   if (address.host.front() == '[' && address.host.back() == ']') {
     address.host = address.host.substr(1, address.host.size() - 2);
+  }
+  if (!IsNumeric(address.host)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", address.host,
+                     "' is no numeric address; write 127.0.0.1 or [::1] for this machine alone, or "
+                     "0.0.0.0 for all networks"));
   }
   address.port = static_cast<uint16_t>(port);
   return address;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -277,6 +278,12 @@ class Checker {
     const size_t longest = os::kMaxSocketPath - std::string(shm::kAttachSuffix).size();
     if (settings->socket.empty()) {
       Problem("socket", "it is empty; give a path");
+    } else if (std::ranges::any_of(settings->socket,
+                                   [](unsigned char c) { return absl::ascii_iscntrl(c); })) {
+      Problem("socket", "the path has a control character; give one without");
+    } else if (settings->socket.back() == '/') {
+      Problem("socket", absl::StrCat("'", settings->socket,
+                                     "' names a folder; give the path of the socket in it"));
     } else if (settings->socket.size() > longest) {
       Problem("socket",
               absl::StrCat("the path has ", settings->socket.size(), " characters; at most ",
@@ -354,6 +361,8 @@ class Checker {
   void CheckDevices(Settings* settings) {
     if (const std::optional<uint64_t> bytes = Size("device_memory", config_.device_memory())) {
       settings->devices = {{.bytes = *bytes}};
+      if (*bytes == 0)
+        Problem("device_memory", "a device of 0 bytes serves no rank; give it memory");
       if (const absl::Status fits = CheckArenaSize(*bytes); !fits.ok()) {
         Problem("device_memory", std::string(fits.message()));
       }

@@ -59,6 +59,20 @@ std::string AddressText(const base::UniqueFd& socket) {
   return absl::StrCat(text, ":", ntohs(address->sin_port));
 }
 
+// errno is bind's.
+absl::Status BindError(const std::string& where) {
+  if (errno == EADDRNOTAVAIL) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(where,
+                     " is of another machine; give one of this machine's, 0.0.0.0 for all "
+                     "of them, or off"));
+  }
+  const absl::Status failed = base::SystemError(errno, "bind", where);
+  if (!absl::IsUnavailable(failed)) return failed;
+  return absl::UnavailableError(
+      absl::StrCat(std::string(failed.message()), "; give another port, 0 for any, or off"));
+}
+
 absl::StatusOr<base::UniqueFd> Listen(const std::string& host, uint16_t port) {
   const std::string where = absl::StrCat("the metrics address ", host, ":", port);
   addrinfo hints = {};
@@ -76,9 +90,7 @@ absl::StatusOr<base::UniqueFd> Listen(const std::string& host, uint16_t port) {
   if (!fd.valid()) return base::SystemError(errno, "socket", where);
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (::bind(fd.get(), info.list->ai_addr, info.list->ai_addrlen) != 0) {
-    return base::SystemError(errno, "bind", where);
-  }
+  if (::bind(fd.get(), info.list->ai_addr, info.list->ai_addrlen) != 0) return BindError(where);
   if (::listen(fd.get(), kBacklog) != 0) return base::SystemError(errno, "listen", where);
   return fd;
 }

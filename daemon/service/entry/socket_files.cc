@@ -25,16 +25,21 @@ constexpr mode_t kFolderMode = 0700;
 // The client library's name for it.
 constexpr char kStarterLog[] = "geminid.log";
 
+absl::Status NoFolder(int error, const std::filesystem::path& folder) {
+  const absl::Status status =
+      base::SystemError(error, "mkdir", absl::StrCat("folder ", folder.string()));
+  return absl::Status(status.code(), absl::StrCat(std::string(status.message()),
+                                                  "; choose another --socket, such "
+                                                  "as $XDG_RUNTIME_DIR/geminid/geminid.sock"));
+}
+
 absl::Status MakeFolder(const std::string& socket) {
   const std::filesystem::path folder = std::filesystem::path(socket).parent_path();
   const mode_t mode = ::geteuid() == 0 ? kSharedFolderMode : kFolderMode;
   if (folder.empty() || ::mkdir(folder.c_str(), mode) == 0 || errno == EEXIST) {
     return absl::OkStatus();
   }
-  absl::Status status = base::SystemError(errno, "mkdir", absl::StrCat("folder ", folder.string()));
-  return absl::Status(status.code(), absl::StrCat(std::string(status.message()),
-                                                  "; choose another --socket, such "
-                                                  "as $XDG_RUNTIME_DIR/geminid/geminid.sock"));
+  return NoFolder(errno, folder);
 }
 
 void WarnOfSharedFolder(const std::string& socket) {
@@ -58,6 +63,17 @@ absl::StatusOr<SocketFiles> SocketFiles::Acquire(const std::string& socket,
   SocketFiles files(socket, options, std::move(lock));
   GEMINID_RETURN_IF_ERROR(files.FreePaths(options));
   return files;
+}
+
+absl::Status SocketFiles::CheckFolder(const std::string& socket) {
+  const std::filesystem::path folder = std::filesystem::path(socket).parent_path();
+  const std::filesystem::path above = folder.parent_path();
+  std::error_code ignored;
+  if (folder.empty() || std::filesystem::exists(folder, ignored) || above.empty() ||
+      std::filesystem::is_directory(above, ignored)) {
+    return absl::OkStatus();
+  }
+  return NoFolder(ENOENT, folder);
 }
 
 SocketFiles::SocketFiles(std::string socket, const DaemonOptions& options, os::FileLock lock)

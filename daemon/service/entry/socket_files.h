@@ -21,6 +21,9 @@ class SocketFiles {
   static absl::StatusOr<SocketFiles> Acquire(const std::string& socket,
                                              const DaemonOptions& options);
 
+  // Whether Acquire could make the folder, as far as can be told without making it.
+  static absl::Status CheckFolder(const std::string& socket);
+
   const std::string& socket() const { return socket_; }
   // A path; empty: metrics are not served.
   const std::string& metrics_socket() const { return metrics_socket_; }

@@ -151,6 +151,22 @@ TEST_F(SettingsTest, SocketPath_LeavesRoomForTheAttachSocket) {
   EXPECT_THAT(Error(), HasSubstr("the path has 101 characters; at most 100"));
 }
 
+TEST_F(SettingsTest, SocketPathThatNamesNoSocket_IsRefused) {
+  for (const std::string& path : {std::string("/run/\n"), std::string("/run/a\0b", 8)}) {
+    sources_.flags = {{"socket", path}};
+    EXPECT_THAT(Error(), HasSubstr("has a control character"));
+  }
+  sources_.flags = {{"socket", "/run/geminid/"}};
+  EXPECT_THAT(Error(), HasSubstr("'/run/geminid/' names a folder"));
+}
+
+TEST_F(SettingsTest, DeviceWithoutMemory_IsRefused) {
+  sources_.flags = {{"device_memory", "0"}};
+  EXPECT_THAT(Error(), HasSubstr("flag --device-memory: a device of 0 bytes serves no rank"));
+  sources_.flags = {{"device", "host:0=0"}};
+  EXPECT_THAT(Error(), HasSubstr("a device of 0 bytes serves no rank"));
+}
+
 TEST_F(SettingsTest, MetricsListen_Forms) {
   sources_.flags = {{"metrics_listen", "127.0.0.1:9464"}};
   absl::StatusOr<Settings> settings = ResolveSettings(sources_);
@@ -171,6 +187,10 @@ TEST_F(SettingsTest, MetricsListen_Forms) {
   for (const char* bad : {"9464", ":9464", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1"}) {
     sources_.flags = {{"metrics_listen", bad}};
     EXPECT_FALSE(ResolveSettings(sources_).ok()) << bad;
+  }
+  for (const char* name : {"localhost:9464", "*:9464", "127.0.0.1.:9464"}) {
+    sources_.flags = {{"metrics_listen", name}};
+    EXPECT_THAT(Error(), HasSubstr("is no numeric address; write 127.0.0.1")) << name;
   }
 }
 

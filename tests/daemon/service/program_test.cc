@@ -398,6 +398,28 @@ TEST_F(Program, FolderOfTheSocketThatANewDaemonMakes_IsItsUsersAlone) {
   EXPECT_THAT(Output(), ::testing::Not(HasSubstr("others may")));
 }
 
+// A check that is passed and a start that fails tell the operator nothing.
+TEST_F(Program, CheckOfTheConfiguration_RefusesWhatTheStartRefuses) {
+  for (const auto& [flag, value] :
+       {std::pair("--metrics-listen", "localhost:9464"), std::pair("--device", "host:0=1MiB@900"),
+        std::pair("--device", "host:0=0B"), std::pair("--socket", "/proc/no/such/g.sock")}) {
+    std::vector<std::string> arguments = {"--host-memory", "1MiB", flag, value};
+    if (std::string(flag) != "--socket") {
+      arguments.insert(arguments.end(), {"--socket", Socket()});
+    }
+    EXPECT_EQ(Run(arguments), 78) << value;
+    arguments.emplace_back("--check-config");
+    EXPECT_EQ(Run(arguments), 78) << value;
+  }
+}
+
+TEST_F(Program, MetricsAddressOfAnotherMachine_Exits78WithAdvice) {
+  EXPECT_EQ(Run({"--socket", Socket(), "--host-memory", "1MiB", "--device-memory", "1MiB",
+                 "--metrics-listen", "192.0.2.1:1"}),
+            78);
+  EXPECT_THAT(Output(), HasSubstr("192.0.2.1:1 is of another machine; give one of this machine's"));
+}
+
 TEST_F(Program, MoreMemoryThanTheMachineHas_Exits78WithNumbers) {
   EXPECT_EQ(Run({"--socket", Socket(), "--host-memory", "100TiB", "--device-memory", "1MiB"}), 78);
   EXPECT_THAT(Output(), HasSubstr("host_memory (100 TiB)"));

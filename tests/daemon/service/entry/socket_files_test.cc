@@ -45,6 +45,15 @@ TEST_F(SocketFilesTest, FolderThatCannotBeMade_IsAnErrorWithAnotherPlace) {
   EXPECT_NE(refused.message().find("choose another --socket"), std::string::npos) << refused;
 }
 
+TEST_F(SocketFilesTest, CheckOfAFolder_AgreesWithItsMakingAndMakesNothing) {
+  EXPECT_TRUE(SocketFiles::CheckFolder(socket_).ok());
+  EXPECT_FALSE(IsThere(folder_ / "new"));
+  EXPECT_TRUE(SocketFiles::CheckFolder(folder_ / "socket").ok());
+  EXPECT_TRUE(SocketFiles::CheckFolder("socket").ok());
+  EXPECT_EQ(SocketFiles::CheckFolder(folder_ / "no/such/socket"),
+            SocketFiles::Acquire(folder_ / "no/such/socket", options_).status());
+}
+
 TEST_F(SocketFilesTest, SecondDaemon_IsRefusedUntilTheFirstReleases) {
   absl::StatusOr<SocketFiles> first = Acquire();
   ASSERT_TRUE(first.ok()) << first.status();

@@ -76,10 +76,12 @@ constexpr FlagSpec kCheckpointFlags[] = {
 
 absl::StatusOr<int> ParsePriority(const std::string& text) {
   const bool negative = !text.empty() && text[0] == '-';
-  GEMINID_ASSIGN_OR_RETURN(
-      const uint64_t level,
-      base::ParseCount("--priority", negative ? text.substr(1) : text, 0, kPriorityMax));
-  return negative ? -static_cast<int>(level) : static_cast<int>(level);
+  const absl::StatusOr<uint64_t> level =
+      base::ParseCount("--priority", negative ? text.substr(1) : text, 0, kPriorityMax);
+  if (level.ok()) return negative ? -static_cast<int>(*level) : static_cast<int>(*level);
+  return absl::InvalidArgumentError(absl::StrCat(base::WithValue("--priority", text),
+                                                 "it must be a whole number from -", kPriorityMax,
+                                                 " to ", kPriorityMax));
 }
 
 absl::StatusOr<absl::Duration> ParseQueueTimeout(const std::string& text) {

@@ -128,6 +128,8 @@ TEST(ParseCommandLine, PriorityAndQueueTimeout_AreChecked) {
                             "--queue-timeout=-1", "--queue-timeout=soon"}) {
     EXPECT_FALSE(ParseCommandLine(With({wrong})).ok()) << wrong;
   }
+  EXPECT_THAT(ParseCommandLine(With({"--priority=-101"})).status().message(),
+              ::testing::StartsWith("--priority -101: it must be a whole number from -100 to 100"));
 }
 
 TEST(ParseCommandLine, Restarts_AreCounted) {

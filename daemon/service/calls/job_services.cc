@@ -299,7 +299,14 @@ absl::Status JobRpc::Move(const Caller& caller, const std::string& tenant,
 }
 
 absl::Status JobRpc::ShareAgain(const planner::JobKey& job, v1::ScaleRequest* response) {
-  if (!sharing_.Release(job, AttachedIn(hub_), Now())) {
+  const ScaleRequests::Sessions attached = AttachedIn(hub_);
+  if (!sharing_.Release(job, attached, Now())) {
+    const bool is_there = std::ranges::any_of(attached, [&](const auto& session) {
+      return session.second.tenant == job.tenant && session.second.name == job.job;
+    });
+    if (!is_there) {
+      return absl::NotFoundError(absl::StrCat("there is no job ", job.job, " of ", job.tenant));
+    }
     return absl::FailedPreconditionError(
         absl::StrCat("the daemon does not choose the ranks of job ", job.job, " of ", job.tenant,
                      "; start the run with --ranks MIN:MAX for that, or ask for a number"));

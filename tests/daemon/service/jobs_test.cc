@@ -405,6 +405,19 @@ TEST_F(Jobs, JobsOfOtherTenants_AreNotTouched) {
             grpc::StatusCode::PERMISSION_DENIED);
 }
 
+TEST_F(Jobs, ScaleJob_OfAJobThatIsNotThere_IsNotFoundAutomaticallyOrNot) {
+  for (const uint32_t ranks : {0u, 2u}) {  // 0: as many as the daemon finds best
+    v1::ScaleJobRequest request;
+    request.set_job("nope");
+    request.set_ranks(ranks);
+    v1::ScaleRequest scale;
+    grpc::ClientContext context;
+    const grpc::Status status = jobs_->ScaleJob(&context, request, &scale);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND) << ranks;
+    EXPECT_THAT(status.error_message(), HasSubstr("there is no job nope")) << ranks;
+  }
+}
+
 TEST_F(Jobs, GetScale_OfAnotherTenantsRequest_IsRefused) {
   env_.Stop();
   std::atomic<int> tenant = 1;

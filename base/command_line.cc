@@ -57,6 +57,14 @@ std::string OwnerOf(const std::string& flag, const std::vector<const CLI::App*>&
   return "";
 }
 
+// The flag in CLI11's "--steps: 1 required TEXT missing"; empty: another error. It says so of a
+// flag at the end and of "--steps=" alike.
+std::string FlagWithoutValue(const CLI::Error& error) {
+  const std::string words = error.what();
+  if (error.get_name() != "ArgumentMismatch" || !absl::EndsWith(words, " missing")) return "";
+  return words.substr(0, words.find(": "));
+}
+
 bool IsFlag(const std::string& word) { return absl::StartsWith(word, "-"); }
 
 }  // namespace
@@ -69,6 +77,12 @@ std::string DescribeParseError(const CLI::App& app, const CLI::Error& error) {
     absl::StrAppend(out, one->get_name());
   });
   const std::string hint = absl::StrCat(" '", command, " --help' lists what there is");
+  // A value that was refused comes first: where a flag took the place of the value, the value of
+  // that flag is left over, as an unknown word.
+  if (error.get_name() == "ValidationError") return absl::StrCat(error.what(), ";", hint);
+  if (const std::string flag = FlagWithoutValue(error); !flag.empty()) {
+    return absl::StrCat(flag, ": has no value; give one, or leave it out;", hint);
+  }
   const std::vector<std::string> subcommands = SubcommandsOf(*chosen.back());
   std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
   if (!unknown.empty()) {
@@ -94,8 +108,13 @@ std::string DescribeParseError(const CLI::App& app, const CLI::Error& error) {
 void RefuseEmptyValues(CLI::App* app) {
   for (CLI::Option* option : app->get_options()) {
     if (option->get_items_expected_max() == 0) continue;  // takes no value
-    option->check([](const std::string& value) -> std::string {
-      return value.empty() ? "is empty; give a value, or leave it out" : "";
+    option->check([app](const std::string& value) -> std::string {
+      if (value.empty()) return "is empty; give a value, or leave it out";
+      const std::vector<std::string> flags = FlagsOf(*app);
+      const std::string flag = value.substr(0, value.find('='));
+      if (std::ranges::find(flags, flag) == flags.end()) return "";
+      return absl::StrCat("has no value: the flag ", flag,
+                          " follows; give a value, or leave it out");
     });
   }
   for (CLI::App* sub : app->get_subcommands(nullptr)) RefuseEmptyValues(sub);

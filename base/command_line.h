@@ -16,8 +16,9 @@ std::string DescribeParseError(const CLI::App& app, const CLI::Error& error);
 // --help.
 bool HasUnknownWords(const CLI::App& app);
 
-// Makes every option of `app` and of its subcommands refuse an empty value. Such a value usually
-// comes from an unset variable of a script, and would silently count as a missing option.
+// Makes every option of `app` and of its subcommands refuse an empty value, and another flag of the
+// same command in place of a value. Such a value usually comes from an unset variable of a script,
+// and would silently count as a missing option.
 void RefuseEmptyValues(CLI::App* app);
 
 }  // namespace geminid::base

@@ -75,6 +75,9 @@ TEST(DescribeParseError, MissingSubcommand_NamesThoseThereAre) {
 TEST(RefuseEmptyValues, EmptyValue_IsRefusedByName) {
   EXPECT_THAT(Problem({"--steps", "", "explain", "1"}), HasSubstr("--steps: is empty; give"));
   EXPECT_THAT(Problem({"explain", "1", "--steps="}), HasSubstr("--steps"));
+  EXPECT_THAT(Problem({"--steps="}), HasSubstr("--steps: has no value; give one"));
+  EXPECT_THAT(Problem({"--steps", ""}), HasSubstr("--steps: is empty; give"));
+  EXPECT_THAT(Problem({"--steps"}), HasSubstr("--steps: has no value; give one"));
   EXPECT_THAT(Problem({"ls", "chunks", "--limit", ""}), HasSubstr("--limit: is empty; give"));
   EXPECT_THAT(Problem({"explain", ""}), HasSubstr("chunk: is empty; give"));
   EXPECT_EQ(Problem({"--steps", "1", "ls", "chunks", "--limit", "2"}), "");

@@ -7,12 +7,22 @@
 #include "base/standard_streams.h"
 #include "tools/geminictl/program/run.h"
 
+namespace {
+
+// A person types into the terminal of the job in the foreground alone. A job in the background that
+// takes the terminal over is stopped by it.
+bool HasPersonsInput() {
+  return ::isatty(STDIN_FILENO) == 1 && ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   geminid::base::PrepareStandardStreams();
   geminid::ctl::Environment environment;
   environment.out = &std::cout;
   environment.err = &std::cerr;
-  environment.in_is_terminal = ::isatty(STDIN_FILENO) == 1;
+  environment.in_is_terminal = HasPersonsInput();
   environment.out_is_terminal = ::isatty(STDOUT_FILENO) == 1;
   environment.variables = [](const std::string& name) -> std::optional<std::string> {
     const char* const value = std::getenv(name.c_str());

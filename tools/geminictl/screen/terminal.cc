@@ -39,6 +39,10 @@ absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open() {
   }
   absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGINT, SIGTERM, SIGHUP, SIGWINCH});
   if (!signals.ok()) return signals.status();
+  // In the background, where the person may put it meanwhile, these would stop it for ever: SIGTERM
+  // comes as a key. Ignored, what it reads there is the end of the input, and so ends it.
+  ::signal(SIGTTOU, SIG_IGN);
+  ::signal(SIGTTIN, SIG_IGN);
   termios raw = before;
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
   if (::tcsetattr(STDIN_FILENO, TCSANOW, &raw) != 0) {

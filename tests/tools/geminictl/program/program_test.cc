@@ -60,11 +60,27 @@ class OnTerminal : public ::testing::Test {
     pid_ = ::forkpty(&terminal, nullptr, nullptr, &size);
     ASSERT_GE(pid_, 0);
     if (pid_ == 0) {
+      if (in_background_) EndAsBackgroundJobDoes();
       ::execve(GEMINICTL_PROGRAM, argv.data(), environment.data());
       ::_exit(127);
     }
     terminal_ = base::UniqueFd(terminal);
     ::fcntl(terminal_.get(), F_SETFD, FD_CLOEXEC);
+  }
+
+  // Returns in a job in the background. The caller waits for it as a shell does: it ends with the
+  // job's exit code, or with kStopped.
+  static constexpr int kStopped = 99;
+  static void EndAsBackgroundJobDoes() {
+    const pid_t job = ::fork();
+    if (job == 0) {
+      ::setpgid(0, 0);
+      return;
+    }
+    int status = 0;
+    ::waitpid(job, &status, WUNTRACED);
+    if (WIFSTOPPED(status)) ::kill(job, SIGKILL);
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : kStopped);
   }
 
   // False once the terminal has closed.
@@ -101,6 +117,7 @@ class OnTerminal : public ::testing::Test {
   base::UniqueFd terminal_;
   std::string seen_;
   pid_t pid_ = 0;
+  bool in_background_ = false;
 };
 
 TEST_F(OnTerminal, Top_DrawsUntilQ) {
@@ -162,6 +179,21 @@ TEST_F(OnTerminal, Top_GivesTheTerminalBackAfterASignal) {
   ::kill(pid_, SIGTERM);
   EXPECT_EQ(Wait(), base::kExitOk);
   EXPECT_THAT(seen_, HasSubstr(kLeaveScreen));
+}
+
+// A job in the background that changes the terminal is stopped, and then no SIGTERM ends it.
+TEST_F(OnTerminal, TopInTheBackground_PrintsOnceAsWithoutATerminal) {
+  in_background_ = true;
+  Start({"top"}, {});
+  EXPECT_EQ(Wait(), base::kExitOk) << seen_;
+  EXPECT_THAT(seen_, AllOf(HasSubstr("serving"), Not(HasSubstr(kLeaveScreen))));
+}
+
+TEST_F(OnTerminal, WatchInTheBackground_PrintsAsWithoutATerminal) {
+  in_background_ = true;
+  Start({"--watch", "0.1", "--times", "2", "status"}, {});
+  EXPECT_EQ(Wait(), base::kExitOk) << seen_;
+  EXPECT_THAT(seen_, Not(HasSubstr(kLeaveScreen)));
 }
 
 TEST_F(OnTerminal, Top_OutlivesTheDaemon) {

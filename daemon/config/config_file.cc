@@ -220,10 +220,12 @@ absl::StatusOr<ConfigFile> ParseConfigFile(const std::string& path, const std::s
   ConfigFile file;
   file.path = path;
   Problems problems(path);
+  // Some editors begin a file with the mark of UTF-8's byte order.
+  const std::string without_mark(absl::StripPrefix(text, "\xEF\xBB\xBF"));
   if (absl::EndsWith(path, ".textproto")) {
-    ParseText(text, &file, &problems);
+    ParseText(without_mark, &file, &problems);
   } else if (absl::EndsWith(path, ".json")) {
-    ParseJsonConfig(text, &file, &problems);
+    ParseJsonConfig(without_mark, &file, &problems);
   } else {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": a configuration file ends in .textproto or .json"));

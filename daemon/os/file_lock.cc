@@ -51,7 +51,13 @@ absl::Status WriteHolder(const base::UniqueFd& fd, uint64_t epoch, const std::st
 absl::StatusOr<FileLock> FileLock::Acquire(const std::string& path) {
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   base::UniqueFd fd(base::RetryOnEintr([&] { return ::open(path.c_str(), flags, kLockMode); }));
-  if (!fd.valid()) return base::SystemError(errno, "open", absl::StrCat("lock file ", path));
+  if (!fd.valid()) {
+    const absl::Status failed = base::SystemError(errno, "open", absl::StrCat("lock file ", path));
+    return absl::Status(failed.code(),
+                        absl::StrCat(std::string(failed.message()),
+                                     "; make its folder writable for this user, or choose another "
+                                     "--socket"));
+  }
   struct stat facts;
   if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) {
     return absl::FailedPreconditionError(

@@ -30,6 +30,17 @@ TEST(ConfigFile, TextProto_UnknownKeyInAQuota_NamesTheKeysOfAQuota) {
   EXPECT_THAT(error, HasSubstr("known here: tenant, host_memory, device_memory"));
 }
 
+TEST(ConfigFile, MarkOfTheByteOrder_IsSkipped) {
+  EXPECT_EQ(ErrorOf("g.textproto",
+                    "\xEF\xBB\xBF"
+                    "config_version: 1"),
+            "");
+  EXPECT_EQ(ErrorOf("g.json",
+                    "\xEF\xBB\xBF"
+                    "{\"config_version\": 1}"),
+            "");
+}
+
 TEST(ConfigFile, TextProto_WrongType_SaysWhere) {
   EXPECT_THAT(ErrorOf("g.textproto", "\n\nhuge_pages: \"true\"\n"),
               StartsWith("g.textproto:3:13: "));

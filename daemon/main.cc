@@ -250,11 +250,12 @@ int Serve(const CommandLine& line, const config::Settings& settings, pid_t paren
           int ready_fd) {
   service::DaemonOptions options;
   options.parent_pid = parent_pid;
+  // Before anything is opened, which could get the number of one that is said to be handed over.
+  const auto handed_over =
+      std::make_shared<std::vector<holder::KeptDescriptor>>(holder::TakeHandedOver());
   absl::StatusOr<base::UniqueFd> signals = os::CreateSignalFd({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(signals.status());
   options.signal_fd = *std::move(signals);
-  const auto handed_over =
-      std::make_shared<std::vector<holder::KeptDescriptor>>(holder::TakeHandedOver());
   options.control_listener = holder::TakeNamed(holder::kControlListener, handed_over.get());
   options.attach_listener = holder::TakeNamed(holder::kAttachListener, handed_over.get());
   if (absl::Status known = holder::CheckNoListener(*handed_over); !known.ok()) return Fail(known);

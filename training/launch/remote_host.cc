@@ -132,11 +132,11 @@ RemoteHost::RemoteHost(RemoteHostOptions options, pid_t shell, base::UniqueFd to
       from_(std::move(from)),
       errors_(std::move(errors)),
       heard_at_(base::MonotonicNow()),
-      to_(std::move(to)) {}
+      outgoing_{.to = std::move(to)} {}
 
 // The agent ends when it is no longer spoken to, and takes a moment for a daemon of its own.
 RemoteHost::~RemoteHost() {
-  to_.Reset();
+  outgoing_.to.Reset();
   const absl::Time deadline =
       failure_.ok() ? base::MonotonicNow() + kEndPatience : absl::InfinitePast();
   while (waitpid(shell_, nullptr, WNOHANG) == 0) {
@@ -178,8 +178,8 @@ void RemoteHost::Signal(int signal) {
 void RemoteHost::AddTo(std::vector<pollfd>* fds) const {  // poll passes over negative descriptors
   fds->push_back({from_.get(), POLLIN, 0});
   fds->push_back({errors_.get(), POLLIN, 0});
-  std::lock_guard lock(mutex_);
-  if (failure_.ok() && !unsent_.empty()) fds->push_back({to_.get(), POLLOUT, 0});
+  std::lock_guard lock(outgoing_.mutex);
+  if (failure_.ok() && !outgoing_.unsent.empty()) fds->push_back({outgoing_.to.get(), POLLOUT, 0});
 }
 
 absl::Time RemoteHost::look_by() const {
@@ -188,7 +188,7 @@ absl::Time RemoteHost::look_by() const {
 
 void RemoteHost::Look(absl::Time now) {
   {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(outgoing_.mutex);
     Flush();
   }
   ReadErrors();
@@ -199,9 +199,9 @@ void RemoteHost::Look(absl::Time now) {
 }
 
 void RemoteHost::Leave() {
-  std::lock_guard lock(mutex_);
-  to_.Reset();
-  unsent_.clear();
+  std::lock_guard lock(outgoing_.mutex);
+  outgoing_.to.Reset();
+  outgoing_.unsent.clear();
 }
 
 void RemoteHost::Answer(uint64_t request, const absl::Status& status) {
@@ -234,8 +234,8 @@ void RemoteHost::BeginToReceive(const Handover& handover) {
 
 // What is unsent holds up a beat, and is one itself.
 bool RemoteHost::takes_piece() const {
-  std::lock_guard lock(mutex_);
-  return unsent_.size() < kMostUnsentBytes;
+  std::lock_guard lock(outgoing_.mutex);
+  return outgoing_.unsent.size() < kMostUnsentBytes;
 }
 
 void RemoteHost::AddPiece(const std::string& piece) {
@@ -243,31 +243,32 @@ void RemoteHost::AddPiece(const std::string& piece) {
 }
 
 void RemoteHost::Beat() {
-  std::lock_guard lock(mutex_);
-  if (unsent_.empty()) unsent_ = Encode({.type = HostFrameType::kBeat});
+  std::lock_guard lock(outgoing_.mutex);
+  if (outgoing_.unsent.empty()) outgoing_.unsent = Encode({.type = HostFrameType::kBeat});
   Flush();
 }
 
 void RemoteHost::Send(const HostFrame& frame) {
-  std::lock_guard lock(mutex_);
-  if (!to_.valid()) return;
-  unsent_ += Encode(frame);
+  std::lock_guard lock(outgoing_.mutex);
+  if (!outgoing_.to.valid()) return;
+  outgoing_.unsent += Encode(frame);
   Flush();
 }
 
 void RemoteHost::Flush() {
   size_t sent = 0;
-  while (sent < unsent_.size() && to_.valid()) {
-    const ssize_t count = send(to_.get(), &unsent_[sent], unsent_.size() - sent, MSG_NOSIGNAL);
+  while (sent < outgoing_.unsent.size() && outgoing_.to.valid()) {
+    const ssize_t count = send(outgoing_.to.get(), &outgoing_.unsent[sent],
+                               outgoing_.unsent.size() - sent, MSG_NOSIGNAL);
     if (count > 0) {
       sent += static_cast<size_t>(count);
-      sent_at_ = base::MonotonicNow();
+      outgoing_.sent_at = base::MonotonicNow();
     } else if (errno != EINTR) {
       break;  // the rest when there is room, or with the next beat; an end is noticed in what we
               // read
     }
   }
-  unsent_.erase(0, sent);
+  outgoing_.unsent.erase(0, sent);
 }
 
 void RemoteHost::ReadErrors() {
@@ -397,12 +398,12 @@ RankState* RemoteHost::RankOf(int rank) {
 void RemoteHost::Fail(const absl::Status& status) {
   failure_ = status;
   {
-    std::lock_guard lock(mutex_);
-    to_.Reset();
-    unsent_.clear();
+    std::lock_guard lock(outgoing_.mutex);
+    outgoing_.to.Reset();
+    outgoing_.unsent.clear();
     const bool had_ranks =
         std::ranges::any_of(ranks_, [](const RankState& rank) { return rank.running(); });
-    if (had_ranks) ends_by_ = sent_at_ + options_.silence + kKillPatience;
+    if (had_ranks) ends_by_ = outgoing_.sent_at + options_.silence + kKillPatience;
   }
   for (RankState& rank : ranks_) rank.Lost(std::string(status.message()));
 }

@@ -85,10 +85,18 @@ class RemoteHost final : public RankHost {
     std::deque<std::string> pieces;  // that have come, and nobody has taken
   };
 
+  // To the agent. The thread of the beats uses it, too.
+  struct Outgoing {
+    base::UniqueFd to;
+    mutable std::mutex mutex{};  // guards all
+    std::string unsent{};
+    absl::Time sent_at = absl::InfinitePast();  // of the last bytes
+  };
+
   RemoteHost(RemoteHostOptions options, pid_t shell, base::UniqueFd to, base::UniqueFd from,
              base::UniqueFd errors);
   void Send(const HostFrame& frame);
-  void Flush();  // with mutex_
+  void Flush();  // with the mutex
   void ReadErrors();
   void ReadFrames(absl::Time now);
   absl::Status OnBytes(const std::string& bytes);
@@ -113,10 +121,7 @@ class RemoteHost final : public RankHost {
   std::vector<RankState> ranks_;
   State state_;
 
-  mutable std::mutex mutex_;  // of the three below
-  base::UniqueFd to_;
-  std::string unsent_;
-  absl::Time sent_at_ = absl::InfinitePast();
+  Outgoing outgoing_;
 };
 
 // Says to all hosts, as long as it lives, that this process is there.

@@ -352,28 +352,24 @@ void Scaling::FreeCharge() {
   charge_.reset();
 }
 
-absl::Status Scaling::MakeRoom(int ranks, uint64_t step, uint64_t bytes) {
+absl::Status Scaling::MakeRoom(Handover wanted) {
   if (context_.handover == nullptr) return absl::FailedPreconditionError(WhyNot());
   if (context_.handover->complete().has_value()) {
     return absl::FailedPreconditionError(
         "the state of the last change of ranks is still needed; ask again after the next step");
   }
-  if (const absl::Status charged = Charge(bytes); !charged.ok()) {
+  if (const absl::Status charged = Charge(wanted.bytes); !charged.ok()) {
     return absl::Status(
         charged.code(),
-        absl::StrCat("while the number of ranks changes, ", base::FormatBytes(bytes),
+        absl::StrCat("while the number of ranks changes, ", base::FormatBytes(wanted.bytes),
                      " of host memory hold the state a second time, which do not fit: ",
                      std::string(charged.message())));
   }
-  return context_.handover->Begin({.request = asked_.number,
-                                   .ranks_before = context_.info.world_size,
-                                   .ranks_after = ranks,
-                                   .step = step,
-                                   .bytes = bytes,
-                                   .began = began_,
-                                   .host = asked_.host,
-                                   .words = context_.run_memory.Kept(RunNote::kMesh)},
-                                  base::AvailableMemoryBytes());
+  wanted.request = asked_.number;
+  wanted.ranks_before = context_.info.world_size;
+  wanted.host = asked_.host;
+  wanted.words = context_.run_memory.Kept(RunNote::kMesh);
+  return context_.handover->Begin(std::move(wanted), base::AvailableMemoryBytes());
 }
 
 // This rank's shards; of the first rank where the run stands, too.
@@ -403,7 +399,7 @@ bool Scaling::Stay(const absl::Status& why) {
 absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& run,
                                        checkpoint::Health health,
                                        const std::function<absl::StatusOr<bool>()>& ends) {
-  began_ = base::MonotonicNow();
+  const absl::Time began = base::MonotonicNow();
   // The first rank makes all pages, and reads from disks take as long as they take.
   const absl::Duration usual = communicator_->timeout();
   const absl::Cleanup restore = [&] { communicator_->SetTimeout(usual); };
@@ -420,9 +416,12 @@ absl::StatusOr<bool> Scaling::HandOver(int ranks, const checkpoint::RunState& ru
     GEMINID_RETURN_IF_ERROR(communicator_->health());
     return false;
   };
-  GEMINID_ASSIGN_OR_RETURN(
-      bool good, agree(checkpoint::Phase::kBeginHandover,
-                       leads() ? MakeRoom(ranks, progress.step, image.bytes()) : absl::OkStatus()));
+  const absl::Status has_room = !leads() ? absl::OkStatus()
+                                         : MakeRoom({.ranks_after = ranks,
+                                                     .step = progress.step,
+                                                     .bytes = image.bytes(),
+                                                     .began = began});
+  GEMINID_ASSIGN_OR_RETURN(bool good, agree(checkpoint::Phase::kBeginHandover, has_room));
   if (!good) return Stay(refused);
   // Not before: from here on another start knows of the request.
   if (leads() && asked_.number != 0) Tell(kTaken, "");

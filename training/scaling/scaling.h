@@ -86,7 +86,8 @@ class Scaling {
   absl::Status CheckDevices(int ranks);
   absl::Status Charge(uint64_t bytes);
   void FreeCharge();
-  absl::Status MakeRoom(int ranks, uint64_t step, uint64_t bytes);
+  // `wanted`: with ranks_after, step, bytes and began.
+  absl::Status MakeRoom(Handover wanted);
   absl::Status WriteState(const StateImage& image, const RunPosition& position) const;
   bool Stay(const absl::Status& why);
   void Refuse(const absl::Status& why);
@@ -108,7 +109,6 @@ class Scaling {
   absl::Time next_poll_ = absl::InfinitePast();
   bool is_closed_ = false;
   std::optional<ChunkId> charge_;
-  absl::Time began_ = absl::InfinitePast();
   int ranks_before_ = 0;  // it began with the state of so many; 0: it did not
   std::optional<ShareOffer> share_;  // of the first rank of a run that the daemon may change
 };

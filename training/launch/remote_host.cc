@@ -134,11 +134,12 @@ RemoteHost::RemoteHost(RemoteHostOptions options, pid_t shell, base::UniqueFd to
       heard_at_(base::MonotonicNow()),
       outgoing_{.to = std::move(to)} {}
 
-// The agent ends when it is no longer spoken to, and takes a moment for a daemon of its own.
+// The agent ends when it is no longer spoken to, and takes a moment for a daemon of its own. One
+// that was not ready yet is not waited for: its host may not answer at all.
 RemoteHost::~RemoteHost() {
   outgoing_.to.Reset();
   const absl::Time deadline =
-      failure_.ok() ? base::MonotonicNow() + kEndPatience : absl::InfinitePast();
+      failure_.ok() && ready() ? base::MonotonicNow() + kEndPatience : absl::InfinitePast();
   while (waitpid(shell_, nullptr, WNOHANG) == 0) {
     if (base::MonotonicNow() >= deadline) {
       kill(shell_, SIGKILL);

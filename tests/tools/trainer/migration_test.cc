@@ -154,6 +154,17 @@ TEST_F(Migration, WhileAHostIsMadeReady_IsTheOnlyChangeAndWaitsForIt) {
   ExpectBitsOfARunThatStays(trainer.get());
 }
 
+TEST_F(Migration, WhileAHostDoesNotAnswer_DoesNotHoldUpTheEndOfTheRun) {
+  const auto trainer = Start(Shell("exec sleep 600\n"));
+  Ask("home", "beta");
+  ASSERT_TRUE(trainer->WaitFor("makes beta ready to go on there")) << trainer->output();
+  trainer->Signal(SIGINT);
+  ASSERT_TRUE(trainer->WaitFor("stopped at step ")) << trainer->output();
+  const absl::Time stopped = absl::Now();
+  EXPECT_EQ(trainer->Wait(), 128 + SIGINT) << trainer->output();
+  EXPECT_LT(absl::Now() - stopped, absl::Seconds(4));
+}
+
 // The agent dies with the first rank of the new group, which has the state: the host is lost.
 TEST_F(Migration, ToAHostThatIsLostBeforeTheSecondStep_GoesOnWhereItWas) {
   const std::string died = folder_ / "died";

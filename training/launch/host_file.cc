@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <string_view>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "base/files.h"
 #include "base/flag_values.h"
@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<HostSlots>> ParseHostFile(const std::string& path,
                                                      const std::string& text) {
   std::vector<HostSlots> hosts;
   int number = 0;
-  const std::string_view no_mark = absl::StripPrefix(text, "\xef\xbb\xbf");  // of some editors
+  const absl::string_view no_mark = absl::StripPrefix(text, "\xef\xbb\xbf");  // of some editors
   const std::vector<std::string> lines = absl::StrSplit(no_mark, '\n');
   for (const std::string& line : lines) {
     const std::string where = absl::StrCat("--hosts: ", path, ":", ++number, ": ");

@@ -54,6 +54,16 @@ TEST(Plan, ModelThatFits_SaysSoAndExitsWith0) {
   EXPECT_EQ(outcome.err, "");
 }
 
+// The link of one is faster than its processor's memory, and that of the other is not.
+TEST(Plan, WhereStreamingWouldPay_SaysByHowMuch) {
+  const std::vector<std::string> job = {"--model", "opt-6.7b", "--host-memory",
+                                        "400GiB",  "--batch",  "1"};
+  EXPECT_THAT(RunPlan(With(job, {"--hardware", "gh200", "--device-memory", "57GiB"})).out,
+              HasSubstr("With --optimizer-state streamed a step would be"));
+  EXPECT_THAT(RunPlan(With(job, {"--hardware", "a100-80gb", "--device-memory", "57GiB"})).out,
+              Not(HasSubstr("streamed a step")));
+}
+
 TEST(Plan, HalfTheHostMemory_DoesNotFitAndExitsWith7) {
   const Outcome outcome = RunPlan(With(kGpt2In1GiB, {"--host-memory", "512MiB"}));
   EXPECT_EQ(outcome.code, base::kExitResourceExhausted) << outcome.err;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/folder.h"
+#include "client/checkpoint/run_record.h"
 #include "tools/trainer/flags/resumed_run.h"
 #include "tools/trainer/flags/run_terms.h"
 #include "training/engines/loaded_values.h"

@@ -11,6 +11,7 @@ import torch
 
 from geminid import engine as engine_
 from geminid.errors import Refused
+from geminid.torch.gradients import Gradients
 from geminid.torch.tensors import tensors_in
 from geminid.torch.torch_memory import BACKWARD
 
@@ -97,7 +98,8 @@ class Keeper:
         self.torch_memory: TorchMemory | None = None  # on a GPU
         self.activations: SavedTensors | None = None  # where they are offloaded
         self.micro_batch_open = False
-        self.has_gradient = False
+        self.has_gradient = False  # the engine, of this step
+        self.gradients = Gradients()
         self.clipping: tuple[float, float, float] | None = None  # (largest norm, norm, gradient_scale) when it was asked for
         self.gradient_scale = 1.0  # what the step's gradients were multiplied by
         self.depth = 0  # calls of the root that are in its forward
@@ -236,7 +238,10 @@ class Keeper:
         self.backward()
         gradient = gradient.contiguous()
         self.engine.add_gradient(record.id, gradient.data_ptr(), gradient.nbytes, record.data_type, self.place.stream())
-        record.has_gradient = self.has_gradient = True
+        if not record.has_gradient:
+            record.has_gradient = True
+            self.gradients.there += 1
+        self.has_gradient = True
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -255,7 +260,7 @@ class Keeper:
     def forget_gradients(self) -> None:
         for record in self.records:
             record.has_gradient = False
-        self.used_outside.clear()
+        self.gradients.clear()
         self.has_gradient, self.micro_batch_open = False, False
         self.clipping, self.gradient_scale = None, 1.0
 
@@ -264,6 +269,20 @@ class Keeper:
         if self.has_gradient:
             self.engine.cancel_micro_batch()
             self.forget_gradients()
+
+    def drop_gradient(self, record: Record) -> None:
+        """What parameter.grad = None means. Once all are dropped it is what zero_grad() means."""
+        if not record.has_gradient:
+            return
+        self.gradients.drop(record)
+        if not self.gradients.there and not self.depth and not in_backward():
+            self.cancel()
+
+    def settle_gradients(self) -> None:
+        """Before a step or a norm. Raises Refused where the engine has other gradients than PyTorch would have."""
+        if self.has_gradient and not self.gradients.there:
+            self.cancel()
+        self.gradients.check()
 
     def gradient_norm(self) -> float:
         """Of the gradients as they were before anybody multiplied them, as far as that is known."""
@@ -292,6 +311,7 @@ class Keeper:
     def step(self, groups: Sequence[Mapping[str, float]]) -> Any:
         self.between_steps()
         result = self.engine.step(groups, self._clip_norm(), self.gradient_scale)
+        self.used_outside.clear()
         self.forget_gradients()
         if self.torch_memory is not None:
             self.torch_memory.peaks.end_step()

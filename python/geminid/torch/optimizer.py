@@ -36,6 +36,7 @@ class Optimizer(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         keeper = self._keeper
+        keeper.settle_gradients()
         if not keeper.has_gradient:
             keeper.between_steps()
             return loss
@@ -69,6 +70,7 @@ class Optimizer(torch.optim.Optimizer):
     def _unscale(self, inv_scale: torch.Tensor, found_inf: torch.Tensor) -> dict[torch.device, torch.Tensor]:
         """What torch.amp.GradScaler does to gradients, and returns of it. A rank says what all ranks have found."""
         keeper = self._keeper
+        keeper.settle_gradients()
         if not keeper.has_gradient:
             return {}
         norm = keeper.gradient_norm()
@@ -84,6 +86,7 @@ class Optimizer(torch.optim.Optimizer):
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
         """As torch.nn.utils.clip_grad_norm_ for all parameters: the norm before clipping."""
         keeper = self._keeper
+        keeper.settle_gradients()
         if not keeper.has_gradient:
             return torch.tensor(0.0, device=keeper.place.device)
         return torch.tensor(keeper.clip(float(max_norm)), dtype=torch.float32, device=keeper.place.device)

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 _T: Any = torch.Tensor
-_GET_GRAD, _SET_GRAD = _T.grad.__get__, _T.grad.__set__
+_GET_GRAD, _SET_GRAD, _DELETE_GRAD = _T.grad.__get__, _T.grad.__set__, _T.grad.__delete__
 _SET_DATA = _T.data.__set__
+_ATTRIBUTES = frozenset((_GET_GRAD, _SET_GRAD, _DELETE_GRAD, _SET_DATA))
 
 
 def _metadata() -> frozenset[Any]:
@@ -75,7 +76,7 @@ class ManagedParameter(torch.nn.Parameter):
         if func in _METADATA:
             with _DISABLED():
                 return func(*args, **kwargs)
-        if func == _GET_GRAD or func == _SET_GRAD or func == _SET_DATA:
+        if func in _ATTRIBUTES:
             return _attribute(func, args)
         absent = None
         for parameter in managed_in(args, kwargs):
@@ -111,6 +112,8 @@ def _attribute(func: Any, args: Any) -> Any:
                       "`with geminid.torch.full(module):` between steps")
     if func == _SET_GRAD and args[1] is not None:
         raise Refused(f"the gradient of '{record.name}' cannot be set: the engine has it")
+    if func != _GET_GRAD:
+        record.keeper.drop_gradient(record)
     with _DISABLED():
         if record.has_gradient and func == _GET_GRAD:
             return GradientInEngine.of(parameter, record)

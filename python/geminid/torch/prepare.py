@@ -240,7 +240,7 @@ def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, k
     scaling.install()
     wrappers.install()
     made = Optimizer(optimizer, kind, keeper)
-    refusals.retire(optimizer)
+    refusals.retire(optimizer, made.zero_grad)
     setattr(made, "state", State(keeper, kind, made.param_groups))
     keeper.optimizer = weakref.ref(made)
     model._geminid_keeper = keeper

@@ -89,9 +89,11 @@ def _retired_step(self: torch.optim.Optimizer, *_: Any, **__: Any) -> NoReturn:
 _retired_step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers of it work, and look for this
 
 
-def retire(optimizer: Any) -> None:
-    """The optimizer that prepare was given: its groups and schedulers go on, its steps would change nothing."""
+def retire(optimizer: Any, zero_grad: Callable[..., None]) -> None:
+    """The optimizer that prepare was given: its groups and schedulers go on, its steps would change nothing. Its
+    zero_grad() is that of the one that prepare returns."""
     optimizer.step = types.MethodType(_retired_step, optimizer)
+    optimizer.zero_grad = zero_grad
 
 
 def guard(model: torch.nn.Module) -> None:

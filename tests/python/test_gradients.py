@@ -1,0 +1,148 @@
+"""What scripts do with gradients beside backward, step and zero_grad: as in plain torch, or refused before a weight has
+changed."""
+
+import pytest
+import torch
+
+import twins
+from geminid import errors
+from models import batch, make
+from steps import forward, one_batch
+
+
+def refused(words):
+    return pytest.raises(errors.Refused, match=words)
+
+
+@pytest.fixture
+def both():
+    pair = twins.pair(make("gpt"), device_memory="448KiB")
+    twins.run(pair, one_batch, steps=1)
+    yield pair
+    # Whatever was refused, the next steps are right.
+    twins.run(pair, one_batch, steps=3)
+    twins.assert_same(pair)
+
+
+# --- gradients that are dropped ----------------------------------------------------------------------
+
+
+class Outer(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+
+def set_each_to_none(twin):
+    for parameter in twin.model.parameters():
+        parameter.grad = None
+
+
+def delete_each(twin):
+    for parameter in twin.model.parameters():
+        del parameter.grad
+
+
+def parts(twin):
+    for part in twin.model.children():
+        part.zero_grad()
+
+
+#: Ways to drop all gradients, with what zero_grad() of the optimizer does.
+DROPS = {"grad = None": set_each_to_none, "del grad": delete_each, "zero_grad of each part": parts,
+         "zero_grad of a module around": lambda twin: Outer(twin.model).zero_grad(),
+         "zero_grad of the first optimizer": lambda twin: twin.first.zero_grad()}
+
+
+@pytest.mark.parametrize("drop", DROPS)
+def test_gradients_that_are_all_dropped_are_dropped_in_the_engine(drop):
+    def step(twin, number):
+        forward(twin, 50 + number).backward()
+        DROPS[drop](twin)
+        assert all(parameter.grad is None for parameter in twin.model.parameters())
+        twins.clip(twin)  # of nothing: 0
+        twin.optimizer.step()  # moves nothing
+        forward(twin, number).backward()
+        twins.finish(twin)
+
+    firsts = []
+
+    def first_optimizer(parameters):
+        firsts.append(twins.adamw(parameters))
+        return firsts[-1]
+
+    both = twins.pair(make("gpt"), first_optimizer, device_memory="448KiB")
+    for twin, first in zip(both, firsts):
+        twin.first = first
+    twins.run(both, step, steps=4)
+    for twin in both:
+        twin.norms = [norm for norm in twin.norms if norm]
+    assert len(both[1].norms) == 4
+    twins.assert_same(both)
+
+
+def test_batch_whose_gradient_is_not_finite_is_dropped():
+    def step(twin, number):
+        (forward(twin, number) * (float("nan") if number == 1 else 1.0)).backward()
+        if number == 1:
+            set_each_to_none(twin)
+        twin.optimizer.step()
+        twin.optimizer.zero_grad()
+
+    both = twins.pair(make("gpt"))
+    twins.run(both, step, steps=4)
+    twins.assert_same(both)
+
+
+@pytest.mark.parametrize("drop", ["zero_grad", "grad = None"])
+def test_gradients_of_before_are_dropped_between_a_forward_and_its_backward(drop):
+    """With a weight that is used outside of its module, which the backward pass needs again."""
+    def step(twin, number):
+        forward(twin, 50 + number).backward()
+        loss = forward(twin, number)
+        twin.model.zero_grad() if drop == "zero_grad" else set_each_to_none(twin)
+        loss.backward()
+        twins.finish(twin)
+
+    both = twins.pair(make("gpt", tied=True), device_memory="448KiB", unit="leaf")
+    twins.run(both, step, steps=4)
+    twins.assert_same(both)
+
+
+def step_of_a_scaler(twin):
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(()))
+    scaler.step(twin.optimizer)
+
+
+@pytest.mark.parametrize("use", [lambda twin: twin.optimizer.step(), twins.clip, step_of_a_scaler],
+                         ids=["step", "clip", "scaler"])
+@pytest.mark.parametrize("part", [lambda model: model.head, lambda model: model.blocks[0]], ids=["head", "block"])
+def test_step_without_gradients_of_a_part_is_refused_before_anything_changes(both, part, use):
+    twin = both[1]
+    before = twin.model.state_dict()
+    twin.model(*batch(7)).backward()
+    part(twin.model).zero_grad()
+    assert all(parameter.grad is None for parameter in part(twin.model).parameters())
+    assert twin.model.norm.weight.grad is not None
+    with refused(r"dropped the gradient of '(head|blocks.0).*optimizer.zero_grad\(\).*requires_grad_\(False\)"):
+        use(twin)
+    twin.optimizer.zero_grad()
+    assert all(torch.equal(value, before[name]) for name, value in twin.model.state_dict().items())
+
+
+def test_part_that_is_frozen_for_a_step_is_left_out_as_without_its_gradient():
+    """What the refusal says to write in place of it, as DINO's first epochs leave out the last layer."""
+    def step(twin, number):
+        left_out, plain = number < 2, twin is both[0]
+        if left_out and not plain:
+            twin.model.head.requires_grad_(False)
+        forward(twin, number).backward()
+        if left_out and plain:
+            twin.model.head.weight.grad = None
+        twin.model.head.requires_grad_(True)
+        twins.finish(twin)
+
+    both = twins.pair(make("gpt"), device_memory="448KiB")
+    twins.run(both, step)
+    twins.assert_same(both)

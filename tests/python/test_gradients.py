@@ -146,3 +146,124 @@ def test_part_that_is_frozen_for_a_step_is_left_out_as_without_its_gradient():
     both = twins.pair(make("gpt"), device_memory="448KiB")
     twins.run(both, step)
     twins.assert_same(both)
+
+
+# --- gradients after a step ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("use", [lambda twin: one_batch(twin, 7), lambda twin: twin.optimizer.step(), twins.clip, step_of_a_scaler],
+                         ids=["backward and step", "step", "clip", "scaler"])
+def test_gradients_used_by_a_step_are_refused_to_the_next_before_anything_changes(both, use):
+    for twin in both:
+        forward(twin, 7).backward()
+        twin.optimizer.step()
+    ours = both[1]
+    before = ours.model.state_dict()
+    with refused(r"optimizer.step\(\) has used the gradients.*optimizer.zero_grad\(\) between optimizer.step\(\) and the next"):
+        use(ours)
+    assert all(torch.equal(value, before[name]) for name, value in ours.model.state_dict().items())
+    ours.losses = both[0].losses[:]
+    for twin in both:
+        twin.optimizer.zero_grad()
+
+
+def zero_first(twin, number):
+    twin.optimizer.zero_grad()
+    forward(twin, number).backward()
+    twins.clip(twin)
+    twin.optimizer.step()
+
+
+def zero_between(twin, number):
+    """As Lightning does in its closure."""
+    loss = forward(twin, number)
+    twin.optimizer.zero_grad()
+    loss.backward()
+    twin.optimizer.step()
+
+
+def zero_by_hand(twin, number):
+    forward(twin, number).backward()
+    twin.optimizer.step()
+    set_each_to_none(twin)
+
+
+def zero_after_a_further_backward(twin, number):
+    """As a critic gets gradients in the step of the generator, and drops them before its own."""
+    twin.model.zero_grad()
+    forward(twin, number).backward()
+    twin.optimizer.step()
+    forward(twin, 50 + number).backward()
+
+
+@pytest.mark.parametrize("step", [zero_first, zero_between, zero_by_hand, zero_after_a_further_backward],
+                         ids=lambda step: step.__name__)
+def test_zero_grad_may_come_anywhere_between_step_and_the_next_use(step):
+    both = twins.pair(make("gpt", tied=True), device_memory="448KiB")
+    twins.run(both, step, steps=4)
+    twins.assert_same(both)
+
+
+def test_gradients_are_there_from_backward_to_zero_grad():
+    both = twins.pair(make("gpt"))
+    for twin in both:
+        there = [twin.model.head.weight.grad is not None]
+        for action in (lambda: forward(twin, 0).backward(), twin.optimizer.step, twin.optimizer.zero_grad):
+            action()
+            there.append(twin.model.head.weight.grad is not None)
+        assert there == [False, True, True, False]
+        forward(twin, 0).backward()
+        twin.optimizer.zero_grad(set_to_none=False)
+        assert twin.model.head.weight.grad is not None
+        twin.optimizer.zero_grad()
+        assert twin.model.head.weight.grad is None
+
+
+# --- gradients of zeros ------------------------------------------------------------------------------
+
+ZEROED = {"adamw": twins.adamw, "momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, weight_decay=0.01)}
+
+
+def zeroed_step(twin, number, zero_grad):
+    if number == 2:
+        twin.optimizer.step()  # by momentum alone
+        zero_grad(twin)
+    twin.model.order = [[0, 1], [0, 2], [1, 2]][number % 3]  # block 2 has no gradient in the first step, and none of zeros
+    forward(twin, number).backward()
+    twins.clip(twin)
+    twin.optimizer.step()
+    zero_grad(twin)
+
+
+@pytest.mark.parametrize("of", ["optimizer", "model"])
+@pytest.mark.parametrize("name", ZEROED)
+def test_gradients_of_zeros_decay_moments_and_move_weights_as_in_torch(name, of):
+    both = twins.pair(make("gpt"), ZEROED[name], device_memory="448KiB")
+    twins.run(both, lambda twin, number: zeroed_step(twin, number, lambda twin: getattr(twin, of).zero_grad(set_to_none=False)))
+    twins.assert_same(both, norm=1e-6)
+    if name == "momentum":  # AdamW moves a weight whose gradient is rounding alone by the sign of that
+        for theirs, mine in zip(*(twin.model.state_dict().values() for twin in both), strict=True):
+            torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_of_zeros_end_with_the_next_zero_grad_of_none():
+    both = twins.pair(make("gpt"), device_memory="448KiB")
+    for number in range(6):
+        for twin in both:
+            zeroed_step(twin, number, lambda twin: twin.optimizer.zero_grad(set_to_none=number % 2 == 1))
+    twins.assert_same(both)
+
+
+def test_scaled_steps_with_gradients_of_zeros_are_those_of_torch():
+    both = twins.pair(make("gpt"), device_memory="448KiB")
+    scalers = [torch.amp.GradScaler("cpu", init_scale=256.0) for _ in both]
+    for number in range(5):
+        for twin, scaler in zip(both, scalers):
+            twin.model.order = [[0, 1, 2], [0, 2], [1, 2]][number % 3]
+            scaler.scale(forward(twin, number)).backward()
+            scaler.unscale_(twin.optimizer)
+            twins.clip(twin)
+            scaler.step(twin.optimizer)
+            scaler.update()
+            twin.optimizer.zero_grad(set_to_none=False)
+    twins.assert_same(both)

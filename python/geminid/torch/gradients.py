@@ -1,4 +1,5 @@
-"""Which parameters have a gradient for the script. The engine has the values, and drops those of a step only together."""
+"""Which parameters have a gradient for the script. The engine has the values, drops those of a step only together, and keeps
+none after a step, where PyTorch's stay until zero_grad()."""
 
 from __future__ import annotations
 
@@ -13,23 +14,36 @@ if TYPE_CHECKING:
 class Gradients:
     """Of one prepared model."""
 
-    __slots__ = ("there", "dropped")
+    __slots__ = ("there", "dropped", "spent", "zeros")
 
     def __init__(self) -> None:
         self.there = 0  # records with has_gradient
         self.dropped: str | None = None  # a parameter whose gradient the script has dropped and the engine has
+        self.spent = False  # a step has used them, and zero_grad() did not follow
+        self.zeros: set[Record] = set()  # those that zero_grad(set_to_none=False) left with a gradient of zeros
+
+    def are_of(self, record: Record) -> bool:
+        return record.has_gradient or record in self.zeros
 
     def drop(self, record: Record) -> None:
         """By parameter.grad = None, as zero_grad() of a module does for each parameter."""
-        record.has_gradient = False
-        self.there -= 1
-        self.dropped = record.name
+        self.zeros.discard(record)
+        if record.has_gradient:
+            record.has_gradient = False
+            self.there -= 1
+            self.dropped = record.name
 
     def clear(self) -> None:
-        self.there, self.dropped = 0, None
+        """All but zeros."""
+        self.there, self.dropped, self.spent = 0, None, False
 
     def check(self) -> None:
         """Before a step or a norm."""
+        if self.spent:
+            raise Refused(
+                "optimizer.step() has used the gradients, and PyTorch would use them once more, beside those that came since; "
+                "the engine keeps none after a step. Call optimizer.zero_grad() between optimizer.step() and the next "
+                "backward(), and compute norms before optimizer.step()")
         if self.dropped is not None:
             raise Refused(
                 f"the script has dropped the gradient of '{self.dropped}' (parameter.grad = None, or zero_grad() of a part of the "

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from geminid.torch.units import Unit
 
 _NOT_IN_BACKWARD = -1
+_TYPES = {engine_.FLOAT32: torch.float32, engine_.BFLOAT16: torch.bfloat16}  # of gradients
 CLIP_EPSILON = 1e-6  # torch's and the engine's
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 
@@ -236,7 +237,9 @@ class Keeper:
         if gradient.layout is not torch.strided:
             raise Refused(f"the gradient of '{record.name}' is {gradient.layout}; make its embedding with sparse=False")
         self.backward()
-        gradient = gradient.contiguous()
+        self._add_gradient(record, gradient.contiguous())
+
+    def _add_gradient(self, record: Record, gradient: torch.Tensor) -> None:
         self.engine.add_gradient(record.id, gradient.data_ptr(), gradient.nbytes, record.data_type, self.place.stream())
         if not record.has_gradient:
             record.has_gradient = True
@@ -257,32 +260,52 @@ class Keeper:
             self.engine.cancel_micro_batch()
             self.micro_batch_open = False
 
-    def forget_gradients(self) -> None:
-        for record in self.records:
-            record.has_gradient = False
-        self.gradients.clear()
+    def _end_gradients(self) -> None:
+        """The engine has none any more."""
         self.has_gradient, self.micro_batch_open = False, False
         self.clipping, self.gradient_scale = None, 1.0
 
-    def cancel(self) -> None:
+    def _cancel_engine(self) -> None:
         self.between_steps()
         if self.has_gradient:
             self.engine.cancel_micro_batch()
-            self.forget_gradients()
+            self._end_gradients()
+
+    def cancel(self) -> None:
+        self._cancel_engine()
+        if self.gradients.there:
+            for record in self.records:
+                record.has_gradient = False
+        self.gradients.clear()
+
+    def zero_grad(self, set_to_none: bool) -> None:
+        """What an optimizer's does. Gradients of zeros, which move parameters with momentum, come with the next step."""
+        zeros = set() if set_to_none else {record for record in self.records if self.gradients.are_of(record)}
+        self.cancel()
+        self.gradients.zeros = zeros
 
     def drop_gradient(self, record: Record) -> None:
         """What parameter.grad = None means. Once all are dropped it is what zero_grad() means."""
-        if not record.has_gradient:
-            return
+        had = record.has_gradient
         self.gradients.drop(record)
-        if not self.gradients.there and not self.depth and not in_backward():
+        if had and not self.gradients.there and not self.depth and not in_backward():
             self.cancel()
 
     def settle_gradients(self) -> None:
         """Before a step or a norm. Raises Refused where the engine has other gradients than PyTorch would have."""
-        if self.has_gradient and not self.gradients.there:
-            self.cancel()
+        if not self.gradients.there:
+            self.cancel()  # all were dropped within a forward or backward pass
         self.gradients.check()
+        self._add_zeros()
+
+    def _add_zeros(self) -> None:
+        """Of parameters that have no other gradient in this step, in the same order on all ranks."""
+        missing = sorted((record for record in self.gradients.zeros if not record.has_gradient), key=lambda record: record.id)
+        if missing and not self.has_gradient:
+            self.begin_micro_batch()
+        for record in missing:
+            shape, data_type = self.engine.parameters[record.id].shape, _TYPES[record.data_type]
+            self._add_gradient(record, torch.zeros(shape, dtype=data_type, device=self.place.device))
 
     def gradient_norm(self) -> float:
         """Of the gradients as they were before anybody multiplied them, as far as that is known."""
@@ -311,15 +334,24 @@ class Keeper:
     def step(self, groups: Sequence[Mapping[str, float]]) -> Any:
         self.between_steps()
         result = self.engine.step(groups, self._clip_norm(), self.gradient_scale)
-        self.used_outside.clear()
-        self.forget_gradients()
+        self._end_step()
         if self.torch_memory is not None:
             self.torch_memory.peaks.end_step()
         if self.holding is not None and self.holding.handed is not None:
             self.holding.handed.stepped()
         return result
 
+    def _end_step(self) -> None:
+        self._end_gradients()
+        self.used_outside.clear()
+        self.gradients.spent = True
+
     # --- a process that has taken over from another ----------------------------------------------
+
+    def replay_step(self) -> None:
+        """One that the process before has made."""
+        self._cancel_engine()
+        self._end_step()
 
     def resumed_step(self) -> int | None:
         """After which step of the processes before it goes on; None: it began anew."""

@@ -61,7 +61,7 @@ class Optimizer(torch.optim.Optimizer):
             raise Refused("the model was prepared with resume=...; call geminid.torch.resume(model, ...) after prepare "
                           "and before the first step")
         if run is not None and run.replays_step():
-            keeper.cancel()
+            keeper.replay_step()
             return
         result = keeper.step([step_input(self._kind, group) for group in self.param_groups])
         if run is not None:
@@ -81,7 +81,7 @@ class Optimizer(torch.optim.Optimizer):
         return {found_inf.device: torch.full_like(found_inf, 0.0 if finite else 1.0)}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        self._keeper.cancel()
+        self._keeper.zero_grad(set_to_none)
 
     def clip_grad_norm_(self, max_norm: float) -> torch.Tensor:
         """As torch.nn.utils.clip_grad_norm_ for all parameters: the norm before clipping."""

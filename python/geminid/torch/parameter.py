@@ -115,13 +115,13 @@ def _attribute(func: Any, args: Any) -> Any:
     if func != _GET_GRAD:
         record.keeper.drop_gradient(record)
     with _DISABLED():
-        if record.has_gradient and func == _GET_GRAD:
+        if func == _GET_GRAD and record.keeper.gradients.are_of(record):
             return GradientInEngine.of(parameter, record)
         return func(*args)
 
 
 class GradientInEngine(torch.Tensor):
-    """What `parameter.grad` is while the engine has the gradient: there, with a shape and a type, but without values."""
+    """What `parameter.grad` is until zero_grad() drops it: there, with a shape and a type, but without values."""
 
     _geminid_name: str
 
@@ -138,7 +138,7 @@ class GradientInEngine(torch.Tensor):
             with _DISABLED():
                 return func(*args, **(kwargs or {}))
         name = next((arg._geminid_name for arg in args if isinstance(arg, cls)), "a parameter")
-        raise Refused(f"the gradient of '{name}' is in the engine. Clip by torch.nn.utils.clip_grad_norm_ or "
+        raise Refused(f"the gradient of '{name}' is in the engine until optimizer.step(). Clip by torch.nn.utils.clip_grad_norm_ or "
                       "optimizer.clip_grad_norm_, which return the norm; drop it by optimizer.zero_grad()")
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]

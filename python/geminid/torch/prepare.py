@@ -244,5 +244,5 @@ def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, k
     setattr(made, "state", State(keeper, kind, made.param_groups))
     keeper.optimizer = weakref.ref(made)
     model._geminid_keeper = keeper
-    model.zero_grad = types.MethodType(lambda self, set_to_none=True: keeper.cancel(), model)
+    model.zero_grad = types.MethodType(lambda self, set_to_none=True: keeper.zero_grad(set_to_none), model)
     return made

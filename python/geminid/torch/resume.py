@@ -280,7 +280,8 @@ class Run:
         buffers = dict(_persistent_buffers(self._model))
         groups = [{key: value for key, value in group.items() if key != "params"} for group in self._groups()]
         data = io.BytesIO()
-        torch.save({"place": self._place, "groups": groups, "buffers": buffers, "random": _random_state(),
+        zeros = sorted(record.id for record in self._keeper.gradients.zeros)
+        torch.save({"place": self._place, "groups": groups, "buffers": buffers, "random": _random_state(), "zeros": zeros,
                     "objects": [(type(each).__name__, each.state_dict()) for each in self._objects]}, data)
         self._holding.notes.write(self.step + 1, data.getvalue())
 
@@ -330,6 +331,7 @@ class Run:
             each.load_state_dict(state)
         for group, values in zip(self._groups(), left["groups"]):
             group.update(values)
+        self._keeper.gradients.zeros = {self._keeper.records[id_] for id_ in left["zeros"]}
         with torch.no_grad():
             for name, buffer in _persistent_buffers(self._model):
                 buffer.copy_(left["buffers"][name])

@@ -267,3 +267,37 @@ def test_scaled_steps_with_gradients_of_zeros_are_those_of_torch():
             scaler.update()
             twin.optimizer.zero_grad(set_to_none=False)
     twins.assert_same(both)
+
+
+# --- clipping ----------------------------------------------------------------------------------------
+
+CLIPPED = {"to log the norm": (0.01, float("inf")), "twice": (0.1, 0.01), "loosely after": (0.01, 0.1), "three times": (0.5, 0.2, 0.1),
+           "to nothing": (0.0,), "to nothing, then": (0.0, 1.0)}
+
+
+@pytest.mark.parametrize("scaled", [None, "unscaled", "between"])
+@pytest.mark.parametrize("limits", CLIPPED)
+def test_gradients_are_clipped_as_often_as_in_torch(limits, scaled):
+    both = twins.pair(make("gpt"), ZEROED["momentum"], device_memory="448KiB")
+    scalers = [torch.amp.GradScaler("cpu", init_scale=256.0, enabled=scaled is not None) for _ in both]
+    for number in range(3):
+        for twin, scaler in zip(both, scalers):
+            scaler.scale(forward(twin, number)).backward()
+            if scaled == "between":
+                twins.clip(twin, 100.0)
+            scaler.unscale_(twin.optimizer)
+            for limit in CLIPPED[limits]:
+                twins.clip(twin, limit)
+            scaler.step(twin.optimizer)
+            scaler.update()
+            twin.optimizer.zero_grad()
+    twins.assert_same(both, norm=2e-6)
+    assert min(both[1].norms) < 0.2 or limits == "to nothing"
+
+
+@pytest.mark.parametrize("limit", [-1.0, float("nan")])
+def test_limits_that_are_none_are_refused(both, limit):
+    both[1].model(*batch(7)).backward()
+    with refused(r"max_norm is (-1.0|nan).*give 0 or more"):
+        torch.nn.utils.clip_grad_norm_(both[1].model.parameters(), limit)
+    both[1].optimizer.zero_grad()

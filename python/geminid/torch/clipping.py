@@ -22,6 +22,8 @@ def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm:
     if len(keepers) > 1 or float(norm_type) != 2.0:
         raise Refused("gradients of a prepared model are clipped by the 2-norm of all of its parameters; call "
                       "clip_grad_norm_(model.parameters(), max_norm) for each model")
+    if not float(max_norm) >= 0:
+        raise Refused(f"max_norm is {max_norm}, and gradients of a prepared model cannot be clipped to it; give 0 or more")
     keeper: Keeper
     keeper, = keepers
     numbers = {p._geminid.id for p in given if hasattr(p, "_geminid")}

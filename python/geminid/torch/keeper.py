@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _NOT_IN_BACKWARD = -1
 _TYPES = {engine_.FLOAT32: torch.float32, engine_.BFLOAT16: torch.bfloat16}  # of gradients
 CLIP_EPSILON = 1e-6  # torch's and the engine's
+_LEAST_NORM = math.ulp(0.0)  # above 0: its coefficient is 0 in fp32
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 
 
@@ -315,21 +317,31 @@ class Keeper:
         return norm
 
     def clip(self, max_norm: float) -> float:
-        """Returns the norm before."""
+        """Returns the norm before: of gradients that were clipped already in this step, that of the clipped ones."""
         norm = self.gradient_norm()
-        self.clipping = max_norm, norm, self.gradient_scale
-        return norm
+        if self.clipping is None:
+            self.clipping = max_norm, norm, self.gradient_scale
+            return norm
+        before = self._clip_coefficient()
+        coefficient = min(1.0, max_norm / (before * norm + CLIP_EPSILON))
+        if coefficient < 1 and math.isfinite(norm):
+            self.clipping = before * coefficient * (norm + CLIP_EPSILON), norm, self.gradient_scale
+        return before * norm
+
+    def _clip_coefficient(self) -> float:
+        assert self.clipping is not None
+        max_norm, norm, _ = self.clipping
+        return min(1.0, max_norm / (norm + CLIP_EPSILON))
 
     def _clip_norm(self) -> float | None:
-        """For the engine, which clips gradients that are divided by their scale. Where they were clipped before
-        anybody knew of the scale, the coefficient is that of the multiplied ones, as in torch."""
+        """For the engine, which clips gradients that are divided by their scale, and does not clip where it is given 0. Where
+        they were clipped before anybody knew of the scale, the coefficient is that of the multiplied ones, as in torch."""
         if self.clipping is None:
             return None
         max_norm, norm, scale = self.clipping
-        if scale == self.gradient_scale:
-            return max_norm
-        coefficient = min(1.0, max_norm / (norm + CLIP_EPSILON))
-        return coefficient * (norm * scale / self.gradient_scale + CLIP_EPSILON)
+        if scale != self.gradient_scale:
+            max_norm = self._clip_coefficient() * (norm * scale / self.gradient_scale + CLIP_EPSILON)
+        return max(max_norm, _LEAST_NORM)
 
     def step(self, groups: Sequence[Mapping[str, float]]) -> Any:
         self.between_steps()

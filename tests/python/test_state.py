@@ -235,3 +235,62 @@ def test_state_after_a_forward_without_its_backward_is_that_of_the_last_step(tmp
     assert_near(ours.optimizer.state_dict()["state"][0], plain.optimizer.state_dict()["state"][0])
     twins.run(both, one_batch, steps=2)
     twins.assert_same(both)
+
+
+WARM = {"momentum": OPTIMIZERS["momentum"], "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.01), "adamw": twins.adamw,
+        "dampened": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, dampening=0.1)}
+
+
+def warm(twin, number):
+    """Without a gradient of block 2."""
+    twin.model.order = [0, 1]
+    one_batch(twin, number)
+    twin.model.order = None
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_optimizer_that_has_not_stepped_all_parameters_goes_on(name):
+    """In prepare, and in load_state_dict."""
+    plain = twins.Twin(make("gpt"), None)
+    plain.optimizer = WARM[name](list(plain.model.parameters()))
+    twins.run([plain], warm, steps=2)
+    others = []
+    for loads in (False, True):
+        other = copy.deepcopy(plain.model)
+        optimizer = WARM[name](list(other.parameters()))
+        if not loads:
+            optimizer.load_state_dict(copy.deepcopy(plain.optimizer.state_dict()))
+        others.append(twins.Twin(*twins.prepared(other, optimizer)))
+        if loads:
+            others[-1].optimizer.load_state_dict(copy.deepcopy(plain.optimizer.state_dict()))
+    plain.losses.clear(), plain.norms.clear()
+    twins.run((plain, *others), one_batch, steps=3)
+    for other in others:
+        twins.assert_same((plain, other))
+
+
+def test_state_with_options_that_cannot_change_is_refused_before_anything_changes():
+    _, ours = trained(OPTIMIZERS["momentum"], steps=1)
+    state = ours.optimizer.state_dict()
+    before = copy.deepcopy(state)
+    state["param_groups"][0]["momentum"] = 0.5
+    for entry in state["state"].values():
+        entry["momentum_buffer"].zero_()
+    with pytest.raises(errors.Refused, match="'momentum': 0.5.*prepared with.*'momentum': 0.9.*before it"):
+        ours.optimizer.load_state_dict(state)
+    after = ours.optimizer.state_dict()
+    assert after["param_groups"] == before["param_groups"]
+    for number, entry in before["state"].items():
+        assert torch.equal(after["state"][number]["momentum_buffer"], entry["momentum_buffer"])
+
+
+def test_optimizer_with_state_of_another_shape_is_not_prepared():
+    model = make("gpt")
+    optimizer = twins.adamw(model.parameters())
+    model(*batch(0)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.state[model.head.weight]["exp_avg"] = torch.zeros(3)
+    with pytest.raises(ValueError, match=r"exp_avg of 'head.weight' is \(3,\), and the parameter is \(96, 64\)"):
+        twins.prepared(model, optimizer)
+    assert type(model.head.weight) is torch.nn.Parameter

@@ -9,7 +9,7 @@ import torch
 
 from geminid.errors import Refused
 from geminid.torch.keeper import Keeper
-from geminid.torch.optimizers import Kind, check_orthogonal
+from geminid.torch.optimizers import Kind, check_orthogonal, fixed_options
 from geminid.torch.parameter import Record
 from geminid.torch.tensors import address_of
 
@@ -124,12 +124,10 @@ def put(keeper: Keeper, kind: Kind, pairs: Iterable[tuple[Any, Mapping[str, Any]
 
 
 def _set_counts(keeper: Keeper, counts: Sequence[int]) -> None:
-    """How many updates each parameter has had, by its number."""
+    """How many updates each parameter has had, by its number. An engine that does not count them for each has an optimizer
+    whose formula does not ask, as SGD's without dampening."""
     most = max(counts, default=0)
     _, counted = keeper.engine.updates()
-    if not counted and any(count != most for count in counts):
-        raise Refused(f"parameters of this state have had different numbers of updates, and {keeper.engine.kind} has one "
-                      "number for all")
     keeper.engine.restore(most, most, counts if counted else ())
     keeper.loaded()
 
@@ -146,11 +144,20 @@ def _check(kind: Kind, groups: Groups,
     parameters = [parameter for group in groups for parameter in group["params"]]
     pairs = [(parameter, state_dict["state"].get(number, {})) for number, parameter in zip(numbers, parameters)]
     for parameter, entry in pairs:
-        for name in kind.state:
-            if entry.get(name) is not None and entry[name].shape != parameter.shape:
-                raise ValueError(f"{name} of '{parameter._geminid.name}' is {tuple(entry[name].shape)}, and the parameter "
-                                 f"is {tuple(parameter.shape)}")
+        check_entry(kind, parameter, entry, parameter._geminid.name)
+    for group, given in zip(groups, saved):
+        now, then = fixed_options(kind, group), fixed_options(kind, {**group, **given})
+        if now != then:
+            raise Refused(f"this state is of an optimizer with {then}, and {kind.name} was prepared with {now}; these cannot "
+                          "change after geminid.torch.prepare. Make the optimizer with the options of the state before it")
     return saved, pairs
+
+
+def check_entry(kind: Kind, parameter: torch.Tensor, entry: Mapping[str, Any], name: str) -> None:
+    """What torch's optimizer keeps of a parameter must have its shape."""
+    for of in kind.state:
+        if entry.get(of) is not None and entry[of].shape != parameter.shape:
+            raise ValueError(f"{of} of '{name}' is {tuple(entry[of].shape)}, and the parameter is {tuple(parameter.shape)}")
 
 
 def write(keeper: Keeper, kind: Kind, groups: Groups, state_dict: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from geminid.torch.activations import SavedTensors
 from geminid.torch.handover import Handover, Script, take_over
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizer import Optimizer
-from geminid.torch.optimizer_state import State, put
+from geminid.torch.optimizer_state import State, check_entry, put
 from geminid.torch.parameter import Record, make_managed
 from geminid.torch.resume import buffer_bytes
 
@@ -154,6 +154,8 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
     wrappers.check_unwrapped(model)
     chosen, kind = optimizers.translate(optimizer)
     refusals.check_model(model, optimizer, _TYPES)
+    for name, parameter in model.named_parameters():
+        check_entry(kind, parameter, optimizer.state.get(parameter, {}), name)
     sources = weights_.find(model, weights)
     gc.collect()  # a model that nobody has any more is in cycles, and would keep its device memory
     ranks = ranks or Ranks()

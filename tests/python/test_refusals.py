@@ -167,6 +167,25 @@ def test_what_the_engine_has_not_is_refused_before_anything_changes(make_optimiz
     not_prepared(model, make_optimizer(list(model.parameters())), words)
 
 
+def test_gradients_of_before_prepare_are_refused_with_what_drops_them():
+    model = make("gpt")
+    optimizer = twins.adamw(model.parameters())
+    model(*batch(0)).backward()
+    not_prepared(model, optimizer, r"'embedding.weight' has a gradient.*optimizer.zero_grad\(\) before geminid.torch.prepare")
+    assert model.head.weight.grad is not None
+    optimizer.zero_grad()
+    both = twins.pair(model)
+    twins.run(both, one_batch, steps=2)
+    twins.assert_same(both)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.Embedding, torch.nn.EmbeddingBag])
+def test_embeddings_that_change_their_weight_are_refused(kind):
+    model = make("gpt")
+    model.embedding = kind(96, 64, max_norm=1.0)
+    not_prepared(model, twins.adamw(model.parameters()), f"'embedding' is {kind.__name__} with max_norm=1.0.*max_norm=None")
+
+
 def test_types_that_are_not_trained_are_refused():
     model = make("gpt").half()
     not_prepared(model, torch.optim.AdamW(model.parameters()), "torch.float16.*before prepare")

@@ -15,8 +15,17 @@ from geminid.session import Ranks
 from geminid.torch.parameter import Record
 
 
+def _check_modules(model: torch.nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and module.max_norm is not None:
+            raise Refused(f"'{name}' is {type(module).__name__} with max_norm={module.max_norm}, which changes its weight in each "
+                          "forward pass, behind the engine's back. Write max_norm=None, and scale rows that are too long after "
+                          "optimizer.step(), in `with geminid.torch.full(module):`")
+
+
 def check_model(model: torch.nn.Module, optimizer: torch.optim.Optimizer, managed_types: Container[torch.dtype]) -> None:
     """Before prepare changes anything."""
+    _check_modules(model)
     optimized = {p for group in optimizer.param_groups for p in group["params"]}
     names = {p: name for name, p in model.named_parameters()}
     for parameter, name in names.items():
@@ -28,6 +37,9 @@ def check_model(model: torch.nn.Module, optimizer: torch.optim.Optimizer, manage
         if parameter.requires_grad and parameter not in optimized:
             raise Refused(f"'{name}' requires a gradient, and the optimizer does not have it; give it to the optimizer, or "
                           f"write model.get_parameter('{name}').requires_grad_(False)")
+        if parameter in optimized and parameter.grad is not None:
+            raise Refused(f"'{name}' has a gradient of a backward pass before prepare, which the engine would not have; call "
+                          "optimizer.zero_grad() before geminid.torch.prepare")
         if parameter in optimized and parameter.dtype not in managed_types:
             raise Refused(f"'{name}' is {parameter.dtype}, which the engine does not train; write model.to(torch.bfloat16) "
                           "or model.float() before prepare. Autocast works with either")

@@ -43,6 +43,7 @@ def _before_unit(keeper: Keeper, unit: Unit) -> Hook:
             keeper.torch_memory.peaks.begin(unit, FORWARD)
         unit.stack.append((keeper.hold(unit.ids, unit.records), call))
         if call is not None:
+            keeper.open_calls.append(call)
             for tensor in tensors_in((args, kwargs) if kwargs else args):
                 if tensor.requires_grad and not tensor.is_leaf:
                     _when_reached(tensor, call.after_backward)
@@ -57,6 +58,7 @@ def _after_unit(keeper: Keeper, unit: Unit) -> Hook:
         if keeper.torch_memory is not None:
             keeper.torch_memory.peaks.end(unit, FORWARD)
         if call is not None:
+            keeper.open_calls.pop()
             for tensor in tensors_in(result):
                 if tensor.requires_grad:
                     _begin_at(tensor, call)

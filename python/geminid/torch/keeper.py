@@ -59,7 +59,7 @@ class Call:
         self.held: Held | None = None
         self.task: int | None = None
 
-    def before_backward(self, _gradient: torch.Tensor) -> None:
+    def before_backward(self, _gradient: torch.Tensor | None) -> None:
         keeper = self.keeper
         task = keeper.backward()
         if self.task != task.id:
@@ -108,6 +108,7 @@ class Keeper:
         self.depth = 0  # calls of the root that are in its forward
         self.changing = False  # interrupted while set: operations may be open that nobody knows
         self.tasks: dict[int, Task] = {}
+        self.open_calls: list[Call] = []  # of units that are in their forward with gradients
         self.outside: dict[Record, Held] = {}  # by the record of a parameter used outside of its module
         self.used_outside: set[Record] = set()  # since the last step
         for record in records:
@@ -157,6 +158,7 @@ class Keeper:
         self.place.drop_all(self.engine, self.records)
         for unit in self.units:
             unit.stack.clear()
+        self.open_calls.clear()
         self.tasks.clear()
         self.outside.clear()
         self.used_outside.clear()
@@ -175,11 +177,11 @@ class Keeper:
             raise Refused(f"{getattr(func, '__name__', func)} reads '{record.name}', which is not on the device now. "
                           "Between steps, read and change it in `with geminid.torch.full(module):`, or take "
                           "model.state_dict()")
-        self._hold_outside(record)
+        self.hold_outside(record)
         if wants_backward:
             self.used_outside.add(record)
 
-    def _hold_outside(self, record: Record) -> None:
+    def hold_outside(self, record: Record) -> None:
         if record not in self.outside:
             self.outside[record] = self.hold_one(record)
 
@@ -213,7 +215,7 @@ class Keeper:
             torch.autograd.Variable._execution_engine.queue_callback(lambda: self._end_task(id_))
             self.begin_micro_batch()
             for record in self.used_outside:
-                self._hold_outside(record)
+                self.hold_outside(record)
         return task
 
     def _end_task(self, id_: int) -> None:

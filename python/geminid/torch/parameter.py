@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from geminid.errors import Refused
-from geminid.torch.tensors import managed_in
+from geminid.torch.saved_weights import before_node
+from geminid.torch.tensors import managed_in, tensors_in
 
 if TYPE_CHECKING:
     from geminid.torch.keeper import Keeper
@@ -79,8 +80,11 @@ class ManagedParameter(torch.nn.Parameter):
         if func in _ATTRIBUTES:
             return _attribute(func, args)
         absent = None
+        records = []
         for parameter in managed_in(args, kwargs):
             record = parameter._geminid
+            if not record.opened:
+                records.append(record)
             if not record.opened and _is_changed(parameter, func, args, kwargs):
                 raise Refused(f"{func.__name__} would change '{record.name}', which the engine keeps, behind its back; "
                               "do it in `with geminid.torch.full(module):` between steps")
@@ -91,6 +95,8 @@ class ManagedParameter(torch.nn.Parameter):
             result = func(*args, **kwargs)
         if absent is not None:
             absent.begin_backward_at(result)
+        if records and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            _follow(result, records)
         return result
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
@@ -99,6 +105,28 @@ class ManagedParameter(torch.nn.Parameter):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise Refused(f"'{self._geminid.name}' cannot be pickled: the engine keeps it. Save model.state_dict()")
+
+
+class ManagedView(torch.Tensor):
+    """What a view of such a parameter is, `weight.t()` or `weight[0]`: operators that are given it use the parameter."""
+
+    _geminid: Record
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        return ManagedParameter.__torch_function__(func, types, args, kwargs)
+
+
+def _follow(result: Any, records: list[Record]) -> None:
+    """The result of an operator that was given these parameters, in a forward whose backward may come."""
+    tensor: Any
+    for tensor in (result,) if type(result) is torch.Tensor else tensors_in(result):
+        base = tensor._base
+        if isinstance(base, ManagedParameter):
+            if type(tensor) is torch.Tensor:
+                tensor.__class__, tensor._geminid = ManagedView, base._geminid
+        elif tensor.grad_fn is not None:
+            tensor.grad_fn.register_prehook(before_node(records))
 
 
 def _attribute(func: Any, args: Any) -> Any:

@@ -1,6 +1,8 @@
 """State in and out: as torch has it, and as the engine's checkpoints have it."""
 
+import collections
 import copy
+import pickle
 
 import pytest
 import torch
@@ -294,3 +296,87 @@ def test_optimizer_with_state_of_another_shape_is_not_prepared():
     with pytest.raises(ValueError, match=r"exp_avg of 'head.weight' is \(3,\), and the parameter is \(96, 64\)"):
         twins.prepared(model, optimizer)
     assert type(model.head.weight) is torch.nn.Parameter
+
+
+CHANGES_OF_STATE = {
+    "in place": lambda state, p: state[p]["exp_avg"].zero_(),
+    "by an operator": lambda state, p: state[p]["exp_avg"].__imul__(0.5),
+    "of an element": lambda state, p: state[p]["exp_avg"].__setitem__(0, 0.0),
+    "of a view": lambda state, p: state[p]["exp_avg"].view(-1)[:4].zero_(),
+    "of its data": lambda state, p: state[p]["exp_avg"].data.mul_(0.5),
+    "of the count": lambda state, p: state[p]["step"].fill_(0.0),
+    "of several": lambda state, p: torch._foreach_zero_(list(state[p].values())),
+    "as an output": lambda state, p: torch.zeros(p.shape, out=state[p]["exp_avg"]),
+    "of an entry": lambda state, p: state[p].update(exp_avg=torch.zeros(p.shape)),
+    "of a name in an entry": lambda state, p: state[p].__setitem__("exp_avg", torch.zeros(p.shape)),
+    "of all": lambda state, p: state.clear(),
+    "without an entry": lambda state, p: state.pop(p),
+}
+
+
+@pytest.mark.parametrize("way", CHANGES_OF_STATE)
+def test_state_of_the_optimizer_that_is_changed_where_it_would_be_lost_is_refused(way):
+    both = trained(steps=1)
+    ours = both[1]
+    with pytest.raises(errors.Refused, match="optimizer.state_dict.*load_state_dict"):
+        CHANGES_OF_STATE[way](ours.optimizer.state, ours.model.norm.weight)
+    with pytest.raises(errors.Refused, match="cannot be replaced.*load_state_dict"):
+        ours.optimizer.state = collections.defaultdict(dict)
+    twins.run(both, one_batch, steps=2)
+    twins.assert_same(both)
+
+
+def test_copies_of_the_optimizers_state_are_plain():
+    plain, ours = trained(steps=1)
+    entry = ours.optimizer.state[ours.model.norm.weight]
+    theirs = plain.optimizer.state[plain.model.norm.weight]
+    assert int(entry["step"]) == 1 and float(entry["exp_avg"].sum()) == float(entry["exp_avg"].clone().sum())
+    for copied in (copy.deepcopy(entry), pickle.loads(pickle.dumps(entry)), {k: v.clone() for k, v in entry.items()}):
+        assert type(copied) is dict and all(type(value) is torch.Tensor for value in copied.values())
+        assert_near(copied, theirs)
+        copied["exp_avg"].zero_()
+    assert_near(ours.optimizer.state[ours.model.norm.weight], theirs)
+
+
+def test_moments_that_are_set_to_zero_as_the_refusal_says_are_zero():
+    both = trained(steps=2)
+    for twin in both:
+        state = twin.optimizer.state_dict()
+        for entry in state["state"].values():
+            entry["exp_avg"].zero_()
+            entry["exp_avg_sq"].zero_()
+        twin.optimizer.load_state_dict(state)
+    twins.run(both, one_batch, steps=3)
+    twins.assert_same(both)
+
+
+def test_state_dict_loaded_within_full_stays():
+    both = trained(steps=1)
+    for twin in both:
+        halved = {name: value * 0.5 for name, value in twin.model.state_dict().items()}
+        with geminid.torch.full(twin.model.blocks) if twin is both[1] else torch.no_grad():
+            twin.model.load_state_dict(halved)
+    assert_near(both[1].model.state_dict(), both[0].model.state_dict())
+    twins.run(both, one_batch, steps=2)
+    twins.assert_same(both)
+
+
+def test_step_within_full_is_refused_and_undoes_nothing(tmp_path):
+    both = trained(steps=1)
+    ours = both[1]
+    loss = ours.model(*batch(3))
+    with geminid.torch.full(ours.model.norm), pytest.raises(errors.Refused, match="a backward pass is inside.*full.*Leave"):
+        loss.backward()
+    for twin in both:
+        twin.model(*batch(4)).backward()
+        if twin is ours:
+            with geminid.torch.full(ours.model.norm):
+                for what, call in (("optimizer.step", ours.optimizer.step),
+                                   ("geminid.torch.save", lambda: geminid.torch.save(ours.model, tmp_path)),
+                                   ("geminid.torch.load", lambda: geminid.torch.load(ours.model, tmp_path))):
+                    with pytest.raises(errors.Refused, match=f"{what}.* is inside .*full"):
+                        call()
+        twin.optimizer.step()
+        twin.optimizer.zero_grad()
+    twins.run(both, one_batch, steps=2)
+    twins.assert_same(both)

@@ -38,6 +38,7 @@ def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *, keep: int =
     data_position: any number that ``load`` shall return.
     """
     keeper = keeper_of(model)
+    keeper.check_closed("geminid.torch.save")
     keeper.at_rest()
     return str(keeper.engine.save(folder, keep, data_position))
 
@@ -47,6 +48,7 @@ def load(model: _torch.nn.Module, folder: str | os.PathLike[str]) -> int:
     on all ranks, of any number. Raises NotFound where there is none, and InvalidArgument where it is of parameters of
     other names or shapes."""
     keeper = keeper_of(model)
+    keeper.check_closed("geminid.torch.load")
     keeper.check_loading()
     position = int(keeper.engine.load(folder))
     keeper.loaded()

@@ -108,6 +108,7 @@ class Keeper:
         self.depth = 0  # calls of the root that are in its forward
         self.changing = False  # interrupted while set: operations may be open that nobody knows
         self.tasks: dict[int, Task] = {}
+        self.full_blocks = 0  # of geminid.torch.full that are open
         self.open_calls: list[Call] = []  # of units that are in their forward with gradients
         self.outside: dict[Record, Held] = {}  # by the record of a parameter used outside of its module
         self.used_outside: set[Record] = set()  # since the last step
@@ -207,6 +208,7 @@ class Keeper:
         id_ = torch._C._current_graph_task_id()
         task = self.tasks.get(id_)
         if task is None:
+            self.check_closed("a backward pass")
             if torch.is_grad_enabled():
                 raise Refused("backward with create_graph=True would read weights again that have left the device: "
                               "gradients of gradients are not supported with a prepared model. Leave create_graph out, "
@@ -263,6 +265,12 @@ class Keeper:
         if self.micro_batch_open and not self.has_gradient:
             self.engine.cancel_micro_batch()
             self.micro_batch_open = False
+
+    def check_closed(self, what: str) -> None:
+        """Within geminid.torch.full parameters have values that the engine does not know yet."""
+        if self.full_blocks:
+            raise Refused(f"{what} is inside `with geminid.torch.full(...):`, at whose end the engine gets the values that its "
+                          "block has changed. Leave the block first")
 
     def _end_gradients(self) -> None:
         """The engine has none any more."""
@@ -346,6 +354,7 @@ class Keeper:
         return max(max_norm, _LEAST_NORM)
 
     def step(self, groups: Sequence[Mapping[str, float]]) -> Any:
+        self.check_closed("optimizer.step()")
         self.between_steps()
         result = self.engine.step(groups, self._clip_norm(), self.gradient_scale)
         self._end_step()

@@ -29,6 +29,17 @@ class Optimizer(torch.optim.Optimizer):
         self._fixed = fixed_options(kind, self.param_groups[0])
         self._parameters = [p for group in self.param_groups for p in group["params"]]
 
+    @property
+    def state(self) -> Any:
+        return self._state
+
+    @state.setter
+    def state(self, given: Any) -> None:
+        if self._geminid_ready and given is not self._state:
+            raise Refused("the optimizer's state is the engine's, and cannot be replaced. Write state = optimizer.state_dict(), "
+                          "change what is in it, and optimizer.load_state_dict(state)")
+        self._state = given
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Commits the gradients since the last step. Without any it changes nothing, as torch's do."""
         loss = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -55,6 +55,66 @@ def _entry(keeper: Keeper, kind: Kind, group: Mapping[str, Any], parameter: Any,
     return {"step": torch.tensor(float(count)), **entry} if kind.counts else entry
 
 
+_ADVICE = ("state = optimizer.state_dict(), change what is in it, and optimizer.load_state_dict(state)")
+_IN_PLACE = frozenset(f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift".split())
+
+
+def _refuse_change(*_: Any, **__: Any) -> NoReturn:
+    raise Refused(f"optimizer.state has copies of what the engine keeps, and changing one would change nothing. Write {_ADVICE}")
+
+
+class StateTensor(torch.Tensor):
+    """A copy of what the engine keeps. It can be read and copied; changing it in place would be lost, and is refused."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name in ("__setitem__", "__set__") or name in _IN_PLACE or (name.endswith("_") and not name.endswith("__")):
+            first = args[0] if args else None
+            if any(isinstance(one, cls) for one in (first if isinstance(first, (list, tuple)) else (first,))):
+                _refuse_change()
+        if isinstance(kwargs.get("out"), cls):
+            _refuse_change()
+        with torch._C.DisableTorchFunctionSubclass():
+            result = func(*args, **kwargs)
+            if isinstance(result, torch.Tensor):
+                given = [one for one in args if isinstance(one, cls)]
+                if any(result.untyped_storage()._cdata == one.untyped_storage()._cdata for one in given):
+                    result.__class__ = cls
+            elif name == "numpy":
+                result.flags.writeable = False
+        return result
+
+    def plain(self) -> torch.Tensor:
+        with torch._C.DisableTorchFunctionSubclass():
+            return self.clone()
+
+    def __deepcopy__(self, memo: Any) -> torch.Tensor:  # type: ignore[override]
+        return self.plain()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.plain().__reduce_ex__(protocol)
+
+
+class Entry(dict[str, Any]):
+    """What ``optimizer.state`` has of a parameter: as a dictionary of torch's, and not to be changed."""
+
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse_change  # type: ignore
+
+    def __deepcopy__(self, memo: Any) -> dict[str, Any]:
+        return {name: value.clone() for name, value in self.items()}
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return dict, (list(self.items()),)
+
+
+def _entry_of(copies: Mapping[str, torch.Tensor]) -> Entry:
+    for value in copies.values():
+        value.__class__ = StateTensor
+    return Entry(copies)
+
+
 class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
     """An optimizer's ``state``: each entry is a copy, read when it is asked for. It counts as filled also where
     there is nothing to keep: torch's distributed checkpoint would make a step of zero gradients otherwise. With several
@@ -70,14 +130,16 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
         self._keeper.at_rest()
         updates, counts = self._keeper.engine.updates()
         count = counts[parameter._geminid.id] if counts else updates
-        return _entry(self._keeper, self._kind, group, parameter, count)
+        return _entry_of(_entry(self._keeper, self._kind, group, parameter, count))
+
+    clear = pop = popitem = setdefault = update = __delitem__ = _refuse_change
 
     def __setitem__(self, parameter: Any, entry: Mapping[str, Any]) -> None:
         """Takes what it has given out: Lightning moves each entry to the device and puts it back."""
         now = self[parameter]
         if entry.keys() != now.keys() or not all(torch.equal(entry[name], now[name]) for name in now):
-            raise Refused(f"the optimizer's state of '{parameter._geminid.name}' is the engine's; change it by "
-                          "optimizer.load_state_dict")
+            raise Refused(f"the optimizer's state of '{parameter._geminid.name}' is the engine's. Write "
+                          + _ADVICE)
 
     def __iter__(self) -> Iterator[torch.nn.Parameter]:
         return iter(self._groups)

@@ -243,7 +243,7 @@ def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, k
     wrappers.install()
     made = Optimizer(optimizer, kind, keeper)
     refusals.retire(optimizer, made.zero_grad)
-    setattr(made, "state", State(keeper, kind, made.param_groups))
+    made._state = State(keeper, kind, made.param_groups)
     keeper.optimizer = weakref.ref(made)
     model._geminid_keeper = keeper
     model.zero_grad = types.MethodType(lambda self, set_to_none=True: keeper.zero_grad(set_to_none), model)

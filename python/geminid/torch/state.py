@@ -98,7 +98,11 @@ def _load(self: torch.nn.Module, state_dict: Mapping[str, Any], prefix: str, loc
         type(self)._load_from_state_dict(self, state_dict, prefix, local_metadata, *rest)
     if len(errors) == before:
         for name, values in made.items():
-            write(managed[name], values)
+            if managed[name]._geminid.opened:
+                with torch.no_grad(), _DISABLED():
+                    managed[name].copy_(values)
+            else:
+                write(managed[name], values)
 
 
 def serve(model: torch.nn.Module) -> None:
@@ -122,8 +126,10 @@ def full(module: M) -> Iterator[M]:
             model.lm_head.weight.mul_(0.5)
     """
     parameters: list[Any] = [p for p in dict.fromkeys(module.parameters()) if hasattr(p, "_geminid")]
-    for keeper in {p._geminid.keeper for p in parameters}:
+    keepers = {p._geminid.keeper for p in parameters}
+    for keeper in keepers:
         keeper.at_rest()
+        keeper.full_blocks += 1
     opened: list[tuple[Any, torch.Tensor]] = []
     try:
         with _DISABLED():
@@ -137,6 +143,9 @@ def full(module: M) -> Iterator[M]:
     except BaseException:
         _close(opened)
         raise
+    finally:
+        for keeper in keepers:
+            keeper.full_blocks -= 1
     reshaped = _close(opened)
     if reshaped:
         raise Refused(f"{reshaped[0]}: the engine keeps parameters as they were in prepare. Resize and convert the model "

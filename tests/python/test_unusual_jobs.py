@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 import twins
 from models import LENGTH, VOCABULARY, WIDTH, make
+from steps import one_batch
 from torch import nn
 
 PAIR, HEADS, SEQUENCES, RESIDUES = 32, 4, 4, 10
@@ -218,3 +219,41 @@ def test_models_that_all_fit_are_never_evicted_for_each_other(step):
     trained_bytes = 4 * sum(p.numel() for p in ours.model.parameters() if p.requires_grad)
     padding = 1 + said_by(ours)["waste_ratio"] + 0.01
     assert said_by(ours)["host_to_device_bytes"] - before <= 3 * trained_bytes * padding
+
+
+class WithEmptyParameters(nn.Module):
+    """One that no forward uses, which tells where a model is, and one that it does."""
+
+    def __init__(self):
+        super().__init__()
+        self.anchor, self.used = nn.Parameter(torch.empty(0)), nn.Parameter(torch.empty(0, 3))
+        self.model = make("gpt")
+
+    def forward(self, tokens, labels):
+        return self.model(tokens, labels) + self.used.sum()
+
+
+@pytest.mark.parametrize("make_optimizer", [twins.adamw, lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9)])
+def test_parameters_without_elements_change_nothing(make_optimizer):
+    plain, ours = both = twins.pair(WithEmptyParameters(), make_optimizer)
+    twins.run(both, one_batch, steps=2)
+    for number, entry in ours.optimizer.state_dict()["state"].items():
+        torch.testing.assert_close(entry, plain.optimizer.state_dict()["state"][number], rtol=1e-5, atol=1e-6)
+    ours.optimizer.load_state_dict(plain.optimizer.state_dict())
+    assert ours.model.anchor not in ours.optimizer.state and ours.model.state_dict()["anchor"].numel() == 0
+    twins.run(both, one_batch, steps=2)
+    twins.assert_same(both)
+
+
+def test_warm_optimizer_with_parameters_without_elements_goes_on():
+    model = WithEmptyParameters()
+    plain = twins.Twin(model, twins.adamw(model.parameters()))
+    twins.run([plain], one_batch, steps=2)
+    plain.model.zero_grad()
+    copied = copy.deepcopy(plain.model)
+    warm = twins.adamw(copied.parameters())
+    warm.load_state_dict(copy.deepcopy(plain.optimizer.state_dict()))
+    ours = twins.Twin(*twins.prepared(copied, warm))
+    plain.losses, plain.norms = [], []
+    twins.run((plain, ours), one_batch, steps=2)
+    twins.assert_same((plain, ours))

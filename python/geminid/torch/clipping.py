@@ -28,7 +28,7 @@ def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm:
     keeper, = keepers
     numbers = {p._geminid.id for p in given if hasattr(p, "_geminid")}
     left_out = [record.name for record in keeper.records if record.has_gradient and record.id not in numbers]
-    if left_out or any(not hasattr(p, "_geminid") and p.grad is not None for p in given):
+    if left_out or any(not hasattr(p, "_geminid") and p.numel() and p.grad is not None for p in given):
         raise Refused("gradients of a prepared model are clipped together; clip_grad_norm_ was given "
                       + (f"all but {left_out[:3]}" if left_out else "others, too"))
     optimizer = keeper.optimizer()

@@ -34,9 +34,10 @@ def read(keeper: Keeper, kind: Kind, groups: Groups) -> dict[str, Any]:
     for group in groups:
         numbers = []
         for parameter in group["params"]:
-            entry = _entry(keeper, kind, group, parameter, counts[parameter._geminid.id] if counts else updates)
-            if entry:
-                state[numbered] = entry
+            if hasattr(parameter, "_geminid"):  # one without elements is torch's, and has no state
+                entry = _entry(keeper, kind, group, parameter, counts[parameter._geminid.id] if counts else updates)
+                if entry:
+                    state[numbered] = entry
             numbers.append(numbered)
             numbered += 1
         packed.append({**{key: value for key, value in group.items() if key != "params"}, "params": numbers})
@@ -123,7 +124,7 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
     def __init__(self, keeper: Keeper, kind: Kind, groups: Groups) -> None:
         self._keeper, self._kind = keeper, kind
         readable = keeper.ranks.world_size == 1 and kind.elementwise
-        self._groups = {p: group for group in groups for p in group["params"]} if readable else {}
+        self._groups = {p: group for group in groups for p in group["params"] if hasattr(p, "_geminid")} if readable else {}
 
     def __getitem__(self, parameter: Any) -> dict[str, Any]:
         group = self._groups[parameter]
@@ -176,6 +177,8 @@ def put(keeper: Keeper, kind: Kind, pairs: Iterable[tuple[Any, Mapping[str, Any]
     """What torch's optimizer keeps of parameters, (parameter, entry), is the engine's from here on."""
     counts = [0] * len(keeper.records)
     for parameter, entry in pairs:
+        if not hasattr(parameter, "_geminid"):
+            continue
         record = parameter._geminid
         counts[record.id] = int(entry["step"]) if "step" in entry else int(bool(entry))
         for name, of in kind.state.items():
@@ -204,7 +207,8 @@ def _check(kind: Kind, groups: Groups,
         raise ValueError("this state is of other groups of parameters")
     numbers = [number for group in saved for number in group["params"]]
     parameters = [parameter for group in groups for parameter in group["params"]]
-    pairs = [(parameter, state_dict["state"].get(number, {})) for number, parameter in zip(numbers, parameters)]
+    pairs = [(parameter, state_dict["state"].get(number, {})) for number, parameter in zip(numbers, parameters)
+             if hasattr(parameter, "_geminid")]
     for parameter, entry in pairs:
         check_entry(kind, parameter, entry, parameter._geminid.name)
     for group, given in zip(groups, saved):

@@ -89,7 +89,7 @@ def check_orthogonal(kind: Kind, group: Mapping[str, Any]) -> None:
     """Refuses a group of Muon's that was prepared as the other kind: its parameters have other state."""
     wanted = kind.name == "muon" and bool(group.get("orthogonal", True))
     for parameter in group["params"]:
-        if parameter._geminid.orthogonal != wanted:
+        if hasattr(parameter, "_geminid") and parameter._geminid.orthogonal != wanted:
             raise Refused(f"'{parameter._geminid.name}' was prepared with orthogonal={not wanted}, and its group has "
                           f"orthogonal={wanted} now; this cannot change after geminid.torch.prepare")
 

@@ -39,7 +39,7 @@ def save(model: _torch.nn.Module, folder: str | os.PathLike[str], *, keep: int =
     """
     keeper = keeper_of(model)
     keeper.check_closed("geminid.torch.save")
-    keeper.at_rest()
+    keeper.at_rest("geminid.torch.save")
     return str(keeper.engine.save(folder, keep, data_position))
 
 

@@ -102,6 +102,7 @@ class Keeper:
         self.activations: SavedTensors | None = None  # where they are offloaded
         self.micro_batch_open = False
         self.has_gradient = False  # the engine, of this step
+        self.norm_is_known = False  # after which the engine takes no more gradients of the step
         self.gradients = Gradients()
         self.clipping: tuple[float, float, float] | None = None  # (largest norm, norm, gradient_scale) when it was asked for
         self.gradient_scale = 1.0  # what the step's gradients were multiplied by
@@ -145,6 +146,11 @@ class Keeper:
 
     def begin_micro_batch(self) -> None:
         if not self.micro_batch_open:
+            if self.norm_is_known:
+                raise Refused("clip_grad_norm_ or GradScaler.unscale_ has computed the norm of this step's gradients, after which "
+                              "the engine takes no more of them; call optimizer.step() or optimizer.zero_grad() before the next "
+                              "forward pass with gradients. With several backward passes in a step, ask for the norm after the "
+                              "last one")
             self.release_outside()
             self.engine.begin_micro_batch()
             self.micro_batch_open = True
@@ -258,10 +264,13 @@ class Keeper:
         self.recover()
         self.release_outside()
 
-    def at_rest(self) -> None:
-        """For what the engine allows between steps alone. A forward whose backward has not begun does not count: it gathers
-        again what it needs."""
+    def at_rest(self, what: str) -> None:
+        """For what the engine allows between steps alone; `what`: its name. A forward whose backward has not begun does not
+        count: it gathers again what it needs."""
         self.between_steps()
+        if self.has_gradient:
+            raise Refused(f"{what} is for between steps, and the engine has gradients of a step that is not done; call "
+                          "optimizer.step() or optimizer.zero_grad() first")
         if self.micro_batch_open and not self.has_gradient:
             self.engine.cancel_micro_batch()
             self.micro_batch_open = False
@@ -274,7 +283,7 @@ class Keeper:
 
     def _end_gradients(self) -> None:
         """The engine has none any more."""
-        self.has_gradient, self.micro_batch_open = False, False
+        self.has_gradient, self.micro_batch_open, self.norm_is_known = False, False, False
         self.clipping, self.gradient_scale = None, 1.0
 
     def _cancel_engine(self) -> None:
@@ -323,7 +332,7 @@ class Keeper:
         """Of the gradients as they were before anybody multiplied them, as far as that is known."""
         self.between_steps()
         norm = self.engine.gradient_norm() / self.gradient_scale
-        self.micro_batch_open = False
+        self.micro_batch_open, self.norm_is_known = False, True
         return norm
 
     def clip(self, max_norm: float) -> float:

@@ -26,7 +26,7 @@ def _elementwise(kind: Kind, what: str) -> None:
 def read(keeper: Keeper, kind: Kind, groups: Groups) -> dict[str, Any]:
     """What the original optimizer's state_dict() would be, whole on every rank: all of them must ask for it."""
     _elementwise(kind, "optimizer.state_dict()")
-    keeper.at_rest()
+    keeper.at_rest("optimizer.state_dict()")
     updates, counts = keeper.engine.updates()
     state: dict[int, dict[str, Any]] = {}
     numbered = 0
@@ -128,7 +128,7 @@ class State(Mapping[torch.nn.Parameter, "dict[str, Any]"]):
 
     def __getitem__(self, parameter: Any) -> dict[str, Any]:
         group = self._groups[parameter]
-        self._keeper.at_rest()
+        self._keeper.at_rest("optimizer.state")
         updates, counts = self._keeper.engine.updates()
         count = counts[parameter._geminid.id] if counts else updates
         return _entry_of(_entry(self._keeper, self._kind, group, parameter, count))
@@ -228,7 +228,7 @@ def check_entry(kind: Kind, parameter: torch.Tensor, entry: Mapping[str, Any], n
 
 def write(keeper: Keeper, kind: Kind, groups: Groups, state_dict: Mapping[str, Any]) -> None:
     _elementwise(kind, "optimizer.load_state_dict()")
-    keeper.at_rest()
+    keeper.at_rest("optimizer.load_state_dict()")
     keeper.check_loading()
     saved, pairs = _check(kind, groups, state_dict)
     put(keeper, kind, pairs)

@@ -90,7 +90,7 @@ def _load(self: torch.nn.Module, state_dict: Mapping[str, Any], prefix: str, loc
     made = {name: torch.nn.Parameter(torch.empty(p.shape, dtype=p.dtype), requires_grad=False)
             for name, p in managed.items() if prefix + name in state_dict}
     for name in made:  # the sizes are compared by what is called below
-        managed[name]._geminid.keeper.at_rest()
+        managed[name]._geminid.keeper.at_rest("load_state_dict()")
     errors = rest[-1]
     before = len(errors)
     with _in_place_of(self, {**{name: torch.nn.Parameter(torch.empty(p.shape, dtype=p.dtype), requires_grad=False)
@@ -121,6 +121,8 @@ def full(module: M) -> Iterator[M]:
 
     All ranks must, with the same module. Raises Refused at its end where a parameter has another shape
     or type, or the module new parameters: the old values are back then, and the others are as changed.
+    Between the backward passes of a step values can be read; where one was changed, it raises Refused at
+    its end, and the old values are back.
 
         with geminid.torch.full(model.lm_head):
             model.lm_head.weight.mul_(0.5)
@@ -128,7 +130,10 @@ def full(module: M) -> Iterator[M]:
     parameters: list[Any] = [p for p in dict.fromkeys(module.parameters()) if hasattr(p, "_geminid")]
     keepers = {p._geminid.keeper for p in parameters}
     for keeper in keepers:
-        keeper.at_rest()
+        if keeper.has_gradient:
+            keeper.between_steps()  # values can be read
+        else:
+            keeper.at_rest("geminid.torch.full")
         keeper.full_blocks += 1
     opened: list[tuple[Any, torch.Tensor]] = []
     try:
@@ -146,10 +151,9 @@ def full(module: M) -> Iterator[M]:
     finally:
         for keeper in keepers:
             keeper.full_blocks -= 1
-    reshaped = _close(opened)
-    if reshaped:
-        raise Refused(f"{reshaped[0]}: the engine keeps parameters as they were in prepare. Resize and convert the model "
-                      "before geminid.torch.prepare; it has its old values again")
+    refused = _close(opened)
+    if refused:
+        raise Refused(refused[0])
     strangers = [name for name, p in module.named_parameters()
                  if p.requires_grad and p.numel() and not hasattr(p, "_geminid")] if parameters else []
     if strangers:
@@ -158,20 +162,27 @@ def full(module: M) -> Iterator[M]:
 
 
 def _close(opened: list[tuple[Any, torch.Tensor]]) -> list[str]:
-    """Returns what became of parameters that cannot be kept, in words."""
+    """Returns what parameters cannot be kept, and why, in words."""
     changed: list[tuple[Any, torch.Tensor]] = []
-    reshaped: list[str] = []
+    refused: list[str] = []
     with torch.no_grad(), _DISABLED():
         for p, view in opened:
             values = p.data
             p.data = view
             p._geminid.opened = False
             if values.shape != view.shape or values.dtype != view.dtype:
-                reshaped.append(f"'{p._geminid.name}' was {tuple(view.shape)}, {view.dtype}, and is {tuple(values.shape)}, "
-                                f"{values.dtype} now")
+                refused.append(f"'{p._geminid.name}' was {tuple(view.shape)}, {view.dtype}, and is {tuple(values.shape)}, "
+                               f"{values.dtype} now: the engine keeps parameters as they were in prepare. Resize and convert "
+                               "the model before geminid.torch.prepare; it has its old values again")
                 continue
-            if not torch.equal(read(p), values):
+            if torch.equal(read(p), values):
+                continue
+            if p._geminid.keeper.has_gradient:
+                refused.append(f"'{p._geminid.name}' was changed in geminid.torch.full, which is for between steps, and the engine "
+                               "has gradients of a step that is not done: it has its old values again. Call optimizer.step() or "
+                               "optimizer.zero_grad() first")
+            else:
                 changed.append((p, values))
         for p, values in changed:
             write(p, values)
-    return reshaped
+    return refused

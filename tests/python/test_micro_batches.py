@@ -1,0 +1,73 @@
+"""What is asked for between the backward passes of one step: either it is as in PyTorch, or the refusal says when to ask."""
+
+import pytest
+import torch
+
+import geminid.torch
+import twins
+from geminid import errors
+from models import batch, make
+from steps import accumulate, one_batch
+
+ASKED = {
+    "optimizer.state_dict": lambda twin, folder: twin.optimizer.state_dict(),
+    "optimizer.load_state_dict": lambda twin, folder: twin.optimizer.load_state_dict(twin.saved),
+    "optimizer.state": lambda twin, folder: twin.optimizer.state[twin.model.norm.weight],
+    "load_state_dict": lambda twin, folder: twin.model.load_state_dict(twin.model.state_dict()),
+    "geminid.torch.save": lambda twin, folder: geminid.torch.save(twin.model, folder),
+}
+
+
+@pytest.fixture
+def both():
+    pair = twins.pair(make("gpt"), device_memory="448KiB")
+    twins.run(pair, one_batch, steps=1)
+    yield pair
+    twins.run(pair, accumulate, steps=2)  # goes on as if nobody had asked
+    twins.assert_same(pair)
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_what_is_for_between_steps_is_refused_between_backward_passes(both, what, tmp_path):
+    both[1].saved = both[1].optimizer.state_dict()
+    for twin in both:
+        twin.model(*batch(5)).backward()
+    with pytest.raises(errors.Refused, match=rf"{what}.* is for between steps.*optimizer.step\(\) or optimizer.zero_grad\(\)"):
+        ASKED[what](both[1], tmp_path)
+    for twin in both:
+        twin.model(*batch(6)).backward()
+        twins.finish(twin)
+
+
+def test_norm_between_backward_passes_is_refused_with_when_to_ask(both):
+    for twin in both:
+        twin.model(*batch(5)).backward()
+        twins.clip(twin, float("inf"))
+    with pytest.raises(errors.Refused, match=r"norm of this step's gradients.*optimizer.step\(\).*zero_grad.*after the last one"):
+        both[1].model(*batch(6))
+    for twin in both:
+        twin.optimizer.step()
+        twin.optimizer.zero_grad()
+
+
+def test_evaluation_after_the_norm_is_free(both):
+    for twin in both:
+        twin.model(*batch(5)).backward()
+        twins.clip(twin)
+        with torch.no_grad():
+            twin.losses.append(twin.model(*batch(6)).item())
+        twin.optimizer.zero_grad()
+
+
+def test_weights_are_read_in_full_between_backward_passes_and_not_changed(both):
+    ours = both[1]
+    for twin in both:
+        twin.model(*batch(5)).backward()
+    with geminid.torch.full(ours.model.norm):
+        torch.testing.assert_close(ours.model.norm.weight, both[0].model.norm.weight, rtol=1e-5, atol=1e-6)
+    with pytest.raises(errors.Refused, match="'norm.weight' was changed in geminid.torch.full.*old values.*optimizer.zero_grad"):
+        with geminid.torch.full(ours.model.norm), torch.no_grad():
+            ours.model.norm.weight.mul_(0.5)
+    for twin in both:
+        twin.model(*batch(6)).backward()
+        twins.finish(twin)

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import geminid.torch
 import twins
@@ -71,3 +73,47 @@ def test_weights_are_read_in_full_between_backward_passes_and_not_changed(both):
     for twin in both:
         twin.model(*batch(6)).backward()
         twins.finish(twin)
+
+
+class Shared(nn.Module):
+    """One block, called three times, as ALBERT's."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.block, self.head, self.reentrant = nn.Sequential(nn.Linear(64, 64), nn.Tanh()), nn.Linear(64, 4), reentrant
+
+    def forward(self, x):
+        x = x.requires_grad_()
+        for _ in range(3):
+            x = x + checkpoint(self.block, x, use_reentrant=self.reentrant)
+        return self.head(x).double().pow(2).mean()
+
+
+def checkpointed(twin, number):
+    loss = twin.model(torch.randn(3, 64))
+    twin.losses.append(loss.item())
+    loss.backward()
+    twins.finish(twin)
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+def test_block_in_several_reentrant_checkpoints_is_refused_with_the_other_kind():
+    torch.manual_seed(0)
+    model = Shared(True)
+    model, optimizer = twins.prepared(model, sgd(model.parameters()))
+    with pytest.raises(errors.Refused, match="'block.*given a gradient twice.*use_reentrant=False.*zero_grad"):
+        model(torch.randn(3, 64)).backward()
+    optimizer.zero_grad()
+    model.reentrant = False
+    model(torch.randn(3, 64)).backward()
+    optimizer.step()
+
+
+def test_block_in_several_checkpoints_that_are_not_reentrant_is_right():
+    torch.manual_seed(0)
+    both = twins.pair(Shared(False), sgd)
+    twins.run(both, checkpointed)
+    twins.assert_same(both)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from geminid import engine as engine_
-from geminid.errors import Refused
+from geminid.errors import FailedPrecondition, Refused
 from geminid.torch.gradients import Gradients
 from geminid.torch.tensors import tensors_in
 from geminid.torch.torch_memory import BACKWARD
@@ -252,7 +252,15 @@ class Keeper:
         self._add_gradient(record, gradient.contiguous())
 
     def _add_gradient(self, record: Record, gradient: torch.Tensor) -> None:
-        self.engine.add_gradient(record.id, gradient.data_ptr(), gradient.nbytes, record.data_type, self.place.stream())
+        try:
+            self.engine.add_gradient(record.id, gradient.data_ptr(), gradient.nbytes, record.data_type, self.place.stream())
+        except FailedPrecondition as problem:
+            if "backward_uses" not in str(problem):
+                raise
+            raise Refused(f"'{record.name}' was given a gradient twice in one backward pass: its module is called several times, "
+                          "each in a checkpoint whose backward pass is one of its own. Write torch.utils.checkpoint.checkpoint("
+                          "..., use_reentrant=False), with which PyTorch adds these gradients up first; drop those of this step "
+                          "by optimizer.zero_grad()") from None
         if not record.has_gradient:
             record.has_gradient = True
             self.gradients.there += 1

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "base/machine_memory.h"
 #include "base/mapping.h"
 #include "base/pages.h"
 #include "tests/daemon_env/fake_numa.h"

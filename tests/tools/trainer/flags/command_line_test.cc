@@ -128,7 +128,7 @@ TEST(ParseCommandLine, PriorityAndQueueTimeout_AreChecked) {
                             "--queue-timeout=-1", "--queue-timeout=soon"}) {
     EXPECT_FALSE(ParseCommandLine(With({wrong})).ok()) << wrong;
   }
-  EXPECT_THAT(ParseCommandLine(With({"--priority=-101"})).status().message(),
+  EXPECT_THAT(std::string(ParseCommandLine(With({"--priority=-101"})).status().message()),
               ::testing::StartsWith("--priority -101: it must be a whole number from -100 to 100"));
 }
 

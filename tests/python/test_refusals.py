@@ -1,6 +1,8 @@
 """What cannot be right is refused, by an error of Python that says what to do; training goes on."""
 
 import copy
+import gc
+import io
 import pickle
 import re
 
@@ -10,6 +12,7 @@ import torch
 import geminid.torch
 import twins
 from geminid import errors
+from geminid.torch.prepare import bytes_of
 from models import batch, make
 from steps import one_batch
 
@@ -227,3 +230,82 @@ def test_disabled_hands_back_what_it_was_given(monkeypatch):
     optimizer = twins.adamw(model.parameters())
     assert geminid.torch.prepare(model, optimizer, device_memory="1B") == (model, optimizer)
     assert type(model.norm.weight) is torch.nn.Parameter
+
+
+def test_models_are_not_pickled(both):
+    model = both[1].model
+    for whole in (model, model.blocks[0]):
+        with refused("model cannot be pickled.*state_dict"):
+            pickle.dumps(whole)
+    with refused("model cannot be pickled.*state_dict"):
+        torch.save(model, io.BytesIO())
+
+
+def test_prepared_optimizer_given_again_is_refused_by_the_parameter(both):
+    with refused("'embedding.weight' is prepared already"):
+        twins.prepared(both[1].model, both[1].optimizer)
+
+
+def test_clipping_without_an_optimizer_is_refused():
+    model = make("gpt")
+    model, optimizer = twins.prepared(model, twins.adamw(model.parameters()))
+    model(*batch(0)).backward()
+    del optimizer
+    gc.collect()
+    with refused("returned is gone.*keep it"):
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+
+
+@pytest.mark.parametrize("size, words", [(0, "must be more than 0"), (-5, "must be more than 0"), ("0MiB", "must be more than 0"),
+                                         (True, "is True; write bytes"), ("1.2.3MiB", "'1.2.3MiB'; write bytes")])
+def test_device_memory_that_is_no_size_is_refused(size, words):
+    model = make("gpt")
+    not_prepared(model, twins.adamw(model.parameters()), f"device_memory is {re.escape(repr(size))}.*" if "must" in words else words,
+                 errors.InvalidArgument, device_memory=size)
+
+
+@pytest.mark.parametrize("size, count", [("1.5KiB", 1536), ("2 MiB", 2 << 20), (".5GiB", 1 << 29), (4096, 4096)])
+def test_sizes_are_read(size, count):
+    assert bytes_of(size) == count
+
+
+def test_schedule_of_momentum_is_refused_with_what_to_write():
+    model = make("gpt")
+    model, optimizer = twins.prepared(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=9)
+    model(*batch(0)).backward()
+    with refused("cycle_momentum=False"):
+        optimizer.step()
+
+
+def test_lazy_modules_without_shapes_are_refused():
+    model = torch.nn.Sequential(torch.nn.LazyLinear(4))
+    with refused("'0.weight' has no shape yet.*one batch"):
+        twins.prepared(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_hooks_and_state_of_the_optimizer_before_prepare_go_on():
+    called = []
+    both = []
+    for is_ours in (False, True):
+        model = make("gpt")
+        given = twins.adamw(model.parameters())
+        given.register_step_pre_hook(lambda *_, is_ours=is_ours: called.append((is_ours, "before")))
+        handle = given.register_step_post_hook(lambda *_, is_ours=is_ours: called.append((is_ours, "after")))
+        given.register_state_dict_post_hook(lambda _, state: {**state, "mine": 1})
+        made = twins.prepared(model, given) if is_ours else (model, given)
+        both.append((given, handle, twins.Twin(*made)))
+    twins.run([twin for _, _, twin in both], one_batch, steps=1)
+    assert called == [(False, "before"), (False, "after"), (True, "before"), (True, "after")]
+    for _, handle, _ in both:
+        handle.remove()
+    twins.run([twin for _, _, twin in both], one_batch, steps=1)
+    assert called[4:] == [(False, "before"), (True, "before")]
+    plain, ours = (given.state_dict() for given, _, _ in both)  # what a script that kept the first one saves
+    assert ours["mine"] == plain["mine"] == 1 and list(ours["state"]) == list(plain["state"])
+    for number, entry in plain["state"].items():
+        torch.testing.assert_close(ours["state"][number], entry, rtol=1e-5, atol=1e-6)
+    for (given, _, _), state in zip(both, (plain, ours)):
+        given.load_state_dict(state)
+    twins.run([twin for _, _, twin in both], one_batch, steps=1)
+    twins.assert_same([twin for _, _, twin in both])

@@ -32,7 +32,9 @@ def clip_grad_norm_(parameters: torch.Tensor | Iterable[torch.Tensor], max_norm:
         raise Refused("gradients of a prepared model are clipped together; clip_grad_norm_ was given "
                       + (f"all but {left_out[:3]}" if left_out else "others, too"))
     optimizer = keeper.optimizer()
-    assert optimizer is not None
+    if optimizer is None:
+        raise Refused("the optimizer that geminid.torch.prepare returned is gone, and nobody could step; keep it as long as the "
+                      "model is trained")
     norm = optimizer.clip_grad_norm_(max_norm)
     passed_before = keeper.run is not None and keeper.run.replays
     if error_if_nonfinite and not passed_before and not torch.isfinite(norm):

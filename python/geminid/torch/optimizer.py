@@ -14,6 +14,8 @@ from geminid.torch import optimizer_state
 from geminid.torch.keeper import Keeper
 from geminid.torch.optimizers import Kind, check_orthogonal, fixed_options, name_of, step_input
 
+_HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks",
+          "_optimizer_state_dict_post_hooks", "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
 _DISABLED = torch._C.DisableTorchFunctionSubclass
 
 
@@ -26,6 +28,9 @@ class Optimizer(torch.optim.Optimizer):
         self._geminid_ready = True
         self._keeper, self._kind, self._name = keeper, kind, name_of(original)
         self._original = weakref.ref(original)
+        for name in _HOOKS:  # the same dictionaries: handles that remove a hook, and hooks that are added later, count for both
+            if hasattr(original, name):
+                setattr(self, name, getattr(original, name))
         self._fixed = fixed_options(kind, self.param_groups[0])
         self._parameters = [p for group in self.param_groups for p in group["params"]]
 
@@ -54,8 +59,10 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             fixed = fixed_options(self._kind, group)
             if fixed != self._fixed:
+                moves = fixed.get("momentum") != self._fixed.get("momentum")
                 raise Refused(f"{self._name} was prepared with {self._fixed}, and a group has {fixed} now; these cannot "
-                              "change from step to step")
+                              "change from step to step" + (". For OneCycleLR and CyclicLR write cycle_momentum=False"
+                                                            if moves else ""))
             check_orthogonal(self._kind, group)
         self._commit()
         original = self._original()
@@ -108,10 +115,22 @@ class Optimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
 
     def state_dict(self) -> dict[str, Any]:
-        return optimizer_state.read(self._keeper, self._kind, self.param_groups)
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        state = optimizer_state.read(self._keeper, self._kind, self.param_groups)
+        for after in self._optimizer_state_dict_post_hooks.values():
+            changed = after(self, state)
+            state = state if changed is None else changed
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        state_dict = dict(state_dict)
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            changed = hook(self, state_dict)
+            state_dict = state_dict if changed is None else changed
         optimizer_state.write(self._keeper, self._kind, self.param_groups, state_dict)
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
 
     def __reduce__(self) -> NoReturn:
         raise Refused("a prepared optimizer cannot be copied or pickled; save optimizer.state_dict()")

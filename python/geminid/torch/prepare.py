@@ -33,18 +33,19 @@ M = TypeVar("M", bound=torch.nn.Module)
 
 _TYPES = {torch.float32: engine_.FLOAT32, torch.bfloat16: engine_.BFLOAT16}
 _FROZEN_TYPES = {torch.float16: engine_.FLOAT16, torch.int8: engine_.INT8, torch.uint8: engine_.UINT8}
-_SIZE = re.compile(r"\s*([0-9.]+)\s*(B|KiB|MiB|GiB|TiB)\s*")
+_SIZE = re.compile(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*(B|KiB|MiB|GiB|TiB)\s*")
 _SCALE = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
 
 
 def bytes_of(size: int | str, what: str = "device_memory") -> int:
     """A number of bytes: 1048576 or "1MiB"."""
-    if isinstance(size, int):
-        return size
-    found = _SIZE.fullmatch(str(size))
-    if not found:
+    found = None if isinstance(size, int) else _SIZE.fullmatch(str(size))
+    if isinstance(size, bool) or not (isinstance(size, int) or found):
         raise InvalidArgument(f"{what} is {size!r}; write bytes, or a number with KiB, MiB, GiB or TiB")
-    return int(float(found.group(1)) * (1 << _SCALE[found.group(2)]))
+    count = int(float(found.group(1)) * (1 << _SCALE[found.group(2)])) if found else int(size)
+    if count <= 0:
+        raise InvalidArgument(f"{what} is {size!r}; it must be more than 0 bytes")
+    return count
 
 
 def _records(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, Record]:
@@ -150,8 +151,10 @@ def prepare(model: M, optimizer: torch.optim.Optimizer, *, device_memory: int | 
         raise InvalidArgument(f"unit is {unit!r}; it must be 'block', 'leaf' or None")
     if activations not in ("keep", "offload"):
         raise InvalidArgument(f"activations is {activations!r}; it must be 'keep' or 'offload'")
+    bytes_of(device_memory)  # before anything else is asked
     torch_bytes = None if torch_memory is None else bytes_of(torch_memory, "torch_memory")
     wrappers.check_unwrapped(model)
+    refusals.check_unprepared(model)
     chosen, kind = optimizers.translate(optimizer)
     refusals.check_model(model, optimizer, _TYPES)
     for name, parameter in model.named_parameters():
@@ -242,7 +245,7 @@ def _bind(model: Any, optimizer: torch.optim.Optimizer, kind: optimizers.Kind, k
     scaling.install()
     wrappers.install()
     made = Optimizer(optimizer, kind, keeper)
-    refusals.retire(optimizer, made.zero_grad)
+    refusals.retire(optimizer, made)
     made._state = State(keeper, kind, made.param_groups)
     keeper.optimizer = weakref.ref(made)
     model._geminid_keeper = keeper

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import types
+import weakref
 import zlib
 from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, NoReturn
@@ -23,14 +24,22 @@ def _check_modules(model: torch.nn.Module) -> None:
                           "optimizer.step(), in `with geminid.torch.full(module):`")
 
 
+def check_unprepared(model: torch.nn.Module) -> None:
+    """Before the optimizer is looked at, which may be one that prepare has returned."""
+    for name, parameter in model.named_parameters():
+        if hasattr(parameter, "_geminid"):
+            raise Refused(f"'{name}' is prepared already: a parameter has one engine and one optimizer")
+        if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
+            raise Refused(f"'{name}' has no shape yet, as a lazy module's before its first forward pass: run the model on one "
+                          "batch, and make the optimizer, before geminid.torch.prepare")
+
+
 def check_model(model: torch.nn.Module, optimizer: torch.optim.Optimizer, managed_types: Container[torch.dtype]) -> None:
     """Before prepare changes anything."""
     _check_modules(model)
     optimized = {p for group in optimizer.param_groups for p in group["params"]}
     names = {p: name for name, p in model.named_parameters()}
     for parameter, name in names.items():
-        if hasattr(parameter, "_geminid"):
-            raise Refused(f"'{name}' is prepared already: a parameter has one engine and one optimizer")
         if getattr(parameter, "device_mesh", None) is not None:
             raise Refused(f"'{name}' is a DTensor, which torch has sharded, and the engine shards parameters itself. Leave "
                           "parallelize_module and fully_shard out, and start a rank for each device by torchrun")
@@ -93,6 +102,11 @@ def _deepcopy(self: torch.nn.Module, memo: Any) -> NoReturn:
                   "geminid.torch.prepare, or load model.state_dict() into another one")
 
 
+def _reduce(self: torch.nn.Module, protocol: Any) -> NoReturn:
+    raise Refused("a prepared model cannot be pickled, as torch.save(model) does: the engine keeps its parameters. Save "
+                  "model.state_dict()")
+
+
 def _retired_step(self: torch.optim.Optimizer, *_: Any, **__: Any) -> NoReturn:
     raise Refused(f"this {type(self).__name__} was given to geminid.torch.prepare, and the engine has its parameters now; "
                   "step the optimizer that prepare returned: model, optimizer = geminid.torch.prepare(model, optimizer, ...)")
@@ -101,11 +115,24 @@ def _retired_step(self: torch.optim.Optimizer, *_: Any, **__: Any) -> NoReturn:
 _retired_step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]  # schedulers of it work, and look for this
 
 
-def retire(optimizer: Any, zero_grad: Callable[..., None]) -> None:
-    """The optimizer that prepare was given: its groups and schedulers go on, its steps would change nothing. Its
+def _handed_on(name: str, made: weakref.ref[Any]) -> Callable[..., Any]:
+    """The prepared optimizer's method, as one of the optimizer that prepare was given."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        prepared = made()
+        if prepared is None:
+            raise Refused(f"the optimizer that geminid.torch.prepare returned is gone; keep it, and call its {name}")
+        return getattr(prepared, name)(*args, **kwargs)
+
+    return call
+
+
+def retire(optimizer: Any, made: Any) -> None:
+    """The optimizer that prepare was given: its groups, schedulers and state go on, its steps would change nothing. Its
     zero_grad() is that of the one that prepare returns."""
     optimizer.step = types.MethodType(_retired_step, optimizer)
-    optimizer.zero_grad = zero_grad
+    for name in ("state_dict", "load_state_dict", "zero_grad"):
+        setattr(optimizer, name, _handed_on(name, weakref.ref(made)))
 
 
 def guard(model: torch.nn.Module) -> None:
@@ -113,4 +140,5 @@ def guard(model: torch.nn.Module) -> None:
     for module in model.modules():
         if any(hasattr(p, "_geminid") for p in module.parameters()):
             module._apply = types.MethodType(_apply, module)
+            module.__reduce_ex__ = types.MethodType(_reduce, module)
             module.__deepcopy__ = types.MethodType(_deepcopy, module)

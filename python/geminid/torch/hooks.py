@@ -38,6 +38,7 @@ def _when_reached(tensor: Any, end: Callable[[torch.Tensor], None]) -> None:
 
 def _before_unit(keeper: Keeper, unit: Unit) -> Hook:
     def hook(_module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        keeper.enter(is_model=False)
         call = Call(keeper, unit) if torch.is_grad_enabled() else None
         if keeper.torch_memory is not None:
             keeper.torch_memory.peaks.begin(unit, FORWARD)
@@ -52,7 +53,7 @@ def _before_unit(keeper: Keeper, unit: Unit) -> Hook:
 
 def _after_unit(keeper: Keeper, unit: Unit) -> Hook:
     def hook(_module: torch.nn.Module, _args: Any, _kwargs: Any, result: Any) -> None:
-        if not unit.stack:
+        if not unit.stack or not keeper.turn.is_mine():
             return  # its begin had failed
         held, call = unit.stack.pop()
         if keeper.torch_memory is not None:
@@ -68,8 +69,8 @@ def _after_unit(keeper: Keeper, unit: Unit) -> Hook:
 
 def _before_model(keeper: Keeper) -> Hook:
     def hook(_module: torch.nn.Module, _args: Any) -> None:
+        keeper.enter(is_model=True)
         if not in_backward():
-            keeper.recover()
             if torch.is_grad_enabled():
                 keeper.begin_micro_batch()
                 if keeper.activations is not None and not keeper.depth:
@@ -80,6 +81,8 @@ def _before_model(keeper: Keeper) -> Hook:
 
 def _after_model(keeper: Keeper) -> Hook:
     def hook(_module: torch.nn.Module, _args: Any, result: Any) -> None:
+        if not keeper.turn.is_mine():
+            return
         keeper.depth = max(0, keeper.depth - 1)
         if keeper.activations is not None and not keeper.depth:
             keeper.activations.end()
@@ -105,5 +108,6 @@ def attach(model: torch.nn.Module, keeper: Keeper) -> None:
     for unit in keeper.units:
         unit.module.register_forward_pre_hook(_outside_of_graphs(_before_unit(keeper, unit)), with_kwargs=True)
         unit.module.register_forward_hook(_outside_of_graphs(_after_unit(keeper, unit)), with_kwargs=True, always_call=True)
+    keeper.turn.add(model)
     model.register_forward_pre_hook(_outside_of_graphs(_before_model(keeper)), prepend=True)
     model.register_forward_hook(_outside_of_graphs(_after_model(keeper)), always_call=True)

@@ -14,6 +14,7 @@ from geminid import engine as engine_
 from geminid.errors import FailedPrecondition, Refused
 from geminid.torch.gradients import Gradients
 from geminid.torch.tensors import tensors_in
+from geminid.torch.threads import Turn
 from geminid.torch.torch_memory import BACKWARD
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Keeper:
         self.depth = 0  # calls of the root that are in its forward
         self.changing = False  # interrupted while set: operations may be open that nobody knows
         self.tasks: dict[int, Task] = {}
+        self.turn = Turn([unit.module for unit in units])
         self.full_blocks = 0  # of geminid.torch.full that are open
         self.open_calls: list[Call] = []  # of units that are in their forward with gradients
         self.outside: dict[Record, Held] = {}  # by the record of a parameter used outside of its module
@@ -155,11 +157,24 @@ class Keeper:
             self.engine.begin_micro_batch()
             self.micro_batch_open = True
 
+    def enter(self, is_model: bool) -> None:
+        """Before a call of the model or of a unit. Raises Refused where another thread is in one."""
+        if in_backward():
+            return  # a checkpoint's forward, on whatever thread
+        self.turn.enter(bool(self.tasks))
+        if is_model:
+            try:
+                self.recover()
+            except Refused:
+                self.turn.refuse_me()
+                raise
+
     def recover(self) -> None:
         """After an exception that no hook has seen, such as KeyboardInterrupt: nothing is open."""
         stale = self.changing or self.depth or self.tasks or any(unit.stack for unit in self.units)
         if not stale or in_backward():
             return
+        self.turn.check_alone(bool(self.tasks))
         for record in self.records:
             record.held = 0
         self.place.drop_all(self.engine, self.records)
@@ -215,6 +230,7 @@ class Keeper:
         task = self.tasks.get(id_)
         if task is None:
             self.check_closed("a backward pass")
+            self.turn.check_caller()
             if torch.is_grad_enabled():
                 raise Refused("backward with create_graph=True would read weights again that have left the device: "
                               "gradients of gradients are not supported with a prepared model. Leave create_graph out, "

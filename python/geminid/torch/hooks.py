@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import torch
 
+from geminid.errors import Refused
 from geminid.torch.keeper import Call, Keeper, in_backward
 from geminid.torch.tensors import tensors_in
 from geminid.torch.torch_memory import FORWARD
@@ -38,6 +39,9 @@ def _when_reached(tensor: Any, end: Callable[[torch.Tensor], None]) -> None:
 
 def _before_unit(keeper: Keeper, unit: Unit) -> Hook:
     def hook(_module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        if torch._C._get_tracing_state() is not None:
+            raise Refused("torch.jit.trace and what exports by it make a program that reads weights without the engine. Trace "
+                          "another copy of the model that has loaded model.state_dict()")
         keeper.enter(is_model=False)
         call = Call(keeper, unit) if torch.is_grad_enabled() else None
         if keeper.torch_memory is not None:

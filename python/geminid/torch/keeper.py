@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from geminid import engine as engine_
-from geminid.errors import FailedPrecondition, Refused
+from geminid.errors import FailedPrecondition, Refused, ResourceExhausted
 from geminid.torch.gradients import Gradients
 from geminid.torch.tensors import tensors_in
 from geminid.torch.threads import Turn
@@ -192,16 +192,31 @@ class Keeper:
 
     # --- parameters that are used outside of their module ----------------------------------------
 
-    def keep_outside(self, record: Record, func: Callable[..., Any]) -> None:
-        """On the device until the backward of what uses it has ended, or the forward around it."""
+    def keep_outside(self, record: Record, function: str, has_graph: bool) -> None:
+        """On the device until the backward of what uses it has ended, or the forward around it. has_graph: autograd knows of
+        the use."""
         wants_backward = torch.is_grad_enabled() and record.trained
-        if not wants_backward and not self.depth:
-            raise Refused(f"{getattr(func, '__name__', func)} reads '{record.name}', which is not on the device now. "
+        if not self.depth and (not wants_backward or not (has_graph or self._computes())):
+            instead = "; for its value in a loss, parameter.clone().detach()" if wants_backward else ""
+            raise Refused(f"{function} reads '{record.name}', which is not on the device now. "
                           "Between steps, read and change it in `with geminid.torch.full(module):`, or take "
-                          "model.state_dict()")
-        self.hold_outside(record)
+                          f"model.state_dict(){instead}")
+        try:
+            self.hold_outside(record)
+        except ResourceExhausted as problem:
+            others = len(self.outside)
+            if not self.depth and not self._computes():
+                self.release_outside()  # a backward pass brings them again
+            raise ResourceExhausted(
+                f"{problem}. {function} uses '{record.name}' outside of its module, where it stays on the device until the "
+                f"backward pass, as {others} others do. To read values between steps, take model.state_dict() or "
+                "`with geminid.torch.full(module):`", problem.is_final) from None
         if wants_backward:
             self.used_outside.add(record)
+
+    def _computes(self) -> bool:
+        """Whether a module is in its forward, or autograd in a backward pass."""
+        return in_backward() or any(unit.stack for unit in self.units)
 
     def hold_outside(self, record: Record) -> None:
         if record not in self.outside:

@@ -37,17 +37,43 @@ def _metadata() -> frozenset[Any]:
     return frozenset(found | {torch.is_floating_point, torch.is_complex, torch.numel})
 
 
-_METADATA = _metadata()
+def _without_graph() -> frozenset[Any]:
+    """What gives the values of a tensor, or memory of it, and has autograd forget where they come from."""
+    return frozenset({_T.data.__get__, _T.detach, torch.detach, _T.numpy, _T.__array__})
+
+
+def _sharing() -> frozenset[Any]:
+    """What may return memory of the tensor that it is given first."""
+    names = ("view reshape view_as reshape_as t transpose permute movedim moveaxis swapaxes swapdims squeeze unsqueeze expand "
+             "expand_as narrow select diagonal unfold flatten unflatten ravel split split_with_sizes chunk tensor_split hsplit "
+             "vsplit dsplit unbind as_strided adjoint alias __getitem__").split()
+    properties = {getattr(_T, name).__get__ for name in ("T", "mT", "H", "mH")}
+    found = {getattr(owner, name) for owner in (_T, torch) for name in names if hasattr(owner, name)}
+    return frozenset(found | properties | _without_graph())
+
+
+_METADATA, _WITHOUT_GRAPH, _SHARING = _metadata(), _without_graph(), _sharing()
+_READING = frozenset(("__int__", "__index__", "__invert__", "__iter__"))  # named as if they wrote
 
 
 def _writes(name: str) -> bool:
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__")) or (
-        name.startswith("__i") and name.endswith("__"))
+        name.startswith("__i") and name.endswith("__") and name not in _READING)
 
 
 def _is_changed(parameter: torch.Tensor, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> bool:
     first = args[0] if args else next(iter(kwargs.values()), None)
-    return kwargs.get("out") is parameter or (first is parameter and _writes(getattr(func, "__name__", "")))
+    if kwargs and (kwargs.get("out") is parameter or kwargs.get("max_norm") is not None):
+        return True
+    if first is parameter or (isinstance(first, (tuple, list)) and any(each is parameter for each in first)):
+        return _writes(getattr(func, "__name__", ""))
+    return False
+
+
+def name_of(func: Any) -> str:
+    """For people: of a property its own."""
+    name = getattr(func, "__name__", str(func))
+    return str(getattr(getattr(func, "__self__", None), "__name__", name)) if name == "__get__" else name
 
 
 class Record:
@@ -79,25 +105,7 @@ class ManagedParameter(torch.nn.Parameter):
                 return func(*args, **kwargs)
         if func in _ATTRIBUTES:
             return _attribute(func, args)
-        absent = None
-        records = []
-        for parameter in managed_in(args, kwargs):
-            record = parameter._geminid
-            if not record.opened:
-                records.append(record)
-            if not record.opened and _is_changed(parameter, func, args, kwargs):
-                raise Refused(f"{func.__name__} would change '{record.name}', which the engine keeps, behind its back; "
-                              "do it in `with geminid.torch.full(module):` between steps")
-            if not record.held and not record.opened:
-                record.keeper.keep_outside(record, func)
-                absent = record.keeper
-        with _DISABLED():
-            result = func(*args, **kwargs)
-        if absent is not None:
-            absent.begin_backward_at(result)
-        if records and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            _follow(result, records)
-        return result
+        return _use(func, args, kwargs)
 
     def __deepcopy__(self, memo: Any) -> NoReturn:
         raise Refused(f"'{self._geminid.name}' cannot be copied: the engine keeps it. Copy the model before "
@@ -107,8 +115,59 @@ class ManagedParameter(torch.nn.Parameter):
         raise Refused(f"'{self._geminid.name}' cannot be pickled: the engine keeps it. Save model.state_dict()")
 
 
+def _use(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """A function of torch with managed parameters, or views of them, among its arguments."""
+    absent = None
+    records = []
+    for parameter in managed_in(args, kwargs):
+        record = parameter._geminid
+        if not record.opened:
+            records.append(record)
+        if not record.opened and _is_changed(parameter, func, args, kwargs):
+            raise Refused(f"{name_of(func)} would change '{record.name}', which the engine keeps, behind its back; "
+                          "do it in `with geminid.torch.full(module):` between steps")
+        if not record.held and not record.opened:
+            record.keeper.keep_outside(record, name_of(func), has_graph=func not in _WITHOUT_GRAPH)
+            absent = record.keeper
+    with _DISABLED():
+        result = func(*args, **kwargs)
+    if absent is not None:
+        absent.begin_backward_at(result)
+    if records and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        _follow(result, records)
+    return _guarded(result, args[0]) if func in _SHARING and args else result
+
+
+def _guarded(result: Any, source: Any) -> Any:
+    """Memory of a parameter that autograd does not watch, as views that know whose they are. Those that it watches it lets
+    nobody change."""
+    record = getattr(source, "_geminid", None)
+    if record is None or record.opened:
+        return result
+    if isinstance(result, (tuple, list)):
+        return type(result)(_guarded(part, source) for part in result)
+    if not isinstance(result, torch.Tensor):  # NumPy's, which asks nobody
+        result = result.copy()
+        result.setflags(write=False)
+        return result
+    if type(result) is not torch.Tensor or result.requires_grad or not _share_memory(result, source):
+        return result
+    view = result.as_subclass(View)
+    view._geminid = record
+    return view
+
+
+def _share_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    try:
+        with _DISABLED():
+            return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):  # of a transformation of functions
+        return False
+
+
 class ManagedView(torch.Tensor):
-    """What a view of such a parameter is, `weight.t()` or `weight[0]`: operators that are given it use the parameter."""
+    """What a view of such a parameter is whose graph autograd knows, `weight.t()` or `weight[0]`: operators that are given it use
+    the parameter."""
 
     _geminid: Record
 
@@ -127,6 +186,26 @@ def _follow(result: Any, records: list[Record]) -> None:
                 tensor.__class__, tensor._geminid = ManagedView, base._geminid
         elif tensor.grad_fn is not None:
             tensor.grad_fn.register_prehook(before_node(records))
+
+
+class View(torch.Tensor):
+    """What ``parameter.data`` and ``parameter.detach()`` give, and views of a parameter without a graph. Used as the parameter
+    is: in place it is refused, and where the values are not on the device they are brought, or that is refused too."""
+
+    _geminid: Record
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
+        if func in _METADATA or func in _ATTRIBUTES:
+            with _DISABLED():
+                return func(*args, **(kwargs or {}))
+        return _use(func, args, kwargs or {})
+
+    def __deepcopy__(self, memo: Any) -> torch.Tensor:
+        return self.clone()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.clone().__reduce_ex__(protocol)
 
 
 def _attribute(func: Any, args: Any) -> Any:

@@ -1,0 +1,157 @@
+"""Memory of parameters in the hands of a script: what `.data`, `.detach()` and views give, and what is done to it."""
+
+import copy
+import io
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import geminid.torch
+import twins
+from geminid import errors
+from models import batch, make
+from steps import one_batch
+
+
+def refused(words):
+    return pytest.raises(errors.Refused, match=words)
+
+
+@pytest.fixture
+def both():
+    pair = twins.pair(make("gpt"), device_memory="448KiB")
+    twins.run(pair, one_batch, steps=1)
+    yield pair
+    # Whatever was refused, the next steps are right.
+    twins.run(pair, one_batch, steps=3)
+    twins.assert_same(pair)
+
+
+@pytest.mark.parametrize("read", [lambda w: w.data, lambda w: w.detach(), lambda w: torch.detach(w), lambda w: w.data.clamp_(-1, 1),
+                                  lambda w: w.detach().norm(), lambda w: nn.init.normal_(w.data), lambda w: w.data.clone()])
+def test_memory_between_steps_is_refused_with_gradients_too(both, read):
+    with refused(r"(data|detach) reads 'head.weight'.*geminid.torch.full.*state_dict\(\).*parameter.clone\(\).detach\(\)"):
+        read(both[1].model.head.weight)
+
+
+class Reader(nn.Module):
+    """Does something with its weight, and with that of another module, in its forward."""
+
+    def __init__(self, act, width=16):
+        super().__init__()
+        self.act = act
+        self.own, self.other = nn.Linear(width, width), nn.Linear(width, width)
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
+
+    def forward(self, x):
+        x = self.own(x)
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return self.act(x, self.other.weight) + self.other(x)
+
+
+def reader(act):
+    torch.manual_seed(0)
+    return twins.pair(Reader(act), device_memory="256KiB", unit="leaf")
+
+
+def reader_step(twin, number):
+    loss = twin.model(torch.randn(4, 16)).double().pow(2).mean()
+    twin.losses.append(loss.item())
+    loss.backward()
+    twins.finish(twin)
+
+
+def under_no_grad(change):
+    def act(x, weight):
+        with torch.no_grad():
+            change(weight)
+        return x
+    return act
+
+
+WRITES = {
+    "data": lambda w: w.data.mul_(0.9).add_(1.0), "detach": lambda w: w.detach().clamp_(-1, 1),
+    "row": lambda w: w.data.__setitem__(0, 1.0), "view": lambda w: w.view(-1).mul_(2), "row of a view": lambda w: w[0].zero_(),
+    "transposed": lambda w: w.T.mul_(2), "parts": lambda w: w.chunk(2)[1].zero_(), "init": lambda w: nn.init.normal_(w.data),
+    "several": lambda w: torch._foreach_mul_([w], 0.9), "several views": lambda w: torch._foreach_mul_([w.data], 0.9),
+    "out": lambda w: torch.add(w, 1, out=w.data), "operator": lambda w: w.data.__imul__(2)}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_write_in_a_forward_is_refused_before_it(write):
+    plain, ours = reader(lambda x, weight: x)
+    before = ours.model.state_dict()
+    ours.model.act = under_no_grad(WRITES[write])
+    with refused("would change 'other.weight'.*behind its back.*geminid.torch.full"):
+        ours.model(torch.randn(4, 16))
+    ours.model.act = plain.model.act
+    assert all(torch.equal(value, before[name]) for name, value in ours.model.state_dict().items())
+    twins.run((plain, ours), reader_step, steps=2)
+    twins.assert_same((plain, ours))
+
+
+def test_arrays_of_numpy_in_a_forward_are_copies_that_cannot_be_written():
+    arrays = []
+    _, ours = reader(under_no_grad(lambda w: arrays.extend([w.detach().numpy(), w.data[0].numpy()])))
+    ours.model(torch.randn(4, 16))
+    value = ours.model.state_dict()["other.weight"].numpy()
+    assert (arrays[0] == value).all() and (arrays[1] == value[0]).all()
+    with pytest.raises(ValueError, match="read-only"):
+        arrays[0][0] = 1
+
+
+READS = {
+    "detach": lambda x, w: x @ w.detach().t(), "data": lambda x, w: F.linear(x, w.data), "norm": lambda x, w: x / w.detach().norm(),
+    "parts": lambda x, w: x * w.data.chunk(2)[1].sum(), "row": lambda x, w: x + w.data[3], "iterated": lambda x, w: x * sum(r.sum() for r in w),
+    "copied": lambda x, w: x @ copy.deepcopy(w.data), "straight through": lambda x, w: x @ (w.detach().round() + w - w.detach()),
+    "leaf": lambda x, w: x @ w.detach().requires_grad_(), "standard": lambda x, w: x * w.data.float().contiguous().std()}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_reads_in_a_forward_are_those_of_torch(name):
+    both = reader(READS[name])
+    twins.run(both, reader_step, steps=4)
+    twins.assert_same(both, loss=2e-6, norm=2e-6)  # of small losses, means of squares
+
+
+def test_view_that_is_kept_is_refused_when_its_weights_are_not_there():
+    kept = []
+    _, ours = reader(under_no_grad(lambda w: kept.append(w.detach())))
+    reader_step(ours, 0)
+    ours.model.act = lambda x, weight: x
+    for number in range(2):
+        reader_step(ours, number)
+    with torch.no_grad(), refused("norm reads 'other.weight', which is not on the device now"):
+        kept[0].norm()
+    with geminid.torch.full(ours.model):
+        assert ours.model.other.weight.data.mul_(1.0) is not None
+
+
+def test_more_weights_than_there_is_room_for_are_refused_with_what_reads_them():
+    model = make("gpt")
+    model, _ = twins.prepared(model, twins.adamw(model.parameters()), device_memory="384KiB")
+    with pytest.raises(errors.ResourceExhausted, match=r"outside of its module.*others do.*state_dict\(\).*geminid.torch.full"):
+        [parameter.std() for parameter in model.parameters()]
+    assert not torch.isnan(model.state_dict()["head.weight"]).any()
+
+
+def test_embedding_function_that_would_change_its_weight_is_refused():
+    _, ours = reader(lambda x, w: F.embedding(torch.tensor([1, 2, 3, 0]), w, max_norm=1.0))
+    with refused("embedding would change 'other.weight'"):
+        ours.model(torch.randn(4, 16))
+
+
+def test_traces_are_refused(both):
+    with refused("torch.jit.trace.*another copy of the model"):
+        torch.jit.trace(both[1].model, batch(0), check_trace=False)
+
+
+def test_views_are_saved_as_tensors():
+    saved = io.BytesIO()
+    _, ours = reader(under_no_grad(lambda w: torch.save(w.data, saved)))
+    ours.model(torch.randn(4, 16))
+    saved.seek(0)
+    assert torch.equal(torch.load(saved), ours.model.state_dict()["other.weight"])

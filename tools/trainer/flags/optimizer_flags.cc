@@ -210,7 +210,7 @@ absl::Status CheckRanges(const Flags& flags, zero::Optimizer optimizer, zero::Op
     return absl::InvalidArgumentError(
         absl::StrCat(base::WithValue(spec->name, flags.*spec->value), "it is out of its range; ",
                      "betas, momentum and decays are below 1, and an epsilon is above 0 where it ",
-                     "keeps 0 / 0 out. The usual value is ", without));
+                     "keeps 0 / 0 out. The usual value with ", flags.optimizer, " is ", without));
   }
   return all;
 }

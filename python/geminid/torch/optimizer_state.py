@@ -101,7 +101,13 @@ class StateTensor(torch.Tensor):
 class Entry(dict[str, Any]):
     """What ``optimizer.state`` has of a parameter: as a dictionary of torch's, and not to be changed."""
 
-    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse_change  # type: ignore
+    __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse_change  # type: ignore
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Takes the values that it has: Lightning moves each to a device and puts it back."""
+        now = self.get(name)
+        if now is None or not isinstance(value, torch.Tensor) or value.shape != now.shape or not torch.equal(value.to(now.device), now):
+            _refuse_change()
 
     def __deepcopy__(self, memo: Any) -> dict[str, Any]:
         return {name: value.clone() for name, value in self.items()}

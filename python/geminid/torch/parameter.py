@@ -150,9 +150,11 @@ def _guarded(result: Any, source: Any) -> Any:
         result = result.copy()
         result.setflags(write=False)
         return result
-    if type(result) is not torch.Tensor or result.requires_grad or not _share_memory(result, source):
+    is_watched = result.requires_grad and torch.is_grad_enabled()  # by autograd; under no_grad it watches nothing
+    if type(result) is not torch.Tensor or is_watched or not _share_memory(result, source):
         return result
-    view = result.as_subclass(View)
+    # torch.nn.Parameter(view) wants the class that view has.
+    view = result.as_subclass(ManagedView if isinstance(source, ManagedView) else View)
     view._geminid = record
     return view
 

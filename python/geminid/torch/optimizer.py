@@ -22,6 +22,8 @@ _DISABLED = torch._C.DisableTorchFunctionSubclass
 class Optimizer(torch.optim.Optimizer):
     """Has the groups of the optimizer that it was made of, so that schedulers of either change both."""
 
+    _state: Any
+
     def __init__(self, original: torch.optim.Optimizer, kind: Kind, keeper: Keeper) -> None:
         self._geminid_ready = False
         super().__init__(original.param_groups, original.defaults)

@@ -91,17 +91,18 @@ class StateTensor(torch.Tensor):
         with torch._C.DisableTorchFunctionSubclass():
             return self.clone()
 
-    def __deepcopy__(self, memo: Any) -> torch.Tensor:  # type: ignore[override]
+    def __deepcopy__(self, memo: Any) -> torch.Tensor:
         return self.plain()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.plain().__reduce_ex__(protocol)
+        plain: Any = self.plain()
+        return plain.__reduce_ex__(protocol)
 
 
 class Entry(dict[str, Any]):
     """What ``optimizer.state`` has of a parameter: as a dictionary of torch's, and not to be changed."""
 
-    __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse_change  # type: ignore
+    __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse_change
 
     def __setitem__(self, name: str, value: Any) -> None:
         """Takes the values that it has: Lightning moves each to a device and puts it back."""

@@ -154,7 +154,7 @@ def _guarded(result: Any, source: Any) -> Any:
     if type(result) is not torch.Tensor or is_watched or not _share_memory(result, source):
         return result
     # torch.nn.Parameter(view) wants the class that view has.
-    view = result.as_subclass(ManagedView if isinstance(source, ManagedView) else View)
+    view: Any = result.as_subclass(ManagedView if isinstance(source, ManagedView) else View)
     view._geminid = record
     return view
 
@@ -185,7 +185,8 @@ def _follow(result: Any, records: list[Record]) -> None:
         base = tensor._base
         if isinstance(base, ManagedParameter):
             if type(tensor) is torch.Tensor:
-                tensor.__class__, tensor._geminid = ManagedView, base._geminid
+                view: Any = tensor
+                view.__class__, view._geminid = ManagedView, base._geminid
         elif tensor.grad_fn is not None:
             tensor.grad_fn.register_prehook(before_node(records))
 
@@ -207,7 +208,8 @@ class View(torch.Tensor):
         return self.clone()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.clone().__reduce_ex__(protocol)
+        plain: Any = self.clone()
+        return plain.__reduce_ex__(protocol)
 
 
 def _attribute(func: Any, args: Any) -> Any:

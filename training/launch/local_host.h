@@ -68,8 +68,8 @@ class LocalHost final : public RankHost {
   const std::string program_;
   const Variables environment_;
   const sigset_t signal_mask_;
-  base::UniqueFd run_memory_;    // of all starts; once there was one
-  size_t run_memory_ranks_ = 0;  // the number of ranks that its mesh is for
+  base::UniqueFd run_memory_;                 // of all starts; once there was one
+  size_t run_memory_ranks_ = 0;               // the number of ranks that its mesh is for
   std::unique_ptr<HandoverMemory> handover_;  // null: state is not handed over
   std::vector<RankProcess> processes_;
   std::function<void(const MoveOutcome&)> tell_;

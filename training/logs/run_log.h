@@ -15,7 +15,7 @@ namespace geminid::trainer {
 struct RunLogOptions {
   std::string lines{};        // file of one JSON object a step; empty: none
   std::string tensorboard{};  // folder for an event file, made if it is missing; empty: none
-  bool appends = false;  // to `lines`, for a resumed run; else the file must be new or empty
+  bool appends = false;       // to `lines`, for a resumed run; else the file must be new or empty
 };
 
 // Every step is in the files when Add returns. Readers see whole lines and records only.

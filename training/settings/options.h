@@ -39,7 +39,7 @@ struct AccumulateRange {
 struct TrainOptions {
   std::vector<std::string> given{};  // the flags of the command line, by name
   std::vector<std::string> notes{};  // the notes printed about them
-  double dropout = 0;               // probability, in training
+  double dropout = 0;                // probability, in training
   std::vector<std::string> frozen;  // patterns of parameters that are not trained
   std::vector<std::string> text;    // paths of text; empty: `shards`
   std::vector<std::string> shards;  // paths of files of tokens

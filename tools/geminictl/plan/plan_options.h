@@ -54,7 +54,7 @@ struct PlanRequest {
   // The flags that are missing to predict times; empty: all rates are known.
   std::vector<std::string> missing_rates;
   std::optional<parallel::PlacedRun> placed;  // a measured run, for which a mesh is chosen
-  std::vector<std::string> notes;  // sentences about choices that the flags leave open
+  std::vector<std::string> notes;             // sentences about choices that the flags leave open
 };
 
 // The most tokens of a sequence whose length no flag gives: a model's context is a limit and says

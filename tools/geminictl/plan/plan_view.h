@@ -23,8 +23,8 @@ struct PlanAnswer {
   // Device memory of each rank with which geminid-train trains the model, by the trainer's own
   // function; only for models that it trains.
   std::optional<std::uint64_t> trainer_device_bytes = std::nullopt;
-  std::vector<std::string> missing_rates;         // flags; if there are any, times are left out
-  std::vector<std::string> notes;                 // choices that the flags leave open
+  std::vector<std::string> missing_rates;  // flags; if there are any, times are left out
+  std::vector<std::string> notes;          // choices that the flags leave open
 
   bool rates_are_known() const { return missing_rates.empty(); }
 };

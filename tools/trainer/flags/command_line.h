@@ -15,7 +15,7 @@ namespace geminid::trainer {
 struct CommandLine {
   std::optional<TrainOptions> options;
   std::optional<GenerateOptions> generate = std::nullopt;
-  bool is_host = false;  // runs the ranks of one host, for a program on another host
+  bool is_host = false;   // runs the ranks of one host, for a program on another host
   std::string text = "";  // of --help or --version, to print and exit with 0
   std::vector<std::string> notes = {};  // lines for the user who gave the arguments
 };

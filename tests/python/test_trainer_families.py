@@ -419,5 +419,4 @@ def test_of_bert_what_is_missing_or_cannot_be_is_said(tmp_path):
     masks = (*usual, "--mask-token", MASK)
     assert "the family bert is not there yet with tensor" in refusal(*masks, "--parallel", "tensor=1d:2")
     assert "sequence=ring is not there yet for encoders" in refusal(*masks, "--parallel", "sequence=ring:2")
-    assert "pipeline=zbv is not there yet for encoders" in refusal(*masks, "--parallel", "pipeline=zbv:2", "--accumulate", 2)
     assert "an encoder: each token sees those after it" in refusal("generate", "--load", tmp_path / "saved", "--prompt", "a")

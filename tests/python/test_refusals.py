@@ -17,16 +17,6 @@ from models import batch, make
 from steps import one_batch
 
 
-@pytest.fixture
-def both():
-    pair = twins.pair(make("gpt"), device_memory="448KiB")
-    twins.run(pair, one_batch, steps=1)
-    yield pair
-    # Whatever was refused, the next steps are right.
-    twins.run(pair, one_batch, steps=3)
-    twins.assert_same(pair)
-
-
 def refused(words):
     return pytest.raises(errors.Refused, match=words)
 

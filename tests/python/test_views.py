@@ -12,21 +12,10 @@ import geminid.torch
 import twins
 from geminid import errors
 from models import batch, make
-from steps import one_batch
 
 
 def refused(words):
     return pytest.raises(errors.Refused, match=words)
-
-
-@pytest.fixture
-def both():
-    pair = twins.pair(make("gpt"), device_memory="448KiB")
-    twins.run(pair, one_batch, steps=1)
-    yield pair
-    # Whatever was refused, the next steps are right.
-    twins.run(pair, one_batch, steps=3)
-    twins.assert_same(pair)
 
 
 @pytest.mark.parametrize("read", [lambda w: w.data, lambda w: w.detach(), lambda w: torch.detach(w), lambda w: w.data.clamp_(-1, 1),

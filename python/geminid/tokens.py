@@ -29,6 +29,7 @@ _SMALL_VOCABULARY = 65536
 _SMALL, _LARGE = (20240520, 1, "H"), (20240801, 7, "I")
 _SHARD_TOKENS = 100_000_000
 _BATCH_CHARACTERS = 1 << 22
+_TOKENS_MAX = 1 << 32
 
 
 class Unusable(ValueError):
@@ -49,9 +50,36 @@ def open_tokenizer(path: pathlib.Path) -> tuple[Any, str | None]:
         tokenizer = library.Tokenizer.from_file(str(file))
     except Exception as problem:  # the library raises nothing narrower
         raise Unusable(f"{file}: it is no tokenizer: {problem}") from None
-    config = file.with_name("tokenizer_config.json")
-    end = json.loads(config.read_text(encoding="utf-8")).get("eos_token") if config.is_file() else None
-    return tokenizer, end.get("content") if isinstance(end, dict) else end
+    # Both are for batches of one length, and stay in the file that a script saves after it made one.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer, _end_token(file.with_name("tokenizer_config.json"))
+
+
+def _end_token(config: pathlib.Path) -> str | None:
+    if not config.is_file():
+        return None
+    try:
+        end = json.loads(config.read_text(encoding="utf-8")).get("eos_token")
+    except (ValueError, AttributeError):
+        raise Unusable(f"{config}: it is no JSON object; restore or remove it") from None
+    end = end.get("content") if isinstance(end, dict) else end
+    if end is not None and not isinstance(end, str):
+        raise Unusable(f'{config}: "eos_token" is {end!r}, which is no text; mend it, or remove the file and give --end-token')
+    return end
+
+
+def _vocabulary(tokenizer: Any) -> int:
+    """One more than the largest number of a token: tokens that were added may leave numbers out."""
+    return max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+
+
+def _text_of(line: str) -> str:
+    text = json.loads(line)["text"]
+    if not isinstance(text, str):
+        raise TypeError
+    text.encode("utf-8")  # half of a surrogate pair is a UnicodeEncodeError, which is a ValueError
+    return text
 
 
 def _documents_of(file: pathlib.Path) -> Iterator[str]:
@@ -64,9 +92,9 @@ def _documents_of(file: pathlib.Path) -> Iterator[str]:
                 if not line.strip():
                     continue
                 try:
-                    yield json.loads(line)["text"]
+                    yield _text_of(line)
                 except (ValueError, KeyError, TypeError):
-                    raise Unusable(f'{file}: line {number} is no JSON object with a "text"') from None
+                    raise Unusable(f'{file}: line {number} is no JSON object whose "text" is a text') from None
     except UnicodeDecodeError as problem:
         raise Unusable(f"{file}: it is no UTF-8 at byte {problem.start}; save it as UTF-8") from None
 
@@ -121,7 +149,7 @@ def write_shards(tokenizer: Any, end: str | None, texts: Iterable[str], out: pat
     out.mkdir(parents=True, exist_ok=True)
     if any(out.glob("*.bin")):
         raise Unusable(f"{out}: it has .bin files, which would be learnt too; give --out another folder")
-    form = _SMALL if tokenizer.get_vocab_size(with_added_tokens=True) <= _SMALL_VOCABULARY else _LARGE
+    form = _SMALL if _vocabulary(tokenizer) <= _SMALL_VOCABULARY else _LARGE
     shard: array.array[int] = array.array(form[2])
     shards = written = 0
     for batch in _batches(texts):
@@ -165,9 +193,8 @@ def _shards(parsed: argparse.Namespace, tokenizer: Any, end: str | None) -> None
     if end is None and not parsed.no_end_token:
         raise Unusable("the tokenizer does not say which token ends a text; give --end-token or --no-end-token")
     shards, tokens = write_shards(tokenizer, end, documents(parsed.texts), parsed.out)
-    vocabulary = tokenizer.get_vocab_size(with_added_tokens=True)
     print(f"{tokens} tokens in {shards} {'file' if shards == 1 else 'files'}; train with: "
-          f"--shards {parsed.out} --vocabulary {vocabulary}")
+          f"--shards {parsed.out} --vocabulary {_vocabulary(tokenizer)}")
 
 
 def main(arguments: list[str]) -> int:
@@ -181,8 +208,9 @@ def main(arguments: list[str]) -> int:
             print(",".join(map(str, tokenizer.encode(parsed.text, add_special_tokens=False).ids)))
         else:
             numbers = sys.stdin.read().replace(",", " ").split()
-            if not all(number.isdecimal() for number in numbers):
-                raise Unusable("standard input has something else than numbers of tokens")
+            strange = [number for number in numbers if not number.isdecimal() or int(number) >= _TOKENS_MAX]
+            if strange:
+                raise Unusable(f"standard input has {strange[0]!r}, which is no number of a token")
             print(tokenizer.decode([int(number) for number in numbers], skip_special_tokens=False))
     except (Unusable, OSError) as problem:
         print(f"geminid tokens: {problem}", file=sys.stderr)

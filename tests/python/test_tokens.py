@@ -67,7 +67,7 @@ def test_shards_are_cut_at_their_size_and_lose_nothing(folder):
 
 def test_vocabulary_beyond_16_bits_is_written_in_32(folder):
     class Large:
-        def get_vocab_size(self, with_added_tokens): return 70000
+        def get_vocab(self, with_added_tokens): return {"a": 1, "last": 69999}
         def encode_batch(self, batch, add_special_tokens):
             return [type("Encoded", (), {"ids": [69999, 1]}) for _ in batch]
     tokens.write_shards(Large(), None, ["x"], folder / "out")
@@ -79,6 +79,43 @@ def test_numbers_of_a_prompt_come_back_as_its_text(folder):
     assert numbers.returncode == 0 and all(n.isdecimal() for n in numbers.stdout.strip().split(","))
     for written in (numbers.stdout, numbers.stdout.replace(",", " ")):
         assert run("decode", "--tokenizer", folder, input=written).stdout == "the cat sat\n"
+
+
+@pytest.mark.parametrize("stored", ["truncation", "padding"])
+def test_lengths_that_a_tokenizer_stores_for_batches_change_no_document(folder, stored):
+    plain = tokens.open_tokenizer(folder)[0].encode(TEXT).ids
+    made = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    if stored == "truncation":
+        made.enable_truncation(16)
+    else:
+        made.enable_padding(length=len(plain) + 100)
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "text").write_text(TEXT)
+    assert run("shards", "--tokenizer", folder, "--out", folder / "out", folder / "text").returncode == 0
+    assert read(folder / "out/tokens_000000.bin")[:-1] == plain
+    assert run("encode", "--tokenizer", folder, TEXT).stdout == ",".join(map(str, plain)) + "\n"
+
+
+def test_vocabulary_counts_the_numbers_that_added_tokens_leave_out(folder):
+    file = json.loads((folder / "tokenizer.json").read_text())
+    file["model"]["vocab"]["<far>"] = 70000
+    file["added_tokens"].append({**file["added_tokens"][0], "id": 70000, "content": "<far>"})
+    (folder / "tokenizer.json").write_text(json.dumps(file))
+    (folder / "text").write_text("the <far> cat")
+    done = run("shards", "--tokenizer", folder, "--out", folder / "out", folder / "text")
+    assert done.returncode == 0, done.stderr
+    assert 70000 in read(folder / "out/tokens_000000.bin")
+    assert done.stdout.endswith("--vocabulary 70001\n")
+
+
+@pytest.mark.parametrize("config, words", [
+    ("{", "it is no JSON object"), ("", "it is no JSON object"), ("[]", "it is no JSON object"),
+    ('{"eos_token": 5}', '"eos_token" is 5, which is no text')])
+def test_config_that_cannot_be_used_is_said_with_its_file(folder, config, words):
+    (folder / "tokenizer_config.json").write_text(config)
+    done = run("encode", "--tokenizer", folder, "the cat")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert f"tokenizer_config.json: {words}" in done.stderr
 
 
 @pytest.mark.skipif(not TRAINER.exists(), reason="geminid-train is not built")
@@ -99,22 +136,26 @@ def test_shards_are_trained_on_and_a_smaller_vocabulary_is_refused(folder):
     (["shards", "--tokenizer", "{}/t", "--out", "{}/out", "{}/t"], "t: it is no tokenizer"),
     (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/none"], "none: it does not exist; give text files"),
     (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/latin"], "latin: it is no UTF-8 at byte 1"),
-    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/bad.jsonl"], 'bad.jsonl: line 2 is no JSON object with a "text"'),
+    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/bad.jsonl"], 'bad.jsonl: line 2 is no JSON object whose "text" is a text'),
+    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/number.jsonl"], "number.jsonl: line 1 is no JSON object"),
+    (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/half.jsonl"], "half.jsonl: line 1 is no JSON object"),
     (["shards", "--tokenizer", "{}", "--out", "{}/out", "{}/empty"], "the texts are empty"),
     (["shards", "--tokenizer", "{}", "--out", "{}/full", "{}/t"], "full: it has .bin files"),
     (["shards", "--tokenizer", "{}", "--end-token", "<no>", "--out", "{}/out", "{}/t"], "has no token '<no>'"),
     (["shards", "--tokenizer", "{}/plain", "--out", "{}/out", "{}/t"], "does not say which token ends a text"),
-    (["decode", "--tokenizer", "{}"], "something else than numbers")])
+    (["decode", "--tokenizer", "{}"], "99999999999999999999', which is no number of a token")])
 def test_what_cannot_be_used_is_said_without_a_traceback(folder, arguments, words):
     (folder / "t").write_text("the cat")
     (folder / "latin").write_bytes(b"a\xe9")
     (folder / "bad.jsonl").write_text('{"text": "a"}\n{"txt": "b"}\n')
+    (folder / "number.jsonl").write_text('{"text": 5}\n')
+    (folder / "half.jsonl").write_text('{"text": "\\ud800"}\n')
     (folder / "empty").write_text("")
     (folder / "full").mkdir()
     (folder / "full/x.bin").write_bytes(b"x")
     (folder / "plain").mkdir()
     (folder / "plain/tokenizer.json").write_text((folder / "tokenizer.json").read_text())
-    done = run(*(argument.format(folder) for argument in arguments), input="a b")
+    done = run(*(argument.format(folder) for argument in arguments), input="1 99999999999999999999")
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert words in done.stderr
     assert not list((folder / "out").glob("*.bin")) if (folder / "out").exists() else True

@@ -39,8 +39,6 @@ class PartSet {
   std::bitset<kNumParts> bits_;
 };
 
-const char* PartName(Part part);
-
 }  // namespace geminid::planner
 
 #endif  // GEMINID_DAEMON_PLANNER_HIERARCHY_PART_H_

@@ -37,8 +37,6 @@ class StageSet {
   std::bitset<kNumStages> bits_;
 };
 
-const char* StageName(Stage stage);
-
 }  // namespace geminid::planner
 
 #endif  // GEMINID_DAEMON_PLANNER_PROBLEM_STAGE_H_

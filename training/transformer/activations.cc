@@ -14,13 +14,13 @@ namespace {
 
 uint64_t Beyond(uint64_t bytes, uint64_t limit) { return bytes > limit ? bytes - limit : 0; }
 
-// Bytes of weights that find no place beside a workspace of that size.
+// The bytes of weights that do not fit beside a workspace of this size.
 uint64_t Displaced(const ActivationRoom& room, uint64_t workspace_bytes) {
   return std::min(room.weight_bytes,
                   Beyond(workspace_bytes + room.state_bytes + room.weight_bytes, room.arena_bytes));
 }
 
-// With how much of the model a step runs beside its workspace.
+// The least model bytes with which a step runs beside its workspace.
 uint64_t LeastModelBytes(const ActivationRoom& room) {
   const bool never_leaves = room.placement == zero::Placement::kDevice;
   return never_leaves ? room.whole_model_bytes : room.state_bytes + room.working_set_bytes;
@@ -43,12 +43,12 @@ bool OffloadingFits(const ActivationRoom& room, uint32_t places) {
   return OffloadingBytes(room, places) + LeastModelBytes(room) <= room.arena_bytes;
 }
 
-// Seconds of a micro-batch beyond what every choice takes.
+// The seconds of a micro-batch beyond those that every choice takes.
 struct Cost {
   const ActivationRoom& room;
   const ActivationSpeed& speed;
 
-  // Forward and backward pass each load what is not there.
+  // The forward and the backward pass each load the weights that do not fit.
   double Loading(uint64_t workspace_bytes) const {
     return 2 * static_cast<double>(Displaced(room, workspace_bytes)) / speed.link_bytes_per_second;
   }
@@ -58,7 +58,7 @@ struct Cost {
   double Copying(uint32_t places) const {
     const double copies =
         2 * static_cast<double>(LeavingBytes(room, places)) / speed.copy_bytes_per_second;
-    // The passes compute at least three times what recomputing would.
+    // Both passes together compute at least three times as much as recomputing does.
     const double hidden = speed.copies_run_beside ? 3 * Computing() : 0;
     return std::max(0.0, copies - hidden);
   }
@@ -67,7 +67,7 @@ struct Cost {
   }
 };
 
-// The fastest that fits; 0: none does.
+// The fastest number of places that fits; 0: no number fits.
 uint32_t BestPlaces(const Cost& cost) {
   const auto items = static_cast<uint32_t>(cost.room.item_bytes.size());
   uint32_t best = 0;
@@ -94,7 +94,7 @@ const char* Name(Activations activations) {
   return "";
 }
 
-// Inputs lie in the items.
+// The inputs lie in the items, so the workspace needs no room for the inputs.
 uint64_t OffloadingBytes(const ActivationRoom& room, uint32_t places) {
   const uint64_t inputs = room.item_bytes.size() * room.input_bytes;
   return Beyond(room.workspace_bytes, inputs) + places * PlaceBytes(room);
@@ -177,7 +177,8 @@ uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_
     }
     largest = std::max(largest, elements);
   };
-  // Those of a type of their own are small, and share chunks over operators: all of them stay.
+  // Parameters with a type of their own are small, and operators share their chunks: all of them
+  // stay.
   uint64_t staying_bytes = 0;
   for (const ParameterSpec& spec : parameters.specs) {
     if (spec.data_type) staying_bytes += spec.elements() * zero::SizeOf(*spec.data_type);
@@ -193,7 +194,7 @@ uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_
   }
   note(std::vector<ParameterId>{parameters.token_table});
   note(std::vector<ParameterId>{parameters.output.weight});
-  // Chunks are whole, and an operator's may begin and end within one.
+  // Chunks move whole, and an operator's parameters may begin and end inside a chunk.
   constexpr uint64_t kEnds = 2;
   return 2 * ((largest + kEnds * chunk_elements) * zero::SizeOf(data_type) + staying_bytes);
 }

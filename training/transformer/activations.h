@@ -1,4 +1,4 @@
-// What becomes of a micro-batch's activations between the forward and the backward pass. Pure.
+// Chooses where a micro-batch's activations are between the forward and the backward pass. Pure.
 #ifndef GEMINID_TRAINING_TRANSFORMER_ACTIVATIONS_H_
 #define GEMINID_TRAINING_TRANSFORMER_ACTIVATIONS_H_
 
@@ -17,36 +17,37 @@ namespace geminid::trainer {
 enum class Activations {
   kAuto,
   kKeep,       // on the device
-  kOffload,    // in host memory, but for those that are written or needed soon
-  kRecompute,  // only the input of each half layer is kept
+  kOffload,    // in host memory, except for the items that are written or needed soon
+  kRecompute,  // only the input of each sublayer is kept
 };
 const char* Name(Activations activations);
 
-// Fewer places do not let an item leave, and another one come, while a third one is in use.
+// With fewer places, one item cannot move out and another in while a third one is in use.
 inline constexpr uint32_t kFewestPlaces = 3;
 
-// Of one rank, the same on all.
+// The memory of one rank; equal on all ranks.
 struct ActivationRoom {
   zero::Placement placement = zero::Placement::kAuto;
   uint64_t arena_bytes = 0;
   uint64_t workspace_bytes = 0;    // of a micro-batch that recomputes
-  uint64_t kept_bytes = 0;         // more than that where activations are kept
-  uint64_t whole_model_bytes = 0;  // what of the model may lie on the device at once
+  uint64_t kept_bytes = 0;         // added to workspace_bytes if activations are kept
+  uint64_t whole_model_bytes = 0;  // the most of the model that may lie on the device at once
   uint64_t weight_bytes = 0;       // of all gathered weights
-  uint64_t working_set_bytes = 0;  // with how much of them a step surely runs
-  uint64_t state_bytes = 0;        // that never leaves the device
-  // Of the items that can be offloaded (Transformer::ItemBytes), in order; empty: none can.
+  uint64_t working_set_bytes = 0;  // enough of the weights for a step to run
+  uint64_t state_bytes = 0;        // of the state that always stays on the device
+  // The bytes of each item that can be offloaded (Transformer::ItemBytes), in order; empty: none
+  // can.
   std::vector<uint64_t> item_bytes{};
-  uint64_t input_bytes = 0;  // of the workspace, which an item has in it
+  uint64_t input_bytes = 0;  // of each item's input, which workspace_bytes includes
 };
 
-// What is at stake in one micro-batch, and how fast it goes.
+// The work that keeping activations saves in one micro-batch, and the speeds of the alternatives.
 struct ActivationSpeed {
   double operations = 0;  // RecomputedOperations
   double operations_per_second = 0;
-  double link_bytes_per_second = 0;  // of this rank's share of the weights
-  double copy_bytes_per_second = 0;  // of its own activations
-  // Copies cost the computation nothing as long as they are shorter than it: those of a GPU.
+  double link_bytes_per_second = 0;  // of this rank's shard of the weights
+  double copy_bytes_per_second = 0;  // of this rank's activations
+  // A copy that is shorter than the computation takes no extra time: true on a GPU.
   bool copies_run_beside = false;
 };
 
@@ -58,32 +59,33 @@ struct ActivationChoice {
   bool keeps() const { return how != Activations::kRecompute; }
 };
 
-// Device memory beside the model with so many places, of items that there are.
+// The device memory beside the model with so many places. There are at least as many items.
 uint64_t OffloadingBytes(const ActivationRoom& room, uint32_t places);
 
-// All that a step needs fits beside activations that are kept.
+// Whether the memory that a step needs fits beside kept activations.
 bool KeepingFits(const ActivationRoom& room);
 
-// The choice where room alone decides: there is enough for all, or too little for any but
-// kRecompute, or no weight would have to come again. Otherwise weights or activations would leave:
-// nullopt.
+// The choice, if memory alone decides: there is enough for everything, or too little for anything
+// but kRecompute, or the weights are loaded again in any case. nullopt if keeping would evict
+// weights or activations: speed decides then.
 std::optional<ActivationChoice> ChooseByRoom(const ActivationRoom& room);
 
-// The fastest of what there is room for: loading again the weights that leave for activations,
-// copying activations both ways, or computing them again.
+// The fastest choice that fits in memory: reload the weights that kept activations evict, copy
+// activations to the host and back, or recompute them.
 ActivationChoice ChooseBySpeed(const ActivationRoom& room, const ActivationSpeed& speed);
 
-// The most places that there is room for beside the working set, or kFewestPlaces, or as many as
-// there are items: for kOffload as asked. 0: no item can be offloaded.
+// For kOffload by the user's choice: the most places that fit beside the working set, at least
+// kFewestPlaces and at most the number of items. 0: no item can be offloaded.
 uint32_t MostPlaces(const ActivationRoom& room);
 
-// The floating-point operations that keeping activations spares in a micro-batch: with T tokens, S
-// in a sequence, query columns q, key/value columns v, intermediate i and a gate (g = 2, else 1)
-// L (2 T H (q + 2 v) + 2 T S q + 2 T H g i); of i those of all MLPs that a token is computed by.
+// The floating-point operations that keeping activations saves in a micro-batch:
+//   L (2 T H (q + 2 v) + 2 T S q + 2 T H g i)
+// with L layers, T tokens, S tokens in a sequence, hidden size H, q query columns, v key/value
+// columns, and g = 2 with a gate, else 1. i counts the columns of all MLPs that compute one token.
 double RecomputedOperations(const ModelConfig& config, const MicroBatchShape& shape);
 
-// Twice the largest operator with its chunks: one computes while the one before or after it is
-// reduced or gathered. And twice all that is of a type of its own, as norms are.
+// Twice the largest operator with its chunks, because one operator computes while its neighbour is
+// reduced or gathered; plus twice all parameters with a type of their own, such as norms.
 uint64_t WorkingSetBytes(const ModelParameters& parameters, zero::DataType data_type,
                          uint64_t chunk_elements);
 

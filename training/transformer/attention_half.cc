@@ -30,7 +30,7 @@ kernels::HeadsView<T> Heads(Matrix<T> matrix) {
   return {.data = matrix.data, .token_stride = matrix.stride};
 }
 
-// What the backward pass needs of one group: in storage of its own, or where it is kept.
+// The values of one group that the backward pass needs, in storage of their own or in `kept`.
 template <typename T>
 struct GroupValues {
   Scratch<T> storage{};
@@ -64,14 +64,14 @@ struct GroupValues {
   }
 };
 
-// One half in progress.
+// One attention sublayer in progress.
 template <typename T>
 class Half {
  public:
   Half(const Resources& resources, const HalfContext& context, const AttentionPlaces& places)
       : resources_(resources), context_(context), places_(places) {}
 
-  // `spare` has room for as much as qkv; without AttentionPlaces::qkv nobody uses it.
+  // `spare` has as many elements as qkv. It is used with AttentionPlaces::qkv alone.
   absl::Status Project(const ParameterUse& use, const Group& group, Matrix<const T> n,
                        const Qkv<T>& qkv, T* spare) {
     if (places_.qkv) {
@@ -138,8 +138,7 @@ class Half {
         .AttentionBackward(resources_, group.shape, saved, gradients.q, gradients.k, gradients.v);
   }
 
-  // Queries, keys and values are exchanged again: to keep them in both forms would take twice the
-  // memory.
+  // Exchanges queries, keys and values again: storing both forms would take twice the memory.
   absl::Status SwappedBackward(const Group& group, const Qkv<T>& qkv, Matrix<const T> out,
                                Matrix<const T> dout, const float* lse, const Qkv<T>& gradients) {
     const Group mine = ShareOf(group);
@@ -161,8 +160,9 @@ class Half {
     return Swap(Way::kToPieces, kv_heads, dwhole.v, gradients.v);
   }
 
-  // Turns the gradient of what the heads' norm gave into that of what `projection` gave, which is
-  // computed again: only what the attention reads is kept. Without a norm: nothing.
+  // Turns the gradient of the heads' norm output into the gradient of the output of `projection`.
+  // Computes that output again, because only the attention's inputs are kept. Without a norm:
+  // nothing.
   absl::Status NormHeadsBackward(ParameterUse& use, const std::optional<NormPlace>& place,
                                  const LinearPlace& projection, Matrix<const T> n,
                                  Matrix<T> gradient) {
@@ -178,7 +178,7 @@ class Half {
     return norm.Backward(use, gradient.data, x.matrix.data, /*residual=*/nullptr, gradient.data);
   }
 
-  // Adds the gradient of n through one projection, then lets the weight's gradient take its place.
+  // Adds the gradient of n through one projection, then overwrites the weight with its gradient.
   absl::Status ProjectBackward(ParameterUse& use, const LinearPlace& place, size_t first,
                                Matrix<const T> dy, Matrix<const T> n, Matrix<float> dn,
                                bool accumulate) {
@@ -188,7 +188,7 @@ class Half {
                              use);
   }
 
-  // The first group writes dn unless `adds`; the others add to it.
+  // The first group writes dn unless `adds`; the others add to dn.
   absl::Status GroupBackward(ParameterUse& use, const Group& group, Matrix<const T> n,
                              Matrix<const T> gradient, Matrix<float> dn, bool adds,
                              const KeptAttention<T>* kept) {
@@ -201,7 +201,7 @@ class Half {
       const Matrix<T>& out = values.attended;
       const Matrix<T> dout(storage.data(), tokens, group.query_columns);
       if (kept == nullptr) {
-        // The gradients are not there yet.
+        // dqkv's storage is free here: no gradients are in it yet.
         GEMINID_RETURN_IF_ERROR(Project(use, group, n, values.qkv, dqkv.storage.data()));
         GEMINID_RETURN_IF_ERROR(Attend(group, values.qkv, out, values.lse));
       }
@@ -231,13 +231,13 @@ class Half {
  private:
   enum class Way { kToHeads, kToPieces };
 
-  // Of AttentionPlaces::qkv, what a group has.
+  // The columns of AttentionPlaces::qkv that belong to a group.
   static size_t FusedColumns(const Group& group) {
     return group.query_columns + 2 * group.kv_columns;
   }
   static size_t FirstFused(const Group& group) { return group.first_query + 2 * group.first_kv; }
 
-  // A dense matrix of scratch.
+  // A dense matrix in scratch memory.
   struct Rows {
     Scratch<T> storage;
     Matrix<T> matrix;
@@ -248,7 +248,7 @@ class Half {
     }
   };
 
-  // What of a group one rank attends to: whole sequences of some of its heads.
+  // The share of a group that one rank attends to: whole sequences of some of the group's heads.
   Group ShareOf(const Group& group) const {
     const size_t ranks = context_.cut.swap->ranks();
     Group mine = group;
@@ -266,7 +266,7 @@ class Half {
     return Swap(Way::kToHeads, group.shape.kv_heads, pieces.v, whole.v);
   }
 
-  // Dense, both of them, of `heads` heads in all; they travel in fp32.
+  // Both matrices are dense; `heads` counts the heads of all ranks. The exchange is in fp32.
   absl::Status Swap(Way way, size_t heads, Matrix<const T> from, Matrix<T> to) {
     const KernelsOf<T>& math = KernelsFor<T>(resources_);
     const collectives::HeadsShape whole = {
@@ -353,7 +353,7 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
     GEMINID_ASSIGN_OR_RETURN(auto sum, OutputSum<T>::Begin(resources, context, residual, flow.out));
     GEMINID_RETURN_IF_ERROR((Forward<T, float>(resources, attended, output.Inputs(0, output.in),
                                                sum.values(), /*accumulate=*/true)));
-    return sum.Finish(resources, output.bias, n.data);  // nobody needs the norm any more
+    return sum.Finish(resources, output.bias, n.data);  // n is no longer needed
   }
   const Matrix<T> out(flow.out, tokens, hidden);
   if (!context.config->norms_after()) {
@@ -362,7 +362,7 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
   if (!context.dropout.dropout.active()) {
     return Forward<T>(resources, attended, output, out, /*accumulate=*/true);
   }
-  const Matrix<T>& added = n;  // nobody needs the norm any more
+  const Matrix<T>& added = n;  // n is no longer needed
   GEMINID_RETURN_IF_ERROR(Forward<T>(resources, attended, output, added));
   return math.AddDropped(resources, context.dropout, added, flow.out);
 }

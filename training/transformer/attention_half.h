@@ -1,12 +1,12 @@
 // The attention sublayer of a transformer layer: out = x + attention(norm(x)), or norm(x) +
 // attention(norm(x)) (sublayer.h).
 //
-// The backward pass computes again what is not kept, in the same pieces, so that keeping it changes
-// no bit. Heads are worked on in groups, because each group's queries, keys, values and their
-// gradients need the norm alone: with groups of w columns the backward pass needs, beyond x and dx,
-// n and a fp32 gradient of n (6 bytes per element of x in bf16), 8 tokens w elements, and the
-// attention kernel's workspace. Where each head of queries and keys is normed
-// (ModelConfig::norms_heads), all heads are one group: they share the norm's gain.
+// The backward pass recomputes the values that are not kept, in the same tiles, so keeping them
+// changes no bit. Both passes work on groups of heads: beyond the norm, a group's queries, keys,
+// values and gradients need nothing from other groups. With groups of w columns the backward pass
+// needs, beyond x and dx: n and an fp32 gradient of n (6 bytes per element of x in bf16), 8 tokens
+// w elements, and the attention kernel's workspace. If the model norms each head of queries and
+// keys (ModelConfig::norms_heads), all heads are one group, because they share the norm's gain.
 #ifndef GEMINID_TRAINING_TRANSFORMER_ATTENTION_HALF_H_
 #define GEMINID_TRAINING_TRANSFORMER_ATTENTION_HALF_H_
 
@@ -19,8 +19,8 @@
 
 namespace geminid::trainer {
 
-// What `kv_heads` of the model's key/value heads, and the query heads that read them, make of whole
-// sequences.
+// The attention of `kv_heads` of the model's key/value heads, and of the query heads that read
+// them, over whole sequences.
 inline kernels::AttentionShape AttentionShapeOf(const ModelConfig& config,
                                                 const MicroBatchShape& shape, size_t kv_heads) {
   return {.batch = shape.sequences,
@@ -33,8 +33,8 @@ inline kernels::AttentionShape AttentionShapeOf(const ModelConfig& config,
           .causal = !config.encodes()};
 }
 
-// What the backward pass needs beyond x, group after group, each dense: queries, keys and values as
-// the attention takes them, what it gives, and its lse.
+// The values that the backward pass needs beyond x: queries, keys and values as the attention reads
+// them, the attention's output, and its lse. Each is dense for each group, one group after another.
 template <typename T>
 struct KeptAttention final : KeptSublayer {
   Scratch<T> qkv, attended;
@@ -50,23 +50,23 @@ absl::Status AttentionHalfForward(const Resources& resources, const HalfContext&
                                   const AttentionPlaces& places, const ParameterUse& use,
                                   const SublayerForward<T>& flow, const KeptAttention<T>* kept);
 
-// Keys, as the attention takes them, and values of one layer: [tokens, key/value columns] each, of
-// which those before context.positions are there.
+// The KV cache of one layer: keys, as the attention reads them, and values, [tokens, key/value
+// columns] each. The rows before context.positions are filled.
 template <typename T>
 struct RememberedKeys {
   T* keys = nullptr;
   T* values = nullptr;
 };
 
-// The half for the tokens of one sequence from context.positions.first on; adds theirs to
-// `remembered`.
+// The sublayer for the tokens of one sequence from context.positions.first on. Adds their keys and
+// values to `remembered`.
 template <typename T>
 absl::Status AttentionHalfExtend(const Resources& resources, const HalfContext& context,
                                  const AttentionPlaces& places, const ParameterUse& use,
                                  const SublayerForward<T>& flow,
                                  const RememberedKeys<T>& remembered);
 
-// Writes the gradients of all parameters of the half, too. Computes again what is not in `kept`.
+// Also writes the gradients of all parameters of the sublayer. Recomputes what `kept` lacks.
 template <typename T>
 absl::Status AttentionHalfBackward(const Resources& resources, const HalfContext& context,
                                    const AttentionPlaces& places, ParameterUse& use,

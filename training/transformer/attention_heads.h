@@ -1,6 +1,6 @@
-// The heads of attention: the groups in which they are worked on, and what is done with queries and
-// keys before they are compared. They are taken out of a fused projection, normed in models that
-// do, and turned by their positions. Internal to attention.
+// The heads of attention: their groups, and the steps on queries and keys before attention compares
+// them. These steps split a fused projection, norm the heads in models that do, and apply rotary
+// positions. Internal to attention.
 #ifndef GEMINID_TRAINING_TRANSFORMER_ATTENTION_HEADS_H_
 #define GEMINID_TRAINING_TRANSFORMER_ATTENTION_HEADS_H_
 
@@ -29,7 +29,7 @@ struct Group {
   kernels::AttentionShape shape;
 };
 
-// Cuts the heads into groups of about tiling.attention_columns query columns.
+// Divides the heads into groups of about tiling.attention_columns query columns.
 class Groups {
  public:
   explicit Groups(const HalfContext& context) : context_(context) {
@@ -40,7 +40,7 @@ class Groups {
         config.norms_heads() ? config.kv_heads
                              : std::clamp<size_t>(context.tiling.attention_columns / columns_per_kv,
                                                   1, config.kv_heads);
-    if (context.cut.swap == nullptr) return;  // else as many for each rank
+    if (context.cut.swap == nullptr) return;  // else each rank has equally many
     const size_t ranks = context.cut.swap->ranks();
     kv_heads_per_group_ = base::RoundUp(kv_heads_per_group_, ranks);
   }
@@ -67,10 +67,10 @@ class Groups {
   size_t kv_heads_per_group_ = 1;
 };
 
-// Queries, keys and values of one group, or their gradients. Dense, one after the other.
+// Queries, keys and values of one group, or their gradients. Dense, in this order.
 template <typename T>
 struct Qkv {
-  Scratch<T> storage;  // empty: somebody else's
+  Scratch<T> storage;  // empty: another object owns the memory
   Matrix<T> q, k, v;
 
   Qkv(T* data, size_t tokens, const Group& group)
@@ -91,8 +91,8 @@ struct Qkv {
   }
 };
 
-// Turns queries or keys, which are dense, by their positions, or gradients back: of each head what
-// the tables turn. Without tables: nothing.
+// Rotates dense queries or keys by their positions, or rotates their gradients back. Of each head
+// only the columns in the tables turn. Without tables: nothing.
 template <typename T>
 absl::Status Rotate(const Resources& resources, const HalfContext& context, Turn turn,
                     Matrix<T> x) {
@@ -108,9 +108,9 @@ absl::Status Rotate(const Resources& resources, const HalfContext& context, Turn
   return KernelsFor<T>(resources).Rotate(resources, turn, shape, context.rotary, x.data);
 }
 
-// What AttentionPlaces::qkv gives, dense: of each key/value head of a token the queries that read
-// it, its key and its value. Seen as a row for each key/value head, so that a move is one copy of
-// rows.
+// The dense output of AttentionPlaces::qkv. A token has, for each key/value head: the queries that
+// read this head, its key and its value. The matrix has one row for each token and key/value head,
+// so that one copy of rows moves all queries, keys or values.
 template <typename T>
 class FusedHeads {
  public:
@@ -143,11 +143,11 @@ class FusedHeads {
   }
 
   size_t head_dim_;
-  size_t query_columns_;  // that read one key/value head
+  size_t query_columns_;  // of the queries that read one key/value head
   Matrix<T> rows_;
 };
 
-// Norms each head of queries or keys, which are dense, in place. Without a norm: nothing.
+// Norms each head of dense queries or keys in place. Without a norm: nothing.
 template <typename T>
 absl::Status NormHeads(const Resources& resources, const HalfContext& context,
                        const std::optional<NormPlace>& place, const ParameterUse& use,

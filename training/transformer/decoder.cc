@@ -81,7 +81,7 @@ class Decoder final : public Transformer {
     GEMINID_RETURN_IF_ERROR(PrepareTraining(*run, batch));
     GEMINID_RETURN_IF_ERROR(RunForward(*run, Pass::kEvaluate, in));
     GEMINID_RETURN_IF_ERROR(GiveOut(*run, out));
-    // What the part after goes back from, it has.
+    // The next stage starts its backward pass from this output and has its own copy.
     if (!parameters().part.outputs) run->inputs.pop_back();
     return run;
   }
@@ -207,11 +207,11 @@ class Decoder final : public Transformer {
     if (linear.bias) output_ids_.push_back(*linear.bias);
   }
 
-  // What an item of MicroBatchRun::stack needs: an input, and what the sublayers keep that read it.
+  // The bytes of an item of MicroBatchRun::stack: an input, and what its sublayers keep.
   uint64_t BytesOfItem(const MicroBatch& batch, std::initializer_list<Kind> kinds) const {
     ItemWorkspace counted;
     const Resources resources = {counted, math_};
-    // Nothing but the count comes of these.
+    // Only the number of bytes is needed, so the errors of these allocations do not matter.
     Scratch<T>::Allocate(resources, layers_->Elements(batch.shape.tokens())).IgnoreError();
     for (const Kind kind : kinds) {
       layers_->Keep(resources, layers_->ContextOf(batch), kind).IgnoreError();
@@ -254,7 +254,7 @@ class Decoder final : public Transformer {
     return use->Finish();
   }
 
-  // Keys and values are remembered, or forgotten after their layer.
+  // Caches keys and values in `memory`; if `memory` is null, frees them after their layer.
   absl::Status RunExtend(Run& run, Remembered* memory) {
     GEMINID_RETURN_IF_ERROR(RunEmbedding(run, Pass::kEvaluate));
     const size_t elements = run.context.shape.tokens() * config().kv_columns();
@@ -309,7 +309,8 @@ class Decoder final : public Transformer {
     return loss_sum;
   }
 
-  // The weights of an operator that goes back. In halves nobody writes their gradients yet.
+  // The weights for an operator's backward pass. In halves, its first half writes no gradients of
+  // weights.
   absl::StatusOr<std::unique_ptr<ParameterUse>> UseBackward(Run& run,
                                                             std::span<const ParameterId> ids) {
     if (!run.in_halves) return run.source.Use(Pass::kBackward, ids);
@@ -322,8 +323,8 @@ class Decoder final : public Transformer {
     return use.Finish();
   }
 
-  // The output layer runs forward and backward in one operator: its backward pass needs all that
-  // its forward pass computes, and nothing comes in between.
+  // The output layer runs forward and backward in one operator: its backward pass needs all values
+  // of its forward pass, and no other operator runs in between.
   absl::StatusOr<double> RunOutput(Run& run, float gradient_scale) {
     GEMINID_ASSIGN_OR_RETURN(auto use, UseBackward(run, output_ids_));
     GEMINID_ASSIGN_OR_RETURN(const double loss_sum,
@@ -334,7 +335,8 @@ class Decoder final : public Transformer {
   }
 
   absl::Status RunBackward(Run& run, float gradient_scale) {
-    // A sequence's part in the sum over tokens, of which the layers have the mean.
+    // The loss is a sum over tokens, so a sequence counts sequence_length times. The balance loss
+    // is the mean over the layers.
     run.context.balance_scale =
         gradient_scale *
         static_cast<float>(config().balance_loss / static_cast<double>(config().layers) *
@@ -359,7 +361,7 @@ class Decoder final : public Transformer {
                              : parameters().mlp[which.layer].all;
   }
 
-  // Room for what is kept beside the newest input; null where nothing is.
+  // The memory in which a sublayer keeps values beside the newest input; null if it keeps none.
   absl::StatusOr<const KeptSublayer*> Keep(Run& run, Kind kind) {
     if (!run.keeps) return nullptr;
     GEMINID_ASSIGN_OR_RETURN(auto kept, layers_->Keep(run.ForInput(), run.context, kind));
@@ -372,7 +374,7 @@ class Decoder final : public Transformer {
     if (run.keeps) run.kept.pop_back();
     return absl::OkStatus();
   }
-  // All that reads the input before the newest has run.
+  // Call this when all sublayers that read the second newest input have run.
   absl::Status InputRead(Run& run) {
     const auto item = static_cast<uint32_t>(run.inputs.size() - 2);
     if (!run.goes_back) run.inputs.erase(run.inputs.begin());
@@ -408,7 +410,7 @@ class Decoder final : public Transformer {
     return FinishBackward(run, ids, *use);
   }
 
-  // out = x + attention(norm(x)) + mlp(norm'(x)), of which only x is kept.
+  // out = x + attention(norm(x)) + mlp(norm'(x)); of the block's values only x is stored.
   absl::Status BlockForward(Run& run, Pass pass, size_t layer) {
     const Sublayer first = {Kind::kAttention, layer}, second = {Kind::kMlp, layer};
     const T* const x = run.Top();
@@ -427,8 +429,8 @@ class Decoder final : public Transformer {
     return use->Finish();
   }
 
-  // Both sublayers go back from the gradient of what the block gives. So what the MLP adds to it
-  // waits elsewhere until attention has read it.
+  // Both sublayers start from the gradient of the block's output. So a second buffer takes the
+  // MLP's contribution until attention has read that gradient.
   absl::Status BlockBackward(Run& run, size_t layer) {
     const Sublayer first = {Kind::kAttention, layer}, second = {Kind::kMlp, layer};
     T* const gradient = run.gradient.data();

@@ -1,7 +1,6 @@
-// The one loop of a transformer that is trained, decoder or encoder: embedding, layers, output
-// layer and loss, forward and backward, whole or in parts, with activations that are kept,
-// recomputed or offloaded. How a rank computes its share of each operator is a strategy,
-// DecoderLayers.
+// The one training loop of all transformers, decoders and encoders: embedding, layers, output layer
+// and loss, forward and backward, for a whole model or a part. Activations are kept, recomputed or
+// offloaded. DecoderLayers is the strategy by which a rank computes its share of each operator.
 #ifndef GEMINID_TRAINING_TRANSFORMER_DECODER_H_
 #define GEMINID_TRAINING_TRANSFORMER_DECODER_H_
 
@@ -20,9 +19,9 @@
 
 namespace geminid::trainer {
 
-// The operators of a model or of a part of one, with T as the type of the residual stream. The
-// decoder holds an operator's parameters (`use`) while a call runs, and tells their source that
-// gradients are written. All ranks that share layers make the same calls. One thread at a time.
+// The operators of a model or of a part; T is the type of the residual stream. During a call the
+// decoder holds the operator's parameters (`use`), and afterwards it reports written gradients to
+// their source. All ranks that share layers make the same calls. One thread at a time.
 template <typename T>
 class DecoderLayers {
  public:
@@ -37,46 +36,47 @@ class DecoderLayers {
   const ModelConfig& config() const { return config_; }
   const ModelParameters& parameters() const { return parameters_; }
 
-  // What these layers can do beyond training in one piece.
+  // What these layers support beyond a backward pass in one call.
   struct Abilities {
     bool halves = true;   // Transformer::BackwardPartInput
-    bool items = true;    // Keep takes as much in each micro-batch of a shape
+    bool items = true;    // Keep takes the same bytes in every micro-batch of a shape
     bool extends = true;  // Transformer::NextLogits
   };
   virtual Abilities abilities() const = 0;
 
-  // INVALID_ARGUMENT: a micro-batch that the layers are not for.
+  // INVALID_ARGUMENT: these layers cannot compute this micro-batch.
   virtual absl::Status Check(const MicroBatch& batch) const = 0;
-  // Without dropout and tables of positions.
+  // The context without dropout and without tables of positions.
   virtual HalfContext ContextOf(const MicroBatch& batch) const = 0;
-  // Elements of [tokens, hidden] that this rank has between two layers.
+  // The elements of [tokens, hidden] that this rank has between two layers.
   virtual size_t Elements(size_t tokens) const = 0;
-  // Once for each micro-batch: fills run.tokens, and run.rotary where there are tables.
+  // Call this once for each micro-batch. Fills run.tokens, and run.rotary if there are tables.
   virtual absl::Status Begin(Run& run, const MicroBatch& batch) = 0;
 
   virtual absl::Status Embed(Run& run, const ParameterUse& use, T* x) = 0;
-  // From run.gradient, which it may change.
+  // Reads run.gradient, and may change it.
   virtual absl::Status EmbedBackward(Run& run, ParameterUse& use) = 0;
 
-  // Room for what a sublayer keeps.
+  // Memory for the values that a sublayer keeps.
   virtual absl::StatusOr<std::unique_ptr<KeptSublayer>> Keep(const Resources& resources,
                                                              const HalfContext& context,
                                                              Sublayer::Kind kind) const = 0;
-  // Fills `kept` unless it is null. Attention takes the tokens before, and leaves these, in
-  // run.keys where they are set. `pass` is for what a sublayer fetches beside `use`.
+  // Fills `kept` unless it is null. If run.keys is set, attention reads the earlier tokens there
+  // and adds the new ones. `pass` is for the parameters that a sublayer fetches itself, beside
+  // `use`.
   virtual absl::Status Forward(Run& run, zero::Pass pass, const Sublayer& which,
                                const ParameterUse& use, const SublayerForward<T>& flow,
                                const KeptSublayer* kept) = 0;
-  // Writes the gradients of the sublayer's parameters, too. Computes again what is not kept.
+  // Also writes the gradients of the sublayer's parameters. Recomputes what `kept` lacks.
   virtual absl::Status Backward(Run& run, const Sublayer& which, ParameterUse& use,
                                 const SublayerBackward<T>& flow, const KeptSublayer* kept) = 0;
 
-  // The sum of the cross-entropy over the tokens; 0 where another rank has it.
+  // The sum of the cross-entropy over the tokens; 0 if another rank returns the sum.
   virtual absl::StatusOr<double> Loss(Run& run, const ParameterUse& use, const T* x) = 0;
-  // The same, with the gradients of gradient_scale times that sum: of x to run.gradient.
+  // Loss, with the gradients of gradient_scale times that sum. Writes x's gradient to run.gradient.
   virtual absl::StatusOr<double> LossBackward(Run& run, ParameterUse& use, const T* x,
                                               float gradient_scale) = 0;
-  // Of one row of x.
+  // The logits of one token; `x` is its row.
   virtual absl::Status LogitsOfToken(Run& /*run*/, const ParameterUse& /*use*/, const T* /*x*/,
                                      std::span<float> /*logits*/) {
     return absl::UnimplementedError("these layers have no whole row of logits");
@@ -87,8 +87,8 @@ class DecoderLayers {
   const ModelParameters parameters_;
 };
 
-// `layers` compute by `math`, and on the host on `threads`, which outlive the model and may be
-// null.
+// `layers` compute with `math`, and host kernels run on `threads`. Both outlive the model;
+// `threads` may be null.
 template <typename T>
 std::unique_ptr<Transformer> MakeDecoder(std::unique_ptr<DecoderLayers<T>> layers,
                                          const ModelKernels& math, kernels::ThreadPool* threads);

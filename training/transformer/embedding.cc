@@ -1,4 +1,4 @@
-// The embedding of ends.h.
+// Implements the embedding of ends.h.
 #include "kernels/model/embedding/embedding.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ kernels::EmbeddingShape ShapeOf(const HalfContext& context) {
           .rows = context.config->vocabulary};
 }
 
-// Of the tokens of a sequence those whose positions are in the table, or in the rank's rows of it,
-// by its rows.
+// The tokens of a sequence whose position rows are on this rank. Positions are rows of the rank's
+// part of the table.
 std::vector<Positions::Run> RunsHere(const HalfContext& context) {
   std::vector<Positions::Run> runs = context.positions.RunsOf(context.shape.sequence_length);
   for (Positions::Run& run : runs) run.position += context.config->first_position_row();
@@ -46,12 +46,12 @@ std::vector<Positions::Run> RunsHere(const HalfContext& context) {
   return here;
 }
 
-// The rows of learned positions of a sequence's tokens, one behind the other: in the table itself
-// where they are so there. With the row of the first type of token added, where there are types.
+// The rows of learned positions of a sequence's tokens, in order. They point into the table if they
+// are consecutive there. If there are token types, the row of the first type is added.
 template <typename T>
 struct PositionRows {
   Scratch<T> storage;
-  const T* data = nullptr;  // null: the model learns none
+  const T* data = nullptr;  // null: the model learns no positions
 
   static absl::StatusOr<PositionRows> Of(const Resources& resources, const HalfContext& context,
                                          const ModelParameters& parameters,
@@ -91,7 +91,7 @@ struct PositionRows {
     }
     GEMINID_ASSIGN_OR_RETURN(rows.storage, Scratch<T>::Allocate(resources, length * hidden));
     rows.data = rows.storage.data();
-    if (context.layers != nullptr) {  // rows of other ranks
+    if (context.layers != nullptr) {  // other ranks have some of the rows
       GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Zero(resources, rows.storage.data(),
                                                             length * hidden * sizeof(T)));
     }
@@ -104,8 +104,8 @@ struct PositionRows {
   }
 };
 
-// Of the position table's gradient, rows that no token here has: zero is all bits zero in both
-// types.
+// Zeroes the rows of the position table's gradient that no token here has. Zero is all bits zero in
+// both types.
 template <typename T>
 absl::Status ZeroRows(const Resources& resources, const HalfContext& context, T* table,
                       size_t first, size_t end) {
@@ -114,7 +114,7 @@ absl::Status ZeroRows(const Resources& resources, const HalfContext& context, T*
                                        (end - first) * hidden * sizeof(T));
 }
 
-// The sum over the sequences of the gradients of a run of their tokens.
+// Sums the gradients of a run of tokens over the sequences.
 template <typename T>
 absl::Status PositionBackwardOfRun(const Resources& resources, const HalfContext& context,
                                    const Positions::Run& run, const T* gradient, T* table,
@@ -137,7 +137,7 @@ absl::Status PositionBackwardOfRun(const Resources& resources, const HalfContext
                                table + run.position * hidden, accumulates);
 }
 
-// All tokens are of the first type.
+// All tokens are of the first type, so its row gets the whole gradient.
 template <typename T>
 absl::Status TypeBackward(const Resources& resources, const HalfContext& context,
                           const ModelParameters& parameters, ParameterUse& use, const T* gradient) {

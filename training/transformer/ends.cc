@@ -16,7 +16,7 @@
 namespace geminid::trainer {
 namespace {
 
-// logits += bias; on a GPU rows lie apart.
+// logits += bias. On a GPU the rows are padded.
 template <typename T>
 absl::Status AddOutputBias(const Resources& resources, const T* bias, Matrix<float> logits) {
   const KernelsOf<T>& math = KernelsFor<T>(resources);
@@ -29,8 +29,8 @@ absl::Status AddOutputBias(const Resources& resources, const T* bias, Matrix<flo
                       Matrix<float>(logits.data, logits.rows, logits.stride));
 }
 
-// The loss of some tokens; their rows of dlogits are written, if there are any: as far apart as
-// those of the logits, and what lies between them, too.
+// The loss of some tokens. If `dlogits` is set, writes their rows there, with the stride of the
+// logits, and the padding between them too.
 template <typename T>
 absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
                         const LinearView<const T>& output, const int32_t* targets,
@@ -54,8 +54,8 @@ absl::Status LossOfRows(const Resources& resources, Matrix<const T> n,
   return math.Round(resources, logits.data, logits.rows * stride, dlogits.data);
 }
 
-// What rows of tokens give, where the kernels leave it: of whole rows of logits, or of a rank that
-// has some of the words (share_loss.h).
+// The losses of rows of tokens, which stay in the kernels' memory until Sum. A rank has whole rows
+// of logits, or some of the words (share_loss.h).
 class Losses {
  public:
   static absl::StatusOr<Losses> Of(const Resources& resources, const HalfContext& context,
@@ -66,7 +66,7 @@ class Losses {
     losses.targets_ = targets;
     losses.rows_ = context.tiling.tokens;
     if (context.layers != nullptr) {
-      losses.rows_ *= context.layers->ranks();  // as many elements as of one rank's whole rows
+      losses.rows_ *= context.layers->ranks();  // as many elements as whole rows on one rank
       GEMINID_ASSIGN_OR_RETURN(losses.share_,
                                ShareLosses::Of(resources, *context.layers, targets, tokens));
       return losses;
@@ -77,10 +77,10 @@ class Losses {
     return losses;
   }
 
-  // How many are worked on at a time.
+  // The number of rows that one call of OfRows takes.
   size_t rows() const { return rows_; }
 
-  // As LossOfRows, of rows from `first` on, of which `n` is what the output layer reads.
+  // LossOfRows for the rows from `first` on. `n` is the output layer's input for these rows.
   template <typename T>
   absl::Status OfRows(const Resources& resources, size_t first, Matrix<const T> n,
                       const LinearView<const T>& output, float gradient_scale, Matrix<T> dlogits) {
@@ -91,7 +91,7 @@ class Losses {
                          results_.data() + first / rows_);
   }
 
-  // Waits for them.
+  // Waits until all losses are computed, then adds them up.
   absl::StatusOr<double> Sum(const Resources& resources) const {
     if (share_) return share_->Sum(resources);
     std::vector<kernels::CrossEntropyResult> here(count_);
@@ -110,7 +110,7 @@ class Losses {
   std::optional<ShareLosses> share_;
 };
 
-// The rows of the stream that have targets: all of it, or copies of some rows.
+// The rows of the residual stream that have targets: the stream itself, or copies of some rows.
 template <typename T>
 struct RowsWithTargets {
   Scratch<T> storage;
@@ -134,7 +134,7 @@ struct RowsWithTargets {
     return rows;
   }
 
-  // The gradient of the stream from that of the rows: zeros for the others.
+  // The stream's gradient from the gradient of the rows: zeros for the other rows.
   static absl::Status Spread(const Resources& resources, const HalfContext& context,
                              const T* of_rows, T* gradient) {
     return KernelsFor<T>(resources).EmbeddingBackward(resources, ShapeOfRows(context),
@@ -143,7 +143,7 @@ struct RowsWithTargets {
   }
 
  private:
-  // The stream is their table.
+  // The stream serves as the table of an embedding.
   static kernels::EmbeddingShape ShapeOfRows(const HalfContext& context) {
     return {.tokens = context.targets.count,
             .hidden = context.config->hidden,
@@ -152,8 +152,7 @@ struct RowsWithTargets {
   }
 };
 
-// The gradient of what the output layer reads: of a rank that has some of the words, the sum over
-// the ranks.
+// The gradient of the output layer's input. If the ranks share the words, sums it over the ranks.
 template <typename T>
 absl::Status OutputBackward(const Resources& resources, const HalfContext& context,
                             Matrix<const T> dlogits, const LinearView<const T>& output,
@@ -211,7 +210,7 @@ absl::StatusOr<Scratch<int32_t>> UploadChosen(const Resources& resources, const 
 
 namespace {
 
-// OutputAndLoss of the rows that have targets, by way of a head.
+// OutputAndLoss for the rows that have targets, in a model with a prediction head.
 template <typename T>
 absl::StatusOr<double> HeadAndLoss(const Resources& resources, const HalfContext& context,
                                    const ModelParameters& parameters, ParameterUse& use, const T* x,
@@ -266,7 +265,7 @@ absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfConte
   GEMINID_ASSIGN_OR_RETURN(auto losses, Losses::Of(resources, context, targets));
   GEMINID_ASSIGN_OR_RETURN(auto norm,
                            NormLayer<T>::Create(resources, context, parameters.final_norm, tokens));
-  Scratch<T> storage;  // empty where the weights' gradients read it later
+  Scratch<T> storage;  // empty if the weights' gradients read the values later
   T* data = nullptr;
   if (const size_t size = tokens * (hidden + stride); resources.later != nullptr) {
     GEMINID_ASSIGN_OR_RETURN(data, resources.later->Allocate<T>(resources, size));

@@ -11,32 +11,32 @@
 
 namespace geminid::trainer {
 
-// The tokens of a micro-batch and then their targets, where the model computes: with `layers`,
-// which is nullable, as the rank's logits have them.
+// Uploads the tokens of a micro-batch, followed by their targets, to where the model computes. If
+// `layers` is not null, converts the targets to the rank's own words.
 absl::StatusOr<Scratch<int32_t>> UploadTokens(const Resources& resources, LayerShare* layers,
                                               const MicroBatch& batch);
 
-// The same of a masked language model: the targets of some tokens alone. Fills `rows`. Without any
-// the first token has kNoTarget.
+// UploadTokens for a masked language model, in which only some tokens have targets. Uploads these
+// targets alone and fills `rows`. Without targets, the first token is uploaded with kNoTarget.
 absl::StatusOr<Scratch<int32_t>> UploadChosen(const Resources& resources, const MicroBatch& batch,
                                               TargetRows* rows);
 
-// x[t] = the row of tokens[t] (+ the row of its position, and of the first type of token).
+// x[t] = the row of tokens[t] (+ the row of its position, + the row of the first token type).
 template <typename T>
 absl::Status EmbeddingForward(const Resources& resources, const HalfContext& context,
                               const ModelParameters& parameters, const ParameterUse& use,
                               const int32_t* tokens, T* x);
 
-// Writes, or adds to, the gradients of the tables.
+// Writes the gradients of the tables, or adds to them.
 template <typename T>
 absl::Status EmbeddingBackward(const Resources& resources, const HalfContext& context,
                                const ModelParameters& parameters, ParameterUse& use,
                                const int32_t* tokens, const T* gradient);
 
-// The sum over the tokens, or context.targets, of the cross-entropy of softmax(norm(x) W + b) with
-// `targets`, or of softmax(head(norm(x)) W + b) (prediction_head.h). Writes the
-// gradients of gradient_scale times that sum: of x to `gradient`, and of the parameters. Logits are
-// fp32, tiling.tokens rows at a time.
+// The sum of the cross-entropy of softmax(norm(x) W + b) with `targets`, over all tokens or over
+// context.targets. With a prediction head (prediction_head.h), of softmax(head(norm(x)) W + b).
+// Computes the gradients of gradient_scale times that sum: writes x's to `gradient`, and those of
+// the parameters. Logits are fp32, tiling.tokens rows at a time.
 template <typename T>
 absl::StatusOr<double> OutputAndLoss(const Resources& resources, const HalfContext& context,
                                      const ModelParameters& parameters, ParameterUse& use,
@@ -49,7 +49,7 @@ absl::StatusOr<double> OutputLoss(const Resources& resources, const HalfContext&
                                   const ModelParameters& parameters, const ParameterUse& use,
                                   const T* x, const int32_t* targets);
 
-// The logits at one token, whose row of x it is.
+// The logits of one token; `x` is its row.
 template <typename T>
 absl::Status LogitsOfToken(const Resources& resources, const HalfContext& context,
                            const ModelParameters& parameters, const ParameterUse& use, const T* x,

@@ -1,5 +1,5 @@
-// One micro-batch on its way through a model or a part of one: what the forward pass has left for
-// the backward pass, and where.
+// One micro-batch on its way through a model or a part: the values that the forward pass stores for
+// the backward pass, and their memory.
 #ifndef GEMINID_TRAINING_TRANSFORMER_MICRO_BATCH_RUN_H_
 #define GEMINID_TRAINING_TRANSFORMER_MICRO_BATCH_RUN_H_
 
@@ -26,7 +26,7 @@
 
 namespace geminid::trainer {
 
-// The second half of an operator's backward pass.
+// An operator whose backward pass has run its first half; the second half is still to come.
 struct LaterOperator {
   std::span<const ParameterId> ids;
   std::unique_ptr<LaterGradients> gradients;
@@ -44,26 +44,26 @@ struct MicroBatchRun final : PassedForward {
   HalfContext context;
   size_t elements = 0;  // of the residual stream, on this rank
   std::shared_ptr<const UploadedRotary::Tables> rotary;
-  Scratch<int32_t> tokens;  // then the targets
+  Scratch<int32_t> tokens;  // the tokens, then the targets
   Scratch<T> gradient;      // of the residual stream
-  // Where inputs lie, and what is kept by the halves that read them, if not in the workspace: an
-  // item for each input but the output layer's.
+  // Holds the inputs, and the values that the sublayers reading them keep, outside the workspace.
+  // Each input but the output layer's is an item. Null: all of them are in the workspace.
   zero::ActivationStack* stack = nullptr;
   std::vector<uint64_t> item_bytes;
   std::vector<std::unique_ptr<ItemWorkspace>> items;
-  // Of each sublayer, or of each layer whose sublayers read the same, and of the output layer.
+  // The input of each sublayer (of each layer in parallel blocks), then that of the output layer.
   std::vector<Scratch<T>> inputs;
-  bool goes_back = false;  // else an input is given back when what reads it has run
-  // Of each sublayer, between an input and the next, where they are kept.
+  bool goes_back = false;  // else an input is freed when its readers have run
+  // Each sublayer's kept values, if activations are kept. They lie between an input and the next.
   bool keeps = false;
   std::vector<std::unique_ptr<KeptSublayer>> kept;
-  RememberedKeys<T> keys;  // of the layer that extends a sequence; null: none does
-  bool in_halves = false;  // it goes back, and what is left for the second
+  RememberedKeys<T> keys;  // the KV cache of the layer that runs; null: it extends no sequence
+  bool in_halves = false;  // the backward pass runs in two halves; `later` is for the second
   std::vector<LaterOperator> later;
 
   const int32_t* targets() const { return tokens.data() + context.shape.tokens(); }
   T* Top() { return inputs.back().data(); }
-  // For what lies with the newest input.
+  // The memory of values that lie with the newest input.
   Resources ForInput() const {
     const bool in_item = stack != nullptr && inputs.size() <= item_bytes.size();
     return in_item ? Resources{*items.back(), resources.math} : resources;

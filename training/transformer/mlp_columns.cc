@@ -13,14 +13,14 @@ float ToFloat(kernels::BFloat16 value) { return value.ToFloat(); }
 void Store(float value, float* to) { *to = value; }
 void Store(float value, kernels::BFloat16* to) { *to = kernels::BFloat16::FromFloat(value); }
 
-// Some columns of the MLP for all rows, dense. `up` is absent without a gate.
+// Some columns of the MLP for all rows, dense. Without a gate there is no `up`.
 template <typename T>
 struct Columns {
   Scratch<T> storage;
   Matrix<T> input, up, activated;
-  KeptColumns<T> kept;  // of these columns; null as well where input and up are there
+  KeptColumns<T> kept;  // of these columns; null if `input` and `up` point to kept values
 
-  // Input and up are where they are kept, if that is of all rows.
+  // `input` and `up` point to the kept values if `kept` has all rows.
   static absl::StatusOr<Columns> Allocate(const Resources& resources, size_t rows, size_t first,
                                           size_t count, bool gated, const KeptColumns<T>& kept) {
     Columns result;
@@ -62,7 +62,7 @@ struct Columns {
   }
 };
 
-// Computes what the activation reads, columns [first, first + count), from x.
+// Computes columns [first, first + count) of the activation's inputs from x.
 template <typename T>
 absl::Status Project(const Resources& resources, const MlpMatrices& places, const ParameterUse& use,
                      size_t first, Matrix<const T> x, const Columns<T>& columns) {
@@ -80,7 +80,7 @@ absl::Status Activate(const Resources& resources, const MlpMatrices& places,
                                            columns.up.data, columns.activated.data);
 }
 
-// Turns columns.input (and up) into their gradients.
+// Turns columns.input (and up) into the gradients of these values.
 template <typename T>
 absl::Status ActivateBackward(const Resources& resources, const MlpMatrices& places,
                               Matrix<const T> dy, const Columns<T>& columns) {
@@ -88,8 +88,8 @@ absl::Status ActivateBackward(const Resources& resources, const MlpMatrices& pla
                                                    columns.input.data, columns.up.data);
 }
 
-// A row's output is weight W2 a: adds a's part in the gradient of the weight, and puts weight a and
-// the gradient by a in the places of a and of the gradient by weight a.
+// A row's output is weight W2 a, and `gradient` is the gradient with respect to weight a. Adds a's
+// part to the weight's gradient. Then replaces a by weight a, and `gradient` by the gradient of a.
 template <typename T>
 void Weigh(const RowWeights& rows, Matrix<T> activated, Matrix<T> gradient) {
   for (size_t row = 0; row < activated.rows; ++row) {
@@ -106,7 +106,7 @@ void Weigh(const RowWeights& rows, Matrix<T> activated, Matrix<T> gradient) {
   }
 }
 
-// What the backward pass of a piece of columns works with.
+// The backward pass of a group of columns.
 template <typename T>
 struct Backward {
   const Resources& resources;
@@ -116,7 +116,7 @@ struct Backward {
   const Matrix<float> dx;
   const KeptColumns<T>& kept;
   const RowWeights& weights;
-  const bool adds;  // to dx
+  const bool adds;  // to dx; else overwrites dx
 
   absl::Status Run(size_t first, size_t count) const {
     GEMINID_ASSIGN_OR_RETURN(auto columns, Columns<T>::Allocate(resources, x.rows, first, count,

@@ -1,5 +1,5 @@
-// The matrix products of an MLP on rows: y = W2 activation(W1 x), or SwiGLU with W3 x. They work on
-// some columns at a time, which changes no sum over rows.
+// The matrix products of an MLP on rows: y = W2 activation(W1 x), or SwiGLU with W3 x. Some columns
+// are computed at a time, which changes no sum over rows.
 #ifndef GEMINID_TRAINING_TRANSFORMER_MLP_COLUMNS_H_
 #define GEMINID_TRAINING_TRANSFORMER_MLP_COLUMNS_H_
 
@@ -10,8 +10,8 @@
 
 namespace geminid::trainer {
 
-// Where what the activation reads is kept of the first `rows` rows: in pieces of columns, one after
-// the other, each [rows, columns]. Null: nowhere. `up` is null without a gate.
+// Where the inputs of the activation are kept for the first `rows` rows: groups of columns one
+// after another, each [rows, columns]. Null: they are not kept. Without a gate `up` is null.
 template <typename T>
 struct KeptColumns {
   T* input = nullptr;
@@ -20,22 +20,22 @@ struct KeptColumns {
   explicit operator bool() const { return input != nullptr; }
 };
 
-// What each row's output is multiplied by, and where the gradients of that are added; host memory.
-// Null: by nothing.
+// The factor of each row's output, and an array to which the factors' gradients are added. Both are
+// in host memory. Null: no factors.
 struct RowWeights {
   const float* weights = nullptr;
   float* gradients = nullptr;
 };
 
-// sum += the MLP of x, without its last bias. x is dense. Fills `kept`, of as many rows or fewer.
+// sum += the MLP of x, without its last bias. x is dense. Fills `kept`, which may have fewer rows.
 template <typename T>
 absl::Status MlpForward(const Resources& resources, const MlpMatrices& places,
                         const ParameterUse& use, size_t piece, Matrix<const T> x, Matrix<float> sum,
                         const KeptColumns<T>& kept);
 
-// dx, which is overwritten unless `adds`, and the gradients of the matrices and all biases but the
-// last, from the gradient of what each row's output became when it was weighed. What is kept is
-// used up; rows of x and dy beyond it are zeros.
+// Writes dx, or adds to it if `adds`, and the gradients of the matrices and of all biases but the
+// last. `dy` is the gradient of each row's weighted output. Overwrites the kept values; the rows of
+// x and dy beyond them must be zero.
 template <typename T>
 absl::Status MlpBackward(const Resources& resources, const MlpMatrices& places, ParameterUse& use,
                          size_t piece, Matrix<const T> x, Matrix<const T> dy, Matrix<float> dx,

@@ -44,7 +44,7 @@ absl::Status MlpHalfForward(const Resources& resources, const HalfContext& conte
   GEMINID_RETURN_IF_ERROR(MlpForward<T>(resources, places, use, context.tiling.mlp_columns, n,
                                         sum.values(), RowsOf(kept, 0, tokens)));
   const T* const bias = WeightOf<T>(use, places.output).bias;
-  return sum.Finish(resources, bias, n.data);  // nobody needs the norm any more
+  return sum.Finish(resources, bias, n.data);  // n is no longer needed
 }
 
 template <typename T>

@@ -1,11 +1,11 @@
 // The MLP sublayer of a transformer layer: out = x + mlp(norm(x)), or residual + mlp(norm(x))
 // (sublayer.h).
 //
-// Both passes work on tiling.mlp_columns columns of the MLP at a time: each column's part in the
-// output and in all gradients needs the norm alone. Beyond x and out (or dx) a pass needs n, a sum
-// of [tokens, hidden] in fp32, and 2 (GELU, forward) to 4 (SwiGLU, backward) tokens x columns
-// elements. What the activation reads is computed in the same pieces by both passes, so that
-// keeping it changes no bit.
+// Both passes work on tiling.mlp_columns columns of the MLP at a time, because each column's part
+// of the output and of all gradients needs only the norm. Beyond x and out (or dx) a pass needs n,
+// an fp32 sum of [tokens, hidden], and 2 (GELU, forward) to 4 (SwiGLU, backward) tokens x columns
+// elements. Both passes compute the activation's inputs in the same tiles, so keeping them changes
+// no bit.
 #ifndef GEMINID_TRAINING_TRANSFORMER_MLP_HALF_H_
 #define GEMINID_TRAINING_TRANSFORMER_MLP_HALF_H_
 
@@ -16,9 +16,9 @@
 
 namespace geminid::trainer {
 
-// What the activation reads, [rows, intermediate] in pieces of tiling.mlp_columns columns, each
-// dense. `up` is empty without a gate. Rows are tokens, or with experts those of one after the
-// other, each token as often as experts compute it.
+// The activation's inputs, [rows, intermediate], in dense groups of tiling.mlp_columns columns.
+// Without a gate `up` is empty. Rows are tokens. With experts, the rows of one expert follow those
+// of another, and a token has a row for each expert that computes it.
 template <typename T>
 struct KeptMlp final : KeptSublayer {
   Scratch<T> input, up;
@@ -26,7 +26,7 @@ struct KeptMlp final : KeptSublayer {
 
   static absl::StatusOr<KeptMlp> Allocate(const Resources& resources, const HalfContext& context);
 };
-// Of these rows; `kept` is nullable.
+// The kept values of these rows; `kept` is nullable.
 template <typename T>
 KeptColumns<T> RowsOf(const KeptMlp<T>* kept, size_t first, size_t rows);
 
@@ -36,8 +36,8 @@ absl::Status MlpHalfForward(const Resources& resources, const HalfContext& conte
                             const MlpPlaces& places, const ParameterUse& use,
                             const SublayerForward<T>& flow, const KeptMlp<T>* kept);
 
-// Writes the gradients of all parameters of the half, too. If `kept` is null, computes it again;
-// if not, it is used up.
+// Also writes the gradients of all parameters of the sublayer. If `kept` is null, recomputes the
+// values; if not, overwrites them.
 template <typename T>
 absl::Status MlpHalfBackward(const Resources& resources, const HalfContext& context,
                              const MlpPlaces& places, ParameterUse& use,

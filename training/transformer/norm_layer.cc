@@ -62,7 +62,8 @@ absl::Status NormLayer<T>::ForwardWith(const ParameterUse& use, const T* x, T* y
   }
 }
 
-// They are small, and made with the input's.
+// Gives the kernel memory for these gradients that lasts until the second half of the backward
+// pass. They are small, and the kernel computes them together with the input's gradient.
 template <typename T>
 template <typename P>
 absl::Status NormLayer<T>::GradientsForLater(P** gain, P** shift) {
@@ -95,7 +96,8 @@ absl::Status NormLayer<T>::BackwardWith(ParameterUse& use, const T* dy, const T*
     gain = GradientOf<P>(use, place_.gain);
     if (place_.shift) shift = GradientOf<P>(use, *place_.shift);
   }
-  // The kernel writes both or none: of one that is frozen, to a place nobody reads.
+  // The kernel writes both gradients or neither. If one parameter is frozen, nobody reads its
+  // buffer.
   Scratch<P> unread;
   if (place_.shift && (gain == nullptr) != (shift == nullptr)) {
     GEMINID_ASSIGN_OR_RETURN(unread, Scratch<P>::Allocate(*resources_, shape_.cols));

@@ -1,4 +1,4 @@
-// LayerNorm or RMSNorm, as the model's family has it.
+// LayerNorm or RMSNorm, depending on the model's family.
 #ifndef GEMINID_TRAINING_TRANSFORMER_NORM_LAYER_H_
 #define GEMINID_TRAINING_TRANSFORMER_NORM_LAYER_H_
 
@@ -11,13 +11,13 @@
 
 namespace geminid::trainer {
 
-// What the backward pass needs of a forward pass: the statistics of each row, and the gain, whose
-// storage the gradient takes. O(rows + cols). Gain and shift are of type T, or fp32 as
-// ModelConfig::fp32_norms says.
+// The values of a forward pass that the backward pass needs: the statistics of each row, and a copy
+// of the gain, because its gradient overwrites the gain. O(rows + cols). Gain and shift are of type
+// T, or fp32 with ModelConfig::fp32_norms.
 template <typename T>
 class NormLayer {
  public:
-  // The scratch for `rows` rows of the hidden size, or of `cols`, freed with this object.
+  // Allocates scratch for `rows` rows of the hidden size, or of `cols`. This object frees it.
   static absl::StatusOr<NormLayer> Create(const Resources& resources, const HalfContext& context,
                                           const NormPlace& place, size_t rows) {
     return Create(resources, context, place, rows, context.config->hidden);
@@ -25,11 +25,12 @@ class NormLayer {
   static absl::StatusOr<NormLayer> Create(const Resources& resources, const HalfContext& context,
                                           const NormPlace& place, size_t rows, size_t cols);
 
-  // y = norm(x), dense; may be x where no backward pass follows. Reads the weights of `use`.
+  // y = norm(x), dense. `y` may be `x` if no backward pass follows. Reads the weights of `use`.
   absl::Status Forward(const ParameterUse& use, const T* x, T* y);
 
-  // dx = residual + the gradient of x; residual is nullable. Writes the gradients of gain and
-  // shift, now or later (Resources::later). `dx` may be `dy` or `residual`. After Forward.
+  // dx = residual + the gradient of x; `residual` is nullable. Writes the gradients of gain and
+  // shift, now or later (Resources::later). `dx` may be `dy` or `residual`. Call this after
+  // Forward.
   absl::Status Backward(ParameterUse& use, const T* dy, const T* x, const T* residual, T* dx);
 
  private:
@@ -48,8 +49,8 @@ class NormLayer {
   Scratch<std::byte> gain_;
 };
 
-// The dropout of an embedding that its norm ends (HalfContext::drops_norm), of the norm's output or
-// of its gradient, in place.
+// If the norm ends the embedding (HalfContext::drops_norm): applies the embedding's dropout to the
+// norm's output or to its gradient, in place.
 template <typename T>
 absl::Status DropEmbedded(const Resources& resources, const HalfContext& context, T* y) {
   if (!context.drops_norm) return absl::OkStatus();
@@ -59,7 +60,7 @@ absl::Status DropEmbedded(const Resources& resources, const HalfContext& context
       resources, embedding, Matrix<const T>(y, context.shape.tokens(), context.config->hidden), y);
 }
 
-// y = norm(x), dense, in a forward pass that keeps no statistics.
+// y = norm(x), dense, in a forward pass that stores no statistics.
 template <typename T>
 absl::Status Normalise(const Resources& resources, const HalfContext& context,
                        const NormPlace& place, const ParameterUse& use, const T* x, T* y) {
@@ -69,8 +70,8 @@ absl::Status Normalise(const Resources& resources, const HalfContext& context,
   return DropEmbedded(resources, context, y);
 }
 
-// What a sublayer adds to, from `n`, what it read: flow.residual, or where norms stand behind a
-// copy of n in flow.out.
+// The values to which a sublayer adds its output: flow.residual, or with norms after sublayers a
+// copy of `n` in flow.out. `n` is the norm's output.
 template <typename T>
 absl::StatusOr<const T*> ResidualOf(const Resources& resources, const HalfContext& context,
                                     const SublayerForward<T>& flow, Matrix<const T> n) {
@@ -80,8 +81,8 @@ absl::StatusOr<const T*> ResidualOf(const Resources& resources, const HalfContex
   return flow.out;
 }
 
-// The norm of a sublayer (sublayer.h) in the backward pass, with room for n = norm(x) and
-// for the gradient of n in fp32. Freed with this object.
+// The norm of a sublayer (sublayer.h) in the backward pass, with memory for n = norm(x) and for the
+// fp32 gradient of n. This object frees the memory.
 template <typename T>
 struct NormBackward {
   static absl::StatusOr<NormBackward> Create(const Resources& resources, const HalfContext& context,
@@ -104,14 +105,15 @@ struct NormBackward {
     return DropEmbedded(resources, *half, n.data);
   }
 
-  // Whether dn begins with dy, as n is added to as well: then gradients are added to it.
+  // With norms after sublayers, n also reaches the output directly: copies dy to dn. Returns true
+  // if the other gradients must be added to dn.
   absl::StatusOr<bool> Begin(const Resources& resources, const T* dy) const {
     if (!half->config->norms_after()) return false;
     GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Widen(resources, dy, dn.size(), dn.data));
     return true;
   }
 
-  // dx = residual + the gradient of x, by way of dn, which is rounded into the place of n.
+  // dx = residual + the gradient of x through dn. Overwrites n with the rounded dn.
   absl::Status Finish(const Resources& resources, ParameterUse& use,
                       const SublayerBackward<T>& flow) {
     GEMINID_RETURN_IF_ERROR(KernelsFor<T>(resources).Round(resources, dn.data, dn.size(), n.data));

@@ -1,4 +1,4 @@
-// The sum that a sublayer adds to the residual stream, while it is computed.
+// Adds up the output of a sublayer that goes to the residual stream.
 #ifndef GEMINID_TRAINING_TRANSFORMER_OUTPUT_SUM_H_
 #define GEMINID_TRAINING_TRANSFORMER_OUTPUT_SUM_H_
 
@@ -15,12 +15,12 @@
 
 namespace geminid::trainer {
 
-// The sum over the pieces of an MLP's output: in fp32, and in `out` itself where that is fp32.
+// The fp32 sum over the column groups of an MLP's output. It uses `out` itself if `out` is fp32.
 template <typename T>
 class OutputSum {
  public:
-  // Begins with x, which may be `out`; or with zeros where dropout comes before x is added, and on
-  // all ranks but the first of those that share layers.
+  // Starts from x, which may be `out`. Starts from zeros if dropout comes before the sum with x,
+  // and on all ranks but the first if ranks share layers.
   static absl::StatusOr<OutputSum> Begin(const Resources& resources, const HalfContext& context,
                                          const T* x, T* out) {
     OutputSum sum(context, x, out);
@@ -45,8 +45,8 @@ class OutputSum {
 
   Matrix<float> values() const { return {data_, rows_, cols_}; }
 
-  // Adds up what the ranks have that share layers, and the bias, if there is one, and leaves the
-  // half's output in `out`. `spare` has room for as many elements.
+  // Sums over the ranks that share layers, adds the bias if there is one, and writes the sublayer's
+  // output to `out`. `spare` has as many elements as `out`.
   absl::Status Finish(const Resources& resources, const T* bias, T* spare) {
     const KernelsOf<T>& math = KernelsFor<T>(resources);
     GEMINID_RETURN_IF_ERROR(SumOverRanks(resources, *context_, values()));

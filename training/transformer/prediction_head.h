@@ -1,5 +1,5 @@
-// The head of a masked language model (BERT): what its table foretells from is
-// norm(activation(n W + b)), where n is what the last norm gives.
+// The prediction head of a masked language model (BERT): norm(activation(n W + b)), where n is the
+// output of the last norm. The token table turns its output into logits.
 #ifndef GEMINID_TRAINING_TRANSFORMER_PREDICTION_HEAD_H_
 #define GEMINID_TRAINING_TRANSFORMER_PREDICTION_HEAD_H_
 
@@ -13,11 +13,11 @@
 
 namespace geminid::trainer {
 
-// Of some rows. What the backward pass needs of the forward pass is here, freed with this object.
+// The head for some rows. This object owns the values that the backward pass needs.
 template <typename T>
 class PredictionHead {
  public:
-  // `places` outlives it.
+  // `places` outlives the head.
   static absl::StatusOr<PredictionHead> Create(const Resources& resources,
                                                const HalfContext& context, const HeadPlaces& places,
                                                size_t rows);
@@ -26,8 +26,8 @@ class PredictionHead {
   absl::Status Forward(const Resources& resources, const ParameterUse& use, Matrix<const T> n,
                        Matrix<T> out);
 
-  // Turns the gradient of what came out into that of n. Writes those of the parameters. Once, after
-  // Forward.
+  // Turns the gradient of the output into the gradient of n, and writes the parameters' gradients.
+  // Call this once, after Forward.
   absl::Status Backward(const Resources& resources, ParameterUse& use, Matrix<const T> n,
                         Matrix<T> gradient);
 

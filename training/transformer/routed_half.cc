@@ -20,8 +20,8 @@ using collectives::Routing;
 // One expert's rows.
 struct ExpertRows {
   std::span<const RoutedRow> rows;
-  size_t first = 0;     // among those of all experts
-  size_t computed = 0;  // with rows of zeros
+  size_t first = 0;     // the first row's index among the rows of all experts
+  size_t computed = 0;  // the number of rows, with rows of zeros
 
   static ExpertRows Of(const Routing& routing, size_t expert) {
     const size_t first = routing.first[expert], count = routing.RowsOf(expert);
@@ -30,7 +30,7 @@ struct ExpertRows {
   }
 };
 
-// to = the rows' tokens of `from`, then zeros.
+// to = the rows of `from` for the expert's tokens, then zeros.
 template <typename T>
 absl::Status Gather(const Resources& resources, const ExpertRows& expert, Matrix<const T> from,
                     Matrix<T> to) {
@@ -41,7 +41,7 @@ absl::Status Gather(const Resources& resources, const ExpertRows& expert, Matrix
   return KernelsFor<T>(resources).Zero(resources, rest.data, rest.size() * sizeof(T));
 }
 
-// Adds each row, times weight(row), to its token's.
+// Adds each row, times weight(row), to the row of its token.
 template <typename WeightOfRow>
 void Scatter(const ExpertRows& expert, Matrix<const float> from, WeightOfRow weight,
              Matrix<float> to) {
@@ -53,7 +53,7 @@ void Scatter(const ExpertRows& expert, Matrix<const float> from, WeightOfRow wei
   }
 }
 
-// sum += what the experts make of n.
+// sum += the weighted outputs of the experts for n.
 template <typename T>
 absl::Status ExpertsForward(const Resources& resources, const HalfContext& context,
                             const RoutedPlaces& places, const ExpertSource& experts,
@@ -82,7 +82,7 @@ absl::Status ExpertsForward(const Resources& resources, const HalfContext& conte
   return absl::OkStatus();
 }
 
-// What the backward pass of all experts works with.
+// The backward pass of all experts.
 template <typename T>
 struct ExpertsBackward {
   const Resources& resources;
@@ -91,9 +91,9 @@ struct ExpertsBackward {
   const ExpertSource& experts;
   const Routing& routing;
   const Matrix<const T> n, dy;
-  const Matrix<float> dn;  // to which is added
+  const Matrix<float> dn;  // gradients are added here
   const KeptMlp<T>* kept;
-  // Of an expert's rows.
+  // Memory for the rows of one expert.
   Scratch<T> x_rows, dy_rows;
   Scratch<float> dx_rows;
 
@@ -104,7 +104,7 @@ struct ExpertsBackward {
     return absl::OkStatus();
   }
 
-  // Fills the gradients of the weights, [tokens, choices].
+  // Fills the gradients of the routing weights, [tokens, choices].
   absl::Status Run(size_t index, std::span<float> weight_gradients) const {
     const ExpertPlaces& expert = places.experts[index];
     const ExpertRows rows = ExpertRows::Of(routing, index);
@@ -164,7 +164,7 @@ absl::Status RoutedHalfForward(const Resources& resources, const HalfContext& co
     GEMINID_RETURN_IF_ERROR(
         ExpertsForward<T>(resources, context, places, experts, routing, n, sum.values(), kept));
   }
-  return sum.Finish(resources, nullptr, n.data);  // nobody needs the norm any more
+  return sum.Finish(resources, nullptr, n.data);  // n is no longer needed
 }
 
 template <typename T>

@@ -1,4 +1,4 @@
-// What layers of experts have in common, whether a rank has all experts or some of them.
+// Functions for layers of experts, whether a rank has all experts or some of them.
 #ifndef GEMINID_TRAINING_TRANSFORMER_ROUTED_ROWS_H_
 #define GEMINID_TRAINING_TRANSFORMER_ROUTED_ROWS_H_
 
@@ -14,22 +14,22 @@
 
 namespace geminid::trainer {
 
-// How many rows are computed for so many: 16, 24, 32, 48, 64 and so on, or the most there may be.
+// `rows` rounded up to 16, 24, 32, 48, 64 and so on, but at most to `most`.
 size_t RowsComputed(size_t rows, size_t most);
 
-// n [tokens, hidden]: what the router reads.
+// Chooses experts for the tokens. The router reads n, [tokens, hidden].
 template <typename T>
 absl::StatusOr<collectives::Routing> RouteTokens(const Resources& resources,
                                                  const HalfContext& context,
                                                  const RoutedPlaces& places,
                                                  const ParameterUse& use, Matrix<const T> n);
 
-// The gradient of an expert that no token chose.
+// Writes zeros as the gradient of an expert that no token chose.
 template <typename T>
 absl::Status ZeroGradients(const Resources& resources, const ExpertPlaces& places,
                            ParameterUse& use);
 
-// Adds to dn, and writes the router's gradient in place of its weight.
+// Adds to dn, and overwrites the router's weight with its gradient.
 template <typename T>
 absl::Status RouterBackward(const Resources& resources, const HalfContext& context,
                             const RoutedPlaces& places, ParameterUse& use,

@@ -49,8 +49,8 @@ absl::Status Scale(const Resources& resources, const ExpertPlaces& places, Param
   return absl::OkStatus();
 }
 
-// Rows on their way, where the context has memory for them. If there is none left, the other ranks
-// are told.
+// Allocates buffers for the rows of an exchange, from the context's memory if it has some. If that
+// fails, tells the other ranks.
 class RowMemory {
  public:
   RowMemory(const Resources& resources, const HalfContext& context)
@@ -127,14 +127,14 @@ absl::Status SpreadForward(const Resources& resources, const HalfContext& contex
 
 namespace {
 
-// Of one of this rank's experts. There come x, dy and the weight of each row, and leave dx and the
-// weight's gradient.
+// The backward pass of one of this rank's experts. For each row it receives x, dy and the routing
+// weight, and returns dx and the weight's gradient.
 template <typename T>
 struct SpreadExpert {
   const Resources& resources;
   const HalfContext& context;
   const size_t hidden;
-  const size_t most;  // rows
+  const size_t most;  // the most rows of an expert
   Scratch<T> x_rows, dy_rows;
   Scratch<float> dx_rows;
 

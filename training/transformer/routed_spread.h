@@ -1,10 +1,10 @@
 // The experts of a layer when each rank has some of them
-// (training/nn/parallel/experts/row_exchange.h). Rows travel in fp32, in memory of the context
-// (SequenceCut::memory), as their number changes from step to step. In the backward pass they
-// travel again.
+// (training/nn/parallel/experts/row_exchange.h). Rows travel in fp32. Their buffers come from the
+// context (SequenceCut::memory), because the number of rows changes from step to step. The backward
+// pass sends the rows again.
 //
-// Each rank has as many tokens. An expert may be chosen by all of them: beside the buffers a pass
-// needs ranks x tokens x hidden elements for its rows, and as many of what comes of them.
+// Each rank has equally many tokens. All tokens may choose one expert: beside the buffers a pass
+// needs ranks x tokens x hidden elements for the expert's rows, and as many for its outputs.
 #ifndef GEMINID_TRAINING_TRANSFORMER_ROUTED_SPREAD_H_
 #define GEMINID_TRAINING_TRANSFORMER_ROUTED_SPREAD_H_
 
@@ -17,21 +17,23 @@
 
 namespace geminid::trainer {
 
-// What is fetched for experts: norm and router are there.
+// Where the experts' parameters come from. Norm and router are already fetched.
 struct ExpertSource {
   ParameterSource& source;
   zero::Pass pass;
 };
 
-// sum += what the experts make of n. context.experts is not null; all of its ranks make the call.
+// sum += the weighted outputs of the experts for n. context.experts is not null, and all of its
+// ranks make this call.
 template <typename T>
 absl::Status SpreadForward(const Resources& resources, const HalfContext& context,
                            const RoutedPlaces& places, const ExpertSource& experts,
                            const collectives::Routing& routing, Matrix<const T> n,
                            Matrix<float> sum);
 
-// Adds to dn, fills the gradients of the weights, [tokens, choices], and writes those of this
-// rank's experts: of the mean over the ranks, as other gradients are when they are added up.
+// Adds to dn, fills the gradients of the routing weights, [tokens, choices], and writes those of
+// this rank's experts. The experts' gradients are those of the mean over the ranks, like all
+// gradients that ranks sum.
 template <typename T>
 absl::Status SpreadBackward(const Resources& resources, const HalfContext& context,
                             const RoutedPlaces& places, const ExpertSource& experts,

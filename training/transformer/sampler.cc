@@ -10,7 +10,7 @@
 namespace geminid::trainer {
 namespace {
 
-// Keeps the choices' stream apart from others of the same seed.
+// Separates the random numbers of the choices from other streams with the same seed.
 constexpr uint64_t kChoiceStream = 0x63686F696365;  // "choice"
 
 }  // namespace
@@ -40,7 +40,7 @@ int32_t SampleToken(const TokenSampling& sampling, uint64_t number, std::span<co
     left -= weights[i];
     if (left < 0) return tokens[i];
   }
-  return tokens.back();  // by rounding
+  return tokens.back();  // reached by rounding alone
 }
 
 }  // namespace geminid::trainer

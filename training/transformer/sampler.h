@@ -8,13 +8,13 @@
 namespace geminid::trainer {
 
 struct TokenSampling {
-  double temperature = 0;  // 0: the likeliest, and of equals the first
-  uint64_t top_k = 0;      // of the likeliest; 0: of all
+  double temperature = 0;  // 0: the likeliest token; of equals the first
+  uint64_t top_k = 0;      // choose among so many of the likeliest tokens; 0: among all
   uint64_t seed = 0;
 };
 
-// The `number`-th choice of a text: a function of the arguments alone. A token v of those that may
-// be chosen has the probability exp(logits[v] / temperature) over their sum.
+// The `number`-th choice of a text; depends on the arguments alone. A token v that may be chosen
+// has the probability exp(logits[v] / temperature), divided by the sum of these values.
 int32_t SampleToken(const TokenSampling& sampling, uint64_t number, std::span<const float> logits);
 
 }  // namespace geminid::trainer

@@ -10,11 +10,10 @@
 namespace geminid::trainer {
 namespace {
 
-// The logarithm of what a rank without a word adds: its exponential is zero in fp32 beside any
-// other.
+// The logarithm for a rank without words. Its exponential is zero in fp32 beside any other.
 constexpr float kNothing = -1e30F;
 
-// Of rows of logits, in elements.
+// The alignment of rows of logits, in elements.
 constexpr size_t kRowAlignment = 32;
 
 }  // namespace
@@ -32,8 +31,8 @@ absl::StatusOr<ShareLosses> ShareLosses::Of(const Resources& resources, LayerSha
   return losses;
 }
 
-// Fills the column behind those of this rank's words. A row's logarithm is its loss if its first
-// word were the target, and that word's logit.
+// Fills the column after this rank's words. The logarithm of a row's sum of exponentials is the
+// loss with the first word as target, plus that word's logit.
 absl::Status ShareLosses::PutOthers(const Resources& resources, Matrix<float> logits) {
   const KernelsOf<float>& math = KernelsFor<float>(resources);
   const size_t rows = logits.rows, used = share_->words().used;
@@ -95,7 +94,7 @@ absl::Status ShareLosses::OfRows(const Resources& resources, size_t first, Matri
     GEMINID_RETURN_IF_ERROR(
         math.Copy(resources, all.Cols(0, words.used), dlogits.Cols(0, words.used)));
   }
-  // Words beyond the vocabulary. Zero is all bits zero in both types.
+  // Zeroes the words beyond the vocabulary. Zero is all bits zero in both types.
   const size_t beyond = words.count - words.used;
   if (beyond == 0) return absl::OkStatus();
   GEMINID_RETURN_IF_ERROR(math.Zero(resources, narrow.data(), rows * beyond * sizeof(T)));

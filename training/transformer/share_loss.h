@@ -1,6 +1,6 @@
-// The loss of a rank that has some of the vocabulary (training/nn/layer_share.h). No rank has a
-// whole row of logits. It has one number for the other ranks' words, the logarithm of the sum of
-// their exponentials, which stands in its own row as one more word.
+// The loss on a rank that has some words of the vocabulary (training/nn/layer_share.h). No rank has
+// a whole row of logits. For the other ranks' words each row has one extra column, like one more
+// word: the logarithm of the sum of their exponentials.
 #ifndef GEMINID_TRAINING_TRANSFORMER_SHARE_LOSS_H_
 #define GEMINID_TRAINING_TRANSFORMER_SHARE_LOSS_H_
 
@@ -14,23 +14,23 @@
 
 namespace geminid::trainer {
 
-// Elements of a row of logits: of so many words, one more, and what aligns the rows for products.
+// The elements of a row of logits: so many words, one more, and padding for matrix products.
 size_t LogitsWidth(size_t words);
 
 // The losses of all tokens, some rows at a time.
 class ShareLosses {
  public:
-  // `targets`: LayerShare::TargetsHere, as many as there are `tokens`, where the model computes.
+  // `targets`: one from LayerShare::TargetsHere for each of the `tokens`, where the model computes.
   static absl::StatusOr<ShareLosses> Of(const Resources& resources, LayerShare& share,
                                         const int32_t* targets, size_t tokens);
 
-  // Of rows [first, first + n.rows), of which `n` is what the output layer reads. Writes dlogits,
-  // [n.rows, words().count], if there is any. All ranks together.
+  // Computes rows [first, first + n.rows). `n` is the output layer's input for these rows. Writes
+  // dlogits, [n.rows, words().count], if it is set. All ranks make this call together.
   template <typename T>
   absl::Status OfRows(const Resources& resources, size_t first, Matrix<const T> n,
                       const LinearView<const T>& output, float gradient_scale, Matrix<T> dlogits);
 
-  // Of the tokens whose target is this rank's. Waits for them.
+  // The loss of the tokens whose target is one of this rank's words. Waits for the computation.
   absl::StatusOr<double> Sum(const Resources& resources) const;
 
  private:

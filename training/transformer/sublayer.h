@@ -1,5 +1,5 @@
-// The sublayers of a decoder's layers, and what goes into one and comes out of it: rows of the
-// residual stream, [tokens, hidden], or what a rank has of them.
+// The sublayers of a decoder's layers, and their inputs and outputs: rows of the residual stream,
+// [tokens, hidden], or a rank's block of them.
 #ifndef GEMINID_TRAINING_TRANSFORMER_SUBLAYER_H_
 #define GEMINID_TRAINING_TRANSFORMER_SUBLAYER_H_
 
@@ -9,15 +9,15 @@
 namespace geminid::trainer {
 
 struct Sublayer {
-  enum class Kind : uint8_t { kAttention, kMlp };  // of experts, too
+  enum class Kind : uint8_t { kAttention, kMlp };  // kMlp: of experts, too
   Kind kind = Kind::kAttention;
-  size_t layer = 0;  // of the part
+  size_t layer = 0;  // within the part
 };
 inline bool IsAttention(Sublayer::Kind kind) { return kind == Sublayer::Kind::kAttention; }
 
-// out = residual + f(norm(x)), or of a family whose norms stand behind (Norms::after) norm(x) +
-// f(norm(x)): `residual` is then not read. As a rule `residual` is x. In a parallel block the MLP
-// reads the x of attention, and adds to what attention left: `residual` may be `out`.
+// out = residual + f(norm(x)). In families with norms after sublayers (Norms::after), out = norm(x)
+// + f(norm(x)), and `residual` is not read. `residual` is usually x. In a parallel block the MLP
+// reads the x of attention and adds to the output of attention: `residual` may be `out`.
 template <typename T>
 struct SublayerForward {
   const T* x = nullptr;
@@ -25,9 +25,9 @@ struct SublayerForward {
   T* out = nullptr;
 };
 
-// dx = residual + the gradient of x by way of f, from dy, the gradient of what f adds. Where norms
-// stand behind, dx is the gradient by way of norm(x) + f(norm(x)) alone. As a rule the three are
-// one place. `dx` may be `dy` or `residual`.
+// dx = residual + the gradient of x through f; dy is the gradient of the output of f. With norms
+// after sublayers, dx is the gradient through norm(x) + f(norm(x)) alone. `dy`, `residual` and `dx`
+// are usually the same memory. `dx` may be `dy` or `residual`.
 template <typename T>
 struct SublayerBackward {
   const T* x = nullptr;
@@ -36,8 +36,8 @@ struct SublayerBackward {
   T* dx = nullptr;
 };
 
-// What the forward pass of a sublayer keeps for its backward pass beside x, where activations are
-// kept. Workspace.
+// The values beside x that a sublayer's forward pass keeps for its backward pass, if activations
+// are kept. They are in the workspace.
 struct KeptSublayer {
   virtual ~KeptSublayer() = default;
 };

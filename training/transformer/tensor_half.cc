@@ -8,9 +8,9 @@
 namespace geminid::trainer {
 namespace {
 
-constexpr size_t kTile = 32;  // on a side: both of its faces stay in the cache
+constexpr size_t kTile = 32;  // columns and rows: the tile's source and target stay in the cache
 
-// [rows, columns] to [columns, rows].
+// Transposes [rows, columns] to [columns, rows].
 void Transpose(const float* from, size_t rows, size_t columns, float* to) {
   for (size_t row = 0; row < rows; row += kTile) {
     for (size_t column = 0; column < columns; column += kTile) {
@@ -27,7 +27,7 @@ const ParameterSpec& SpecOf(const TensorParameters& parameters, ParameterId id) 
   return parameters.blocks[static_cast<size_t>(id)].spec;
 }
 
-// Of a matrix as its block lies.
+// The size of a matrix in its stored layout.
 size_t Rows(const ParameterSpec& spec) { return static_cast<size_t>(spec.shape[0]); }
 size_t Columns(const ParameterSpec& spec) { return static_cast<size_t>(spec.shape[1]); }
 
@@ -96,7 +96,7 @@ void HalfGradients::Give(ParameterUse& use, const TensorParameters& parameters,
       trainer::Give(use, id, gradient);
       continue;
     }
-    // A matrix that lies the other way is used once, so nothing is added to.
+    // A matrix in the other layout is used once, so its gradient is written, never added.
     const ParameterSpec& spec = SpecOf(parameters, id);
     Transpose(gradient.data(), Columns(spec), Rows(spec),
               reinterpret_cast<float*>(use.Gradient(id)));

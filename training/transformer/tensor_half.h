@@ -13,14 +13,14 @@
 
 namespace geminid::trainer {
 
-// The values of a block while it is used; empty without.
+// The values of a block that `use` holds; empty without an id.
 std::span<const float> ValuesOf(const ParameterUse& use, const TensorParameters& parameters,
                                 std::optional<ParameterId> id);
 
-// Puts a block's gradient in the place of its values, or adds it to what is there.
+// Overwrites a block's values with its gradient, or adds it to an earlier gradient.
 void Give(ParameterUse& use, ParameterId id, std::span<const float> gradient);
 
-// Matrices as [out, in], for which those of the other layout are turned.
+// The matrices of a sublayer as [out, in]. Matrices in the other layout are transposed copies.
 struct HalfValues {
   static absl::StatusOr<HalfValues> Of(collectives::LinearScratch& scratch, const ParameterUse& use,
                                        const TensorParameters& parameters, const TensorHalf& half);
@@ -29,12 +29,12 @@ struct HalfValues {
   collectives::FloatBlock turned1, turned2;
 };
 
-// Where the layers write the gradients of the same.
+// The memory to which the layers write the gradients of HalfValues.
 struct HalfGradients {
   static absl::StatusOr<HalfGradients> Allocate(collectives::LinearScratch& scratch,
                                                 const TensorParameters& parameters,
                                                 const TensorHalf& half);
-  // To the source, as the blocks lie.
+  // Gives the gradients to the source, in the stored layout of the blocks.
   void Give(ParameterUse& use, const TensorParameters& parameters, const TensorHalf& half) const;
 
   std::span<float> w1, b1, w2, b2;

@@ -1,5 +1,5 @@
-// The tensor-parallel layers of a model, for one size of micro-batch. Layers of one kind are equal
-// and hold no memory, so one of each kind serves the whole model.
+// The tensor-parallel layers of a model, for one size of micro-batch. All layers of a kind are
+// equal and hold no memory, so one layer of each kind serves the whole model.
 #ifndef GEMINID_TRAINING_TRANSFORMER_TENSOR_LAYERS_H_
 #define GEMINID_TRAINING_TRANSFORMER_TENSOR_LAYERS_H_
 
@@ -21,19 +21,20 @@
 
 namespace geminid::trainer {
 
-// Where a grid has pieces of the sequences: which tokens, and with whom its ranks attend.
+// The slice of each sequence that a grid has: its tokens, and the exchange for attention.
 struct TensorPieces {
   Positions positions = {};
-  collectives::PieceAttention* attention = nullptr;  // null: sequences are whole; else outlives
+  // null: sequences are whole; else it outlives the layers
+  collectives::PieceAttention* attention = nullptr;
 };
 
-// What the layers are made with, but for where the tokens of a sequence stand in it.
+// The options of the layers. The positions of tokens are not among them.
 struct TensorLayerOptions {
   static TensorLayerOptions Of(const ModelConfig& config, const MicroBatchShape& shape,
                                const collectives::TensorGrid& grid);
 
   collectives::EmbeddingShape tokens;
-  collectives::EmbeddingShape positions;  // of no words: they are rotary
+  collectives::EmbeddingShape positions;  // vocabulary 0: positions are rotary
   collectives::NormOptions norm;
   collectives::AttentionOptions attention;
   collectives::MlpOptions mlp;
@@ -43,31 +44,33 @@ struct TensorLayerOptions {
 
 struct TensorLayers {
   std::unique_ptr<collectives::ParallelEmbedding> tokens;
-  std::unique_ptr<collectives::ParallelEmbedding> positions;  // null: they are rotary
+  std::unique_ptr<collectives::ParallelEmbedding> positions;  // null: positions are rotary
   std::unique_ptr<collectives::ParallelNorm> norm;
   std::unique_ptr<collectives::ParallelAttention> attention;
   std::unique_ptr<collectives::ParallelMlp> mlp;
   std::unique_ptr<collectives::ParallelLinear> logits;
   std::unique_ptr<collectives::ParallelCrossEntropy> loss;
 
-  // `groups` and `scratch` outlive the layers. INVALID_ARGUMENT as theirs.
+  // `groups` and `scratch` outlive the layers. INVALID_ARGUMENT for the reasons of the layers'
+  // Make.
   static absl::StatusOr<TensorLayers> Make(const ModelConfig& config, const MicroBatchShape& shape,
                                            const TensorPieces& pieces,
                                            collectives::TensorGroups& groups,
                                            collectives::LinearScratch& scratch);
 };
 
-// A token table that is also the output layer, where the two want different blocks of it: in 2D and
-// 2.5D, where a rank's block for the one is, with rows and columns of the grid exchanged, another
-// rank's for the other.
+// Exchanges the blocks of a token table that is also the output layer, in 2D and 2.5D. There the
+// output layer needs another block of the table than the embedding: the block of the rank with row
+// and column of the grid swapped.
 class TableExchange {
  public:
-  // `ranks`, of the grid, outlives this.
+  // `ranks` are those of the grid; they outlive this object.
   TableExchange(const collectives::TensorGrid& grid, collectives::Communicator& ranks);
 
-  // Whether blocks are exchanged at all; on the grid's diagonal a rank does so with itself.
+  // Whether blocks differ. A rank on the grid's diagonal then exchanges with itself.
   bool is_needed() const { return needed_; }
-  // Gives the rank across this one's block, and takes its.
+  // Sends this rank's block to the rank with row and column swapped, and receives that rank's
+  // block.
   absl::Status Across(std::span<const float> mine, std::span<float> theirs);
 
  private:

@@ -27,7 +27,7 @@ std::span<Element> Cut(std::span<Element> all, const Range& range) {
   return all.subspan(range.begin, range.count);
 }
 
-// The parameters, as others know those of a whole model.
+// Describes the blocks in the form that is used for whole models.
 ModelParameters Described(const TensorParameters& blocks) {
   ModelParameters described;
   described.part = blocks.part;
@@ -41,7 +41,7 @@ ModelParameters Described(const TensorParameters& blocks) {
   return described;
 }
 
-// A grid's layers, of micro-batches of one shape.
+// A grid's layers, for micro-batches of one shape.
 class GridLayers final : public DecoderLayers<float> {
  public:
   GridLayers(const ModelConfig& model, const MicroBatchShape& shape, const TensorParameters& blocks,
@@ -68,7 +68,7 @@ class GridLayers final : public DecoderLayers<float> {
     return absl::OkStatus();
   }
 
-  // A layer's exchanges give all of its gradients at once.
+  // A layer's collectives compute all of its gradients in one call, so halves are unsupported.
   Abilities abilities() const override { return {.halves = false, .extends = false}; }
   size_t Elements(size_t /*tokens*/) const override { return elements(); }
   HalfContext ContextOf(const MicroBatch& batch) const override {
@@ -167,7 +167,7 @@ class GridLayers final : public DecoderLayers<float> {
     const std::span<float> gradient = OfStream(run.gradient.data());
     GEMINID_RETURN_IF_ERROR(layers_.logits->Backward(output.normed.all(), output.weight, logits,
                                                      {.x = gradient, .w = dw.all(), .bias = {}}));
-    if (is_exchanged()) {  // the block that the rank across keeps
+    if (is_exchanged()) {  // the swapped rank stores this block
       GEMINID_RETURN_IF_ERROR(exchange_.Across(dw.all(), output.table.all()));
     }
     Give(use, blocks_.output, is_exchanged() ? output.table.all() : dw.all());
@@ -176,10 +176,10 @@ class GridLayers final : public DecoderLayers<float> {
   }
 
  private:
-  // The norm before the output layer, and the logits.
+  // The values of the last norm and of the output layer.
   struct Output {
     FloatBlock statistics, normed;
-    FloatBlock table;  // of the rank across, where the output layer needs that
+    FloatBlock table;  // the swapped rank's block, if the output layer needs it
     FloatBlock logits, of_loss;
     std::span<const float> weight;
   };
@@ -187,7 +187,7 @@ class GridLayers final : public DecoderLayers<float> {
   size_t elements() const { return layers_.norm->blocks().x.elements(); }
   bool is_exchanged() const { return config().tied_output() && exchange_.is_needed(); }
 
-  // Of the residual stream, this rank's.
+  // This rank's block of the residual stream.
   template <typename Float>
   std::span<Float> OfStream(Float* data) const {
     return {data, elements()};
@@ -199,7 +199,7 @@ class GridLayers final : public DecoderLayers<float> {
     return scratch_.Take(what, elements);
   }
 
-  // What the layers read of a micro-batch on this rank.
+  // The tokens of a micro-batch that this rank's layers read.
   std::span<const int32_t> IdsOf(const Run& run) const {
     return Cut(std::span<const int32_t>(run.tokens.data(), shape_.tokens()),
                layers_.tokens->blocks().ids);
@@ -214,13 +214,13 @@ class GridLayers final : public DecoderLayers<float> {
   const TensorHalf& PlacesOf(const Sublayer& which) const {
     return (IsAttention(which.kind) ? blocks_.attention : blocks_.mlp)[which.layer];
   }
-  // Calls `call` with the layers of a sublayer.
+  // Calls `call` with the tensor-parallel layers of a sublayer.
   template <typename Call>
   absl::Status With(const Sublayer& which, const Call& call) {
     return IsAttention(which.kind) ? call(*layers_.attention) : call(*layers_.mlp);
   }
 
-  // Where nothing is kept, room for it while the sublayer runs; else null.
+  // If `kept` is null, memory for these values while the sublayer runs; else null.
   absl::StatusOr<std::unique_ptr<KeptSublayer>> RoomUnless(const KeptSublayer* kept, const Run& run,
                                                            const Sublayer& which) const {
     if (kept != nullptr) return nullptr;
@@ -249,7 +249,8 @@ class GridLayers final : public DecoderLayers<float> {
     });
   }
 
-  // dn of what the norm gave, and the gradients of the two layers. `dn` is not `dy`.
+  // Computes dn, the gradient of the norm's output, and the gradients of the two layers. `dn` is
+  // not `dy`.
   absl::Status LayersBackward(ParameterUse& use, const Sublayer& which, const KeptHalf& kept,
                               std::span<const float> dy, std::span<float> dn) {
     const TensorHalf& half = PlacesOf(which);
@@ -268,7 +269,7 @@ class GridLayers final : public DecoderLayers<float> {
     return absl::OkStatus();
   }
 
-  // In the place of the gradient of what the norm gave, that of what it took.
+  // Replaces the gradient of the norm's output by the gradient of its input.
   absl::Status NormBackward(ParameterUse& use, const NormPlace& place, const float* x,
                             const FloatBlock& statistics, std::span<float> gradient) {
     const size_t count = layers_.norm->blocks().parameter.count;
@@ -327,12 +328,12 @@ class GridLayers final : public DecoderLayers<float> {
   const MicroBatchShape shape_;
   const TensorPieces pieces_;
   const TensorParameters blocks_;
-  WorkspaceMemory memory_;  // of the micro-batch that runs
+  WorkspaceMemory memory_;  // of the current micro-batch
   collectives::LinearScratch scratch_;
   TableExchange exchange_;
   const bool has_loss_;
   TensorLayers layers_;
-  std::vector<int32_t> positions_;  // of each token of a micro-batch in its sequence
+  std::vector<int32_t> positions_;  // the position of each token of a micro-batch in its sequence
 };
 
 }  // namespace

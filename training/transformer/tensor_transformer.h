@@ -2,9 +2,9 @@
 // (decoder.h) of the layers of training/nn/parallel/tensor, in fp32. training/nn/wide_source.h
 // presents its parameters as fp32.
 //
-// Of each layer a rank keeps its blocks of the input, of the norm's output, and of what the layer
-// keeps; or the input alone, if activations are recomputed. All of it is workspace, and so is the
-// scratch memory of a layer.
+// For each layer a rank stores its blocks of the input, of the norm's output, and of the values
+// that the layer keeps. If activations are recomputed, it stores the input alone. These values and
+// the scratch memory of a layer are in the workspace.
 #ifndef GEMINID_TRAINING_TRANSFORMER_TENSOR_TRANSFORMER_H_
 #define GEMINID_TRAINING_TRANSFORMER_TENSOR_TRANSFORMER_H_
 
@@ -27,12 +27,12 @@ struct TensorSurroundings {
   TensorPieces pieces = {};
 };
 
-// Every micro-batch has `shape` and the positions of the pieces, and is that of all the grid's
-// ranks, each of which is given all its tokens. The parameters of the source are the blocks of
-// `parameters`. What goes in and out of a part are blocks, too. The loss is with the grid's first
-// rank; 0 on the others. Without dropout. `around` outlives the model. INVALID_ARGUMENT naming the
-// size that must be divisible, and by what. To remember tokens and to say what follows is
-// UNIMPLEMENTED.
+// Every micro-batch has `shape` and the positions of the pieces. All the grid's ranks compute one
+// micro-batch together, and each rank gets all of its tokens. The source's parameters are the
+// blocks of `parameters`. A part's inputs and outputs are blocks, too. The grid's first rank
+// returns the loss; the others return 0. Without dropout. `around` outlives the model.
+// INVALID_ARGUMENT names the size that must be divisible, and the divisor. Remember and NextLogits
+// are UNIMPLEMENTED.
 absl::StatusOr<std::unique_ptr<Transformer>> MakeTensorTransformer(
     const ModelConfig& config, const MicroBatchShape& shape, const TensorParameters& parameters,
     const TensorSurroundings& around);

@@ -17,8 +17,9 @@ namespace {
 
 using zero::Pass;
 
-// Layers that a rank computes by itself, beyond sums over ranks: whole ones, or its shard of each
-// as a layer of its own (training/nn/layer_share.h), of sequences that may be cut.
+// Layers that a rank computes by itself, except for sums over ranks. They are whole layers, or the
+// rank's shard of each layer as a layer of its own (training/nn/layer_share.h). Sequences may be
+// partitioned over ranks.
 template <typename T>
 class OwnLayers final : public DecoderLayers<T> {
  public:
@@ -36,7 +37,8 @@ class OwnLayers final : public DecoderLayers<T> {
         experts_(experts),
         rotary_(model) {}
 
-  // Other ranks decide how many rows a rank's experts have.
+  // With experts on other ranks, those ranks decide how many rows this rank's experts have. So the
+  // size of an item is not known.
   Abilities abilities() const override {
     const bool alone = layers_ == nullptr && experts_ == nullptr;
     return {.halves = !config().encodes(),
@@ -152,7 +154,8 @@ class OwnLayers final : public DecoderLayers<T> {
                                 {run.source, pass}, flow.x, flow.out, of_mlp);
   }
 
-  // The places of dropout: 0 is the embedding, then two for each layer of the whole model.
+  // Sets the number of a dropout layer: 0 is the embedding, then each layer of the whole model has
+  // two.
   void TakePlace(Run& run, const Sublayer& which) const {
     const uint64_t layer = parameters().part.first_layer + which.layer;
     DropoutPlace& dropout = run.context.dropout;
@@ -172,7 +175,7 @@ class OwnLayers final : public DecoderLayers<T> {
   const SequenceCut cut_;
   LayerShare* const layers_;
   collectives::Communicator* const experts_;
-  UploadedRotary rotary_;  // unused where the model has none
+  UploadedRotary rotary_;  // unused if the model has none
 };
 
 std::unique_ptr<Transformer> Make(const ModelConfig& config, zero::DataType data_type,

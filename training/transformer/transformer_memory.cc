@@ -1,4 +1,4 @@
-// What memory a transformer takes, in closed form.
+// The memory of a transformer, in closed form.
 #include <algorithm>
 
 #include "base/pages.h"
@@ -11,8 +11,7 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;  // of a block of workspace
 
-// Of the groups of heads that attention works on one after the other (attention_half.cc), the
-// largest.
+// The largest group of heads; attention works on the groups one after another (attention_half.cc).
 struct GroupOfHeads {
   uint64_t heads = 0;
   uint64_t kv_heads = 0;
@@ -35,7 +34,7 @@ uint64_t RingBytesBound(const ModelConfig& config, zero::DataType data_type,
                         const MicroBatchShape& mine, uint64_t pieces, const Tiling& tiling,
                         size_t threads) {
   constexpr uint64_t kBlocks = 24;
-  // Of queries and of keys: these, what comes of them, and gradients of both.
+  // fp32 copies of queries and keys, of their counterparts in the output, and of both gradients.
   const uint64_t copies = data_type == zero::DataType::kFloat32 ? 0 : 4;
   const GroupOfHeads group = LargestGroup(config, tiling, /*ranks=*/1);
   const collectives::RingShape shape = {.batch = mine.sequences,
@@ -53,7 +52,7 @@ uint64_t RingBytesBound(const ModelConfig& config, zero::DataType data_type,
 
 uint64_t HeadSwapBytesBound(const ModelConfig& config, zero::DataType data_type,
                             const MicroBatchShape& mine, uint64_t pieces, const Tiling& tiling) {
-  // What goes and what comes by rank, and fp32 copies of both.
+  // A send and a receive block for each rank, and fp32 copies of both.
   const uint64_t blocks = data_type == zero::DataType::kFloat32 ? 2 : 4;
   const GroupOfHeads group = LargestGroup(config, tiling, pieces);
   return blocks * (mine.tokens() * group.heads * config.head_dim() * sizeof(float) + kAlignment);
@@ -88,7 +87,7 @@ uint64_t RememberedBytes(const ModelConfig& config, zero::DataType data_type, ui
 uint64_t LaterBytes(const ModelConfig& config, zero::DataType data_type, const ModelPart& part,
                     const MicroBatchShape& shape, uint64_t logit_alignment) {
   const uint64_t hidden = config.hidden;
-  // Of a half layer what its matrices read and the gradients of what they give.
+  // For a sublayer: the inputs of its matrices and the gradients of their outputs.
   const uint64_t queries = config.heads * config.head_dim();
   const uint64_t keys = config.kv_heads * config.head_dim();
   const uint64_t attention = 2 * hidden + 2 * queries + 2 * keys;

@@ -19,13 +19,13 @@ void ReadYarn(ConfigKeys& rope, RotaryScaling* scaling) {
   scaling->attention_factor = rope.Real("attention_factor", usual);
 }
 
-// Families without a share turn whole heads.
+// In families without a rotary share, whole heads turn.
 void RefusePartialRotary(ConfigKeys& keys, const ModelConfig& model) {
   keys.Require(model.rotary_share || keys.Real(kRotaryShareKey, 1) == 1,
                "'partial_rotary_factor' is not 1; heads are turned as a whole");
 }
 
-// `usual`: the type where the object names none.
+// `usual`: the type of an object that names none.
 RotaryScaling ReadRotaryScaling(ConfigKeys& rope, uint64_t positions, const char* usual) {
   RotaryScaling scaling;
   const std::string type = rope.Word("rope_type", rope.Word("type", usual));
@@ -104,7 +104,7 @@ void ReadRotary(ConfigReader& from, const char* theta, double usual_theta, Model
   }
 }
 
-// In the form that older versions of transformers know too, which call the base `theta`.
+// Writes the older form, which all versions of transformers read. `theta` is the key of the base.
 void WriteRotary(const ModelConfig& model, const char* theta, base::JsonWriter* json) {
   json->Key(theta).Real(model.rotary_theta);
   const RotaryScaling& scaling = model.rotary_scaling;

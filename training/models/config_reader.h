@@ -1,5 +1,5 @@
-// What the families' readers of config.json share. Where the transformers library takes a default
-// of its own, so do they.
+// Functions that the families' readers of config.json share. Their defaults are those of the
+// transformers library.
 #ifndef GEMINID_TRAINING_MODELS_CONFIG_READER_H_
 #define GEMINID_TRAINING_MODELS_CONFIG_READER_H_
 
@@ -14,25 +14,25 @@ namespace geminid::trainer {
 struct ConfigReader {
   explicit ConfigReader(const base::JsonValue& root) : sizes(root), training(root) {}
 
-  // Keys that memory and time depend on. A wrong one is an error for the trainer and for forecasts.
+  // The keys that determine memory and time. An error here stops both the trainer and forecasts.
   ConfigKeys sizes;
-  // The other keys that training needs. A wrong one, or a value that the trainer does not support,
-  // is an error for the trainer alone.
+  // The other keys that training needs. An error here, or a value that the trainer does not
+  // support, stops the trainer alone.
   ConfigKeys training;
 };
 
-// A vocabulary of bytes has no special tokens unless the file names them. A token that is outside
-// of the vocabulary, as transformers' defaults are for small ones, can end nothing.
+// A vocabulary of bytes has no special tokens unless the file names them. A token outside the
+// vocabulary is ignored: transformers' defaults are too large for small vocabularies.
 void ReadSpecialTokens(ConfigReader& from, std::optional<uint64_t> usual_first,
                        std::optional<uint64_t> usual_end, ModelConfig* model);
 
-// Layers as in the encoders of 2018: LayerNorm, biases, and as many keys as queries.
+// Reads the sizes of an encoder of 2018: LayerNorm, biases, and equal numbers of keys and queries.
 void ReadEncoder(ConfigKeys& keys, ModelConfig* model);
-// How many a classifier has: by name, by number, or the two of a configuration that says neither.
+// The number of a classifier's classes: the number of their names, else 'num_labels', else 2.
 uint64_t ReadClasses(ConfigKeys& keys);
 
-// Newer versions of transformers keep all of it in 'rope_parameters', older ones in `theta`, for
-// most families 'rope_theta', and 'rope_scaling', which wins where both are there.
+// Newer versions of transformers write 'rope_parameters'. Older ones write `theta` ('rope_theta' in
+// most families) and 'rope_scaling'; if a file has both forms, 'rope_scaling' wins.
 void ReadRotary(ConfigReader& from, const char* theta, double usual_theta, ModelConfig* model);
 void WriteRotary(const ModelConfig& model, const char* theta, base::JsonWriter* json);
 

@@ -1,4 +1,5 @@
-// Models with an encoder that are forecast alone: ViT, which is one alone, and T5.
+// Models with an encoder that can only be forecast: ViT, an encoder alone, and T5, which also has a
+// decoder.
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "training/models/config_reader.h"
@@ -21,7 +22,7 @@ void ReadVit(ConfigReader& from, ModelConfig* model) {
   model->vocabulary = 0;
   model->untrained.patch_elements = channels * patch * patch;
   model->positions = (image / patch) * (image / patch) + 1;
-  model->untrained.other_rows = 1;  // the token of the class
+  model->untrained.other_rows = 1;  // the class token
   model->untrained.qkv_bias = keys.Flag("qkv_bias", true);
   model->untrained.classes = ReadClasses(keys);
   const std::string head = keys.FirstWord("architectures");

@@ -1,4 +1,4 @@
-// Falcon and PaLM: attention and MLP of a layer may read the same norm.
+// Falcon and PaLM: the attention and the MLP of a layer may read the same norm.
 #include "training/models/config_reader.h"
 
 namespace geminid::trainer {

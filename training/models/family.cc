@@ -8,7 +8,7 @@
 namespace geminid::trainer {
 namespace {
 
-// By Family.
+// Indexed by Family.
 constexpr const FamilyTraits* kFamilies[] = {
     &kBertFamily,    &kFalconFamily, &kGemmaFamily,   &kGemma2Family,  &kGemma3Family, &kGpt2Family,
     &kGptNeoxFamily, &kLlamaFamily,  &kMistralFamily, &kMixtralFamily, &kOptFamily,    &kPalmFamily,

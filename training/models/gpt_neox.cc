@@ -4,7 +4,7 @@
 namespace geminid::trainer {
 namespace {
 
-// The three forms of tanh differ by rounding.
+// The names of the three tanh forms give results that differ only by rounding.
 void ReadActivation(ConfigKeys& keys, const char* key, ModelConfig* model) {
   const std::string name = keys.Word(key, Name(model->usual_activation()));
   for (const Activation known : {Activation::kGelu, Activation::kGeluErf, Activation::kRelu}) {
@@ -16,9 +16,9 @@ void ReadActivation(ConfigKeys& keys, const char* key, ModelConfig* model) {
                          "'; gelu, gelu_new, gelu_fast, gelu_pytorch_tanh and relu are known"));
 }
 
-// Transformers takes base and share of the rotary positions from 'rope_parameters', else from keys
-// of this family's own. Version 4 wrote the share as 'partial_rotary_factor' too, which version 5
-// keeps where it drops the key of the family, and never reads.
+// Transformers reads the base and the share of rotary positions from 'rope_parameters', else from
+// keys of this family. Version 4 also wrote the share as 'partial_rotary_factor'. Version 5 drops
+// the family's key and leaves 'partial_rotary_factor' in the file, but never reads it.
 void ReadGptNeox(ConfigReader& from, ModelConfig* model) {
   ConfigKeys& sizes = from.sizes;
   model->layers = sizes.Count("num_hidden_layers", 44);

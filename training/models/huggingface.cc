@@ -38,7 +38,7 @@ absl::StatusOr<std::string> FindConfig(const std::string& folder) {
                    "checkpoint or of a Hugging Face model"));
 }
 
-// Both keys always: transformers has defaults of its own for those that are absent.
+// Always writes both keys, because transformers has its own defaults for absent ones.
 void WriteSpecialTokens(const ModelConfig& model, base::JsonWriter* json) {
   json->Key("bos_token_id");
   model.first_token ? json->Value(*model.first_token) : json->Null();
@@ -54,7 +54,7 @@ void WriteSpecialTokens(const ModelConfig& model, base::JsonWriter* json) {
   }
 }
 
-// Of the text of the file alone.
+// Reads the text of the file alone.
 absl::StatusOr<ModelConfig> ReadTrained(const std::string& text) {
   GEMINID_ASSIGN_OR_RETURN(const base::JsonValue root, ParseConfig(text));
   ConfigKeys keys(root);
@@ -111,7 +111,7 @@ absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder) {
   return absl::InvalidArgumentError(absl::StrCat("'", path, "': ", model.status().message()));
 }
 
-// As transformers reads it.
+// Writes the form that transformers reads.
 std::string HuggingFaceConfig(const ModelConfig& model, const std::string& data_type) {
   base::JsonWriter json;
   json.BeginObject();

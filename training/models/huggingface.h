@@ -1,5 +1,5 @@
-// Reads and writes models in the form of Hugging Face's transformers: config.json and the names of
-// tensors.
+// Reads and writes models in the format of Hugging Face's transformers: config.json and the names
+// of tensors.
 #ifndef GEMINID_TRAINING_MODELS_HUGGINGFACE_H_
 #define GEMINID_TRAINING_MODELS_HUGGINGFACE_H_
 
@@ -13,37 +13,35 @@
 
 namespace geminid::trainer {
 
-// Sequences of a loaded model are no longer than this unless --context says so.
+// The longest sequence of a loaded model unless --context is given.
 inline constexpr uint64_t kLoadedContextMax = 1024;
 
-// Keys of config.json in checkpoints whose adapters are not merged; not transformers' own.
+// Keys of config.json in checkpoints with unmerged adapters. They are not transformers' own.
 inline constexpr char kLoraRankKey[] = "geminid_lora_rank";
 inline constexpr char kLoraAlphaKey[] = "geminid_lora_alpha";
 
-// The object that the text of a config.json holds. INVALID_ARGUMENT names the line.
+// Parses the text of a config.json. INVALID_ARGUMENT names the line.
 absl::StatusOr<base::JsonValue> ParseConfig(const std::string& text);
 
-// The model that a config.json describes, and whether the trainer trains it.
+// The model that a config.json describes, and whether the trainer can train the model.
 struct DescribedModel {
   ModelConfig model;
-  absl::Status trains = {};  // INVALID_ARGUMENT naming the key
+  absl::Status trains = {};  // INVALID_ARGUMENT names the key
 };
-// `family` has a reader. Keys that change nothing are passed over, as the checkpoints have dozens;
-// a key that changes a size and that has a value we cannot honour is an error. INVALID_ARGUMENT
-// naming the key.
+// `family` has a reader. Ignores keys that change nothing, because checkpoints have dozens of them.
+// INVALID_ARGUMENT names a key that changes a size and has an unsupported value.
 absl::StatusOr<DescribedModel> Describe(Family family, const base::JsonValue& root);
 
-// The model that config.json describes, of one of the families that are trained. It is looked for
-// in the folder, and in the newest checkpoint there. NOT_FOUND without one; INVALID_ARGUMENT names
-// the file, the key and why the model cannot be run, as for an activation or a scaling that is not
-// known.
+// Reads a config.json of a family that is trained, from `folder` or from the newest checkpoint in
+// the folder. NOT_FOUND without a file. INVALID_ARGUMENT names the file, the key and the reason why
+// the model cannot run, such as an unknown activation or scaling.
 absl::StatusOr<ModelConfig> ReadHuggingFaceConfig(const std::string& folder);
 
-// The text of config.json. `data_type` is of the tensors beside it: "float32".
+// Writes the text of config.json. `data_type` is the type of the tensors beside it: "float32".
 std::string HuggingFaceConfig(const ModelConfig& model, const std::string& data_type);
 
-// What the names of the tensors of a language model begin with, and those of the base model alone
-// do not.
+// The prefix of a language model's tensor names. The names of the base model alone lack this
+// prefix.
 std::string_view LanguageModelPrefix(Family family);
 
 }  // namespace geminid::trainer

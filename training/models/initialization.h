@@ -1,6 +1,5 @@
-// The first value of each parameter. It depends on the seed, the parameter's name and the element's
-// index alone, so it is the same for every number of ranks, every chunk size and every order of
-// initialization.
+// Computes the first value of each parameter. It depends on the seed, the parameter's name and the
+// element's index alone. So the number of ranks, the chunk size and the order do not change it.
 #ifndef GEMINID_TRAINING_MODELS_INITIALIZATION_H_
 #define GEMINID_TRAINING_MODELS_INITIALIZATION_H_
 

@@ -8,9 +8,9 @@
 namespace geminid::trainer {
 namespace {
 
-// Of a configuration that does not say.
+// The values of keys that a configuration lacks.
 struct Defaults {
-  uint64_t kv_heads = 0;  // 0: as many as heads
+  uint64_t kv_heads = 0;  // 0: equal to heads
   uint64_t head_dim = 0;  // 0: hidden / heads
   uint64_t positions = 2048;
   double norm_epsilon = 1e-6;
@@ -21,7 +21,7 @@ struct Defaults {
 
 void ReadHeads(ConfigKeys& keys, const Defaults& defaults, ModelConfig* model) {
   model->heads = model->kv_heads = keys.Count("num_attention_heads");
-  // Null: as many as heads, whatever a file without the key has.
+  // A key that is null means equal to heads, whatever the default of an absent key is.
   std::vector<uint64_t> usual;
   if (defaults.kv_heads > 0) usual.push_back(defaults.kv_heads);
   for (const uint64_t heads : keys.Counts("num_key_value_heads", usual)) model->kv_heads = heads;
@@ -53,12 +53,12 @@ void ReadLlama(ConfigReader& from, ModelConfig* model) {
   model->mlp_bias = from.sizes.Flag("mlp_bias", false);
 }
 
-// Only the families that have the key may say otherwise.
+// Only some families have this key; the others refuse true.
 void RefuseAttentionBias(ConfigKeys& keys) {
   keys.Require(!keys.Flag("attention_bias", false), "'attention_bias' is true");
 }
 
-// Null: none. All layers have it.
+// A null window means no window. All layers have the same window.
 void ReadWindow(ConfigKeys& keys, std::vector<uint64_t> usual, ModelConfig* model) {
   for (const uint64_t window : keys.Counts("sliding_window", std::move(usual))) {
     model->window = window;
@@ -87,7 +87,7 @@ void ReadMixtral(ConfigReader& from, ModelConfig* model) {
 constexpr Defaults kQwenDefaults = {
     .kv_heads = 32, .positions = 32768, .first_token = std::nullopt, .end_token = std::nullopt};
 
-// Of Qwen's some layers have a window and others not.
+// In some Qwen models only some layers have a window.
 void RefuseMixedWindows(ConfigKeys& keys) {
   keys.Require(!keys.Flag("use_sliding_window", false),
                "'use_sliding_window' is true; windows of some layers are not known");
@@ -119,7 +119,7 @@ void ReadGemma(ConfigReader& from, ModelConfig* model) {
 
 void ReadPhi3(ConfigReader& from, ModelConfig* model) { ReadLlamaLike(from, {}, model); }
 
-// What transformers takes a default for that differs by family is always written.
+// Always writes the keys whose transformers defaults differ by family.
 void WriteAttention(const ModelConfig& model, base::JsonWriter* json) {
   json->Key("num_attention_heads").Value(model.heads);
   json->Key("num_key_value_heads").Value(model.kv_heads);

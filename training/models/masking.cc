@@ -21,7 +21,7 @@ using base::JsonValue;
 constexpr size_t kFileBytesMax = size_t{64} << 20;
 constexpr char kUsualName[] = "[MASK]";
 
-// Unset: there is no such file.
+// Unset: the file does not exist.
 absl::StatusOr<std::optional<std::string>> ReadIfThere(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
   GEMINID_ASSIGN_OR_RETURN(std::string text, base::ReadFile(path, kFileBytesMax));
@@ -39,7 +39,7 @@ absl::StatusOr<std::optional<JsonValue>> ReadJsonIfThere(const std::string& path
                                                  error.problem));
 }
 
-// nullptr: there is none.
+// nullptr: the object has no such key.
 const JsonValue* Member(const JsonValue& object, std::string_view key) {
   for (const JsonValue::Member& member : object.members) {
     if (member.key == key) return &member.value;
@@ -47,7 +47,7 @@ const JsonValue* Member(const JsonValue& object, std::string_view key) {
   return nullptr;
 }
 
-// A token's text, or an object with it.
+// The file has the mask token's text, or an object with the text.
 absl::StatusOr<std::string> NameOfMask(const std::string& folder) {
   GEMINID_ASSIGN_OR_RETURN(const std::optional<JsonValue> root,
                            ReadJsonIfThere(folder + "/tokenizer_config.json"));

@@ -1,6 +1,6 @@
-// What a masked language model is trained to foretell (BERT, Devlin et al. 2018, arXiv:1810.04805,
-// section 3.1): 15 % of the tokens of each sequence are chosen. Of these 80 % are replaced by the
-// mask token and 10 % by a token at random; the others stay.
+// The masking that trains a masked language model (BERT, Devlin et al. 2018, arXiv:1810.04805,
+// section 3.1). 15 % of the tokens of each sequence are chosen. 80 % of the chosen tokens become
+// the mask token, 10 % a random token, and 10 % stay.
 #ifndef GEMINID_TRAINING_MODELS_MASKING_H_
 #define GEMINID_TRAINING_MODELS_MASKING_H_
 
@@ -14,23 +14,24 @@
 
 namespace geminid::trainer {
 
-// How many tokens of a sequence of so many are chosen, at least one. As many in each sequence, as
-// in the original implementation: so a step's loss is a mean over a known number of tokens.
+// The number of chosen tokens in a sequence of `tokens` tokens, at least one. All sequences have
+// the same number, as in the original implementation, so a step's loss is a mean over a known
+// number.
 constexpr uint64_t MaskedTokens(uint64_t tokens) {
   return std::max<uint64_t>(1, (15 * tokens + 50) / 100);
 }
 
 struct Masking {
   uint64_t mask_token = 0;
-  std::vector<uint64_t> special_tokens = {};  // that are never chosen; nor is mask_token
+  std::vector<uint64_t> special_tokens = {};  // never chosen; neither is mask_token
 
   friend bool operator==(const Masking&, const Masking&) = default;
 };
 
-// By the tokenizer's files in a folder: tokenizer.json, else vocab.txt, in which a token's number
-// is that of its line. The mask token is called as tokenizer_config.json says ("mask_token"), else
-// [MASK]. Unset without such files, or where they have no such token. INVALID_ARGUMENT names a file
-// that is none.
+// Finds the tokens in the tokenizer's files of a folder: tokenizer.json, else vocab.txt, where a
+// token's number is the number of its line. The mask token's name is "mask_token" of
+// tokenizer_config.json, else [MASK]. Unset if the files or the token do not exist.
+// INVALID_ARGUMENT names a malformed file.
 absl::StatusOr<std::optional<Masking>> FindMasking(const std::string& folder);
 
 }  // namespace geminid::trainer

@@ -13,7 +13,7 @@
 namespace geminid::trainer {
 namespace {
 
-// Bounds that keep every product of sizes far from overflow; no published model comes near them.
+// Limits that keep every product of sizes far from overflow. All published models are far below.
 constexpr uint64_t kLayersMax = 1024;
 constexpr uint64_t kHiddenMax = 1 << 17;
 constexpr uint64_t kIntermediateMax = 1 << 19;
@@ -70,7 +70,8 @@ constexpr ModelConfig Qwen3(ModelConfig llama, uint64_t head_width) {
   return llama;
 }
 
-// A mask token beyond the bytes. The epsilon is that of the published checkpoints.
+// The mask token's number follows those of the bytes. The epsilon is that of the published
+// checkpoints.
 constexpr ModelConfig Bert(ModelConfig gpt2) {
   gpt2.family = Family::kBert;
   gpt2.norm_epsilon = 1e-12;
@@ -122,7 +123,7 @@ absl::Status CheckDivides(const char* what, uint64_t part, const char* of, uint6
                                                  whole, "); the remainder is ", whole % part));
 }
 
-// Families whose heads share the stream.
+// Checks the families whose heads divide the residual stream equally.
 absl::Status CheckEvenHeads(const ModelConfig& config) {
   if (!config.layer_norms()) return absl::OkStatus();
   if (config.kv_heads != config.heads) {

@@ -3,7 +3,7 @@
 namespace geminid::trainer {
 namespace {
 
-// OPT-350m's norms stand behind the layers, and its table is narrower: it can be forecast alone.
+// In OPT-350m norms follow the layers, and the token table is narrower: it can only be forecast.
 void ReadOpt(ConfigReader& from, ModelConfig* model) {
   ConfigKeys& sizes = from.sizes;
   model->layers = sizes.Count("num_hidden_layers");

@@ -9,12 +9,12 @@
 namespace geminid::trainer {
 namespace {
 
-// Radford et al. 2019: N(0, 0.02), and layers that add to the residual stream scaled by one over
+// Radford et al. 2019: N(0, 0.02). Layers that add to the residual stream are scaled by one over
 // the root of their number.
 constexpr double kDeviation = 0.02;
 
 double ResidualDeviation(const ModelConfig& config) {
-  if (config.norms_after()) return kDeviation;  // what they add is normed with the stream
+  if (config.norms_after()) return kDeviation;  // a norm follows each sum, so no scaling is needed
   return kDeviation / std::sqrt(2.0 * static_cast<double>(config.layers));
 }
 
@@ -70,7 +70,7 @@ class Builder {
   }
   NormPlace Norm(const std::string& name) { return Norm(name, hidden_); }
 
-  // Of what the attention of a layer reads, or the output behind the last one.
+  // The norm of the input of layer `layer`'s attention, or of the output after the last layer.
   NormPlace NormBefore(uint64_t layer, const std::string& own) {
     if (!config_.norms_after()) return Norm(own);
     if (layer == 0) return Norm(names_.embedding_norm);
@@ -86,7 +86,7 @@ class Builder {
     return place;
   }
 
-  // Of a layer: it may have an adapter.
+  // A linear layer of a transformer layer, which may have an adapter.
   LinearPlace LayerLinear(const std::string& name, uint64_t in, uint64_t out, bool bias,
                           double deviation = kDeviation) {
     LinearPlace place = Linear(name, in, out, bias, deviation, traits_.layout);
@@ -94,7 +94,7 @@ class Builder {
     return place;
   }
 
-  // A begins at random and B with zeros, so that the model begins as it was.
+  // A starts random and B zero, so that the model's first output does not change.
   void Adapt(const std::string& name, LinearPlace* place) {
     if (config_.lora_rank == 0) return;
     AdapterPlace adapter = {.rank = config_.lora_rank,
@@ -175,7 +175,7 @@ class Builder {
     }
     attention.output = LayerLinear(prefix + names_.attention_output, queries, hidden_,
                                    config_.output_bias(), ResidualDeviation(config_));
-    // The first layer of a stack has the biases by distance, and its others read what it made.
+    // The first layer of each stack has the distance biases; the other layers use the same biases.
     const Untrained& more = config_.untrained;
     const bool first = layer_ == 0 || layer_ == config_.encoder_layers();
     if (first && more.relative_buckets > 0 && operator_ != Operator::kCrossAttention) {
@@ -265,7 +265,8 @@ class Builder {
                      .stride = columns};
   }
 
-  // The parameters added since the last operator took its own, which are used together alone.
+  // The parameters added since the last call. They form one operator, and no other operator uses
+  // them.
   std::vector<ParameterId> TakeNew() {
     std::vector<ParameterId> ids;
     for (; taken_ < model_.specs.size(); ++taken_) {
@@ -281,7 +282,7 @@ class Builder {
   const ParameterNames& names_;
   const uint64_t hidden_;
   ModelParameters model_;
-  Operator operator_ = Operator::kEmbedding;  // of what is added, and its layer
+  Operator operator_ = Operator::kEmbedding;  // of the parameters that are added; layer_ too
   uint64_t layer_ = 0;
   size_t taken_ = 0;
   uint32_t units_ = 0;

@@ -1,6 +1,6 @@
-// The parameters of a model: names, shapes and first values, and the place of each operator's
-// parameters among them. Names and memory layouts are those of the Hugging Face checkpoints of
-// each family that is trained; parameters of others have no names of a checkpoint.
+// The parameters of a model: names, shapes and first values, and which of them belong to each
+// operator. For families that are trained, names and memory layouts are those of Hugging Face
+// checkpoints. Parameters of other families have made-up names.
 #ifndef GEMINID_TRAINING_MODELS_PARAMETERS_H_
 #define GEMINID_TRAINING_MODELS_PARAMETERS_H_
 
@@ -21,25 +21,26 @@ struct ParameterSpec {
   std::string name;
   std::vector<int64_t> shape;
   Init init = Init::kZeros;
-  double deviation = 0;  // of kNormal
-  // Of weight and gradient, in place of the model's.
+  double deviation = 0;  // for kNormal
+  // The type of weight and gradient, if it differs from the model's.
   std::optional<zero::DataType> data_type = std::nullopt;
-  std::optional<uint32_t> unit = std::nullopt;  // the half of a layer that it belongs to
+  std::optional<uint32_t> unit = std::nullopt;  // the sublayer to which the parameter belongs
   bool trainable = true;
-  // The gradient has a place of its own, so that the weight can be read beside it.
+  // The gradient has its own memory, so that the weight stays readable beside it.
   bool separate_gradient = false;
   int backward_uses = 1;  // 2 for a token table that is also the output layer
   Operator used_by = Operator::kEmbedding;
-  uint64_t layer = 0;  // of a part of a layer
+  uint64_t layer = 0;  // if `used_by` is an operator of a layer
 
   uint64_t elements() const;
-  // Matrices decay; biases and gains do not.
+  // Weight decay applies to matrices, not to biases and gains.
   bool decay() const { return shape.size() > 1; }
-  // Those of layers, which Muon makes orthogonal: not the tables, and not an output layer.
+  // Muon orthogonalizes the matrices of layers, but not the tables or an output layer.
   bool is_layer_matrix() const { return decay() && unit.has_value(); }
 };
 
-// The two thin matrices beside a layer's: A [rank, in] and B [out, rank], as PEFT keeps them.
+// An adapter's two thin matrices beside a layer's matrix: A [rank, in] and B [out, rank], as in
+// PEFT.
 struct AdapterPlace {
   ParameterId a{};
   ParameterId b{};
@@ -48,7 +49,8 @@ struct AdapterPlace {
   uint64_t in = 0;
 };
 
-// A linear layer in -> out. Several may be parts of one parameter: GPT-2 keeps q, k and v together.
+// A linear layer in -> out. Several layers may share one parameter: GPT-2 stores q, k and v
+// together.
 struct LinearPlace {
   ParameterId weight{};
   std::optional<ParameterId> bias = std::nullopt;
@@ -62,14 +64,14 @@ struct LinearPlace {
 
 struct NormPlace {
   ParameterId gain{};
-  std::optional<ParameterId> shift;  // LayerNorm; without it: RMSNorm
+  std::optional<ParameterId> shift;  // LayerNorm; RMSNorm has none
 };
 
 struct AttentionPlaces {
   NormPlace norm;
   LinearPlace q, k, v, output;
-  // In place of q, k and v: of each key/value head in turn the queries that read it, its key and
-  // its value (GPT-NeoX). What of it some heads need is one piece of its outputs.
+  // Replaces q, k and v (GPT-NeoX). For each key/value head in turn it gives the queries that read
+  // the head, its key and its value. So the outputs for consecutive heads are consecutive, too.
   std::optional<LinearPlace> qkv;
   std::optional<NormPlace> q_norm, k_norm;  // of each head (ModelConfig::norms_heads)
   std::vector<ParameterId> all;
@@ -77,7 +79,7 @@ struct AttentionPlaces {
 
 // The matrices of an MLP.
 struct MlpMatrices {
-  Activation activation = Activation::kGelu;  // without `up`
+  Activation activation = Activation::kGelu;  // if there is no `up`
   // GPT-2: c_fc. OPT: fc1. GPT-NeoX: dense_h_to_4h. LLaMA: gate_proj. Mixtral: w1
   LinearPlace input;
   std::optional<LinearPlace> up;  // LLaMA. Mixtral: w3
@@ -89,26 +91,26 @@ struct MlpPlaces : MlpMatrices {
   std::vector<ParameterId> all;
 };
 
-// An operator of its own, so that its chunks come and go for it alone.
+// Each expert is an operator of its own, so that its chunks are fetched and evicted separately.
 struct ExpertPlaces : MlpMatrices {
   std::vector<ParameterId> all;
 };
 
-// In place of an MLP: a router and what it chooses among.
+// Replaces an MLP: a router and the experts among which it chooses.
 struct RoutedPlaces {
   NormPlace norm;
   LinearPlace router;            // hidden -> experts
-  std::vector<ParameterId> all;  // without the experts'
+  std::vector<ParameterId> all;  // the norm and the router, without the experts
   std::vector<ExpertPlaces> experts;
 };
 
-// Which of a model's operators: all of them, or those of one stage of a pipeline.
+// The operators of a whole model, or of one stage of a pipeline.
 struct ModelPart {
   uint64_t first_layer = 0;
   uint64_t layers = 0;
-  bool embeds = true;   // it begins with the embedding
-  bool outputs = true;  // it ends with the output layer and the loss
-  // Of the experts of each layer; 0: all of them.
+  bool embeds = true;   // the part begins with the embedding
+  bool outputs = true;  // the part ends with the output layer and the loss
+  // The experts of each layer that the part has; 0: all of them.
   uint64_t first_expert = 0;
   uint64_t experts = 0;
 
@@ -117,7 +119,7 @@ struct ModelPart {
 };
 ModelPart WholeModel(const ModelConfig& config);
 
-// Between the last norm and the table that foretells: norm(activation(x W + b)).
+// The layer between the last norm and the output table: norm(activation(x W + b)).
 struct HeadPlaces {
   LinearPlace dense;
   Activation activation = Activation::kGelu;
@@ -126,24 +128,24 @@ struct HeadPlaces {
 
 struct ModelParameters {
   ModelPart part;
-  // In order of first use; an id is an index. Norms are with what follows them, but those of
-  // outputs and of an encoder's end with what they follow.
+  // In order of first use; an id is an index. A norm is with the operator that follows it. Norms of
+  // outputs, and the norm at an encoder's end, are with the operator before them.
   std::vector<ParameterSpec> specs;
-  ParameterId token_table{};  // where the part embeds, or its output layer is the table
+  ParameterId token_table{};  // if the part embeds, or its output layer is the table
   std::optional<ParameterId> position_table;
   std::optional<ParameterId> type_table;
-  std::vector<LinearPlace> adapted;        // whole layers with an adapter
+  std::vector<LinearPlace> adapted;        // layers with an adapter, whole
   std::vector<AttentionPlaces> attention;  // one per layer of the part, or two with cross attention
-  std::vector<MlpPlaces> mlp;              // one per layer of the part, or none: these
+  std::vector<MlpPlaces> mlp;  // one per layer of the part; models with experts use `routed`
   std::vector<RoutedPlaces> routed;
-  NormPlace final_norm;            // where the part outputs
-  std::optional<HeadPlaces> head;  // likewise, of a masked language model
-  LinearPlace output;              // hidden -> vocabulary; likewise
+  NormPlace final_norm;            // if the part outputs
+  std::optional<HeadPlaces> head;  // if the part outputs and the model is a masked one
+  LinearPlace output;              // hidden -> vocabulary; if the part outputs
 };
 
 // `config` can be trained or forecast, and `part` is within it. A part's parameters have the names
-// that they have in the whole model. A token table that is also the output layer is in the first
-// and in the last part.
+// of the whole model. If the token table is also the output layer, the first and the last part have
+// the table.
 ModelParameters MakeParameters(const ModelConfig& config);
 ModelParameters MakeParameters(const ModelConfig& config, const ModelPart& part);
 

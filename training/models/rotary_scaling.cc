@@ -27,15 +27,15 @@ double Llama3Angle(const RotaryScaling& scaling, double angle) {
   return (1 - smooth) * angle / scaling.factor + smooth * angle;
 }
 
-// Between which pairs, which need not be whole, YaRN's ramp leads from angles that stay to angles
-// that are divided.
+// YaRN's ramp between two pairs, which need not be whole numbers. Angles before the ramp do not
+// change, and angles after it are divided.
 struct Ramp {
   double begin = 0;
   double end = 0;
 
   Ramp(size_t head_dim, double theta, const RotaryScaling& scaling) {
     const auto width = static_cast<double>(head_dim);
-    // The pair that turns so often in the original positions.
+    // The pair that turns `turns` times in the original positions.
     const auto pair_of = [&](double turns) {
       return width * std::log(static_cast<double>(scaling.original_positions) / (turns * kTurn)) /
              (2 * std::log(theta));
